@@ -1,0 +1,68 @@
+# npctl: `make demo` and `make test` need nothing but Go and make.
+SHELL := /bin/bash
+export CGO_ENABLED := 0
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+RACE := CGO_ENABLED=1 go test -race
+
+.PHONY: help build test race check lint vuln fmt docs demo bench fuzz integration integration-openstack integration-images integration-sandbox clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/npctl, one static binary
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/npctl ./cmd/npctl
+
+test: ## run the tests (no root, no network, no services)
+	go test ./...
+
+race: ## run the tests with the race detector (needs a C compiler)
+	$(RACE) ./...
+
+check: lint vuln docs-check race ## everything a change has to pass before review, except the integration targets
+
+lint: ## gofmt, go vet, golangci-lint
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'gofmt: run make fmt'; exit 1; }
+	go vet ./...
+	go vet -tags integration ./...
+	go run $(GOLANGCI) run ./...
+
+vuln: ## govulncheck, where its database can be reached
+	@if curl -fsI -m 10 https://vuln.go.dev/index/modules.json >/dev/null 2>&1; then go run $(GOVULNCHECK) ./...; \
+	else echo 'vuln: the vulnerability database at https://vuln.go.dev cannot be reached from here; not checked'; fi
+
+fmt: ## format Go and HCL
+	gofmt -w $$(git ls-files '*.go')
+	go run ./cmd/npctl fmt -recursive examples
+
+docs: ## write the generated pages of docs/
+	go run ./cmd/npctl docs > docs/configuration.md
+
+docs-check: ## fail when a generated page is out of date
+	@go run ./cmd/npctl docs | diff -u docs/configuration.md - || { echo 'docs/configuration.md is out of date: run make docs'; exit 1; }
+
+demo: build ## plan, apply, plan again, change, destroy: on the sandbox cloud
+	./examples/demo.sh bin/npctl
+
+bench: ## the benchmarks behind docs/performance.md
+	go test -run '^$$' -bench . -benchmem ./plan ./config ./state/bolt ./internal/imagefile ./cmd/npctl
+
+fuzz: ## fuzz the loader and the state file for a minute each
+	go test -run '^$$' -fuzz FuzzLoad -fuzztime 60s ./config
+	go test -run '^$$' -fuzz Fuzz -fuzztime 60s ./state/bolt
+
+integration: integration-sandbox integration-images integration-openstack ## all integration targets
+
+integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
+	./test/sandbox/run.sh
+
+integration-images: build ## diskimage-builder and qemu-img (as root; installs Debian packages)
+	./test/dib/run.sh
+
+integration-openstack: build ## real OpenStack services on loopback (as root, Debian 12; installs packages, starts services)
+	./test/openstack/run.sh
+
+clean: ## remove what make built
+	rm -rf bin

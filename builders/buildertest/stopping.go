@@ -1,0 +1,224 @@
+package buildertest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/mounts"
+	"github.com/npctl/npctl/internal/process"
+)
+
+// checkNothingLeft checks that no process that the tool noted is alive, and that nothing is mounted or attached.
+func (r *run) checkNothingLeft(t *testing.T, atLeast int) {
+	t.Helper()
+	pids := r.pids(t)
+	if len(pids) < atLeast {
+		t.Errorf("the tool noted processes %v, want %d at least: the test tests nothing", pids, atLeast)
+	}
+	for _, pid := range pids {
+		if _, alive := process.StartTime(pid); alive {
+			t.Errorf("process %d outlives the build", pid)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	points, err := mounts.Below(r.job.Dir)
+	if err != nil || len(points) > 0 {
+		t.Errorf("mounted after the build: %v, %v", points, err)
+	}
+	loops, err := mounts.Loops(r.job.Dir)
+	if err != nil || len(loops) > 0 {
+		t.Errorf("loop devices after the build: %v, %v", loops, err)
+	}
+	if _, err := os.Lstat(filepath.Join(r.job.Dir, "scratch")); err == nil {
+		t.Errorf("the scratch directory is still in %s", r.job.Dir)
+	}
+}
+
+func (r *run) pids(t *testing.T) []int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.job.Dir, r.job.Name+".pids"))
+	if err != nil {
+		t.Fatalf("the tool noted no processes: %v\nlog:\n%s", err, r.log)
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// cancelled starts a build and ends its context.
+func (h Harness) cancelled(t *testing.T, mode string) *run {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	r := h.job(t, mode)
+	wait := r.start(ctx, t, h.New())
+	cancel(errStop)
+	wait()
+	r.mustFail(t, errStop.Error())
+	if !errors.Is(r.err, errStop) {
+		t.Errorf("error is %v, which does not wrap the context's cause", r.err)
+	}
+	return r
+}
+
+var errStop = errors.New("the operator pressed ^C")
+
+func cancelLeavesNothing(t *testing.T, h Harness) {
+	h.cancelled(t, "hang").checkNothingLeft(t, 2)
+}
+
+func timeoutLeavesNothing(t *testing.T, h Harness) {
+	r := h.job(t, "hang")
+	r.job.Timeout = 500 * time.Millisecond
+	r.build(t.Context(), t, h.New()).mustFail(t, "timeout after 500ms")
+	if !errors.Is(r.err, context.DeadlineExceeded) {
+		t.Errorf("error is %v, want it to wrap context.DeadlineExceeded", r.err)
+	}
+	r.checkNothingLeft(t, 2)
+}
+
+func ignoresTerm(t *testing.T, h Harness) {
+	r := h.cancelled(t, "ignore")
+	r.mustFail(t, "was killed")
+	r.checkNothingLeft(t, 3)
+}
+
+func cleansUp(t *testing.T, h Harness) {
+	r := h.cancelled(t, "cleanup")
+	if _, err := os.Stat(filepath.Join(r.job.Dir, r.job.Name+".cleaned")); err != nil {
+		t.Errorf("the tool's trap did not run: %v\nlog:\n%s", err, r.log)
+	}
+	if !strings.Contains(r.log.String(), "tool: cleaned up") {
+		t.Errorf("what the trap said is not in the log:\n%s", r.log)
+	}
+	r.checkNothingLeft(t, 2)
+}
+
+func lingering(t *testing.T, h Harness) {
+	r := h.job(t, "linger").build(t.Context(), t, h.New())
+	r.mustSucceed(t)
+	r.checkFiles(t)
+	r.checkNothingLeft(t, 2)
+}
+
+func mountsAreRemoved(t *testing.T, h Harness) {
+	if !canMount(t) {
+		t.Skip("mounting is not allowed here, neither to a tool")
+	}
+	r := h.cancelled(t, "mount")
+	r.checkNothingLeft(t, 2)
+	if _, err := os.Stat("/dev/null"); err != nil {
+		t.Fatalf("the host's /dev was deleted through the bind mount: %v", err)
+	}
+}
+
+// canMount tries it: root in a container often cannot.
+func canMount(t *testing.T) bool {
+	t.Helper()
+	dir := t.TempDir()
+	if os.Geteuid() != 0 || exec.Command("mount", "-t", "tmpfs", "none", dir).Run() != nil {
+		t.Log("mounting is not allowed here")
+		return false
+	}
+	if err := exec.Command("umount", dir).Run(); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+func fullDisk(t *testing.T, h Harness) {
+	mode := "limited" // the nearest thing to a full disk without being root
+	if canMount(t) {
+		mode = "fill"
+	}
+	r := h.job(t, mode)
+	if mode == "fill" {
+		if err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "none", r.job.Dir).Run(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = exec.Command("umount", r.job.Dir).Run() })
+	}
+	r.build(t.Context(), t, h.New()).mustFail(t)
+}
+
+// victimVariable makes a test process run one build in that directory and hang in it, to be killed.
+const victimVariable = "NPCTL_BUILDERTEST_VICTIM"
+
+func (h Harness) beVictim(t *testing.T, images string) {
+	r := h.jobIn(t, images, "img-1", "ignore")
+	_, err := h.New().Build(t.Context(), r.job, r.log)
+	t.Fatalf("the victim's build ended: %v", err)
+}
+
+func sweepAfterKill(t *testing.T, h Harness) {
+	b, ok := h.New().(builders.Sweeper)
+	if !ok {
+		t.Skip("the builder leaves nothing that could be swept")
+	}
+	images := t.TempDir()
+	top, _, _ := strings.Cut(t.Name(), "/")
+	victim := exec.Command(os.Args[0], "-test.run=^"+top+"$")
+	victim.Env = append(os.Environ(), victimVariable+"="+images)
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := &run{log: &log{}, job: builders.Job{Dir: filepath.Join(images, "img-1"), Name: "img-1"}}
+	waitFor(t, "the victim's tool", func() bool {
+		text, _ := os.ReadFile(filepath.Join(r.job.Dir, "img-1.pids"))
+		return strings.Count(string(text), "\n") == 3
+	})
+	_ = victim.Process.Kill()
+	_ = victim.Wait()
+	for range 2 {
+		if err := b.Sweep(t.Context(), images); err != nil {
+			t.Errorf("sweep: %v", err)
+		}
+	}
+	r.checkNothingLeft(t, 3)
+	if err := b.Sweep(t.Context(), filepath.Join(images, "nothing")); err != nil {
+		t.Errorf("sweep of a directory that does not exist: %v", err)
+	}
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func sweepSparesLiving(t *testing.T, h Harness) {
+	b := h.New()
+	sweeper, ok := b.(builders.Sweeper)
+	if !ok {
+		t.Skip("the builder leaves nothing that could be swept")
+	}
+	r := h.job(t, "slow")
+	wait := r.start(t.Context(), t, b)
+	if err := sweeper.Sweep(t.Context(), filepath.Dir(r.job.Dir)); err != nil {
+		t.Errorf("sweep: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(r.job.Dir, r.job.Name+".go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	r.mustSucceed(t)
+	r.checkFiles(t)
+}

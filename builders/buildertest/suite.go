@@ -1,0 +1,205 @@
+// Package buildertest is the suite that every builder has to pass: the contract of package builders as tests.
+//
+// It brings a shell script that plays the tool behind the builder (see tool.sh): it makes images, fails, hangs, ignores
+// SIGTERM, prints without end, mounts things. A builder's test says how to have that script run in place of its tool:
+//
+//	buildertest.Run(t, buildertest.Harness{
+//		New:     func() builders.Builder { return &exec.Builder{LogLimit: buildertest.LogLimit} },
+//		Parse:   `output=$NPCTL_OUTPUT formats=$NPCTL_IMAGE_FORMATS`,
+//		Config:  func(tool buildertest.Tool) cty.Value { … },
+//		Formats: []string{"raw", "qcow2"},
+//	})
+package buildertest
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/builders"
+)
+
+// LogLimit is what the harness's builder has to limit its log to.
+const LogLimit = 1 << 20
+
+// patience is how long anything may take that takes no time on an idle machine.
+const patience = 30 * time.Second
+
+// Harness says how a builder is tested.
+type Harness struct {
+	New func() builders.Builder
+	// Parse is shell code, put before the tool's own: it sets $output, the path without extension, and $formats,
+	// separated by blanks, from what the builder tells its tool.
+	Parse string
+	// Config returns a builder block that runs `sh tool.Script tool.Mode`, with the variable TOOL_SECRET set to
+	// tool.Secret as a sensitive value, and with tool.Grace between SIGTERM and SIGKILL.
+	Config func(tool Tool) cty.Value
+	// Formats the builder can make, at least one.
+	Formats []string
+	// Foreign is a format it cannot make.
+	Foreign string
+}
+
+// Tool is what a builder block has to run.
+type Tool struct {
+	Script string
+	Mode   string
+	Secret string
+	Grace  time.Duration
+}
+
+// secret has in it what shells, URLs and regular expressions treat in their own way.
+const secret = `s3cr3t/p'a$$ "w0rd"+&x`
+
+//go:embed tool.sh
+var script string
+
+// Run runs the suite.
+func Run(t *testing.T, h Harness) {
+	if dir := os.Getenv(victimVariable); dir != "" {
+		h.beVictim(t, dir)
+		return
+	}
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Harness)
+	}{
+		{"MakesTheFormatsItCan", makesFormats},
+		{"MakesSomethingForAForeignFormat", makesSomething},
+		{"TellsProgress", tellsProgress},
+		{"WritesTheLog", writesLog},
+		{"LimitsTheLog", limitsLog},
+		{"FailureTellsTheLastLines", failureTellsLastLines},
+		{"MissingFileIsAnError", missingFile},
+		{"FileThatIsALinkIsAnError", linkedFile},
+		{"WrongFormatIsAnError", wrongFormat},
+		{"SecretsStayIn", secretsStayIn},
+		{"EndedContextStartsNothing", endedContext},
+		{"CancelLeavesNothing", cancelLeavesNothing},
+		{"TimeoutLeavesNothing", timeoutLeavesNothing},
+		{"ToolThatIgnoresSIGTERMIsKilled", ignoresTerm},
+		{"ToolMayCleanUpOnSIGTERM", cleansUp},
+		{"ProcessesLeftBehindAreEnded", lingering},
+		{"MountsAndLoopDevicesAreRemoved", mountsAreRemoved},
+		{"FullDiskIsAnError", fullDisk},
+		{"TwoBuildsAtOnce", twoBuilds},
+		{"SweepClearsUpAfterAKilledProcess", sweepAfterKill},
+		{"SweepLeavesLivingBuildsAlone", sweepSparesLiving},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, h) })
+	}
+}
+
+// run is one build of a test.
+type run struct {
+	job      builders.Job
+	log      *log
+	artifact builders.Artifact
+	err      error
+	mu       sync.Mutex
+	phases   []string // guarded by mu
+}
+
+// job prepares a build in which the tool plays mode.
+func (h Harness) job(t *testing.T, mode string) *run {
+	t.Helper()
+	images := t.TempDir()
+	return h.jobIn(t, images, "img-0123456789abcdef0123456789abcdef", mode)
+}
+
+func (h Harness) jobIn(t *testing.T, images, name, mode string) *run {
+	t.Helper()
+	dir := filepath.Join(images, name)
+	base := filepath.Join(images, "configuration")
+	for _, d := range []string{dir, base} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tool := filepath.Join(base, "tool.sh")
+	if err := os.WriteFile(tool, []byte(strings.Replace(script, "# PARSE", h.Parse, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := &run{log: &log{seen: make(chan struct{})}}
+	r.job = builders.Job{
+		Image: "img", BuildID: "0123456789abcdef0123456789abcdef", Name: name, Dir: dir, BaseDir: base, Formats: h.Formats,
+		Config: h.Config(Tool{tool, mode, secret, 300 * time.Millisecond}),
+		Progress: func(phase string, done, total int64) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.phases = append(r.phases, phase)
+			if done < 0 || total < 0 || done > total {
+				t.Errorf("progress %q is %d of %d", phase, done, total)
+			}
+		},
+	}
+	return r
+}
+
+// build runs to the end.
+func (r *run) build(ctx context.Context, t *testing.T, b builders.Builder) *run {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the suite lost patience"))
+	defer cancel()
+	r.artifact, r.err = b.Build(ctx, r.job, r.log)
+	return r
+}
+
+// start runs the build in the background until the tool says it has started. The function returned waits for the end.
+func (r *run) start(ctx context.Context, t *testing.T, b builders.Builder) (wait func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); r.build(ctx, t, b) }()
+	select {
+	case <-r.log.seen:
+	case <-done:
+		t.Fatalf("the build ended before its tool started: %v\n%s", r.err, r.log)
+	case <-time.After(patience):
+		t.Fatalf("the tool does not start; log:\n%s", r.log)
+	}
+	return func() {
+		t.Helper()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Fatalf("the build does not end; log:\n%s", r.log)
+		}
+	}
+}
+
+// started is what the tool prints when it is where the test wants it.
+const started = "tool: started"
+
+// log keeps what is written, and closes seen when the tool has started.
+type log struct {
+	mu    sync.Mutex
+	text  bytes.Buffer // guarded by mu
+	seen  chan struct{}
+	found bool // guarded by mu
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, err := l.text.Write(p)
+	if !l.found && bytes.Contains(l.text.Bytes(), []byte(started)) {
+		l.found = true
+		close(l.seen)
+	}
+	return n, err
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

@@ -1,0 +1,99 @@
+package dib
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/process"
+)
+
+// collect takes in what a build that succeeded left: the images, their checksums, and the manifests in <name>.d.
+func collect(job builders.Job, s settings, formats []string) (builders.Artifact, error) {
+	made := builders.Artifact{Extra: map[string]string{}}
+	for _, format := range formats {
+		file := builders.File{Format: format, Path: output(job) + "." + format}
+		if err := check(file); err != nil {
+			return builders.Artifact{}, err
+		}
+		sum, err := checksum(file.Path + ".sha256")
+		if err != nil {
+			return builders.Artifact{}, err
+		}
+		if sum != "" {
+			made.Extra["sha256_"+format] = sum
+		}
+		made.Files = append(made.Files, file)
+	}
+	manifests := output(job) + ".d"
+	if _, err := os.Stat(manifests); err == nil {
+		made.Extra["manifests"] = filepath.Base(manifests)
+		if err := scrub(manifests, process.NewMasker(s.secrets)); err != nil {
+			return builders.Artifact{}, fmt.Errorf("take secrets out of the manifests: %w", err)
+		}
+	}
+	return made, nil
+}
+
+func check(file builders.File) error {
+	info, err := os.Lstat(file.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the build succeeded and left no %s: does `command` hand on its arguments?", file.Path)
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no file of its own but a %s", file.Path, info.Mode().Type())
+	}
+	return imagefile.CheckFormat(file.Path, file.Format)
+}
+
+var sha256Line = regexp.MustCompile(`^([0-9a-f]{64})\s`)
+
+// checksum reads a checksum file. Tar files, and commands other than disk-image-create, leave none.
+func checksum(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	found := sha256Line.FindSubmatch(text)
+	if found == nil {
+		return "", fmt.Errorf("%s is incomplete: it has to begin with 64 hex digits", path)
+	}
+	return string(found[1]), nil
+}
+
+// scrubLimit is the largest manifest that is looked at; the longest, lists of packages, have some 100 KiB.
+const scrubLimit = 16 << 20
+
+// scrub masks secrets in manifests: diskimage-builder writes its environment and its arguments there.
+func scrub(dir string, mask *process.Masker) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil || info.Size() > scrubLimit {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		masked := []byte(mask.Text(string(text)))
+		if bytes.Equal(masked, text) {
+			return nil
+		}
+		// A new file, since the old one may be root's in a directory that is ours.
+		return errors.Join(os.Remove(path), os.WriteFile(path, masked, info.Mode().Perm()))
+	})
+}

@@ -1,0 +1,148 @@
+// Package dib makes images with diskimage-builder's disk-image-create.
+//
+// The command line is the one Nodepool runs, since wrappers that users wrote parse it. What was found about stopping a
+// build (see package process) and about what a killed one leaves behind (see package scratch) holds for version 3.
+package dib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/inputs"
+	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/scratch"
+)
+
+// native are the formats diskimage-builder makes with what distributions package. Its vhd needs a patched vhd-util
+// that they do not, so the caller converts to that.
+var native = []string{"qcow2", "raw", "squashfs", "tar", "tgz"}
+
+const missing = "install the package python3-diskimage-builder (Debian, Ubuntu; with debootstrap, qemu-utils, kpartx, dosfstools, gdisk and sudo), " +
+	"or diskimage-builder (Fedora), or `pip install diskimage-builder`"
+
+// Builder runs disk-image-create. Its zero value is ready.
+type Builder struct {
+	Environ  []string // npctl's own environment; os.Environ() when nil
+	LogLimit int64    // bytes of output that are logged; process.DefaultLogLimit when 0
+	inputs   inputs.Hasher
+}
+
+var (
+	_ builders.Builder = (*Builder)(nil)
+	_ builders.Inputs  = (*Builder)(nil)
+	_ builders.Sweeper = (*Builder)(nil)
+)
+
+// Kind implements builders.Builder.
+func (*Builder) Kind() string { return "dib" }
+
+// Build implements builders.Builder.
+func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (builders.Artifact, error) {
+	settings, err := read(job.Config, job.BaseDir, b.Schema())
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	if err := checkPaths(settings.elementPaths); err != nil {
+		return builders.Artifact{}, err
+	}
+	room, err := scratch.Create(job.Dir, settings.tmpDir)
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	formats := choose(job.Formats)
+	err = b.run(ctx, settings, formats, job, room, log)
+	if err = errors.Join(err, room.Remove(ctx)); err != nil {
+		return builders.Artifact{}, err
+	}
+	return collect(job, settings, formats)
+}
+
+// choose returns the formats to make: those wanted that diskimage-builder can make, or raw, which converts fastest.
+func choose(wanted []string) []string {
+	able := slices.DeleteFunc(slices.Clone(wanted), func(format string) bool { return !slices.Contains(native, format) })
+	if len(able) == 0 {
+		return []string{"raw"}
+	}
+	slices.Sort(able)
+	return slices.Compact(able)
+}
+
+func (b *Builder) run(ctx context.Context, s settings, formats []string, job builders.Job, room *scratch.Dir, log io.Writer) error {
+	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
+	defer cancel()
+	args := s.arguments(formats, output(job))
+	_, _ = fmt.Fprintf(log, "npctl: runs %s\n", process.NewMasker(s.secrets).Text(fmt.Sprintf("%q", args)))
+	phases := phases{tell: job.Progress}
+	phases.start()
+	return process.Run(ctx, process.Spec{
+		Args: args, Dir: job.BaseDir, Env: b.environment(s, job, room), Grace: s.grace, Missing: missing,
+		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets, Line: phases.line,
+		RunID: room.RunID(), Started: room.Started,
+	})
+}
+
+// arguments is the command line that Nodepool runs, with what it lacks before -o.
+func (s settings) arguments(formats []string, output string) []string {
+	args := slices.Clone(s.command)
+	if s.trace {
+		args = append(args, "-x")
+	}
+	args = append(args, "-t", strings.Join(formats, ","))
+	if s.checksum {
+		args = append(args, "--checksum")
+	}
+	args = append(args, "--no-tmpfs")
+	if s.qemuOptions != "" && slices.Contains(formats, "qcow2") {
+		args = append(args, "--qemu-img-options", s.qemuOptions)
+	}
+	if s.imageCache != "" {
+		args = append(args, "--image-cache", s.imageCache)
+	}
+	if len(s.packages) > 0 {
+		args = append(args, "-p", strings.Join(s.packages, ","))
+	}
+	args = append(args, s.extraArgs...)
+	return append(append(args, "-o", output), s.elements...)
+}
+
+// environment is the clean environment plus what Nodepool sets; the user's own variables win over all but TMPDIR.
+func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) []string {
+	environ := b.Environ
+	if environ == nil {
+		environ = os.Environ()
+	}
+	env := process.BaseEnv(environ)
+	env = process.Setenv(env, "PATH", withSbin(process.Getenv(env, "PATH")))
+	env = process.Setall(env, map[string]string{"DIB_IMAGE_NAME": job.Image, "DIB_IMAGE_FILENAME": output(job)})
+	if s.release != "" {
+		env = process.Setenv(env, "DIB_RELEASE", s.release)
+	}
+	if len(s.elementPaths) > 0 {
+		env = process.Setenv(env, "ELEMENTS_PATH", strings.Join(s.elementPaths, ":"))
+	}
+	return process.Setenv(process.Setall(env, s.env), "TMPDIR", room.Temp())
+}
+
+// withSbin adds the directories of losetup, mkfs and kpartx, which users other than root often lack.
+func withSbin(path string) string {
+	dirs := filepath.SplitList(path)
+	for _, dir := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin"} {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return strings.Join(dirs, ":")
+}
+
+// output is the path of the image files without their extension.
+func output(job builders.Job) string { return filepath.Join(job.Dir, job.Name) }
+
+// Sweep implements builders.Sweeper.
+func (*Builder) Sweep(ctx context.Context, dir string) error { return scratch.Sweep(ctx, dir) }

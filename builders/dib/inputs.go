@@ -1,0 +1,105 @@
+package dib
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/internal/inputs"
+	"github.com/npctl/npctl/resources"
+)
+
+// InputHash implements builders.Inputs. It digests every file of the elements that are used, directly or through
+// element-deps, and lie in element_paths. Those that come with diskimage-builder do not count: a new version of it
+// rebuilds nothing by itself.
+func (b *Builder) InputHash(ctx context.Context, config cty.Value, baseDir string) (resources.Hash, error) {
+	s, err := read(config, baseDir, b.Schema())
+	if err != nil {
+		return "", err
+	}
+	if err := checkPaths(s.elementPaths); err != nil {
+		return "", err
+	}
+	dirs, err := local(s.elements, s.elementPaths)
+	if err != nil {
+		return "", err
+	}
+	var sets []inputs.Set
+	for _, dir := range dirs {
+		sets = append(sets, inputs.Set{Base: filepath.Dir(dir), Patterns: []string{filepath.Base(dir)}})
+	}
+	return b.inputs.Hash(ctx, sets...)
+}
+
+// local returns the directories of the elements that lie in paths, sorted by the element's name, each once.
+func local(elements, paths []string) ([]string, error) {
+	found := map[string]string{}
+	for todo := slices.Clone(elements); len(todo) > 0; todo = todo[1:] {
+		name := todo[0]
+		dir, ok := find(name, paths)
+		if _, again := found[name]; again || !ok {
+			continue
+		}
+		found[name] = dir
+		deps, err := dependencies(dir)
+		if err != nil {
+			return nil, err
+		}
+		todo = append(todo, deps...)
+	}
+	var dirs []string
+	for _, name := range sorted(found) {
+		dirs = append(dirs, found[name])
+	}
+	return dirs, nil
+}
+
+// find looks an element up as diskimage-builder does: the first path that has it wins.
+func find(name string, paths []string) (string, bool) {
+	if !elementName.MatchString(name) {
+		return "", false
+	}
+	for _, path := range paths {
+		dir := filepath.Join(path, name)
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+// dependencies reads an element's element-deps: one name in a line.
+func dependencies(dir string) ([]string, error) {
+	file, err := os.Open(filepath.Join(dir, "element-deps"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var names []string
+	lines := bufio.NewScanner(io.LimitReader(file, 1<<20))
+	for lines.Scan() {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		names = append(names, strings.Fields(line)...)
+	}
+	return names, lines.Err()
+}
+
+func sorted(m map[string]string) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,193 @@
+// Package exec makes images with any program that leaves image files: a script, Packer, virt-builder.
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/inputs"
+	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/scratch"
+)
+
+// Builder runs a command. Its zero value is ready.
+type Builder struct {
+	Environ  []string // npctl's own environment; os.Environ() when nil
+	LogLimit int64    // bytes of output that are logged; process.DefaultLogLimit when 0
+	inputs   inputs.Hasher
+}
+
+var (
+	_ builders.Builder = (*Builder)(nil)
+	_ builders.Inputs  = (*Builder)(nil)
+	_ builders.Sweeper = (*Builder)(nil)
+)
+
+// Kind implements builders.Builder.
+func (*Builder) Kind() string { return "exec" }
+
+// settings is the decoded block.
+type settings struct {
+	command []string
+	env     map[string]string
+	dir     string
+	formats []string // asked of the command
+	grace   time.Duration
+	secrets []string
+}
+
+func (b *Builder) read(job builders.Job) (settings, error) {
+	config, err := block.Read(job.Config, b.Schema())
+	if err != nil {
+		return settings{}, err
+	}
+	grace, err := config.Duration("stop_timeout")
+	if err != nil {
+		return settings{}, err
+	}
+	s := settings{
+		command: config.Strings("command"),
+		env:     block.Merge(config.Map("env"), config.Map("secret_env")),
+		dir:     absolute(job.BaseDir, config.String("working_dir")),
+		formats: ask(job.Formats, config.Strings("formats")),
+		grace:   grace,
+		secrets: config.Secrets(),
+	}
+	return s, nil
+}
+
+func absolute(base, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(base, path)
+}
+
+// ask chooses the formats to ask of the command: those wanted that it can make, or else its first one, which the caller
+// converts.
+func ask(wanted, able []string) []string {
+	both := slices.DeleteFunc(slices.Clone(wanted), func(format string) bool { return !slices.Contains(able, format) })
+	if len(both) == 0 {
+		return able[:min(1, len(able))]
+	}
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+// Build implements builders.Builder.
+func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (builders.Artifact, error) {
+	settings, err := b.read(job)
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	room, err := scratch.Create(job.Dir, "")
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	err = b.run(ctx, settings, job, room, log)
+	err = errors.Join(err, room.Remove(ctx))
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	return collect(job, settings.formats)
+}
+
+func (b *Builder) run(ctx context.Context, s settings, job builders.Job, room *scratch.Dir, log io.Writer) error {
+	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
+	defer cancel()
+	mask := process.NewMasker(s.secrets)
+	_, _ = fmt.Fprintf(log, "npctl: runs %s in %s for %s\n", mask.Text(fmt.Sprintf("%q", s.command)), s.dir, strings.Join(s.formats, ", "))
+	tell(job, "running "+mask.Text(filepath.Base(s.command[0])), 0, 0)
+	return process.Run(ctx, process.Spec{
+		Args: s.command, Dir: s.dir, Env: b.environment(s, job, room), Grace: s.grace,
+		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets,
+		RunID: room.RunID(), Started: room.Started,
+		Line: func(line string) {
+			if phase, done, total, ok := parseProgress(line); ok {
+				tell(job, phase, done, total)
+			}
+		},
+	})
+}
+
+// environment tells the command what is wanted. What is documented in the schema is set here.
+func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) []string {
+	environ := b.Environ
+	if environ == nil {
+		environ = os.Environ()
+	}
+	env := process.Setenv(process.BaseEnv(environ), "TMPDIR", room.Temp())
+	env = process.Setall(env, s.env)
+	return process.Setall(env, map[string]string{
+		"NPCTL_IMAGE_NAME":    job.Image,
+		"NPCTL_BUILD_ID":      job.BuildID,
+		"NPCTL_IMAGE_FORMATS": strings.Join(s.formats, " "),
+		"NPCTL_OUTPUT":        output(job),
+		"NPCTL_OUTPUT_DIR":    job.Dir,
+		"NPCTL_CONFIG_DIR":    job.BaseDir,
+		"NPCTL_TIMEOUT":       strconv.FormatInt(int64(job.Timeout/time.Second), 10),
+	})
+}
+
+// output is what NPCTL_OUTPUT says: the path of the image files without their extension.
+func output(job builders.Job) string { return filepath.Join(job.Dir, job.Name) }
+
+// collect finds the files that were asked for.
+func collect(job builders.Job, formats []string) (builders.Artifact, error) {
+	var made builders.Artifact
+	var wrong []error
+	for _, format := range formats {
+		file := builders.File{Format: format, Path: output(job) + "." + format}
+		wrong = append(wrong, check(file))
+		made.Files = append(made.Files, file)
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return builders.Artifact{}, fmt.Errorf("%w; the command has to leave $NPCTL_OUTPUT.<format> for each of $NPCTL_IMAGE_FORMATS (%s); in %s there is %s",
+			err, strings.Join(formats, " "), job.Dir, listing(job.Dir))
+	}
+	return made, nil
+}
+
+func check(file builders.File) error {
+	info, err := os.Lstat(file.Path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("the command succeeded and left no %s", file.Path)
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no file of its own but a %s", file.Path, info.Mode().Type())
+	}
+	return imagefile.CheckFormat(file.Path, file.Format)
+}
+
+// listing names what is in a directory, for people who wonder where their file is.
+func listing(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) == 0 {
+		return "nothing"
+	}
+	const most = 10
+	var names []string
+	for _, entry := range entries[:min(len(entries), most)] {
+		names = append(names, entry.Name())
+	}
+	if len(entries) > most {
+		names = append(names, fmt.Sprintf("and %d more", len(entries)-most))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Sweep implements builders.Sweeper.
+func (*Builder) Sweep(ctx context.Context, dir string) error { return scratch.Sweep(ctx, dir) }

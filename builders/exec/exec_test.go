@@ -1,0 +1,222 @@
+package exec_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/buildertest"
+	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+func TestContract(t *testing.T) {
+	buildertest.Run(t, buildertest.Harness{
+		New:   func() builders.Builder { return &exec.Builder{LogLimit: buildertest.LogLimit} },
+		Parse: `output=$NPCTL_OUTPUT formats=$NPCTL_IMAGE_FORMATS`,
+		Config: func(tool buildertest.Tool) cty.Value {
+			return config(map[string]cty.Value{
+				"command":      words("sh", tool.Script, tool.Mode),
+				"formats":      words("raw", "qcow2"),
+				"secret_env":   cty.MapVal(map[string]cty.Value{"TOOL_SECRET": cty.StringVal(tool.Secret)}),
+				"stop_timeout": cty.StringVal(tool.Grace.String()),
+			})
+		},
+		Formats: []string{"raw", "qcow2"},
+		Foreign: "vhd",
+	})
+}
+
+// config fills a block with what was written and the defaults.
+func config(written map[string]cty.Value) cty.Value {
+	values := new(exec.Builder).Schema().Null().AsValueMap()
+	for name, value := range written {
+		values[name] = value
+	}
+	return cty.ObjectVal(values)
+}
+
+func words(list ...string) cty.Value {
+	var values []cty.Value
+	for _, word := range list {
+		values = append(values, cty.StringVal(word))
+	}
+	return cty.ListVal(values)
+}
+
+func job(t *testing.T, config cty.Value, formats ...string) builders.Job {
+	t.Helper()
+	return builders.Job{
+		Image: "debian", BuildID: "b1", Name: "debian-b1", Dir: t.TempDir(), BaseDir: t.TempDir(),
+		Config: config, Formats: formats,
+	}
+}
+
+func TestCommandIsToldWhatIsWanted(t *testing.T) {
+	b := &exec.Builder{Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "USER=x", "OS_PASSWORD=secret", "https_proxy=http://proxy:3128"}}
+	j := job(t, config(map[string]cty.Value{
+		"command": words("sh", "-c", `env -u NPCTL_RUN_ID -u PWD -u PATH | sort; echo x > "$NPCTL_OUTPUT.raw"; test -d "$TMPDIR"`),
+		"env":     cty.MapVal(map[string]cty.Value{"HOME": cty.StringVal("/elsewhere"), "SIZE": cty.StringVal("4M")}),
+		"formats": words("raw", "tar"),
+	}), "vhd", "raw")
+	var log bytes.Buffer
+	made, err := b.Build(t.Context(), j, &log)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	_, env, _ := strings.Cut(log.String(), "\n")
+	want := strings.ReplaceAll(strings.ReplaceAll(`HOME=/elsewhere
+LANG=C.UTF-8
+NPCTL_BUILD_ID=b1
+NPCTL_CONFIG_DIR=@BASE@
+NPCTL_IMAGE_FORMATS=raw
+NPCTL_IMAGE_NAME=debian
+NPCTL_OUTPUT=@DIR@/debian-b1
+NPCTL_OUTPUT_DIR=@DIR@
+NPCTL_TIMEOUT=0
+SIZE=4M
+TMPDIR=@DIR@/scratch/tmp
+USER=x
+https_proxy=http://proxy:3128
+Exit code: 0
+`, "@DIR@", j.Dir), "@BASE@", j.BaseDir)
+	if diff := cmp.Diff(want, env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	wantMade := builders.Artifact{Files: []builders.File{{Format: "raw", Path: filepath.Join(j.Dir, "debian-b1.raw")}}}
+	if diff := cmp.Diff(wantMade, made); diff != "" {
+		t.Errorf("artifact (-want +got):\n%s", diff)
+	}
+}
+
+func TestMissingFileNamesWhatIsThere(t *testing.T) {
+	j := job(t, config(map[string]cty.Value{"command": words("sh", "-c", `echo x > "$NPCTL_OUTPUT.img"`)}), "raw")
+	_, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
+	want := "the command succeeded and left no " + j.Dir + "/debian-b1.raw; the command has to leave $NPCTL_OUTPUT.<format> " +
+		"for each of $NPCTL_IMAGE_FORMATS (raw); in " + j.Dir + " there is debian-b1.img"
+	if err == nil || err.Error() != want {
+		t.Errorf("got error:  %v\nwant error: %s", err, want)
+	}
+}
+
+func TestProgramThatCannotRunIsNamed(t *testing.T) {
+	for _, test := range []struct{ name, command, want string }{
+		{"not installed", "no-such-builder", "no-such-builder is not installed: there is no such program in PATH="},
+		{"no file", "./build.sh", "build.sh is not installed: there is no such file"},
+		{"not executable", "./plain.sh", "plain.sh is not executable: chmod +x it"},
+		{"directory", "./", "is a directory, not a program"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			j := job(t, config(map[string]cty.Value{"command": words(test.command)}), "raw")
+			if err := os.WriteFile(filepath.Join(j.BaseDir, "plain.sh"), []byte("echo"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMarkedValuesAreSecrets(t *testing.T) {
+	j := job(t, config(map[string]cty.Value{
+		"command": words("sh", "-c", `echo "key is $KEY" >&2; exit 1`),
+		"env":     cty.MapVal(map[string]cty.Value{"KEY": cty.StringVal("hunter2").Mark("sensitive")}),
+	}), "raw")
+	var log bytes.Buffer
+	_, err := new(exec.Builder).Build(t.Context(), j, &log)
+	if err == nil || !strings.Contains(err.Error(), "key is (sensitive)") || strings.Contains(log.String(), "hunter2") {
+		t.Errorf("error is %v; log is:\n%s", err, &log)
+	}
+}
+
+func TestInputHashFollowsContent(t *testing.T) {
+	base := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(base, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := new(exec.Builder)
+	settings := config(map[string]cty.Value{"command": words("./build.sh"), "inputs": words("files/**")})
+	hash := func() string {
+		t.Helper()
+		h, err := b.InputHash(t.Context(), settings, base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(h)
+	}
+	write("build.sh", "one")
+	write("files/a/b", "two")
+	first := hash()
+	write("README", "not an input")
+	if again := hash(); again != first || first == "" {
+		t.Errorf("hash is %q, then %q though no input changed", first, again)
+	}
+	seen := map[string]string{first: "at first"}
+	for _, change := range []struct{ name, text string }{
+		{"build.sh", "ONE"}, {"files/a/b", "TWO"}, {"files/a/c", ""},
+	} {
+		write(change.name, change.text)
+		now := hash()
+		if before, ok := seen[now]; ok {
+			t.Errorf("after a change of %s the hash is as %s", change.name, before)
+		}
+		seen[now] = "after a change of " + change.name
+	}
+	none, err := b.InputHash(t.Context(), config(map[string]cty.Value{"command": words("sh", "-c", "true")}), base)
+	if none != "" || err != nil {
+		t.Errorf("hash without inputs is %q, %v; want none", none, err)
+	}
+}
+
+func TestSchemaChecks(t *testing.T) {
+	for _, test := range []struct {
+		attribute string
+		value     cty.Value
+		want      string // empty: no error
+	}{
+		{"command", words("make"), ""},
+		{"command", cty.ListValEmpty(cty.String), "command is empty"},
+		{"command", words(" "), "begins with an empty string"},
+		{"formats", words("raw", "qcow2", "tar.gz"), ""},
+		{"formats", words("../../etc/passwd"), "no file extension"},
+		{"formats", cty.ListValEmpty(cty.String), "formats is empty"},
+		{"env", cty.MapVal(map[string]cty.Value{"A_1": cty.StringVal("x")}), ""},
+		{"env", cty.MapVal(map[string]cty.Value{"A=B": cty.StringVal("x")}), "no name of an environment variable"},
+		{"secret_env", cty.MapVal(map[string]cty.Value{"NPCTL_OUTPUT": cty.StringVal("x")}), "set by npctl"},
+	} {
+		attribute, ok := new(exec.Builder).Schema().Lookup(test.attribute)
+		if !ok {
+			t.Fatalf("no attribute %s", test.attribute)
+		}
+		err := attribute.Check(test.value)
+		if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s = %#v: error is %v, want %q", test.attribute, test.value, err, test.want)
+		}
+	}
+}
+
+func TestAttributesAreDocumented(t *testing.T) {
+	for _, a := range new(exec.Builder).Schema().Attributes {
+		if a.Doc == "" || a.Type == cty.NilType {
+			t.Errorf("attribute %s lacks documentation or type", a.Name)
+		}
+		if a.Sensitive && a.Class == schema.Static {
+			t.Errorf("attribute %s is sensitive and static: a new password would rebuild the image", a.Name)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package exec
+
+import (
+	"context"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/internal/inputs"
+	"github.com/npctl/npctl/resources"
+)
+
+// InputHash implements builders.Inputs. It digests what `inputs` names, and the program itself when the command names
+// it by a relative path.
+func (b *Builder) InputHash(ctx context.Context, config cty.Value, baseDir string) (resources.Hash, error) {
+	block, err := block.Read(config, b.Schema())
+	if err != nil {
+		return "", err
+	}
+	sets := []inputs.Set{{Base: baseDir, Patterns: block.Strings("inputs")}}
+	if command := block.Strings("command"); len(command) > 0 && isLocal(command[0]) {
+		sets = append(sets, inputs.Set{Base: absolute(baseDir, block.String("working_dir")), Patterns: command[:1]})
+	}
+	return b.inputs.Hash(ctx, sets...)
+}
+
+func isLocal(program string) bool {
+	return strings.Contains(program, "/") && !strings.HasPrefix(program, "/")
+}

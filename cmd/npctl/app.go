@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// app is one run of npctl.
+type app struct {
+	ui        *ui
+	lookupEnv func(string) (string, bool)
+	log       *slog.Logger
+	global    globalOptions
+}
+
+// globalOptions may stand before and behind the command.
+type globalOptions struct {
+	chdir, config, state string
+	noColor              bool
+	logLevel, logFormat  string
+}
+
+func newApp(s streams, lookupEnv func(string) (string, bool)) *app {
+	return &app{ui: newUI(s, lookupEnv), lookupEnv: lookupEnv, log: slog.New(slog.DiscardHandler)}
+}
+
+// run executes a command line and returns the exit code. Everything that people have to know is printed by then.
+func (a *app) run(ctx context.Context, args []string) int {
+	return a.ui.report(ctx, a.command().Run(ctx, args))
+}
+
+const rootDescription = `npctl keeps a fleet of CI test nodes and their images as HCL files describe it.
+It looks at the files, at the state that earlier runs left, and at the live clouds,
+shows what would be built, uploaded, launched and deleted and why, and does just that.
+
+The usual way:
+  npctl init       write a configuration to start from (a cloud inside npctl, no account needed)
+  npctl plan       see what would be done
+  npctl apply      do it
+  npctl plan       see that nothing is left to do
+  npctl destroy    remove everything again
+
+Options are written with one dash or two, before or behind the command: -json is --json.
+"npctl COMMAND -help" explains a command.
+
+Environment:
+  NO_COLOR         any value: no colours
+  NPCTL_LOG        level of the log on stderr: debug, info, warn, error; or debug,json
+  NPCTL_VAR_name   value of the variable "name"
+  OS_*             as for every OpenStack tool
+
+Exit codes: 0 done, 1 error, 2 there are changes (only with plan -detailed-exitcode),
+130 interrupted.`
+
+// command is the whole command line.
+func (a *app) command() *cli.Command {
+	cli.FlagStringer = flagHelp
+	root := &cli.Command{
+		Name:                      "npctl",
+		Usage:                     "plan and apply fleets of CI test nodes and their images",
+		Description:               rootDescription,
+		Version:                   version(),
+		Suggest:                   true,
+		EnableShellCompletion:     true,
+		DisableSliceFlagSeparator: true, // -var 'list=["a","b"]'
+		Reader:                    a.ui.in,
+		Writer:                    a.ui.out,
+		ErrWriter:                 a.ui.err,
+		ExitErrHandler:            func(context.Context, *cli.Command, error) {}, // run reports
+		OnUsageError:              usageError,
+		Flags:                     a.globalFlags(),
+		Before:                    a.before,
+		Action:                    rootAction,
+		Commands: []*cli.Command{
+			a.initCommand(), a.validateCommand(), a.fmtCommand(),
+			a.planCommand(), a.applyCommand(), a.destroyCommand(),
+			a.showCommand(), a.graphCommand(), a.stateCommand(), a.forceUnlockCommand(),
+			a.sandboxCommand(), a.versionCommand(), a.docsCommand(),
+		},
+		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden, c.Category = false, categoryOther },
+	}
+	for _, c := range root.Commands {
+		prepare(c)
+	}
+	return root
+}
+
+// The categories of commands in the help text.
+const (
+	categoryMain  = "Main commands"
+	categoryState = "State"
+	categoryOther = "Other commands"
+)
+
+func prepare(c *cli.Command) {
+	c.OnUsageError = usageError
+	c.DisableSliceFlagSeparator = true
+	if c.Action == nil {
+		c.Action = subcommandNeeded
+	}
+	for _, sub := range c.Commands {
+		prepare(sub)
+	}
+}
+
+func (a *app) globalFlags() []cli.Flag {
+	g := &a.global
+	return []cli.Flag{
+		&cli.StringFlag{Name: "chdir", Destination: &g.chdir, Usage: "go to `DIR` before anything else", TakesFile: true},
+		&cli.StringFlag{Name: "config", Destination: &g.config, Value: ".", Usage: "configuration: a `PATH` of one file, or of a directory with *.hcl files", TakesFile: true},
+		&cli.StringFlag{Name: "state", Destination: &g.state, Usage: "state file `PATH`, instead of what the configuration says", TakesFile: true},
+		&cli.BoolFlag{Name: "no-color", Destination: &g.noColor, Usage: "no colours (as with NO_COLOR in the environment)"},
+		&cli.StringFlag{Name: "log-level", Destination: &g.logLevel, Usage: "log to stderr from `LEVEL` on: debug, info, warn or error"},
+		&cli.StringFlag{Name: "log-format", Destination: &g.logFormat, Usage: "`FORMAT` of the log: text or json"},
+	}
+}
+
+// before brings the global options into effect.
+func (a *app) before(ctx context.Context, cmd *cli.Command) (context.Context, error) {
+	if a.global.noColor {
+		a.ui.noColor()
+	}
+	if err := a.openLog(); err != nil {
+		return ctx, err
+	}
+	if a.global.chdir != "" {
+		if err := os.Chdir(a.global.chdir); err != nil {
+			return ctx, fmt.Errorf("option -chdir: %w", err)
+		}
+	}
+	if cmd.IsSet("config") && a.global.config == "" {
+		return ctx, hint(fmt.Errorf("option -config is empty"), "name a file or a directory, or leave the option out for the current directory")
+	}
+	return ctx, nil
+}
+
+// rootAction is reached without a command, or with one that does not exist.
+func rootAction(_ context.Context, cmd *cli.Command) error {
+	if name := cmd.Args().First(); name != "" {
+		return unknownCommand(cmd, "npctl", name)
+	}
+	return cli.ShowRootCommandHelp(cmd)
+}
+
+func subcommandNeeded(_ context.Context, cmd *cli.Command) error {
+	if name := cmd.Args().First(); name != "" {
+		return unknownCommand(cmd, cmd.FullName(), name)
+	}
+	return cli.ShowSubcommandHelp(cmd)
+}
+
+func unknownCommand(cmd *cli.Command, parent, name string) error {
+	var names []string
+	for _, c := range cmd.Commands {
+		if !c.Hidden {
+			names = append(names, c.Names()...)
+		}
+	}
+	err := fmt.Errorf("%s has no command %q", parent, name)
+	if near := nearest(name, names); near != "" {
+		return hint(err, fmt.Sprintf("did you mean %q?", near))
+	}
+	return hint(err, fmt.Sprintf("%s -help lists the commands", parent))
+}
+
+// usageError says what is wrong with an option.
+func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		err = fmt.Errorf("%s has no option -%s", cmd.FullName(), name)
+		if near := nearest(name, optionNames(cmd)); near != "" {
+			return hint(err, fmt.Sprintf("did you mean -%s?", near))
+		}
+	}
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
+		err = fmt.Errorf("option %s needs a value", name)
+	}
+	return hint(err, cmd.FullName()+" -help explains the options")
+}
+
+func optionNames(cmd *cli.Command) []string {
+	var names []string
+	for _, f := range append(cmd.VisibleFlags(), cmd.VisiblePersistentFlags()...) {
+		names = append(names, f.Names()...)
+	}
+	return names
+}
+
+// arguments makes sure that a command has at most that many arguments.
+func arguments(cmd *cli.Command, most int) error {
+	if cmd.NArg() <= most {
+		return nil
+	}
+	return hint(fmt.Errorf("%s: unexpected argument %q", cmd.FullName(), cmd.Args().Get(most)),
+		cmd.FullName()+" -help explains what it takes; a value of an option is written -option=value")
+}
+
+// flagHelp shows an option in help texts the way people write it: with one dash.
+func flagHelp(f cli.Flag) string {
+	doc, ok := f.(cli.DocGenerationFlag)
+	if !ok {
+		return f.String()
+	}
+	placeholder, usage := unquoteUsage(doc.GetUsage())
+	names := make([]string, len(f.Names()))
+	for i, name := range f.Names() {
+		names[i] = "-" + name
+		if doc.TakesValue() {
+			names[i] += "=" + placeholder
+		}
+	}
+	if value := doc.GetDefaultText(); doc.TakesValue() && doc.IsDefaultVisible() && value != "" && value != `""` {
+		usage += fmt.Sprintf(" (default: %s)", strings.Trim(value, `"`))
+	}
+	return strings.Join(names, ", ") + "\t" + usage
+}
+
+// unquoteUsage takes the placeholder out of the backquotes.
+func unquoteUsage(usage string) (placeholder, text string) {
+	before, rest, found := strings.Cut(usage, "`")
+	name, after, closed := strings.Cut(rest, "`")
+	if !found || !closed {
+		return "VALUE", usage
+	}
+	return name, before + name + after
+}

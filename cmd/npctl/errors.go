@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/agext/levenshtein"
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/state"
+)
+
+// hinted is an error with a next step for people.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (h *hinted) Error() string { return h.err.Error() }
+func (h *hinted) Unwrap() error { return h.err }
+
+// hint adds a next step to an error.
+func hint(err error, next string) error { return &hinted{err, next} }
+
+// exitCode ends a command whose story is told already.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// diagnosed is the mistakes of a configuration.
+type diagnosed struct {
+	diags hcl.Diagnostics
+	files map[string]*hcl.File
+}
+
+func (d *diagnosed) Error() string { return d.diags.Error() }
+
+// report prints why a command failed and returns the exit code. This is the one place that does either.
+func (u *ui) report(ctx context.Context, err error) int {
+	var code exitCode
+	var diags *diagnosed
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &diags):
+		u.diagnostics(diags)
+		return 1
+	case errors.Is(context.Cause(ctx), errSignal) && (errors.Is(err, context.Canceled) || errors.Is(err, errSignal)):
+		u.talk("Interrupted. Nothing was left half done.")
+		return exitInterrupted
+	}
+	u.failure(err)
+	return 1
+}
+
+// failure prints an error and the next step.
+func (u *ui) failure(err error) {
+	u.talk("%s %s", u.style(styleError, "Error:"), visible(sentence(err.Error())))
+	if next := nextStep(err); next != "" {
+		u.talk("%s %s", u.style(styleStrong, "Hint:"), visible(next))
+	}
+}
+
+// nextStep is what people can do about an error.
+func nextStep(err error) string {
+	var own *hinted
+	var locked *state.LockedError
+	switch {
+	case errors.As(err, &own):
+		return own.hint
+	case errors.As(err, &locked):
+		return fmt.Sprintf("wait until it is done, with -lock-timeout=5m if you like; when %s (process %d on %s) is surely dead: npctl force-unlock %s",
+			locked.Holder.Operation, locked.Holder.PID, locked.Holder.Host, locked.Holder.ID)
+	case errors.Is(err, state.ErrLost):
+		return "somebody else took the lock; look at npctl plan before you apply again"
+	case errors.Is(err, plan.ErrNotPlanFile), errors.Is(err, plan.ErrPlanDamaged), errors.Is(err, plan.ErrPlanFormat):
+		return "make a new one with npctl plan -out=FILE"
+	case errors.Is(err, drivers.ErrThrottled):
+		return "the cloud wants fewer calls: wait, or set rate in the provider block"
+	default:
+		return ""
+	}
+}
+
+// sentence ends an error the way a person would.
+func sentence(text string) string { return strings.TrimRight(text, ".\n ") + "." }
+
+// diagnostics shows the mistakes of a configuration with their source lines.
+func (u *ui) diagnostics(d *diagnosed) {
+	config.WriteDiagnostics(u.err, d.diags, d.files, u.errColor, u.errWidth())
+}
+
+// nearest finds what was probably meant, or nothing.
+func nearest(word string, words []string) string {
+	best, least := "", max(len(word)/3, 1)+1
+	for _, w := range words {
+		if d := levenshtein.Distance(word, w, nil); d < least {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// visible keeps what names and errors from elsewhere hold from driving the terminal. Line breaks stay.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+			return '\uFFFD'
+		default:
+			return r
+		}
+	}, text)
+}

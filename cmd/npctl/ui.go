@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/fatih/color"
+	"golang.org/x/term"
+)
+
+// streams are where a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func systemStreams() streams { return streams{os.Stdin, os.Stdout, os.Stderr} }
+
+// ui is the way to people: results go to out, everything else to err. Both are for one line at a time.
+type ui struct {
+	in                   io.Reader
+	out                  io.Writer
+	err                  *divertible
+	inTerm, errTerm      bool
+	outColor, errColor   bool
+	outFile, errFile     *os.File // nil when there is none to ask for a width
+	mu                   sync.Mutex
+	interruptedOnce      bool   // guarded by mu
+	interruptionConsoles func() // guarded by mu: says what ^C means right now
+}
+
+func newUI(s streams, lookupEnv func(string) (string, bool)) *ui {
+	u := &ui{in: s.in, out: s.out, err: &divertible{to: s.err}}
+	u.outFile, _ = s.out.(*os.File)
+	u.errFile, _ = s.err.(*os.File)
+	in, _ := s.in.(*os.File)
+	dumb := false
+	if kind, ok := lookupEnv("TERM"); ok && kind == "dumb" {
+		dumb = true
+	}
+	u.inTerm, u.errTerm = isTerminal(in), isTerminal(u.errFile) && !dumb
+	off, set := lookupEnv("NO_COLOR")
+	colors := (!set || off == "") && !dumb
+	u.outColor, u.errColor = colors && isTerminal(u.outFile), colors && u.errTerm
+	return u
+}
+
+func isTerminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd())) }
+
+func (u *ui) noColor() { u.outColor, u.errColor = false, false }
+
+// outWidth and errWidth are how many columns there are; 0 where nobody looks at a screen.
+func (u *ui) outWidth() int { return width(u.outFile) }
+func (u *ui) errWidth() int { return width(u.errFile) }
+
+func width(f *os.File) int {
+	if !isTerminal(f) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// talk writes a line that is no result.
+func (u *ui) talk(format string, args ...any) {
+	_, _ = fmt.Fprintf(u.err, format+"\n", args...) // there is nowhere to say that stderr is gone
+}
+
+// print writes a line of a result.
+func (u *ui) print(format string, args ...any) error {
+	_, err := fmt.Fprintf(u.out, format+"\n", args...)
+	return outputError(err)
+}
+
+// outputError says which side of the program cannot write.
+func outputError(err error) error {
+	if err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+// interrupted answers ^C.
+func (u *ui) interrupted() {
+	u.mu.Lock()
+	say := u.interruptionConsoles
+	u.mu.Unlock()
+	if say != nil {
+		say()
+	}
+}
+
+// onInterrupt sets what ^C says from now on.
+func (u *ui) onInterrupt(say func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.interruptionConsoles = say
+}
+
+type style int
+
+const (
+	styleError style = iota
+	styleWarning
+	styleStrong
+	styleGood
+	styleFaint
+)
+
+// style colours text that goes to stderr.
+func (u *ui) style(s style, text string) string {
+	if !u.errColor {
+		return text
+	}
+	attributes := map[style]color.Attribute{styleError: color.FgRed, styleWarning: color.FgYellow,
+		styleStrong: color.Bold, styleGood: color.FgGreen, styleFaint: color.Faint}
+	c := color.New(attributes[s])
+	c.EnableColor()
+	return c.Sprint(text)
+}
+
+// errNoTerminal is why nothing could be asked.
+var errNoTerminal = errors.New("there is no terminal to ask on")
+
+// ask reads one line of answer. It returns when ctx ends, though the read goes on until the process does.
+func (u *ui) ask(ctx context.Context, question string) (string, error) {
+	if !u.inTerm {
+		return "", errNoTerminal
+	}
+	_, _ = fmt.Fprint(u.err, question)
+	type answer struct {
+		text string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		text, err := bufio.NewReader(u.in).ReadString('\n')
+		answers <- answer{strings.TrimSpace(text), err}
+	}()
+	select {
+	case a := <-answers:
+		if a.err != nil && a.text == "" {
+			u.talk("")
+			return "", nil
+		}
+		return a.text, nil
+	case <-ctx.Done():
+		u.talk("")
+		return "", context.Cause(ctx)
+	}
+}
+
+// divertible is stderr, which progress bars take over while they are shown: what is written then has to appear above
+// them. It writes one piece at a time.
+type divertible struct {
+	mu sync.Mutex
+	to io.Writer // guarded by mu
+}
+
+func (d *divertible) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.to.Write(p)
+}
+
+// divert sends what is written to another writer, and returns the way back.
+func (d *divertible) divert(to io.Writer) (back func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.to
+	d.to = to
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.to = before
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v3"
+)
+
+// release is set by the linker for released binaries.
+var release string
+
+// version is what this npctl calls itself: the release, or what Go recorded of the source it was built from.
+func version() string {
+	if release != "" {
+		return release
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "0.1.0-dev"
+}
+
+// versionReport is what version -json prints.
+type versionReport struct {
+	FormatVersion string   `json:"format_version"`
+	Version       string   `json:"npctl_version"`
+	Revision      string   `json:"revision,omitempty"`
+	Modified      bool     `json:"modified,omitempty"` // built from files that were not committed
+	Go            string   `json:"go_version"`
+	Platform      string   `json:"platform"`
+	Drivers       []string `json:"drivers"`
+	Builders      []string `json:"builders"`
+	States        []string `json:"states"`
+}
+
+func (a *app) versionCommand() *cli.Command {
+	asJSON := false
+	return &cli.Command{
+		Name: "version", Category: categoryOther, Usage: "show the version of npctl",
+		Description: `Prints the version, and what this npctl was built with.
+
+Examples:
+  npctl version
+  npctl version -json
+
+Exit codes: 0.`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print JSON (see docs/json.md)"}},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 0); err != nil {
+				return err
+			}
+			r := versionFacts()
+			if asJSON {
+				return a.ui.printJSON(r)
+			}
+			return a.ui.print("npctl %s (%s, %s)", r.Version, r.Go, r.Platform)
+		},
+	}
+}
+
+func versionFacts() versionReport {
+	reg := newRegistry()
+	r := versionReport{FormatVersion: jsonVersion, Version: version(), Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, Drivers: reg.driverKinds(), Builders: reg.builderKinds(), States: reg.stateKinds()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return r
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			r.Revision = s.Value
+		case "vcs.modified":
+			r.Modified = s.Value == "true"
+		}
+	}
+	return r
+}
+
+// jsonVersion is the format_version of the JSON that this package prints; see docs/json.md.
+const jsonVersion = "1.0"
+
+// printJSON prints one document.
+func (u *ui) printJSON(v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("as JSON: %w", err)
+	}
+	return u.print("%s", text)
+}

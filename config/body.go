@@ -1,0 +1,203 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// content is what is written in one body, evaluated and checked, before anything is inherited or filled in.
+type content struct {
+	spec   *spec
+	at     hcl.Range // where what is missing is reported
+	attrs  map[string]setting
+	blocks map[string][]nested
+	parts  []part
+}
+
+// setting is one written attribute. Its value has the attribute's type; it may be unknown after a mistake.
+type setting struct {
+	value cty.Value
+	name  hcl.Range
+	expr  hcl.Range
+}
+
+// nested is a block whose content becomes a value.
+type nested struct {
+	label   string
+	at      hcl.Range
+	content *content
+}
+
+// part is a block that code of its own decodes.
+type part struct {
+	block *hclsyntax.Block
+	ctx   *hcl.EvalContext
+}
+
+// decode evaluates a body against what may stand in it.
+func (l *loader) decode(body *hclsyntax.Body, ctx *hcl.EvalContext, s *spec, at hcl.Range) *content {
+	c := &content{spec: s, at: at, attrs: make(map[string]setting, len(body.Attributes))}
+	for name, attr := range body.Attributes {
+		l.decodeAttribute(c, name, attr, ctx)
+	}
+	for _, block := range body.Blocks {
+		if block.Type == dynamicBlock {
+			for _, made := range l.expandDynamic(block, ctx, s) {
+				l.decodeBlock(c, made.block, made.ctx)
+			}
+			continue
+		}
+		l.decodeBlock(c, block, ctx)
+	}
+	l.checkCounts(c)
+	return c
+}
+
+func (l *loader) decodeAttribute(c *content, name string, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) {
+	if c.spec.repeats && (name == metaForEach || name == metaName) {
+		return // evaluated where the instances were made
+	}
+	want, ok := c.spec.attrs[name]
+	if !ok {
+		l.unknownAttribute(c.spec, attr)
+		return
+	}
+	value, ok := l.setting(attr, want, c.spec.guarded[name], ctx)
+	if ok {
+		c.attrs[name] = setting{value: value, name: attr.NameRange, expr: attr.Expr.Range()}
+	}
+}
+
+func (l *loader) unknownAttribute(s *spec, attr *hclsyntax.Attribute) {
+	attrs, blocks := s.words()
+	hint := didYouMean(attr.Name, attrs)
+	switch {
+	case slices.Contains(blocks, attr.Name):
+		hint = fmt.Sprintf(" It is a block: write %s { … } without the equals sign.", attr.Name)
+	case attr.Name == metaForEach:
+		hint = " This block cannot be repeated."
+	case hint == "":
+		if other := suggest(attr.Name, blocks); other != "" {
+			hint = fmt.Sprintf(" Did you mean the block %q?", other)
+		}
+	}
+	l.problem(attr.NameRange.Ptr(), "Unsupported attribute",
+		fmt.Sprintf("A %s block has no attribute named %q.%s", s.what, attr.Name, hint))
+}
+
+func (l *loader) decodeBlock(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
+	want, ok := c.spec.blocks[block.Type]
+	if !ok {
+		l.unknownBlock(c.spec, block)
+		return
+	}
+	if !l.checkLabels(block, want.Label) {
+		return
+	}
+	if want.part {
+		c.parts = append(c.parts, part{block, ctx})
+		return
+	}
+	made := nested{at: block.DefRange(), content: l.decode(block.Body, ctx, want.spec, block.DefRange())}
+	if want.Label != "" {
+		made.label = block.Labels[0]
+		if l.repeatedLabel(c.blocks[block.Type], block) {
+			return
+		}
+	}
+	if c.blocks == nil {
+		c.blocks = map[string][]nested{}
+	}
+	c.blocks[block.Type] = append(c.blocks[block.Type], made)
+}
+
+func (l *loader) repeatedLabel(earlier []nested, block *hclsyntax.Block) bool {
+	for _, other := range earlier {
+		if other.label == block.Labels[0] {
+			l.problem(block.LabelRanges[0].Ptr(), "Duplicate block",
+				fmt.Sprintf("There is a %s %q already, at %s.", block.Type, other.label, rangeText(other.at)))
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loader) unknownBlock(s *spec, block *hclsyntax.Block) {
+	attrs, blocks := s.words()
+	hint := didYouMean(block.Type, blocks)
+	switch {
+	case slices.Contains(attrs, block.Type):
+		hint = fmt.Sprintf(" It is an attribute: write %s = … with an equals sign.", block.Type)
+	case hint == "":
+		if other := suggest(block.Type, attrs); other != "" {
+			hint = fmt.Sprintf(" Did you mean the attribute %q?", other)
+		}
+	}
+	l.problem(block.TypeRange.Ptr(), "Unsupported block",
+		fmt.Sprintf("A %s block has no block of type %q.%s", s.what, block.Type, hint))
+}
+
+// checkLabels wants one label with the meaning, or none when the meaning is empty.
+func (l *loader) checkLabels(block *hclsyntax.Block, meaning ...string) bool {
+	if len(meaning) == 1 && meaning[0] == "" {
+		meaning = nil
+	}
+	switch n := len(block.Labels); {
+	case n > len(meaning):
+		l.problem(block.LabelRanges[len(meaning)].Ptr(), "Too many labels",
+			fmt.Sprintf("A %s block has %s.", block.Type, labelsText(meaning)))
+		return false
+	case n < len(meaning):
+		l.problem(block.DefRange().Ptr(), "Missing label",
+			fmt.Sprintf("A %s block has %s, such as: %s", block.Type, labelsText(meaning), labelsExample(block.Type, meaning)))
+		return false
+	}
+	return true
+}
+
+func labelsText(meaning []string) string {
+	switch len(meaning) {
+	case 0:
+		return "no label"
+	case 1:
+		return "one label (" + meaning[0] + ")"
+	default:
+		return fmt.Sprintf("%d labels (%s)", len(meaning), listed(meaning, "and"))
+	}
+}
+
+func labelsExample(blockType string, meaning []string) string {
+	text := blockType
+	for _, label := range meaning {
+		text += fmt.Sprintf(" %q", label)
+	}
+	return text + " { … }"
+}
+
+// checkCounts reports blocks that are too few or too many.
+func (l *loader) checkCounts(c *content) {
+	counts := map[string]int{}
+	for _, p := range c.parts {
+		counts[p.block.Type]++
+		if want := c.spec.blocks[p.block.Type]; want.Max > 0 && counts[p.block.Type] == want.Max+1 {
+			l.tooMany(c.spec, want, p.block.DefRange())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.blocks)) {
+		if want := c.spec.blocks[name]; want.Max > 0 && len(c.blocks[name]) > want.Max {
+			l.tooMany(c.spec, want, c.blocks[name][want.Max].at)
+		}
+	}
+}
+
+func (l *loader) tooMany(s *spec, want *nestedSpec, at hcl.Range) {
+	l.problem(at.Ptr(), "Too many blocks", fmt.Sprintf("A %s block has at most %d %s block.", s.what, want.Max, want.Name))
+}
+
+// rangeText writes a place for messages.
+func rangeText(r hcl.Range) string { return fmt.Sprintf("%s:%d", r.Filename, r.Start.Line) }

@@ -1,0 +1,203 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// values are all attributes and blocks of a body, with everything inherited and filled in. They may be marked, and
+// unknown after a mistake.
+type values map[string]cty.Value
+
+// complete fills in what is not written: from the fallback (a pool for its labels) and then from the defaults. What is
+// required and still missing is reported when strict.
+func (l *loader) complete(c *content, fallback values) values {
+	all := make(values, len(c.spec.attrs)+len(c.spec.blocks))
+	for name, attr := range c.spec.attrs {
+		all[name] = l.completeAttribute(c, attr, fallback[name])
+	}
+	for name, want := range c.spec.blocks {
+		if want.part {
+			continue
+		}
+		if inherited, ok := fallback[name]; ok && len(c.blocks[name]) == 0 && inherited.Type().Equals(blockType(want)) {
+			all[name] = inherited
+			continue
+		}
+		all[name] = l.completeBlocks(c, want, c.blocks[name])
+	}
+	return all
+}
+
+func (l *loader) completeAttribute(c *content, attr *schema.Attribute, inherited cty.Value) cty.Value {
+	if written, ok := c.attrs[attr.Name]; ok {
+		return written.value
+	}
+	if inherited != cty.NilVal && !inherited.IsNull() && inherited.Type().Equals(plainType(attr.Type)) {
+		return inherited
+	}
+	if attr.Default != cty.NilVal {
+		return attr.Default
+	}
+	if attr.Required {
+		l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("A %s block needs the attribute %q: %s", c.spec.what, attr.Name, attr.Doc))
+		return cty.UnknownVal(plainType(attr.Type))
+	}
+	return cty.NullVal(plainType(attr.Type))
+}
+
+// completeBlocks makes the value of all blocks of one type, see schema.Block.Type.
+func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) cty.Value {
+	if len(written) < want.Min {
+		l.problem(c.at.Ptr(), "Missing block", fmt.Sprintf("A %s block needs at least %d %s block.%s",
+			c.spec.what, want.Min, want.Name, sentence(want.Schema.Doc)))
+		return cty.UnknownVal(blockType(want))
+	}
+	objects := make([]cty.Value, len(written))
+	byLabel := make(map[string]cty.Value, len(written))
+	element := plainType(want.Schema.Type())
+	for i, n := range written {
+		object := cty.ObjectVal(l.complete(n.content, nil))
+		if !object.Type().Equals(element) { // an attribute of any type: there is no common one
+			object = cty.UnknownVal(element)
+			l.problem(n.at.Ptr(), "Wrong type", "The attributes of this block do not have the types that are wanted.")
+		}
+		objects[i], byLabel[n.label] = object, object
+	}
+	switch {
+	case want.Label != "" && len(byLabel) == 0:
+		return cty.MapValEmpty(element)
+	case want.Label != "":
+		return cty.MapVal(byLabel)
+	case want.Max == 1 && len(objects) == 0:
+		return cty.NullVal(element)
+	case want.Max == 1:
+		return objects[0]
+	case len(objects) == 0:
+		return cty.ListValEmpty(element)
+	default:
+		return cty.ListVal(objects)
+	}
+}
+
+func blockType(want *nestedSpec) cty.Type {
+	element := plainType(want.Schema.Type())
+	switch {
+	case want.Label != "":
+		return cty.Map(element)
+	case want.Max == 1:
+		return element
+	default:
+		return cty.List(element)
+	}
+}
+
+func sentence(doc string) string {
+	if doc == "" {
+		return ""
+	}
+	return " " + doc
+}
+
+// of picks the values that a schema names, as the object that a driver or builder is given.
+func (v values) of(b schema.Block) cty.Value {
+	object := make(map[string]cty.Value, len(b.Attributes)+len(b.Blocks))
+	for _, attr := range b.Attributes {
+		object[attr.Name], _ = v[attr.Name].UnmarkDeep()
+	}
+	for _, nested := range b.Blocks {
+		object[nested.Name], _ = v[nested.Name].UnmarkDeep()
+	}
+	return cty.ObjectVal(object)
+}
+
+// usable returns a value without marks, or false when it is null or unknown.
+func (v values) usable(name string) (cty.Value, bool) {
+	value, ok := v[name]
+	if !ok {
+		return cty.NilVal, false
+	}
+	value, _ = value.UnmarkDeep()
+	return value, value.IsWhollyKnown() && !value.IsNull()
+}
+
+func (v values) text(name string) string {
+	if value, ok := v.usable(name); ok {
+		return value.AsString()
+	}
+	return ""
+}
+
+func (v values) flag(name string) bool {
+	value, ok := v.usable(name)
+	return ok && value.True()
+}
+
+func (v values) integer(name string) int64 {
+	if p := v.limit(name); p != nil {
+		return *p
+	}
+	return 0
+}
+
+// limit is nil for an attribute that is not written.
+func (v values) limit(name string) *int64 {
+	value, ok := v.usable(name)
+	if !ok {
+		return nil
+	}
+	n, _ := value.AsBigFloat().Int64()
+	return &n
+}
+
+func (v values) number(name string) float64 {
+	value, ok := v.usable(name)
+	if !ok {
+		return 0
+	}
+	n, _ := value.AsBigFloat().Float64()
+	return n
+}
+
+// duration was checked when it was decoded.
+func (v values) duration(name string) time.Duration {
+	d, _ := parseDuration(v.text(name))
+	return d
+}
+
+func (v values) texts(name string) []string {
+	value, ok := v.usable(name)
+	if !ok || value.LengthInt() == 0 {
+		return nil
+	}
+	var words []string
+	for _, element := range value.AsValueSlice() {
+		words = append(words, element.AsString())
+	}
+	return words
+}
+
+func (v values) textMap(name string) map[string]string {
+	value, ok := v.usable(name)
+	if !ok || value.LengthInt() == 0 {
+		return nil
+	}
+	words := map[string]string{}
+	for key, element := range value.AsValueMap() {
+		words[key] = element.AsString()
+	}
+	return words
+}
+
+// rangeOf is where an attribute is written, or else where the block begins.
+func (c *content) rangeOf(name string) *hcl.Range {
+	if s, ok := c.attrs[name]; ok {
+		return s.expr.Ptr()
+	}
+	return c.at.Ptr()
+}

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// imageAttributes are common to images that npctl makes and those it fetches.
+var imageAttributes = []schema.Attribute{
+	{Name: "formats", Type: texts, Default: noTexts,
+		Doc: "Formats wanted beside those that providers need, which are added by themselves."},
+	{Name: "keep_formats", Type: texts, Default: noTexts, Doc: "Formats whose files stay in spite of `delete_after_upload`."},
+	{Name: "delete_after_upload", Type: cty.Bool, Default: no,
+		Doc: "Whether the file of a format is deleted once it is in every provider that wants it."},
+	{Name: "keep", Type: cty.Number, Default: cty.NumberIntVal(2), Min: least(1), Check: wholeNumber,
+		Doc: "Number of newest ready builds that are kept."},
+	{Name: "pause", Type: cty.Bool, Default: no, Doc: "Whether nothing new is made. What exists stays and is uploaded."},
+	{Name: "prevent_destroy", Type: cty.Bool, Default: no,
+		Doc: "Whether a plan that would delete the image with all its builds is refused, also after the block is gone."},
+	{Name: "properties", Type: textMap, Default: noTextsM, Class: schema.Dynamic,
+		Doc: "Properties of uploads. A provider's own are added over them."},
+	{Name: "tags", Type: texts, Default: noTexts, Class: schema.Dynamic, Doc: "Tags of uploads. A provider's own are added."},
+}
+
+// loginAttributes say how a job gets into a node.
+func loginAttributes(class schema.Class, username, pythonPath, connectionType cty.Value) []schema.Attribute {
+	return []schema.Attribute{
+		{Name: "username", Type: cty.String, Class: class, Default: username, Doc: "User to log in as."},
+		{Name: "python_path", Type: cty.String, Class: class, Default: pythonPath, Doc: "Python interpreter for Ansible; `auto` lets Ansible look for it."},
+		{Name: "shell_type", Type: cty.String, Class: class, Doc: "Shell type for Ansible, such as `sh`, `cmd` or `powershell`."},
+		{Name: "connection_type", Type: cty.String, Class: class, Default: connectionType,
+			OneOf: []string{"ssh", "winrm", "network_cli", "kubectl", "project", "namespace", "local", "psrp", "netconf", "httpapi"},
+			Doc:   "How Ansible connects."},
+		{Name: "connection_port", Type: cty.Number, Class: class, Check: portNumber,
+			Doc: "Port to connect to; 22 when not written, 5986 for `winrm`."},
+	}
+}
+
+// imageLogin changes with the next build, upload and node; what exists keeps its own.
+var imageLogin = loginAttributes(schema.Dynamic, cty.StringVal("zuul"), cty.StringVal("auto"), cty.StringVal("ssh"))
+
+var diskimageBlock = schema.Block{
+	Doc: "An image that a builder makes. A block with `for_each` is referred to as `diskimage.name[\"key\"]`.",
+	Attributes: slices.Concat([]schema.Attribute{
+		{Name: "abstract", Type: cty.Bool, Default: no, Doc: "Whether the block is only a parent of others and nothing is built from it."},
+		{Name: "parent", Type: schema.ImageRef,
+			Doc: "Image whose attributes are taken where this block does not write them, such as `diskimage.base`. Maps are merged, `elements` of the builder are appended to the parent's, everything else is replaced."},
+		{Name: "rebuild_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("24h"),
+			Doc: "Age of the newest ready build at which the next one starts; `\"0s\"` means never by age."},
+		{Name: "build_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("8h"),
+			Doc: "Time after which a build is stopped; `\"0s\"` means never."},
+	}, imageAttributes, imageLogin),
+}
+
+var builderBlock = schema.Block{Doc: "How the image is made. The label is the kind of builder. There is exactly one, here or in a parent."}
+
+var zuulImageBlock = schema.Block{
+	Doc: "An image that a Zuul job builds. npctl asks Zuul for new successful builds, fetches the files named by their artifacts, and uploads and keeps them as those of a diskimage.",
+	Attributes: slices.Concat([]schema.Attribute{
+		{Name: "build_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("4h"),
+			Doc: "Time after which the fetching of one build is stopped; `\"0s\"` means never."},
+	}, imageAttributes, imageLogin),
+}
+
+// zuulSource is the part of a zuul_image that goes to the builder of kind zuul.
+var zuulSource = schema.Block{
+	Attributes: []schema.Attribute{
+		{Name: "api_url", Type: cty.String, Required: true, Class: schema.Static, Check: webAddress,
+			Doc: "Base address of Zuul, the one that its web pages have."},
+		{Name: "tenant", Type: cty.String, Class: schema.Static, Check: notEmpty,
+			Doc: "Tenant of the job. Leave it out when the address belongs to one tenant (a white label)."},
+		{Name: "project", Type: cty.String, Required: true, Class: schema.Static, Check: notEmpty, Doc: "Short name of the project, such as `opendev/system-config`."},
+		{Name: "branch", Type: cty.String, Class: schema.Static, Check: notEmpty, Doc: "Branch of the build; any when not written."},
+		{Name: "pipelines", Type: texts, Required: true, Class: schema.Static, Check: notEmpty,
+			Doc: "Pipelines whose builds are taken. Builds of changes that are not merged are left out, see `trusted_pipelines`."},
+		{Name: "trusted_pipelines", Type: texts, Default: noTexts, Class: schema.Static,
+			Doc: "Those of the pipelines whose builds are taken even if they built a change that is not merged."},
+		{Name: "job", Type: cty.String, Required: true, Class: schema.Static, Check: notEmpty, Doc: "Name of the job."},
+		{Name: "image_name", Type: cty.String, Class: schema.Static, Check: notEmpty,
+			Doc: "The `image_name` that the artifacts' metadata must have, for jobs that build several images."},
+		{Name: "token", Type: cty.String, Sensitive: true, Doc: "Token for the API, where it needs one. At most one of `token`, `token_file` and `token_command` is written."},
+		{Name: "token_file", Type: cty.String, Check: plainFileName, Doc: "File that holds the token. It is read anew for each use."},
+		{Name: "token_command", Type: texts, Check: notEmpty, Doc: "Command that prints the token. It is run anew for each use."},
+		{Name: "poll_interval", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5m"), Doc: "Time between two questions for new builds."},
+		{Name: "poll_builds", Type: cty.Number, Default: cty.NumberIntVal(20), Min: least(1), Check: wholeNumber,
+			Doc: "Number of newest builds that each question looks at."},
+		{Name: "api_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("60s"), Doc: "Time limit of one API call."},
+		{Name: "max_size_gb", Type: cty.Number, Default: cty.NumberIntVal(100), Min: least(1), Check: wholeNumber,
+			Doc: "Largest file that is fetched, in GiB, after decompression."},
+	},
+	Blocks: []schema.NestedBlock{
+		{Name: "artifact", Label: "format", Min: 1, Schema: artifactBlock},
+		{Name: "tls", Max: 1, Schema: tlsBlock},
+	},
+}
+
+var artifactBlock = schema.Block{
+	Doc: "Which artifact of a build is the file of a format. The label is the format after decompression, such as `qcow2`.",
+	Attributes: []schema.Attribute{
+		{Name: "type", Type: cty.String, Default: cty.StringVal("zuul_image"), Class: schema.Static, Check: notEmpty, Doc: "The `type` in the artifact's metadata."},
+		{Name: "name", Type: cty.String, Class: schema.Static, Check: notEmpty, Doc: "Name of the artifact; any when not written."},
+	},
+}

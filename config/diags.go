@@ -1,0 +1,53 @@
+package config
+
+import (
+	"cmp"
+	"io"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// problem reports an error at a place; nil when there is none in the files.
+func (l *loader) problem(at *hcl.Range, summary, detail string) {
+	l.diags = append(l.diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail, Subject: at})
+}
+
+// warning reports something that works and is probably not meant.
+func (l *loader) warning(at *hcl.Range, summary, detail string) {
+	l.diags = append(l.diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: summary, Detail: detail, Subject: at})
+}
+
+// sortDiags puts diagnostics in the order of files and lines, errors of a place before warnings, and drops repeats:
+// a block with for_each reports the same mistake once for every instance.
+func sortDiags(diags hcl.Diagnostics) hcl.Diagnostics {
+	slices.SortStableFunc(diags, compareDiags)
+	return slices.CompactFunc(diags, func(a, b *hcl.Diagnostic) bool {
+		return compareDiags(a, b) == 0 && a.Summary == b.Summary && a.Detail == b.Detail
+	})
+}
+
+func compareDiags(a, b *hcl.Diagnostic) int {
+	left, right := place(a), place(b)
+	return cmp.Or(
+		cmp.Compare(left.Filename, right.Filename),
+		cmp.Compare(left.Start.Byte, right.Start.Byte),
+		cmp.Compare(left.End.Byte, right.End.Byte),
+		cmp.Compare(a.Severity, b.Severity),
+		cmp.Compare(a.Summary, b.Summary),
+		cmp.Compare(a.Detail, b.Detail),
+	)
+}
+
+func place(d *hcl.Diagnostic) hcl.Range {
+	if d.Subject == nil {
+		return hcl.Range{}
+	}
+	return *d.Subject
+}
+
+// WriteDiagnostics writes diagnostics for people, with the source lines and what the variables in them were. A width
+// of 0 wraps nothing. Errors of w are the caller's to see on w itself.
+func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.File, color bool, width int) {
+	_ = hcl.NewDiagnosticTextWriter(w, files, uint(max(width, 0)), color).WriteDiagnostics(diags)
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"reflect"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// digestOf hashes a whole configuration. Where it lies and on which lines does not count, so a plan that was made in
+// one checkout can be applied in another.
+func digestOf(d resources.Desired) string {
+	d.Settings.Dir, d.Digest = "", ""
+	sum := sha256.New()
+	digestValue(sum, reflect.ValueOf(d))
+	return "v1:" + hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// digestValue writes a value so that different values never make the same bytes: everything has its length or name
+// before it.
+func digestValue(sum hash.Hash, v reflect.Value) {
+	switch value := v.Interface().(type) {
+	case cty.Value:
+		digestCty(sum, value)
+		return
+	case resources.Source:
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fmt.Fprintf(sum, "%s:", v.Type().Field(i).Name)
+			digestValue(sum, v.Field(i))
+		}
+	case reflect.Slice:
+		fmt.Fprintf(sum, "[%d]", v.Len())
+		for i := range v.Len() {
+			digestValue(sum, v.Index(i))
+		}
+	case reflect.Map:
+		fmt.Fprintf(sum, "{%d}", v.Len())
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return compareText(a.String(), b.String()) })
+		for _, key := range keys {
+			digestValue(sum, key)
+			digestValue(sum, v.MapIndex(key))
+		}
+	case reflect.Pointer:
+		if v.IsNil() {
+			fmt.Fprint(sum, "nil;")
+			return
+		}
+		digestValue(sum, v.Elem())
+	default:
+		text, _ := json.Marshal(v.Interface()) // strings, numbers and bools only
+		fmt.Fprintf(sum, "%d:%s;", len(text), text)
+	}
+}
+
+func compareText(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func digestCty(sum hash.Hash, value cty.Value) {
+	if value == cty.NilVal {
+		fmt.Fprint(sum, "nil;")
+		return
+	}
+	value, _ = value.UnmarkDeep()
+	text, err := ctyjson.Marshal(value, value.Type())
+	if err != nil { // not known: only after an error, when nobody uses the digest
+		text = nil
+	}
+	fmt.Fprintf(sum, "%d:%s;", len(text), text)
+}

@@ -1,0 +1,137 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Dynamic blocks are expanded here and not by HCL's own extension because a body may stand inside blocks that have a
+// for_each of their own: `each` of all of them must be in scope of the dynamic block, and the extension binds its scope
+// once for the whole tree.
+
+const dynamicBlock = "dynamic"
+
+// expandDynamic makes the blocks that `dynamic "type" { for_each = …  labels = […]  content { … } }` stands for.
+func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *spec) []part {
+	if !l.checkLabels(block, "type of the blocks to make") {
+		return nil
+	}
+	if _, known := s.blocks[block.Labels[0]]; !known {
+		_, blocks := s.words()
+		l.problem(block.LabelRanges[0].Ptr(), "Unsupported block", fmt.Sprintf("A %s block has no block of type %q.%s",
+			s.what, block.Labels[0], didYouMean(block.Labels[0], blocks)))
+		return nil
+	}
+	inner, ok := l.dynamicContent(block)
+	if !ok {
+		return nil
+	}
+	iterator, ok := l.dynamicIterator(block)
+	if !ok {
+		return nil
+	}
+	forEach, ok := block.Body.Attributes[metaForEach]
+	if !ok {
+		l.problem(block.DefRange().Ptr(), "Missing attribute", "A dynamic block needs for_each.")
+		return nil
+	}
+	elements, ok := l.elements(forEach.Expr, ctx, anyCollection)
+	if !ok {
+		return nil
+	}
+	var made []part
+	for _, element := range elements {
+		child := ctx.NewChild()
+		child.Variables = map[string]cty.Value{iterator: element.object()}
+		if generated, ok := l.dynamicBlock(block, inner, child); ok {
+			made = append(made, part{generated, child})
+		}
+	}
+	return made
+}
+
+func (l *loader) dynamicContent(block *hclsyntax.Block) (*hclsyntax.Block, bool) {
+	var inner *hclsyntax.Block
+	for _, b := range block.Body.Blocks {
+		if b.Type != "content" || inner != nil || len(b.Labels) > 0 {
+			l.problem(b.DefRange().Ptr(), "Unsupported block", "A dynamic block has one content block without labels and no other block.")
+			return nil, false
+		}
+		inner = b
+	}
+	if inner == nil {
+		l.problem(block.DefRange().Ptr(), "Missing block", "A dynamic block needs a content block, which holds the body of the blocks to make.")
+		return nil, false
+	}
+	for name, attr := range block.Body.Attributes {
+		if name != metaForEach && name != "iterator" && name != "labels" {
+			l.problem(attr.NameRange.Ptr(), "Unsupported attribute", fmt.Sprintf("A dynamic block has no attribute named %q; what "+
+				"the blocks to make hold is written in its content block.%s", name, didYouMean(name, []string{metaForEach, "iterator", "labels"})))
+			return nil, false
+		}
+	}
+	return inner, true
+}
+
+func (l *loader) dynamicIterator(block *hclsyntax.Block) (string, bool) {
+	attr, ok := block.Body.Attributes["iterator"]
+	if !ok {
+		return block.Labels[0], true
+	}
+	name := hcl.ExprAsKeyword(attr.Expr)
+	if name == "" {
+		l.problem(attr.Expr.Range().Ptr(), "Invalid iterator", "The iterator is a name, written without quotes.")
+	}
+	return name, name != ""
+}
+
+// dynamicBlock makes one block, with its labels evaluated.
+func (l *loader) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContext) (*hclsyntax.Block, bool) {
+	made := &hclsyntax.Block{
+		Type: block.Labels[0], Body: inner.Body, TypeRange: block.LabelRanges[0],
+		OpenBraceRange: inner.OpenBraceRange, CloseBraceRange: inner.CloseBraceRange,
+	}
+	attr, ok := block.Body.Attributes["labels"]
+	if !ok {
+		return made, true
+	}
+	value, ok := l.evaluate(attr.Expr, ctx)
+	if !ok {
+		return nil, false
+	}
+	labels, err := stringList(value)
+	if err != nil {
+		l.problem(attr.Expr.Range().Ptr(), "Invalid labels", "The labels of a dynamic block are a list of strings: "+err.Error()+".")
+		return nil, false
+	}
+	made.Labels = labels
+	for range labels {
+		made.LabelRanges = append(made.LabelRanges, attr.Expr.Range())
+	}
+	return made, true
+}
+
+// stringList reads a known list, tuple or set of strings without secrets.
+func stringList(value cty.Value) ([]string, error) {
+	list, err := convertTo(value, cty.List(cty.String))
+	if err != nil {
+		return nil, err
+	}
+	if list.ContainsMarked() {
+		return nil, fmt.Errorf("sensitive values cannot be used here")
+	}
+	if !list.IsWhollyKnown() || list.IsNull() {
+		return nil, fmt.Errorf("the value is not known")
+	}
+	var words []string
+	for _, element := range list.AsValueSlice() {
+		if element.IsNull() {
+			return nil, fmt.Errorf("an element is null")
+		}
+		words = append(words, element.AsString())
+	}
+	return words, nil
+}

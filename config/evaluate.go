@@ -1,0 +1,188 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// evaluate returns the value of an expression, or reports why it has none and returns false.
+func (l *loader) evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, bool) {
+	value, diags := expr.Value(ctx)
+	if diags.HasErrors() {
+		l.diags = append(l.diags, redact(l.explain(expr, ctx, diags))...)
+		return cty.DynamicVal, false
+	}
+	if fault := tooLarge(value); fault != "" {
+		l.problem(expr.Range().Ptr(), "Value too large", fault)
+		return cty.DynamicVal, false
+	}
+	return value, true
+}
+
+// explain replaces what HCL says about a reference to something that does not exist by what is near.
+func (l *loader) explain(expr hcl.Expression, ctx *hcl.EvalContext, diags hcl.Diagnostics) hcl.Diagnostics {
+	var better hcl.Diagnostics
+	known := true
+	for _, traversal := range expr.Variables() {
+		if _, diags := traversal.TraverseAbs(ctx); !diags.HasErrors() {
+			continue
+		}
+		diag, found := l.explainReference(traversal, ctx)
+		known = known && found
+		if diag != nil {
+			better = append(better, diag)
+		}
+	}
+	if len(better) > 0 || !known {
+		return better
+	}
+	return diags
+}
+
+// explainReference says what is wrong with one reference. It returns false when nothing shall be said: the name may be
+// in a part of the configuration that could not be read.
+func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext) (*hcl.Diagnostic, bool) {
+	root := traversal.RootName()
+	kind, isKind := referable[root]
+	diag := &hcl.Diagnostic{
+		Severity: hcl.DiagError, Summary: "Unknown reference", Subject: traversal.SourceRange().Ptr(),
+	}
+	if root == "each" && lookup(ctx, root) == cty.NilVal {
+		diag.Detail = "The name each has a meaning only in a block with for_each."
+		return diag, true
+	}
+	if root == "cloud_image" && lookup(ctx, root) == cty.NilVal {
+		diag.Detail = "A cloud_image can be referred to only inside the pools of its own provider."
+		return diag, true
+	}
+	if !isKind {
+		if lookup(ctx, root) != cty.NilVal {
+			return nil, true // it exists and lacks what was asked of it: HCL says that well
+		}
+		diag.Detail = fmt.Sprintf("There is nothing named %q here.%s", root, l.rootHint(traversal))
+		return diag, true
+	}
+	if len(traversal) == 1 {
+		return nil, true
+	}
+	name, ok := stepName(traversal[1])
+	names := l.namesOf(root, ctx)
+	if !ok || slices.Contains(names, name) {
+		return nil, true
+	}
+	if l.partial {
+		return nil, false
+	}
+	diag.Detail = fmt.Sprintf("There is no %s named %q.%s", kind, name, didYouMean(name, names))
+	if hint := l.referenceHint(name); !strings.Contains(diag.Detail, "Did you mean") && hint != "" {
+		diag.Detail += hint
+	}
+	return diag, true
+}
+
+// referable are the roots of references with what they name.
+var referable = map[string]string{
+	"var": "variable", "local": "local value", "diskimage": "diskimage", "zuul_image": "zuul_image",
+	"cloud_image": "cloud_image in this provider", "label": "label", "provider": "provider",
+}
+
+// namesOf lists what a root has.
+func (l *loader) namesOf(root string, ctx *hcl.EvalContext) []string {
+	if names, ok := l.declared[root]; ok {
+		return names
+	}
+	var names []string
+	if value := lookup(ctx, root); value != cty.NilVal && value.Type().IsObjectType() {
+		for name := range value.Type().AttributeTypes() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// rootHint guesses what a word that means nothing was meant to be.
+func (l *loader) rootHint(traversal hcl.Traversal) string {
+	root := traversal.RootName()
+	roots := []string{"path", "each"}
+	for name := range referable {
+		roots = append(roots, name)
+	}
+	if len(traversal) > 1 {
+		return didYouMean(root, roots)
+	}
+	return fmt.Sprintf(" A plain text is written with quotes: %q.%s", root, l.referenceHint(root))
+}
+
+// referenceHint tells which reference has a name.
+func (l *loader) referenceHint(name string) string {
+	for _, root := range []string{"diskimage", "zuul_image", "local", "var"} {
+		if slices.Contains(l.declared[root], name) {
+			if hclsyntax.ValidIdentifier(name) {
+				return fmt.Sprintf(" Did you mean %s.%s?", root, name)
+			}
+			return fmt.Sprintf(" Did you mean %s[%q]?", root, name)
+		}
+	}
+	return ""
+}
+
+func stepName(step hcl.Traverser) (string, bool) {
+	switch s := step.(type) {
+	case hcl.TraverseAttr:
+		return s.Name, true
+	case hcl.TraverseIndex:
+		return plainString(s.Key)
+	default:
+		return "", false
+	}
+}
+
+// lookup finds a root in a scope or those around it.
+func lookup(ctx *hcl.EvalContext, root string) cty.Value {
+	for ; ctx != nil; ctx = ctx.Parent() {
+		if value, ok := ctx.Variables[root]; ok {
+			return value
+		}
+	}
+	return cty.NilVal
+}
+
+// tooLarge says that a value is too large to work with, or "". Values that grow from each other, local by local, are
+// stopped here before they take all memory.
+func tooLarge(value cty.Value) string {
+	left := maxValueBytes
+	if weigh(value, &left) {
+		return ""
+	}
+	return fmt.Sprintf("The value is larger than %s, which is the most that npctl works with.", sizeText(maxValueBytes))
+}
+
+// weigh takes what a value weighs off left and stops when nothing is left.
+func weigh(value cty.Value, left *int) bool {
+	value, _ = value.Unmark()
+	*left -= 16
+	if !value.IsKnown() || value.IsNull() || *left < 0 {
+		return *left >= 0
+	}
+	t := value.Type()
+	if t == cty.String {
+		*left -= len(value.AsString())
+	}
+	if t.IsCollectionType() || t.IsTupleType() || t.IsObjectType() {
+		for it := value.ElementIterator(); it.Next(); {
+			key, element := it.Element()
+			if key, _ = key.Unmark(); key.IsKnown() && key.Type() == cty.String && !t.IsSetType() {
+				*left -= len(key.AsString())
+			}
+			if !weigh(element, left) {
+				return false
+			}
+		}
+	}
+	return *left >= 0
+}

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// varsSuffix and autoVarsSuffix end the names of files that hold values of variables and no blocks. The first are read
+// when -var-file names them, the second always.
+const (
+	varsSuffix     = ".vars.hcl"
+	autoVarsSuffix = ".auto.vars.hcl"
+)
+
+// sources are the files of a configuration by what they are for.
+type sources struct {
+	dir    string // as given, for messages
+	config []string
+	auto   []string
+}
+
+// findFiles lists the files that path means. A single file brings no automatic variable files with it.
+func findFiles(path string) (sources, error) {
+	if path == "" {
+		path = "."
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return sources{}, err
+	}
+	if !info.IsDir() {
+		return sources{dir: filepath.Dir(path), config: []string{path}}, nil
+	}
+	found := sources{dir: path}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return sources{}, err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if entry.IsDir() || strings.HasPrefix(name, ".") {
+			continue
+		}
+		switch full := filepath.Join(path, name); {
+		case strings.HasSuffix(name, autoVarsSuffix):
+			found.auto = append(found.auto, full)
+		case strings.HasSuffix(name, varsSuffix):
+		case strings.HasSuffix(name, ".hcl"):
+			found.config = append(found.config, full)
+		}
+	}
+	sort.Strings(found.config)
+	sort.Strings(found.auto)
+	return found, nil
+}
+
+// readFile reads one file of the configuration and takes its size off what all of them may have together.
+func (l *loader) readFile(path string) ([]byte, bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		l.problem(nil, "Cannot read file", err.Error()+".")
+		return nil, false
+	}
+	if !info.Mode().IsRegular() {
+		l.problem(nil, "Cannot read file", path+" is not a regular file.")
+		return nil, false
+	}
+	src, err := readLimited(path, l.bytesLeft)
+	if err != nil {
+		l.problem(nil, "Cannot read file", err.Error()+".")
+		return nil, false
+	}
+	if int64(len(src)) > l.bytesLeft {
+		l.problem(nil, "Configuration too large", fmt.Sprintf("With %s (%s) the configuration has more than %s, which is the "+
+			"most that npctl reads. Move large texts into files of their own and read them with file().",
+			path, sizeText(info.Size()), sizeText(maxTotalBytes)))
+		return nil, false
+	}
+	l.bytesLeft -= int64(len(src))
+	return src, true
+}
+
+// readLimited reads a file, and at most one byte more than the limit of a longer one.
+func readLimited(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // opened to read only
+	return io.ReadAll(io.LimitReader(file, limit+1))
+}
+
+// parse makes a file of source text and keeps it for diagnostics. The body holds what could be understood.
+func (l *loader) parse(path string, src []byte) *hclsyntax.Body {
+	l.files[path] = &hcl.File{Bytes: src}
+	if diag := guard(src, path, &l.signsLeft); diag != nil {
+		l.partial = true
+		l.diags = l.diags.Append(diag)
+		return nil
+	}
+	file, diags := hclsyntax.ParseConfig(src, path, hcl.InitialPos)
+	l.diags = append(l.diags, diags...)
+	if diags.HasErrors() {
+		l.partial = true
+	}
+	if file == nil {
+		return nil
+	}
+	l.files[path] = file
+	body, _ := file.Body.(*hclsyntax.Body)
+	return body
+}
+
+// sizeText writes a number of bytes for people.
+func sizeText(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%d bytes", n)
+	}
+}

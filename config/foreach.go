@@ -1,0 +1,191 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// instance is one block after for_each: without it a block has one instance.
+type instance struct {
+	block *hclsyntax.Block
+	label string // as written on the block
+	key   string // of for_each
+	keyed bool
+	name  string
+	each  cty.Value // what `each` is, for keyed instances
+}
+
+// element is one element of a for_each.
+type element struct{ key, value cty.Value }
+
+func (e element) object() cty.Value {
+	return cty.ObjectVal(map[string]cty.Value{"key": e.key, "value": e.value})
+}
+
+// collections says what a for_each may be.
+type collections bool
+
+const (
+	keyedCollection collections = false // map, object or set of strings: every element has a key that stays
+	anyCollection   collections = true  // lists too
+)
+
+// elements evaluates a for_each. It reports what is wrong and then returns false.
+func (l *loader) elements(expr hclsyntax.Expression, ctx *hcl.EvalContext, accept collections) ([]element, bool) {
+	value, ok := l.evaluate(expr, ctx)
+	if !ok {
+		return nil, false
+	}
+	at := expr.Range().Ptr()
+	if value.IsMarked() {
+		l.problem(at, "Sensitive for_each", "A for_each cannot be sensitive, because its keys show in names. If the keys "+
+			"are no secret, use nonsensitive().")
+		return nil, false
+	}
+	switch t := value.Type(); {
+	case !value.IsKnown():
+		return nil, false
+	case value.IsNull():
+		l.problem(at, "Invalid for_each", "The value is null. For no instances, use an empty map or set.")
+		return nil, false
+	case !t.IsMapType() && !t.IsObjectType() && !(t.IsSetType() && t.ElementType() == cty.String) && !(accept == anyCollection && value.CanIterateElements()):
+		l.problem(at, "Invalid for_each", "A for_each is a map, an object or a set of strings; this is "+article(t.FriendlyName())+"."+forEachHint(t))
+		return nil, false
+	}
+	return l.listElements(value, at)
+}
+
+func forEachHint(t cty.Type) string {
+	if t.IsTupleType() || t.IsListType() || t.IsSetType() {
+		return " Write toset([…]) around strings, or make a map with { for x in … : x.name => x }."
+	}
+	return ""
+}
+
+func (l *loader) listElements(value cty.Value, at *hcl.Range) ([]element, bool) {
+	if l.budget -= value.LengthInt(); l.budget < 0 {
+		l.problem(at, "Too many blocks", fmt.Sprintf("With this the configuration has more than %d blocks made by for_each and "+
+			"dynamic, which is the most that npctl makes.", maxExpansion))
+		return nil, false
+	}
+	var all []element
+	for it := value.ElementIterator(); it.Next(); {
+		key, v := it.Element()
+		if value.Type().IsSetType() {
+			key = v
+		}
+		if !key.IsKnown() || key.IsNull() || key.IsMarked() {
+			l.problem(at, "Invalid for_each", "Every key must be a known string that is neither null nor sensitive.")
+			return nil, false
+		}
+		all = append(all, element{key, v})
+	}
+	sort.SliceStable(all, func(i, j int) bool { return keyText(all[i].key) < keyText(all[j].key) })
+	return all, true
+}
+
+// keyText sorts keys of maps; lists and sets are in their order already.
+func keyText(key cty.Value) string {
+	if key.Type() == cty.String {
+		return key.AsString()
+	}
+	return ""
+}
+
+// instances evaluates for_each and name of a block. label is which of the block's labels names it.
+func (l *loader) instances(block *hclsyntax.Block, label int, ctx *hcl.EvalContext) ([]instance, bool) {
+	base := instance{block: block, label: block.Labels[label], name: block.Labels[label]}
+	forEach, repeated := block.Body.Attributes[metaForEach]
+	if !repeated {
+		ok := l.nameInstance(&base, block.LabelRanges[label], ctx)
+		return []instance{base}, ok
+	}
+	elements, ok := l.elements(forEach.Expr, ctx, keyedCollection)
+	if !ok {
+		return nil, false
+	}
+	var all []instance
+	for _, e := range elements {
+		one := base
+		one.keyed, one.key, one.each = true, e.key.AsString(), e.object()
+		one.name = base.label + "-" + one.key
+		ok = l.nameInstance(&one, forEach.Expr.Range(), one.context(ctx)) && ok
+		all = append(all, one)
+	}
+	return all, ok
+}
+
+// context is the scope of an instance's body.
+func (i instance) context(parent *hcl.EvalContext) *hcl.EvalContext {
+	if !i.keyed {
+		return parent
+	}
+	child := parent.NewChild()
+	child.Variables = map[string]cty.Value{"each": i.each}
+	return child
+}
+
+// nameInstance applies the name attribute and checks the outcome.
+func (l *loader) nameInstance(i *instance, at hcl.Range, ctx *hcl.EvalContext) bool {
+	if attr, ok := i.block.Body.Attributes[metaName]; ok {
+		value, ok := l.evaluate(attr.Expr, ctx)
+		if !ok {
+			return false
+		}
+		at = attr.Expr.Range()
+		text, err := convertTo(value, cty.String)
+		if err != nil || text.IsNull() || text.IsMarked() {
+			l.problem(at.Ptr(), "Invalid name", "A name is a string that is neither null nor sensitive.")
+			return false
+		}
+		if !text.IsKnown() {
+			return false
+		}
+		i.name = text.AsString()
+	}
+	if fault := nameFault(i.block.Type, i.name); fault != "" {
+		l.problem(at.Ptr(), "Invalid name", fmt.Sprintf("The name %q %s.", i.name, fault))
+		return false
+	}
+	return true
+}
+
+// nameFault says what is wrong with a block's name, or "". Names of images, providers and pools are parts of paths and
+// addresses. Labels are what CI systems call them, and nodes have host names or addresses.
+func nameFault(blockType, name string) string {
+	strict := !slices.Contains([]string{"label", "node"}, blockType)
+	switch {
+	case name == "":
+		return "is empty"
+	case len(name) > maxNameBytes:
+		return fmt.Sprintf("is longer than %d bytes", maxNameBytes)
+	}
+	for i, r := range name {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
+		case !strict && r == ':': // an IPv6 address
+		case (r == '-' || r == '.') && i > 0:
+		case !strict && r > ' ' && r != 0x7f && r != '"' && r != '\\' && r != ',' && i > 0:
+		case i == 0:
+			return "does not begin with a letter, a digit or an underscore"
+		case strict:
+			return "has characters other than letters, digits, dots, dashes and underscores"
+		default:
+			return "has a blank, a comma, a quote, a backslash or a control character"
+		}
+	}
+	return ""
+}
+
+// article puts a or an before a phrase.
+func article(phrase string) string {
+	if phrase != "" && slices.Contains([]byte("aeiou"), phrase[0]) {
+		return "an " + phrase
+	}
+	return "a " + phrase
+}

@@ -1,0 +1,88 @@
+package config
+
+import (
+	"github.com/hashicorp/hcl/v2/ext/tryfunc"
+	yaml "github.com/zclconf/go-cty-yaml"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+// The functions have the names and meanings that Terraform gave them. None depends on the time or on chance: the same
+// files, variables and environment always give the same configuration.
+
+// functionGroups are all functions by topic, in the order of the reference.
+var functionGroups = []struct {
+	Topic string
+	Names []string
+}{
+	{"Text", []string{"chomp", "endswith", "format", "formatlist", "indent", "join", "lower", "regex", "regexall", "replace",
+		"reverse", "split", "startswith", "strcontains", "strlen", "strrev", "substr", "title", "trim", "trimprefix",
+		"trimspace", "trimsuffix", "upper"}},
+	{"Numbers", []string{"abs", "ceil", "floor", "log", "max", "min", "parseint", "pow", "signum", "sum"}},
+	{"Collections", []string{"alltrue", "anytrue", "chunklist", "coalesce", "coalescelist", "compact", "concat", "contains",
+		"distinct", "element", "flatten", "index", "keys", "length", "lookup", "merge", "one", "range", "setintersection",
+		"setproduct", "setsubtract", "setunion", "slice", "sort", "values", "zipmap"}},
+	{"Types", []string{"can", "issensitive", "nonsensitive", "sensitive", "tobool", "tolist", "tomap", "tonumber", "toset",
+		"tostring", "try"}},
+	{"Encoding", []string{"base64decode", "base64encode", "csvdecode", "jsondecode", "jsonencode", "urlencode", "yamldecode",
+		"yamlencode"}},
+	{"Digests", []string{"filesha256", "md5", "sha1", "sha256", "sha512"}},
+	{"Dates", []string{"formatdate", "timeadd"}},
+	{"Files and environment", []string{"basename", "dirname", "env", "file", "filebase64", "fileexists", "fileset",
+		"templatefile"}},
+}
+
+// functions makes the function table of one Load. Those that read files start from the configuration's directory.
+func (l *loader) functions() map[string]function.Function {
+	all := plainFunctions()
+	for name, f := range l.fileFunctions() {
+		all[name] = f
+	}
+	all["env"] = l.envFunction()
+	// A template sees every function but templatefile, so that no template can include itself.
+	templates := make(map[string]function.Function, len(all))
+	for name, f := range all {
+		templates[name] = f
+	}
+	all["templatefile"] = l.templateFunction(templates)
+	return all
+}
+
+func plainFunctions() map[string]function.Function {
+	return map[string]function.Function{
+		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
+		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc,
+		"signum": stdlib.SignumFunc, "sum": sumFunction,
+
+		"chomp": stdlib.ChompFunc, "format": formatFunction(stdlib.FormatFunc), "formatlist": formatFunction(stdlib.FormatListFunc),
+		"indent": stdlib.IndentFunc, "join": stdlib.JoinFunc, "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc,
+		"regexall": stdlib.RegexAllFunc, "replace": replaceFunction, "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
+		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
+		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
+		"upper": stdlib.UpperFunc, "startswith": startsWithFunction, "endswith": endsWithFunction,
+		"strcontains": containsTextFunction,
+
+		"alltrue": allTrueFunction, "anytrue": anyTrueFunction, "chunklist": stdlib.ChunklistFunc,
+		"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
+		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc,
+		"element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc, "index": indexFunction, "keys": stdlib.KeysFunc,
+		"length": lengthFunction, "lookup": lookupFunction, "merge": stdlib.MergeFunc, "one": oneFunction,
+		"range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc, "setintersection": stdlib.SetIntersectionFunc,
+		"setproduct": setProductFunction, "setsubtract": stdlib.SetSubtractFunc, "setunion": stdlib.SetUnionFunc,
+		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
+
+		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc, "sensitive": sensitiveFunction, "nonsensitive": nonsensitiveFunction,
+		"issensitive": isSensitiveFunction, "tobool": conversion(cty.Bool), "tonumber": conversion(cty.Number),
+		"tostring": conversion(cty.String), "tolist": conversion(cty.List(cty.DynamicPseudoType)),
+		"toset": conversion(cty.Set(cty.DynamicPseudoType)), "tomap": conversion(cty.Map(cty.DynamicPseudoType)),
+
+		"base64decode": base64DecodeFunction, "base64encode": base64EncodeFunction, "csvdecode": stdlib.CSVDecodeFunc,
+		"jsondecode": bounded(stdlib.JSONDecodeFunc, checkDepth), "jsonencode": stdlib.JSONEncodeFunc,
+		"urlencode": urlEncodeFunction, "yamldecode": bounded(yaml.YAMLDecodeFunc, checkYAML), "yamlencode": yaml.YAMLEncodeFunc,
+
+		"md5": md5Function, "sha1": sha1Function, "sha256": sha256Function, "sha512": sha512Function,
+		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc,
+		"basename": basenameFunction, "dirname": dirnameFunction,
+	}
+}

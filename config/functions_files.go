@@ -1,0 +1,184 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// fileFunctions read files, of limited size, whose paths start at the configuration's directory.
+func (l *loader) fileFunctions() map[string]function.Function {
+	return map[string]function.Function{
+		"file": textFunction(l.fileText),
+		"filebase64": textFunction(func(path string) (string, error) {
+			raw, err := l.fileBytes(path)
+			return base64.StdEncoding.EncodeToString(raw), err
+		}),
+		"filesha256": textFunction(l.fileDigest),
+		"fileexists": function.New(&function.Spec{
+			Params: []function.Parameter{{Name: "path", Type: cty.String}},
+			Type:   function.StaticReturnType(cty.Bool),
+			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+				info, err := os.Stat(l.absolute(args[0].AsString()))
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return cty.UnknownVal(cty.Bool), function.NewArgError(0, err)
+				}
+				return cty.BoolVal(err == nil && info.Mode().IsRegular()), nil
+			},
+		}),
+		"fileset": function.New(&function.Spec{
+			Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "pattern", Type: cty.String}},
+			Type:   function.StaticReturnType(cty.Set(cty.String)),
+			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+				return l.fileSet(args[0].AsString(), args[1].AsString())
+			},
+		}),
+	}
+}
+
+func (l *loader) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(l.dir, path)
+}
+
+func (l *loader) fileBytes(path string) ([]byte, error) {
+	full := l.absolute(path)
+	info, err := os.Stat(full)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", full)
+	}
+	raw, err := readLimited(full, maxFileBytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > maxFileBytes {
+		return nil, fmt.Errorf("%s has %s, more than the %s that can be read", full, sizeText(info.Size()), sizeText(maxFileBytes))
+	}
+	return raw, nil
+}
+
+func (l *loader) fileText(path string) (string, error) {
+	raw, err := l.fileBytes(path)
+	if err == nil && !utf8.Valid(raw) {
+		err = fmt.Errorf("%s is not text in UTF-8; use filebase64", path)
+	}
+	return string(raw), err
+}
+
+func (l *loader) fileDigest(path string) (string, error) {
+	raw, err := l.fileBytes(path)
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// fileSet lists the regular files below a directory that match a pattern of one level, such as "*.sh".
+func (l *loader) fileSet(dir, pattern string) (cty.Value, error) {
+	base := l.absolute(dir)
+	matches, err := filepath.Glob(filepath.Join(base, pattern))
+	if err != nil {
+		return cty.UnknownVal(cty.Set(cty.String)), function.NewArgErrorf(1, "the pattern is not valid")
+	}
+	sort.Strings(matches)
+	var found []cty.Value
+	for _, match := range matches {
+		if info, err := os.Stat(match); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		relative, err := filepath.Rel(base, match)
+		if err != nil {
+			return cty.UnknownVal(cty.Set(cty.String)), err
+		}
+		if found = append(found, cty.StringVal(filepath.ToSlash(relative))); len(found) > maxFiles {
+			return cty.UnknownVal(cty.Set(cty.String)), fmt.Errorf("more than %d files match", maxFiles)
+		}
+	}
+	if len(found) == 0 {
+		return cty.SetValEmpty(cty.String), nil
+	}
+	return cty.SetVal(found), nil
+}
+
+// envFunction reads the environment: env("NAME") must be set, env("NAME", "default") need not.
+func (l *loader) envFunction() function.Function {
+	return function.New(&function.Spec{
+		Params:   []function.Parameter{{Name: "name", Type: cty.String}},
+		VarParam: &function.Parameter{Name: "default", Type: cty.String, AllowNull: true},
+		Type:     function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			name := args[0].AsString()
+			if l.opts.LookupEnv != nil {
+				if value, ok := l.opts.LookupEnv(name); ok {
+					return cty.StringVal(value), nil
+				}
+			}
+			if len(args) > 1 {
+				return args[1], nil
+			}
+			return cty.UnknownVal(cty.String), function.NewArgErrorf(0, "the environment has no %s; set it, or give a default: env(%q, \"\")", name, name)
+		},
+	})
+}
+
+// templateFunction renders a file as a template over an object of variables.
+func (l *loader) templateFunction(functions map[string]function.Function) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "vars", Type: cty.DynamicPseudoType}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return l.render(args[0].AsString(), args[1], functions)
+		},
+	})
+}
+
+func (l *loader) render(path string, vars cty.Value, functions map[string]function.Function) (cty.Value, error) {
+	unknown := cty.UnknownVal(cty.String)
+	if t := vars.Type(); !t.IsObjectType() && !t.IsMapType() {
+		return unknown, function.NewArgErrorf(1, "the variables of a template are an object, such as { name = \"x\" }")
+	}
+	text, err := l.fileText(path)
+	if err != nil {
+		return unknown, function.NewArgError(0, err)
+	}
+	signs := maxSigns
+	if diag := guardTemplate([]byte(text), path, &signs); diag != nil {
+		return unknown, function.NewArgError(0, errors.New(diag.Detail))
+	}
+	expr, diags := hclsyntax.ParseTemplate([]byte(text), path, hcl.InitialPos)
+	if diags.HasErrors() {
+		return unknown, function.NewArgError(0, diags)
+	}
+	for _, traversal := range expr.Variables() {
+		if _, ok := vars.AsValueMap()[traversal.RootName()]; !ok {
+			return unknown, function.NewArgErrorf(1, "the template uses %q, which is not among its variables", traversal.RootName())
+		}
+	}
+	value, diags := expr.Value(&hcl.EvalContext{Variables: vars.AsValueMap(), Functions: functions})
+	if diags.HasErrors() {
+		return unknown, function.NewArgError(0, diags)
+	}
+	converted, err := convertTo(value, cty.String)
+	if err != nil {
+		return unknown, function.NewArgErrorf(0, "the template does not make a text: %s", err)
+	}
+	if fault := tooLarge(converted); fault != "" {
+		return unknown, errors.New(fault)
+	}
+	return converted, nil
+}

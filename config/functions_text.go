@@ -1,0 +1,236 @@
+package config
+
+import (
+	"crypto/md5"  //nolint:gosec // offered as a checksum
+	"crypto/sha1" //nolint:gosec // offered as a checksum
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+// textFunction makes a function from text to text.
+func textFunction(do func(string) (string, error)) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "text", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			text, err := do(args[0].AsString())
+			if err != nil {
+				return cty.UnknownVal(cty.String), function.NewArgError(0, err)
+			}
+			return cty.StringVal(text), nil
+		},
+	})
+}
+
+// testFunction makes a function from two texts to a truth.
+func testFunction(do func(text, part string) bool) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "text", Type: cty.String}, {Name: "part", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return cty.BoolVal(do(args[0].AsString(), args[1].AsString())), nil
+		},
+	})
+}
+
+var (
+	startsWithFunction   = testFunction(strings.HasPrefix)
+	endsWithFunction     = testFunction(strings.HasSuffix)
+	containsTextFunction = testFunction(strings.Contains)
+
+	basenameFunction = textFunction(func(s string) (string, error) { return path.Base(s), nil })
+	dirnameFunction  = textFunction(func(s string) (string, error) { return path.Dir(s), nil })
+
+	urlEncodeFunction    = textFunction(func(s string) (string, error) { return url.QueryEscape(s), nil })
+	base64EncodeFunction = textFunction(func(s string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(s)), nil })
+	base64DecodeFunction = textFunction(decodeBase64)
+
+	md5Function    = textFunction(func(s string) (string, error) { sum := md5.Sum([]byte(s)); return hex.EncodeToString(sum[:]), nil })  //nolint:gosec
+	sha1Function   = textFunction(func(s string) (string, error) { sum := sha1.Sum([]byte(s)); return hex.EncodeToString(sum[:]), nil }) //nolint:gosec
+	sha256Function = textFunction(func(s string) (string, error) {
+		sum := sha256.Sum256([]byte(s))
+		return hex.EncodeToString(sum[:]), nil
+	})
+	sha512Function = textFunction(func(s string) (string, error) {
+		sum := sha512.Sum512([]byte(s))
+		return hex.EncodeToString(sum[:]), nil
+	})
+)
+
+func decodeBase64(s string) (string, error) {
+	raw, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return "", errors.New("the text is not base64")
+	}
+	if !utf8.Valid(raw) {
+		return "", errors.New("what was encoded is not text in UTF-8")
+	}
+	return string(raw), nil
+}
+
+// replaceFunction replaces a text, or what a /regular expression/ matches.
+var replaceFunction = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "text", Type: cty.String}, {Name: "old", Type: cty.String}, {Name: "new", Type: cty.String}},
+	Type:   function.StaticReturnType(cty.String),
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		text, old, replacement := args[0].AsString(), args[1].AsString(), args[2].AsString()
+		if growth := len(replacement) * (len(text) + 1); growth > maxValueBytes {
+			return cty.UnknownVal(cty.String), errors.New("the result could be larger than " + sizeText(maxValueBytes))
+		}
+		if len(old) > 1 && strings.HasPrefix(old, "/") && strings.HasSuffix(old, "/") {
+			pattern, err := regexp.Compile(old[1 : len(old)-1])
+			if err != nil {
+				return cty.UnknownVal(cty.String), function.NewArgError(1, err)
+			}
+			return cty.StringVal(pattern.ReplaceAllString(text, replacement)), nil
+		}
+		return cty.StringVal(strings.ReplaceAll(text, old, replacement)), nil
+	},
+})
+
+// widths finds the numbers in a format that say how wide something is.
+var widths = regexp.MustCompile(`%[-+ #0]*(\d*)(?:\[\d+\])?\.?(\d*)`)
+
+// formatFunction refuses formats that pad to more than is sensible.
+func formatFunction(f function.Function) function.Function {
+	return wrap(f, func(args []cty.Value) error {
+		format, _ := args[0].Unmark()
+		if !format.IsKnown() || format.IsNull() || format.Type() != cty.String {
+			return nil
+		}
+		for _, match := range widths.FindAllStringSubmatch(format.AsString(), -1) {
+			for _, digits := range match[1:] {
+				if n, err := strconv.Atoi(digits); digits != "" && (err != nil || n > 10_000) {
+					return function.NewArgErrorf(0, "the width %s is larger than 10000", digits)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// setProductFunction refuses products that would not end.
+var setProductFunction = wrap(stdlib.SetProductFunc, func(args []cty.Value) error {
+	total := 1
+	for _, arg := range args {
+		arg, _ = arg.Unmark()
+		if !arg.IsKnown() || arg.IsNull() || !arg.CanIterateElements() {
+			return nil
+		}
+		if total *= arg.LengthInt(); total > maxExpansion {
+			return fmt.Errorf("the product has more than %d elements", maxExpansion)
+		}
+		if total == 0 {
+			return nil
+		}
+	}
+	return nil
+})
+
+// wrap puts a check in front of a function.
+func wrap(f function.Function, check func([]cty.Value) error) function.Function {
+	return function.New(&function.Spec{
+		Params: allowAll(f.Params()), VarParam: allowAllVar(f.VarParam()),
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if err := check(args); err != nil {
+				return cty.DynamicPseudoType, err
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return f.Call(args) },
+	})
+}
+
+// allowAll leaves all handling of nulls, unknowns and marks to the function inside.
+func allowAll(params []function.Parameter) []function.Parameter {
+	open := make([]function.Parameter, len(params))
+	for i, p := range params {
+		p.AllowNull, p.AllowUnknown, p.AllowDynamicType, p.AllowMarked = true, true, true, true
+		open[i] = p
+	}
+	return open
+}
+
+func allowAllVar(param *function.Parameter) *function.Parameter {
+	if param == nil {
+		return nil
+	}
+	return &allowAll([]function.Parameter{*param})[0]
+}
+
+// bounded checks the text that a decoding function is given.
+func bounded(f function.Function, check func(string) error) function.Function {
+	return wrap(f, func(args []cty.Value) error {
+		text, _ := args[0].Unmark()
+		if !text.IsKnown() || text.IsNull() || text.Type() != cty.String {
+			return nil
+		}
+		return check(text.AsString())
+	})
+}
+
+// checkDepth refuses data with brackets too deep inside each other. Brackets in strings count nothing.
+func checkDepth(text string) error {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > maxDataDepth {
+				return fmt.Errorf("the data is nested more than %d deep", maxDataDepth)
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return nil
+}
+
+// checkYAML refuses data that is nested too deeply or that aliases could blow up. It looks at lines and does not parse,
+// so it counts too much rather than too little.
+func checkYAML(text string) error {
+	brackets, aliases := 0, 0
+	for line := range strings.Lines(text) {
+		if indent := len(line) - len(strings.TrimLeft(line, " \t-?:")); indent > 2*maxDataDepth {
+			return fmt.Errorf("the data is nested more than %d deep", maxDataDepth)
+		}
+		brackets += strings.Count(line, "[") + strings.Count(line, "{")
+		brackets = max(0, brackets-strings.Count(line, "]")-strings.Count(line, "}"))
+		if brackets > maxDataDepth || strings.Count(line, "[[")+strings.Count(line, "{{") > maxDataDepth {
+			return fmt.Errorf("the data is nested more than %d deep", maxDataDepth)
+		}
+		aliases += aliasesIn(line)
+	}
+	if aliases > maxAliases {
+		return fmt.Errorf("the data has more than %d aliases", maxAliases)
+	}
+	return nil
+}
+
+func aliasesIn(line string) int {
+	n := 0
+	for i := range len(line) {
+		if line[i] == '*' && (i == 0 || strings.IndexByte(" \t-?:,[{", line[i-1]) >= 0) {
+			n++
+		}
+	}
+	return n
+}

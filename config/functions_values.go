@@ -1,0 +1,210 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+// sensitiveFunction marks a value so that it is shown nowhere.
+var sensitiveFunction = function.New(&function.Spec{
+	Params: []function.Parameter{{
+		Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowMarked: true, AllowDynamicType: true,
+	}},
+	Type: func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0].Mark(sensitive), nil },
+})
+
+// nonsensitiveFunction takes all marks off.
+var nonsensitiveFunction = function.New(&function.Spec{
+	Params: []function.Parameter{{
+		Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowMarked: true, AllowDynamicType: true,
+	}},
+	Type: func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		plain, _ := args[0].UnmarkDeep()
+		return plain, nil
+	},
+})
+
+var isSensitiveFunction = function.New(&function.Spec{
+	Params: []function.Parameter{{
+		Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowMarked: true, AllowDynamicType: true,
+	}},
+	Type: function.StaticReturnType(cty.Bool),
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		return cty.BoolVal(args[0].ContainsMarked()), nil
+	},
+})
+
+// conversion makes tostring and the like.
+func conversion(want cty.Type) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{
+			Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowMarked: true, AllowDynamicType: true,
+		}},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if args[0].Type().Equals(want) {
+				return want, nil
+			}
+			converted, err := convert.Convert(args[0], want)
+			if err != nil {
+				return cty.NilType, function.NewArgErrorf(0, "cannot convert %s to %s", args[0].Type().FriendlyName(), want.FriendlyNameForConstraint())
+			}
+			return converted.Type(), nil
+		},
+		Impl: func(args []cty.Value, result cty.Type) (cty.Value, error) {
+			converted, err := convert.Convert(args[0], want)
+			if err != nil {
+				return cty.UnknownVal(result), function.NewArgErrorf(0, "cannot convert this value to %s", want.FriendlyNameForConstraint())
+			}
+			return converted, nil
+		},
+	})
+}
+
+// lengthFunction counts characters of a text and elements of anything else.
+var lengthFunction = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType, AllowDynamicType: true, AllowUnknown: true, AllowMarked: true}},
+	Type: func(args []cty.Value) (cty.Type, error) {
+		t := args[0].Type()
+		if t != cty.String && t != cty.DynamicPseudoType && !t.IsCollectionType() && !t.IsTupleType() && !t.IsObjectType() {
+			return cty.Number, function.NewArgErrorf(0, "a length has a string, list, set, map or object, not %s", article(t.FriendlyName()))
+		}
+		return cty.Number, nil
+	},
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		value, marks := args[0].Unmark()
+		switch t := value.Type(); {
+		case !value.IsKnown():
+			return cty.UnknownVal(cty.Number).WithMarks(marks), nil
+		case t == cty.String:
+			n, err := stdlib.Strlen(value)
+			return n.WithMarks(marks), err
+		default:
+			return cty.NumberIntVal(int64(value.LengthInt())).WithMarks(marks), nil
+		}
+	},
+})
+
+// lookupFunction returns an element of a map or object, or the default when there is one.
+var lookupFunction = function.New(&function.Spec{
+	Params: []function.Parameter{
+		{Name: "map", Type: cty.DynamicPseudoType},
+		{Name: "key", Type: cty.String},
+	},
+	VarParam: &function.Parameter{Name: "default", Type: cty.DynamicPseudoType, AllowNull: true},
+	Type: func(args []cty.Value) (cty.Type, error) {
+		value, err := lookupElement(args)
+		if err != nil {
+			return cty.DynamicPseudoType, err
+		}
+		return value.Type(), nil
+	},
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return lookupElement(args) },
+})
+
+func lookupElement(args []cty.Value) (cty.Value, error) {
+	if len(args) > 3 {
+		return cty.DynamicVal, errors.New("lookup takes a map, a key and one default")
+	}
+	from, key := args[0], args[1]
+	if !from.IsKnown() || !key.IsKnown() {
+		return cty.DynamicVal, nil
+	}
+	if t := from.Type(); !t.IsMapType() && !t.IsObjectType() {
+		return cty.DynamicVal, function.NewArgErrorf(0, "a map or an object is wanted, not %s", article(t.FriendlyName()))
+	}
+	if value, ok := from.AsValueMap()[key.AsString()]; ok {
+		return value, nil
+	}
+	if len(args) == 3 {
+		return args[2], nil
+	}
+	return cty.DynamicVal, function.NewArgErrorf(1, "there is no such key, and no default is given")
+}
+
+// indexFunction finds a value in a list.
+var indexFunction = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType}},
+	Type:   function.StaticReturnType(cty.Number),
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		if t := args[0].Type(); !t.IsListType() && !t.IsTupleType() {
+			return cty.UnknownVal(cty.Number), function.NewArgErrorf(0, "a list is wanted, not %s", article(t.FriendlyName()))
+		}
+		for it := args[0].ElementIterator(); it.Next(); {
+			i, element := it.Element()
+			equal, err := stdlib.Equal(element, args[1])
+			if err != nil {
+				return cty.UnknownVal(cty.Number), err
+			}
+			if !equal.IsKnown() {
+				return cty.UnknownVal(cty.Number), nil
+			}
+			if equal.True() {
+				return i, nil
+			}
+		}
+		return cty.UnknownVal(cty.Number), function.NewArgErrorf(1, "the list has no such element")
+	},
+})
+
+// oneFunction turns a list of no or one element into null or that element.
+var oneFunction = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
+	Type: func(args []cty.Value) (cty.Type, error) {
+		value, err := oneElement(args[0])
+		return value.Type(), err
+	},
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return oneElement(args[0]) },
+})
+
+func oneElement(list cty.Value) (cty.Value, error) {
+	t := list.Type()
+	if !t.IsListType() && !t.IsSetType() && !t.IsTupleType() {
+		return cty.DynamicVal, function.NewArgErrorf(0, "a list or set is wanted, not %s", article(t.FriendlyName()))
+	}
+	if !list.IsKnown() {
+		return cty.DynamicVal, nil
+	}
+	switch elements := list.AsValueSlice(); len(elements) {
+	case 0:
+		return cty.NullVal(cty.DynamicPseudoType), nil
+	case 1:
+		return elements[0], nil
+	default:
+		return cty.DynamicVal, function.NewArgErrorf(0, "there are %d elements instead of none or one", len(elements))
+	}
+}
+
+// fold makes a function that goes through a list.
+func foldFunction(element, result cty.Type, start cty.Value, step func(sum, next cty.Value) (cty.Value, error)) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "list", Type: cty.List(element)}},
+		Type:   function.StaticReturnType(result),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			total := start
+			for it := args[0].ElementIterator(); it.Next(); {
+				_, next := it.Element()
+				if next.IsNull() {
+					return cty.UnknownVal(result), function.NewArgErrorf(0, "an element is null")
+				}
+				var err error
+				if total, err = step(total, next); err != nil {
+					return cty.UnknownVal(result), fmt.Errorf("%w", err)
+				}
+			}
+			return total, nil
+		},
+	})
+}
+
+var (
+	sumFunction     = foldFunction(cty.Number, cty.Number, cty.Zero, func(a, b cty.Value) (cty.Value, error) { return stdlib.Add(a, b) })
+	allTrueFunction = foldFunction(cty.Bool, cty.Bool, cty.True, func(a, b cty.Value) (cty.Value, error) { return stdlib.And(a, b) })
+	anyTrueFunction = foldFunction(cty.Bool, cty.Bool, cty.False, func(a, b cty.Value) (cty.Value, error) { return stdlib.Or(a, b) })
+)

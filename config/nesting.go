@@ -1,0 +1,140 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// HCL's parser and its expressions call themselves for every bracket, operator and template directive inside another,
+// and a stack that overflows cannot be recovered from. So the depth is measured on the tokens, which a plain state
+// machine makes, before anything is parsed.
+
+// guard returns an error for source text that must not be parsed. It takes the signs in the text off what is left.
+func guard(src []byte, filename string, left *int) *hcl.Diagnostic {
+	return guardWith(hclsyntax.LexConfig, src, filename, left)
+}
+
+// guardTemplate is guard for the text of a template.
+func guardTemplate(src []byte, filename string, left *int) *hcl.Diagnostic {
+	return guardWith(hclsyntax.LexTemplate, src, filename, left)
+}
+
+type lexer func(src []byte, filename string, start hcl.Pos) (hclsyntax.Tokens, hcl.Diagnostics)
+
+func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnostic {
+	n := punctuation(src)
+	if *left -= n; *left < 0 {
+		return &hcl.Diagnostic{
+			Severity: hcl.DiagError,
+			Summary:  "Configuration too large",
+			Detail: fmt.Sprintf("With %s the configuration has more than %d signs such as brackets and line ends, which is "+
+				"the most that npctl reads.", filename, maxSigns),
+			Subject: &hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos},
+		}
+	}
+	// Errors of the scanner show up again in the parser.
+	tokens, _ := lex(src, filename, hcl.InitialPos)
+	at, deep := tooDeep(tokens)
+	if !deep {
+		return nil
+	}
+	return &hcl.Diagnostic{
+		Severity: hcl.DiagError,
+		Summary:  "Configuration nested too deeply",
+		Detail: fmt.Sprintf("Brackets, operators and template directives stand more than %d deep inside each other here. "+
+			"Split the expression with locals.", maxNesting),
+		Subject: &at,
+	}
+}
+
+// punctuation counts the bytes that can begin or end a token, so that twice the result bounds the number of tokens.
+func punctuation(src []byte) int {
+	n := 0
+	for _, c := range src {
+		if c < '0' && c != ' ' || c > '9' && c < 'A' || c > 'Z' && c < 'a' && c != '_' || c > 'z' && c < 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+// level is one open bracket, quote or template, with what has piled up in it since the last item began.
+type level struct {
+	closer hclsyntax.TokenType
+	piled  int
+}
+
+var closers = map[hclsyntax.TokenType]hclsyntax.TokenType{
+	hclsyntax.TokenOBrace:          hclsyntax.TokenCBrace,
+	hclsyntax.TokenOBrack:          hclsyntax.TokenCBrack,
+	hclsyntax.TokenOParen:          hclsyntax.TokenCParen,
+	hclsyntax.TokenOQuote:          hclsyntax.TokenCQuote,
+	hclsyntax.TokenOHeredoc:        hclsyntax.TokenCHeredoc,
+	hclsyntax.TokenTemplateInterp:  hclsyntax.TokenTemplateSeqEnd,
+	hclsyntax.TokenTemplateControl: hclsyntax.TokenTemplateSeqEnd,
+}
+
+// tooDeep measures an upper bound of the parser's depth and returns where it passes maxNesting. A closing sign that
+// fits nothing closes nothing, so broken text measures deeper, never shallower.
+func tooDeep(tokens hclsyntax.Tokens) (hcl.Range, bool) {
+	stack := []level{{closer: hclsyntax.TokenEOF}}
+	depth := 0
+	for _, token := range tokens {
+		top := &stack[len(stack)-1]
+		switch {
+		case token.Type == top.closer && len(stack) > 1:
+			depth -= top.piled
+			stack = stack[:len(stack)-1]
+			// What follows may take an index of what was closed, which nests without a bracket left open. Strings and
+			// the parts of templates do not.
+			if piles(token.Type) {
+				stack[len(stack)-1].piled++
+			} else {
+				depth--
+			}
+		case closers[token.Type] != 0:
+			if token.Type == hclsyntax.TokenTemplateControl {
+				top.piled++
+				depth++
+			}
+			stack = append(stack, level{closer: closers[token.Type]})
+			depth++
+		case token.Type == hclsyntax.TokenComma, endsLine(token) && endsItem(top.closer):
+			depth -= top.piled
+			top.piled = 0
+		case operators[token.Type]:
+			top.piled++
+			depth++
+		}
+		if depth > maxNesting {
+			return token.Range, true
+		}
+	}
+	return hcl.Range{}, false
+}
+
+func piles(closer hclsyntax.TokenType) bool {
+	return closer == hclsyntax.TokenCBrack || closer == hclsyntax.TokenCParen || closer == hclsyntax.TokenCBrace
+}
+
+// endsLine tells whether a token holds a line end. A comment at the end of a line swallows it.
+func endsLine(token hclsyntax.Token) bool {
+	return token.Type == hclsyntax.TokenNewline ||
+		token.Type == hclsyntax.TokenComment && bytes.HasSuffix(token.Bytes, []byte("\n"))
+}
+
+// endsItem tells whether a line end inside the bracket begins something new.
+func endsItem(closer hclsyntax.TokenType) bool {
+	return closer == hclsyntax.TokenCBrace || closer == hclsyntax.TokenEOF
+}
+
+var operators = map[hclsyntax.TokenType]bool{
+	hclsyntax.TokenStar: true, hclsyntax.TokenSlash: true, hclsyntax.TokenPlus: true, hclsyntax.TokenMinus: true,
+	hclsyntax.TokenPercent: true, hclsyntax.TokenEqualOp: true, hclsyntax.TokenNotEqual: true,
+	hclsyntax.TokenLessThan: true, hclsyntax.TokenLessThanEq: true, hclsyntax.TokenGreaterThan: true,
+	hclsyntax.TokenGreaterThanEq: true, hclsyntax.TokenAnd: true, hclsyntax.TokenOr: true, hclsyntax.TokenBang: true,
+	hclsyntax.TokenQuestion: true, hclsyntax.TokenDot: true,
+}

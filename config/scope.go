@@ -1,0 +1,262 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Locals and the for_each and name of top-level blocks may refer to each other in any order and in any file. They are
+// the vertices of a graph here, and are evaluated when everything they refer to has been.
+
+// vertex is a local value or a top-level block.
+type vertex struct {
+	root  string // "local", "diskimage", …
+	name  string
+	at    hcl.Range
+	exprs []hclsyntax.Expression // what its value depends on
+	block *hclsyntax.Block       // nil for a local
+	label int                    // which of the block's labels is its name
+	state vertexState
+	refs  []*vertex // what it refers to, once asked
+	value cty.Value
+	found []instance
+	good  bool
+}
+
+type vertexState int
+
+const (
+	waiting vertexState = iota
+	entered             // what it refers to is being evaluated
+	done
+)
+
+func (v *vertex) id() string { return v.root + "." + v.name }
+
+// graph holds the vertices by root and name.
+type graph map[string]map[string]*vertex
+
+func (g graph) add(v *vertex) { g[v.root][v.name] = v }
+
+func newGraph() graph {
+	g := graph{}
+	for _, root := range []string{"local", "diskimage", "zuul_image", "label", "provider"} {
+		g[root] = map[string]*vertex{}
+	}
+	return g
+}
+
+// evaluateGraph evaluates every vertex and returns the scope that all bodies see.
+func (l *loader) evaluateGraph(g graph, base *hcl.EvalContext) *hcl.EvalContext {
+	for _, root := range slices.Sorted(maps.Keys(g)) {
+		l.declared[root] = slices.Sorted(maps.Keys(g[root]))
+	}
+	for _, root := range slices.Sorted(maps.Keys(g)) {
+		for _, name := range l.declared[root] {
+			l.evaluateVertex(g, g[root][name], base)
+		}
+	}
+	full := base.NewChild()
+	full.Variables = map[string]cty.Value{}
+	for root, vertices := range g {
+		full.Variables[root] = objectOf(vertices)
+	}
+	return full
+}
+
+func objectOf(vertices map[string]*vertex) cty.Value {
+	attrs := make(map[string]cty.Value, len(vertices))
+	for name, v := range vertices {
+		attrs[name] = v.value
+	}
+	return cty.ObjectVal(attrs)
+}
+
+// evaluateVertex walks depth first with a stack of its own, since a chain of locals may be as long as the files allow.
+func (l *loader) evaluateVertex(g graph, start *vertex, base *hcl.EvalContext) {
+	stack := []*vertex{start}
+	for len(stack) > 0 {
+		v := stack[len(stack)-1]
+		if v.state == done {
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		needs := l.needs(g, v)
+		if v.state == waiting {
+			v.state = entered
+			before := len(stack)
+			for _, need := range needs {
+				if need.state == entered {
+					l.reportCycle(g, need)
+				}
+				if need.state == waiting {
+					stack = append(stack, need)
+				}
+			}
+			if len(stack) > before {
+				continue
+			}
+		}
+		l.finishVertex(v, needs, base)
+		stack = stack[:len(stack)-1]
+	}
+}
+
+// needs lists what a vertex refers to, in the order of the text. A reference to a whole root needs all of it.
+func (l *loader) needs(g graph, v *vertex) []*vertex {
+	if v.refs != nil {
+		return v.refs
+	}
+	v.refs = []*vertex{}
+	for _, expr := range v.exprs {
+		for _, traversal := range expr.Variables() {
+			v.refs = append(v.refs, l.referred(g, v, traversal)...)
+		}
+	}
+	if l.edges -= len(v.refs); l.edges < 0 && l.edges+len(v.refs) >= 0 {
+		l.problem(v.at.Ptr(), "Too many references", fmt.Sprintf("Up to here, local values and blocks refer to each other more than "+
+			"%d times, which is the most that npctl follows.", maxEdges))
+	}
+	if l.edges < 0 {
+		v.refs = []*vertex{}
+	}
+	return v.refs
+}
+
+func (l *loader) referred(g graph, from *vertex, traversal hcl.Traversal) []*vertex {
+	vertices, ok := g[traversal.RootName()]
+	if !ok {
+		return nil
+	}
+	if len(traversal) > 1 {
+		if name, ok := stepName(traversal[1]); ok {
+			if need, ok := vertices[name]; ok {
+				return []*vertex{need}
+			}
+			return nil
+		}
+	}
+	all := make([]*vertex, 0, len(vertices))
+	for _, name := range l.declared[traversal.RootName()] {
+		if need := vertices[name]; need != from {
+			all = append(all, need)
+		}
+	}
+	if _, within := vertices[from.name]; within && from.root == traversal.RootName() {
+		all = append(all, from) // it refers to itself among the others: a cycle
+	}
+	return all
+}
+
+// finishVertex evaluates a vertex whose needs are done. After a cycle some are not, and count as unknown.
+func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext) {
+	v.state, v.value = done, cty.DynamicVal
+	ctx := base.NewChild()
+	ctx.Variables = map[string]cty.Value{}
+	seen := map[string]map[string]*vertex{}
+	for _, need := range needs {
+		if seen[need.root] == nil {
+			seen[need.root] = map[string]*vertex{}
+		}
+		if need.state != done || need == v { // part of a cycle, which has been reported
+			l.incomplete[v.root] = true
+			return
+		}
+		seen[need.root][need.name] = need
+	}
+	for root := range referable {
+		if root != "var" && root != "cloud_image" {
+			ctx.Variables[root] = objectOf(seen[root])
+		}
+	}
+	if v.block == nil {
+		if value, ok := l.evaluate(v.exprs[0], ctx); ok {
+			v.value, v.good = value, true
+		}
+		return
+	}
+	v.found, v.good = l.instances(v.block, v.label, ctx)
+	if !v.good {
+		l.incomplete[v.root] = true
+		return
+	}
+	v.value = refsTo(v.root, v.found)
+}
+
+// refsTo is what a reference to a block stands for: one reference, or a map of them by the keys of for_each.
+func refsTo(root string, all []instance) cty.Value {
+	if len(all) == 1 && !all[0].keyed {
+		return refTo(root, all[0].name)
+	}
+	if len(all) == 0 {
+		return cty.EmptyObjectVal
+	}
+	byKey := make(map[string]cty.Value, len(all))
+	for _, one := range all {
+		byKey[one.key] = refTo(root, one.name)
+	}
+	return cty.ObjectVal(byKey)
+}
+
+// refTo is a schema.ImageRef for images, and the name of everything else.
+func refTo(root, name string) cty.Value {
+	switch root {
+	case "diskimage", "zuul_image", "cloud_image":
+		return cty.ObjectVal(map[string]cty.Value{"type": cty.StringVal(root), "name": cty.StringVal(name)})
+	default:
+		return cty.StringVal(name)
+	}
+}
+
+// reportCycle names the whole chain, from a vertex back to itself.
+func (l *loader) reportCycle(g graph, start *vertex) {
+	if l.cycles++; l.cycles > 20 {
+		return
+	}
+	chain := l.cycleOf(g, start)
+	names := make([]string, 0, len(chain)+1)
+	for i, v := range chain {
+		if i == 20 {
+			names = append(names, fmt.Sprintf("… (%d more)", len(chain)-i))
+			break
+		}
+		names = append(names, v.id())
+	}
+	names = append(names, start.id())
+	l.problem(start.at.Ptr(), "Reference cycle", "These refer to each other, so none of them can be evaluated: "+strings.Join(names, " -> ")+".")
+}
+
+// cycleOf finds the shortest way from a vertex back to itself.
+func (l *loader) cycleOf(g graph, start *vertex) []*vertex {
+	previous := map[*vertex]*vertex{}
+	queue := []*vertex{start}
+	for len(queue) > 0 {
+		v := queue[0]
+		queue = queue[1:]
+		for _, need := range l.needs(g, v) {
+			if need == start {
+				return wayTo(v, previous)
+			}
+			if _, seen := previous[need]; !seen {
+				previous[need] = v
+				queue = append(queue, need)
+			}
+		}
+	}
+	return []*vertex{start}
+}
+
+func wayTo(end *vertex, previous map[*vertex]*vertex) []*vertex {
+	var path []*vertex
+	for at := end; at != nil; at = previous[at] {
+		path = append(path, at)
+	}
+	slices.Reverse(path)
+	return path
+}

@@ -1,0 +1,210 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	str2duration "github.com/xhit/go-str2duration/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// setting evaluates one attribute, converts it to its type and checks it. It returns false for an attribute that is
+// null, which is the same as not written, and after a mistake an unknown value, so that the attribute does not count as
+// missing too.
+func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guarded bool, ctx *hcl.EvalContext) (cty.Value, bool) {
+	if want.Sensitive {
+		l.hide(attr.Expr)
+	}
+	unknown := cty.UnknownVal(plainType(want.Type))
+	value, ok := l.evaluate(attr.Expr, ctx)
+	if !ok {
+		return unknown, true
+	}
+	at := attr.Expr.Range()
+	converted, err := convertTo(value, want.Type)
+	if err != nil {
+		l.wrongType(attr, want, value, err)
+		return unknown, true
+	}
+	if guarded && !want.Sensitive && converted.ContainsMarked() {
+		l.problem(at.Ptr(), "Sensitive value", fmt.Sprintf("The attribute %q is shown and kept in plain text, so it cannot be "+
+			"sensitive. If the value is no secret, use nonsensitive().", attr.Name))
+		return unknown, true
+	}
+	plain, marks := converted.UnmarkDeep()
+	if plain.IsNull() {
+		return cty.NilVal, false
+	}
+	if plain.IsWhollyKnown() {
+		if err := checkValue(want, plain); err != nil {
+			l.invalidValue(attr, want, err, want.Sensitive || len(marks) > 0)
+			return unknown, true
+		}
+	}
+	if want.Sensitive {
+		converted = plain.Mark(sensitive)
+	}
+	return converted, true
+}
+
+func (l *loader) invalidValue(attr *hclsyntax.Attribute, want *schema.Attribute, err error, secret bool) {
+	detail := fmt.Sprintf("The attribute %q is not valid: %s.", want.Name, strings.TrimSuffix(err.Error(), "."))
+	if secret {
+		detail = fmt.Sprintf("The sensitive attribute %q is not valid. What is wrong is not shown, since it might show the value.", want.Name)
+	}
+	l.problem(attr.Expr.Range().Ptr(), "Invalid value", detail)
+}
+
+func (l *loader) wrongType(attr *hclsyntax.Attribute, want *schema.Attribute, value cty.Value, err error) {
+	detail := fmt.Sprintf("The attribute %q: %s.", attr.Name, err)
+	given := value.Type()
+	switch {
+	case want.Type.Equals(schema.ImageRef):
+		detail = fmt.Sprintf("The attribute %q is a reference to an image block, written without quotes, such as "+
+			"diskimage.debian, zuul_image.debian or cloud_image.debian.", attr.Name)
+		if literal, ok := plainString(value); ok {
+			detail += l.referenceHint(literal)
+		} else if given.IsObjectType() || given.IsMapType() {
+			detail += " A block with for_each needs the key, as in diskimage.debian[\"bookworm\"]."
+		}
+	case (want.Type.IsListType() || want.Type.IsSetType()) && given.IsPrimitiveType():
+		detail += " Put brackets around it: [ … ]."
+	}
+	l.problem(attr.Expr.Range().Ptr(), "Wrong type", detail)
+}
+
+// checkValue checks a known value without marks.
+func checkValue(want *schema.Attribute, value cty.Value) error {
+	if len(want.OneOf) > 0 {
+		if err := checkOneOf(want.OneOf, value); err != nil {
+			return err
+		}
+	}
+	if want.Format == schema.FormatDuration {
+		if _, err := parseDuration(value.AsString()); err != nil {
+			return err
+		}
+	}
+	if want.Min != nil && value.Type() == cty.Number && value.AsBigFloat().Cmp(new(big.Float).SetInt64(*want.Min)) < 0 {
+		return fmt.Errorf("%s is less than %d, the least allowed", value.AsBigFloat().Text('f', -1), *want.Min)
+	}
+	if want.Check != nil {
+		return want.Check(value)
+	}
+	return nil
+}
+
+func checkOneOf(options []string, value cty.Value) error {
+	if value.Type() == cty.String {
+		if !slices.Contains(options, value.AsString()) {
+			return fmt.Errorf("%q is not allowed.%s", value.AsString(), oneOf(value.AsString(), options))
+		}
+		return nil
+	}
+	if !value.CanIterateElements() {
+		return nil
+	}
+	for it := value.ElementIterator(); it.Next(); {
+		if _, element := it.Element(); element.Type() == cty.String && !element.IsNull() {
+			if err := checkOneOf(options, element); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parseDuration reads "90s", "24h" or "7d12h".
+func parseDuration(text string) (time.Duration, error) {
+	d, err := str2duration.ParseDuration(text)
+	switch {
+	case err != nil && strings.Trim(text, "0123456789") == "" && text != "":
+		return 0, fmt.Errorf("the duration %q has no unit; seconds are written %q", text, text+"s")
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a duration; write it like \"90s\", \"10m\", \"24h\" or \"7d\"", text)
+	case d < 0:
+		return 0, fmt.Errorf("the duration %q is negative", text)
+	}
+	return d, nil
+}
+
+// convertTo converts a value as the language does everywhere. The error says what is wanted and shows no values. A
+// list, set or map may not have elements that are null.
+func convertTo(value cty.Value, want cty.Type) (cty.Value, error) {
+	converted, err := convert.Convert(value, want)
+	if err != nil {
+		return cty.NilVal, conversionError(err, want)
+	}
+	if t := converted.Type(); t.IsCollectionType() && t.ElementType().IsPrimitiveType() {
+		if err := checkNoNulls(converted); err != nil {
+			return cty.NilVal, err
+		}
+	}
+	return converted, nil
+}
+
+func checkNoNulls(collection cty.Value) error {
+	plain, _ := collection.UnmarkDeep()
+	if plain.IsNull() || !plain.IsKnown() {
+		return nil
+	}
+	for it := plain.ElementIterator(); it.Next(); {
+		if _, element := it.Element(); element.IsNull() {
+			return errors.New("an element is null")
+		}
+	}
+	return nil
+}
+
+// conversionError adds the way to the wrong part and the type wanted.
+func conversionError(err error, want cty.Type) error {
+	var inner cty.PathError
+	if errors.As(err, &inner) && len(inner.Path) > 0 {
+		return fmt.Errorf("in %s, %s", pathText(inner.Path), inner.Error())
+	}
+	if text := err.Error(); strings.HasSuffix(text, "required") {
+		return err
+	}
+	return fmt.Errorf("%s (wanted: %s)", err, want.FriendlyName())
+}
+
+func pathText(path cty.Path) string {
+	var b strings.Builder
+	for _, step := range path {
+		switch s := step.(type) {
+		case cty.GetAttrStep:
+			fmt.Fprintf(&b, ".%s", s.Name)
+		case cty.IndexStep:
+			key, _ := s.Key.Unmark()
+			switch {
+			case !key.IsKnown() || key.IsNull():
+				b.WriteString("[…]")
+			case key.Type() == cty.String:
+				fmt.Fprintf(&b, "[%q]", key.AsString())
+			case key.Type() == cty.Number:
+				fmt.Fprintf(&b, "[%s]", key.AsBigFloat().Text('f', -1))
+			}
+		}
+	}
+	return strings.TrimPrefix(b.String(), ".")
+}
+
+// plainString returns a known, unmarked string.
+func plainString(v cty.Value) (string, bool) {
+	if v.IsMarked() || !v.IsKnown() || v.IsNull() || v.Type() != cty.String {
+		return "", false
+	}
+	return v.AsString(), true
+}
+
+// plainType is the type that values of an attribute have: optional attributes are a matter of conversion only.
+func plainType(t cty.Type) cty.Type { return t.WithoutOptionalAttributesDeep() }

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// specs are the prepared schemas of every block, with those of drivers, builders and stores put in.
+type specs struct {
+	variable, validation, npctl, label, diskimage, zuulImage *spec
+	builders, states                                         map[string]*spec
+	drivers                                                  map[string]*driverSpecs
+	insideOf                                                 map[string]string // where a block belongs that is no top-level block
+}
+
+// driverSpecs are the bodies of one driver's blocks.
+type driverSpecs struct {
+	schema.Driver
+	kind                                                   string
+	provider, pool, offer, cloudImage, providerImage, node *spec
+	// poolOnly are attributes of the pool that its labels do not have.
+	poolOnly schema.Block
+}
+
+// nestedNames are the structural blocks inside a provider and a pool.
+var (
+	partBuilder    = schema.NestedBlock{Name: "builder", Label: "kind", Max: 1}
+	partState      = schema.NestedBlock{Name: "state", Label: "kind", Max: 1}
+	partValidation = schema.NestedBlock{Name: "validation"}
+	providerParts  = []schema.NestedBlock{{Name: "pool", Label: "name"}, {Name: "cloud_image", Label: "name"}, {Name: "image", Label: "image"}}
+	poolParts      = []schema.NestedBlock{{Name: "label", Label: "name"}, {Name: "node", Label: "host name"}}
+)
+
+func newSpecs(opts Options) *specs {
+	s := &specs{
+		variable:   newSpec("variable", variableBlock).withParts(partValidation),
+		validation: newSpec("validation", validationBlock),
+		npctl:      newSpec("npctl", npctlBlock).withParts(partState),
+		label:      newSpec("label", labelBlock).repeating(),
+		diskimage:  newSpec("diskimage", diskimageBlock).withParts(partBuilder).repeating(),
+		zuulImage:  newSpec("zuul_image", zuulImageBlock, zuulSourceOf(opts)).repeating(),
+		builders:   map[string]*spec{}, states: map[string]*spec{}, drivers: map[string]*driverSpecs{},
+		insideOf: map[string]string{
+			"builder": "a diskimage block", "state": "the npctl block", "gearman": "the npctl block",
+			"tenant_limit": "the npctl block", "pool": "a provider block", "cloud_image": "a provider block",
+			"image": "a provider block", "node": "a pool block", "artifact": "a zuul_image block",
+			"validation": "a variable block",
+		},
+	}
+	for kind, block := range opts.Builders {
+		s.builders[kind] = newSpec(`builder "`+kind+`"`, block).unguarded()
+	}
+	for kind, block := range opts.States {
+		s.states[kind] = newSpec(`state "`+kind+`"`, block).unguarded()
+	}
+	for kind, driver := range opts.Drivers {
+		s.drivers[kind] = newDriverSpecs(kind, driver)
+	}
+	return s
+}
+
+// zuulSourceOf is the schema of what goes to the builder of kind zuul: the builder's own where there is one.
+func zuulSourceOf(opts Options) schema.Block {
+	if block, ok := opts.Builders["zuul"]; ok {
+		return block
+	}
+	return zuulSource
+}
+
+func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {
+	return &driverSpecs{
+		Driver: d, kind: kind,
+		// What reaches a provider is kept in the state, so that it can be emptied after its block is gone.
+		provider:      newSpec("provider", providerBlock, d.Provider).withParts(providerParts...).repeating().allGuarded(),
+		pool:          newSpec("pool", poolBlock, d.Pool).withParts(poolParts...).repeating(),
+		offer:         newSpec("label", offerBlock, d.Label).repeating(),
+		cloudImage:    newSpec("cloud_image", cloudImageBlock, d.CloudImage).repeating(),
+		providerImage: newSpec("image", providerImageBlock, d.Image).repeating(),
+		node:          newSpec("node", nodeBlock, d.Node).repeating(),
+		poolOnly:      without(d.Pool, d.Label),
+	}
+}
+
+// without leaves out what another schema has too.
+func without(b, other schema.Block) schema.Block {
+	var rest schema.Block
+	for _, attr := range b.Attributes {
+		if _, shared := other.Lookup(attr.Name); !shared {
+			rest.Attributes = append(rest.Attributes, attr)
+		}
+	}
+	names := map[string]bool{}
+	for _, nested := range other.Blocks {
+		names[nested.Name] = true
+	}
+	for _, nested := range b.Blocks {
+		if !names[nested.Name] {
+			rest.Blocks = append(rest.Blocks, nested)
+		}
+	}
+	return rest
+}

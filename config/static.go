@@ -1,0 +1,107 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// The hash of something covers its static attributes as far as they differ from their defaults. So an attribute that a
+// later npctl adds, and a default that it changes, replace nothing until somebody writes the attribute.
+
+const masked = "(sensitive)"
+
+// staticOf returns the static part of a body for hashing, without what is null or at its default.
+func staticOf(b schema.Block, v values) cty.Value {
+	static := map[string]cty.Value{}
+	for i := range b.Attributes {
+		attr := &b.Attributes[i]
+		value, ok := v.usable(attr.Name)
+		if attr.Class != schema.Static || !ok || attr.Default != cty.NilVal && value.RawEquals(attr.Default) {
+			continue
+		}
+		static[attr.Name] = value
+	}
+	for i := range b.Blocks {
+		if value, ok := v.usable(b.Blocks[i].Name); ok {
+			if part := staticBlocks(&b.Blocks[i], value); part.LengthInt() > 0 {
+				static[b.Blocks[i].Name] = part
+			}
+		}
+	}
+	return cty.ObjectVal(static)
+}
+
+// staticBlocks is the static part of nested blocks: an object per block.
+func staticBlocks(n *schema.NestedBlock, value cty.Value) cty.Value {
+	switch {
+	case n.Label != "":
+		parts := map[string]cty.Value{}
+		for label, object := range value.AsValueMap() {
+			parts[label] = staticOf(n.Schema, object.AsValueMap())
+		}
+		return cty.ObjectVal(parts)
+	case n.Max == 1:
+		return staticOf(n.Schema, value.AsValueMap())
+	default:
+		var parts []cty.Value
+		for _, object := range value.AsValueSlice() {
+			parts = append(parts, staticOf(n.Schema, object.AsValueMap()))
+		}
+		return cty.TupleVal(parts)
+	}
+}
+
+// showStatic adds the static attributes that are not null, defaults included, as text.
+func showStatic(into map[string]string, prefix string, b schema.Block, v values) {
+	for i := range b.Attributes {
+		attr := &b.Attributes[i]
+		value, ok := v[attr.Name]
+		if attr.Class != schema.Static || !ok || !value.IsKnown() || value.IsNull() {
+			continue
+		}
+		into[prefix+attr.Name] = showValue(value, attr.Sensitive)
+	}
+	for i := range b.Blocks {
+		nested := &b.Blocks[i]
+		value, ok := v[nested.Name]
+		if !ok {
+			continue
+		}
+		secret := value.ContainsMarked()
+		if plain, ok := v.usable(nested.Name); ok {
+			if part := staticBlocks(nested, plain); part.LengthInt() > 0 {
+				into[prefix+nested.Name] = showValue(part, secret)
+			}
+		}
+	}
+}
+
+// showValue writes a value as short JSON text.
+func showValue(value cty.Value, secret bool) string {
+	if secret || value.ContainsMarked() {
+		return masked
+	}
+	if !value.IsWhollyKnown() {
+		return "(unknown)"
+	}
+	if value.Type().Equals(schema.ImageRef) {
+		return value.GetAttr("type").AsString() + "." + value.GetAttr("name").AsString()
+	}
+	text, err := ctyjson.Marshal(value, value.Type())
+	if err != nil {
+		return "(unknown)"
+	}
+	const most = 200
+	if len(text) <= most {
+		return string(text)
+	}
+	// Two long texts that differ far behind must not look the same.
+	sum := sha256.Sum256(text)
+	return fmt.Sprintf("%s (%d bytes, sha256 %s)", shorten(string(text[:most]), most/2), len(text), hex.EncodeToString(sum[:6]))
+}

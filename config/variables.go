@@ -1,0 +1,222 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+)
+
+// VariableValue is the value a variable had, for plan files: given again as -var, Value means the same.
+type VariableValue struct {
+	Value     string // plain text of a string, number or bool; an HCL expression otherwise; empty when sensitive
+	Sensitive bool
+	From      string // "default", "NPCTL_VAR_name", "-var" or a file name
+}
+
+// variable is a variable block.
+type variable struct {
+	name        string
+	at          hcl.Range
+	want        cty.Type // DynamicPseudoType when nothing is said
+	defaults    *typeexpr.Defaults
+	fallback    cty.Value // the default; cty.NilVal when there is none
+	nullable    bool
+	sensitive   bool
+	validations []part
+	given       *given
+	value       cty.Value
+}
+
+// variables reads all variable blocks and decides their values. It returns the object that `var` stands for.
+func (l *loader) variables(blocks []*hclsyntax.Block, base *hcl.EvalContext) cty.Value {
+	all := map[string]*variable{}
+	for _, block := range blocks {
+		name := block.Labels[0]
+		if other, twice := all[name]; twice {
+			l.duplicate(block, "variable", name, other.at)
+			continue
+		}
+		if !hclsyntax.ValidIdentifier(name) {
+			l.problem(block.LabelRanges[0].Ptr(), "Invalid name", fmt.Sprintf("%q cannot be the name of a variable: a name "+
+				"begins with a letter and has letters, digits, dashes and underscores.", name))
+			continue
+		}
+		all[name] = l.variable(block, base)
+	}
+	l.declared["var"] = slices.Sorted(maps.Keys(all))
+	l.collectValues(all)
+	attrs := map[string]cty.Value{}
+	for _, name := range l.declared["var"] {
+		attrs[name] = l.variableValue(all[name])
+	}
+	object := cty.ObjectVal(attrs)
+	l.validateVariables(all, object, base)
+	return object
+}
+
+// variable reads one variable block.
+func (l *loader) variable(block *hclsyntax.Block, base *hcl.EvalContext) *variable {
+	v := &variable{name: block.Labels[0], at: block.DefRange(), want: cty.DynamicPseudoType, nullable: true}
+	body := *block.Body
+	body.Attributes = maps.Clone(body.Attributes)
+	typeAttr, defaultAttr := body.Attributes["type"], body.Attributes["default"]
+	delete(body.Attributes, "type")
+	delete(body.Attributes, "default")
+	c := l.decode(&body, base, l.specs.variable, block.DefRange())
+	all := l.complete(c, nil)
+	v.nullable, v.sensitive, v.validations = all.flag("nullable"), all.flag("sensitive"), c.parts
+	if typeAttr != nil {
+		want, defaults, diags := typeexpr.TypeConstraintWithDefaults(typeAttr.Expr)
+		l.diags = append(l.diags, diags...)
+		v.want, v.defaults = want, defaults
+	}
+	if defaultAttr != nil {
+		l.variableDefault(v, defaultAttr, typeAttr != nil, base)
+	}
+	return v
+}
+
+func (l *loader) variableDefault(v *variable, attr *hclsyntax.Attribute, typed bool, base *hcl.EvalContext) {
+	if v.sensitive {
+		l.hide(attr.Expr)
+	}
+	value, ok := l.evaluate(attr.Expr, base)
+	if !ok {
+		v.fallback = cty.DynamicVal
+		return
+	}
+	if !typed && value.Type().IsPrimitiveType() && !value.IsNull() {
+		v.want = value.Type()
+	}
+	v.fallback, ok = l.fit(v, value, attr.Expr.Range(), "the default")
+	if !ok {
+		v.fallback = cty.DynamicVal
+	}
+}
+
+// fit converts a value to what the variable wants.
+func (l *loader) fit(v *variable, value cty.Value, at hcl.Range, what string) (cty.Value, bool) {
+	if v.defaults != nil && !value.IsNull() {
+		value = v.defaults.Apply(value)
+	}
+	converted, err := convert.Convert(value, v.want)
+	if err != nil {
+		l.problem(at.Ptr(), "Wrong type", fmt.Sprintf("For the variable %q, %s does not fit: %s.", v.name, what, conversionError(err, v.want)))
+		return cty.DynamicVal, false
+	}
+	if converted.IsNull() && !v.nullable {
+		if v.fallback != cty.NilVal && what != "the default" {
+			return v.fallback, true
+		}
+		l.problem(at.Ptr(), "Value is null", fmt.Sprintf("The variable %q cannot be null.", v.name))
+		return cty.DynamicVal, false
+	}
+	return converted, true
+}
+
+// variableValue takes what was given, or the default.
+func (l *loader) variableValue(v *variable) cty.Value {
+	value, from := v.fallback, "default"
+	if v.given != nil {
+		from = v.given.from
+		value = l.givenValue(v)
+	}
+	if value == cty.NilVal {
+		l.problem(v.at.Ptr(), "No value for variable", fmt.Sprintf("The variable %q has no default. Give it a value with "+
+			"-var '%s=…', with -var-file, or with %s%s in the environment.", v.name, v.name, envPrefix, v.name))
+		value = cty.DynamicVal
+	}
+	v.value = value
+	shown := VariableValue{Sensitive: v.sensitive || value.ContainsMarked(), From: from}
+	if !shown.Sensitive && value.IsWhollyKnown() {
+		shown.Value = argumentText(value)
+	}
+	l.shown[v.name] = shown
+	if v.sensitive {
+		return value.Mark(sensitive)
+	}
+	return value
+}
+
+// argumentText writes a value the way -var takes it.
+func argumentText(value cty.Value) string {
+	if !value.IsNull() && value.Type().IsPrimitiveType() {
+		text, _ := convert.Convert(value, cty.String)
+		return text.AsString()
+	}
+	return string(hclwrite.TokensForValue(value).Bytes())
+}
+
+func (l *loader) validateVariables(all map[string]*variable, object cty.Value, base *hcl.EvalContext) {
+	ctx := base.NewChild()
+	ctx.Variables = map[string]cty.Value{"var": object}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, validation := range all[name].validations {
+			l.validate(all[name], validation.block, ctx)
+		}
+	}
+}
+
+// validate checks one condition of a variable. The message is the author's, so it is shown unless it holds a secret.
+func (l *loader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.EvalContext) {
+	for name, attr := range block.Body.Attributes {
+		if _, ok := l.specs.validation.attrs[name]; !ok {
+			l.unknownAttribute(l.specs.validation, attr)
+		}
+	}
+	for _, inner := range block.Body.Blocks {
+		l.unknownBlock(l.specs.validation, inner)
+	}
+	condition, message := block.Body.Attributes["condition"], block.Body.Attributes["error_message"]
+	if condition == nil || message == nil {
+		l.problem(block.DefRange().Ptr(), "Missing attribute", "A validation block needs condition and error_message.")
+		return
+	}
+	value, ok := l.evaluate(condition.Expr, ctx)
+	if !ok {
+		return
+	}
+	passed, err := convert.Convert(value, cty.Bool)
+	if err != nil || passed.IsNull() {
+		l.problem(condition.Expr.Range().Ptr(), "Invalid condition", "A condition is true or false.")
+		return
+	}
+	passed, _ = passed.Unmark()
+	if !passed.IsKnown() || passed.True() {
+		return
+	}
+	l.problem(l.blame(v), "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.",
+		l.validationMessage(v, message, ctx), rangeText(block.DefRange())))
+}
+
+func (l *loader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) string {
+	fallback := fmt.Sprintf("The value of %q does not pass.", v.name)
+	value, ok := l.evaluate(attr.Expr, ctx)
+	if !ok {
+		return fallback
+	}
+	text, err := convertTo(value, cty.String)
+	if err != nil || text.IsNull() || !text.IsKnown() {
+		l.problem(attr.Expr.Range().Ptr(), "Invalid error message", "An error_message is a string.")
+		return fallback
+	}
+	if text.IsMarked() {
+		return fallback + " The error message is not shown, because it has a sensitive value in it."
+	}
+	return text.AsString()
+}
+
+// blame is where the value was written, or else the variable.
+func (l *loader) blame(v *variable) *hcl.Range {
+	if v.given != nil && v.given.at.Filename != "" {
+		return v.given.at.Ptr()
+	}
+	return v.at.Ptr()
+}

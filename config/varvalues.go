@@ -1,0 +1,197 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	hcljson "github.com/hashicorp/hcl/v2/json"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// envPrefix begins the environment variables that give values to variables.
+const envPrefix = "NPCTL_VAR_"
+
+// given is a value from outside the configuration: text of a command line or environment, or an expression of a file.
+type given struct {
+	from string
+	text string
+	expr hcl.Expression // nil for a text
+	at   hcl.Range      // of the expression
+}
+
+// collectValues notes for every variable the value of the strongest source.
+func (l *loader) collectValues(all map[string]*variable) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if l.opts.LookupEnv == nil {
+			break
+		}
+		if text, ok := l.opts.LookupEnv(envPrefix + name); ok {
+			all[name].given = &given{from: envPrefix + name, text: text}
+		}
+	}
+	for _, path := range l.found.auto {
+		l.readValues(path, all)
+	}
+	for _, path := range l.opts.VarFiles {
+		l.readValues(path, all)
+	}
+	for _, argument := range l.opts.Vars {
+		l.readArgument(argument, all)
+	}
+}
+
+// readArgument takes one name=value of the command line. Its value is not repeated in messages: it may be a secret.
+func (l *loader) readArgument(argument string, all map[string]*variable) {
+	name, text, ok := strings.Cut(argument, "=")
+	name = strings.TrimSpace(name)
+	if !ok || name == "" {
+		l.problem(nil, "Invalid -var", "The option -var takes name=value, such as -var 'region=ca-ymq-1'.")
+		return
+	}
+	v, ok := all[name]
+	if !ok {
+		if !l.partial {
+			l.problem(nil, "Unknown variable", fmt.Sprintf("The configuration has no variable %q, which -var gives a value.%s",
+				name, oneOf(name, l.declared["var"])))
+		}
+		return
+	}
+	v.given = &given{from: "-var", text: text}
+}
+
+// readValues takes the values of one file. A name that is not declared is a warning, so that one file can serve
+// several configurations.
+func (l *loader) readValues(path string, all map[string]*variable) {
+	attrs := l.valuesFile(path)
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		attr := attrs[name]
+		v, ok := all[name]
+		if !ok && l.partial {
+			continue // it may be declared in what could not be read
+		}
+		if !ok {
+			l.warning(attr.NameRange.Ptr(), "Unknown variable", fmt.Sprintf("The configuration has no variable %q.%s",
+				name, oneOf(name, l.declared["var"])))
+			continue
+		}
+		v.given = &given{from: path, expr: attr.Expr, at: attr.Expr.Range()}
+		if v.sensitive {
+			l.hidden = append(l.hidden, attr.Expr.Range())
+		}
+	}
+}
+
+func (l *loader) valuesFile(path string) hcl.Attributes {
+	src, ok := l.readFile(path)
+	if !ok {
+		return nil
+	}
+	var body hcl.Body
+	if filepath.Ext(path) == ".json" {
+		body = l.parseJSON(path, src)
+	} else if parsed := l.parse(path, src); parsed != nil {
+		body = parsed
+	}
+	if body == nil {
+		return nil
+	}
+	attrs, diags := body.JustAttributes()
+	l.diags = append(l.diags, diags...)
+	return attrs
+}
+
+// parseJSON checks the depth with encoding/json's own limit before HCL's parser, which has none, sees the text.
+func (l *loader) parseJSON(path string, src []byte) hcl.Body {
+	if json.Valid(src) {
+		if err := checkDepth(string(src)); err != nil {
+			l.problem(nil, "Configuration nested too deeply", path+": "+err.Error()+".")
+			return nil
+		}
+	} else if checkDepth(string(src)) != nil {
+		l.problem(nil, "Invalid JSON", path+" is not JSON.")
+		return nil
+	}
+	file, diags := hcljson.Parse(src, path)
+	l.diags = append(l.diags, diags...)
+	if file == nil {
+		return nil
+	}
+	l.files[path] = file
+	return file.Body
+}
+
+// givenValue evaluates what was given. A text is taken as it is where the variable is a string, number or bool, and
+// read as an HCL expression where it is a list, map or object. For a variable without a type, a text that begins with
+// a bracket is an expression.
+func (l *loader) givenValue(v *variable) cty.Value {
+	expr, at := v.given.expr, v.given.at
+	if expr == nil {
+		if !takesExpression(v.want, v.given.text) {
+			at = l.showText(v)
+			value, _ := l.fit(v, cty.StringVal(v.given.text), at, "what "+v.given.from+" gives")
+			return value
+		}
+		parsed, ok := l.parseArgument(v)
+		if !ok {
+			return cty.DynamicVal
+		}
+		expr, at = parsed, parsed.Range()
+	}
+	value, diags := expr.Value(nil)
+	if diags.HasErrors() {
+		if v.sensitive {
+			diags = hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: at.Ptr(),
+				Detail: fmt.Sprintf("The value of the sensitive variable %q cannot be evaluated.", v.name)}}
+		}
+		l.diags = append(l.diags, diags...)
+		return cty.DynamicVal
+	}
+	value, _ = l.fit(v, value, at, "what "+v.given.from+" gives")
+	return value
+}
+
+func takesExpression(want cty.Type, text string) bool {
+	if want == cty.DynamicPseudoType {
+		trimmed := strings.TrimSpace(text)
+		return strings.HasPrefix(trimmed, "[") || strings.HasPrefix(trimmed, "{")
+	}
+	return !want.IsPrimitiveType()
+}
+
+// showText makes the text of the command line or the environment the source of diagnostics.
+func (l *loader) showText(v *variable) hcl.Range {
+	name := fmt.Sprintf("<value of var.%s from %s>", v.name, v.given.from)
+	src := []byte(v.given.text)
+	if v.sensitive {
+		src = []byte("(sensitive)")
+	}
+	l.files[name] = &hcl.File{Bytes: src}
+	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.Pos{Line: 1, Column: 1 + len(src), Byte: len(src)}}
+	v.given.at = at
+	return at
+}
+
+func (l *loader) parseArgument(v *variable) (hclsyntax.Expression, bool) {
+	at := l.showText(v)
+	src := []byte(v.given.text)
+	if diag := guard(src, at.Filename, &l.signsLeft); diag != nil {
+		l.diags = append(l.diags, diag)
+		return nil, false
+	}
+	expr, diags := hclsyntax.ParseExpression(src, at.Filename, hcl.InitialPos)
+	if diags.HasErrors() {
+		if v.sensitive {
+			diags = hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: at.Ptr(),
+				Detail: fmt.Sprintf("The value of the sensitive variable %q is not an HCL expression.", v.name)}}
+		}
+		l.diags = append(l.diags, diags...)
+		return nil, false
+	}
+	return expr, true
+}

@@ -1,0 +1,16 @@
+package drivers
+
+import "errors"
+
+// NothingDone is implemented by errors that prove that the cloud did nothing: a refusal, or a request that was never
+// sent. After any other error, such as a timeout or a server error, what was asked for may have happened or may still
+// happen.
+type NothingDone interface {
+	NothingDone() bool
+}
+
+// IsNothingDone reports whether the error proves that nothing was done.
+func IsNothingDone(err error) bool {
+	var proof NothingDone
+	return errors.As(err, &proof) && proof.NothingDone()
+}

@@ -1,0 +1,118 @@
+package openstack
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// addressChoice is which of a server's addresses to connect to. It is chosen when the server is made and kept in its
+// metadata, since a listing has no configuration at hand.
+type addressChoice struct {
+	internal bool
+	version  int    // 4 or 6; 0 means 4 where there is one
+	network  string // name; empty means any
+}
+
+func choiceIn(config cty.Value) addressChoice {
+	return addressChoice{
+		internal: boolAttr(config, "use_internal_ip"),
+		version:  int(intAttr(config, "ip_version")),
+		network:  stringAttr(config, "interface_network"),
+	}
+}
+
+// text is empty for the usual choice.
+func (a addressChoice) text() string {
+	if a == (addressChoice{}) {
+		return ""
+	}
+	kind := "public"
+	if a.internal {
+		kind = "internal"
+	}
+	return kind + "/" + strconv.Itoa(a.version) + "/" + a.network
+}
+
+func choiceOf(metadata map[string]string, private bool) addressChoice {
+	parts := strings.SplitN(metadata[keyInterface], "/", 3)
+	if len(parts) != 3 {
+		return addressChoice{internal: private}
+	}
+	return addressChoice{internal: parts[0] == "internal", version: int(parseInt(parts[1])), network: parts[2]}
+}
+
+// pick returns the address to connect to among those of the chosen network.
+func (a addressChoice) pick(from resources.Addresses) string {
+	public4, public6 := from.PublicIPv4, from.PublicIPv6
+	if a.internal {
+		public4, public6 = "", ""
+	}
+	switch a.version {
+	case 4:
+		return firstOf(public4, from.PrivateIPv4)
+	case 6:
+		return firstOf(public6, from.PrivateIPv6)
+	}
+	if a.internal {
+		return firstOf(from.PrivateIPv4, from.PrivateIPv6, from.PublicIPv4, from.PublicIPv6)
+	}
+	return firstOf(public4, public6, from.PrivateIPv4, from.PrivateIPv6)
+}
+
+// externalNetworks are the names of networks whose addresses count as public.
+type externalNetworks map[string]bool
+
+// addressesOf sorts a server's addresses: floating ones, those on external networks and those that are routed on the
+// Internet are public.
+func addressesOf(s server, external externalNetworks, choice addressChoice) resources.Addresses {
+	var found, chosen resources.Addresses
+	for _, network := range slices.Sorted(maps.Keys(s.Addresses)) {
+		for _, a := range s.Addresses[network] {
+			put(&found, a, external[network])
+			if choice.network == "" || choice.network == network {
+				put(&chosen, a, external[network])
+			}
+		}
+	}
+	found.Interface = choice.pick(chosen)
+	return found
+}
+
+func put(into *resources.Addresses, a address, external bool) {
+	ip, err := netip.ParseAddr(a.Address)
+	if err != nil {
+		return
+	}
+	public := a.Type == "floating" || external || isPublic(ip)
+	slot := &into.PrivateIPv4
+	switch {
+	case ip.Is4() && public:
+		slot = &into.PublicIPv4
+	case ip.Is6() && public:
+		slot = &into.PublicIPv6
+	case ip.Is6():
+		slot = &into.PrivateIPv6
+	}
+	if *slot == "" || a.Type == "floating" {
+		*slot = a.Address
+	}
+}
+
+func isPublic(ip netip.Addr) bool {
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !ip.IsLoopback() && !sharedSpace().Contains(ip)
+}
+
+// sharedSpace is for carriers' own use, RFC 6598.
+func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) }
+
+func parseInt(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}

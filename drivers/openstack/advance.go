@@ -1,0 +1,151 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// Advance implements drivers.Cloud: an active server that should have a floating IP and has none gets one. A floating
+// IP that carries the node's marks is used before a new one is made, so that a lost answer costs nothing.
+func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.Instance) (resources.Instance, error) {
+	if seen.Status != resources.StatusPending || !c.attached.isActive(seen.ID) {
+		return seen, nil
+	}
+	address, ok := c.attached.get(seen.ID)
+	if !ok {
+		f, err := c.attach(ctx, spec, seen.ID)
+		if err != nil {
+			return seen, fmt.Errorf("floating IP of server %s: %w", seen.Name, err)
+		}
+		if f.Status == "ERROR" {
+			seen.Status, seen.Fault = resources.StatusFailed, fmt.Sprintf("floating IP %s is in ERROR", f.Address)
+			return seen, nil
+		}
+		address = f.Address
+		c.attached.set(seen.ID, address)
+	}
+	choice := choiceIn(spec.Config)
+	choice.internal = choice.internal || c.entry.private
+	setFloating(&seen, address, choice)
+	return seen, nil
+}
+
+// attach finds or makes the floating IP of a server.
+func (c *Cloud) attach(ctx context.Context, spec drivers.Spec, server string) (floatingIP, error) {
+	ports, err := c.listPorts(ctx, url.Values{"device_id": {server}})
+	if err != nil {
+		return floatingIP{}, err
+	}
+	targets := c.targetsOf(ctx, ports, stringAttr(spec.Config, "interface_network"))
+	own, err := c.listFloatingIPs(ctx, url.Values{"description": {description(spec.Marks)}})
+	if err != nil {
+		return floatingIP{}, err
+	}
+	for _, f := range own {
+		if slices.ContainsFunc(ports, func(p port) bool { return p.ID == f.Port }) {
+			return f, nil
+		}
+	}
+	if len(targets) == 0 {
+		return floatingIP{}, fmt.Errorf("%w: it has no port with an IPv4 address", drivers.ErrRejected)
+	}
+	for _, f := range own {
+		if f.Port == "" {
+			return c.associate(ctx, f, targets[0])
+		}
+	}
+	return c.createFloatingIP(ctx, spec, targets)
+}
+
+// target is where a floating IP can lead.
+type target struct{ port, address string }
+
+// targetsOf lists the fixed IPv4 addresses of a server, those on the preferred network first.
+func (c *Cloud) targetsOf(ctx context.Context, ports []port, preferred string) []target {
+	var first, rest []target
+	id := ""
+	if preferred != "" {
+		if n, err := c.networkFor(ctx, "interface_network", preferred); err == nil {
+			id = n.ID
+		}
+	}
+	for _, p := range ports {
+		for _, f := range p.FixedIPs {
+			ip, err := netip.ParseAddr(f.Address)
+			switch {
+			case err != nil || !ip.Is4():
+			case p.Network == id:
+				first = append(first, target{p.ID, f.Address})
+			default:
+				rest = append(rest, target{p.ID, f.Address})
+			}
+		}
+	}
+	return append(first, rest...)
+}
+
+func (c *Cloud) associate(ctx context.Context, f floatingIP, t target) (floatingIP, error) {
+	client, err := c.service(serviceNetwork)
+	if err != nil {
+		return floatingIP{}, err
+	}
+	body := map[string]any{"floatingip": map[string]any{"port_id": t.port, "fixed_ip_address": t.address}}
+	var answer struct {
+		FloatingIP floatingIP `json:"floatingip"`
+	}
+	_, err = client.Put(ctx, client.ServiceURL("floatingips", f.ID), body, &answer, okCodes(200)) //nolint:bodyclose // gophercloud has closed it
+	return answer.FloatingIP, wrap("attach floating IP "+f.Address, err)
+}
+
+// createFloatingIP makes and attaches one in a single call. Which of several networks has a router to the outside only
+// Neutron knows, so the addresses are tried one after the other.
+func (c *Cloud) createFloatingIP(ctx context.Context, spec drivers.Spec, targets []target) (floatingIP, error) {
+	client, err := c.service(serviceNetwork)
+	if err != nil {
+		return floatingIP{}, err
+	}
+	outside, err := c.floatingNetwork(ctx, stringAttr(spec.Config, "floating_ip_network"))
+	if err != nil {
+		return floatingIP{}, err
+	}
+	for _, t := range targets {
+		request := map[string]any{
+			"floating_network_id": outside.ID, "port_id": t.port, "fixed_ip_address": t.address, "description": description(spec.Marks),
+		}
+		var answer struct {
+			FloatingIP floatingIP `json:"floatingip"`
+		}
+		_, err = client.Post(ctx, client.ServiceURL("floatingips"), map[string]any{"floatingip": request}, &answer, nil) //nolint:bodyclose // gophercloud has closed it
+		if err == nil {
+			return answer.FloatingIP, nil
+		}
+		err = wrap("create on network "+outside.Name, err)
+		if !isStatus(err, 404) { // 404: that subnet has no way to the outside
+			break
+		}
+	}
+	return floatingIP{}, err
+}
+
+func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.Marks) error {
+	found, err := c.listFloatingIPs(ctx, url.Values{"description": {description(m)}})
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		own := marksIn(f.Description)
+		if own.ID != m.ID || own.Installation != m.Installation {
+			continue
+		}
+		if err := c.deleteIn(ctx, serviceNetwork, "floatingips", f.ID, "delete floating IP"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package openstack
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+
+	"github.com/npctl/npctl/drivers"
+)
+
+// How an entry is put together, as openstacksdk does it
+// (https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html):
+// the profile it names, over it the entry of the first clouds.yaml found, over it that of the first secure.yaml, over
+// it the values of the chosen region. The cloud "envvars" is the OS_* environment. gophercloud's own reader knows
+// neither regions nor files in different folders nor profiles without a clouds-public.yaml, and lets OS_REGION_NAME
+// change every cloud of the process; it gets the finished entry and turns it into its own types.
+
+// surroundings are where clouds are described.
+type surroundings struct {
+	getenv func(string) string
+	// folders are searched in this order.
+	folders []string
+}
+
+// envCloud is the name under which OS_* variables are a cloud.
+const envCloud = "envvars"
+
+func systemSurroundings() surroundings {
+	folders := []string{"."}
+	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" {
+		folders = append(folders, filepath.Join(dir, "openstack"))
+	} else if home, err := os.UserHomeDir(); err == nil {
+		folders = append(folders, filepath.Join(home, ".config", "openstack"))
+	}
+	return surroundings{getenv: os.Getenv, folders: append(folders, "/etc/openstack")}
+}
+
+// loadCloud finds the entry and the region that a provider block names.
+func loadCloud(name, region string, from surroundings) (entry, error) {
+	raw, err := from.find(name)
+	if err != nil {
+		return entry{}, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	raw, err = inRegion(name, raw, region)
+	if err != nil {
+		return entry{}, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	e, err := parseEntry(name, raw)
+	if err != nil {
+		return entry{}, fmt.Errorf("%w: cloud %q: %w", drivers.ErrRejected, name, err)
+	}
+	return e, nil
+}
+
+// find returns the merged entry.
+func (s surroundings) find(name string) (map[string]any, error) {
+	if name == "" {
+		return nil, errors.New(`cloud is empty; name an entry of clouds.yaml, or "envvars" for OS_* variables`)
+	}
+	known, searched, err := s.load("clouds", "OS_CLIENT_CONFIG_FILE")
+	if err != nil {
+		return nil, err
+	}
+	secure, _, err := s.load("secure", "OS_CLIENT_SECURE_FILE")
+	if err != nil {
+		return nil, err
+	}
+	raw, ok := mapOf(known["clouds"])[name].(map[string]any)
+	if secret, found := mapOf(secure["clouds"])[name].(map[string]any); found && ok {
+		raw = merge(underscored(secret), underscored(raw))
+	}
+	if !ok && name == envCloud {
+		raw, ok = s.environment()
+	}
+	if !ok {
+		names := slices.Collect(maps.Keys(mapOf(known["clouds"])))
+		return nil, fmt.Errorf("cloud %q is not in %s%s", name, strings.Join(searched, ", "), meant(name, names))
+	}
+	return s.withProfile(name, underscored(raw))
+}
+
+// load reads the first file of that base name. Without any it says where it looked.
+func (s surroundings) load(base, variable string) (map[string]any, []string, error) {
+	var searched []string
+	if path := s.getenv(variable); path != "" {
+		searched = append(searched, path)
+	}
+	for _, folder := range s.folders {
+		for _, ext := range []string{".yaml", ".yml", ".json"} {
+			searched = append(searched, filepath.Join(folder, base+ext))
+		}
+	}
+	for _, path := range searched {
+		values, err := readYAML(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		return values, []string{path}, nil
+	}
+	return nil, searched, nil
+}
+
+// maxConfigFile bounds what is read of a clouds.yaml.
+const maxConfigFile = 4 << 20
+
+func readYAML(path string) (map[string]any, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxConfigFile {
+		return nil, fmt.Errorf("file is larger than %d bytes", maxConfigFile)
+	}
+	return decodeYAML(text)
+}
+
+// environment is the cloud that OS_* variables describe.
+func (s surroundings) environment() (map[string]any, bool) {
+	raw := map[string]any{}
+	for _, key := range slices.Concat(authKeys(), entryKeys()) {
+		if value := s.getenv("OS_" + strings.ToUpper(key)); value != "" {
+			raw[key] = value
+		}
+	}
+	for variable, key := range map[string]string{"OS_USERID": "user_id", "OS_TENANT_NAME": "project_name", "OS_TENANT_ID": "project_id"} {
+		if value := s.getenv(variable); value != "" && raw[key] == nil {
+			raw[key] = value
+		}
+	}
+	return raw, raw["auth_url"] != nil
+}
+
+// withProfile puts the entry over the profile it names.
+func (s surroundings) withProfile(name string, raw map[string]any) (map[string]any, error) {
+	profile, _ := raw["profile"].(string)
+	if profile == "" {
+		profile, _ = raw["cloud"].(string)
+	}
+	if profile == "" {
+		return raw, nil
+	}
+	public, searched, err := s.load("clouds-public", "OS_CLIENT_VENDOR_FILE")
+	if err != nil {
+		return nil, err
+	}
+	base, ok := mapOf(public["public-clouds"])[profile].(map[string]any)
+	if !ok {
+		base, ok = vendorProfile(profile)
+	}
+	if !ok && mapOf(raw["auth"])["auth_url"] == nil {
+		return nil, fmt.Errorf("cloud %q has profile %q, which npctl does not know and which is not in %s: write auth_url into the entry instead",
+			name, profile, strings.Join(searched, ", "))
+	}
+	return merge(raw, base), nil
+}
+
+// inRegion applies the values of the region: the one asked for, else the entry's region_name, else the first of its
+// regions. An entry without a list of regions takes any; the catalog knows then.
+func inRegion(name string, raw map[string]any, region string) (map[string]any, error) {
+	raw = maps.Clone(raw)
+	if region == "" {
+		region, _ = raw["region_name"].(string)
+	}
+	regions, _ := raw["regions"].([]any)
+	delete(raw, "regions")
+	var names []string
+	for _, r := range regions {
+		regionName, values := regionOf(r)
+		if region == "" {
+			region = regionName
+		}
+		if regionName == region {
+			raw = merge(values, raw)
+			raw["region_name"] = region
+			return raw, nil
+		}
+		names = append(names, regionName)
+	}
+	if len(names) > 0 {
+		return nil, fmt.Errorf("region %q is none of cloud %q%s", region, name, meant(region, names))
+	}
+	raw["region_name"] = region
+	return raw, nil
+}
+
+func regionOf(r any) (string, map[string]any) {
+	if name, ok := r.(string); ok {
+		return name, nil
+	}
+	m := mapOf(r)
+	name, _ := m["name"].(string)
+	return name, mapOf(m["values"])
+}
+
+// merge returns base with the values of over put over it, maps within maps likewise.
+func merge(over, base map[string]any) map[string]any {
+	result := maps.Clone(base)
+	if result == nil {
+		result = map[string]any{}
+	}
+	for key, value := range over {
+		inner, isMap := value.(map[string]any)
+		under, underIsMap := result[key].(map[string]any)
+		if isMap && underIsMap {
+			result[key] = merge(inner, under)
+		} else if value != nil {
+			result[key] = value
+		}
+	}
+	return result
+}
+
+// mapOf returns an empty map for anything else.
+func mapOf(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// gopherEntry hands an entry to gophercloud's reader.
+func gopherEntry(name string, raw map[string]any) ([]clouds.ParseOption, error) {
+	text, err := json.Marshal(map[string]any{"clouds": map[string]any{name: raw}}) // JSON is YAML
+	if err != nil {
+		return nil, err
+	}
+	return []clouds.ParseOption{
+		clouds.WithCloudName(name),
+		clouds.WithCloudsYAML(bytes.NewReader(text)),
+		clouds.WithRegion(""),
+		clouds.WithEndpointType(""),
+	}, nil
+}

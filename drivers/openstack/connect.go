@@ -1,0 +1,243 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+)
+
+// Service types of the catalog, by their present names.
+const (
+	serviceCompute = "compute"
+	serviceImage   = "image"
+	serviceNetwork = "network"
+	serviceVolume  = "block-storage"
+)
+
+// Cloud is one project in one region of an OpenStack.
+type Cloud struct {
+	env          drivers.Env
+	log          *slog.Logger
+	entry        entry
+	imageFormat  string
+	provider     *gophercloud.ProviderClient
+	project      string // id
+	compute      *gophercloud.ServiceClient
+	microversion microversion
+	names        names
+	attached     attached
+
+	mu      sync.Mutex
+	clients map[string]*gophercloud.ServiceClient // guarded by mu
+}
+
+var (
+	_ drivers.Cloud      = (*Cloud)(nil)
+	_ drivers.ImageStore = (*Cloud)(nil)
+	_ drivers.Resolver   = (*Cloud)(nil)
+	_ drivers.Sweeper    = (*Cloud)(nil)
+	_ drivers.Console    = (*Cloud)(nil)
+)
+
+// open logs in and looks up what the compute service can do: two or three calls.
+func open(ctx context.Context, env drivers.Env, e entry, config cty.Value) (*Cloud, error) {
+	if env.Log == nil {
+		env.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cloud{env: env, log: env.Log.With("provider", env.Provider), entry: e, clients: map[string]*gophercloud.ServiceClient{}}
+	c.imageFormat = firstOf(stringAttr(config, "image_format"), strings.ToLower(e.imageFormat), uploadFormats()[0])
+	if !slices.Contains(uploadFormats(), c.imageFormat) {
+		return nil, fmt.Errorf("%w: image format %q of cloud %q%s", drivers.ErrRejected, c.imageFormat, e.name, meant(c.imageFormat, uploadFormats()))
+	}
+	if err := c.login(ctx); err != nil {
+		return nil, err
+	}
+	compute, err := c.service(serviceCompute)
+	if err != nil {
+		return nil, err
+	}
+	c.compute = compute
+	if c.microversion, err = c.negotiate(ctx); err != nil {
+		return nil, err
+	}
+	c.compute.Microversion = c.microversion.String()
+	c.names.init(c)
+	return c, nil
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func (c *Cloud) login(ctx context.Context) error {
+	client, err := openstack.NewClient(c.entry.auth.IdentityEndpoint)
+	if err != nil {
+		return fmt.Errorf("%w: auth_url of cloud %q: %w", drivers.ErrRejected, c.entry.name, err)
+	}
+	client.HTTPClient = http.Client{Transport: c.entry.newTransport(c.env.WrapTransport, c.log)}
+	client.UserAgent.Prepend("npctl")
+	c.provider = client
+	if err := openstack.Authenticate(ctx, client, c.entry.auth); err != nil {
+		return c.loginError(err)
+	}
+	c.project = projectOf(client.GetAuthResult())
+	if c.project == "" {
+		return fmt.Errorf("%w: cloud %q: the credentials name no project; write project_name or project_id into its auth section",
+			drivers.ErrRejected, c.entry.name)
+	}
+	return nil
+}
+
+func (c *Cloud) loginError(err error) error {
+	doing := fmt.Sprintf("log in to cloud %q at %s", c.entry.name, c.entry.auth.IdentityEndpoint)
+	if gophercloud.ResponseCodeIs(err, http.StatusUnauthorized) {
+		return fmt.Errorf("%s: %w: Keystone refuses the credentials; check user, password, project and domains of the entry in clouds.yaml and secure.yaml",
+			doing, drivers.ErrRejected)
+	}
+	var missing gophercloud.ErrMissingInput
+	if errors.As(err, &missing) {
+		return fmt.Errorf("%s: %w: %w", doing, drivers.ErrRejected, err)
+	}
+	return wrap(doing, err)
+}
+
+// projectOf returns the id of the project that a token is for.
+func projectOf(result gophercloud.AuthResult) string {
+	type projecter interface {
+		ExtractProject() (*tokens.Project, error)
+	}
+	r, ok := result.(projecter)
+	if !ok {
+		return ""
+	}
+	project, err := r.ExtractProject()
+	if err != nil || project == nil {
+		return ""
+	}
+	return project.ID
+}
+
+// service returns the client of a service. Endpoints come from the catalog of the token; no call is made for it.
+func (c *Cloud) service(kind string) (*gophercloud.ServiceClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client, ok := c.clients[kind]; ok {
+		return client, nil
+	}
+	url, err := c.endpoint(kind)
+	if err != nil {
+		return nil, err
+	}
+	client := &gophercloud.ServiceClient{ProviderClient: c.provider, Endpoint: versioned(kind, url, c.project), Type: kind}
+	c.clients[kind] = client
+	return client, nil
+}
+
+// hasService says whether the catalog has a service here.
+func (c *Cloud) hasService(kind string) bool {
+	_, err := c.service(kind)
+	return err == nil
+}
+
+func (c *Cloud) endpoint(kind string) (string, error) {
+	if url := c.entry.overrides[kind]; url != "" {
+		return url, nil
+	}
+	for _, name := range serviceNames(kind) {
+		// A type of its own as the only alias keeps gophercloud from taking an old volume service for it.
+		url, err := c.provider.EndpointLocator(gophercloud.EndpointOpts{
+			Type: name, Aliases: []string{name}, Region: c.entry.region, Availability: c.entry.availability,
+		})
+		if err == nil && url != "" && url != "/" {
+			return url, nil
+		}
+	}
+	return "", fmt.Errorf("%w: cloud %q has no %s service in region %q%s", drivers.ErrRejected, c.entry.name, kind, c.entry.region, c.regionHint())
+}
+
+// serviceNames are the types a service has in catalogs, best first.
+func serviceNames(kind string) []string {
+	switch kind {
+	case serviceVolume:
+		return []string{"volumev3", "block-storage", "block-store", "volume"}
+	case serviceNetwork:
+		return []string{"network", "networking"}
+	default:
+		return []string{kind}
+	}
+}
+
+// regionHint helps whoever mistyped a region.
+func (c *Cloud) regionHint() string {
+	type cataloger interface {
+		ExtractServiceCatalog() (*tokens.ServiceCatalog, error)
+	}
+	r, ok := c.provider.GetAuthResult().(cataloger)
+	if !ok {
+		return ""
+	}
+	catalog, err := r.ExtractServiceCatalog()
+	if err != nil {
+		return ""
+	}
+	var regions []string
+	for _, service := range catalog.Entries {
+		for _, e := range service.Endpoints {
+			regions = append(regions, e.Region)
+		}
+	}
+	if slices.Contains(regions, c.entry.region) {
+		return ""
+	}
+	return meant(c.entry.region, regions)
+}
+
+// versioned adds the API version that this driver speaks, where the catalog leaves it out.
+func versioned(kind, url, project string) string {
+	url = strings.TrimRight(url, "/") + "/"
+	if i := strings.Index(url, "://"); strings.Contains(url[max(i, 0):], "/v") && hasVersion(url) {
+		return url
+	}
+	switch kind {
+	case serviceCompute:
+		return url + "v2.1/"
+	case serviceNetwork:
+		return url + "v2.0/"
+	case serviceImage:
+		return url + "v2/"
+	default:
+		return url + "v3/" + project + "/"
+	}
+}
+
+func hasVersion(url string) bool {
+	for part := range strings.SplitSeq(url, "/") {
+		if len(part) >= 2 && part[0] == 'v' && part[1] >= '0' && part[1] <= '9' {
+			return true
+		}
+	}
+	return false
+}
+
+// Close implements drivers.Cloud.
+func (c *Cloud) Close() error {
+	c.provider.HTTPClient.CloseIdleConnections()
+	return nil
+}

@@ -1,0 +1,37 @@
+package openstack
+
+import (
+	"context"
+	"strings"
+)
+
+// Console text is asked for by lines and kept by bytes.
+const (
+	consoleLines = 2000
+	consoleBytes = 64 << 10
+)
+
+// ConsoleLog implements drivers.Console.
+func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
+	body := map[string]any{"os-getConsoleOutput": map[string]any{"length": consoleLines}}
+	var answer struct {
+		Output string `json:"output"`
+	}
+	_, err := c.compute.Post(ctx, c.compute.ServiceURL("servers", id, "action"), body, &answer, okCodes(200)) //nolint:bodyclose // gophercloud has closed it
+	if err != nil {
+		return "", wrap("read console of server "+id, err)
+	}
+	return newest(answer.Output, consoleBytes), nil
+}
+
+// newest cuts text to its last lines.
+func newest(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	text = text[len(text)-limit:]
+	if _, rest, ok := strings.Cut(text, "\n"); ok {
+		text = rest
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,194 @@
+package openstack
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/keypairs"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// Create implements drivers.Cloud with one POST; names are looked up in cached lists.
+func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
+	if spec.Retried {
+		found, ok, err := c.find(ctx, spec)
+		if err != nil {
+			return resources.Instance{}, unsentError{err}
+		}
+		if ok {
+			return found, nil
+		}
+	}
+	o, err := c.resolve(ctx, spec.Config)
+	if err != nil {
+		return resources.Instance{}, unsentError{fmt.Errorf("create server %s: %w", spec.Hostname, err)}
+	}
+	values := serverMetadata(spec)
+	if err := checkMetadata(values); err != nil {
+		return resources.Instance{}, fmt.Errorf("create server %s: %w", spec.Hostname, err)
+	}
+	ports, err := c.ports(ctx, spec, o)
+	if err != nil {
+		return resources.Instance{}, err
+	}
+	id, err := c.postServer(ctx, spec, o, values, ports)
+	if err != nil {
+		if len(ports) > 0 && drivers.IsNothingDone(err) {
+			err = errors.Join(err, c.deletePorts(context.WithoutCancel(ctx), ports))
+		}
+		return resources.Instance{}, err
+	}
+	return c.accepted(id, spec, o), nil
+}
+
+// find looks for the server that an earlier Create with this id may have made: one filtered list. The name is the
+// filter, since every version of Nova knows it; the marks decide.
+func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance, bool, error) {
+	query := url.Values{"name": {"^" + regexp.QuoteMeta(spec.Hostname) + "$"}}
+	found, err := all(ctx, listing{client: c.compute, path: "servers/detail", query: query, key: "servers", doing: "look for server " + spec.Hostname},
+		func(s server) string { return s.ID })
+	if err != nil {
+		return resources.Instance{}, false, err
+	}
+	for _, s := range found {
+		m := marksOf(s.Metadata)
+		if m.Installation != spec.Marks.Installation || m.ID != spec.Marks.ID || m.Kind != spec.Marks.Kind || statusOf(s) == resources.StatusDeleting {
+			continue
+		}
+		instances, err := c.instances(ctx, []server{s})
+		if err != nil {
+			return resources.Instance{}, false, err
+		}
+		return instances[0], true, nil
+	}
+	return resources.Instance{}, false, nil
+}
+
+// serverMetadata is the user's properties, over them what List needs to know, over it the marks.
+func serverMetadata(spec drivers.Spec) map[string]string {
+	values := map[string]string{}
+	maps.Copy(values, mapAttr(spec.Config, "instance_properties"))
+	maps.Copy(values, spec.Properties)
+	if boolAttr(spec.Config, "auto_floating_ip") {
+		values[keyFloating] = "true"
+	}
+	if boolAttr(spec.Config, "create_ports") {
+		values[keyPorts] = "true"
+	}
+	if boolAttr(spec.Config, "boot_from_volume") {
+		values[keyVolumeGB] = strconv.FormatInt(volumeSize(spec.Config), 10)
+	}
+	if text := choiceIn(spec.Config).text(); text != "" {
+		values[keyInterface] = text
+	}
+	maps.Copy(values, metadata(spec.Marks))
+	return values
+}
+
+func volumeSize(config cty.Value) int64 {
+	if size := intAttr(config, "volume_size"); size > 0 {
+		return size
+	}
+	return defaultVolumeSize
+}
+
+func (c *Cloud) postServer(ctx context.Context, spec drivers.Spec, o offer, values map[string]string, ports []port) (string, error) {
+	opts := servers.CreateOpts{
+		Name:             spec.Hostname,
+		FlavorRef:        o.flavor.ID,
+		ImageRef:         spec.ImageID,
+		AvailabilityZone: spec.Zone,
+		Metadata:         values,
+		ConfigDrive:      optionalBool(spec.Config, "config_drive"),
+		Networks:         c.attachments(o, ports),
+	}
+	if len(ports) == 0 { // ports that are there already have their groups
+		opts.SecurityGroups = o.groups
+	}
+	if text := stringAttr(spec.Config, "userdata"); text != "" {
+		// gophercloud takes text that happens to be base64 for encoded already, so it gets it encoded.
+		opts.UserData = []byte(base64.StdEncoding.EncodeToString([]byte(text)))
+	}
+	if c.microversion >= withTags {
+		opts.Tags = append([]string{markTag}, listAttr(spec.Config, "tags")...)
+	}
+	if boolAttr(spec.Config, "boot_from_volume") {
+		opts.ImageRef = ""
+		opts.BlockDevice = []servers.BlockDevice{c.bootVolume(spec)}
+	}
+	body, err := keypairs.CreateOptsExt{CreateOptsBuilder: opts, KeyName: stringAttr(spec.Config, "key_name")}.ToServerCreateMap()
+	if err != nil {
+		return "", fmt.Errorf("create server %s: %w: %w", spec.Hostname, drivers.ErrRejected, err)
+	}
+	var answer struct {
+		Server struct {
+			ID string `json:"id"`
+		} `json:"server"`
+	}
+	_, err = c.compute.Post(ctx, c.compute.ServiceURL("servers"), body, &answer, nil) //nolint:bodyclose // gophercloud has closed it
+	if err != nil {
+		if err = wrap("create server "+spec.Hostname, err); isStatus(err, http.StatusBadRequest) {
+			c.names.drop()
+		}
+		return "", err
+	}
+	return answer.Server.ID, nil
+}
+
+// attachments are the networks of a server, in the form that gophercloud wants.
+func (c *Cloud) attachments(o offer, ports []port) any {
+	var list []servers.Network
+	for _, p := range ports {
+		list = append(list, servers.Network{Port: p.ID})
+	}
+	if len(list) > 0 {
+		return list
+	}
+	for _, n := range o.networks {
+		list = append(list, servers.Network{UUID: n.ID})
+	}
+	if len(list) == 0 && c.microversion >= withAutoNetworks {
+		return "auto"
+	}
+	return list
+}
+
+func (c *Cloud) bootVolume(spec drivers.Spec) servers.BlockDevice {
+	device := servers.BlockDevice{
+		SourceType:          servers.SourceImage,
+		UUID:                spec.ImageID,
+		DestinationType:     servers.DestinationVolume,
+		DeleteOnTermination: true,
+		VolumeSize:          int(volumeSize(spec.Config)),
+	}
+	if c.microversion >= withVolumeType {
+		device.VolumeType = stringAttr(spec.Config, "volume_type")
+	}
+	return device
+}
+
+// accepted is the instance as it is right after the cloud took the order.
+func (c *Cloud) accepted(id string, spec drivers.Spec, o offer) resources.Instance {
+	return resources.Instance{
+		ID:        id,
+		Name:      spec.Hostname,
+		Marks:     spec.Marks,
+		Status:    resources.StatusPending,
+		Zone:      spec.Zone,
+		Region:    c.entry.region,
+		Cloud:     c.entry.name,
+		Flavor:    o.flavor.Name,
+		Resources: o.amounts,
+	}
+}

@@ -1,0 +1,201 @@
+package openstack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// apiError is an answer other than the one hoped for. Its text holds what the service said, not the request: bodies
+// of requests hold passwords and user data.
+type apiError struct {
+	doing   string
+	status  int
+	message string
+	request string // the service's id of the request, for its operators
+	kind    error
+	after   time.Duration
+}
+
+func (e *apiError) Error() string {
+	text := fmt.Sprintf("%s: %d %s", e.doing, e.status, http.StatusText(e.status))
+	if e.message != "" {
+		text = fmt.Sprintf("%s: %s (%d)", e.doing, e.message, e.status)
+	}
+	if e.request != "" && e.status >= 500 {
+		text += " [" + e.request + "]"
+	}
+	return text
+}
+
+func (e *apiError) Unwrap() error { return e.kind }
+
+// RetryAfter implements drivers.RetryAfter.
+func (e *apiError) RetryAfter() time.Duration { return e.after }
+
+// NothingDone implements drivers.NothingDone: a refusal is a proof, a server error is not.
+func (e *apiError) NothingDone() bool {
+	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout
+}
+
+// unsentError is a request that never reached the cloud.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error     { return e.error }
+func (e unsentError) NothingDone() bool { return true }
+
+// wrap says what was being done and gives an error its kind.
+func wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var again *gophercloud.ErrUnableToReauthenticate
+	if errors.As(err, &again) {
+		if gophercloud.ResponseCodeIs(again.ErrReauth, http.StatusUnauthorized) {
+			return fmt.Errorf("%s: %w: Keystone no longer takes the credentials", doing, drivers.ErrRejected)
+		}
+		return wrap(doing+": log in again", again.ErrReauth)
+	}
+	var answer gophercloud.ErrUnexpectedResponseCode
+	if errors.As(err, &answer) {
+		return newAPIError(doing, answer.Actual, answer.Body, answer.ResponseHeader)
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled) || errors.Is(err, syscall.ECONNREFUSED) {
+		return unsentError{fmt.Errorf("%s: %w", doing, err)}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func newAPIError(doing string, status int, body []byte, header http.Header) *apiError {
+	e := &apiError{
+		doing: doing, status: status, message: messageOf(body),
+		request: firstOf(header.Get("X-Openstack-Request-Id"), header.Get("X-Compute-Request-Id")),
+		after:   retryAfter(header.Get("Retry-After")),
+	}
+	e.kind = kindOf(status, e.message, e.after)
+	return e
+}
+
+// isStatus says whether the cloud answered with that status.
+func isStatus(err error, status int) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.status == status || gophercloud.ResponseCodeIs(err, status)
+}
+
+var (
+	quotaText    = regexp.MustCompile(`(?i)quota|number of ports exceeded|limit ?exceeded|will exceed the limit|maximum number of \w+ (allowed|exceeded)`)
+	capacityText = regexp.MustCompile(`(?i)no valid host|exhausted all hosts|not enough|insufficient|no more ip addresses|no more fixed ips|no fixed ip addresses available|no free|resources? unavailable|out of (capacity|resources)`)
+	rejectedText = regexp.MustCompile(`(?i)multiple possible networks|image \S+ (could not be found|is unacceptable)|flavor'?s disk is too small|disk is too small|unable to allocate auto|not reachable from subnet`)
+)
+
+// kindOf sorts an answer into the kinds that change what happens next; nil is for those that may pass.
+func kindOf(status int, message string, after time.Duration) error {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return drivers.ErrThrottled
+	case status == http.StatusForbidden || status == http.StatusConflict || status == http.StatusRequestEntityTooLarge || status == http.StatusBadRequest:
+		return refusal(status, message, after)
+	case status == http.StatusRequestTimeout:
+		return nil
+	case status >= 400 && status < 500:
+		return drivers.ErrRejected
+	default:
+		return nil
+	}
+}
+
+func refusal(status int, message string, after time.Duration) error {
+	switch {
+	case quotaText.MatchString(message) && status != http.StatusBadRequest:
+		return drivers.ErrQuota
+	case capacityText.MatchString(message):
+		return drivers.ErrCapacity
+	case rejectedText.MatchString(message):
+		return drivers.ErrRejected
+	case status == http.StatusConflict:
+		return nil
+	case status == http.StatusRequestEntityTooLarge && after > 0:
+		return drivers.ErrThrottled
+	default:
+		return drivers.ErrRejected
+	}
+}
+
+// faultKind sorts the fault of a server that went to ERROR.
+func faultKind(message string) resources.FaultKind {
+	low := strings.ToLower(message)
+	switch {
+	case strings.Contains(low, "quota") && strings.Contains(low, "exce"), strings.Contains(low, "number of ports exceeded"):
+		return resources.FaultQuota
+	case capacityText.MatchString(message):
+		return resources.FaultCapacity
+	case rejectedText.MatchString(message):
+		return resources.FaultRejected
+	default:
+		return ""
+	}
+}
+
+// maxMessage bounds what of an answer is shown.
+const maxMessage = 500
+
+var tags = regexp.MustCompile(`<[^>]*>`)
+
+// messageOf finds what the service said. Nova and Cinder answer {"badRequest": {"message": …}}, Neutron
+// {"NeutronError": {"message": …}}, Keystone {"error": {"message": …}}, Glance HTML or text.
+func messageOf(body []byte) string {
+	var answer map[string]json.RawMessage
+	if json.Unmarshal(body, &answer) != nil {
+		return clean(tags.ReplaceAllString(string(body), " "))
+	}
+	for name, value := range answer {
+		var inner struct {
+			Message string `json:"message"`
+		}
+		var text string
+		switch {
+		case json.Unmarshal(value, &inner) == nil && inner.Message != "":
+			return clean(inner.Message)
+		case (name == "message" || name == "NeutronError") && json.Unmarshal(value, &text) == nil:
+			return clean(text)
+		}
+	}
+	return ""
+}
+
+// clean makes one line of it.
+func clean(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
+	}
+	return text
+}
+
+// maxRetryAfter keeps a mistaken or hostile header from stopping a provider for days.
+const maxRetryAfter = 10 * time.Minute
+
+// retryAfter reads a Retry-After header: seconds or a date.
+func retryAfter(value string) time.Duration {
+	if seconds, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
+		return min(max(time.Duration(seconds)*time.Second, 0), maxRetryAfter)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(time.Until(at), 0), maxRetryAfter)
+	}
+	return 0
+}

@@ -1,0 +1,143 @@
+package openstack
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// ResolveImage implements drivers.Resolver. Only active images count. Filters compare by pattern (* and ?): name, id,
+// owner, visibility, disk_format, tag or tags (several separated by commas, all of which must be there), and any
+// property by its own name.
+func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
+	switch {
+	case spec.ImageID != "":
+		return c.imageByID(ctx, spec.ImageID)
+	case spec.Image != "":
+		return c.newestImage(ctx, "image", spec.Image, url.Values{"name": {spec.Image}}, func(image) bool { return true })
+	case len(spec.Filters) > 0:
+		for name, pattern := range spec.Filters {
+			if _, err := path.Match(pattern, ""); err != nil {
+				return resources.RemoteImage{}, []resources.Problem{{Attribute: "filters", Value: pattern, Detail: "not a pattern for " + name + "; * and ? and [a-z] are special"}}, nil
+			}
+		}
+		return c.newestImage(ctx, "filters", filterText(spec.Filters), serverFilters(spec.Filters), func(i image) bool { return matches(i, spec.Filters) })
+	default:
+		return c.newestImage(ctx, "image", spec.Name, url.Values{"name": {spec.Name}}, func(image) bool { return true })
+	}
+}
+
+func (c *Cloud) imageByID(ctx context.Context, id string) (resources.RemoteImage, []resources.Problem, error) {
+	i, found, err := c.image(ctx, id)
+	switch {
+	case err != nil:
+		return resources.RemoteImage{}, nil, err
+	case !found:
+		return resources.RemoteImage{}, []resources.Problem{{Attribute: "image_id", Value: id, Detail: "no such image in the cloud"}}, nil
+	case i.Status != "active":
+		return resources.RemoteImage{}, []resources.Problem{{Attribute: "image_id", Value: id, Detail: "the image is " + i.Status + ", not active"}}, nil
+	default:
+		return i.remote(), nil, nil
+	}
+}
+
+func (c *Cloud) newestImage(ctx context.Context, attribute, value string, query url.Values, match func(image) bool) (resources.RemoteImage, []resources.Problem, error) {
+	query.Set("status", "active")
+	found, err := c.listImages(ctx, query)
+	if err != nil {
+		return resources.RemoteImage{}, nil, err
+	}
+	found = slices.DeleteFunc(found, func(i image) bool { return i.Status != "active" || !match(i) })
+	if len(found) > 0 {
+		return slices.MinFunc(found, newestFirst).remote(), nil, nil
+	}
+	problem := resources.Problem{Attribute: attribute, Value: value, Detail: "no active image matches"}
+	if attribute == "image" {
+		problem.Detail = "no active image has this name"
+		names, err := c.imageNames(ctx)
+		if err != nil {
+			return resources.RemoteImage{}, nil, err
+		}
+		problem.Near = near(value, names)
+	}
+	return resources.RemoteImage{}, []resources.Problem{problem}, nil
+}
+
+func newestFirst(a, b image) int {
+	return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
+}
+
+func (c *Cloud) imageNames(ctx context.Context) ([]string, error) {
+	found, err := c.listImages(ctx, url.Values{"status": {"active"}})
+	return namesOf(found, func(i image) string { return i.Name }), err
+}
+
+// serverFilters are those that Glance can do itself: exact values of fields and properties.
+func serverFilters(filters map[string]string) url.Values {
+	query := url.Values{}
+	for name, pattern := range filters {
+		if strings.ContainsAny(pattern, `*?[\,:`) || name == "id" {
+			continue
+		}
+		if name == "tags" {
+			name = "tag"
+		}
+		query.Set(name, pattern)
+	}
+	return query
+}
+
+func matches(i image, filters map[string]string) bool {
+	for name, pattern := range filters {
+		if name == "tag" || name == "tags" {
+			for tag := range strings.SplitSeq(pattern, ",") {
+				if !slices.ContainsFunc(i.Tags, func(t string) bool { return like(t, strings.TrimSpace(tag)) }) {
+					return false
+				}
+			}
+			continue
+		}
+		if value, ok := i.value(name); !ok || !like(value, pattern) {
+			return false
+		}
+	}
+	return true
+}
+
+func (i image) value(name string) (string, bool) {
+	switch name {
+	case "id":
+		return i.ID, true
+	case "name":
+		return i.Name, true
+	case "owner":
+		return i.Owner, true
+	case "visibility":
+		return i.Visibility, true
+	case "disk_format", "format":
+		return i.Format, true
+	}
+	value, ok := i.Properties[name]
+	return value, ok
+}
+
+// like compares by pattern; a slash is a character like any other.
+func like(value, pattern string) bool {
+	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(value, "/", "\x00"))
+	return ok && err == nil
+}
+
+func filterText(filters map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(filters)) {
+		parts = append(parts, fmt.Sprintf("%s = %q", name, filters[name]))
+	}
+	return strings.Join(parts, ", ")
+}

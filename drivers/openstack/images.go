@@ -1,0 +1,169 @@
+package openstack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// image is what of a Glance image matters here. Its properties are the strings beside the fields Glance defines.
+type image struct {
+	ID         string
+	Name       string
+	Status     string
+	Format     string
+	Owner      string
+	Visibility string
+	Created    time.Time
+	Size       int64
+	Checksum   string // MD5
+	HashAlgo   string
+	Hash       string
+	Tags       []string
+	Properties map[string]string
+}
+
+// UnmarshalJSON sorts fields from properties.
+func (i *image) UnmarshalJSON(text []byte) error {
+	var fields struct {
+		ID         string   `json:"id"`
+		Name       string   `json:"name"`
+		Status     string   `json:"status"`
+		Format     string   `json:"disk_format"`
+		Owner      string   `json:"owner"`
+		Visibility string   `json:"visibility"`
+		Created    string   `json:"created_at"`
+		Size       int64    `json:"size"`
+		Checksum   string   `json:"checksum"`
+		HashAlgo   string   `json:"os_hash_algo"`
+		Hash       string   `json:"os_hash_value"`
+		Tags       []string `json:"tags"`
+	}
+	var everything map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &everything); err != nil {
+		return err
+	}
+	*i = image{
+		ID: fields.ID, Name: fields.Name, Status: fields.Status, Format: fields.Format, Owner: fields.Owner,
+		Visibility: fields.Visibility, Size: fields.Size, Checksum: fields.Checksum, HashAlgo: fields.HashAlgo,
+		Hash: fields.Hash, Tags: fields.Tags, Properties: map[string]string{},
+	}
+	i.Created, _ = time.Parse(time.RFC3339, fields.Created)
+	for name, value := range everything {
+		if text, ok := value.(string); ok && !isImageField(name) {
+			i.Properties[name] = text
+		}
+	}
+	return nil
+}
+
+// isImageField says whether Glance defines the name, so that no property can have it.
+func isImageField(name string) bool {
+	return slices.Contains([]string{
+		"id", "name", "status", "disk_format", "container_format", "owner", "visibility", "created_at", "updated_at", "size",
+		"virtual_size", "checksum", "os_hash_algo", "os_hash_value", "os_hidden", "tags", "min_disk", "min_ram", "protected",
+		"self", "file", "schema", "direct_url", "locations", "stores", "os_glance_importing_to_stores", "os_glance_failed_import",
+	}, name)
+}
+
+const keySHA256 = markPrefix + "sha256"
+
+func (i image) remote() resources.RemoteImage {
+	r := resources.RemoteImage{
+		ID: i.ID, Name: i.Name, Marks: marksOf(i.Properties), Status: imageStatus(i.Status), Format: i.Format, Size: i.Size,
+		SHA256: i.Properties[keySHA256], Created: i.Created, Properties: map[string]string{},
+	}
+	if i.HashAlgo == "sha256" {
+		r.SHA256 = i.Hash
+	}
+	for name, value := range i.Properties {
+		if !strings.HasPrefix(name, markPrefix) {
+			r.Properties[name] = value
+		}
+	}
+	return r
+}
+
+// imageStatus sorts Glance's statuses (https://docs.openstack.org/glance/latest/user/statuses.html).
+func imageStatus(status string) resources.Status {
+	switch status {
+	case "active":
+		return resources.StatusReady
+	case "killed", "deactivated":
+		return resources.StatusFailed
+	case "deleted", "pending_delete":
+		return resources.StatusDeleting
+	default: // queued, saving, uploading, importing
+		return resources.StatusPending
+	}
+}
+
+// ImageFormat implements drivers.ImageStore.
+func (c *Cloud) ImageFormat() string { return c.imageFormat }
+
+// ListImages implements drivers.ImageStore. The tag makes the calls grow with npctl's images, not with those of a
+// public cloud.
+func (c *Cloud) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
+	found, err := c.listImages(ctx, url.Values{"owner": {c.project}, "tag": {markTag}})
+	if err != nil {
+		return nil, err
+	}
+	var ours []resources.RemoteImage
+	for _, i := range found {
+		if r := i.remote(); r.Marks != (resources.Marks{}) {
+			ours = append(ours, r)
+		}
+	}
+	return ours, nil
+}
+
+func (c *Cloud) listImages(ctx context.Context, filter url.Values) ([]image, error) {
+	client, err := c.service(serviceImage)
+	if err != nil {
+		return nil, err
+	}
+	return all(ctx, listing{client: client, path: "images", query: filter, key: "images", doing: "list images"},
+		func(i image) string { return i.ID })
+}
+
+// image fetches one; false means there is none.
+func (c *Cloud) image(ctx context.Context, id string) (image, bool, error) {
+	client, err := c.service(serviceImage)
+	if err != nil {
+		return image{}, false, err
+	}
+	var found image
+	err = wrap("look at image "+id, get(ctx, client, client.ServiceURL("images", url.PathEscape(id)), &found))
+	if isStatus(err, http.StatusNotFound) {
+		return image{}, false, nil
+	}
+	return found, err == nil, err
+}
+
+// DeleteImage implements drivers.ImageStore. An image that servers or volumes still need gives an error that may pass.
+func (c *Cloud) DeleteImage(ctx context.Context, id string) error {
+	client, err := c.service(serviceImage)
+	if err != nil {
+		return err
+	}
+	_, err = client.Delete(ctx, client.ServiceURL("images", url.PathEscape(id)), nil) //nolint:bodyclose // gophercloud has closed it
+	err = wrap("delete image "+id, err)
+	switch {
+	case isStatus(err, http.StatusNotFound), isStatus(err, http.StatusGone):
+		return nil
+	case isStatus(err, http.StatusConflict):
+		return fmt.Errorf("%w: the image is in use; it goes once the servers or volumes made from it are gone", err)
+	default:
+		return err
+	}
+}

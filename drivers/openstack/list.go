@@ -1,0 +1,118 @@
+package openstack
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// List implements drivers.Cloud with one call per thousand servers. Networks, and flavors of old clouds, come from the
+// cache.
+func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
+	servers, err := all(ctx, listing{client: c.compute, path: "servers/detail", key: "servers", doing: "list servers"},
+		func(s server) string { return s.ID })
+	if err != nil {
+		return nil, err
+	}
+	instances, err := c.instances(ctx, servers)
+	if err != nil {
+		return nil, err
+	}
+	c.attached.seen(servers)
+	return instances, nil
+}
+
+func (c *Cloud) instances(ctx context.Context, servers []server) ([]resources.Instance, error) {
+	var external externalNetworks
+	var flavors []flavor
+	var err error
+	if slices.ContainsFunc(servers, func(s server) bool { return len(s.Addresses) > 0 }) {
+		if external, err = c.externalNetworks(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if slices.ContainsFunc(servers, func(s server) bool { return s.Flavor.Name == "" && s.Flavor.ID != "" }) {
+		if flavors, err = c.names.flavors.get(ctx, cacheAge); err != nil {
+			return nil, err
+		}
+	}
+	instances := make([]resources.Instance, 0, len(servers))
+	for _, s := range servers {
+		instances = append(instances, c.instance(s, external, flavors))
+	}
+	return instances, nil
+}
+
+// belongings are what has to go with a server.
+type belongings struct {
+	marks    resources.Marks
+	floating bool
+	ports    bool
+	volume   bool
+}
+
+func belongingsOf(metadata map[string]string) belongings {
+	return belongings{
+		marks:    marksOf(metadata),
+		floating: metadata[keyFloating] == "true",
+		ports:    metadata[keyPorts] == "true",
+		volume:   metadata[keyVolumeGB] != "",
+	}
+}
+
+// attached remembers what the newest list said of servers, so that advancing and deleting them need not ask again,
+// and the floating IPs that this process has attached and Nova may not show yet.
+type attached struct {
+	mu      sync.Mutex
+	servers map[string]belongings // guarded by mu
+	active  map[string]bool       // guarded by mu; servers that only wait for their floating IP
+	address map[string]string     // guarded by mu; floating IPs by server
+}
+
+func (a *attached) seen(servers []server) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	addresses := a.address
+	a.servers, a.active, a.address = map[string]belongings{}, map[string]bool{}, map[string]string{}
+	for _, s := range servers {
+		b := belongingsOf(s.Metadata)
+		a.servers[s.ID] = b
+		if b.floating && statusOf(s) == resources.StatusReady {
+			a.active[s.ID] = true
+		}
+		if address, ok := addresses[s.ID]; ok {
+			a.address[s.ID] = address
+		}
+	}
+}
+
+func (a *attached) get(id string) (string, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	address, ok := a.address[id]
+	return address, ok
+}
+
+func (a *attached) set(id, address string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.address == nil {
+		a.address = map[string]string{}
+	}
+	a.address[id] = address
+}
+
+func (a *attached) isActive(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.active[id]
+}
+
+func (a *attached) belongings(id string) (belongings, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b, ok := a.servers[id]
+	return b, ok
+}

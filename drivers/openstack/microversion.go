@@ -1,0 +1,57 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+)
+
+// microversion is the minor part of a compute API version: 79 is 2.79. Zero means a service without microversions.
+type microversion int
+
+// The microversions that change what this driver does.
+const (
+	withAutoNetworks   microversion = 37 // networks must be said, if only as "auto"
+	withEmbeddedFlavor microversion = 47 // servers show their flavor's size
+	withTags           microversion = 52 // tags at creation
+	withVolumeType     microversion = 67 // boot volumes of a chosen type
+	// 2.69 shows servers in cells that are down, with status UNKNOWN, where older versions leave them out of the
+	// list as if they were gone.
+	newestWanted microversion = 79
+)
+
+func (m microversion) String() string {
+	if m == 0 {
+		return ""
+	}
+	return fmt.Sprintf("2.%d", int(m))
+}
+
+// negotiate finds the newest version that both sides know.
+func (c *Cloud) negotiate(ctx context.Context) (microversion, error) {
+	root := c.compute.Endpoint
+	if before, _, ok := strings.Cut(root, "/"+c.project); ok {
+		root = before + "/"
+	}
+	var answer struct {
+		Version struct {
+			Version string `json:"version"`
+			Min     string `json:"min_version"`
+		} `json:"version"`
+	}
+	_, err := c.provider.Request(ctx, "GET", root, &gophercloud.RequestOpts{JSONResponse: &answer, OkCodes: []int{200, 300}})
+	if gophercloud.ResponseCodeIs(err, 404) { // proxies that hide the version document
+		return 0, nil
+	}
+	if err != nil {
+		return 0, wrap("ask the compute service for its versions", err)
+	}
+	var newest, oldest int
+	if _, err := fmt.Sscanf(answer.Version.Version, "2.%d", &newest); err != nil {
+		return 0, nil
+	}
+	_, _ = fmt.Sscanf(answer.Version.Min, "2.%d", &oldest)
+	return max(min(microversion(newest), newestWanted), microversion(oldest)), nil
+}

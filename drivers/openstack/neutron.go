@@ -1,0 +1,133 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+type port struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Network     string    `json:"network_id"`
+	Device      string    `json:"device_id"`
+	Description string    `json:"description"`
+	FixedIPs    []fixedIP `json:"fixed_ips"`
+}
+
+type fixedIP struct {
+	Address string `json:"ip_address"`
+}
+
+type floatingIP struct {
+	ID          string `json:"id"`
+	Address     string `json:"floating_ip_address"`
+	Port        string `json:"port_id"`
+	Description string `json:"description"`
+	Status      string `json:"status"`
+}
+
+func okCodes(codes ...int) *gophercloud.RequestOpts { return &gophercloud.RequestOpts{OkCodes: codes} }
+
+// listPorts lists ports of the project; administrators would see everybody's without the filter.
+func (c *Cloud) listPorts(ctx context.Context, filter url.Values) ([]port, error) {
+	client, err := c.service(serviceNetwork)
+	if err != nil {
+		return nil, err
+	}
+	filter.Set("project_id", c.project)
+	filter["fields"] = []string{"id", "name", "network_id", "device_id", "description", "fixed_ips"}
+	return all(ctx, listing{client: client, path: "ports", query: filter, key: "ports", doing: "list ports"},
+		func(p port) string { return p.ID })
+}
+
+func (c *Cloud) listFloatingIPs(ctx context.Context, filter url.Values) ([]floatingIP, error) {
+	client, err := c.service(serviceNetwork)
+	if err != nil {
+		return nil, err
+	}
+	filter.Set("project_id", c.project)
+	return all(ctx, listing{client: client, path: "floatingips", query: filter, key: "floatingips", doing: "list floating IPs"},
+		func(f floatingIP) string { return f.ID })
+}
+
+// deleteIn removes one thing of Neutron or Cinder; one that is not there is no error.
+func (c *Cloud) deleteIn(ctx context.Context, service, path, id, doing string) error {
+	client, err := c.service(service)
+	if err != nil {
+		return err
+	}
+	_, err = client.Delete(ctx, client.ServiceURL(path, id), nil) //nolint:bodyclose // gophercloud has closed it
+	if err = wrap(doing+" "+id, err); isStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// ports makes a server's ports, where the offer wants npctl to do it. After a Create whose answer was lost it takes
+// those that are there already.
+func (c *Cloud) ports(ctx context.Context, spec drivers.Spec, o offer) ([]port, error) {
+	if !boolAttr(spec.Config, "create_ports") || len(o.networks) == 0 {
+		return nil, nil
+	}
+	var old, made []port
+	if spec.Retried {
+		var err error
+		if old, err = c.listPorts(ctx, url.Values{"description": {description(spec.Marks)}}); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range o.networks {
+		i := slices.IndexFunc(old, func(p port) bool { return p.Network == n.ID && p.Device == "" })
+		if i >= 0 {
+			made = append(made, old[i])
+			old = slices.Delete(old, i, i+1)
+			continue
+		}
+		p, err := c.createPort(ctx, spec, n, o.groups)
+		if err != nil {
+			return nil, errors.Join(err, c.deletePorts(context.WithoutCancel(ctx), made))
+		}
+		made = append(made, p)
+	}
+	return made, nil
+}
+
+func (c *Cloud) createPort(ctx context.Context, spec drivers.Spec, n network, groups []string) (port, error) {
+	client, err := c.service(serviceNetwork)
+	if err != nil {
+		return port{}, err
+	}
+	request := map[string]any{"network_id": n.ID, "name": spec.Hostname, "description": description(spec.Marks)}
+	if len(groups) > 0 {
+		request["security_groups"] = groups
+	}
+	var answer struct {
+		Port port `json:"port"`
+	}
+	_, err = client.Post(ctx, client.ServiceURL("ports"), map[string]any{"port": request}, &answer, nil) //nolint:bodyclose // gophercloud has closed it
+	return answer.Port, wrap("create port for "+spec.Hostname, err)
+}
+
+func (c *Cloud) deletePorts(ctx context.Context, ports []port) error {
+	var failed []error
+	for _, p := range ports {
+		failed = append(failed, c.deleteIn(ctx, serviceNetwork, "ports", p.ID, "delete port"))
+	}
+	return errors.Join(failed...)
+}
+
+func (c *Cloud) deleteOwnPorts(ctx context.Context, m resources.Marks) error {
+	ports, err := c.listPorts(ctx, url.Values{"description": {description(m)}})
+	if err != nil {
+		return err
+	}
+	return c.deletePorts(ctx, slices.DeleteFunc(ports, func(p port) bool { return marksIn(p.Description).ID != m.ID }))
+}

@@ -1,0 +1,118 @@
+package openstack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+)
+
+// pageSize is what Nova's and Glance's own default limits allow; a service that allows less returns less.
+const pageSize = 1000
+
+// maxPages bounds a listing that a broken service would make endless.
+const maxPages = 10_000
+
+// listing is a paged GET.
+type listing struct {
+	client *gophercloud.ServiceClient
+	path   string     // below the service's endpoint
+	query  url.Values // filters
+	key    string     // of the list in the answer
+	doing  string     // for errors
+	// unpaged is for lists that know neither limit nor marker.
+	unpaged bool
+}
+
+// all fetches every page. Pages are asked for by marker, not by the links in answers: behind proxies those name hosts
+// and schemes that cannot be reached.
+func all[T any](ctx context.Context, l listing, id func(T) string) ([]T, error) {
+	const restarts = 3
+	for attempt := 1; ; attempt++ {
+		items, err := onePass(ctx, l, id)
+		// The marker was deleted between two pages: what was listed so far may be wrong, so it starts again.
+		if len(items) > 0 && attempt < restarts && (isStatus(err, http.StatusBadRequest) || isStatus(err, http.StatusNotFound)) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return items, nil
+	}
+}
+
+func onePass[T any](ctx context.Context, l listing, id func(T) string) ([]T, error) {
+	var items []T
+	marker := ""
+	for range maxPages {
+		page, more, err := fetchPage[T](ctx, l, marker)
+		if err != nil {
+			return items, err
+		}
+		items = append(items, page...)
+		if !more || len(page) == 0 {
+			return items, nil
+		}
+		marker = id(page[len(page)-1])
+	}
+	return items, fmt.Errorf("%s: more than %d pages", l.doing, maxPages)
+}
+
+func fetchPage[T any](ctx context.Context, l listing, marker string) ([]T, bool, error) {
+	query := url.Values{}
+	for key, values := range l.query {
+		query[key] = values
+	}
+	if !l.unpaged {
+		query.Set("limit", strconv.Itoa(pageSize))
+	}
+	if marker != "" {
+		query.Set("marker", marker)
+	}
+	address := l.client.ServiceURL(l.path)
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	var answer map[string]json.RawMessage
+	if err := get(ctx, l.client, address, &answer); err != nil {
+		return nil, false, wrap(l.doing, err)
+	}
+	var page []T
+	if raw, ok := answer[l.key]; !ok {
+		return nil, false, fmt.Errorf("%s: the answer has no %s", l.doing, l.key)
+	} else if err := json.Unmarshal(raw, &page); err != nil {
+		return nil, false, fmt.Errorf("%s: %w", l.doing, err)
+	}
+	return page, hasNext(answer, l.key), nil
+}
+
+// hasNext reports a link to a next page: "next" (Glance) or "<list>_links" (the others).
+func hasNext(answer map[string]json.RawMessage, key string) bool {
+	if raw, ok := answer["next"]; ok {
+		var link string
+		return json.Unmarshal(raw, &link) == nil && link != ""
+	}
+	var links []struct {
+		Rel string `json:"rel"`
+	}
+	if json.Unmarshal(answer[key+"_links"], &links) != nil {
+		return false
+	}
+	for _, l := range links {
+		if strings.EqualFold(l.Rel, "next") {
+			return true
+		}
+	}
+	return false
+}
+
+// get fetches one document.
+func get(ctx context.Context, client *gophercloud.ServiceClient, address string, into any) error {
+	_, err := client.Get(ctx, address, into, nil) //nolint:bodyclose // gophercloud has read and closed it
+	return err
+}

@@ -1,0 +1,106 @@
+package openstack
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Quota implements drivers.Cloud with one call per service: Nova's absolute limits, Neutron's quota of floating IPs
+// and Cinder's limits. A service that is not there, or does not tell, limits nothing.
+func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
+	var q resources.Quota
+	if err := c.computeQuota(ctx, &q); err != nil {
+		return resources.Quota{}, err
+	}
+	q.Limit.Addresses, q.Limit.Volumes, q.Limit.VolumeGB = resources.Unlimited, resources.Unlimited, resources.Unlimited
+	if err := c.networkQuota(ctx, &q); err != nil {
+		return resources.Quota{}, err
+	}
+	if err := c.volumeQuota(ctx, &q); err != nil {
+		return resources.Quota{}, err
+	}
+	return q, nil
+}
+
+func (c *Cloud) computeQuota(ctx context.Context, q *resources.Quota) error {
+	var answer struct {
+		Limits struct {
+			Absolute struct {
+				MaxInstances  int64 `json:"maxTotalInstances"`
+				MaxCores      int64 `json:"maxTotalCores"`
+				MaxRAM        int64 `json:"maxTotalRAMSize"`
+				UsedInstances int64 `json:"totalInstancesUsed"`
+				UsedCores     int64 `json:"totalCoresUsed"`
+				UsedRAM       int64 `json:"totalRAMUsed"`
+			} `json:"absolute"`
+		} `json:"limits"`
+	}
+	if err := get(ctx, c.compute, c.compute.ServiceURL("limits"), &answer); err != nil {
+		return wrap("look up compute limits", err)
+	}
+	a := answer.Limits.Absolute
+	q.Limit = resources.Amounts{Instances: limit(a.MaxInstances), Cores: limit(a.MaxCores), RAM: limit(a.MaxRAM)}
+	q.Used = resources.Amounts{Instances: a.UsedInstances, Cores: a.UsedCores, RAM: a.UsedRAM}
+	return nil
+}
+
+func limit(n int64) int64 {
+	if n < 0 {
+		return resources.Unlimited
+	}
+	return n
+}
+
+func (c *Cloud) networkQuota(ctx context.Context, q *resources.Quota) error {
+	if !c.hasService(serviceNetwork) {
+		return nil
+	}
+	client, err := c.service(serviceNetwork)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Quota struct {
+			FloatingIP struct {
+				Limit int64 `json:"limit"`
+				Used  int64 `json:"used"`
+			} `json:"floatingip"`
+		} `json:"quota"`
+	}
+	err = wrap("look up network quota", get(ctx, client, client.ServiceURL("quotas", c.project, "details"), &answer))
+	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	q.Limit.Addresses, q.Used.Addresses = limit(answer.Quota.FloatingIP.Limit), answer.Quota.FloatingIP.Used
+	return err
+}
+
+func (c *Cloud) volumeQuota(ctx context.Context, q *resources.Quota) error {
+	if !c.hasService(serviceVolume) {
+		return nil
+	}
+	client, err := c.service(serviceVolume)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Limits struct {
+			Absolute struct {
+				MaxVolumes   int64 `json:"maxTotalVolumes"`
+				MaxGigabytes int64 `json:"maxTotalVolumeGigabytes"`
+				UsedVolumes  int64 `json:"totalVolumesUsed"`
+				UsedGB       int64 `json:"totalGigabytesUsed"`
+			} `json:"absolute"`
+		} `json:"limits"`
+	}
+	err = wrap("look up volume limits", get(ctx, client, client.ServiceURL("limits"), &answer))
+	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	a := answer.Limits.Absolute
+	q.Limit.Volumes, q.Limit.VolumeGB = limit(a.MaxVolumes), limit(a.MaxGigabytes)
+	q.Used.Volumes, q.Used.VolumeGB = a.UsedVolumes, a.UsedGB
+	return err
+}

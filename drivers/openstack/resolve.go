@@ -1,0 +1,185 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// offer is an offer's configuration with its names looked up.
+type offer struct {
+	flavor   flavor
+	networks []network
+	groups   []string // ids
+	floating network  // where floating IPs come from; zero without
+	zones    []string
+	amounts  resources.Amounts
+}
+
+// resolve looks up what Create needs; the first unknown name is the error.
+func (c *Cloud) resolve(ctx context.Context, config cty.Value) (offer, error) {
+	var o offer
+	for _, look := range c.neededLookups(config) {
+		if err := look(ctx, &o); err != nil {
+			return offer{}, err
+		}
+	}
+	o.amounts = amountsOf(o, config)
+	return o, nil
+}
+
+type lookup func(context.Context, *offer) error
+
+func (c *Cloud) neededLookups(config cty.Value) []lookup {
+	return []lookup{
+		func(ctx context.Context, o *offer) (err error) {
+			o.flavor, err = c.flavorFor(ctx, stringAttr(config, "flavor"), intAttr(config, "min_ram"))
+			return err
+		},
+		func(ctx context.Context, o *offer) error { return c.lookUpNetworks(ctx, config, o) },
+		func(ctx context.Context, o *offer) error { return c.lookUpGroups(ctx, config, o) },
+		func(ctx context.Context, o *offer) (err error) {
+			if boolAttr(config, "auto_floating_ip") {
+				o.floating, err = c.floatingNetwork(ctx, stringAttr(config, "floating_ip_network"))
+			}
+			return err
+		},
+	}
+}
+
+func (c *Cloud) lookUpNetworks(ctx context.Context, config cty.Value, o *offer) error {
+	var missing []error
+	for _, name := range listAttr(config, "networks") {
+		n, err := c.networkFor(ctx, "networks", name)
+		missing = append(missing, err)
+		o.networks = append(o.networks, n)
+	}
+	return errors.Join(missing...)
+}
+
+func (c *Cloud) lookUpGroups(ctx context.Context, config cty.Value, o *offer) error {
+	var missing []error
+	for _, name := range listAttr(config, "security_groups") {
+		g, err := c.securityGroupFor(ctx, name)
+		missing = append(missing, err)
+		o.groups = append(o.groups, g.ID)
+	}
+	return errors.Join(missing...)
+}
+
+// extraLookups check what Create passes on as it is.
+func (c *Cloud) extraLookups(config cty.Value) []lookup {
+	return []lookup{
+		func(ctx context.Context, _ *offer) error {
+			if name := stringAttr(config, "key_name"); name != "" {
+				return oneOf(ctx, &c.names.keys, "key_name", name, "no such key pair")
+			}
+			return nil
+		},
+		func(ctx context.Context, o *offer) error { return c.lookUpZones(ctx, config, o) },
+		func(ctx context.Context, _ *offer) error { return c.lookUpVolume(ctx, config) },
+		func(ctx context.Context, _ *offer) error {
+			if name := stringAttr(config, "interface_network"); name != "" {
+				_, err := c.networkFor(ctx, "interface_network", name)
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+// lookUpZones takes the zones that are configured, else all there are; a cloud with one zone needs no choice.
+func (c *Cloud) lookUpZones(ctx context.Context, config cty.Value, o *offer) error {
+	o.zones = listAttr(config, "availability_zones")
+	if len(o.zones) == 0 {
+		zones, err := c.names.zones.get(ctx, cacheAge)
+		if len(zones) > 1 {
+			o.zones = slices.Sorted(slices.Values(zones))
+		}
+		return err
+	}
+	var missing []error
+	for _, zone := range o.zones {
+		missing = append(missing, oneOf(ctx, &c.names.zones, "availability_zones", zone, "no such zone, or it is not available"))
+	}
+	return errors.Join(missing...)
+}
+
+func (c *Cloud) lookUpVolume(ctx context.Context, config cty.Value) error {
+	if !boolAttr(config, "boot_from_volume") {
+		return nil
+	}
+	if !c.hasService(serviceVolume) {
+		return &unknown{attribute: "boot_from_volume", value: "true", detail: "the cloud has no block storage service"}
+	}
+	name := stringAttr(config, "volume_type")
+	switch {
+	case name == "":
+		return nil
+	case c.microversion < withVolumeType:
+		return &unknown{attribute: "volume_type", value: name, detail: fmt.Sprintf("the compute service is too old to be given one (%s, needs %s)", c.microversion, withVolumeType)}
+	default:
+		return oneOf(ctx, &c.names.volumeTypes, "volume_type", name, "no such volume type")
+	}
+}
+
+// ResolveOffer implements drivers.Resolver.
+func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
+	var o offer
+	var problems []resources.Problem
+	for _, look := range slices.Concat(c.neededLookups(config), c.extraLookups(config)) {
+		found, err := problemsIn(look(ctx, &o))
+		if err != nil {
+			return resources.ResolvedOffer{}, nil, err
+		}
+		problems = append(problems, found...)
+	}
+	if len(problems) > 0 {
+		return resources.ResolvedOffer{}, problems, nil
+	}
+	return resources.ResolvedOffer{
+		Flavor:    fmt.Sprintf("%s (%s)", o.flavor.Name, o.flavor.ID),
+		Resources: amountsOf(o, config),
+		Zones:     o.zones,
+	}, nil, nil
+}
+
+// problemsIn splits what a lookup returned: unknown names are problems, anything else is an error.
+func problemsIn(err error) ([]resources.Problem, error) {
+	var several interface{ Unwrap() []error }
+	var one *unknown
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.As(err, &several):
+		var problems []resources.Problem
+		for _, e := range several.Unwrap() {
+			found, err := problemsIn(e)
+			if err != nil {
+				return nil, err
+			}
+			problems = append(problems, found...)
+		}
+		return problems, nil
+	case errors.As(err, &one):
+		return []resources.Problem{{Attribute: one.attribute, Value: one.value, Detail: one.detail, Near: one.near}}, nil
+	default:
+		return nil, err
+	}
+}
+
+func amountsOf(o offer, config cty.Value) resources.Amounts {
+	amounts := resources.Amounts{Instances: 1, Cores: o.flavor.VCPUs, RAM: o.flavor.RAM}
+	if boolAttr(config, "boot_from_volume") {
+		amounts.Volumes, amounts.VolumeGB = 1, volumeSize(config)
+	}
+	if boolAttr(config, "auto_floating_ip") {
+		amounts.Addresses = 1
+	}
+	return amounts
+}

@@ -1,0 +1,137 @@
+package openstack
+
+import (
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// server is what of a Nova server matters here (GET /servers/detail).
+type server struct {
+	ID        string               `json:"id"`
+	Name      string               `json:"name"`
+	Status    string               `json:"status"`
+	Task      string               `json:"OS-EXT-STS:task_state"`
+	Created   string               `json:"created"`
+	Metadata  map[string]string    `json:"metadata"`
+	Addresses map[string][]address `json:"addresses"` // by network name
+	HostID    string               `json:"hostId"`
+	Zone      string               `json:"OS-EXT-AZ:availability_zone"`
+	Flavor    serverFlavor         `json:"flavor"`
+	Fault     *struct {
+		Message string `json:"message"`
+	} `json:"fault"`
+	Volumes []struct {
+		ID string `json:"id"`
+	} `json:"os-extended-volumes:volumes_attached"`
+}
+
+type address struct {
+	Address string `json:"addr"`
+	Version int    `json:"version"`
+	Type    string `json:"OS-EXT-IPS:type"` // fixed or floating
+}
+
+// serverFlavor has an id below microversion 2.47 and the rest from it on.
+type serverFlavor struct {
+	ID    string `json:"id"`
+	Name  string `json:"original_name"`
+	VCPUs int64  `json:"vcpus"`
+	RAM   int64  `json:"ram"`
+}
+
+// Metadata of servers beside the marks: what List has to know of the offer a server was made from.
+const (
+	keyFloating  = markPrefix + "floating_ip" // "true": not ready before it has a public address
+	keyPorts     = markPrefix + "ports"       // "true": its ports are ours to delete
+	keyVolumeGB  = markPrefix + "volume_gb"   // size of the boot volume
+	keyInterface = markPrefix + "interface"   // which address to connect to, see addressChoice
+)
+
+// instance translates a server. The flavors are consulted where the server does not show its size.
+func (c *Cloud) instance(s server, external externalNetworks, flavors []flavor) resources.Instance {
+	i := resources.Instance{
+		ID:        s.ID,
+		Name:      s.Name,
+		Marks:     marksOf(s.Metadata),
+		Status:    statusOf(s),
+		Zone:      s.Zone,
+		Region:    c.entry.region,
+		Cloud:     c.entry.name,
+		HostID:    s.HostID,
+		Flavor:    s.Flavor.Name,
+		Resources: resources.Amounts{Instances: 1, Cores: s.Flavor.VCPUs, RAM: s.Flavor.RAM},
+	}
+	if f, ok := flavorByID(flavors, s.Flavor.ID); ok && s.Flavor.Name == "" {
+		i.Flavor, i.Resources.Cores, i.Resources.RAM = f.Name, f.VCPUs, f.RAM
+	}
+	i.Created, _ = time.Parse(time.RFC3339, s.Created)
+	addVolumes(&i, s)
+	i.Addresses = addressesOf(s, external, choiceOf(s.Metadata, c.entry.private))
+	c.addFloating(&i, s)
+	if i.Status == resources.StatusFailed {
+		i.Fault = "server is " + s.Status
+		if s.Fault != nil && s.Fault.Message != "" {
+			i.Fault = clean(s.Fault.Message)
+			i.FaultKind = faultKind(s.Fault.Message)
+		}
+	}
+	return i
+}
+
+func addVolumes(i *resources.Instance, s server) {
+	if gb := parseInt(s.Metadata[keyVolumeGB]); gb > 0 {
+		i.Resources.Volumes, i.Resources.VolumeGB = 1, gb
+	} else {
+		i.Resources.Volumes = int64(len(s.Volumes))
+	}
+}
+
+// addFloating settles whether a server that should have a floating IP has one. Nova shows it only some time after it
+// was attached, so what this process attached counts as well.
+func (c *Cloud) addFloating(i *resources.Instance, s server) {
+	for _, list := range s.Addresses {
+		for _, a := range list {
+			if a.Type == "floating" {
+				i.Resources.Addresses = 1
+			}
+		}
+	}
+	if s.Metadata[keyFloating] != "true" || i.Status != resources.StatusReady {
+		return
+	}
+	if address, ok := c.attached.get(s.ID); ok && i.Addresses.PublicIPv4 == "" {
+		setFloating(i, address, choiceOf(s.Metadata, c.entry.private))
+	}
+	if i.Addresses.PublicIPv4 == "" {
+		i.Status = resources.StatusPending
+	}
+}
+
+func setFloating(i *resources.Instance, address string, choice addressChoice) {
+	i.Addresses.PublicIPv4 = address
+	i.Resources.Addresses = 1
+	i.Status = resources.StatusReady
+	i.Addresses.Interface = choice.pick(i.Addresses)
+}
+
+// statusOf sorts Nova's statuses (https://docs.openstack.org/api-guide/compute/server_concepts.html). A server that
+// was asked to go is going, whatever else it is; when deletion fails Nova clears the task and sets ERROR.
+func statusOf(s server) resources.Status {
+	if s.Task == "deleting" || s.Task == "soft-deleting" {
+		return resources.StatusDeleting
+	}
+	switch s.Status {
+	case "ACTIVE", "MIGRATING", "PASSWORD", "VERIFY_RESIZE", "RESIZE", "REVERT_RESIZE":
+		if len(s.Addresses) == 0 { // the address may appear after the status
+			return resources.StatusPending
+		}
+		return resources.StatusReady
+	case "DELETED", "SOFT_DELETED":
+		return resources.StatusDeleting
+	case "ERROR", "SHUTOFF", "STOPPED", "SUSPENDED", "PAUSED", "RESCUE", "SHELVED", "SHELVED_OFFLOADED":
+		return resources.StatusFailed
+	default: // BUILD, REBUILD, REBOOT, HARD_REBOOT, UNKNOWN (its cell does not answer) and what is new
+		return resources.StatusPending
+	}
+}

@@ -1,0 +1,140 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// The types of leftovers.
+const (
+	leftoverPort       = "port"
+	leftoverFloatingIP = "floating_ip"
+	leftoverVolume     = "volume"
+)
+
+type volume struct {
+	ID          string            `json:"id"`
+	Name        string            `json:"name"`
+	Metadata    map[string]string `json:"metadata"`
+	Attachments []struct {
+		Server string `json:"server_id"`
+	} `json:"attachments"`
+}
+
+// Leftovers implements drivers.Sweeper: one list per service.
+func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
+	var found []resources.Leftover
+	if c.hasService(serviceNetwork) {
+		ports, err := c.listPorts(ctx, url.Values{})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range ports {
+			found = appendMarked(found, leftoverOfPort(p))
+		}
+		ips, err := c.listFloatingIPs(ctx, url.Values{})
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range ips {
+			found = appendMarked(found, leftoverOfFloatingIP(f))
+		}
+	}
+	if c.hasService(serviceVolume) {
+		volumes, err := c.listVolumes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range volumes {
+			found = appendMarked(found, leftoverOfVolume(v))
+		}
+	}
+	return found, nil
+}
+
+func appendMarked(list []resources.Leftover, l resources.Leftover) []resources.Leftover {
+	if l.Marks == (resources.Marks{}) {
+		return list
+	}
+	return append(list, l)
+}
+
+func leftoverOfPort(p port) resources.Leftover {
+	return resources.Leftover{Type: leftoverPort, ID: p.ID, Name: p.Name, Marks: marksIn(p.Description), InUse: p.Device != ""}
+}
+
+func leftoverOfFloatingIP(f floatingIP) resources.Leftover {
+	return resources.Leftover{Type: leftoverFloatingIP, ID: f.ID, Name: f.Address, Marks: marksIn(f.Description), InUse: f.Port != ""}
+}
+
+func leftoverOfVolume(v volume) resources.Leftover {
+	return resources.Leftover{Type: leftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: marksOf(v.Metadata), InUse: len(v.Attachments) > 0}
+}
+
+func (c *Cloud) listVolumes(ctx context.Context) ([]volume, error) {
+	client, err := c.service(serviceVolume)
+	if err != nil {
+		return nil, err
+	}
+	return all(ctx, listing{client: client, path: "volumes/detail", key: "volumes", doing: "list volumes"},
+		func(v volume) string { return v.ID })
+}
+
+// DeleteLeftover implements drivers.Sweeper. It looks once more before it deletes: a thing that lost its marks since
+// the listing is somebody's.
+func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
+	now, found, err := c.lookAgain(ctx, l)
+	if err != nil || !found {
+		return err
+	}
+	if now.Marks.Installation != l.Marks.Installation || now.Marks.ID != l.Marks.ID || l.Marks.Installation == "" {
+		return fmt.Errorf("%w: delete %s %s: it no longer carries the marks it was listed with; it is left alone", drivers.ErrRejected, l.Type, l.ID)
+	}
+	switch l.Type {
+	case leftoverPort:
+		return c.deleteIn(ctx, serviceNetwork, "ports", l.ID, "delete port")
+	case leftoverFloatingIP:
+		return c.deleteIn(ctx, serviceNetwork, "floatingips", l.ID, "delete floating IP")
+	default:
+		return c.deleteIn(ctx, serviceVolume, "volumes", l.ID, "delete volume")
+	}
+}
+
+func (c *Cloud) lookAgain(ctx context.Context, l resources.Leftover) (resources.Leftover, bool, error) {
+	var answer struct {
+		Port       port       `json:"port"`
+		FloatingIP floatingIP `json:"floatingip"`
+		Volume     volume     `json:"volume"`
+	}
+	service, path := serviceNetwork, ""
+	switch l.Type {
+	case leftoverPort:
+		path = "ports"
+	case leftoverFloatingIP:
+		path = "floatingips"
+	case leftoverVolume:
+		service, path = serviceVolume, "volumes"
+	default:
+		return l, false, fmt.Errorf("%w: delete leftover %s: %q is not something this driver makes", drivers.ErrRejected, l.ID, l.Type)
+	}
+	client, err := c.service(service)
+	if err != nil {
+		return l, false, err
+	}
+	err = wrap("look at "+l.Type+" "+l.ID, get(ctx, client, client.ServiceURL(path, l.ID), &answer))
+	if isStatus(err, 404) {
+		return l, false, nil
+	}
+	switch l.Type {
+	case leftoverPort:
+		return leftoverOfPort(answer.Port), err == nil, err
+	case leftoverFloatingIP:
+		return leftoverOfFloatingIP(answer.FloatingIP), err == nil, err
+	default:
+		return leftoverOfVolume(answer.Volume), err == nil, err
+	}
+}

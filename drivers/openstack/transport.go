@@ -1,0 +1,93 @@
+package openstack
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Limits of single HTTP exchanges. They are the last resort: the decorators of package drivers end calls earlier.
+const (
+	requestLimit  = 2 * time.Minute
+	stallLimit    = 2 * time.Minute  // of an upload that makes no progress
+	answerLimit   = 30 * time.Minute // of Glance, after the last byte of an image
+	responseLimit = 256 << 20        // bytes of an answer
+)
+
+// transport is the way to the cloud: the network or what the caller gave, wrapped for tests, bounded and traced.
+func (e entry) newTransport(wrap func(http.RoundTripper) http.RoundTripper, log *slog.Logger) http.RoundTripper {
+	base := e.transport
+	if base == nil {
+		network := http.DefaultTransport.(*http.Transport).Clone()
+		network.DialContext = (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+		network.TLSHandshakeTimeout = 15 * time.Second
+		network.MaxIdleConnsPerHost = 16
+		network.IdleConnTimeout = 30 * time.Second // below the 60 s at which many API servers hang up
+		network.TLSClientConfig = e.tls
+		network.ForceAttemptHTTP2 = true
+		base = network
+	}
+	if wrap != nil {
+		base = wrap(base)
+	}
+	return &transport{base: base, log: log}
+}
+
+// transport bounds every exchange and tells the debug log about it: method, path, status and time, never a header or
+// a body, which is where tokens and passwords are.
+type transport struct {
+	base http.RoundTripper
+	log  *slog.Logger
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	start := time.Now()
+	ctx, cancel := context.WithCancel(r.Context())
+	if !isUpload(r) { // an upload watches itself
+		ctx, cancel = context.WithTimeout(r.Context(), requestLimit)
+	}
+	resp, err := t.base.RoundTrip(r.WithContext(ctx))
+	t.trace(r, resp, err, time.Since(start))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &boundedBody{Reader: io.LimitReader(resp.Body, responseLimit), body: resp.Body, cancel: cancel}
+	return resp, nil
+}
+
+func (t *transport) trace(r *http.Request, resp *http.Response, err error, took time.Duration) {
+	if !t.log.Enabled(r.Context(), slog.LevelDebug) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("method", r.Method), slog.String("host", r.URL.Host), slog.String("path", r.URL.Path),
+		slog.Duration("took", took),
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	} else {
+		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", resp.Header.Get("X-Openstack-Request-Id")))
+	}
+	t.log.LogAttrs(r.Context(), slog.LevelDebug, "openstack call", attrs...)
+}
+
+func isUpload(r *http.Request) bool {
+	return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/file")
+}
+
+// boundedBody ends the exchange's context once its body is closed.
+type boundedBody struct {
+	io.Reader
+	body   io.Closer
+	cancel context.CancelFunc
+}
+
+func (b *boundedBody) Close() error {
+	defer b.cancel()
+	return b.body.Close()
+}

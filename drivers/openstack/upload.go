@@ -1,0 +1,196 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// cleanupLimit is how long may be spent on removing what a failed upload made.
+const cleanupLimit = 30 * time.Second
+
+// UploadImage implements drivers.ImageStore: a record in Glance, the content streamed into it and hashed on the way,
+// and then a look at what Glance has.
+func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
+	doing := "upload image " + spec.Name
+	created, err := c.createImage(ctx, doing, spec)
+	if err != nil {
+		return resources.RemoteImage{}, err
+	}
+	uploaded, err := c.fill(ctx, doing, created.ID, spec, content)
+	if err == nil {
+		return uploaded.remote(), nil
+	}
+	// The caller's context may be over already; what is left behind should not be, within reason.
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+	defer cancel()
+	if left := c.DeleteImage(cleanup, created.ID); left != nil {
+		err = fmt.Errorf("%w (image %s stays behind: %w)", err, created.ID, left)
+	}
+	return resources.RemoteImage{}, err
+}
+
+func (c *Cloud) createImage(ctx context.Context, doing string, spec drivers.ImageSpec) (image, error) {
+	client, err := c.service(serviceImage)
+	if err != nil {
+		return image{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
+	}
+	body, err := imageRequest(spec)
+	if err != nil {
+		return image{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
+	}
+	var created image
+	_, err = client.Post(ctx, client.ServiceURL("images"), body, &created, nil) //nolint:bodyclose // gophercloud has closed it
+	return created, wrap(doing, err)
+}
+
+// imageRequest is the record's content: the user's properties, over them the marks.
+func imageRequest(spec drivers.ImageSpec) (map[string]any, error) {
+	body := map[string]any{}
+	for name, value := range spec.Properties {
+		if isImageField(name) || strings.HasPrefix(name, markPrefix) {
+			return nil, fmt.Errorf("%w: %q cannot be an image property: Glance or npctl uses the name itself", drivers.ErrRejected, name)
+		}
+		body[name] = value
+	}
+	for name, value := range metadata(spec.Marks) {
+		body[name] = value
+	}
+	if spec.SHA256 != "" {
+		body[keySHA256] = spec.SHA256
+	}
+	maps.Copy(body, map[string]any{
+		"name": spec.Name, "disk_format": spec.Format, "container_format": "bare", "protected": false,
+		"tags": slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(spec.Tags), markTag)))),
+	})
+	if v := stringAttr(spec.Config, "visibility"); v != "" {
+		body["visibility"] = v
+	}
+	for _, name := range []string{"min_disk", "min_ram"} {
+		if n := intAttr(spec.Config, name); n > 0 {
+			body[name] = n
+		}
+	}
+	return body, nil
+}
+
+// fill sends the content and proves that Glance has it.
+func (c *Cloud) fill(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (image, error) {
+	sums, err := c.putContent(ctx, doing, id, spec, content)
+	if err != nil {
+		return image{}, err
+	}
+	if err := sums.check(spec); err != nil {
+		return image{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	active, err := c.waitActive(ctx, doing, id)
+	if err != nil {
+		return image{}, err
+	}
+	if err := sums.compare(active, content); err != nil {
+		return image{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	return active, nil
+}
+
+// waitActive waits for Glance to be done, which it mostly is once the last byte was taken.
+func (c *Cloud) waitActive(ctx context.Context, doing, id string) (image, error) {
+	for pause := 250 * time.Millisecond; ; pause = min(pause*2, 10*time.Second) {
+		now, found, err := c.image(ctx, id)
+		switch {
+		case err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil):
+			return image{}, fmt.Errorf("%s: %w", doing, err)
+		case err != nil: // passing trouble; the content is there, so asking again is cheaper than sending again
+		case !found:
+			return image{}, fmt.Errorf("%s: the image was deleted meanwhile", doing)
+		case now.Status == "active":
+			return now, nil
+		case imageStatus(now.Status) != resources.StatusPending:
+			return image{}, fmt.Errorf("%s: Glance says the image is %s%s", doing, now.Status, importFailure(now))
+		}
+		select {
+		case <-ctx.Done():
+			return image{}, fmt.Errorf("%s: wait for the image to become active: %w", doing, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+func importFailure(i image) string {
+	if text := i.Properties["os_glance_failed_import"]; text != "" {
+		return ": " + clean(text)
+	}
+	return ""
+}
+
+// putContent streams the bytes. It does so without gophercloud's request, which knows no content length and would
+// send chunks; Glance takes those a quarter more slowly.
+func (c *Cloud) putContent(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (*sums, error) {
+	client, err := c.service(serviceImage)
+	if err != nil {
+		return nil, err
+	}
+	address := client.ServiceURL("images", id, "file")
+	for attempt := 1; ; attempt++ {
+		if _, err := content.Seek(0, io.SeekStart); err != nil {
+			return nil, fmt.Errorf("%s: rewind: %w", doing, err)
+		}
+		token := c.provider.Token()
+		s := newSums()
+		answer, err := c.put(ctx, address, token, spec, content, s)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", doing, err)
+		case answer.status == http.StatusNoContent || answer.status == http.StatusOK:
+			return s, nil
+		case answer.status == http.StatusUnauthorized && attempt == 1:
+			if err := c.provider.Reauthenticate(ctx, token); err != nil {
+				return nil, wrap(doing+": log in again", err)
+			}
+		default:
+			return nil, newAPIError(doing, answer.status, answer.body, answer.header)
+		}
+	}
+}
+
+type putAnswer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (c *Cloud) put(ctx context.Context, address, token string, spec drivers.ImageSpec, content io.Reader, s *sums) (putAnswer, error) {
+	ctx, watch := watchStall(ctx)
+	defer watch.stop()
+	body := &uploadReader{from: content, sums: s, watch: watch, progress: spec.Progress, size: spec.Size}
+	defer body.stop()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, address, body)
+	if err != nil {
+		return putAnswer{}, err
+	}
+	if spec.Size > 0 {
+		request.ContentLength = spec.Size
+	}
+	request.Header.Set("Content-Type", "application/octet-stream")
+	request.Header.Set("X-Auth-Token", token)
+	request.Header.Set("User-Agent", c.provider.UserAgent.Join())
+	resp, err := c.provider.HTTPClient.Do(request)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause // says that it stalled, which the transport cannot know
+		}
+		return putAnswer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	return putAnswer{resp.StatusCode, resp.Header, text}, err
+}

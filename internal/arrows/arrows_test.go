@@ -1,0 +1,143 @@
+// Package arrows holds the test that keeps npctl's packages from knowing more of each other than they should.
+package arrows
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/npctl/npctl"
+
+// arrows says what each package may import of ours, by longest prefix. "x/*" means any package below x. A new arrow is
+// a decision: say why in the commit that adds it here.
+var arrows = map[string][]string{
+	"resources":        {"resources/schema"},
+	"resources/schema": {},
+	"config":           {"resources", "resources/schema"},
+	"plan":             {"resources"},
+	"state":            {"resources", "resources/schema"},
+	"state/*":          {"state", "resources", "resources/schema"},
+	"drivers":          {"resources", "resources/schema"},
+	"drivers/*":        {"drivers", "resources", "resources/schema", "internal/*"},
+	"builders":         {"resources", "resources/schema"},
+	"builders/*":       {"builders", "resources", "resources/schema", "internal/*"},
+	"reconcile":        {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
+	"internal/*":       {"internal/*", "resources", "resources/schema"},
+	"cmd/*":            {"*"},
+	"test/*":           {"*"},
+}
+
+// pkg is one package as its files describe it.
+type pkg struct {
+	imports  map[string]token.Position
+	inits    []token.Position
+	document bool
+}
+
+func TestPackagesFollowTheArrows(t *testing.T) {
+	packages := readTree(t)
+	if len(packages) < 10 {
+		t.Fatalf("only %d packages found below the module's root", len(packages))
+	}
+	for name, p := range packages {
+		allowed, known := rule(name)
+		if !known {
+			t.Errorf("package %s has no rule: add it to arrows", name)
+		}
+		for imported, at := range p.imports {
+			if sibling(name, imported) || !matchAny(allowed, imported) {
+				t.Errorf("%s: %s must not import %s", at, name, imported)
+			}
+		}
+		for _, at := range p.inits {
+			t.Errorf("%s: init() hides what a program does at its start; call it instead", at)
+		}
+		if !p.document {
+			t.Errorf("package %s has no package comment", name)
+		}
+	}
+}
+
+// sibling reports whether both are implementations of the same contract.
+func sibling(a, b string) bool {
+	parent := path.Dir(a)
+	return a != b && path.Dir(b) == parent && slices.Contains([]string{"state", "drivers", "builders"}, parent) &&
+		!strings.HasSuffix(b, "test")
+}
+
+func rule(name string) ([]string, bool) {
+	if allowed, ok := arrows[name]; ok {
+		return allowed, true
+	}
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if allowed, ok := arrows[dir+"/*"]; ok {
+			return allowed, true
+		}
+	}
+	return nil, false
+}
+
+func matchAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		prefix, below := strings.CutSuffix(p, "*")
+		return p == name || below && strings.HasPrefix(name, prefix)
+	})
+}
+
+// readTree parses every Go file of the module that is not a test.
+func readTree(t *testing.T) map[string]*pkg {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	packages := map[string]*pkg{}
+	files := token.NewFileSet()
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		relative, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(relative)
+		if packages[name] == nil {
+			packages[name] = &pkg{imports: map[string]token.Position{}}
+		}
+		return packages[name].read(files, file)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
+}
+
+func (p *pkg) read(files *token.FileSet, file string) error {
+	parsed, err := parser.ParseFile(files, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	p.document = p.document || parsed.Doc != nil && strings.TrimSpace(parsed.Doc.Text()) != ""
+	for _, spec := range parsed.Imports {
+		if ours, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); ok {
+			p.imports[ours] = files.Position(spec.Pos())
+		}
+	}
+	for _, decl := range parsed.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			p.inits = append(p.inits, files.Position(f.Pos()))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package imagefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// PartSuffix ends the name of a file that is not complete. Whoever finds one that nobody writes may delete it.
+const PartSuffix = ".part"
+
+// PartName is what a file is called until Publish.
+func PartName(final string) string { return final + PartSuffix }
+
+// Publish gives the complete PartName(final) its final name. Its bytes are on the disk before, and its name after.
+func Publish(final string) error {
+	part := PartName(final)
+	if err := syncPath(part); err != nil {
+		return fmt.Errorf("write %s to disk: %w", part, err)
+	}
+	if err := os.Rename(part, final); err != nil {
+		return err
+	}
+	if err := syncPath(filepath.Dir(final)); err != nil {
+		return fmt.Errorf("write directory of %s to disk: %w", final, err)
+	}
+	return nil
+}
+
+// Discard removes PartName(final), if there is one.
+func Discard(final string) error {
+	if err := os.Remove(PartName(final)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func syncPath(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}

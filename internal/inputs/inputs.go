@@ -1,0 +1,230 @@
+// Package inputs digests the local files that go into an image, so that a change in one of them rebuilds it.
+//
+// The digest covers each file's path (relative to the base), its content and whether it may be executed, and the text of
+// symbolic links; not times, owners or the order in which a directory lists them.
+package inputs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Limits of what may be digested. Inputs are scripts and small files; large ones belong on a server.
+const (
+	MaxFiles = 20_000
+	MaxBytes = 2 << 30
+)
+
+// Hasher digests files and remembers the digests of those that have not changed since, so that looking again each few
+// seconds costs no reading. Its zero value is ready; it may be used from several goroutines.
+type Hasher struct {
+	mu    sync.Mutex
+	known map[string]remembered // guarded by mu; by absolute path
+}
+
+type remembered struct {
+	identity string
+	sum      [sha256.Size]byte
+}
+
+// Set is what to digest, below Base.
+type Set struct {
+	Base     string   // absolute
+	Patterns []string // such as "files/**" or "build.sh"; ** matches any number of directories
+}
+
+// Hash digests all sets together. A pattern that matches nothing is an error, since it is most likely a typing error.
+// Without any pattern the hash is empty.
+func (h *Hasher) Hash(ctx context.Context, sets ...Set) (resources.Hash, error) {
+	digest := sha256.New()
+	seen := &budget{}
+	any := false
+	for _, set := range sets {
+		names, err := set.files(ctx, seen)
+		if err != nil {
+			return "", err
+		}
+		for _, name := range names {
+			any = true
+			if err := h.add(ctx, digest, set.Base, name, seen); err != nil {
+				return "", err
+			}
+		}
+		_, _ = fmt.Fprintln(digest, "end of set")
+	}
+	if !any {
+		return "", nil
+	}
+	return resources.Hash("v1:" + hex.EncodeToString(digest.Sum(nil)[:16])), nil
+}
+
+// budget counts against the limits.
+type budget struct {
+	files int
+	bytes int64
+}
+
+func (b *budget) take(name string, size int64) error {
+	b.files++
+	b.bytes += size
+	if b.files > MaxFiles || b.bytes > MaxBytes {
+		return fmt.Errorf("inputs hold more than %d files or %d bytes (at %s): name fewer files, or fetch large ones during the build", MaxFiles, int64(MaxBytes), name)
+	}
+	return nil
+}
+
+// files returns the names, relative to the base and sorted, of everything but directories that the patterns match.
+func (s Set) files(ctx context.Context, seen *budget) ([]string, error) {
+	found := map[string]bool{}
+	for _, pattern := range s.Patterns {
+		before := len(found)
+		matched := false
+		root, rest := s.place(pattern)
+		err := doublestar.GlobWalk(os.DirFS(root), rest, func(name string, entry fs.DirEntry) error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			matched = true
+			if entry.IsDir() {
+				return nil
+			}
+			relative, err := filepath.Rel(s.Base, filepath.Join(root, name))
+			found[filepath.ToSlash(relative)] = true
+			if len(found) > MaxFiles {
+				return (&budget{files: MaxFiles}).take(name, 0)
+			}
+			return err
+		}, doublestar.WithNoFollow())
+		if err != nil {
+			return nil, fmt.Errorf("inputs %q in %s: %w", pattern, s.Base, err)
+		}
+		if !matched && len(found) == before {
+			return nil, fmt.Errorf("inputs %q match no file in %s: correct the pattern or remove it", pattern, s.Base)
+		}
+	}
+	names := make([]string, 0, len(found))
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// place splits a pattern into a directory and a pattern below it. The name of a directory stands for all that is in it.
+func (s Set) place(pattern string) (root, rest string) {
+	root, rest = s.Base, path.Clean(filepath.ToSlash(pattern))
+	if path.IsAbs(rest) || rest == ".." || strings.HasPrefix(rest, "../") {
+		if !path.IsAbs(rest) {
+			rest = path.Join(filepath.ToSlash(s.Base), rest)
+		}
+		root, rest = doublestar.SplitPattern(rest)
+	}
+	if info, err := os.Stat(filepath.Join(root, rest)); err == nil && info.IsDir() {
+		rest = path.Join(rest, "**")
+	}
+	return root, rest
+}
+
+// add digests one file.
+func (h *Hasher) add(ctx context.Context, digest hash.Hash, base, name string, seen *budget) error {
+	file := filepath.Join(base, filepath.FromSlash(name))
+	info, err := os.Lstat(file)
+	if err != nil {
+		return err
+	}
+	if err := seen.take(name, info.Size()); err != nil {
+		return err
+	}
+	switch {
+	case info.Mode().IsRegular():
+		sum, err := h.content(ctx, file, info)
+		_, _ = fmt.Fprintf(digest, "file %q %t %x\n", name, info.Mode()&0o111 != 0, sum)
+		return err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return h.link(ctx, digest, file, name)
+	default:
+		return fmt.Errorf("inputs %s: it is neither a file nor a link; name others", file)
+	}
+}
+
+// link digests where a link points, and the content when that is a file: `inputs = ["current.sh"]` means the script.
+func (h *Hasher) link(ctx context.Context, digest hash.Hash, file, name string) error {
+	target, err := os.Readlink(file)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(digest, "link %q %q\n", name, target)
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil // dangling, or a directory whose files are not asked for
+	}
+	if err := (&budget{}).take(name, info.Size()); err != nil {
+		return err
+	}
+	sum, err := h.content(ctx, file, info)
+	_, _ = fmt.Fprintf(digest, "to %x\n", sum)
+	return err
+}
+
+// settled is how old a change must be before a file's times can be trusted to show the next one.
+const settled = 2 * time.Second
+
+func (h *Hasher) content(ctx context.Context, file string, info fs.FileInfo) ([sha256.Size]byte, error) {
+	identity := identify(info)
+	h.mu.Lock()
+	before, ok := h.known[file]
+	h.mu.Unlock()
+	if ok && before.identity == identity {
+		return before.sum, nil
+	}
+	sum, err := read(ctx, file)
+	if err == nil && time.Since(info.ModTime()) > settled {
+		h.mu.Lock()
+		if h.known == nil || len(h.known) > 2*MaxFiles {
+			h.known = map[string]remembered{}
+		}
+		h.known[file] = remembered{identity, sum}
+		h.mu.Unlock()
+	}
+	return sum, err
+}
+
+func read(ctx context.Context, name string) (sum [sha256.Size]byte, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return sum, err
+	}
+	defer func() { _ = file.Close() }()
+	digest := sha256.New()
+	limited := io.LimitReader(file, MaxBytes+1) // it may grow while it is read
+	for {
+		if ctx.Err() != nil {
+			return sum, context.Cause(ctx)
+		}
+		_, err := io.CopyN(digest, limited, 8<<20)
+		if errors.Is(err, io.EOF) {
+			digest.Sum(sum[:0])
+			return sum, nil
+		}
+		if err != nil {
+			return sum, fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+}

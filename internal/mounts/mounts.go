@@ -1,0 +1,190 @@
+// Package mounts finds and removes what an image build may leave mounted: mount points, loop devices and mappings below
+// a directory. A tree with mounts in it must never be deleted, since the deletion would go through them: a build's
+// chroot has the host's /dev in it.
+package mounts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/internal/process"
+)
+
+// ErrBusy is wrapped by the error for a tree in which something is still mounted.
+var ErrBusy = errors.New("still mounted")
+
+// Below returns the mount points in dir, without dir itself, in the order in which they can be unmounted: the newest
+// first. Where there is no /proc it finds none.
+func Below(dir string) ([]string, error) {
+	points, err := all()
+	dir = resolve(dir)
+	return slices.DeleteFunc(points, func(point string) bool { return point == dir || !within(point, dir) }), err
+}
+
+// all returns every mount point, the newest first.
+func all() ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := parse(string(text))
+	slices.Reverse(found)
+	return found, nil
+}
+
+// parse reads proc(5)'s mountinfo; its fifth field is the mount point.
+func parse(text string) []string {
+	var found []string
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			found = append(found, unescape(fields[4]))
+		}
+	}
+	return found
+}
+
+// unescape undoes the \040 way of writing blanks.
+func unescape(field string) string {
+	var out strings.Builder
+	for i := 0; i < len(field); i++ {
+		if field[i] == '\\' && i+3 < len(field) {
+			if code, err := strconv.ParseUint(field[i+1:i+4], 8, 8); err == nil {
+				out.WriteByte(byte(code))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(field[i])
+	}
+	return out.String()
+}
+
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// resolve gives the name the kernel knows the directory by.
+func resolve(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return filepath.Clean(dir)
+}
+
+// Loops returns the loop devices, such as /dev/loop3, whose file lies in dir, even if the file is deleted already.
+func Loops(dir string) ([]string, error) {
+	dir = resolve(dir)
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // detached meanwhile
+		}
+		if within(strings.TrimSuffix(string(bytes.TrimSpace(text)), " (deleted)"), dir) {
+			found = append(found, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(file))))
+		}
+	}
+	return found, nil
+}
+
+// Clear ends the processes that run in a chroot in dir or in one of its mounts, unmounts everything below it and detaches
+// the loop devices of files in it. A mount that stays busy is taken out of the tree at least (a lazy unmount). Doing it again is harmless.
+func Clear(ctx context.Context, dir string) error {
+	dir = resolve(dir)
+	if dir == "/" {
+		return errors.New("clear /: refused")
+	}
+	points, err := Below(dir)
+	if err != nil {
+		return err
+	}
+	process.KillInside(dir, points)
+	var failed []error
+	for _, point := range points {
+		if err := unmount(ctx, point); err != nil {
+			failed = append(failed, fmt.Errorf("unmount %s: %w", point, err))
+		}
+	}
+	failed = append(failed, detach(ctx, dir))
+	left, err := Below(dir)
+	if len(left) == 0 && err == nil {
+		return failed[len(failed)-1] // the mounts are gone, however that came about
+	}
+	return errors.Join(append(failed, err)...)
+}
+
+func unmount(ctx context.Context, point string) error {
+	if run(ctx, "umount", "--", point) == nil {
+		return nil
+	}
+	return run(ctx, "umount", "--lazy", "--", point)
+}
+
+func detach(ctx context.Context, dir string) error {
+	loops, err := Loops(dir)
+	failed := []error{err}
+	for _, loop := range loops {
+		if holders, _ := os.ReadDir("/sys/block/" + filepath.Base(loop) + "/holders"); len(holders) > 0 {
+			failed = append(failed, run(ctx, "kpartx", "-d", loop))
+		}
+		if err := run(ctx, "losetup", "--detach", loop); err != nil && stillThere(dir, loop) {
+			failed = append(failed, fmt.Errorf("detach %s: %w", loop, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func stillThere(dir, loop string) bool {
+	loops, err := Loops(dir)
+	return err != nil || slices.Contains(loops, loop)
+}
+
+// RemoveTree deletes a directory with all it holds, unless something is mounted in it: then it deletes nothing and
+// returns an ErrBusy.
+func RemoveTree(ctx context.Context, dir string) error {
+	points, err := all()
+	if err != nil {
+		return err
+	}
+	real := resolve(dir)
+	if i := slices.IndexFunc(points, func(point string) bool { return within(point, real) }); i >= 0 {
+		return fmt.Errorf("remove %s: %s is %w: unmount it first", dir, points[i], ErrBusy)
+	}
+	err = os.RemoveAll(dir)
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		// A build leaves files of root's behind.
+		return run(ctx, "rm", "-rf", "--one-file-system", "--", dir)
+	}
+	return err
+}
+
+// run runs a program as root, through sudo when npctl is not: who builds images has the right to.
+func run(ctx context.Context, args ...string) error {
+	if os.Geteuid() != 0 {
+		args = append([]string{"sudo", "-n"}, args...)
+	}
+	// The clearing up after a build that was stopped must not be stopped by the same signal.
+	ctx, cancel := process.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return process.Run(ctx, process.Spec{
+		Args: args, Dir: "/", Env: process.BaseEnv(os.Environ()),
+		Missing: "install the packages util-linux, kpartx and (for other users than root) sudo",
+	})
+}

@@ -1,0 +1,88 @@
+package process
+
+import (
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// baseNames are the variables that builders inherit. npctl's own environment may hold passwords (OS_PASSWORD,
+// NPCTL_VAR_…), so everything else stays out.
+var baseNames = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR",
+	"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy",
+	"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE",
+}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// BaseNames lists the variables BaseEnv keeps, for documentation.
+func BaseNames() []string { return slices.Clone(baseNames) }
+
+// BaseEnv is the clean environment that every builder's program starts from: of environ (such as os.Environ()) only
+// what a program needs to run and to reach the network, with PATH, HOME and LANG always set.
+func BaseEnv(environ []string) []string {
+	var base []string
+	for _, name := range baseNames {
+		if value := Getenv(environ, name); value != "" {
+			base = append(base, name+"="+value)
+		}
+	}
+	for name, value := range map[string]string{"PATH": defaultPath, "HOME": home(), "LANG": "C.UTF-8", "USER": username()} {
+		if Getenv(base, name) == "" {
+			base = Setenv(base, name, value)
+		}
+	}
+	slices.Sort(base)
+	return base
+}
+
+// home is for daemons that were started without HOME.
+func home() string {
+	if dir, err := os.UserHomeDir(); err == nil && dir != "" {
+		return dir
+	}
+	if os.Geteuid() == 0 {
+		return "/root"
+	}
+	return "/"
+}
+
+func username() string {
+	if who, err := user.Current(); err == nil {
+		return who.Username
+	}
+	return strconv.Itoa(os.Getuid())
+}
+
+// Getenv returns the value of a variable in a list such as os.Environ().
+func Getenv(environ []string, name string) string {
+	for _, line := range slices.Backward(environ) {
+		if value, ok := strings.CutPrefix(line, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// Setenv returns the list with one variable set.
+func Setenv(environ []string, name, value string) []string {
+	kept := slices.DeleteFunc(slices.Clone(environ), func(line string) bool { return strings.HasPrefix(line, name+"=") })
+	return append(kept, name+"="+value)
+}
+
+// Setall returns the list with all of values set, in the order of their names.
+func Setall(environ []string, values map[string]string) []string {
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		environ = Setenv(environ, name, values[name])
+	}
+	return environ
+}

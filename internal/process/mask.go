@@ -1,0 +1,109 @@
+package process
+
+import (
+	"bytes"
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Mask stands where a secret was.
+const Mask = "(sensitive)"
+
+// Masker takes secrets out of text: as they are, line by line, and as they look when quoted for a shell, for a URL, for
+// JSON or in base64.
+type Masker struct {
+	secrets [][]byte // longest first
+	longest int
+	first   [256]bool // bytes that some secret begins with
+}
+
+// NewMasker returns a masker for the secrets. Blank ones are not masked.
+func NewMasker(secrets []string) *Masker {
+	m := &Masker{}
+	for _, secret := range secrets {
+		for _, form := range forms(secret) {
+			if strings.TrimSpace(form) == "" || slices.ContainsFunc(m.secrets, func(s []byte) bool { return string(s) == form }) {
+				continue
+			}
+			m.secrets = append(m.secrets, []byte(form))
+			m.longest = max(m.longest, len(form))
+			m.first[form[0]] = true
+		}
+	}
+	slices.SortStableFunc(m.secrets, func(a, b []byte) int { return len(b) - len(a) })
+	return m
+}
+
+// forms are the shapes in which a secret turns up in logs.
+func forms(secret string) []string {
+	quoted := strconv.Quote(secret)
+	all := []string{
+		secret, strings.TrimSpace(secret),
+		quoted[1 : len(quoted)-1],
+		strings.ReplaceAll(secret, "'", `'\''`), // sh -x
+		url.QueryEscape(secret), url.PathEscape(secret),
+	}
+	if len(secret) >= 3 { // shorter ones are part of too many words in this form
+		all = append(all, strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="))
+	}
+	if strings.Contains(strings.TrimSpace(secret), "\n") {
+		for line := range strings.Lines(secret) {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+// Text returns the text without secrets.
+func (m *Masker) Text(text string) string {
+	out, _ := m.next(nil, []byte(text), true)
+	return string(out)
+}
+
+// next appends to dst what of buf can be shown and returns the rest, which may be the beginning of a secret. With last
+// there is no rest.
+func (m *Masker) next(dst, buf []byte, last bool) (shown, rest []byte) {
+	if len(m.secrets) == 0 {
+		return append(dst, buf...), nil
+	}
+	from := 0
+	for i := 0; i < len(buf); {
+		if !m.first[buf[i]] {
+			i++
+			continue
+		}
+		if !last && m.begins(buf[i:]) {
+			return append(dst, buf[from:i]...), buf[i:]
+		}
+		n := m.match(buf[i:])
+		if n == 0 {
+			i++
+			continue
+		}
+		dst = append(append(dst, buf[from:i]...), Mask...)
+		i += n
+		from = i
+	}
+	return append(dst, buf[from:]...), nil
+}
+
+// begins reports whether a secret may go on after the end of buf.
+func (m *Masker) begins(buf []byte) bool {
+	if len(buf) >= m.longest {
+		return false
+	}
+	return slices.ContainsFunc(m.secrets, func(s []byte) bool { return len(s) > len(buf) && bytes.HasPrefix(s, buf) })
+}
+
+// match returns the length of the longest secret that buf starts with.
+func (m *Masker) match(buf []byte) int {
+	for _, s := range m.secrets {
+		if bytes.HasPrefix(buf, s) {
+			return len(s)
+		}
+	}
+	return 0
+}

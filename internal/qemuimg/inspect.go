@@ -1,0 +1,113 @@
+package qemuimg
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/process"
+)
+
+// ErrUnsafe is wrapped by the error for an image that refers to other files.
+var ErrUnsafe = errors.New("image refers to other files")
+
+const (
+	infoTimeout = time.Minute
+	infoLimit   = 1 << 20
+)
+
+// Info is what an image says of itself.
+type Info struct {
+	Format      string
+	VirtualSize int64 // of the disk inside
+	Allocated   int64 // bytes the file takes on the disk
+}
+
+// leastData is what a copy in any format can hardly do without: blocks of zeros vanish, and compression may make the
+// rest smaller still.
+func (i Info) leastData() int64 { return i.Allocated / 4 }
+
+// answer is the part of `qemu-img info --output=json` that matters.
+type answer struct {
+	VirtualSize int64   `json:"virtual-size"`
+	ActualSize  int64   `json:"actual-size"`
+	Backing     *string `json:"backing-filename"`
+	FullBacking *string `json:"full-backing-filename"`
+	Specific    struct {
+		Data struct {
+			DataFile *string `json:"data-file"`
+		} `json:"data"`
+	} `json:"format-specific"`
+}
+
+// Inspect checks that the file is an image of that format which stands alone, and returns its sizes. It reads the
+// header itself before qemu-img may, since qemu-img opens what a header names.
+func Inspect(ctx context.Context, path, format string, opts Options) (Info, error) {
+	if drivers[format] == "" {
+		return Info{}, fmt.Errorf("format %q is not one of %v", format, Formats())
+	}
+	if err := imagefile.CheckFormat(path, format); err != nil {
+		return Info{}, err
+	}
+	if err := checkHeader(path, format); err != nil {
+		return Info{}, fmt.Errorf("%s: %w", path, err)
+	}
+	said, err := ask(ctx, path, format, opts)
+	if err != nil {
+		return Info{}, err
+	}
+	for _, other := range []*string{said.Backing, said.FullBacking, said.Specific.Data.DataFile} {
+		if other != nil {
+			return Info{}, fmt.Errorf("%s: %w: %q", path, ErrUnsafe, *other)
+		}
+	}
+	return Info{format, said.VirtualSize, said.ActualSize}, nil
+}
+
+func ask(ctx context.Context, path, format string, opts Options) (answer, error) {
+	ctx, cancel := process.WithTimeout(ctx, infoTimeout)
+	defer cancel()
+	var text bytes.Buffer
+	spec := opts.spec([]string{"info", "--output=json", "-f", drivers[format], "--", path})
+	spec.Log, spec.LogLimit = &text, infoLimit
+	if err := process.Run(ctx, spec); err != nil {
+		return answer{}, err
+	}
+	// Warnings may come before it, and how it ended comes after it.
+	text.Next(max(bytes.IndexByte(text.Bytes(), '{'), 0))
+	var said answer
+	if err := json.NewDecoder(&text).Decode(&said); err != nil {
+		return answer{}, fmt.Errorf("read what qemu-img info says of %s: %w", path, err)
+	}
+	return said, nil
+}
+
+// checkHeader refuses images that name other files.
+func checkHeader(path, format string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	switch format {
+	case "qcow2":
+		return checkQcow2(file)
+	case "vmdk":
+		return checkVMDK(file)
+	case "vhd":
+		return checkVHD(file)
+	default:
+		return nil // raw names nothing; qemu-img refuses differencing VHDX images itself
+	}
+}
+
+// section reads up to size bytes; fewer are no error.
+func section(file io.ReaderAt, at, size int64) ([]byte, error) {
+	return io.ReadAll(io.NewSectionReader(file, at, size))
+}

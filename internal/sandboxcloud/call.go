@@ -1,0 +1,144 @@
+package sandboxcloud
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxBody bounds a JSON request; the services themselves stop at about the same size.
+const maxBody = 2 << 20
+
+// call is one request on its way through the cloud.
+type call struct {
+	cloud     *Cloud
+	request   *http.Request
+	writer    http.ResponseWriter
+	route     *route
+	query     url.Values
+	body      []byte // of anything but a stream
+	who       caller
+	now       time.Time
+	micro     micro   // compute only
+	effects   []Fault // that the handler itself has to bring about
+	requestID string
+}
+
+// view and update are the store's, as of the time of the call.
+func (c *call) view(fn func(*world) error) error   { return c.cloud.store.view(c.now, fn) }
+func (c *call) update(fn func(*world) error) error { return c.cloud.store.update(c.now, fn) }
+
+func (c *call) id() string { return c.request.PathValue("id") }
+
+// base is the URL at which the client found the cloud.
+func (c *call) base() string {
+	scheme := c.request.URL.Scheme
+	if scheme == "" {
+		scheme = "http"
+	}
+	if c.request.TLS != nil {
+		scheme = "https"
+	}
+	if forwarded := c.request.Header.Get("X-Forwarded-Proto"); forwarded == "https" {
+		scheme = forwarded
+	}
+	return scheme + "://" + c.request.Host
+}
+
+// effect returns the first fault of that action that the handler is to bring about.
+func (c *call) effect(action Action) (Fault, bool) {
+	for _, f := range c.effects {
+		if f.Action == action {
+			return f, true
+		}
+	}
+	return Fault{}, false
+}
+
+// bend applies the faults that make objects appear late.
+func (c *call) bend(b *base) {
+	if f, ok := c.effect(LateEffect); ok {
+		b.Appears = c.now.Add(f.Delay)
+	}
+	if f, ok := c.effect(LateListing); ok {
+		b.Listed = c.now.Add(f.Delay)
+	}
+}
+
+// lingers is until when a deleted object stays in lists.
+func (c *call) lingers() time.Time {
+	if f, ok := c.effect(LateListing); ok {
+		return c.now.Add(f.Delay)
+	}
+	return c.now
+}
+
+// decode reads the JSON body into a struct; what the struct does not know is a mistake, as the schemas of the real
+// services have it.
+func (c *call) decode(into any) error {
+	d := json.NewDecoder(bytes.NewReader(c.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return badRequest("%s", jsonMistake(err))
+	}
+	return nil
+}
+
+// decodeLoosely is decode for bodies of which only a part matters.
+func (c *call) decodeLoosely(into any) error {
+	if err := json.Unmarshal(c.body, into); err != nil {
+		return badRequest("%s", jsonMistake(err))
+	}
+	return nil
+}
+
+func jsonMistake(err error) string {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong):
+		return "Invalid input for field/attribute " + lastPart(wrong.Field) + ". Value: " + wrong.Value + ". It is not of type '" + wrong.Type.String() + "'"
+	case strings.HasPrefix(err.Error(), "json: unknown field "):
+		name := strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)
+		return "Additional properties are not allowed ('" + name + "' was unexpected)"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "Malformed request body"
+	default:
+		return "Malformed request body: " + strings.TrimPrefix(err.Error(), "json: ")
+	}
+}
+
+func lastPart(field string) string {
+	return field[strings.LastIndexByte(field, '.')+1:]
+}
+
+// limit is the page length the client asks for, never more than max. Zero max means that pages have no bound.
+func (c *call) limit(otherwise, max int) (int, error) {
+	text := c.query.Get("limit")
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, badRequest("limit param must be an integer: %s", text)
+	}
+	if max > 0 && (n > max || n == 0) {
+		n = max
+	}
+	return n, nil
+}
+
+// nextURL is this request's URL with another marker.
+func (c *call) nextURL(path, marker string) string {
+	q := url.Values{}
+	for name, values := range c.query {
+		q[name] = values
+	}
+	q.Set("marker", marker)
+	return path + "?" + q.Encode()
+}

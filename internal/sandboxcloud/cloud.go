@@ -1,0 +1,107 @@
+package sandboxcloud
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Cloud is an open cloud. All methods may be called from several goroutines.
+type Cloud struct {
+	options   Options
+	store     *store
+	contents  *contents
+	faults    *faultBook
+	handler   http.Handler
+	transport *transport
+
+	closing context.Context // ends with Close; calls that hang end with it
+	stop    context.CancelFunc
+
+	countMu sync.Mutex
+	counts  map[string]int // calls by operation; guarded by countMu
+
+	revokedMu sync.Mutex
+	revoked   map[string]time.Time // tokens that were given back, until they expire; guarded by revokedMu
+}
+
+// Open opens the cloud, or makes it when its file does not exist.
+func Open(options Options) (*Cloud, error) {
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	options.fill()
+	now := options.Now()
+	store, err := openStore(options.File, func() *world { return newWorld(options.Zones, now) })
+	if err != nil {
+		return nil, err
+	}
+	if err := store.furnish(options, now); err != nil {
+		return nil, err
+	}
+	c := &Cloud{
+		options:  options,
+		store:    store,
+		contents: newContents(options.File, options.KeepBytes),
+		faults:   newFaultBook(options.Faults, options.FaultFile, options.Seed),
+		counts:   map[string]int{},
+		revoked:  map[string]time.Time{},
+	}
+	c.closing, c.stop = context.WithCancel(context.Background())
+	c.handler = newRouter(c)
+	c.transport = &transport{cloud: c}
+	return c, nil
+}
+
+// Handler serves the whole cloud: /identity, /image, /compute, /networking and /volume.
+func (c *Cloud) Handler() http.Handler { return c.handler }
+
+// Transport sends requests to the cloud without a socket, whatever host they name. An answer that a fault cuts off is
+// an error of the transport, as on a real connection.
+func (c *Cloud) Transport() http.RoundTripper { return c.transport }
+
+// Close ends calls that hang and waits for those of the Transport. What was changed is in the file already.
+func (c *Cloud) Close() error {
+	c.stop()
+	c.transport.wait()
+	return nil
+}
+
+// SetFaults replaces the scripted faults. Their counts begin anew.
+func (c *Cloud) SetFaults(faults ...Fault) error {
+	for _, f := range faults {
+		if err := f.Check(); err != nil {
+			return err
+		}
+	}
+	c.faults.set(faults)
+	return c.store.update(c.options.Now(), func(w *world) error {
+		clear(w.FaultHits)
+		return nil
+	})
+}
+
+// Calls returns how many calls came in by operation, such as server.list; "total" is their sum.
+func (c *Cloud) Calls() map[string]int {
+	c.countMu.Lock()
+	defer c.countMu.Unlock()
+	return maps.Clone(c.counts)
+}
+
+// ResetCalls begins counting anew.
+func (c *Cloud) ResetCalls() {
+	c.countMu.Lock()
+	defer c.countMu.Unlock()
+	clear(c.counts)
+}
+
+func (c *Cloud) count(operation string) {
+	c.countMu.Lock()
+	defer c.countMu.Unlock()
+	c.counts[operation]++
+	c.counts["total"]++
+}
+
+func (c *Cloud) now() time.Time { return c.options.Now() }

@@ -1,0 +1,190 @@
+package sandboxcloud
+
+import (
+	"iter"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+func listFloatingIPs(c *call) (*answer, error) {
+	return listOf(c, "floatingips", func(w *world) iter.Seq[*floatingIP] { return w.FloatingIPs.oldestFirst(c.now) },
+		func(f *floatingIP) bool { return c.owns(&f.base) }, (*world).floatingIPView)
+}
+
+func (c *call) findFloatingIP(w *world, id string) (*floatingIP, error) {
+	f, found := w.FloatingIPs.get(id, c.now)
+	if !found || !c.owns(&f.base) {
+		return nil, notFound("FloatingIPNotFound", "Floating IP %s could not be found", id)
+	}
+	return f, nil
+}
+
+func showFloatingIP(c *call) (*answer, error) {
+	return showOne(c, "floatingip", c.findFloatingIP, (*world).floatingIPView)
+}
+
+type floatingIPRequest struct {
+	FloatingIP struct {
+		Network     string   `json:"floating_network_id"`
+		Subnet      string   `json:"subnet_id"`
+		Address     string   `json:"floating_ip_address"`
+		Port        *string  `json:"port_id"`
+		Fixed       string   `json:"fixed_ip_address"`
+		Description *string  `json:"description"`
+		Tags        []string `json:"tags"`
+	} `json:"floatingip"`
+}
+
+func createFloatingIP(c *call) (*answer, error) {
+	var in floatingIPRequest
+	if err := c.decodeLoosely(&in); err != nil {
+		return nil, err
+	}
+	var v view
+	err := c.update(func(w *world) error {
+		f, err := c.newFloatingIP(w, &in)
+		if err != nil {
+			return err
+		}
+		v = w.floatingIPView(f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return created(view{"floatingip": v})
+}
+
+func (c *call) newFloatingIP(w *world, in *floatingIPRequest) (*floatingIP, error) {
+	n, err := c.findNetwork(w, in.FloatingIP.Network)
+	if err != nil {
+		return nil, err
+	}
+	if !n.External {
+		return nil, refuseNeutron(http.StatusBadRequest, "BadRequest", "Bad floatingip request: Network %s is not a valid external network.", n.ID)
+	}
+	if err := c.roomFor(w, "floatingip", 1); err != nil {
+		return nil, err
+	}
+	p, fixed, err := c.target(w, in)
+	if err != nil {
+		return nil, err
+	}
+	f := &floatingIP{base: w.newBase(c.who.project, c.now), Network: n.ID, Tags: in.FloatingIP.Tags}
+	set(&f.Description, in.FloatingIP.Description)
+	if f.Address, err = w.floatingAddress(n, in.FloatingIP.Address, f.ID); err != nil {
+		return nil, err
+	}
+	c.bend(&f.base)
+	w.FloatingIPs.add(f)
+	w.indexFloatingIP(f)
+	if p != nil {
+		w.associate(f, p, fixed, c.shownAt(), c.now)
+	}
+	return f, nil
+}
+
+func (w *world) floatingAddress(n *network, wanted, owner string) (netip.Addr, error) {
+	for _, s := range w.subnetsOf(n.ID) {
+		if !s.CIDR.Addr().Is4() {
+			continue
+		}
+		if wanted != "" {
+			return w.claim(s, wanted, owner)
+		}
+		if a, found := w.takeAddress(s, owner); found {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, refuseNeutron(http.StatusBadRequest, "ExternalIpAddressExhausted",
+		"Unable to find any IP address on external network %s.", n.ID)
+}
+
+// target is the port, and its address, that the request wants the floating IP on; nil when it wants none.
+func (c *call) target(w *world, in *floatingIPRequest) (*port, netip.Addr, error) {
+	if in.FloatingIP.Port == nil || *in.FloatingIP.Port == "" {
+		return nil, netip.Addr{}, nil
+	}
+	p, err := c.findPort(w, *in.FloatingIP.Port)
+	if err != nil {
+		return nil, netip.Addr{}, err
+	}
+	for _, f := range p.FixedIPs {
+		if f.Address.Is4() && (in.FloatingIP.Fixed == "" || in.FloatingIP.Fixed == f.Address.String()) {
+			return p, f.Address, nil
+		}
+	}
+	return nil, netip.Addr{}, refuseNeutron(http.StatusBadRequest, "BadRequest",
+		"Bad floatingip request: Cannot add floating IP to port %s that has no fixed IPv4 addresses.", p.ID)
+}
+
+// shownAt is when compute learns of an association.
+func (c *call) shownAt() time.Time {
+	if f, late := c.effect(LateAddress); late {
+		return c.now.Add(f.Delay)
+	}
+	return c.now.Add(c.cloud.options.AddressTime)
+}
+
+func updateFloatingIP(c *call) (*answer, error) {
+	var in floatingIPRequest
+	if err := c.decodeLoosely(&in); err != nil {
+		return nil, err
+	}
+	var v view
+	err := c.update(func(w *world) error {
+		f, err := c.findFloatingIP(w, c.id())
+		if err != nil {
+			return err
+		}
+		if err := c.moveFloatingIP(w, f, &in); err != nil {
+			return err
+		}
+		set(&f.Description, in.FloatingIP.Description)
+		f.touch(c.now)
+		v = w.floatingIPView(f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ok(view{"floatingip": v})
+}
+
+// moveFloatingIP associates as the request says. A request without port_id, as well as one with null, takes the
+// floating IP off its port unless it only changes the description.
+func (c *call) moveFloatingIP(w *world, f *floatingIP, in *floatingIPRequest) error {
+	p, fixed, err := c.target(w, in)
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		if in.FloatingIP.Description == nil {
+			w.disassociate(f, c.now)
+		}
+		return nil
+	}
+	if other := w.floatingOf[p.ID]; other != nil && other != f && other.Fixed == fixed {
+		return refuseNeutron(http.StatusConflict, "FloatingIPPortAlreadyAssociated",
+			"Cannot associate floating IP %s (%s) with port %s using fixed IP %s, as that fixed IP already has a floating IP on external network %s.",
+			f.Address, f.ID, p.ID, fixed, f.Network)
+	}
+	w.associate(f, p, fixed, c.shownAt(), c.now)
+	return nil
+}
+
+func deleteFloatingIP(c *call) (*answer, error) {
+	err := c.update(func(w *world) error {
+		f, err := c.findFloatingIP(w, c.id())
+		if err != nil {
+			return err
+		}
+		w.removeFloatingIP(f, c.now, c.lingers())
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return noContent()
+}

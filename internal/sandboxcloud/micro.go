@@ -1,0 +1,73 @@
+package sandboxcloud
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// micro is a microversion: the minor number of a version 2.x of compute.
+type micro int
+
+// The microversions this compute API speaks, as nova does in the release Zed. oldestMicro is also what a client gets
+// that names none.
+const (
+	oldestMicro micro = 1
+	newestMicro micro = 93
+)
+
+func (m micro) String() string { return "2." + strconv.Itoa(int(m)) }
+
+// negotiate reads the microversion that the client wants.
+func (c *call) negotiate() error {
+	c.micro = oldestMicro
+	if c.route.service != compute {
+		return nil
+	}
+	wanted := microHeader(c.request.Header)
+	switch wanted {
+	case "":
+		return nil
+	case "latest":
+		c.micro = newestMicro
+		return nil
+	}
+	major, minor, _ := strings.Cut(wanted, ".")
+	n, err := strconv.Atoi(minor)
+	if err != nil || strings.Trim(major, "0123456789") != "" || major == "" {
+		return badRequest("API Version String %s is of invalid format. Must be of format MajorNum.MinorNum.", wanted)
+	}
+	if major != "2" || micro(n) < oldestMicro || micro(n) > newestMicro {
+		return refuse(http.StatusNotAcceptable, "Version %s is not supported by the API. Minimum is %s and maximum is %s.",
+			wanted, oldestMicro, newestMicro)
+	}
+	c.micro = micro(n)
+	return nil
+}
+
+func microHeader(h http.Header) string {
+	for _, value := range h.Values("OpenStack-API-Version") {
+		for part := range strings.SplitSeq(value, ",") {
+			if name, version, found := strings.Cut(strings.TrimSpace(part), " "); found && name == "compute" {
+				return strings.TrimSpace(version)
+			}
+		}
+	}
+	return h.Get("X-OpenStack-Nova-API-Version")
+}
+
+// volumeMaximum is the newest microversion of block storage that is announced; no answer differs by it.
+const volumeMaximum = "3.70"
+
+func volumeVersion(c *call) string {
+	if _, version, found := strings.Cut(c.request.Header.Get("OpenStack-API-Version"), "volume "); found && version != "latest" {
+		return version
+	}
+	return volumeMaximum
+}
+
+// missingIn is the answer to a call that a microversion has no more, or not yet.
+func missingIn(m micro) error {
+	return refuse(http.StatusNotFound, "%s", fmt.Sprintf("The resource could not be found in version %s.", m))
+}

@@ -1,0 +1,133 @@
+package sandboxcloud
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Options says what a cloud is made of and how it behaves. The zero value is a cloud in memory in which everything
+// happens at once.
+type Options struct {
+	// File keeps the state; it is made when absent. Empty means memory only.
+	File string
+	Log  *slog.Logger // nil: no log
+
+	BuildTime   time.Duration // from the acceptance of a server to ACTIVE
+	DeleteTime  time.Duration // from the acceptance of a delete to its 404
+	ImageTime   time.Duration // an image's time in "saving" after its last byte
+	AddressTime time.Duration // until an associated floating IP shows in its server's addresses
+	TokenTTL    time.Duration // 0 means one hour
+
+	// Quota of each project. Nil means what the state says, DefaultQuota in a new one.
+	Quota    *Quota
+	Flavors  []Flavor  // beside small, medium, large and toobig
+	Networks []Network // beside private and public
+	Zones    []string  // instead of az1 and az2
+	// Foreign servers are made once, the first time the state is opened with them. They belong to Project when it is
+	// named, else to npctl's own project, and carry no marks.
+	Foreign []ForeignServer
+
+	Faults    []Fault
+	FaultFile string // JSON list of faults, read again whenever it changes
+	Seed      uint64 // of the faults with a probability
+
+	PageLimit int   // longest page of any list, 0 means 1000 as in the real services
+	KeepBytes int64 // images up to this size can be downloaded again; 0 means 1 MiB
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Quota holds the limits of a project; -1 means none.
+type Quota struct {
+	Instances          int64 `json:"instances"`
+	Cores              int64 `json:"cores"`
+	RAM                int64 `json:"ram"` // MiB
+	KeyPairs           int64 `json:"key_pairs"`
+	FloatingIPs        int64 `json:"floating_ips"`
+	Ports              int64 `json:"ports"`
+	Networks           int64 `json:"networks"`
+	SecurityGroups     int64 `json:"security_groups"`
+	SecurityGroupRules int64 `json:"security_group_rules"`
+	Volumes            int64 `json:"volumes"`
+	Gigabytes          int64 `json:"gigabytes"`
+}
+
+// DefaultQuota is what a project of a new cloud may use.
+func DefaultQuota() Quota {
+	return Quota{
+		Instances: 100, Cores: 200, RAM: 512000, KeyPairs: 100, FloatingIPs: 50, Ports: 500, Networks: 100,
+		SecurityGroups: 10, SecurityGroupRules: 100, Volumes: 50, Gigabytes: 5000,
+	}
+}
+
+// Unlimited is a quota without any limit.
+func Unlimited() Quota {
+	return Quota{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
+}
+
+// Flavor is a size of server.
+type Flavor struct {
+	Name  string
+	VCPUs int64
+	RAM   int64 // MiB
+	Disk  int64 // GB
+	// NoHost makes every server of the flavor end as ERROR with "No valid host was found."
+	NoHost bool
+}
+
+// Network is a network with one subnet for each CIDR.
+type Network struct {
+	Name     string
+	CIDRs    []string
+	External bool // gives floating IPs
+	Shared   bool // of another project, usable by all
+}
+
+// ForeignServer is a server that somebody else made.
+type ForeignServer struct {
+	Name     string
+	Flavor   string // small when empty
+	Project  string // empty: npctl's own
+	Metadata map[string]string
+}
+
+func (o *Options) check() error {
+	var errs []error
+	for _, n := range o.Networks {
+		for _, cidr := range n.CIDRs {
+			if _, err := netip.ParsePrefix(cidr); err != nil {
+				errs = append(errs, fmt.Errorf("network %s: %w", n.Name, err))
+			}
+		}
+	}
+	for i, f := range o.Faults {
+		if err := f.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("fault %d: %w", i+1, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) fill() {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.TokenTTL == 0 {
+		o.TokenTTL = time.Hour
+	}
+	if o.PageLimit <= 0 {
+		o.PageLimit = 1000
+	}
+	if o.KeepBytes == 0 {
+		o.KeepBytes = 1 << 20
+	}
+	if len(o.Zones) == 0 {
+		o.Zones = []string{"az1", "az2"}
+	}
+}

@@ -1,0 +1,252 @@
+package sandboxcloud
+
+import (
+	"iter"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+)
+
+func listPorts(c *call) (*answer, error) {
+	return listOf(c, "ports", c.candidatePorts,
+		func(p *port) bool { return c.owns(&p.base) }, (*world).portView)
+}
+
+// candidatePorts spares the walk over all ports when the filter names their servers.
+func (c *call) candidatePorts(w *world) iter.Seq[*port] {
+	devices := c.query["device_id"]
+	if len(devices) == 0 || slices.Contains(devices, "") {
+		return w.Ports.oldestFirst(c.now)
+	}
+	var found []*port
+	for _, device := range devices {
+		for p := range maps.Values(w.portsOf[device]) {
+			if p.listed(c.now) {
+				found = append(found, p)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *port) int { return int(a.Seq) - int(b.Seq) })
+	return slices.Values(found)
+}
+
+func (c *call) findPort(w *world, id string) (*port, error) {
+	p, found := w.Ports.get(id, c.now)
+	if !found || !c.owns(&p.base) {
+		return nil, notFound("PortNotFound", "Port %s could not be found.", id)
+	}
+	return p, nil
+}
+
+func showPort(c *call) (*answer, error) {
+	return showOne(c, "port", c.findPort, (*world).portView)
+}
+
+// portRequest is the part of a port's attributes that matters here.
+type portRequest struct {
+	Port struct {
+		Network     string    `json:"network_id"`
+		Name        *string   `json:"name"`
+		Description *string   `json:"description"`
+		Device      *string   `json:"device_id"`
+		Owner       *string   `json:"device_owner"`
+		Groups      *[]string `json:"security_groups"`
+		Pairs       *[]any    `json:"allowed_address_pairs"`
+		Security    *bool     `json:"port_security_enabled"`
+		VNIC        string    `json:"binding:vnic_type"`
+		Tags        []string  `json:"tags"`
+		FixedIPs    *[]struct {
+			Subnet  string `json:"subnet_id"`
+			Address string `json:"ip_address"`
+		} `json:"fixed_ips"`
+	} `json:"port"`
+}
+
+func createPort(c *call) (*answer, error) {
+	var in portRequest
+	if err := c.decodeLoosely(&in); err != nil {
+		return nil, err
+	}
+	var v view
+	err := c.update(func(w *world) error {
+		p, err := c.newPort(w, &in)
+		if err != nil {
+			return err
+		}
+		w.addPort(p)
+		v = w.portView(p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return created(view{"port": v})
+}
+
+func (c *call) newPort(w *world, in *portRequest) (*port, error) {
+	n, err := c.findNetwork(w, in.Port.Network)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.roomFor(w, "port", 1); err != nil {
+		return nil, err
+	}
+	p := &port{base: w.newBase(c.who.project, c.now), Network: n.ID, VNIC: in.Port.VNIC, Tags: in.Port.Tags}
+	p.MAC = macAddress(w.LastSeq)
+	c.bend(&p.base)
+	if in.Port.Groups == nil {
+		if g, err := w.findGroup(c.who.project, "default", c.now); err == nil {
+			p.Groups = []string{g.ID}
+		}
+	}
+	if err := c.describePort(w, p, in); err != nil {
+		return nil, err
+	}
+	return p, c.numberPort(w, p, in)
+}
+
+// describePort sets what the request has to say about a port.
+func (c *call) describePort(w *world, p *port, in *portRequest) error {
+	if in.Port.Groups != nil {
+		for _, id := range *in.Port.Groups {
+			if g, found := w.Groups.get(id, c.now); !found || !c.owns(&g.base) {
+				return notFound("SecurityGroupNotFound", "Security group %s does not exist", id)
+			}
+		}
+		p.Groups = *in.Port.Groups
+	}
+	set(&p.Name, in.Port.Name)
+	set(&p.Description, in.Port.Description)
+	set(&p.Device, in.Port.Device)
+	set(&p.Owner, in.Port.Owner)
+	set(&p.Pairs, in.Port.Pairs)
+	if in.Port.Security != nil {
+		p.Security = in.Port.Security
+	}
+	return nil
+}
+
+// set changes what the request names.
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// numberPort gives a new port the addresses asked for, or any.
+func (c *call) numberPort(w *world, p *port, in *portRequest) error {
+	if in.Port.FixedIPs == nil {
+		if !w.takeAddresses(p) {
+			return refuseNeutron(http.StatusConflict, "IpAddressGenerationFailure", "No more IP addresses available on network %s.", p.Network)
+		}
+		return nil
+	}
+	for _, f := range *in.Port.FixedIPs {
+		s, err := w.subnetFor(p.Network, f.Subnet, f.Address)
+		if err != nil {
+			return err
+		}
+		a, err := w.claim(s, f.Address, p.ID)
+		if err != nil {
+			return err
+		}
+		p.FixedIPs = append(p.FixedIPs, fixedIP{s.ID, a})
+	}
+	return nil
+}
+
+// subnetFor finds the subnet a fixed address is of.
+func (w *world) subnetFor(network, subnetID, address string) (*subnet, error) {
+	a, _ := netip.ParseAddr(address)
+	for _, s := range w.subnetsOf(network) {
+		if s.ID == subnetID || (subnetID == "" && s.CIDR.Contains(a)) {
+			return s, nil
+		}
+	}
+	return nil, refuseNeutron(http.StatusBadRequest, "InvalidIpForNetwork", "IP address %s is not a valid IP for any of the subnets on the specified network.", address)
+}
+
+// claim takes the very address, or any of the subnet when none is named.
+func (w *world) claim(s *subnet, address, owner string) (netip.Addr, error) {
+	if address == "" {
+		a, found := w.takeAddress(s, owner)
+		if !found {
+			return a, refuseNeutron(http.StatusConflict, "IpAddressGenerationFailure", "No more IP addresses available on network %s.", s.Network)
+		}
+		return a, nil
+	}
+	a, err := netip.ParseAddr(address)
+	if err != nil || !s.CIDR.Contains(a) {
+		return a, refuseNeutron(http.StatusBadRequest, "InvalidIpForSubnet", "IP address %s is not a valid IP for the specified subnet.", address)
+	}
+	if _, used := w.addresses[a]; used {
+		return a, refuseNeutron(http.StatusConflict, "IpAddressAlreadyAllocated", "IP address %s already allocated in subnet %s", a, s.ID)
+	}
+	w.addresses[a] = owner
+	return a, nil
+}
+
+func updatePort(c *call) (*answer, error) {
+	var in portRequest
+	if err := c.decodeLoosely(&in); err != nil {
+		return nil, err
+	}
+	var v view
+	err := c.update(func(w *world) error {
+		p, err := c.findPort(w, c.id())
+		if err != nil {
+			return err
+		}
+		old := p.Device
+		if err := c.describePort(w, p, &in); err != nil {
+			return err
+		}
+		if p.Device != old {
+			device := p.Device
+			p.Device = old
+			w.detachPort(p)
+			w.attachPort(p, device, p.Owner, c.now)
+		}
+		p.touch(c.now)
+		v = w.portView(p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ok(view{"port": v})
+}
+
+func deletePort(c *call) (*answer, error) {
+	err := c.update(func(w *world) error {
+		p, err := c.findPort(w, c.id())
+		if err != nil {
+			return err
+		}
+		w.removePort(p, c.now, c.lingers())
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return noContent()
+}
+
+// roomFor checks one of the network quotas.
+func (c *call) roomFor(w *world, what string, more int64) error {
+	q, u := w.quota(c.who.project), w.use(c.who.project)
+	var limit, used int64
+	switch what {
+	case "port":
+		limit, used = q.Ports, u.ports
+	case "floatingip":
+		limit, used = q.FloatingIPs, u.floatingIPs
+	case "security_group":
+		limit, used = q.SecurityGroups, u.groups
+	}
+	if limit >= 0 && used+more > limit {
+		return refuseNeutron(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['%s'].", what)
+	}
+	return nil
+}

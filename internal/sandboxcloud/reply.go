@@ -1,0 +1,167 @@
+package sandboxcloud
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// answer is what a handler returns: a body to write as JSON, or text as it is, or a stream.
+type answer struct {
+	status int
+	header http.Header
+	body   any                     // marshalled when not nil
+	text   []byte                  // JSON already, or of the type in header
+	stream func(http.ResponseWriter) // writes the body itself
+}
+
+func ok(body any) (*answer, error)       { return &answer{status: http.StatusOK, body: body}, nil }
+func created(body any) (*answer, error)  { return &answer{status: http.StatusCreated, body: body}, nil }
+func accepted(body any) (*answer, error) { return &answer{status: http.StatusAccepted, body: body}, nil }
+func noContent() (*answer, error)        { return &answer{status: http.StatusNoContent}, nil }
+
+func (a *answer) with(name, value string) *answer {
+	if a.header == nil {
+		a.header = http.Header{}
+	}
+	a.header.Set(name, value)
+	return a
+}
+
+// apiError is an error that the client is told, in the words and the shape of the service it talked to.
+type apiError struct {
+	status     int
+	kind       string // neutron's type, such as OverQuota
+	message    string
+	retryAfter time.Duration
+}
+
+func (e *apiError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.message) }
+
+func refuse(status int, format string, args ...any) error {
+	return &apiError{status: status, message: fmt.Sprintf(format, args...)}
+}
+
+// refuseNeutron carries the name of neutron's exception, which is part of its answers.
+func refuseNeutron(status int, kind, format string, args ...any) error {
+	return &apiError{status: status, kind: kind, message: fmt.Sprintf(format, args...)}
+}
+
+func badRequest(format string, args ...any) error {
+	return refuse(http.StatusBadRequest, format, args...)
+}
+
+// service is one of the APIs.
+type service string
+
+const (
+	identity service = "identity"
+	imaging  service = "image"
+	compute  service = "compute"
+	neutron  service = "network"
+	cinder   service = "volume"
+	noneOf   service = "" // the cloud's own front page
+)
+
+// errorAnswer renders an error as the service would.
+func errorAnswer(s service, e *apiError, accept string) *answer {
+	a := &answer{status: e.status}
+	if e.retryAfter > 0 {
+		a.with("Retry-After", strconv.Itoa(int(e.retryAfter/time.Second)))
+	}
+	switch {
+	case s == imaging:
+		glanceError(a, e, accept)
+	case s == identity || e.status == http.StatusUnauthorized:
+		// The middleware in front of every service answers 401 in identity's words.
+		a.body = map[string]any{"error": map[string]any{
+			"code": e.status, "title": http.StatusText(e.status), "message": e.message,
+		}}
+	case s == neutron:
+		kind := e.kind
+		if kind == "" {
+			kind = neutronKind(e.status)
+		}
+		a.body = map[string]any{"NeutronError": map[string]any{"type": kind, "message": e.message, "detail": ""}}
+	default:
+		a.body = map[string]any{faultName(s, e.status): map[string]any{"code": e.status, "message": e.message}}
+	}
+	return a
+}
+
+// faultName is the key under which nova and cinder put an error.
+func faultName(s service, status int) string {
+	switch status {
+	case http.StatusBadRequest:
+		return "badRequest"
+	case http.StatusForbidden:
+		return "forbidden"
+	case http.StatusNotFound:
+		return "itemNotFound"
+	case http.StatusMethodNotAllowed:
+		return "badMethod"
+	case http.StatusConflict:
+		return "conflictingRequest"
+	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:
+		return "overLimit"
+	case http.StatusUnsupportedMediaType:
+		return "badMediaType"
+	case http.StatusNotImplemented:
+		return "notImplemented"
+	case http.StatusServiceUnavailable:
+		return "serviceUnavailable"
+	}
+	if s == cinder {
+		return "cinderFault"
+	}
+	return "computeFault"
+}
+
+func neutronKind(status int) string {
+	switch status {
+	case http.StatusBadRequest:
+		return "HTTPBadRequest"
+	case http.StatusForbidden:
+		return "HTTPForbidden"
+	case http.StatusNotFound:
+		return "HTTPNotFound"
+	case http.StatusConflict:
+		return "HTTPConflict"
+	case http.StatusTooManyRequests:
+		return "HTTPTooManyRequests"
+	case http.StatusServiceUnavailable:
+		return "HTTPServiceUnavailable"
+	default:
+		return "HTTPInternalServerError"
+	}
+}
+
+// glanceError answers as webob does, whose form follows what the client accepts.
+func glanceError(a *answer, e *apiError, accept string) {
+	title := http.StatusText(e.status)
+	status := fmt.Sprintf("%d %s", e.status, title)
+	accept = strings.ToLower(accept)
+	switch {
+	case accept == "" || strings.Contains(accept, "*/*") || strings.Contains(accept, "text/html"):
+		a.text = fmt.Appendf(nil, "<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n  <h1>%s</h1>\n  %s<br /><br />\n\n\n\n </body>\n</html>",
+			status, status, html.EscapeString(e.message))
+		a.with("Content-Type", "text/html; charset=UTF-8")
+	case strings.Contains(accept, "application/json"):
+		a.body = map[string]any{"message": html.EscapeString(e.message) + "<br /><br />\n\n\n", "code": status, "title": title}
+	default:
+		a.text = fmt.Appendf(nil, "%s\n\n%s\n\n", status, e.message)
+		a.with("Content-Type", "text/plain; charset=UTF-8")
+	}
+}
+
+// encode makes the bytes of an answer's body.
+func (a *answer) encode() ([]byte, error) {
+	if a.body == nil {
+		return a.text, nil
+	}
+	return json.Marshal(a.body)
+}

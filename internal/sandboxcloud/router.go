@@ -1,0 +1,189 @@
+package sandboxcloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// route is one call of one API.
+type route struct {
+	service   service
+	method    string
+	path      string // below the service's root, with wildcards as in http.ServeMux
+	operation string // such as server.create; faults and counts go by it
+	open      bool   // needs no token
+	stream    bool   // its handler reads the body itself
+	handle    func(*call) (*answer, error)
+}
+
+// roots is where each API is; the same as in a devstack.
+var roots = map[service]string{
+	identity: "/identity", imaging: "/image", compute: "/compute", neutron: "/networking", cinder: "/volume", noneOf: "",
+}
+
+type router struct {
+	cloud *Cloud
+	mux   *http.ServeMux
+}
+
+func newRouter(cloud *Cloud) http.Handler {
+	r := &router{cloud: cloud, mux: http.NewServeMux()}
+	for _, routes := range [][]route{
+		discoveryRoutes(), identityRoutes(), imageRoutes(), computeRoutes(), networkRoutes(), volumeRoutes(), ownRoutes(),
+	} {
+		for i := range routes {
+			one := &routes[i]
+			r.mux.Handle(one.method+" "+roots[one.service]+one.path, r.serve(one))
+		}
+	}
+	return r
+}
+
+// ServeHTTP cleans the path, since the real services do not mind a slash too many, and finds the route.
+func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	req = req.Clone(req.Context())
+	req.URL.Path = path.Clean("/" + req.URL.Path)
+	req.URL.RawPath = ""
+	if _, pattern := r.mux.Handler(req); pattern == "" {
+		r.notFound(w, req)
+		return
+	}
+	r.mux.ServeHTTP(w, req)
+}
+
+func (r *router) notFound(w http.ResponseWriter, req *http.Request) {
+	r.cloud.count("unknown")
+	for s, root := range roots {
+		if s == noneOf || !strings.HasPrefix(req.URL.Path, root+"/") {
+			continue
+		}
+		c := &call{cloud: r.cloud, request: req, writer: w, route: &route{service: s}}
+		c.fail(refuse(http.StatusNotFound, "The resource could not be found."))
+		return
+	}
+	http.NotFound(w, req)
+}
+
+// serve makes the handler of one route: count, token, faults, the route's own work, answer.
+func (r *router) serve(one *route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		c := &call{
+			cloud: r.cloud, request: req, writer: w, route: one, query: req.URL.Query(), now: r.cloud.now(),
+			requestID: "req-" + uuid.NewString(),
+		}
+		r.cloud.count(one.operation)
+		if err := c.serve(); err != nil {
+			c.fail(err)
+		}
+	})
+}
+
+func (c *call) serve() error {
+	if err := c.readBody(); err != nil {
+		return err
+	}
+	verdict, err := c.judge()
+	if err != nil {
+		return err
+	}
+	if err := verdict.before(c); err != nil {
+		return err
+	}
+	if err := c.authenticate(); err != nil {
+		return err
+	}
+	if err := c.negotiate(); err != nil {
+		return err
+	}
+	c.now = c.cloud.now() // a fault may have taken its time
+	a, err := c.route.handle(c)
+	if err != nil {
+		return err
+	}
+	return verdict.after(c, a)
+}
+
+func (c *call) readBody() error {
+	if c.route.stream {
+		return nil
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.writer, c.request.Body, maxBody))
+	var long *http.MaxBytesError
+	if errors.As(err, &long) {
+		return refuse(http.StatusRequestEntityTooLarge, "Request is too large.")
+	}
+	if err != nil {
+		return badRequest("Malformed request body")
+	}
+	c.body = body
+	return nil
+}
+
+// fail answers an error in the words of the service. What is no apiError is our own trouble, such as a full disk.
+func (c *call) fail(err error) {
+	var told *apiError
+	if !errors.As(err, &told) {
+		if errors.Is(err, context.Canceled) {
+			panic(http.ErrAbortHandler) // nobody waits for an answer
+		}
+		c.cloud.options.Log.Error("sandbox call", "operation", c.route.operation, "error", err)
+		told = &apiError{status: http.StatusInternalServerError, message: fmt.Sprintf("The sandbox is in trouble: %v", err)}
+	}
+	if told.status == http.StatusUnauthorized {
+		c.writer.Header().Set("WWW-Authenticate", fmt.Sprintf("Keystone uri=%q", c.base()+roots[identity]))
+	}
+	c.send(errorAnswer(c.route.service, told, c.request.Header.Get("Accept")))
+}
+
+// send writes the answer.
+func (c *call) send(a *answer) {
+	body, err := a.encode()
+	if err != nil {
+		panic("sandboxcloud: answer cannot be written as JSON: " + err.Error())
+	}
+	c.head(a)
+	if a.stream != nil {
+		a.stream(c.writer)
+		return
+	}
+	if len(body) > 0 {
+		c.writer.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	c.writer.WriteHeader(a.status)
+	if c.request.Method != http.MethodHead {
+		_, _ = c.writer.Write(body) // an error means that the client has gone
+	}
+}
+
+// head sets the headers that every answer of the service has.
+func (c *call) head(a *answer) {
+	h := c.writer.Header()
+	if a.body != nil || a.text != nil {
+		h.Set("Content-Type", "application/json")
+	}
+	h.Set("X-Openstack-Request-Id", c.requestID)
+	switch c.route.service {
+	case identity:
+		h.Set("Vary", "X-Auth-Token")
+	case compute:
+		h.Set("X-Compute-Request-Id", c.requestID)
+		h.Set("OpenStack-API-Version", "compute "+c.micro.String())
+		h.Set("X-OpenStack-Nova-API-Version", c.micro.String())
+		h.Set("Vary", "OpenStack-API-Version, X-OpenStack-Nova-API-Version")
+	case cinder:
+		h.Set("X-Compute-Request-Id", c.requestID)
+		h.Set("OpenStack-API-Version", "volume "+volumeVersion(c))
+		h.Set("Vary", "OpenStack-API-Version")
+	}
+	for name, values := range a.header {
+		h[name] = values
+	}
+}

@@ -1,0 +1,291 @@
+package sandboxcloud
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// serverView is a server as compute shows it in full. It is a struct rather than a map since lists are long.
+type serverView struct {
+	ID            string                   `json:"id"`
+	Name          string                   `json:"name"`
+	Status        string                   `json:"status"`
+	TenantID      string                   `json:"tenant_id"`
+	UserID        string                   `json:"user_id"`
+	Metadata      map[string]string        `json:"metadata"`
+	HostID        string                   `json:"hostId"`
+	Image         any                      `json:"image"`
+	Flavor        any                      `json:"flavor"`
+	Created       string                   `json:"created"`
+	Updated       string                   `json:"updated"`
+	Addresses     map[string][]addressView `json:"addresses"`
+	AccessIPv4    string                   `json:"accessIPv4"`
+	AccessIPv6    string                   `json:"accessIPv6"`
+	Links         []linkView               `json:"links"`
+	DiskConfig    string                   `json:"OS-DCF:diskConfig"`
+	Fault         *faultView               `json:"fault,omitempty"`
+	Progress      *int                     `json:"progress,omitempty"`
+	Zone          string                   `json:"OS-EXT-AZ:availability_zone"`
+	ConfigDrive   string                   `json:"config_drive"`
+	KeyName       *string                  `json:"key_name"`
+	Launched      *string                  `json:"OS-SRV-USG:launched_at"`
+	Terminated    *string                  `json:"OS-SRV-USG:terminated_at"`
+	Groups        []nameView               `json:"security_groups,omitempty"`
+	Task          *string                  `json:"OS-EXT-STS:task_state"`
+	VM            string                   `json:"OS-EXT-STS:vm_state"`
+	Power         int                      `json:"OS-EXT-STS:power_state"`
+	Volumes       []volumeLinkView         `json:"os-extended-volumes:volumes_attached"`
+	Locked        *bool                    `json:"locked,omitempty"`
+	LockedReason  *nullable                `json:"locked_reason,omitempty"`
+	Description   *nullable                `json:"description,omitempty"`
+	Tags          *[]string                `json:"tags,omitempty"`
+	Certificates  *nullable                `json:"trusted_image_certificates,omitempty"`
+	Hostname      *string                  `json:"OS-EXT-SRV-ATTR:hostname,omitempty"`
+	ServerGroups  *[]string                `json:"server_groups,omitempty"`
+	AdminPassword string                   `json:"adminPass,omitempty"`
+}
+
+type (
+	nameView struct {
+		Name string `json:"name"`
+	}
+	linkView struct {
+		Rel  string `json:"rel"`
+		Href string `json:"href"`
+	}
+	faultView struct {
+		Code    int    `json:"code"`
+		Created string `json:"created"`
+		Message string `json:"message"`
+		Details string `json:"details,omitempty"`
+	}
+	addressView struct {
+		Version int    `json:"version"`
+		Address string `json:"addr"`
+		Type    string `json:"OS-EXT-IPS:type"`
+		MAC     string `json:"OS-EXT-IPS-MAC:mac_addr"`
+	}
+	volumeLinkView struct {
+		ID     string `json:"id"`
+		Delete *bool  `json:"delete_on_termination,omitempty"`
+	}
+	refView struct {
+		ID    string     `json:"id"`
+		Links []linkView `json:"links"`
+	}
+	briefView struct {
+		ID    string     `json:"id"`
+		Name  string     `json:"name"`
+		Links []linkView `json:"links"`
+	}
+	// embeddedFlavorView is what servers show since microversion 2.47.
+	embeddedFlavorView struct {
+		VCPUs     int64             `json:"vcpus"`
+		RAM       int64             `json:"ram"`
+		Disk      int64             `json:"disk"`
+		Ephemeral int64             `json:"ephemeral"`
+		Swap      int64             `json:"swap"`
+		Name      string            `json:"original_name"`
+		Specs     map[string]string `json:"extra_specs"`
+	}
+)
+
+// nullable is a text that is shown as null when it has none, in a field that old microversions leave out.
+type nullable struct{ text *string }
+
+// MarshalJSON writes the text or null.
+func (n nullable) MarshalJSON() ([]byte, error) { return jsonText(n.text) }
+
+func (c *call) links(collection, id string) []linkView {
+	root := c.base() + "/compute"
+	return []linkView{
+		{"self", root + "/v2.1/" + collection + "/" + id},
+		{"bookmark", root + "/" + collection + "/" + id},
+	}
+}
+
+func (c *call) briefServer(s *server) briefView {
+	return briefView{s.ID, s.Name, c.links("servers", s.ID)}
+}
+
+// serverView makes the full view; everything in it is a copy, as it is written when the lock is free again.
+func (c *call) serverView(w *world, s *server) *serverView {
+	v := &serverView{
+		ID: s.ID, Name: s.Name, Status: s.Status, TenantID: s.Project, UserID: s.User, Metadata: s.Metadata,
+		HostID: s.hostID(), Image: c.imageRef(s), Flavor: c.flavorRef(w, s), Created: shortTime(s.Created),
+		Updated: shortTime(s.Updated), Addresses: c.addressesOf(w, s), AccessIPv4: s.AccessIPv4, AccessIPv6: s.AccessIPv6,
+		Links: c.links("servers", s.ID), DiskConfig: "MANUAL", Zone: s.Zone, Task: textOrNil(s.Task), Power: s.Power,
+		KeyName: textOrNil(s.Key), VM: vmState(s.Status), Volumes: []volumeLinkView{},
+	}
+	if s.AutoDisk {
+		v.DiskConfig = "AUTO"
+	}
+	if s.ConfigDrive {
+		v.ConfigDrive = "True"
+	}
+	if s.Launched != nil {
+		at := s.Launched.UTC().Format("2006-01-02T15:04:05.000000")
+		v.Launched = &at
+	}
+	if s.Status == "ACTIVE" || s.Status == "BUILD" {
+		v.Progress = new(int)
+	}
+	if s.Trouble != nil && s.Status == "ERROR" {
+		v.Fault = &faultView{s.Trouble.Code, shortTime(s.Trouble.Created), s.Trouble.Message, s.Trouble.Details}
+	}
+	for _, name := range s.Groups {
+		v.Groups = append(v.Groups, nameView{name})
+	}
+	c.addByVersion(v, s)
+	return v
+}
+
+// addByVersion adds what came with microversions.
+func (c *call) addByVersion(v *serverView, s *server) {
+	for _, a := range s.Volumes {
+		link := volumeLinkView{ID: a.Volume}
+		if c.micro >= 3 {
+			link.Delete = &a.DeleteWithMachine
+		}
+		v.Volumes = append(v.Volumes, link)
+	}
+	if c.micro >= 9 {
+		locked := s.Locked
+		v.Locked = &locked
+	}
+	if c.micro >= 19 {
+		v.Description = &nullable{s.Description}
+	}
+	if c.micro >= 26 {
+		tags := list(s.Tags)
+		v.Tags = &tags
+	}
+	if c.micro >= 63 {
+		v.Certificates = &nullable{}
+	}
+	if c.micro >= 73 {
+		v.LockedReason = &nullable{}
+	}
+	if c.micro >= 90 {
+		hostname := s.Hostname
+		v.Hostname = &hostname
+	}
+}
+
+func vmState(status string) string {
+	switch status {
+	case "ACTIVE":
+		return "active"
+	case "BUILD":
+		return "building"
+	case "SHUTOFF":
+		return "stopped"
+	default:
+		return "error"
+	}
+}
+
+// imageRef is "" for a server that boots from a volume, as in nova.
+func (c *call) imageRef(s *server) any {
+	if s.Image == "" {
+		return ""
+	}
+	return refView{s.Image, c.links("images", s.Image)[1:]}
+}
+
+func (c *call) flavorRef(w *world, s *server) any {
+	if c.micro < 47 {
+		return refView{s.Flavor, c.links("flavors", s.Flavor)[1:]}
+	}
+	v := embeddedFlavorView{VCPUs: s.VCPUs, RAM: s.RAM, Specs: map[string]string{}}
+	if f, found := w.Flavors.byID[s.Flavor]; found {
+		v.Disk, v.Name = f.Disk, f.Name
+	}
+	return v
+}
+
+// addressesOf groups addresses by network. Before the server has a host compute knows none.
+func (c *call) addressesOf(w *world, s *server) map[string][]addressView {
+	all := map[string][]addressView{}
+	if s.Host == "" {
+		return all
+	}
+	for _, n := range s.Nics {
+		p, found := w.Ports.byID[n.Port]
+		if !found || p.Device != s.ID {
+			continue
+		}
+		for _, f := range p.FixedIPs {
+			all[n.Network] = append(all[n.Network], newAddress(f.Address.String(), f.Address.Is4(), "fixed", p.MAC))
+		}
+		if f := w.floatingOf[p.ID]; f != nil && !c.now.Before(f.Shown) {
+			all[n.Network] = append(all[n.Network], newAddress(f.Address.String(), true, "floating", p.MAC))
+		}
+	}
+	return all
+}
+
+func newAddress(text string, four bool, kind, mac string) addressView {
+	version := 6
+	if four {
+		version = 4
+	}
+	return addressView{version, text, kind, mac}
+}
+
+func textOrNil(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// sortServers orders by the keys nova knows; without keys the newest come first.
+func (c *call) sortServers(servers []*server) error {
+	keys, directions := c.query["sort_key"], c.query["sort_dir"]
+	if len(keys) == 0 {
+		return nil
+	}
+	for _, key := range keys {
+		if _, known := serverKeys[key]; !known {
+			return badRequest("Invalid input for query parameters sort_key. Value: %s. '%s' is not one of the sort keys", key, key)
+		}
+	}
+	slices.SortStableFunc(servers, func(a, b *server) int {
+		for i, key := range keys {
+			order := serverKeys[key](a, b)
+			if i >= len(directions) || directions[i] != "asc" {
+				order = -order
+			}
+			if order != 0 {
+				return order
+			}
+		}
+		return 0
+	})
+	return nil
+}
+
+var serverKeys = map[string]func(a, b *server) int{
+	"created_at":        func(a, b *server) int { return a.Created.Compare(b.Created) },
+	"updated_at":        func(a, b *server) int { return a.Updated.Compare(b.Updated) },
+	"uuid":              func(a, b *server) int { return cmp.Compare(a.ID, b.ID) },
+	"display_name":      func(a, b *server) int { return cmp.Compare(a.Name, b.Name) },
+	"vm_state":          func(a, b *server) int { return cmp.Compare(vmState(a.Status), vmState(b.Status)) },
+	"task_state":        func(a, b *server) int { return cmp.Compare(a.Task, b.Task) },
+	"image_ref":         func(a, b *server) int { return cmp.Compare(a.Image, b.Image) },
+	"instance_type_id":  func(a, b *server) int { return cmp.Compare(a.Flavor, b.Flavor) },
+	"project_id":        func(a, b *server) int { return cmp.Compare(a.Project, b.Project) },
+	"availability_zone": func(a, b *server) int { return cmp.Compare(a.Zone, b.Zone) },
+}
+
+// changedSince reads the filters changes-since and changes-before.
+func parseChange(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, badRequest("Invalid input for query parameters changes-since. Value: %s. '%s' is not a 'date-time'", text, text)
+}

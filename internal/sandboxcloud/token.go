@@ -1,0 +1,186 @@
+package sandboxcloud
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// caller is whom a token stands for.
+type caller struct {
+	user, name, project, projectName string
+	roles                            []role
+	token                            token
+}
+
+// token is what a token says. As with the real service nothing is stored: it is signed and read again.
+type token struct {
+	User       string    `json:"u"`
+	Project    string    `json:"p"`
+	Methods    []string  `json:"m"`
+	Issued     time.Time `json:"i"`
+	Expires    time.Time `json:"x"`
+	Audit      string    `json:"a"`
+	Credential string    `json:"c,omitempty"` // application credential it was made with
+}
+
+const tokenPrefix = "gAAAAA"
+
+func (t token) sign(secret []byte) string {
+	payload, _ := json.Marshal(t) // words and times
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(payload)
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(mac.Sum(nil), payload...))
+}
+
+func readToken(text string, secret []byte) (token, bool) {
+	var t token
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(text, tokenPrefix))
+	if err != nil || len(raw) <= sha256.Size || !strings.HasPrefix(text, tokenPrefix) {
+		return t, false
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(raw[sha256.Size:])
+	if !hmac.Equal(mac.Sum(nil), raw[:sha256.Size]) {
+		return t, false
+	}
+	return t, json.Unmarshal(raw[sha256.Size:], &t) == nil
+}
+
+var errUnauthorized = &apiError{status: http.StatusUnauthorized, message: "The request you have made requires authentication."}
+
+// authenticate finds out who calls.
+func (c *call) authenticate() error {
+	if c.route.open {
+		return nil
+	}
+	return c.view(func(w *world) error {
+		who, err := c.cloud.whoIs(w, c.request.Header.Get("X-Auth-Token"), c.now)
+		c.who = who
+		return err
+	})
+}
+
+func (c *Cloud) whoIs(w *world, text string, now time.Time) (caller, error) {
+	t, valid := readToken(text, w.Secret)
+	if !valid || !now.Before(t.Expires) || c.isRevoked(text) {
+		return caller{}, errUnauthorized
+	}
+	u, found := w.Users.get(t.User, now)
+	p, foundProject := w.Projects.get(t.Project, now)
+	if !found || !foundProject {
+		return caller{}, errUnauthorized
+	}
+	if t.Credential != "" {
+		if _, found := w.Credentials.get(t.Credential, now); !found {
+			return caller{}, errUnauthorized
+		}
+	}
+	return caller{u.ID, u.Name, p.ID, p.Name, u.Roles, t}, nil
+}
+
+func (c *Cloud) isRevoked(text string) bool {
+	c.revokedMu.Lock()
+	defer c.revokedMu.Unlock()
+	_, revoked := c.revoked[text]
+	return revoked
+}
+
+func (c *Cloud) revoke(text string, expires, now time.Time) {
+	c.revokedMu.Lock()
+	defer c.revokedMu.Unlock()
+	for old, end := range c.revoked {
+		if now.After(end) {
+			delete(c.revoked, old)
+		}
+	}
+	c.revoked[text] = expires
+}
+
+// subjectToken is the token a call is about.
+func (c *call) subjectToken() (who caller, text string, err error) {
+	text = c.request.Header.Get("X-Subject-Token")
+	err = c.view(func(w *world) error {
+		who, err = c.cloud.whoIs(w, text, c.now)
+		return err
+	})
+	if err != nil {
+		return who, text, refuse(http.StatusNotFound, "Could not find token: %s.", text)
+	}
+	return who, text, nil
+}
+
+func showToken(c *call) (*answer, error) {
+	who, text, err := c.subjectToken()
+	if err != nil {
+		return nil, err
+	}
+	a, err := ok(map[string]any{"token": c.tokenView(who)})
+	return a.with("X-Subject-Token", text), err
+}
+
+func deleteToken(c *call) (*answer, error) {
+	who, text, err := c.subjectToken()
+	if err != nil {
+		return nil, err
+	}
+	c.cloud.revoke(text, who.token.Expires, c.now)
+	return noContent()
+}
+
+const identityTime = "2006-01-02T15:04:05.000000Z"
+
+func (c *call) tokenView(who caller) map[string]any {
+	view := map[string]any{
+		"methods":    who.token.Methods,
+		"user":       map[string]any{"id": who.user, "name": who.name, "domain": domainView(), "password_expires_at": nil},
+		"audit_ids":  []string{who.token.Audit},
+		"issued_at":  who.token.Issued.UTC().Format(identityTime),
+		"expires_at": who.token.Expires.UTC().Format(identityTime),
+		"is_domain":  false,
+		"roles":      who.roles,
+		"project":    map[string]any{"id": who.project, "name": who.projectName, "domain": domainView()},
+	}
+	if who.token.Credential != "" {
+		view["application_credential"] = map[string]any{"id": who.token.Credential, "restricted": true}
+	}
+	if !c.query.Has("nocatalog") {
+		view["catalog"] = c.catalog(who.project)
+	}
+	return view
+}
+
+func domainView() map[string]any { return map[string]any{"id": domainID, "name": Domain} }
+
+func showCatalog(c *call) (*answer, error) {
+	return ok(map[string]any{"catalog": c.catalog(c.who.project), "links": c.selfLinks()})
+}
+
+// catalog lists the services at the address where the client found this one.
+func (c *call) catalog(project string) []any {
+	var list []any
+	for _, s := range []struct{ kind, name, path string }{
+		{"identity", "keystone", "/identity/v3"},
+		{"image", "glance", "/image"},
+		{"compute", "nova", "/compute/v2.1"},
+		{"network", "neutron", "/networking"},
+		{"volumev3", "cinder", "/volume/v3/" + project},
+		{"block-storage", "cinder", "/volume/v3/" + project},
+	} {
+		var endpoints []any
+		for _, side := range []string{"public", "internal", "admin"} {
+			endpoints = append(endpoints, map[string]any{
+				"id": hexID("endpoint/" + s.kind + "/" + side), "interface": side, "region": Region, "region_id": Region,
+				"url": c.base() + s.path,
+			})
+		}
+		list = append(list, map[string]any{
+			"id": hexID("service/" + s.kind), "type": s.kind, "name": s.name, "endpoints": endpoints,
+		})
+	}
+	return list
+}

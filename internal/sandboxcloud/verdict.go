@@ -1,0 +1,188 @@
+package sandboxcloud
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// verdict is the faults that a call meets.
+type verdict []Fault
+
+// judge finds the faults that the call meets and hands those to the handler that it has to bring about itself.
+func (c *call) judge() (verdict, error) {
+	rules, err := c.cloud.faults.rules()
+	if err != nil {
+		return nil, err
+	}
+	var met verdict
+	for _, r := range rules {
+		if !c.matches(r) {
+			continue
+		}
+		fires, err := c.counted(r)
+		if err != nil {
+			return nil, err
+		}
+		if fires {
+			met = append(met, r.Fault)
+			c.cloud.options.Log.Debug("sandbox fault", "operation", c.route.operation, "action", r.Action)
+		}
+	}
+	c.effects = met
+	return met, nil
+}
+
+func (c *call) matches(r rule) bool {
+	return r.operation.match(c.route.operation) && r.method.match(c.request.Method) &&
+		r.path.match(c.request.URL.Path) && (r.Name == "" || r.name.match(c.subject()))
+}
+
+// counted asks whether a matching call is one of those that go wrong.
+func (c *call) counted(r rule) (fires bool, err error) {
+	if r.always() {
+		return true, nil
+	}
+	err = c.update(func(w *world) error {
+		h := w.FaultHits[r.key]
+		fires = r.fires(&h, c.cloud.faults.seed)
+		w.FaultHits[r.key] = h
+		return nil
+	})
+	return fires, err
+}
+
+// subject is the name of what the call is about: in its body when it makes something, else of the object it names.
+func (c *call) subject() string {
+	if id := c.request.PathValue("id"); id != "" {
+		name := ""
+		_ = c.view(func(w *world) error { // without state the name is unknown
+			name = w.nameOf(id, c.now)
+			return nil
+		})
+		return name
+	}
+	var flat struct{ Name string }
+	if json.Unmarshal(c.body, &flat) == nil && flat.Name != "" {
+		return flat.Name // glance has no wrapper around its objects
+	}
+	var wrapped map[string]struct{ Name, Description string }
+	if json.Unmarshal(c.body, &wrapped) != nil {
+		return ""
+	}
+	for _, object := range wrapped {
+		if object.Name != "" {
+			return object.Name
+		}
+		return object.Description // of a floating IP
+	}
+	return ""
+}
+
+func (w *world) nameOf(id string, now time.Time) string {
+	if s, ok := w.Servers.get(id, now); ok {
+		return s.Name
+	}
+	if i, ok := w.Images.get(id, now); ok {
+		return i.Name
+	}
+	if p, ok := w.Ports.get(id, now); ok {
+		return p.Name
+	}
+	if v, ok := w.Volumes.get(id, now); ok {
+		return v.Name
+	}
+	if f, ok := w.FloatingIPs.get(id, now); ok {
+		return f.Description
+	}
+	return ""
+}
+
+// before brings about what happens ahead of the call's own work.
+func (v verdict) before(c *call) error {
+	for _, f := range v {
+		switch f.Action {
+		case Slow:
+			if !c.sleep(f.Delay) {
+				panic(http.ErrAbortHandler)
+			}
+		case Answer:
+			return f.refusal()
+		case OverQuota:
+			return c.overQuota()
+		case LostBefore:
+			panic(http.ErrAbortHandler)
+		case HangBefore:
+			c.hang()
+		}
+	}
+	return nil
+}
+
+// after sends the answer, or not.
+func (v verdict) after(c *call, a *answer) error {
+	for _, f := range v {
+		switch f.Action {
+		case LostAfter, LateEffect:
+			panic(http.ErrAbortHandler)
+		case HangAfter:
+			c.hang()
+		case Truncate:
+			c.sendHalf(a)
+		}
+	}
+	c.send(a)
+	return nil
+}
+
+// sleep reports whether the client is still there afterwards.
+func (c *call) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.request.Context().Done():
+	case <-c.cloud.closing.Done():
+	}
+	return false
+}
+
+// hang ends when the client gives up.
+func (c *call) hang() {
+	select {
+	case <-c.request.Context().Done():
+	case <-c.cloud.closing.Done():
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// sendHalf announces the whole answer and cuts it in the middle.
+func (c *call) sendHalf(a *answer) {
+	text, err := a.encode()
+	if err == nil && len(text) > 1 {
+		c.head(a)
+		c.writer.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		c.writer.WriteHeader(a.status)
+		_, _ = c.writer.Write(text[:len(text)/2])
+		_ = http.NewResponseController(c.writer).Flush() // in-process there is nothing to flush
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// overQuota is the refusal of the service when nothing may be added.
+func (c *call) overQuota() error {
+	what, _, _ := strings.Cut(c.route.operation, ".")
+	switch c.route.service {
+	case neutron:
+		return refuseNeutron(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['%s'].", strings.ReplaceAll(what, "floating_ip", "floatingip"))
+	case cinder:
+		return refuse(http.StatusRequestEntityTooLarge, "VolumeLimitExceeded: Maximum number of volumes allowed (1) exceeded for quota 'volumes'.")
+	case imaging:
+		return refuse(http.StatusRequestEntityTooLarge, "The request was over quota: image_count_total")
+	default:
+		return refuse(http.StatusForbidden, "Quota exceeded for instances: Requested 1, but already used 1 of 1 instances")
+	}
+}

@@ -1,0 +1,211 @@
+// Package scratch gives each image build a temporary directory of its own, and clears it up in the right order however
+// the build ended: processes, mounts, loop devices, then files.
+//
+// A lease in the directory is locked as long as the npctl that builds is alive, and tells which processes belong to the
+// build. A directory whose lease nobody holds is left from an npctl that was killed: Sweep clears it up.
+package scratch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+
+	"github.com/npctl/npctl/internal/mounts"
+	"github.com/npctl/npctl/internal/process"
+)
+
+const (
+	dirName   = "scratch"     // in the build's directory: the directory itself, or a link to it
+	leaseName = "npctl-lease" // in the scratch directory
+	depth     = 4             // how far below the images directory Sweep looks
+	leaseSize = 4 << 10
+)
+
+// Dir is the scratch directory of one build.
+type Dir struct {
+	build string // the build's own directory
+	path  string
+	lease *os.File
+	note  note
+}
+
+// note is the content of a lease.
+type note struct {
+	RunID   string `json:"run_id"`
+	PID     int    `json:"pid,omitempty"`
+	Started uint64 `json:"started,omitempty"` // clock ticks since boot, so that a reused pid is not mistaken for it
+}
+
+// Create makes the scratch directory of the build whose files go to the directory build. It lies in there, or in parent
+// when that is set: a file system with more room.
+func Create(build, parent string) (*Dir, error) {
+	d := &Dir{build: build, path: filepath.Join(build, dirName), note: note{RunID: uuid.NewString()}}
+	if parent != "" {
+		d.path = filepath.Join(parent, "npctl-"+filepath.Base(build))
+	}
+	if err := d.make(); err != nil {
+		return nil, fmt.Errorf("make a scratch directory: %w", err)
+	}
+	return d, nil
+}
+
+func (d *Dir) make() error {
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(d.path, 0o755); err != nil {
+		return err
+	}
+	lease, err := os.OpenFile(filepath.Join(d.path, leaseName), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	d.lease = lease
+	if err := errors.Join(lock(lease), d.write()); err != nil {
+		return errors.Join(err, lease.Close())
+	}
+	if filepath.Dir(d.path) == d.build {
+		return os.Mkdir(d.Temp(), 0o755)
+	}
+	return errors.Join(os.Symlink(d.path, filepath.Join(d.build, dirName)), os.Mkdir(d.Temp(), 0o755))
+}
+
+// Temp is the directory for TMPDIR.
+func (d *Dir) Temp() string { return filepath.Join(d.path, "tmp") }
+
+// RunID goes into the process.Spec of the build's program.
+func (d *Dir) RunID() string { return d.note.RunID }
+
+// Started remembers the leader of the build's processes.
+func (d *Dir) Started(pid int) {
+	d.note.PID = pid
+	d.note.Started, _ = process.StartTime(pid)
+	_ = d.write() // without it, Sweep still finds the processes by their run id
+}
+
+func (d *Dir) write() error {
+	text, err := json.Marshal(d.note)
+	if err != nil {
+		return err
+	}
+	_, err = d.lease.WriteAt(text, 0)
+	return errors.Join(err, d.lease.Truncate(int64(len(text))))
+}
+
+// Remove clears up behind the build: it unmounts what is mounted in the build's directories, and deletes the scratch
+// directory. It does so even after ctx has ended.
+func (d *Dir) Remove(ctx context.Context) error {
+	defer func() { _ = d.lease.Close() }()
+	err := errors.Join(mounts.Clear(ctx, d.build), clearUp(ctx, d.path))
+	if err != nil {
+		return fmt.Errorf("clear up behind the build in %s: %w", d.build, err)
+	}
+	if link := filepath.Join(d.build, dirName); link != d.path {
+		return os.Remove(link)
+	}
+	return nil
+}
+
+func clearUp(ctx context.Context, path string) error {
+	return errors.Join(mounts.Clear(ctx, path), mounts.RemoveTree(ctx, path))
+}
+
+// Sweep clears up behind builds below dir whose npctl is gone: their processes are ended, their mounts and loop devices
+// removed, and their scratch directories deleted. Builds that run are left alone. It must have run before anything else
+// deletes directories of old builds. A dir that does not exist is no error.
+func Sweep(ctx context.Context, dir string) error {
+	var failed []error
+	for _, path := range find(dir) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := sweep(ctx, path); err != nil {
+			failed = append(failed, fmt.Errorf("clear up behind a dead build in %s: %w", path, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// find lists scratch directories, or links to them, without looking into them.
+func find(dir string) []string {
+	var found []string
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // what cannot be read holds no build of ours
+		case entry.Name() == dirName && isLeased(path):
+			found = append(found, path)
+			return skip(entry)
+		case entry.IsDir() && strings.Count(strings.TrimPrefix(path, dir), string(filepath.Separator)) >= depth:
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return found
+}
+
+func skip(entry fs.DirEntry) error {
+	if entry.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func isLeased(path string) bool {
+	info, err := os.Lstat(filepath.Join(path, leaseName))
+	return err == nil && info.Mode().IsRegular()
+}
+
+func sweep(ctx context.Context, link string) error {
+	path, err := filepath.EvalSymlinks(link)
+	if err != nil {
+		return err
+	}
+	lease, err := os.OpenFile(filepath.Join(path, leaseName), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lease.Close() }()
+	if err := lock(lease); errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil // its npctl is alive
+	} else if err != nil {
+		return err
+	}
+	left := read(lease)
+	process.Kill(left.PID, left.Started, left.RunID)
+	if err := errors.Join(mounts.Clear(ctx, filepath.Dir(link)), clearUp(ctx, path)); err != nil {
+		return err
+	}
+	if link != path {
+		return ignoreMissing(os.Remove(link))
+	}
+	return nil
+}
+
+// read returns what a lease says; one that was being written when npctl was killed says nothing.
+func read(lease io.ReaderAt) note {
+	var n note
+	text, err := io.ReadAll(io.NewSectionReader(lease, 0, leaseSize))
+	if err != nil || json.Unmarshal(text, &n) != nil {
+		return note{}
+	}
+	return n
+}
+
+func lock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,203 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Compute decides what has to happen. It does no I/O and asks no clock; everything it may know is in its arguments.
+func Compute(want resources.Desired, seen Observed, opt Options) Plan {
+	if opt.Destroy {
+		want = resources.Desired{Settings: want.Settings, Digest: want.Digest}
+	}
+	c := &computation{want: want, seen: seen, opt: opt, world: newWorld(want, seen), index: map[string]int{},
+		requested: map[Address]bool{}}
+	for _, a := range opt.Replace {
+		c.requested[a] = false
+	}
+	c.deferUnreachable()
+	c.cloudProblems()
+	c.nodes()
+	c.staticNodes()
+	c.images()
+	c.launches()
+	c.strays()
+	c.foreigners()
+	c.orphanFiles()
+	c.forgetProviders()
+	c.unknownReplace()
+	return c.finish()
+}
+
+// computation is one run of Compute.
+type computation struct {
+	want      resources.Desired
+	seen      Observed
+	opt       Options
+	world     *world
+	steps     []Step
+	index     map[string]int // step ID → place in steps
+	notes     []Note
+	problems  []Problem
+	deferred  []string
+	unchanged int
+	requested map[Address]bool // -replace addresses, and whether something answered to them
+
+	pools   map[poolKey]*poolUse
+	usable  map[string]int           // label → nodes that count towards min_ready
+	retired map[OfferKeyAt][]string  // offer → IDs of delete steps of nodes to be replaced
+	coming  map[imageAt]string       // upload steps by image and provider
+	lacking map[imageAt]bool         // provider has and will get no usable upload
+	doomed  map[resources.Key]string // record → ID of the step that removes it
+}
+
+// OfferKeyAt names an offer.
+type OfferKeyAt struct {
+	Provider string
+	OfferKey
+}
+
+type imageAt struct{ image, provider string }
+
+// add appends a step, unless the same one is there already, and returns its ID.
+func (c *computation) add(s Step) string {
+	if s.ID == "" {
+		s.ID = string(s.Action) + " " + string(s.Address)
+	}
+	if _, twice := c.index[s.ID]; twice {
+		return s.ID
+	}
+	if s.Record.Kind != "" {
+		s.Touches = append(s.Touches, c.fingerprint(s.Record))
+	}
+	c.index[s.ID] = len(c.steps)
+	c.steps = append(c.steps, s)
+	if s.Action == ActionDelete || s.Action == ActionForget {
+		if c.doomed == nil {
+			c.doomed = map[resources.Key]string{}
+		}
+		if s.Record.Kind != "" {
+			c.doomed[s.Record] = s.ID
+		}
+	}
+	return s.ID
+}
+
+func (c *computation) step(id string) *Step { return &c.steps[c.index[id]] }
+
+func (c *computation) note(severity Severity, code string, at Address, source resources.Source, format string, args ...any) {
+	c.notes = append(c.notes, Note{Severity: severity, Code: code, Address: at, Source: source,
+		Text: fmt.Sprintf(format, args...)})
+}
+
+// because gives the reason, or that everything is to be destroyed.
+func (c *computation) because(r Reason) Reason {
+	if c.opt.Destroy {
+		return ReasonDestroy
+	}
+	return r
+}
+
+// asked reports whether one of the addresses was named by -replace.
+func (c *computation) asked(addresses ...Address) bool {
+	found := false
+	for _, a := range addresses {
+		if _, ok := c.requested[a]; ok {
+			c.requested[a] = true
+			found = true
+		}
+	}
+	return found
+}
+
+func (c *computation) unknownReplace() {
+	for _, a := range c.opt.Replace {
+		if !c.requested[a] {
+			c.problems = append(c.problems, Problem{Address: a, Text: "nothing that could be replaced has this address",
+				Hint: "images are diskimage.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID; see npctl state list"})
+		}
+	}
+}
+
+// view returns what the provider showed. looked is false when it did not answer or was not asked.
+func (c *computation) view(provider string) (view ProviderView, looked bool) {
+	view, asked := c.seen.Providers[provider]
+	return view, asked && view.Err == ""
+}
+
+// reachable reports whether steps may be planned for the provider: it answered, or was deliberately not asked.
+func (c *computation) reachable(provider string) bool {
+	view, asked := c.seen.Providers[provider]
+	return !asked || view.Err == ""
+}
+
+func (c *computation) deferUnreachable() {
+	for _, name := range c.world.names {
+		if view := c.seen.Providers[name]; view.Err != "" {
+			if view.Rejected && c.world.providers[name] != nil {
+				c.problems = append(c.problems, Problem{Address: providerAddress(name), Provider: name, Text: view.Err,
+					Hint:   "mend it, or leave the provider out with -exclude=" + string(providerAddress(name)),
+					Source: c.source(name)})
+			}
+			c.deferred = append(c.deferred, name)
+			c.note(Warning, "deferred", providerAddress(name), c.source(name),
+				"provider %s could not be looked at, so nothing is planned for it: %s", name, view.Err)
+		}
+	}
+}
+
+func (c *computation) source(provider string) resources.Source {
+	if p := c.world.providers[provider]; p != nil {
+		return p.Source
+	}
+	return resources.Source{}
+}
+
+func (c *computation) finish() Plan {
+	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred}
+	p = selectSteps(p, c.opt)
+	p.Problems = append(p.Problems, forbidden(p.Steps, c.want, c.seen.Records, c.opt)...)
+	p.Steps = order(p.Steps)
+	return p
+}
+
+func (c *computation) fingerprint(key resources.Key) Fingerprint {
+	return Fingerprint{Subject: key.String(), Digest: fmt.Sprint(c.seen.Records.Revisions[key])}
+}
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Addresses of things.
+func imageAddress(kind resources.ImageKind, name string) Address {
+	return Address(string(kind) + "." + name)
+}
+func providerAddress(name string) Address { return Address("provider." + name) }
+func nodeAddress(id string) Address       { return Address("node." + id) }
+func uploadAddress(provider, image string) Address {
+	return providerAddress(provider) + Address(".image."+image)
+}
+func poolAddress(provider, pool string) Address {
+	return providerAddress(provider) + Address(".pool."+pool)
+}
+func offerAddress(provider, pool, label string) Address {
+	return poolAddress(provider, pool) + Address(".label."+label)
+}
+
+// estimate is the median of the newest runs of a subject, in seconds.
+func (c *computation) estimate(subject string) float64 {
+	i, found := slices.BinarySearchFunc(c.seen.Records.Histories, subject,
+		func(h *resources.History, s string) int { return strings.Compare(h.Subject, s) })
+	if !found || len(c.seen.Records.Histories[i].Seconds) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(c.seen.Records.Histories[i].Seconds))
+	return sorted[len(sorted)/2]
+}

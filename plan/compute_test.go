@@ -1,0 +1,342 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+)
+
+var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func ptr(n int64) *int64 { return &n }
+
+// fleet is a small configuration: one image, one label, one pool, a static machine.
+func fleet() resources.Desired {
+	return resources.Desired{
+		Settings: resources.Settings{LeakLimit: 10, LeakSightings: time.Minute},
+		Labels:   []resources.Label{{Name: "small", MinReady: 2}},
+		Images: []resources.Image{{Name: "debian", Kind: resources.DiskImage, Builder: "exec", Keep: 2,
+			RebuildAge: 24 * time.Hour, Hashes: resources.Hashes{"v1:image"}, Static: map[string]string{"elements": "vm"}}},
+		Providers: []resources.Provider{
+			{Name: "cloud", Driver: "openstack", Pools: []resources.Pool{{Name: "main", MaxServers: ptr(4), Offers: []resources.Offer{
+				{Label: "small", Image: resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}, Hashes: resources.Hashes{"v1:offer"},
+					Static: map[string]string{"flavor": "medium"}}}}}},
+			{Name: "lab", Driver: "static", Pools: []resources.Pool{{Name: "main", Nodes: []resources.StaticNode{
+				{Name: "metal", Labels: []string{"metal"}, Slots: 1, Hashes: resources.Hashes{"v1:metal"}}}}}},
+		},
+	}
+}
+
+// world is what was observed of the fleet when all is as wanted.
+func settled() Observed {
+	o := empty()
+	o.Records.Builds = []*resources.Build{{ID: buildID(1), Image: "debian", Kind: resources.DiskImage, State: resources.StateReady,
+		StateTime: now.Add(-time.Hour), Hash: "v1:image", Files: []resources.ImageFile{{Format: "qcow2", Name: "debian-" + buildID(1) + ".qcow2"}}}}
+	o.Records.Uploads = []*resources.Upload{{ID: "1", Image: "debian", Build: buildID(1), Provider: "cloud", State: resources.StateReady,
+		StateTime: now.Add(-time.Hour), Format: "qcow2", ExternalID: "image-1"}}
+	o.Records.Nodes = []*resources.Node{readyNode("0000000001"), readyNode("0000000002"),
+		{ID: "0000000003", State: resources.StateReady, Provider: "lab", Pool: "main", Labels: []string{"metal"}, Hash: "v1:metal",
+			Static: true, Hostname: "metal"}}
+	o.Files = []ImageFile{{Name: "debian-" + buildID(1) + ".qcow2"}}
+	view := o.Providers["cloud"]
+	view.Instances = []resources.Instance{instance("0000000001"), instance("0000000002")}
+	view.Images = []resources.RemoteImage{{ID: "image-1", Status: resources.StatusReady,
+		Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: "1"}}}
+	o.Providers["cloud"] = view
+	return o
+}
+
+func empty() Observed {
+	return Observed{Now: now, Installation: "here", Files: []ImageFile{}, Formats: map[string]string{"cloud": "qcow2"},
+		Providers: map[string]ProviderView{"cloud": {ListedAt: now, Quota: unlimited()}, "lab": {ListedAt: now, Quota: unlimited()}}}
+}
+
+func unlimited() resources.Quota {
+	u := int64(resources.Unlimited)
+	return resources.Quota{Limit: resources.Amounts{Instances: u, Cores: u, RAM: u, Volumes: u, VolumeGB: u, Addresses: u}}
+}
+
+func buildID(n int) string { return fmt.Sprintf("%032x", n) }
+
+func readyNode(id string) *resources.Node {
+	return &resources.Node{ID: id, State: resources.StateReady, StateTime: now.Add(-time.Hour), Provider: "cloud", Pool: "main",
+		Labels: []string{"small"}, Hash: "v1:offer", ExternalID: "server-" + id, Upload: "1", Resources: resources.Amounts{Instances: 1}}
+}
+
+func instance(id string) resources.Instance {
+	return resources.Instance{ID: "server-" + id, Name: "np" + id, Status: resources.StatusReady,
+		Marks: resources.Marks{Installation: "here", Kind: resources.KindNode, ID: id}}
+}
+
+// lines shows a plan's steps, one a line.
+func lines(p Plan) string {
+	var b strings.Builder
+	for _, s := range p.Steps {
+		fmt.Fprintf(&b, "%s %s: %s", s.Action, s.Address, s.Reason)
+		if s.Record.ID != "" {
+			fmt.Fprintf(&b, " [%s]", s.Record)
+		}
+		for _, need := range s.Needs {
+			fmt.Fprintf(&b, " needs(%s)", need)
+		}
+		for _, after := range s.After {
+			fmt.Fprintf(&b, " after(%s)", after)
+		}
+		b.WriteString("\n")
+	}
+	for _, problem := range p.Problems {
+		fmt.Fprintf(&b, "problem %s: %s\n", problem.Address, problem.Text)
+	}
+	for _, n := range p.Notes {
+		fmt.Fprintf(&b, "note %s %s\n", n.Code, n.Address)
+	}
+	return b.String()
+}
+
+func TestCompute(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*resources.Desired, *Observed, *Options)
+		want   string
+	}{
+		"a settled fleet needs nothing": {
+			change: func(*resources.Desired, *Observed, *Options) {},
+		},
+		"an empty world gets everything in order": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) { *o = empty() },
+			want: `register provider.lab.pool.main.node.metal: new-static-node
+build diskimage.debian: no-build
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+launch provider.cloud.pool.main.label.small: below-min-ready needs(upload provider.cloud.image.debian)
+launch provider.cloud.pool.main.label.small: below-min-ready needs(upload provider.cloud.image.debian)
+`},
+		"a server deleted behind our back is forgotten and replaced": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				v.Instances = v.Instances[1:]
+				o.Providers["cloud"] = v
+			},
+			want: `forget node.0000000001: lost [node/0000000001]
+launch provider.cloud.pool.main.label.small: below-min-ready
+`},
+		"a server newer than the listing is not lost": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				v.Instances = v.Instances[1:]
+				o.Providers["cloud"] = v
+				o.Records.Nodes[0].StateTime = now.Add(time.Second)
+			},
+		},
+		"a provider that does not answer gets no steps, and its nodes count": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Providers["cloud"] = ProviderView{Err: "timeout"}
+			},
+			want: "note deferred provider.cloud\n",
+		},
+		"wrong credentials are a problem": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Providers["cloud"] = ProviderView{Err: "401", Rejected: true}
+			},
+			want: "problem provider.cloud: 401\nnote deferred provider.cloud\n",
+		},
+		"a changed static attribute replaces ready nodes, new before old": {
+			change: func(d *resources.Desired, _ *Observed, _ *Options) {
+				d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
+			},
+			want: `launch provider.cloud.pool.main.label.small: config-changed
+launch provider.cloud.pool.main.label.small: config-changed
+delete node.0000000001: config-changed [node/0000000001] needs(launch provider.cloud.pool.main.label.small #1)
+delete node.0000000002: config-changed [node/0000000002] needs(launch provider.cloud.pool.main.label.small #2)
+`},
+		"where there is no room the old node goes first": {
+			change: func(d *resources.Desired, _ *Observed, _ *Options) {
+				d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
+				d.Providers[0].Pools[0].MaxServers = ptr(2)
+			},
+			want: `delete node.0000000001: config-changed [node/0000000001]
+launch provider.cloud.pool.main.label.small: config-changed needs(delete node 0000000001)
+delete node.0000000002: config-changed [node/0000000002]
+launch provider.cloud.pool.main.label.small: config-changed needs(delete node 0000000002)
+`},
+		"a hash of another version replaces nothing": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) { o.Records.Nodes[0].Hash = "v9:whatever" },
+		},
+		"an old image is built again, and the old one stays until the new one is there": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Builds[0].StateTime = now.Add(-25 * time.Hour)
+				o.Records.Nodes[0].Upload, o.Records.Nodes[1].Upload = "", ""
+				d.Images[0].Keep = 1
+			},
+			want: `build diskimage.debian: rebuild-age
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+delete provider.cloud.image.debian: superseded [upload/1] needs(upload provider.cloud.image.debian)
+delete diskimage.debian: superseded [build/00000000000000000000000000000001] needs(build diskimage.debian) needs(delete upload 1)
+`},
+		"an image that nodes run from stays": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Builds[0].StateTime = now.Add(-25 * time.Hour)
+				d.Images[0].Keep = 1
+			},
+			want: `build diskimage.debian: rebuild-age
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+`},
+		"a removed provider is drained, cleared and forgotten": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers = d.Providers[1:]
+				d.Labels[0].MinReady = 0
+				d.Images = nil
+				o.Records.Providers = []*resources.ProviderRecord{{Name: "cloud", Driver: "openstack"}}
+			},
+			want: `delete node.0000000001: provider-removed [node/0000000001]
+delete node.0000000002: provider-removed [node/0000000002]
+delete provider.cloud.image.debian: provider-removed [upload/1] needs(delete node 0000000001) needs(delete node 0000000002)
+forget provider.cloud: nothing-left [provider/cloud] needs(delete node 0000000001) needs(delete node 0000000002) needs(delete upload 1)
+delete diskimage.debian: image-removed [build/00000000000000000000000000000001] needs(delete upload 1)
+`},
+		"destroy leaves nothing": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				opt.Destroy = true
+				o.Records.Nodes[0].State = resources.StateInUse
+				v := o.Providers["cloud"]
+				v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "f", Marks: resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "99"}}}
+				o.Providers["cloud"] = v
+			},
+			want: `delete node.0000000001: destroy [node/0000000001]
+delete node.0000000002: destroy [node/0000000002]
+delete provider.cloud.image.debian: destroy [upload/1] needs(delete node 0000000001) needs(delete node 0000000002)
+delete diskimage.debian: destroy [build/00000000000000000000000000000001] needs(delete upload 1)
+delete provider.cloud.floating_ip.f: destroy
+delete provider.lab.pool.main.node.metal: destroy [node/0000000003]
+`},
+		"prevent_destroy outlives its block": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Images = nil
+				d.Providers[0].Pools[0].Offers = nil
+				d.Labels[0].MinReady = 0
+				o.Records.Nodes = o.Records.Nodes[2:]
+				o.Providers["cloud"] = ProviderView{ListedAt: now, Images: o.Providers["cloud"].Images}
+				o.Records.Images = []*resources.ImageRecord{{Name: "debian", PreventDestroy: true}}
+			},
+			want: `delete provider.cloud.image.debian: image-removed [upload/1]
+delete diskimage.debian: image-removed [build/00000000000000000000000000000001] needs(delete upload 1)
+problem provider.cloud.image.debian: the plan deletes upload provider.cloud.image.debian, and image debian has prevent_destroy
+problem diskimage.debian: the plan deletes build diskimage.debian, and image debian has prevent_destroy
+`},
+		"a leak is noted first and deleted when seen again": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				v.Instances = append(v.Instances, instance("0000000077"), instance("0000000078"))
+				o.Providers["cloud"] = v
+				o.Records.Sightings = []*resources.Sighting{{Provider: "cloud", Type: "server", External: "server-0000000077",
+					First: now.Add(-2 * time.Minute), Count: 1}}
+			},
+			want: `delete provider.cloud.server.server-0000000077: leaked
+note leak-sighted provider.cloud.server.server-0000000078
+`},
+		"what only looks like ours is left alone": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				v.Instances = append(v.Instances, resources.Instance{ID: "x", Name: "np0000000001"},
+					resources.Instance{ID: "y", Marks: resources.Marks{Installation: "elsewhere", ID: "0000000001"}})
+				o.Providers["cloud"] = v
+			},
+			want: `note look-alike provider.cloud.server.x
+note look-alike provider.cloud.server.y
+note unmanaged provider.cloud
+`},
+		"an interrupted launch goes on": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Nodes[1].State = resources.StateBuilding
+			},
+			want: "launch node.0000000002: unfinished [node/0000000002]\n",
+		},
+		"two instances of one node: the recorded one stays": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				twin := instance("0000000001")
+				twin.ID = "server-late"
+				v.Instances = append(v.Instances, twin)
+				o.Providers["cloud"] = v
+			},
+			want: "delete provider.cloud.server.server-late: duplicate\n",
+		},
+		"quota is respected and said": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Nodes = o.Records.Nodes[2:]
+				v := o.Providers["cloud"]
+				v.Instances = nil
+				v.Quota.Limit.Instances, v.Quota.Used.Instances = 5, 4
+				o.Providers["cloud"] = v
+			},
+			want: `launch provider.cloud.pool.main.label.small: below-min-ready
+note below-min-ready label.small
+`},
+		"a pool above max_servers loses its oldest ready node": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers[0].Pools[0].MaxServers = ptr(1)
+				d.Labels[0].MinReady = 1
+				o.Records.Nodes[1].StateTime = now.Add(-2 * time.Hour)
+			},
+			want: "delete node.0000000002: above-max-servers [node/0000000002]\n",
+		},
+		"unknown flavor is a problem with near matches": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				*o = empty()
+				v := o.Providers["cloud"]
+				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {Problems: []resources.Problem{{Attribute: "flavor",
+					Value: "medum", Detail: "there is no such flavor", Near: []string{"medium"}}}}}
+				o.Providers["cloud"] = v
+			},
+			want: `register provider.lab.pool.main.node.metal: new-static-node
+build diskimage.debian: no-build
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+problem provider.cloud.pool.main.label.small: flavor = "medum": there is no such flavor
+note below-min-ready label.small
+`},
+		"-allow-destroy=none refuses": {
+			change: func(d *resources.Desired, _ *Observed, opt *Options) {
+				d.Providers[0].Pools[0].MaxServers, d.Labels[0].MinReady = ptr(1), 1
+				opt.AllowDestroy = AllowNone
+			},
+			want: `delete node.0000000001: above-max-servers [node/0000000001]
+problem node.0000000001: the plan deletes node node.0000000001, and -allow-destroy=none forbids that
+`},
+		"-target keeps what the target needs": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				*o = empty()
+				opt.Targets = []Address{"provider.cloud.image.debian"}
+			},
+			want: `build diskimage.debian: no-build
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+note targeted 
+`},
+		"-exclude leaves out what needs the excluded": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				*o = empty()
+				opt.Excludes = []Address{"diskimage.debian"}
+			},
+			want: "register provider.lab.pool.main.node.metal: new-static-node\n",
+		},
+		"-replace of a node": {
+			change: func(_ *resources.Desired, _ *Observed, opt *Options) { opt.Replace = []Address{"node.0000000001"} },
+			want: `launch provider.cloud.pool.main.label.small: requested
+delete node.0000000001: requested [node/0000000001] needs(launch provider.cloud.pool.main.label.small #1)
+`},
+		"-replace of nothing is a problem": {
+			change: func(_ *resources.Desired, _ *Observed, opt *Options) { opt.Replace = []Address{"node.7"} },
+			want:   "problem node.7: nothing that could be replaced has this address\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o, opt := fleet(), settled(), Options{}
+			test.change(&d, &o, &opt)
+			if diff := cmp.Diff(test.want, lines(Compute(d, o, opt))); diff != "" {
+				t.Errorf("plan differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,222 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+func sampleFile() File {
+	return File{Meta: sampleMeta(), Plan: samplePlan(), Sensitive: []string{"password"},
+		Variables: map[string]json.RawMessage{"region": json.RawMessage(`"ca-ymq-1"`), "sizes": json.RawMessage(`[1,2]`)}}
+}
+
+func fileSaved(t *testing.T, f File) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.plan")
+	if err := f.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPlanFileHoldsAllOfThePlan(t *testing.T) {
+	f := sampleFile()
+	f.Plan = everyField(t)
+	got, err := ReadFile(fileSaved(t, f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(f, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if stale := got.Stale(f.Plan); len(stale) > 0 {
+		t.Errorf("stale against the plan it was made from: %v", stale)
+	}
+}
+
+func TestPlanFilesRoundTrip(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		f := File{Meta: sampleMeta(), Plan: anyPlan(r)}
+		content, err := f.encode()
+		if err != nil {
+			r.Fatal(err)
+		}
+		got, err := fileDecode(content)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if diff := cmp.Diff(f, got, cmpopts.EquateEmpty()); diff != "" {
+			r.Fatalf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+func TestPlanFileIsForItsOwnerOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.plan")
+	if err := os.WriteFile(path, []byte("what was there before"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := sampleFile().WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v, want 0600", info.Mode().Perm())
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestPlanFileThatCannotBeWrittenSaysWhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "missing", "a.plan")
+	if err := sampleFile().WriteFile(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatIsNoPlanFileIsRefused(t *testing.T) {
+	content, err := sampleFile().encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(old, new string) []byte {
+		if !bytes.Contains(content, []byte(old)) {
+			t.Fatalf("no %s in the file", old)
+		}
+		return bytes.Replace(content, []byte(old), []byte(new), 1)
+	}
+	twice := sampleFile()
+	twice.Plan.Steps = append(twice.Plan.Steps, twice.Plan.Steps[0])
+	unknown := sampleFile()
+	unknown.Plan.Steps[0].Action = "explode"
+	for _, c := range []struct {
+		name    string
+		content []byte
+		want    error
+		says    string
+	}{
+		{"empty", nil, ErrNotPlanFile, "it is empty; write one with npctl plan -out=FILE"},
+		{"configuration", []byte("provider \"openstack\" \"x\" {}\n"), ErrNotPlanFile, "it does not begin like one"},
+		{"binary", bytes.Repeat([]byte{0, 0xff}, 1<<20), ErrNotPlanFile, "it does not begin like one"},
+		{"report", renderReport(t, samplePlan()), ErrNotPlanFile, "it is the output of -json"},
+		{"newer format", change(`"format":1`, `"format":2`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 2, and this npctl reads format 1"},
+		{"cut short", content[:len(content)/2], ErrPlanDamaged, "bytes are missing"},
+		{"only the header", content[:bytes.IndexByte(content, '\n')+1], ErrPlanDamaged, "bytes are missing"},
+		{"edited", change("debian-small", "debian-large"), ErrPlanDamaged, "does not match its checksum"},
+		{"something added", append(bytes.Clone(content), "x\n"...), ErrPlanDamaged, "does not match its checksum"},
+		{"step twice", fileEncoded(t, twice), ErrPlanDamaged, "occurs twice"},
+		{"unknown action", fileEncoded(t, unknown), ErrPlanFormat, `does "explode"`},
+		{"unknown field", fileWith(t, `{"meta":{"created":"2026-03-02T13:30:00Z","options":{}},"plan":{"steps":[],"unchanged":0,"invented_later":1}}`), ErrPlanFormat, "written by npctl 0.9.0"},
+	} {
+		path := filepath.Join(t.TempDir(), "a.plan")
+		if err := os.WriteFile(path, c.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadFile(path)
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want %v with %q and the path", c.name, err, c.want, c.says)
+		}
+	}
+}
+
+func fileEncoded(t *testing.T, f File) []byte {
+	t.Helper()
+	content, err := f.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// fileWith gives any body a header that fits it.
+func fileWith(t *testing.T, body string) []byte {
+	t.Helper()
+	header, err := json.Marshal(fileHeaderFor([]byte(body), "0.9.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append(header, '\n'), body...)
+}
+
+func TestPlanFileHasALimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "huge.plan")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, FileLimit+1); err != nil { // sparse
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); !errors.Is(err, ErrNotPlanFile) || !strings.Contains(err.Error(), "at most 256 are read") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatIsNoRegularFileIsNotOpened(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, t.TempDir()} { // opening a pipe would wait for a writer
+		if _, err := ReadFile(path); !errors.Is(err, ErrNotPlanFile) {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+	if _, err := ReadFile(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing file: got %v", err)
+	}
+}
+
+func TestPlanIsBoundToItsInstallationAndConfiguration(t *testing.T) {
+	f := sampleFile()
+	if err := f.Bound(f.Meta.Lineage, f.Meta.Digest); err != nil {
+		t.Error(err)
+	}
+	if err := f.Bound("another", f.Meta.Digest); err == nil || !strings.Contains(err.Error(), `this state belongs to "another"`) {
+		t.Errorf("got %v", err)
+	}
+	if err := f.Bound(f.Meta.Lineage, "sha256:11"); err == nil || !strings.Contains(err.Error(), "has changed since the plan was made") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzReadFile(f *testing.F) {
+	content, err := sampleFile().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(content)
+	f.Add([]byte(`{"kind":"npctl plan","format":1,"size":2,"sha256":""}` + "\n{}"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if _, err := fileDecode(content); err != nil &&
+			!errors.Is(err, ErrNotPlanFile) && !errors.Is(err, ErrPlanFormat) && !errors.Is(err, ErrPlanDamaged) {
+			t.Errorf("an error of no kind: %v", err)
+		}
+	})
+}
+
+func BenchmarkPlanFile(b *testing.B) {
+	f := File{Meta: sampleMeta(), Plan: bigPlan(10_000)}
+	for b.Loop() {
+		content, err := f.encode()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := fileDecode(content); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

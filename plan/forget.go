@@ -1,0 +1,51 @@
+package plan
+
+import "github.com/npctl/npctl/resources"
+
+// forgetProviders plans the removal of the records of providers that are configured no more, once nothing of ours is
+// left there.
+func (c *computation) forgetProviders() {
+	for _, p := range c.seen.Records.Providers {
+		if c.world.providers[p.Name] != nil {
+			continue
+		}
+		if _, looked := c.view(p.Name); !looked {
+			continue
+		}
+		if needs, empty := c.emptied(p.Name); empty {
+			c.add(Step{ID: "forget provider " + p.Name, Address: providerAddress(p.Name), Action: ActionForget,
+				Thing: ThingRecord, Reason: ReasonNothingLeft, Provider: p.Name, Record: p.Key(), Needs: needs})
+		}
+	}
+}
+
+// emptied reports whether this plan leaves nothing of ours in a provider, and the steps that see to it.
+func (c *computation) emptied(provider string) (needs []string, empty bool) {
+	var keys []resources.Key
+	for _, n := range c.world.nodes[provider] {
+		keys = append(keys, n.Key())
+	}
+	for _, u := range c.seen.Records.Uploads {
+		if u.Provider == provider {
+			keys = append(keys, u.Key())
+		}
+	}
+	for _, key := range keys {
+		id, gone := c.doomed[key]
+		if !gone {
+			return nil, false
+		}
+		needs = append(needs, id)
+	}
+	for _, s := range c.world.strays {
+		id := string(ActionDelete) + " " + string(strayAddress(s))
+		if s.provider != provider {
+			continue
+		}
+		if _, planned := c.index[id]; !planned {
+			return nil, false
+		}
+		needs = append(needs, id)
+	}
+	return needs, true
+}

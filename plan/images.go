@@ -1,0 +1,338 @@
+package plan
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// images plans builds, conversions, uploads and their removal, image by image.
+func (c *computation) images() {
+	c.coming = map[imageAt]string{}
+	c.lacking = map[imageAt]bool{}
+	for i := range c.want.Images {
+		c.image(&c.want.Images[i])
+	}
+	c.removedImages()
+}
+
+// image plans one configured image.
+func (c *computation) image(img *resources.Image) {
+	users := c.users(img)
+	for _, b := range c.world.builds[img.Name] {
+		switch b.State {
+		case resources.StateBuilding:
+			c.deleteBuild(b, ReasonUnfinished)
+		case resources.StateFailed:
+			c.deleteBuild(b, ReasonFailed)
+		case resources.StateDeleting:
+			c.deleteBuild(b, ReasonUnfinished)
+		}
+	}
+	c.unfinishedUploads(img)
+	newest := c.newestReady(img.Name)
+	formats := c.formats(img, users)
+	if len(formats) == 0 {
+		c.superseded(img, users, "")
+		return // nobody wants it in any format
+	}
+	build := c.planBuild(img, newest, users, formats)
+	for _, p := range users {
+		c.planUpload(img, p, newest, build)
+	}
+	c.superseded(img, users, build)
+	c.uploadedFiles(img, users, build)
+}
+
+// users lists the providers with an offer of the image, by name.
+func (c *computation) users(img *resources.Image) []*resources.Provider {
+	var users []*resources.Provider
+	for i := range c.want.Providers {
+		p := &c.want.Providers[i]
+		uses := slices.ContainsFunc(p.Pools, func(pool resources.Pool) bool {
+			return slices.ContainsFunc(pool.Offers, func(o resources.Offer) bool { return o.Image == img.Ref() })
+		})
+		if uses {
+			users = append(users, p)
+		}
+	}
+	return users
+}
+
+// formats is every format wanted of a new build, sorted.
+func (c *computation) formats(img *resources.Image, users []*resources.Provider) []string {
+	formats := slices.Clone(img.Formats)
+	for _, p := range users {
+		if f := c.seen.Formats[p.Name]; f != "" {
+			formats = append(formats, f)
+		}
+	}
+	slices.Sort(formats)
+	return slices.Compact(formats)
+}
+
+func (c *computation) newestReady(image string) *resources.Build {
+	for _, b := range c.world.builds[image] {
+		if b.State == resources.StateReady && c.doomed[b.Key()] == "" {
+			return b
+		}
+	}
+	return nil
+}
+
+// Hashes of an image: what its block says, and the local files that go into it.
+func (c *computation) hashes(img *resources.Image) resources.Hashes {
+	return ImageHashes(img.Hashes, c.seen.Inputs[img.Name])
+}
+
+// ImageHashes combines the hashes of an image block with the digest of the local files that go into the image.
+func ImageHashes(block resources.Hashes, inputs resources.Hash) resources.Hashes {
+	if inputs == "" {
+		return block
+	}
+	combined := make(resources.Hashes, len(block))
+	for i, h := range block {
+		version, _, _ := strings.Cut(string(h), ":")
+		combined[i] = resources.Hash(version + ":" + digest(string(h), string(inputs)) + digest(string(inputs), string(h)))
+	}
+	return combined
+}
+
+// planBuild adds a build step when one is due and returns its ID.
+func (c *computation) planBuild(img *resources.Image, newest *resources.Build, users []*resources.Provider, formats []string) string {
+	at := imageAddress(img.Kind, img.Name)
+	reason, evidence, changes := c.buildReason(img, newest, users)
+	if reason == "" {
+		c.unchanged++
+		return ""
+	}
+	if c.paused(img) {
+		c.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, reason.Text())
+		return ""
+	}
+	if c.seen.Builders != nil && !slices.Contains(c.seen.Builders, img.Builder) {
+		c.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
+		return ""
+	}
+	return c.add(Step{Address: at, Action: ActionBuild, Thing: ThingBuild, Reason: reason, Evidence: evidence,
+		Changes: changes, Image: img.Name, Formats: formats, Replaces: newest != nil,
+		Estimate: c.estimate("build/" + img.Name), Source: img.Source, Touches: c.touchBuild(img.Name, newest)})
+}
+
+func (c *computation) touchBuild(image string, newest *resources.Build) []Fingerprint {
+	if newest == nil {
+		return []Fingerprint{{Subject: "builds of " + image, Digest: "none"}}
+	}
+	return []Fingerprint{c.fingerprint(newest.Key())}
+}
+
+func (c *computation) paused(img *resources.Image) bool {
+	return img.Pause || slices.ContainsFunc(c.seen.Records.Images, func(r *resources.ImageRecord) bool {
+		return r.Name == img.Name && r.Paused
+	})
+}
+
+func (c *computation) buildReason(img *resources.Image, newest *resources.Build, users []*resources.Provider) (Reason, []Fact, []Change) {
+	at := imageAddress(img.Kind, img.Name)
+	if c.asked(at) {
+		return ReasonRequested, nil, nil
+	}
+	if newest == nil {
+		return ReasonNoBuild, nil, nil
+	}
+	facts := []Fact{{"build", newest.ID}}
+	if hashes := c.hashes(img); !hashes.Match(newest.Hash) {
+		return ReasonInputsChanged, facts, c.changes(newest.Hash, img.Static)
+	}
+	age := c.seen.Now.Sub(newest.StateTime)
+	if img.RebuildAge > 0 && age >= img.RebuildAge {
+		return ReasonRebuildAge, append(facts, Fact{"age", age.Truncate(time.Second).String()},
+			Fact{"rebuild_age", img.RebuildAge.String()}), nil
+	}
+	if missing := c.lostFile(img, newest, users); missing != "" {
+		return ReasonFileMissing, append(facts, Fact{"format", missing}), nil
+	}
+	return "", nil, nil
+}
+
+// lostFile names a format that is still to be uploaded though none of the build's files is left to take or convert.
+func (c *computation) lostFile(img *resources.Image, newest *resources.Build, users []*resources.Provider) string {
+	if slices.ContainsFunc(newest.Files, c.present) {
+		return ""
+	}
+	for _, p := range users {
+		if c.reachable(p.Name) && !c.imagePaused(p, img) && c.uploadOf(img.Name, p.Name, newest.ID) == nil {
+			return c.seen.Formats[p.Name]
+		}
+	}
+	return ""
+}
+
+// present reports whether the file is in the images directory, or believed to be when nobody looked.
+func (c *computation) present(f resources.ImageFile) bool {
+	return c.seen.Files == nil || c.world.files[f.Name]
+}
+
+// changes shows how static attributes differ from those behind a recorded hash.
+func (c *computation) changes(recorded resources.Hash, now map[string]string) []Change {
+	i := slices.IndexFunc(c.seen.Records.Templates, func(t *resources.Template) bool { return t.Hash == recorded })
+	if i < 0 {
+		return nil
+	}
+	before := c.seen.Records.Templates[i].Static
+	names := map[string]bool{}
+	for name := range before {
+		names[name] = true
+	}
+	for name := range now {
+		names[name] = true
+	}
+	var changes []Change
+	for name := range names {
+		if before[name] != now[name] {
+			changes = append(changes, Change{Attribute: name, Before: before[name], After: now[name], Forces: true})
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Attribute, b.Attribute) })
+	return changes
+}
+
+// deleteBuild plans the removal of a build's files and record, after its uploads.
+func (c *computation) deleteBuild(b *resources.Build, reason Reason, needs ...string) {
+	for _, u := range c.world.uploads[b.Image] {
+		if u.Build == b.ID {
+			if id, gone := c.doomed[u.Key()]; gone {
+				needs = append(needs, id)
+			} else if id := c.deleteUpload(u, reason); id != "" {
+				needs = append(needs, id)
+			} else {
+				return // an upload has to stay, and so the build's record
+			}
+		}
+	}
+	evidence := []Fact{{"build", b.ID}}
+	if b.Error != "" {
+		evidence = append(evidence, Fact{"error", b.Error})
+	}
+	at := imageAddress(b.Kind, b.Image)
+	c.add(Step{ID: "delete build " + b.ID, Address: at, Action: ActionDelete, Thing: ThingBuild, Reason: reason,
+		Evidence: evidence, Image: b.Image, Build: b.ID, Record: b.Key(), Needs: needs})
+}
+
+// superseded plans the removal of builds and uploads beyond those to keep. A planned build counts as kept, and what it
+// replaces goes only after it is where it is needed.
+func (c *computation) superseded(img *resources.Image, users []*resources.Provider, planned string) {
+	for _, name := range c.uploadingProviders(img.Name) {
+		used := slices.ContainsFunc(users, func(p *resources.Provider) bool { return p.Name == name })
+		if !used {
+			c.dropUploads(img.Name, name, ReasonImageRemoved)
+			continue
+		}
+		keep, needs := img.Keep, []string(nil)
+		if id := c.coming[imageAt{img.Name, name}]; id != "" {
+			keep, needs = keep-1, []string{id}
+		}
+		for i, u := range c.readyUploads(img.Name, name) {
+			if i >= keep {
+				c.deleteUpload(u, ReasonSuperseded, needs...)
+			}
+		}
+	}
+	keep, needs := img.Keep, []string(nil)
+	if planned != "" {
+		keep, needs = keep-1, []string{planned}
+	}
+	kept := 0
+	for _, b := range c.world.builds[img.Name] {
+		if b.State != resources.StateReady || c.doomed[b.Key()] != "" {
+			continue
+		}
+		if kept++; kept > keep && !c.uploadsRemain(b) {
+			c.deleteBuild(b, ReasonSuperseded, slices.Clone(needs)...)
+		}
+	}
+}
+
+// uploadsRemain reports whether a provider keeps an upload of the build, so that its record is still needed.
+func (c *computation) uploadsRemain(b *resources.Build) bool {
+	return slices.ContainsFunc(c.world.uploads[b.Image], func(u *resources.Upload) bool {
+		return u.Build == b.ID && c.doomed[u.Key()] == ""
+	})
+}
+
+// removedImages plans the removal of images that are configured no more.
+func (c *computation) removedImages() {
+	var names []string
+	for name := range c.world.builds {
+		names = append(names, name)
+	}
+	for name := range c.world.uploads {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if c.world.images[name] != nil {
+			continue
+		}
+		for _, provider := range c.uploadingProviders(name) {
+			c.dropUploads(name, provider, ReasonImageRemoved)
+		}
+		for _, b := range c.world.builds[name] {
+			if !c.uploadsRemain(b) {
+				c.deleteBuild(b, c.because(ReasonImageRemoved))
+			}
+		}
+	}
+}
+
+// uploadedFiles plans the removal of local files that every provider has, where the image asks for it.
+func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Provider, planned string) {
+	newest := c.newestReady(img.Name)
+	if !img.DeleteAfterUpload || planned != "" || newest == nil {
+		return
+	}
+	var needs []string
+	for _, p := range users {
+		id := c.coming[imageAt{img.Name, p.Name}]
+		if id == "" && c.uploadOf(img.Name, p.Name, newest.ID) == nil {
+			return
+		}
+		if id != "" {
+			needs = append(needs, id)
+		}
+	}
+	for _, f := range newest.Files {
+		if slices.Contains(img.KeepFormats, f.Format) || len(users) == 0 {
+			continue
+		}
+		c.add(Step{ID: fmt.Sprintf("delete file %s", f.Name), Address: imageAddress(img.Kind, img.Name),
+			Action: ActionDelete, Thing: ThingFile, Reason: ReasonUploaded, Image: img.Name, Build: newest.ID,
+			Format: f.Format, Needs: needs, Evidence: []Fact{{"file", f.Name}}, Source: img.Source})
+	}
+}
+
+// orphanFiles plans the removal of files in the images directory that carry a build id without a record.
+func (c *computation) orphanFiles() {
+	for _, f := range c.seen.Files {
+		id := BuildIDOfFile(f.Name)
+		if id == "" || c.world.build[id] != nil {
+			continue
+		}
+		c.add(Step{ID: "delete file " + f.Name, Address: Address("file." + f.Name), Action: ActionDelete,
+			Thing: ThingFile, Reason: ReasonLeaked, Build: id, Evidence: []Fact{{"file", f.Name}}})
+	}
+}
+
+var buildFile = regexp.MustCompile(`^.+-([0-9a-f]{32})(\.|$)`)
+
+// BuildIDOfFile returns the build id in the name of a file that npctl made, <image>-<32 hex digits>[.<ext>…], or "".
+func BuildIDOfFile(name string) string {
+	if m := buildFile.FindStringSubmatch(name); m != nil {
+		return m[1]
+	}
+	return ""
+}

@@ -1,0 +1,304 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// launches fills every label up to its min_ready.
+func (c *computation) launches() {
+	if c.opt.RefreshOnly {
+		return
+	}
+	free := c.freeQuota()
+	for i := range c.want.Labels {
+		label := &c.want.Labels[i]
+		missing := label.MinReady - int64(c.usable[label.Name])
+		c.unchanged++
+		if missing > 0 {
+			c.unchanged--
+			c.fill(label, int(missing), free)
+		}
+	}
+}
+
+// place is a pool that could take a node of a label.
+type place struct {
+	provider *resources.Provider
+	pool     *resources.Pool
+	offer    *resources.Offer
+	each     resources.Amounts // what one node takes
+	launched int
+}
+
+// fill launches missing nodes one by one, each in the best place there is at that moment.
+func (c *computation) fill(label *resources.Label, missing int, free map[string]*resources.Amounts) {
+	places, refusals := c.places(label)
+	have := label.MinReady - int64(missing)
+	for ; missing > 0; missing-- {
+		best := c.best(places, free)
+		if best == nil {
+			break
+		}
+		c.launch(best, label, have, free)
+	}
+	if missing == 0 {
+		return
+	}
+	for _, p := range places {
+		refusals = append(refusals, fmt.Sprintf("%s/%s: %s", p.provider.Name, p.pool.Name, c.refusal(p, free)))
+	}
+	if len(refusals) == 0 {
+		refusals = []string{"no pool offers it"}
+	}
+	c.note(Warning, "below-min-ready", Address("label."+label.Name), label.Source,
+		"%d of %d nodes of label %s cannot be launched: %s", missing, label.MinReady, label.Name, strings.Join(refusals, "; "))
+}
+
+// places lists the pools that offer the label and could launch it now, and why others cannot.
+func (c *computation) places(label *resources.Label) (places []*place, refusals []string) {
+	for i := range c.want.Providers {
+		p := &c.want.Providers[i]
+		for j := range p.Pools {
+			pool := &p.Pools[j]
+			k := slices.IndexFunc(pool.Offers, func(o resources.Offer) bool { return o.Label == label.Name })
+			if k < 0 {
+				continue
+			}
+			at := &place{provider: p, pool: pool, offer: &pool.Offers[k], each: resources.Amounts{Instances: 1}}
+			if why := c.unable(at); why != "" {
+				refusals = append(refusals, fmt.Sprintf("%s/%s: %s", p.Name, pool.Name, why))
+				continue
+			}
+			if view, looked := c.view(p.Name); looked {
+				at.each = plus(at.each, view.Offers[OfferKey{pool.Name, label.Name}].Resources)
+				at.each.Instances = 1
+			}
+			places = append(places, at)
+		}
+	}
+	return places, refusals
+}
+
+// unable says why nothing can be launched there, or nothing.
+func (c *computation) unable(at *place) string {
+	if !c.reachable(at.provider.Name) {
+		return "the provider did not answer"
+	}
+	if problems := c.offerProblems(at.provider.Name, at.pool.Name, at.offer.Label); len(problems) > 0 {
+		return problems[0].Detail
+	}
+	if at.offer.Image.Kind == resources.CloudImage {
+		return ""
+	}
+	key := imageAt{at.offer.Image.Name, at.provider.Name}
+	if c.coming[key] == "" && len(c.readyUploads(key.image, key.provider)) == 0 {
+		return fmt.Sprintf("image %s is not there and is not being uploaded", at.offer.Image)
+	}
+	return ""
+}
+
+// best chooses by priority, then by the share of the pool that is free, then by name.
+func (c *computation) best(places []*place, free map[string]*resources.Amounts) *place {
+	var best *place
+	for _, p := range places {
+		if c.refusal(p, free) != "" {
+			continue
+		}
+		if best == nil || c.before(p, best, free) {
+			best = p
+		}
+	}
+	return best
+}
+
+func (c *computation) before(a, b *place, free map[string]*resources.Amounts) bool {
+	return cmp.Or(
+		cmp.Compare(a.pool.Priority, b.pool.Priority),
+		cmp.Compare(c.freeShare(b, free), c.freeShare(a, free)),
+		cmp.Compare(a.provider.Name, b.provider.Name),
+		cmp.Compare(a.pool.Name, b.pool.Name),
+	) < 0
+}
+
+// freeShare is the part of the pool's servers that is free, from 0 to 1. A pool without limit counts by its provider's
+// quota.
+func (c *computation) freeShare(p *place, free map[string]*resources.Amounts) float64 {
+	if p.pool.MaxServers != nil && *p.pool.MaxServers > 0 {
+		used := c.pool(p.provider.Name, p.pool.Name).use.Instances
+		return 1 - float64(used)/float64(*p.pool.MaxServers)
+	}
+	view, _ := c.view(p.provider.Name)
+	if left := free[p.provider.Name]; left != nil && view.Quota.Limit.Instances > 0 {
+		return float64(left.Instances) / float64(view.Quota.Limit.Instances)
+	}
+	return 1
+}
+
+// refusal says which limit leaves no room for one more node there, or nothing. Nodes that this plan deletes make room.
+func (c *computation) refusal(p *place, free map[string]*resources.Amounts) string {
+	pool := c.pool(p.provider.Name, p.pool.Name)
+	leaving := int64(len(pool.frees))
+	for _, limit := range []struct {
+		name      string
+		limit     *int64
+		use, each int64
+	}{
+		{"max_servers", p.pool.MaxServers, pool.use.Instances - leaving, 1},
+		{"max_cores", p.pool.MaxCores, pool.use.Cores, p.each.Cores},
+		{"max_ram", p.pool.MaxRAM, pool.use.RAM, p.each.RAM},
+		{"max_volumes", p.pool.MaxVolumes, pool.use.Volumes, p.each.Volumes},
+		{"max_volume_gb", p.pool.MaxVolumeGB, pool.use.VolumeGB, p.each.VolumeGB},
+	} {
+		if limit.limit != nil && limit.each > 0 && limit.use+limit.each > *limit.limit {
+			if leaving > 0 && limit.name != "max_servers" {
+				continue
+			}
+			return fmt.Sprintf("%s is %d and %d are taken", limit.name, *limit.limit, limit.use)
+		}
+	}
+	if left := free[p.provider.Name]; left != nil && !p.pool.IgnoreProviderQuota && leaving == 0 {
+		return overQuota(*left, p.each)
+	}
+	return ""
+}
+
+func overQuota(left, each resources.Amounts) string {
+	for _, q := range []struct {
+		name       string
+		left, each int64
+	}{
+		{"instances", left.Instances, each.Instances}, {"cores", left.Cores, each.Cores}, {"ram", left.RAM, each.RAM},
+		{"volumes", left.Volumes, each.Volumes}, {"volume_gb", left.VolumeGB, each.VolumeGB},
+		{"floating IPs", left.Addresses, each.Addresses},
+	} {
+		if q.each > q.left {
+			return fmt.Sprintf("quota: %d %s left and %d needed", max(q.left, 0), q.name, q.each)
+		}
+	}
+	return ""
+}
+
+// freeQuota is what each provider's quota leaves, whoever uses the rest; what has no limit counts as plenty.
+func (c *computation) freeQuota() map[string]*resources.Amounts {
+	free := map[string]*resources.Amounts{}
+	for name, view := range c.seen.Providers {
+		if view.Err != "" {
+			continue
+		}
+		limit, used := view.Quota.Limit, view.Quota.Used
+		free[name] = &resources.Amounts{
+			Instances: left(limit.Instances, used.Instances), Cores: left(limit.Cores, used.Cores),
+			RAM: left(limit.RAM, used.RAM), Volumes: left(limit.Volumes, used.Volumes),
+			VolumeGB: left(limit.VolumeGB, used.VolumeGB), Addresses: left(limit.Addresses, used.Addresses),
+		}
+	}
+	return free
+}
+
+func left(limit, used int64) int64 {
+	if limit == resources.Unlimited {
+		return 1 << 40
+	}
+	return limit - used
+}
+
+// launch adds the step for one node. A node that is to be replaced goes after its successor is ready where there is
+// room for both, and before it is launched where there is not.
+func (c *computation) launch(at *place, label *resources.Label, have int64, free map[string]*resources.Amounts) {
+	at.launched++
+	provider, pool := at.provider.Name, at.pool.Name
+	use := c.pool(provider, pool)
+	address := offerAddress(provider, pool, label.Name)
+	s := Step{ID: fmt.Sprintf("launch %s #%d", address, at.launched), Address: address, Action: ActionLaunch,
+		Thing: ThingNode, Reason: ReasonBelowMinReady, Provider: provider, Pool: pool, Label: label.Name,
+		Image: at.offer.Image.Name, Source: at.offer.Source, Estimate: c.launchEstimate(provider, label.Name),
+		Evidence: []Fact{{"min_ready", fmt.Sprint(label.MinReady)}, {"ready", fmt.Sprint(have)}}}
+	c.imageOf(&s, at)
+	key := OfferKeyAt{provider, OfferKey{pool, label.Name}}
+	if old := c.retired[key]; len(old) > 0 {
+		c.retired[key] = old[1:]
+		c.replace(&s, old[0], at, use, free)
+	}
+	for len(use.frees) > 0 && c.full(at, use, free) {
+		first := use.frees[0]
+		s.Needs = append(s.Needs, first)
+		use.claim(first)
+		use.release(first, free[provider])
+	}
+	use.use = plus(use.use, at.each)
+	if l := free[provider]; l != nil {
+		*l = minus(*l, at.each)
+	}
+	c.add(s)
+}
+
+// replace pairs a launch with the removal of the node it replaces.
+func (c *computation) replace(s *Step, old string, at *place, use *poolUse, free map[string]*resources.Amounts) {
+	gone := c.step(old)
+	s.Replaces, gone.Replaces = true, true
+	s.Reason, s.Changes = gone.Reason, gone.Changes
+	s.Evidence = append([]Fact{{"replaces", string(gone.Address)}}, s.Evidence...)
+	use.claim(old)
+	if c.full(at, use, free) {
+		s.Needs = append(s.Needs, old)
+		use.release(old, free[s.Provider])
+	} else {
+		gone.Needs = append(gone.Needs, s.ID)
+	}
+}
+
+// claim takes a delete step off the list of those that a launch may wait for.
+func (u *poolUse) claim(step string) {
+	u.frees = slices.DeleteFunc(u.frees, func(id string) bool { return id == step })
+}
+
+// release gives back what a node took that is sure to be gone by then.
+func (u *poolUse) release(step string, free *resources.Amounts) {
+	u.use = minus(u.use, u.freed[step])
+	if free != nil {
+		*free = plus(*free, u.freed[step])
+	}
+}
+
+// full reports whether one more node fits only after another is gone.
+func (c *computation) full(at *place, use *poolUse, free map[string]*resources.Amounts) bool {
+	p := at.pool
+	over := func(limit *int64, use, each int64) bool { return limit != nil && use+each > *limit }
+	if over(p.MaxServers, use.use.Instances, 1) || over(p.MaxCores, use.use.Cores, at.each.Cores) ||
+		over(p.MaxRAM, use.use.RAM, at.each.RAM) {
+		return true
+	}
+	l := free[at.provider.Name]
+	return l != nil && !p.IgnoreProviderQuota && overQuota(*l, at.each) != ""
+}
+
+// imageOf makes the launch wait for the image: for its upload when nothing usable is there, and just until the upload
+// has ended, however, when an older one would do.
+func (c *computation) imageOf(s *Step, at *place) {
+	ref := at.offer.Image
+	if ref.Kind == resources.CloudImage {
+		view, _ := c.view(s.Provider)
+		if image := view.CloudImages[ref.Name].Image; image.ID != "" {
+			s.Evidence = append(s.Evidence, Fact{"image", fmt.Sprintf("%s (%s)", image.Name, image.ID)})
+			s.Touches = append(s.Touches, Fingerprint{Subject: "provider." + s.Provider + ".cloud_image." + ref.Name,
+				Digest: digest(image.ID)})
+		}
+		return
+	}
+	coming, ready := c.coming[imageAt{ref.Name, s.Provider}], c.readyUploads(ref.Name, s.Provider)
+	if len(ready) > 0 {
+		s.Upload = ready[0].ID
+	}
+	switch {
+	case coming == "":
+	case len(ready) == 0:
+		s.Needs = append(s.Needs, coming)
+	default:
+		s.After = append(s.After, coming)
+	}
+}

@@ -1,0 +1,262 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+type poolKey struct{ provider, pool string }
+
+// poolUse is what the nodes of a pool take, and the steps that will free some of it.
+type poolUse struct {
+	use   resources.Amounts
+	frees []string                     // delete steps that no launch counts on yet
+	freed map[string]resources.Amounts // by delete step: what it will free
+}
+
+// nodes decides about every node that npctl launched: it stays, is finished, is replaced or goes.
+func (c *computation) nodes() {
+	c.pools = map[poolKey]*poolUse{}
+	c.usable = map[string]int{}
+	c.retired = map[OfferKeyAt][]string{}
+	for _, provider := range c.world.names {
+		for _, n := range c.world.nodes[provider] {
+			switch {
+			case n.Static: // see staticNodes
+			case c.reachable(provider):
+				c.node(n)
+			default:
+				c.believe(n)
+			}
+		}
+		c.shrink(provider)
+	}
+}
+
+// believe counts a node of a provider that did not answer as what its record says: not seen is not gone.
+func (c *computation) believe(n *resources.Node) {
+	c.count(n)
+	if offer, _ := c.offerOf(n); offer != nil && n.State != resources.StateInUse && n.State != resources.StateHold {
+		c.usable[offer.Label]++
+	}
+}
+
+// offerOf finds what the configuration still has for a node, and the reason to remove it when there is nothing.
+func (c *computation) offerOf(n *resources.Node) (*resources.Offer, Reason) {
+	p := c.world.providers[n.Provider]
+	if p == nil {
+		return nil, ReasonProviderRemoved
+	}
+	i := slices.IndexFunc(p.Pools, func(pool resources.Pool) bool { return pool.Name == n.Pool })
+	if i < 0 {
+		return nil, ReasonPoolRemoved
+	}
+	j := slices.IndexFunc(p.Pools[i].Offers, func(o resources.Offer) bool { return slices.Contains(n.Labels, o.Label) })
+	if j < 0 {
+		return nil, ReasonLabelRemoved
+	}
+	return &p.Pools[i].Offers[j], ""
+}
+
+func (c *computation) node(n *resources.Node) {
+	offer, removed := c.offerOf(n)
+	if reason, evidence := c.broken(n); reason != "" {
+		c.endNode(n, reason, evidence...)
+		return
+	}
+	inService := n.State == resources.StateInUse || n.State == resources.StateHold
+	switch {
+	case inService && !c.opt.Destroy:
+		c.count(n)
+		if removed != "" {
+			c.note(Info, "in-use", nodeAddress(n.ID), resources.Source{},
+				"node %s is %s and stays until it is given back, though %s", n.ID, n.State, removed.Text())
+		}
+	case removed != "":
+		c.endNode(n, c.because(removed))
+	case n.State == resources.StateInit || n.State == resources.StateBuilding:
+		c.unfinishedNode(n, offer)
+	default:
+		c.readyNode(n, offer)
+	}
+}
+
+// broken gives the reason to remove a node that is of no more use, whatever the configuration says.
+func (c *computation) broken(n *resources.Node) (Reason, []Fact) {
+	view, looked := c.view(n.Provider)
+	instance, found := c.world.instances[n.ID]
+	switch n.State {
+	case resources.StateDeleting:
+		return ReasonUnfinished, nil
+	case resources.StateUsed:
+		return ReasonUsed, nil
+	case resources.StateFailed, resources.StateAborted:
+		return ReasonFailed, facts("error", n.Error)
+	case resources.StateInit, resources.StateBuilding:
+		if found && instance.Status == resources.StatusFailed {
+			return ReasonFailed, facts("fault", instance.Fault)
+		}
+		return "", nil
+	}
+	switch {
+	case looked && !found && n.StateTime.Before(view.ListedAt):
+		return ReasonLost, facts("server", n.ExternalID)
+	case found && instance.Status == resources.StatusFailed:
+		return ReasonFailed, facts("fault", instance.Fault)
+	case found && instance.Status == resources.StatusDeleting:
+		return ReasonLost, facts("server", n.ExternalID)
+	}
+	return "", nil
+}
+
+func facts(name, value string) []Fact {
+	if value == "" {
+		return nil
+	}
+	return []Fact{{name, value}}
+}
+
+// unfinishedNode goes on with a launch that was interrupted, or drops it when something else is wanted by now.
+func (c *computation) unfinishedNode(n *resources.Node, offer *resources.Offer) {
+	if !offer.Hashes.Match(n.Hash) || len(c.offerProblems(n.Provider, n.Pool, offer.Label)) > 0 {
+		c.endNode(n, ReasonConfigChanged)
+		return
+	}
+	c.count(n)
+	c.usable[offer.Label]++
+	c.add(Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
+		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: offer.Label, Record: n.Key(),
+		External: c.world.instances[n.ID].ID, Estimate: c.launchEstimate(n.Provider, offer.Label), Source: offer.Source})
+}
+
+func (c *computation) launchEstimate(provider, label string) float64 {
+	return c.estimate("launch/" + provider + "/" + label)
+}
+
+func (c *computation) readyNode(n *resources.Node, offer *resources.Offer) {
+	label := c.label(offer.Label)
+	age := c.seen.Now.Sub(n.StateTime)
+	switch {
+	case c.asked(nodeAddress(n.ID)):
+		c.retire(n, offer, ReasonRequested, nil)
+	case !offer.Hashes.Match(n.Hash):
+		c.retire(n, offer, ReasonConfigChanged, c.changes(n.Hash, offer.Static))
+	case label != nil && label.MaxReadyAge > 0 && age >= label.MaxReadyAge:
+		c.retire(n, offer, ReasonMaxReadyAge, nil, Fact{"age", age.Truncate(time.Second).String()},
+			Fact{"max_ready_age", label.MaxReadyAge.String()})
+	default:
+		c.count(n)
+		c.usable[offer.Label]++
+		c.unchanged++
+	}
+}
+
+func (c *computation) label(name string) *resources.Label {
+	i, found := slices.BinarySearchFunc(c.want.Labels, name, func(l resources.Label, s string) int { return cmp.Compare(l.Name, s) })
+	if !found {
+		return nil
+	}
+	return &c.want.Labels[i]
+}
+
+// retire plans the removal of a node for which a launch may step in.
+func (c *computation) retire(n *resources.Node, offer *resources.Offer, reason Reason, changes []Change, evidence ...Fact) {
+	id := c.endNode(n, reason, evidence...)
+	c.step(id).Changes = changes
+	key := OfferKeyAt{n.Provider, OfferKey{n.Pool, offer.Label}}
+	c.retired[key] = append(c.retired[key], id)
+}
+
+// endNode plans the removal of a node, or of its record alone when the cloud has it no more.
+func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact) string {
+	s := Step{ID: "delete node " + n.ID, Address: nodeAddress(n.ID), Action: ActionDelete, Thing: ThingNode,
+		Reason: reason, Provider: n.Provider, Pool: n.Pool, Record: n.Key(), External: n.ExternalID,
+		Evidence: append([]Fact{{"state", string(n.State)}}, evidence...)}
+	if len(n.Labels) > 0 {
+		s.Label = n.Labels[0]
+	}
+	if instance, found := c.world.instances[n.ID]; found {
+		s.External = instance.ID
+	}
+	if reason == ReasonLost {
+		s.ID, s.Action = "forget node "+n.ID, ActionForget
+	}
+	id := c.add(s)
+	if reason != ReasonLost {
+		pool := c.pool(n.Provider, n.Pool)
+		pool.frees = append(pool.frees, id)
+		pool.freed[id] = amounts(n)
+		pool.use = plus(pool.use, amounts(n))
+	}
+	return id
+}
+
+func (c *computation) pool(provider, pool string) *poolUse {
+	key := poolKey{provider, pool}
+	if c.pools[key] == nil {
+		c.pools[key] = &poolUse{freed: map[string]resources.Amounts{}}
+	}
+	return c.pools[key]
+}
+
+// count adds a node that stays to its pool.
+func (c *computation) count(n *resources.Node) {
+	pool := c.pool(n.Provider, n.Pool)
+	pool.use = plus(pool.use, amounts(n))
+}
+
+func amounts(n *resources.Node) resources.Amounts {
+	a := n.Resources
+	a.Instances = max(a.Instances, 1)
+	return a
+}
+
+func plus(a, b resources.Amounts) resources.Amounts {
+	return resources.Amounts{Instances: a.Instances + b.Instances, Cores: a.Cores + b.Cores, RAM: a.RAM + b.RAM,
+		Volumes: a.Volumes + b.Volumes, VolumeGB: a.VolumeGB + b.VolumeGB, Addresses: a.Addresses + b.Addresses}
+}
+
+// shrink removes ready nodes of pools that have more than max_servers, the oldest first.
+func (c *computation) shrink(provider string) {
+	p := c.world.providers[provider]
+	if p == nil || !c.reachable(provider) {
+		return
+	}
+	for _, pool := range p.Pools {
+		if pool.MaxServers == nil {
+			continue
+		}
+		use := c.pool(provider, pool.Name)
+		over := use.use.Instances - int64(len(use.frees)) - *pool.MaxServers
+		for _, n := range c.spare(provider, pool.Name) {
+			if over <= 0 {
+				break
+			}
+			over--
+			c.usable[n.Labels[0]]--
+			c.unchanged--
+			use.use = minus(use.use, amounts(n)) // endNode counts it again
+			c.endNode(n, ReasonAboveMaxServers)
+		}
+	}
+}
+
+func minus(a, b resources.Amounts) resources.Amounts {
+	return resources.Amounts{Instances: a.Instances - b.Instances, Cores: a.Cores - b.Cores, RAM: a.RAM - b.RAM,
+		Volumes: a.Volumes - b.Volumes, VolumeGB: a.VolumeGB - b.VolumeGB, Addresses: a.Addresses - b.Addresses}
+}
+
+// spare lists the ready nodes of a pool that stay so far, oldest first.
+func (c *computation) spare(provider, pool string) []*resources.Node {
+	var spare []*resources.Node
+	for _, n := range c.world.nodes[provider] {
+		if n.Pool == pool && !n.Static && n.State == resources.StateReady && c.doomed[n.Key()] == "" {
+			spare = append(spare, n)
+		}
+	}
+	slices.SortStableFunc(spare, func(a, b *resources.Node) int { return a.StateTime.Compare(b.StateTime) })
+	return spare
+}

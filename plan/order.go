@@ -1,0 +1,58 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+)
+
+// phase puts independent steps in an order that people expect: records first, then what is made, then what goes.
+func phase(s Step) int {
+	switch s.Action {
+	case ActionForget:
+		return 0
+	case ActionUpdate, ActionRegister:
+		return 1
+	case ActionBuild, ActionConvert:
+		return 2
+	case ActionUpload:
+		return 3
+	case ActionLaunch:
+		return 4
+	default:
+		return 5
+	}
+}
+
+// order sorts steps so that each comes after those it waits for, and otherwise by phase, address and ID. Waiting for a
+// step that is not there is no waiting.
+func order(steps []Step) []Step {
+	slices.SortFunc(steps, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(phase(a), phase(b)), cmp.Compare(a.Address, b.Address), len(a.ID)-len(b.ID), cmp.Compare(a.ID, b.ID))
+	})
+	place := make(map[string]int, len(steps))
+	for i, s := range steps {
+		place[s.ID] = i
+	}
+	sorted := make([]Step, 0, len(steps))
+	state := make([]byte, len(steps)) // 1: on the way, 2: placed
+	var visit func(i int)
+	visit = func(i int) {
+		if state[i] != 0 {
+			return // placed, or a cycle, which the tests rule out
+		}
+		state[i] = 1
+		for _, needs := range [][]string{steps[i].Needs, steps[i].After} {
+			for _, id := range needs {
+				if j, ok := place[id]; ok {
+					visit(j)
+				}
+			}
+		}
+		state[i] = 2
+		sorted = append(sorted, steps[i])
+	}
+	for i := range steps {
+		visit(i)
+	}
+	return sorted
+}

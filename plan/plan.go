@@ -1,0 +1,219 @@
+// Package plan decides what has to happen so that what is becomes what is wanted.
+//
+// Compute is pure: the same desired state and the same observations give the same plan, byte for byte. A plan is data;
+// package reconcile executes it, the renderers show it, and a plan file keeps it.
+package plan
+
+import (
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Address names a thing the way people and -target do, such as diskimage.debian, provider.vexxhost,
+// provider.vexxhost.pool.main.label.debian-small or node.0000000001.
+type Address string
+
+// Action is what a step does.
+type Action string
+
+// The actions. Create-like ones come before delete-like ones in every summary.
+const (
+	ActionBuild    Action = "build"    // make an image
+	ActionConvert  Action = "convert"  // make a further format of a build
+	ActionUpload   Action = "upload"   // put a build into a provider
+	ActionLaunch   Action = "launch"   // make a node
+	ActionRegister Action = "register" // take a static node's slot into the pool
+	ActionUpdate   Action = "update"   // change a record in place
+	ActionForget   Action = "forget"   // drop a record whose thing is gone
+	ActionDelete   Action = "delete"   // remove a thing and its record
+)
+
+// Thing is what a step acts on.
+type Thing string
+
+// The things.
+const (
+	ThingBuild    Thing = "build"
+	ThingUpload   Thing = "upload"
+	ThingNode     Thing = "node"
+	ThingLeftover Thing = "leftover" // in the cloud, ours, without a record
+	ThingFile     Thing = "file"     // image file on disk
+	ThingRecord   Thing = "record"   // bookkeeping: provider and image records, templates
+)
+
+// Reason is why a step is in the plan: one of a fixed list of codes (see Reasons).
+type Reason string
+
+// Plan is what Compute returns.
+type Plan struct {
+	// Steps are in an order in which they could be done one after the other.
+	Steps []Step `json:"steps"`
+	// Notes tell what was seen and leads to no step: drift, look-alikes, providers that did not answer.
+	Notes []Note `json:"notes,omitempty"`
+	// Problems are mistakes that only the cloud or the state could show. With one of them nothing is applied to the
+	// provider concerned.
+	Problems []Problem `json:"problems,omitempty"`
+	// Unchanged counts things that are as wanted.
+	Unchanged int `json:"unchanged"`
+	// Deferred names providers that could not be looked at, and so are left alone.
+	Deferred []string `json:"deferred,omitempty"`
+}
+
+// Step is one change.
+type Step struct {
+	ID       string           `json:"id"` // unique in the plan, the same for the same change in the next plan
+	Address  Address          `json:"address"`
+	Action   Action           `json:"action"`
+	Thing    Thing            `json:"thing"`
+	Reason   Reason           `json:"reason"`
+	Evidence []Fact           `json:"evidence,omitempty"`
+	Changes  []Change         `json:"changes,omitempty"`
+	Needs    []string         `json:"needs,omitempty"` // IDs of steps that must have succeeded
+	After    []string         `json:"after,omitempty"` // IDs of steps that must have ended, however
+	Image    string           `json:"image,omitempty"`
+	Build    string           `json:"build,omitempty"` // build id; empty in an upload whose build is a step it needs
+	Format   string           `json:"format,omitempty"`
+	Formats  []string         `json:"formats,omitempty"` // of a build step
+	Upload   string           `json:"upload,omitempty"`  // of a launch: the upload to boot from when no newer one arrives
+	Provider string           `json:"provider,omitempty"`
+	Pool     string           `json:"pool,omitempty"`
+	Label    string           `json:"label,omitempty"`
+	Node     string           `json:"node,omitempty"`     // static node's name
+	Slot     int64            `json:"slot,omitempty"`     // static node's slot
+	Record   resources.Key    `json:"record,omitzero"`    // the record it acts on, when there is one
+	External string           `json:"external,omitempty"` // the cloud's id of what it acts on
+	Type     string           `json:"type,omitempty"`     // of a leftover: server, image, port, floating_ip, volume
+	Replaces bool             `json:"replaces,omitempty"` // one half of a replacement
+	Touches  []Fingerprint    `json:"touches,omitempty"`
+	Estimate float64          `json:"estimate_seconds,omitempty"` // from the history; 0 when there is none
+	Source   resources.Source `json:"source,omitzero"`
+}
+
+// Fact is one piece of evidence.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Change is one attribute that differs.
+type Change struct {
+	Attribute string `json:"attribute"`
+	Before    string `json:"before,omitempty"`
+	After     string `json:"after,omitempty"`
+	Forces    bool   `json:"forces_replacement,omitempty"`
+}
+
+// Fingerprint is what a step relies on. When it has changed since, a saved plan is refused.
+type Fingerprint struct {
+	Subject string `json:"subject"` // such as node/0000000001 or provider.vexxhost/server/4f1c…
+	Digest  string `json:"digest"`
+}
+
+// Severity of a Note.
+type Severity string
+
+// The severities.
+const (
+	Info    Severity = "info"
+	Warning Severity = "warning"
+)
+
+// Note is something worth knowing that leads to no step.
+type Note struct {
+	Severity Severity         `json:"severity"`
+	Code     string           `json:"code"`
+	Address  Address          `json:"address,omitempty"`
+	Text     string           `json:"text"`
+	Source   resources.Source `json:"source,omitzero"`
+}
+
+// Problem is a mistake that keeps steps from being planned.
+type Problem struct {
+	Address  Address          `json:"address"`
+	Provider string           `json:"provider,omitempty"`
+	Text     string           `json:"text"`
+	Hint     string           `json:"hint,omitempty"`
+	Source   resources.Source `json:"source,omitzero"`
+}
+
+// Options narrow or widen a plan.
+type Options struct {
+	Targets      []Address `json:"targets,omitempty"`
+	Excludes     []Address `json:"excludes,omitempty"`
+	Replace      []Address `json:"replace,omitempty"`
+	Destroy      bool      `json:"destroy,omitempty"`      // want nothing
+	RefreshOnly  bool      `json:"refresh_only,omitempty"` // only bring records in line with what is
+	AllowDestroy Allow     `json:"allow_destroy,omitempty"`
+}
+
+// Allow says what a plan may delete.
+type Allow string
+
+// What a plan may delete. AllowAll is the default.
+const (
+	AllowNone   Allow = "none"
+	AllowNodes  Allow = "nodes"
+	AllowImages Allow = "images"
+	AllowAll    Allow = "all"
+)
+
+// Observed is what was found: the records, and what the clouds and the images directory showed before them.
+type Observed struct {
+	Now          time.Time
+	Installation string
+	Records      Records
+	Providers    map[string]ProviderView   // a provider without a view was not asked (-refresh=false)
+	Files        []ImageFile               // in the images directory; nil when not looked
+	Inputs       map[string]resources.Hash // by image: digest of the local files that go into it
+	Formats      map[string]string         // by provider: the image format it wants
+	Builders     []string                  // builder kinds that can be run here
+}
+
+// ImageFile is a file in the images directory.
+type ImageFile struct {
+	Name string
+	Size int64
+}
+
+// Records is the content of the store.
+type Records struct {
+	Providers []*resources.ProviderRecord
+	Images    []*resources.ImageRecord
+	Builds    []*resources.Build
+	Uploads   []*resources.Upload
+	Nodes     []*resources.Node
+	Templates []*resources.Template
+	Sightings []*resources.Sighting
+	Histories []*resources.History
+	Revisions map[resources.Key]uint64
+}
+
+// ProviderView is what one provider showed.
+type ProviderView struct {
+	Err       string    // why it could not be looked at; the rest is empty then
+	Rejected  bool      // with Err: trying again is no use, somebody has to mend something
+	ListedAt  time.Time // when the listing began
+	Instances []resources.Instance
+	Images    []resources.RemoteImage
+	Leftovers []resources.Leftover
+	Quota     resources.Quota
+	Offers    map[OfferKey]OfferView
+	// CloudImages are the resolved cloud_image blocks by name.
+	CloudImages map[string]CloudImageView
+}
+
+// OfferKey names an offer inside a provider.
+type OfferKey struct{ Pool, Label string }
+
+// OfferView is what an offer means in the cloud today.
+type OfferView struct {
+	resources.ResolvedOffer
+	Problems []resources.Problem
+}
+
+// CloudImageView is what a cloud_image block means today.
+type CloudImageView struct {
+	Image    resources.RemoteImage
+	Problems []resources.Problem
+}

@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// cloudProblems reports what the clouds say about names in the configuration.
+func (c *computation) cloudProblems() {
+	for i := range c.want.Providers {
+		p := &c.want.Providers[i]
+		view, looked := c.view(p.Name)
+		if !looked {
+			continue
+		}
+		for j := range p.Pools {
+			for k := range p.Pools[j].Offers {
+				o := &p.Pools[j].Offers[k]
+				for _, problem := range view.Offers[OfferKey{p.Pools[j].Name, o.Label}].Problems {
+					c.problem(offerAddress(p.Name, p.Pools[j].Name, o.Label), p.Name, problem, o.Source)
+				}
+			}
+		}
+		for j := range p.CloudImages {
+			image := &p.CloudImages[j]
+			for _, problem := range view.CloudImages[image.Name].Problems {
+				c.problem(providerAddress(p.Name)+Address(".cloud_image."+image.Name), p.Name, problem, image.Source)
+			}
+		}
+	}
+}
+
+func (c *computation) problem(at Address, provider string, p resources.Problem, source resources.Source) {
+	text := fmt.Sprintf("%s = %q: %s", p.Attribute, p.Value, p.Detail)
+	hint := ""
+	if len(p.Near) > 0 {
+		hint = "did you mean " + strings.Join(p.Near, ", ") + "?"
+	}
+	c.problems = append(c.problems, Problem{Address: at, Provider: provider, Text: text, Hint: hint, Source: source})
+}
+
+// offerProblems lists what is wrong with an offer, its cloud image included.
+func (c *computation) offerProblems(provider, pool, label string) []resources.Problem {
+	view, looked := c.view(provider)
+	if !looked {
+		return nil
+	}
+	problems := view.Offers[OfferKey{pool, label}].Problems
+	p := c.world.providers[provider]
+	for i := range p.Pools {
+		for _, o := range p.Pools[i].Offers {
+			if p.Pools[i].Name == pool && o.Label == label && o.Image.Kind == resources.CloudImage {
+				problems = slices.Concat(problems, view.CloudImages[o.Image.Name].Problems)
+			}
+		}
+	}
+	return problems
+}
+
+// forbidden finds the steps that prevent_destroy or -allow-destroy rules out. The whole plan is refused then: doing a
+// part of it would leave the fleet between two configurations.
+func forbidden(steps []Step, want resources.Desired, records Records, opt Options) []Problem {
+	var problems []Problem
+	for _, s := range steps {
+		if s.Action != ActionDelete || s.Thing == ThingRecord {
+			continue
+		}
+		if kind := destroys(s); !opt.AllowDestroy.allows(kind) {
+			problems = append(problems, Problem{Address: s.Address, Provider: s.Provider,
+				Text: fmt.Sprintf("the plan deletes %s %s, and -allow-destroy=%s forbids that", s.Thing, s.Address, opt.AllowDestroy),
+				Hint: fmt.Sprintf("-allow-destroy=all or -allow-destroy=%s allows it, -exclude=%s leaves it out", kind, s.Address)})
+		}
+		if what := protected(s, want, records); what != "" {
+			problems = append(problems, Problem{Address: s.Address, Provider: s.Provider,
+				Text: fmt.Sprintf("the plan deletes %s %s, and %s has prevent_destroy", s.Thing, s.Address, what),
+				Hint: "set prevent_destroy = false and apply that first; removing the block does not lift it"})
+		}
+	}
+	return problems
+}
+
+func destroys(s Step) Allow {
+	if s.Thing == ThingNode || s.Thing == ThingLeftover && s.Type != "image" {
+		return AllowNodes
+	}
+	return AllowImages
+}
+
+func (a Allow) allows(kind Allow) bool { return a == "" || a == AllowAll || a == kind }
+
+// protected names the block that forbids a step: what the configuration says now, or, where its block is gone, what it
+// said last. Retention (superseded, failed, replaced) is not destruction: what protects an image lets its builds age.
+func protected(s Step, want resources.Desired, records Records) string {
+	switch s.Reason {
+	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonDestroy:
+	default:
+		return ""
+	}
+	if s.Image != "" && protectedImage(s.Image, want, records) {
+		return "image " + s.Image
+	}
+	if s.Provider != "" && protectedProvider(s.Provider, want, records) {
+		return "provider " + s.Provider
+	}
+	return ""
+}
+
+func protectedImage(name string, want resources.Desired, records Records) bool {
+	for _, img := range want.Images {
+		if img.Name == name {
+			return img.PreventDestroy
+		}
+	}
+	return slices.ContainsFunc(records.Images, func(r *resources.ImageRecord) bool { return r.Name == name && r.PreventDestroy })
+}
+
+func protectedProvider(name string, want resources.Desired, records Records) bool {
+	for _, p := range want.Providers {
+		if p.Name == name {
+			return p.PreventDestroy
+		}
+	}
+	return slices.ContainsFunc(records.Providers, func(r *resources.ProviderRecord) bool { return r.Name == name && r.PreventDestroy })
+}

@@ -1,0 +1,446 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// model is a world that plans are applied to, without clouds or clocks.
+type model struct {
+	*Observed
+	next     int
+	uploaded map[imageAt]string // by the plan being applied
+}
+
+func (m *model) id() string {
+	m.next++
+	return fmt.Sprintf("%010d", m.next)
+}
+
+// apply does the steps in order. A step that fails, by the draw, leaves the world as it was, and what needs it is skipped.
+func (m *model) apply(t *rapid.T, d resources.Desired, p Plan, failures *rapid.Generator[bool]) (failed int) {
+	m.uploaded = map[imageAt]string{}
+	missed := map[string]bool{}
+	planned := map[string]bool{}
+	for _, s := range p.Steps {
+		planned[s.ID] = true
+	}
+	done := map[string]bool{}
+	for _, s := range p.Steps {
+		for _, need := range s.Needs {
+			if planned[need] && !done[need] && !missed[need] {
+				t.Fatalf("step %q comes before %q, which it needs", s.ID, need)
+			}
+		}
+		skip := slices.ContainsFunc(s.Needs, func(id string) bool { return missed[id] })
+		if skip || failures.Draw(t, "fails "+s.ID) {
+			missed[s.ID] = true
+			failed++
+			continue
+		}
+		m.step(t, d, s)
+		done[s.ID] = true
+		m.check(t, d, s)
+	}
+	return failed
+}
+
+func (m *model) step(t *rapid.T, d resources.Desired, s Step) {
+	view := m.Providers[s.Provider]
+	switch {
+	case s.Action == ActionBuild:
+		m.build(d, s)
+	case s.Action == ActionConvert:
+		b := m.find(s.Build)
+		b.Files = append(b.Files, resources.ImageFile{Format: s.Format, Name: "i-" + b.ID + "." + s.Format})
+		m.Files = append(m.Files, ImageFile{Name: "i-" + b.ID + "." + s.Format})
+	case s.Action == ActionUpload:
+		m.upload(t, s, &view)
+	case s.Action == ActionLaunch:
+		m.launch(t, d, s, &view)
+	case s.Action == ActionRegister:
+		m.Records.Nodes = append(m.Records.Nodes, &resources.Node{ID: m.id(), Static: true, State: resources.StateReady, StateTime: m.Now,
+			Provider: s.Provider, Pool: s.Pool, Labels: strings.Split(s.Label, ","), Hostname: s.Node, Slot: s.Slot, Hash: staticHash(d, s)})
+	case s.Action == ActionUpdate:
+		for _, n := range m.Records.Nodes {
+			if n.Key() == s.Record {
+				n.Hash, n.State = staticHash(d, s), resources.StateReady
+			}
+		}
+	case s.Thing == ThingLeftover:
+		view.Instances = slices.DeleteFunc(view.Instances, func(i resources.Instance) bool { return s.Type == "server" && i.ID == s.External })
+		view.Images = slices.DeleteFunc(view.Images, func(i resources.RemoteImage) bool { return s.Type == "image" && i.ID == s.External })
+		view.Leftovers = slices.DeleteFunc(view.Leftovers, func(l resources.Leftover) bool { return l.ID == s.External })
+	case s.Thing == ThingFile:
+		m.deleteFile(s)
+	default:
+		m.drop(s, &view)
+	}
+	if _, ok := m.Providers[s.Provider]; ok {
+		m.Providers[s.Provider] = view
+	}
+}
+
+func staticHash(d resources.Desired, s Step) resources.Hash {
+	for _, p := range d.Providers {
+		for _, pool := range p.Pools {
+			for _, n := range pool.Nodes {
+				if p.Name == s.Provider && pool.Name == s.Pool && n.Name == s.Node {
+					return n.Hashes.Current()
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (m *model) find(build string) *resources.Build {
+	i := slices.IndexFunc(m.Records.Builds, func(b *resources.Build) bool { return b.ID == build })
+	return m.Records.Builds[i]
+}
+
+func (m *model) build(d resources.Desired, s Step) {
+	m.next++
+	b := &resources.Build{ID: buildID(m.next), Image: s.Image, Kind: resources.DiskImage, State: resources.StateReady, StateTime: m.Now}
+	for _, img := range d.Images {
+		if img.Name == s.Image {
+			b.Hash = ImageHashes(img.Hashes, m.Inputs[img.Name]).Current()
+		}
+	}
+	for _, f := range s.Formats {
+		name := "i-" + b.ID + "." + f
+		b.Files = append(b.Files, resources.ImageFile{Format: f, Name: name})
+		m.Files = append(m.Files, ImageFile{Name: name})
+	}
+	m.Records.Builds = append(m.Records.Builds, b)
+}
+
+func (m *model) upload(t *rapid.T, s Step, view *ProviderView) {
+	build := s.Build
+	if build == "" {
+		for _, b := range m.Records.Builds { // the newest is appended last
+			if b.Image == s.Image && b.State == resources.StateReady {
+				build = b.ID
+			}
+		}
+	}
+	file, ok := m.find(build).File(s.Format)
+	if !ok || !slices.ContainsFunc(m.Files, func(f ImageFile) bool { return f.Name == file.Name }) {
+		t.Fatalf("upload of build %s: there is no %s file", build, s.Format)
+	}
+	u := &resources.Upload{ID: m.id(), Image: s.Image, Build: build, Provider: s.Provider, State: resources.StateReady,
+		StateTime: m.Now, Format: s.Format, ExternalID: "image-" + m.id()}
+	m.Records.Uploads = append(m.Records.Uploads, u)
+	m.uploaded[imageAt{s.Image, s.Provider}] = u.ID
+	view.Images = append(view.Images, resources.RemoteImage{ID: u.ExternalID, Status: resources.StatusReady,
+		Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
+}
+
+func (m *model) launch(t *rapid.T, d resources.Desired, s Step, view *ProviderView) {
+	node := &resources.Node{ID: m.id(), Provider: s.Provider, Pool: s.Pool, Labels: []string{s.Label}}
+	if s.Record.Kind != "" {
+		i := slices.IndexFunc(m.Records.Nodes, func(n *resources.Node) bool { return n.Key() == s.Record })
+		node = m.Records.Nodes[i]
+	} else {
+		m.Records.Nodes = append(m.Records.Nodes, node)
+	}
+	for _, p := range d.Providers {
+		for _, pool := range p.Pools {
+			for _, o := range pool.Offers {
+				if p.Name == s.Provider && pool.Name == s.Pool && o.Label == s.Label {
+					node.Hash = o.Hashes.Current()
+					node.Upload = m.imageFor(t, o, s)
+				}
+			}
+		}
+	}
+	node.State, node.StateTime = resources.StateReady, m.Now
+	if slices.ContainsFunc(view.Instances, func(i resources.Instance) bool { return i.ID == node.ExternalID || i.Marks.ID == node.ID }) {
+		for _, i := range view.Instances {
+			if i.Marks.ID == node.ID && (node.ExternalID == "" || i.ID < node.ExternalID) {
+				node.ExternalID = i.ID
+			}
+		}
+		return
+	}
+	node.ExternalID = "server-" + m.id()
+	view.Instances = append(view.Instances, resources.Instance{ID: node.ExternalID, Status: resources.StatusReady,
+		Marks: resources.Marks{Installation: "here", Kind: resources.KindNode, ID: node.ID}})
+}
+
+// imageFor is the upload a node boots from: the one made by this plan, or the one that the step names. It has to be there.
+func (m *model) imageFor(t *rapid.T, o resources.Offer, s Step) string {
+	if s.Reason == ReasonUnfinished {
+		return ""
+	}
+	id := s.Upload
+	if made := m.uploaded[imageAt{o.Image.Name, s.Provider}]; made != "" {
+		id = made
+	}
+	if !slices.ContainsFunc(m.Records.Uploads, func(u *resources.Upload) bool { return u.ID == id && u.State == resources.StateReady }) {
+		t.Fatalf("launch %s: image %s is not there as upload %q", s.ID, o.Image, id)
+	}
+	return id
+}
+
+func (m *model) deleteFile(s Step) {
+	name := s.Evidence[0].Value
+	m.Files = slices.DeleteFunc(m.Files, func(f ImageFile) bool { return f.Name == name })
+	for _, b := range m.Records.Builds {
+		b.Files = slices.DeleteFunc(b.Files, func(f resources.ImageFile) bool { return f.Name == name })
+	}
+}
+
+// drop removes a record, and what belongs to it.
+func (m *model) drop(s Step, view *ProviderView) {
+	key := s.Record
+	if s.Action == ActionDelete {
+		view.Instances = slices.DeleteFunc(view.Instances, func(i resources.Instance) bool {
+			return key.Kind == resources.KindNode && i.Marks.Installation == "here" && i.Marks.ID == key.ID
+		})
+		view.Images = slices.DeleteFunc(view.Images, func(i resources.RemoteImage) bool {
+			return key.Kind == resources.KindUpload && i.Marks.Installation == "here" && i.Marks.ID == key.ID
+		})
+		m.Files = slices.DeleteFunc(m.Files, func(f ImageFile) bool {
+			return key.Kind == resources.KindBuild && BuildIDOfFile(f.Name) == key.ID
+		})
+	}
+	r := &m.Records
+	r.Nodes = slices.DeleteFunc(r.Nodes, func(n *resources.Node) bool { return n.Key() == key })
+	r.Uploads = slices.DeleteFunc(r.Uploads, func(u *resources.Upload) bool { return u.Key() == key })
+	r.Builds = slices.DeleteFunc(r.Builds, func(b *resources.Build) bool { return b.Key() == key })
+	r.Providers = slices.DeleteFunc(r.Providers, func(p *resources.ProviderRecord) bool { return p.Key() == key })
+}
+
+// check holds what must be true after every single step.
+func (m *model) check(t *rapid.T, d resources.Desired, s Step) {
+	for _, p := range d.Providers {
+		for _, pool := range p.Pools {
+			count := 0
+			for _, n := range m.Records.Nodes {
+				if n.Provider == p.Name && n.Pool == pool.Name && !n.Static {
+					count++
+				}
+			}
+			if s.Action == ActionLaunch && s.Record.Kind == "" && s.Provider == p.Name && s.Pool == pool.Name &&
+				pool.MaxServers != nil && int64(count) > *pool.MaxServers {
+				t.Fatalf("%s: pool %s/%s has %d nodes, max_servers is %d", s.ID, p.Name, pool.Name, count, *pool.MaxServers)
+			}
+		}
+	}
+	for _, n := range m.Records.Nodes {
+		if n.Upload == "" || n.State != resources.StateReady {
+			continue
+		}
+		if s.Thing == ThingUpload && s.Action == ActionDelete && s.Record.ID == n.Upload {
+			t.Fatalf("%s: node %s still runs from it", s.ID, n.ID)
+		}
+	}
+}
+
+// observe is what the next look shows: later, with fresh revisions.
+func (m *model) observe() Observed {
+	m.Now = m.Now.Add(time.Second)
+	for name, view := range m.Providers {
+		view.ListedAt = m.Now
+		m.Providers[name] = view
+	}
+	return *m.Observed
+}
+
+func drawDesired(t *rapid.T) resources.Desired {
+	d := resources.Desired{Settings: resources.Settings{LeakLimit: 1000, LeakSightings: 0}}
+	images := rapid.IntRange(0, 3).Draw(t, "images")
+	for i := range images {
+		d.Images = append(d.Images, resources.Image{Name: fmt.Sprintf("image%d", i), Kind: resources.DiskImage, Builder: "exec",
+			Keep: rapid.IntRange(1, 3).Draw(t, "keep"), RebuildAge: time.Duration(rapid.IntRange(0, 2).Draw(t, "rebuild")) * time.Hour,
+			DeleteAfterUpload: rapid.Bool().Draw(t, "delete_after_upload"), Pause: rapid.IntRange(0, 5).Draw(t, "pause") == 0,
+			Hashes: resources.Hashes{drawHash(t)}, Formats: rapid.SampledFrom([][]string{nil, {"raw"}}).Draw(t, "formats")})
+	}
+	for i := range rapid.IntRange(0, 4).Draw(t, "labels") {
+		d.Labels = append(d.Labels, resources.Label{Name: fmt.Sprintf("label%d", i), MinReady: rapid.Int64Range(0, 4).Draw(t, "min_ready"),
+			MaxReadyAge: time.Duration(rapid.IntRange(0, 1).Draw(t, "age")) * 90 * time.Minute})
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "providers") {
+		d.Providers = append(d.Providers, drawProvider(t, fmt.Sprintf("cloud%d", i), d))
+	}
+	return d
+}
+
+func drawHash(t *rapid.T) resources.Hash {
+	return rapid.SampledFrom([]resources.Hash{"v1:a", "v1:b"}).Draw(t, "hash")
+}
+
+func drawProvider(t *rapid.T, name string, d resources.Desired) resources.Provider {
+	p := resources.Provider{Name: name, Driver: "openstack"}
+	for j := range rapid.IntRange(0, 2).Draw(t, "pools") {
+		pool := resources.Pool{Name: fmt.Sprintf("pool%d", j), Priority: rapid.Int64Range(0, 1).Draw(t, "priority")}
+		if rapid.Bool().Draw(t, "limited") {
+			pool.MaxServers = ptr(rapid.Int64Range(0, 5).Draw(t, "max_servers"))
+		}
+		for _, label := range d.Labels {
+			if len(d.Images) > 0 && rapid.Bool().Draw(t, "offers") {
+				image := rapid.SampledFrom(d.Images).Draw(t, "image")
+				pool.Offers = append(pool.Offers, resources.Offer{Label: label.Name, Image: image.Ref(), Hashes: resources.Hashes{drawHash(t)}})
+			}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "static") == 0 {
+			pool.Nodes = append(pool.Nodes, resources.StaticNode{Name: "metal", Labels: []string{"label0"}, Hashes: resources.Hashes{drawHash(t)},
+				Slots: rapid.Int64Range(1, 3).Draw(t, "slots")})
+		}
+		p.Pools = append(p.Pools, pool)
+	}
+	return p
+}
+
+// drawWorld makes a world in any condition: records in every state, with and without what they describe, things of ours
+// without records, and things of others.
+func drawWorld(t *rapid.T) *model {
+	o := Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
+		Formats: map[string]string{"cloud0": "qcow2", "cloud1": "raw", "cloud2": "qcow2"}}
+	m := &model{Observed: &o}
+	names := []string{"cloud0", "cloud1", "cloud2"}
+	for i := range rapid.IntRange(0, 4).Draw(t, "builds") {
+		b := &resources.Build{ID: buildID(1000 + i), Image: fmt.Sprintf("image%d", rapid.IntRange(0, 3).Draw(t, "of")), Kind: resources.DiskImage,
+			State:     rapid.SampledFrom([]resources.State{resources.StateReady, resources.StateReady, resources.StateBuilding, resources.StateFailed, resources.StateDeleting}).Draw(t, "state"),
+			StateTime: drawTime(t), Hash: drawHash(t)}
+		if rapid.Bool().Draw(t, "file") {
+			b.Files = []resources.ImageFile{{Format: "qcow2", Name: "i-" + b.ID + ".qcow2"}}
+			if rapid.Bool().Draw(t, "there") {
+				o.Files = append(o.Files, ImageFile{Name: "i-" + b.ID + ".qcow2"})
+			}
+		}
+		o.Records.Builds = append(o.Records.Builds, b)
+	}
+	for _, name := range names {
+		m.Providers[name] = m.drawView(t, name)
+		if rapid.Bool().Draw(t, "remembered") {
+			o.Records.Providers = append(o.Records.Providers, &resources.ProviderRecord{Name: name, Driver: "openstack"})
+		}
+	}
+	return m
+}
+
+func drawTime(t *rapid.T) time.Time {
+	return now.Add(-time.Duration(rapid.IntRange(1, 180).Draw(t, "minutes")) * time.Minute)
+}
+
+func (m *model) drawView(t *rapid.T, provider string) ProviderView {
+	view := ProviderView{ListedAt: now, Quota: unlimited()}
+	for range rapid.IntRange(0, 4).Draw(t, "nodes") {
+		n := &resources.Node{ID: m.id(), Provider: provider, Pool: fmt.Sprintf("pool%d", rapid.IntRange(0, 2).Draw(t, "pool")),
+			Labels: []string{fmt.Sprintf("label%d", rapid.IntRange(0, 4).Draw(t, "label"))}, Hash: drawHash(t), StateTime: drawTime(t),
+			State: rapid.SampledFrom([]resources.State{resources.StateInit, resources.StateBuilding, resources.StateReady, resources.StateReady,
+				resources.StateInUse, resources.StateUsed, resources.StateHold, resources.StateFailed, resources.StateDeleting}).Draw(t, "state")}
+		if n.State != resources.StateInit && rapid.Bool().Draw(t, "external") {
+			n.ExternalID = "server-" + n.ID
+		}
+		m.Records.Nodes = append(m.Records.Nodes, n)
+		for range rapid.IntRange(0, 2).Draw(t, "instances") {
+			id := "server-" + n.ID
+			if rapid.Bool().Draw(t, "twin") {
+				id = "server-" + m.id()
+			}
+			if !slices.ContainsFunc(view.Instances, func(i resources.Instance) bool { return i.ID == id }) {
+				view.Instances = append(view.Instances, resources.Instance{ID: id, Name: "np" + n.ID,
+					Status: rapid.SampledFrom([]resources.Status{resources.StatusReady, resources.StatusReady, resources.StatusPending, resources.StatusFailed}).Draw(t, "status"),
+					Marks:  resources.Marks{Installation: "here", Kind: resources.KindNode, ID: n.ID}})
+			}
+		}
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "foreign") {
+		view.Instances = append(view.Instances, resources.Instance{ID: "foreign-" + m.id(), Name: "np0000000001", Status: resources.StatusReady,
+			Marks: resources.Marks{Installation: rapid.SampledFrom([]string{"", "elsewhere"}).Draw(t, "installation"), ID: "0000000001"}})
+	}
+	for _, b := range m.Records.Builds {
+		if rapid.Bool().Draw(t, "uploaded") {
+			u := &resources.Upload{ID: m.id(), Image: b.Image, Build: b.ID, Provider: provider, StateTime: drawTime(t), Format: "qcow2",
+				State: rapid.SampledFrom([]resources.State{resources.StateReady, resources.StateReady, resources.StateUploading, resources.StateFailed, resources.StateDeleting}).Draw(t, "state")}
+			if u.State != resources.StateUploading {
+				u.ExternalID = "image-" + u.ID
+			}
+			m.Records.Uploads = append(m.Records.Uploads, u)
+			if rapid.Bool().Draw(t, "there") {
+				view.Images = append(view.Images, resources.RemoteImage{ID: "image-" + u.ID, Status: resources.StatusReady,
+					Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
+			}
+		}
+	}
+	if rapid.Bool().Draw(t, "leftover") {
+		view.Leftovers = append(view.Leftovers, resources.Leftover{Type: "floating_ip", ID: "fip-" + m.id(),
+			Marks: resources.Marks{Installation: rapid.SampledFrom([]string{"", "here", "elsewhere"}).Draw(t, "installation"), ID: "9999999999"}})
+	}
+	return view
+}
+
+// foreign lists what is not ours.
+func (m *model) foreign() []string {
+	var ids []string
+	for _, view := range m.Providers {
+		for _, i := range view.Instances {
+			if i.Marks.Installation != "here" {
+				ids = append(ids, i.ID)
+			}
+		}
+		for _, l := range view.Leftovers {
+			if l.Marks.Installation != "here" {
+				ids = append(ids, l.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestAfterApplyTheNextPlanIsEmpty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, m := drawDesired(t), drawWorld(t)
+		opt := Options{Destroy: rapid.IntRange(0, 5).Draw(t, "destroy") == 0}
+		foreign := m.foreign()
+		never := rapid.Just(false)
+		failures := rapid.SampledFrom([]*rapid.Generator[bool]{never, rapid.Bool()}).Draw(t, "failures")
+		var p Plan
+		for round := range 4 {
+			seen := m.observe()
+			sighted, gone := Sightings(seen)
+			m.Records.Sightings = slices.DeleteFunc(m.Records.Sightings, func(s *resources.Sighting) bool { return slices.Contains(gone, s.Key()) })
+			for _, s := range sighted {
+				m.Records.Sightings = slices.DeleteFunc(m.Records.Sightings, func(old *resources.Sighting) bool { return old.Key() == s.Key() })
+				m.Records.Sightings = append(m.Records.Sightings, s)
+			}
+			p = Compute(d, m.observe(), opt)
+			if round == 3 {
+				break
+			}
+			if m.apply(t, d, p, failures) > 0 {
+				failures = never
+			}
+		}
+		if len(p.Steps) > 0 {
+			t.Fatalf("the world does not settle:\n%s", lines(p))
+		}
+		if got := m.foreign(); !slices.Equal(foreign, got) {
+			t.Fatalf("things of others were touched: %v before, %v after", foreign, got)
+		}
+	})
+}
+
+func TestComputeIsDeterministic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, m := drawDesired(t), drawWorld(t)
+		seen := m.observe()
+		first := lines(Compute(d, seen, Options{}))
+		for range 3 {
+			if again := lines(Compute(d, seen, Options{})); again != first {
+				t.Fatalf("two plans of one world differ:\n%s\n---\n%s", first, again)
+			}
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package plan
+
+// The reasons. Each step has exactly one; its evidence gives the particulars.
+const (
+	ReasonNoBuild         Reason = "no-build"
+	ReasonInputsChanged   Reason = "inputs-changed"
+	ReasonRebuildAge      Reason = "rebuild-age"
+	ReasonRequested       Reason = "requested"
+	ReasonFileMissing     Reason = "file-missing"
+	ReasonFormatMissing   Reason = "format-missing"
+	ReasonNotUploaded     Reason = "not-uploaded"
+	ReasonBelowMinReady   Reason = "below-min-ready"
+	ReasonConfigChanged   Reason = "config-changed"
+	ReasonImageRemoved    Reason = "image-removed"
+	ReasonLabelRemoved    Reason = "label-removed"
+	ReasonPoolRemoved     Reason = "pool-removed"
+	ReasonProviderRemoved Reason = "provider-removed"
+	ReasonSuperseded      Reason = "superseded"
+	ReasonUploaded        Reason = "uploaded"
+	ReasonMaxReadyAge     Reason = "max-ready-age"
+	ReasonAboveMaxServers Reason = "above-max-servers"
+	ReasonUsed            Reason = "used"
+	ReasonLost            Reason = "lost"
+	ReasonFailed          Reason = "failed"
+	ReasonUnfinished      Reason = "unfinished"
+	ReasonLeaked          Reason = "leaked"
+	ReasonDuplicate       Reason = "duplicate"
+	ReasonNewStaticNode   Reason = "new-static-node"
+	ReasonStaticNodeGone  Reason = "static-node-removed"
+	ReasonDestroy         Reason = "destroy"
+	ReasonNothingLeft     Reason = "nothing-left"
+)
+
+var reasonTexts = map[Reason]string{
+	ReasonNoBuild:         "there is no usable build",
+	ReasonInputsChanged:   "what goes into the image has changed",
+	ReasonRebuildAge:      "the newest build is older than rebuild_age",
+	ReasonRequested:       "asked for with -replace",
+	ReasonFileMissing:     "the build's file is needed for an upload and is not there any more",
+	ReasonFormatMissing:   "a provider needs another format",
+	ReasonNotUploaded:     "the provider does not have the newest build",
+	ReasonBelowMinReady:   "fewer nodes are ready than min_ready asks for",
+	ReasonConfigChanged:   "a static attribute has changed",
+	ReasonImageRemoved:    "the image is no longer used here",
+	ReasonLabelRemoved:    "the pool no longer offers the label",
+	ReasonPoolRemoved:     "the pool is no longer configured",
+	ReasonProviderRemoved: "the provider is no longer configured",
+	ReasonSuperseded:      "newer builds are kept instead",
+	ReasonUploaded:        "delete_after_upload, and every provider has it",
+	ReasonMaxReadyAge:     "it has been ready for longer than max_ready_age",
+	ReasonAboveMaxServers: "the pool has more nodes than max_servers allows",
+	ReasonUsed:            "it has been used",
+	ReasonLost:            "the cloud no longer has it",
+	ReasonFailed:          "it has failed",
+	ReasonUnfinished:      "an earlier run was interrupted",
+	ReasonLeaked:          "it carries our marks and has no record",
+	ReasonDuplicate:       "it carries the marks of a record that has another one",
+	ReasonNewStaticNode:   "the node is new in the configuration",
+	ReasonStaticNodeGone:  "the node is no longer configured",
+	ReasonDestroy:         "everything is to be destroyed",
+	ReasonNothingLeft:     "nothing of it is left to remember",
+}
+
+// Text says the reason in words; an unknown code is its own text.
+func (r Reason) Text() string {
+	if text, ok := reasonTexts[r]; ok {
+		return text
+	}
+	return string(r)
+}

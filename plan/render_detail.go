@@ -1,0 +1,204 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+)
+
+// renderStyle is how a piece of text is to stand out, for renderers that can.
+type renderStyle uint8
+
+const (
+	stylePlain renderStyle = iota
+	styleMake
+	styleRemove
+	styleChange
+	styleFaint
+	styleStrong
+)
+
+// renderSpan is a piece of a line.
+type renderSpan struct {
+	text  string
+	style renderStyle
+}
+
+// renderLine is a line of details under an entry.
+type renderLine []renderSpan
+
+// The most that is shown of one value before it is cut; JSON and saved plans have it whole.
+const (
+	renderFactLimit  = 240
+	renderValueLimit = 72
+)
+
+// renderDetails are the lines under an entry's title: why, what differs, and which things it stands for.
+func renderDetails(e renderEntry, all bool) []renderLine {
+	lines := []renderLine{renderBecause("because ", e.lead, all)}
+	if len(e.other) > 0 && (e.other[0].Reason != e.lead[0].Reason || all) {
+		lines = append(lines, renderBecause("the new one because ", e.other, all))
+	}
+	lines = append(lines, renderChangeLines(e, all)...)
+	if items := renderItems(e, all); items != "" {
+		lines = append(lines, renderLine{{items, stylePlain}})
+	}
+	if all {
+		lines = append(lines, renderOrigins(e)...)
+	}
+	return lines
+}
+
+// renderBecause is the reason in words, its code, the evidence, and the line of the configuration that asks for it.
+func renderBecause(lead string, steps []*Step, all bool) renderLine {
+	s := steps[0]
+	line := renderLine{{lead + renderSafe(s.Reason.Text()), stylePlain}}
+	if s.Reason.Text() != string(s.Reason) {
+		line = append(line, renderSpan{" (" + renderSafe(string(s.Reason)) + ")", styleFaint})
+	}
+	if facts := renderFactsText(renderFacts(steps), all); facts != "" {
+		line = append(line, renderSpan{": " + facts, stylePlain})
+	}
+	if s.Source.File != "" {
+		line = append(line, renderSpan{" [" + renderSafe(s.Source.String()) + "]", styleFaint})
+	}
+	return line
+}
+
+func renderFactsText(facts []renderFact, all bool) string {
+	var b strings.Builder
+	for i, f := range facts {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(renderSafe(f.name))
+		b.WriteByte(' ')
+		b.WriteString(renderFactValues(f.values, all))
+	}
+	return b.String()
+}
+
+// renderFactValues shows up to three values, and of more the first, the last and how many there are.
+func renderFactValues(values []string, all bool) string {
+	const few = 3
+	if len(values) > few && !all {
+		return renderFactValue(values[0], all) + " … " + renderFactValue(values[len(values)-1], all) +
+			" (" + strconv.Itoa(len(values)) + " values)"
+	}
+	if len(values) == 1 {
+		return renderFactValue(values[0], all)
+	}
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = renderFactValue(v, all)
+	}
+	return renderAnd(words)
+}
+
+// renderFactValue quotes what could be taken for more than one fact.
+func renderFactValue(v string, all bool) string {
+	v = renderSafe(v)
+	if !all {
+		v = renderCut(v, renderFactLimit)
+	}
+	if v == "" || strings.ContainsAny(v, ` ,"`) {
+		return `"` + v + `"`
+	}
+	return v
+}
+
+// renderChangeLines show each attribute that differs, before and after.
+func renderChangeLines(e renderEntry, all bool) []renderLine {
+	changes := renderChanges(e)
+	if len(changes) == 0 {
+		return nil
+	}
+	widest := 0
+	for _, c := range changes {
+		widest = max(widest, textWidth(renderSafe(c.Attribute)))
+	}
+	lines := make([]renderLine, len(changes))
+	for i, c := range changes {
+		lines[i] = renderChange(c, min(widest, 24), all, e.lead[0].Action)
+	}
+	return lines
+}
+
+func renderChange(c Change, width int, all bool, action Action) renderLine {
+	symbol, style, value := symbolChange, styleChange, ""
+	before, after := renderSafe(c.Before), renderSafe(c.After)
+	if !all {
+		before, after = renderNarrow(before, after)
+	}
+	switch {
+	case c.Before == "" && c.After != "":
+		symbol, style, value = symbolMake, styleMake, renderValue(after)
+	case c.Before != "" && c.After == "":
+		symbol, style, value = symbolRemove, styleRemove, renderValue(before)+" -> null"
+	default:
+		value = renderValue(before) + " -> " + renderValue(after)
+	}
+	line := renderLine{{symbol, style}, {" " + renderPad(renderSafe(c.Attribute), width) + " = " + value, stylePlain}}
+	if c.Forces && action == ActionBuild {
+		line = append(line, renderSpan{"  # forces a new build", styleRemove})
+	} else if c.Forces {
+		line = append(line, renderSpan{"  # forces replacement", styleRemove})
+	}
+	return line
+}
+
+// renderValue quotes text; numbers, words such as true, lists and objects stand as they are.
+func renderValue(v string) string {
+	if v == "true" || v == "false" || v == "null" || strings.HasPrefix(v, "[") || strings.HasPrefix(v, "{") || strings.HasPrefix(v, `"`) {
+		return v
+	}
+	if _, err := strconv.ParseFloat(v, 64); err == nil {
+		return v
+	}
+	return `"` + v + `"`
+}
+
+// renderNarrow shortens two long values to where they differ, since the start they share says nothing.
+func renderNarrow(before, after string) (string, string) {
+	if len(before) <= renderValueLimit && len(after) <= renderValueLimit {
+		return before, after
+	}
+	const context = 16
+	b, a := []rune(before), []rune(after)
+	head := 0
+	for head < len(b) && head < len(a) && b[head] == a[head] {
+		head++
+	}
+	if head = max(0, head-context); head > 0 && min(len(b), len(a)) > 0 {
+		before, after = "…"+string(b[head:]), "…"+string(a[head:])
+	}
+	return renderCut(before, renderValueLimit), renderCut(after, renderValueLimit)
+}
+
+// renderOrigins are the lines only asked-for detail has: addresses, and what each step waits for.
+func renderOrigins(e renderEntry) []renderLine {
+	var lines []renderLine
+	last := ""
+	for _, half := range [][]*Step{e.lead, e.other} {
+		for _, s := range half {
+			text := "address " + renderSafe(string(s.Address))
+			if len(s.Needs) > 0 {
+				text += ", needs " + renderSafe(strings.Join(s.Needs, "; "))
+			}
+			if len(s.After) > 0 {
+				text += ", after " + renderSafe(strings.Join(s.After, "; "))
+			}
+			if text != last { // launches of one label all have its address
+				lines = append(lines, renderLine{{text, styleFaint}})
+			}
+			last = text
+		}
+	}
+	return lines
+}
+
+func renderPad(s string, width int) string {
+	if n := width - textWidth(s); n > 0 {
+		return s + strings.Repeat(" ", n)
+	}
+	return s
+}

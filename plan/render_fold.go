@@ -1,0 +1,159 @@
+package plan
+
+import "strings"
+
+// renderAlike is what entries must have in common to be shown as one.
+type renderAlike struct {
+	symbol, image, build, format, provider, pool, label, kind, changes, facts string
+	action                                                                    Action
+	thing                                                                     Thing
+	reason, other                                                             Reason
+	recorded                                                                  bool
+}
+
+// renderFold joins entries that differ only in which thing they are about. Leaks are always shown one by one: each is
+// a claim that something is ours.
+func renderFold(entries []renderEntry, all bool) []renderEntry {
+	at := make(map[renderAlike]int, len(entries))
+	folded := entries[:0:0]
+	for _, e := range entries {
+		if e.symbol == symbolLeak {
+			folded = append(folded, e)
+			continue
+		}
+		alike := renderAlikeOf(e, all)
+		if i, known := at[alike]; known {
+			folded[i].lead = append(folded[i].lead, e.lead...)
+			folded[i].other = append(folded[i].other, e.other...)
+			continue
+		}
+		at[alike] = len(folded)
+		folded = append(folded, e)
+	}
+	return folded
+}
+
+func renderAlikeOf(e renderEntry, all bool) renderAlike {
+	s := e.lead[0]
+	alike := renderAlike{symbol: e.symbol, image: s.Image, build: s.Build, format: s.Format, provider: s.Provider,
+		pool: s.Pool, label: s.Label, kind: s.Type, action: s.Action, thing: s.Thing, reason: s.Reason,
+		recorded: s.Record.ID != "", changes: renderChangesKey(e), facts: renderFactsKey(s, all)}
+	if s.Thing == ThingUpload {
+		alike.provider = "" // the providers become the list
+	}
+	if s.Action == ActionDelete && s.Thing != ThingFile {
+		alike.build = ""
+	}
+	if len(e.other) > 0 {
+		alike.other = e.other[0].Reason
+		alike.facts += "\x01" + renderFactsKey(e.other[0], all)
+	}
+	return alike
+}
+
+func renderFactsKey(s *Step, all bool) string {
+	switch {
+	case len(s.Evidence) == 0:
+		return ""
+	case len(s.Evidence) == 1 && !all:
+		return s.Evidence[0].Name
+	}
+	var b strings.Builder
+	for _, f := range s.Evidence {
+		b.WriteString(f.Name)
+		if all {
+			b.WriteByte('=')
+			b.WriteString(f.Value)
+		}
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+func renderChangesKey(e renderEntry) string {
+	changes := renderChanges(e)
+	if len(changes) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, c := range changes {
+		b.WriteString(c.Attribute + "\x00" + c.Before + "\x00" + c.After + "\x00")
+		if c.Forces {
+			b.WriteByte('!')
+		}
+	}
+	return b.String()
+}
+
+// renderChanges are the changes of an entry's first thing, from both halves of a replacement.
+func renderChanges(e renderEntry) []Change {
+	changes := e.lead[0].Changes
+	if len(e.other) == 0 || len(e.other[0].Changes) == 0 {
+		return changes
+	}
+	seen := make(map[Change]bool, len(changes))
+	both := make([]Change, 0, len(changes))
+	for _, half := range [][]Change{changes, e.other[0].Changes} {
+		for _, c := range half {
+			if !seen[c] {
+				seen[c] = true
+				both = append(both, c)
+			}
+		}
+	}
+	return both
+}
+
+// renderFact is one name of evidence with the values that the folded steps have for it, each once.
+type renderFact struct {
+	name   string
+	values []string
+	seen   map[string]bool
+}
+
+// renderFacts merges the evidence of steps that were folded. What the title says already is left out.
+func renderFacts(steps []*Step) []renderFact {
+	var facts []renderFact
+	for _, s := range steps {
+		item := renderItem(s)
+		for i, f := range s.Evidence {
+			if f.Value == item || f.Name == factRuns {
+				continue
+			}
+			j := renderFactAt(facts, f.Name, i)
+			if j < 0 {
+				facts = append(facts, renderFact{name: f.Name})
+				j = len(facts) - 1
+			}
+			facts[j].add(f.Value)
+		}
+	}
+	return facts
+}
+
+func (f *renderFact) add(value string) {
+	if len(f.values) == 0 {
+		f.values = append(f.values, value)
+		return
+	}
+	if f.seen == nil {
+		f.seen = map[string]bool{f.values[0]: true}
+	}
+	if !f.seen[value] {
+		f.seen[value] = true
+		f.values = append(f.values, value)
+	}
+}
+
+// renderFactAt looks at guess first: folded steps mostly have their facts in the same order.
+func renderFactAt(facts []renderFact, name string, guess int) int {
+	if guess < len(facts) && facts[guess].name == name {
+		return guess
+	}
+	for i := range facts {
+		if facts[i].name == name {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,165 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// The JSON report is a format of its own, described in docs/plan-json.md and docs/schemas/plan.json. It only ever grows:
+// names keep their meaning, and whoever reads it ignores names it does not know. Where Terraform has a name for the same
+// thing, it is that one.
+
+// ReportVersion is the format_version of reports. The part behind the dot grows when something is added.
+const ReportVersion = "1.0"
+
+// reportMajor is what a reader has to know.
+const reportMajor = 1
+
+// ErrReport: what was read is no report that this npctl understands.
+var ErrReport = errors.New("not a plan report")
+
+// Meta says where a plan comes from.
+type Meta struct {
+	NpctlVersion string    `json:"npctl_version"`
+	Lineage      string    `json:"lineage,omitempty"`              // id of the installation
+	Serial       uint64    `json:"serial,omitempty"`               // of its state when the plan was made
+	Digest       string    `json:"configuration_digest,omitempty"` // see resources.Desired
+	Created      time.Time `json:"created"`
+	Options      Options   `json:"options"`
+}
+
+type reportDoc struct {
+	FormatVersion string `json:"format_version"`
+	Meta
+	Applyable bool          `json:"applyable"`
+	Complete  bool          `json:"complete"`
+	Errored   bool          `json:"errored"`
+	Summary   reportSummary `json:"summary"`
+	Steps     []reportStep  `json:"steps"`
+	Notes     []Note        `json:"notes"`
+	Problems  []Problem     `json:"problems"`
+	Deferred  []string      `json:"deferred"`
+}
+
+type reportSummary struct {
+	Summary
+	Text string `json:"text"`
+}
+
+type reportStep struct {
+	ID         string           `json:"id"`
+	Address    Address          `json:"address"`
+	Action     Action           `json:"action"`
+	Actions    []string         `json:"actions"` // in Terraform's words
+	Thing      Thing            `json:"thing"`
+	Reason     Reason           `json:"action_reason"`
+	ReasonText string           `json:"action_reason_text"`
+	Evidence   []Fact           `json:"evidence,omitempty"`
+	Changes    []Change         `json:"changes,omitempty"`
+	Needs      []string         `json:"needs,omitempty"`
+	After      []string         `json:"after,omitempty"`
+	Image      string           `json:"image,omitempty"`
+	Build      string           `json:"build,omitempty"`
+	Format     string           `json:"format,omitempty"`
+	Formats    []string         `json:"formats,omitempty"`
+	Provider   string           `json:"provider,omitempty"`
+	Pool       string           `json:"pool,omitempty"`
+	Label      string           `json:"label,omitempty"`
+	Node       string           `json:"node,omitempty"`
+	Slot       int64            `json:"slot,omitempty"`
+	Record     resources.Key    `json:"record,omitzero"`
+	External   string           `json:"external_id,omitempty"`
+	Type       string           `json:"type,omitempty"`
+	Replaces   bool             `json:"replaces,omitempty"`
+	Touches    []Fingerprint    `json:"touches,omitempty"`
+	Estimate   float64          `json:"estimate_seconds,omitempty"`
+	Source     resources.Source `json:"source,omitzero"`
+}
+
+var reportActions = map[Action][]string{
+	ActionBuild:    {"create"},
+	ActionConvert:  {"create"},
+	ActionUpload:   {"create"},
+	ActionLaunch:   {"create"},
+	ActionRegister: {"create"},
+	ActionUpdate:   {"update"},
+	ActionForget:   {"forget"},
+	ActionDelete:   {"delete"},
+}
+
+// MarshalReport returns the plan as one line of the documented JSON. Characters that would drive a terminal are escaped.
+func (p Plan) MarshalReport(meta Meta) ([]byte, error) {
+	summary := p.Summary()
+	doc := reportDoc{
+		FormatVersion: ReportVersion,
+		Meta:          meta,
+		Applyable:     !summary.Empty(),
+		Complete:      len(p.Deferred) == 0 && len(p.Problems) == 0,
+		Errored:       len(p.Problems) > 0,
+		Summary:       reportSummary{summary, summary.String()},
+		Steps:         make([]reportStep, len(p.Steps)),
+		Notes:         append([]Note{}, p.Notes...),
+		Problems:      append([]Problem{}, p.Problems...),
+		Deferred:      append([]string{}, p.Deferred...),
+	}
+	for i := range p.Steps {
+		doc.Steps[i] = reportOf(&p.Steps[i])
+	}
+	out, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("plan as JSON: %w", err)
+	}
+	return append(renderSafeJSON(out), '\n'), nil
+}
+
+func reportOf(s *Step) reportStep {
+	actions := reportActions[s.Action]
+	if actions == nil {
+		actions = []string{string(s.Action)}
+	}
+	return reportStep{
+		ID: s.ID, Address: s.Address, Action: s.Action, Actions: actions, Thing: s.Thing,
+		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes,
+		Needs: s.Needs, After: s.After, Image: s.Image, Build: s.Build, Format: s.Format, Formats: s.Formats,
+		Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot, Record: s.Record,
+		External: s.External, Type: s.Type, Replaces: s.Replaces, Touches: s.Touches, Estimate: s.Estimate,
+		Source: s.Source,
+	}
+}
+
+// UnmarshalReport reads what MarshalReport wrote, of this npctl or of one with the same major version.
+func UnmarshalReport(report []byte) (Plan, Meta, error) {
+	var doc reportDoc
+	if err := json.Unmarshal(report, &doc); err != nil {
+		return Plan{}, Meta{}, fmt.Errorf("%w: %w", ErrReport, err)
+	}
+	major, _, _ := strings.Cut(doc.FormatVersion, ".")
+	switch n, err := strconv.Atoi(major); {
+	case err != nil:
+		return Plan{}, Meta{}, fmt.Errorf("%w: format_version is %q", ErrReport, doc.FormatVersion)
+	case n != reportMajor:
+		return Plan{}, Meta{}, fmt.Errorf("%w that this npctl can read: its format_version is %s, written by npctl %s, and this one reads %d.x",
+			ErrReport, doc.FormatVersion, doc.NpctlVersion, reportMajor)
+	}
+	p := Plan{Notes: doc.Notes, Problems: doc.Problems, Unchanged: doc.Summary.Unchanged, Deferred: doc.Deferred}
+	for i := range doc.Steps {
+		p.Steps = append(p.Steps, doc.Steps[i].step())
+	}
+	return p, doc.Meta, nil
+}
+
+func (r *reportStep) step() Step {
+	return Step{
+		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
+		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, Build: r.Build, Format: r.Format,
+		Formats: r.Formats, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot,
+		Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Touches: r.Touches,
+		Estimate: r.Estimate, Source: r.Source,
+	}
+}

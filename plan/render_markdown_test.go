@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/renderer/html"
+	"pgregory.net/rapid"
+)
+
+func TestMarkdownForReviews(t *testing.T) {
+	renderGolden(t, "review.md", renderMarkdownText(t, samplePlan(), 0))
+	renderGolden(t, "review-hostile.md", renderMarkdownText(t, hostileNode(), 0))
+}
+
+func TestMarkdownNeverExceedsTheLimit(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := anyPlan(r)
+		limit := rapid.IntRange(markdownLeast, 20_000).Draw(r, "limit")
+		text := renderMarkdownText(t, p, limit)
+		if len(text) > limit {
+			r.Fatalf("%d bytes, limit %d:\n%s", len(text), limit, text)
+		}
+		if summary := p.Summary().String(); !strings.HasPrefix(text, "### "+summary+"\n") || !strings.HasSuffix(text, "\n"+summary+"\n") {
+			r.Fatalf("no summary at both ends of\n%s", text)
+		}
+	})
+	big := bigPlan(10_000)
+	for _, limit := range []int{markdownLeast, 5000, 0} {
+		text := renderMarkdownText(t, big, limit)
+		if limit == 0 {
+			limit = 65535
+		}
+		if len(text) > limit || !strings.Contains(text, "left out for lack of room") {
+			t.Errorf("limit %d: %d bytes\n%s", limit, len(text), text[:1000])
+		}
+		if limit == 65535 && len(text) < limit*3/4 {
+			t.Errorf("only %d of %d bytes used", len(text), limit)
+		}
+	}
+}
+
+func TestMarkdownWithoutRoomForTheSummaryIsRefused(t *testing.T) {
+	if err := samplePlan().WriteMarkdown(io.Discard, 1000); err == nil || err.Error() != "plan as Markdown in 1000 bytes: at least 1024 are needed" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBlocksAreShortenedBeforeTheyAreLeftOut(t *testing.T) {
+	var p Plan
+	for i := range 30 {
+		s := sampleDelete(i, fmt.Sprintf("label-%02d", i), ReasonFailed, Fact{"error", strings.Repeat("x", 200)})
+		p.Steps = append(p.Steps, s)
+	}
+	text := renderMarkdownText(t, p, 6000)
+	if strings.Contains(text, "because") || !strings.Contains(text, "- delete node 0000000029 label-29 in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000029 (failed)") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+// markdownHTML is what a forge makes of Markdown, before it takes out what it holds for dangerous.
+func markdownHTML(t testing.TB, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	md := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(html.WithUnsafe()))
+	if err := md.Convert([]byte(text), &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var (
+	htmlCode = regexp.MustCompile(`(?s)<code[^>]*>.*?</code>`)
+	htmlTag  = regexp.MustCompile(`<[^>]*>`)
+	ownTag   = regexp.MustCompile(`^</?(h3|table|thead|tbody|tr|th|td|details|summary|pre|p|strong)( style="text-align:right"| open| align="right")?>$`)
+)
+
+func TestForeignTextInMarkdownIsOnlyEverCode(t *testing.T) {
+	check := func(fail func(string, ...any), p Plan, limit int) {
+		page := markdownHTML(t, renderMarkdownText(t, p, limit))
+		rest := htmlCode.ReplaceAllString(page, "")
+		for _, tag := range htmlTag.FindAllString(rest, -1) {
+			if !ownTag.MatchString(tag) {
+				fail("%s in\n%s", tag, page)
+			}
+		}
+		if words := htmlTag.ReplaceAllString(rest, " "); strings.ContainsAny(words, "@#[]`<>|\\") || strings.Contains(words, "evil") {
+			fail("foreign text outside code: %q\nof\n%s", words, page)
+		}
+		if opened, closed := strings.Count(rest, "<details"), strings.Count(rest, "</details>"); opened != closed {
+			fail("%d folds opened, %d closed in\n%s", opened, closed, page)
+		}
+	}
+	check(t.Errorf, hostilePlan(), 0)
+	check(t.Errorf, hostileNode(), 0)
+	rapid.Check(t, func(r *rapid.T) { check(r.Fatalf, anyPlan(r), rapid.IntRange(markdownLeast, 20_000).Draw(r, "limit")) })
+}
+
+func BenchmarkMarkdown(b *testing.B) {
+	p := bigPlan(10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.WriteMarkdown(io.Discard, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

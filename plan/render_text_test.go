@@ -1,0 +1,284 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestTextForPeople(t *testing.T) {
+	p := samplePlan()
+	renderGolden(t, "text.txt", renderText(t, p, TextOptions{Now: sampleNow}))
+	renderGolden(t, "text-80.txt", renderText(t, p, TextOptions{Width: 80}))
+	renderGolden(t, "text-verbose.txt", renderText(t, p, TextOptions{Verbose: true}))
+	renderGolden(t, "text-concise.txt", renderText(t, p, TextOptions{Concise: true}))
+	renderGolden(t, "text-color.txt", strings.ReplaceAll(renderText(t, p, TextOptions{Color: true}), "\x1b", "ESC"))
+	renderGolden(t, "text-hostile.txt", renderText(t, hostileNode(), TextOptions{}))
+}
+
+func TestNothingToDoIsSaidInOneLine(t *testing.T) {
+	if got, want := renderText(t, Plan{}, TextOptions{}), "No changes.\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := renderText(t, Plan{Unchanged: 12}, TextOptions{}), "(12 unchanged hidden)\n\nNo changes.\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestColoursOnlyWhenAsked(t *testing.T) {
+	plain := renderText(t, samplePlan(), TextOptions{})
+	if strings.ContainsRune(plain, '\x1b') {
+		t.Error("escape sequences though no colours were asked for")
+	}
+	t.Setenv("NO_COLOR", "1") // the caller has looked at it
+	colored := renderText(t, samplePlan(), TextOptions{Color: true})
+	for _, want := range []string{"\x1b[32m+\x1b[", "\x1b[31m-\x1b[", "\x1b[31m-/+\x1b[", "\x1b[33m~\x1b[", "\x1b[31m  # forces replacement\x1b["} {
+		if !strings.Contains(colored, want) {
+			t.Errorf("no %q in the coloured text", want)
+		}
+	}
+	if got := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(colored, ""); got != plain {
+		t.Errorf("colours change the text (-plain +coloured):\n%s", cmp.Diff(plain, got))
+	}
+}
+
+func TestIdenticalLaunchesAreFolded(t *testing.T) {
+	p := Plan{Steps: []Step{sampleLaunch("debian-small", 0), sampleLaunch("debian-small", 1), sampleLaunch("debian-small", 2)}}
+	want := `                   launch
+provider.vexxhost       3
+
+Takes at least 95 s, going by earlier runs.
+
+provider.vexxhost
+  + 3 nodes debian-small in vexxhost/main, about 95 s each
+      because fewer nodes are ready than min_ready asks for (below-min-ready): min_ready 3, ready 0 [main.hcl:20]
+
+Plan: 0 to build, 0 to upload, 3 to launch, 0 to delete.
+`
+	if diff := cmp.Diff(want, renderText(t, p, TextOptions{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestLeaksAreNeverFolded(t *testing.T) {
+	p := Plan{Steps: []Step{sampleLeak(), sampleLeak()}}
+	p.Steps[1].External, p.Steps[1].ID = "4e88", "another"
+	text := renderText(t, p, TextOptions{})
+	for _, want := range []string{"! delete leaked port 3f77 in vexxhost", "! delete leaked port 4e88 in vexxhost"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+func TestReplacementThatMakesFirstSaysSo(t *testing.T) {
+	steps := sampleReplace(7)
+	gone, made := &steps[0], &steps[1]
+	made.Needs, gone.Needs = nil, []string{made.ID}
+	text := renderText(t, Plan{Steps: []Step{*made, *gone}}, TextOptions{})
+	if want := "+/- replace node 0000000007 debian-large in vexxhost/main"; !strings.Contains(text, want) {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+func TestHalfAReplacementIsAStepLikeAnyOther(t *testing.T) {
+	text := renderText(t, Plan{Steps: sampleReplace(7)[:1]}, TextOptions{})
+	if want := "  - delete node 0000000007 debian-large in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000007"; !strings.Contains(text, want) {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+func TestFoldedNodesAreNamedAsFarAsThereIsRoom(t *testing.T) {
+	var p Plan
+	for i := range 40 {
+		p.Steps = append(p.Steps, sampleDelete(i, "debian-small", ReasonMaxReadyAge, Fact{"age", fmt.Sprint(8+i, "h")}))
+	}
+	text := renderText(t, p, TextOptions{})
+	for _, want := range []string{"- delete 40 nodes debian-small in vexxhost/main", "age 8h … 47h (40 values)", "0000000011 and 28 more"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	verbose := renderText(t, p, TextOptions{Verbose: true})
+	for i := range 40 {
+		if want := fmt.Sprintf("node %010d debian-small", i); !strings.Contains(verbose, want) {
+			t.Errorf("verbose text does not name %q", want)
+		}
+	}
+}
+
+func TestLongValuesAreShownWhereTheyDiffer(t *testing.T) {
+	shared := strings.Repeat("package-that-stays ", 40)
+	before, after := renderNarrow(shared+"kernel-6.8.0-45", shared+"kernel-6.8.0-47")
+	if before != "…s kernel-6.8.0-45" || after != "…s kernel-6.8.0-47" {
+		t.Errorf("got %q and %q", before, after)
+	}
+	if a, b := renderNarrow("", shared); a != "" || !strings.Contains(b, "bytes more") {
+		t.Errorf("got %q and %q", a, b)
+	}
+}
+
+func TestTooManyBlocksBecomeOneRow(t *testing.T) {
+	var p Plan
+	for i := range 50 {
+		p.Steps = append(p.Steps, sampleBuild(fmt.Sprint("image-", i)))
+	}
+	p.Steps = append(p.Steps, sampleLaunch("debian-small", 0))
+	text := renderText(t, p, TextOptions{})
+	want := "                   build  launch\n50 images             50\nprovider.vexxhost              1\n"
+	if !strings.HasPrefix(text, want) {
+		t.Errorf("got\n%s\nwant it to start with\n%s", text, want)
+	}
+}
+
+func TestTimeTheApplyTakesIsItsLongestChain(t *testing.T) {
+	steps := []Step{sampleBuild("debian"), sampleUpload("debian", "rax", 11), sampleUpload("debian", "vexxhost", 4)}
+	if got, want := renderTakes(steps), 2280.0+660; got != want {
+		t.Errorf("got %v s, want %v s", got, want)
+	}
+	text := renderText(t, Plan{Steps: steps}, TextOptions{Now: sampleNow.Add(10 * time.Hour)})
+	if want := "Takes at least 49 min, going by earlier runs: until about 00:19 UTC on 3 March.\n"; !strings.Contains(text, want) {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+func TestDurationsAreRoundedAsGuessesDeserve(t *testing.T) {
+	for seconds, want := range map[float64]string{0.2: "1 s", 41.4: "41 s", 99: "99 s", 130: "2 min", 2280: "38 min", 7200: "2 h", 8000: "2 h 15 min"} {
+		if got := renderDuration(seconds); got != want {
+			t.Errorf("%v s: got %q, want %q", seconds, got, want)
+		}
+	}
+}
+
+func TestLinesAreWrappedByWhatTheyTakeOnScreen(t *testing.T) {
+	p := samplePlan()
+	p.Notes = append(p.Notes, Note{Code: "wide", Text: strings.Repeat("日本語の名前 ", 30)})
+	for _, width := range []int{40, 80, 120} {
+		_, text, _ := strings.Cut(renderText(t, p, TextOptions{Width: width}), "\n\n") // the table is not wrapped
+		text = strings.TrimSuffix(text, p.Summary().String()+"\n")                     // and neither is the last line
+		if strings.Count(text, "日本語の名前") != 30 {
+			t.Errorf("width %d: wrapping lost words", width)
+		}
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			words := strings.Fields(line)
+			if textWidth(line) > width && len(words) > 1 && textWidth(words[len(words)-1])+8 <= width {
+				t.Errorf("%d columns at width %d: %q", textWidth(line), width, line)
+			}
+		}
+	}
+}
+
+func TestWriteErrorIsReturned(t *testing.T) {
+	full := errors.New("disk is full")
+	if err := samplePlan().WriteText(writerFunc(func([]byte) (int, error) { return 0, full }), TextOptions{}); !errors.Is(err, full) {
+		t.Errorf("WriteText: got %v, want %v", err, full)
+	}
+	if err := samplePlan().WriteMarkdown(writerFunc(func([]byte) (int, error) { return 0, full }), 0); !errors.Is(err, full) {
+		t.Errorf("WriteMarkdown: got %v, want %v", err, full)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestTextAlwaysEndsWithTheSummaryAndNothingDrivesTheTerminal(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := anyPlan(r)
+		o := TextOptions{Width: rapid.SampledFrom([]int{0, 1, 60, 200}).Draw(r, "width"), Verbose: rapid.Bool().Draw(r, "verbose"), Concise: rapid.Bool().Draw(r, "concise")}
+		text := renderText(t, p, o)
+		if !strings.HasSuffix("\n"+text, "\n"+p.Summary().String()+"\n") {
+			r.Fatalf("last line is not the summary:\n%s", text)
+		}
+		for _, c := range text {
+			if c != '\n' && renderHostile(c) {
+				r.Fatalf("%q in\n%s", c, text)
+			}
+		}
+	})
+}
+
+func TestFoldingLosesNoStep(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := anyPlan(r)
+		seen := map[string]int{}
+		total := Summary{Unchanged: p.Unchanged}
+		for _, g := range renderGroups(p, rapid.Bool().Draw(r, "verbose")) {
+			inGroup := 0
+			for _, e := range g.entries {
+				if len(e.other) != 0 && len(e.other) != len(e.lead) {
+					r.Fatalf("a replacement of %d by %d", len(e.lead), len(e.other))
+				}
+				inGroup += e.steps()
+				for _, s := range append(append([]*Step{}, e.lead...), e.other...) {
+					seen[s.ID]++
+					total.add(s.Action)
+				}
+			}
+			if inGroup != g.counts.Total {
+				r.Fatalf("%s counts %d steps and shows %d", g.title, g.counts.Total, inGroup)
+			}
+		}
+		for _, s := range p.Steps {
+			if seen[s.ID] != 1 {
+				r.Fatalf("%s is shown %d times", s.ID, seen[s.ID])
+			}
+		}
+		if diff := cmp.Diff(p.Summary(), total); diff != "" {
+			r.Fatalf("counts (-plan +shown):\n%s", diff)
+		}
+	})
+}
+
+// TestFoldedTitlesAddUp reads the numbers in the text itself, so that a title that counts wrong is found.
+func TestFoldedTitlesAddUp(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		var p Plan
+		for i := range rapid.IntRange(1, 60).Draw(r, "steps") {
+			if rapid.Bool().Draw(r, "launch") {
+				p.Steps = append(p.Steps, sampleLaunch(rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), i))
+			} else {
+				p.Steps = append(p.Steps, sampleDelete(i, rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), ReasonUsed))
+			}
+		}
+		got := 0
+		for _, m := range regexp.MustCompile(`(?m)^  [+-] (?:delete )?(?:(\d+) nodes?|node \d+) [ab] in `).FindAllStringSubmatch(renderText(t, p, TextOptions{}), -1) {
+			n, err := strconv.Atoi(m[1])
+			if err != nil {
+				n = 1
+			}
+			got += n
+		}
+		if got != len(p.Steps) {
+			r.Fatalf("titles stand for %d of %d steps:\n%s", got, len(p.Steps), renderText(t, p, TextOptions{}))
+		}
+	})
+}
+
+func BenchmarkText(b *testing.B) {
+	p := bigPlan(10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.WriteText(io.Discard, TextOptions{Width: 120, Color: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkTextVerbose(b *testing.B) {
+	p := bigPlan(10_000)
+	for b.Loop() {
+		if err := p.WriteText(io.Discard, TextOptions{Verbose: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

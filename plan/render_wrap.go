@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"bufio"
+	"io"
+	"strings"
+
+	"github.com/fatih/color"
+	"github.com/rivo/uniseg"
+)
+
+// textWriter writes lines of spans, wrapped and coloured. Its first error stays and is returned by flush.
+type textWriter struct {
+	out    *bufio.Writer
+	width  int // 0: lines are as long as they are
+	colors map[renderStyle]*color.Color
+	// written says that there is a line already, so that a section knows whether to leave a gap.
+	written bool
+}
+
+// textLeast is the least width that is wrapped to; on less, wrapping makes nothing better.
+const textLeast = 40
+
+func newTextWriter(w io.Writer, o TextOptions) *textWriter {
+	t := &textWriter{out: bufio.NewWriterSize(w, 64<<10), width: o.Width}
+	if o.Width > 0 {
+		t.width = max(o.Width, textLeast)
+	}
+	if !o.Color {
+		return t
+	}
+	t.colors = map[renderStyle]*color.Color{
+		styleMake:   color.New(color.FgGreen),
+		styleRemove: color.New(color.FgRed),
+		styleChange: color.New(color.FgYellow),
+		styleFaint:  color.New(color.Faint),
+		styleStrong: color.New(color.Bold),
+	}
+	for _, c := range t.colors {
+		c.EnableColor() // whoever asks for colours has looked at the terminal and NO_COLOR
+	}
+	return t
+}
+
+func (t *textWriter) flush() error { return t.out.Flush() }
+
+// line writes one line that starts with lead and, when it has to be wrapped, goes on behind indent spaces.
+func (t *textWriter) line(lead string, indent int, spans ...renderSpan) {
+	t.out.WriteString(lead)
+	column := textWidth(lead)
+	start := column
+	for _, s := range spans {
+		if width := textWidth(s.text); t.width == 0 || column+width <= t.width {
+			t.styled(s.text, s.style)
+			column += width
+			continue
+		}
+		for text := s.text; text != ""; {
+			word, rest := textWord(text)
+			column = t.word(word, s.style, column, start, indent)
+			text = rest
+		}
+	}
+	t.end()
+}
+
+// unwrapped writes a line of a table, which wrapping would only spoil.
+func (t *textWriter) unwrapped(s renderSpan) {
+	t.styled(s.text, s.style)
+	t.end()
+}
+
+func (t *textWriter) end() {
+	t.out.WriteByte('\n')
+	t.written = true
+}
+
+// textWord cuts off the next word with the spaces in front of it.
+func textWord(text string) (word, rest string) {
+	spaces := len(text) - len(strings.TrimLeft(text, " "))
+	if end := strings.IndexByte(text[spaces:], ' '); end >= 0 {
+		return text[:spaces+end], text[spaces+end:]
+	}
+	return text, ""
+}
+
+// word writes a word at a column, on a new line if it begins with a space and does not fit, and returns the column
+// behind it. A word wider than a line is not broken: it is an id or a path that somebody will copy.
+func (t *textWriter) word(word string, style renderStyle, column, start, indent int) int {
+	width := textWidth(word)
+	bare := strings.TrimLeft(word, " ")
+	if t.width > 0 && column > start && column+width > t.width && bare != word && column > indent {
+		t.out.WriteByte('\n')
+		t.spaces(indent)
+		word, column = bare, indent
+		width = textWidth(bare)
+	}
+	t.styled(word, style)
+	return column + width
+}
+
+func (t *textWriter) styled(text string, style renderStyle) {
+	if c := t.colors[style]; c != nil && text != "" {
+		text = c.Sprint(text)
+	}
+	t.out.WriteString(text)
+}
+
+func (t *textWriter) spaces(n int) {
+	for range n {
+		t.out.WriteByte(' ')
+	}
+}
+
+// textWidth is how many columns text takes on a terminal.
+func textWidth(text string) int {
+	for i := range len(text) {
+		if text[i] >= 0x80 {
+			return uniseg.StringWidth(text)
+		}
+	}
+	return len(text)
+}

@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// selectSteps keeps what -target, -exclude and -refresh-only leave of a plan. A targeted step brings what it needs; a
+// step that needs an excluded one is left out with it.
+func selectSteps(p Plan, opt Options) Plan {
+	if opt.RefreshOnly {
+		p.Steps = keep(p.Steps, func(s Step) bool { return s.Action == ActionForget && s.Thing != ThingRecord })
+	}
+	if len(opt.Targets) > 0 {
+		p.Steps = targeted(p.Steps, opt.Targets)
+		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return !within(problemScopes(q), opt.Targets) })
+		p.Notes = append(p.Notes, Note{Severity: Warning, Code: "targeted",
+			Text: "only what -target names is planned; run without it afterwards to see the rest"})
+	}
+	if len(opt.Excludes) > 0 {
+		p.Steps = withoutExcluded(p.Steps, opt.Excludes)
+		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return within(problemScopes(q), opt.Excludes) })
+	}
+	return p
+}
+
+func keep(steps []Step, wanted func(Step) bool) []Step {
+	return slices.DeleteFunc(steps, func(s Step) bool { return !wanted(s) })
+}
+
+func targeted(steps []Step, targets []Address) []Step {
+	byID := map[string]Step{}
+	for _, s := range steps {
+		byID[s.ID] = s
+	}
+	wanted := map[string]bool{}
+	var want func(id string)
+	want = func(id string) {
+		if s, ok := byID[id]; ok && !wanted[id] {
+			wanted[id] = true
+			for _, need := range s.Needs {
+				want(need)
+			}
+		}
+	}
+	for _, s := range steps {
+		if within(s.scopes(), targets) {
+			want(s.ID)
+		}
+	}
+	return keep(steps, func(s Step) bool { return wanted[s.ID] })
+}
+
+func withoutExcluded(steps []Step, excludes []Address) []Step {
+	out := map[string]bool{}
+	for _, s := range steps {
+		out[s.ID] = within(s.scopes(), excludes)
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, s := range steps {
+			needsOut := slices.ContainsFunc(s.Needs, func(id string) bool { return out[id] })
+			if !out[s.ID] && needsOut {
+				out[s.ID], changed = true, true
+			}
+		}
+	}
+	return keep(steps, func(s Step) bool { return !out[s.ID] })
+}
+
+// scopes are the addresses by which a step can be chosen: its own, and those of the blocks it belongs to.
+func (s Step) scopes() []Address {
+	scopes := []Address{s.Address}
+	if s.Provider != "" {
+		scopes = append(scopes, providerAddress(s.Provider))
+	}
+	if s.Pool != "" {
+		scopes = append(scopes, poolAddress(s.Provider, s.Pool))
+	}
+	for label := range strings.SplitSeq(s.Label, ",") {
+		if label != "" {
+			scopes = append(scopes, Address("label."+label))
+			if s.Pool != "" && s.Node == "" {
+				scopes = append(scopes, offerAddress(s.Provider, s.Pool, label))
+			}
+		}
+	}
+	if s.Image != "" && s.Thing != ThingNode {
+		scopes = append(scopes, imageAddress(resources.DiskImage, s.Image), imageAddress(resources.ZuulImage, s.Image))
+	}
+	return scopes
+}
+
+func problemScopes(p Problem) []Address {
+	scopes := []Address{p.Address}
+	if p.Provider != "" {
+		scopes = append(scopes, providerAddress(p.Provider))
+	}
+	return scopes
+}
+
+// within reports whether one of the scopes is, or lies inside, one of the chosen addresses.
+func within(scopes, chosen []Address) bool {
+	return slices.ContainsFunc(scopes, func(s Address) bool {
+		return slices.ContainsFunc(chosen, func(c Address) bool {
+			rest, inside := strings.CutPrefix(string(s), string(c))
+			return inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		})
+	})
+}

@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Mismatch is why a saved step can no longer be done as it was reviewed. Its texts may hold names from clouds.
+type Mismatch struct {
+	StepID  string  `json:"step_id"`
+	Address Address `json:"address"`
+	Why     string  `json:"why"`
+}
+
+func (m Mismatch) String() string {
+	return renderSafe(string(m.Address)) + ": " + renderSafe(m.Why)
+}
+
+// Stale compares each saved step with the plan computed anew. A step is still good when the new plan has one with the
+// same id that does the same and relies on the same. Why it is needed may have changed meanwhile, and so may the rest
+// of the plan: steps that only the new plan has are not applied, so they make nothing stale.
+func (f File) Stale(current Plan) []Mismatch {
+	fresh := make(map[string]*Step, len(current.Steps))
+	for i := range current.Steps {
+		fresh[current.Steps[i].ID] = &current.Steps[i]
+	}
+	var all []Mismatch
+	for i := range f.Plan.Steps {
+		saved := &f.Plan.Steps[i]
+		now, still := fresh[saved.ID]
+		reasons := []string{staleGone(saved, current)}
+		if still {
+			reasons = staleDifferences(saved, now)
+		}
+		for _, why := range reasons {
+			all = append(all, Mismatch{StepID: saved.ID, Address: saved.Address, Why: why})
+		}
+	}
+	return all
+}
+
+// staleGone says why a step is not in the new plan, as far as that can be known.
+func staleGone(saved *Step, current Plan) string {
+	if saved.Provider != "" && slices.Contains(current.Deferred, saved.Provider) {
+		return fmt.Sprintf("provider %s could not be looked at, so nobody knows whether to %s", saved.Provider, staleDoes(saved))
+	}
+	for i := range current.Problems {
+		p := &current.Problems[i]
+		if p.Address == saved.Address || p.Provider != "" && p.Provider == saved.Provider {
+			return fmt.Sprintf("no longer planned because of a problem with %s: %s", p.Address, p.Text)
+		}
+	}
+	for i := range current.Steps {
+		if now := &current.Steps[i]; now.Address == saved.Address && now.Action != saved.Action && now.Record == saved.Record {
+			return fmt.Sprintf("was to %s, now to %s because %s", staleDoes(saved), staleDoes(now), now.Reason.Text())
+		}
+	}
+	return fmt.Sprintf("no longer planned: to %s was done meanwhile, or is not needed any more", staleDoes(saved))
+}
+
+func staleDoes(s *Step) string { return string(s.Action) + " the " + string(s.Thing) }
+
+// staleDifferences says in words what of a step is not as it was.
+func staleDifferences(saved, now *Step) []string {
+	var why []string
+	differs := func(name, was, is string) {
+		if was != is {
+			why = append(why, fmt.Sprintf("%s was %s, is now %s", name, staleValue(was), staleValue(is)))
+		}
+	}
+	differs("address", string(saved.Address), string(now.Address))
+	differs("action", string(saved.Action), string(now.Action))
+	differs("thing", string(saved.Thing), string(now.Thing))
+	differs("image", saved.Image, now.Image)
+	differs("build", saved.Build, now.Build)
+	differs("format", saved.Format, now.Format)
+	differs("formats", strings.Join(saved.Formats, ", "), strings.Join(now.Formats, ", "))
+	differs("provider", saved.Provider, now.Provider)
+	differs("pool", saved.Pool, now.Pool)
+	differs("label", saved.Label, now.Label)
+	differs("node", saved.Node, now.Node)
+	differs("slot", fmt.Sprint(saved.Slot), fmt.Sprint(now.Slot))
+	differs("record", staleRecord(saved), staleRecord(now))
+	differs("cloud id", saved.External, now.External)
+	differs("type", saved.Type, now.Type)
+	differs("replaces", fmt.Sprint(saved.Replaces), fmt.Sprint(now.Replaces))
+	differs("changes", staleChanges(saved.Changes), staleChanges(now.Changes))
+	for _, id := range slices.Concat(now.Needs, now.After) {
+		if !slices.Contains(saved.Needs, id) && !slices.Contains(saved.After, id) {
+			why = append(why, fmt.Sprintf("it now has to wait for %q", id))
+		}
+	}
+	return append(why, staleTouches(saved.Touches, now.Touches)...)
+}
+
+func staleRecord(s *Step) string {
+	if s.Record.ID == "" {
+		return ""
+	}
+	return s.Record.String()
+}
+
+func staleChanges(changes []Change) string {
+	words := make([]string, len(changes))
+	for i, c := range changes {
+		words[i] = fmt.Sprintf("%s from %q to %q", c.Attribute, c.Before, c.After)
+	}
+	return strings.Join(words, ", ")
+}
+
+func staleValue(v string) string {
+	if v == "" {
+		return "nothing"
+	}
+	return renderCut(v, renderFactLimit)
+}
+
+// staleTouches names the subjects that are not as they were. Only digests were saved, so not what they were.
+func staleTouches(saved, now []Fingerprint) []string {
+	was := map[string]string{}
+	for _, f := range saved {
+		was[f.Subject] = f.Digest
+	}
+	var why []string
+	for _, f := range now {
+		digest, known := was[f.Subject]
+		delete(was, f.Subject)
+		switch {
+		case !known:
+			why = append(why, f.Subject+" is new since the plan was made, and matters to this step")
+		case digest != f.Digest:
+			why = append(why, f.Subject+" has changed since the plan was made")
+		}
+	}
+	for _, f := range saved {
+		if _, gone := was[f.Subject]; gone {
+			delete(was, f.Subject)
+			why = append(why, f.Subject+" was looked at for the plan, and is not there any more")
+		}
+	}
+	return why
+}

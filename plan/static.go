@@ -1,0 +1,106 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// slotKey identifies a slot of a machine that exists.
+type slotKey struct {
+	provider, pool, node string
+	slot                 int64
+}
+
+// staticNodes registers, updates and removes the slots of machines that exist.
+func (c *computation) staticNodes() {
+	records := map[slotKey]*resources.Node{}
+	for _, list := range c.world.nodes {
+		for _, n := range list {
+			if n.Static {
+				records[slotKey{n.Provider, n.Pool, n.Hostname, n.Slot}] = n
+			}
+		}
+	}
+	for i := range c.want.Providers {
+		p := &c.want.Providers[i]
+		for _, pool := range p.Pools {
+			for j := range pool.Nodes {
+				c.slots(p, pool.Name, &pool.Nodes[j], records)
+			}
+		}
+	}
+	for _, n := range c.leftSlots(records) {
+		c.removeSlot(n)
+	}
+}
+
+// slots plans one configured machine and takes its records out of the map.
+func (c *computation) slots(p *resources.Provider, pool string, node *resources.StaticNode, records map[slotKey]*resources.Node) {
+	for slot := range node.Slots {
+		key := slotKey{p.Name, pool, node.Name, slot}
+		n := records[key]
+		delete(records, key)
+		s := Step{Address: slotAddress(key, node.Slots), Thing: ThingNode, Provider: p.Name, Pool: pool,
+			Label: strings.Join(node.Labels, ","), Node: node.Name, Slot: slot, Source: node.Source}
+		if !c.reachable(p.Name) {
+			continue
+		}
+		switch {
+		case n == nil:
+			s.Action, s.Reason = ActionRegister, ReasonNewStaticNode
+			c.add(s)
+		case n.State == resources.StateUsed || n.State == resources.StateFailed || n.State == resources.StateDeleting:
+			s.Action, s.Reason, s.Record = ActionUpdate, ReasonUsed, n.Key()
+			c.add(s)
+		case !node.Hashes.Match(n.Hash):
+			s.Action, s.Reason, s.Record = ActionUpdate, ReasonConfigChanged, n.Key()
+			s.Changes = c.changes(n.Hash, node.Static)
+			for i := range s.Changes {
+				s.Changes[i].Forces = false
+			}
+			c.add(s)
+		default:
+			c.unchanged++
+		}
+		for _, label := range node.Labels {
+			c.usable[label]++
+		}
+	}
+}
+
+func slotAddress(key slotKey, slots int64) Address {
+	a := poolAddress(key.provider, key.pool) + Address(".node."+key.node)
+	if slots > 1 {
+		a += Address(fmt.Sprintf("[%d]", key.slot))
+	}
+	return a
+}
+
+// leftSlots lists the records of slots that are configured no more, by id.
+func (c *computation) leftSlots(records map[slotKey]*resources.Node) []*resources.Node {
+	var left []*resources.Node
+	for _, n := range records {
+		left = append(left, n)
+	}
+	slices.SortFunc(left, func(a, b *resources.Node) int { return strings.Compare(a.ID, b.ID) })
+	return left
+}
+
+func (c *computation) removeSlot(n *resources.Node) {
+	key := slotKey{n.Provider, n.Pool, n.Hostname, n.Slot}
+	if !c.reachable(n.Provider) {
+		return
+	}
+	if (n.State == resources.StateInUse || n.State == resources.StateHold) && !c.opt.Destroy {
+		c.note(Info, "in-use", slotAddress(key, 1), resources.Source{},
+			"static node %s is %s and stays until it is given back", n.Hostname, n.State)
+		return
+	}
+	c.add(Step{ID: "delete node " + n.ID, Address: slotAddress(key, 1), Action: ActionDelete, Thing: ThingNode,
+		Reason: c.because(ReasonStaticNodeGone), Provider: n.Provider, Pool: n.Pool, Node: n.Hostname, Slot: n.Slot,
+		Label: strings.Join(n.Labels, ","), Record: n.Key(),
+		Evidence: []Fact{{"state", string(n.State)}, {"machine", "is not touched"}}})
+}

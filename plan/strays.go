@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// ourName is how nodes are named; a server so named without our marks is worth a note.
+var ourName = regexp.MustCompile(`^np\d{10}$`)
+
+// strays plans the removal of what carries our marks and belongs to no record. Such a thing is removed only when it was
+// seen twice, some time apart, and only so many in one run: state restored from a backup makes everything look leaked.
+func (c *computation) strays() {
+	left := c.want.Settings.LeakLimit
+	slices.SortFunc(c.world.strays, func(a, b stray) int {
+		return cmp.Or(cmp.Compare(a.provider, b.provider), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
+	})
+	held := 0
+	for _, s := range c.world.strays {
+		reason, evidence := c.strayReason(s)
+		switch {
+		case reason == "":
+			continue
+		case left == 0 && !c.opt.Destroy:
+			held++
+			continue
+		}
+		left--
+		c.add(Step{Address: strayAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: reason,
+			Evidence: evidence, Provider: s.provider, Type: s.kind, External: s.id,
+			Touches: []Fingerprint{{Subject: string(strayAddress(s)), Digest: digest(s.marks.ID, s.id)}}})
+	}
+	if held > 0 {
+		c.note(Warning, "leak-limit", "", c.want.Settings.Source,
+			"%d more leaked things wait for the next run: leak_limit is %d", held, c.want.Settings.LeakLimit)
+	}
+}
+
+func strayAddress(s stray) Address {
+	return providerAddress(s.provider) + Address("."+s.kind+"."+s.id)
+}
+
+// strayReason says why a stray thing is to be removed, or nothing when it has to be seen once more.
+func (c *computation) strayReason(s stray) (Reason, []Fact) {
+	evidence := []Fact{{"name", s.name}, {string(s.marks.Kind), s.marks.ID}}
+	if s.inUse && s.kind != "port" {
+		c.note(Warning, "leak-in-use", strayAddress(s), resources.Source{},
+			"%s %s carries our marks, has no record, and is in use; it is left alone", s.kind, s.id)
+		return "", nil
+	}
+	if s.of.Kind != "" {
+		return ReasonDuplicate, append(evidence, Fact{"record", s.of.String()})
+	}
+	if c.opt.Destroy {
+		return ReasonDestroy, evidence
+	}
+	seen := c.sighting(s)
+	if seen == nil || c.seen.Now.Sub(seen.First) < c.want.Settings.LeakSightings {
+		c.note(Info, "leak-sighted", strayAddress(s), resources.Source{},
+			"%s %s (%s) carries our marks and has no record; it is deleted if it is still there %s after an apply has seen it",
+			s.kind, s.name, s.id, c.want.Settings.LeakSightings)
+		return "", nil
+	}
+	return ReasonLeaked, append(evidence, Fact{"first seen", seen.First.UTC().Format(time.RFC3339)})
+}
+
+func (c *computation) sighting(s stray) *resources.Sighting {
+	key := (&resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id}).Key().ID
+	i := slices.IndexFunc(c.seen.Records.Sightings, func(r *resources.Sighting) bool { return r.Key().ID == key })
+	if i < 0 {
+		return nil
+	}
+	return c.seen.Records.Sightings[i]
+}
+
+// Sightings returns the sighting records as they should be after these observations: new strays first seen now, known
+// ones counted again, and, under gone, those of providers that were looked at and have them no more.
+func Sightings(seen Observed) (now []*resources.Sighting, gone []resources.Key) {
+	w := newWorld(resources.Desired{}, seen)
+	there := map[resources.Key]bool{}
+	for _, s := range w.strays {
+		record := resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id, First: seen.Now}
+		for _, old := range seen.Records.Sightings {
+			if old.Key() == record.Key() {
+				record = *old
+			}
+		}
+		record.Last, record.Count = seen.Now, record.Count+1
+		there[record.Key()] = true
+		now = append(now, &record)
+	}
+	for _, old := range seen.Records.Sightings {
+		view, asked := seen.Providers[old.Provider]
+		if asked && view.Err == "" && !there[old.Key()] {
+			gone = append(gone, old.Key())
+		}
+	}
+	return now, gone
+}
+
+// foreigners notes what others have in our projects: how much, and what looks like ours without being so.
+func (c *computation) foreigners() {
+	for _, provider := range c.world.names {
+		view, looked := c.view(provider)
+		if !looked {
+			continue
+		}
+		var others int
+		var use resources.Amounts
+		for _, i := range view.Instances {
+			if i.Marks.Installation == c.seen.Installation {
+				continue
+			}
+			others++
+			use = plus(use, i.Resources)
+			if ourName.MatchString(i.Name) || i.Marks.Installation != "" {
+				c.note(Info, "look-alike", providerAddress(provider)+Address(".server."+i.ID), resources.Source{},
+					"server %s (%s) looks like a node but %s; it is left alone", i.Name, i.ID, lookAlike(i.Marks))
+			}
+		}
+		if others > 0 {
+			c.note(Info, "unmanaged", providerAddress(provider), c.source(provider),
+				"%s of others in the project, left alone%s", plural(others, "server"), cores(use))
+		}
+	}
+}
+
+func lookAlike(m resources.Marks) string {
+	if m.Installation == "" {
+		return "carries no marks of npctl"
+	}
+	return "belongs to installation " + m.Installation
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func cores(use resources.Amounts) string {
+	if use.Cores == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s, %d MiB of RAM)", plural(int(use.Cores), "core"), use.RAM)
+}

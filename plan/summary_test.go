@@ -1,0 +1,52 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestSummaryAlwaysHasTheFourWords(t *testing.T) {
+	of := func(actions ...Action) Plan {
+		var p Plan
+		for _, a := range actions {
+			p.Steps = append(p.Steps, Step{Action: a})
+		}
+		return p
+	}
+	for _, c := range []struct {
+		plan Plan
+		want string
+	}{
+		{of(), "No changes."},
+		{Plan{Unchanged: 12}, "No changes."},
+		{of(ActionLaunch, ActionBuild, ActionLaunch, ActionUpload), "Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."},
+		{of(ActionDelete), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to delete."},
+		{of(ActionRegister), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to register, 0 to delete."},
+		{of(ActionForget, ActionUpdate, ActionConvert, ActionRegister, ActionUpdate),
+			"Plan: 0 to build, 1 to convert, 0 to upload, 0 to launch, 1 to register, 2 to update, 1 to forget, 0 to delete."},
+	} {
+		if got := c.plan.Summary().String(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestSummaryAddsUp(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := anyPlan(r)
+		s, sum := p.Summary(), 0
+		for _, a := range summaryActions {
+			n := s.Count(a.action)
+			sum += n
+			if told := strings.Contains(s.String(), fmt.Sprintf("%d to %s", n, a.action)); n > 0 && !told {
+				r.Fatalf("%d to %s is not in %q", n, a.action, s)
+			}
+		}
+		if sum != len(p.Steps) || s.Total != sum || s.Empty() != (sum == 0) {
+			r.Fatalf("%d steps, counted %d: %+v", len(p.Steps), sum, s)
+		}
+	})
+}

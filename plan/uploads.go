@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// unfinishedUploads plans the removal of uploads that failed, were interrupted, or are gone from the cloud.
+func (c *computation) unfinishedUploads(img *resources.Image) {
+	for _, u := range c.world.uploads[img.Name] {
+		if c.reachable(u.Provider) {
+			c.checkUpload(u)
+		}
+	}
+}
+
+func (c *computation) checkUpload(u *resources.Upload) {
+	view, looked := c.view(u.Provider)
+	remote, found := c.world.remote[u.ID]
+	switch {
+	case u.State == resources.StateUploading || u.State == resources.StateDeleting:
+		c.deleteUpload(u, ReasonUnfinished)
+	case u.State == resources.StateFailed:
+		c.deleteUpload(u, ReasonFailed)
+	case looked && !found && u.StateTime.Before(view.ListedAt):
+		c.add(Step{ID: "forget upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Action: ActionForget,
+			Thing: ThingUpload, Reason: ReasonLost, Image: u.Image, Build: u.Build, Provider: u.Provider, Record: u.Key(),
+			External: u.ExternalID, Evidence: []Fact{{"image", u.ExternalID}, {"name", u.Name}}})
+	case looked && found && remote.Status == resources.StatusFailed:
+		c.deleteUpload(u, ReasonFailed)
+	case c.asked(uploadAddress(u.Provider, u.Image)) && c.world.images[u.Image] != nil:
+		c.deleteUpload(u, ReasonRequested)
+	}
+}
+
+// uploadingProviders lists the providers that have uploads of an image, by name, without those that did not answer.
+func (c *computation) uploadingProviders(image string) []string {
+	var names []string
+	for _, u := range c.world.uploads[image] {
+		if c.reachable(u.Provider) {
+			names = append(names, u.Provider)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// readyUploads lists an image's usable uploads in a provider, newest build first.
+func (c *computation) readyUploads(image, provider string) []*resources.Upload {
+	var ready []*resources.Upload
+	for _, u := range c.world.uploads[image] {
+		if u.Provider == provider && u.State == resources.StateReady && c.doomed[u.Key()] == "" {
+			ready = append(ready, u)
+		}
+	}
+	return ready
+}
+
+func (c *computation) uploadOf(image, provider, build string) *resources.Upload {
+	for _, u := range c.readyUploads(image, provider) {
+		if u.Build == build {
+			return u
+		}
+	}
+	return nil
+}
+
+func (c *computation) imagePaused(p *resources.Provider, img *resources.Image) bool {
+	return slices.ContainsFunc(p.Images, func(i resources.ProviderImage) bool { return i.Image == img.Ref() && i.Pause })
+}
+
+// planUpload brings the newest build, or the one being planned, to a provider.
+func (c *computation) planUpload(img *resources.Image, p *resources.Provider, newest *resources.Build, build string) {
+	key := imageAt{img.Name, p.Name}
+	if build == "" && newest != nil && c.uploadOf(img.Name, p.Name, newest.ID) != nil {
+		c.unchanged++
+		return
+	}
+	format := c.seen.Formats[p.Name]
+	switch {
+	case !c.reachable(p.Name) || build == "" && newest == nil || format == "":
+	case c.imagePaused(p, img):
+		c.note(Info, "paused", uploadAddress(p.Name, img.Name), img.Source, "uploads of %s to %s are paused", img.Name, p.Name)
+	default:
+		c.coming[key] = c.addUpload(img, p, newest, build, format)
+		return
+	}
+	c.lacking[key] = len(c.readyUploads(img.Name, p.Name)) == 0
+}
+
+func (c *computation) addUpload(img *resources.Image, p *resources.Provider, newest *resources.Build, build, format string) string {
+	s := Step{Address: uploadAddress(p.Name, img.Name), Action: ActionUpload, Thing: ThingUpload,
+		Reason: ReasonNotUploaded, Image: img.Name, Format: format, Provider: p.Name,
+		Estimate: c.estimate(fmt.Sprintf("upload/%s/%s", p.Name, img.Name)), Source: p.Source}
+	if build != "" {
+		s.Needs = []string{build}
+		return c.add(s)
+	}
+	s.Build = newest.ID
+	s.Evidence = []Fact{{"build", newest.ID}}
+	s.Touches = []Fingerprint{c.fingerprint(newest.Key())}
+	if f, ok := newest.File(format); !ok || !c.present(f) {
+		s.Needs = []string{c.addConversion(img, newest, format)}
+	}
+	return c.add(s)
+}
+
+// addConversion makes one more format of a build that is there, once for all providers.
+func (c *computation) addConversion(img *resources.Image, b *resources.Build, format string) string {
+	return c.add(Step{ID: fmt.Sprintf("convert %s %s", b.ID, format), Address: imageAddress(img.Kind, img.Name),
+		Action: ActionConvert, Thing: ThingFile, Reason: ReasonFormatMissing, Image: img.Name, Build: b.ID,
+		Format: format, Evidence: []Fact{{"build", b.ID}}, Touches: []Fingerprint{c.fingerprint(b.Key())},
+		Estimate: c.estimate("convert/" + img.Name + "/" + format), Source: img.Source})
+}
+
+// deleteUpload plans the removal of an image from a cloud, after the nodes in this plan that go anyway. An upload that
+// nodes still run from stays until they are gone; then "" is returned.
+func (c *computation) deleteUpload(u *resources.Upload, reason Reason, needs ...string) string {
+	needs = slices.Clone(needs)
+	for _, n := range c.world.nodes[u.Provider] {
+		if n.Upload != u.ID {
+			continue
+		}
+		id, gone := c.doomed[n.Key()]
+		if !gone && u.State == resources.StateReady {
+			return ""
+		}
+		if gone {
+			needs = append(needs, id)
+		}
+	}
+	external := u.ExternalID
+	if external == "" {
+		external = c.world.remote[u.ID].ID
+	}
+	evidence := []Fact{{"build", u.Build}}
+	if u.Error != "" {
+		evidence = append(evidence, Fact{"error", u.Error})
+	}
+	return c.add(Step{ID: "delete upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Action: ActionDelete,
+		Thing: ThingUpload, Reason: reason, Evidence: evidence, Image: u.Image, Build: u.Build, Provider: u.Provider,
+		Record: u.Key(), External: external, Needs: needs})
+}
+
+// dropUploads plans the removal of every upload of an image from a provider.
+func (c *computation) dropUploads(image, provider string, reason Reason) {
+	if c.world.providers[provider] == nil {
+		reason = ReasonProviderRemoved
+	}
+	for _, u := range c.world.uploads[image] {
+		if u.Provider != provider || c.doomed[u.Key()] != "" {
+			continue
+		}
+		view, looked := c.view(provider)
+		if _, found := c.world.remote[u.ID]; looked && !found && u.State == resources.StateReady && u.StateTime.Before(view.ListedAt) {
+			c.checkUpload(u)
+			continue
+		}
+		if c.deleteUpload(u, c.because(reason)) == "" {
+			c.note(Info, "in-use", uploadAddress(provider, image), resources.Source{},
+				"image %s stays in %s until the nodes that run from it are gone", u.Name, provider)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// world is what was observed, joined: each record with what its cloud shows of it.
+type world struct {
+	providers map[string]*resources.Provider // desired, by name
+	images    map[string]*resources.Image    // desired, by name
+	builds    map[string][]*resources.Build  // by image, newest first
+	build     map[string]*resources.Build    // by id
+	uploads   map[string][]*resources.Upload // by image, newest build first
+	nodes     map[string][]*resources.Node   // by provider, by id
+	instances map[string]resources.Instance  // of nodes, by node id
+	remote    map[string]resources.RemoteImage
+	strays    []stray // ours, without a record
+	files     map[string]bool
+	names     []string // every provider, configured or remembered
+}
+
+// stray is a thing in a cloud that carries our marks and belongs to no record.
+type stray struct {
+	provider string
+	kind     string // server, image, port, floating_ip, volume
+	id       string
+	name     string
+	marks    resources.Marks
+	of       resources.Key // the record that has another one, for duplicates
+	inUse    bool
+}
+
+func newWorld(want resources.Desired, seen Observed) *world {
+	w := &world{
+		providers: map[string]*resources.Provider{},
+		images:    map[string]*resources.Image{},
+		builds:    map[string][]*resources.Build{},
+		build:     map[string]*resources.Build{},
+		uploads:   map[string][]*resources.Upload{},
+		nodes:     map[string][]*resources.Node{},
+		instances: map[string]resources.Instance{},
+		remote:    map[string]resources.RemoteImage{},
+		files:     map[string]bool{},
+	}
+	w.indexDesired(want)
+	w.indexRecords(seen.Records)
+	for _, f := range seen.Files {
+		w.files[f.Name] = true
+	}
+	for _, name := range w.names {
+		if view, ok := seen.Providers[name]; ok && view.Err == "" {
+			w.join(name, view, seen.Installation)
+		}
+	}
+	return w
+}
+
+func (w *world) indexDesired(want resources.Desired) {
+	for i := range want.Providers {
+		w.providers[want.Providers[i].Name] = &want.Providers[i]
+	}
+	for i := range want.Images {
+		w.images[want.Images[i].Name] = &want.Images[i]
+	}
+}
+
+func (w *world) indexRecords(r Records) {
+	for _, b := range r.Builds {
+		w.builds[b.Image] = append(w.builds[b.Image], b)
+		w.build[b.ID] = b
+	}
+	for _, list := range w.builds {
+		slices.SortFunc(list, newestBuild)
+	}
+	for _, u := range r.Uploads {
+		w.uploads[u.Image] = append(w.uploads[u.Image], u)
+	}
+	for _, list := range w.uploads {
+		slices.SortFunc(list, w.newestUpload)
+	}
+	known := map[string]bool{}
+	for name := range w.providers {
+		known[name] = true
+	}
+	for _, p := range r.Providers {
+		known[p.Name] = true
+	}
+	for _, n := range r.Nodes {
+		w.nodes[n.Provider] = append(w.nodes[n.Provider], n)
+		known[n.Provider] = true
+	}
+	for _, u := range r.Uploads {
+		known[u.Provider] = true
+	}
+	for _, list := range w.nodes {
+		slices.SortFunc(list, func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	for name := range known {
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names)
+}
+
+func newestBuild(a, b *resources.Build) int {
+	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(a.ID, b.ID))
+}
+
+// newestUpload orders by the age of what was uploaded, not of the upload: a late retry of an old build is still old.
+func (w *world) newestUpload(a, b *resources.Upload) int {
+	if x, y := w.build[a.Build], w.build[b.Build]; x != nil && y != nil && x != y {
+		return newestBuild(x, y)
+	}
+	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(b.ID, a.ID))
+}
+
+// join finds what each record of the provider has in the cloud, and what there is without a record.
+func (w *world) join(provider string, view ProviderView, installation string) {
+	nodes := map[string]*resources.Node{}
+	for _, n := range w.nodes[provider] {
+		nodes[n.ID] = n
+	}
+	for _, i := range view.Instances {
+		if i.Marks.Installation != installation || installation == "" {
+			continue
+		}
+		s := stray{provider: provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks}
+		n := nodes[i.Marks.ID]
+		switch before, taken := w.instances[i.Marks.ID]; {
+		case n == nil:
+			w.strays = append(w.strays, s)
+		case n.ExternalID != "" && n.ExternalID != i.ID:
+			s.of = n.Key()
+			w.strays = append(w.strays, s)
+		case taken && before.ID < i.ID: // two, and the record knows neither: the lower id stays, whichever order
+			s.of = n.Key()
+			w.strays = append(w.strays, s)
+		case taken:
+			w.strays = append(w.strays, stray{provider: provider, kind: "server", id: before.ID, name: before.Name,
+				marks: before.Marks, of: n.Key()})
+			w.instances[n.ID] = i
+		default:
+			w.instances[n.ID] = i
+		}
+	}
+	w.joinImages(provider, view, installation)
+	for _, l := range view.Leftovers {
+		if l.Marks.Installation == installation && installation != "" && nodes[l.Marks.ID] == nil {
+			w.strays = append(w.strays, stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks,
+				inUse: l.InUse})
+		}
+	}
+}
+
+func (w *world) joinImages(provider string, view ProviderView, installation string) {
+	uploads := map[string]*resources.Upload{}
+	for _, list := range w.uploads {
+		for _, u := range list {
+			if u.Provider == provider {
+				uploads[u.ID] = u
+			}
+		}
+	}
+	for _, image := range view.Images {
+		if image.Marks.Installation != installation || installation == "" {
+			continue
+		}
+		u := uploads[image.Marks.ID]
+		s := stray{provider: provider, kind: "image", id: image.ID, name: image.Name, marks: image.Marks}
+		switch {
+		case u == nil:
+			w.strays = append(w.strays, s)
+		case u.ExternalID != "" && u.ExternalID != image.ID:
+			s.of = u.Key()
+			w.strays = append(w.strays, s)
+		default:
+			w.remote[u.ID] = image
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package reconcile
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// historyLength is how many durations of a subject are kept.
+const historyLength = 20
+
+// rememberProvider records how to reach a provider before anything is made there.
+func (x *execution) rememberProvider(ctx context.Context, name string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock() // also so that two steps do not write it at once
+	p, configured := x.provider(name)
+	if x.known[name] || !configured {
+		return nil
+	}
+	record, err := remember(p, x.Drivers[p.Driver].Schema().Provider)
+	if err != nil {
+		return err
+	}
+	if old, ok := get[resources.ProviderRecord](x.ledger, record.Key()); !ok || !reflect.DeepEqual(old, record) {
+		if err := x.ledger.put(ctx, record); err != nil {
+			return err
+		}
+	}
+	x.known[name] = true
+	return nil
+}
+
+// rememberImages records what protects the images that exist or are about to.
+func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
+	made := map[string]bool{}
+	for _, b := range all[resources.Build](x.ledger) {
+		made[b.Image] = true
+	}
+	for _, s := range p.Steps {
+		made[s.Image] = made[s.Image] || s.Action == plan.ActionBuild
+	}
+	for _, img := range x.Desired.Images {
+		if !made[img.Name] {
+			continue
+		}
+		record := &resources.ImageRecord{Name: img.Name}
+		old, known := get[resources.ImageRecord](x.ledger, record.Key())
+		if known {
+			*record = *old
+		}
+		record.Kind, record.PreventDestroy = img.Kind, img.PreventDestroy
+		if !known || *old != *record {
+			if err := x.ledger.put(ctx, record); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// template returns the record that explains a hash, or nothing when it is there already.
+func (x *execution) template(hash resources.Hash, static map[string]string) []resources.Record {
+	t := &resources.Template{Hash: hash, Static: static}
+	if _, known := get[resources.Template](x.ledger, t.Key()); known || hash == "" {
+		return nil
+	}
+	return []resources.Record{t}
+}
+
+// took notes how long something took; tidy writes it down.
+func (x *execution) took(subject string, seconds float64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.seconds[subject] = append(x.seconds[subject], seconds)
+}
+
+// tidy writes the history, and drops records that nothing refers to any more.
+func (x *execution) tidy(ctx context.Context) error {
+	for subject, seconds := range x.seconds {
+		h, known := get[resources.History](x.ledger, resources.Key{Kind: resources.KindHistory, ID: subject})
+		if !known {
+			h = &resources.History{Subject: subject}
+		}
+		h.Seconds = append(slices.Clone(h.Seconds), seconds...)
+		h.Seconds = h.Seconds[max(0, len(h.Seconds)-historyLength):]
+		if err := x.ledger.put(ctx, h); err != nil {
+			return err
+		}
+	}
+	return x.ledger.drop(ctx, x.unused()...)
+}
+
+// unused lists templates, image and history records that belong to nothing any more.
+func (x *execution) unused() []resources.Key {
+	hashes, images := map[resources.Hash]bool{}, map[string]bool{}
+	for _, b := range all[resources.Build](x.ledger) {
+		hashes[b.Hash], images[b.Image] = true, true
+	}
+	for _, n := range all[resources.Node](x.ledger) {
+		hashes[n.Hash] = true
+	}
+	for _, img := range x.Desired.Images {
+		images[img.Name] = true
+	}
+	var keys []resources.Key
+	for _, t := range all[resources.Template](x.ledger) {
+		if !hashes[t.Hash] {
+			keys = append(keys, t.Key())
+		}
+	}
+	for _, r := range all[resources.ImageRecord](x.ledger) {
+		if !images[r.Name] && !r.PreventDestroy {
+			keys = append(keys, r.Key())
+		}
+	}
+	return keys
+}
+
+// Sight records what carries our marks and has no record, so that the next plan knows it was seen before. It is called
+// while the store is locked, after Observe.
+func (e *Engine) Sight(ctx context.Context, seen plan.Observed) error {
+	now, gone := plan.Sightings(seen)
+	if len(now) == 0 && len(gone) == 0 {
+		return nil
+	}
+	l, err := openLedger(ctx, e.Store)
+	if err != nil {
+		return err
+	}
+	for _, s := range now {
+		if err := l.put(ctx, s); err != nil {
+			return err
+		}
+	}
+	return l.drop(ctx, gone...)
+}

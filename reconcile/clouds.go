@@ -1,0 +1,129 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// cloud opens a provider once and keeps it open: as the configuration describes it, or, for one that is configured no
+// more, as its record remembers it.
+func (e *Engine) cloud(ctx context.Context, name string, record *resources.ProviderRecord) (drivers.Cloud, error) {
+	e.mu.Lock()
+	open := e.clouds[name]
+	if open == nil {
+		open = &openCloud{}
+		e.clouds[name] = open
+	}
+	e.mu.Unlock()
+	open.once.Do(func() { open.cloud, open.err = e.open(ctx, name, record) })
+	return open.cloud, open.err
+}
+
+func (e *Engine) open(ctx context.Context, name string, record *resources.ProviderRecord) (drivers.Cloud, error) {
+	provider, configured := e.provider(name)
+	if !configured {
+		var err error
+		if provider, err = e.remembered(name, record); err != nil {
+			return nil, err
+		}
+	}
+	driver := e.Drivers[provider.Driver]
+	if driver == nil {
+		return nil, fmt.Errorf("provider %s: this npctl has no driver %q", name, provider.Driver)
+	}
+	installation, err := e.installation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	env := drivers.Env{Log: e.Log.With("provider", name), Provider: name, Installation: installation,
+		Dir: filepath.Join(e.DataDir, name), WrapTransport: e.WrapTransport}
+	cloud, err := driver.Open(ctx, env, provider.Config)
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", name, err)
+	}
+	cloud = drivers.Decorate(cloud, drivers.DecorateOptions{Log: env.Log, Rate: provider.Rate,
+		Timeout: provider.APITimeout, UploadTimeout: provider.UploadTimeout})
+	if e.WrapCloud != nil {
+		cloud = e.WrapCloud(name, cloud)
+	}
+	return cloud, nil
+}
+
+// remembered rebuilds the configuration of a provider whose block is gone.
+func (e *Engine) remembered(name string, record *resources.ProviderRecord) (*resources.Provider, error) {
+	if record == nil {
+		return nil, fmt.Errorf("provider %s is neither configured nor remembered, so it cannot be reached; "+
+			"put its block back, or drop its records with npctl state rm", name)
+	}
+	driver := e.Drivers[record.Driver]
+	if driver == nil {
+		return nil, fmt.Errorf("provider %s: this npctl has no driver %q", name, record.Driver)
+	}
+	body := driver.Schema().Provider
+	config, err := ctyjson.Unmarshal(record.Config, body.Type())
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: its remembered configuration no longer fits driver %s: %w", name, record.Driver, err)
+	}
+	return &resources.Provider{Name: name, Driver: record.Driver, Config: config}, nil
+}
+
+// remember turns a configured provider into what is kept of it: everything that is not sensitive.
+func remember(p *resources.Provider, body schema.Block) (*resources.ProviderRecord, error) {
+	config := withoutSecrets(p.Config, body)
+	text, err := ctyjson.Marshal(config, body.Type())
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", p.Name, err)
+	}
+	return &resources.ProviderRecord{Name: p.Name, Driver: p.Driver, Config: json.RawMessage(text),
+		PreventDestroy: p.PreventDestroy}, nil
+}
+
+// withoutSecrets nulls what the schema calls sensitive and what the configuration marked so.
+func withoutSecrets(v cty.Value, body schema.Block) cty.Value {
+	if v.IsNull() || !v.Type().IsObjectType() {
+		return v
+	}
+	values := v.AsValueMap()
+	for _, a := range body.Attributes {
+		if value, ok := values[a.Name]; ok && (a.Sensitive || value.IsMarked() || value.ContainsMarked()) {
+			values[a.Name] = cty.NullVal(a.Type)
+		}
+	}
+	for _, n := range body.Blocks {
+		value, ok := values[n.Name]
+		if !ok || value.IsNull() {
+			continue
+		}
+		value, _ = value.UnmarkDeep()
+		stripped, err := cty.Transform(value, func(path cty.Path, inner cty.Value) (cty.Value, error) {
+			if len(path) == 0 {
+				return inner, nil
+			}
+			step, ok := path[len(path)-1].(cty.GetAttrStep)
+			if !ok {
+				return inner, nil
+			}
+			if a, found := n.Schema.Lookup(step.Name); found && a.Sensitive {
+				return cty.NullVal(inner.Type()), nil
+			}
+			return inner, nil
+		})
+		if err == nil {
+			values[n.Name] = stripped
+		}
+	}
+	return cty.ObjectVal(values)
+}
+
+// rejected reports whether trying again cannot help.
+func rejected(err error) bool { return errors.Is(err, drivers.ErrRejected) }

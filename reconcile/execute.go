@@ -1,0 +1,242 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// Result is what became of a plan.
+type Result struct {
+	Done    []plan.Step
+	Failed  []Failure
+	Skipped []Failure // not tried: what they need failed, or the run was interrupted
+}
+
+// Failure is a step that was not done, and why.
+type Failure struct {
+	Step plan.Step
+	Err  error
+}
+
+// Err sums the result up, or is nil when every step was done.
+func (r Result) Err() error {
+	if len(r.Failed) == 0 && len(r.Skipped) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d steps failed and %d were skipped", len(r.Failed),
+		len(r.Done)+len(r.Failed)+len(r.Skipped), len(r.Skipped))
+}
+
+// ErrInterrupted is why steps were not begun, or not finished, when ctx ended.
+var ErrInterrupted = errors.New("interrupted")
+
+// errNeeds is why a step was skipped whose needs were not met.
+type errNeeds struct{ step plan.Step }
+
+func (e errNeeds) Error() string {
+	return fmt.Sprintf("it needs %s %s, which was not done", e.step.Action, e.step.Address)
+}
+
+// execution is one run over a plan.
+type execution struct {
+	*Engine
+	seen   plan.Observed
+	ledger *ledger
+
+	pollCtx context.Context // ends after the last step, and with it the pollers
+	pollers sync.WaitGroup
+
+	mu      sync.Mutex // guards the maps and the result
+	outcome map[string]*outcome
+	slots   map[string]chan struct{}
+	polls   map[string]*poller
+	known   map[string]bool             // providers whose record is up to date
+	seconds map[string][]float64        // durations by subject, not yet in the history
+	built   map[string]*resources.Build // by image, in this run
+	result  Result
+}
+
+type uploadedTo struct{ image, provider string }
+
+// outcome is how a step ended; done is closed then.
+type outcome struct {
+	step plan.Step
+	done chan struct{}
+	ok   bool
+}
+
+// Execute does the steps of a plan that was computed from seen: each after those it needs, the steps of one provider
+// independent of every other's. What a failed step was needed for is skipped and named; the rest is done. When ctx
+// ends nothing new is begun, and what runs is stopped in a state that the next run goes on from.
+func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (Result, error) {
+	l, err := openLedger(ctx, e.Store)
+	if err != nil {
+		return Result{}, err
+	}
+	x := &execution{Engine: e, seen: seen, ledger: l, outcome: map[string]*outcome{}, slots: map[string]chan struct{}{},
+		polls: map[string]*poller{}, known: map[string]bool{}, seconds: map[string][]float64{},
+		built: map[string]string{}, uploaded: map[uploadedTo]string{}}
+	var stopPolling context.CancelFunc
+	x.pollCtx, stopPolling = context.WithCancel(context.WithoutCancel(ctx))
+	defer x.pollers.Wait()
+	defer stopPolling()
+	for _, s := range p.Steps {
+		x.outcome[s.ID] = &outcome{step: s, done: make(chan struct{})}
+	}
+	if err := x.rememberImages(ctx, p); err != nil {
+		return x.result, err
+	}
+	var wg sync.WaitGroup
+	for _, s := range p.Steps {
+		wg.Go(func() { x.step(ctx, s) })
+	}
+	wg.Wait()
+	return x.result, x.tidy(ctx)
+}
+
+// step waits for what the step needs, does it, and records how it ended.
+func (x *execution) step(ctx context.Context, s plan.Step) {
+	mine := x.outcome[s.ID]
+	defer close(mine.done)
+	if err := x.await(ctx, s); err != nil {
+		x.skip(s, err)
+		return
+	}
+	release, err := x.slot(ctx, s)
+	if err != nil {
+		x.skip(s, err)
+		return
+	}
+	defer release()
+	started := time.Now()
+	x.report(Event{Kind: EventStart, Step: s})
+	id, err := x.do(ctx, s)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrInterrupted) {
+		err = fmt.Errorf("%w: %w", ErrInterrupted, err)
+	}
+	mine.ok = err == nil
+	x.finish(s, id, err, time.Since(started))
+}
+
+// await waits for the steps that come first. A step that is not part of the plan is not waited for.
+func (x *execution) await(ctx context.Context, s plan.Step) error {
+	for i, id := range append(append([]string{}, s.Needs...), s.After...) {
+		first, planned := x.outcome[id]
+		if !planned {
+			continue
+		}
+		select {
+		case <-first.done:
+		case <-ctx.Done():
+			<-first.done // it ends soon, and its end decides what is said about this one
+		}
+		if i < len(s.Needs) && !first.ok {
+			return errNeeds{first.step}
+		}
+	}
+	if ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// slot takes one of the places that the step's provider, or the builders, have.
+func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err error) {
+	key, size := "provider "+s.Provider, x.Parallelism
+	if p, ok := x.provider(s.Provider); ok && p.MaxConcurrency > 0 {
+		size = int(p.MaxConcurrency)
+	}
+	switch s.Action {
+	case plan.ActionBuild, plan.ActionConvert:
+		key, size = "build", 1 // a build fills a machine
+	case plan.ActionUpload:
+		key, size = "upload "+s.Provider, 2
+	}
+	x.mu.Lock()
+	slots := x.slots[key]
+	if slots == nil {
+		slots = make(chan struct{}, max(size, 1))
+		x.slots[key] = slots
+	}
+	x.mu.Unlock()
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	case <-ctx.Done():
+		return nil, ErrInterrupted
+	}
+}
+
+// finish reports a step that was tried.
+func (x *execution) finish(s plan.Step, id string, err error, took time.Duration) {
+	x.mu.Lock()
+	if err == nil {
+		x.result.Done = append(x.result.Done, s)
+	} else {
+		x.result.Failed = append(x.result.Failed, Failure{s, err})
+	}
+	x.mu.Unlock()
+	if err != nil {
+		x.Log.Error("step failed", "step", s.ID, "took", took, "error", err)
+		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})
+		return
+	}
+	x.Log.Info("step done", "step", s.ID, "took", took, "id", id)
+	x.report(Event{Kind: EventDone, Step: s, Took: took, ID: id})
+}
+
+// skip reports a step that was not tried.
+func (x *execution) skip(s plan.Step, err error) {
+	x.mu.Lock()
+	x.result.Skipped = append(x.result.Skipped, Failure{s, err})
+	x.mu.Unlock()
+	x.report(Event{Kind: EventSkipped, Step: s, Err: err})
+}
+
+// do executes one step and returns the id of the record it made, if any.
+func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
+	if s.Provider != "" && s.Action != plan.ActionForget {
+		if err := x.rememberProvider(ctx, s.Provider); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case s.Action == plan.ActionForget:
+		return s.Record.ID, x.ledger.drop(ctx, s.Record)
+	case s.Action == plan.ActionBuild:
+		return x.build(ctx, s)
+	case s.Action == plan.ActionConvert:
+		return s.Build, x.convertBuild(ctx, s)
+	case s.Action == plan.ActionUpload:
+		return x.upload(ctx, s)
+	case s.Action == plan.ActionLaunch:
+		return x.launch(ctx, s)
+	case s.Action == plan.ActionRegister || s.Action == plan.ActionUpdate:
+		return x.registerStatic(ctx, s)
+	case s.Thing == plan.ThingNode:
+		return s.Record.ID, x.deleteNode(ctx, s)
+	case s.Thing == plan.ThingUpload:
+		return s.Record.ID, x.deleteUpload(ctx, s)
+	case s.Thing == plan.ThingBuild:
+		return s.Record.ID, x.deleteBuild(ctx, s)
+	case s.Thing == plan.ThingFile:
+		return "", x.deleteFile(ctx, s)
+	case s.Thing == plan.ThingLeftover:
+		return s.External, x.deleteLeftover(ctx, s)
+	default:
+		return "", fmt.Errorf("this npctl cannot %s a %s", s.Action, s.Thing)
+	}
+}
+
+// progress returns a function that reports a phase of a step.
+func (x *execution) progress(s plan.Step) func(phase string, done, total int64) {
+	return func(phase string, done, total int64) {
+		x.report(Event{Kind: EventProgress, Step: s, Phase: phase, Done: done, Total: total})
+	}
+}

@@ -1,0 +1,301 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// launching is one node on its way from intent to ready.
+type launching struct {
+	*execution
+	step     plan.Step
+	provider *resources.Provider
+	pool     *resources.Pool
+	offer    *resources.Offer
+	cloud    drivers.Cloud
+	node     *resources.Node
+	started  time.Time
+}
+
+// launch makes a node, or goes on with one that an earlier run began.
+func (x *execution) launch(ctx context.Context, s plan.Step) (string, error) {
+	l := &launching{execution: x, step: s, started: x.Now()}
+	if err := l.find(ctx); err != nil {
+		return "", err
+	}
+	if err := l.intend(ctx); err != nil {
+		return "", err
+	}
+	attempts := max(l.provider.LaunchAttempts, 1)
+	for {
+		err := l.attempt(ctx)
+		switch {
+		case err == nil:
+			x.took("launch/"+s.Provider+"/"+s.Label, l.node.Seconds)
+			return l.node.ID, nil
+		case ctx.Err() != nil:
+			return l.node.ID, ErrInterrupted // the record stays building; the next run goes on with it
+		}
+		x.Log.Warn("launch attempt failed", "node", l.node.ID, "attempt", l.node.Attempt, "error", err)
+		giveUp := l.node.Attempt >= attempts || rejected(err) || errors.Is(err, drivers.ErrQuota)
+		if err := l.clear(ctx, err, giveUp); err != nil {
+			return l.node.ID, err
+		}
+		if giveUp {
+			return l.node.ID, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, l.node.Attempt, attempts, err)
+		}
+	}
+}
+
+// find looks up what the configuration says about the node, and connects.
+func (l *launching) find(ctx context.Context) error {
+	var ok bool
+	if l.provider, ok = l.execution.provider(l.step.Provider); !ok {
+		return fmt.Errorf("provider %s is not configured", l.step.Provider)
+	}
+	for i := range l.provider.Pools {
+		if pool := &l.provider.Pools[i]; pool.Name == l.step.Pool {
+			for j := range pool.Offers {
+				if pool.Offers[j].Label == l.step.Label {
+					l.pool, l.offer = pool, &pool.Offers[j]
+				}
+			}
+		}
+	}
+	if l.offer == nil {
+		return fmt.Errorf("pool %s of provider %s does not offer label %s", l.step.Pool, l.step.Provider, l.step.Label)
+	}
+	var err error
+	l.cloud, err = l.execution.cloud(ctx, l.provider.Name, nil)
+	return err
+}
+
+// intend writes the record that makes the node ours, whatever happens next.
+func (l *launching) intend(ctx context.Context) error {
+	if l.step.Record.Kind != "" {
+		node, ok := get[resources.Node](l.ledger, l.step.Record)
+		if !ok {
+			return fmt.Errorf("%s is gone from the state", l.step.Record)
+		}
+		l.node = node
+		l.node.State = resources.StateBuilding
+		return l.ledger.put(ctx, l.node)
+	}
+	now := l.Now()
+	l.node = &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: l.provider.Name,
+		Pool: l.pool.Name, Labels: []string{l.offer.Label}, Hash: l.offer.Hashes.Current(), Image: l.offer.Image.String(),
+		Attributes: l.pool.NodeAttributes, Resources: l.amounts()}
+	if err := l.chooseImage(); err != nil {
+		return err
+	}
+	return l.ledger.put(ctx, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static)...)...)
+}
+
+func (l *launching) resolved() plan.OfferView {
+	return l.seen.Providers[l.provider.Name].Offers[plan.OfferKey{Pool: l.pool.Name, Label: l.offer.Label}]
+}
+
+func (l *launching) amounts() resources.Amounts {
+	a := l.resolved().Resources
+	a.Instances = 1
+	return a
+}
+
+// chooseImage takes the newest usable upload, or what the cloud_image block means.
+func (l *launching) chooseImage() error {
+	ref := l.offer.Image
+	if ref.Kind == resources.CloudImage {
+		for _, spec := range l.provider.CloudImages {
+			if spec.Name == ref.Name {
+				l.node.ImageID = l.seen.Providers[l.provider.Name].CloudImages[ref.Name].Image.ID
+				l.node.Login = spec.Login
+			}
+		}
+		if l.node.ImageID == "" {
+			return fmt.Errorf("%s was not looked up in %s; plan with -refresh", ref, l.provider.Name)
+		}
+		return nil
+	}
+	upload := l.uploadOf(ref.Name)
+	if upload == nil {
+		return fmt.Errorf("image %s is not in provider %s", ref, l.provider.Name)
+	}
+	l.node.ImageID, l.node.Upload, l.node.Login = upload.ExternalID, upload.ID, upload.Login
+	return nil
+}
+
+// uploadOf is the upload to boot from: the one that this run has made, or the one that the plan names.
+func (l *launching) uploadOf(image string) *resources.Upload {
+	l.mu.Lock()
+	id, made := l.uploaded[uploadedTo{image, l.provider.Name}]
+	l.mu.Unlock()
+	if !made {
+		id = l.step.Upload
+	}
+	upload, _ := get[resources.Upload](l.ledger, resources.Key{Kind: resources.KindUpload, ID: id})
+	return upload
+}
+
+// spec describes the node to the driver.
+func (l *launching) spec(retried bool) drivers.Spec {
+	return drivers.Spec{
+		Marks: resources.Marks{Installation: l.seen.Installation, Kind: resources.KindNode, ID: l.node.ID,
+			Provider: l.node.Provider, Pool: l.node.Pool, Label: l.offer.Label, Image: l.node.Image, Hash: l.node.Hash},
+		Hostname: "np" + l.node.ID, ImageID: l.node.ImageID, Zone: l.node.Zone, Config: l.offer.Config, Retried: retried,
+	}
+}
+
+// zone spreads nodes over the zones there are, and takes another one at each attempt.
+func (l *launching) zone() string {
+	zones := l.resolved().Zones
+	if len(zones) == 0 {
+		return ""
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(l.node.ID))
+	return zones[(uint64(h.Sum32())+uint64(l.node.Attempt))%uint64(len(zones))]
+}
+
+// attempt asks for the instance, unless an earlier run did, and sees it through to ready.
+func (l *launching) attempt(ctx context.Context) error {
+	if l.provider.LaunchTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, l.provider.LaunchTimeout,
+			fmt.Errorf("not ready within launch_timeout (%s)", l.provider.LaunchTimeout))
+		defer cancel()
+	}
+	if l.node.ExternalID == "" {
+		if err := l.create(ctx); err != nil {
+			return err
+		}
+	}
+	instance, err := l.wait(ctx)
+	if err != nil {
+		return err
+	}
+	return l.ready(ctx, instance)
+}
+
+func (l *launching) create(ctx context.Context) error {
+	retried := l.node.Attempt > 0
+	l.node.Zone = l.zone()
+	l.node.Attempt++
+	if err := l.ledger.put(ctx, l.node); err != nil {
+		return err
+	}
+	l.progress(l.step)("creating", 0, 0)
+	instance, err := l.cloud.Create(ctx, l.spec(retried))
+	if err != nil {
+		return err
+	}
+	l.node.ExternalID = instance.ID
+	return l.ledger.put(ctx, l.node)
+}
+
+// wait follows the instance through the provider's listings until it is ready.
+func (l *launching) wait(ctx context.Context) (resources.Instance, error) {
+	var ready resources.Instance
+	seen := false
+	phase := ""
+	say := func(p string) {
+		if p != phase {
+			phase = p
+			l.progress(l.step)(p, 0, 0)
+		}
+	}
+	say("waiting for the instance to start")
+	err := l.poll(l.provider.Name, l.cloud).await(ctx, func(now listing) (bool, error) {
+		instance, found := now.byID[l.node.ExternalID]
+		if !found {
+			if seen {
+				return false, fmt.Errorf("instance %s disappeared while it started", l.node.ExternalID)
+			}
+			return false, nil // a list may lag behind
+		}
+		seen = true
+		switch instance.Status {
+		case resources.StatusFailed:
+			return false, fault(instance)
+		case resources.StatusDeleting:
+			return false, fmt.Errorf("somebody is deleting instance %s", instance.ID)
+		case resources.StatusPending:
+			return false, nil
+		}
+		say("preparing the instance")
+		advanced, err := l.cloud.Advance(ctx, l.spec(false), instance)
+		if err != nil {
+			return false, err
+		}
+		if advanced.Status == resources.StatusFailed {
+			return false, fault(advanced)
+		}
+		ready = advanced
+		return advanced.Status == resources.StatusReady && advanced.Addresses.Interface != "", nil
+	})
+	return ready, err
+}
+
+// fault turns what the cloud says of a failed instance into an error of the kind that decides what happens next.
+func fault(i resources.Instance) error {
+	text := i.Fault
+	if text == "" {
+		text = "the cloud gives no reason"
+	}
+	kinds := map[resources.FaultKind]error{resources.FaultQuota: drivers.ErrQuota,
+		resources.FaultCapacity: drivers.ErrCapacity, resources.FaultRejected: drivers.ErrRejected}
+	if kind := kinds[i.FaultKind]; kind != nil {
+		return fmt.Errorf("instance %s failed: %w: %s", i.ID, kind, text)
+	}
+	return fmt.Errorf("instance %s failed: %s", i.ID, text)
+}
+
+// ready writes the result.
+func (l *launching) ready(ctx context.Context, i resources.Instance) error {
+	now := l.Now()
+	n := l.node
+	n.State, n.StateTime, n.Seconds, n.Error = resources.StateReady, now, now.Sub(l.started).Seconds(), ""
+	n.Addresses, n.Zone, n.Cloud, n.Region, n.HostID = i.Addresses, i.Zone, i.Cloud, i.Region, i.HostID
+	n.Hostname, n.HostKeys = i.Name, i.HostKeys
+	if i.Resources.Instances > 0 {
+		n.Resources = i.Resources
+	}
+	return l.ledger.put(ctx, n)
+}
+
+// clear removes what a failed attempt left, and the record with it when nothing more is tried.
+func (l *launching) clear(ctx context.Context, cause error, giveUp bool) error {
+	if giveUp {
+		l.node.State, l.node.StateTime = resources.StateFailed, l.Now()
+	}
+	l.node.Error = cause.Error()
+	if err := l.ledger.put(ctx, l.node); err != nil {
+		return err
+	}
+	l.console(ctx)
+	if err := l.removeInstances(ctx, l.step, l.cloud, l.node); err != nil {
+		return errors.Join(cause, err)
+	}
+	if giveUp {
+		return l.ledger.drop(ctx, l.node.Key())
+	}
+	l.node.ExternalID = ""
+	return l.ledger.put(ctx, l.node)
+}
+
+// console logs what the machine said last; it is the best evidence there is.
+func (l *launching) console(ctx context.Context) {
+	console, ok := drivers.Consoles(l.cloud)
+	if !ok || l.node.ExternalID == "" {
+		return
+	}
+	if text, err := console.ConsoleLog(ctx, l.node.ExternalID); err == nil && text != "" {
+		l.Log.Warn("console of failed node", "node", l.node.ID, "console", text)
+	}
+}

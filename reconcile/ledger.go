@@ -1,0 +1,115 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// commitTimeout bounds one commit. Results are written even while everything is being cancelled: a deed without its
+// result would have to be found out again.
+const commitTimeout = 30 * time.Second
+
+// ledger is the executor's view of the store: the newest revision of every record it knows.
+type ledger struct {
+	store state.Store
+
+	mu        sync.Mutex // guards revisions and records
+	revisions map[resources.Key]state.Revision
+	records   map[resources.Key]resources.Record
+}
+
+func openLedger(ctx context.Context, store state.Store) (*ledger, error) {
+	entries, err := store.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	l := &ledger{store: store, revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{}}
+	for _, entry := range entries {
+		l.keep(entry)
+	}
+	return l, nil
+}
+
+func (l *ledger) keep(entry state.Entry) {
+	key := entry.Record.Key()
+	l.revisions[key] = entry.Revision
+	l.records[key] = entry.Record
+}
+
+// put writes records, all or none. New uploads and nodes get their ids.
+func (l *ledger) put(ctx context.Context, records ...resources.Record) error {
+	l.mu.Lock()
+	ops := make([]state.Op, len(records))
+	for i, r := range records {
+		ops[i] = state.Op{Record: r, Revision: l.revisions[r.Key()]}
+	}
+	l.mu.Unlock()
+	return l.commit(ctx, ops)
+}
+
+// drop removes records, all or none. Records that are not there are no error.
+func (l *ledger) drop(ctx context.Context, keys ...resources.Key) error {
+	l.mu.Lock()
+	var ops []state.Op
+	for _, key := range keys {
+		if revision, ok := l.revisions[key]; ok {
+			ops = append(ops, state.Op{Key: key, Revision: revision})
+		}
+	}
+	l.mu.Unlock()
+	if len(ops) == 0 {
+		return nil
+	}
+	return l.commit(ctx, ops)
+}
+
+func (l *ledger) commit(ctx context.Context, ops []state.Op) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	entries, err := l.store.Commit(ctx, ops...)
+	if err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, op := range ops {
+		if op.Record == nil {
+			delete(l.revisions, op.Key)
+			delete(l.records, op.Key)
+			continue
+		}
+		l.keep(entries[i])
+	}
+	return nil
+}
+
+// get returns a copy of a record of type T that may be changed and put.
+func get[T any](l *ledger, key resources.Key) (*T, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	record, ok := any(l.records[key]).(*T)
+	if !ok || record == nil {
+		return nil, false
+	}
+	c := *record
+	return &c, true
+}
+
+// all returns copies of every record of type T.
+func all[T any](l *ledger) []*T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*T
+	for _, r := range l.records {
+		if record, ok := any(r).(*T); ok {
+			c := *record
+			found = append(found, &c)
+		}
+	}
+	return found
+}

@@ -1,0 +1,156 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// deleteTimeout is how long an instance may take to be gone.
+const deleteTimeout = 10 * time.Minute
+
+// deletesAtMost is how often a delete is asked for again when the cloud accepted it and then failed.
+const deletesAtMost = 5
+
+// deleteNode removes a node's instance, waits until it is gone, and then its record.
+func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
+	node, ok := get[resources.Node](x.ledger, s.Record)
+	if !ok {
+		return nil // somebody else did it
+	}
+	if node.Static {
+		return x.ledger.drop(ctx, node.Key())
+	}
+	cloud, err := x.cloud(ctx, node.Provider, x.rememberedProvider(node.Provider))
+	if err != nil {
+		return err
+	}
+	node.State, node.StateTime = resources.StateDeleting, x.Now()
+	if node.ExternalID == "" {
+		node.ExternalID = s.External
+	}
+	if err := x.ledger.put(ctx, node); err != nil {
+		return err
+	}
+	if err := x.removeInstances(ctx, s, cloud, node); err != nil {
+		return err
+	}
+	return x.ledger.drop(ctx, node.Key())
+}
+
+func (x *execution) rememberedProvider(name string) *resources.ProviderRecord {
+	record, _ := get[resources.ProviderRecord](x.ledger, resources.Key{Kind: resources.KindProvider, ID: name})
+	return record
+}
+
+// removeInstances deletes every instance that carries the node's marks and waits until none is listed. An instance that
+// no listing has shown yet is believed gone only after it was missing twice: lists may lag behind.
+func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud drivers.Cloud, node *resources.Node) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("not gone after %s", deleteTimeout))
+	defer cancel()
+	asked := map[string]int{}
+	ask := func(id string) error {
+		asked[id]++
+		return cloud.Delete(ctx, id)
+	}
+	if node.ExternalID != "" {
+		if err := ask(node.ExternalID); err != nil {
+			return fmt.Errorf("delete instance %s: %w", node.ExternalID, err)
+		}
+	}
+	x.progress(s)("waiting for the instance to be gone", 0, 0)
+	missing, shown := 0, false
+	return x.poll(node.Provider, cloud).await(ctx, func(now listing) (bool, error) {
+		left := now.byNode[node.ID]
+		if i, found := now.byID[node.ExternalID]; found && len(left) == 0 {
+			left = append(left, i)
+		}
+		if len(left) == 0 {
+			missing++
+			return shown || missing > 1, nil
+		}
+		missing, shown = 0, true
+		for _, i := range left {
+			again := asked[i.ID] == 0 || i.Status == resources.StatusFailed || i.Status == resources.StatusReady && asked[i.ID] < deletesAtMost
+			if asked[i.ID] >= deletesAtMost && i.Status == resources.StatusFailed {
+				return false, fmt.Errorf("instance %s cannot be deleted after %d tries: %s", i.ID, deletesAtMost, i.Fault)
+			}
+			if !again {
+				continue
+			}
+			if err := ask(i.ID); err != nil {
+				return false, fmt.Errorf("delete instance %s: %w", i.ID, err)
+			}
+		}
+		return false, nil
+	})
+}
+
+// registerStatic writes the record of a machine that exists, or brings it up to date.
+func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, error) {
+	node, err := x.staticNode(s)
+	if err != nil {
+		return "", err
+	}
+	now := x.Now()
+	record := &resources.Node{Created: now, Static: true}
+	if s.Record.Kind != "" {
+		old, ok := get[resources.Node](x.ledger, s.Record)
+		if !ok {
+			return "", fmt.Errorf("%s is gone from the state", s.Record)
+		}
+		record = old
+	}
+	if record.State != resources.StateInUse && record.State != resources.StateHold && record.State != resources.StateReady {
+		record.State, record.StateTime = resources.StateReady, now
+	}
+	record.Provider, record.Pool, record.Labels, record.Hash = s.Provider, s.Pool, node.Labels, node.Hashes.Current()
+	record.Hostname, record.Slot, record.HostKeys, record.Login = node.Name, s.Slot, node.HostKeys, node.Login
+	record.Addresses = resources.Addresses{Interface: node.Address}
+	records := append([]resources.Record{record}, x.template(record.Hash, node.Static)...)
+	if err := x.ledger.put(ctx, records...); err != nil {
+		return "", err
+	}
+	return record.ID, nil
+}
+
+func (x *execution) staticNode(s plan.Step) (*resources.StaticNode, error) {
+	if p, ok := x.provider(s.Provider); ok {
+		for i := range p.Pools {
+			for j := range p.Pools[i].Nodes {
+				if p.Pools[i].Name == s.Pool && p.Pools[i].Nodes[j].Name == s.Node {
+					return &p.Pools[i].Nodes[j], nil
+				}
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s is not configured", s.Address)
+}
+
+// deleteLeftover removes a thing of ours that has no record.
+func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
+	cloud, err := x.cloud(ctx, s.Provider, x.rememberedProvider(s.Provider))
+	if err != nil {
+		return err
+	}
+	switch s.Type {
+	case "server":
+		return x.removeInstances(ctx, s, cloud, &resources.Node{Provider: s.Provider, ExternalID: s.External})
+	case "image":
+		store, ok := drivers.Images(cloud)
+		if !ok {
+			return drivers.ErrNotSupported
+		}
+		return store.DeleteImage(ctx, s.External)
+	default:
+		sweeper, ok := drivers.Sweeps(cloud)
+		if !ok {
+			return drivers.ErrNotSupported
+		}
+		return sweeper.DeleteLeftover(ctx, resources.Leftover{Type: s.Type, ID: s.External})
+	}
+}

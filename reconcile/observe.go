@@ -1,0 +1,243 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// observeTimeout bounds the look at one provider, whatever its API does.
+const observeTimeout = 5 * time.Minute
+
+// Observe looks at the clouds first and reads the records second, so that a thing without a record really has none.
+// Without refresh no cloud is asked.
+func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, error) {
+	seen := plan.Observed{Formats: e.formats(), Builders: slices.Sorted(maps.Keys(e.Builders))}
+	var err error
+	if seen.Installation, err = e.installation(ctx); err != nil {
+		return seen, err
+	}
+	if refresh {
+		if seen.Providers, err = e.look(ctx); err != nil {
+			return seen, err
+		}
+		for name := range seen.Providers {
+			if format := e.openFormat(name); format != "" {
+				seen.Formats[name] = format
+			}
+		}
+	}
+	if seen.Inputs, err = e.inputs(ctx); err != nil {
+		return seen, err
+	}
+	if seen.Files, err = e.files(); err != nil {
+		return seen, err
+	}
+	if seen.Records, err = e.records(ctx); err != nil {
+		return seen, err
+	}
+	seen.Now = e.Now()
+	return seen, nil
+}
+
+// look asks every provider at once. A provider that fails has its error in its view; only ctx ending is an error.
+func (e *Engine) look(ctx context.Context) (map[string]plan.ProviderView, error) {
+	remembered := map[string]*resources.ProviderRecord{}
+	entries, err := e.Store.List(ctx, resources.KindProvider)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		record := entry.Record.(*resources.ProviderRecord)
+		remembered[record.Name] = record
+	}
+	names := slices.Collect(maps.Keys(remembered))
+	for _, p := range e.Desired.Providers {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	var mu sync.Mutex
+	views := map[string]plan.ProviderView{}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, name := range slices.Compact(names) {
+		group.Go(func() error {
+			view := e.view(groupCtx, name, remembered[name])
+			mu.Lock()
+			views[name] = view
+			mu.Unlock()
+			return nil
+		})
+	}
+	_ = group.Wait() // the goroutines return no errors
+	return views, ctx.Err()
+}
+
+func (e *Engine) view(ctx context.Context, name string, record *resources.ProviderRecord) plan.ProviderView {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	started := time.Now()
+	view := plan.ProviderView{ListedAt: e.Now()}
+	cloud, err := e.cloud(ctx, name, record)
+	if err == nil {
+		err = e.list(ctx, name, cloud, &view)
+	}
+	if err != nil {
+		return plan.ProviderView{Err: err.Error(), Rejected: rejected(err)}
+	}
+	e.Log.Debug("provider listed", "provider", name, "instances", len(view.Instances), "images", len(view.Images),
+		"took", time.Since(started))
+	return view
+}
+
+// list fills the view: one listing of each kind, and what the configuration's names mean.
+func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, view *plan.ProviderView) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { view.Instances, err = cloud.List(ctx); return err })
+	group.Go(func() (err error) { view.Quota, err = cloud.Quota(ctx); return err })
+	if store, ok := drivers.Images(cloud); ok {
+		group.Go(func() (err error) { view.Images, err = store.ListImages(ctx); return err })
+	}
+	if sweeper, ok := drivers.Sweeps(cloud); ok {
+		group.Go(func() (err error) { view.Leftovers, err = sweeper.Leftovers(ctx); return err })
+	}
+	if p, configured := e.provider(name); configured {
+		if resolver, ok := drivers.Resolves(cloud); ok {
+			group.Go(func() error { return e.resolve(ctx, p, resolver, view) })
+		}
+	}
+	return group.Wait()
+}
+
+// resolve looks up what offers and cloud images name.
+func (e *Engine) resolve(ctx context.Context, p *resources.Provider, resolver drivers.Resolver, view *plan.ProviderView) error {
+	view.Offers = map[plan.OfferKey]plan.OfferView{}
+	view.CloudImages = map[string]plan.CloudImageView{}
+	for _, pool := range p.Pools {
+		for _, offer := range pool.Offers {
+			resolved, problems, err := resolver.ResolveOffer(ctx, offer.Config)
+			if err != nil {
+				return err
+			}
+			view.Offers[plan.OfferKey{Pool: pool.Name, Label: offer.Label}] = plan.OfferView{ResolvedOffer: resolved, Problems: problems}
+		}
+	}
+	for _, spec := range p.CloudImages {
+		image, problems, err := resolver.ResolveImage(ctx, spec)
+		if err != nil {
+			return err
+		}
+		view.CloudImages[spec.Name] = plan.CloudImageView{Image: image, Problems: problems}
+	}
+	return nil
+}
+
+// formats is what each configured provider takes as far as its driver alone can tell.
+func (e *Engine) formats() map[string]string {
+	formats := map[string]string{}
+	for _, p := range e.Desired.Providers {
+		driver := e.Drivers[p.Driver]
+		if driver == nil {
+			continue
+		}
+		known := driver.Schema()
+		if known.HasImages && len(known.Formats) > 0 {
+			formats[p.Name] = known.Formats[0]
+		}
+	}
+	return formats
+}
+
+// openFormat is the format that an open cloud wants.
+func (e *Engine) openFormat(name string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if open := e.clouds[name]; open != nil && open.cloud != nil {
+		if store, ok := drivers.Images(open.cloud); ok {
+			return store.ImageFormat()
+		}
+	}
+	return ""
+}
+
+// inputs digests the local files that go into each image.
+func (e *Engine) inputs(ctx context.Context) (map[string]resources.Hash, error) {
+	hashes := map[string]resources.Hash{}
+	for _, image := range e.Desired.Images {
+		in, ok := e.Builders[image.Builder].(builders.Inputs)
+		if !ok {
+			continue
+		}
+		hash, err := in.InputHash(ctx, image.Config, e.Desired.Settings.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", image.Ref(), err)
+		}
+		if hash != "" {
+			hashes[image.Name] = hash
+		}
+	}
+	return hashes, nil
+}
+
+// files lists the images directory. A directory that does not exist has no files.
+func (e *Engine) files() ([]plan.ImageFile, error) {
+	entries, err := os.ReadDir(e.imagesDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return []plan.ImageFile{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	files := make([]plan.ImageFile, 0, len(entries))
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			files = append(files, plan.ImageFile{Name: entry.Name(), Size: info.Size()})
+		}
+	}
+	return files, nil
+}
+
+// records reads the whole store, sorted for the planner.
+func (e *Engine) records(ctx context.Context) (plan.Records, error) {
+	entries, err := e.Store.List(ctx)
+	if err != nil {
+		return plan.Records{}, fmt.Errorf("read state: %w", err)
+	}
+	r := plan.Records{Revisions: make(map[resources.Key]uint64, len(entries))}
+	for _, entry := range entries {
+		r.Revisions[entry.Record.Key()] = uint64(entry.Revision)
+		switch record := entry.Record.(type) {
+		case *resources.ProviderRecord:
+			r.Providers = append(r.Providers, record)
+		case *resources.ImageRecord:
+			r.Images = append(r.Images, record)
+		case *resources.Build:
+			r.Builds = append(r.Builds, record)
+		case *resources.Upload:
+			r.Uploads = append(r.Uploads, record)
+		case *resources.Node:
+			r.Nodes = append(r.Nodes, record)
+		case *resources.Template:
+			r.Templates = append(r.Templates, record)
+		case *resources.Sighting:
+			r.Sightings = append(r.Sightings, record)
+		case *resources.History:
+			r.Histories = append(r.Histories, record)
+		}
+	}
+	slices.SortFunc(r.Histories, func(a, b *resources.History) int { return strings.Compare(a.Subject, b.Subject) })
+	return r, nil
+}

@@ -1,0 +1,143 @@
+package reconcile
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// How often a provider is listed while steps wait for it: twice the time a listing takes, within these bounds.
+const (
+	pollLeast = 200 * time.Millisecond
+	pollMost  = 5 * time.Second
+)
+
+// listing is what one List showed.
+type listing struct {
+	byID   map[string]resources.Instance
+	byNode map[string][]resources.Instance // with our marks
+}
+
+// poller lists one provider for everybody who waits for something there, so that calls do not grow with nodes.
+type poller struct {
+	cloud        drivers.Cloud
+	installation string
+	ctx          context.Context // of the execution; the poller's goroutine ends with it
+	group        *sync.WaitGroup // of the execution, which waits for the goroutine
+
+	mu      sync.Mutex // guards waiters and running
+	waiters map[*waiter]bool
+	running bool
+}
+
+// waiter gets the newest listing, or the error of a provider that will never answer.
+type waiter struct{ news chan news }
+
+type news struct {
+	listing listing
+	err     error
+}
+
+// poll returns the provider's poller.
+func (x *execution) poll(provider string, cloud drivers.Cloud) *poller {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p := x.polls[provider]
+	if p == nil {
+		p = &poller{cloud: cloud, installation: x.seen.Installation, ctx: x.pollCtx, group: &x.pollers,
+			waiters: map[*waiter]bool{}}
+		x.polls[provider] = p
+	}
+	return p
+}
+
+// await calls check with each new listing, begun after await was, until it reports true or an error, or ctx ends.
+func (p *poller) await(ctx context.Context, check func(listing) (bool, error)) error {
+	w := &waiter{news: make(chan news, 1)}
+	p.mu.Lock()
+	p.waiters[w] = true
+	if !p.running {
+		p.running = true
+		p.group.Go(p.run)
+	}
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.waiters, w)
+		p.mu.Unlock()
+	}()
+	for {
+		select {
+		case n := <-w.news:
+			if n.err != nil {
+				return n.err
+			}
+			if done, err := check(n.listing); done || err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// run lists while anybody waits. It ends by itself; every waiter has a ctx of its own.
+func (p *poller) run() {
+	for p.ctx.Err() == nil {
+		waiters := p.waiting()
+		if len(waiters) == 0 {
+			return
+		}
+		started := time.Now()
+		n, deliver := p.list(p.ctx)
+		if deliver {
+			for _, w := range waiters {
+				w.send(n)
+			}
+		}
+		select {
+		case <-time.After(min(max(2*time.Since(started), pollLeast), pollMost)):
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// waiting returns those who wait now; when there is nobody the poller stops.
+func (p *poller) waiting() []*waiter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiters := make([]*waiter, 0, len(p.waiters))
+	for w := range p.waiters {
+		waiters = append(waiters, w)
+	}
+	p.running = len(waiters) > 0
+	return waiters
+}
+
+// send replaces news that the waiter has not taken yet: only the newest counts.
+func (w *waiter) send(n news) {
+	select {
+	case <-w.news:
+	default:
+	}
+	w.news <- n
+}
+
+// list asks once. An error that may pass is not delivered: not seen is not gone, and waiters have their own time limit.
+func (p *poller) list(ctx context.Context) (n news, deliver bool) {
+	instances, err := p.cloud.List(ctx)
+	if err != nil {
+		return news{err: err}, rejected(err)
+	}
+	n.listing = listing{byID: make(map[string]resources.Instance, len(instances)), byNode: map[string][]resources.Instance{}}
+	for _, i := range instances {
+		n.listing.byID[i.ID] = i
+		if i.Marks.Installation == p.installation && i.Marks.ID != "" {
+			n.listing.byNode[i.Marks.ID] = append(n.listing.byNode[i.Marks.ID], i)
+		}
+	}
+	return n, true
+}

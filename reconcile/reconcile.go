@@ -1,0 +1,119 @@
+// Package reconcile brings the world in line with a plan: it observes what is, and executes steps.
+//
+// Every step writes its intent with its final id, does the deed, tagged with that id, and writes the result. Everything
+// may therefore be killed anywhere and run again. "Could not look" is never taken for "gone".
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// Options is what an Engine works with. Store, Drivers and Desired are needed.
+type Options struct {
+	Desired  resources.Desired
+	Store    state.Store
+	Drivers  map[string]drivers.Driver   // by kind
+	Builders map[string]builders.Builder // by kind
+	DataDir  string                      // for files of drivers; one folder a provider
+	Log      *slog.Logger
+	Now      func() time.Time
+	// Report, when set, is told what happens while steps run. It is called from many goroutines, one call at a time.
+	Report func(Event)
+	// Parallelism is how many steps run at a time in one provider; 0 means 50.
+	Parallelism int
+	// WrapCloud and WrapTransport, when set, are put around every cloud and every HTTP transport.
+	WrapCloud     func(provider string, cloud drivers.Cloud) drivers.Cloud
+	WrapTransport func(http.RoundTripper) http.RoundTripper
+}
+
+// Engine observes and executes for one configuration and one store. Close it after use.
+type Engine struct {
+	Options
+	host string
+
+	mu     sync.Mutex // guards clouds
+	clouds map[string]*openCloud
+
+	reporting sync.Mutex // held while Report runs
+}
+
+// openCloud is a connection, or the error that opening it gave.
+type openCloud struct {
+	once  sync.Once
+	cloud drivers.Cloud
+	err   error
+}
+
+// New returns an engine. It connects to nothing yet.
+func New(o Options) *Engine {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Parallelism <= 0 {
+		o.Parallelism = 50
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return &Engine{Options: o, host: host, clouds: map[string]*openCloud{}}
+}
+
+// Close disconnects from every provider.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var first error
+	for _, c := range e.clouds {
+		if c.cloud != nil {
+			if err := c.cloud.Close(); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	e.clouds = map[string]*openCloud{}
+	return first
+}
+
+// installation is the id that marks carry: the lineage of the store.
+func (e *Engine) installation(ctx context.Context) (string, error) {
+	identified, ok := e.Store.(state.Identified)
+	if !ok {
+		return "", nil
+	}
+	identity, err := identified.Identity(ctx)
+	return identity.Lineage, err
+}
+
+// provider returns the configured provider of that name.
+func (e *Engine) provider(name string) (*resources.Provider, bool) {
+	for i := range e.Desired.Providers {
+		if e.Desired.Providers[i].Name == name {
+			return &e.Desired.Providers[i], true
+		}
+	}
+	return nil, false
+}
+
+// imagesDir is where image files are.
+func (e *Engine) imagesDir() string {
+	dir := e.Desired.Settings.ImagesDir
+	if filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(e.Desired.Settings.Dir, dir)
+}

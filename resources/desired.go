@@ -1,0 +1,216 @@
+package resources
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Desired is what the configuration asks for, checked and with every default filled in. All lists are sorted by name.
+type Desired struct {
+	Settings  Settings
+	Labels    []Label
+	Images    []Image
+	Providers []Provider
+	// Digest is a hash of the whole evaluated configuration; a saved plan is bound to it.
+	Digest string
+}
+
+// Settings is the npctl block.
+type Settings struct {
+	Dir           string        // absolute directory of the configuration; relative paths start here
+	ImagesDir     string        // where image files are kept
+	BuildLogDir   string        // one log a build
+	BuildLogKeep  int           // old logs kept per image
+	State         StateSettings // where records are kept
+	MaxHoldAge    time.Duration // 0 means for ever
+	TenantLimits  []TenantLimit
+	Gearman       *Gearman
+	LeakLimit     int           // leaked things deleted in one run at the most
+	LeakSightings time.Duration // least time between the two sightings of a leak
+	Source        Source
+}
+
+// StateSettings says which store keeps the records.
+type StateSettings struct {
+	Kind   string // "bolt" or "zookeeper"
+	Config cty.Value
+}
+
+// TenantLimit caps what one tenant may use at a time; nil means no limit.
+type TenantLimit struct {
+	Tenant     string
+	MaxServers *int64
+	MaxCores   *int64
+	MaxRAM     *int64 // MiB
+}
+
+// Gearman names the job servers that builder hosts meet at.
+type Gearman struct {
+	Servers []string // host:port
+	TLS     *TLS
+}
+
+// TLS holds the paths of PEM files.
+type TLS struct {
+	CA, Cert, Key string
+}
+
+// Label is what a request asks for by name.
+type Label struct {
+	Name        string
+	MinReady    int64
+	MaxReadyAge time.Duration // 0 means for ever
+	Source      Source
+}
+
+// ImageKind is the block type that declares an image.
+type ImageKind string
+
+// The kinds of images. Cloud images are found, not made.
+const (
+	DiskImage  ImageKind = "diskimage"
+	ZuulImage  ImageKind = "zuul_image"
+	CloudImage ImageKind = "cloud_image"
+)
+
+// ImageRef names an image block.
+type ImageRef struct {
+	Kind ImageKind `json:"kind"`
+	Name string    `json:"name"`
+}
+
+func (r ImageRef) String() string { return fmt.Sprintf("%s.%s", r.Kind, r.Name) }
+
+// Image is an image that npctl makes or fetches, uploads and deletes: a diskimage or zuul_image block.
+type Image struct {
+	Name              string
+	Kind              ImageKind // DiskImage or ZuulImage
+	Builder           string    // builder kind; "zuul" for a ZuulImage
+	Config            cty.Value // the builder's own block, decoded
+	Formats           []string  // asked for beyond what providers need
+	KeepFormats       []string  // kept on disk though DeleteAfterUpload
+	DeleteAfterUpload bool
+	RebuildAge        time.Duration // 0 means never by age
+	Keep              int           // newest ready builds kept
+	BuildTimeout      time.Duration
+	Pause             bool
+	PreventDestroy    bool
+	Login             Login
+	Properties        map[string]string
+	Tags              []string
+	Hashes            Hashes            // of the static attributes
+	Static            map[string]string // the static attributes as text, sensitive ones masked, for showing what changed
+	Source            Source
+}
+
+// Ref names the image.
+func (i Image) Ref() ImageRef { return ImageRef{i.Kind, i.Name} }
+
+// Login says how a job gets into nodes of an image.
+type Login struct {
+	Username       string `json:"username,omitempty"`
+	PythonPath     string `json:"python_path,omitempty"`
+	ShellType      string `json:"shell_type,omitempty"`
+	ConnectionType string `json:"connection_type,omitempty"` // ssh, winrm, network_cli, …
+	ConnectionPort int64  `json:"connection_port,omitempty"`
+}
+
+// Provider is a cloud project, or a set of machines that exist.
+type Provider struct {
+	Name           string
+	Driver         string
+	Config         cty.Value // the driver's own attributes, decoded
+	LaunchTimeout  time.Duration
+	BootTimeout    time.Duration
+	LaunchAttempts int64
+	APITimeout     time.Duration // of one API call
+	Rate           float64       // API calls a second; 0 means no limit
+	MaxConcurrency int64         // steps at a time
+	Priority       int64         // lower goes first
+	ImageNames     string        // template of names of uploads
+	UploadTimeout  time.Duration
+	PostUploadHook string
+	PreventDestroy bool
+	Pools          []Pool
+	CloudImages    []CloudImageSpec
+	Images         []ProviderImage
+	Source         Source
+}
+
+// ProviderImage is a provider's own settings for an uploaded image.
+type ProviderImage struct {
+	Image      ImageRef
+	Pause      bool // no uploads here
+	Properties map[string]string
+	Tags       []string
+	Login      Login
+	Config     cty.Value
+	Source     Source
+}
+
+// CloudImageSpec is an image that is in the cloud already, found by id, by name or by filters (newest match wins).
+type CloudImageSpec struct {
+	Name    string
+	ImageID string
+	Image   string // exact name in the cloud
+	Filters map[string]string
+	Login   Login
+	Config  cty.Value
+	Source  Source
+}
+
+// Pool is a part of a provider with limits of its own. Nil limits mean none.
+type Pool struct {
+	Name                string
+	MaxServers          *int64
+	MaxCores            *int64
+	MaxRAM              *int64 // MiB
+	MaxVolumes          *int64
+	MaxVolumeGB         *int64
+	IgnoreProviderQuota bool
+	Priority            int64
+	NodeAttributes      map[string]string
+	Config              cty.Value
+	Offers              []Offer
+	Nodes               []StaticNode
+	Source              Source
+}
+
+// Offer is a pool's way of making nodes of a label: a `label` block inside a pool.
+type Offer struct {
+	Label  string
+	Image  ImageRef
+	Config cty.Value         // label attributes, over the pool's where the label does not set them
+	Hashes Hashes            // of the static attributes
+	Static map[string]string // as in Image
+	Source Source
+}
+
+// StaticNode is a machine that exists: a `node` block.
+type StaticNode struct {
+	Name     string
+	Address  string // what is dialled; the name when not written
+	Labels   []string
+	HostKeys []string
+	Slots    int64
+	Login    Login
+	Config   cty.Value
+	Hashes   Hashes
+	Static   map[string]string
+	Source   Source
+}
+
+// Source is a place in the configuration.
+type Source struct {
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+}
+
+func (s Source) String() string {
+	if s.File == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", s.File, s.Line)
+}

@@ -1,0 +1,236 @@
+package resources
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Kind says what a record describes.
+type Kind string
+
+// The kinds of records, in the order in which they are listed to people.
+const (
+	KindProvider Kind = "provider"
+	KindImage    Kind = "image"
+	KindBuild    Kind = "build"
+	KindUpload   Kind = "upload"
+	KindNode     Kind = "node"
+	KindTemplate Kind = "template"
+	KindSighting Kind = "sighting"
+	KindHistory  Kind = "history"
+)
+
+// Kinds lists every kind.
+func Kinds() []Kind {
+	return []Kind{KindProvider, KindImage, KindBuild, KindUpload, KindNode, KindTemplate, KindSighting, KindHistory}
+}
+
+// Key names a record. IDs of builds are made by npctl; those of uploads and nodes are given by the store.
+type Key struct {
+	Kind Kind   `json:"kind"`
+	ID   string `json:"id"`
+}
+
+func (k Key) String() string { return string(k.Kind) + "/" + k.ID }
+
+// Record is what a store keeps: *ProviderRecord, *ImageRecord, *Build, *Upload, *Node, *Template, *Sighting, *History.
+type Record interface {
+	Key() Key
+}
+
+// NewRecord returns an empty record of the kind, or nil for a kind that this npctl does not know.
+func NewRecord(kind Kind) Record {
+	switch kind {
+	case KindProvider:
+		return &ProviderRecord{}
+	case KindImage:
+		return &ImageRecord{}
+	case KindBuild:
+		return &Build{}
+	case KindUpload:
+		return &Upload{}
+	case KindNode:
+		return &Node{}
+	case KindTemplate:
+		return &Template{}
+	case KindSighting:
+		return &Sighting{}
+	case KindHistory:
+		return &History{}
+	default:
+		return nil
+	}
+}
+
+// ProviderRecord remembers how to reach a provider, so that what is in it can be deleted after its block is gone.
+type ProviderRecord struct {
+	Name           string          `json:"name"`
+	Driver         string          `json:"driver"`
+	Config         json.RawMessage `json:"config"` // the driver's attributes without the sensitive ones
+	PreventDestroy bool            `json:"prevent_destroy,omitempty"`
+}
+
+// Key implements Record.
+func (p *ProviderRecord) Key() Key { return Key{KindProvider, p.Name} }
+
+// ImageRecord remembers what was asked of an image outside its builds.
+type ImageRecord struct {
+	Name           string    `json:"name"`
+	Kind           ImageKind `json:"kind"`
+	PreventDestroy bool      `json:"prevent_destroy,omitempty"`
+	Paused         bool      `json:"paused,omitempty"` // by command, not by configuration
+}
+
+// Key implements Record.
+func (i *ImageRecord) Key() Key { return Key{KindImage, i.Name} }
+
+// Build is one making of an image.
+type Build struct {
+	ID        string            `json:"id"` // 32 hex digits
+	Image     string            `json:"image"`
+	Kind      ImageKind         `json:"kind"`
+	State     State             `json:"state"`
+	StateTime time.Time         `json:"state_time"`
+	Created   time.Time         `json:"created"`
+	Builder   string            `json:"builder"`           // builder kind
+	Host      string            `json:"host"`              // host name of who builds
+	HostID    string            `json:"host_id,omitempty"` // stays the same when the host is renamed
+	Hash      Hash              `json:"hash"`
+	Files     []ImageFile       `json:"files,omitempty"` // on the builder's disk, under its images directory
+	Login     Login             `json:"login,omitzero"`
+	Seconds   float64           `json:"seconds,omitempty"` // how long it took
+	Error     string            `json:"error,omitempty"`
+	Extra     map[string]string `json:"extra,omitempty"` // what a builder wants remembered, such as the Zuul build it fetched
+}
+
+// Key implements Record.
+func (b *Build) Key() Key { return Key{KindBuild, b.ID} }
+
+// File returns the build's file of that format.
+func (b *Build) File(format string) (ImageFile, bool) {
+	for _, f := range b.Files {
+		if f.Format == format {
+			return f, true
+		}
+	}
+	return ImageFile{}, false
+}
+
+// ImageFile is a finished image file.
+type ImageFile struct {
+	Format string `json:"format"` // raw, qcow2, vhd, vhdx, vmdk, …
+	Name   string `json:"name"`   // file name inside the images directory
+	Size   int64  `json:"size"`   // bytes
+	SHA256 string `json:"sha256"`
+	MD5    string `json:"md5"`
+}
+
+// Upload is an image build in a provider.
+type Upload struct {
+	ID         string    `json:"id"`
+	Image      string    `json:"image"`
+	Build      string    `json:"build"`
+	Provider   string    `json:"provider"`
+	State      State     `json:"state"`
+	StateTime  time.Time `json:"state_time"`
+	Created    time.Time `json:"created"`
+	Format     string    `json:"format"`
+	ExternalID string    `json:"external_id,omitempty"` // the cloud's id
+	Name       string    `json:"name,omitempty"`        // the cloud's name
+	Size       int64     `json:"size,omitempty"`
+	Hash       Hash      `json:"hash,omitempty"` // of the build
+	Login      Login     `json:"login,omitzero"`
+	Seconds    float64   `json:"seconds,omitempty"`
+	Error      string    `json:"error,omitempty"`
+}
+
+// Key implements Record.
+func (u *Upload) Key() Key { return Key{KindUpload, u.ID} }
+
+// Node is a machine, from the intent to make it until it is gone.
+type Node struct {
+	ID         string            `json:"id"`
+	State      State             `json:"state"`
+	StateTime  time.Time         `json:"state_time"`
+	Created    time.Time         `json:"created"`
+	Provider   string            `json:"provider"`
+	Pool       string            `json:"pool"`
+	Labels     []string          `json:"labels"`
+	Hash       Hash              `json:"hash"`                  // of the offer it was made from
+	ExternalID string            `json:"external_id,omitempty"` // the cloud's id
+	Image      string            `json:"image,omitempty"`       // image block it was booted from, such as diskimage.debian
+	ImageID    string            `json:"image_id,omitempty"`    // the cloud's id of that image
+	Upload     string            `json:"upload,omitempty"`      // upload record, when npctl uploaded the image
+	Attempt    int64             `json:"attempt,omitempty"`     // launch attempts so far
+	Addresses  Addresses         `json:"addresses,omitzero"`
+	Zone       string            `json:"zone,omitempty"`
+	Cloud      string            `json:"cloud,omitempty"`
+	Region     string            `json:"region,omitempty"`
+	HostID     string            `json:"host_id,omitempty"`
+	Hostname   string            `json:"hostname,omitempty"`
+	Login      Login             `json:"login,omitzero"`
+	HostKeys   []string          `json:"host_keys,omitempty"`
+	Resources  Amounts           `json:"resources,omitzero"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+	Static     bool              `json:"static,omitempty"` // exists anyway: never created or deleted
+	Slot       int64             `json:"slot,omitempty"`
+	Comment    string            `json:"comment,omitempty"`
+	Seconds    float64           `json:"seconds,omitempty"` // from intent to ready
+	Error      string            `json:"error,omitempty"`
+}
+
+// Key implements Record.
+func (n *Node) Key() Key { return Key{KindNode, n.ID} }
+
+// Addresses is where a node is reached.
+type Addresses struct {
+	Interface   string `json:"interface,omitempty"` // the one to connect to
+	PublicIPv4  string `json:"public_ipv4,omitempty"`
+	PrivateIPv4 string `json:"private_ipv4,omitempty"`
+	PublicIPv6  string `json:"public_ipv6,omitempty"`
+	PrivateIPv6 string `json:"private_ipv6,omitempty"`
+}
+
+// Amounts is what something takes of a quota, or what a quota allows.
+type Amounts struct {
+	Instances int64 `json:"instances,omitempty"`
+	Cores     int64 `json:"cores,omitempty"`
+	RAM       int64 `json:"ram,omitempty"` // MiB
+	Volumes   int64 `json:"volumes,omitempty"`
+	VolumeGB  int64 `json:"volume_gb,omitempty"`
+	Addresses int64 `json:"addresses,omitempty"` // floating IPs
+}
+
+// Template keeps the static attributes behind a hash, as text with sensitive values masked, so that a plan can show
+// what changed.
+type Template struct {
+	Hash   Hash              `json:"hash"`
+	Static map[string]string `json:"static"`
+}
+
+// Key implements Record.
+func (t *Template) Key() Key { return Key{KindTemplate, string(t.Hash)} }
+
+// Sighting remembers that something of ours was seen in a cloud without a record.
+type Sighting struct {
+	Provider string    `json:"provider"`
+	Type     string    `json:"type"` // server, image, port, floating_ip, volume
+	External string    `json:"external_id"`
+	First    time.Time `json:"first"`
+	Last     time.Time `json:"last"`
+	Count    int       `json:"count"`
+}
+
+// Key implements Record.
+func (s *Sighting) Key() Key {
+	return Key{KindSighting, s.Provider + "/" + s.Type + "/" + s.External}
+}
+
+// History keeps how long the newest runs of a step took, so that plans can say how long the next will take.
+type History struct {
+	Subject string    `json:"subject"` // such as build/debian or launch/vexxhost/debian-small
+	Seconds []float64 `json:"seconds"` // newest last
+}
+
+// Key implements Record.
+func (h *History) Key() Key { return Key{KindHistory, h.Subject} }

@@ -1,0 +1,68 @@
+package resources
+
+import "slices"
+
+// State is where a build, upload or node is in its life. The words are Nodepool's, so that a shared store needs no
+// translation.
+type State string
+
+// The states of builds, uploads and nodes.
+const (
+	StateInit      State = "init"      // node: recorded, nothing done yet
+	StateBuilding  State = "building"  // node being launched, image being built
+	StateUploading State = "uploading" // upload in progress
+	StateReady     State = "ready"
+	StateInUse     State = "in-use"
+	StateUsed      State = "used"
+	StateHold      State = "hold"
+	StateFailed    State = "failed"
+	StateAborted   State = "aborted" // stopped for lack of quota; not a failure of the node
+	StateDeleting  State = "deleting"
+)
+
+var nodeMoves = map[State][]State{
+	"":            {StateInit, StateBuilding, StateReady},
+	StateInit:     {StateBuilding, StateDeleting},
+	StateBuilding: {StateReady, StateFailed, StateAborted, StateDeleting},
+	StateReady:    {StateInUse, StateHold, StateUsed, StateDeleting, StateFailed},
+	StateInUse:    {StateUsed, StateHold, StateDeleting, StateReady},
+	StateUsed:     {StateDeleting, StateReady},
+	StateHold:     {StateUsed, StateReady, StateDeleting},
+	StateFailed:   {StateDeleting, StateBuilding},
+	StateAborted:  {StateDeleting, StateBuilding},
+	StateDeleting: {StateDeleting},
+}
+
+var buildMoves = map[State][]State{
+	"":            {StateBuilding},
+	StateBuilding: {StateReady, StateFailed, StateDeleting},
+	StateReady:    {StateDeleting},
+	StateFailed:   {StateDeleting},
+	StateDeleting: {StateDeleting},
+}
+
+var uploadMoves = map[State][]State{
+	"":             {StateUploading},
+	StateUploading: {StateReady, StateFailed, StateDeleting},
+	StateReady:     {StateDeleting},
+	StateFailed:    {StateDeleting},
+	StateDeleting:  {StateDeleting},
+}
+
+// LegalMove reports whether a record of that kind may go from one state to another. Going from a state to itself is
+// always legal (a record may be written without changing state), and every record may be removed.
+func LegalMove(kind Kind, from, to State) bool {
+	if from == to && from != "" {
+		return true
+	}
+	switch kind {
+	case KindNode:
+		return slices.Contains(nodeMoves[from], to)
+	case KindBuild:
+		return slices.Contains(buildMoves[from], to)
+	case KindUpload:
+		return slices.Contains(uploadMoves[from], to)
+	default:
+		return true
+	}
+}

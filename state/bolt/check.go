@@ -1,0 +1,307 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The layout of a bbolt file, version 2, in the byte order of the machine
+// (https://github.com/etcd-io/bbolt/tree/v1.5.0/internal/common):
+//
+//	page     id u64, flags u16, count u16, overflow u32 (further pages that belong to it), elements, data
+//	meta     magic u32, version u32, page size u32, flags u32, root bucket (page u64, sequence u64), freelist u64,
+//	         high water mark u64, transaction u64, checksum u64 (FNV-1a of what is before it); on pages 0 and 1
+//	branch   elements: pos u32, key size u32, page u64; pos counts from the element
+//	leaf     elements: flags u32 (1: a bucket), pos u32, key size u32, value size u32; value behind key
+//	bucket   as a leaf's value: root page u64, sequence u64; root 0: the bucket's only page follows
+//	freelist ids u64; count 0xffff: the true count is the first of them
+const (
+	metaMagic   = 0xED0CDAED
+	metaVersion = 2
+	metaSize    = 64 // without the page header
+	headerSize  = 16
+	elementSize = 16
+	noFreelist  = ^uint64(0)
+
+	branchFlag   = 0x01
+	leafFlag     = 0x02
+	freelistFlag = 0x10
+	bucketFlag   = 0x01
+
+	maxDepth = 64 // of the tree; a full one has five levels
+)
+
+var order = binary.NativeEndian
+
+// meta is the root of one version of the file.
+type meta struct {
+	pageSize                        uint64
+	root, freelist, highWater, txid uint64
+}
+
+type metas struct {
+	newest  meta
+	damaged bool // only one of the two is sound
+}
+
+// readMetas finds the newest meta page and makes sure that the file is as long as it says.
+func readMetas(r io.ReaderAt, size int64) (metas, error) {
+	if size == 0 {
+		return metas{}, errEmpty
+	}
+	first, ok0, known := metaAt(r, 0, 0)
+	var second meta
+	var ok1 bool
+	for pageSize := int64(1024); pageSize <= 1<<16; pageSize *= 2 {
+		if ok0 && uint64(pageSize) != first.pageSize {
+			continue
+		}
+		m, ok, knownHere := metaAt(r, pageSize, 1)
+		known = known || knownHere
+		if ok && m.pageSize == uint64(pageSize) {
+			second, ok1 = m, true
+		}
+	}
+	found := metas{newest: first, damaged: !ok0 || !ok1}
+	switch {
+	case !ok0 && !ok1 && known:
+		return metas{}, damage("both of its meta pages are broken")
+	case !ok0 && !ok1:
+		return metas{}, errNotState
+	case !ok0 || ok1 && second.txid > first.txid:
+		found.newest = second
+	}
+	if need := found.newest.highWater * found.newest.pageSize; uint64(size) < need {
+		return metas{}, damage("it is cut off: %d bytes of at least %d are left", size, need)
+	}
+	return found, nil
+}
+
+// metaAt reads the meta page at offset; known says whether it looks like one of bbolt's at all.
+func metaAt(r io.ReaderAt, offset int64, parity uint64) (m meta, ok, known bool) {
+	var page [headerSize + metaSize]byte
+	if _, err := r.ReadAt(page[:], offset); err != nil {
+		return meta{}, false, order.Uint32(page[headerSize:]) == metaMagic
+	}
+	b := page[headerSize:]
+	known = order.Uint32(b) == metaMagic
+	sum := fnv.New64a()
+	sum.Write(b[:metaSize-8])
+	if !known || order.Uint32(b[4:]) != metaVersion || order.Uint64(b[metaSize-8:]) != sum.Sum64() {
+		return meta{}, false, known
+	}
+	m = meta{
+		pageSize: uint64(order.Uint32(b[8:])), root: order.Uint64(b[16:]),
+		freelist: order.Uint64(b[32:]), highWater: order.Uint64(b[40:]), txid: order.Uint64(b[48:]),
+	}
+	sizes := m.pageSize >= 1024 && m.pageSize <= 1<<16 && m.pageSize&(m.pageSize-1) == 0 && m.highWater < 1<<40
+	return m, sizes && m.txid%2 == parity, known
+}
+
+// checkPages makes sure that every page of the version is either free or used once, is what it is used as, and keeps
+// its elements inside and in order.
+func checkPages(f *os.File, m meta) error {
+	length := m.highWater * m.pageSize
+	data, err := unix.Mmap(int(f.Fd()), 0, int(length), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return &os.PathError{Op: "map", Path: f.Name(), Err: err}
+	}
+	defer func() { _ = unix.Munmap(data) }()
+	return walk(data, m)
+}
+
+func walk(data []byte, m meta) error {
+	w := &walker{data: data, pageSize: m.pageSize, highWater: m.highWater, taken: make([]bool, m.highWater)}
+	if m.highWater < 4 {
+		return damage("its high water mark is %d", m.highWater)
+	}
+	w.taken[0], w.taken[1] = true, true
+	if err := w.freelist(m.freelist); err != nil {
+		return err
+	}
+	if err := w.tree(m.root, nil, nil, 0); err != nil {
+		return err
+	}
+	for id, taken := range w.taken {
+		if !taken && m.freelist != noFreelist {
+			return damage("page %d is neither used nor free", id)
+		}
+	}
+	return nil
+}
+
+type walker struct {
+	data      []byte
+	pageSize  uint64
+	highWater uint64
+	taken     []bool // pages that were seen to be used or free
+}
+
+// page returns the page with those that belong to it, and takes them.
+func (w *walker) page(id uint64) ([]byte, error) {
+	if id < 2 || id >= w.highWater {
+		return nil, damage("page %d does not exist", id)
+	}
+	p := w.data[id*w.pageSize:]
+	pages := uint64(order.Uint32(p[12:])) + 1
+	if got := order.Uint64(p); got != id {
+		return nil, damage("page %d says that it is page %d", id, got)
+	}
+	if id+pages > w.highWater {
+		return nil, damage("page %d runs past the end", id)
+	}
+	for i := id; i < id+pages; i++ {
+		if err := w.take(i); err != nil {
+			return nil, err
+		}
+	}
+	return p[:pages*w.pageSize], nil
+}
+
+func (w *walker) take(id uint64) error {
+	if id < 2 || id >= w.highWater {
+		return damage("page %d does not exist", id)
+	}
+	if w.taken[id] {
+		return damage("page %d is used twice", id)
+	}
+	w.taken[id] = true
+	return nil
+}
+
+func (w *walker) freelist(id uint64) error {
+	if id == noFreelist {
+		return nil
+	}
+	p, err := w.page(id)
+	if err != nil {
+		return err
+	}
+	if flags := order.Uint16(p[8:]); flags != freelistFlag {
+		return damage("page %d should be the list of free pages", id)
+	}
+	count, ids := uint64(order.Uint16(p[10:])), p[headerSize:]
+	if count == 0xFFFF {
+		count, ids = order.Uint64(ids), ids[8:]
+	}
+	if count > uint64(len(ids)/8) {
+		return damage("the list of free pages is longer than its page")
+	}
+	for i := range count {
+		if err := w.take(order.Uint64(ids[8*i:])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tree checks the page and what is below it. All keys must be in [low, high); nil means no bound.
+func (w *walker) tree(id uint64, low, high []byte, depth int) error {
+	p, err := w.page(id)
+	if err != nil {
+		return err
+	}
+	if depth > maxDepth {
+		return damage("page %d is too deep down", id)
+	}
+	switch order.Uint16(p[8:]) {
+	case leafFlag:
+		err = w.leaf(p, low, high, depth)
+	case branchFlag:
+		err = w.branch(p, low, high, depth)
+	default:
+		err = errors.New("is of the wrong type")
+	}
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		return damage("page %d %v", id, err)
+	}
+	return err
+}
+
+func (w *walker) branch(p []byte, low, high []byte, depth int) error {
+	count := int(order.Uint16(p[10:]))
+	if count == 0 || headerSize+count*elementSize > len(p) {
+		return errors.New("has a wrong number of elements")
+	}
+	for i := range count {
+		key, page, err := branchElement(p, i)
+		if err != nil {
+			return err
+		}
+		above := high
+		if i+1 < count {
+			if above, _, err = branchElement(p, i+1); err != nil {
+				return err
+			}
+		}
+		if !inside(key, low, above) {
+			return errors.New("has its keys out of order")
+		}
+		if err := w.tree(page, key, above, depth+1); err != nil {
+			return err
+		}
+		low = key
+	}
+	return nil
+}
+
+func branchElement(p []byte, i int) (key []byte, page uint64, err error) {
+	at := headerSize + i*elementSize
+	from := uint64(at) + uint64(order.Uint32(p[at:]))
+	to := from + uint64(order.Uint32(p[at+4:]))
+	if to > uint64(len(p)) {
+		return nil, 0, errors.New("has an element outside of it")
+	}
+	return p[from:to], order.Uint64(p[at+8:]), nil
+}
+
+func (w *walker) leaf(p []byte, low, high []byte, depth int) error {
+	count := int(order.Uint16(p[10:]))
+	if headerSize+count*elementSize > len(p) {
+		return errors.New("has a wrong number of elements")
+	}
+	for i := range count {
+		at := headerSize + i*elementSize
+		from := uint64(at) + uint64(order.Uint32(p[at+4:]))
+		mid := from + uint64(order.Uint32(p[at+8:]))
+		to := mid + uint64(order.Uint32(p[at+12:]))
+		if to > uint64(len(p)) {
+			return errors.New("has an element outside of it")
+		}
+		key := p[from:mid]
+		if !inside(key, low, high) || i > 0 && bytes.Equal(key, low) {
+			return errors.New("has its keys out of order")
+		}
+		if order.Uint32(p[at:])&bucketFlag != 0 {
+			if err := w.bucket(p[mid:to], depth+1); err != nil {
+				return err
+			}
+		}
+		low = key
+	}
+	return nil
+}
+
+func (w *walker) bucket(value []byte, depth int) error {
+	if len(value) < headerSize {
+		return errors.New("has a bucket without a root")
+	}
+	if root := order.Uint64(value); root != 0 {
+		return w.tree(root, nil, nil, depth)
+	}
+	inline := value[headerSize:]
+	if len(inline) < headerSize || order.Uint16(inline[8:]) != leafFlag || depth > maxDepth {
+		return errors.New("has a bucket without a page")
+	}
+	return w.leaf(inline, nil, nil, depth)
+}
+
+func inside(key, low, high []byte) bool {
+	return bytes.Compare(key, low) >= 0 && (high == nil || bytes.Compare(key, high) < 0)
+}

@@ -1,0 +1,103 @@
+package bolt
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// exportFormat is the version of the JSON document. It is raised only when an older npctl would misread it.
+const exportFormat = 1
+
+// document is what `npctl state pull` prints. Records are as they lie in the file, with fields that this npctl does not
+// know; revisions and locks are not part of it.
+type document struct {
+	FormatVersion int                                           `json:"format_version"`
+	WrittenBy     string                                        `json:"written_by"`
+	Lineage       string                                        `json:"lineage"`
+	Serial        uint64                                        `json:"serial"`
+	Schema        int                                           `json:"schema"`
+	Sequences     map[resources.Kind]uint64                     `json:"sequences"`
+	Records       map[resources.Kind]map[string]json.RawMessage `json:"records"` // by kind and id
+}
+
+// Export writes the whole state as one JSON document, as of one moment, sorted, the same bytes for the same state.
+func (s *Store) Export(ctx context.Context, w io.Writer) error {
+	var doc *document
+	err := s.view(ctx, func(tx *bbolt.Tx, h *head) (err error) {
+		doc, err = readDocument(tx, h)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if doc == nil {
+		return fmt.Errorf("export state %s: there is none yet", s.opts.Path)
+	}
+	buffered := bufio.NewWriter(w)
+	encoder := json.NewEncoder(buffered)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(doc); err != nil {
+		return fmt.Errorf("export state %s: %w", s.opts.Path, err)
+	}
+	if err := buffered.Flush(); err != nil {
+		return fmt.Errorf("export state %s: %w", s.opts.Path, err)
+	}
+	return nil
+}
+
+func readDocument(tx *bbolt.Tx, h *head) (*document, error) {
+	doc := &document{FormatVersion: exportFormat, WrittenBy: h.WrittenBy, Lineage: h.Lineage, Serial: h.Serial,
+		Schema: h.Schema, Sequences: h.Sequences, Records: map[resources.Kind]map[string]json.RawMessage{}}
+	records := tx.Bucket(recordsBucket)
+	if records == nil {
+		return nil, damage("its records are missing")
+	}
+	err := records.ForEachBucket(func(name []byte) error {
+		kind := resources.Kind(name)
+		values := collect(nil, kind, records.Bucket(name))
+		if len(values) != h.Counts[kind] {
+			return damage("it has %d records of kind %s where %d were written", len(values), kind, h.Counts[kind])
+		}
+		detach(values)
+		byID, err := contents(values)
+		if len(byID) > 0 {
+			doc.Records[kind] = byID
+		}
+		return err
+	})
+	return doc, err
+}
+
+func contents(values []sealed) (map[string]json.RawMessage, error) {
+	byID := make(map[string]json.RawMessage, len(values))
+	for _, v := range values {
+		_, content, err := v.open()
+		if err != nil {
+			return nil, err
+		}
+		byID[v.id] = content
+	}
+	return byID, nil
+}
+
+// compact takes the indentation out of an object.
+func compact(raw json.RawMessage) ([]byte, error) {
+	var text bytes.Buffer
+	if err := json.Compact(&text, raw); err != nil {
+		return nil, err
+	}
+	if text.Len() == 0 || text.Bytes()[0] != '{' {
+		return nil, errors.New("not an object")
+	}
+	return text.Bytes(), nil
+}

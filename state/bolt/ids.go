@@ -1,0 +1,75 @@
+package bolt
+
+import (
+	"fmt"
+	"strconv"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// idDigits is how long an id of an upload or node is, as in Nodepool.
+const idDigits = 10
+
+// setsID says whether the store gives ids to new records of the kind.
+func setsID(kind resources.Kind) bool {
+	return kind == resources.KindNode || kind == resources.KindUpload
+}
+
+// nextID returns an id that no record of the kind ever had.
+func (h *head) nextID(kind resources.Kind, bucket *bbolt.Bucket) string {
+	for {
+		h.Sequences[kind]++
+		id := fmt.Sprintf("%0*d", idDigits, h.Sequences[kind])
+		if bucket.Get([]byte(id)) == nil {
+			return id
+		}
+	}
+}
+
+// noteID keeps the sequence ahead of ids that came from elsewhere.
+func (h *head) noteID(key resources.Key) {
+	if !setsID(key.Kind) || len(key.ID) != idDigits {
+		return
+	}
+	if n, err := strconv.ParseUint(key.ID, 10, 64); err == nil {
+		h.Sequences[key.Kind] = max(h.Sequences[key.Kind], n)
+	}
+}
+
+func setID(record resources.Record, id string) {
+	switch r := record.(type) {
+	case *resources.Node:
+		r.ID = id
+	case *resources.Upload:
+		r.ID = id
+	}
+}
+
+// withID returns a shallow copy of the record that has the id.
+func withID(record resources.Record, id string) resources.Record {
+	switch r := record.(type) {
+	case *resources.Node:
+		c := *r
+		record = &c
+	case *resources.Upload:
+		c := *r
+		record = &c
+	}
+	setID(record, id)
+	return record
+}
+
+func stateOf(record resources.Record) resources.State {
+	switch r := record.(type) {
+	case *resources.Node:
+		return r.State
+	case *resources.Build:
+		return r.State
+	case *resources.Upload:
+		return r.State
+	default:
+		return ""
+	}
+}

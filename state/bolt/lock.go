@@ -1,0 +1,205 @@
+package bolt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/npctl/npctl/state"
+)
+
+var _ state.Lock = (*lock)(nil)
+
+// lockRecord is a lock in the file.
+type lockRecord struct {
+	state.Holder
+	place
+}
+
+// lock is a lock that this Store took.
+type lock struct {
+	store    *Store
+	name, id string
+	ended    context.Context // when it was given back or lost
+	end      context.CancelFunc
+	lost     chan struct{}
+	loseOnce sync.Once
+}
+
+// Lock implements state.Store. What the holder leaves empty of ID, Who, Host, PID, Started, Since and Version is
+// filled in from this process. The lock of a process on this machine that is known to be dead is taken over, which is
+// logged; every other lock ends by Unlock, Close or ForceUnlock.
+func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
+	if name == "" || len(name) > maxID {
+		return nil, fmt.Errorf("lock: a name of 1 to %d bytes is needed, got %d", maxID, len(name))
+	}
+	own := s.complete(holder)
+	_, err := s.update(ctx, func(tx *bbolt.Tx, _ *head) error {
+		other, err := readLock(tx, name)
+		if err != nil {
+			return err
+		}
+		if other != nil {
+			if err := s.takeOver(name, *other); err != nil {
+				return err
+			}
+		}
+		return writeLock(tx, name, own)
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.keep(name, own.ID)
+	if err != nil {
+		_, undo := s.write(ctx, func(tx *bbolt.Tx, _ *head) error { return deleteLock(tx, name, own.ID) })
+		return nil, errors.Join(err, undo)
+	}
+	return l, nil
+}
+
+// complete fills in what the caller did not say. What can be checked of this machine is recorded only when the holder
+// is on it.
+func (s *Store) complete(h state.Holder) lockRecord {
+	if h.ID == "" {
+		h.ID = uuid.NewString()
+	}
+	if h.Who == "" {
+		h.Who = s.self.user()
+	}
+	if h.Host == "" {
+		h.Host = s.self.Host
+	}
+	if h.PID == 0 && h.Host == s.self.Host {
+		h.PID = s.self.PID
+	}
+	if h.Started == "" && h.Host == s.self.Host {
+		h.Started, _ = startOf(h.PID)
+	}
+	if h.Since.IsZero() {
+		h.Since = time.Now().UTC().Truncate(time.Second)
+	}
+	if h.Version == "" {
+		h.Version = s.opts.Version
+	}
+	record := lockRecord{Holder: h}
+	if h.Host == s.self.Host {
+		record.place = s.self.place
+	}
+	return record
+}
+
+// takeOver refuses unless the holder is dead.
+func (s *Store) takeOver(name string, other lockRecord) error {
+	reason := s.self.deadBecause(other)
+	if reason == "" {
+		return &state.LockedError{Name: name, Holder: other.Holder}
+	}
+	s.log.Warn("lock taken over", "lock", name, "reason", reason, "holder", other.Who, "pid", other.PID,
+		"operation", other.Operation, "since", other.Since, "lock_id", other.ID)
+	return nil
+}
+
+func readLock(tx *bbolt.Tx, name string) (*lockRecord, error) {
+	bucket := tx.Bucket(locksBucket)
+	if bucket == nil {
+		return nil, nil
+	}
+	value := bucket.Get([]byte(name))
+	if value == nil {
+		return nil, nil
+	}
+	return openLock([]byte(name), value)
+}
+
+func openLock(name, value []byte) (*lockRecord, error) {
+	_, raw, err := unseal(locksBucket, name, value)
+	if err != nil {
+		return nil, err
+	}
+	record := &lockRecord{}
+	if err := json.Unmarshal(raw, record); err != nil {
+		return nil, damage("lock %s: %v", name, err)
+	}
+	return record, nil
+}
+
+func writeLock(tx *bbolt.Tx, name string, record lockRecord) error {
+	bucket, err := tx.CreateBucketIfNotExists(locksBucket)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	return bucket.Put([]byte(name), seal(locksBucket, []byte(name), 0, raw))
+}
+
+// deleteLock removes the lock if it still has that id.
+func deleteLock(tx *bbolt.Tx, name, id string) error {
+	record, err := readLock(tx, name)
+	if err != nil || record == nil || record.ID != id {
+		return err
+	}
+	return tx.Bucket(locksBucket).Delete([]byte(name))
+}
+
+// Holder returns who holds the lock now, nil when nobody does.
+func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
+	var record *lockRecord
+	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) (err error) {
+		record, err = readLock(tx, name)
+		return err
+	})
+	if err != nil || record == nil {
+		return nil, err
+	}
+	return &record.Holder, nil
+}
+
+// ForceUnlock takes the lock with that id from its holder, who is returned. Whoever holds it learns of it within a
+// second, and at the latest when it commits.
+func (s *Store) ForceUnlock(ctx context.Context, lockID string) (state.Holder, error) {
+	var holder state.Holder
+	_, err := s.update(ctx, func(tx *bbolt.Tx, _ *head) error {
+		name, record, err := findLock(tx, lockID)
+		if err != nil {
+			return err
+		}
+		holder = record.Holder
+		return tx.Bucket(locksBucket).Delete([]byte(name))
+	})
+	return holder, err
+}
+
+// findLock returns the lock with that id. Its error names the locks there are.
+func findLock(tx *bbolt.Tx, id string) (name string, found *lockRecord, err error) {
+	var others []error
+	if bucket := tx.Bucket(locksBucket); bucket != nil {
+		err = bucket.ForEach(func(k, v []byte) error {
+			record, err := openLock(k, v)
+			if err != nil {
+				return err
+			}
+			if record.ID == id {
+				name, found = string(k), record
+			}
+			others = append(others, &state.LockedError{Name: string(k), Holder: record.Holder})
+			return nil
+		})
+	}
+	switch {
+	case err != nil || found != nil:
+		return name, found, err
+	case len(others) == 0:
+		return "", nil, fmt.Errorf("unlock %q: nothing is locked: %w", id, state.ErrNotFound)
+	default:
+		return "", nil, fmt.Errorf("unlock %q: no lock has that id: %w", id, errors.Join(others...))
+	}
+}

@@ -1,0 +1,120 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/google/renameio/v2"
+	"go.etcd.io/bbolt"
+)
+
+// migration brings a file from one schema to the next. It may only change buckets other than the head's, and may
+// change sequences and counts in h.
+type migration func(tx *bbolt.Tx, h *head) error
+
+// migrations leads from schema 1 to the current one: the first takes 1 to 2, and so on. One is added whenever an older
+// npctl would misread what a newer one writes. Fields added to records need none: both sides keep what they do not
+// know.
+var migrations = []migration{}
+
+const firstSchema = 1
+
+// schema is the newest one that this store knows.
+func (s *Store) schema() int { return firstSchema + len(s.migrations) }
+
+func refuseNewer(schema, known int, writtenBy string) error {
+	switch {
+	case schema > known:
+		return fmt.Errorf("state written by npctl %s, schema %d; this npctl knows up to %d: upgrade npctl: %w",
+			writtenBy, schema, known, errNewer)
+	case schema < firstSchema:
+		return damage("there is no schema %d", schema)
+	}
+	return nil
+}
+
+// migrate brings an old file up to date in one transaction, after copying it.
+func (s *Store) migrate(ctx context.Context) error {
+	old := false
+	err := s.file.view(ctx, func(tx *bbolt.Tx) error {
+		h, err := s.readHead(tx)
+		if err != nil {
+			return err
+		}
+		if old = h.Schema < s.schema(); !old {
+			return nil
+		}
+		return s.backUp(tx, h.Schema)
+	})
+	if err == nil && old {
+		_, err = s.file.update(ctx, s.upgrade)
+	}
+	return s.wrap("open", err)
+}
+
+// upgrade is one transaction's part of migrate. Another process may have been faster.
+func (s *Store) upgrade(tx *bbolt.Tx) error {
+	h, err := s.readHead(tx)
+	if err != nil || h.Schema == s.schema() {
+		return err
+	}
+	from := h.Schema
+	if err := s.step(tx, h); err != nil {
+		return err
+	}
+	s.log.Info("state migrated", "path", s.opts.Path, "from", from, "to", h.Schema)
+	s.nextHead(h)
+	return h.save(tx)
+}
+
+func (s *Store) step(tx *bbolt.Tx, h *head) error {
+	for ; h.Schema < s.schema(); h.Schema++ {
+		if err := s.migrations[h.Schema-firstSchema](tx, h); err != nil {
+			return fmt.Errorf("migrate schema %d to %d: %w", h.Schema, h.Schema+1, err)
+		}
+	}
+	return nil
+}
+
+// backUp copies the file as the transaction sees it to PATH.schema-N.backup.
+func (s *Store) backUp(tx *bbolt.Tx, schema int) error {
+	path := fmt.Sprintf("%s.schema-%d.backup", s.opts.Path, schema)
+	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o600))
+	if err != nil {
+		return fmt.Errorf("back up to %s: %w", path, err)
+	}
+	defer func() { _ = f.Cleanup() }()
+	if _, err := tx.WriteTo(f); err != nil {
+		return fmt.Errorf("back up to %s: %w", path, err)
+	}
+	if err := f.CloseAtomicallyReplace(); err != nil {
+		return fmt.Errorf("back up to %s: %w", path, err)
+	}
+	return nil
+}
+
+var errRolledBack = errors.New("rolled back")
+
+// viewMigrated runs fn on an old file as it would be after the migration, for a store that may not write: the
+// transaction is never written.
+func (s *Store) viewMigrated(ctx context.Context, fn func(*bbolt.Tx, *head) error) error {
+	_, err := s.file.update(ctx, func(tx *bbolt.Tx) error {
+		h, err := s.readHead(tx)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(s.step(tx, h), fn(tx, h)); err != nil {
+			return err
+		}
+		return errRolledBack
+	})
+	if errors.Is(err, errRolledBack) {
+		return nil
+	}
+	if errors.Is(err, os.ErrPermission) {
+		err = fmt.Errorf("its schema is old and must be brought up to date by somebody who may write it, by any command such as `npctl state list`: %w", err)
+	}
+	return s.wrap("read", err)
+}

@@ -1,0 +1,105 @@
+package bolt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"syscall"
+)
+
+// process identifies a running program as far as another one on the same machine can check it.
+type process struct {
+	Host    string
+	PID     int
+	Started string // clock ticks from the start of the machine, as in /proc/PID/stat
+	place
+}
+
+// place is where a pid means something. It is kept with a lock.
+type place struct {
+	Boot    string `json:"boot_id,omitempty"`       // other after each start of the machine
+	Machine string `json:"machine_id,omitempty"`    // the same after each
+	Space   string `json:"pid_namespace,omitempty"` // of the container
+}
+
+func thisProcess() process {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	space, _ := os.Readlink("/proc/self/ns/pid")
+	started, _ := startOf(os.Getpid())
+	return process{
+		Host: host, PID: os.Getpid(), Started: started,
+		place: place{
+			Boot: firstLine("/proc/sys/kernel/random/boot_id"), Machine: firstLine("/etc/machine-id"), Space: space,
+		},
+	}
+}
+
+func firstLine(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(line)
+}
+
+func (p process) user() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return name + "@" + p.Host
+}
+
+// startOf returns when the process started; it is empty where there is no /proc. The error is os.ErrProcessDone when
+// there is no such process.
+func startOf(pid int) (string, error) {
+	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+		return "", os.ErrProcessDone
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", nil
+	}
+	// The second field is the program's name in parentheses, in which anything may stand (man 5 proc_pid_stat).
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const state, starttime = 0, 19
+	if len(fields) <= starttime {
+		return "", nil
+	}
+	if fields[state][0] == 'Z' {
+		return "", os.ErrProcessDone
+	}
+	return string(fields[starttime]), nil
+}
+
+// deadBecause says why the holder is known to be dead, and nothing when it may be alive: when it is on another host,
+// in another container, or cannot be looked at.
+func (p process) deadBecause(r lockRecord) string {
+	if r.Host != p.Host || r.Boot == "" || p.Boot == "" {
+		return ""
+	}
+	if r.Boot != p.Boot {
+		if r.Machine != "" && r.Machine == p.Machine {
+			return "its machine has been restarted since"
+		}
+		return ""
+	}
+	if r.Space != p.Space || r.PID <= 0 {
+		return ""
+	}
+	started, err := startOf(r.PID)
+	switch {
+	case err != nil:
+		return "its process is gone"
+	case r.Started != "" && started != "" && started != r.Started:
+		return "its process is gone and another one has its pid"
+	}
+	return ""
+}

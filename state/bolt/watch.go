@@ -1,0 +1,83 @@
+package bolt
+
+import (
+	"context"
+	"time"
+)
+
+// watcher is one channel that Watch returned. Only its goroutine closes it; hint sends under Store.mu while the
+// watcher is registered, and the goroutine unregisters it first.
+type watcher struct {
+	hints chan struct{} // holds one hint, so that hints merge
+}
+
+// Watch implements state.Store. Commits through this Store give a hint at once; those of others are noticed by looking
+// at the file's newest transaction five times a second, which opens it but waits for nobody and reads two pages.
+func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	seen, err := s.file.peek()
+	if err != nil {
+		return nil, s.wrap("watch", err)
+	}
+	w := &watcher{hints: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	s.watchers[w] = struct{}{}
+	s.workers.Go(func() { s.watch(ctx, w, seen) })
+	return w.hints, nil
+}
+
+func (s *Store) watch(ctx context.Context, w *watcher, seen version) {
+	defer s.unwatch(w)
+	tick := time.NewTicker(s.hintEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.closing.Done():
+			return
+		case <-tick.C:
+		}
+		// What cannot be looked at now is looked at again at the next tick.
+		now, err := s.file.peek()
+		if err != nil || now == seen {
+			continue
+		}
+		seen = now
+		s.mu.Lock()
+		if now != s.hinted {
+			w.hint()
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *Store) unwatch(w *watcher) {
+	s.mu.Lock()
+	delete(s.watchers, w)
+	s.mu.Unlock()
+	close(w.hints)
+}
+
+// hint tells all watchers of this Store that records changed up to the version.
+func (s *Store) hint(at version) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hinted = at
+	for w := range s.watchers {
+		w.hint()
+	}
+}
+
+func (w *watcher) hint() {
+	select {
+	case w.hints <- struct{}{}:
+	default:
+	}
+}

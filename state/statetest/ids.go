@@ -1,0 +1,132 @@
+package statetest
+
+import (
+	"sync"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+var idTests = []test{
+	{"AreGivenToNewUploadsAndNodes", func(e *env) {
+		s := e.store()
+		n, u := Node(1), record(resources.KindUpload, 1).(*resources.Upload)
+		entries := e.create(s, n, u)
+		for _, entry := range entries {
+			if id := entry.Record.Key().ID; len(id) != 10 {
+				e.Errorf("id %q, want ten digits", id)
+			}
+		}
+		if n.ID != entries[0].Record.Key().ID || u.ID != entries[1].Record.Key().ID {
+			e.Errorf("the records passed in have ids %q and %q, the entries %s and %s", n.ID, u.ID, entries[0].Record.Key(), entries[1].Record.Key())
+		}
+	}},
+	{"DifferWithinOneCommit", func(e *env) {
+		s := e.store()
+		entries := e.create(s, Node(1), Node(2), Node(3))
+		e.distinct(idsOf(entries))
+		for i := 1; i < len(entries); i++ {
+			if entries[i-1].Record.Key().ID >= entries[i].Record.Key().ID {
+				e.Errorf("ids do not rise: %v", idsOf(entries))
+			}
+		}
+	}},
+	{"AreNeverGivenTwice", func(e *env) {
+		var ids []string
+		for range 3 {
+			s := e.store()
+			entry := e.create(s, Node(1))[0]
+			ids = append(ids, entry.Record.Key().ID)
+			_, err := s.Commit(e.ctx(), state.Op{Key: entry.Record.Key(), Revision: entry.Revision})
+			e.must(err)
+			e.must(s.Close())
+		}
+		e.distinct(ids)
+	}},
+	{"DifferAcrossHandles", func(e *env) {
+		var mu sync.Mutex
+		var ids []string
+		var wg sync.WaitGroup
+		for range 4 {
+			s := e.store()
+			wg.Go(func() {
+				for i := range 10 {
+					entries, err := s.Commit(e.ctx(), state.Op{Record: Node(i)})
+					if err != nil {
+						e.Errorf("Commit: %v", err)
+						return
+					}
+					mu.Lock()
+					ids = append(ids, entries[0].Record.Key().ID)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		e.distinct(ids)
+	}},
+}
+
+func (e *env) distinct(ids []string) {
+	e.Helper()
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			e.Errorf("id %s was given twice: %v", id, ids)
+		}
+		seen[id] = true
+	}
+}
+
+func idsOf(entries []state.Entry) []string {
+	ids := make([]string, len(entries))
+	for i, entry := range entries {
+		ids[i] = entry.Record.Key().ID
+	}
+	return ids
+}
+
+var copyTests = []test{
+	{"RecordsPassedInAreNotKept", func(e *env) {
+		s := e.store()
+		n := Node(1)
+		e.create(s, n)
+		want := clone(n)
+		scribble(n)
+		if diff := cmp.Diff(want, e.get(s, want.Key()).Record); diff != "" {
+			e.Errorf("a change of the record after Commit is in the store (-want +got):\n%s", diff)
+		}
+	}},
+	{"RecordsPassedInAreNotChanged", func(e *env) {
+		s := e.store()
+		for _, kind := range e.Kinds {
+			r := record(kind, 1)
+			before := clone(r)
+			entry := e.create(s, r)[0]
+			if before.Key().ID == "" {
+				before = clone(entry.Record) // the id it was given is the only difference
+			}
+			if diff := cmp.Diff(before, r); diff != "" {
+				e.Errorf("%s (-before +after):\n%s", kind, diff)
+			}
+		}
+	}},
+	{"EntriesShareNothing", func(e *env) {
+		s := e.store()
+		entry := e.create(s, Node(1))[0]
+		want := clone(entry.Record)
+		scribble(entry.Record.(*resources.Node))
+		scribble(e.get(s, want.Key()).Record.(*resources.Node))
+		scribble(e.list(s)[0].Record.(*resources.Node))
+		if diff := cmp.Diff(want, e.get(s, want.Key()).Record); diff != "" {
+			e.Errorf("a change of an entry is in the store (-want +got):\n%s", diff)
+		}
+	}},
+}
+
+func scribble(n *resources.Node) {
+	n.Comment, n.Labels[0], n.HostKeys[0] = "scribbled", "scribbled", "scribbled"
+	n.Attributes["scribbled"] = "yes"
+}

@@ -1,0 +1,25 @@
+package statetest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// The suite compares stored records with these, so a clone that lost a field would hide that a store loses it.
+func TestSamplesSurviveJSON(t *testing.T) {
+	for _, kind := range resources.Kinds() {
+		r := record(kind, 1)
+		if got := clone(r); !cmp.Equal(r, got) {
+			t.Errorf("%s: %s", kind, cmp.Diff(r, got))
+		}
+		if cmp.Equal(r, touched(r)) || r.Key() != touched(r).Key() {
+			t.Errorf("%s: touched must change the content and nothing of the key", kind)
+		}
+		if r.Key() == record(kind, 2).Key() && kind != resources.KindNode && kind != resources.KindUpload {
+			t.Errorf("%s: samples must have keys of their own", kind)
+		}
+	}
+}

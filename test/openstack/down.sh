@@ -1,0 +1,32 @@
+#!/bin/bash
+# Stops what up.sh started, and nothing else.
+#   ./down.sh            stop; up.sh goes on from there
+#   ./down.sh --purge    stop and delete the work directory
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/lib/settings.sh"
+. "$here/lib/process.sh"
+
+purge=
+case ${1:-} in
+  "") ;;
+  --purge) purge=1 ;;
+  *) echo "usage: $0 [--purge]" >&2; exit 2 ;;
+esac
+[ -d "$RUN" ] || { say "no lab in $WORK"; exit 0; }
+exec 9>"$WORK/up.lock"
+flock -n 9 || die "another up.sh or down.sh is at work in $WORK"
+
+services=$(for name in $PROCESSES; do [[ " $BACKENDS " == *" $name "* ]] || echo "$name"; done)
+for name in $services; do stop "$name" 10 & done
+wait
+for name in mariadb memcached rabbitmq; do stop "$name" 30 & done
+wait
+stop epmd 5
+say "stopped"
+
+if [ -n "$purge" ]; then
+  [ -f "$WORK/ports" ] || die "$WORK is no lab of ours, not deleting it"
+  rm -rf "$WORK"
+  say "deleted $WORK"
+fi

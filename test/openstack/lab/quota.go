@@ -1,0 +1,53 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Quotas that Quota sets, by name; -1 means no limit.
+const (
+	Instances   = "instances"
+	Cores       = "cores"
+	RAM         = "ram" // MiB
+	Ports       = "ports"
+	FloatingIPs = "floatingips"
+	Networks    = "networks"
+	Volumes     = "volumes"
+	Gigabytes   = "gigabytes"
+)
+
+// quotaLimit is how long one change may take; it takes about 1.5 seconds.
+const quotaLimit = time.Minute
+
+// Quota sets limits of a project ("npctl" or "other"), at once effective, also below what is in use. restore gives
+// the project the lab's generous defaults again.
+func (l *Lab) Quota(ctx context.Context, project string, limits map[string]int) (restore func() error, err error) {
+	args := []string{project}
+	for name, limit := range limits {
+		args = append(args, fmt.Sprintf("%s=%d", name, limit))
+	}
+	slices.Sort(args[1:])
+	if err := l.quota(ctx, args...); err != nil {
+		return nil, err
+	}
+	// a test's own ctx may have ended when it restores
+	return func() error { return l.quota(context.WithoutCancel(ctx), project, "reset") }, nil
+}
+
+func (l *Lab) quota(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, quotaLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(l.source, "quota.sh"), args...)
+	cmd.Env = append(os.Environ(), EnvWork+"="+l.dir)
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("set quota %v: %w: %s", args, err, out)
+	}
+	return nil
+}

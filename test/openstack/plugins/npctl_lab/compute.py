@@ -1,0 +1,105 @@
+"""A hypervisor that keeps its servers in memory and fails when it is told to."""
+import os
+import time
+
+import eventlet
+from nova import exception
+from nova import objects
+from nova.compute import vm_states
+from nova.network import model
+from nova.virt import fake
+
+from npctl_lab import faults
+
+# Servers whose addresses are hidden: uuid -> when they may be seen.
+_hidden = {}
+
+
+class Driver(fake.FakeDriver):
+    vcpus = int(os.environ['NPCTL_LAB_VCPUS'])
+    memory_mb = int(os.environ['NPCTL_LAB_MEMORY_MB'])
+    local_gb = int(os.environ['NPCTL_LAB_DISK_GB'])
+
+    def spawn(self, context, instance, *args, **kwargs):
+        _apply('spawn', instance)
+        super().spawn(context, instance, *args, **kwargs)
+        rule = faults.take('address', **_subject(instance))
+        if rule is not None:
+            _hide_addresses(context, instance.uuid, rule.get('seconds', 5))
+
+    def destroy(self, context, instance, *args, **kwargs):
+        _apply('destroy', instance)
+        super().destroy(context, instance, *args, **kwargs)
+
+    def get_console_output(self, context, instance):
+        return '[    0.000000] Linux version 6.1.0 (npctl lab)\n%s login: \n' % (
+            instance.display_name)
+
+
+def delay_address_events(manager_class):
+    """Makes nova learn late of addresses that neutron tells it about."""
+    handle = manager_class.external_instance_event
+
+    def late(self, context, instances, events):
+        if any(e.name == 'network-changed' for e in events):
+            for instance in instances:
+                _wait_for_address(instance)
+        return handle(self, context, instances, events)
+
+    manager_class.external_instance_event = late
+
+
+def forget_other_allocations(client_class):
+    """Keeps the time of a build from growing with the number of servers.
+
+    At every build nova asks placement, one by one, for what each server of the
+    host has been given. Only a change of the form of the inventory needs the
+    answer, and a pretended host has none.
+    """
+    client_class.get_allocations_for_provider_tree = (
+        lambda self, context, nodename: {})
+
+
+def _apply(on, instance):
+    try:
+        faults.apply(on, **_subject(instance))
+    except faults.Abort as e:
+        raise exception.BuildAbortException(
+            instance_uuid=instance.uuid, reason=str(e))
+    except faults.Failure as e:
+        raise exception.NovaException(str(e))
+
+
+def _subject(instance):
+    return {'name': instance.display_name, 'flavor': instance.flavor.name,
+            'host': instance.host}
+
+
+def _hide_addresses(context, uuid, seconds):
+    """The server becomes ACTIVE without addresses, and gets them later."""
+    cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
+    known = cache.network_info
+    _hidden[uuid] = time.time() + seconds
+    _remember(context, uuid, model.NetworkInfo())
+    eventlet.spawn_after(seconds, _show_addresses, context, uuid, known)
+
+
+def _show_addresses(context, uuid, known):
+    _hidden.pop(uuid, None)
+    try:
+        _remember(context, uuid, known)
+    except exception.NotFound:
+        pass  # deleted meanwhile
+
+
+def _remember(context, uuid, network_info):
+    cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
+    cache.network_info = network_info
+    cache.save()
+
+
+def _wait_for_address(instance):
+    if instance.uuid in _hidden:
+        time.sleep(max(0, _hidden[instance.uuid] - time.time()))
+    elif instance.vm_state == vm_states.ACTIVE:
+        faults.apply('floating-ip', **_subject(instance))

@@ -1,0 +1,12 @@
+# Glance: images, as files. Sourced.
+
+glance_configure() { configure_service glance; }
+
+glance_sync() { glance-manage $(config_of glance) db_sync; }
+
+glance_start() {
+  mkdir -p "$DATA"/glance/{images,staging,cache}
+  start glance "$PORT_GLANCE" glance-api $(config_of glance)
+}
+
+glance_wait() { wait_for glance 90 answers "$PORT_GLANCE"; }

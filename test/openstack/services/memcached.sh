@@ -1,0 +1,6 @@
+# memcached: tokens that were found valid. Sourced.
+
+memcached_start() {
+  start memcached "$PORT_MEMCACHED" \
+    memcached -u "$(id -un)" -l "$ADDRESS" -p "$PORT_MEMCACHED" -m 64 -U 0
+}
