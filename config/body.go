@@ -87,7 +87,7 @@ func (l *loader) unknownAttribute(s *spec, attr *hclsyntax.Attribute) {
 		}
 	}
 	l.problem(attr.NameRange.Ptr(), "Unsupported attribute",
-		fmt.Sprintf("A %s block has no attribute named %q.%s", s.what, attr.Name, hint))
+		fmt.Sprintf("%s block has no attribute named %q.%s", begun(s.what), attr.Name, hint))
 }
 
 func (l *loader) decodeBlock(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
@@ -120,7 +120,7 @@ func (l *loader) repeatedLabel(earlier []nested, block *hclsyntax.Block) bool {
 	for _, other := range earlier {
 		if other.label == block.Labels[0] {
 			l.problem(block.LabelRanges[0].Ptr(), "Duplicate block",
-				fmt.Sprintf("There is a %s %q already, at %s.", block.Type, other.label, rangeText(other.at)))
+				fmt.Sprintf("There is %s %q already, at %s.", article(block.Type), other.label, rangeText(other.at)))
 			return true
 		}
 	}
@@ -139,7 +139,7 @@ func (l *loader) unknownBlock(s *spec, block *hclsyntax.Block) {
 		}
 	}
 	l.problem(block.TypeRange.Ptr(), "Unsupported block",
-		fmt.Sprintf("A %s block has no block of type %q.%s", s.what, block.Type, hint))
+		fmt.Sprintf("%s block has no block of type %q.%s", begun(s.what), block.Type, hint))
 }
 
 // checkLabels wants one label with the meaning, or none when the meaning is empty.
@@ -150,11 +150,11 @@ func (l *loader) checkLabels(block *hclsyntax.Block, meaning ...string) bool {
 	switch n := len(block.Labels); {
 	case n > len(meaning):
 		l.problem(block.LabelRanges[len(meaning)].Ptr(), "Too many labels",
-			fmt.Sprintf("A %s block has %s.", block.Type, labelsText(meaning)))
+			fmt.Sprintf("%s block has %s.", begun(block.Type), labelsText(meaning)))
 		return false
 	case n < len(meaning):
 		l.problem(block.DefRange().Ptr(), "Missing label",
-			fmt.Sprintf("A %s block has %s, such as: %s", block.Type, labelsText(meaning), labelsExample(block.Type, meaning)))
+			fmt.Sprintf("%s block has %s, such as: %s", begun(block.Type), labelsText(meaning), labelsExample(block.Type, meaning)))
 		return false
 	}
 	return true
@@ -196,7 +196,7 @@ func (l *loader) checkCounts(c *content) {
 }
 
 func (l *loader) tooMany(s *spec, want *nestedSpec, at hcl.Range) {
-	l.problem(at.Ptr(), "Too many blocks", fmt.Sprintf("A %s block has at most %d %s block.", s.what, want.Max, want.Name))
+	l.problem(at.Ptr(), "Too many blocks", fmt.Sprintf("%s block has at most %d %s block.", begun(s.what), want.Max, want.Name))
 }
 
 // rangeText writes a place for messages.

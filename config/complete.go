@@ -45,7 +45,7 @@ func (l *loader) completeAttribute(c *content, attr *schema.Attribute, inherited
 		return attr.Default
 	}
 	if attr.Required {
-		l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("A %s block needs the attribute %q: %s", c.spec.what, attr.Name, attr.Doc))
+		l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs the attribute %q: %s", begun(c.spec.what), attr.Name, attr.Doc))
 		return cty.UnknownVal(plainType(attr.Type))
 	}
 	return cty.NullVal(plainType(attr.Type))
@@ -54,8 +54,8 @@ func (l *loader) completeAttribute(c *content, attr *schema.Attribute, inherited
 // completeBlocks makes the value of all blocks of one type, see schema.Block.Type.
 func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) cty.Value {
 	if len(written) < want.Min {
-		l.problem(c.at.Ptr(), "Missing block", fmt.Sprintf("A %s block needs at least %d %s block.%s",
-			c.spec.what, want.Min, want.Name, sentence(want.Schema.Doc)))
+		l.problem(c.at.Ptr(), "Missing block", fmt.Sprintf("%s block needs at least %d %s block.%s",
+			begun(c.spec.what), want.Min, want.Name, sentence(want.Schema.Doc)))
 		return cty.UnknownVal(blockType(want))
 	}
 	objects := make([]cty.Value, len(written))

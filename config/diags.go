@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"io"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -44,10 +43,4 @@ func place(d *hcl.Diagnostic) hcl.Range {
 		return hcl.Range{}
 	}
 	return *d.Subject
-}
-
-// WriteDiagnostics writes diagnostics for people, with the source lines and what the variables in them were. A width
-// of 0 wraps nothing. Errors of w are the caller's to see on w itself.
-func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.File, color bool, width int) {
-	_ = hcl.NewDiagnosticTextWriter(w, files, uint(max(width, 0)), color).WriteDiagnostics(diags)
 }

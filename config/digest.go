@@ -18,11 +18,14 @@ import (
 // digestOf hashes a whole configuration. Where it lies and on which lines does not count, so a plan that was made in
 // one checkout can be applied in another.
 func digestOf(d resources.Desired) string {
-	d.Settings.Dir, d.Digest = "", ""
+	d.Settings.Dir = ""
 	sum := sha256.New()
 	digestValue(sum, reflect.ValueOf(d))
 	return "v1:" + hex.EncodeToString(sum.Sum(nil)[:16])
 }
+
+// derived fields say again what others say.
+var derived = map[string]bool{"Hashes": true, "Static": true, "Digest": true}
 
 // digestValue writes a value so that different values never make the same bytes: everything has its length or name
 // before it.
@@ -37,6 +40,9 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
+			if derived[v.Type().Field(i).Name] {
+				continue
+			}
 			fmt.Fprintf(sum, "%s:", v.Type().Field(i).Name)
 			digestValue(sum, v.Field(i))
 		}

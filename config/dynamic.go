@@ -21,8 +21,8 @@ func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *
 	}
 	if _, known := s.blocks[block.Labels[0]]; !known {
 		_, blocks := s.words()
-		l.problem(block.LabelRanges[0].Ptr(), "Unsupported block", fmt.Sprintf("A %s block has no block of type %q.%s",
-			s.what, block.Labels[0], didYouMean(block.Labels[0], blocks)))
+		l.problem(block.LabelRanges[0].Ptr(), "Unsupported block", fmt.Sprintf("%s block has no block of type %q.%s",
+			begun(s.what), block.Labels[0], didYouMean(block.Labels[0], blocks)))
 		return nil
 	}
 	inner, ok := l.dynamicContent(block)

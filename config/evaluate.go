@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,6 +73,9 @@ func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext)
 	}
 	name, ok := stepName(traversal[1])
 	names := l.namesOf(root, ctx)
+	if ok && slices.Contains(names, name) && root != "var" && root != "local" {
+		return l.explainInstance(traversal, name, ctx, diag), true
+	}
 	if !ok || slices.Contains(names, name) {
 		return nil, true
 	}
@@ -83,6 +87,27 @@ func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext)
 		diag.Detail += hint
 	}
 	return diag, true
+}
+
+// explainInstance says which instances a block has, when one that it has not was asked for; else nil.
+func (l *loader) explainInstance(traversal hcl.Traversal, name string, ctx *hcl.EvalContext, diag *hcl.Diagnostic) *hcl.Diagnostic {
+	if len(traversal) < 3 {
+		return nil
+	}
+	key, ok := stepName(traversal[2])
+	block, diags := traversal[:2].TraverseAbs(ctx)
+	if !ok || diags.HasErrors() || !block.IsKnown() || !block.Type().IsObjectType() {
+		return nil
+	}
+	keys := slices.Collect(maps.Keys(block.Type().AttributeTypes()))
+	if slices.Contains(keys, key) {
+		return nil
+	}
+	diag.Detail = fmt.Sprintf("The block %s.%s has no instance with the key %q.%s", traversal.RootName(), name, key, oneOf(key, keys))
+	if slices.Equal(slices.Sorted(slices.Values(keys)), []string{"name", "type"}) {
+		diag.Detail = fmt.Sprintf("The block %s.%s has no for_each, so it is referred to without a key.", traversal.RootName(), name)
+	}
+	return diag
 }
 
 // referable are the roots of references with what they name.

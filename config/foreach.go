@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -53,11 +54,22 @@ func (l *loader) elements(expr hclsyntax.Expression, ctx *hcl.EvalContext, accep
 	case value.IsNull():
 		l.problem(at, "Invalid for_each", "The value is null. For no instances, use an empty map or set.")
 		return nil, false
-	case !t.IsMapType() && !t.IsObjectType() && !(t.IsSetType() && t.ElementType() == cty.String) && !(accept == anyCollection && value.CanIterateElements()):
+	case !repeatable(value, accept):
 		l.problem(at, "Invalid for_each", "A for_each is a map, an object or a set of strings; this is "+article(t.FriendlyName())+"."+forEachHint(t))
 		return nil, false
 	}
 	return l.listElements(value, at)
+}
+
+func repeatable(value cty.Value, accept collections) bool {
+	switch t := value.Type(); {
+	case t.IsMapType(), t.IsObjectType():
+		return true
+	case t.IsSetType() && (t.ElementType() == cty.String || value.LengthInt() == 0): // toset([]) has no element type
+		return true
+	default:
+		return accept == anyCollection && value.CanIterateElements()
+	}
 }
 
 func forEachHint(t cty.Type) string {
@@ -184,8 +196,11 @@ func nameFault(blockType, name string) string {
 
 // article puts a or an before a phrase.
 func article(phrase string) string {
-	if phrase != "" && slices.Contains([]byte("aeiou"), phrase[0]) {
+	if phrase != "" && strings.Contains("aeiou", phrase[:1]) || strings.HasPrefix(phrase, "npctl") {
 		return "an " + phrase
 	}
 	return "a " + phrase
 }
+
+// begun is article at the beginning of a sentence.
+func begun(phrase string) string { return "A" + article(phrase)[1:] }

@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
@@ -48,23 +50,55 @@ func conversion(want cty.Type) function.Function {
 			Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowMarked: true, AllowDynamicType: true,
 		}},
 		Type: func(args []cty.Value) (cty.Type, error) {
-			if args[0].Type().Equals(want) {
-				return want, nil
+			exact := withElements(want, args[0].Type())
+			if !exact.HasDynamicTypes() && args[0].Type().Equals(exact) {
+				return exact, nil
 			}
-			converted, err := convert.Convert(args[0], want)
+			converted, err := convert.Convert(args[0], exact)
 			if err != nil {
 				return cty.NilType, function.NewArgErrorf(0, "cannot convert %s to %s", args[0].Type().FriendlyName(), want.FriendlyNameForConstraint())
 			}
 			return converted.Type(), nil
 		},
 		Impl: func(args []cty.Value, result cty.Type) (cty.Value, error) {
-			converted, err := convert.Convert(args[0], want)
+			converted, err := convert.Convert(args[0], withElements(want, args[0].Type()))
 			if err != nil {
 				return cty.UnknownVal(result), function.NewArgErrorf(0, "cannot convert this value to %s", want.FriendlyNameForConstraint())
 			}
 			return converted, nil
 		},
 	})
+}
+
+// withElements puts the element type into the type of a collection where all elements of the source have the same one.
+// Left to itself, the conversion compares every element with every other to find a common type.
+func withElements(want, source cty.Type) cty.Type {
+	if !want.IsCollectionType() || want.ElementType() != cty.DynamicPseudoType {
+		return want
+	}
+	var elements []cty.Type
+	switch {
+	case source.IsTupleType():
+		elements = source.TupleElementTypes()
+	case source.IsObjectType():
+		elements = slices.Collect(maps.Values(source.AttributeTypes()))
+	}
+	if len(elements) == 0 {
+		return want
+	}
+	for _, t := range elements[1:] {
+		if !t.Equals(elements[0]) {
+			return want
+		}
+	}
+	switch {
+	case want.IsSetType():
+		return cty.Set(elements[0])
+	case want.IsMapType():
+		return cty.Map(elements[0])
+	default:
+		return cty.List(elements[0])
+	}
 }
 
 // lengthFunction counts characters of a text and elements of anything else.

@@ -239,7 +239,7 @@ func (l *loader) blockVertex(g graph, kind string, block *hclsyntax.Block) {
 }
 
 func (l *loader) duplicate(block *hclsyntax.Block, kind, name string, other hcl.Range) {
-	l.problem(block.DefRange().Ptr(), "Duplicate block", fmt.Sprintf("There is a %s %q already, at %s.", kind, name, rangeText(other)))
+	l.problem(block.DefRange().Ptr(), "Duplicate block", fmt.Sprintf("There is %s %q already, at %s.", article(kind), name, rangeText(other)))
 }
 
 func compareRanges(a, b hcl.Range) int {
@@ -257,4 +257,6 @@ func instancesOf(vertices map[string]*vertex) []instance {
 	return all
 }
 
-func sourceOf(r hcl.Range) resources.Source { return resources.Source{File: r.Filename, Line: r.Start.Line} }
+func sourceOf(r hcl.Range) resources.Source {
+	return resources.Source{File: r.Filename, Line: r.Start.Line}
+}

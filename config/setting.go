@@ -57,11 +57,19 @@ func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guar
 }
 
 func (l *loader) invalidValue(attr *hclsyntax.Attribute, want *schema.Attribute, err error, secret bool) {
-	detail := fmt.Sprintf("The attribute %q is not valid: %s.", want.Name, strings.TrimSuffix(err.Error(), "."))
+	detail := fmt.Sprintf("The attribute %q is not valid: %s", want.Name, ended(err.Error()))
 	if secret {
 		detail = fmt.Sprintf("The sensitive attribute %q is not valid. What is wrong is not shown, since it might show the value.", want.Name)
 	}
 	l.problem(attr.Expr.Range().Ptr(), "Invalid value", detail)
+}
+
+// ended ends a text that is the last of its sentence.
+func ended(text string) string {
+	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
 }
 
 func (l *loader) wrongType(attr *hclsyntax.Attribute, want *schema.Attribute, value cty.Value, err error) {
@@ -171,7 +179,7 @@ func conversionError(err error, want cty.Type) error {
 	if errors.As(err, &inner) && len(inner.Path) > 0 {
 		return fmt.Errorf("in %s, %s", pathText(inner.Path), inner.Error())
 	}
-	if text := err.Error(); strings.HasSuffix(text, "required") {
+	if strings.Contains(err.Error(), "required") {
 		return err
 	}
 	return fmt.Errorf("%s (wanted: %s)", err, want.FriendlyName())

@@ -50,9 +50,14 @@ func newSpec(what string, layers ...schema.Block) *spec {
 			s.guarded[attr.Name] = depth == 0
 		}
 		for _, nested := range layer.Blocks {
-			if _, twice := s.blocks[nested.Name]; !twice {
-				s.blocks[nested.Name] = &nestedSpec{NestedBlock: nested, spec: newSpec(nested.Name, nested.Schema)}
+			if _, twice := s.blocks[nested.Name]; twice {
+				continue
 			}
+			inner := newSpec(nested.Name, nested.Schema)
+			if depth > 0 {
+				inner.unguarded()
+			}
+			s.blocks[nested.Name] = &nestedSpec{NestedBlock: nested, spec: inner}
 		}
 	}
 	return s
@@ -73,15 +78,19 @@ func (s *spec) repeating() *spec {
 }
 
 // unguarded lets every attribute have sensitive values.
-func (s *spec) unguarded() *spec {
-	s.guarded = map[string]bool{}
-	return s
-}
+func (s *spec) unguarded() *spec { return s.guard(false) }
 
 // allGuarded is for blocks whose values are kept in the state.
-func (s *spec) allGuarded() *spec {
+func (s *spec) allGuarded() *spec { return s.guard(true) }
+
+func (s *spec) guard(on bool) *spec {
 	for name := range s.attrs {
-		s.guarded[name] = true
+		s.guarded[name] = on
+	}
+	for _, nested := range s.blocks {
+		if nested.spec != nil {
+			nested.spec.guard(on)
+		}
 	}
 	return s
 }

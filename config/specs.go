@@ -1,6 +1,10 @@
 package config
 
 import (
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -19,6 +23,8 @@ type driverSpecs struct {
 	provider, pool, offer, cloudImage, providerImage, node *spec
 	// poolOnly are attributes of the pool that its labels do not have.
 	poolOnly schema.Block
+	// label is the driver's label schema in which what has no default has the pool's, for hashing.
+	label schema.Block
 }
 
 // nestedNames are the structural blocks inside a provider and a pool.
@@ -77,7 +83,20 @@ func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {
 		providerImage: newSpec("image", providerImageBlock, d.Image).repeating(),
 		node:          newSpec("node", nodeBlock, d.Node).repeating(),
 		poolOnly:      without(d.Pool, d.Label),
+		label:         withDefaults(d.Label, d.Pool),
 	}
+}
+
+// withDefaults takes defaults that are missing from another schema.
+func withDefaults(b, other schema.Block) schema.Block {
+	b.Attributes = slices.Clone(b.Attributes)
+	for i := range b.Attributes {
+		attr := &b.Attributes[i]
+		if shared, ok := other.Lookup(attr.Name); ok && attr.Default == cty.NilVal && shared.Type.Equals(attr.Type) {
+			attr.Default = shared.Default
+		}
+	}
+	return b
 }
 
 // without leaves out what another schema has too.

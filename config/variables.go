@@ -203,7 +203,10 @@ func (l *loader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *
 		return fallback
 	}
 	text, err := convertTo(value, cty.String)
-	if err != nil || text.IsNull() || !text.IsKnown() {
+	if err == nil && !text.IsKnown() {
+		return fallback
+	}
+	if err != nil || text.IsNull() {
 		l.problem(attr.Expr.Range().Ptr(), "Invalid error message", "An error_message is a string.")
 		return fallback
 	}

@@ -68,6 +68,7 @@ type reportStep struct {
 	Build      string           `json:"build,omitempty"`
 	Format     string           `json:"format,omitempty"`
 	Formats    []string         `json:"formats,omitempty"`
+	Upload     string           `json:"upload,omitempty"`
 	Provider   string           `json:"provider,omitempty"`
 	Pool       string           `json:"pool,omitempty"`
 	Label      string           `json:"label,omitempty"`
@@ -127,7 +128,7 @@ func reportOf(s *Step) reportStep {
 		ID: s.ID, Address: s.Address, Action: s.Action, Actions: actions, Thing: s.Thing,
 		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes,
 		Needs: s.Needs, After: s.After, Image: s.Image, Build: s.Build, Format: s.Format, Formats: s.Formats,
-		Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot, Record: s.Record,
+		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot, Record: s.Record,
 		External: s.External, Type: s.Type, Replaces: s.Replaces, Touches: s.Touches, Estimate: s.Estimate,
 		Source: s.Source,
 	}
@@ -158,7 +159,7 @@ func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
 		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, Build: r.Build, Format: r.Format,
-		Formats: r.Formats, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot,
+		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot,
 		Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Touches: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,
 	}

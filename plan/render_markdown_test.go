@@ -76,7 +76,7 @@ func markdownHTML(t testing.TB, text string) string {
 }
 
 var (
-	htmlCode = regexp.MustCompile(`(?s)<code[^>]*>.*?</code>`)
+	htmlCode = regexp.MustCompile(`(?s)<code[^>]*>(.*?)</code>`)
 	htmlTag  = regexp.MustCompile(`<[^>]*>`)
 	ownTag   = regexp.MustCompile(`^</?(h3|table|thead|tbody|tr|th|td|details|summary|pre|p|strong)( style="text-align:right"| open| align="right")?>$`)
 )
@@ -84,6 +84,11 @@ var (
 func TestForeignTextInMarkdownIsOnlyEverCode(t *testing.T) {
 	check := func(fail func(string, ...any), p Plan, limit int) {
 		page := markdownHTML(t, renderMarkdownText(t, p, limit))
+		for _, code := range htmlCode.FindAllStringSubmatch(page, -1) {
+			if strings.Contains(code[1], "<") {
+				fail("a tag in code: %s\nof\n%s", code[0], page)
+			}
+		}
 		rest := htmlCode.ReplaceAllString(page, "")
 		for _, tag := range htmlTag.FindAllString(rest, -1) {
 			if !ownTag.MatchString(tag) {

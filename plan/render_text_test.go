@@ -89,6 +89,51 @@ func TestReplacementThatMakesFirstSaysSo(t *testing.T) {
 	}
 }
 
+func TestHalvesOfReplacementsFindEachOtherByPlace(t *testing.T) {
+	var p Plan
+	for _, label := range []string{"a", "b", "b"} {
+		gone := sampleDelete(len(p.Steps), label, ReasonConfigChanged)
+		gone.Replaces = true
+		p.Steps = append(p.Steps, gone)
+	}
+	for i, label := range []string{"b", "c", "a"} {
+		made := sampleLaunch(label, i)
+		made.Replaces = true
+		p.Steps = append(p.Steps, made)
+	}
+	text := renderText(t, p, TextOptions{Concise: true})
+	want := `-/+ replace node 0000000000 a in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000000 (config-changed)
+-/+ replace node 0000000001 b in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000001 (config-changed)
+  - delete node 0000000002 b in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000002 (config-changed)
+  + 1 node c in vexxhost/main (below-min-ready)
+Plan: 0 to build, 0 to upload, 3 to launch, 3 to delete.
+`
+	if diff := cmp.Diff(want, text); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestEachHalfOfAReplacementIsPairedOnce(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		var p Plan
+		for i := range rapid.IntRange(0, 12).Draw(r, "steps") {
+			s := Step{ID: fmt.Sprint(i), Action: rapid.SampledFrom([]Action{ActionLaunch, ActionDelete}).Draw(r, "action"), Thing: ThingNode,
+				Label: rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), Replaces: rapid.IntRange(0, 4).Draw(r, "replaces") > 0}
+			for range rapid.IntRange(0, 2).Draw(r, "waits") {
+				s.Needs = append(s.Needs, fmt.Sprint(rapid.IntRange(0, 12).Draw(r, "need")))
+			}
+			p.Steps = append(p.Steps, s)
+		}
+		pairs := renderPairs(p.Steps)
+		for i, j := range pairs {
+			a, b := p.Steps[i], p.Steps[j]
+			if pairs[j] != i || !a.Replaces || !b.Replaces || (a.Action == ActionDelete) == (b.Action == ActionDelete) {
+				r.Fatalf("%d and %d are a pair of %+v", i, j, p.Steps)
+			}
+		}
+	})
+}
+
 func TestHalfAReplacementIsAStepLikeAnyOther(t *testing.T) {
 	text := renderText(t, Plan{Steps: sampleReplace(7)[:1]}, TextOptions{})
 	if want := "  - delete node 0000000007 debian-large in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000007"; !strings.Contains(text, want) {
@@ -139,11 +184,31 @@ func TestTooManyBlocksBecomeOneRow(t *testing.T) {
 	}
 }
 
+func TestManyNotesOfACodeAreCounted(t *testing.T) {
+	var p Plan
+	for i := range 25 {
+		p.Notes = append(p.Notes, Note{Severity: Info, Code: "look-alike", Text: fmt.Sprint("server ", i)})
+	}
+	p.Notes = append(p.Notes, Note{Severity: Info, Code: "unmanaged", Text: "others"})
+	text := renderText(t, p, TextOptions{})
+	if !strings.Contains(text, "server 9 (look-alike)\n  note: others (unmanaged)\n  (15 more look-alike hidden)\n\nNo changes.\n") {
+		t.Errorf("got\n%s", text)
+	}
+	if verbose := renderText(t, p, TextOptions{Verbose: true}); !strings.Contains(verbose, "server 24 ") || strings.Contains(verbose, "hidden") {
+		t.Errorf("got\n%s", verbose)
+	}
+}
+
 func TestTimeTheApplyTakesIsItsLongestChain(t *testing.T) {
 	steps := []Step{sampleBuild("debian"), sampleUpload("debian", "rax", 11), sampleUpload("debian", "vexxhost", 4)}
 	if got, want := renderTakes(steps), 2280.0+660; got != want {
 		t.Errorf("got %v s, want %v s", got, want)
 	}
+	steps[2].After = []string{steps[1].ID}
+	if got, want := renderTakes(steps), 2280.0+660+240; got != want {
+		t.Errorf("with one after the other: got %v s, want %v s", got, want)
+	}
+	steps[2].After = nil
 	text := renderText(t, Plan{Steps: steps}, TextOptions{Now: sampleNow.Add(10 * time.Hour)})
 	if want := "Takes at least 49 min, going by earlier runs: until about 00:19 UTC on 3 March.\n"; !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
@@ -269,6 +334,22 @@ func BenchmarkText(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := p.WriteText(io.Discard, TextOptions{Width: 120, Color: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkTextUnfolded shows 10,000 leaks, each of which has an entry of its own.
+func BenchmarkTextUnfolded(b *testing.B) {
+	var p Plan
+	for i := range 10_000 {
+		leak := sampleLeak()
+		leak.ID, leak.External = fmt.Sprint(i), fmt.Sprint(i)
+		p.Steps = append(p.Steps, leak)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.WriteText(io.Discard, TextOptions{Width: 120}); err != nil {
 			b.Fatal(err)
 		}
 	}

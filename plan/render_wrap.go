@@ -13,7 +13,7 @@ import (
 type textWriter struct {
 	out    *bufio.Writer
 	width  int // 0: lines are as long as they are
-	colors map[renderStyle]*color.Color
+	colors map[renderStyle]textColor
 	// written says that there is a line already, so that a section knows whether to leave a gap.
 	written bool
 }
@@ -29,17 +29,24 @@ func newTextWriter(w io.Writer, o TextOptions) *textWriter {
 	if !o.Color {
 		return t
 	}
-	t.colors = map[renderStyle]*color.Color{
-		styleMake:   color.New(color.FgGreen),
-		styleRemove: color.New(color.FgRed),
-		styleChange: color.New(color.FgYellow),
-		styleFaint:  color.New(color.Faint),
-		styleStrong: color.New(color.Bold),
-	}
-	for _, c := range t.colors {
-		c.EnableColor() // whoever asks for colours has looked at the terminal and NO_COLOR
+	t.colors = map[renderStyle]textColor{
+		styleMake:   newTextColor(color.FgGreen),
+		styleRemove: newTextColor(color.FgRed),
+		styleChange: newTextColor(color.FgYellow),
+		styleFaint:  newTextColor(color.Faint),
+		styleStrong: newTextColor(color.Bold),
 	}
 	return t
+}
+
+// textColor is what stands before and behind a text in a colour.
+type textColor struct{ on, off string }
+
+func newTextColor(attribute color.Attribute) textColor {
+	c := color.New(attribute)
+	c.EnableColor() // whoever asks for colours has looked at the terminal and NO_COLOR
+	on, off, _ := strings.Cut(c.Sprint("|"), "|")
+	return textColor{on, off}
 }
 
 func (t *textWriter) flush() error { return t.out.Flush() }
@@ -53,6 +60,10 @@ func (t *textWriter) line(lead string, indent int, spans ...renderSpan) {
 		if width := textWidth(s.text); t.width == 0 || column+width <= t.width {
 			t.styled(s.text, s.style)
 			column += width
+			continue
+		}
+		if s.style == styleRemove && strings.HasPrefix(s.text, "  #") { // "# forces replacement" stays together
+			column = t.word(s.text, s.style, column, start, indent)
 			continue
 		}
 		for text := s.text; text != ""; {
@@ -100,10 +111,13 @@ func (t *textWriter) word(word string, style renderStyle, column, start, indent 
 }
 
 func (t *textWriter) styled(text string, style renderStyle) {
-	if c := t.colors[style]; c != nil && text != "" {
-		text = c.Sprint(text)
+	c := t.colors[style]
+	if text == "" {
+		return
 	}
+	t.out.WriteString(c.on)
 	t.out.WriteString(text)
+	t.out.WriteString(c.off)
 }
 
 func (t *textWriter) spaces(n int) {

@@ -76,6 +76,7 @@ func staleDifferences(saved, now *Step) []string {
 	differs("build", saved.Build, now.Build)
 	differs("format", saved.Format, now.Format)
 	differs("formats", strings.Join(saved.Formats, ", "), strings.Join(now.Formats, ", "))
+	differs("upload", saved.Upload, now.Upload)
 	differs("provider", saved.Provider, now.Provider)
 	differs("pool", saved.Pool, now.Pool)
 	differs("label", saved.Label, now.Label)

@@ -102,9 +102,6 @@ func (x *execution) unused() []resources.Key {
 	for _, n := range all[resources.Node](x.ledger) {
 		hashes[n.Hash] = true
 	}
-	for _, img := range x.Desired.Images {
-		images[img.Name] = true
-	}
 	var keys []resources.Key
 	for _, t := range all[resources.Template](x.ledger) {
 		if !hashes[t.Hash] {
@@ -112,7 +109,7 @@ func (x *execution) unused() []resources.Key {
 		}
 	}
 	for _, r := range all[resources.ImageRecord](x.ledger) {
-		if !images[r.Name] && !r.PreventDestroy {
+		if !images[r.Name] && !r.PreventDestroy && !r.Paused {
 			keys = append(keys, r.Key())
 		}
 	}

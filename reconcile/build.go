@@ -17,6 +17,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/mounts"
 	"github.com/npctl/npctl/internal/qemuimg"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -76,7 +77,7 @@ func (x *execution) makeBuild(ctx context.Context, s plan.Step, img *resources.I
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return fmt.Errorf("make directory for the build: %w", err)
 	}
-	defer os.RemoveAll(work) //nolint:errcheck // what stays is found by its name in the next run
+	defer x.removeWork(ctx, filepath.Base(work))
 	log, err := x.buildLog(name)
 	if err != nil {
 		return err
@@ -236,8 +237,7 @@ func (x *execution) deleteBuild(ctx context.Context, s plan.Step) error {
 	return x.ledger.drop(ctx, b.Key())
 }
 
-// removeBuildFiles removes everything in the images directory that carries the build's id. What a killed builder left
-// mounted is unmounted first.
+// removeBuildFiles removes everything in the images directory that carries the build's id.
 func (x *execution) removeBuildFiles(ctx context.Context, b *resources.Build) error {
 	entries, err := os.ReadDir(x.imagesDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -257,19 +257,37 @@ func (x *execution) removeBuildFiles(ctx context.Context, b *resources.Build) er
 	return nil
 }
 
-// removeFile removes a file or directory of the images directory.
+// removeFile removes a file or directory of the images directory. What a killed builder left mounted is unmounted first;
+// while something is still mounted nothing is deleted, since the deletion would go through the mount.
 func (x *execution) removeFile(ctx context.Context, name string) error {
 	path := filepath.Join(x.imagesDir(), name)
-	if info, err := os.Lstat(path); err == nil && info.IsDir() {
-		for _, builder := range x.Builders {
-			if sweeper, ok := builder.(builders.Sweeper); ok {
-				if err := sweeper.Sweep(ctx, path); err != nil {
-					return fmt.Errorf("sweep %s: %w", path, err)
-				}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return os.Remove(path)
+	}
+	for _, builder := range x.Builders {
+		if sweeper, ok := builder.(builders.Sweeper); ok {
+			if err := sweeper.Sweep(ctx, path); err != nil {
+				return fmt.Errorf("sweep %s: %w", path, err)
 			}
 		}
 	}
-	return os.RemoveAll(path)
+	return mounts.RemoveTree(ctx, path)
+}
+
+// removeWork removes a build's work directory. What cannot be removed is found by its name in the next plan.
+func (x *execution) removeWork(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	if err := x.removeFile(ctx, name); err != nil {
+		x.Log.Warn("work directory of a build stays", "directory", name, "error", err)
+	}
 }
 
 // deleteFile removes an image file, and its mention in the build's record.

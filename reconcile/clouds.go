@@ -51,12 +51,8 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: %w", name, err)
 	}
-	cloud = drivers.Decorate(cloud, drivers.DecorateOptions{Log: env.Log, Rate: provider.Rate,
-		Timeout: provider.APITimeout, UploadTimeout: provider.UploadTimeout})
-	if e.WrapCloud != nil {
-		cloud = e.WrapCloud(name, cloud)
-	}
-	return cloud, nil
+	return drivers.Decorate(cloud, drivers.DecorateOptions{Provider: name, Log: env.Log, Rate: provider.Rate,
+		Timeout: provider.APITimeout, UploadTimeout: provider.UploadTimeout}), nil
 }
 
 // remembered rebuilds the configuration of a provider whose block is gone.

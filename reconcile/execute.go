@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/resources"
 )
 
 // Result is what became of a plan.
@@ -52,14 +51,15 @@ type execution struct {
 	pollCtx context.Context // ends after the last step, and with it the pollers
 	pollers sync.WaitGroup
 
-	mu      sync.Mutex // guards the maps and the result
-	outcome map[string]*outcome
-	slots   map[string]chan struct{}
-	polls   map[string]*poller
-	known   map[string]bool             // providers whose record is up to date
-	seconds map[string][]float64        // durations by subject, not yet in the history
-	built   map[string]*resources.Build // by image, in this run
-	result  Result
+	mu       sync.Mutex // guards the maps and the result
+	outcome  map[string]*outcome
+	slots    map[string]chan struct{}
+	polls    map[string]*poller
+	known    map[string]bool       // providers whose record is up to date
+	seconds  map[string][]float64  // durations by subject, not yet in the history
+	built    map[string]string     // build ids by image, made in this run
+	uploaded map[uploadedTo]string // upload ids made in this run
+	result   Result
 }
 
 type uploadedTo struct{ image, provider string }

@@ -203,14 +203,7 @@ func (l *launching) create(ctx context.Context) error {
 func (l *launching) wait(ctx context.Context) (resources.Instance, error) {
 	var ready resources.Instance
 	seen := false
-	phase := ""
-	say := func(p string) {
-		if p != phase {
-			phase = p
-			l.progress(l.step)(p, 0, 0)
-		}
-	}
-	say("waiting for the instance to start")
+	l.progress(l.step)("waiting for the instance to be ready", 0, 0)
 	err := l.poll(l.provider.Name, l.cloud).await(ctx, func(now listing) (bool, error) {
 		instance, found := now.byID[l.node.ExternalID]
 		if !found {
@@ -225,10 +218,7 @@ func (l *launching) wait(ctx context.Context) (resources.Instance, error) {
 			return false, fault(instance)
 		case resources.StatusDeleting:
 			return false, fmt.Errorf("somebody is deleting instance %s", instance.ID)
-		case resources.StatusPending:
-			return false, nil
 		}
-		say("preparing the instance")
 		advanced, err := l.cloud.Advance(ctx, l.spec(false), instance)
 		if err != nil {
 			return false, err

@@ -46,7 +46,8 @@ func (l *ledger) put(ctx context.Context, records ...resources.Record) error {
 	l.mu.Lock()
 	ops := make([]state.Op, len(records))
 	for i, r := range records {
-		ops[i] = state.Op{Record: r, Revision: l.revisions[r.Key()]}
+		_, same := r.(*resources.Template) // named by its content, so writing it twice changes nothing
+		ops[i] = state.Op{Record: r, Revision: l.revisions[r.Key()], Force: same}
 	}
 	l.mu.Unlock()
 	return l.commit(ctx, ops)

@@ -147,7 +147,7 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 		}
 		return store.DeleteImage(ctx, s.External)
 	default:
-		sweeper, ok := drivers.Sweeps(cloud)
+		sweeper, ok := drivers.Sweeping(cloud)
 		if !ok {
 			return drivers.ErrNotSupported
 		}

@@ -111,11 +111,11 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, vie
 	if store, ok := drivers.Images(cloud); ok {
 		group.Go(func() (err error) { view.Images, err = store.ListImages(ctx); return err })
 	}
-	if sweeper, ok := drivers.Sweeps(cloud); ok {
+	if sweeper, ok := drivers.Sweeping(cloud); ok {
 		group.Go(func() (err error) { view.Leftovers, err = sweeper.Leftovers(ctx); return err })
 	}
 	if p, configured := e.provider(name); configured {
-		if resolver, ok := drivers.Resolves(cloud); ok {
+		if resolver, ok := drivers.Resolving(cloud); ok {
 			group.Go(func() error { return e.resolve(ctx, p, resolver, view) })
 		}
 	}

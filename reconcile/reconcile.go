@@ -32,8 +32,7 @@ type Options struct {
 	Report func(Event)
 	// Parallelism is how many steps run at a time in one provider; 0 means 50.
 	Parallelism int
-	// WrapCloud and WrapTransport, when set, are put around every cloud and every HTTP transport.
-	WrapCloud     func(provider string, cloud drivers.Cloud) drivers.Cloud
+	// WrapTransport, when set, is put around every HTTP transport.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
 

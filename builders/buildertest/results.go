@@ -155,7 +155,7 @@ func failureTellsLastLines(t *testing.T, h Harness) {
 
 func missingFile(t *testing.T, h Harness) {
 	r := h.job(t, "nofile").build(t.Context(), t, h.New())
-	r.mustFail(t, filepath.Join(r.job.Dir, r.job.Name)+"."+h.Formats[0])
+	r.mustFail(t, "left no "+filepath.Join(r.job.Dir, r.job.Name)+".")
 }
 
 func linkedFile(t *testing.T, h Harness) {

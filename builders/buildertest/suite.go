@@ -26,6 +26,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/mounts"
 )
 
 // LogLimit is what the harness's builder has to limit its log to.
@@ -95,7 +96,7 @@ func Run(t *testing.T, h Harness) {
 		{"SweepClearsUpAfterAKilledProcess", sweepAfterKill},
 		{"SweepLeavesLivingBuildsAlone", sweepSparesLiving},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, h) })
+		t.Run(test.name, func(t *testing.T) { t.Parallel(); test.run(t, h) })
 	}
 }
 
@@ -125,6 +126,12 @@ func (h Harness) jobIn(t *testing.T, images, name, mode string) *run {
 			t.Fatal(err)
 		}
 	}
+	// Before the directory is deleted with all that a bad builder left mounted in it.
+	t.Cleanup(func() {
+		if err := mounts.Clear(context.Background(), images); err != nil {
+			t.Error(err)
+		}
+	})
 	tool := filepath.Join(base, "tool.sh")
 	if err := os.WriteFile(tool, []byte(strings.Replace(script, "# PARSE", h.Parse, 1)), 0o644); err != nil {
 		t.Fatal(err)

@@ -77,8 +77,8 @@ ignore)
 	while :; do sleep 0.1; done
 	;;
 cleanup)
-	trap 'echo cleaned >> "$output.cleaned"; kill $child; echo "tool: cleaned up"; exit 1' TERM
-	# A child that dies of the signal would end the build before its trap has run.
+	trap 'echo cleaned >> "$output.cleaned"; kill -9 $child; echo "tool: cleaned up"; exit 1' TERM
+	# The signal is for the leader alone, whose trap may need its children.
 	sh -c 'trap "echo signalled >> $1.signalled" TERM; while :; do sleep 0.05; done' child "$output" &
 	child=$!
 	note $child
@@ -94,17 +94,21 @@ linger)
 	image
 	;;
 verbose)
-	yes "tool: a line that is printed over and over again" | head -c 5000000
+	yes "tool: a line that is printed over and over again" | head -c 2000000
 	echo
 	echo "tool: the very last line"
 	image
 	;;
 mount)
 	note $$
-	mkdir -p "$TMPDIR/a/dev" "$TMPDIR/b"
+	# A plain directory plays the host's /dev: whoever deletes through the mount deletes what is precious. Never bind the
+	# real one here: a builder that is wrong would delete it.
+	mkdir -p "$TMPDIR/a" "$output.host"
+	echo precious > "$output.host/precious"
 	mount -t tmpfs none "$TMPDIR/a"
-	mkdir "$TMPDIR/a/dev"
-	mount --bind /dev "$TMPDIR/a/dev"
+	mkdir "$TMPDIR/a/dev" "$TMPDIR/c"
+	mount --bind "$output.host" "$TMPDIR/a/dev"
+	mount --bind "$output.host" "$TMPDIR/c"
 	truncate -s 1M "$TMPDIR/disk"
 	losetup -f "$TMPDIR/disk"
 	(cd "$TMPDIR/a" && exec sleep 1000) &

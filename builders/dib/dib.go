@@ -31,7 +31,9 @@ const missing = "install the package python3-diskimage-builder (Debian, Ubuntu; 
 type Builder struct {
 	Environ  []string // npctl's own environment; os.Environ() when nil
 	LogLimit int64    // bytes of output that are logged; process.DefaultLogLimit when 0
-	inputs   inputs.Hasher
+	// SharedMounts lets everybody see what a build mounts. Otherwise, when npctl is root, nobody does.
+	SharedMounts bool
+	inputs       inputs.Hasher
 }
 
 var (
@@ -84,7 +86,7 @@ func (b *Builder) run(ctx context.Context, s settings, formats []string, job bui
 	return process.Run(ctx, process.Spec{
 		Args: args, Dir: job.BaseDir, Env: b.environment(s, job, room), Grace: s.grace, Missing: missing,
 		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets, Line: phases.line,
-		RunID: room.RunID(), Started: room.Started,
+		RunID: room.RunID(), Started: room.Started, Chatter: chatter, SharedMounts: b.SharedMounts,
 	})
 }
 

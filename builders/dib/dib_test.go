@@ -27,9 +27,16 @@ while test $# -gt 0; do
 	esac
 done`
 
-func TestContract(t *testing.T) {
+func TestContract(t *testing.T) { contract(t, false) }
+
+// As it is for other users than root: what a build mounts is there for everybody to see, and has to be unmounted.
+func TestContractWithSharedMounts(t *testing.T) { contract(t, true) }
+
+func contract(t *testing.T, shared bool) {
 	buildertest.Run(t, buildertest.Harness{
-		New:   func() builders.Builder { return &dib.Builder{LogLimit: buildertest.LogLimit} },
+		New: func() builders.Builder {
+			return &dib.Builder{LogLimit: buildertest.LogLimit, SharedMounts: shared}
+		},
 		Parse: parse,
 		Config: func(tool buildertest.Tool) cty.Value {
 			return config(map[string]cty.Value{

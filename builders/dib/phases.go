@@ -47,6 +47,12 @@ func (p *phases) line(line string) {
 	}
 }
 
+// chatter tells the lines of a trace, and what diskimage-builder says to itself, from what explains a failure.
+func chatter(line string) bool {
+	line = stamp.ReplaceAllString(line, "")
+	return strings.HasPrefix(line, "+") || strings.HasPrefix(line, "DEBUG ") || strings.HasPrefix(line, "INFO ")
+}
+
 // enter never goes back: hooks of some elements run others.
 func (p *phases) enter(phase string) { p.at = max(p.at, slices.Index(order, phase)) }
 

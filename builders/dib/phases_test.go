@@ -39,3 +39,15 @@ func TestPhasesAreReadFromTheLog(t *testing.T) {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 }
+
+func TestTracesAreNoReasonForAFailure(t *testing.T) {
+	var kept []string
+	for line := range strings.Lines(realLog + "\nDEBUG diskimage_builder.x [-] Params\nE: Unable to locate package gti") {
+		if line = strings.TrimSpace(line); !chatter(line) {
+			kept = append(kept, line)
+		}
+	}
+	if got, want := len(kept), 9; got != want || kept[got-1] != "E: Unable to locate package gti" {
+		t.Errorf("kept %d lines, want %d:\n%s", got, want, strings.Join(kept, "\n"))
+	}
+}

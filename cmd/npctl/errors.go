@@ -90,7 +90,13 @@ func nextStep(err error) string {
 }
 
 // sentence ends an error the way a person would.
-func sentence(text string) string { return strings.TrimRight(text, ".\n ") + "." }
+func sentence(text string) string {
+	text = strings.TrimRight(text, "\n ")
+	if strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
+}
 
 // diagnostics shows the mistakes of a configuration with their source lines.
 func (u *ui) diagnostics(d *diagnosed) {

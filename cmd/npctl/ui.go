@@ -184,3 +184,6 @@ func (d *divertible) divert(to io.Writer) (back func()) {
 		d.to = before
 	}
 }
+
+// outTerm reports whether results go to a terminal.
+func (u *ui) outTerm() bool { return isTerminal(u.outFile) }

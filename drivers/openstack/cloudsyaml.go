@@ -240,10 +240,19 @@ func gopherEntry(name string, raw map[string]any) ([]clouds.ParseOption, error) 
 	if err != nil {
 		return nil, err
 	}
-	return []clouds.ParseOption{
+	options := []clouds.ParseOption{
 		clouds.WithCloudName(name),
 		clouds.WithCloudsYAML(bytes.NewReader(text)),
 		clouds.WithRegion(""),
 		clouds.WithEndpointType(""),
-	}, nil
+	}
+	// Without these gophercloud would prefer OS_CACERT and its like to what the entry says.
+	for key, option := range map[string]func(string) clouds.ParseOption{
+		"cacert": clouds.WithCACertPath, "cert": clouds.WithClientCertPath, "key": clouds.WithClientKeyPath,
+	} {
+		if path, ok := raw[key].(string); ok && path != "" {
+			options = append(options, option(path))
+		}
+	}
+	return options, nil
 }

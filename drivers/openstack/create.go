@@ -36,7 +36,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	values := serverMetadata(spec)
 	if err := checkMetadata(values); err != nil {
-		return resources.Instance{}, fmt.Errorf("create server %s: %w", spec.Hostname, err)
+		return resources.Instance{}, unsentError{fmt.Errorf("create server %s: %w", spec.Hostname, err)}
 	}
 	ports, err := c.ports(ctx, spec, o)
 	if err != nil {

@@ -16,6 +16,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.addFaults(ctx, servers)
 	instances, err := c.instances(ctx, servers)
 	if err != nil {
 		return nil, err
@@ -69,13 +70,14 @@ type attached struct {
 	servers map[string]belongings // guarded by mu
 	active  map[string]bool       // guarded by mu; servers that only wait for their floating IP
 	address map[string]string     // guarded by mu; floating IPs by server
+	faults  map[string]*fault     // guarded by mu; looked up one by one, see addFaults
 }
 
 func (a *attached) seen(servers []server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	addresses := a.address
-	a.servers, a.active, a.address = map[string]belongings{}, map[string]bool{}, map[string]string{}
+	addresses, faults := a.address, a.faults
+	a.servers, a.active, a.address, a.faults = map[string]belongings{}, map[string]bool{}, map[string]string{}, map[string]*fault{}
 	for _, s := range servers {
 		b := belongingsOf(s.Metadata)
 		a.servers[s.ID] = b
@@ -84,6 +86,9 @@ func (a *attached) seen(servers []server) {
 		}
 		if address, ok := addresses[s.ID]; ok {
 			a.address[s.ID] = address
+		}
+		if f, ok := faults[s.ID]; ok {
+			a.faults[s.ID] = f
 		}
 	}
 }

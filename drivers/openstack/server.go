@@ -13,15 +13,14 @@ type server struct {
 	Status    string               `json:"status"`
 	Task      string               `json:"OS-EXT-STS:task_state"`
 	Created   string               `json:"created"`
+	Updated   string               `json:"updated"`
 	Metadata  map[string]string    `json:"metadata"`
 	Addresses map[string][]address `json:"addresses"` // by network name
 	HostID    string               `json:"hostId"`
 	Zone      string               `json:"OS-EXT-AZ:availability_zone"`
 	Flavor    serverFlavor         `json:"flavor"`
-	Fault     *struct {
-		Message string `json:"message"`
-	} `json:"fault"`
-	Volumes []struct {
+	Fault     *fault               `json:"fault"`
+	Volumes   []struct {
 		ID string `json:"id"`
 	} `json:"os-extended-volumes:volumes_attached"`
 }
@@ -38,6 +37,10 @@ type serverFlavor struct {
 	Name  string `json:"original_name"`
 	VCPUs int64  `json:"vcpus"`
 	RAM   int64  `json:"ram"`
+}
+
+type fault struct {
+	Message string `json:"message"`
 }
 
 // Metadata of servers beside the marks: what List has to know of the offer a server was made from.
@@ -121,6 +124,9 @@ func statusOf(s server) resources.Status {
 	if s.Task == "deleting" || s.Task == "soft-deleting" {
 		return resources.StatusDeleting
 	}
+	if s.Status == "ERROR" && s.Fault == nil && justNow(s.Updated) {
+		return resources.StatusPending // Nova sets the status first and tells the reason a moment later
+	}
 	switch s.Status {
 	case "ACTIVE", "MIGRATING", "PASSWORD", "VERIFY_RESIZE", "RESIZE", "REVERT_RESIZE":
 		if len(s.Addresses) == 0 { // the address may appear after the status
@@ -134,4 +140,12 @@ func statusOf(s server) resources.Status {
 	default: // BUILD, REBUILD, REBOOT, HARD_REBOOT, UNKNOWN (its cell does not answer) and what is new
 		return resources.StatusPending
 	}
+}
+
+// faultDelay is how long Nova may take from a server's ERROR to its fault.
+const faultDelay = 5 * time.Second
+
+func justNow(stamp string) bool {
+	at, err := time.Parse(time.RFC3339, stamp)
+	return err == nil && time.Since(at).Abs() < faultDelay
 }

@@ -40,7 +40,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		r.take(p[:n])
 	}
 	if r.hashed >= r.want.Size || err == io.EOF {
-		if r.err = r.verify(err == io.EOF && n == 0); r.err != nil {
+		if r.err = r.verify(err == io.EOF); r.err != nil {
 			return 0, r.err
 		}
 	}

@@ -130,11 +130,12 @@ func (s Set) files(ctx context.Context, seen *budget) ([]string, error) {
 // place splits a pattern into a directory and a pattern below it. The name of a directory stands for all that is in it.
 func (s Set) place(pattern string) (root, rest string) {
 	root, rest = s.Base, path.Clean(filepath.ToSlash(pattern))
-	if path.IsAbs(rest) || rest == ".." || strings.HasPrefix(rest, "../") {
-		if !path.IsAbs(rest) {
-			rest = path.Join(filepath.ToSlash(s.Base), rest)
-		}
+	if path.IsAbs(rest) {
 		root, rest = doublestar.SplitPattern(rest)
+	}
+	// The base is no pattern, whatever characters its name has, and a pattern must not leave its root.
+	for rest == ".." || strings.HasPrefix(rest, "../") {
+		root, rest = filepath.Dir(root), path.Clean(strings.TrimPrefix(rest[2:], "/"))
 	}
 	if info, err := os.Stat(filepath.Join(root, rest)); err == nil && info.IsDir() {
 		rest = path.Join(rest, "**")

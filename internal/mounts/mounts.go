@@ -144,16 +144,28 @@ func detach(ctx context.Context, dir string) error {
 		if holders, _ := os.ReadDir("/sys/block/" + filepath.Base(loop) + "/holders"); len(holders) > 0 {
 			failed = append(failed, run(ctx, "kpartx", "-d", loop))
 		}
-		if err := run(ctx, "losetup", "--detach", loop); err != nil && stillThere(dir, loop) {
-			failed = append(failed, fmt.Errorf("detach %s: %w", loop, err))
+		err := run(ctx, "losetup", "--detach", loop)
+		if !detached(dir, loop) {
+			failed = append(failed, fmt.Errorf("detach %s, which is still in use: %w", loop, errors.Join(ErrBusy, err)))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-func stillThere(dir, loop string) bool {
-	loops, err := Loops(dir)
-	return err != nil || slices.Contains(loops, loop)
+// detachWait is how long the kernel may take to unmount what ended with its mount namespace, and to let go of the loop
+// device then.
+const detachWait = 10 * time.Second
+
+func detached(dir, loop string) bool {
+	for deadline := time.Now().Add(detachWait); ; time.Sleep(10 * time.Millisecond) {
+		loops, err := Loops(dir)
+		if err == nil && !slices.Contains(loops, loop) {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
 }
 
 // RemoveTree deletes a directory with all it holds, unless something is mounted in it: then it deletes nothing and
@@ -184,7 +196,7 @@ func run(ctx context.Context, args ...string) error {
 	ctx, cancel := process.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return process.Run(ctx, process.Spec{
-		Args: args, Dir: "/", Env: process.BaseEnv(os.Environ()),
+		Args: args, Dir: "/", Env: process.BaseEnv(os.Environ()), SharedMounts: true,
 		Missing: "install the packages util-linux, kpartx and (for other users than root) sudo",
 	})
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"net/url"
 	"os"
 	"os/user"
 	"slices"
@@ -56,6 +57,20 @@ func username() string {
 		return who.Username
 	}
 	return strconv.Itoa(os.Getuid())
+}
+
+// proxyPasswords lists the passwords in the addresses of proxies: programs need them, logs do not.
+func proxyPasswords(environ []string) []string {
+	var found []string
+	for _, line := range environ {
+		name, value, _ := strings.Cut(line, "=")
+		if address, err := url.Parse(value); err == nil && strings.HasSuffix(strings.ToLower(name), "_proxy") {
+			if password, ok := address.User.Password(); ok {
+				found = append(found, password)
+			}
+		}
+	}
+	return found
 }
 
 // Getenv returns the value of a variable in a list such as os.Environ().

@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strconv"
@@ -43,6 +44,7 @@ func forms(secret string) []string {
 	all := []string{
 		secret, strings.TrimSpace(secret),
 		quoted[1 : len(quoted)-1],
+		inJSON(secret),
 		strings.ReplaceAll(secret, "'", `'\''`), // sh -x
 		url.QueryEscape(secret), url.PathEscape(secret),
 	}
@@ -55,6 +57,15 @@ func forms(secret string) []string {
 		}
 	}
 	return all
+}
+
+// inJSON escapes <, > and & too, as many writers of JSON do.
+func inJSON(secret string) string {
+	text, err := json.Marshal(secret)
+	if err != nil {
+		return ""
+	}
+	return string(text[1 : len(text)-1])
 }
 
 // Text returns the text without secrets.

@@ -32,7 +32,7 @@ type output struct {
 }
 
 func newOutput(spec Spec) *output {
-	o := &output{spec: spec, limit: spec.LogLimit, mask: NewMasker(spec.Secrets)}
+	o := &output{spec: spec, limit: spec.LogLimit, mask: NewMasker(append(proxyPasswords(spec.Env), spec.Secrets...))}
 	if o.limit <= 0 {
 		o.limit = DefaultLogLimit
 	}
@@ -86,7 +86,9 @@ func (o *output) endLine() {
 	if line == "" {
 		return
 	}
-	o.tail.add(line)
+	if o.spec.Chatter == nil || !o.spec.Chatter(line) {
+		o.tail.add(line)
+	}
 	if o.dropped > 0 {
 		o.end.add(line)
 	}

@@ -8,6 +8,8 @@
 //  2. The leader gets Spec.Grace to end. Then SIGKILL goes to the group and to every descendant that has left it
 //     (setsid, sudo with its own terminal).
 //  3. The same last blow is dealt to what a program leaves running after it ended by itself.
+//  4. What root's programs mount, they mount in a mount namespace of their own, where the system allows it: nobody else
+//     sees those mounts, nobody can delete through them, and they vanish with the last process.
 package process
 
 import (
@@ -27,7 +29,7 @@ import (
 const DefaultGrace = 30 * time.Second
 
 // drain is how long output is awaited after the leader has ended; a child that holds the pipe longer is killed.
-const drain = 3 * time.Second
+const drain = 2 * time.Second
 
 // RunIDVariable is set to another value in the environment of every run; it finds descendants that left the group.
 const RunIDVariable = "NPCTL_RUN_ID"
@@ -46,7 +48,11 @@ type Spec struct {
 	Grace   time.Duration // between SIGTERM and SIGKILL; DefaultGrace when 0
 	Missing string        // what to do when the program is not installed
 	Started func(pid int) // told the leader's process id, which is the group's too
-	RunID   string        // value of RunIDVariable in the environment of this run alone; made up when empty
+	// SharedMounts gives the program no mount namespace of its own, as is always so for other users than root.
+	SharedMounts bool
+	// Chatter, when set, tells lines that say nothing about why a program failed; they are left out of errors.
+	Chatter func(line string) bool
+	RunID   string // value of RunIDVariable in the environment of this run alone; made up when empty
 }
 
 // Run runs the program to its end. It returns nil when the exit code is 0, an *ExitError when the program ended
@@ -91,13 +97,8 @@ func start(program string, spec Spec) (*child, error) {
 	if runID == "" {
 		runID = uuid.NewString()
 	}
-	cmd := &osexec.Cmd{
-		Path: program, Args: spec.Args, Dir: spec.Dir,
-		Env:    append(spec.Env[:len(spec.Env):len(spec.Env)], RunIDVariable+"="+runID),
-		Stdout: write, Stderr: write,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
-	}
-	err = cmd.Start()
+	spec.Env = append(spec.Env[:len(spec.Env):len(spec.Env)], RunIDVariable+"="+runID)
+	cmd, err := launch(program, spec, write)
 	_ = write.Close()
 	if err != nil {
 		_ = read.Close()
@@ -113,6 +114,23 @@ func start(program string, spec Spec) (*child, error) {
 	go func() { c.output.pump(read); close(c.pumped) }()
 	go func() { c.exited <- cmd.Wait() }()
 	return c, nil
+}
+
+// launch starts the program, with mounts of its own if it may have them.
+func launch(program string, spec Spec, output *os.File) (*osexec.Cmd, error) {
+	attempt := func(attributes *syscall.SysProcAttr) (*osexec.Cmd, error) {
+		cmd := &osexec.Cmd{
+			Path: program, Args: spec.Args, Dir: spec.Dir, Env: spec.Env, Stdout: output, Stderr: output, SysProcAttr: attributes,
+		}
+		return cmd, cmd.Start()
+	}
+	if own := ownMounts(); own != nil && !spec.SharedMounts {
+		// Root in a container often may not have a namespace; nor may it mount anything then.
+		if cmd, err := attempt(own); !errors.Is(err, syscall.EPERM) {
+			return cmd, err
+		}
+	}
+	return attempt(&syscall.SysProcAttr{Setpgid: true})
 }
 
 // run waits for the program, stops it when ctx ends, and clears up behind it.

@@ -105,7 +105,7 @@ func jsonMistake(err error) string {
 		return "Invalid input for field/attribute " + lastPart(wrong.Field) + ". Value: " + wrong.Value + ". It is not of type '" + wrong.Type.String() + "'"
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
 		name := strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)
-		return "Additional properties are not allowed ('" + name + "' was unexpected)"
+		return "Invalid input for field/attribute. Additional properties are not allowed ('" + name + "' was unexpected)"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "Malformed request body"
 	default:
@@ -125,7 +125,10 @@ func (c *call) limit(otherwise, max int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, badRequest("limit param must be an integer: %s", text)
+		if c.route.service == imaging {
+			return 0, badRequest("limit param must be an integer")
+		}
+		return 0, badRequest("Invalid input for query parameters limit. Value: %s. '%s' does not match '^[0-9]*$'", text, text)
 	}
 	if max > 0 && (n > max || n == 0) {
 		n = max

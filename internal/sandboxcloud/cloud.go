@@ -29,7 +29,7 @@ type Cloud struct {
 
 // Open opens the cloud, or makes it when its file does not exist.
 func Open(options Options) (*Cloud, error) {
-	if err := options.check(); err != nil {
+	if err := options.Check(); err != nil {
 		return nil, err
 	}
 	options.fill()
@@ -105,3 +105,18 @@ func (c *Cloud) count(operation string) {
 }
 
 func (c *Cloud) now() time.Time { return c.options.Now() }
+
+// Access is how npctl's own project is reached through the Transport or, with another URL, through Serve.
+type Access struct {
+	AuthURL, Region, Username, Password, Project, Domain string
+}
+
+// Access returns the credentials of npctl's own project.
+func (c *Cloud) Access() Access { return AccessOf(User) }
+
+// AccessOf returns the credentials of User or Other.
+func AccessOf(user string) Access {
+	return Access{
+		AuthURL: "http://sandbox.invalid/identity/v3", Region: Region, Username: user, Password: Password, Project: user, Domain: Domain,
+	}
+}

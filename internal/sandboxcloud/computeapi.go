@@ -112,6 +112,14 @@ func answerServers(c *call, show func(*world, *server) any) (*answer, error) {
 	return ok(body)
 }
 
+// listKind is nova's name of the list that is asked for.
+func (c *call) listKind() string {
+	if strings.HasSuffix(c.request.URL.Path, "/detail") {
+		return "detail"
+	}
+	return "index"
+}
+
 // selectServers returns one page.
 func (c *call) selectServers(w *world, filter serverFilter, limit int) ([]*server, error) {
 	from := len(w.Servers.rows) // newest first, so this is the place before which the page begins
@@ -158,7 +166,7 @@ type serverFilter func(*world, *server) bool
 // serverFilter combines the filters a project member may use; others are ignored, as nova does.
 func (c *call) serverFilter() (serverFilter, error) {
 	if all := strings.ToLower(c.query.Get("all_tenants")); all == "1" || all == "true" {
-		return nil, refuse(http.StatusForbidden, "Policy doesn't allow os_compute_api:servers:index:get_all_tenants to be performed.")
+		return nil, refuse(http.StatusForbidden, "Policy doesn't allow os_compute_api:servers:%s:get_all_tenants to be performed.", c.listKind())
 	}
 	var all []serverFilter
 	add := func(f serverFilter) { all = append(all, f) }

@@ -15,9 +15,9 @@ func discoveryRoutes() []route {
 		{compute, "GET", "", "version.list", true, false, computeVersions},
 		{compute, "GET", "/v2.1", "version.show", true, false, computeVersion},
 		{neutron, "GET", "", "version.list", true, false, networkVersions},
-		{neutron, "GET", "/v2.0", "version.show", true, false, networkVersion},
+		{neutron, "GET", "/v2.0", "version.show", false, false, networkVersion},
 		{cinder, "GET", "", "version.list", true, false, volumeVersions(http.StatusMultipleChoices)},
-		{cinder, "GET", "/v3", "version.show", true, false, volumeVersions(http.StatusOK)},
+		{cinder, "GET", "/v3", "version.show", false, false, volumeVersions(http.StatusOK)},
 	}
 }
 
@@ -33,9 +33,10 @@ func (c *call) identityVersionView() map[string]any {
 }
 
 func identityVersions(c *call) (*answer, error) {
-	return &answer{status: http.StatusMultipleChoices, body: map[string]any{
+	a := &answer{status: http.StatusMultipleChoices, body: map[string]any{
 		"versions": map[string]any{"values": []any{c.identityVersionView()}},
-	}}, nil
+	}}
+	return a.with("Location", c.base()+"/identity/v3/"), nil
 }
 
 func identityVersion(c *call) (*answer, error) {
@@ -120,4 +121,9 @@ func Operations() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// KnownOperation reports whether the pattern matches any of them.
+func KnownOperation(pattern string) bool {
+	return slices.ContainsFunc(Operations(), newGlob(pattern).match)
 }

@@ -9,15 +9,15 @@ import (
 type eventKind string
 
 const (
-	serverBuilds      eventKind = "server_builds"       // scheduling is over, spawning begins
-	serverIsActive    eventKind = "server_is_active"    // the build is done
-	serverFails       eventKind = "server_fails"        // the build has failed; Text says why
-	serverGoes        eventKind = "server_goes"         // its delete is done
-	serverStays       eventKind = "server_stays"        // its delete has failed; Text says why
-	imageIsActive     eventKind = "image_is_active"     // the store has taken the upload
-	volumeIsThere     eventKind = "volume_is_there"     // its creation is done
-	volumeGoes        eventKind = "volume_goes"         // its delete is done
-	rowIsForgotten    eventKind = "row_is_forgotten"    // a deleted row that lingered in lists
+	serverBuilds   eventKind = "server_builds"    // scheduling is over, spawning begins
+	serverIsActive eventKind = "server_is_active" // the build is done
+	serverFails    eventKind = "server_fails"     // the build has failed; Text says why
+	serverGoes     eventKind = "server_goes"      // its delete is done
+	serverStays    eventKind = "server_stays"     // its delete has failed; Text says why
+	imageIsActive  eventKind = "image_is_active"  // the store has taken the upload
+	volumeIsThere  eventKind = "volume_is_there"  // its creation is done
+	volumeGoes     eventKind = "volume_goes"      // its delete is done
+	rowIsForgotten eventKind = "row_is_forgotten" // a deleted row that lingered in lists
 )
 
 // event is due at a time. Events are kept in the order in which they happen.

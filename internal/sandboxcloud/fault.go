@@ -91,7 +91,7 @@ func (f Fault) Check() error {
 		return fmt.Errorf("delay and retry_after cannot be negative")
 	case f.needsDelay() && f.Delay == 0:
 		return fmt.Errorf("action %q needs a delay", f.Action)
-	case f.Operation != "" && !slices.ContainsFunc(Operations(), newGlob(f.Operation).match):
+	case f.Operation != "" && !KnownOperation(f.Operation):
 		return fmt.Errorf("no operation is called %q; one of %s", f.Operation, strings.Join(Operations(), ", "))
 	}
 	return nil

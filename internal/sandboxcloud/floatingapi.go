@@ -9,7 +9,7 @@ import (
 
 func listFloatingIPs(c *call) (*answer, error) {
 	return listOf(c, "floatingips", func(w *world) iter.Seq[*floatingIP] { return w.FloatingIPs.oldestFirst(c.now) },
-		func(f *floatingIP) bool { return c.owns(&f.base) }, (*world).floatingIPView)
+		func(_ *world, f *floatingIP) bool { return c.owns(&f.base) }, (*world).floatingIPView)
 }
 
 func (c *call) findFloatingIP(w *world, id string) (*floatingIP, error) {

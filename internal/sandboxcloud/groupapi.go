@@ -11,7 +11,7 @@ import (
 
 func listGroups(c *call) (*answer, error) {
 	return listOf(c, "security_groups", func(w *world) iter.Seq[*securityGroup] { return w.Groups.oldestFirst(c.now) },
-		func(g *securityGroup) bool { return c.owns(&g.base) }, (*world).groupView)
+		func(_ *world, g *securityGroup) bool { return c.owns(&g.base) }, (*world).groupView)
 }
 
 func (c *call) findGroupByID(w *world, id string) (*securityGroup, error) {

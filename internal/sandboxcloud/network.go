@@ -30,19 +30,19 @@ type subnet struct {
 // port is a place on a network; each interface of a server has one.
 type port struct {
 	base
-	Name        string       `json:"name"`
-	Description string       `json:"description"`
-	Network     string       `json:"network"`
-	MAC         string       `json:"mac"`
-	FixedIPs    []fixedIP    `json:"fixed_ips"`
-	Device      string       `json:"device"` // server, or what else holds it
-	Owner       string       `json:"owner"`  // such as compute:az1
-	Groups      []string     `json:"groups"` // ids of security groups
-	Pairs       []any        `json:"pairs,omitempty"`
-	Tags        []string     `json:"tags"`
-	OfServer    bool         `json:"of_server"` // made by compute, and deleted with the server
-	Security    *bool        `json:"security,omitempty"`
-	VNIC        string       `json:"vnic,omitempty"`
+	Name        string    `json:"name"`
+	Description string    `json:"description"`
+	Network     string    `json:"network"`
+	MAC         string    `json:"mac"`
+	FixedIPs    []fixedIP `json:"fixed_ips"`
+	Device      string    `json:"device"` // server, or what else holds it
+	Owner       string    `json:"owner"`  // such as compute:az1
+	Groups      []string  `json:"groups"` // ids of security groups
+	Pairs       []any     `json:"pairs,omitempty"`
+	Tags        []string  `json:"tags"`
+	OfServer    bool      `json:"of_server"` // made by compute, and deleted with the server
+	Security    *bool     `json:"security,omitempty"`
+	VNIC        string    `json:"vnic,omitempty"`
 }
 
 type fixedIP struct {
@@ -100,6 +100,9 @@ func (n *network) visible(project string) bool {
 }
 
 func (w *world) indexPort(p *port) {
+	if p.Gone {
+		return
+	}
 	w.use(p.Project).ports++
 	for _, f := range p.FixedIPs {
 		w.addresses[f.Address] = p.ID

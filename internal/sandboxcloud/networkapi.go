@@ -45,11 +45,11 @@ func networkRoutes() []route {
 }
 
 // listOf answers what the project may see of a table.
-func listOf[T object](c *call, plural string, rows func(*world) iter.Seq[T], visible func(T) bool, show func(*world, T) view) (*answer, error) {
+func listOf[T object](c *call, plural string, rows func(*world) iter.Seq[T], visible func(*world, T) bool, show func(*world, T) view) (*answer, error) {
 	var views []view
 	err := c.view(func(w *world) error {
 		for row := range rows(w) {
-			if visible(row) {
+			if visible(w, row) {
 				views = append(views, show(w, row))
 			}
 		}
@@ -69,7 +69,7 @@ func notFound(kind, format string, args ...any) error {
 
 func listNetworks(c *call) (*answer, error) {
 	return listOf(c, "networks", func(w *world) iter.Seq[*network] { return w.Networks.oldestFirst(c.now) },
-		func(n *network) bool { return n.visible(c.who.project) }, (*world).networkView)
+		func(_ *world, n *network) bool { return n.visible(c.who.project) }, (*world).networkView)
 }
 
 func (c *call) findNetwork(w *world, id string) (*network, error) {
@@ -102,16 +102,19 @@ func showOne[T object](c *call, kind string, find func(*world, string) (T, error
 }
 
 func listSubnets(c *call) (*answer, error) {
-	// Of a foreign external network the subnets are not shown, as neutron's policy has it.
 	return listOf(c, "subnets", func(w *world) iter.Seq[*subnet] { return w.Subnets.oldestFirst(c.now) },
-		func(s *subnet) bool { return c.seesSubnet(s) }, (*world).subnetView)
+		c.seesSubnet, (*world).subnetView)
 }
 
-func (c *call) seesSubnet(s *subnet) bool { return s.Project == c.who.project || s.Project == "" }
+// seesSubnet: of a foreign external network the subnets are not shown, as neutron's policy has it.
+func (c *call) seesSubnet(w *world, s *subnet) bool {
+	n, found := w.Networks.byID[s.Network]
+	return c.owns(&s.base) || (found && n.Shared)
+}
 
 func (c *call) findSubnet(w *world, id string) (*subnet, error) {
 	s, found := w.Subnets.get(id, c.now)
-	if !found || !c.seesSubnet(s) {
+	if !found || !c.seesSubnet(w, s) {
 		return nil, notFound("SubnetNotFound", "Subnet %s could not be found.", id)
 	}
 	return s, nil

@@ -94,7 +94,8 @@ type ForeignServer struct {
 	Metadata map[string]string
 }
 
-func (o *Options) check() error {
+// Check finds mistakes.
+func (o Options) Check() error {
 	var errs []error
 	for _, n := range o.Networks {
 		for _, cidr := range n.CIDRs {

@@ -10,7 +10,7 @@ import (
 
 func listPorts(c *call) (*answer, error) {
 	return listOf(c, "ports", c.candidatePorts,
-		func(p *port) bool { return c.owns(&p.base) }, (*world).portView)
+		func(_ *world, p *port) bool { return c.owns(&p.base) }, (*world).portView)
 }
 
 // candidatePorts spares the walk over all ports when the filter names their servers.

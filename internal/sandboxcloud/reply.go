@@ -1,6 +1,7 @@
 package sandboxcloud
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -14,15 +15,17 @@ import (
 type answer struct {
 	status int
 	header http.Header
-	body   any                     // marshalled when not nil
-	text   []byte                  // JSON already, or of the type in header
+	body   any                       // marshalled when not nil
+	text   []byte                    // JSON already, or of the type in header
 	stream func(http.ResponseWriter) // writes the body itself
 }
 
-func ok(body any) (*answer, error)       { return &answer{status: http.StatusOK, body: body}, nil }
-func created(body any) (*answer, error)  { return &answer{status: http.StatusCreated, body: body}, nil }
-func accepted(body any) (*answer, error) { return &answer{status: http.StatusAccepted, body: body}, nil }
-func noContent() (*answer, error)        { return &answer{status: http.StatusNoContent}, nil }
+func ok(body any) (*answer, error)      { return &answer{status: http.StatusOK, body: body}, nil }
+func created(body any) (*answer, error) { return &answer{status: http.StatusCreated, body: body}, nil }
+func accepted(body any) (*answer, error) {
+	return &answer{status: http.StatusAccepted, body: body}, nil
+}
+func noContent() (*answer, error) { return &answer{status: http.StatusNoContent}, nil }
 
 func (a *answer) with(name, value string) *answer {
 	if a.header == nil {
@@ -37,6 +40,7 @@ type apiError struct {
 	status     int
 	kind       string // neutron's type, such as OverQuota
 	message    string
+	detail     string // glance's second sentence
 	retryAfter time.Duration
 }
 
@@ -76,6 +80,10 @@ func errorAnswer(s service, e *apiError, accept string) *answer {
 	switch {
 	case s == imaging:
 		glanceError(a, e, accept)
+	case s == cinder && e.status == http.StatusRequestEntityTooLarge:
+		a.with("Retry-After", "0").body = map[string]any{"overLimit": map[string]any{
+			"code": e.status, "message": e.message, "retryAfter": "0",
+		}}
 	case s == identity || e.status == http.StatusUnauthorized:
 		// The middleware in front of every service answers 401 in identity's words.
 		a.body = map[string]any{"error": map[string]any{
@@ -144,18 +152,34 @@ func neutronKind(status int) string {
 func glanceError(a *answer, e *apiError, accept string) {
 	title := http.StatusText(e.status)
 	status := fmt.Sprintf("%d %s", e.status, title)
+	message := e.message
+	if e.status == http.StatusUnauthorized {
+		message = glanceUnauthorized
+	}
 	accept = strings.ToLower(accept)
 	switch {
 	case accept == "" || strings.Contains(accept, "*/*") || strings.Contains(accept, "text/html"):
-		a.text = fmt.Appendf(nil, "<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n  <h1>%s</h1>\n  %s<br /><br />\n\n\n\n </body>\n</html>",
-			status, status, html.EscapeString(e.message))
+		a.text = fmt.Appendf(nil, "<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n  <h1>%s</h1>\n  %s<br /><br />\n%s\n\n\n </body>\n</html>",
+			status, status, html.EscapeString(message), html.EscapeString(e.detail))
 		a.with("Content-Type", "text/html; charset=UTF-8")
 	case strings.Contains(accept, "application/json"):
-		a.body = map[string]any{"message": html.EscapeString(e.message) + "<br /><br />\n\n\n", "code": status, "title": title}
+		a.body = map[string]any{"message": message + "<br /><br />\n" + e.detail + "\n\n", "code": status, "title": title}
 	default:
-		a.text = fmt.Appendf(nil, "%s\n\n%s\n\n", status, e.message)
+		a.text = fmt.Appendf(nil, "%s\n\n%s\n%s\n", status, message, e.detail)
 		a.with("Content-Type", "text/plain; charset=UTF-8")
 	}
+}
+
+const glanceUnauthorized = "This server could not verify that you are authorized to access the document you requested. Either you " +
+	"supplied the wrong credentials (e.g., bad password), or your browser does not understand how to supply the credentials required."
+
+// refuseGlance carries a second sentence, as some of glance's refusals do.
+func refuseGlance(status int, detail string) error {
+	message := "Access was denied to this resource."
+	if status == http.StatusConflict {
+		message = "There was a conflict when trying to complete your request."
+	}
+	return &apiError{status: status, message: message, detail: detail}
 }
 
 // encode makes the bytes of an answer's body.
@@ -163,5 +187,9 @@ func (a *answer) encode() ([]byte, error) {
 	if a.body == nil {
 		return a.text, nil
 	}
-	return json.Marshal(a.body)
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(a.body)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }

@@ -166,10 +166,25 @@ func (c *call) send(a *answer) {
 // head sets the headers that every answer of the service has.
 func (c *call) head(a *answer) {
 	h := c.writer.Header()
-	if a.body != nil || a.text != nil {
-		h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", "application/json")
+	if a.body == nil && a.text == nil && (c.route.service == imaging || c.route.service == cinder) {
+		h.Set("Content-Type", "text/html; charset=UTF-8")
 	}
-	h.Set("X-Openstack-Request-Id", c.requestID)
+	// The lists of versions are not behind the middleware that adds the rest.
+	if c.route.operation != "version.list" {
+		h.Set("X-Openstack-Request-Id", c.requestID)
+		c.versionHead(h, a.status)
+	}
+	for name, values := range a.header {
+		h[name] = values
+	}
+}
+
+// versionHead tells the microversion, unless the request did not get as far as the service.
+func (c *call) versionHead(h http.Header, status int) {
+	if status == http.StatusUnauthorized {
+		return
+	}
 	switch c.route.service {
 	case identity:
 		h.Set("Vary", "X-Auth-Token")
@@ -182,8 +197,5 @@ func (c *call) head(a *answer) {
 		h.Set("X-Compute-Request-Id", c.requestID)
 		h.Set("OpenStack-API-Version", "volume "+volumeVersion(c))
 		h.Set("Vary", "OpenStack-API-Version")
-	}
-	for name, values := range a.header {
-		h[name] = values
 	}
 }

@@ -136,6 +136,7 @@ func (w *world) serverEvent(s *server, e event) {
 		w.place(s)
 	case serverFails:
 		s.Task = ""
+		w.releasePorts(s, e.At)
 		w.fail(s, e.Text, e.At)
 	}
 }
@@ -166,9 +167,8 @@ func (w *world) fail(s *server, message string, at time.Time) {
 	s.touch(at)
 }
 
-// removeServer ends a server: the ports that compute made go with it, as do volumes that were to; floating IPs stay.
-func (w *world) removeServer(s *server, now time.Time) {
-	w.countServer(s, -1)
+// releasePorts removes the ports that compute made and frees the others.
+func (w *world) releasePorts(s *server, now time.Time) {
 	for _, p := range w.portsOf[s.ID] {
 		if p.OfServer {
 			w.removePort(p, now, now)
@@ -177,6 +177,12 @@ func (w *world) removeServer(s *server, now time.Time) {
 		w.detachPort(p)
 		p.Device, p.Owner = "", ""
 	}
+}
+
+// removeServer ends a server: the ports that compute made go with it, as do volumes that were to; floating IPs stay.
+func (w *world) removeServer(s *server, now time.Time) {
+	w.countServer(s, -1)
+	w.releasePorts(s, now)
 	for _, a := range s.Volumes {
 		if v, ok := w.Volumes.byID[a.Volume]; ok {
 			w.detachVolume(v, a.DeleteWithMachine, now)

@@ -171,7 +171,14 @@ func checkUserData(text *string) error {
 	if len(*text) > maxUserData {
 		return badRequest("Invalid input for field/attribute user_data. Value: %s. '%s' is too long", (*text)[:32], (*text)[:32])
 	}
-	if _, err := base64.StdEncoding.DecodeString(*text); err != nil {
+	// As in Python's decoder what is not of the alphabet does not count.
+	clean := strings.Map(func(r rune) rune {
+		if r == '+' || r == '/' || r == '=' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return -1
+	}, *text)
+	if _, err := base64.StdEncoding.DecodeString(clean); err != nil {
 		return badRequest("Invalid input for field/attribute user_data. Value: %s. '%s' is not a 'base64'", *text, *text)
 	}
 	return nil
@@ -270,7 +277,7 @@ func (c *call) orderGroups(w *world, o *order) error {
 	for _, ref := range refs {
 		g, err := w.findGroup(c.who.project, ref.Name, c.now)
 		if err != nil {
-			return badRequest("Security group %s not found.", ref.Name)
+			return badRequest("Unable to find security_group with name or id '%s'", ref.Name)
 		}
 		o.groups = append(o.groups, g)
 	}
@@ -288,6 +295,9 @@ func (c *call) fulfil(w *world, o *order) error {
 		s := c.newServer(w, o, name)
 		s.Reservation = reservation
 		ports, err := c.newNics(w, o, s)
+		if err != nil && o.first != nil {
+			return nil // fewer than asked for, since those before are made
+		}
 		if err != nil {
 			return err
 		}
@@ -371,24 +381,25 @@ func (c *call) keepServer(w *world, o *order, s *server, ports []*port) {
 	if o.boot != nil {
 		c.bootFrom(w, o, s)
 	}
-	begin := c.now
-	if begin.Before(s.Appears) {
-		begin = s.Appears
-	}
-	w.startBuild(s, begin, c.cloud.options.BuildTime, c.buildFault(o))
+	w.startBuild(s, startOf(&s.base, c.now), c.cloud.options.BuildTime, c.buildFault(o, s))
 }
 
 // noValidHost is nova's message, with its space at the end.
 const noValidHost = "No valid host was found. "
 
 // buildFault is why the build is to fail; empty when it is not.
-func (c *call) buildFault(o *order) string {
+func (c *call) buildFault(o *order, s *server) string {
 	f, fails := c.effect(ServerError)
 	switch {
 	case fails && f.Message != "":
 		return f.Message
 	case fails || o.flavor.NoHost:
 		return noValidHost
+	}
+	for _, n := range o.networks {
+		if n.network.External && !n.network.Shared && n.port == nil {
+			return "Build of instance " + s.ID + " aborted: Failed to allocate the network(s), not rescheduling."
+		}
 	}
 	return ""
 }
@@ -426,6 +437,9 @@ func (c *call) checkServerQuota(w *world, o *order) error {
 			used, allowed = append(used, fmt.Sprint(have)), append(allowed, fmt.Sprint(limit))
 		}
 	}
+	if err := c.checkPortQuota(w, o); err != nil {
+		return err
+	}
 	check("cores", o.max*o.flavor.VCPUs, u.cores, q.Cores)
 	check("instances", o.max, u.instances, q.Instances)
 	check("ram", o.max*o.flavor.RAM, u.ram, q.RAM)
@@ -434,7 +448,7 @@ func (c *call) checkServerQuota(w *world, o *order) error {
 		return refuse(http.StatusForbidden, "Quota exceeded for %s: Requested %s, but already used %s of %s %s",
 			names, strings.Join(requested, ", "), strings.Join(used, ", "), strings.Join(allowed, ", "), names)
 	}
-	return c.checkPortQuota(w, o)
+	return nil
 }
 
 func (c *call) checkPortQuota(w *world, o *order) error {
@@ -544,9 +558,6 @@ func (c *call) orderNic(w *world, networkID, portID, fixed string, count int64) 
 	n, found := w.Networks.get(networkID, c.now)
 	if !found || !n.visible(c.who.project) {
 		return nicOrder{}, badRequest("Network %s could not be found.", networkID)
-	}
-	if n.External && !n.Shared {
-		return nicOrder{}, refuse(http.StatusForbidden, "It is not allowed to create an interface on external network %s", n.ID)
 	}
 	if fixed != "" {
 		if a, err := netip.ParseAddr(fixed); err != nil {

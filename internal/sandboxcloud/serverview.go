@@ -134,7 +134,7 @@ func (c *call) serverView(w *world, s *server) *serverView {
 	if s.Trouble != nil && s.Status == "ERROR" {
 		v.Fault = &faultView{s.Trouble.Code, shortTime(s.Trouble.Created), s.Trouble.Message, s.Trouble.Details}
 	}
-	for _, name := range s.Groups {
+	for _, name := range s.shownGroups() {
 		v.Groups = append(v.Groups, nameView{name})
 	}
 	c.addByVersion(v, s)
@@ -171,6 +171,14 @@ func (c *call) addByVersion(v *serverView, s *server) {
 		hostname := s.Hostname
 		v.Hostname = &hostname
 	}
+}
+
+// shownGroups are those of the server's ports, so there are none before it has any.
+func (s *server) shownGroups() []string {
+	if s.Host == "" {
+		return nil
+	}
+	return s.Groups
 }
 
 func vmState(status string) string {

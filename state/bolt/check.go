@@ -278,10 +278,14 @@ func (w *walker) leaf(p []byte, low, high []byte, depth int) error {
 		if !inside(key, low, high) || i > 0 && bytes.Equal(key, low) {
 			return errors.New("has its keys out of order")
 		}
-		if order.Uint32(p[at:])&bucketFlag != 0 {
+		switch order.Uint32(p[at:]) {
+		case 0:
+		case bucketFlag:
 			if err := w.bucket(p[mid:to], depth+1); err != nil {
 				return err
 			}
+		default:
+			return errors.New("has an element of unknown type")
 		}
 		low = key
 	}

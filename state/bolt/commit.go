@@ -158,7 +158,7 @@ func (c *change) before(bucket *bbolt.Bucket) ([]byte, error) {
 	var content []byte
 	if value := bucket.Get([]byte(c.key.ID)); value != nil {
 		var err error
-		if revision, content, err = (sealed{c.key.Kind, c.key.ID, value}).open(); err != nil {
+		if revision, content, err = unseal([]byte(c.key.Kind), []byte(c.key.ID), value); err != nil {
 			return nil, err
 		}
 	}
@@ -192,7 +192,7 @@ func (c *change) put(bucket *bbolt.Bucket, old []byte, revision state.Revision) 
 	if len(content) > maxRecord {
 		return refuse("%s is %d bytes long, at most %d are allowed", c.key, len(content), maxRecord)
 	}
-	stored, err := decode(c.key.Kind, c.key.ID, content)
+	stored, err := decode(c.key.Kind, []byte(c.key.ID), content)
 	if err != nil {
 		return refuse("%s would not read back as it was written: %v", c.key, err)
 	}

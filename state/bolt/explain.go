@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 )
 
@@ -53,9 +54,18 @@ var hints = []struct {
 // explain adds the next step to an error.
 func explain(err error) error {
 	for _, h := range hints {
-		if errors.Is(err, h.err) {
+		if is(err, h.err) {
 			return fmt.Errorf("%w: %s", err, h.hint)
 		}
 	}
 	return err
+}
+
+// is finds a cause whose type bbolt has thrown away, too: it passes on some errors as text.
+func is(err, cause error) bool {
+	if errors.Is(err, cause) {
+		return true
+	}
+	errno, ok := cause.(syscall.Errno)
+	return ok && strings.HasSuffix(err.Error(), ": "+errno.Error())
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -64,11 +65,10 @@ func readDocument(tx *bbolt.Tx, h *head) (*document, error) {
 	}
 	err := records.ForEachBucket(func(name []byte) error {
 		kind := resources.Kind(name)
-		values := collect(nil, kind, records.Bucket(name))
-		if len(values) != h.Counts[kind] {
-			return damage("it has %d records of kind %s where %d were written", len(values), kind, h.Counts[kind])
+		values := collect(nil, name, records.Bucket(name))
+		if err := h.checkCount(kind, len(values)); err != nil {
+			return err
 		}
-		detach(values)
 		byID, err := contents(values)
 		if len(byID) > 0 {
 			doc.Records[kind] = byID
@@ -85,7 +85,7 @@ func contents(values []sealed) (map[string]json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		byID[v.id] = content
+		byID[string(v.id)] = slices.Clone(content)
 	}
 	return byID, nil
 }

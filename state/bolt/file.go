@@ -26,6 +26,8 @@ type file struct {
 	// checked is the version of the file whose pages are known to be sound. What this process wrote itself on top of
 	// a sound version is sound.
 	checked version
+	// sealed is the version whose records are known to be right and all there. Only writers look at all of them.
+	sealed version
 }
 
 // version tells one state of one file from every other.
@@ -61,6 +63,11 @@ func (f *file) update(ctx context.Context, fn func(*bbolt.Tx) error) (made versi
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
+		if at != f.sealed {
+			if err := checkAll(tx); err != nil {
+				return err
+			}
+		}
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -68,7 +75,7 @@ func (f *file) update(ctx context.Context, fn func(*bbolt.Tx) error) (made versi
 		if err := tx.Commit(); err != nil {
 			return err
 		}
-		f.checked, made = at, at
+		f.checked, f.sealed, made = at, at, at
 		return nil
 	})
 	return made, err
@@ -92,9 +99,8 @@ func (f *file) transact(ctx context.Context, why intent, do func(*bbolt.DB, vers
 	if err != nil {
 		return err
 	}
-	// Closing twice is harmless; after a panic inside bbolt this is what gives the file's lock back.
-	defer osFile.Close()
-	return f.guard(func() error {
+	defer release(osFile)
+	err = f.guard(func() error {
 		at, err := f.check(osFile, why)
 		if err != nil {
 			return err
@@ -106,16 +112,29 @@ func (f *file) transact(ctx context.Context, why intent, do func(*bbolt.DB, vers
 		err = do(db, at)
 		return errors.Join(err, db.Close())
 	})
+	if errors.Is(err, ErrDamaged) {
+		f.checked, f.sealed = version{}, version{}
+	}
+	return err
+}
+
+// release gives the file's lock back when bbolt did not: after a panic its mapping stays, and while there is one,
+// closing the file alone would leave it locked. Doing it twice is harmless.
+func release(osFile *os.File) {
+	if raw, err := osFile.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Flock(int(fd), unix.LOCK_UN) })
+	}
+	_ = osFile.Close()
 }
 
 // guard turns a panic into an error. bbolt panics on inconsistent pages, and reading a mapped page beyond the end of a
 // file that somebody has cut meanwhile is a fault. A bbolt.DB in which that happened is left to the garbage collector:
-// its own Close would wait for ever for the transaction that never ended.
+// its own Close would wait for ever for the transaction that never ended. A goroutine that works on a transaction's
+// data needs a guard of its own.
 func (f *file) guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			f.checked = version{}
 			f.log.Debug("panic while using the state file", "path", f.path, "panic", r, "stack", string(debug.Stack()))
 			err = damage("%v", r)
 		}
@@ -127,7 +146,7 @@ func openDB(osFile *os.File, why intent) (*bbolt.DB, error) {
 	return bbolt.Open(osFile.Name(), 0o600, &bbolt.Options{
 		Timeout:      time.Second, // the lock is ours already
 		ReadOnly:     why == reading,
-		FreelistType: bbolt.FreelistMapType,
+		FreelistType: bbolt.FreelistArrayType,
 		NoStatistics: true,
 		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return osFile, nil },
 	})

@@ -26,6 +26,7 @@ type head struct {
 	Serial    uint64                    `json:"serial"`
 	Sequences map[resources.Kind]uint64 `json:"sequences"` // the last id given
 	Counts    map[resources.Kind]int    `json:"counts"`    // records there must be: a lost one would look like a leak
+	Locks     int                       `json:"locks"`     // likewise
 
 	raw []byte // as it was read
 }

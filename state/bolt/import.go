@@ -156,7 +156,7 @@ func checkRecords(tx *bbolt.Tx, h *head) error {
 		if bucket == nil {
 			continue
 		}
-		for _, v := range collect(nil, kind, bucket) {
+		for _, v := range collect(nil, []byte(kind), bucket) {
 			if _, err := v.entry(); err != nil {
 				return refuse("import state: %v", err)
 			}

@@ -45,7 +45,7 @@ func (l *lock) Unlock(ctx context.Context) error {
 		return nil
 	}
 	if !l.isLost() {
-		_, err := s.update(ctx, func(tx *bbolt.Tx, _ *head) error { return deleteLock(tx, l.name, l.id) })
+		_, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error { return deleteLock(tx, h, l.name, l.id) })
 		if err != nil && !gone(err) {
 			return fmt.Errorf("unlock %s: %w", l.name, err)
 		}
@@ -160,9 +160,9 @@ func (s *Store) dropLocks(ctx context.Context) error {
 	if len(locks) == 0 {
 		return nil
 	}
-	_, err := s.write(ctx, func(tx *bbolt.Tx, _ *head) error {
+	_, err := s.write(ctx, func(tx *bbolt.Tx, h *head) error {
 		for _, l := range locks {
-			if err := deleteLock(tx, l.name, l.id); err != nil {
+			if err := deleteLock(tx, h, l.name, l.id); err != nil {
 				return err
 			}
 		}

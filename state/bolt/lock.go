@@ -40,7 +40,7 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 		return nil, fmt.Errorf("lock: a name of 1 to %d bytes is needed, got %d", maxID, len(name))
 	}
 	own := s.complete(holder)
-	_, err := s.update(ctx, func(tx *bbolt.Tx, _ *head) error {
+	_, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error {
 		other, err := readLock(tx, name)
 		if err != nil {
 			return err
@@ -50,14 +50,14 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 				return err
 			}
 		}
-		return writeLock(tx, name, own)
+		return writeLock(tx, h, name, own)
 	})
 	if err != nil {
 		return nil, err
 	}
 	l, err := s.keep(name, own.ID)
 	if err != nil {
-		_, undo := s.write(ctx, func(tx *bbolt.Tx, _ *head) error { return deleteLock(tx, name, own.ID) })
+		_, undo := s.write(ctx, func(tx *bbolt.Tx, h *head) error { return deleteLock(tx, h, name, own.ID) })
 		return nil, errors.Join(err, undo)
 	}
 	return l, nil
@@ -129,7 +129,7 @@ func openLock(name, value []byte) (*lockRecord, error) {
 	return record, nil
 }
 
-func writeLock(tx *bbolt.Tx, name string, record lockRecord) error {
+func writeLock(tx *bbolt.Tx, h *head, name string, record lockRecord) error {
 	bucket, err := tx.CreateBucketIfNotExists(locksBucket)
 	if err != nil {
 		return err
@@ -138,16 +138,26 @@ func writeLock(tx *bbolt.Tx, name string, record lockRecord) error {
 	if err != nil {
 		return err
 	}
-	return bucket.Put([]byte(name), seal(locksBucket, []byte(name), 0, raw))
+	if bucket.Get([]byte(name)) == nil {
+		h.Locks++
+	}
+	if err := bucket.Put([]byte(name), seal(locksBucket, []byte(name), 0, raw)); err != nil {
+		return err
+	}
+	return h.save(tx)
 }
 
 // deleteLock removes the lock if it still has that id.
-func deleteLock(tx *bbolt.Tx, name, id string) error {
+func deleteLock(tx *bbolt.Tx, h *head, name, id string) error {
 	record, err := readLock(tx, name)
 	if err != nil || record == nil || record.ID != id {
 		return err
 	}
-	return tx.Bucket(locksBucket).Delete([]byte(name))
+	h.Locks--
+	if err := tx.Bucket(locksBucket).Delete([]byte(name)); err != nil {
+		return err
+	}
+	return h.save(tx)
 }
 
 // Holder returns who holds the lock now, nil when nobody does.
@@ -167,13 +177,13 @@ func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) 
 // second, and at the latest when it commits.
 func (s *Store) ForceUnlock(ctx context.Context, lockID string) (state.Holder, error) {
 	var holder state.Holder
-	_, err := s.update(ctx, func(tx *bbolt.Tx, _ *head) error {
+	_, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error {
 		name, record, err := findLock(tx, lockID)
 		if err != nil {
 			return err
 		}
 		holder = record.Holder
-		return tx.Bucket(locksBucket).Delete([]byte(name))
+		return deleteLock(tx, h, name, lockID)
 	})
 	return holder, err
 }

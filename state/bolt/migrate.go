@@ -105,7 +105,10 @@ func (s *Store) viewMigrated(ctx context.Context, fn func(*bbolt.Tx, *head) erro
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.step(tx, h), fn(tx, h)); err != nil {
+		if err := s.step(tx, h); err != nil {
+			return err
+		}
+		if err := fn(tx, h); err != nil {
 			return err
 		}
 		return errRolledBack

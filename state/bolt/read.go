@@ -17,21 +17,19 @@ import (
 
 // Get implements state.Store.
 func (s *Store) Get(ctx context.Context, key resources.Key) (state.Entry, error) {
-	var value []byte
-	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) error {
+	var entry state.Entry
+	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) (err error) {
 		if bucket := kindBucket(tx, key.Kind); bucket != nil {
-			value = slices.Clone(bucket.Get([]byte(key.ID)))
+			if value := bucket.Get([]byte(key.ID)); value != nil {
+				entry, err = sealed{[]byte(key.Kind), []byte(key.ID), value}.entry()
+			}
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		return state.Entry{}, err
+	if err == nil && entry.Record == nil {
+		err = fmt.Errorf("%s: %w", key, state.ErrNotFound)
 	}
-	if value == nil {
-		return state.Entry{}, fmt.Errorf("%s: %w", key, state.ErrNotFound)
-	}
-	entry, err := sealed{key.Kind, key.ID, value}.entry()
-	return entry, s.wrap("read", err)
+	return entry, err
 }
 
 // List implements state.Store. Kinds come in the order of resources.Kinds, whatever the order of the arguments.
@@ -39,28 +37,34 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 	if err := knownKinds(kinds); err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
 	}
-	var values []sealed
+	var entries []state.Entry
 	err := s.view(ctx, func(tx *bbolt.Tx, h *head) error {
+		var values []sealed
 		for _, kind := range resources.Kinds() {
 			if len(kinds) > 0 && !slices.Contains(kinds, kind) {
 				continue
 			}
 			before := len(values)
 			if bucket := kindBucket(tx, kind); bucket != nil {
-				values = collect(values, kind, bucket)
+				values = collect(values, []byte(kind), bucket)
 			}
-			if got := len(values) - before; got != h.Counts[kind] {
-				return damage("it has %d records of kind %s where %d were written", got, kind, h.Counts[kind])
+			if err := h.checkCount(kind, len(values)-before); err != nil {
+				return err
 			}
 		}
-		detach(values)
-		return nil
+		var err error
+		entries, err = s.decodeAll(ctx, values)
+		return err
 	})
-	if err != nil {
-		return nil, err
+	return entries, err
+}
+
+// checkCount makes sure that no record was lost: it would look as if nobody had ever recorded what is in the cloud.
+func (h *head) checkCount(kind resources.Kind, got int) error {
+	if want := h.Counts[kind]; got != want {
+		return damage("it has %d records of kind %s where %d were written", got, kind, want)
 	}
-	entries, err := decodeAll(ctx, values)
-	return entries, s.wrap("read", err)
+	return nil
 }
 
 func knownKinds(kinds []resources.Kind) error {
@@ -80,48 +84,36 @@ func kindBucket(tx *bbolt.Tx, kind resources.Kind) *bbolt.Bucket {
 	return records.Bucket([]byte(kind))
 }
 
-// collect appends the bucket's values, which point into the file still.
-func collect(values []sealed, kind resources.Kind, bucket *bbolt.Bucket) []sealed {
+// collect appends the bucket's records.
+func collect(values []sealed, kind []byte, bucket *bbolt.Bucket) []sealed {
 	cursor := bucket.Cursor()
 	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
-		values = append(values, sealed{kind, string(k), v})
+		values = append(values, sealed{kind, k, v})
 	}
 	return values
 }
 
-// detach copies the values out of the file into one piece of memory, so that they outlive the transaction.
-func detach(values []sealed) {
-	size := 0
-	for _, v := range values {
-		size += len(v.value)
-	}
-	arena := make([]byte, 0, size)
-	for i, v := range values {
-		from := len(arena)
-		arena = append(arena, v.value...)
-		values[i].value = arena[from:len(arena):len(arena)]
-	}
-}
-
-// decodeAll decodes on all processors, after the file was closed: decoding takes longer than reading.
-func decodeAll(ctx context.Context, values []sealed) ([]state.Entry, error) {
+// decodeAll decodes on all processors, straight out of the file: that takes some milliseconds for thousands of
+// records, in which other processes can read and not write. Copying first took as long as it saved.
+func (s *Store) decodeAll(ctx context.Context, values []sealed) ([]state.Entry, error) {
 	const chunk = 64
 	entries := make([]state.Entry, len(values))
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
-	for range min(runtime.GOMAXPROCS(0), len(values)/chunk+1) {
-		group.Go(func() error {
-			for {
-				from := int(next.Add(chunk)) - chunk
-				if from >= len(values) {
-					return nil
-				}
-				to := min(from+chunk, len(values))
-				if err := errors.Join(ctx.Err(), decodeSome(entries[from:to], values[from:to])); err != nil {
-					return err
-				}
+	work := func() error {
+		for {
+			from := int(next.Add(chunk)) - chunk
+			if from >= len(values) {
+				return nil
 			}
-		})
+			to := min(from+chunk, len(values))
+			if err := errors.Join(ctx.Err(), decodeSome(entries[from:to], values[from:to])); err != nil {
+				return err
+			}
+		}
+	}
+	for range min(runtime.GOMAXPROCS(0), len(values)/chunk+1) {
+		group.Go(func() error { return s.file.guard(work) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	// The coming encoding/json/v2 of the standard library by the same authors; it decodes a record in 4.3 µs where
 	// encoding/json takes 11.5.
 	jsonv2 "github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -44,28 +45,27 @@ func checksum(bucket, key, value []byte) uint32 {
 	return crc32.Update(sum, castagnoli, value[sealSize:])
 }
 
-// sealed is a value as it lies in the file.
+// sealed is a record as it lies in the file. All of it may point into the file, and is valid then only as long as the
+// transaction lasts.
 type sealed struct {
-	kind  resources.Kind
-	id    string
-	value []byte
+	bucket []byte // the kind
+	id     []byte
+	value  []byte
 }
 
-func (v sealed) open() (state.Revision, []byte, error) {
-	return unseal([]byte(v.kind), []byte(v.id), v.value)
-}
+func (v sealed) open() (state.Revision, []byte, error) { return unseal(v.bucket, v.id, v.value) }
 
-// entry checks and decodes the value.
+// entry checks and decodes the value; the entry does not point into the file.
 func (v sealed) entry() (state.Entry, error) {
 	revision, content, err := v.open()
 	if err != nil {
 		return state.Entry{}, err
 	}
-	record, err := decode(v.kind, v.id, content)
+	record, err := decode(resources.Kind(v.bucket), v.id, content)
 	return state.Entry{Record: record, Revision: revision}, err
 }
 
-func decode(kind resources.Kind, id string, content []byte) (resources.Record, error) {
+func decode(kind resources.Kind, id, content []byte) (resources.Record, error) {
 	record := resources.NewRecord(kind)
 	if record == nil {
 		return nil, damage("there is no kind of record called %q", kind)
@@ -73,8 +73,48 @@ func decode(kind resources.Kind, id string, content []byte) (resources.Record, e
 	if err := jsonv2.Unmarshal(content, record); err != nil {
 		return nil, damage("%s/%s: %v", kind, id, err)
 	}
-	if key := record.Key(); key.ID != id {
+	if key := record.Key(); key.ID != string(id) {
 		return nil, damage("%s/%s says that it is %s", kind, id, key)
 	}
 	return record, nil
+}
+
+// checkAll looks at every value and counts them, so that nothing is written on top of damage.
+func checkAll(tx *bbolt.Tx) error {
+	h, err := loadHead(tx)
+	if err != nil {
+		return err
+	}
+	records, locks := tx.Bucket(recordsBucket), tx.Bucket(locksBucket)
+	if records == nil || locks == nil {
+		return damage("a part of it is missing")
+	}
+	if got, err := checkBucket(locksBucket, locks); err != nil {
+		return err
+	} else if got != h.Locks {
+		return damage("it has %d locks where %d were written", got, h.Locks)
+	}
+	counts := map[resources.Kind]int{}
+	err = records.ForEachBucket(func(kind []byte) (err error) {
+		counts[resources.Kind(kind)], err = checkBucket(kind, records.Bucket(kind))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for kind := range h.Counts {
+		if err := h.checkCount(kind, counts[kind]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkBucket(name []byte, bucket *bbolt.Bucket) (values int, err error) {
+	err = bucket.ForEach(func(k, v []byte) error {
+		values++
+		_, _, err := unseal(name, k, v)
+		return err
+	})
+	return values, err
 }

@@ -75,6 +75,7 @@ synchronise_databases() {
 }
 
 start_services() {
+  local service
   keystone_start
   placement_start
   keystone_wait

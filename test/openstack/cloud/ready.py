@@ -10,7 +10,7 @@ import time
 
 import openstack
 
-LIMIT = 120  # seconds
+LIMIT = 300  # seconds
 RUN = os.path.join(os.environ['WORK'], 'run')
 NOVA = {('nova-conductor', 'controller'): 'nova-conductor',
         ('nova-scheduler', 'controller'): 'nova-scheduler',

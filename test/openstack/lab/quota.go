@@ -22,8 +22,8 @@ const (
 	Gigabytes   = "gigabytes"
 )
 
-// quotaLimit is how long one change may take; it takes about 1.5 seconds.
-const quotaLimit = time.Minute
+// quotaLimit is how long one change may take; it takes about 1.5 seconds on a quiet machine.
+const quotaLimit = 3 * time.Minute
 
 // Quota sets limits of a project ("npctl" or "other"), at once effective, also below what is in use. restore gives
 // the project the lab's generous defaults again.

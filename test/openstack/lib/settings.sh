@@ -44,6 +44,7 @@ PROCESSES="$BACKENDS keystone placement nova-conductor glance neutron nova-sched
 # OpenStack environment are; no proxy between us and ourselves.
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHON=/usr/bin/python3
 export no_proxy=127.0.0.1,localhost NO_PROXY=127.0.0.1,localhost
+export PYTHONDONTWRITEBYTECODE=1 # no __pycache__ in the source tree
 unset PYTHONHOME PYTHONPATH VIRTUAL_ENV ${!OS_@}
 
 say() { printf '[%3d s] %s\n' "$SECONDS" "$*"; }

@@ -1,18 +1,19 @@
 """A hypervisor that keeps its servers in memory and fails when it is told to."""
 import os
-import time
 
 import eventlet
+from nova import context as nova_context
 from nova import exception
 from nova import objects
 from nova.compute import vm_states
 from nova.network import model
+from nova.network import neutron
 from nova.virt import fake
 
 from npctl_lab import faults
 
-# Servers whose addresses are hidden: uuid -> when they may be seen.
-_hidden = {}
+# Servers whose addresses are hidden, by uuid.
+_hidden = set()
 
 
 class Driver(fake.FakeDriver):
@@ -41,9 +42,13 @@ def delay_address_events(manager_class):
     handle = manager_class.external_instance_event
 
     def late(self, context, instances, events):
+        # a server that is hidden is looked at anew when it is shown
+        events = [e for e in events if not (
+            e.name == 'network-changed' and e.instance_uuid in _hidden)]
         if any(e.name == 'network-changed' for e in events):
             for instance in instances:
-                _wait_for_address(instance)
+                if instance.vm_state == vm_states.ACTIVE:
+                    faults.apply('floating-ip', **_subject(instance))
         return handle(self, context, instances, events)
 
     manager_class.external_instance_event = late
@@ -77,29 +82,18 @@ def _subject(instance):
 
 def _hide_addresses(context, uuid, seconds):
     """The server becomes ACTIVE without addresses, and gets them later."""
+    _hidden.add(uuid)
     cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
-    known = cache.network_info
-    _hidden[uuid] = time.time() + seconds
-    _remember(context, uuid, model.NetworkInfo())
-    eventlet.spawn_after(seconds, _show_addresses, context, uuid, known)
+    cache.network_info = model.NetworkInfo()
+    cache.save()
+    eventlet.spawn_after(seconds, _show_addresses, uuid)
 
 
-def _show_addresses(context, uuid, known):
-    _hidden.pop(uuid, None)
+def _show_addresses(uuid):
+    _hidden.discard(uuid)
+    context = nova_context.get_admin_context()
     try:
-        _remember(context, uuid, known)
+        instance = objects.Instance.get_by_uuid(context, uuid, ['info_cache', 'flavor'])
+        neutron.API().get_instance_nw_info(context, instance, force_refresh=True)
     except exception.NotFound:
         pass  # deleted meanwhile
-
-
-def _remember(context, uuid, network_info):
-    cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
-    cache.network_info = network_info
-    cache.save()
-
-
-def _wait_for_address(instance):
-    if instance.uuid in _hidden:
-        time.sleep(max(0, _hidden[instance.uuid] - time.time()))
-    elif instance.vm_state == vm_states.ACTIVE:
-        faults.apply('floating-ip', **_subject(instance))

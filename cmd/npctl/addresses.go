@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// checkAddresses makes sure that -target and -exclude name something: a mistyped -exclude would do what was to be left
+// out. (Compute itself answers for -replace.)
+func checkAddresses(opt plan.Options, want resources.Desired, seen plan.Observed) error {
+	if len(opt.Targets)+len(opt.Excludes) == 0 {
+		return nil
+	}
+	known := knownAddresses(want, seen)
+	for _, chosen := range slices.Concat(opt.Targets, opt.Excludes) {
+		block, _, _ := strings.Cut(string(chosen), "[") // a slot of a static node
+		if slices.ContainsFunc(known, func(k string) bool { return inside(k, block) }) || leftover(block, known) {
+			continue
+		}
+		err := fmt.Errorf("nothing has the address %q", chosen)
+		if near := nearest(string(chosen), known); near != "" {
+			return hint(err, fmt.Sprintf("did you mean %q?", near))
+		}
+		return hint(err, "addresses are such as diskimage.NAME, label.NAME, provider.NAME, provider.NAME.pool.NAME or node.ID; npctl state list shows those of what exists")
+	}
+	return nil
+}
+
+func inside(address, outer string) bool {
+	rest, ok := strings.CutPrefix(address, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// leftover reports whether the address is of something in a cloud that has no record, such as provider.x.server.4f1c.
+func leftover(address string, known []string) bool {
+	parts := strings.SplitN(address, ".", 4)
+	return len(parts) == 4 && slices.Contains([]string{"server", "image", "port", "floating_ip", "volume"}, parts[2]) &&
+		slices.Contains(known, parts[0]+"."+parts[1])
+}
+
+// knownAddresses are those of the configuration, of the records, and of what was seen in the clouds.
+func knownAddresses(want resources.Desired, seen plan.Observed) []string {
+	var known []string
+	add := func(parts ...string) { known = append(known, strings.Join(parts, ".")) }
+	for i := range want.Images {
+		add(string(want.Images[i].Kind), want.Images[i].Name)
+	}
+	for i := range want.Labels {
+		add("label", want.Labels[i].Name)
+	}
+	for i := range want.Providers {
+		p := &want.Providers[i]
+		add("provider", p.Name)
+		for _, image := range p.CloudImages {
+			add("provider", p.Name, "cloud_image", image.Name)
+		}
+		for j := range p.Pools {
+			addPool(add, p.Name, &p.Pools[j])
+		}
+	}
+	for _, r := range seen.Records.Providers {
+		add("provider", r.Name)
+	}
+	for _, b := range seen.Records.Builds {
+		add(string(b.Kind), b.Image)
+	}
+	for _, u := range seen.Records.Uploads {
+		add("provider", u.Provider, "image", u.Image)
+	}
+	for _, n := range seen.Records.Nodes {
+		add("node", n.ID)
+		add("provider", n.Provider, "pool", n.Pool)
+		for _, label := range n.Labels {
+			add("provider", n.Provider, "pool", n.Pool, "label", label)
+			add("label", label)
+		}
+	}
+	for _, f := range seen.Files {
+		add("file", f.Name)
+	}
+	return known
+}
+
+func addPool(add func(...string), provider string, p *resources.Pool) {
+	add("provider", provider, "pool", p.Name)
+	for _, o := range p.Offers {
+		add("provider", provider, "pool", p.Name, "label", o.Label)
+		if o.Image.Kind != resources.CloudImage {
+			add("provider", provider, "image", o.Image.Name)
+		}
+	}
+	for i := range p.Nodes {
+		add("provider", provider, "pool", p.Name, "node", p.Nodes[i].Name)
+	}
+}

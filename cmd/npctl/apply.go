@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/state"
+)
+
+const applyDescription = `Computes a plan as npctl plan does, shows it, asks, and does it. With PLANFILE (from npctl plan
+-out) it does what was reviewed, without asking: it refuses when the configuration is another
+one, or when what the plan touches has changed meanwhile, and says what.
+
+Steps that do not need each other are done at the same time. When one fails, those that need
+it are skipped and named, the rest is done, and the exit code is 1; applying again goes on
+from there. ^C once begins nothing more, stops what can be stopped and records the rest;
+^C twice ends npctl at once, which is safe too.
+
+Examples:
+  npctl apply
+  npctl apply tonight.plan
+  npctl apply -auto-approve -lock-timeout=5m        (in a job)
+  npctl apply -replace=node.0000000017
+  npctl apply -refresh-only
+  npctl apply -auto-approve -json | jq -c 'select(.type == "step_failed")'
+
+Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
+
+// applyCommand is npctl apply, and npctl destroy.
+type applyCommand struct {
+	*app
+	planOptions
+	autoApprove, input bool
+	lockTimeout        time.Duration
+	jsonInto           string
+	operation          string // apply or destroy
+}
+
+func (a *app) applyCommand() *cli.Command {
+	c := &applyCommand{app: a, operation: "apply"}
+	return &cli.Command{
+		Name: "apply", Category: categoryMain, Usage: "do what the configuration asks for", ArgsUsage: "[PLANFILE]",
+		Description: applyDescription, Flags: append(c.applyFlags(), c.destroyFlag()), Action: c.run,
+	}
+}
+
+func (c *applyCommand) applyFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
+		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &c.input, Value: true, HideDefault: true, Usage: "ask where an answer is needed; -input=false fails instead"},
+		&cli.DurationFlag{Name: "lock-timeout", Category: categoryRun, Destination: &c.lockTimeout, Usage: "wait this long for somebody else who works on the state, such as 5m (`DURATION`)"},
+		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line (see docs/json.md); asks nothing, so it needs -auto-approve or a PLANFILE"},
+		&cli.StringFlag{Name: "json-into", Category: categoryOutput, Destination: &c.jsonInto, TakesFile: true, Usage: "write the events of -json to `FILE` beside the text"},
+	}, c.flags()...)
+}
+
+func (c *applyCommand) run(ctx context.Context, cmd *cli.Command) error {
+	events, err := c.openEvents()
+	if err != nil {
+		return err
+	}
+	defer events.close()
+	err = c.apply(ctx, cmd, events)
+	events.end(err)
+	return err
+}
+
+func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *eventWriter) error {
+	if err := c.checkApply(cmd); err != nil {
+		return err
+	}
+	var saved *plan.File
+	if path := cmd.Args().First(); path != "" {
+		file, err := c.readPlan(cmd, path)
+		if err != nil {
+			return err
+		}
+		saved = file
+	}
+	config, err := c.loadAndWarn(c.variableOptions)
+	if err != nil {
+		return err
+	}
+	s, err := c.openSession(ctx, config, c.parallelism, writeState)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return c.locked(ctx, s, func(ctx context.Context) error {
+		if saved != nil {
+			return c.applySaved(ctx, s, *saved, events)
+		}
+		return c.applyFresh(ctx, s, events)
+	})
+}
+
+func (c *applyCommand) checkApply(cmd *cli.Command) error {
+	if err := arguments(cmd, 1); err != nil {
+		return err
+	}
+	if c.json && !c.autoApprove && cmd.NArg() == 0 {
+		return hint(fmt.Errorf("-json asks nothing"), "give -auto-approve too, or a PLANFILE that was reviewed")
+	}
+	return c.check()
+}
+
+// locked runs work while nobody else may work on the state. When the lock is lost, the work is stopped.
+func (c *applyCommand) locked(ctx context.Context, s *session, work func(context.Context) error) error {
+	lock, err := c.lock(ctx, s.store, c.operation, c.lockTimeout)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-lock.Lost():
+			stop(state.ErrLost)
+		case <-ctx.Done():
+		}
+	}()
+	err = work(ctx)
+	if errors.Is(context.Cause(ctx), state.ErrLost) {
+		return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
+	}
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if unlockErr := lock.Unlock(release); unlockErr != nil && !errors.Is(unlockErr, state.ErrLost) {
+		return errors.Join(err, fmt.Errorf("unlock the state: %w", unlockErr))
+	}
+	return err
+}
+
+// applyFresh plans, shows, asks and does.
+func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *eventWriter) error {
+	opt := c.compute()
+	p, err := s.compute(ctx, &c.planOptions, opt)
+	if err != nil {
+		return err
+	}
+	if err := s.sight(ctx, c.refresh); err != nil {
+		return err
+	}
+	events.plan(p, s.meta(opt))
+	if !c.json {
+		if err := p.WriteText(c.ui.out, c.text(&c.planOptions, s.seen.Now)); err != nil {
+			return outputError(err)
+		}
+	}
+	switch {
+	case len(p.Problems) > 0:
+		return hint(errors.New(problemSentence(p)+" Nothing was done"), "solve what is named above, or leave the block out with -exclude")
+	case p.Summary().Empty():
+		return c.incomplete(p)
+	}
+	if err := c.approve(ctx, p); err != nil {
+		return err
+	}
+	return c.execute(ctx, s, p, events)
+}
+
+// sight remembers leaks, so that the next plan knows that they were seen before.
+func (s *session) sight(ctx context.Context, refreshed bool) error {
+	if !refreshed {
+		return nil
+	}
+	return s.engine.Sight(ctx, s.seen)
+}
+
+// approve asks whether to go on.
+func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
+	if c.autoApprove {
+		return nil
+	}
+	question := "Do you want to apply this plan?"
+	if c.destroy {
+		question = fmt.Sprintf("Do you really want to destroy this? %d things will be deleted, and there is no way back.", p.Summary().Delete)
+	}
+	answer, err := "", errNoTerminal
+	if c.input {
+		c.ui.talk("")
+		answer, err = c.ui.ask(ctx, c.ui.style(styleStrong, question)+"\n  Only 'yes' will be accepted: ")
+	}
+	switch {
+	case errors.Is(err, errNoTerminal):
+		return hint(fmt.Errorf("nobody can be asked whether to %s this plan, so nothing was done", c.operation),
+			"review it with npctl plan -out=FILE and npctl apply FILE, or give -auto-approve")
+	case err != nil:
+		return err
+	case answer != "yes":
+		c.ui.talk("Not approved, so nothing was done.")
+		return exitCode(1)
+	}
+	c.ui.talk("")
+	return nil
+}
+
+// execute does the steps and tells what became of them.
+func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, events *eventWriter) error {
+	progress := c.newProgress(p)
+	c.ui.onInterrupt(progress.interrupted)
+	s.engine.Report = func(e reconcile.Event) {
+		events.step(e)
+		progress.event(e)
+	}
+	result, err := s.engine.Execute(ctx, p, s.seen)
+	progress.close()
+	c.ui.onInterrupt(nil)
+	events.summary(c.operation, result)
+	if !c.json {
+		if err := c.tell(p, result); err != nil {
+			return err
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case errors.Is(context.Cause(ctx), errSignal):
+		c.ui.talk("Interrupted. What was done is recorded; npctl apply goes on from here.")
+		return exitCode(exitInterrupted)
+	case result.Err() != nil:
+		return hint(result.Err(), "apply again when the reasons above are gone: it goes on from here")
+	}
+	return c.incomplete(p)
+}
+
+// incomplete is an error when a provider could not be looked at: nobody can say that all is as wanted.
+func (c *applyCommand) incomplete(p plan.Plan) error {
+	if len(p.Deferred) == 0 {
+		return nil
+	}
+	return hint(fmt.Errorf("not everything could be done: these providers could not be looked at: %s", joinWords(p.Deferred)),
+		"apply again when they answer, or leave them out with -exclude=provider.NAME")
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+)
+
+// readPlan reads a plan file and takes over what it was made with. Only sensitive variables have to be given again.
+func (c *applyCommand) readPlan(cmd *cli.Command, path string) (*plan.File, error) {
+	if c.narrowed() {
+		return nil, hint(errors.New("a saved plan is done as it is, so no option can change what is planned"),
+			"leave -target, -exclude, -replace, -destroy, -refresh-only and -allow-destroy out, or plan again with them")
+	}
+	file, err := plan.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, given := range c.vars {
+		name, _, _ := strings.Cut(given, "=")
+		if _, saved := file.Variables[name]; saved {
+			return nil, hint(fmt.Errorf("the plan brings the value of the variable %q with it", name),
+				"leave the option out, or plan again with it")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(file.Variables)) {
+		var value string
+		if err := json.Unmarshal(file.Variables[name], &value); err != nil {
+			return nil, fmt.Errorf("plan file %s: variable %s: %w", path, name, err)
+		}
+		c.vars = append(c.vars, name+"="+value)
+	}
+	c.destroy = file.Meta.Options.Destroy
+	return &file, nil
+}
+
+// applySaved does the steps of a plan file, if they are still what would be planned.
+func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.File, events *eventWriter) error {
+	if err := file.Bound(s.identity.Lineage, s.config.Desired.Digest); err != nil {
+		return c.anotherConfiguration(file, err)
+	}
+	current, err := s.compute(ctx, &c.planOptions, file.Meta.Options)
+	if err != nil {
+		return err
+	}
+	if err := s.sight(ctx, c.refresh); err != nil {
+		return err
+	}
+	if stale := file.Stale(current); len(stale) > 0 {
+		return c.refuse(file, stale)
+	}
+	events.plan(file.Plan, file.Meta)
+	if !c.json {
+		if err := c.ui.print("%s", file.Plan.Summary()); err != nil {
+			return err
+		}
+	}
+	if file.Plan.Summary().Empty() {
+		return c.incomplete(file.Plan)
+	}
+	return c.execute(ctx, s, file.Plan, events)
+}
+
+func (c *applyCommand) anotherConfiguration(file plan.File, err error) error {
+	if len(file.Sensitive) > 0 {
+		return hint(err, fmt.Sprintf("sensitive variables are not saved and have to be given the same value again: %s", joinWords(file.Sensitive)))
+	}
+	return hint(err, "apply it with the configuration it was made from, or make a new one with npctl plan -out=FILE")
+}
+
+// refuse lists what has changed since the plan was made.
+func (c *applyCommand) refuse(file plan.File, stale []plan.Mismatch) error {
+	const shown = 20
+	c.ui.talk("Since this plan was made (%s), what it touches has changed:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"))
+	for i, m := range stale {
+		if i == shown {
+			c.ui.talk("  ... and %d more", len(stale)-shown)
+			break
+		}
+		c.ui.talk("  - %s", m)
+	}
+	return hint(errors.New("the plan is stale, so nothing was done"), "look at a new one: npctl plan -out=FILE")
+}

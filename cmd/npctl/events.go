@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+)
+
+// The events of apply -json are a format of their own, described in docs/json.md: one JSON object a line, which only
+// ever grows. Every line has type and time; step_* lines name the step by its id in the plan line.
+
+// eventWriter writes events. Its zero value writes nothing.
+type eventWriter struct {
+	mu    sync.Mutex // one line at a time
+	to    io.Writer
+	file  *os.File // to close
+	phase map[string]string
+}
+
+type eventLine struct {
+	Type     string                  `json:"type"`
+	Time     time.Time               `json:"time"`
+	Version  string                  `json:"npctl_version,omitempty"`
+	Format   string                  `json:"format_version,omitempty"`
+	Plan     json.RawMessage         `json:"plan,omitempty"`
+	Step     string                  `json:"step,omitempty"`
+	Address  plan.Address            `json:"address,omitempty"`
+	Action   plan.Action             `json:"action,omitempty"`
+	Phase    string                  `json:"phase,omitempty"`
+	Done     int64                   `json:"done,omitempty"`
+	Total    int64                   `json:"total,omitempty"`
+	Seconds  float64                 `json:"seconds,omitempty"`
+	Record   string                  `json:"record,omitempty"`
+	Message  string                  `json:"message,omitempty"`
+	Hint     string                  `json:"hint,omitempty"`
+	Outcome  *outcomeLine            `json:"outcome,omitempty"`
+	Problems []config.JSONDiagnostic `json:"diagnostics,omitempty"`
+}
+
+// outcomeLine counts what became of a plan.
+type outcomeLine struct {
+	plan.Summary
+	Failed  int  `json:"failed"`
+	Skipped int  `json:"skipped"`
+	OK      bool `json:"ok"`
+}
+
+// openEvents opens what -json and -json-into ask for.
+func (c *applyCommand) openEvents() (*eventWriter, error) {
+	e := &eventWriter{phase: map[string]string{}}
+	var to []io.Writer
+	if c.json {
+		to = append(to, c.ui.out)
+	}
+	if c.jsonInto != "" {
+		file, err := os.OpenFile(c.jsonInto, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("option -json-into: %w", err)
+		}
+		e.file = file
+		to = append(to, file)
+	}
+	if len(to) > 0 {
+		e.to = io.MultiWriter(to...)
+	}
+	e.write(eventLine{Type: "start", Version: version(), Format: jsonVersion, Message: c.operation})
+	return e, nil
+}
+
+func (e *eventWriter) close() {
+	if e.file != nil {
+		_ = e.file.Close() // every line was written already
+	}
+}
+
+// write writes one line. Whoever reads it may be gone; the work goes on.
+func (e *eventWriter) write(line eventLine) {
+	if e.to == nil {
+		return
+	}
+	line.Time = time.Now().UTC()
+	text, err := json.Marshal(line)
+	if err != nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, _ = e.to.Write(append(text, '\n'))
+}
+
+func (e *eventWriter) plan(p plan.Plan, meta plan.Meta) {
+	if e.to == nil {
+		return
+	}
+	if report, err := p.MarshalReport(meta); err == nil {
+		e.write(eventLine{Type: "plan", Plan: report})
+	}
+}
+
+// step writes what the engine reports: progress only when the phase is another one.
+func (e *eventWriter) step(ev reconcile.Event) {
+	line := eventLine{Type: "step_" + string(ev.Kind), Step: ev.Step.ID, Address: ev.Step.Address, Action: ev.Step.Action,
+		Phase: ev.Phase, Done: ev.Done, Total: ev.Total, Seconds: ev.Took.Seconds(), Record: ev.ID}
+	if ev.Err != nil {
+		line.Message, line.Hint = ev.Err.Error(), nextStep(ev.Err)
+	}
+	if ev.Kind == reconcile.EventProgress {
+		if e.phase[ev.Step.ID] == ev.Phase {
+			return
+		}
+		e.phase[ev.Step.ID] = ev.Phase
+	}
+	e.write(line)
+}
+
+func (e *eventWriter) summary(operation string, r reconcile.Result) {
+	e.write(eventLine{Type: "summary", Message: operation, Outcome: &outcomeLine{
+		Summary: plan.Plan{Steps: r.Done}.Summary(), Failed: len(r.Failed), Skipped: len(r.Skipped), OK: r.Err() == nil}})
+}
+
+// end is the last line: whether all went well, or why not.
+func (e *eventWriter) end(err error) {
+	line := eventLine{Type: "end", Message: "ok"}
+	var diags *diagnosed
+	var code exitCode
+	switch {
+	case err == nil:
+	case errors.As(err, &diags):
+		line.Type, line.Message, line.Problems = "error", "the configuration has mistakes", config.JSON(diags.diags, diags.files).Diagnostics
+	case errors.As(err, &code):
+		line.Type, line.Message = "error", map[bool]string{true: "interrupted", false: "not done"}[int(code) == exitInterrupted]
+	default:
+		line.Type, line.Message, line.Hint = "error", err.Error(), nextStep(err)
+	}
+	e.write(line)
+}
+
+func firstLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/config"
+)
+
+const fmtDescription = `Rewrites configuration files in the one canonical layout: indentation, and equals signs in line.
+The names of the files that were changed are printed. Without arguments it takes the files
+of the directory that -config names; "-" reads standard input and writes standard output.
+
+Examples:
+  npctl fmt
+  npctl fmt -recursive -check      (in a review job)
+  npctl fmt -diff nodes.hcl
+  npctl fmt - < nodes.hcl
+
+Exit codes: 0 done, 1 error; with -check 1 also when a file is not in the canonical layout.`
+
+// fmtCommand is npctl fmt.
+type fmtCommand struct {
+	*app
+	check, diff, recursive, write bool
+}
+
+func (a *app) fmtCommand() *cli.Command {
+	c := &fmtCommand{app: a}
+	return &cli.Command{
+		Name: "fmt", Category: categoryMain, Usage: "bring configuration files into the canonical layout",
+		ArgsUsage: "[FILE|DIR|-]...", Description: fmtDescription,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "check", Destination: &c.check, Usage: "write nothing; fail when a file would be changed"},
+			&cli.BoolFlag{Name: "diff", Destination: &c.diff, Usage: "show what would be changed or was changed"},
+			&cli.BoolFlag{Name: "recursive", Destination: &c.recursive, Usage: "look into directories below, too"},
+			&cli.BoolFlag{Name: "write", Destination: &c.write, Value: true, HideDefault: true, Usage: "write the files; -write=false only names them"},
+		},
+		Action: c.run,
+	}
+}
+
+func (c *fmtCommand) run(_ context.Context, cmd *cli.Command) error {
+	paths := cmd.Args().Slice()
+	if len(paths) == 0 {
+		paths = []string{c.global.config}
+	}
+	var files []string
+	for _, path := range paths {
+		if path == "-" {
+			return c.standardInput()
+		}
+		found, err := c.find(path)
+		if err != nil {
+			return err
+		}
+		files = append(files, found...)
+	}
+	changed := 0
+	var errs []error
+	for _, file := range files {
+		did, err := c.file(file)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if did {
+			changed++
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if c.check && changed > 0 {
+		c.ui.talk("%d of %d files are not in the canonical layout; npctl fmt mends that.", changed, len(files))
+		return exitCode(1)
+	}
+	return nil
+}
+
+// find lists the configuration files that a path means. Hidden directories are left alone.
+func (c *fmtCommand) find(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(p string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && p != path && (!c.recursive || strings.HasPrefix(entry.Name(), ".")):
+			return fs.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(p, ".hcl") && !strings.HasPrefix(entry.Name(), "."):
+			files = append(files, p)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// file formats one file and reports whether that changes it.
+func (c *fmtCommand) file(path string) (bool, error) {
+	before, err := readSmall(path)
+	if err != nil {
+		return false, err
+	}
+	after, diags := config.Format(before, path)
+	if diags.HasErrors() {
+		c.ui.diagnostics(&diagnosed{diags: diags})
+		return false, fmt.Errorf("%s is not formatted, because it cannot be parsed", path)
+	}
+	if bytes.Equal(before, after) {
+		return false, nil
+	}
+	if err := c.ui.print("%s", path); err != nil {
+		return true, err
+	}
+	if c.diff {
+		if err := c.ui.print("%s", strings.TrimSuffix(unifiedDiff(path, before, after), "\n")); err != nil {
+			return true, err
+		}
+	}
+	if c.check || !c.write {
+		return true, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return true, err
+	}
+	if err := renameio.WriteFile(path, after, info.Mode().Perm(), renameio.WithExistingPermissions()); err != nil {
+		return true, fmt.Errorf("write %s: %w", path, err)
+	}
+	return true, nil
+}
+
+// fmtLimit is the size of the largest file that is formatted: what a whole configuration may have.
+const fmtLimit = 16 << 20
+
+func readSmall(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	return readLimited(file, path)
+}
+
+func readLimited(r io.Reader, name string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, fmtLimit+1))
+	if err == nil && len(text) > fmtLimit {
+		err = fmt.Errorf("%s has more than %d MiB, which is more than a configuration may have", name, fmtLimit>>20)
+	}
+	return text, err
+}
+
+func (c *fmtCommand) standardInput() error {
+	before, err := readLimited(c.ui.in, "standard input")
+	if err != nil {
+		return err
+	}
+	after, diags := config.Format(before, "<stdin>")
+	if diags.HasErrors() {
+		return &diagnosed{diags: diags}
+	}
+	if !c.check {
+		_, err = c.ui.out.Write(after)
+		return outputError(err)
+	}
+	if !bytes.Equal(before, after) {
+		return exitCode(1)
+	}
+	return nil
+}
+
+func unifiedDiff(path string, before, after []byte) string {
+	return string(diff.Diff("a/"+filepath.ToSlash(path), before, "b/"+filepath.ToSlash(path), after))
+}

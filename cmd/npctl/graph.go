@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+)
+
+const graphDescription = `Prints the steps of a plan as a graph: an arrow leads from each step to what it waits for. The
+plan is computed as npctl plan does, or read from PLANFILE.
+
+Examples:
+  npctl graph | dot -Tsvg > plan.svg
+  npctl graph -destroy -type=json
+  npctl graph tonight.plan
+
+Exit codes: 0, or 1 on an error or when the plan has problems.`
+
+// graphCommand is npctl graph.
+type graphCommand struct {
+	*app
+	planOptions
+	kind string
+}
+
+func (a *app) graphCommand() *cli.Command {
+	c := &graphCommand{app: a}
+	return &cli.Command{
+		Name: "graph", Category: categoryOther, Usage: "print the steps of a plan as a graph", ArgsUsage: "[PLANFILE]", Description: graphDescription,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "type", Category: categoryOutput, Destination: &c.kind, Value: "dot", Usage: "`TYPE` of output: dot or json"},
+			c.destroyFlag(),
+		}, c.flags()...),
+		Action: c.run,
+	}
+}
+
+func (c *graphCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 1); err != nil {
+		return err
+	}
+	if c.kind != "dot" && c.kind != "json" {
+		return hint(fmt.Errorf("option -type: %q does not exist", c.kind), "write dot or json")
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	p, err := c.plan(ctx, cmd.Args().First())
+	if err != nil {
+		return err
+	}
+	text := p.Graph() + "\n"
+	if c.kind == "json" {
+		report, err := p.GraphJSON()
+		if err != nil {
+			return err
+		}
+		text = string(report)
+	}
+	if _, err := io.WriteString(c.ui.out, text); err != nil {
+		return outputError(err)
+	}
+	if len(p.Problems) > 0 {
+		return hint(fmt.Errorf("%s", problemSentence(p)), "npctl plan shows what is wrong")
+	}
+	return nil
+}
+
+func (c *graphCommand) plan(ctx context.Context, path string) (plan.Plan, error) {
+	if path != "" {
+		file, err := plan.ReadFile(path)
+		return file.Plan, err
+	}
+	config, err := c.loadAndWarn(c.variableOptions)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	s, err := c.openSession(ctx, config, c.parallelism, readState)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	defer s.close()
+	return s.compute(ctx, &c.planOptions, c.compute())
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// starters are the configurations to start from: the examples of the same names.
+//
+//go:embed starter/*.hcl
+var starters embed.FS
+
+const initDescription = `Writes a configuration to start from, full of comments, into a directory that has none (the
+current one, or that of -config). Nothing that exists is overwritten.
+
+  -from=sandbox     a cloud that lives inside npctl: no account, no root, nothing to install
+  -from=openstack   an OpenStack project, found by its entry in clouds.yaml
+
+Examples:
+  mkdir fleet && cd fleet && npctl init && npctl plan
+  npctl init -from=openstack && npctl plan -var cloud=mycloud
+
+Exit codes: 0, or 1 on an error.`
+
+// starterFiles are the starters by the value of -from.
+var starterFiles = map[string]string{"sandbox": "quickstart.hcl", "openstack": "openstack.hcl"}
+
+func (a *app) initCommand() *cli.Command {
+	from := ""
+	return &cli.Command{
+		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription,
+		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: sandbox or openstack"}},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 0); err != nil {
+				return err
+			}
+			return a.init(from)
+		},
+	}
+}
+
+func (a *app) init(from string) error {
+	name, ok := starterFiles[from]
+	if !ok {
+		return hint(fmt.Errorf("option -from: %q does not exist", from), "write sandbox or openstack")
+	}
+	dir := a.global.config
+	if err := checkEmpty(dir); err != nil {
+		return err
+	}
+	text, err := starters.ReadFile("starter/" + name)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "npctl.hcl")
+	if err := createFile(path, text); err != nil {
+		return err
+	}
+	if err := createFile(filepath.Join(dir, ".gitignore"), []byte(".npctl/\n")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	next := "npctl plan"
+	if from == "openstack" {
+		next = "npctl plan -var cloud=NAME, with the NAME of an entry in your clouds.yaml"
+	}
+	return a.ui.print("Wrote %s. Read it, then: %s", path, next)
+}
+
+// checkEmpty makes sure that no configuration is there.
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return hint(fmt.Errorf("init: %w", err), "make the directory first")
+	}
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), ".hcl") {
+			return hint(fmt.Errorf("init: there is a configuration here already: %s", filepath.Join(dir, entry.Name())),
+				"begin in an empty directory, or go on with npctl plan")
+		}
+	}
+	return nil
+}
+
+// createFile writes a file that must not exist yet.
+func createFile(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Close())
+}

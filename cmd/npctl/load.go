@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/config"
+)
+
+// variableOptions are -var and -var-file.
+type variableOptions struct {
+	vars, files []string
+}
+
+func (v *variableOptions) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "var", Destination: &v.vars, Usage: "value of a variable as `NAME=VALUE`; may be given several times"},
+		&cli.StringSliceFlag{Name: "var-file", Destination: &v.files, TakesFile: true, Usage: "`FILE` with values of variables, HCL or JSON; may be given several times"},
+	}
+}
+
+// configuration is what was read, with everything that it can name.
+type configuration struct {
+	*config.Result
+	registry registry
+	warnings *diagnosed // nil when there are none
+}
+
+// load reads the configuration. All its mistakes come back as one error; warnings are kept, to be shown once.
+func (a *app) load(v variableOptions) (*configuration, error) {
+	path := a.global.config
+	if err := checkThere(path); err != nil {
+		return nil, err
+	}
+	reg := newRegistry()
+	result, diags := config.Load(config.Options{
+		Path: path, Vars: v.vars, VarFiles: v.files, LookupEnv: a.lookupEnv,
+		Drivers: reg.driverSchemas(), Builders: reg.builderSchemas(), States: reg.states, Version: version(),
+	})
+	var files map[string]*hcl.File
+	if result != nil {
+		files = result.Files
+	}
+	if diags.HasErrors() {
+		return nil, &diagnosed{diags, files}
+	}
+	c := &configuration{Result: result, registry: reg}
+	if len(diags) > 0 {
+		c.warnings = &diagnosed{diags, files}
+	}
+	return c, nil
+}
+
+// loadAndWarn is load for commands that show warnings to people right away.
+func (a *app) loadAndWarn(v variableOptions) (*configuration, error) {
+	c, err := a.load(v)
+	if err == nil && c.warnings != nil {
+		a.ui.diagnostics(c.warnings)
+	}
+	return c, err
+}
+
+// checkThere makes sure that there is something to read.
+func checkThere(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return hint(fmt.Errorf("read configuration: %w", err), "name a file or a directory with -config, or go there with -chdir")
+	}
+	if files, err := filepath.Glob(filepath.Join(path, "*.hcl")); info.IsDir() && err == nil && len(files) == 0 {
+		return hint(fmt.Errorf("there is no configuration in %s", path), "npctl init writes one to start from; -config names another place")
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/google/renameio/v2"
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+)
+
+const planDescription = `Reads the configuration and the state, looks at the clouds, and shows what apply would do,
+and why. Nothing is changed: not in the clouds, not in the state (with -out an empty one is
+made when there is none, since a saved plan belongs to one).
+
+The last line is always of the form
+  Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.
+or "No changes.". A provider that cannot be looked at is named and left alone.
+
+Examples:
+  npctl plan
+  npctl plan -out=tonight.plan && npctl apply tonight.plan
+  npctl plan -target=provider.vexxhost -var region=ca-ymq-1
+  npctl plan -destroy -exclude=diskimage.debian
+  npctl plan -detailed-exitcode -markdown=comment.md    (in a review job)
+  npctl plan -json | jq '.steps[].address'
+
+Exit codes: 0 done; 1 error, or the plan has problems that keep it from being applied;
+with -detailed-exitcode 0 nothing to do, 1 error or not everything could be looked at, 2 changes.`
+
+// planCommand is npctl plan.
+type planCommand struct {
+	*app
+	planOptions
+	out, markdown string
+	detailed      bool
+}
+
+func (a *app) planCommand() *cli.Command {
+	c := &planCommand{app: a}
+	return &cli.Command{
+		Name: "plan", Category: categoryMain, Usage: "show what apply would do, and why", Description: planDescription,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "out", Category: categoryOutput, Destination: &c.out, TakesFile: true, Usage: "save the plan to `FILE`, for npctl apply FILE"},
+			&cli.BoolFlag{Name: "detailed-exitcode", Category: categoryOutput, Destination: &c.detailed, Usage: "exit with 2 when there are changes"},
+			&cli.StringFlag{Name: "markdown", Category: categoryOutput, Destination: &c.markdown, TakesFile: true, Usage: "write the plan to `FILE` for a review comment as well (-: to stdout instead of the text)"},
+			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md)"},
+			c.destroyFlag(),
+		}, c.flags()...),
+		Action: c.run,
+	}
+}
+
+func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if err := c.checkPlan(cmd); err != nil {
+		return err
+	}
+	config, err := c.loadAndWarn(c.variableOptions)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	s, err := c.openSession(ctx, config, c.parallelism, c.access(config))
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	defer s.close()
+	opt := c.compute()
+	p, err := s.compute(ctx, &c.planOptions, opt)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	if err := c.show(s, p, opt); err != nil {
+		return err
+	}
+	if err := c.save(s, p, opt); err != nil {
+		return err
+	}
+	return c.verdict(p)
+}
+
+// access is to read, but for a plan that is saved before there is a state: the plan is bound to the installation, so the
+// installation has to exist.
+func (c *planCommand) access(config *configuration) access {
+	if path, err := c.statePath(config.Desired.Settings); c.out != "" && err == nil && !exists(path) {
+		return writeState
+	}
+	return readState
+}
+
+func (c *planCommand) checkPlan(cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	if c.json && c.markdown == "-" {
+		return fmt.Errorf("-json and -markdown=- both want stdout")
+	}
+	return c.check()
+}
+
+// show prints the plan in whatever forms are asked for.
+func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
+	switch {
+	case c.json:
+		report, err := p.MarshalReport(s.meta(opt))
+		if err != nil {
+			return err
+		}
+		if _, err := c.ui.out.Write(report); err != nil {
+			return outputError(err)
+		}
+	case c.markdown == "-":
+		return outputError(p.WriteMarkdown(c.ui.out, 0))
+	default:
+		if err := p.WriteText(c.ui.out, c.text(&c.planOptions, s.seen.Now)); err != nil {
+			return outputError(err)
+		}
+	}
+	if c.markdown != "" {
+		return writeMarkdown(p, c.markdown)
+	}
+	return nil
+}
+
+// writeMarkdown replaces a file, whole or not at all.
+func writeMarkdown(p plan.Plan, path string) error {
+	file, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644))
+	if err != nil {
+		return fmt.Errorf("write Markdown: %w", err)
+	}
+	defer file.Cleanup() //nolint:errcheck // nothing is left to clean up after success
+	if err := p.WriteMarkdown(file, 0); err != nil {
+		return fmt.Errorf("write Markdown to %s: %w", path, err)
+	}
+	if err := file.CloseAtomicallyReplace(); err != nil {
+		return fmt.Errorf("write Markdown to %s: %w", path, err)
+	}
+	return nil
+}
+
+// save writes the plan file. A plan with problems is not for applying, so there is none then.
+func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
+	if c.out == "" || len(p.Problems) > 0 {
+		return nil
+	}
+	file := plan.File{Meta: s.meta(opt), Plan: p, Variables: map[string]json.RawMessage{}}
+	for name, v := range s.config.Variables {
+		if v.Sensitive {
+			file.Sensitive = append(file.Sensitive, name)
+			continue
+		}
+		text, err := json.Marshal(v.Value)
+		if err != nil {
+			return fmt.Errorf("save plan: %w", err)
+		}
+		file.Variables[name] = text
+	}
+	slices.Sort(file.Sensitive)
+	if err := file.WriteFile(c.out); err != nil {
+		return err
+	}
+	if !c.json {
+		c.ui.talk("Saved to %s. To do just that: npctl apply %s", c.out, c.out)
+	}
+	return nil
+}
+
+// verdict turns the plan into an exit code.
+func (c *planCommand) verdict(p plan.Plan) error {
+	switch {
+	case len(p.Problems) > 0:
+		if !c.json {
+			c.ui.talk("%s %s", c.ui.style(styleError, "Error:"), problemSentence(p))
+		}
+		return exitCode(1)
+	case !c.detailed:
+		return nil
+	case !p.Summary().Empty():
+		return exitCode(2)
+	case len(p.Deferred) > 0:
+		c.ui.talk("%s whether there are changes is not known: not every provider could be looked at.", c.ui.style(styleError, "Error:"))
+		return exitCode(1)
+	default:
+		return nil
+	}
+}
+
+func problemSentence(p plan.Plan) string {
+	if n := len(p.Problems); n > 1 {
+		return fmt.Sprintf("the plan has %d problems and cannot be applied as it is.", n)
+	}
+	return "the plan has a problem and cannot be applied as it is."
+}
+
+// jsonFailure prints an error as the JSON document that was asked for, so that whoever reads stdout gets one.
+func (a *app) jsonFailure(asJSON bool, err error) error {
+	if !asJSON {
+		return err
+	}
+	if printErr := a.ui.printJSON(failureDocument(err)); printErr != nil {
+		return printErr
+	}
+	return err
+}
+
+// exists reports whether a file is there.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+)
+
+// planOptions are the options of every command that computes a plan.
+type planOptions struct {
+	variableOptions
+	targets, excludes, replace []string
+	refresh                    bool
+	refreshOnly, destroy       bool
+	allow                      string
+	parallelism                int
+	verbose                    bool
+	json                       bool
+}
+
+const categorySelect, categoryRun, categoryOutput = "What is planned", "How it is done", "Output"
+
+func (o *planOptions) flags() []cli.Flag {
+	flags := []cli.Flag{
+		&cli.StringSliceFlag{Name: "target", Category: categorySelect, Destination: &o.targets, Usage: "plan only what has this `ADDRESS` or lies within it, and what that needs; may be given several times"},
+		&cli.StringSliceFlag{Name: "exclude", Category: categorySelect, Destination: &o.excludes, Usage: "leave out what has this `ADDRESS` or lies within it, and what needs that; may be given several times"},
+		&cli.StringSliceFlag{Name: "replace", Category: categorySelect, Destination: &o.replace, Usage: "make the thing at this `ADDRESS` anew: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"},
+		&cli.BoolFlag{Name: "refresh", Category: categorySelect, Destination: &o.refresh, Value: true, HideDefault: true, Usage: "look at the clouds; -refresh=false believes the state instead"},
+		&cli.BoolFlag{Name: "refresh-only", Category: categorySelect, Destination: &o.refreshOnly, Usage: "only bring the state in line with what is; make and delete nothing"},
+		&cli.StringFlag{Name: "allow-destroy", Category: categorySelect, Destination: &o.allow, Value: string(plan.AllowAll), Usage: "what a plan may delete: none, nodes, images or all; a plan that deletes more is refused (`WHAT`)"},
+		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not less (0: 50)"},
+		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "hide and shorten nothing"},
+	}
+	for _, f := range o.variableOptions.flags() {
+		flags = append(flags, f)
+	}
+	return flags
+}
+
+func (o *planOptions) destroyFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "destroy", Category: categorySelect, Destination: &o.destroy, Usage: "want nothing: plan the removal of everything that npctl made"}
+}
+
+// check finds options that contradict each other.
+func (o *planOptions) check() error {
+	allowed := []plan.Allow{plan.AllowNone, plan.AllowNodes, plan.AllowImages, plan.AllowAll}
+	switch {
+	case !slices.Contains(allowed, plan.Allow(o.allow)):
+		return hint(fmt.Errorf("option -allow-destroy: %q does not exist", o.allow), "write none, nodes, images or all")
+	case o.parallelism < 0:
+		return fmt.Errorf("option -parallelism: %d is less than 0", o.parallelism)
+	case o.refreshOnly && o.destroy:
+		return fmt.Errorf("-refresh-only and -destroy contradict each other")
+	case o.refreshOnly && !o.refresh:
+		return fmt.Errorf("-refresh-only and -refresh=false contradict each other")
+	case o.refreshOnly && len(o.replace) > 0, o.destroy && len(o.replace) > 0:
+		return fmt.Errorf("-replace makes nothing anew together with -refresh-only or -destroy")
+	}
+	return nil
+}
+
+// compute is what Compute is to be told.
+func (o *planOptions) compute() plan.Options {
+	return plan.Options{Targets: addresses(o.targets), Excludes: addresses(o.excludes), Replace: addresses(o.replace),
+		Destroy: o.destroy, RefreshOnly: o.refreshOnly, AllowDestroy: plan.Allow(o.allow)}
+}
+
+// narrowed reports whether anything was said about what to plan.
+func (o *planOptions) narrowed() bool {
+	return len(o.targets)+len(o.excludes)+len(o.replace) > 0 || o.destroy || o.refreshOnly || o.allow != string(plan.AllowAll)
+}
+
+func addresses(texts []string) []plan.Address {
+	var all []plan.Address
+	for _, t := range texts {
+		all = append(all, plan.Address(t))
+	}
+	return all
+}
+
+// text says how a plan is shown on stdout.
+func (a *app) text(o *planOptions, now time.Time) plan.TextOptions {
+	return plan.TextOptions{Color: a.ui.outColor, Width: a.ui.outWidth(), Verbose: o.verbose, Now: now}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+)
+
+// progress tells people what runs: as bars on a terminal, as lines elsewhere.
+type progress struct {
+	ui    *ui
+	quiet bool // -json: nothing is told
+	total int
+	every time.Duration // between signs of life of one step
+	now   func() time.Time
+	bars  *bars // nil when there is no terminal
+	stop  chan struct{}
+	beats sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	running map[string]*runningStep
+	ended   int
+}
+
+// runningStep is what is known of a step that was begun.
+type runningStep struct {
+	title       string
+	phase       string
+	done, total int64
+	since, told time.Time
+}
+
+// heartbeat is how long a running step may be silent.
+const heartbeat = 30 * time.Second
+
+func (c *applyCommand) newProgress(p plan.Plan) *progress {
+	pr := &progress{ui: c.ui, quiet: c.json, total: len(p.Steps), every: heartbeat, now: time.Now,
+		stop: make(chan struct{}), running: map[string]*runningStep{}}
+	if c.ui.errTerm && !c.json {
+		pr.bars = newBars(c.ui, len(p.Steps))
+	}
+	pr.beats.Go(pr.beat)
+	return pr
+}
+
+// close ends what is shown.
+func (p *progress) close() {
+	close(p.stop)
+	p.beats.Wait()
+	if p.bars != nil {
+		p.bars.close()
+	}
+}
+
+// event takes what the engine reports.
+func (p *progress) event(e reconcile.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id, title := e.Step.ID, visible(stepTitle(e.Step))
+	switch e.Kind {
+	case reconcile.EventStart:
+		p.running[id] = &runningStep{title: title, since: p.now(), told: p.now()}
+		if p.bars != nil {
+			p.bars.start(id, title)
+		} else {
+			p.line("%s: started", title)
+		}
+	case reconcile.EventProgress:
+		p.phase(id, e)
+	case reconcile.EventDone:
+		p.end(id)
+		p.line("%s: %s", title, p.ui.style(styleGood, "done"+tookText(e.Took)+madeText(e)))
+	case reconcile.EventFailed:
+		p.end(id)
+		p.line("%s: %s: %s", title, p.ui.style(styleError, "failed"+tookText(e.Took)), visible(firstLine(e.Err)))
+	case reconcile.EventSkipped:
+		p.end(id) // told in the end, with all others
+	}
+}
+
+func (p *progress) phase(id string, e reconcile.Event) {
+	r := p.running[id]
+	if r == nil {
+		return
+	}
+	r.phase, r.done, r.total = visible(e.Phase), e.Done, e.Total
+	if p.bars != nil {
+		p.bars.progress(id, r)
+	}
+}
+
+func (p *progress) end(id string) {
+	delete(p.running, id)
+	p.ended++
+	if p.bars != nil {
+		p.bars.end(id, p.ended)
+	}
+}
+
+func (p *progress) line(format string, args ...any) {
+	if !p.quiet {
+		p.ui.talk(format, args...)
+	}
+}
+
+// beat gives a sign of life for every step that has been silent for long. Bars live by themselves.
+func (p *progress) beat() {
+	if p.bars != nil || p.quiet {
+		return
+	}
+	ticker := time.NewTicker(p.every / 10)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-ticker.C:
+			p.signs()
+		}
+	}
+}
+
+func (p *progress) signs() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.running {
+		if now := p.now(); now.Sub(r.told) >= p.every-p.every/10 {
+			r.told = now
+			p.line("%s: %s", r.title, r.still(now))
+		}
+	}
+}
+
+// still says what a step has been doing, and for how long.
+func (r *runningStep) still(now time.Time) string {
+	text := "still running"
+	if r.phase != "" {
+		text = "still " + r.phase
+	}
+	if r.total > 0 {
+		text += fmt.Sprintf(" (%d%%)", 100*r.done/r.total)
+	}
+	return text + tookText(now.Sub(r.since))
+}
+
+// interrupted is what the first ^C means while steps run.
+func (p *progress) interrupted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ui.talk("")
+	p.ui.talk("%s Nothing more is begun; %d steps that run are being stopped, %d are left. Once more ends npctl at once.",
+		p.ui.style(styleWarning, "Interrupted."), len(p.running), p.total-p.ended-len(p.running))
+}
+
+// tookText is a duration behind something, when it is worth telling.
+func tookText(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return ""
+	case d < time.Minute:
+		return fmt.Sprintf(" [%s]", d.Round(100*time.Millisecond))
+	default:
+		return fmt.Sprintf(" [%s]", d.Round(time.Second))
+	}
+}
+
+// madeText names the record that a step made.
+func madeText(e reconcile.Event) string {
+	if e.ID == "" || e.Step.Record.ID != "" {
+		return ""
+	}
+	switch e.Step.Action {
+	case plan.ActionBuild:
+		return " (build " + short(e.ID) + ")"
+	case plan.ActionUpload:
+		return " (upload " + e.ID + ")"
+	case plan.ActionLaunch, plan.ActionRegister:
+		return " (node." + e.ID + ")"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// livingKinds are the records of things that exist somewhere; the others are bookkeeping.
+var livingKinds = []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode}
+
+// recordLine is a record in JSON output.
+type recordLine struct {
+	Address string           `json:"address"`
+	Kind    resources.Kind   `json:"kind"`
+	ID      string           `json:"id"`
+	Record  resources.Record `json:"record"`
+}
+
+func recordLines(entries []state.Entry) []recordLine {
+	lines := make([]recordLine, len(entries))
+	for i, e := range entries {
+		key := e.Record.Key()
+		lines[i] = recordLine{recordAddress(e.Record), key.Kind, key.ID, e.Record}
+	}
+	return lines
+}
+
+// recordAddress names one record. It lies within the address that plans use for the thing, so that what -target takes
+// finds records too.
+func recordAddress(r resources.Record) string {
+	switch r := r.(type) {
+	case *resources.Build:
+		return string(r.Kind) + "." + r.Image + ".build." + r.ID
+	case *resources.Upload:
+		return "provider." + r.Provider + ".image." + r.Image + ".upload." + r.ID
+	default:
+		key := r.Key()
+		return string(key.Kind) + "." + key.ID
+	}
+}
+
+// recordScopes are the addresses by which a record can be chosen.
+func recordScopes(r resources.Record) []string {
+	scopes := []string{recordAddress(r), r.Key().String()}
+	switch r := r.(type) {
+	case *resources.Upload:
+		scopes = append(scopes, "diskimage."+r.Image, "zuul_image."+r.Image, "upload."+r.ID)
+	case *resources.Build:
+		scopes = append(scopes, "build."+r.ID)
+	case *resources.Node:
+		scopes = append(scopes, "provider."+r.Provider)
+		pool := "provider." + r.Provider + ".pool." + r.Pool
+		for _, label := range r.Labels {
+			scopes = append(scopes, pool+".label."+label, "label."+label)
+		}
+		if r.Static {
+			scopes = append(scopes, pool+".node."+r.Hostname, fmt.Sprintf("%s.node.%s[%d]", pool, r.Hostname, r.Slot))
+		}
+	}
+	return scopes
+}
+
+// choose keeps the entries that have, or lie within, one of the addresses. An address that finds nothing is an error.
+func choose(entries []state.Entry, chosen []string) ([]state.Entry, error) {
+	if len(chosen) == 0 {
+		return entries, nil
+	}
+	found := make([]bool, len(chosen))
+	var kept []state.Entry
+	for _, e := range entries {
+		scopes := recordScopes(e.Record)
+		hit := false
+		for i, c := range chosen {
+			if slices.ContainsFunc(scopes, func(s string) bool { return inside(s, c) }) {
+				found[i], hit = true, true
+			}
+		}
+		if hit {
+			kept = append(kept, e)
+		}
+	}
+	for i, c := range chosen {
+		if !found[i] {
+			return nil, notRecorded(entries, c)
+		}
+	}
+	return kept, nil
+}
+
+func notRecorded(entries []state.Entry, address string) error {
+	err := fmt.Errorf("the state has nothing at %q", address)
+	var known []string
+	for _, e := range entries {
+		known = append(known, recordScopes(e.Record)...)
+	}
+	if near := nearest(address, known); near != "" {
+		return hint(err, fmt.Sprintf("did you mean %q?", near))
+	}
+	return hint(err, "npctl state list -all shows the addresses there are")
+}
+
+// age is how long ago something was, roughly.
+func age(then, now time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	switch d := now.Sub(then); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(int(d.Seconds()), 0))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(n int64) string {
+	const units = "KMGT"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n)/1024, 0
+	for size >= 1024 && unit < len(units)-1 {
+		size, unit = size/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", size, units[unit])
+}
+
+func words(list []string) string { return strings.Join(list, ",") }

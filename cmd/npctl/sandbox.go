@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+const sandboxDescription = `Serves the OpenStack that lives inside npctl (identity, image, compute, network and block storage)
+on a loopback address until ^C, for any OpenStack client: the openstack command, SDKs, or npctl
+itself with the openstack driver. Nothing real is started: servers are rows in a table.
+
+What it prints is a clouds.yaml with two entries: "sandbox" is npctl's own project, and
+"sandbox-other" is somebody else's.
+
+With -file the cloud is kept in a file, and may be one that a sandbox provider of an npctl
+configuration works with at the same time: .npctl/providers/NAME/sandbox.json beside its state.
+
+Examples:
+  npctl sandbox
+  npctl sandbox -listen=127.0.0.1:15000 -write-clouds=clouds.yaml &
+  openstack --os-cloud=sandbox server list
+  npctl sandbox -build-time=20s -faults=faults.json
+
+Exit codes: 0 after ^C, 1 on an error.`
+
+// sandboxCommand is npctl sandbox.
+type sandboxCommand struct {
+	*app
+	listen, file, clouds, faults string
+	buildTime, deleteTime        time.Duration
+}
+
+func (a *app) sandboxCommand() *cli.Command {
+	c := &sandboxCommand{app: a}
+	return &cli.Command{
+		Name: "sandbox", Category: categoryOther, Usage: "serve a pretend OpenStack on a loopback address", Description: sandboxDescription,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Destination: &c.listen, Value: "127.0.0.1:0", Usage: "loopback `ADDRESS` and port to serve on; port 0 takes a free one"},
+			&cli.StringFlag{Name: "file", Destination: &c.file, TakesFile: true, Usage: "keep the cloud in `FILE`; without it, it is forgotten at the end"},
+			&cli.StringFlag{Name: "write-clouds", Destination: &c.clouds, TakesFile: true, Usage: "write the clouds.yaml to `FILE` instead of stdout"},
+			&cli.StringFlag{Name: "faults", Destination: &c.faults, TakesFile: true, Usage: "misbehave as the JSON `FILE` says, which may change meanwhile"},
+			&cli.DurationFlag{Name: "build-time", Destination: &c.buildTime, Usage: "how long servers take to start (`DURATION`)"},
+			&cli.DurationFlag{Name: "delete-time", Destination: &c.deleteTime, Usage: "how long servers take to go (`DURATION`)"},
+		},
+		Action: c.run,
+	}
+}
+
+func (c *sandboxCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
+	if err != nil {
+		return hint(fmt.Errorf("serve sandbox: %w", err), "choose another address with -listen=127.0.0.1:PORT")
+	}
+	defer listener.Close() //nolint:errcheck // closed by the server already
+	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: c.file, FaultFile: c.faults, Log: c.log,
+		BuildTime: c.buildTime, DeleteTime: c.deleteTime})
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- sandboxcloud.Serve(ctx, listener, cloud) }()
+	err = c.announce(sandboxcloud.AuthURL(listener.Addr()))
+	if err == nil {
+		err = <-served
+	}
+	return errors.Join(err, cloud.Close())
+}
+
+// announce tells how to reach the cloud.
+func (c *sandboxCommand) announce(url string) error {
+	yaml := sandboxcloud.CloudsYAML(url)
+	if c.clouds != "" {
+		if err := renameio.WriteFile(c.clouds, []byte(yaml), 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", c.clouds, err)
+		}
+		c.ui.talk("Serving an OpenStack at %s until ^C. Use it with: OS_CLIENT_CONFIG_FILE=%s openstack --os-cloud=sandbox server list", url, c.clouds)
+		return nil
+	}
+	if c.ui.outFile == os.Stdout && c.ui.outTerm() {
+		c.ui.talk("Serving an OpenStack at %s until ^C. Save this as clouds.yaml, then: openstack --os-cloud=sandbox server list\n", url)
+	}
+	return c.ui.print("%s", yaml)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"npctl": main})
+}
+
+// TestSessions runs the scripts in testdata/script. A script without an npctl.hcl of its own works with
+// testdata/fleet.hcl.
+func TestSessions(t *testing.T) {
+	fleet, err := os.ReadFile("testdata/fleet.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("TERM", "xterm")
+			path := filepath.Join(env.WorkDir, "npctl.hcl")
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return os.WriteFile(path, fleet, 0o600)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"sub": scriptSub, "waitfor": scriptWaitFor, "sleep": scriptSleep, "cloud": scriptCloud,
+			"jsonlines": scriptJSONLines, "lockid": scriptLockID,
+			"big": scriptBig, "deep": scriptDeep, "binary": scriptBinary, "truncate": scriptTruncate, "newer": scriptNewer,
+			"readonly": scriptReadOnly, "onfulldisk": scriptOnFullDisk,
+		},
+	})
+}
+
+// scriptSub changes one line: sub FILE OLD NEW.
+func scriptSub(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: sub FILE OLD NEW")
+	}
+	text := ts.ReadFile(args[0])
+	if !strings.Contains(text, args[1]) {
+		ts.Fatalf("%s does not hold %q", args[0], args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(text, args[1], args[2])), 0o600))
+}
+
+// scriptWaitFor waits until a file holds something: waitfor FILE REGEXP.
+func scriptWaitFor(ts *testscript.TestScript, _ bool, args []string) {
+	want := regexp.MustCompile(args[1])
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && want.Match(text) {
+			return
+		}
+	}
+	ts.Fatalf("%s never held %s", args[0], args[1])
+}
+
+// scriptCloud does something in a sandbox behind npctl's back: cloud PROVIDER servers | cloud PROVIDER delete NAME.
+func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: cloud PROVIDER servers|delete NAME")
+	}
+	driver := newRegistry().drivers["sandbox"]
+	env := drivers.Env{Log: slog.New(slog.DiscardHandler), Provider: args[0], Installation: "somebody-else",
+		Dir: filepath.Join(ts.MkAbs(".npctl"), "providers", args[0])}
+	body := driver.Schema().Provider
+	values := body.Null().AsValueMap()
+	values["delete_time"] = cty.StringVal("0s")
+	cloud, err := driver.Open(context.Background(), env, cty.ObjectVal(values))
+	ts.Check(err)
+	defer cloud.Close() //nolint:errcheck // a sandbox has nothing to lose
+	instances, err := cloud.List(context.Background())
+	ts.Check(err)
+	found := false
+	for _, i := range instances {
+		switch {
+		case args[1] == "servers":
+			_, _ = ts.Stdout().Write([]byte(i.Name + " " + string(i.Status) + "\n"))
+		case i.Name == args[2]:
+			found = true
+			ts.Check(cloud.Delete(context.Background(), i.ID))
+		}
+	}
+	if args[1] == "servers" && len(instances) == 0 {
+		_, _ = ts.Stdout().Write([]byte("no servers\n"))
+	}
+	if args[1] == "delete" && found == neg {
+		ts.Fatalf("server %s: found is %t", args[2], found)
+	}
+}
+
+// scriptJSONLines makes sure that a file is a sequence of JSON documents: jsonlines FILE [COUNT].
+func scriptJSONLines(ts *testscript.TestScript, _ bool, args []string) {
+	decoder := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	n := 0
+	for ; ; n++ {
+		var doc map[string]any
+		err := decoder.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		ts.Check(err)
+	}
+	if len(args) > 1 && args[1] != strconv.Itoa(n) {
+		ts.Fatalf("%s has %d documents, want %s", args[0], n, args[1])
+	}
+}
+
+// scriptLockID sets LOCKID to the id of the lock in the output of show -json.
+func scriptLockID(ts *testscript.TestScript, _ bool, args []string) {
+	var shown struct{ Lock struct{ ID string } }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &shown))
+	ts.Setenv("LOCKID", shown.Lock.ID)
+}
+
+// scriptSleep waits where another process needs time to notice something that leaves no trace.
+func scriptSleep(ts *testscript.TestScript, _ bool, args []string) {
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	time.Sleep(d)
+}

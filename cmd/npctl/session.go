@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+)
+
+// session is a configuration with its state and the way to its clouds.
+type session struct {
+	app      *app
+	config   *configuration
+	path     string // of the state
+	store    *bolt.Store
+	identity state.Identity
+	engine   *reconcile.Engine
+	seen     plan.Observed
+}
+
+// access says what a session may do with the state.
+type access int
+
+const (
+	readState access = iota
+	writeState
+)
+
+func (a *app) openSession(ctx context.Context, c *configuration, parallelism int, may access) (*session, error) {
+	path, err := a.statePath(c.Desired.Settings)
+	if err != nil {
+		return nil, err
+	}
+	store, err := a.openState(path, may == readState)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{app: a, config: c, path: path, store: store}
+	if s.identity, err = store.Identity(ctx); err != nil {
+		_ = store.Close() // nothing was written
+		return nil, err
+	}
+	s.engine = reconcile.New(reconcile.Options{Desired: c.Desired, Store: store, Drivers: c.registry.drivers,
+		Builders: c.registry.builders, DataDir: dataDir(path), Log: a.log, Parallelism: parallelism})
+	return s, nil
+}
+
+// close ends the session. What could not be given back is a warning: the work is done.
+func (s *session) close() {
+	if err := s.engine.Close(); err != nil {
+		s.app.log.Warn("a provider was not left properly", "error", err)
+	}
+	if err := s.store.Close(); err != nil {
+		s.app.log.Warn("the state was not closed properly", "error", err)
+	}
+}
+
+// compute looks at the world and decides what to do.
+func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options) (plan.Plan, error) {
+	done := s.looking(o.refresh)
+	seen, err := s.engine.Observe(ctx, o.refresh)
+	done()
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	s.seen = seen
+	if err := checkAddresses(opt, s.config.Desired, seen); err != nil {
+		return plan.Plan{}, err
+	}
+	return plan.Compute(s.config.Desired, seen, opt), nil
+}
+
+// looking tells people on a terminal what they wait for.
+func (s *session) looking(refresh bool) (done func()) {
+	if !refresh || !s.app.ui.errTerm || len(s.config.Desired.Providers) == 0 {
+		return func() {}
+	}
+	names := make([]string, len(s.config.Desired.Providers))
+	for i := range s.config.Desired.Providers {
+		names[i] = s.config.Desired.Providers[i].Name
+	}
+	text := fmt.Sprintf("Looking at %d providers ...", len(names))
+	if len(names) < 4 {
+		text = "Looking at " + strings.Join(names, ", ") + " ..."
+	}
+	_, _ = fmt.Fprint(s.app.ui.err, s.app.ui.style(styleFaint, visible(text)))
+	return func() { _, _ = fmt.Fprint(s.app.ui.err, "\r\x1b[K") }
+}
+
+// meta says where a plan of this session comes from.
+func (s *session) meta(opt plan.Options) plan.Meta {
+	return plan.Meta{NpctlVersion: version(), Lineage: s.identity.Lineage, Serial: s.identity.Serial,
+		Digest: s.config.Desired.Digest, Created: s.seen.Now.UTC(), Options: opt}
+}

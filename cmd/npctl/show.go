@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+const showDescription = `With PLANFILE, shows a saved plan as npctl plan did. Without, shows what the state knows: the
+builds, uploads and nodes there are, and who is working on the state. No cloud is asked.
+
+Examples:
+  npctl show
+  npctl show tonight.plan
+  npctl show -json tonight.plan
+
+Exit codes: 0, or 1 on an error.`
+
+// showCommand is npctl show.
+type showCommand struct {
+	*app
+	variableOptions
+	json, verbose bool
+}
+
+func (a *app) showCommand() *cli.Command {
+	c := &showCommand{app: a}
+	return &cli.Command{
+		Name: "show", Category: categoryState, Usage: "show a saved plan, or the state", ArgsUsage: "[PLANFILE]", Description: showDescription,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md and docs/json.md)"},
+			&cli.BoolFlag{Name: "verbose", Destination: &c.verbose, Usage: "hide and shorten nothing of a plan"},
+		},
+		Action: c.run,
+	}
+}
+
+func (c *showCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 1); err != nil {
+		return err
+	}
+	if path := cmd.Args().First(); path != "" {
+		return c.plan(path)
+	}
+	return c.state(ctx)
+}
+
+func (c *showCommand) plan(path string) error {
+	file, err := plan.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !c.json {
+		return outputError(file.Plan.WriteText(c.ui.out, c.text(&planOptions{verbose: c.verbose}, time.Time{})))
+	}
+	report, err := file.Plan.MarshalReport(file.Meta)
+	if err != nil {
+		return err
+	}
+	_, err = c.ui.out.Write(report)
+	return outputError(err)
+}
+
+// stateReport is what show -json prints of a state.
+type stateReport struct {
+	FormatVersion string `json:"format_version"`
+	Path          string `json:"path"`
+	state.Identity
+	Lock    *state.Holder `json:"lock,omitempty"`
+	Records []recordLine  `json:"records"`
+}
+
+func (c *showCommand) state(ctx context.Context) error {
+	path, err := c.findState(c.variableOptions)
+	if err != nil {
+		return err
+	}
+	store, err := c.openExisting(path, true)
+	if err != nil {
+		return err
+	}
+	defer store.Close() //nolint:errcheck // only read
+	report := stateReport{FormatVersion: jsonVersion, Path: path}
+	if report.Identity, err = store.Identity(ctx); err != nil {
+		return err
+	}
+	if report.Lock, err = store.Holder(ctx, stateLock); err != nil {
+		return err
+	}
+	entries, err := store.List(ctx, livingKinds...)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		report.Records = recordLines(entries)
+		return c.ui.printJSON(report)
+	}
+	return c.overview(report, entries)
+}
+
+// overview shows the state to people.
+func (c *showCommand) overview(r stateReport, entries []state.Entry) error {
+	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // Flush returns its error
+	line("State %s", r.Path)
+	line("Lineage %s, serial %d, schema %d", r.Lineage, r.Serial, r.Schema)
+	if r.Lock != nil {
+		line("Locked by %s for %s since %s (process %d on %s, lock id %s)", r.Lock.Who, r.Lock.Operation,
+			r.Lock.Since.Local().Format(time.DateTime), r.Lock.PID, r.Lock.Host, r.Lock.ID)
+	}
+	now := time.Now()
+	for _, section := range sections {
+		n := 0
+		for _, e := range entries {
+			cells := section.row(e.Record, now)
+			if cells == nil {
+				continue
+			}
+			if n == 0 {
+				line("")
+				writeCells(w, section.head)
+			}
+			n++
+			writeCells(w, cells)
+		}
+		if n == 0 {
+			line("\nNo %s.", section.name)
+		}
+	}
+	return outputError(w.Flush())
+}
+
+// sections are the tables of the overview. A row is nil for a record that belongs to another table.
+var sections = []struct {
+	name string
+	head []string
+	row  func(resources.Record, time.Time) []string
+}{
+	{"builds", []string{"BUILD", "IMAGE", "STATE", "AGE", "FORMATS", "HOST"}, buildRow},
+	{"uploads", []string{"UPLOAD", "IMAGE", "PROVIDER", "STATE", "AGE", "SIZE", "CLOUD ID"}, uploadRow},
+	{"nodes", []string{"NODE", "LABELS", "PROVIDER/POOL", "STATE", "AGE", "ADDRESS", "CLOUD ID"}, nodeRow},
+}
+
+func buildRow(r resources.Record, now time.Time) []string {
+	b, ok := r.(*resources.Build)
+	if !ok {
+		return nil
+	}
+	formats := make([]string, len(b.Files))
+	for i, f := range b.Files {
+		formats[i] = f.Format
+	}
+	return []string{b.ID, b.Image, string(b.State), age(b.Created, now), words(formats), b.Host}
+}
+
+func uploadRow(r resources.Record, now time.Time) []string {
+	u, ok := r.(*resources.Upload)
+	if !ok {
+		return nil
+	}
+	return []string{u.ID, u.Image, u.Provider, string(u.State), age(u.Created, now), sizeText(u.Size), u.ExternalID}
+}
+
+func nodeRow(r resources.Record, now time.Time) []string {
+	n, ok := r.(*resources.Node)
+	if !ok {
+		return nil
+	}
+	id := n.ExternalID
+	if n.Static {
+		id = "(static)"
+	}
+	return []string{n.ID, words(n.Labels), n.Provider + "/" + n.Pool, string(n.State), age(n.Created, now), n.Addresses.Interface, id}
+}
+
+func writeCells(w io.Writer, cells []string) {
+	for i, cell := range cells {
+		if i > 0 {
+			_, _ = io.WriteString(w, "\t")
+		}
+		if cell == "" {
+			cell = "-"
+		}
+		_, _ = io.WriteString(w, visible(cell))
+	}
+	_, _ = io.WriteString(w, "\n")
+}

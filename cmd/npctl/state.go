@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/urfave/cli/v3"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+)
+
+const stateDescription = `Looks at, and in emergencies mends, the records that npctl keeps of what it made.
+
+Addresses are such as
+  node.0000000017                            one node
+  diskimage.debian                           all builds of an image
+  provider.vexxhost.image.debian             its uploads to a provider
+  provider.vexxhost.pool.main.label.small    nodes by what they were made for
+and what lies within an address is meant with it.
+
+Where the state is: -state wins, then the state block of the configuration, then npctl.db
+beside the configuration.`
+
+// stateCommand is npctl state and its subcommands.
+type stateCommand struct {
+	*app
+	variableOptions
+	json, all, long, force, dryRun bool
+	lockTimeout                    time.Duration
+}
+
+func (a *app) stateCommand() *cli.Command {
+	c := &stateCommand{app: a}
+	asJSON := &cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"}
+	all := &cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "bookkeeping records too: providers, templates, sightings, histories"}
+	wait := &cli.DurationFlag{Name: "lock-timeout", Destination: &c.lockTimeout, Usage: "wait this long for somebody else who works on the state (`DURATION`)"}
+	return &cli.Command{
+		Name: "state", Category: categoryState, Usage: "look at and mend the state", Description: stateDescription,
+		Commands: []*cli.Command{
+			{Name: "list", Usage: "list addresses", ArgsUsage: "[ADDRESS]...", Description: stateListDescription,
+				Flags: []cli.Flag{asJSON, all, &cli.BoolFlag{Name: "long", Destination: &c.long, Usage: "show state, age and more beside each address"}}, Action: c.list},
+			{Name: "show", Usage: "show records whole", ArgsUsage: "ADDRESS...", Description: stateShowDescription,
+				Flags: []cli.Flag{asJSON}, Action: c.show},
+			{Name: "rm", Usage: "forget records without deleting anything", ArgsUsage: "ADDRESS...", Description: stateRmDescription,
+				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only say what would be forgotten"}}, Action: c.rm},
+			{Name: "pull", Usage: "print the whole state as JSON", Description: statePullDescription, Action: c.pull},
+			{Name: "push", Usage: "replace the whole state", ArgsUsage: "FILE|-", Description: statePushDescription,
+				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "take a document of another installation, or an older one"}}, Action: c.push},
+		},
+	}
+}
+
+const stateListDescription = `Prints the address of every build, upload and node that the state knows, one per line, or only
+of those at or within the given addresses.
+
+Examples:
+  npctl state list
+  npctl state list -long provider.vexxhost
+  npctl state list -json | jq -r '.records[].record.external_id'
+
+Exit codes: 0, or 1 on an error or when an address finds nothing.`
+
+func (c *stateCommand) list(ctx context.Context, cmd *cli.Command) error {
+	entries, err := c.entries(ctx, cmd.Args().Slice(), c.all)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.json:
+		return c.ui.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
+	case c.long:
+		return c.longList(entries)
+	}
+	out := make([]byte, 0, 32*len(entries))
+	for _, e := range entries {
+		out = append(append(out, visible(recordAddress(e.Record))...), '\n')
+	}
+	_, err = c.ui.out.Write(out)
+	return outputError(err)
+}
+
+// recordsDocument is what list and show print with -json.
+type recordsDocument struct {
+	FormatVersion string       `json:"format_version"`
+	Records       []recordLine `json:"records"`
+}
+
+func (c *stateCommand) longList(entries []state.Entry) error {
+	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
+	writeCells(w, []string{"ADDRESS", "STATE", "AGE", "WHERE", "CLOUD ID"})
+	now := time.Now()
+	for _, e := range entries {
+		cells := []string{recordAddress(e.Record), "", "", "", ""}
+		switch r := e.Record.(type) {
+		case *resources.Build:
+			cells = []string{cells[0], string(r.State), age(r.Created, now), r.Host, ""}
+		case *resources.Upload:
+			cells = []string{cells[0], string(r.State), age(r.Created, now), r.Provider, r.ExternalID}
+		case *resources.Node:
+			cells = []string{cells[0], string(r.State), age(r.Created, now), r.Provider + "/" + r.Pool + " " + words(r.Labels), r.ExternalID}
+		}
+		writeCells(w, cells)
+	}
+	return outputError(w.Flush())
+}
+
+// entries reads what of the state has one of the addresses.
+func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool) ([]state.Entry, error) {
+	store, err := c.open(true)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close() //nolint:errcheck // only read
+	kinds := livingKinds
+	if all {
+		kinds = nil
+	}
+	entries, err := store.List(ctx, kinds...)
+	if err != nil {
+		return nil, err
+	}
+	return choose(entries, addresses)
+}
+
+func (c *stateCommand) open(readOnly bool) (*bolt.Store, error) {
+	path, err := c.findState(c.variableOptions)
+	if err != nil {
+		return nil, err
+	}
+	return c.openExisting(path, readOnly)
+}
+
+const stateShowDescription = `Prints every attribute of the records at or within the given addresses.
+
+Examples:
+  npctl state show node.0000000017
+  npctl state show -json provider.vexxhost.image.debian
+
+Exit codes: 0, or 1 on an error or when an address finds nothing.`
+
+func (c *stateCommand) show(ctx context.Context, cmd *cli.Command) error {
+	if cmd.NArg() == 0 {
+		return hint(errors.New("npctl state show needs an address"), "npctl state list shows those there are, npctl show an overview")
+	}
+	entries, err := c.entries(ctx, cmd.Args().Slice(), true)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.ui.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
+	}
+	for i, e := range entries {
+		if i > 0 {
+			if err := c.ui.print(""); err != nil {
+				return err
+			}
+		}
+		text, err := recordText(e.Record)
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(c.ui.out, visible(text)); err != nil {
+			return outputError(err)
+		}
+	}
+	return nil
+}
+
+// recordText shows a record as a block of HCL.
+func recordText(r resources.Record) (string, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", err
+	}
+	implied, err := ctyjson.ImpliedType(text)
+	if err != nil {
+		return "", err
+	}
+	value, err := ctyjson.Unmarshal(text, implied)
+	if err != nil {
+		return "", err
+	}
+	file := hclwrite.NewEmptyFile()
+	body := file.Body().AppendNewBlock(string(r.Key().Kind), []string{r.Key().ID}).Body()
+	for it := value.ElementIterator(); it.Next(); {
+		name, v := it.Element()
+		body.SetAttributeValue(name.AsString(), v)
+	}
+	return "# " + recordAddress(r) + "\n" + string(hclwrite.Format(file.Bytes())), nil
+}
+
+const statePullDescription = `Prints the whole state as one JSON document that npctl state push takes: as a backup, to move it,
+or to look at it. No secrets are in a state.
+
+Example:
+  npctl state pull > backup.json
+
+Exit codes: 0, or 1 on an error.`
+
+func (c *stateCommand) pull(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	store, err := c.open(true)
+	if err != nil {
+		return err
+	}
+	defer store.Close() //nolint:errcheck // only read
+	return store.Export(ctx, c.ui.out)
+}
+
+const statePushDescription = `Replaces the whole state by a document of npctl state pull, all or nothing. A document of another
+installation, or one that is older than the state, is refused unless -force is given: what it
+does not know would count as leaked.
+
+Examples:
+  npctl state push backup.json
+  ssh old npctl state pull | npctl state push -
+
+Exit codes: 0, or 1 on an error; nothing is changed then.`
+
+func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 1); err != nil {
+		return err
+	}
+	in := c.ui.in
+	switch name := cmd.Args().First(); name {
+	case "":
+		return hint(errors.New("npctl state push needs a file"), "write - for standard input")
+	case "-":
+	default:
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close() //nolint:errcheck // only read
+		in = file
+	}
+	path, err := c.findState(c.variableOptions)
+	if err != nil {
+		return err
+	}
+	store, err := c.openState(path, false)
+	if err != nil {
+		return err
+	}
+	return c.whileLocked(ctx, store, "state push", func() error {
+		if err := store.Import(ctx, in, c.force); err != nil {
+			return err
+		}
+		identity, err := store.Identity(ctx)
+		if err != nil {
+			return err
+		}
+		return c.ui.print("The state at %s is replaced (lineage %s, serial %d).", path, identity.Lineage, identity.Serial)
+	})
+}
+
+// whileLocked does something under the lock of the state, and closes the store.
+func (c *stateCommand) whileLocked(ctx context.Context, store *bolt.Store, operation string, do func() error) error {
+	lock, err := c.lock(ctx, store, operation, c.lockTimeout)
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	err = do()
+	if unlockErr := lock.Unlock(ctx); unlockErr != nil {
+		err = errors.Join(err, fmt.Errorf("unlock the state: %w", unlockErr))
+	}
+	return errors.Join(err, store.Close())
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+)
+
+// pastWords are the actions in the order in which a result tells them; those that are always told come even with 0.
+var pastWords = []struct {
+	action plan.Action
+	word   string
+	always bool
+}{
+	{plan.ActionBuild, "built", true},
+	{plan.ActionConvert, "converted", false},
+	{plan.ActionUpload, "uploaded", true},
+	{plan.ActionLaunch, "launched", true},
+	{plan.ActionRegister, "registered", false},
+	{plan.ActionUpdate, "updated", false},
+	{plan.ActionForget, "forgotten", false},
+	{plan.ActionDelete, "deleted", true},
+}
+
+// tell lists what was not done, and ends with one line about what was.
+func (c *applyCommand) tell(p plan.Plan, r reconcile.Result) error {
+	c.failures(r)
+	return c.ui.print("%s", resultSentence(c.operation, p, r))
+}
+
+func (c *applyCommand) failures(r reconcile.Result) {
+	if len(r.Failed)+len(r.Skipped) == 0 {
+		return
+	}
+	c.ui.talk("")
+	for _, f := range r.Failed {
+		c.ui.talk("%s %s: %s", c.ui.style(styleError, "Failed:"), visible(stepTitle(f.Step)), visible(f.Err.Error()))
+	}
+	const shown = 30
+	for i, f := range r.Skipped {
+		if i == shown {
+			c.ui.talk("... and %d more skipped", len(r.Skipped)-shown)
+			break
+		}
+		c.ui.talk("%s %s: %s", c.ui.style(styleWarning, "Skipped:"), visible(stepTitle(f.Step)), visible(f.Err.Error()))
+	}
+	c.ui.talk("")
+}
+
+// resultSentence is the last line, such as "Apply complete: 1 built, 1 uploaded, 2 launched, 0 deleted."
+func resultSentence(operation string, p plan.Plan, r reconcile.Result) string {
+	counts := plan.Plan{Steps: r.Done}.Summary()
+	var parts []string
+	for _, w := range pastWords {
+		if n := counts.Count(w.action); n > 0 || w.always {
+			parts = append(parts, fmt.Sprintf("%d %s", n, w.word))
+		}
+	}
+	verb := strings.ToUpper(operation[:1]) + operation[1:]
+	if r.Err() == nil {
+		return fmt.Sprintf("%s complete: %s.", verb, strings.Join(parts, ", "))
+	}
+	return fmt.Sprintf("%s incomplete: %s; %d failed, %d skipped of %d steps.", verb, strings.Join(parts, ", "),
+		len(r.Failed), len(r.Skipped), len(p.Steps))
+}
+
+// stepTitle says what a step does to what.
+func stepTitle(s plan.Step) string {
+	title := string(s.Action) + " " + string(s.Address)
+	switch {
+	case s.Action == plan.ActionConvert:
+		title += " to " + s.Format
+	case s.Thing == plan.ThingBuild && s.Action != plan.ActionBuild:
+		title += " build " + short(s.Build)
+	case s.Action == plan.ActionLaunch && s.Record.ID == "":
+		if i := strings.LastIndexByte(s.ID, '#'); i >= 0 {
+			title += " " + s.ID[i:]
+		}
+	case s.Thing == plan.ThingUpload && s.Record.ID != "":
+		title += " upload " + s.Record.ID
+	case s.Thing == plan.ThingRecord:
+		title = string(s.Action) + " the record of " + string(s.Address)
+	}
+	return title
+}
+
+// short is the part of a build id that people compare.
+func short(id string) string { return id[:min(8, len(id))] }
+
+// joinWords lists words for people.
+func joinWords(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return strings.Join(words, "")
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/config"
+)
+
+const validateDescription = `Reads the configuration and reports every mistake in it, with file, line and what was
+probably meant. No cloud is asked and no state is read, so names that only a cloud knows
+(flavors, networks, images) are checked by npctl plan.
+
+Examples:
+  npctl validate
+  npctl validate -config=nodes.hcl -var-file=prod.vars.hcl
+  npctl validate -json
+
+Exit codes: 0 the configuration is valid (warnings are allowed), 1 it is not.`
+
+func (a *app) validateCommand() *cli.Command {
+	var v variableOptions
+	asJSON := false
+	return &cli.Command{
+		Name: "validate", Category: categoryMain, Usage: "check the configuration", Description: validateDescription,
+		Flags: append(v.flags(), &cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print one JSON document (see docs/json.md)"}),
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 0); err != nil {
+				return err
+			}
+			if asJSON {
+				return a.validateJSON(v)
+			}
+			c, err := a.loadAndWarn(v)
+			if err != nil {
+				return err
+			}
+			if c.warnings != nil {
+				return a.ui.print("The configuration is valid, with the warnings above.")
+			}
+			return a.ui.print("The configuration is valid.")
+		},
+	}
+}
+
+func (a *app) validateJSON(v variableOptions) error {
+	c, err := a.load(v)
+	wrong := &diagnosed{}
+	switch {
+	case errors.As(err, &wrong):
+	case err != nil:
+		return a.jsonFailure(true, err)
+	case c.warnings != nil:
+		wrong = c.warnings
+	}
+	if printErr := a.ui.printJSON(config.JSON(wrong.diags, wrong.files)); printErr != nil {
+		return printErr
+	}
+	if err != nil {
+		return exitCode(1)
+	}
+	return nil
+}

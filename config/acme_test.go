@@ -1,0 +1,67 @@
+package config
+
+import (
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// acme is a driver with one attribute of each sort.
+func acme() schema.Driver {
+	shared := []schema.Attribute{
+		{Name: "networks", Type: cty.List(cty.String), Class: schema.Static, Doc: "Networks."},
+		{Name: "host_key_checking", Type: cty.Bool, Default: cty.True, Doc: "Whether host keys are scanned."},
+	}
+	return schema.Driver{
+		Doc: "Machines of the ACME cloud.",
+		Provider: schema.Block{Attributes: []schema.Attribute{
+			{Name: "cloud", Type: cty.String, Required: true, Class: schema.Static, Doc: "Entry of clouds.yaml."},
+			{Name: "region", Type: cty.String, Class: schema.Static, Doc: "Region."},
+			{Name: "password", Type: cty.String, Sensitive: true, Doc: "Password."},
+		}},
+		Pool: schema.Block{Attributes: append([]schema.Attribute{
+			{Name: "zones", Type: cty.List(cty.String), Class: schema.Dynamic, Doc: "Zones."},
+		}, shared...)},
+		Label: schema.Block{
+			Attributes: append([]schema.Attribute{
+				{Name: "flavor", Type: cty.String, Class: schema.Static, Doc: "Flavor."},
+				{Name: "min_ram", Type: cty.Number, Class: schema.Static, Min: least(1), Doc: "Least memory in MiB."},
+				{Name: "size", Type: cty.String, Class: schema.Static, OneOf: []string{"small", "medium", "large"}, Default: cty.StringVal("small"), Doc: "Size."},
+				{Name: "user_data", Type: cty.String, Class: schema.Static, Doc: "Data for cloud-init."},
+				{Name: "properties", Type: cty.Map(cty.String), Doc: "Metadata of the server."},
+			}, shared...),
+			Blocks: []schema.NestedBlock{{Name: "volume", Schema: schema.Block{Doc: "A volume.", Attributes: []schema.Attribute{
+				{Name: "size", Type: cty.Number, Required: true, Class: schema.Static, Doc: "Size in GB."},
+				{Name: "key", Type: cty.String, Sensitive: true, Class: schema.Static, Doc: "Key of encryption."},
+			}}}},
+		},
+		CloudImage: schema.Block{Attributes: []schema.Attribute{{Name: "config_drive", Type: cty.Bool, Doc: "Config drive."}}},
+		Image:      schema.Block{Attributes: []schema.Attribute{{Name: "config_drive", Type: cty.Bool, Doc: "Config drive."}}},
+		HasLabels:  true, HasImages: true, HasCloudImages: true,
+		Formats: []string{"qcow2", "raw"},
+	}
+}
+
+// testOptions read the given path with acme, a static driver and a dib builder.
+func testOptions(path string) Options {
+	return Options{
+		Path: path, Version: "0.3.0",
+		Drivers: map[string]schema.Driver{"acme": acme(), "static": {
+			Doc: "Machines that exist.", HasNodes: true,
+			Node: schema.Block{Attributes: []schema.Attribute{
+				{Name: "timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5s"), Doc: "Time limit of the check."},
+			}},
+		}},
+		Builders: map[string]schema.Block{"dib": {Doc: "diskimage-builder.", Attributes: []schema.Attribute{
+			{Name: "elements", Type: cty.List(cty.String), Required: true, Class: schema.Static, Doc: "Elements."},
+			{Name: "env", Type: cty.Map(cty.String), Class: schema.Static, Sensitive: true, Doc: "Environment."},
+			{Name: "release", Type: cty.String, Class: schema.Static, Doc: "Release."},
+		}}},
+		States: map[string]schema.Block{
+			"bolt": {Attributes: []schema.Attribute{
+				{Name: "path", Type: cty.String, Default: cty.StringVal("npctl.db"), Doc: "File."},
+			}},
+			"zookeeper": {Attributes: []schema.Attribute{{Name: "hosts", Type: cty.List(cty.String), Required: true, Doc: "Servers."}}},
+		},
+	}
+}

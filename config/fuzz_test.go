@@ -1,0 +1,54 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzLoad looks for texts over which the loader panics, or says nothing where it returns nothing.
+func FuzzLoad(f *testing.F) {
+	seeds, err := filepath.Glob("testdata/*/*.hcl")
+	if err != nil || len(seeds) == 0 {
+		f.Fatalf("no seeds: %v", err)
+	}
+	for _, path := range seeds {
+		src, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(src)
+	}
+	for _, src := range []string{
+		with(nil), bomb(3), "locals { a = yamldecode(\"a: &a [*a]\") }", "variable \"v\" {\n type = object({a = optional(any)})\n default = {}\n}",
+		"provider \"acme\" \"p\" {\n dynamic \"pool\" {\n for_each = {a = [1]}\n labels = [pool.key]\n content {\n dynamic \"label\" {\n for_each = pool.value\n content {}\n }\n }\n }\n}",
+		"label \"l\" { for_each = diskimage.a }\ndiskimage \"a\" { for_each = label.l }", "locals { a = [for k, v in local : k]... }",
+		"label \"l\" { min_ready = 1/0 }", "label \"l\" { min_ready = 1e999999 }", "locals { a = \"${sensitive(\"x\")}\"[0] }",
+	} {
+		f.Add([]byte(src))
+	}
+	dir := f.TempDir()
+	opts := testOptions(filepath.Join(dir, "main.hcl"))
+	opts.Vars = []string{"v=1"}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		if len(src) > 1<<16 {
+			return
+		}
+		if err := os.WriteFile(opts.Path, src, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		result, diags := Load(opts)
+		got := text(t, diags, result.Files)
+		if strings.Contains(got, internalError) {
+			t.Fatalf("panic:\n%s", got)
+		}
+		JSON(diags, result.Files)
+		if result.Desired.Digest == "" != diags.HasErrors() {
+			t.Fatalf("digest %q with:\n%s", result.Desired.Digest, got)
+		}
+		if _, formatDiags := Format(src, "main.hcl"); !diags.HasErrors() && formatDiags.HasErrors() {
+			t.Fatalf("loads and cannot be formatted: %v", formatDiags)
+		}
+	})
+}

@@ -1,0 +1,319 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// draft is an image block that was decoded and has not got what it inherits.
+type draft struct {
+	instance
+	kind    resources.ImageKind
+	at      hcl.Range
+	content *content
+	builder *builderDraft // nil when the block has none
+	parent  string        // name of a diskimage, or ""
+	state   vertexState
+	orphan  bool // the parent that is written is none, which has been reported
+}
+
+type builderDraft struct {
+	kind    string
+	content *content
+}
+
+// notInherited are attributes that hold for one block only.
+var notInherited = []string{"abstract", "parent", "prevent_destroy"}
+
+// appended are attributes of a builder whose lists grow from parent to child, as users of diskimage-builder know it.
+var appended = []string{"elements"}
+
+// images makes the images of all diskimage and zuul_image blocks.
+func (l *loader) images(w *world, g graph, ctx *hcl.EvalContext) {
+	drafts := map[string]*draft{}
+	for _, kind := range []resources.ImageKind{resources.DiskImage, resources.ZuulImage} {
+		for _, one := range instancesOf(g[string(kind)]) {
+			d := l.draftImage(one, kind, one.context(ctx))
+			if other, twice := drafts[one.name]; twice {
+				l.sameName(one, "image", other.at)
+				continue
+			}
+			drafts[one.name] = d
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(drafts)) {
+		l.inherit(drafts, drafts[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(drafts)) {
+		w.images[name] = l.image(drafts[name])
+	}
+}
+
+func (l *loader) draftImage(one instance, kind resources.ImageKind, ctx *hcl.EvalContext) *draft {
+	d := &draft{instance: one, kind: kind, at: one.block.DefRange()}
+	s := l.specs.diskimage
+	if kind == resources.ZuulImage {
+		s = l.specs.zuulImage
+	}
+	d.content = l.decode(one.block.Body, ctx, s, d.at)
+	for _, p := range d.content.parts {
+		d.builder = l.draftBuilder(p)
+	}
+	parent, ok := d.content.attrs["parent"]
+	d.orphan = ok && !parent.value.IsWhollyKnown()
+	if ok && !d.orphan {
+		ref := refOf(parent.value)
+		if d.orphan = ref.Kind != resources.DiskImage; d.orphan {
+			l.problem(parent.expr.Ptr(), "Invalid parent", fmt.Sprintf("The parent of a diskimage is another diskimage, not %s.", ref))
+		} else {
+			d.parent = ref.Name
+		}
+	}
+	return d
+}
+
+func (l *loader) draftBuilder(p part) *builderDraft {
+	kind := p.block.Labels[0]
+	d := &builderDraft{kind: kind}
+	s, ok := l.specs.builders[kind]
+	switch {
+	case kind == "zuul":
+		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", "Images that Zuul builds are written as zuul_image blocks.")
+	case !ok:
+		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", fmt.Sprintf("There is no builder of kind %q.%s",
+			kind, oneOf(kind, slices.Collect(maps.Keys(l.specs.builders)))))
+	default:
+		d.content = l.decode(p.block.Body, p.ctx, s, p.block.DefRange())
+	}
+	return d
+}
+
+// refOf reads a known reference.
+func refOf(value cty.Value) resources.ImageRef {
+	value, _ = value.UnmarkDeep()
+	ref := resources.ImageRef{}
+	if kind := value.GetAttr("type"); !kind.IsNull() {
+		ref.Kind = resources.ImageKind(kind.AsString())
+	}
+	if name := value.GetAttr("name"); !name.IsNull() {
+		ref.Name = name.AsString()
+	}
+	return ref
+}
+
+// inherit completes the parents of a draft, first to last, and then the draft.
+func (l *loader) inherit(drafts map[string]*draft, d *draft) {
+	var chain []*draft
+	for at := d; at != nil && at.state != done; at = drafts[at.parent] {
+		if at.state == entered {
+			l.reportParents(chain, at)
+			break
+		}
+		at.state = entered
+		chain = append(chain, at)
+	}
+	for _, child := range slices.Backward(chain) {
+		child.state = done
+		child.orphan = child.orphan || child.parent != "" && (drafts[child.parent] == nil || drafts[child.parent].orphan)
+		if parent := drafts[child.parent]; parent != nil && parent.state == done && parent != child {
+			child.inheritFrom(parent)
+		}
+	}
+}
+
+func (l *loader) reportParents(chain []*draft, at *draft) {
+	var names []string
+	for _, d := range chain[slices.Index(chain, at):] {
+		d.orphan = true
+		names = append(names, d.name)
+	}
+	l.problem(at.content.rangeOf("parent"), "Parent cycle", "These images are parents of each other: "+
+		strings.Join(append(names, at.name), " -> ")+".")
+}
+
+func (d *draft) inheritFrom(parent *draft) {
+	d.content.inheritFrom(parent.content, nil)
+	switch {
+	case d.builder == nil:
+		d.builder = parent.builder
+	case parent.builder != nil && parent.builder.kind == d.builder.kind && d.builder.content != nil && parent.builder.content != nil:
+		d.builder.content.inheritFrom(parent.builder.content, appended)
+	}
+}
+
+func (c *content) inheritFrom(parent *content, lists []string) {
+	for name, inherited := range parent.attrs {
+		if slices.Contains(notInherited, name) {
+			continue
+		}
+		own, ok := c.attrs[name]
+		if !ok {
+			c.attrs[name] = inherited
+			continue
+		}
+		own.value = merged(inherited.value, own.value, slices.Contains(lists, name))
+		c.attrs[name] = own
+	}
+	for name, inherited := range parent.blocks {
+		if len(c.blocks[name]) == 0 {
+			if c.blocks == nil {
+				c.blocks = map[string][]nested{}
+			}
+			c.blocks[name] = inherited
+		}
+	}
+}
+
+// merged puts a child's value over its parent's.
+func merged(parent, child cty.Value, appendLists bool) cty.Value {
+	t := child.Type()
+	if !t.IsMapType() && !(t.IsListType() && appendLists) {
+		return child
+	}
+	below, belowMarks := parent.Unmark()
+	above, aboveMarks := child.Unmark()
+	if !below.IsKnown() || !above.IsKnown() || !below.Type().Equals(t) {
+		return child
+	}
+	if t.IsListType() {
+		all := slices.Concat(below.AsValueSlice(), above.AsValueSlice())
+		if len(all) == 0 {
+			return child
+		}
+		return cty.ListVal(all).WithMarks(belowMarks, aboveMarks)
+	}
+	all := below.AsValueMap()
+	if len(all) == 0 {
+		return child
+	}
+	maps.Copy(all, above.AsValueMap())
+	return cty.MapVal(all).WithMarks(belowMarks, aboveMarks)
+}
+
+// image makes an image of a draft that has inherited everything. Of an abstract one only the name is of use.
+func (l *loader) image(d *draft) *wantedImage {
+	made := &wantedImage{at: d.at, Image: resources.Image{Name: d.name, Kind: d.kind, Source: sourceOf(d.at)}}
+	if abstract, ok := d.content.attrs["abstract"]; ok && abstract.value.IsKnown() && abstract.value.True() {
+		made.abstract = true
+		return made
+	}
+	all := l.complete(d.content, nil)
+	l.fillImage(&made.Image, all)
+	l.checkFormats(d, all)
+	if d.kind == resources.ZuulImage {
+		l.fillZuulImage(made, d, all)
+	} else {
+		l.fillDiskimage(made, d)
+	}
+	return made
+}
+
+func (l *loader) fillImage(i *resources.Image, all values) {
+	i.Formats, i.KeepFormats = all.texts("formats"), all.texts("keep_formats")
+	i.DeleteAfterUpload = all.flag("delete_after_upload")
+	i.RebuildAge = all.duration("rebuild_age")
+	i.Keep = int(all.integer("keep"))
+	i.BuildTimeout = all.duration("build_timeout")
+	i.Pause, i.PreventDestroy = all.flag("pause"), all.flag("prevent_destroy")
+	i.Properties, i.Tags = all.textMap("properties"), all.texts("tags")
+	i.Login = login(all)
+}
+
+func (l *loader) fillDiskimage(made *wantedImage, d *draft) {
+	if d.builder == nil && d.orphan {
+		return
+	}
+	if d.builder == nil {
+		l.problem(d.at.Ptr(), "Missing block", fmt.Sprintf("The diskimage %q needs a builder block, of its own or of a parent.", d.name))
+		return
+	}
+	if d.builder.content == nil {
+		return // of an unknown kind, which has been reported
+	}
+	b := l.opts.Builders[d.builder.kind]
+	l.fillBuilder(made, d.builder.kind, b, l.complete(d.builder.content, nil))
+}
+
+func (l *loader) fillZuulImage(made *wantedImage, d *draft, all values) {
+	written := []string{}
+	for _, name := range []string{"token", "token_file", "token_command"} {
+		if _, ok := d.content.attrs[name]; ok {
+			written = append(written, name)
+		}
+	}
+	if len(written) > 1 {
+		l.problem(d.content.rangeOf(written[1]), "Conflicting attributes", "At most one of token, token_file and token_command can be written.")
+	}
+	l.fillBuilder(made, "zuul", zuulSourceOf(l.opts), all)
+}
+
+func (l *loader) fillBuilder(made *wantedImage, kind string, b schema.Block, all values) {
+	made.Builder = kind
+	made.Config = all.of(b)
+	if !made.Config.IsWhollyKnown() {
+		return
+	}
+	made.Hashes = resources.HashValue(cty.ObjectVal(map[string]cty.Value{
+		"builder": cty.StringVal(kind), "config": staticOf(b, all),
+	}))
+	made.Static = map[string]string{"builder": showValue(cty.StringVal(kind), false)}
+	showStatic(made.Static, "", b, all)
+}
+
+// login makes the login of a body that has defaults for it.
+func login(all values) resources.Login {
+	made := resources.Login{
+		Username: all.text("username"), PythonPath: all.text("python_path"), ShellType: all.text("shell_type"),
+		ConnectionType: all.text("connection_type"), ConnectionPort: all.integer("connection_port"),
+	}
+	if made.ConnectionPort == 0 {
+		made.ConnectionPort = defaultPort(made.ConnectionType)
+	}
+	return made
+}
+
+// defaultPort is the port of a way to connect; 0 where none is meant.
+func defaultPort(connectionType string) int64 {
+	switch connectionType {
+	case "":
+		return 0
+	case "winrm", "psrp":
+		return 5986
+	default:
+		return 22
+	}
+}
+
+// knownFormats are the formats that images are made in anywhere. Drivers add those of their own.
+var knownFormats = []string{"raw", "qcow2", "vhd", "vhdx", "vmdk", "ova", "tar", "tgz", "squashfs", "docker"}
+
+func (l *loader) checkFormats(d *draft, all values) {
+	known := slices.Clone(knownFormats)
+	for _, driver := range l.opts.Drivers {
+		known = append(known, driver.Formats...)
+	}
+	for _, name := range []string{"formats", "keep_formats"} {
+		for _, format := range all.texts(name) {
+			if !slices.Contains(known, format) {
+				l.unknownFormat(d.content.rangeOf(name), format, known)
+			}
+		}
+	}
+	for _, artifact := range d.content.blocks["artifact"] {
+		if d.kind == resources.ZuulImage && !slices.Contains(known, artifact.label) {
+			l.unknownFormat(artifact.at.Ptr(), artifact.label, known)
+		}
+	}
+}
+
+func (l *loader) unknownFormat(at *hcl.Range, format string, known []string) {
+	l.problem(at, "Unknown format", fmt.Sprintf("There is no image format %q.%s", format, oneOf(format, known)))
+}

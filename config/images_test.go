@@ -1,0 +1,118 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+func TestChildInheritsFromItsParents(t *testing.T) {
+	d := source(t, `
+diskimage "base" {
+  abstract     = true
+  username     = "root"
+  rebuild_age  = "7d"
+  properties   = { a = "1", b = "1" }
+  tags         = ["base"]
+  prevent_destroy = true
+  builder "dib" {
+    elements = ["vm"]
+    env      = { A = "1", B = "1" }
+    release  = "x"
+  }
+}
+diskimage "middle" {
+  parent   = diskimage.base
+  abstract = true
+  builder "dib" { elements = ["growroot"] }
+}
+diskimage "child" {
+  parent      = diskimage.middle
+  username    = "debian"
+  properties  = { b = "2" }
+  tags        = []
+  rebuild_age = "0s"
+  builder "dib" {
+    elements = ["debian"]
+    env      = { B = "2" }
+  }
+}
+diskimage "same" { parent = diskimage.base }
+label "l" {}
+label "m" {}
+provider "acme" "p" {
+  cloud = "x"
+  pool "a" {
+    label "l" { image = diskimage.child }
+    label "m" { image = diskimage.same }
+  }
+}`)
+	same(t, "names", []string{d.Images[0].Name, d.Images[1].Name}, []string{"child", "same"})
+	child := d.Images[0]
+	same(t, "login", child.Login.Username, "debian")
+	same(t, "rebuild", child.RebuildAge, time.Duration(0))
+	same(t, "properties", child.Properties, map[string]string{"a": "1", "b": "2"})
+	same(t, "tags", child.Tags, []string(nil))
+	same(t, "prevent_destroy is not inherited", child.PreventDestroy, false)
+	var elements []string
+	for _, e := range child.Config.GetAttr("elements").AsValueSlice() {
+		elements = append(elements, e.AsString())
+	}
+	same(t, "elements", elements, []string{"vm", "growroot", "debian"})
+	env := child.Config.GetAttr("env").AsValueMap()
+	same(t, "env", []string{env["A"].AsString(), env["B"].AsString()}, []string{"1", "2"})
+	same(t, "release", child.Config.GetAttr("release").AsString(), "x")
+	same(t, "all of the parent", d.Images[1].Login.Username, "root")
+}
+
+func TestZuulImageDecodes(t *testing.T) {
+	d := source(t, `
+zuul_image "z" {
+  api_url   = "https://zuul.example.com/sub/"
+  project   = "org/images"
+  branch    = "main"
+  pipelines = ["periodic"]
+  job       = "build"
+  token     = "hunter2"
+  artifact "raw" {}
+  artifact "qcow2" {
+    type = "image-qcow"
+    name = "big"
+  }
+  tls { ca = "ca.pem" }
+  keep = 3
+}
+label "l" {}
+provider "acme" "p" {
+  cloud = "x"
+  pool "a" {
+    label "l" { image = zuul_image.z }
+  }
+}`)
+	image := d.Images[0]
+	same(t, "ref", image.Ref(), resources.ImageRef{Kind: resources.ZuulImage, Name: "z"})
+	same(t, "builder", image.Builder, "zuul")
+	same(t, "keep", image.Keep, 3)
+	same(t, "offer", d.Providers[0].Pools[0].Offers[0].Image, image.Ref())
+	c := image.Config
+	same(t, "token", c.GetAttr("token").AsString(), "hunter2")
+	artifacts := c.GetAttr("artifact").AsValueMap()
+	same(t, "artifact types", []string{artifacts["raw"].GetAttr("type").AsString(), artifacts["qcow2"].GetAttr("type").AsString()},
+		[]string{"zuul_image", "image-qcow"})
+	same(t, "tls", c.GetAttr("tls").GetAttr("ca").AsString(), "ca.pem")
+	same(t, "type", c.Type().Equals(zuulSource.Type()), true)
+	if _, shown := image.Static["token"]; shown {
+		t.Error("the token is among the static attributes")
+	}
+}
+
+func TestConfigsHaveTheTypesOfTheirSchemas(t *testing.T) {
+	d := source(t, sprintf(offering, "", ""))
+	o := testOptions("")
+	p := d.Providers[0]
+	same(t, "provider", p.Config.Type().Equals(o.Drivers["acme"].Provider.Type()), true)
+	same(t, "pool", p.Pools[0].Config.Type().Equals(o.Drivers["acme"].Pool.Type()), true)
+	same(t, "label", p.Pools[0].Offers[0].Config.Type().Equals(o.Drivers["acme"].Label.Type()), true)
+	same(t, "builder", d.Images[0].Config.Type().Equals(o.Builders["dib"].Type()), true)
+}

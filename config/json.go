@@ -1,0 +1,97 @@
+package config
+
+import (
+	"bytes"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// DiagnosticsFormat is the version of the JSON form of diagnostics. Later versions only add to it.
+const DiagnosticsFormat = "1.0"
+
+// JSONDiagnostics is the JSON form of the outcome of a validation.
+type JSONDiagnostics struct {
+	FormatVersion string           `json:"format_version"`
+	Valid         bool             `json:"valid"`
+	ErrorCount    int              `json:"error_count"`
+	WarningCount  int              `json:"warning_count"`
+	Diagnostics   []JSONDiagnostic `json:"diagnostics"` // never null
+}
+
+// JSONDiagnostic is one mistake or warning.
+type JSONDiagnostic struct {
+	Severity string       `json:"severity"` // "error" or "warning"
+	Summary  string       `json:"summary"`
+	Detail   string       `json:"detail,omitempty"`
+	Range    *JSONRange   `json:"range,omitempty"` // absent when it is not about a place in a file
+	Snippet  *JSONSnippet `json:"snippet,omitempty"`
+}
+
+// JSONRange is a part of a file. The end is behind the last character.
+type JSONRange struct {
+	Filename string  `json:"filename"`
+	Start    JSONPos `json:"start"`
+	End      JSONPos `json:"end"`
+}
+
+// JSONPos is a place in a file. Lines and columns (in characters as people count them) begin at 1, bytes at 0.
+type JSONPos struct {
+	Line   int `json:"line"`
+	Column int `json:"column"`
+	Byte   int `json:"byte"`
+}
+
+// JSONSnippet is the source around a place.
+type JSONSnippet struct {
+	Context   string `json:"context,omitempty"` // the block, such as provider "openstack" "vexxhost"
+	Code      string `json:"code"`              // the first line of the range, whole
+	StartLine int    `json:"start_line"`
+	// HighlightStart and HighlightEnd are the bytes of Code that the range covers.
+	HighlightStart int `json:"highlight_start_offset"`
+	HighlightEnd   int `json:"highlight_end_offset"`
+}
+
+// JSON returns the JSON form of diagnostics.
+func JSON(diags hcl.Diagnostics, files map[string]*hcl.File) JSONDiagnostics {
+	form := JSONDiagnostics{FormatVersion: DiagnosticsFormat, Valid: !diags.HasErrors(), Diagnostics: []JSONDiagnostic{}}
+	for _, diag := range diags {
+		one := JSONDiagnostic{Severity: "error", Summary: diag.Summary, Detail: diag.Detail}
+		if diag.Severity == hcl.DiagWarning {
+			one.Severity = "warning"
+			form.WarningCount++
+		} else {
+			form.ErrorCount++
+		}
+		if diag.Subject != nil {
+			one.Range = &JSONRange{
+				Filename: diag.Subject.Filename, Start: JSONPos(diag.Subject.Start), End: JSONPos(diag.Subject.End),
+			}
+			one.Snippet = snippet(*diag.Subject, files[diag.Subject.Filename])
+		}
+		form.Diagnostics = append(form.Diagnostics, one)
+	}
+	return form
+}
+
+func snippet(at hcl.Range, file *hcl.File) *JSONSnippet {
+	if file == nil || at.Start.Byte > len(file.Bytes) {
+		return nil
+	}
+	begin := lineStart(file.Bytes, at.Start.Byte)
+	line := file.Bytes[begin:]
+	if end := bytes.IndexByte(line, '\n'); end >= 0 {
+		line = line[:end]
+	}
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	if len(line) > maxShownLine {
+		return nil
+	}
+	start := min(at.Start.Byte-begin, len(line))
+	made := &JSONSnippet{
+		Code: string(line), StartLine: at.Start.Line, HighlightStart: start, HighlightEnd: min(max(at.End.Byte-begin, start), len(line)),
+	}
+	if nav, ok := file.Nav.(interface{ ContextString(offset int) string }); ok {
+		made.Context = nav.ContextString(at.Start.Byte)
+	}
+	return made
+}

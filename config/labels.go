@@ -1,0 +1,30 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// labels makes the labels of all label blocks.
+func (l *loader) labels(w *world, vertices map[string]*vertex, ctx *hcl.EvalContext) {
+	for _, one := range instancesOf(vertices) {
+		at := one.block.DefRange()
+		all := l.complete(l.decode(one.block.Body, one.context(ctx), l.specs.label, at), nil)
+		if other, twice := w.labels[one.name]; twice {
+			l.sameName(one, "label", other.at)
+			continue
+		}
+		w.labels[one.name] = &wantedLabel{at: at, Label: resources.Label{
+			Name: one.name, MinReady: all.integer("min_ready"), MaxReadyAge: all.duration("max_ready_age"), Source: sourceOf(at),
+		}}
+	}
+}
+
+// sameName reports that an instance got the name of another one.
+func (l *loader) sameName(one instance, kind string, other hcl.Range) {
+	l.problem(one.block.DefRange().Ptr(), "Duplicate name", fmt.Sprintf("This makes %s named %q, and there is one already, from %s.",
+		article(kind), one.name, rangeText(other)))
+}

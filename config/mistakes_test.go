@@ -1,0 +1,47 @@
+package config
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the expected texts anew")
+
+// golden compares with the file, or writes it.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update writes it anew):\n%s", path, diff)
+	}
+}
+
+// Every file of testdata/mistakes is full of mistakes; beside it is all that users see of them.
+func TestMistakesAreReportedTogetherWithPlaceAndHint(t *testing.T) {
+	files, err := filepath.Glob("testdata/mistakes/*.hcl")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			result, diags := Load(testOptions(file))
+			dir, _ := filepath.Abs("testdata")
+			got := strings.ReplaceAll(text(t, diags, result.Files), dir, "DIR")
+			golden(t, strings.TrimSuffix(file, ".hcl")+".txt", got)
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/hcl/v2"
+	"pgregory.net/rapid"
+)
+
+func TestFormatPutsTextInOneLayout(t *testing.T) {
+	got, diags := Format([]byte("label   \"a\"{\nmin_ready=2\n  max_ready_age =   \"8h\" # c\n}\n"), "x.hcl")
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	same(t, "text", string(got), "label \"a\" {\n  min_ready     = 2\n  max_ready_age = \"8h\" # c\n}\n")
+	again, _ := Format(got, "x.hcl")
+	same(t, "formatted again", string(again), string(got))
+}
+
+func TestFormatLeavesBrokenTextAlone(t *testing.T) {
+	broken := "label {\n  x   =\n"
+	got, diags := Format([]byte(broken), "x.hcl")
+	same(t, "text", string(got), broken)
+	if !diags.HasErrors() {
+		t.Error("no errors")
+	}
+	if _, diags := Format(make([]byte, maxTotalBytes+1), "x.hcl"); !diags.HasErrors() {
+		t.Error("no error for a text that is too large")
+	}
+}
+
+func TestTestdataIsFormatted(t *testing.T) {
+	src, err := os.ReadFile("testdata/sample/npctl.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := Format(src, "npctl.hcl")
+	same(t, "sample", string(src), string(got))
+}
+
+func TestJSONFormOfDiagnostics(t *testing.T) {
+	opts := write(t, map[string]string{"main.hcl": "label \"l\" {\n  min_ready = \"é\" + x\n  min_redy = 1\n}\n"})
+	opts.Vars = []string{"x=1"}
+	result, diags := Load(opts)
+	raw, err := json.MarshalIndent(JSON(diags, result.Files), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/diagnostics.json", strings.ReplaceAll(string(raw), opts.Path, "DIR")+"\n")
+
+	raw, _ = json.Marshal(JSON(nil, nil))
+	same(t, "nothing wrong", string(raw), `{"format_version":"1.0","valid":true,"error_count":0,"warning_count":0,"diagnostics":[]}`)
+}
+
+func TestValuesOfTheExpressionAreShown(t *testing.T) {
+	got := loadErrors(t, write(t, map[string]string{"main.hcl": `
+locals { sizes = { s = "1", l = "x" } }
+label "l" {
+  for_each  = local.sizes
+  min_ready = parseint(each.value, 10)
+}`}))
+	wantText(t, got, "main.hcl line 5", `with: each.value is "x".`)
+}
+
+// Whatever a diagnostic points at, writing it neither fails nor leaves out its words.
+func TestAnyPlaceCanBeWritten(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		src := []byte(rapid.StringMatching(`[a\né\t]{0,40}`).Draw(rt, "source"))
+		pos := func(name string) hcl.Pos {
+			at := rapid.IntRange(0, len(src)+2).Draw(rt, name)
+			return hcl.Pos{Line: 1 + strings.Count(string(src[:min(at, len(src))]), "\n"), Column: 1, Byte: at}
+		}
+		diags := hcl.Diagnostics{{
+			Severity: hcl.DiagError, Summary: "Sum", Detail: "Det",
+			Subject: &hcl.Range{Filename: "f", Start: pos("start"), End: pos("end")},
+			Context: &hcl.Range{Filename: "f", Start: pos("from"), End: pos("to")},
+		}}
+		files := map[string]*hcl.File{"f": {Bytes: src}}
+		var b strings.Builder
+		WriteDiagnostics(&b, diags, files, false, 10)
+		if !strings.HasPrefix(b.String(), "Error: Sum\n") || !strings.HasSuffix(b.String(), "Det\n\n") {
+			rt.Errorf("%q", b.String())
+		}
+		JSON(diags, files)
+	})
+}
+
+func TestReferenceHasEveryAttribute(t *testing.T) {
+	opts := testOptions("")
+	got := Reference(opts.Drivers, opts.Builders, opts.States)
+	golden(t, "testdata/reference.md", got)
+	specs := newSpecs(opts)
+	all := []*spec{specs.variable, specs.validation, specs.npctl, specs.label, specs.diskimage, specs.zuulImage}
+	for _, d := range specs.drivers {
+		all = append(all, d.provider, d.pool, d.offer, d.cloudImage, d.providerImage, d.node)
+	}
+	for _, s := range all {
+		for name, attr := range s.attrs {
+			if !strings.Contains(got, "| `"+name+"` |") {
+				t.Errorf("%s: %s is missing", s.what, name)
+			}
+			if attr.Doc == "" {
+				t.Errorf("%s: %s has no doc", s.what, name)
+			}
+		}
+	}
+}

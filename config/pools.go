@@ -1,0 +1,164 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// surroundings are what the labels of a pool need to know of what they stand in.
+type surroundings struct {
+	provider *wantedProvider
+	pool     values
+	// hashed and shown are the static attributes of the pool (without those that labels have too) and the provider.
+	hashed map[string]cty.Value
+	shown  map[string]string
+}
+
+// pools makes the pools of a provider.
+func (l *loader) pools(p *wantedProvider, parts []part, scope *hcl.EvalContext, static cty.Value, all values) {
+	seen := map[string]hcl.Range{}
+	for _, part := range parts {
+		// The cloud images are added to the scope of the block, which may be inside a dynamic block.
+		ctx := part.ctx.NewChild()
+		ctx.Variables = scope.Variables
+		instances, ok := l.instances(part.block, 0, ctx)
+		if !ok {
+			l.incomplete["pool"] = true
+			continue
+		}
+		for _, one := range instances {
+			if other, twice := seen[one.name]; twice {
+				l.sameName(one, "pool", other)
+				continue
+			}
+			seen[one.name] = one.block.DefRange()
+			p.pools = append(p.pools, l.pool(p, one, one.context(ctx), static, all))
+		}
+	}
+}
+
+func (l *loader) pool(p *wantedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *wantedPool {
+	at := one.block.DefRange()
+	c := l.decode(one.block.Body, ctx, p.specs.pool, at)
+	all := l.complete(c, nil)
+	made := &wantedPool{at: at, Pool: resources.Pool{
+		Name: one.name, MaxServers: all.limit("max_servers"), MaxCores: all.limit("max_cores"), MaxRAM: all.limit("max_ram"),
+		MaxVolumes: all.limit("max_volumes"), MaxVolumeGB: all.limit("max_volume_gb"),
+		IgnoreProviderQuota: all.flag("ignore_provider_quota"), Priority: p.Priority,
+		NodeAttributes: all.textMap("node_attributes"), Config: all.of(p.specs.Pool), Source: sourceOf(at),
+	}}
+	if own := all.limit("priority"); own != nil {
+		made.Priority = *own
+	}
+	around := &surroundings{provider: p, pool: all, shown: map[string]string{}, hashed: map[string]cty.Value{
+		"driver": cty.StringVal(p.specs.kind), "provider": static, "pool": staticOf(p.specs.poolOnly, all),
+	}}
+	showStatic(around.shown, "provider.", p.specs.Provider, provider)
+	showStatic(around.shown, "pool.", p.specs.poolOnly, all)
+	for _, part := range c.parts {
+		l.poolPart(made, part, around)
+	}
+	return made
+}
+
+func (l *loader) poolPart(pool *wantedPool, part part, around *surroundings) {
+	p := around.provider
+	switch {
+	case part.block.Type == "label" && !p.specs.HasLabels:
+		l.noSuchBlock(p, part, "makes no nodes, so its pools have no labels; its nodes say which labels they serve")
+		return
+	case part.block.Type == "node" && !p.specs.HasNodes:
+		l.noSuchBlock(p, part, "makes its nodes, so its pools have no node blocks")
+		return
+	}
+	instances, ok := l.instances(part.block, 0, part.ctx)
+	if !ok {
+		l.incomplete["pool label"] = true
+		return
+	}
+	for _, one := range instances {
+		ctx := one.context(part.ctx)
+		if part.block.Type == "label" {
+			l.offer(pool, one, ctx, around)
+		} else {
+			l.node(pool, one, ctx, p.specs)
+		}
+	}
+}
+
+// offer makes one way of making nodes of a label.
+func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, around *surroundings) {
+	s := around.provider.specs
+	at := one.block.DefRange()
+	for _, other := range pool.offers {
+		if other.Label == one.name {
+			l.problem(at.Ptr(), "Duplicate label", fmt.Sprintf("The pool offers the label %q already, at %s.", one.name, other.Source))
+			return
+		}
+	}
+	c := l.decode(one.block.Body, ctx, s.offer, at)
+	all := l.complete(c, around.pool)
+	made := wantedOffer{at: one.block.LabelRanges[0], imageAt: *c.rangeOf("image"), Offer: resources.Offer{
+		Label: one.name, Config: all.of(s.Label), Source: sourceOf(at), Static: map[string]string{},
+	}}
+	image, known := all.usable("image")
+	if known {
+		made.Image = refOf(image)
+		if made.Config.IsWhollyKnown() {
+			made.Hashes = hashOffer(image, staticOf(s.label, all), around.hashed)
+		}
+	}
+	for name, text := range around.shown {
+		made.Static[name] = text
+	}
+	showStatic(made.Static, "", offerBlock, all)
+	showStatic(made.Static, "", s.Label, all)
+	pool.offers = append(pool.offers, made)
+}
+
+func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.Hashes {
+	object := map[string]cty.Value{"image": image, "label": label}
+	for name, value := range around {
+		if !value.IsWhollyKnown() {
+			return nil
+		}
+		object[name] = value
+	}
+	return resources.HashValue(cty.ObjectVal(object))
+}
+
+// node makes a machine that exists.
+func (l *loader) node(pool *wantedPool, one instance, ctx *hcl.EvalContext, s *driverSpecs) {
+	at := one.block.DefRange()
+	for _, other := range pool.nodes {
+		if other.Name == one.name {
+			l.sameName(one, "node", hcl.Range{Filename: other.Source.File, Start: hcl.Pos{Line: other.Source.Line}})
+			return
+		}
+	}
+	c := l.decode(one.block.Body, ctx, s.node, at)
+	all := l.complete(c, nil)
+	made := wantedNode{labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
+		Name: one.name, Address: all.text("address"), Labels: all.texts("labels"), HostKeys: all.texts("host_keys"),
+		Slots: all.integer("slots"), Login: login(all), Config: all.of(s.Node), Source: sourceOf(at), Static: map[string]string{},
+	}}
+	if made.Address == "" {
+		made.Address = one.name
+	}
+	both := nodeSchema(s)
+	static := staticOf(both, all)
+	made.Hashes = resources.HashValue(static)
+	showStatic(made.Static, "", both, all)
+	pool.nodes = append(pool.nodes, made)
+}
+
+// nodeSchema is the whole schema of a node block: the language's and the driver's.
+func nodeSchema(s *driverSpecs) schema.Block {
+	own := without(s.Node, nodeBlock)
+	return schema.Block{Attributes: append(nodeBlock.Attributes[:len(nodeBlock.Attributes):len(nodeBlock.Attributes)], own.Attributes...), Blocks: own.Blocks}
+}

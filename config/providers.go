@@ -1,0 +1,174 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// providers makes the providers of all provider blocks.
+func (l *loader) providers(w *world, vertices map[string]*vertex, ctx *hcl.EvalContext) {
+	names := map[string]hcl.Range{}
+	for _, one := range instancesOf(vertices) {
+		at := one.block.DefRange()
+		kind := one.block.Labels[0]
+		s, ok := l.specs.drivers[kind]
+		if !ok {
+			l.incomplete["provider"] = true
+			l.problem(one.block.LabelRanges[0].Ptr(), "Unknown driver", fmt.Sprintf("There is no driver %q.%s",
+				kind, oneOf(kind, slices.Collect(maps.Keys(l.specs.drivers)))))
+			continue
+		}
+		if other, twice := names[one.name]; twice {
+			l.sameName(one, "provider", other)
+			continue
+		}
+		names[one.name] = at
+		w.providers = append(w.providers, l.provider(one, s, one.context(ctx)))
+	}
+}
+
+func (l *loader) provider(one instance, s *driverSpecs, ctx *hcl.EvalContext) *wantedProvider {
+	at := one.block.DefRange()
+	c := l.decode(one.block.Body, ctx, s.provider, at)
+	all := l.complete(c, nil)
+	made := &wantedProvider{specs: s, at: at, cloudImages: map[string]*wantedCloudImage{}, Provider: resources.Provider{
+		Name: one.name, Driver: s.kind, Config: all.of(s.Provider), Source: sourceOf(at),
+		LaunchTimeout: all.duration("launch_timeout"), BootTimeout: all.duration("boot_timeout"),
+		LaunchAttempts: all.integer("launch_attempts"), APITimeout: all.duration("api_timeout"),
+		Rate: all.number("rate"), MaxConcurrency: all.integer("max_concurrency"), Priority: all.integer("priority"),
+		ImageNames: all.text("image_name_format"), UploadTimeout: all.duration("upload_timeout"),
+		PostUploadHook: all.text("post_upload_hook"), PreventDestroy: all.flag("prevent_destroy"),
+	}}
+	l.checkHook(made.PostUploadHook, c.rangeOf("post_upload_hook"))
+	parts := map[string][]part{}
+	for _, p := range c.parts {
+		parts[p.block.Type] = append(parts[p.block.Type], p)
+	}
+	scope := l.cloudImages(made, parts["cloud_image"], ctx)
+	l.providerImages(made, parts["image"])
+	l.pools(made, parts["pool"], scope, staticOf(s.Provider, all), all)
+	return made
+}
+
+// checkHook looks at hooks that come with the configuration. Others are looked for when they are run: plans are made on
+// other machines too.
+func (l *loader) checkHook(hook string, at *hcl.Range) {
+	switch {
+	case hook == "" || !strings.Contains(hook, "/"):
+		return
+	case strings.ContainsAny(hook, "\x00\n"):
+		l.problem(at, "Invalid value", "The path of the hook has a line end or a null byte.")
+		return
+	}
+	report := l.problem
+	if filepath.IsAbs(hook) {
+		report = l.warning
+	}
+	info, err := os.Stat(l.absolute(hook))
+	switch {
+	case err != nil:
+		report(at, "Hook not found", fmt.Sprintf("The hook cannot be found: %s.", err))
+	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
+		report(at, "Hook not executable", fmt.Sprintf("The hook %s is not an executable file.", l.absolute(hook)))
+	}
+}
+
+// cloudImages makes the cloud images of a provider and the scope in which its pools refer to them.
+func (l *loader) cloudImages(p *wantedProvider, parts []part, ctx *hcl.EvalContext) *hcl.EvalContext {
+	refs := map[string]cty.Value{}
+	blocks := map[string]hcl.Range{}
+	for _, part := range parts {
+		label := part.block.Labels[0]
+		if other, twice := blocks[label]; twice {
+			l.duplicate(part.block, "cloud_image", label, other)
+			continue
+		}
+		blocks[label] = part.block.DefRange()
+		refs[label] = cty.DynamicVal
+		if !p.specs.HasCloudImages {
+			l.noSuchBlock(p, part, "has no cloud images")
+			continue
+		}
+		instances, ok := l.instances(part.block, 0, part.ctx)
+		if !ok {
+			l.incomplete["cloud_image"] = true
+			continue
+		}
+		for _, one := range instances {
+			l.cloudImage(p, one, one.context(part.ctx))
+		}
+		refs[label] = refsTo("cloud_image", instances)
+	}
+	scope := ctx.NewChild()
+	scope.Variables = map[string]cty.Value{"cloud_image": cty.ObjectVal(refs)}
+	return scope
+}
+
+func (l *loader) noSuchBlock(p *wantedProvider, part part, why string) {
+	l.problem(part.block.DefRange().Ptr(), "Unsupported block", fmt.Sprintf("The driver %q %s.", p.specs.kind, why))
+}
+
+func (l *loader) cloudImage(p *wantedProvider, one instance, ctx *hcl.EvalContext) {
+	at := one.block.DefRange()
+	if other, twice := p.cloudImages[one.name]; twice {
+		l.sameName(one, "cloud_image", other.at)
+		return
+	}
+	c := l.decode(one.block.Body, ctx, p.specs.cloudImage, at)
+	all := l.complete(c, nil)
+	made := resources.CloudImageSpec{
+		Name: one.name, ImageID: all.text("image_id"), Image: all.text("image_name"), Filters: all.textMap("filters"),
+		Login: login(all), Config: all.of(p.specs.CloudImage), Source: sourceOf(at),
+	}
+	var written []string
+	for _, name := range []string{"image_id", "image_name", "filters"} {
+		if _, ok := c.attrs[name]; ok {
+			written = append(written, name)
+		}
+	}
+	switch len(written) {
+	case 0:
+		made.Image = one.name
+	case 1:
+	default:
+		l.problem(c.rangeOf(written[1]), "Conflicting attributes", "A cloud_image is found by one of image_id, image_name and filters, not by several of them.")
+	}
+	p.cloudImages[one.name] = &wantedCloudImage{CloudImageSpec: made, at: at}
+}
+
+// providerImages makes a provider's own settings for images. Whether the images exist is checked when all are known.
+func (l *loader) providerImages(p *wantedProvider, parts []part) {
+	seen := map[string]hcl.Range{}
+	for _, part := range parts {
+		if !p.specs.HasImages {
+			l.noSuchBlock(p, part, "takes no uploads of images")
+			continue
+		}
+		instances, ok := l.instances(part.block, 0, part.ctx)
+		if !ok {
+			continue
+		}
+		for _, one := range instances {
+			at := one.block.DefRange()
+			if other, twice := seen[one.name]; twice {
+				l.sameName(one, "image block", other)
+				continue
+			}
+			seen[one.name] = at
+			all := l.complete(l.decode(one.block.Body, one.context(part.ctx), p.specs.providerImage, at), nil)
+			p.images = append(p.images, &wantedProviderImage{at: at, ProviderImage: resources.ProviderImage{
+				Image: resources.ImageRef{Name: one.name}, Pause: all.flag("pause"), Properties: all.textMap("properties"),
+				Tags: all.texts("tags"), Login: login(all), Config: all.of(p.specs.Image), Source: sourceOf(at),
+			}})
+		}
+	}
+}

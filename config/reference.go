@@ -1,0 +1,212 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// Reference writes docs/configuration.md: every block and attribute of the language, the drivers, the builders and the
+// stores, from the same tables that Load checks against.
+func Reference(drivers map[string]schema.Driver, builders, states map[string]schema.Block) string {
+	r := &reference{}
+	r.line(referenceIntro)
+	r.language()
+	r.core(builders, states)
+	for _, kind := range slices.Sorted(maps.Keys(drivers)) {
+		r.driver(kind, drivers[kind])
+	}
+	r.functions()
+	return r.b.String()
+}
+
+type reference struct{ b strings.Builder }
+
+func (r *reference) line(format string, args ...any) {
+	if len(args) == 0 {
+		r.b.WriteString(format)
+	} else {
+		fmt.Fprintf(&r.b, format, args...)
+	}
+	r.b.WriteByte('\n')
+}
+
+const referenceIntro = `# Configuration reference
+
+<!-- Generated from the schemas by "make docs". Do not edit. -->
+
+Classes of attributes: a change of a **static** one replaces the nodes or images that were made with it; a **dynamic**
+one is looked at anew each time something is made, and what exists stays; a **behavioural** one (limits, priorities,
+times) replaces nothing. Durations are written like ` + "`\"90s\"`, `\"10m\"`, `\"24h\"` or `\"7d\"`" + `. Attributes without a default
+are null when they are not written.
+`
+
+func (r *reference) language() {
+	r.line("## The language\n")
+	r.line("A configuration is all `*.hcl` files of a directory but `*%s`, or one file. At most %s are read, with expressions nested at most %d deep.\n",
+		varsSuffix, sizeText(maxTotalBytes), maxNesting)
+	r.line("**References.** `var.x`, `local.x`, `path.config` (the directory of the configuration), `each.key` and `each.value` in a " +
+		"block with `for_each`, `diskimage.x` and `zuul_image.x`, `cloud_image.x` in the provider that has it, and `label.x` and " +
+		"`provider.x` for their names. A block with `for_each` is a map: `diskimage.debian[\"bookworm\"]`.\n")
+	r.line("**for_each** (a map, an object or a set of strings) repeats a `label`, `diskimage`, `zuul_image`, `provider`, `pool`, "+
+		"a `label`, `node`, `cloud_image` or `image` inside of them. An instance is named `<label of the block>-<key>`, or by the "+
+		"attribute **name**, which may use `each`. At most %d blocks are made by `for_each` and `dynamic`.\n", maxExpansion)
+	r.line("**dynamic** \"type\" { for_each, iterator, labels, content { … } } repeats any block inside another one.\n")
+	r.line("**Values of variables**, the strongest first: `-var name=value`, `-var-file` (a later one wins), `*%s` of the directory in "+
+		"the order of their names, `%sname` in the environment, the default. The value of a list, map or object is written as an HCL expression.\n",
+		autoVarsSuffix, envPrefix)
+	r.line("**locals** { name = value } names values for use elsewhere, in any order and any file.\n")
+}
+
+func (r *reference) core(builders, states map[string]schema.Block) {
+	r.block(2, "npctl", npctlBlock)
+	r.block(3, `npctl: state "kind"`, stateBlock)
+	for _, kind := range slices.Sorted(maps.Keys(states)) {
+		r.block(4, fmt.Sprintf("state %q", kind), states[kind])
+	}
+	r.block(2, `variable "name"`, variableBlock)
+	r.block(3, "variable: validation", validationBlock)
+	r.block(2, `label "name"`, labelBlock)
+	r.block(2, `diskimage "name"`, diskimageBlock)
+	r.block(3, `diskimage: builder "kind"`, builderBlock)
+	for _, kind := range slices.Sorted(maps.Keys(builders)) {
+		if kind != "zuul" {
+			r.block(4, fmt.Sprintf("builder %q", kind), builders[kind])
+		}
+	}
+	source := zuulSourceOf(Options{Builders: builders})
+	r.block(2, `zuul_image "name"`, schema.Block{
+		Doc: zuulImageBlock.Doc, Attributes: slices.Concat(source.Attributes, zuulImageBlock.Attributes), Blocks: source.Blocks,
+	})
+	r.block(2, `provider "driver" "name"`, providerBlock)
+	r.block(3, `provider: pool "name"`, poolBlock)
+	r.block(4, `pool: label "name"`, offerBlock)
+	r.block(4, `pool: node "host name"`, nodeBlock)
+	r.block(3, `provider: cloud_image "name"`, cloudImageBlock)
+	r.block(3, `provider: image "name"`, providerImageBlock)
+}
+
+func (r *reference) driver(kind string, d schema.Driver) {
+	r.line("## Driver %s\n", kind)
+	if d.Doc != "" {
+		r.line("%s\n", d.Doc)
+	}
+	if len(d.Formats) > 0 {
+		r.line("Image formats: %s.\n", strings.Join(d.Formats, ", "))
+	}
+	r.more(kind, "provider", d.Provider, true)
+	r.more(kind, "pool", d.Pool, true)
+	r.more(kind, "label", d.Label, d.HasLabels)
+	r.more(kind, "node", d.Node, d.HasNodes)
+	r.more(kind, "cloud_image", d.CloudImage, d.HasCloudImages)
+	r.more(kind, "image", d.Image, d.HasImages)
+}
+
+// more documents what a driver adds to a block.
+func (r *reference) more(kind, block string, b schema.Block, has bool) {
+	switch {
+	case !has:
+		r.line("### %s: %s\n\nThe driver has no such block.\n", kind, block)
+	case len(b.Attributes)+len(b.Blocks) > 0:
+		r.block(3, kind+": "+block, b)
+	}
+}
+
+func (r *reference) block(level int, title string, b schema.Block) {
+	r.line("%s %s\n", strings.Repeat("#", level), title)
+	if b.Doc != "" {
+		r.line("%s\n", b.Doc)
+	}
+	if len(b.Attributes) > 0 {
+		r.line("| attribute | type | class | default | meaning |\n| --- | --- | --- | --- | --- |")
+		for i := range b.Attributes {
+			r.attribute(&b.Attributes[i])
+		}
+		r.line("")
+	}
+	for _, nested := range b.Blocks {
+		inner := nested.Schema
+		inner.Doc = strings.TrimSpace(inner.Doc + " " + counts(nested))
+		r.block(min(level+1, 6), nestedTitle(title, nested), inner)
+	}
+}
+
+func nestedTitle(title string, n schema.NestedBlock) string {
+	if n.Label == "" {
+		return title + ": " + n.Name
+	}
+	return fmt.Sprintf("%s: %s %q", title, n.Name, n.Label)
+}
+
+func counts(n schema.NestedBlock) string {
+	switch {
+	case n.Min == 1 && n.Max == 1:
+		return "There is exactly one."
+	case n.Max > 0 && n.Min > 0:
+		return fmt.Sprintf("There are %d to %d.", n.Min, n.Max)
+	case n.Max > 0:
+		return fmt.Sprintf("There is at most %d.", n.Max)
+	case n.Min > 0:
+		return fmt.Sprintf("There is at least %d.", n.Min)
+	default:
+		return "There may be any number."
+	}
+}
+
+func (r *reference) attribute(a *schema.Attribute) {
+	doc := a.Doc
+	if len(a.OneOf) > 0 {
+		doc += " One of: `" + strings.Join(a.OneOf, "`, `") + "`."
+	}
+	if a.Min != nil {
+		doc += fmt.Sprintf(" At least %d.", *a.Min)
+	}
+	if a.Sensitive {
+		doc += " **Sensitive**: never shown or stored."
+	}
+	r.line("| `%s` | %s | %s | %s | %s |", a.Name, typeText(a), a.Class, defaultText(a), cell(doc))
+}
+
+func typeText(a *schema.Attribute) string {
+	switch {
+	case a.Type.Equals(schema.ImageRef):
+		return "image"
+	case a.Format == schema.FormatDuration:
+		return "duration"
+	default:
+		return cell(typeexpr.TypeString(a.Type))
+	}
+}
+
+func defaultText(a *schema.Attribute) string {
+	switch {
+	case a.Required:
+		return "required"
+	case a.Default == cty.NilVal || a.Default.IsNull():
+		return ""
+	default:
+		return "`" + cell(strings.Join(strings.Fields(string(hclwrite.TokensForValue(a.Default).Bytes())), " ")) + "`"
+	}
+}
+
+// cell makes text fit into a cell of a table.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
+}
+
+func (r *reference) functions() {
+	r.line("## Functions\n")
+	r.line("They mean what they mean in Terraform. `env(\"NAME\")` reads the environment and fails when the variable is not set; "+
+		"`env(\"NAME\", \"default\")` does not. Paths start at the directory of the configuration; a file of more than %s is not "+
+		"read. A template of `templatefile` cannot use `templatefile`.\n", sizeText(maxFileBytes))
+	for _, group := range functionGroups {
+		r.line("- **%s:** `%s`", group.Topic, strings.Join(group.Names, "`, `"))
+	}
+}

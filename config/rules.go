@@ -1,0 +1,170 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// checkRules checks what only shows across blocks. Where some block could not be read, what looks missing or unused
+// may be in it, so nothing is said.
+func (l *loader) checkRules(w *world) {
+	for _, p := range w.providers {
+		if len(p.pools) == 0 && !l.incomplete["pool"] && !l.partial {
+			l.warning(p.at.Ptr(), "Provider without pools", fmt.Sprintf("The provider %q has no pool, so it gives no nodes.", p.Name))
+		}
+		for _, pool := range p.pools {
+			l.checkPool(w, p, pool)
+		}
+		l.checkProviderImages(w, p)
+	}
+	if l.diags.HasErrors() {
+		return // what seems unused may be meant where a mistake is
+	}
+	l.checkUse(w)
+	l.checkCapacity(w)
+}
+
+func (l *loader) checkPool(w *world, p *wantedProvider, pool *wantedPool) {
+	if len(pool.offers)+len(pool.nodes) == 0 && !l.incomplete["pool label"] && !l.partial {
+		l.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it gives no nodes.", pool.Name, p.Name))
+	}
+	for _, offer := range pool.offers {
+		l.checkLabel(w, offer.Label, offer.at)
+		l.checkOfferImage(w, p, offer)
+	}
+	for _, node := range pool.nodes {
+		for _, label := range node.Labels {
+			l.checkLabel(w, label, node.labelsAt)
+		}
+	}
+}
+
+func (l *loader) checkLabel(w *world, name string, at hcl.Range) {
+	if _, ok := w.labels[name]; ok || l.partial || l.incomplete["label"] {
+		return
+	}
+	names := slices.Collect(maps.Keys(w.labels))
+	hint := didYouMean(name, names)
+	if hint == "" {
+		hint = fmt.Sprintf(" Declare it with: label %q {}", name)
+	}
+	l.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
+}
+
+// checkOfferImage also covers references that were put together by hand, as objects.
+func (l *loader) checkOfferImage(w *world, p *wantedProvider, offer wantedOffer) {
+	ref := offer.Image
+	if ref.Name == "" && ref.Kind == "" {
+		return // not known, which has been reported
+	}
+	if ref.Kind == resources.CloudImage {
+		image, ok := p.cloudImages[ref.Name]
+		if !ok {
+			if !l.incomplete["cloud_image"] {
+				l.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("The provider %q has no cloud_image %q.%s", p.Name, ref.Name,
+					didYouMean(ref.Name, slices.Collect(maps.Keys(p.cloudImages)))))
+			}
+			return
+		}
+		image.used = true
+		return
+	}
+	image, ok := w.images[ref.Name]
+	switch {
+	case !ok || image.Kind != ref.Kind:
+		if !l.partial && !l.incomplete[string(ref.Kind)] {
+			l.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("There is no image %s.%s", ref,
+				didYouMean(ref.Name, slices.Collect(maps.Keys(w.images)))))
+		}
+		return
+	case image.abstract:
+		l.problem(offer.imageAt.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never built. Use an image that has it as its parent.", ref))
+	case !p.specs.HasImages:
+		l.problem(offer.imageAt.Ptr(), "Unsupported image", fmt.Sprintf("The driver %q takes no uploads, so %s cannot be used here.", p.specs.kind, ref))
+	}
+	image.used = true
+}
+
+// checkProviderImages finds the images that a provider has settings for and completes their references.
+func (l *loader) checkProviderImages(w *world, p *wantedProvider) {
+	for _, own := range p.images {
+		image, ok := w.images[own.Image.Name]
+		switch {
+		case !ok && (l.partial || l.incomplete["diskimage"] || l.incomplete["zuul_image"]):
+		case !ok:
+			l.problem(own.at.Ptr(), "Unknown image", fmt.Sprintf("There is no diskimage or zuul_image %q.%s", own.Image.Name,
+				didYouMean(own.Image.Name, slices.Collect(maps.Keys(w.images)))))
+		case image.abstract:
+			l.problem(own.at.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never uploaded.", image.Ref()))
+		default:
+			own.Image.Kind = image.Kind
+		}
+	}
+}
+
+// checkUse warns of what nothing refers to.
+func (l *loader) checkUse(w *world) {
+	offered := map[string]bool{}
+	for _, p := range w.providers {
+		for _, pool := range p.pools {
+			for _, offer := range pool.offers {
+				offered[offer.Label] = true
+			}
+			for _, node := range pool.nodes {
+				for _, label := range node.Labels {
+					offered[label] = true
+				}
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.cloudImages)) {
+			if image := p.cloudImages[name]; !image.used {
+				l.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of the provider %q uses cloud_image.%s.", p.Name, name))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
+		if !offered[name] {
+			l.warning(w.labels[name].at.Ptr(), "Label not offered", fmt.Sprintf("No pool offers the label %q, so requests for it are never served.", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.images)) {
+		if image := w.images[name]; !image.used && !image.abstract {
+			l.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of any pool uses %s. It is built and uploaded nowhere.", image.Ref()))
+		}
+	}
+}
+
+// checkCapacity warns when a label's min_ready cannot be reached. It is no error, because a pool that is being emptied
+// has max_servers = 0 for a while.
+func (l *loader) checkCapacity(w *world) {
+	room := map[string]int64{}
+	unlimited := map[string]bool{}
+	for _, p := range w.providers {
+		for _, pool := range p.pools {
+			for _, offer := range pool.offers {
+				if pool.MaxServers == nil {
+					unlimited[offer.Label] = true
+				} else {
+					room[offer.Label] += *pool.MaxServers
+				}
+			}
+			for _, node := range pool.nodes {
+				for _, label := range node.Labels {
+					room[label] += node.Slots
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
+		label := w.labels[name]
+		capacity, offered := room[name]
+		if offered && !unlimited[name] && label.MinReady > capacity {
+			l.warning(label.at.Ptr(), "Not enough room", fmt.Sprintf("The label %q wants %d ready nodes, and the pools that offer it have room for %d (max_servers and slots).", name, label.MinReady, capacity))
+		}
+	}
+}

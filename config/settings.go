@@ -1,0 +1,117 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/go-version"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// defaultState is the store without a state block.
+const defaultState = "bolt"
+
+// settings makes the settings of the npctl block, or the defaults when there is none.
+func (l *loader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) resources.Settings {
+	for _, twice := range blocks[min(1, len(blocks)):] {
+		l.problem(twice.DefRange().Ptr(), "Duplicate block", "There is an npctl block already, at "+rangeText(blocks[0].DefRange())+".")
+	}
+	c := &content{spec: l.specs.npctl}
+	if len(blocks) > 0 {
+		c = l.decode(blocks[0].Body, ctx, l.specs.npctl, blocks[0].DefRange())
+	}
+	all := l.complete(c, nil)
+	l.checkVersion(all.text("required_version"), c)
+	return resources.Settings{
+		Dir:           l.dir,
+		ImagesDir:     all.text("images_dir"),
+		BuildLogDir:   all.text("build_log_dir"),
+		BuildLogKeep:  int(all.integer("build_log_retention")),
+		State:         l.stateSettings(c.parts),
+		MaxHoldAge:    all.duration("max_hold_age"),
+		TenantLimits:  tenantLimits(all),
+		Gearman:       gearman(all),
+		LeakLimit:     int(all.integer("leak_limit")),
+		LeakSightings: all.duration("leak_age"),
+		Source:        sourceOf(c.at),
+	}
+}
+
+func (l *loader) checkVersion(constraint string, c *content) {
+	if constraint == "" {
+		return
+	}
+	at := c.rangeOf("required_version")
+	wanted, err := version.NewConstraint(constraint)
+	if err != nil {
+		l.problem(at, "Invalid value", fmt.Sprintf("%q is not a version constraint; write it like \">= 0.1, < 2.0\".", constraint))
+		return
+	}
+	if l.opts.Version == "" {
+		return
+	}
+	own, err := version.NewVersion(l.opts.Version)
+	if err != nil {
+		return // a build without a version number, made by a developer
+	}
+	// A pre-release of a version counts as that version here.
+	if !wanted.Check(own.Core()) {
+		l.problem(at, "Unsupported npctl version", fmt.Sprintf("This configuration wants npctl %s, and this is npctl %s. "+
+			"Use another npctl, or change required_version.", constraint, l.opts.Version))
+	}
+}
+
+func (l *loader) stateSettings(parts []part) resources.StateSettings {
+	if len(parts) == 0 {
+		settings := resources.StateSettings{Kind: defaultState, Config: cty.NullVal(cty.DynamicPseudoType)}
+		if s, ok := l.specs.states[defaultState]; ok {
+			settings.Config = l.complete(&content{spec: s}, nil).of(l.opts.States[defaultState])
+		}
+		return settings
+	}
+	block := parts[0].block
+	kind := block.Labels[0]
+	s, ok := l.specs.states[kind]
+	if !ok {
+		l.problem(block.LabelRanges[0].Ptr(), "Unknown kind of state", fmt.Sprintf("There is no store of kind %q.%s",
+			kind, oneOf(kind, slices.Collect(maps.Keys(l.specs.states)))))
+		return resources.StateSettings{}
+	}
+	all := l.complete(l.decode(block.Body, parts[0].ctx, s, block.DefRange()), nil)
+	return resources.StateSettings{Kind: kind, Config: all.of(l.opts.States[kind])}
+}
+
+func tenantLimits(all values) []resources.TenantLimit {
+	limits, ok := all.usable("tenant_limit")
+	if !ok {
+		return nil
+	}
+	var list []resources.TenantLimit
+	for tenant, object := range limits.AsValueMap() {
+		v := values(object.AsValueMap())
+		list = append(list, resources.TenantLimit{
+			Tenant: tenant, MaxServers: v.limit("max_servers"), MaxCores: v.limit("max_cores"), MaxRAM: v.limit("max_ram"),
+		})
+	}
+	sortBy(list, func(t resources.TenantLimit) string { return t.Tenant })
+	return list
+}
+
+func gearman(all values) *resources.Gearman {
+	object, ok := all.usable("gearman")
+	if !ok {
+		return nil
+	}
+	v := values(object.AsValueMap())
+	made := &resources.Gearman{Servers: v.texts("servers")}
+	if object, ok := v.usable("tls"); ok {
+		tls := values(object.AsValueMap())
+		made.TLS = &resources.TLS{CA: tls.text("ca"), Cert: tls.text("cert"), Key: tls.text("key")}
+	}
+	return made
+}

@@ -1,0 +1,28 @@
+diskimage "unused" {
+  builder "dib" { elements = ["x"] }
+}
+diskimage "used" {
+  builder "dib" { elements = ["x"] }
+}
+label "nowhere" {}
+label "crowded" { min_ready = 30 }
+label "emptying" { min_ready = 1 }
+provider "acme" "empty" { cloud = "x" }
+provider "acme" "one" {
+  cloud            = "x"
+  post_upload_hook = "/nonexistent/hook"
+  pool "a" {
+    max_servers = 10
+    label "crowded" { image = diskimage.used }
+  }
+  pool "b" {
+    max_servers = 5
+    label "crowded" { image = diskimage.used }
+  }
+  pool "c" {}
+  pool "d" {
+    max_servers = 0
+    label "emptying" { image = diskimage.used }
+  }
+  cloud_image "unused" {}
+}

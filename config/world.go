@@ -1,0 +1,122 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// world is everything that was read, with the places that rules report.
+type world struct {
+	labels    map[string]*wantedLabel
+	images    map[string]*wantedImage // diskimages and zuul_images share one set of names
+	providers []*wantedProvider
+}
+
+type wantedLabel struct {
+	resources.Label
+	at hcl.Range
+}
+
+type wantedImage struct {
+	resources.Image
+	abstract bool
+	used     bool
+	at       hcl.Range
+}
+
+type wantedProvider struct {
+	resources.Provider
+	specs       *driverSpecs
+	at          hcl.Range
+	pools       []*wantedPool
+	cloudImages map[string]*wantedCloudImage
+	images      []*wantedProviderImage
+}
+
+type wantedProviderImage struct {
+	resources.ProviderImage
+	at hcl.Range
+}
+
+type wantedCloudImage struct {
+	resources.CloudImageSpec
+	used bool
+	at   hcl.Range
+}
+
+type wantedPool struct {
+	resources.Pool
+	at     hcl.Range
+	offers []wantedOffer
+	nodes  []wantedNode
+}
+
+type wantedOffer struct {
+	resources.Offer
+	at      hcl.Range // of the label's name
+	imageAt hcl.Range
+}
+
+type wantedNode struct {
+	resources.StaticNode
+	labelsAt hcl.Range
+}
+
+// desired puts everything in the order of names.
+func (w *world) desired(settings resources.Settings) resources.Desired {
+	d := resources.Desired{Settings: settings}
+	for _, label := range w.labels {
+		d.Labels = append(d.Labels, label.Label)
+	}
+	sortBy(d.Labels, func(l resources.Label) string { return l.Name })
+	for _, image := range w.images {
+		if !image.abstract {
+			d.Images = append(d.Images, image.Image)
+		}
+	}
+	sortBy(d.Images, func(i resources.Image) string { return i.Name })
+	for _, p := range w.providers {
+		d.Providers = append(d.Providers, p.desired())
+	}
+	sortBy(d.Providers, func(p resources.Provider) string { return p.Name })
+	d.Digest = digestOf(d)
+	return d
+}
+
+func (p *wantedProvider) desired() resources.Provider {
+	made := p.Provider
+	for _, pool := range p.pools {
+		made.Pools = append(made.Pools, pool.desired())
+	}
+	sortBy(made.Pools, func(p resources.Pool) string { return p.Name })
+	for _, image := range p.cloudImages {
+		made.CloudImages = append(made.CloudImages, image.CloudImageSpec)
+	}
+	sortBy(made.CloudImages, func(i resources.CloudImageSpec) string { return i.Name })
+	for _, image := range p.images {
+		made.Images = append(made.Images, image.ProviderImage)
+	}
+	sortBy(made.Images, func(i resources.ProviderImage) string { return i.Image.Name })
+	return made
+}
+
+func (p *wantedPool) desired() resources.Pool {
+	made := p.Pool
+	for _, offer := range p.offers {
+		made.Offers = append(made.Offers, offer.Offer)
+	}
+	sortBy(made.Offers, func(o resources.Offer) string { return o.Label })
+	for _, node := range p.nodes {
+		made.Nodes = append(made.Nodes, node.StaticNode)
+	}
+	sortBy(made.Nodes, func(n resources.StaticNode) string { return n.Name })
+	return made
+}
+
+func sortBy[T any](list []T, name func(T) string) {
+	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(name(a), name(b)) })
+}

@@ -1,0 +1,187 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/mattn/go-runewidth"
+	"github.com/mitchellh/go-wordwrap"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// The layout is that of HCL's own writer, which users know from other tools. That writer scans the whole file for each
+// diagnostic and marks the place by colour only; this one goes straight to the lines and draws carets.
+
+const (
+	maxShownLines = 12   // of the source, for one diagnostic
+	maxShownLine  = 2000 // bytes; longer lines are not shown
+)
+
+// WriteDiagnostics writes diagnostics for people: with the source lines, carets below what is meant and the values of
+// variables in it. A width of 0 wraps nothing. Errors of w are the caller's to see on w itself.
+func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.File, color bool, width int) {
+	for _, diag := range diags {
+		var b bytes.Buffer
+		p := painter{color}
+		fmt.Fprintf(&b, "%s: %s\n\n", p.severity(diag.Severity), diag.Summary)
+		if diag.Subject != nil {
+			writeSource(&b, diag, files[diag.Subject.Filename], p)
+			writeValues(&b, diag)
+		}
+		if diag.Detail != "" {
+			detail := diag.Detail
+			if width > 0 {
+				detail = wordwrap.WrapString(detail, uint(width))
+			}
+			fmt.Fprintf(&b, "%s\n\n", detail)
+		}
+		_, _ = w.Write(b.Bytes())
+	}
+}
+
+// painter colours text where that is wanted.
+type painter struct{ on bool }
+
+func (p painter) severity(s hcl.DiagnosticSeverity) string {
+	if s == hcl.DiagWarning {
+		return p.paint("33", "Warning")
+	}
+	return p.paint("31", "Error")
+}
+
+func (p painter) paint(code, text string) string {
+	if !p.on {
+		return text
+	}
+	return "\x1b[1;" + code + "m" + text + "\x1b[0m"
+}
+
+func writeSource(b *bytes.Buffer, diag *hcl.Diagnostic, file *hcl.File, p painter) {
+	at := *diag.Subject
+	part := snippet(at, file)
+	if part == nil {
+		fmt.Fprintf(b, "  on %s line %d\n\n", at.Filename, at.Start.Line)
+		return
+	}
+	in := ""
+	if part.Context != "" {
+		in = ", in " + part.Context
+	}
+	fmt.Fprintf(b, "  on %s line %d%s:\n", at.Filename, at.Start.Line, in)
+	whole := at
+	if diag.Context != nil {
+		whole = hcl.RangeOver(at, *diag.Context)
+	}
+	first := max(whole.Start.Line, at.Start.Line-maxShownLines/2)
+	last := min(whole.End.Line, first+maxShownLines-1)
+	for number, line := range linesOf(file.Bytes, at, first, last) {
+		fmt.Fprintf(b, "%4d: %s\n", first+number, line)
+		if first+number == at.Start.Line {
+			fmt.Fprintf(b, "%s%s\n", strings.Repeat(" ", len(fmt.Sprintf("%4d: ", first+number))), p.paint("36", carets(part)))
+		}
+	}
+	b.WriteByte('\n')
+}
+
+// linesOf returns the lines first to last, going from the place outwards.
+func linesOf(src []byte, at hcl.Range, first, last int) []string {
+	begin := lineStart(src, at.Start.Byte)
+	for n := at.Start.Line; n > first && begin > 0; n-- {
+		begin = lineStart(src, begin-1)
+	}
+	var lines []string
+	for n := first; n <= max(last, at.Start.Line) && begin <= len(src); n++ {
+		line, _, more := bytes.Cut(src[begin:], []byte("\n"))
+		begin += len(line) + 1
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		if len(line) > maxShownLine {
+			line = []byte("…")
+		}
+		lines = append(lines, string(line))
+		if !more {
+			break
+		}
+	}
+	return lines
+}
+
+func lineStart(src []byte, offset int) int { return bytes.LastIndexByte(src[:offset], '\n') + 1 }
+
+// carets repeats the tabs of the line, so that they stand right whatever the width of a tab.
+func carets(part *JSONSnippet) string {
+	var b strings.Builder
+	for _, r := range part.Code[:part.HighlightStart] {
+		if r == '\t' {
+			b.WriteByte('\t')
+		} else {
+			b.WriteString(strings.Repeat(" ", runewidth.RuneWidth(r)))
+		}
+	}
+	marked := runewidth.StringWidth(part.Code[part.HighlightStart:part.HighlightEnd])
+	return b.String() + strings.Repeat("^", max(1, marked))
+}
+
+// writeValues tells what the variables of the expression were, since it may have been evaluated several times.
+// Sensitive ones are left out.
+func writeValues(b *bytes.Buffer, diag *hcl.Diagnostic) {
+	if diag.Expression == nil || diag.EvalContext == nil {
+		return
+	}
+	var facts []string
+	for _, traversal := range diag.Expression.Variables() {
+		value, diags := traversal.TraverseAbs(diag.EvalContext)
+		if diags.HasErrors() || !value.IsKnown() || value.ContainsMarked() {
+			continue
+		}
+		facts = append(facts, fmt.Sprintf("%s is %s", traversalText(traversal), briefText(value)))
+	}
+	slices.Sort(facts)
+	facts = slices.Compact(facts)
+	for i, fact := range facts {
+		before, after := "      ", ","
+		if i == 0 {
+			before = "with: "
+		}
+		if i == len(facts)-1 {
+			after = ".\n"
+		}
+		fmt.Fprintf(b, "%s%s%s\n", before, fact, after)
+	}
+}
+
+func traversalText(traversal hcl.Traversal) string {
+	text := traversal.RootName()
+	for _, step := range traversal[1:] {
+		switch s := step.(type) {
+		case hcl.TraverseAttr:
+			text += "." + s.Name
+		case hcl.TraverseIndex:
+			text += "[" + briefText(s.Key) + "]"
+		}
+	}
+	return text
+}
+
+// briefText shows a known value without marks: a short text whole, anything large by what it is.
+func briefText(value cty.Value) string {
+	t := value.Type()
+	switch {
+	case value.IsNull():
+		return "null"
+	case t == cty.String:
+		return fmt.Sprintf("%q", shorten(value.AsString(), 100))
+	case t == cty.Number:
+		return value.AsBigFloat().Text('g', 10)
+	case t == cty.Bool:
+		return strconv.FormatBool(value.True())
+	case t.IsCollectionType() || t.IsTupleType() || t.IsObjectType():
+		return fmt.Sprintf("%s of length %d", article(strings.SplitN(t.FriendlyName(), " ", 2)[0]), value.LengthInt())
+	default:
+		return article(t.FriendlyName())
+	}
+}

@@ -1,0 +1,198 @@
+package drivertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+func resolverTests() []test {
+	has := func(s *suite) bool { return !s.lacks("resolver") }
+	hasImages := func(s *suite) bool { return has(s) && !s.lacks("images") }
+	return []test{
+		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Resolving(s.Cloud); s.told(t, "resolver", ok) }},
+		{"OfferMeansWhatItsInstancesUse", has, offerIsHonest},
+		{"MistakesInOffersAreProblems", has, badOffers},
+		{"ImageIsFoundByIDNameAndFilters", hasImages, imageIsFound},
+		{"ImageThatIsNotThereIsAProblem", has, imageIsMissing},
+	}
+}
+
+func (s *suite) resolver(t *testing.T) drivers.Resolver {
+	t.Helper()
+	r, ok := drivers.Resolving(s.Cloud)
+	if !ok {
+		t.Fatal("the Cloud resolves nothing")
+	}
+	return r
+}
+
+func offerIsHonest(t *testing.T, s *suite) {
+	offer, problems, err := s.resolver(t).ResolveOffer(t.Context(), s.Config)
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("ResolveOffer = %+v, %v", problems, err)
+	}
+	if offer.Flavor == "" {
+		t.Error("the offer has no flavor")
+	}
+	spec := s.spec()
+	s.create(t, spec)
+	now := s.ready(t, s.Cloud, spec)
+	if diff := cmp.Diff(offer.Resources, now.Resources); diff != "" {
+		t.Errorf("an instance uses something else (-offer +instance):\n%s", diff)
+	}
+}
+
+func badOffers(t *testing.T, s *suite) {
+	for name, bad := range s.BadOffers {
+		_, problems, err := s.resolver(t).ResolveOffer(t.Context(), bad.Config)
+		if err != nil {
+			t.Errorf("%s: ResolveOffer: %v, want problems", name, err)
+			continue
+		}
+		i := slices.IndexFunc(problems, func(p resources.Problem) bool { return p.Attribute == bad.Attribute })
+		if i < 0 {
+			t.Errorf("%s: problems are %+v, want one of %s", name, problems, bad.Attribute)
+			continue
+		}
+		if p := problems[i]; p.Detail == "" || bad.Near != "" && !slices.Contains(p.Near, bad.Near) {
+			t.Errorf("%s: problem is %+v, want a detail and %q among the near matches", name, p, bad.Near)
+		}
+	}
+}
+
+func imageIsFound(t *testing.T, s *suite) {
+	store, resolver := s.images(t), s.resolver(t)
+	content := s.content()
+	var made [2]resources.RemoteImage
+	for i := range made {
+		spec := s.imageSpec(content)
+		spec.Properties["drivertest_run"] = s.installation
+		var err error
+		if made[i], err = store.UploadImage(t.Context(), spec, bytes.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newest := slices.MaxFunc(made[:], func(a, b resources.RemoteImage) int {
+		if c := a.Created.Compare(b.Created); c != 0 {
+			return c
+		}
+		return bytes.Compare([]byte(b.ID), []byte(a.ID)) // ties go to the smaller id
+	})
+	for name, want := range map[string]struct {
+		spec resources.CloudImageSpec
+		id   string
+	}{
+		"id":      {resources.CloudImageSpec{Name: "x", ImageID: made[0].ID}, made[0].ID},
+		"name":    {resources.CloudImageSpec{Name: "x", Image: made[1].Name}, made[1].ID},
+		"filters": {resources.CloudImageSpec{Name: "x", Filters: map[string]string{"name": "drivertest-*", "drivertest_run": s.installation, "tag": "drivertest"}}, newest.ID},
+	} {
+		got, problems, err := resolver.ResolveImage(t.Context(), want.spec)
+		if err != nil || len(problems) > 0 || got.ID != want.id {
+			t.Errorf("by %s: %s, %+v, %v; want %s", name, got.ID, problems, err, want.id)
+		}
+	}
+}
+
+func imageIsMissing(t *testing.T, s *suite) {
+	for name, spec := range map[string]resources.CloudImageSpec{
+		"id":      {Name: "x", ImageID: "00000000-0000-4000-8000-00000000dead"},
+		"name":    {Name: "x", Image: "no-image-is-called-this"},
+		"filters": {Name: "x", Filters: map[string]string{"name": "no-image-is-called-*"}},
+	} {
+		got, problems, err := s.resolver(t).ResolveImage(t.Context(), spec)
+		if err != nil || len(problems) != 1 || problems[0].Detail == "" {
+			t.Errorf("by %s: %s, %+v, %v; want one problem", name, got.ID, problems, err)
+		}
+	}
+}
+
+func sweeperTests() []test {
+	can := func(s *suite) bool { return !s.lacks("sweeper") && s.LeaveBehind != nil }
+	return []test{
+		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Sweeping(s.Cloud); s.told(t, "sweeper", ok) }},
+		{"WhatStaysBehindIsListedAndRemoved", can, leftoverGoes},
+		{"WhatCarriesOtherMarksIsLeftAlone", can, otherMarksStay},
+	}
+}
+
+func (s *suite) leftover(t *testing.T, sweeper drivers.Sweeper, id string) (resources.Leftover, error) {
+	t.Helper()
+	list, err := sweeper.Leftovers(t.Context())
+	if err != nil {
+		return resources.Leftover{}, err
+	}
+	i := slices.IndexFunc(list, func(l resources.Leftover) bool { return l.ID == id })
+	if i < 0 {
+		return resources.Leftover{}, fmt.Errorf("leftover %s is not listed", id)
+	}
+	return list[i], nil
+}
+
+func leftoverGoes(t *testing.T, s *suite) {
+	sweeper, _ := drivers.Sweeping(s.Cloud)
+	marks := s.spec().Marks
+	left := s.LeaveBehind(t, marks)
+	var seen resources.Leftover
+	s.eventually(t, func() (err error) { seen, err = s.leftover(t, sweeper, left.ID); return err })
+	if seen.Type != left.Type || seen.Marks.Installation != marks.Installation || seen.Marks.ID != marks.ID || seen.Marks.Kind != marks.Kind {
+		t.Errorf("leftover is %+v, want a %s of node %s", seen, left.Type, marks.ID)
+	}
+	if seen.InUse {
+		t.Error("leftover is in use")
+	}
+	for range 2 {
+		if err := sweeper.DeleteLeftover(t.Context(), seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.eventually(t, func() error {
+		if _, err := s.leftover(t, sweeper, left.ID); err == nil {
+			return errors.New("it is still listed")
+		}
+		return nil
+	})
+}
+
+func otherMarksStay(t *testing.T, s *suite) {
+	sweeper, _ := drivers.Sweeping(s.Cloud)
+	left := s.LeaveBehind(t, s.spec().Marks)
+	left.Marks.ID = "another"
+	if err := sweeper.DeleteLeftover(t.Context(), left); err == nil {
+		t.Error("DeleteLeftover removed a thing with other marks than it was asked to")
+	}
+	if _, err := s.leftover(t, sweeper, left.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func consoleTests() []test {
+	return []test{
+		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Consoles(s.Cloud); s.told(t, "console", ok) }},
+		{"ConsoleOfAnInstanceCanBeRead", func(s *suite) bool { return !s.lacks("console") }, consoleIsRead},
+	}
+}
+
+func consoleIsRead(t *testing.T, s *suite) {
+	console, _ := drivers.Consoles(s.Cloud)
+	spec := s.spec()
+	s.create(t, spec)
+	now := s.ready(t, s.Cloud, spec)
+	text, err := console.ConsoleLog(t.Context(), now.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > 64<<10 {
+		t.Errorf("console has %d bytes, want at most 64 KiB", len(text))
+	}
+	if _, err := console.ConsoleLog(t.Context(), "00000000-0000-4000-8000-00000000dead"); err == nil {
+		t.Error("the console of an instance that does not exist could be read")
+	}
+}

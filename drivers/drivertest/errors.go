@@ -1,0 +1,93 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// soon is how long a call may go on after its context is over.
+const soon = 5 * time.Second
+
+func errorTests() []test {
+	return []test{
+		{"ImpossibleOrdersAreRejected", nil, rejected},
+		{"WrongPasswordIsRejected", func(s *suite) bool { return s.OpenWrong != nil }, wrongPassword},
+		{"CallsEndWithTheirContext", nil, endWithContext},
+	}
+}
+
+// quiet checks that an error gives no secret away.
+func (s *suite) quiet(t *testing.T, err error) {
+	t.Helper()
+	for _, secret := range s.Secrets {
+		if err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error holds a secret: %v", err)
+		}
+	}
+}
+
+func rejected(t *testing.T, s *suite) {
+	for name, spoil := range s.Rejected {
+		spec := s.spec()
+		spoil(&spec)
+		made, err := s.Cloud.Create(t.Context(), spec)
+		if !errors.Is(err, drivers.ErrRejected) {
+			t.Errorf("%s: Create = %s, %v; want ErrRejected", name, made.ID, err)
+			continue
+		}
+		if !drivers.IsNothingDone(err) {
+			t.Errorf("%s: a refusal must prove that nothing was done: %v", name, err)
+		}
+		s.quiet(t, err)
+	}
+}
+
+func wrongPassword(t *testing.T, s *suite) {
+	err := s.OpenWrong(t)
+	if !errors.Is(err, drivers.ErrRejected) {
+		t.Errorf("open with a wrong password: %v, want ErrRejected", err)
+	}
+	s.quiet(t, err)
+}
+
+func endWithContext(t *testing.T, s *suite) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	calls := map[string]func() error{
+		"Create": func() error { _, err := s.Cloud.Create(ctx, s.spec()); return err },
+		"List":   func() error { _, err := s.Cloud.List(ctx); return err },
+		"Quota":  func() error { _, err := s.Cloud.Quota(ctx); return err },
+		"Delete": func() error { return s.Cloud.Delete(ctx, "00000000-0000-4000-8000-00000000dead") },
+	}
+	if store, ok := drivers.Images(s.Cloud); ok {
+		calls["ListImages"] = func() error { _, err := store.ListImages(ctx); return err }
+		calls["DeleteImage"] = func() error { return store.DeleteImage(ctx, "00000000-0000-4000-8000-00000000dead") }
+	}
+	if r, ok := drivers.Resolving(s.Cloud); ok {
+		calls["ResolveImage"] = func() error {
+			_, _, err := r.ResolveImage(ctx, resources.CloudImageSpec{Name: "x", Image: "x"})
+			return err
+		}
+	}
+	if sweeper, ok := drivers.Sweeping(s.Cloud); ok {
+		calls["Leftovers"] = func() error { _, err := sweeper.Leftovers(ctx); return err }
+	}
+	for name, call := range calls {
+		done := make(chan error, 1)
+		go func() { done <- call() }()
+		select {
+		case err := <-done:
+			if err == nil {
+				t.Errorf("%s with a context that is over returned no error", name)
+			}
+		case <-time.After(soon):
+			t.Errorf("%s goes on %s after its context was over", name, soon)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+func instanceTests() []test {
+	return []test{
+		{"CreatedInstanceIsListedWithItsMarksAndBecomesReady", nil, createdIsListed},
+		{"CreateAgainIsTheSameInstance", nil, createAgain},
+		{"LostAnswerIsFoundAgain", func(s *suite) bool { return s.LoseNextAnswer != nil }, lostAnswer},
+		{"DeletedInstanceGoesAndMayBeDeletedAgain", nil, deleteTwice},
+		{"DeletingWhatIsNotThereIsNoError", nil, deleteUnknown},
+		{"InstancesOfOthersAreListedWithoutMarks", func(s *suite) bool { return s.Foreign != nil }, foreignIsListed},
+		{"ManyAtOnceGetInstancesOfTheirOwn", nil, manyAtOnce},
+		{"ListingCostsPagesNotInstances", func(s *suite) bool { return s.Calls != nil }, listIsCheap},
+		{"QuotaIsToldAndCounts", nil, quotaCounts},
+		{"FullQuotaIsErrQuota", func(s *suite) bool { return s.FillQuota != nil }, quotaRefuses},
+		{"AdvanceOfReadyInstanceChangesNothing", nil, advanceReady},
+	}
+}
+
+func createdIsListed(t *testing.T, s *suite) {
+	spec := s.spec()
+	made := s.create(t, spec)
+	if made.ID == "" {
+		t.Fatal("Create returned an instance without id")
+	}
+	if diff := cmp.Diff(spec.Marks, made.Marks); diff != "" {
+		t.Errorf("marks of the created instance (-want +got):\n%s", diff)
+	}
+	now := s.ready(t, s.Cloud, spec)
+	if now.ID != made.ID || now.Name != spec.Hostname {
+		t.Errorf("listed as %s %q, want %s %q", now.ID, now.Name, made.ID, spec.Hostname)
+	}
+	if diff := cmp.Diff(spec.Marks, now.Marks); diff != "" {
+		t.Errorf("marks of the listed instance (-want +got):\n%s", diff)
+	}
+	if now.Addresses.Interface == "" {
+		t.Errorf("ready instance has no address to connect to: %+v", now.Addresses)
+	}
+	if now.Resources.Instances != 1 || now.Resources.Cores < 1 || now.Resources.RAM < 1 {
+		t.Errorf("ready instance uses %+v, want one instance with cores and RAM", now.Resources)
+	}
+	if now.Created.IsZero() {
+		t.Error("ready instance has no time of creation")
+	}
+	again := s.ready(t, s.reopened(t), spec)
+	if diff := cmp.Diff(now, again); diff != "" {
+		t.Errorf("another client sees it otherwise (-this +other):\n%s", diff)
+	}
+}
+
+func createAgain(t *testing.T, s *suite) {
+	spec := s.spec()
+	made := s.create(t, spec)
+	s.eventually(t, func() error { _, err := s.listed(t.Context(), s.Cloud, spec.Marks.ID); return err })
+	spec.Retried = true
+	for name, c := range map[string]drivers.Cloud{"the same client": s.Cloud, "another client": s.reopened(t)} {
+		again, err := c.Create(t.Context(), spec)
+		if err != nil || again.ID != made.ID {
+			t.Errorf("Create again by %s = %s, %v; want %s", name, again.ID, err, made.ID)
+		}
+	}
+	if _, err := s.listed(t.Context(), s.Cloud, spec.Marks.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func lostAnswer(t *testing.T, s *suite) {
+	spec := s.spec()
+	s.LoseNextAnswer(t)
+	if i, err := s.Cloud.Create(t.Context(), spec); err == nil {
+		t.Fatalf("Create = %s, want an error: its answer was lost", i.ID)
+	} else if drivers.IsNothingDone(err) {
+		t.Errorf("Create says that nothing was done: %v", err)
+	}
+	var there resources.Instance
+	s.eventually(t, func() (err error) { there, err = s.listed(t.Context(), s.Cloud, spec.Marks.ID); return err })
+	spec.Retried = true
+	again, err := s.Cloud.Create(t.Context(), spec)
+	if err != nil || again.ID != there.ID {
+		t.Errorf("Create again = %s, %v; want %s", again.ID, err, there.ID)
+	}
+}
+
+func deleteTwice(t *testing.T, s *suite) {
+	spec := s.spec()
+	s.create(t, spec)
+	made := s.ready(t, s.Cloud, spec)
+	for range 2 { // the second while it is on its way out
+		if err := s.Cloud.Delete(t.Context(), made.ID); err != nil {
+			t.Fatalf("Delete(%s): %v", made.ID, err)
+		}
+	}
+	s.gone(t, s.Cloud, made.ID)
+	if err := s.Cloud.Delete(t.Context(), made.ID); err != nil {
+		t.Errorf("Delete(%s) once it is gone: %v", made.ID, err)
+	}
+	if err := s.reopened(t).Delete(t.Context(), made.ID); err != nil {
+		t.Errorf("Delete(%s) by another client: %v", made.ID, err)
+	}
+	s.nothingOf(t, spec.Marks)
+}
+
+// nothingOf checks that a deleted node leaves nothing.
+func (s *suite) nothingOf(t *testing.T, m resources.Marks) {
+	t.Helper()
+	sweeper, ok := drivers.Sweeping(s.Cloud)
+	if !ok {
+		return
+	}
+	s.eventually(t, func() error {
+		left, err := sweeper.Leftovers(t.Context())
+		for _, l := range left {
+			if l.Marks.Installation == m.Installation && l.Marks.ID == m.ID {
+				err = fmt.Errorf("%s %s stays behind", l.Type, l.ID)
+			}
+		}
+		return err
+	})
+}
+
+func deleteUnknown(t *testing.T, s *suite) {
+	id := randomHex(4) + "-" + randomHex(2) + "-4" + randomHex(2)[1:] + "-8" + randomHex(2)[1:] + "-" + randomHex(6)
+	if err := s.Cloud.Delete(t.Context(), id); err != nil {
+		t.Errorf("Delete(%s): %v", id, err)
+	}
+}
+
+func foreignIsListed(t *testing.T, s *suite) {
+	id := s.Foreign(t)
+	s.eventually(t, func() error {
+		list, err := s.Cloud.List(t.Context())
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, func(i resources.Instance) bool { return i.ID == id })
+		if i < 0 {
+			return fmt.Errorf("instance %s is not listed", id)
+		}
+		if list[i].Marks != (resources.Marks{}) {
+			t.Errorf("instance %s has marks %+v, want none", id, list[i].Marks)
+		}
+		return nil
+	})
+}
+
+func manyAtOnce(t *testing.T, s *suite) {
+	specs := make([]drivers.Spec, s.Many)
+	ids := make([]string, s.Many)
+	for i := range specs {
+		specs[i] = s.spec()
+	}
+	parallel(len(specs), func(i int) {
+		made, err := s.Cloud.Create(t.Context(), specs[i])
+		if err != nil {
+			t.Errorf("Create(%s): %v", specs[i].Marks.ID, err)
+		}
+		ids[i] = made.ID
+	})
+	if t.Failed() {
+		return
+	}
+	for i, spec := range specs {
+		if now := s.ready(t, s.Cloud, spec); now.ID != ids[i] {
+			t.Errorf("node %s is instance %s, want %s", spec.Marks.ID, now.ID, ids[i])
+		}
+	}
+	parallel(len(ids), func(i int) {
+		if err := s.Cloud.Delete(t.Context(), ids[i]); err != nil {
+			t.Errorf("Delete(%s): %v", ids[i], err)
+		}
+	})
+	for i, id := range ids {
+		s.gone(t, s.Cloud, id)
+		s.nothingOf(t, specs[i].Marks)
+	}
+}
+
+func parallel(n int, f func(int)) {
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { f(i) })
+	}
+	wait.Wait()
+}
+
+func listIsCheap(t *testing.T, s *suite) {
+	count := func() int {
+		t.Helper()
+		before := s.Calls()
+		if _, err := s.Cloud.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return s.Calls() - before
+	}
+	count() // what is looked up once is known now
+	empty := count()
+	for range s.Many {
+		spec := s.spec()
+		s.create(t, spec)
+		s.ready(t, s.Cloud, spec)
+	}
+	if full := count(); full > empty {
+		t.Errorf("List made %d calls with %d more instances and %d without", full, s.Many, empty)
+	}
+}
+
+func quotaCounts(t *testing.T, s *suite) {
+	before, err := s.Cloud.Quota(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := before.Limit; l.Instances == 0 || l.Cores == 0 || l.RAM == 0 {
+		t.Errorf("limits are %+v; 0 would mean that nothing can be made, no limit is %d", l, resources.Unlimited)
+	}
+	if !s.Alone {
+		return
+	}
+	spec := s.spec()
+	s.create(t, spec)
+	made := s.ready(t, s.Cloud, spec)
+	s.eventually(t, func() error {
+		now, err := s.Cloud.Quota(t.Context())
+		if err != nil {
+			return err
+		}
+		got := now.Used
+		want := before.Used
+		want.Instances += made.Resources.Instances
+		want.Cores += made.Resources.Cores
+		want.RAM += made.Resources.RAM
+		want.Volumes += made.Resources.Volumes
+		want.VolumeGB += made.Resources.VolumeGB
+		want.Addresses += made.Resources.Addresses
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("used (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+func quotaRefuses(t *testing.T, s *suite) {
+	s.FillQuota(t)
+	i, err := s.Cloud.Create(t.Context(), s.spec())
+	if !errors.Is(err, drivers.ErrQuota) {
+		t.Errorf("Create = %s, %v; want ErrQuota", i.ID, err)
+	}
+	if err != nil && !drivers.IsNothingDone(err) {
+		t.Errorf("a refusal must prove that nothing was done: %v", err)
+	}
+}
+
+func advanceReady(t *testing.T, s *suite) {
+	spec := s.spec()
+	s.create(t, spec)
+	now := s.ready(t, s.Cloud, spec)
+	again, err := s.Cloud.Advance(t.Context(), spec, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(now, again); diff != "" {
+		t.Errorf("Advance changed a ready instance (-before +after):\n%s", diff)
+	}
+}

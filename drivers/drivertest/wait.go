@@ -1,0 +1,147 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+func contextWithoutCancel(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+
+// eventually looks again and again until nothing is left to complain about.
+func (s *suite) eventually(t *testing.T, look func() error) {
+	t.Helper()
+	deadline := time.Now().Add(s.Settle)
+	for {
+		err := look()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %v", s.Settle, err)
+		}
+		time.Sleep(s.Poll)
+	}
+}
+
+// ours lists this test's instances.
+func (s *suite) ours(ctx context.Context, c drivers.Cloud) ([]resources.Instance, error) {
+	list, err := c.List(ctx)
+	return slices.DeleteFunc(list, func(i resources.Instance) bool { return i.Marks.Installation != s.installation }), err
+}
+
+// listed returns the instance that carries the id of a node.
+func (s *suite) listed(ctx context.Context, c drivers.Cloud, node string) (resources.Instance, error) {
+	list, err := s.ours(ctx, c)
+	if err != nil {
+		return resources.Instance{}, err
+	}
+	list = slices.DeleteFunc(list, func(i resources.Instance) bool { return i.Marks.ID != node })
+	if len(list) != 1 {
+		return resources.Instance{}, fmt.Errorf("%d instances carry the id of node %s, want 1", len(list), node)
+	}
+	return list[0], nil
+}
+
+func (s *suite) create(t *testing.T, spec drivers.Spec) resources.Instance {
+	t.Helper()
+	i, err := s.Cloud.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatalf("Create(%s): %v", spec.Marks.ID, err)
+	}
+	return i
+}
+
+// ready waits as a caller does: list, advance what is pending, list again.
+func (s *suite) ready(t *testing.T, c drivers.Cloud, spec drivers.Spec) resources.Instance {
+	t.Helper()
+	var now resources.Instance
+	s.eventually(t, func() error {
+		var err error
+		if now, err = s.listed(t.Context(), c, spec.Marks.ID); err != nil {
+			return err
+		}
+		if now, err = c.Advance(t.Context(), spec, now); err != nil {
+			return fmt.Errorf("Advance: %w", err)
+		}
+		switch now.Status {
+		case resources.StatusReady:
+			return nil
+		case resources.StatusFailed:
+			t.Fatalf("instance %s of node %s failed: %s", now.ID, spec.Marks.ID, now.Fault)
+		}
+		return fmt.Errorf("instance %s is %s", now.ID, now.Status)
+	})
+	return now
+}
+
+func (s *suite) gone(t *testing.T, c drivers.Cloud, id string) {
+	t.Helper()
+	s.eventually(t, func() error {
+		list, err := c.List(t.Context())
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(list, func(i resources.Instance) bool { return i.ID == id }); i >= 0 {
+			return fmt.Errorf("instance %s is still listed, as %s", id, list[i].Status)
+		}
+		return nil
+	})
+}
+
+func (s *suite) deleteInstances(ctx context.Context, t *testing.T) {
+	deadline := time.Now().Add(s.Settle)
+	for {
+		list, err := s.ours(ctx, s.Cloud)
+		if err == nil && len(list) == 0 {
+			return
+		}
+		for _, i := range list {
+			if i.Status != resources.StatusDeleting {
+				err = s.Cloud.Delete(ctx, i.ID)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("tidy up: %d instances stay: %v", len(list), err)
+			return
+		}
+		time.Sleep(s.Poll)
+	}
+}
+
+func (s *suite) deleteImages(ctx context.Context, t *testing.T) {
+	store, ok := drivers.Images(s.Cloud)
+	if !ok {
+		return
+	}
+	list, err := store.ListImages(ctx)
+	for _, i := range list {
+		if i.Marks.Installation == s.installation {
+			err = store.DeleteImage(ctx, i.ID)
+		}
+	}
+	if err != nil {
+		t.Errorf("tidy up images: %v", err)
+	}
+}
+
+func (s *suite) deleteLeftovers(ctx context.Context, t *testing.T) {
+	sweeper, ok := drivers.Sweeping(s.Cloud)
+	if !ok {
+		return
+	}
+	list, err := sweeper.Leftovers(ctx)
+	for _, l := range list {
+		if l.Marks.Installation == s.installation {
+			err = sweeper.DeleteLeftover(ctx, l)
+		}
+	}
+	if err != nil {
+		t.Errorf("tidy up leftovers: %v", err)
+	}
+}

@@ -1,0 +1,377 @@
+package openstack
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+func nodeSpec(attributes map[string]cty.Value) drivers.Spec {
+	return drivers.Spec{
+		Marks:    resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "0000000007", Provider: "lab", Pool: "main", Label: "small", Image: "diskimage.debian", Hash: "v1:ab"},
+		Hostname: "np0000000007", ImageID: "image-1", Zone: "az1", Config: offerConfig(attributes), Properties: map[string]string{"team": "ci"},
+	}
+}
+
+func pretty(t *testing.T, text string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Indent(&out, []byte(text), "", " "); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return out.String()
+}
+
+func TestServerIsAskedForInOneCall(t *testing.T) {
+	r := newReplay(t)
+	r.on("POST /compute/v2.1/servers", 202, `{"server": {"id": "s1", "adminPass": "x"}}`)
+	r.on("GET /network/v2.0/security-groups", 200, `{"security_groups": [{"id": "g-other", "name": "ssh", "project_id": "other"}, {"id": "g1", "name": "ssh", "project_id": "project"}]}`)
+	c := r.open(nil)
+	got, err := c.Create(t.Context(), nodeSpec(map[string]cty.Value{
+		"security_groups": cty.ListVal([]cty.Value{cty.StringVal("ssh")}), "key_name": cty.StringVal("k"), "userdata": cty.StringVal("abcd"),
+		"config_drive": cty.True, "boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(30), "volume_type": cty.StringVal("fast"),
+		"auto_floating_ip": cty.True, "tags": cty.ListVal([]cty.Value{cty.StringVal("ci")}), "ip_version": cty.NumberIntVal(6),
+		"instance_properties": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("lost"), "cost": cty.StringVal("7")}),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := resources.Instance{
+		ID: "s1", Name: "np0000000007", Marks: nodeSpec(nil).Marks, Status: resources.StatusPending, Zone: "az1", Region: "RegionOne", Cloud: "lab", Flavor: "small",
+		Resources: resources.Amounts{Instances: 1, Cores: 1, RAM: 2048, Volumes: 1, VolumeGB: 30, Addresses: 1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("instance (-want +got):\n%s", diff)
+	}
+	wantBody := pretty(t, `{"server": {"availability_zone": "az1",
+		"block_device_mapping_v2": [{"boot_index": 0, "delete_on_termination": true, "destination_type": "volume", "source_type": "image", "uuid": "image-1", "volume_size": 30, "volume_type": "fast"}],
+		"config_drive": true, "flavorRef": "f1", "imageRef": "", "key_name": "k",
+		"metadata": {"cost": "7", "npctl_floating_ip": "true", "npctl_hash": "v1:ab", "npctl_image": "diskimage.debian", "npctl_installation": "inst", "npctl_interface": "public/6/",
+			"npctl_label": "small", "npctl_node_id": "0000000007", "npctl_pool": "main", "npctl_provider": "lab", "npctl_volume_gb": "30", "team": "ci"},
+		"name": "np0000000007", "networks": [{"uuid": "net-1"}], "security_groups": [{"name": "g1"}], "tags": ["npctl", "ci"],
+		"user_data": "`+base64.StdEncoding.EncodeToString([]byte("abcd"))+`"}}`)
+	if diff := cmp.Diff(wantBody, pretty(t, r.body("POST /compute/v2.1/servers"))); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	before := len(r.asked(""))
+	if _, err := c.Create(t.Context(), nodeSpec(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.asked("")) - before; n != 1 {
+		t.Errorf("the second server took %d calls, want 1:\n%s", n, strings.Join(r.asked("")[before:], "\n"))
+	}
+}
+
+func TestOldNovaGetsWhatItKnows(t *testing.T) {
+	r := newReplay(t)
+	r.newest = "2.30"
+	r.on("POST /compute/v2.1/servers", 202, `{"server": {"id": "s1"}}`)
+	spec := nodeSpec(map[string]cty.Value{"networks": cty.NullVal(cty.List(cty.String)), "tags": cty.ListVal([]cty.Value{cty.StringVal("ci")})})
+	if _, err := r.open(nil).Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	body := r.body("POST /compute/v2.1/servers")
+	if strings.Contains(body, `"tags"`) || strings.Contains(body, `"networks"`) {
+		t.Errorf("a Nova without tags and automatic networks was asked for them: %s", body)
+	}
+}
+
+func TestNameCachesAreDroppedAfter400(t *testing.T) {
+	r := newReplay(t)
+	r.on("POST /compute/v2.1/servers", 400, `{"badRequest": {"code": 400, "message": "Flavor f1 could not be found."}}`)
+	c := r.open(nil)
+	for range 2 {
+		if _, err := c.Create(t.Context(), nodeSpec(nil)); !errors.Is(err, drivers.ErrRejected) {
+			t.Fatalf("Create: %v, want ErrRejected", err)
+		}
+	}
+	if n := len(r.asked("GET /compute/v2.1/flavors/detail")); n != 2 {
+		t.Errorf("flavors were listed %d times, want once per try", n)
+	}
+}
+
+func TestRetriedCreateLooksFirst(t *testing.T) {
+	r := newReplay(t)
+	shown := func(installation, task string) string {
+		return fmt.Sprintf(`{"servers": [{"id": "s1", "name": "np0000000007", "status": "BUILD", "OS-EXT-STS:task_state": %q,
+			"metadata": {"npctl_installation": %q, "npctl_node_id": "0000000007"}, "flavor": {"original_name": "small"}}]}`, task, installation)
+	}
+	r.on("POST /compute/v2.1/servers", 202, `{"server": {"id": "s2"}}`)
+	c := r.open(nil)
+	spec := nodeSpec(nil)
+	spec.Retried = true
+	for _, test := range []struct{ name, list, want string }{
+		{"there", shown("inst", "spawning"), "s1"}, {"another installation's", shown("other", ""), "s2"},
+		{"on its way out", shown("inst", "deleting"), "s2"}, {"not there", `{"servers": []}`, "s2"},
+	} {
+		r.on("GET /compute/v2.1/servers/detail", 200, test.list)
+		if got, err := c.Create(t.Context(), spec); err != nil || got.ID != test.want {
+			t.Errorf("%s: Create = %s, %v; want %s", test.name, got.ID, err, test.want)
+		}
+	}
+	if asked := r.asked("GET /compute/v2.1/servers/detail"); !strings.Contains(asked[0], "name=%5Enp0000000007%24") {
+		t.Errorf("looked with %s, want a filter by name", asked[0])
+	}
+}
+
+// serverPages answers like Nova: so many a page, and 400 for a marker that is gone.
+func serverPages(ids []string, size int, gone func(marker string) bool) func(*http.Request) (int, string) {
+	return func(q *http.Request) (int, string) {
+		start := 0
+		if marker := q.URL.Query().Get("marker"); marker != "" {
+			if gone(marker) {
+				return 400, `{"badRequest": {"code": 400, "message": "marker [` + marker + `] not found"}}`
+			}
+			for i, id := range ids {
+				if id == marker {
+					start = i + 1
+				}
+			}
+		}
+		end := min(start+size, len(ids))
+		var page []string
+		for _, id := range ids[start:end] {
+			page = append(page, fmt.Sprintf(`{"id": %q, "status": "BUILD", "flavor": {"original_name": "small"}}`, id))
+		}
+		links := ""
+		if end < len(ids) {
+			links = `, "servers_links": [{"rel": "next", "href": "http://unreachable.invalid/next"}]`
+		}
+		return 200, `{"servers": [` + strings.Join(page, ",") + `]` + links + `}`
+	}
+}
+
+func TestListFollowsMarkersAndStartsAgainWhenOneIsGone(t *testing.T) {
+	r := newReplay(t)
+	ids := []string{"a", "b", "c", "d", "e"}
+	fail := true
+	r.when("GET /compute/v2.1/servers/detail", serverPages(ids, 2, func(marker string) bool {
+		gone := marker == "d" && fail
+		fail = fail && !gone
+		return gone
+	}))
+	got, err := r.open(nil).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := namesOf(got, func(i resources.Instance) string { return i.ID }); len(got) != 5 || !cmp.Equal(names, ids) {
+		t.Errorf("listed %v of %d, want each of %v once", names, len(got), ids)
+	}
+	if n := len(r.asked("GET /compute/v2.1/servers/detail")); n != 6 {
+		t.Errorf("%d calls, want 3 of the first try and 3 of the second", n)
+	}
+}
+
+func TestExpiredTokenIsRenewedInTheMiddle(t *testing.T) {
+	r := newReplay(t)
+	r.on("GET /compute/v2.1/servers/detail", 200, `{"servers": []}`)
+	c := r.open(nil)
+	r.accept("gAAAAtoken-2")
+	if _, err := c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.logins != 2 {
+		t.Errorf("%d logins, want 2", r.logins)
+	}
+}
+
+func TestFaultThatListsLeaveOutIsAskedForOnce(t *testing.T) {
+	r := newReplay(t)
+	const failed = `{"id": "s1", "status": "ERROR", "metadata": {"npctl_installation": "inst", "npctl_node_id": "7"}, "flavor": {"original_name": "small"}%s}`
+	r.on("GET /compute/v2.1/servers/detail", 200, `{"servers": [`+fmt.Sprintf(failed, "")+`, {"id": "s2", "status": "ERROR"}]}`)
+	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": `+fmt.Sprintf(failed, `, "fault": {"message": "No valid host was found. "}`)+`}`)
+	c := r.open(nil)
+	for range 3 {
+		list, err := c.List(t.Context())
+		if err != nil || list[0].FaultKind != resources.FaultCapacity {
+			t.Fatalf("List = %+v, %v; want a fault of capacity", list, err)
+		}
+	}
+	if n := len(r.asked("GET /compute/v2.1/servers/s1")); n != 1 {
+		t.Errorf("asked %d times for the fault, want once", n)
+	}
+}
+
+const activeWithoutIP = `{"servers": [{"id": "s1", "name": "np0000000007", "status": "ACTIVE", "flavor": {"original_name": "small"},
+	"metadata": {"npctl_installation": "inst", "npctl_node_id": "0000000007", "npctl_provider": "lab", "npctl_pool": "main", "npctl_floating_ip": "true"},
+	"addresses": {"private": [{"addr": "10.0.0.5", "version": 4, "OS-EXT-IPS:type": "fixed"}]}}]}`
+
+// advanced lists and advances the one server of activeWithoutIP.
+func advanced(t *testing.T, c *Cloud) (resources.Instance, error) {
+	t.Helper()
+	list, err := c.List(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Fatalf("List = %v, %v", list, err)
+	}
+	return c.Advance(t.Context(), nodeSpec(map[string]cty.Value{"auto_floating_ip": cty.True}), list[0])
+}
+
+func TestActiveServerGetsItsFloatingIPOnce(t *testing.T) {
+	r := newReplay(t)
+	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
+	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "network_id": "net-1", "device_id": "s1", "fixed_ips": [{"ip_address": "fd00::5"}, {"ip_address": "10.0.0.5"}]}]}`)
+	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": []}`)
+	r.on("POST /network/v2.0/floatingips", 201, `{"floatingip": {"id": "fip1", "floating_ip_address": "172.24.4.9", "port_id": "p1", "status": "DOWN"}}`)
+	c := r.open(nil)
+	got, err := advanced(t, c)
+	if err != nil || got.Status != resources.StatusReady || got.Addresses.Interface != "172.24.4.9" {
+		t.Fatalf("Advance = %+v, %v; want a ready instance at its floating IP", got, err)
+	}
+	want := pretty(t, `{"floatingip": {"description": "npctl:id=0000000007&installation=inst&kind=node&pool=main&provider=lab",
+		"fixed_ip_address": "10.0.0.5", "floating_network_id": "net-2", "port_id": "p1"}}`)
+	var body any
+	_ = json.Unmarshal([]byte(r.body("POST /network/v2.0/floatingips")), &body)
+	sorted, _ := json.MarshalIndent(body, "", " ")
+	if diff := cmp.Diff(want, strings.ReplaceAll(string(sorted), `\u0026`, "&")); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	// Nova shows the address some time later; until then this process knows better.
+	list, err := c.List(t.Context())
+	if err != nil || list[0].Status != resources.StatusReady || list[0].Addresses.PublicIPv4 != "172.24.4.9" {
+		t.Errorf("List = %+v, %v; want it ready with its address", list, err)
+	}
+	// Another process finds it by its marks instead of making a second one.
+	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": [{"id": "fip1", "floating_ip_address": "172.24.4.9", "port_id": "p1",
+		"description": "npctl:id=0000000007&installation=inst&kind=node&pool=main&provider=lab"}]}`)
+	if got, err := advanced(t, r.open(nil)); err != nil || got.Addresses.PublicIPv4 != "172.24.4.9" {
+		t.Errorf("Advance by another process = %+v, %v", got, err)
+	}
+	if n := len(r.asked("POST /network/v2.0/floatingips")); n != 1 {
+		t.Errorf("%d floating IPs were made, want 1", n)
+	}
+}
+
+func TestFloatingIPThatWasNotAttachedIsUsed(t *testing.T) {
+	r := newReplay(t)
+	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
+	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "network_id": "net-1", "fixed_ips": [{"ip_address": "10.0.0.5"}]}]}`)
+	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": [{"id": "fip1", "floating_ip_address": "172.24.4.9", "port_id": null, "description": "npctl:id=0000000007&installation=inst"}]}`)
+	r.on("PUT /network/v2.0/floatingips/fip1", 200, `{"floatingip": {"id": "fip1", "floating_ip_address": "172.24.4.9", "port_id": "p1"}}`)
+	if got, err := advanced(t, r.open(nil)); err != nil || got.Addresses.PublicIPv4 != "172.24.4.9" {
+		t.Errorf("Advance = %+v, %v", got, err)
+	}
+}
+
+func TestFloatingIPQuotaIsErrQuota(t *testing.T) {
+	r := newReplay(t)
+	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
+	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "network_id": "net-1", "fixed_ips": [{"ip_address": "10.0.0.5"}]}]}`)
+	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": []}`)
+	r.on("POST /network/v2.0/floatingips", 409, `{"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['floatingip'].", "detail": ""}}`)
+	if got, err := advanced(t, r.open(nil)); !errors.Is(err, drivers.ErrQuota) || got.ID != "s1" {
+		t.Errorf("Advance = %+v, %v; want ErrQuota and the instance", got, err)
+	}
+}
+
+func TestFloatingIPGoesBeforeItsServerAndOthersStay(t *testing.T) {
+	r := newReplay(t)
+	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
+	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": [
+		{"id": "fip1", "description": "npctl:id=0000000007&installation=inst&kind=node"},
+		{"id": "fip2", "description": "npctl:id=0000000007&installation=other&kind=node"}, {"id": "fip3", "description": "web"}]}`)
+	r.on("DELETE /network/v2.0/floatingips/fip1", 204, "")
+	r.on("DELETE /compute/v2.1/servers/s1", 204, "")
+	c := r.open(nil)
+	if _, err := c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), "s1"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"DELETE /network/v2.0/floatingips/fip1", "DELETE /compute/v2.1/servers/s1"}, r.asked("DELETE")); diff != "" {
+		t.Errorf("deletions (-want +got):\n%s", diff)
+	}
+}
+
+func TestServerThatWasListedIsDeletedInOneCall(t *testing.T) {
+	r := newReplay(t)
+	r.when("GET /compute/v2.1/servers/detail", serverPages([]string{"s1"}, 10, nil))
+	r.on("DELETE /compute/v2.1/servers/s1", 204, "")
+	c := r.open(nil)
+	if _, err := c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := len(r.asked(""))
+	if err := c.Delete(t.Context(), "s1"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.asked("")) - before; n != 1 {
+		t.Errorf("%d calls, want 1", n)
+	}
+}
+
+func TestSecretsStayOutOfTheDebugLog(t *testing.T) {
+	r := newReplay(t)
+	r.on("POST /compute/v2.1/servers", 500, `{"computeFault": {"message": "boom"}}`)
+	var text bytes.Buffer
+	c := r.open(slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	_, err := c.Create(t.Context(), nodeSpec(map[string]cty.Value{"userdata": cty.StringVal("user-data-secret")}))
+	if err == nil {
+		t.Fatal("Create succeeded")
+	}
+	all := text.String() + err.Error()
+	for _, secret := range []string{replayPassword, "gAAAAtoken", "user-data-secret", base64.StdEncoding.EncodeToString([]byte("user-data-secret"))} {
+		if strings.Contains(all, secret) {
+			t.Errorf("%q is in the log or the error:\n%s", secret, all)
+		}
+	}
+	for _, want := range []string{"method=POST", "path=/compute/v2.1/servers", "status=500", "took="} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in the log:\n%s", want, text.String())
+		}
+	}
+}
+
+func TestWrongRegionIsExplained(t *testing.T) {
+	r := newReplay(t)
+	e := r.endpoint()
+	e.Region = "RegionTwo"
+	_, err := Connect(t.Context(), drivers.Env{Provider: "lab"}, e, cty.EmptyObjectVal)
+	if !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), `"RegionTwo"; did you mean RegionOne?`) {
+		t.Errorf("Connect: %v; want ErrRejected that names the regions", err)
+	}
+}
+
+func TestServiceThatHangsIsLeftWhenTheContextEnds(t *testing.T) {
+	r := newReplay(t)
+	release := make(chan struct{})
+	defer close(release)
+	r.when("GET /compute/v2.1/servers/detail", func(*http.Request) (int, string) { <-release; return 200, `{}` })
+	c := r.open(nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("List: %v, want deadline exceeded", err)
+	}
+}
+
+func TestEndpointsGetTheVersionThatIsSpoken(t *testing.T) {
+	for _, test := range []struct{ kind, url, want string }{
+		{serviceCompute, "https://n.example.com/v2.1", "https://n.example.com/v2.1/"},
+		{serviceCompute, "https://n.example.com/v2/abc", "https://n.example.com/v2/abc/"},
+		{serviceCompute, "https://n.example.com:8774", "https://n.example.com:8774/v2.1/"},
+		{serviceNetwork, "https://q.example.com/", "https://q.example.com/v2.0/"},
+		{serviceImage, "https://vault.example.com/image", "https://vault.example.com/image/v2/"},
+		{serviceImage, "https://g.example.com/v2/", "https://g.example.com/v2/"},
+		{serviceVolume, "https://c.example.com", "https://c.example.com/v3/project/"},
+		{serviceVolume, "https://c.example.com/v3/project", "https://c.example.com/v3/project/"},
+	} {
+		if got := versioned(test.kind, test.url, "project"); got != test.want {
+			t.Errorf("%s at %s is %s, want %s", test.kind, test.url, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// Package sandbox is a driver whose cloud lives inside npctl: the openstack driver, as it is, over the OpenStack of
+// package sandboxcloud. It needs no account, no root and no network, so it is what the quickstart, the examples and most
+// tests run on.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// Endpoint says where the openstack driver finds the cloud.
+type Endpoint struct {
+	AuthURL, Region, Username, Password, Project, Domain string
+	Transport                                            http.RoundTripper
+	CloudName                                            string
+}
+
+// Connect opens a cloud through the openstack driver. It is handed in, since drivers do not import each other.
+type Connect func(ctx context.Context, env drivers.Env, at Endpoint, config cty.Value) (drivers.Cloud, error)
+
+// Driver opens sandbox clouds.
+type Driver struct {
+	shared  schema.Driver
+	connect Connect
+}
+
+var _ drivers.Driver = (*Driver)(nil)
+
+// New returns the driver. The schema is what the openstack driver shares with drivers that bring their own cloud.
+func New(shared schema.Driver, connect Connect) *Driver {
+	return &Driver{shared: shared, connect: connect}
+}
+
+// Kind implements drivers.Driver.
+func (*Driver) Kind() string { return "sandbox" }
+
+// Schema implements drivers.Driver.
+func (d *Driver) Schema() schema.Driver {
+	s := d.shared
+	s.Doc = driverDoc
+	own := providerSchema()
+	s.Provider = schema.Block{
+		Attributes: append(own.Attributes, d.shared.Provider.Attributes...),
+		Blocks:     append(own.Blocks, d.shared.Provider.Blocks...),
+	}
+	return s
+}
+
+// Open implements drivers.Driver. The cloud is the file: nothing runs once the calls have ended, so the returned Cloud
+// is the openstack driver's own, with all its abilities.
+func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	options, err := optionsOf(config)
+	if err == nil {
+		err = options.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	options.Log = env.Log
+	if options.File, err = stateFile(env, config); err != nil {
+		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	cloud, err := sandboxcloud.Open(options)
+	if err != nil {
+		return nil, err
+	}
+	access := cloud.Access()
+	return d.connect(ctx, env, Endpoint{
+		AuthURL: access.AuthURL, Region: access.Region, Username: access.Username, Password: access.Password,
+		Project: access.Project, Domain: access.Domain, Transport: cloud.Transport(), CloudName: env.Provider,
+	}, d.sharedPart(config))
+}
+
+// stateFile is where the cloud is kept.
+func stateFile(env drivers.Env, config cty.Value) (string, error) {
+	file := text(config, "file")
+	switch {
+	case filepath.IsAbs(file):
+		return file, nil
+	case env.Dir == "":
+		return "", errors.New("the sandbox has no directory for its file; write an absolute path as file")
+	case file == "":
+		file = "sandbox.json"
+	}
+	return filepath.Join(env.Dir, file), nil
+}
+
+// sharedPart is the configuration as the openstack driver knows it.
+func (d *Driver) sharedPart(config cty.Value) cty.Value {
+	values := map[string]cty.Value{}
+	for name, kind := range d.shared.Provider.Type().AttributeTypes() {
+		if values[name] = attribute(config, name); values[name].IsNull() {
+			values[name] = cty.NullVal(kind)
+		}
+	}
+	return cty.ObjectVal(values)
+}

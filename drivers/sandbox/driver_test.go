@@ -1,0 +1,258 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/drivers/openstack"
+	"github.com/npctl/npctl/drivers/sandbox"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+)
+
+// driver is the sandbox as cmd/npctl puts it together.
+func driver() *sandbox.Driver {
+	return sandbox.New(openstack.SharedSchema(), func(ctx context.Context, env drivers.Env, at sandbox.Endpoint, config cty.Value) (drivers.Cloud, error) {
+		return openstack.Connect(ctx, env, openstack.Endpoint(at), config)
+	})
+}
+
+// object is a body of the given schema type with some attributes set.
+func object(body cty.Value, attributes map[string]cty.Value) cty.Value {
+	values := body.AsValueMap()
+	maps.Copy(values, attributes)
+	return cty.ObjectVal(values)
+}
+
+func providerConfig(attributes map[string]cty.Value) cty.Value {
+	return object(driver().Schema().Provider.Null(), attributes)
+}
+
+func offer(attributes map[string]cty.Value) cty.Value {
+	return object(object(driver().Schema().Label.Null(), map[string]cty.Value{
+		"flavor": cty.StringVal("small"), "networks": cty.ListVal([]cty.Value{cty.StringVal("private")}),
+	}), attributes)
+}
+
+func open(t *testing.T, dir string, attributes map[string]cty.Value) drivers.Cloud {
+	t.Helper()
+	c, err := driver().Open(t.Context(), drivers.Env{Provider: "sandbox", Dir: dir}, providerConfig(attributes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// uploaded is an image that boots.
+func uploaded(t *testing.T, c drivers.Cloud) string {
+	t.Helper()
+	store, _ := drivers.Images(c)
+	content := []byte("an image")
+	image, err := store.UploadImage(t.Context(), drivers.ImageSpec{
+		Marks: resources.Marks{Installation: "setup", Kind: resources.KindUpload, ID: "1"}, Name: "setup", Format: "raw", Size: int64(len(content)),
+	}, bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image.ID
+}
+
+// world is one sandbox on disk: the driver's cloud, and the same file opened beside it to stage things.
+type world struct {
+	dir    string
+	beside *sandboxcloud.Cloud
+	calls  atomic.Int64
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{dir: t.TempDir()}
+	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: filepath.Join(w.dir, "sandbox.json")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cloud.Close() })
+	w.beside = cloud
+	return w
+}
+
+func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup {
+	t.Helper()
+	w := newWorld(t)
+	faults := filepath.Join(w.dir, "faults.json")
+	attributes := map[string]cty.Value{"fault_file": cty.StringVal(faults), "build_time": cty.StringVal("20ms"), "delete_time": cty.StringVal("10ms")}
+	maps.Copy(attributes, provider)
+	config := providerConfig(attributes)
+	env := drivers.Env{Provider: "sandbox", Dir: w.dir, WrapTransport: countCalls(&w.calls)}
+	openIt := func(t *testing.T) drivers.Cloud {
+		c, err := driver().Open(t.Context(), env, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := openIt(t)
+	t.Cleanup(func() { _ = c.Close() })
+	return drivertest.Setup{
+		Cloud: c, Reopen: openIt, Config: offer(label), ImageID: uploaded(t, c), Zone: "az2",
+		Rejected: map[string]func(*drivers.Spec){
+			"unknown image": func(s *drivers.Spec) { s.ImageID = "00000000-0000-4000-8000-00000000dead" },
+			"unknown zone":  func(s *drivers.Spec) { s.Zone = "mars" },
+			"unknown flavor": func(s *drivers.Spec) {
+				s.Config = offer(map[string]cty.Value{"flavor": cty.StringVal("smal")})
+			},
+			"unknown key": func(s *drivers.Spec) { s.Config = offer(map[string]cty.Value{"key_name": cty.StringVal("nokey")}) },
+			"long value":  func(s *drivers.Spec) { s.Properties = map[string]string{"a": strings.Repeat("x", 256)} },
+		},
+		BadOffers: map[string]drivertest.BadOffer{
+			"flavor":  {Config: offer(map[string]cty.Value{"flavor": cty.StringVal("smal")}), Attribute: "flavor", Near: "small"},
+			"network": {Config: offer(map[string]cty.Value{"networks": cty.ListVal([]cty.Value{cty.StringVal("privat")})}), Attribute: "networks", Near: "private"},
+			"zone": {Config: offer(map[string]cty.Value{"availability_zones": cty.ListVal([]cty.Value{cty.StringVal("az3")})}),
+				Attribute: "availability_zones", Near: "az1"},
+		},
+		FillQuota: func(t *testing.T) { w.fillQuota(t) },
+		Foreign:   func(t *testing.T) string { return w.foreign(t) },
+		LoseNextAnswer: func(t *testing.T) {
+			writeFaults(t, faults, sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.LostAfter, Times: 1})
+		},
+		Calls: func() int { return int(w.calls.Load()) }, Alone: true, Settle: 10 * time.Second, Poll: 5 * time.Millisecond,
+		ImageSize: 1 << 18,
+	}
+}
+
+func (w *world) foreign(t *testing.T) string {
+	t.Helper()
+	id, err := w.beside.AddServer(sandboxcloud.ForeignServer{Name: "somebody-elses"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.beside.Remove(id) })
+	return id
+}
+
+func (w *world) fillQuota(t *testing.T) {
+	t.Helper()
+	q := sandboxcloud.DefaultQuota()
+	q.Instances = 0
+	if err := w.beside.SetQuota(q); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.beside.SetQuota(sandboxcloud.DefaultQuota()) })
+}
+
+func TestContract(t *testing.T) {
+	yes := map[string]cty.Value{"auto_floating_ip": cty.True}
+	for name, label := range map[string]map[string]cty.Value{
+		"Plain":          nil,
+		"FloatingIP":     yes,
+		"CreatePorts":    {"create_ports": cty.True},
+		"BootFromVolume": {"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20), "config_drive": cty.True, "userdata": cty.StringVal("#cloud-config")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, nil, label) })
+		})
+	}
+}
+
+// The contract holds on a cloud that is slow, whose lists are behind and whose addresses come late.
+func TestContractOnACloudThatLags(t *testing.T) {
+	t.Parallel()
+	lag := func(operation, action string) cty.Value {
+		return faultBlock(map[string]cty.Value{
+			"operation": cty.StringVal(operation), "action": cty.StringVal(action), "delay": cty.StringVal("15ms"),
+		})
+	}
+	provider := map[string]cty.Value{
+		"address_time": cty.StringVal("15ms"), "image_time": cty.StringVal("15ms"),
+		"fault": cty.ListVal([]cty.Value{lag("server.create", "late_listing"), lag("server.delete", "late_listing"), lag("image.delete", "late_listing")}),
+	}
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		return setup(t, provider, map[string]cty.Value{"auto_floating_ip": cty.True})
+	})
+}
+
+func faultBlock(attributes map[string]cty.Value) cty.Value {
+	for _, b := range driver().Schema().Provider.Blocks {
+		if b.Name == "fault" {
+			return object(b.Schema.Null(), attributes)
+		}
+	}
+	return cty.NilVal
+}
+
+func TestWrongConfigurationIsRejected(t *testing.T) {
+	for name, attributes := range map[string]map[string]cty.Value{
+		"unknown action": {"fault": cty.ListVal([]cty.Value{faultBlock(map[string]cty.Value{"action": cty.StringVal("explode")})})},
+		"no delay":       {"fault": cty.ListVal([]cty.Value{faultBlock(map[string]cty.Value{"action": cty.StringVal("slow")})})},
+		"bad duration":   {"build_time": cty.StringVal("soon")},
+	} {
+		_, err := driver().Open(t.Context(), drivers.Env{Provider: "x", Dir: t.TempDir()}, providerConfig(attributes))
+		if !errors.Is(err, drivers.ErrRejected) {
+			t.Errorf("%s: %v, want ErrRejected", name, err)
+		}
+	}
+	if _, err := driver().Open(t.Context(), drivers.Env{Provider: "x"}, providerConfig(nil)); !errors.Is(err, drivers.ErrRejected) {
+		t.Errorf("without a directory: %v, want ErrRejected", err)
+	}
+}
+
+func TestWhatIsConfiguredIsInTheCloud(t *testing.T) {
+	block := func(name string, attributes map[string]cty.Value) cty.Value {
+		for _, b := range driver().Schema().Provider.Blocks {
+			if b.Name == name {
+				return object(b.Schema.Null(), attributes)
+			}
+		}
+		t.Fatalf("no block %s", name)
+		return cty.NilVal
+	}
+	dir := t.TempDir()
+	c := open(t, dir, map[string]cty.Value{
+		"build_time": cty.StringVal("0s"),
+		"quota":      block("quota", map[string]cty.Value{"instances": cty.NumberIntVal(3)}),
+		"flavor":     cty.MapVal(map[string]cty.Value{"huge": block("flavor", map[string]cty.Value{"vcpus": cty.NumberIntVal(64), "ram": cty.NumberIntVal(1 << 18)})}),
+		"network": cty.MapVal(map[string]cty.Value{"dual": block("network", map[string]cty.Value{
+			"cidrs": cty.ListVal([]cty.Value{cty.StringVal("127.80.0.0/16"), cty.StringVal("fd77::/64")})})}),
+		"foreign_server": cty.MapVal(map[string]cty.Value{
+			"theirs": block("foreign_server", nil),
+			"beyond": block("foreign_server", map[string]cty.Value{"project": cty.StringVal("other")})}),
+	})
+	quota, err := c.Quota(t.Context())
+	if err != nil || quota.Limit.Instances != 3 || quota.Used.Instances != 1 {
+		t.Errorf("quota %+v, %v; want 3 servers of which 1 is used", quota, err)
+	}
+	seen, err := c.List(t.Context())
+	if err != nil || len(seen) != 1 || seen[0].Name != "theirs" || seen[0].Marks != (resources.Marks{}) {
+		t.Errorf("instances %+v, %v; want theirs without marks", seen, err)
+	}
+	made, err := c.Create(t.Context(), drivers.Spec{
+		Marks:    resources.Marks{Installation: "i", Kind: resources.KindNode, ID: "1"},
+		Hostname: "np1", ImageID: uploaded(t, c),
+		Config: offer(map[string]cty.Value{"flavor": cty.StringVal("huge"), "networks": cty.ListVal([]cty.Value{cty.StringVal("dual")})}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err = c.List(t.Context())
+	if err != nil || len(seen) != 2 {
+		t.Fatalf("instances %+v, %v", seen, err)
+	}
+	for _, i := range seen {
+		if i.ID == made.ID && (i.Status != resources.StatusReady || i.Addresses.PrivateIPv4 == "" && i.Addresses.PublicIPv4 == "") {
+			t.Errorf("instance %+v", i)
+		}
+	}
+}

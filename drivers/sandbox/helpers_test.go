@@ -1,0 +1,35 @@
+package sandbox_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func countCalls(n *atomic.Int64) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			n.Add(1)
+			return next.RoundTrip(r)
+		})
+	}
+}
+
+func writeFaults(t *testing.T, path string, faults ...sandboxcloud.Fault) {
+	t.Helper()
+	text, err := json.Marshal(faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,160 @@
+package sandbox
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+const driverDoc = "An OpenStack that lives inside npctl, in one file: for trying things out, for examples and for tests. It has " +
+	"the flavors `small` (1 core, 2 GiB), `medium` (2, 4 GiB), `large` (8, 8 GiB) and `toobig` (for which there never is " +
+	"a host), the network `private`, the external network `public` and the zones `az1` and `az2`. Nothing is ever started, " +
+	"so nodes answer no SSH: use `host_key_checking = false`."
+
+func providerSchema() schema.Block {
+	return schema.Block{
+		Attributes: []schema.Attribute{
+			{Name: "file", Type: cty.String, Class: schema.Behavioural,
+				Doc: "File that the cloud is kept in, below npctl's data directory unless absolute; providers with the same absolute path share a cloud. Default is `sandbox.json`, one for each provider."},
+			duration("build_time", "2s", "Time from the creation of a server to ACTIVE."),
+			duration("delete_time", "1s", "Time from the deletion of a server to its disappearance."),
+			duration("image_time", "0s", "Time an uploaded image is being saved."),
+			duration("address_time", "0s", "Time until a floating IP shows among its server's addresses."),
+			{Name: "zones", Type: cty.List(cty.String), Class: schema.Behavioural,
+				Doc: "Availability zones; default is `az1` and `az2`."},
+			{Name: "fault_file", Type: cty.String, Class: schema.Behavioural,
+				Doc: "JSON file with a list of faults, as in `fault` blocks; it may change at any time."},
+			{Name: "seed", Type: cty.Number, Default: cty.Zero, Class: schema.Behavioural, Min: new(int64),
+				Doc: "Seed of faults with a probability: the same seed and calls meet the same faults."},
+		},
+		Blocks: []schema.NestedBlock{
+			{Name: "quota", Max: 1, Schema: quotaSchema()},
+			{Name: "flavor", Label: "name", Schema: flavorSchema()},
+			{Name: "network", Label: "name", Schema: networkSchema()},
+			{Name: "foreign_server", Label: "name", Schema: foreignSchema()},
+			{Name: "fault", Schema: faultSchema()},
+		},
+	}
+}
+
+func duration(name, otherwise, doc string) schema.Attribute {
+	return schema.Attribute{
+		Name: name, Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal(otherwise), Class: schema.Behavioural, Doc: doc,
+	}
+}
+
+func number(name, doc string, least int64) schema.Attribute {
+	return schema.Attribute{Name: name, Type: cty.Number, Class: schema.Behavioural, Min: &least, Doc: doc}
+}
+
+func needed(a schema.Attribute) schema.Attribute {
+	a.Required = true
+	return a
+}
+
+func word(name, doc string) schema.Attribute {
+	return schema.Attribute{Name: name, Type: cty.String, Class: schema.Behavioural, Doc: doc}
+}
+
+func quotaSchema() schema.Block {
+	d := sandboxcloud.DefaultQuota()
+	limit := func(name, of string, otherwise int64) schema.Attribute {
+		a := number(name, of+"; -1 means no limit.", -1)
+		a.Default = cty.NumberIntVal(otherwise)
+		return a
+	}
+	return schema.Block{Doc: "What the project may use.", Attributes: []schema.Attribute{
+		limit("instances", "Servers", d.Instances), limit("cores", "Cores of all servers", d.Cores),
+		limit("ram", "MiB of RAM of all servers", d.RAM), limit("key_pairs", "Key pairs of a user", d.KeyPairs),
+		limit("floating_ips", "Floating IPs", d.FloatingIPs), limit("ports", "Ports", d.Ports), limit("networks", "Networks", d.Networks),
+		limit("security_groups", "Security groups", d.SecurityGroups),
+		limit("security_group_rules", "Security group rules", d.SecurityGroupRules), limit("volumes", "Volumes", d.Volumes),
+		limit("gigabytes", "GB of all volumes", d.Gigabytes),
+	}}
+}
+
+func flavorSchema() schema.Block {
+	noHost := schema.Attribute{Name: "no_host", Type: cty.Bool, Default: cty.False, Class: schema.Behavioural,
+		Doc: "Servers of this flavor end as ERROR since no host has room for them."}
+	return schema.Block{Doc: "A further flavor. It stays in the cloud as it was made.", Attributes: []schema.Attribute{
+		needed(number("vcpus", "Cores.", 1)), needed(number("ram", "MiB of RAM.", 1)),
+		{Name: "disk", Type: cty.Number, Default: cty.NumberIntVal(20), Class: schema.Behavioural, Min: new(int64), Doc: "GB of disk."},
+		noHost,
+	}}
+}
+
+func networkSchema() schema.Block {
+	yes := func(name, doc string) schema.Attribute {
+		return schema.Attribute{Name: name, Type: cty.Bool, Default: cty.False, Class: schema.Behavioural, Doc: doc}
+	}
+	return schema.Block{Doc: "A further network. It stays in the cloud as it was made.", Attributes: []schema.Attribute{
+		{Name: "cidrs", Type: cty.List(cty.String), Required: true, Class: schema.Behavioural, Check: checkPrefixes,
+			Doc: "Address ranges, one subnet for each, of IP version 4 or 6."},
+		yes("external", "It gives floating IPs."), yes("shared", "It is of another project, usable by all."),
+	}}
+}
+
+func checkPrefixes(v cty.Value) error {
+	for _, e := range v.AsValueSlice() {
+		if e.IsNull() || !e.IsKnown() {
+			continue
+		}
+		if _, err := netip.ParsePrefix(e.AsString()); err != nil {
+			return fmt.Errorf("%q is no address range; write one such as 10.1.0.0/16", e.AsString())
+		}
+	}
+	return nil
+}
+
+func foreignSchema() schema.Block {
+	return schema.Block{Doc: "A server that somebody else made, for seeing that npctl leaves it alone. It is made once.",
+		Attributes: []schema.Attribute{
+			word("flavor", "Its flavor; default is `small`."),
+			{Name: "project", Type: cty.String, OneOf: []string{sandboxcloud.User, sandboxcloud.Other}, Default: cty.StringVal(sandboxcloud.User),
+				Class: schema.Behavioural, Doc: "Project it is in: npctl's own or another one."},
+			{Name: "metadata", Type: cty.Map(cty.String), Class: schema.Behavioural, Doc: "Its metadata."},
+		}}
+}
+
+func faultSchema() schema.Block {
+	var actions []string
+	for _, a := range sandboxcloud.Actions() {
+		actions = append(actions, string(a))
+	}
+	operation := word("operation", "Pattern of operations, such as `server.create` or `image.*`; default is all.")
+	operation.Check = checkOperation
+	return schema.Block{
+		Doc: "A way in which the cloud misbehaves, and when: of the calls that match all patterns, the first `after` go well, " +
+			"of the rest each `every`-th goes wrong, `times` at the most. In patterns `*` stands for any text and `?` for one character.",
+		Attributes: []schema.Attribute{
+			operation, word("method", "Pattern of HTTP methods."), word("path", "Pattern of URL paths."),
+			word("name", "Pattern of names of servers, images, ports and volumes, or of descriptions of floating IPs."),
+			number("after", "Matching calls that go well first.", 0), number("every", "Go wrong at each so manyth matching call.", 1),
+			number("times", "Go wrong so many times at the most; default is without end.", 1),
+			{Name: "probability", Type: cty.Number, Class: schema.Behavioural, Doc: "Go wrong only with this probability, 0 to 1."},
+			{Name: "action", Type: cty.String, Required: true, OneOf: actions, Class: schema.Behavioural, Doc: actionDoc},
+			number("status", "HTTP status of `answer`.", 300), word("message", "Text of `answer` and `server_error`."),
+			{Name: "retry_after", Type: cty.String, Format: schema.FormatDuration, Class: schema.Behavioural, Doc: "`Retry-After` of `answer`."},
+			{Name: "delay", Type: cty.String, Format: schema.FormatDuration, Class: schema.Behavioural,
+				Doc: "How long: of `slow`, `late_effect`, `late_listing` and `late_address`."},
+		},
+	}
+}
+
+const actionDoc = "What happens: `answer` an HTTP status; `over_quota`; `server_error` at the end of the build; `lost_before` and " +
+	"`lost_after`: the connection is cut before or after the effect; `slow`; `hang_before` and `hang_after`: no answer until " +
+	"npctl gives up; `late_effect`: the answer is lost and the thing appears later; `late_listing`: lists are behind; " +
+	"`delete_fails`: 204, yet the server ends as ERROR; `late_address` of a floating IP; `cut_upload` in its middle; " +
+	"`stuck_saving` of an image; `truncate` the answer."
+
+func checkOperation(v cty.Value) error {
+	if sandboxcloud.KnownOperation(v.AsString()) {
+		return nil
+	}
+	return fmt.Errorf("no operation is called %q; one of %s", v.AsString(), strings.Join(sandboxcloud.Operations(), ", "))
+}

@@ -1,0 +1,102 @@
+package static
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/keyscan"
+	"github.com/npctl/npctl/resources"
+)
+
+const defaultTimeout = 5 * time.Second
+
+// Check implements drivers.Checker. Nodes that are reached by SSH must show every key that is written for them; other
+// nodes must take a connection. Without host_key_checking the configuration is believed.
+func (*Cloud) Check(ctx context.Context, node resources.StaticNode) ([]string, error) {
+	if !checked(node.Config) {
+		return node.HostKeys, ctx.Err()
+	}
+	address, limit := addressOf(node), timeoutOf(node.Config)
+	if !overSSH(node.Login) {
+		return nil, dial(ctx, node.Name, address, limit)
+	}
+	shown, err := keyscan.Scan(ctx, address, limit)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	for _, line := range node.HostKeys {
+		key, err := keyscan.Normal(line)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w: %w", node.Name, drivers.ErrRejected, err)
+		}
+		if !slices.Contains(shown, key) {
+			return nil, fmt.Errorf("node %s: %w: %s does not show the host key %s; it shows %s. Somebody may be in between; if the machine was installed anew, write its new key into host_keys",
+				node.Name, drivers.ErrRejected, address, key, strings.Join(shown, ", "))
+		}
+	}
+	return shown, nil
+}
+
+func dial(ctx context.Context, name, address string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	return conn.Close()
+}
+
+func overSSH(l resources.Login) bool {
+	return slices.Contains([]string{"", "ssh", "network_cli", "paramiko"}, l.ConnectionType)
+}
+
+// addressOf is where a node is dialled. The ports are those of the usual services.
+func addressOf(node resources.StaticNode) string {
+	host := node.Address
+	if host == "" {
+		host = node.Name
+	}
+	port := node.Login.ConnectionPort
+	switch {
+	case port != 0:
+	case node.Login.ConnectionType == "winrm":
+		port = 5986
+	default:
+		port = 22
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.FormatInt(port, 10))
+}
+
+func checked(config cty.Value) bool {
+	v, ok := attribute(config, "host_key_checking")
+	return !ok || v.Type() != cty.Bool || v.True()
+}
+
+func timeoutOf(config cty.Value) time.Duration {
+	v, ok := attribute(config, "timeout")
+	if !ok || v.Type() != cty.String {
+		return defaultTimeout
+	}
+	d, err := time.ParseDuration(v.AsString())
+	if err != nil || d <= 0 {
+		return defaultTimeout
+	}
+	return d
+}
+
+func attribute(config cty.Value, name string) (cty.Value, bool) {
+	if config == cty.NilVal || config.IsNull() || !config.Type().IsObjectType() || !config.Type().HasAttribute(name) {
+		return cty.NilVal, false
+	}
+	v := config.GetAttr(name)
+	return v, !v.IsNull() && v.IsKnown()
+}

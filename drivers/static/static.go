@@ -1,0 +1,82 @@
+// Package static is the driver of machines that exist anyway.
+//
+// There is nothing to ask: which nodes there are stands in the configuration, and whether one is free in the records.
+// So nodes are registered rather than launched, the Cloud lists nothing, deleting does nothing, and nothing is limited.
+// What a static node can do, and a cloud's cannot, is to be out of reach: see Check.
+package static
+
+import (
+	"context"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// Driver is the static driver.
+type Driver struct{}
+
+var _ drivers.Driver = (*Driver)(nil)
+
+// New returns the driver.
+func New() *Driver { return &Driver{} }
+
+// Kind implements drivers.Driver.
+func (*Driver) Kind() string { return "static" }
+
+// Open implements drivers.Driver; there is nothing to connect to.
+func (*Driver) Open(_ context.Context, env drivers.Env, _ cty.Value) (drivers.Cloud, error) {
+	return &Cloud{provider: env.Provider}, nil
+}
+
+// Schema implements drivers.Driver.
+func (*Driver) Schema() schema.Driver {
+	return schema.Driver{
+		Doc:      "Nodes are machines that exist. They are neither made nor deleted, only handed out and taken back.",
+		HasNodes: true,
+		Node: schema.Block{Attributes: []schema.Attribute{
+			{Name: "timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5s"), Class: schema.Behavioural,
+				Doc: "How long the node may take to answer when it is checked."},
+			{Name: "host_key_checking", Type: cty.Bool, Default: cty.True, Class: schema.Behavioural,
+				Doc: "Check that the node answers, and that it shows the host keys written here, before it is handed out. When off, the keys are passed on unchecked and the node is taken to be there."},
+		}},
+	}
+}
+
+// Cloud stands for the machines of a provider.
+type Cloud struct{ provider string }
+
+var (
+	_ drivers.Cloud   = (*Cloud)(nil)
+	_ drivers.Checker = (*Cloud)(nil)
+)
+
+// Create implements drivers.Cloud: the machine named by the Spec exists, and is ready at once.
+func (*Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
+	return resources.Instance{
+		ID: spec.Hostname, Name: spec.Hostname, Marks: spec.Marks, Status: resources.StatusReady,
+		Addresses: resources.Addresses{Interface: spec.Hostname}, Resources: resources.Amounts{Instances: 1},
+	}, ctx.Err()
+}
+
+// Advance implements drivers.Cloud.
+func (*Cloud) Advance(ctx context.Context, _ drivers.Spec, seen resources.Instance) (resources.Instance, error) {
+	return seen, ctx.Err()
+}
+
+// Delete implements drivers.Cloud: the machine stays.
+func (*Cloud) Delete(ctx context.Context, _ string) error { return ctx.Err() }
+
+// List implements drivers.Cloud: what exists is known from the configuration alone.
+func (*Cloud) List(ctx context.Context) ([]resources.Instance, error) { return nil, ctx.Err() }
+
+// Quota implements drivers.Cloud.
+func (*Cloud) Quota(ctx context.Context) (resources.Quota, error) {
+	const none = resources.Unlimited
+	return resources.Quota{Limit: resources.Amounts{Instances: none, Cores: none, RAM: none, Volumes: none, VolumeGB: none, Addresses: none}}, ctx.Err()
+}
+
+// Close implements drivers.Cloud.
+func (*Cloud) Close() error { return nil }

@@ -1,0 +1,105 @@
+package imagefile
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The size is that of a small image; it stays in the page cache, so that the disk does not blur the figures.
+const benchSize = 256 << 20
+
+func benchFile(b *testing.B) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "image")
+	if err := os.WriteFile(path, pattern(benchSize), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(benchSize)
+	b.ResetTimer()
+	return path
+}
+
+func open(b *testing.B, path string) *os.File {
+	b.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return file
+}
+
+// BenchmarkPlainRead is what there is to compare with.
+func BenchmarkPlainRead(b *testing.B) {
+	path := benchFile(b)
+	buf := make([]byte, chunk)
+	for b.Loop() {
+		file := open(b, path)
+		_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{file}, buf)
+		_ = file.Close()
+	}
+}
+
+// BenchmarkPlainCopy writes a second file.
+func BenchmarkPlainCopy(b *testing.B) {
+	path := benchFile(b)
+	buf := make([]byte, chunk)
+	for b.Loop() {
+		from := open(b, path)
+		to, err := os.Create(path + ".copy")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buf); err != nil {
+			b.Fatal(err)
+		}
+		_, _ = from.Close(), to.Close()
+	}
+}
+
+// BenchmarkCopyAndHash is the same copy with both sums computed on the way.
+func BenchmarkCopyAndHash(b *testing.B) {
+	path := benchFile(b)
+	buf := make([]byte, chunk)
+	for b.Loop() {
+		from := open(b, path)
+		to, err := os.Create(path + ".copy")
+		if err != nil {
+			b.Fatal(err)
+		}
+		h := NewHasher()
+		if _, err := io.CopyBuffer(io.MultiWriter(to, h), struct{ io.Reader }{from}, buf); err != nil {
+			b.Fatal(err)
+		}
+		h.Sums()
+		_, _ = from.Close(), to.Close()
+	}
+}
+
+func BenchmarkHashFile(b *testing.B) {
+	path := benchFile(b)
+	for b.Loop() {
+		if _, err := HashFile(b.Context(), path, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkVerifyingReader is what an upload reads from.
+func BenchmarkVerifyingReader(b *testing.B) {
+	path := benchFile(b)
+	sums, err := HashFile(b.Context(), path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	buf := make([]byte, chunk)
+	for b.Loop() {
+		file := open(b, path)
+		r := NewReader(file, sums, nil)
+		if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, buf); err != nil {
+			b.Fatal(err)
+		}
+		_, _ = r.Close(), file.Close()
+	}
+}

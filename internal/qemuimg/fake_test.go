@@ -1,0 +1,252 @@
+package qemuimg
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/process"
+)
+
+// fake writes a program that plays qemu-img: `info` answers with info, `convert` runs the shell code convert, in which
+// $target is the file to write.
+func fake(t *testing.T, info, convert string) Options {
+	t.Helper()
+	dir := t.TempDir()
+	text := `#!/bin/sh
+echo "$*" >> ` + dir + `/calls
+for target; do :; done
+case $1 in
+info) cat << 'END'
+` + info + `
+END
+;;
+convert) ` + convert + ` ;;
+esac
+`
+	path := filepath.Join(dir, "qemu-img")
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Options{Command: path}
+}
+
+const plainInfo = `{"virtual-size": 1000, "actual-size": 100, "format": "raw", "format-specific": {"type": "raw"}}`
+
+func source(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image.src")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestConversionReportsSumsAndProgress(t *testing.T) {
+	opts := fake(t, plainInfo, `printf '    (0.00/100%%)\r    (50.00/100%%)\r    (100.00/100%%)\r\n'; echo note; printf converted > "$target"`)
+	var log bytes.Buffer
+	var progress []string
+	opts.Log = &log
+	opts.Progress = func(done, total int64) { progress = append(progress, fmt.Sprintf("%d/%d", done, total)) }
+	opts.Create = map[string]string{"subformat": "fixed"}
+	from := source(t, "data")
+	to := filepath.Join(filepath.Dir(from), "image.vhd")
+	got, err := Convert(t.Context(), from, "raw", to, "vhd", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := imagefile.Sums{Size: 9, SHA256: "ba451247dcf0d65bb50c654ae2ebfb3e3173ec730bd5174a4b9eef5b3dc7c6da", MD5: "befde6e50dbc157f3963dde221712959"}
+	if got.Sums != want || got.Virtual != 1000 {
+		t.Errorf("result is %+v, want sums %+v", got, want)
+	}
+	if diff := cmp.Diff([]string{"0/1000", "500/1000", "1000/1000"}, progress); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+	calls, _ := os.ReadFile(filepath.Join(filepath.Dir(opts.Command), "calls"))
+	wantCalls := "info --output=json -f raw -- " + from + "\n" +
+		"convert -p -f raw -O vpc -o force_size=on -o subformat=fixed -- " + from + " " + to + ".part\n"
+	if diff := cmp.Diff(wantCalls, string(calls)); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(log.String(), "note\n") || strings.Contains(log.String(), "100%") {
+		t.Errorf("log is %q, want the note and no progress", &log)
+	}
+	if got := files(t, filepath.Dir(to)); !slices.Equal(got, []string{"image.src", "image.vhd"}) {
+		t.Errorf("files are %v", got)
+	}
+}
+
+func TestFailedConversionLeavesTheOldFile(t *testing.T) {
+	opts := fake(t, plainInfo, `printf '    (3.00/100%%)\r'; printf half > "$target"; echo "error while writing: No space left on device" >&2; exit 1`)
+	from := source(t, "data")
+	to := filepath.Join(filepath.Dir(from), "image.qcow2")
+	if err := os.WriteFile(to, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Convert(t.Context(), from, "raw", to, "qcow2", opts)
+	want := "convert " + from + " to qcow2: " + opts.Command + " ended with exit code 1; the last lines of its output:\n    error while writing: No space left on device"
+	if err == nil || err.Error() != want {
+		t.Errorf("got error:  %v\nwant error: %s", err, want)
+	}
+	if text, _ := os.ReadFile(to); string(text) != "old" {
+		t.Errorf("the old file holds %q", text)
+	}
+	if got := files(t, filepath.Dir(to)); !slices.Equal(got, []string{"image.qcow2", "image.src"}) {
+		t.Errorf("files are %v", got)
+	}
+}
+
+func TestCancelledConversionLeavesNothing(t *testing.T) {
+	opts := fake(t, plainInfo, `printf half > "$target"; printf '    (3.00/100%%)\r'; sleep 1000`)
+	ctx, cancel := context.WithCancel(t.Context())
+	opts.Progress = func(int64, int64) { cancel() }
+	from := source(t, "data")
+	to := filepath.Join(filepath.Dir(from), "image.qcow2")
+	_, err := Convert(ctx, from, "raw", to, "qcow2", opts)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+	if got := files(t, filepath.Dir(to)); !slices.Equal(got, []string{"image.src"}) {
+		t.Errorf("files are %v", got)
+	}
+}
+
+func TestMissingProgramNamesThePackage(t *testing.T) {
+	from := source(t, "data")
+	_, err := Convert(t.Context(), from, "raw", from+".qcow2", "qcow2", Options{Env: []string{"PATH=/nonexistent"}})
+	if !errors.Is(err, process.ErrNotInstalled) || !strings.Contains(err.Error(), "install the package qemu-utils") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestSenselessConversionsAreRefused(t *testing.T) {
+	from := source(t, "data")
+	for _, test := range []struct{ from, fromFormat, to, toFormat, want string }{
+		{from, "raw", from + ".x", "raw", "it is raw already"},
+		{from, "raw", from, "qcow2", "same file"},
+		{from, "ova", from + ".x", "raw", `format "ova" is not one of [qcow2 raw vhd vhdx vmdk]`},
+		{from, "qcow2", from + ".x", "raw", "does not begin like a qcow2 image"},
+		{from + ".missing", "raw", from + ".x", "vhd", "no such file"},
+	} {
+		_, err := Convert(t.Context(), test.from, test.fromFormat, test.to, test.toFormat, fake(t, plainInfo, "touch $target"))
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s to %s: error is %v, want %q", test.fromFormat, test.toFormat, err, test.want)
+		}
+	}
+}
+
+func TestImagesThatReferToOthersAreRefusedBeforeQemuReadsThem(t *testing.T) {
+	for _, test := range []struct{ name, format, content string }{
+		{"qcow2 with a backing file", "qcow2", string(qcow2(3, 0x200, 0))},
+		{"qcow2 with a data file", "qcow2", string(qcow2(3, 0, 4))},
+		{"vmdk with an extent elsewhere", "vmdk", vmdk("createType=\"monolithicSparse\"\nRW 8 FLAT \"/etc/passwd\" 0\n")},
+		{"vmdk with a path", "vmdk", vmdk("createType=\"monolithicSparse\"\nRW 8 SPARSE \"/etc/passwd\"\n")},
+		{"vmdk with two extents", "vmdk", vmdk("createType=\"monolithicSparse\"\nRW 8 SPARSE \"a\"\nRW 8 SPARSE \"b\"\n")},
+		{"vmdk of another type", "vmdk", vmdk("createType=\"twoGbMaxExtentSparse\"\nRW 8 SPARSE \"a\"\n")},
+		{"vmdk with a parent", "vmdk", vmdk("createType=\"monolithicSparse\"\nparentFileNameHint=\"/etc/passwd\"\nRW 8 SPARSE \"a\"\n")},
+		{"vhd with a parent", "vhd", vhd(vhdDifferencing)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			opts := fake(t, plainInfo, `touch "$target"`)
+			from := source(t, test.content)
+			_, err := Convert(t.Context(), from, test.format, from+".raw", "raw", opts)
+			if !errors.Is(err, ErrUnsafe) {
+				t.Errorf("error is %v, want %v", err, ErrUnsafe)
+			}
+			if calls, err := os.ReadFile(filepath.Join(filepath.Dir(opts.Command), "calls")); err == nil {
+				t.Errorf("qemu-img was run: %s", calls)
+			}
+		})
+	}
+}
+
+func TestWhatQemuSaysOfOtherFilesCountsToo(t *testing.T) {
+	for _, info := range []string{
+		`{"virtual-size": 1, "backing-filename": "x"}`,
+		`{"virtual-size": 1, "full-backing-filename": "x"}`,
+		`{"virtual-size": 1, "format-specific": {"data": {"data-file": "x"}}}`,
+	} {
+		from := source(t, "data")
+		if _, err := Inspect(t.Context(), from, "raw", fake(t, info, "")); !errors.Is(err, ErrUnsafe) {
+			t.Errorf("%s: error is %v, want %v", info, err, ErrUnsafe)
+		}
+	}
+}
+
+func TestCutOffImagesAreErrors(t *testing.T) {
+	for _, test := range []struct{ format, content string }{
+		{"qcow2", "QFI\xfb\x00\x00\x00\x03"},
+		{"qcow2", string(qcow2(3, 0, 0)[:75])},
+		{"qcow2", string(qcow2(9, 0, 0))},
+		{"vmdk", "KDMV"},
+		{"vmdk", vmdk("createType=\"monolithicSparse\"\n")[:512]},
+		{"vhd", "conectix"},
+		{"vhd", vhd(3) + strings.Repeat("x", 512)},
+	} {
+		from := source(t, test.content)
+		if info, err := Inspect(t.Context(), from, test.format, fake(t, plainInfo, "")); err == nil {
+			t.Errorf("%s of %d bytes was taken: %+v", test.format, len(test.content), info)
+		}
+	}
+}
+
+func FuzzHeaders(f *testing.F) {
+	f.Add("qcow2", qcow2(3, 0, 0))
+	f.Add("vmdk", []byte(vmdk("createType=\"monolithicSparse\"\nRW 8 SPARSE \"a\"\n")))
+	f.Add("vhd", []byte(vhd(3)))
+	path := filepath.Join(f.TempDir(), "image")
+	f.Fuzz(func(t *testing.T, format string, content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = checkHeader(path, format) // must neither panic nor take much memory
+	})
+}
+
+func qcow2(version uint32, backing, incompatible uint64) []byte {
+	head := make([]byte, 104)
+	copy(head, "QFI\xfb")
+	binary.BigEndian.PutUint32(head[4:], version)
+	binary.BigEndian.PutUint64(head[8:], backing)
+	binary.BigEndian.PutUint64(head[72:], incompatible)
+	return head
+}
+
+func vmdk(descriptor string) string {
+	head := make([]byte, 1024)
+	copy(head, "KDMV")
+	binary.LittleEndian.PutUint64(head[28:], 1)
+	binary.LittleEndian.PutUint64(head[36:], 1)
+	copy(head[512:], "# Disk DescriptorFile\n"+descriptor)
+	return string(head)
+}
+
+func vhd(kind uint32) string {
+	foot := make([]byte, 512)
+	copy(foot, "conectix")
+	binary.BigEndian.PutUint32(foot[60:], kind)
+	return "conectix" + string(foot)
+}

@@ -1,0 +1,78 @@
+package sandboxcloud
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+)
+
+// client is a logged-in gophercloud, as the openstack driver has one.
+type client struct {
+	cloud    *Cloud
+	provider *gophercloud.ProviderClient
+	compute  *gophercloud.ServiceClient
+	image    *gophercloud.ServiceClient
+	network  *gophercloud.ServiceClient
+	volume   *gophercloud.ServiceClient
+}
+
+func open(t testing.TB, o Options) *Cloud {
+	t.Helper()
+	cloud, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cloud.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cloud
+}
+
+// connect opens a cloud and logs in.
+func connect(t testing.TB, o Options) *client {
+	t.Helper()
+	return login(t, open(t, o), User)
+}
+
+func login(t testing.TB, cloud *Cloud, user string) *client {
+	t.Helper()
+	c, err := tryLogin(t.Context(), cloud.Transport(), "http://sandbox/identity/v3", user, Password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cloud = cloud
+	return c
+}
+
+func tryLogin(ctx context.Context, transport http.RoundTripper, authURL, user, password string) (*client, error) {
+	provider, err := openstack.NewClient(authURL)
+	if err != nil {
+		return nil, err
+	}
+	provider.HTTPClient = http.Client{Transport: transport}
+	err = openstack.Authenticate(ctx, provider, gophercloud.AuthOptions{
+		IdentityEndpoint: authURL, Username: user, Password: password, TenantName: user, DomainName: Domain, AllowReauth: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &client{provider: provider}
+	in := gophercloud.EndpointOpts{Region: Region}
+	for _, one := range []struct {
+		to   **gophercloud.ServiceClient
+		make func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)
+	}{
+		{&c.compute, openstack.NewComputeV2}, {&c.image, openstack.NewImageV2}, {&c.network, openstack.NewNetworkV2},
+		{&c.volume, openstack.NewBlockStorageV3},
+	} {
+		if *one.to, err = one.make(provider, in); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,177 @@
+package sandboxcloud
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// glanceDefaultLimit is the length of a page when none is asked for.
+const glanceDefaultLimit = 25
+
+func listImages(c *call) (*answer, error) {
+	limit, err := c.limit(min(glanceDefaultLimit, c.cloud.options.PageLimit), c.cloud.options.PageLimit)
+	if err != nil {
+		return nil, err
+	}
+	if v := c.query.Get("visibility"); v != "" && v != "all" && !slices.Contains(visibilities, v) {
+		return nil, badRequest("Invalid visibility value: %s", v)
+	}
+	order, err := c.imageOrder()
+	if err != nil {
+		return nil, err
+	}
+	var page []view
+	err = c.view(func(w *world) error {
+		var found []*image
+		for i := range w.Images.newestFirst(c.now) {
+			if i.visible(c.who.project) && c.imageFits(i) {
+				found = append(found, i)
+			}
+		}
+		slices.SortStableFunc(found, order)
+		found, err := c.afterMarker(found)
+		for _, i := range found[:min(limit, len(found))] {
+			page = append(page, imageView(i))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.answerImages(page, limit)
+}
+
+func (c *call) afterMarker(found []*image) ([]*image, error) {
+	marker := c.query.Get("marker")
+	if marker == "" {
+		return found, nil
+	}
+	at := slices.IndexFunc(found, func(i *image) bool { return i.ID == marker })
+	if at < 0 {
+		return nil, badRequest("No image found with ID %s", marker)
+	}
+	return found[at+1:], nil
+}
+
+// answerImages links pages relative to the service, as glance does.
+func (c *call) answerImages(page []view, limit int) (*answer, error) {
+	body := view{"images": list(page), "first": "/v2/images", "schema": "/v2/schemas/images"}
+	first := c.query
+	first.Del("marker")
+	if len(first) > 0 {
+		body["first"] = "/v2/images?" + first.Encode()
+	}
+	if len(page) > 0 && len(page) == limit {
+		body["next"] = c.nextURL("/v2/images", page[len(page)-1]["id"].(string))
+	}
+	return ok(body)
+}
+
+// imageControls are query parameters that are not filters.
+var imageControls = []string{"limit", "marker", "sort", "sort_key", "sort_dir", "member_status"}
+
+func (c *call) imageFits(i *image) bool {
+	if !c.query.Has("os_hidden") && i.Hidden {
+		return false
+	}
+	for name, values := range c.query {
+		if !slices.Contains(imageControls, name) && !c.imageHas(i, name, values) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *call) imageHas(i *image, name string, values []string) bool {
+	value := values[0]
+	switch name {
+	case "tag":
+		return !slices.ContainsFunc(values, func(tag string) bool { return !slices.Contains(i.Tags, tag) })
+	case "visibility":
+		return value == "all" || i.Visibility == value
+	case "size_min", "size_max":
+		n, err := strconv.ParseInt(value, 10, 64)
+		return err == nil && (name == "size_min" && numberOf(i.Size) >= n || name == "size_max" && numberOf(i.Size) <= n)
+	case "created_at", "updated_at":
+		return timeFits(imageField(i, name), value)
+	}
+	if names, isList := strings.CutPrefix(value, "in:"); isList {
+		return slices.Contains(strings.Split(strings.ReplaceAll(names, `"`, ""), ","), imageField(i, name))
+	}
+	return imageField(i, name) == value
+}
+
+// timeFits understands gt:, gte:, lt:, lte:, eq: and neq: before a time; without one it means eq.
+func timeFits(have, filter string) bool {
+	operator, wanted, found := strings.Cut(filter, ":")
+	if !slices.Contains([]string{"gt", "gte", "lt", "lte", "eq", "neq"}, operator) || !found {
+		operator, wanted = "eq", filter
+	}
+	if !strings.HasSuffix(wanted, "Z") {
+		wanted += "Z"
+	}
+	order := cmp.Compare(have, wanted)
+	switch operator {
+	case "gt":
+		return order > 0
+	case "gte":
+		return order >= 0
+	case "lt":
+		return order < 0
+	case "lte":
+		return order <= 0
+	case "neq":
+		return order != 0
+	default:
+		return order == 0
+	}
+}
+
+var imageSortKeys = []string{
+	"name", "status", "container_format", "disk_format", "size", "id", "created_at", "updated_at",
+}
+
+// imageOrder reads sort=name:asc,… or the older sort_key and sort_dir. Newest first is the default.
+func (c *call) imageOrder() (func(a, b *image) int, error) {
+	keys, directions := c.query["sort_key"], c.query["sort_dir"]
+	if text := c.query.Get("sort"); text != "" {
+		if len(keys)+len(directions) > 0 {
+			return nil, badRequest("Old and new sorting syntax cannot be combined")
+		}
+		for part := range strings.SplitSeq(text, ",") {
+			key, direction, _ := strings.Cut(strings.TrimSpace(part), ":")
+			keys, directions = append(keys, key), append(directions, cmp.Or(direction, "desc"))
+		}
+	}
+	for _, key := range keys {
+		if !slices.Contains(imageSortKeys, key) {
+			return nil, refuse(http.StatusBadRequest, "Invalid sort key: %s. It must be one of the following: %s.", key, strings.Join(imageSortKeys, ", "))
+		}
+	}
+	for _, direction := range directions {
+		if direction != "asc" && direction != "desc" {
+			return nil, badRequest("Invalid sort direction: %s", direction)
+		}
+	}
+	return func(a, b *image) int { return compareImages(a, b, keys, directions) }, nil
+}
+
+func compareImages(a, b *image, keys, directions []string) int {
+	for n, key := range keys {
+		order := cmp.Compare(imageField(a, key), imageField(b, key))
+		direction := "desc"
+		if len(directions) > 0 {
+			direction = directions[min(n, len(directions)-1)]
+		}
+		if direction == "desc" {
+			order = -order
+		}
+		if order != 0 {
+			return order
+		}
+	}
+	return 0
+}

@@ -1,0 +1,63 @@
+package sandboxcloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// shutdownGrace is how long calls may go on after the end was asked for.
+const shutdownGrace = 3 * time.Second
+
+// Serve answers on the listener until ctx ends. It refuses any address but loopback ones, since everybody knows the
+// password.
+func Serve(ctx context.Context, listener net.Listener, cloud *Cloud) error {
+	address, isTCP := listener.Addr().(*net.TCPAddr)
+	if !isTCP || !address.IP.IsLoopback() {
+		return fmt.Errorf("serve sandbox on %s: only a loopback address such as 127.0.0.1 is allowed", listener.Addr())
+	}
+	server := &http.Server{
+		Handler: cloud.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve sandbox: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		_ = server.Close() // calls that hang by a fault's wish
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve sandbox: %w", err)
+	}
+	return nil
+}
+
+// AuthURL is where a cloud served on that address is logged in to.
+func AuthURL(address net.Addr) string { return "http://" + address.String() + "/identity/v3" }
+
+// CloudsYAML is a clouds.yaml with one entry for npctl's user and one for the other one, for any OpenStack client.
+func CloudsYAML(authURL string) string {
+	text := "clouds:\n"
+	for _, entry := range []struct{ name, user string }{{"sandbox", User}, {"sandbox-other", Other}} {
+		text += fmt.Sprintf(`  %s:
+    auth:
+      auth_url: %s
+      username: %s
+      password: %s
+      project_name: %s
+      user_domain_name: %s
+      project_domain_name: %s
+    region_name: %s
+    identity_api_version: 3
+`, entry.name, authURL, entry.user, Password, entry.user, Domain, Domain, Region)
+	}
+	return text
+}

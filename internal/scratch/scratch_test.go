@@ -1,0 +1,114 @@
+package scratch
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/npctl/npctl/internal/process"
+)
+
+// A killed npctl is played by closing the lease without removing anything: the kernel does just that. The contract
+// suite of builders kills a real process.
+
+func create(t *testing.T, parent string) (images string, d *Dir) {
+	t.Helper()
+	images = t.TempDir()
+	build := filepath.Join(images, "img-1")
+	if err := os.Mkdir(build, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Create(build, parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(d.Temp()); err != nil || !info.IsDir() {
+		t.Fatalf("no directory for TMPDIR: %v", err)
+	}
+	return images, d
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func TestRemoveDeletesOnlyTheScratchDirectory(t *testing.T) {
+	for _, parent := range []string{"", t.TempDir()} {
+		_, d := create(t, parent)
+		image := filepath.Join(d.build, "img-1.raw")
+		if err := errors.Join(os.WriteFile(image, nil, 0o600), os.WriteFile(filepath.Join(d.Temp(), "x"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if exists(d.path) || exists(filepath.Join(d.build, dirName)) || !exists(image) {
+			t.Errorf("scratch directory there: %t, link there: %t, image there: %t", exists(d.path), exists(filepath.Join(d.build, dirName)), exists(image))
+		}
+	}
+}
+
+func TestSweepClearsUpBehindADeadNpctl(t *testing.T) {
+	for _, parent := range []string{"", t.TempDir()} {
+		images, d := create(t, parent)
+		child := exec.Command("sleep", "1000")
+		child.Env = []string{process.RunIDVariable + "=" + d.RunID()}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		d.Started(child.Process.Pid)
+		if err := Sweep(t.Context(), images); err != nil || !exists(d.Temp()) {
+			t.Fatalf("a living build was swept: %v", err)
+		}
+		_ = d.lease.Close()
+		if err := Sweep(t.Context(), images); err != nil {
+			t.Error(err)
+		}
+		if err := child.Wait(); err == nil {
+			t.Error("the child ended by itself")
+		}
+		if exists(d.path) || exists(filepath.Join(d.build, dirName)) || !exists(d.build) {
+			t.Errorf("scratch directory there: %t, link there: %t, build there: %t", exists(d.path), exists(filepath.Join(d.build, dirName)), exists(d.build))
+		}
+	}
+}
+
+func TestSweepSurvivesALeaseCutShort(t *testing.T) {
+	for _, text := range []string{"", `{"run_id":"x","pi`, `{"pid":1}`, `[]`} {
+		images, d := create(t, "")
+		_ = d.lease.Close()
+		if err := os.WriteFile(filepath.Join(d.path, leaseName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := Sweep(t.Context(), images); err != nil || exists(d.path) {
+			t.Errorf("lease %q: %v, still there: %t", text, err, exists(d.path))
+		}
+	}
+}
+
+func TestSweepTouchesNothingWithoutALease(t *testing.T) {
+	images := t.TempDir()
+	other := filepath.Join(images, "a", dirName)
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sweep(t.Context(), images); err != nil || !exists(other) {
+		t.Errorf("%v, still there: %t", err, exists(other))
+	}
+	if err := Sweep(t.Context(), filepath.Join(images, "missing")); err != nil {
+		t.Errorf("sweep of nothing: %v", err)
+	}
+}
+
+func TestTwoBuildsDoNotShareADirectory(t *testing.T) {
+	_, d := create(t, "")
+	if _, err := Create(d.build, ""); !errors.Is(err, os.ErrExist) {
+		t.Errorf("error is %v, want %v", err, os.ErrExist)
+	}
+	if err := d.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// large is a fleet of 20 providers with 50 images, 1,000 builds and 10,000 nodes, of which a part needs something done.
+func large() (resources.Desired, Observed) {
+	d := resources.Desired{Settings: resources.Settings{LeakLimit: 10, LeakSightings: time.Minute}}
+	o := Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{}, Formats: map[string]string{}}
+	for i := range 50 {
+		name := fmt.Sprintf("image-%02d", i)
+		d.Images = append(d.Images, resources.Image{Name: name, Kind: resources.DiskImage, Builder: "dib", Keep: 2, RebuildAge: 24 * time.Hour,
+			Hashes: resources.Hashes{"v1:image"}})
+		d.Labels = append(d.Labels, resources.Label{Name: fmt.Sprintf("label-%02d", i), MinReady: 200, MaxReadyAge: 8 * time.Hour})
+		for j := range 20 {
+			b := &resources.Build{ID: buildID(i*20 + j), Image: name, Kind: resources.DiskImage, State: resources.StateReady,
+				StateTime: now.Add(-time.Duration(j*13+i%3*10) * time.Hour), Hash: "v1:image"}
+			b.Files = []resources.ImageFile{{Format: "qcow2", Name: name + "-" + b.ID + ".qcow2"}}
+			o.Files = append(o.Files, ImageFile{Name: b.Files[0].Name})
+			o.Records.Builds = append(o.Records.Builds, b)
+		}
+	}
+	id := 0
+	for i := range 20 {
+		p := resources.Provider{Name: fmt.Sprintf("cloud-%02d", i), Driver: "openstack"}
+		pool := resources.Pool{Name: "main", MaxServers: ptr(1000)}
+		view := ProviderView{ListedAt: now, Quota: unlimited(), Offers: map[OfferKey]OfferView{}}
+		o.Formats[p.Name] = "qcow2"
+		for j := range 50 {
+			pool.Offers = append(pool.Offers, resources.Offer{Label: d.Labels[j].Name, Image: d.Images[j].Ref(), Hashes: resources.Hashes{"v1:offer"}})
+			id++
+			u := &resources.Upload{ID: fmt.Sprintf("%010d", id), Image: d.Images[j].Name, Build: buildID(j * 20), Provider: p.Name,
+				State: resources.StateReady, StateTime: now.Add(-time.Hour), ExternalID: fmt.Sprintf("image-%d", id)}
+			o.Records.Uploads = append(o.Records.Uploads, u)
+			view.Images = append(view.Images, resources.RemoteImage{ID: u.ExternalID, Status: resources.StatusReady,
+				Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
+			for k := range 10 {
+				id++
+				n := readyNode(fmt.Sprintf("%010d", id))
+				n.Provider, n.Labels, n.Hash, n.Upload = p.Name, []string{d.Labels[j].Name}, "v1:offer", u.ID
+				n.StateTime = now.Add(-time.Duration(k) * time.Hour)
+				if k == 3 {
+					n.State = resources.StateInUse
+				}
+				o.Records.Nodes = append(o.Records.Nodes, n)
+				view.Instances = append(view.Instances, instance(n.ID))
+			}
+		}
+		p.Pools = []resources.Pool{pool}
+		d.Providers = append(d.Providers, p)
+		o.Providers[p.Name] = view
+	}
+	return d, o
+}
+
+// BenchmarkComputeAndRender is a plan over 10,000 nodes, 1,000 builds, 1,000 uploads and 20 providers, as text.
+func BenchmarkComputeAndRender(b *testing.B) {
+	d, o := large()
+	b.ReportAllocs()
+	var p Plan
+	for b.Loop() {
+		p = Compute(d, o, Options{})
+		if err := p.WriteText(io.Discard, TextOptions{Now: now}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(p.Steps)), "steps")
+	b.ReportMetric(float64(len(o.Records.Nodes)), "nodes")
+}
+
+// BenchmarkComputeNothingToDo is the same fleet when all is as wanted.
+func BenchmarkComputeNothingToDo(b *testing.B) {
+	d, o := large()
+	for i := range d.Labels {
+		d.Labels[i].MinReady, d.Labels[i].MaxReadyAge = 0, 0
+		d.Images[i].RebuildAge, d.Images[i].Keep = 0, 100
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if p := Compute(d, o, Options{}); len(p.Steps) > 0 {
+			b.Fatalf("%d steps", len(p.Steps))
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package reconcile_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+func TestApplyThenNothingThenDestroy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
+			Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+		p, _, err := l.run(t.Context(), plan.Options{})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text(p))
+		}
+		if again := l.plan(plan.Options{}); len(again.Steps) > 0 {
+			t.Fatalf("the second plan is not empty:\n%s", text(again))
+		}
+		for _, r := range l.records(resources.KindNode) {
+			if n := r.(*resources.Node); n.State != resources.StateReady || n.Addresses.Interface == "" {
+				t.Errorf("node %+v is not ready", n)
+			}
+		}
+		if p, _, err := l.run(t.Context(), plan.Options{Destroy: true}); err != nil {
+			t.Fatalf("destroy: %v\n%s", err, text(p))
+		}
+		l.empty(t)
+	})
+}
+
+// empty checks that nothing of ours is left anywhere, and that what others made still is.
+func (l *lab) empty(t *testing.T) {
+	t.Helper()
+	for _, kind := range resources.Kinds() {
+		if left := l.records(kind); len(left) > 0 && kind != resources.KindHistory {
+			t.Errorf("%d records of kind %s are left", len(left), kind)
+		}
+	}
+	for name, cloud := range l.driver.clouds {
+		things, err := cloud.Inventory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign := 0
+		for _, thing := range things {
+			switch {
+			case thing.Name == "np0000000001" && thing.Metadata["npctl_installation"] == "":
+				foreign++
+			case thing.Type == "image" && thing.Metadata["npctl_installation"] == "", thing.Type == "port":
+			default:
+				t.Errorf("%s: %s %s (%s) is left", name, thing.Type, thing.Name, thing.ID)
+			}
+		}
+		if foreign != 1 {
+			t.Errorf("%s: %d servers of others are left, want 1", name, foreign)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package reconcile_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// TestKilledAnywhere kills an apply, and then a destroy, at every commit and every call that changes something, before and after its effect.
+// Whatever the moment, the next applies bring the world to what is wanted: nothing twice, nothing leaked, nothing of
+// others touched.
+func TestKilledAnywhere(t *testing.T) {
+	for name, opt := range map[string]plan.Options{"apply": {}, "destroy": {Destroy: true}} {
+		t.Run(name, func(t *testing.T) {
+			for at := 1; ; at++ {
+				if !killedAt(t, opt, at) {
+					t.Logf("killed at %d points", at-1)
+					if at < 30 {
+						t.Errorf("only %d points were passed; the killer sees too little", at-1)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// killedAt runs with a killer at one point, and reports whether it struck.
+func killedAt(t *testing.T, opt plan.Options, at int) (struck bool) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
+			Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+		if opt.Destroy {
+			l.mustRun(t, plan.Options{})
+		}
+		l.kill.revive(at)
+		_, _, err := l.run(t.Context(), opt)
+		where, died := l.kill.died()
+		struck = died
+		l.kill.revive(0)
+		if !died {
+			if err != nil {
+				t.Fatalf("without a kill: %v", err)
+			}
+			return
+		}
+		l.settle(t, opt, where)
+		if opt.Destroy {
+			l.empty(t)
+		} else {
+			l.asWanted(t, where)
+		}
+		if t.Failed() {
+			t.Logf("killed at point %d: %s", at, where)
+		}
+	})
+	return struck
+}
+
+func (l *lab) mustRun(t *testing.T, opt plan.Options) {
+	t.Helper()
+	if p, _, err := l.run(t.Context(), opt); err != nil {
+		t.Fatalf("%v\n%s", err, text(p))
+	}
+}
+
+// settle applies until nothing is left to do. Twice is enough: once to finish, and once for what had to be seen twice.
+func (l *lab) settle(t *testing.T, opt plan.Options, where string) {
+	t.Helper()
+	for range 2 {
+		l.mustRun(t, opt)
+		time.Sleep(time.Minute) // simulated: the second sighting of a leak is some time after the first
+	}
+	if p := l.plan(opt); len(p.Steps) > 0 {
+		t.Errorf("killed %s: two applies later there is still something to do:\n%s", where, text(p))
+	}
+}
+
+// asWanted checks the clouds themselves, not what npctl says of them.
+func (l *lab) asWanted(t *testing.T, where string) {
+	t.Helper()
+	want := map[string]map[string]int{
+		"one": {"server": 2, "floating_ip": 2, "image": 1, "foreign": 1},
+		"two": {"server": 1, "image": 1, "foreign": 1},
+	}
+	for name, cloud := range l.driver.clouds {
+		things, err := cloud.Inventory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int{}
+		ids := map[string]bool{}
+		for _, thing := range things {
+			ours := thing.Metadata["npctl_installation"] != ""
+			switch {
+			case thing.Type == "server" && !ours:
+				got["foreign"]++
+			case thing.Type == "image" && !ours, thing.Type == "port", thing.Type == "volume":
+			default:
+				got[thing.Type]++
+			}
+			if id := thing.Metadata["npctl_node_id"]; id != "" {
+				if ids[id] {
+					t.Errorf("killed %s: node %s has two servers in %s", where, id, name)
+				}
+				ids[id] = true
+			}
+		}
+		for kind, n := range want[name] {
+			if got[kind] != n {
+				t.Errorf("killed %s: %d things of type %s in cloud %s, want %d", where, got[kind], kind, name, n)
+			}
+		}
+	}
+	l.oneBuild(t, where)
+}
+
+// oneBuild checks that one build is left on disk and on record. A build that was complete when the kill came is used.
+func (l *lab) oneBuild(t *testing.T, where string) {
+	t.Helper()
+	if builds := l.records(resources.KindBuild); len(builds) != 1 {
+		t.Errorf("killed %s: %d builds on record, want 1", where, len(builds))
+	}
+	files, err := os.ReadDir(filepath.Join(l.dir, "images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range files {
+		if plan.BuildIDOfFile(f.Name()) != "" {
+			names = append(names, f.Name())
+		}
+	}
+	if len(names) != 1 || !strings.HasSuffix(names[0], ".raw") {
+		t.Errorf("killed %s: image files are %v, want one", where, names)
+	}
+}

@@ -1,0 +1,302 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/openstack"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+)
+
+// labDriver is the openstack driver over an emulated OpenStack that outlives the engine.
+type labDriver struct {
+	clouds map[string]*sandboxcloud.Cloud
+}
+
+func (labDriver) Kind() string          { return "lab" }
+func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
+func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	transport := d.clouds[env.Provider].Transport()
+	if env.WrapTransport != nil {
+		transport = env.WrapTransport(transport)
+	}
+	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: "http://sandbox.invalid/identity/v3", Region: "RegionOne",
+		Username: "npctl", Password: "sandbox", Project: "npctl", Domain: "Default", Transport: transport, CloudName: env.Provider}, config)
+}
+
+// lab is a configuration, a state file and emulated clouds. Engines come and go in it, as processes do.
+type lab struct {
+	t      *testing.T
+	dir    string
+	config string
+	driver labDriver
+	kill   *killer
+}
+
+// twoClouds has two clouds with two labels of one image, and a machine that exists.
+const twoClouds = `
+npctl {
+  images_dir = "images"
+  leak_age   = "30s"
+}
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "echo built >>builds; printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+}
+
+label "small" { min_ready = 2 }
+label "large" { min_ready = 1 }
+
+provider "lab" "one" {
+  image_format = "raw"
+  pool "main" {
+    networks = ["private"]
+    label "small" {
+      image             = diskimage.debian
+      flavor            = "small"
+      auto_floating_ip  = true
+    }
+  }
+}
+
+provider "lab" "two" {
+  image_format = "raw"
+  pool "main" {
+    networks = ["private"]
+    label "large" {
+      image  = diskimage.debian
+      flavor = "large"
+    }
+  }
+}
+
+`
+
+func newLab(t *testing.T, config string, options sandboxcloud.Options) *lab {
+	t.Helper()
+	l := &lab{t: t, dir: t.TempDir(), config: config, driver: labDriver{map[string]*sandboxcloud.Cloud{}}, kill: &killer{}}
+	for _, name := range []string{"one", "two"} {
+		cloud, err := sandboxcloud.Open(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cloud.Close() })
+		l.driver.clouds[name] = cloud
+	}
+	return l
+}
+
+// engine starts a new one, as a process does, and returns what to do at its end.
+func (l *lab) engine() (*reconcile.Engine, func()) {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.dir, "npctl.hcl"), []byte(l.config), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	kinds := map[string]drivers.Driver{"lab": l.driver}
+	makers := map[string]builders.Builder{"exec": &exec.Builder{}}
+	schemas := map[string]schema.Driver{}
+	for kind, d := range kinds {
+		schemas[kind] = d.Schema()
+	}
+	loaded, diags := config.Load(config.Options{Path: l.dir, Drivers: schemas, Builders: map[string]schema.Block{"exec": makers["exec"].Schema()},
+		States: map[string]schema.Block{"bolt": bolt.Schema()}})
+	if diags.HasErrors() {
+		var b strings.Builder
+		config.WriteDiagnostics(&b, diags, loaded.Files, false, 100)
+		l.t.Fatal(b.String())
+	}
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	e := reconcile.New(reconcile.Options{Desired: loaded.Desired, Store: killedStore{store, l.kill}, Drivers: kinds, Builders: makers,
+		DataDir: filepath.Join(l.dir, "data"), WrapTransport: l.kill.transport})
+	return e, func() {
+		_ = e.Close()
+		_ = store.Close()
+	}
+}
+
+// run does one `npctl apply`: observe, sight, compute, execute.
+func (l *lab) run(ctx context.Context, opt plan.Options) (plan.Plan, reconcile.Result, error) {
+	l.t.Helper()
+	e, end := l.engine()
+	defer end()
+	seen, err := e.Observe(ctx, true)
+	if err != nil {
+		return plan.Plan{}, reconcile.Result{}, err
+	}
+	if err := e.Sight(ctx, seen); err != nil {
+		return plan.Plan{}, reconcile.Result{}, err
+	}
+	p := plan.Compute(e.Desired, seen, opt)
+	if len(p.Problems) > 0 {
+		return p, reconcile.Result{}, fmt.Errorf("%s: %s", p.Problems[0].Address, p.Problems[0].Text)
+	}
+	result, err := e.Execute(ctx, p, seen)
+	if err == nil {
+		err = result.Err()
+	}
+	for _, f := range append(result.Failed, result.Skipped...) {
+		err = fmt.Errorf("%w\n%s: %w", err, f.Step.ID, f.Err)
+	}
+	return p, result, err
+}
+
+// plan computes without doing anything.
+func (l *lab) plan(opt plan.Options) plan.Plan {
+	l.t.Helper()
+	e, end := l.engine()
+	defer end()
+	seen, err := e.Observe(l.t.Context(), true)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return plan.Compute(e.Desired, seen, opt)
+}
+
+func (l *lab) records(kind resources.Kind) []resources.Record {
+	l.t.Helper()
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // a test's
+	entries, err := store.List(l.t.Context(), kind)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	records := make([]resources.Record, len(entries))
+	for i, entry := range entries {
+		records[i] = entry.Record
+	}
+	return records
+}
+
+// text shows a plan, one step a line.
+func text(p plan.Plan) string {
+	var b strings.Builder
+	for _, s := range p.Steps {
+		fmt.Fprintf(&b, "%s %s: %s\n", s.Action, s.Address, s.Reason)
+	}
+	for _, q := range p.Problems {
+		fmt.Fprintf(&b, "problem %s: %s\n", q.Address, q.Text)
+	}
+	return b.String()
+}
+
+// errKilled is what everything answers once the process is dead.
+var errKilled = errors.New("killed")
+
+// killer stops an engine dead at one of the points where it touches the outside: after it, nothing has any effect.
+type killer struct {
+	mu     sync.Mutex // guards the rest
+	points int        // passed so far
+	at     int        // the point to die at; 0 means never
+	where  string     // what happened there
+	dead   bool
+}
+
+// revive makes the next engine live, to die at that point.
+func (k *killer) revive(at int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.points, k.at, k.dead, k.where = 0, at, false, ""
+}
+
+// pass is one point.
+func (k *killer) pass(what string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return errKilled
+	}
+	k.points++
+	if k.points == k.at {
+		k.dead, k.where = true, what
+		return errKilled
+	}
+	return nil
+}
+
+func (k *killer) died() (where string, dead bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.where, k.dead
+}
+
+// transport makes two points of each call that changes something. Dying during a read is dying after the change before it.
+func (k *killer) transport(inner http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if _, dead := k.died(); dead {
+			return nil, errKilled
+		}
+		if req.Method == http.MethodGet || strings.HasSuffix(req.URL.Path, "/auth/tokens") {
+			return inner.RoundTrip(req)
+		}
+		what := req.Method + " " + req.URL.Path
+		if err := k.pass("before " + what); err != nil {
+			return nil, err
+		}
+		answer, err := inner.RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		if err := k.pass("after " + what); err != nil {
+			_ = answer.Body.Close()
+			return nil, err
+		}
+		return answer, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// killedStore dies before and after commits.
+type killedStore struct {
+	*bolt.Store
+	kill *killer
+}
+
+func (s killedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	what := "commit"
+	for _, op := range ops {
+		key := op.Key
+		if op.Record != nil {
+			key = op.Record.Key()
+		}
+		what += " " + key.String()
+	}
+	if err := s.kill.pass("before " + what); err != nil {
+		return nil, err
+	}
+	entries, err := s.Store.Commit(ctx, ops...)
+	if err != nil {
+		return nil, err
+	}
+	return entries, s.kill.pass("after " + what)
+}

@@ -1,0 +1,99 @@
+package bolt_test
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state/statetest"
+)
+
+// A process that is killed at any moment loses no commit that it was told of, leaves no half of one, and its lock goes
+// to the next.
+func TestKilledProcessLosesNothing(t *testing.T) {
+	const kills = 30
+	path := filepath.Join(t.TempDir(), "npctl.db")
+	var reached int64
+	for range kills {
+		printed := runAndKill(t, path, time.Duration(rand.Int64N(int64(50*time.Millisecond))))
+		s := open(t, path)
+		number, err := statetest.CrashCheck(t.Context(), s, printed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if number < reached {
+			t.Fatalf("commit %d was there, the newest now is %d", reached, number)
+		}
+		reached = number
+	}
+	if reached < kills {
+		t.Fatalf("%d commits before %d kills: the processes did not get to write", reached, kills)
+	}
+	t.Logf("%d commits, %d kills", reached, kills)
+}
+
+// runAndKill lets a process write for a while after its first commit and returns what it printed.
+func runAndKill(t *testing.T, path string, after time.Duration) io.Reader {
+	t.Helper()
+	cmd := child(t, "write", path)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(stdout, first); err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("the process made no commit: %v: %s", err, stderr.String())
+	}
+	kill := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	rest, err := io.ReadAll(stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("the process was not killed: %v: %s", err, stderr.String())
+	}
+	printed := append(first, rest...)
+	// The last line may be cut off by the kill: its number was not printed whole, so it was acknowledged to nobody.
+	return bytes.NewReader(printed[:bytes.LastIndexByte(printed, '\n')+1])
+}
+
+// When the file cannot grow, the commit fails with the reason, and everything before it is there.
+func TestFullDiskLosesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "npctl.db")
+	open(t, path)
+	var stdout, stderr bytes.Buffer
+	cmd := child(t, "fill", path, limitVariable+"=200000")
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err == nil {
+		t.Fatal("the process ended without an error")
+	}
+	for _, part := range []string{path, "nothing was changed", "file too large"} {
+		if !strings.Contains(stderr.String(), part) {
+			t.Errorf("the error does not say %q: %s", part, stderr.String())
+		}
+	}
+	s := open(t, path)
+	entries, err := s.List(t.Context(), resources.KindNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := strings.Fields(stdout.String())
+	if len(ids) == 0 || len(entries) != len(ids) {
+		t.Errorf("%d nodes were acknowledged, %d are there", len(ids), len(entries))
+	}
+	if _, err := s.Commit(t.Context(), opFor(entries[0])); err != nil {
+		t.Errorf("commit after there is room again: %v", err)
+	}
+}

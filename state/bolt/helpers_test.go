@@ -1,0 +1,47 @@
+package bolt_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// opFor replaces a node's entry by the same with another comment.
+func opFor(entry state.Entry) state.Op {
+	n := *entry.Record.(*resources.Node)
+	n.Comment += "+"
+	return state.Op{Record: &n, Revision: entry.Revision}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func overwrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// says expects an error with all the parts in its text.
+func says(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one with %q", parts)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+}

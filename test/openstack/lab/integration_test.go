@@ -1,0 +1,277 @@
+//go:build integration
+
+package lab
+
+// These tests hold the lab to what it promises: that the faults other tests build on do happen.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/config"
+	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+)
+
+// user is project npctl's view of the lab.
+type user struct {
+	t                         *testing.T
+	lab                       *Lab
+	compute, network, storage *gophercloud.ServiceClient
+	image, flavor             string
+	private, public           string
+	prefix                    string
+}
+
+func connect(t *testing.T) *user {
+	t.Helper()
+	l, err := Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, l.Clear()) })
+	auth, endpoint, tls, err := clouds.Parse(clouds.WithLocations(l.CloudsYAML()), clouds.WithCloudName("npctl"))
+	check(t, err)
+	p, err := config.NewProviderClient(t.Context(), auth, config.WithTLSConfig(tls))
+	check(t, err)
+	u := &user{t: t, lab: l, prefix: fmt.Sprintf("lab-%d-", time.Now().UnixNano())}
+	u.compute, err = openstack.NewComputeV2(p, endpoint)
+	check(t, err)
+	u.network, err = openstack.NewNetworkV2(p, endpoint)
+	check(t, err)
+	u.storage, err = openstack.NewBlockStorageV3(p, endpoint)
+	check(t, err)
+	image, err := openstack.NewImageV2(p, endpoint)
+	check(t, err)
+	u.image = u.find(image, "images?name=tiny", "images")
+	u.flavor = u.find(u.compute, "flavors", "flavors")
+	u.private = u.find(u.network, "networks?name=private", "networks")
+	u.public = u.find(u.network, "networks?name=public", "networks")
+	return u
+}
+
+// find returns the id of the first object of a listing.
+func (u *user) find(c *gophercloud.ServiceClient, path, key string) string {
+	u.t.Helper()
+	var body map[string]any
+	_, err := c.Get(u.t.Context(), c.ServiceURL(path), &body, nil)
+	check(u.t, err)
+	first, _ := body[key].([]any)
+	if len(first) == 0 {
+		u.t.Fatalf("%s: nothing found", path)
+	}
+	return first[0].(map[string]any)["id"].(string)
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (u *user) create(ctx context.Context, name string) (*servers.Server, error) {
+	u.t.Cleanup(func() { u.remove(u.prefix + name) })
+	return servers.Create(ctx, u.compute, servers.CreateOpts{
+		Name: u.prefix + name, ImageRef: u.image, FlavorRef: u.flavor,
+		Networks: []servers.Network{{UUID: u.private}},
+	}, nil).Extract()
+}
+
+func (u *user) mustCreate(name string) *servers.Server {
+	u.t.Helper()
+	s, err := u.create(u.t.Context(), name)
+	check(u.t, err)
+	return s
+}
+
+// byName returns the servers with a name, made in whatever way.
+func (u *user) byName(ctx context.Context, name string) []servers.Server {
+	page, err := servers.List(u.compute, servers.ListOpts{Name: name}).AllPages(ctx)
+	check(u.t, err)
+	all, err := servers.ExtractServers(page)
+	check(u.t, err)
+	return all
+}
+
+func (u *user) remove(name string) {
+	ctx := context.Background()
+	for range 300 {
+		all := u.byName(ctx, name)
+		if len(all) == 0 {
+			return
+		}
+		for _, s := range all {
+			_ = servers.Delete(ctx, u.compute, s.ID).ExtractErr()
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	u.t.Errorf("server %s is not gone after a minute", name)
+}
+
+// wait asks for a server until it is as wished; nil stands for "not there".
+func (u *user) wait(id, what string, as func(*servers.Server) bool) {
+	u.t.Helper()
+	var s *servers.Server
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		var err error
+		s, err = servers.Get(u.t.Context(), u.compute, id).Extract()
+		if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			s, err = nil, nil
+		}
+		check(u.t, err)
+		if as(s) {
+			return
+		}
+	}
+	u.t.Fatalf("server is not %s after a minute: %+v", what, s)
+}
+
+func is(status string) func(*servers.Server) bool {
+	return func(s *servers.Server) bool { return s != nil && s.Status == status }
+}
+
+func isGone(s *servers.Server) bool { return s == nil }
+
+func addresses(s *servers.Server) int {
+	n := 0
+	for _, network := range s.Addresses {
+		n += len(network.([]any))
+	}
+	return n
+}
+
+func TestCreateThatTimesOutHappensLater(t *testing.T) {
+	u := connect(t)
+	resume, err := u.lab.Pause("neutron")
+	check(t, err)
+	defer func() { check(t, resume()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := u.create(ctx, "late"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("create with neutron paused = %v, want a timeout", err)
+	}
+	if found := u.byName(t.Context(), u.prefix+"late"); len(found) != 0 {
+		t.Fatalf("server is there already: %+v", found)
+	}
+	check(t, resume())
+	for end := time.Now().Add(time.Minute); len(u.byName(t.Context(), u.prefix+"late")) == 0; {
+		if time.Now().After(end) {
+			t.Fatal("server did not come after a minute")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func TestDeleteThatIsAcceptedFails(t *testing.T) {
+	u := connect(t)
+	s := u.mustCreate("undead")
+	u.wait(s.ID, "ACTIVE", is("ACTIVE"))
+	check(t, u.lab.Faults(Rule{On: Destroy, Name: u.prefix + "undead", Times: 1}))
+	check(t, servers.Delete(t.Context(), u.compute, s.ID).ExtractErr())
+	u.wait(s.ID, "ERROR", is("ERROR"))
+	check(t, servers.Delete(t.Context(), u.compute, s.ID).ExtractErr())
+	u.wait(s.ID, "gone", isGone)
+}
+
+func TestAddressAppearsLate(t *testing.T) {
+	u := connect(t)
+	check(t, u.lab.Faults(Rule{On: Address, Action: Delay, Name: u.prefix + "*", For: 4 * time.Second}))
+	s := u.mustCreate("shy")
+	u.wait(s.ID, "ACTIVE without an address", func(s *servers.Server) bool {
+		return s.Status == "ACTIVE" && addresses(s) == 0
+	})
+	u.wait(s.ID, "with an address", func(s *servers.Server) bool { return addresses(s) == 1 })
+}
+
+func TestFloatingIPAppearsLate(t *testing.T) {
+	u := connect(t)
+	s := u.mustCreate("float")
+	u.wait(s.ID, "with an address", func(s *servers.Server) bool { return s.Status == "ACTIVE" && addresses(s) == 1 })
+	check(t, u.lab.Faults(Rule{On: FloatingIP, Action: Delay, Name: u.prefix + "*", For: 3 * time.Second}))
+	port := u.find(u.network, "ports?device_id="+s.ID, "ports")
+	ip, err := floatingips.Create(t.Context(), u.network,
+		floatingips.CreateOpts{FloatingNetworkID: u.public, PortID: port}).Extract()
+	check(t, err)
+	defer func() { check(t, floatingips.Delete(context.Background(), u.network, ip.ID).ExtractErr()) }()
+	if ip.Status != "ACTIVE" {
+		t.Errorf("neutron says %s, want ACTIVE", ip.Status)
+	}
+	time.Sleep(time.Second) // without the rule nova has it within half a second
+	now, err := servers.Get(t.Context(), u.compute, s.ID).Extract()
+	check(t, err)
+	if addresses(now) != 1 {
+		t.Errorf("addresses = %v, want the floating IP hidden", now.Addresses)
+	}
+	u.wait(s.ID, "with a floating IP", func(s *servers.Server) bool { return addresses(s) == 2 })
+}
+
+func TestSpawnFailsOrHangs(t *testing.T) {
+	u := connect(t)
+	check(t, u.lab.Faults(
+		Rule{On: Spawn, Action: Abort, Name: u.prefix + "broken"},
+		Rule{On: Spawn, Action: Hang, Name: u.prefix + "stuck"}))
+	broken, stuck := u.mustCreate("broken"), u.mustCreate("stuck")
+	u.wait(broken.ID, "ERROR", is("ERROR"))
+	if s, err := servers.Get(t.Context(), u.compute, stuck.ID).Extract(); err != nil || s.Status != "BUILD" {
+		t.Errorf("stuck server is %+v, %v, want BUILD", s, err)
+	}
+	check(t, u.lab.Clear())
+	u.wait(stuck.ID, "ACTIVE", is("ACTIVE"))
+}
+
+func TestQuotaRefusesAndIsRestored(t *testing.T) {
+	u := connect(t)
+	restore, err := u.lab.Quota(t.Context(), "npctl", map[string]int{Instances: 0})
+	check(t, err)
+	_, err = u.create(t.Context(), "one-too-many")
+	check(t, restore())
+	if !gophercloud.ResponseCodeIs(err, http.StatusForbidden) {
+		t.Errorf("create above quota = %v, want 403", err)
+	}
+	s := u.mustCreate("fits")
+	u.wait(s.ID, "ACTIVE", is("ACTIVE"))
+}
+
+func TestVolumeFails(t *testing.T) {
+	u := connect(t)
+	name := u.prefix + "volume"
+	check(t, u.lab.Faults(Rule{On: VolumeCreate, Name: name}))
+	v, err := volumes.Create(t.Context(), u.storage, volumes.CreateOpts{Name: name, Size: 1}, nil).Extract()
+	check(t, err)
+	defer func() { check(t, volumes.Delete(context.Background(), u.storage, v.ID, nil).ExtractErr()) }()
+	for end := time.Now().Add(time.Minute); v.Status != "error"; time.Sleep(100 * time.Millisecond) {
+		if v, err = volumes.Get(t.Context(), u.storage, v.ID).Extract(); err != nil || time.Now().After(end) {
+			t.Fatalf("volume is %+v, %v, want error", v, err)
+		}
+	}
+}
+
+func TestPausedComputeLeavesDeleteUndone(t *testing.T) {
+	u := connect(t)
+	s := u.mustCreate("waiting")
+	u.wait(s.ID, "ACTIVE", is("ACTIVE"))
+	resume, err := u.lab.Pause("nova-compute1", "nova-compute2")
+	check(t, err)
+	defer func() { check(t, resume()) }()
+	check(t, servers.Delete(t.Context(), u.compute, s.ID).ExtractErr())
+	u.wait(s.ID, "still there, being deleted", func(s *servers.Server) bool {
+		return s != nil && s.TaskState == "deleting"
+	})
+	check(t, resume())
+	u.wait(s.ID, "gone", isGone)
+	left, err := ports.List(u.network, ports.ListOpts{DeviceID: s.ID}).AllPages(t.Context())
+	check(t, err)
+	if found, err := ports.ExtractPorts(left); err != nil || len(found) != 0 {
+		t.Errorf("ports left: %v, %v", found, err)
+	}
+}
