@@ -295,8 +295,16 @@ note below-min-ready label.small
 build diskimage.debian: no-build
 upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 problem provider.cloud.pool.main.label.small: flavor = "medum": there is no such flavor
-note below-min-ready label.small
 `},
+		"a mistake in an offer ends none of its nodes": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
+				v := o.Providers["cloud"]
+				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {Problems: []resources.Problem{{Attribute: "flavor", Value: "medum"}}}}
+				o.Providers["cloud"] = v
+			},
+			want: "problem provider.cloud.pool.main.label.small: flavor = \"medum\": \n",
+		},
 		"-allow-destroy=none refuses": {
 			change: func(d *resources.Desired, _ *Observed, opt *Options) {
 				d.Providers[0].Pools[0].MaxServers, d.Labels[0].MinReady = ptr(1), 1

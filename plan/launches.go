@@ -37,7 +37,7 @@ type place struct {
 
 // fill launches missing nodes one by one, each in the best place there is at that moment.
 func (c *computation) fill(label *resources.Label, missing int, free map[string]*resources.Amounts) {
-	places, refusals := c.places(label)
+	places, refusals, mistaken := c.places(label)
 	have := label.MinReady - int64(missing)
 	for ; missing > 0; missing-- {
 		best := c.best(places, free)
@@ -46,8 +46,8 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 		}
 		c.launch(best, label, have, free)
 	}
-	if missing == 0 {
-		return
+	if missing == 0 || mistaken {
+		return // a problem says it already
 	}
 	for _, p := range places {
 		refusals = append(refusals, fmt.Sprintf("%s/%s: %s", p.provider.Name, p.pool.Name, c.refusal(p, free)))
@@ -59,8 +59,9 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 		"%d of %d nodes of label %s cannot be launched: %s", missing, label.MinReady, label.Name, strings.Join(refusals, "; "))
 }
 
-// places lists the pools that offer the label and could launch it now, and why others cannot.
-func (c *computation) places(label *resources.Label) (places []*place, refusals []string) {
+// places lists the pools that offer the label and could launch it now, and why others cannot; mistaken reports whether
+// one of them has a problem in its configuration.
+func (c *computation) places(label *resources.Label) (places []*place, refusals []string, mistaken bool) {
 	for i := range c.want.Providers {
 		p := &c.want.Providers[i]
 		for j := range p.Pools {
@@ -70,6 +71,10 @@ func (c *computation) places(label *resources.Label) (places []*place, refusals 
 				continue
 			}
 			at := &place{provider: p, pool: pool, offer: &pool.Offers[k], each: resources.Amounts{Instances: 1}}
+			if len(c.offerProblems(p.Name, pool.Name, label.Name)) > 0 {
+				mistaken = true
+				continue
+			}
 			if why := c.unable(at); why != "" {
 				refusals = append(refusals, fmt.Sprintf("%s/%s: %s", p.Name, pool.Name, why))
 				continue
@@ -81,16 +86,13 @@ func (c *computation) places(label *resources.Label) (places []*place, refusals 
 			places = append(places, at)
 		}
 	}
-	return places, refusals
+	return places, refusals, mistaken
 }
 
 // unable says why nothing can be launched there, or nothing.
 func (c *computation) unable(at *place) string {
 	if !c.reachable(at.provider.Name) {
 		return "the provider did not answer"
-	}
-	if problems := c.offerProblems(at.provider.Name, at.pool.Name, at.offer.Label); len(problems) > 0 {
-		return problems[0].Detail
 	}
 	if at.offer.Image.Kind == resources.CloudImage {
 		return ""

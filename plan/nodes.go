@@ -36,7 +36,7 @@ func (c *computation) nodes() {
 	}
 }
 
-// believe counts a node of a provider that did not answer as what its record says: not seen is not gone.
+// believe counts a node as what its record says, where nothing can be planned: not seen is not gone.
 func (c *computation) believe(n *resources.Node) {
 	c.count(n)
 	if offer, _ := c.offerOf(n); offer != nil && n.State != resources.StateInUse && n.State != resources.StateHold {
@@ -140,6 +140,8 @@ func (c *computation) readyNode(n *resources.Node, offer *resources.Offer) {
 	label := c.label(offer.Label)
 	age := c.seen.Now.Sub(n.StateTime)
 	switch {
+	case len(c.offerProblems(n.Provider, n.Pool, offer.Label)) > 0:
+		c.believe(n) // what would replace it cannot be made
 	case c.asked(nodeAddress(n.ID)):
 		c.retire(n, offer, ReasonRequested, nil)
 	case !offer.Hashes.Match(n.Hash):

@@ -68,6 +68,26 @@ Plan: 0 to build, 0 to upload, 3 to launch, 0 to delete.
 	}
 }
 
+func TestSlotsOfStaticNodesAreCounted(t *testing.T) {
+	register := func(node string, slot int64) Step {
+		return Step{ID: fmt.Sprint(node, slot), Action: ActionRegister, Thing: ThingNode, Reason: ReasonNewStaticNode,
+			Provider: "lab", Pool: "main", Node: node, Slot: slot}
+	}
+	for _, c := range []struct {
+		steps []Step
+		want  string
+	}{
+		{[]Step{register("a", 0)}, "  + register a in lab/main\n      because"},
+		{[]Step{register("a", 0), register("a", 1)}, "  + register a (2 slots) in lab/main\n      because the node is new in the configuration (new-static-node)\n\nPlan:"},
+		{[]Step{register("a", 0), register("b", 0)}, "  + register 2 static nodes in lab/main\n      because the node is new in the configuration (new-static-node)\n      a, b\n"},
+		{[]Step{register("a", 0), register("a", 1), register("b", 0)}, "  + register 3 slots of 2 static nodes in lab/main\n      because the node is new in the configuration (new-static-node)\n      a (2 slots), b\n"},
+	} {
+		if text := renderText(t, Plan{Steps: c.steps}, TextOptions{}); !strings.Contains(text, c.want) {
+			t.Errorf("no\n%s\nin\n%s", c.want, text)
+		}
+	}
+}
+
 func TestLeaksAreNeverFolded(t *testing.T) {
 	p := Plan{Steps: []Step{sampleLeak(), sampleLeak()}}
 	p.Steps[1].External, p.Steps[1].ID = "4e88", "another"

@@ -300,3 +300,11 @@ func (s killedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry
 	}
 	return entries, s.kill.pass("after " + what)
 }
+
+func (l *lab) nodes() []*resources.Node {
+	var nodes []*resources.Node
+	for _, r := range l.records(resources.KindNode) {
+		nodes = append(nodes, r.(*resources.Node))
+	}
+	return nodes
+}

@@ -151,6 +151,11 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 		if !ok {
 			return drivers.ErrNotSupported
 		}
-		return sweeper.DeleteLeftover(ctx, resources.Leftover{Type: s.Type, ID: s.External})
+		for _, l := range x.seen.Providers[s.Provider].Leftovers {
+			if l.Type == s.Type && l.ID == s.External {
+				return sweeper.DeleteLeftover(ctx, l) // with its marks, which the driver compares
+			}
+		}
+		return fmt.Errorf("%s is not among what was seen", s.Address)
 	}
 }

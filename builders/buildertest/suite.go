@@ -64,16 +64,14 @@ const secret = `s3cr3t/p'a$$ "w0rd"+&x`
 //go:embed tool.sh
 var script string
 
+type test struct {
+	name string
+	run  func(*testing.T, Harness)
+}
+
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
-	if dir := os.Getenv(victimVariable); dir != "" {
-		h.beVictim(t, dir)
-		return
-	}
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, Harness)
-	}{
+	results := []test{
 		{"MakesTheFormatsItCan", makesFormats},
 		{"MakesSomethingForAForeignFormat", makesSomething},
 		{"TellsProgress", tellsProgress},
@@ -84,6 +82,17 @@ func Run(t *testing.T, h Harness) {
 		{"FileThatIsALinkIsAnError", linkedFile},
 		{"WrongFormatIsAnError", wrongFormat},
 		{"SecretsStayIn", secretsStayIn},
+		{"FullDiskIsAnError", fullDisk},
+		{"TwoBuildsAtOnce", twoBuilds},
+	}
+	h.run(t, append(results, stopping()...))
+}
+
+// RunStopping runs only what is about stopping builds and clearing up behind them.
+func RunStopping(t *testing.T, h Harness) { h.run(t, stopping()) }
+
+func stopping() []test {
+	return []test{
 		{"EndedContextStartsNothing", endedContext},
 		{"CancelLeavesNothing", cancelLeavesNothing},
 		{"TimeoutLeavesNothing", timeoutLeavesNothing},
@@ -91,11 +100,17 @@ func Run(t *testing.T, h Harness) {
 		{"ToolMayCleanUpOnSIGTERM", cleansUp},
 		{"ProcessesLeftBehindAreEnded", lingering},
 		{"MountsAndLoopDevicesAreRemoved", mountsAreRemoved},
-		{"FullDiskIsAnError", fullDisk},
-		{"TwoBuildsAtOnce", twoBuilds},
 		{"SweepClearsUpAfterAKilledProcess", sweepAfterKill},
 		{"SweepLeavesLivingBuildsAlone", sweepSparesLiving},
-	} {
+	}
+}
+
+func (h Harness) run(t *testing.T, tests []test) {
+	if dir := os.Getenv(victimVariable); dir != "" {
+		h.beVictim(t, dir)
+		return
+	}
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { t.Parallel(); test.run(t, h) })
 	}
 }

@@ -51,7 +51,10 @@ func check(file builders.File) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no file of its own but a %s", file.Path, info.Mode().Type())
 	}
-	return imagefile.CheckFormat(file.Path, file.Format)
+	if err := imagefile.CheckFormat(file.Path, file.Format); err != nil {
+		return err
+	}
+	return imagefile.Sync(file.Path)
 }
 
 var sha256Line = regexp.MustCompile(`^([0-9a-f]{64})\s`)

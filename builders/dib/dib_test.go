@@ -27,13 +27,13 @@ while test $# -gt 0; do
 	esac
 done`
 
-func TestContract(t *testing.T) { contract(t, false) }
+func TestContract(t *testing.T) { buildertest.Run(t, harness(false)) }
 
 // As it is for other users than root: what a build mounts is there for everybody to see, and has to be unmounted.
-func TestContractWithSharedMounts(t *testing.T) { contract(t, true) }
+func TestContractWithSharedMounts(t *testing.T) { buildertest.RunStopping(t, harness(true)) }
 
-func contract(t *testing.T, shared bool) {
-	buildertest.Run(t, buildertest.Harness{
+func harness(shared bool) buildertest.Harness {
+	return buildertest.Harness{
 		New: func() builders.Builder {
 			return &dib.Builder{LogLimit: buildertest.LogLimit, SharedMounts: shared}
 		},
@@ -47,7 +47,7 @@ func contract(t *testing.T, shared bool) {
 		},
 		Formats: []string{"raw", "qcow2"},
 		Foreign: "vhd",
-	})
+	}
 }
 
 func config(written map[string]cty.Value) cty.Value {

@@ -169,7 +169,10 @@ func check(file builders.File) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no file of its own but a %s", file.Path, info.Mode().Type())
 	}
-	return imagefile.CheckFormat(file.Path, file.Format)
+	if err := imagefile.CheckFormat(file.Path, file.Format); err != nil {
+		return err
+	}
+	return imagefile.Sync(file.Path)
 }
 
 // listing names what is in a directory, for people who wonder where their file is.

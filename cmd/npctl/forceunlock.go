@@ -41,7 +41,7 @@ func (a *app) forceUnlockCommand() *cli.Command {
 }
 
 func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
-	path, err := a.findState(variableOptions{})
+	path, err := a.findState()
 	if err != nil {
 		return err
 	}

@@ -32,11 +32,16 @@ func TestSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	examples, err := filepath.Abs(examplesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("TERM", "xterm")
+			env.Setenv("EXAMPLES", examples)
 			path := filepath.Join(env.WorkDir, "npctl.hcl")
 			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 				return err

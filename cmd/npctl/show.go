@@ -27,7 +27,6 @@ Exit codes: 0, or 1 on an error.`
 // showCommand is npctl show.
 type showCommand struct {
 	*app
-	variableOptions
 	json, verbose bool
 }
 
@@ -79,7 +78,7 @@ type stateReport struct {
 }
 
 func (c *showCommand) state(ctx context.Context) error {
-	path, err := c.findState(c.variableOptions)
+	path, err := c.findState()
 	if err != nil {
 		return err
 	}

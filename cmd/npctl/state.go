@@ -34,7 +34,6 @@ beside the configuration.`
 // stateCommand is npctl state and its subcommands.
 type stateCommand struct {
 	*app
-	variableOptions
 	json, all, long, force, dryRun bool
 	lockTimeout                    time.Duration
 }
@@ -133,7 +132,7 @@ func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool
 }
 
 func (c *stateCommand) open(readOnly bool) (*bolt.Store, error) {
-	path, err := c.findState(c.variableOptions)
+	path, err := c.findState()
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +245,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 		defer file.Close() //nolint:errcheck // only read
 		in = file
 	}
-	path, err := c.findState(c.variableOptions)
+	path, err := c.findState()
 	if err != nil {
 		return err
 	}

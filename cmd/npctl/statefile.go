@@ -47,14 +47,14 @@ func (a *app) statePath(s resources.Settings) (string, error) {
 
 // findState says where the state is for commands that need nothing else of the configuration: they should work, and
 // fast, whatever is wrong with it.
-func (a *app) findState(v variableOptions) (string, error) {
+func (a *app) findState() (string, error) {
 	if a.global.state != "" {
 		return filepath.Abs(a.global.state)
 	}
 	if path, ok := plainStatePath(a.global.config); ok {
 		return filepath.Abs(path)
 	}
-	c, err := a.load(v)
+	c, err := a.load(variableOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -30,9 +30,8 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 		address = f.Address
 		c.attached.set(seen.ID, address)
 	}
-	choice := choiceIn(spec.Config)
-	choice.internal = choice.internal || c.entry.private
-	setFloating(&seen, address, choice)
+	b, _ := c.attached.belongings(seen.ID)
+	setFloating(&seen, address, b.choice)
 	return seen, nil
 }
 
@@ -133,14 +132,19 @@ func (c *Cloud) createFloatingIP(ctx context.Context, spec drivers.Spec, targets
 	return floatingIP{}, err
 }
 
-func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.Marks) error {
+func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.Marks, server string) error {
+	ports, err := c.listPorts(ctx, url.Values{"device_id": {server}})
+	if err != nil {
+		return err
+	}
 	found, err := c.listFloatingIPs(ctx, url.Values{"description": {description(m)}})
 	if err != nil {
 		return err
 	}
 	for _, f := range found {
 		own := marksIn(f.Description)
-		if own.ID != m.ID || own.Installation != m.Installation {
+		elsewhere := f.Port != "" && !slices.ContainsFunc(ports, func(p port) bool { return p.ID == f.Port })
+		if own.ID != m.ID || own.Installation != m.Installation || elsewhere {
 			continue
 		}
 		if err := c.deleteIn(ctx, serviceNetwork, "floatingips", f.ID, "delete floating IP"); err != nil {

@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -364,6 +367,7 @@ func TestEndpointsGetTheVersionThatIsSpoken(t *testing.T) {
 		{serviceCompute, "https://n.example.com/v2.1", "https://n.example.com/v2.1/"},
 		{serviceCompute, "https://n.example.com/v2/abc", "https://n.example.com/v2/abc/"},
 		{serviceCompute, "https://n.example.com:8774", "https://n.example.com:8774/v2.1/"},
+		{serviceCompute, "https://v2.example.com/compute", "https://v2.example.com/compute/v2.1/"},
 		{serviceNetwork, "https://q.example.com/", "https://q.example.com/v2.0/"},
 		{serviceImage, "https://vault.example.com/image", "https://vault.example.com/image/v2/"},
 		{serviceImage, "https://g.example.com/v2/", "https://g.example.com/v2/"},
@@ -372,6 +376,27 @@ func TestEndpointsGetTheVersionThatIsSpoken(t *testing.T) {
 	} {
 		if got := versioned(test.kind, test.url, "project"); got != test.want {
 			t.Errorf("%s at %s is %s, want %s", test.kind, test.url, got, test.want)
+		}
+	}
+}
+
+func TestUnknownCAIsRejectedWithAHint(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	_, err := Connect(t.Context(), drivers.Env{Provider: "lab"}, Endpoint{AuthURL: server.URL, Username: "me", Password: replayPassword}, cty.EmptyObjectVal)
+	if !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "cacert") {
+		t.Errorf("Connect: %v; want ErrRejected that mentions cacert", err)
+	}
+}
+
+func TestIdentityIsVersionThree(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://id.example.com:5000": "https://id.example.com:5000/v3", "https://id.example.com/identity/": "https://id.example.com/identity/v3",
+		"https://id.example.com/v2.0/": "https://id.example.com/v3", "https://id.example.com/v3/": "https://id.example.com/v3",
+	} {
+		if got := identityURL(url); got != want {
+			t.Errorf("identity at %s is %s, want %s", url, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -212,7 +213,7 @@ func (c *Cloud) regionHint() string {
 // versioned adds the API version that this driver speaks, where the catalog leaves it out.
 func versioned(kind, url, project string) string {
 	url = strings.TrimRight(url, "/") + "/"
-	if i := strings.Index(url, "://"); strings.Contains(url[max(i, 0):], "/v") && hasVersion(url) {
+	if versionPath.MatchString(url) {
 		return url
 	}
 	switch kind {
@@ -227,14 +228,7 @@ func versioned(kind, url, project string) string {
 	}
 }
 
-func hasVersion(url string) bool {
-	for part := range strings.SplitSeq(url, "/") {
-		if len(part) >= 2 && part[0] == 'v' && part[1] >= '0' && part[1] <= '9' {
-			return true
-		}
-	}
-	return false
-}
+var versionPath = regexp.MustCompile(`^\w+://[^/]+/(.*/)?v[0-9][0-9.]*/`)
 
 // Close implements drivers.Cloud.
 func (c *Cloud) Close() error {

@@ -8,7 +8,8 @@ import (
 )
 
 // Delete implements drivers.Cloud. Floating IPs go first, since Neutron keeps them when their server goes; boot
-// volumes go with the server, but are marked before so that one that stays behind is known.
+// volumes go with the server, but are marked before so that one that stays behind is known. After a lost answer there
+// may be two servers with the same marks: what is attached to the other one stays.
 func (c *Cloud) Delete(ctx context.Context, id string) error {
 	b, known := c.attached.belongings(id)
 	if !known || b.volume {
@@ -16,16 +17,16 @@ func (c *Cloud) Delete(ctx context.Context, id string) error {
 		if err != nil || !found {
 			return err
 		}
-		b = belongingsOf(s.Metadata)
+		b = c.belongingsOf(s.Metadata)
 		c.markVolumes(ctx, b, s)
 	}
 	if b.floating {
-		if err := c.deleteFloatingIPs(ctx, b.marks); err != nil {
+		if err := c.deleteFloatingIPs(ctx, b.marks, id); err != nil {
 			return err
 		}
 	}
 	if b.ports {
-		if err := c.deleteOwnPorts(ctx, b.marks); err != nil {
+		if err := c.deleteOwnPorts(ctx, b.marks, id); err != nil {
 			return err
 		}
 	}

@@ -53,7 +53,7 @@ func parseEntry(name string, raw map[string]any) (entry, error) {
 	}
 	if url, ok := auth["auth_url"].(string); ok {
 		region, _ := raw["region_name"].(string)
-		auth["auth_url"] = inURL(url, region)
+		auth["auth_url"] = identityURL(inURL(url, region))
 	}
 	clean := map[string]any{"auth": auth}
 	for _, key := range []string{"region_name", "cacert", "cert", "key"} {
@@ -79,6 +79,16 @@ func parseEntry(name string, raw map[string]any) (entry, error) {
 		name: name, region: endpoint.Region, auth: authOptions, availability: endpoint.Availability, tls: tlsConfig,
 		imageFormat: format, private: truth(raw["private"]), overrides: overridesOf(raw),
 	}, nil
+}
+
+// identityURL is the address of Keystone's version 3, the only one there is since 2018. It is not discovered: version
+// documents name addresses that, behind proxies, cannot be reached.
+func identityURL(url string) string {
+	url = strings.TrimSuffix(strings.TrimRight(url, "/"), "/v2.0")
+	if !strings.HasSuffix(url, "/v3") {
+		url += "/v3"
+	}
+	return url
 }
 
 func overridesOf(raw map[string]any) map[string]string {
@@ -238,7 +248,7 @@ func endpointEntry(e Endpoint) (entry, error) {
 		domain = "Default"
 	}
 	auth := gophercloud.AuthOptions{
-		IdentityEndpoint: e.AuthURL, Username: e.Username, Password: e.Password, DomainName: domain, AllowReauth: true,
+		IdentityEndpoint: identityURL(e.AuthURL), Username: e.Username, Password: e.Password, DomainName: domain, AllowReauth: true,
 	}
 	if e.Project != "" {
 		auth.Scope = &gophercloud.AuthScope{ProjectName: e.Project, DomainName: domain}

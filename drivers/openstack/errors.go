@@ -1,7 +1,7 @@
 package openstack
 
 import (
-	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,8 +74,12 @@ func wrap(doing string, err error) error {
 		return newAPIError(doing, answer.Actual, answer.Body, answer.ResponseHeader)
 	}
 	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled) || errors.Is(err, syscall.ECONNREFUSED) {
+	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
 		return unsentError{fmt.Errorf("%s: %w", doing, err)}
+	}
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
+		return unsentError{fmt.Errorf("%s: %w: %w; name the CA with cacert in the clouds.yaml entry", doing, drivers.ErrRejected, err)}
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
@@ -153,14 +157,14 @@ func faultKind(message string) resources.FaultKind {
 // maxMessage bounds what of an answer is shown.
 const maxMessage = 500
 
-var tags = regexp.MustCompile(`<[^>]*>`)
+var htmlTags = regexp.MustCompile(`<[^>]*>`)
 
 // messageOf finds what the service said. Nova and Cinder answer {"badRequest": {"message": …}}, Neutron
 // {"NeutronError": {"message": …}}, Keystone {"error": {"message": …}}, Glance HTML or text.
 func messageOf(body []byte) string {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {
-		return clean(tags.ReplaceAllString(string(body), " "))
+		return clean(htmlTags.ReplaceAllString(string(body), " "))
 	}
 	for name, value := range answer {
 		var inner struct {

@@ -21,7 +21,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.attached.seen(servers)
+	c.attached.seen(servers, c.belongingsOf)
 	return instances, nil
 }
 
@@ -52,14 +52,16 @@ type belongings struct {
 	floating bool
 	ports    bool
 	volume   bool
+	choice   addressChoice
 }
 
-func belongingsOf(metadata map[string]string) belongings {
+func (c *Cloud) belongingsOf(metadata map[string]string) belongings {
 	return belongings{
 		marks:    marksOf(metadata),
 		floating: metadata[keyFloating] == "true",
 		ports:    metadata[keyPorts] == "true",
 		volume:   metadata[keyVolumeGB] != "",
+		choice:   choiceOf(metadata, c.entry.private),
 	}
 }
 
@@ -73,13 +75,13 @@ type attached struct {
 	faults  map[string]*fault     // guarded by mu; looked up one by one, see addFaults
 }
 
-func (a *attached) seen(servers []server) {
+func (a *attached) seen(servers []server, of func(map[string]string) belongings) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	addresses, faults := a.address, a.faults
 	a.servers, a.active, a.address, a.faults = map[string]belongings{}, map[string]bool{}, map[string]string{}, map[string]*fault{}
 	for _, s := range servers {
-		b := belongingsOf(s.Metadata)
+		b := of(s.Metadata)
 		a.servers[s.ID] = b
 		if b.floating && statusOf(s) == resources.StatusReady {
 			a.active[s.ID] = true

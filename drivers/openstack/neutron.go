@@ -124,10 +124,12 @@ func (c *Cloud) deletePorts(ctx context.Context, ports []port) error {
 	return errors.Join(failed...)
 }
 
-func (c *Cloud) deleteOwnPorts(ctx context.Context, m resources.Marks) error {
+func (c *Cloud) deleteOwnPorts(ctx context.Context, m resources.Marks, server string) error {
 	ports, err := c.listPorts(ctx, url.Values{"description": {description(m)}})
 	if err != nil {
 		return err
 	}
-	return c.deletePorts(ctx, slices.DeleteFunc(ports, func(p port) bool { return marksIn(p.Description).ID != m.ID }))
+	return c.deletePorts(ctx, slices.DeleteFunc(ports, func(p port) bool {
+		return marksIn(p.Description).ID != m.ID || p.Device != "" && p.Device != server
+	}))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -25,8 +26,6 @@ type listing struct {
 	query  url.Values // filters
 	key    string     // of the list in the answer
 	doing  string     // for errors
-	// unpaged is for lists that know neither limit nor marker.
-	unpaged bool
 }
 
 // all fetches every page. Pages are asked for by marker, not by the links in answers: behind proxies those name hosts
@@ -65,19 +64,12 @@ func onePass[T any](ctx context.Context, l listing, id func(T) string) ([]T, err
 
 func fetchPage[T any](ctx context.Context, l listing, marker string) ([]T, bool, error) {
 	query := url.Values{}
-	for key, values := range l.query {
-		query[key] = values
-	}
-	if !l.unpaged {
-		query.Set("limit", strconv.Itoa(pageSize))
-	}
+	maps.Copy(query, l.query)
+	query.Set("limit", strconv.Itoa(pageSize))
 	if marker != "" {
 		query.Set("marker", marker)
 	}
-	address := l.client.ServiceURL(l.path)
-	if len(query) > 0 {
-		address += "?" + query.Encode()
-	}
+	address := l.client.ServiceURL(l.path) + "?" + query.Encode()
 	var answer map[string]json.RawMessage
 	if err := get(ctx, l.client, address, &answer); err != nil {
 		return nil, false, wrap(l.doing, err)

@@ -20,7 +20,7 @@ const (
 
 // transport is the way to the cloud: the network or what the caller gave, wrapped for tests, bounded and traced.
 func (e entry) newTransport(wrap func(http.RoundTripper) http.RoundTripper, log *slog.Logger) http.RoundTripper {
-	base := e.transport
+	base, closeIdle := e.transport, func() {}
 	if base == nil {
 		network := http.DefaultTransport.(*http.Transport).Clone()
 		network.DialContext = (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext
@@ -29,20 +29,24 @@ func (e entry) newTransport(wrap func(http.RoundTripper) http.RoundTripper, log 
 		network.IdleConnTimeout = 30 * time.Second // below the 60 s at which many API servers hang up
 		network.TLSClientConfig = e.tls
 		network.ForceAttemptHTTP2 = true
-		base = network
+		base, closeIdle = network, network.CloseIdleConnections
 	}
 	if wrap != nil {
 		base = wrap(base)
 	}
-	return &transport{base: base, log: log}
+	return &transport{base: base, closeIdle: closeIdle, log: log}
 }
 
 // transport bounds every exchange and tells the debug log about it: method, path, status and time, never a header or
 // a body, which is where tokens and passwords are.
 type transport struct {
-	base http.RoundTripper
-	log  *slog.Logger
+	base      http.RoundTripper
+	closeIdle func()
+	log       *slog.Logger
 }
+
+// CloseIdleConnections is called by http.Client's method of that name.
+func (t *transport) CloseIdleConnections() { t.closeIdle() }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	start := time.Now()

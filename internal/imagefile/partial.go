@@ -17,13 +17,13 @@ func PartName(final string) string { return final + PartSuffix }
 // Publish gives the complete PartName(final) its final name. Its bytes are on the disk before, and its name after.
 func Publish(final string) error {
 	part := PartName(final)
-	if err := syncPath(part); err != nil {
+	if err := Sync(part); err != nil {
 		return fmt.Errorf("write %s to disk: %w", part, err)
 	}
 	if err := os.Rename(part, final); err != nil {
 		return err
 	}
-	if err := syncPath(filepath.Dir(final)); err != nil {
+	if err := Sync(filepath.Dir(final)); err != nil {
 		return fmt.Errorf("write directory of %s to disk: %w", final, err)
 	}
 	return nil
@@ -37,7 +37,8 @@ func Discard(final string) error {
 	return nil
 }
 
-func syncPath(path string) error {
+// Sync brings what was written to a file or directory to the disk, so that it survives a loss of power.
+func Sync(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err

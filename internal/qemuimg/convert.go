@@ -178,7 +178,7 @@ func (o Options) spec(args []string) process.Spec {
 		grace = 5 * time.Second
 	}
 	return process.Spec{
-		Args: append([]string{command}, args...), Dir: "/", Env: process.Setenv(env, "LC_ALL", "C"), Grace: grace,
+		Args: append([]string{command}, args...), Dir: "/", SharedMounts: true, Env: process.Setenv(env, "LC_ALL", "C"), Grace: grace,
 		Missing: "install the package qemu-utils (Debian, Ubuntu), qemu-img (Fedora, RHEL) or qemu-tools (openSUSE)",
 	}
 }

@@ -71,6 +71,9 @@ func (c *call) newFloatingIP(w *world, in *floatingIPRequest) (*floatingIP, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := w.freeForFloatingIP(p, fixed, nil, n.ID); err != nil {
+		return nil, err
+	}
 	f := &floatingIP{base: w.newBase(c.who.project, c.now), Network: n.ID, Tags: in.FloatingIP.Tags}
 	set(&f.Description, in.FloatingIP.Description)
 	if f.Address, err = w.floatingAddress(n, in.FloatingIP.Address, f.ID); err != nil {
@@ -165,13 +168,25 @@ func (c *call) moveFloatingIP(w *world, f *floatingIP, in *floatingIPRequest) er
 		}
 		return nil
 	}
-	if other := w.floatingOf[p.ID]; other != nil && other != f && other.Fixed == fixed {
-		return refuseNeutron(http.StatusConflict, "FloatingIPPortAlreadyAssociated",
-			"Cannot associate floating IP %s (%s) with port %s using fixed IP %s, as that fixed IP already has a floating IP on external network %s.",
-			f.Address, f.ID, p.ID, fixed, f.Network)
+	if err := w.freeForFloatingIP(p, fixed, f, f.Network); err != nil {
+		return err
 	}
 	w.associate(f, p, fixed, c.shownAt(), c.now)
 	return nil
+}
+
+// freeForFloatingIP refuses a port that has another floating IP already.
+func (w *world) freeForFloatingIP(p *port, fixed netip.Addr, f *floatingIP, network string) error {
+	if p == nil || w.floatingOf[p.ID] == nil || w.floatingOf[p.ID] == f {
+		return nil
+	}
+	address, id := "None", "None"
+	if f != nil {
+		address, id = f.Address.String(), f.ID
+	}
+	return refuseNeutron(http.StatusConflict, "FloatingIPPortAlreadyAssociated",
+		"Cannot associate floating IP %s (%s) with port %s using fixed IP %s, as that fixed IP already has a floating IP on external network %s.",
+		address, id, p.ID, fixed, network)
 }
 
 func deleteFloatingIP(c *call) (*answer, error) {

@@ -3,6 +3,7 @@ package sandboxcloud
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -75,4 +76,12 @@ func tryLogin(ctx context.Context, transport http.RoundTripper, authURL, user, p
 		}
 	}
 	return c, nil
+}
+
+// rawBody sends a body as it is and takes any answer.
+func rawBody(body string) *gophercloud.RequestOpts {
+	return &gophercloud.RequestOpts{
+		RawBody: strings.NewReader(body), MoreHeaders: map[string]string{"Content-Type": "application/json"},
+		OkCodes: []int{200, 201, 202, 204, 400, 403, 404, 409, 413},
+	}
 }

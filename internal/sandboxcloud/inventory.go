@@ -18,16 +18,17 @@ type Thing struct {
 	Tags     []string
 	Text     string // description of ports and floating IPs
 	Of       string // the server a port or volume belongs to, the port of a floating IP
+	seq      uint64
 }
 
-// Inventory lists everything there is, whatever faults make of lists, sorted by type and id.
+// Inventory lists everything there is, whatever faults make of lists, by type and in the order of its making.
 func (c *Cloud) Inventory() ([]Thing, error) {
 	now := c.now()
 	var things []Thing
 	err := c.store.view(now, func(w *world) error {
 		add := func(b *base, t Thing) {
 			if b.exists(now) {
-				t.ID = b.ID
+				t.ID, t.seq = b.ID, b.Seq
 				if p, found := w.Projects.byID[b.Project]; found {
 					t.Project = p.Name
 				}
@@ -51,7 +52,7 @@ func (c *Cloud) Inventory() ([]Thing, error) {
 		}
 		return nil
 	})
-	slices.SortFunc(things, func(a, b Thing) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(things, func(a, b Thing) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.seq, b.seq)) })
 	return things, err
 }
 

@@ -166,18 +166,30 @@ func (c *call) send(a *answer) {
 // head sets the headers that every answer of the service has.
 func (c *call) head(a *answer) {
 	h := c.writer.Header()
-	h.Set("Content-Type", "application/json")
-	if a.body == nil && a.text == nil && (c.route.service == imaging || c.route.service == cinder) {
-		h.Set("Content-Type", "text/html; charset=UTF-8")
+	if kind := c.contentType(a); kind != "" {
+		h.Set("Content-Type", kind)
 	}
-	// The lists of versions are not behind the middleware that adds the rest.
-	if c.route.operation != "version.list" {
+	// The lists of versions, and glance's 401, are not behind the middleware that adds the rest.
+	bare := c.route.operation == "version.list" && c.route.service != identity ||
+		c.route.service == imaging && a.status == http.StatusUnauthorized
+	if !bare {
 		h.Set("X-Openstack-Request-Id", c.requestID)
 		c.versionHead(h, a.status)
 	}
 	for name, values := range a.header {
 		h[name] = values
 	}
+}
+
+// contentType is what the services say even of answers without a body.
+func (c *call) contentType(a *answer) string {
+	switch {
+	case a.body != nil || a.text != nil || c.route.service == compute:
+		return "application/json"
+	case c.route.service == cinder || c.route.service == imaging && c.request.Method != http.MethodGet:
+		return "text/html; charset=UTF-8"
+	}
+	return ""
 }
 
 // versionHead tells the microversion, unless the request did not get as far as the service.

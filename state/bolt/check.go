@@ -55,14 +55,14 @@ func readMetas(r io.ReaderAt, size int64) (metas, error) {
 	if size == 0 {
 		return metas{}, errEmpty
 	}
-	first, ok0, known := metaAt(r, 0, 0)
+	first, ok0, known := metaAt(r, 0)
 	var second meta
 	var ok1 bool
 	for pageSize := int64(1024); pageSize <= 1<<16; pageSize *= 2 {
 		if ok0 && uint64(pageSize) != first.pageSize {
 			continue
 		}
-		m, ok, knownHere := metaAt(r, pageSize, 1)
+		m, ok, knownHere := metaAt(r, pageSize)
 		known = known || knownHere
 		if ok && m.pageSize == uint64(pageSize) {
 			second, ok1 = m, true
@@ -84,7 +84,7 @@ func readMetas(r io.ReaderAt, size int64) (metas, error) {
 }
 
 // metaAt reads the meta page at offset; known says whether it looks like one of bbolt's at all.
-func metaAt(r io.ReaderAt, offset int64, parity uint64) (m meta, ok, known bool) {
+func metaAt(r io.ReaderAt, offset int64) (m meta, ok, known bool) {
 	var page [headerSize + metaSize]byte
 	if _, err := r.ReadAt(page[:], offset); err != nil {
 		return meta{}, false, order.Uint32(page[headerSize:]) == metaMagic
@@ -101,7 +101,7 @@ func metaAt(r io.ReaderAt, offset int64, parity uint64) (m meta, ok, known bool)
 		freelist: order.Uint64(b[32:]), highWater: order.Uint64(b[40:]), txid: order.Uint64(b[48:]),
 	}
 	sizes := m.pageSize >= 1024 && m.pageSize <= 1<<16 && m.pageSize&(m.pageSize-1) == 0 && m.highWater < 1<<40
-	return m, sizes && m.txid%2 == parity, known
+	return m, sizes, known
 }
 
 // checkPages makes sure that every page of the version is either free or used once, is what it is used as, and keeps

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/google/renameio/v2"
@@ -46,7 +47,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		if old = h.Schema < s.schema(); !old {
 			return nil
 		}
-		return s.backUp(tx, h.Schema)
+		return s.backUp(h.Schema)
 	})
 	if err == nil && old {
 		_, err = s.file.update(ctx, s.upgrade)
@@ -78,21 +79,30 @@ func (s *Store) step(tx *bbolt.Tx, h *head) error {
 	return nil
 }
 
-// backUp copies the file as the transaction sees it to PATH.schema-N.backup.
-func (s *Store) backUp(tx *bbolt.Tx, schema int) error {
+// backUp copies the file to PATH.schema-N.backup. It is called within a transaction, so that nobody writes meanwhile.
+func (s *Store) backUp(schema int) error {
 	path := fmt.Sprintf("%s.schema-%d.backup", s.opts.Path, schema)
-	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o600))
-	if err != nil {
-		return fmt.Errorf("back up to %s: %w", path, err)
-	}
-	defer func() { _ = f.Cleanup() }()
-	if _, err := tx.WriteTo(f); err != nil {
-		return fmt.Errorf("back up to %s: %w", path, err)
-	}
-	if err := f.CloseAtomicallyReplace(); err != nil {
+	if err := copyFile(path, s.opts.Path); err != nil {
 		return fmt.Errorf("back up to %s: %w", path, err)
 	}
 	return nil
+}
+
+func copyFile(to, from string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := renameio.NewPendingFile(to, renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = target.Cleanup() }()
+	if _, err := io.Copy(target, source); err != nil {
+		return err
+	}
+	return target.CloseAtomicallyReplace()
 }
 
 var errRolledBack = errors.New("rolled back")

@@ -24,7 +24,7 @@ var modelTests = []test{{"AgreesWithAMap", func(e *env) {
 				}
 			}
 		}()
-		for range rapid.IntRange(1, 12).Draw(r, "commits") {
+		for range rapid.IntRange(1, 8).Draw(r, "commits") {
 			m.commit()
 			m.compare()
 		}

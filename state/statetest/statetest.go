@@ -31,7 +31,7 @@ type Harness struct {
 	AnyMove bool
 }
 
-// Run runs the suite.
+// Run runs the suite, the tests side by side.
 func Run(t *testing.T, h Harness) {
 	if h.Within == 0 {
 		h.Within = 10 * time.Second
@@ -49,7 +49,10 @@ func Run(t *testing.T, h Harness) {
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, test := range part.tests {
-				t.Run(test.name, func(t *testing.T) { test.run(&env{T: t, Harness: h, open: h.New(t)}) })
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					test.run(&env{T: t, Harness: h, open: h.New(t)})
+				})
 			}
 		})
 	}

@@ -72,13 +72,13 @@ variable "max_servers" {
 variable "elements" {
   description = "What diskimage-builder puts into the image."
   type        = list(string)
-  default     = ["debian-minimal", "vm", "simple-init", "growroot", "openssh-server", "zuul-worker"]
+  default     = ["debian-minimal", "vm", "simple-init", "growroot", "openssh-server", "devuser"]
 }
 
 variable "element_paths" {
-  description = "Directories with elements of your own. The element zuul-worker, for one, comes with many CI systems."
+  description = "Directories with elements of your own."
   type        = list(string)
-  default     = ["elements"]
+  default     = []
 }
 
 variable "dib_env" {
@@ -115,7 +115,7 @@ diskimage "debian" {
     elements      = var.elements
     element_paths = var.element_paths
     release       = "bookworm"
-    env           = var.dib_env
+    env           = merge({ DIB_DEV_USER_USERNAME = "zuul" }, var.dib_env) # the element devuser makes the user
     extra_args    = var.dib_args
   }
   rebuild_age = "24h"

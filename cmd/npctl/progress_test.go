@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+)
+
+func notTerminal(string) (string, bool) { return "", false }
+
+func TestARunningStepGivesASignOfLifeEveryHalfMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		c := &applyCommand{app: newApp(streams{err: &out}, notTerminal)}
+		build := plan.Step{ID: "build x", Address: "diskimage.x", Action: plan.ActionBuild, Thing: plan.ThingBuild}
+		upload := plan.Step{ID: "upload x", Address: "provider.a.image.x", Action: plan.ActionUpload, Thing: plan.ThingUpload}
+		p := c.newProgress(plan.Plan{Steps: []plan.Step{build, upload}})
+		p.event(reconcile.Event{Kind: reconcile.EventStart, Step: build})
+		p.event(reconcile.Event{Kind: reconcile.EventProgress, Step: build, Phase: "installing packages"})
+		time.Sleep(65 * time.Second)
+		p.event(reconcile.Event{Kind: reconcile.EventProgress, Step: build, Phase: "converting to raw", Done: 1, Total: 4})
+		time.Sleep(30 * time.Second)
+		p.event(reconcile.Event{Kind: reconcile.EventDone, Step: build, Took: 95 * time.Second, ID: "0123456789abcdef"})
+		time.Sleep(time.Hour)
+		p.event(reconcile.Event{Kind: reconcile.EventStart, Step: upload})
+		p.event(reconcile.Event{Kind: reconcile.EventFailed, Step: upload, Err: errors.New("quota\x1b[31m exceeded\nmore")})
+		p.close()
+		want := `build diskimage.x: started
+build diskimage.x: still installing packages [27s]
+build diskimage.x: still installing packages [54s]
+build diskimage.x: still converting to raw (25%) [1m21s]
+build diskimage.x: done [1m35s] (build 01234567)
+upload provider.a.image.x: started
+upload provider.a.image.x: failed: quota` + "\uFFFD" + `[31m exceeded
+`
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("lines (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestResultSentence(t *testing.T) {
+	steps := []plan.Step{
+		{ID: "1", Action: plan.ActionBuild}, {ID: "2", Action: plan.ActionLaunch}, {ID: "3", Action: plan.ActionLaunch},
+		{ID: "4", Action: plan.ActionForget}, {ID: "5", Action: plan.ActionUpload},
+	}
+	failed := reconcile.Failure{Step: steps[4], Err: errors.New("no")}
+	for _, c := range []struct {
+		operation string
+		result    reconcile.Result
+		want      string
+	}{
+		{"apply", reconcile.Result{Done: steps[:3]}, "Apply complete: 1 built, 0 uploaded, 2 launched, 0 deleted."},
+		{"destroy", reconcile.Result{Done: steps[3:4]}, "Destroy complete: 0 built, 0 uploaded, 0 launched, 1 forgotten, 0 deleted."},
+		{"apply", reconcile.Result{Done: steps[:1], Failed: []reconcile.Failure{failed}, Skipped: []reconcile.Failure{failed, failed}},
+			"Apply incomplete: 1 built, 0 uploaded, 0 launched, 0 deleted; 1 failed, 2 skipped of 5 steps."},
+	} {
+		if got := resultSentence(c.operation, plan.Plan{Steps: steps}, c.result); got != c.want {
+			t.Errorf("resultSentence(%s, %+v)\n got %s\nwant %s", c.operation, c.result, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestVisibleKeepsLinesAndStopsEscapes(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain\n\ttext":      "plain\n\ttext",
+		"\x1b[2Jgone":        "\uFFFD[2Jgone",
+		"back\u202ewards":    "back\uFFFDwards",
+		"nul\x00 and \u009b": "nul\uFFFD and \uFFFD",
+		"Zürich, 東京, émile":  "Zürich, 東京, émile",
+	} {
+		if got := visible(text); got != want {
+			t.Errorf("visible(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestNearestSuggestsOnlyWhatIsNear(t *testing.T) {
+	words := []string{"apply", "plan", "state", "validate"}
+	for word, want := range map[string]string{"aply": "apply", "plna": "", "plan": "plan", "frobnicate": "", "valdate": "validate", "x": ""} {
+		if got := nearest(word, words); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestSentence(t *testing.T) {
+	for text, want := range map[string]string{"open x: no\n": "open x: no.", "nothing in .": "nothing in .", "done.": "done."} {
+		if got := sentence(text); got != want {
+			t.Errorf("sentence(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAgeAndSize(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for d, want := range map[time.Duration]string{5 * time.Second: "5s", -time.Hour: "0s", 90 * time.Second: "1m", 47 * time.Hour: "47h", 72 * time.Hour: "3d"} {
+		if got := age(now.Add(-d), now); got != want {
+			t.Errorf("age of %s is %s, want %s", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 16 << 20: "16.0 MiB", 3 << 40: "3.0 TiB"} {
+		if got := sizeText(n); got != want {
+			t.Errorf("sizeText(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestHintsOutliveWrapping(t *testing.T) {
+	err := errors.Join(hint(errors.New("no"), "try this"), errors.New("and that"))
+	if got := nextStep(err); got != "try this" {
+		t.Errorf("nextStep = %q", got)
+	}
+}

@@ -1,0 +1,66 @@
+package openstack
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+func TestValuesThatNovaWouldRefuseAreFoundEarly(t *testing.T) {
+	list := func(s string) cty.Value { return cty.ListVal([]cty.Value{cty.StringVal(s)}) }
+	property := func(k, v string) cty.Value { return cty.MapVal(map[string]cty.Value{k: cty.StringVal(v)}) }
+	for _, test := range []struct {
+		attribute string
+		value     cty.Value
+		ok        bool
+	}{
+		{"ip_version", cty.NumberIntVal(6), true}, {"ip_version", cty.NumberIntVal(5), false},
+		{"userdata", cty.StringVal(strings.Repeat("x", 49149)), true}, {"userdata", cty.StringVal(strings.Repeat("x", 49152)), false},
+		{"tags", list("ci"), true}, {"tags", list("a,b"), false}, {"tags", list(strings.Repeat("x", 61)), false},
+		{"instance_properties", property("a", "b"), true}, {"instance_properties", property("a", strings.Repeat("x", 256)), false},
+		{"instance_properties", property("npctl_pool", "b"), false}, {"instance_properties", property(strings.Repeat("x", 256), "b"), false},
+	} {
+		a, found := New().Schema().Label.Lookup(test.attribute)
+		if !found || a.Check == nil {
+			t.Fatalf("label has no checked attribute %s", test.attribute)
+		}
+		if err := a.Check(test.value); (err == nil) != test.ok {
+			t.Errorf("%s = %.40v…: %v, want ok = %t", test.attribute, test.value.GoString(), err, test.ok)
+		}
+	}
+}
+
+func TestEveryPoolAttributeIsOneOfItsLabels(t *testing.T) {
+	s := New().Schema()
+	for _, a := range s.Pool.Attributes {
+		label, found := s.Label.Lookup(a.Name)
+		if !found {
+			t.Errorf("pool attribute %s never reaches Create: labels have no such attribute", a.Name)
+		}
+		if label.Default != cty.NilVal {
+			t.Errorf("label attribute %s has a default, which hides the pool's value", a.Name)
+		}
+	}
+}
+
+func TestAttributesAreDocumentedAndUnique(t *testing.T) {
+	s := New().Schema()
+	for block, b := range map[string]schema.Block{"provider": s.Provider, "pool": s.Pool, "label": s.Label, "image": s.Image} {
+		seen := map[string]bool{}
+		for _, a := range b.Attributes {
+			if a.Doc == "" || seen[a.Name] {
+				t.Errorf("%s attribute %s: documented %t, twice %t", block, a.Name, a.Doc != "", seen[a.Name])
+			}
+			if a.Default != cty.NilVal && !a.Default.Type().Equals(a.Type) {
+				t.Errorf("%s attribute %s: default is a %s, want %s", block, a.Name, a.Default.Type().FriendlyName(), a.Type.FriendlyName())
+			}
+			seen[a.Name] = true
+		}
+	}
+	if _, found := SharedSchema().Provider.Lookup("cloud"); found {
+		t.Error("the shared schema asks where the cloud is")
+	}
+}

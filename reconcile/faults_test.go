@@ -1,0 +1,200 @@
+package reconcile_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
+)
+
+// TestFaultsLeaveNothingBehind applies random configurations to clouds that fail in random ways, with servers vanishing
+// and breaking in between. Once the clouds behave again, a few applies bring the world to what is wanted: nothing
+// twice, nothing leaked, nothing of others touched, and the next plan is empty. NPCTL_SEEDS=100 tries a hundred worlds,
+// NPCTL_SEED=7 the seventh alone.
+func TestFaultsLeaveNothingBehind(t *testing.T) {
+	first, last := 1, number("NPCTL_SEEDS", 8)
+	if only := number("NPCTL_SEED", 0); only > 0 {
+		first, last = only, only
+	}
+	for seed := first; seed <= last; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { faulty(t, rand.New(rand.NewPCG(uint64(seed), 0))) }) //nolint:gosec // G115: small
+		})
+	}
+}
+
+func number(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// menu holds the faults to draw from. Each strikes a few times at the most.
+var menu = []sandboxcloud.Fault{
+	{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503},
+	{Operation: "*.list", Action: sandboxcloud.Truncate},
+	{Operation: "server.list", Action: sandboxcloud.LateListing, Delay: 10 * time.Second},
+	{Operation: "server.create", Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second},
+	{Operation: "server.create", Action: sandboxcloud.Answer, Status: 500},
+	{Operation: "server.create", Action: sandboxcloud.OverQuota},
+	{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "No valid host was found. "},
+	{Operation: "server.create", Action: sandboxcloud.LostAfter},
+	{Operation: "server.create", Action: sandboxcloud.LateEffect, Delay: 5 * time.Minute},
+	{Operation: "server.create", Action: sandboxcloud.HangAfter},
+	{Operation: "server.create", Action: sandboxcloud.HangBefore},
+	{Operation: "server.create", Action: sandboxcloud.LateListing, Delay: 15 * time.Second},
+	{Operation: "server.delete", Action: sandboxcloud.DeleteFails},
+	{Operation: "server.delete", Action: sandboxcloud.LostAfter},
+	{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500},
+	{Operation: "server.delete", Action: sandboxcloud.LateListing, Delay: 20 * time.Second},
+	{Operation: "floating_ip.create", Action: sandboxcloud.LostAfter},
+	{Operation: "floating_ip.create", Action: sandboxcloud.LateEffect, Delay: time.Minute},
+	{Operation: "floating_ip.create", Action: sandboxcloud.OverQuota},
+	{Operation: "floating_ip.create", Action: sandboxcloud.LateAddress, Delay: 10 * time.Second},
+	{Operation: "floating_ip.delete", Action: sandboxcloud.Answer, Status: 500},
+	{Operation: "image.create", Action: sandboxcloud.LostAfter},
+	{Operation: "image.upload", Action: sandboxcloud.CutUpload},
+	{Operation: "image.upload", Action: sandboxcloud.LostAfter},
+	{Operation: "image.upload", Action: sandboxcloud.StuckSaving},
+	{Operation: "image.delete", Action: sandboxcloud.LostAfter},
+	{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 409},
+	{Operation: "limits.show", Action: sandboxcloud.Slow, Delay: 20 * time.Second},
+}
+
+func faulty(t *testing.T, random *rand.Rand) {
+	small, large := random.IntN(4), random.IntN(3)
+	l := newLab(t, wanting(small, large, "small"), sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
+		Seed: random.Uint64(), Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+	var story []string
+	for range 3 {
+		story = append(story, l.misbehave(t, random)...)
+		_, _, err := l.run(t.Context(), plan.Options{})
+		story = append(story, fmt.Sprintf("apply: %v", err))
+		story = append(story, l.meddle(t, random)...)
+		small, large = random.IntN(4), random.IntN(3)
+		l.config = wanting(small, large, []string{"small", "medium"}[random.IntN(2)])
+		time.Sleep(time.Duration(random.IntN(600)) * time.Second)
+	}
+	l.behave(t)
+	time.Sleep(10 * time.Minute) // late effects have shown by then
+	for round := range 4 {
+		p, _, err := l.run(t.Context(), plan.Options{})
+		story = append(story, fmt.Sprintf("quiet apply: %v\n%s", err, text(p)))
+		if err != nil && round > 0 {
+			t.Errorf("apply on clouds that behave: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+	}
+	if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
+		t.Errorf("there is still something to do:\n%s", text(p))
+	}
+	l.count(t, small, large)
+	if t.Failed() {
+		t.Logf("what happened:\n%s", strings.Join(story, "\n"))
+	}
+}
+
+func wanting(small, large int, flavor string) string {
+	return strings.NewReplacer(
+		`label "small" { min_ready = 2 }`, fmt.Sprintf(`label "small" { min_ready = %d }`, small),
+		`label "large" { min_ready = 1 }`, fmt.Sprintf(`label "large" { min_ready = %d }`, large),
+		`flavor            = "small"`, fmt.Sprintf(`flavor            = %q`, flavor),
+	).Replace(twoClouds)
+}
+
+// misbehave gives each cloud a few faults.
+func (l *lab) misbehave(t *testing.T, random *rand.Rand) (story []string) {
+	t.Helper()
+	for _, name := range []string{"one", "two"} {
+		var faults []sandboxcloud.Fault
+		for range random.IntN(4) {
+			f := menu[random.IntN(len(menu))]
+			f.Times, f.After = 1+random.IntN(4), random.IntN(3)
+			faults = append(faults, f)
+			story = append(story, fmt.Sprintf("%s: %s %s, %d times after %d", name, f.Operation, f.Action, f.Times, f.After))
+		}
+		if err := l.driver.clouds[name].SetFaults(faults...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return story
+}
+
+func (l *lab) behave(t *testing.T) {
+	t.Helper()
+	for _, cloud := range l.driver.clouds {
+		if err := cloud.SetFaults(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// meddle removes or breaks something of ours behind npctl's back.
+func (l *lab) meddle(t *testing.T, random *rand.Rand) (story []string) {
+	t.Helper()
+	for name, cloud := range l.driver.clouds {
+		things, err := cloud.Inventory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, thing := range things {
+			ours := thing.Metadata["npctl_installation"] != ""
+			if !ours || random.IntN(6) > 0 {
+				continue
+			}
+			if thing.Type == "server" && random.IntN(2) == 0 {
+				story = append(story, fmt.Sprintf("%s: server %s breaks", name, thing.Name))
+				err = cloud.SetServerStatus(thing.ID, "ERROR", "the host has died")
+			} else {
+				story = append(story, fmt.Sprintf("%s: %s %s vanishes", name, thing.Type, thing.Name))
+				err = cloud.Remove(thing.ID)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return story
+}
+
+// count looks into the clouds. Ready nodes beyond min_ready are kept, so there may be more, but each has a record.
+func (l *lab) count(t *testing.T, small, large int) {
+	t.Helper()
+	recorded := map[string]int{}
+	for _, r := range l.nodes() {
+		recorded[r.Provider]++
+	}
+	for name, least := range map[string]int{"one": small, "two": large} {
+		things, err := l.driver.clouds[name].Inventory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int{}
+		for _, thing := range things {
+			switch ours := thing.Metadata["npctl_installation"] != ""; {
+			case thing.Type == "server" && !ours:
+				got["foreign"]++
+			case thing.Type == "image" && !ours, thing.Type == "port":
+			default:
+				got[thing.Type]++
+			}
+		}
+		if got["server"] != recorded[name] || got["server"] < least {
+			t.Errorf("%s has %d servers of ours, %d on record, at least %d wanted", name, got["server"], recorded[name], least)
+		}
+		if name == "one" && got["floating_ip"] != got["server"] || name == "two" && got["floating_ip"] != 0 {
+			t.Errorf("%s has %d floating IPs for %d servers", name, got["floating_ip"], got["server"])
+		}
+		if got["image"] != 1 || got["foreign"] != 1 {
+			t.Errorf("%s has %d images of ours, want 1, and %d servers of others, want 1", name, got["image"], got["foreign"])
+		}
+	}
+}
