@@ -17,6 +17,7 @@ type model struct {
 	*Observed
 	next     int
 	uploaded map[imageAt]string // by the plan being applied
+	current  Plan
 }
 
 func (m *model) id() string {
@@ -26,7 +27,7 @@ func (m *model) id() string {
 
 // apply does the steps in order. A step that fails, by the draw, leaves the world as it was, and what needs it is skipped.
 func (m *model) apply(t *rapid.T, d resources.Desired, p Plan, failures *rapid.Generator[bool]) (failed int) {
-	m.uploaded = map[imageAt]string{}
+	m.uploaded, m.current = map[imageAt]string{}, p
 	missed := map[string]bool{}
 	planned := map[string]bool{}
 	for _, s := range p.Steps {
@@ -225,13 +226,16 @@ func (m *model) check(t *rapid.T, d resources.Desired, s Step) {
 		for _, pool := range p.Pools {
 			count := 0
 			for _, n := range m.Records.Nodes {
-				if n.Provider == p.Name && n.Pool == pool.Name && !n.Static {
+				running := slices.ContainsFunc(m.Providers[p.Name].Instances, func(i resources.Instance) bool {
+					return i.Marks.ID == n.ID && i.Marks.Installation == "here"
+				})
+				if n.Provider == p.Name && n.Pool == pool.Name && !n.Static && running {
 					count++
 				}
 			}
 			if s.Action == ActionLaunch && s.Record.Kind == "" && s.Provider == p.Name && s.Pool == pool.Name &&
 				pool.MaxServers != nil && int64(count) > *pool.MaxServers {
-				t.Fatalf("%s: pool %s/%s has %d nodes, max_servers is %d", s.ID, p.Name, pool.Name, count, *pool.MaxServers)
+				t.Fatalf("%s: pool %s/%s has %d nodes, max_servers is %d\n%s", s.ID, p.Name, pool.Name, count, *pool.MaxServers, lines(m.current))
 			}
 		}
 	}

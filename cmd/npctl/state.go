@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"text/tabwriter"
 	"time"
 
@@ -113,8 +114,10 @@ func (c *stateCommand) longList(entries []state.Entry) error {
 	return outputError(w.Flush())
 }
 
-// entries reads what of the state has one of the addresses.
+// entries reads what of the state has one of the addresses. The process ends soon after, so it need not collect much
+// garbage: that takes a quarter of the time of a list of thousands of nodes.
 func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool) ([]state.Entry, error) {
+	debug.SetGCPercent(400)
 	store, err := c.open(true)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package sandboxcloud
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -111,7 +112,7 @@ func TestServerWithoutHostFailsAsNovaSays(t *testing.T) {
 	}
 	seen := c.raw(t, s.ID)
 	fault, _ := seen["fault"].(map[string]any)
-	if seen["status"] != "ERROR" || fault["message"] != "No valid host was found. " || fault["code"] != float64(500) {
+	if seen["status"] != "ERROR" || fault["message"] != "No valid host was found. " || fault["code"] != json.Number("500") {
 		t.Errorf("server is %v with fault %#v", seen["status"], fault)
 	}
 	if all := c.things(t, "port"); len(all) != 0 {

@@ -57,7 +57,7 @@ func fields(t reflect.Type) map[string]reflect.Type {
 			continue
 		}
 		names[name] = nil
-		if field.Type.Kind() == reflect.Struct && fields(field.Type) != nil && len(fields(field.Type)) > 0 {
+		if field.Type.Kind() == reflect.Struct && len(fields(field.Type)) > 0 { // a time has no fields
 			names[name] = field.Type
 		}
 	}

@@ -20,7 +20,7 @@ func (s *Store) keep(name, id string) (*lock, error) {
 	l.ended, l.end = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.usable(l.ended); err != nil {
+	if err := s.usable(context.Background()); err != nil {
 		l.end()
 		return nil, err
 	}

@@ -157,8 +157,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// A commit's own hint is not followed by a second one when the change is seen in the file.
-func TestOwnCommitHintsOnce(t *testing.T) {
+// A commit's own hint comes at once, and is not followed by a second one when the change is seen in the file.
+func TestOwnCommitHintsAtOnceAndOnce(t *testing.T) {
 	path := tempPath(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t, path)
@@ -167,7 +167,11 @@ func TestOwnCommitHintsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		add(t, s, statetest.Node(1))
+		start := time.Now()
 		<-hints
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("the hint came %s after the commit", waited)
+		}
 		time.Sleep(time.Minute)
 		select {
 		case <-hints:

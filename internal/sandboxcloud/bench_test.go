@@ -1,0 +1,104 @@
+package sandboxcloud
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+)
+
+// crowd has that many active servers with an address each.
+func crowd(b *testing.B, n int) *client {
+	b.Helper()
+	quota := Unlimited()
+	c := connect(b, Options{Quota: &quota})
+	image := c.uploaded(b, "tiny", []byte("x")).ID
+	for made := 0; made < n; made += 500 {
+		_, err := servers.Create(b.Context(), c.compute, servers.CreateOpts{
+			Name: "node", ImageRef: image, FlavorRef: flavorID("small"), Networks: []servers.Network{{UUID: stableID("network/private")}},
+			Min: 500, Metadata: map[string]string{"npctl_installation": "i", "npctl_id": "0000000001", "npctl_pool": "main", "npctl_label": "small"},
+		}, nil).Extract()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return c
+}
+
+func get(b *testing.B, c *client, url string) int64 {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header.Set("X-Auth-Token", c.provider.Token())
+	resp, err := c.cloud.Transport().RoundTrip(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		b.Fatal(resp.Status, err)
+	}
+	return n
+}
+
+func BenchmarkPageOf1000Of10000Servers(b *testing.B) {
+	c := crowd(b, 10_000)
+	for b.Loop() {
+		b.SetBytes(get(b, c, c.compute.ServiceURL("servers", "detail")))
+	}
+}
+
+func BenchmarkPageOf1000Of10000Ports(b *testing.B) {
+	c := crowd(b, 10_000)
+	for b.Loop() {
+		b.SetBytes(get(b, c, c.network.ServiceURL("ports")+"?limit=1000"))
+	}
+}
+
+func BenchmarkOneOf10000Servers(b *testing.B) {
+	c := crowd(b, 10_000)
+	id := c.things(b, "server")[5000].ID
+	for b.Loop() {
+		get(b, c, c.compute.ServiceURL("servers", id))
+	}
+}
+
+func BenchmarkCreateAndDeleteAmong10000Servers(b *testing.B) {
+	c := crowd(b, 10_000)
+	image := c.things(b, "image")[0].ID
+	for b.Loop() {
+		s, err := c.asked(b, image, "one")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := servers.Delete(b.Context(), c.compute, s.ID).ExtractErr(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCreateInAFileOf300Servers(b *testing.B) {
+	quota := Unlimited()
+	c := connect(b, Options{File: filepath.Join(b.TempDir(), "cloud.json"), Quota: &quota})
+	image := c.uploaded(b, "tiny", []byte("x")).ID
+	for i := range 300 {
+		if _, err := c.asked(b, image, fmt.Sprintf("node-%d", i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		s, err := c.asked(b, image, "one")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.cloud.Remove(s.ID); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

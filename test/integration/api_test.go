@@ -1,0 +1,133 @@
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+)
+
+// api makes plain calls as one user of the lab. Nothing of npctl's own driver is in it.
+type api struct {
+	provider *gophercloud.ProviderClient
+	identity string
+}
+
+func login(t *testing.T, authURL, user, project string) *api {
+	t.Helper()
+	client, err := openstack.NewClient(authURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = openstack.Authenticate(t.Context(), client, gophercloud.AuthOptions{IdentityEndpoint: authURL, Username: user, Password: password,
+		TenantName: project, DomainName: "Default", AllowReauth: true})
+	if err != nil {
+		t.Fatalf("log in as %s: %v", user, err)
+	}
+	return &api{client, strings.TrimSuffix(authURL, "/") + "/"}
+}
+
+// The services, by their type in the catalog.
+const (
+	identity = "identity"
+	compute  = "compute"
+	network  = "network"
+	image    = "image"
+	volume   = "volumev3"
+)
+
+// url is where a service answers, version included.
+func (a *api) url(service string) (string, error) {
+	if service == identity {
+		return a.identity, nil
+	}
+	base, err := a.provider.EndpointLocator(gophercloud.EndpointOpts{Type: service, Aliases: []string{service},
+		Region: "RegionOne", Availability: gophercloud.AvailabilityPublic})
+	version := map[string]string{network: "v2.0/", image: "v2/"}[service]
+	return base + version, err
+}
+
+// object is a part of an answer.
+type object = map[string]any
+
+// try makes a call and returns the status with the answer; what went wrong on the way is an error.
+func (a *api) try(ctx context.Context, method, service, path string, body any) (int, object, error) {
+	base, err := a.url(service)
+	if err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	answer := object{}
+	opts := &gophercloud.RequestOpts{JSONBody: body, MoreHeaders: map[string]string{"OpenStack-API-Version": "compute 2.79",
+		"X-OpenStack-Nova-API-Version": "2.79"}, KeepResponseBody: false}
+	if method != http.MethodDelete && method != http.MethodPut || service != identity {
+		opts.JSONResponse = &answer
+	}
+	if method == http.MethodDelete {
+		opts.JSONResponse = nil
+	}
+	opts.OkCodes = []int{200, 201, 202, 204, 404, 409}
+	resp, err := a.provider.Request(ctx, method, base+path, opts)
+	if err != nil {
+		return 0, nil, err
+	}
+	return resp.StatusCode, answer, nil
+}
+
+// do is try for calls that have to work.
+func (a *api) do(t *testing.T, method, service, path string, body any) object {
+	t.Helper()
+	status, answer, err := a.try(context.WithoutCancel(t.Context()), method, service, path, body)
+	if err != nil || status >= 300 && (method != http.MethodDelete || status != 404) {
+		t.Fatalf("%s %s %s: %d %v %v", method, service, path, status, answer, err)
+	}
+	return answer
+}
+
+// list returns the objects of a listing.
+func (a *api) list(t *testing.T, service, path, key string) []object {
+	t.Helper()
+	var all []object
+	for _, o := range a.do(t, http.MethodGet, service, path, nil)[key].([]any) {
+		all = append(all, o.(object))
+	}
+	return all
+}
+
+// make creates something and returns it.
+func (a *api) make(t *testing.T, service, path, key string, body object) object {
+	t.Helper()
+	return a.do(t, http.MethodPost, service, path, object{key: body})[key].(object)
+}
+
+// find returns the one object of a listing that has a name.
+func (a *api) find(t *testing.T, service, path, key, name string) object {
+	t.Helper()
+	for _, o := range a.list(t, service, path, key) {
+		if o["name"] == name {
+			return o
+		}
+	}
+	t.Fatalf("there is no %s in %s of %s", name, path, service)
+	return nil
+}
+
+// eventually asks until the answer is yes.
+func eventually(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); <-tick.C {
+		if yes() {
+			return
+		}
+	}
+	t.Fatalf("not so after five minutes: %s", what)
+}

@@ -1,0 +1,178 @@
+//go:build integration
+
+package integration
+
+import (
+	"crypto/md5" //nolint:gosec // Glance's checksum
+	"crypto/sha512"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestOpenStackExample does what the README tells a user with an OpenStack project: it applies examples/openstack.hcl
+// with an image that diskimage-builder really makes, in a project in which others work too.
+func TestOpenStackExample(t *testing.T) {
+	t.Parallel()
+	p, elsewhere := newProject(t).furnish(), newProject(t)
+	theirs := p.others()
+	elsewhere.server("np0000000002", "none")
+	there := elsewhere.things()
+	at := p.newPlace(example(t))
+	at.args = exampleVariables(t)
+
+	at.mustRun(2, "plan", "-detailed-exitcode").ends("Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.")
+	p.mustBe(theirs)
+	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 1 built, 1 uploaded, 2 launched, 0 deleted.")
+	p.mustHave(theirs, map[string]int{"server": 2, "image": 1, "floating IP": 2})
+	p.imageIsTheFile(at, theirs)
+	at.nothingToDo().says("server of others in the project, left alone")
+
+	t.Run("OneLine", func(t *testing.T) { p.with(t).oneLine(at.with(t), theirs) })
+	t.Run("BehindOurBack", func(t *testing.T) { p.with(t).behindOurBack(at.with(t), theirs) })
+
+	at.mustRun(0, "destroy", "-auto-approve").says("Destroy complete:", "0 launched")
+	p.mustBe(theirs)
+	elsewhere.mustBe(there)
+	at.mustRun(0, "destroy", "-auto-approve").ends("No changes.")
+	at.onlyTheLogIsLeft()
+}
+
+func example(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/openstack.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// exampleVariables are what a user with this cloud would write. Only what is in the image is another thing than the
+// example's own: it boots nothing, so nothing answers at its address either.
+func exampleVariables(t *testing.T) []string {
+	t.Helper()
+	var args []string
+	for _, v := range []string{
+		"cloud=mine", `networks=["private"]`, `security_groups=["ssh"]`, "flavor=small", "floating_ips=true", "host_key_checking=false",
+		`elements=["` + tinyDebian + `"]`, `element_paths=["` + elementsPath(t) + `"]`, `dib_args=["-n"]`, "dib_env=" + dibEnvironment(t),
+	} {
+		args = append(args, "-var", v)
+	}
+	return args
+}
+
+// others makes things that are not npctl's and look as much like its own as they can, and returns what is there.
+func (p *project) others() map[string]thing {
+	p.t.Helper()
+	private := p.find(p.t, network, "networks?name=private", "networks", "private")["id"]
+	p.server("np0000000001", []object{{"uuid": private}})
+	outside := p.find(p.t, network, "networks?name=public", "networks", "public")["id"]
+	p.make(p.t, network, "floatingips", "floatingip", object{"floating_network_id": outside, "description": "npctl"})
+	p.make(p.t, network, "ports", "port", object{"network_id": private, "name": "np0000000002"})
+	vol := p.make(p.t, volume, "volumes", "volume", object{"name": "np0000000001", "size": 1, "metadata": object{"npctl_node_id": "0000000001"}})
+	p.do(p.t, "POST", image, "images", object{"name": "debian-1", "disk_format": "qcow2", "container_format": "bare", "tags": []string{"npctl"}})
+	eventually(p.t, "the volume is there", func() bool {
+		return p.do(p.t, "GET", volume, "volumes/"+vol["id"].(string), nil)["volume"].(object)["status"] == "available"
+	})
+	var before map[string]thing
+	eventually(p.t, "nothing changes by itself any more", func() bool {
+		last := before
+		before = p.things()
+		return cmp.Equal(lines(last), lines(before))
+	})
+	return before
+}
+
+// imageIsTheFile compares what Glance has with the file on disk.
+func (p *project) imageIsTheFile(at *place, theirs map[string]thing) {
+	p.t.Helper()
+	uploaded := of(without(p.things(), theirs), "image")[0]
+	files, err := filepath.Glob(filepath.Join(at.dir, ".npctl/images/*.qcow2"))
+	if err != nil || len(files) != 1 {
+		p.t.Fatalf("image files are %q, %v; want one qcow2", files, err)
+	}
+	file, err := os.Open(files[0])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer file.Close()
+	sum, hash := md5.New(), sha512.New() //nolint:gosec // Glance's checksum
+	size, err := io.Copy(io.MultiWriter(sum, hash), file)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if size < 20<<20 {
+		p.t.Errorf("the image has %d bytes: that is no Debian", size)
+	}
+	want := object{"status": "active", "disk_format": "qcow2", "size": float64(size), "checksum": hex.EncodeToString(sum.Sum(nil)),
+		"os_hash_algo": "sha512", "os_hash_value": hex.EncodeToString(hash.Sum(nil))}
+	for name, value := range want {
+		if got := uploaded.object[name]; got != value {
+			p.t.Errorf("Glance says that %s of the image is %v, want %v", name, got, value)
+		}
+	}
+}
+
+// oneLine changes single lines: what they change is planned, and nothing else.
+func (p *project) oneLine(at *place, theirs map[string]thing) {
+	nodes := p.nodes()
+	at.args = append(at.args, "-var", "min_ready=3")
+	at.mustRun(2, "plan", "-detailed-exitcode").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete.")
+	at.args = append(at.args, "-var", "min_ready=2", "-var", "max_servers=9")
+	at.nothingToDo()
+	at.args = append(at.args, "-var", "flavor=medium")
+	at.mustRun(2, "plan", "-detailed-exitcode").says(`"small"`, `"medium"`).ends("Plan: 0 to build, 0 to upload, 2 to launch, 2 to delete.")
+	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 0 built, 0 uploaded, 2 launched, 2 deleted.")
+	for id, server := range p.nodes() {
+		if _, old := nodes[id]; old || server["flavor"].(object)["original_name"] != "medium" {
+			p.t.Errorf("server %v has flavor %v, want a new one with medium", server["name"], server["flavor"])
+		}
+	}
+	p.mustHave(theirs, map[string]int{"server": 2, "image": 1, "floating IP": 2})
+	at.nothingToDo()
+}
+
+// behindOurBack deletes a server, and lets somebody make another.
+func (p *project) behindOurBack(at *place, theirs map[string]thing) {
+	var lost string
+	for lost = range p.nodes() {
+		break
+	}
+	p.do(p.t, "DELETE", compute, "servers/"+lost, nil)
+	eventually(p.t, "the server is gone", func() bool { _, there := p.nodes()[lost]; return !there })
+	stranger := p.server("np0000000077", "none")
+
+	r := at.plan()
+	if steps := r.steps(); !slices.Contains(steps, "launch node: below-min-ready") || !slices.ContainsFunc(steps, func(s string) bool {
+		return strings.HasSuffix(s, " node: lost")
+	}) || len(steps) != 2 {
+		p.t.Errorf("steps are %q, want the lost node to be forgotten or deleted and one to be launched", steps)
+	}
+	if !slices.ContainsFunc(r.Notes, func(n note) bool {
+		return n.Code == "look-alike" && strings.Contains(n.Text, stranger)
+	}) {
+		p.t.Errorf("no note names the server that somebody else made: %+v", r.Notes)
+	}
+	at.mustRun(0, "apply", "-auto-approve").says("1 launched")
+	p.do(p.t, "GET", compute, "servers/"+stranger, nil)
+	p.do(p.t, "DELETE", compute, "servers/"+stranger, nil)
+	eventually(p.t, "the stranger is gone", func() bool { _, there := p.things()[stranger]; return !there })
+	p.mustHave(theirs, map[string]int{"server": 2, "image": 1, "floating IP": 2})
+	at.nothingToDo()
+}
+
+// onlyTheLogIsLeft looks at npctl's own directory after a destroy.
+func (at *place) onlyTheLogIsLeft() {
+	at.t.Helper()
+	left, err := filepath.Glob(filepath.Join(at.dir, ".npctl/images/*"))
+	if err != nil || len(left) > 0 {
+		at.t.Errorf("image files are left: %q, %v", left, err)
+	}
+	at.mustRun(0, "state", "list").saysNot("node", "upload", "build")
+}

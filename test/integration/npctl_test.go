@@ -1,0 +1,236 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// binary builds npctl once for all tests; $NPCTL names one that is built already.
+var binary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("NPCTL"); path != "" {
+		return filepath.Abs(path)
+	}
+	dir, err := os.MkdirTemp("", "npctl-integration-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "npctl")
+	build := exec.Command("go", "build", "-o", path, "github.com/npctl/npctl/cmd/npctl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build npctl: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil && os.Getenv("NPCTL") == "" {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// runLimit ends an npctl that hangs.
+const runLimit = 15 * time.Minute
+
+// place is a directory with a configuration, where npctl is run.
+type place struct {
+	t    *testing.T
+	dir  string
+	args []string // behind every command that takes a configuration
+	env  []string
+}
+
+// newPlace is a directory with npctl.hcl and clouds.yaml.
+func (p *project) newPlace(config string) *place {
+	p.t.Helper()
+	at := emptyPlace(p.t)
+	at.env = append(at.env, "OS_CLIENT_CONFIG_FILE="+p.writeClouds(at.dir))
+	at.write(config)
+	return at
+}
+
+func emptyPlace(t *testing.T) *place {
+	t.Helper()
+	dir := t.TempDir()
+	return &place{t: t, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "NPCTL_LOG=info"}}
+}
+
+// with is the place in a subtest, with arguments of its own.
+func (at *place) with(t *testing.T) *place {
+	same := *at
+	same.t, same.args = t, slices.Clone(at.args)
+	return &same
+}
+
+func (at *place) write(config string) {
+	at.t.Helper()
+	if err := os.WriteFile(filepath.Join(at.dir, "npctl.hcl"), []byte(config), 0o600); err != nil {
+		at.t.Fatal(err)
+	}
+}
+
+// change replaces text in the configuration.
+func (at *place) change(from, to string) {
+	at.t.Helper()
+	old, err := os.ReadFile(filepath.Join(at.dir, "npctl.hcl"))
+	if err != nil || !strings.Contains(string(old), from) {
+		at.t.Fatalf("%q is not in the configuration (%v)", from, err)
+	}
+	at.write(strings.Replace(string(old), from, to, 1))
+}
+
+// outcome is what became of one npctl.
+type outcome struct {
+	t              *testing.T
+	command        string
+	code           int
+	stdout, stderr string
+}
+
+// command prepares an npctl.
+func (at *place) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	at.t.Helper()
+	path, err := binary()
+	if err != nil {
+		at.t.Fatal(err)
+	}
+	if args[0] == "plan" || args[0] == "apply" || args[0] == "destroy" {
+		args = append(append([]string{}, args...), at.args...)
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = at.dir, at.env, &stdout, &stderr
+	cmd.WaitDelay = 10 * time.Second
+	return cmd, &stdout, &stderr
+}
+
+// run runs npctl to its end.
+func (at *place) run(args ...string) outcome {
+	at.t.Helper()
+	ctx, cancel := context.WithTimeout(at.t.Context(), runLimit)
+	defer cancel()
+	cmd, stdout, stderr := at.command(ctx, args...)
+	started := time.Now()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
+		at.t.Fatalf("npctl %s: %v\n%s%s", strings.Join(args, " "), err, stdout, stderr)
+	}
+	o := outcome{at.t, "npctl " + strings.Join(args, " "), cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	at.t.Logf("%s: exit code %d in %.1f s: %s", o.command, o.code, time.Since(started).Seconds(), o.last())
+	return o
+}
+
+// mustRun is run for an npctl that has to end with that exit code.
+func (at *place) mustRun(code int, args ...string) outcome {
+	at.t.Helper()
+	o := at.run(args...)
+	if o.code != code {
+		at.t.Fatalf("%s: exit code %d, want %d\n%s", o.command, o.code, code, o.text())
+	}
+	return o
+}
+
+func (o outcome) text() string { return o.stdout + "--- stderr\n" + o.stderr }
+
+// last is the last line of the result.
+func (o outcome) last() string {
+	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
+	return lines[len(lines)-1]
+}
+
+// ends fails the test unless the last line is that.
+func (o outcome) ends(want string) outcome {
+	o.t.Helper()
+	if got := o.last(); got != want {
+		o.t.Errorf("%s ends with\n  %s\nwant\n  %s\n%s", o.command, got, want, o.text())
+	}
+	return o
+}
+
+// says fails the test unless every text is in the output, line breaks of the layout aside.
+func (o outcome) says(texts ...string) outcome {
+	o.t.Helper()
+	shown := strings.Join(strings.Fields(o.text()), " ")
+	for _, want := range texts {
+		if !strings.Contains(shown, strings.Join(strings.Fields(want), " ")) {
+			o.t.Errorf("%s does not say %q\n%s", o.command, want, o.text())
+		}
+	}
+	return o
+}
+
+// saysNot fails the test when one of the texts is in the output.
+func (o outcome) saysNot(texts ...string) outcome {
+	o.t.Helper()
+	for _, bad := range texts {
+		if strings.Contains(o.text(), bad) {
+			o.t.Errorf("%s says %q\n%s", o.command, bad, o.text())
+		}
+	}
+	return o
+}
+
+// nothingToDo plans and fails the test unless there is nothing to do.
+func (at *place) nothingToDo() outcome {
+	at.t.Helper()
+	return at.mustRun(0, "plan", "-detailed-exitcode").ends("No changes.")
+}
+
+// note is a note of a plan.
+type note struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+// report is a plan as JSON, as far as tests look at it.
+type report struct {
+	Steps []struct {
+		Address string `json:"address"`
+		Action  string `json:"action"`
+		Thing   string `json:"thing"`
+		Reason  string `json:"action_reason"`
+	} `json:"steps"`
+	Notes    []note `json:"notes"`
+	Problems []struct {
+		Address string `json:"address"`
+		Text    string `json:"text"`
+		Hint    string `json:"hint"`
+	} `json:"problems"`
+	Deferred []string `json:"deferred"`
+}
+
+// plan is what npctl plan -json says; the exit code is not looked at.
+func (at *place) plan(args ...string) report {
+	at.t.Helper()
+	o := at.run(append([]string{"plan", "-json"}, args...)...)
+	var r report
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
+		at.t.Fatalf("%s: %v\n%s", o.command, err, o.text())
+	}
+	return r
+}
+
+// steps shows the steps, "action thing: reason" each.
+func (r report) steps() []string {
+	var all []string
+	for _, s := range r.Steps {
+		all = append(all, s.Action+" "+s.Thing+": "+s.Reason)
+	}
+	return all
+}

@@ -1,0 +1,201 @@
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v2"
+
+	"github.com/npctl/npctl/test/openstack/lab"
+)
+
+// password is everybody's in the lab.
+const password = "lab"
+
+// project is an OpenStack project of a test's own, with a user of the same name.
+type project struct {
+	*api
+	t        *testing.T
+	lab      *lab.Lab
+	admin    *api
+	name, id string
+	authURL  string
+	entries  map[string]any // of clouds.yaml: the lab's, and "mine"
+}
+
+// newProject makes an empty project. It goes, with all that is in it, when the test ends.
+func newProject(t *testing.T) *project {
+	t.Helper()
+	l, err := lab.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &project{t: t, lab: l, name: fmt.Sprintf("it-%08x", rand.Uint32())}
+	p.readClouds()
+	p.admin = login(t, p.authURL, "admin", "admin")
+	p.id = p.admin.make(t, identity, "projects", "project", object{"name": p.name, "domain_id": "default"})["id"].(string)
+	user := p.admin.make(t, identity, "users", "user", object{"name": p.name, "password": password, "domain_id": "default",
+		"default_project_id": p.id})["id"].(string)
+	role := p.admin.find(t, identity, "roles", "roles", "member")["id"].(string)
+	p.admin.do(t, http.MethodPut, identity, "projects/"+p.id+"/users/"+user+"/roles/"+role, nil)
+	p.api = login(t, p.authURL, p.name, p.name)
+	t.Cleanup(func() { p.remove(user) })
+	return p
+}
+
+// with is the project in a subtest.
+func (p *project) with(t *testing.T) *project {
+	same := *p
+	same.t = t
+	return &same
+}
+
+// readClouds takes over the lab's clouds.yaml and adds the entry "mine".
+func (p *project) readClouds() {
+	p.t.Helper()
+	text, err := os.ReadFile(p.lab.CloudsYAML())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var file struct {
+		Clouds map[string]any `yaml:"clouds"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		p.t.Fatal(err)
+	}
+	p.entries = file.Clouds
+	p.authURL = file.Clouds["npctl"].(map[any]any)["auth"].(map[any]any)["auth_url"].(string)
+	p.entries["mine"] = p.entry(p.name, password)
+	p.entries["wrong-password"] = p.entry(p.name, "guessed")
+}
+
+func (p *project) entry(user, password string) map[string]any {
+	return map[string]any{"region_name": "RegionOne", "auth": map[string]any{"auth_url": p.authURL, "username": user, "password": password,
+		"project_name": user, "user_domain_name": "Default", "project_domain_name": "Default"}}
+}
+
+// writeClouds writes clouds.yaml and returns its path.
+func (p *project) writeClouds(dir string) string {
+	p.t.Helper()
+	text, err := yaml.Marshal(map[string]any{"clouds": p.entries})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	path := filepath.Join(dir, "clouds.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+// applicationCredential adds the entry "appcred".
+func (p *project) applicationCredential() {
+	p.t.Helper()
+	user := p.admin.list(p.t, identity, "users?name="+p.name, "users")[0]["id"].(string)
+	made := p.make(p.t, identity, "users/"+user+"/application_credentials", "application_credential", object{"name": "ci", "secret": password})
+	p.entries["appcred"] = map[string]any{"region_name": "RegionOne", "auth_type": "v3applicationcredential", "auth": map[string]any{
+		"auth_url": p.authURL, "application_credential_id": made["id"], "application_credential_secret": password}}
+}
+
+// furnish gives the project what a project of a CI has: network "private" with a router to the outside, "dual" with
+// IPv6 too, security group "ssh", and key pair "lab". The addresses are this machine's own, like the lab's.
+func (p *project) furnish() *project {
+	p.t.Helper()
+	private := p.network("private", "127.81.0.0/16")
+	p.network("dual", "127.82.0.0/16")
+	p.make(p.t, network, "subnets", "subnet", object{"name": "dual6", "network_id": p.find(p.t, network, "networks?name=dual", "networks", "dual")["id"],
+		"ip_version": 6, "cidr": "fd82::/64", "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"})
+	outside := p.find(p.t, network, "networks?name=public", "networks", "public")["id"]
+	router := p.make(p.t, network, "routers", "router", object{"name": "router", "external_gateway_info": object{"network_id": outside}})
+	p.do(p.t, http.MethodPut, network, "routers/"+router["id"].(string)+"/add_router_interface", object{"subnet_id": private})
+	p.make(p.t, network, "security-groups", "security_group", object{"name": "ssh"})
+	p.make(p.t, compute, "os-keypairs", "keypair", object{"name": "lab", "type": "ssh"})
+	return p
+}
+
+// network makes a network and returns the id of its subnet. DHCP would refuse loopback addresses.
+func (p *project) network(name, cidr string) string {
+	p.t.Helper()
+	made := p.make(p.t, network, "networks", "network", object{"name": name})
+	subnet := p.make(p.t, network, "subnets", "subnet", object{"name": name, "network_id": made["id"], "ip_version": 4, "cidr": cidr, "enable_dhcp": false})
+	return subnet["id"].(string)
+}
+
+// quota sets limits until the test ends or the function returned is called.
+func (p *project) quota(limits map[string]int) (restore func()) {
+	p.t.Helper()
+	back, err := p.lab.Quota(p.t.Context(), p.name, limits)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return func() {
+		if err := back(); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
+// server makes a server that is not npctl's, and waits for it.
+func (p *project) server(name string, networks any) string {
+	p.t.Helper()
+	made := p.make(p.t, compute, "servers", "server", object{"name": name, "networks": networks,
+		"imageRef":  p.find(p.t, image, "images?name=tiny", "images", "tiny")["id"],
+		"flavorRef": p.find(p.t, compute, "flavors", "flavors", "small")["id"]})
+	id := made["id"].(string)
+	eventually(p.t, "server "+name+" is ACTIVE", func() bool {
+		return p.do(p.t, http.MethodGet, compute, "servers/"+id, nil)["server"].(object)["status"] == "ACTIVE"
+	})
+	return id
+}
+
+// remove deletes the project and all that is in it. It goes on when something cannot be deleted: what must be gone by
+// now is for the test to say.
+func (p *project) remove(user string) {
+	ctx := context.Background()
+	gone := func(service, path string) { _, _, _ = p.admin.try(ctx, http.MethodDelete, service, path, nil) }
+	ids := func(service, path, key string) (found []string) {
+		_, answer, err := p.admin.try(ctx, http.MethodGet, service, path, nil)
+		if list, ok := answer[key].([]any); ok && err == nil {
+			for _, o := range list {
+				found = append(found, o.(object)["id"].(string))
+			}
+		}
+		return found
+	}
+	mine := "project_id=" + p.id
+	eventually(p.t, "the project's servers are gone", func() bool {
+		servers := ids(compute, "servers?all_tenants=1&"+mine, "servers")
+		for _, id := range servers {
+			gone(compute, "servers/"+id)
+		}
+		return len(servers) == 0
+	})
+	for _, id := range ids(volume, "volumes?all_tenants=1&"+mine, "volumes") {
+		gone(volume, "volumes/"+id)
+	}
+	for _, id := range ids(image, "images?limit=500&owner="+p.id, "images") {
+		gone(image, "images/"+id)
+	}
+	for _, id := range ids(network, "routers?"+mine, "routers") {
+		for _, subnet := range ids(network, "subnets?"+mine, "subnets") {
+			_, _, _ = p.admin.try(ctx, http.MethodPut, network, "routers/"+id+"/remove_router_interface", object{"subnet_id": subnet})
+		}
+		gone(network, "routers/"+id)
+	}
+	for _, kind := range []string{"floatingips", "ports", "networks", "security-groups"} {
+		for _, id := range ids(network, kind+"?"+mine, strings.ReplaceAll(kind, "-", "_")) {
+			gone(network, kind+"/"+id)
+		}
+	}
+	gone(identity, "users/"+user)
+	gone(identity, "projects/"+url.PathEscape(p.id))
+}
