@@ -8,7 +8,7 @@
 //  3. scope.go: evaluate locals, for_each and names of top-level blocks in the order of what they refer to.
 //  4. body.go, setting.go, complete.go: decode every body against a schema.Block. There is one decoder for the blocks of
 //     the language (core*.go) and those of drivers, builders and stores.
-//  5. settings.go, labels.go, images.go, providers.go, pools.go: make resources of what was decoded.
+//  5. settings.go, labels.go, images.go, inherit.go, providers.go, pools.go: make resources of what was decoded.
 //  6. rules.go: check what only shows across blocks.
 //
 // Sensitive values carry a cty mark from where they come in to where Desired is made. Diagnostics never show them, see

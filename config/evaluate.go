@@ -180,34 +180,46 @@ func lookup(ctx *hcl.EvalContext, root string) cty.Value {
 // tooLarge says that a value is too large to work with, or "". Values that grow from each other, local by local, are
 // stopped here before they take all memory.
 func tooLarge(value cty.Value) string {
-	left := maxValueBytes
-	if weigh(value, &left) {
+	scale := scale{left: maxValueBytes}
+	scale.weigh(value)
+	switch {
+	case scale.number:
+		return "A number is too large to work with. Is something divided by zero?"
+	case scale.left < 0:
+		return fmt.Sprintf("The value is larger than %s, which is the most that npctl works with.", sizeText(maxValueBytes))
+	default:
 		return ""
 	}
-	return fmt.Sprintf("The value is larger than %s, which is the most that npctl works with.", sizeText(maxValueBytes))
 }
 
-// weigh takes what a value weighs off left and stops when nothing is left.
-func weigh(value cty.Value, left *int) bool {
+// scale adds up what a value weighs, until it is too much.
+type scale struct {
+	left   int
+	number bool // some number is too large
+}
+
+// maxExponent bounds numbers to about 300 digits: as text they would fill the memory.
+const maxExponent = 1000
+
+func (s *scale) weigh(value cty.Value) {
 	value, _ = value.Unmark()
-	*left -= 16
-	if !value.IsKnown() || value.IsNull() || *left < 0 {
-		return *left >= 0
+	s.left -= 16
+	if !value.IsKnown() || value.IsNull() || s.left < 0 {
+		return
 	}
-	t := value.Type()
-	if t == cty.String {
-		*left -= len(value.AsString())
-	}
-	if t.IsCollectionType() || t.IsTupleType() || t.IsObjectType() {
-		for it := value.ElementIterator(); it.Next(); {
+	switch t := value.Type(); {
+	case t == cty.String:
+		s.left -= len(value.AsString())
+	case t == cty.Number:
+		n := value.AsBigFloat()
+		s.number = s.number || n.IsInf() || n.MantExp(nil) > maxExponent || n.MantExp(nil) < -maxExponent
+	case t.IsCollectionType() || t.IsTupleType() || t.IsObjectType():
+		for it := value.ElementIterator(); s.left >= 0 && it.Next(); {
 			key, element := it.Element()
-			if key, _ = key.Unmark(); key.IsKnown() && key.Type() == cty.String && !t.IsSetType() {
-				*left -= len(key.AsString())
+			if t.IsMapType() || t.IsObjectType() {
+				s.left -= len(key.AsString())
 			}
-			if !weigh(element, left) {
-				return false
-			}
+			s.weigh(element)
 		}
 	}
-	return *left >= 0
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -68,7 +69,8 @@ func (l *loader) readFile(path string) ([]byte, bool) {
 		l.problem(nil, "Cannot read file", err.Error()+".")
 		return nil, false
 	}
-	if !info.Mode().IsRegular() {
+	// A file of values may be a pipe, as in -var-file <(decrypt secrets.hcl). What lies in a directory may not.
+	if mode := info.Mode(); !mode.IsRegular() && (mode.IsDir() || slices.Contains(l.found.config, path) || slices.Contains(l.found.auto, path)) {
 		l.problem(nil, "Cannot read file", path+" is not a regular file.")
 		return nil, false
 	}

@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -22,6 +24,16 @@ func guardTemplate(src []byte, filename string, left *int) *hcl.Diagnostic {
 	return guardWith(hclsyntax.LexTemplate, src, filename, left)
 }
 
+// hugeNumber finds numbers that would be gigabytes of text.
+func hugeNumber(literal string) bool {
+	digits, exponent, scaled := strings.Cut(strings.ToLower(literal), "e")
+	if !scaled {
+		return len(digits) > maxExponent
+	}
+	n, err := strconv.Atoi(strings.TrimLeft(exponent, "+-"))
+	return err != nil || n > maxExponent || len(digits) > maxExponent
+}
+
 type lexer func(src []byte, filename string, start hcl.Pos) (hclsyntax.Tokens, hcl.Diagnostics)
 
 func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnostic {
@@ -37,6 +49,12 @@ func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnosti
 	}
 	// Errors of the scanner show up again in the parser.
 	tokens, _ := lex(src, filename, hcl.InitialPos)
+	for _, token := range tokens {
+		if token.Type == hclsyntax.TokenNumberLit && hugeNumber(string(token.Bytes)) {
+			return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Number too large", Subject: &token.Range,
+				Detail: "The number is too large or too exact to work with."}
+		}
+	}
 	at, deep := tooDeep(tokens)
 	if !deep {
 		return nil

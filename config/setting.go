@@ -31,6 +31,9 @@ func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guar
 	}
 	at := attr.Expr.Range()
 	converted, err := convertTo(value, want.Type)
+	if err == nil && want.Type.Equals(schema.ImageRef) {
+		err = checkReference(converted)
+	}
 	if err != nil {
 		l.wrongType(attr, want, value, err)
 		return unknown, true
@@ -62,6 +65,20 @@ func (l *loader) invalidValue(attr *hclsyntax.Attribute, want *schema.Attribute,
 		detail = fmt.Sprintf("The sensitive attribute %q is not valid. What is wrong is not shown, since it might show the value.", want.Name)
 	}
 	l.problem(attr.Expr.Range().Ptr(), "Invalid value", detail)
+}
+
+// checkReference wants both parts of a reference that was put together by hand.
+func checkReference(ref cty.Value) error {
+	ref, _ = ref.UnmarkDeep()
+	if ref.IsNull() || !ref.IsKnown() {
+		return nil
+	}
+	for _, part := range ref.AsValueMap() {
+		if part.IsNull() {
+			return errors.New("a part of the reference is null")
+		}
+	}
+	return nil
 }
 
 // ended ends a text that is the last of its sentence.
@@ -103,7 +120,7 @@ func checkValue(want *schema.Attribute, value cty.Value) error {
 		}
 	}
 	if want.Min != nil && value.Type() == cty.Number && value.AsBigFloat().Cmp(new(big.Float).SetInt64(*want.Min)) < 0 {
-		return fmt.Errorf("%s is less than %d, the least allowed", value.AsBigFloat().Text('f', -1), *want.Min)
+		return fmt.Errorf("%s is less than %d, the least allowed", value.AsBigFloat().Text('g', 10), *want.Min)
 	}
 	if want.Check != nil {
 		return want.Check(value)

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
@@ -159,4 +161,21 @@ variable "any" {}
 			}
 		}
 	})
+}
+
+func TestValuesMayComeFromAPipe(t *testing.T) {
+	opts := write(t, map[string]string{"main.hcl": `
+variable "v" {}
+label "l" { name = var.v }`})
+	pipe := filepath.Join(opts.Path, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte(`v = "piped"`), 0o600) }()
+	opts.VarFiles = []string{pipe}
+	same(t, "name", load(t, opts).Desired.Labels[0].Name, "piped")
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
 }

@@ -222,9 +222,12 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, free
 		Evidence: []Fact{{"min_ready", fmt.Sprint(label.MinReady)}, {"ready", fmt.Sprint(have)}}}
 	c.imageOf(&s, at)
 	key := OfferKeyAt{provider, OfferKey{pool, label.Name}}
-	if old := c.retired[key]; len(old) > 0 {
-		c.retired[key] = old[1:]
-		c.replace(&s, old[0], at, use, free)
+	for len(c.retired[key]) > 0 && !s.Replaces {
+		old := c.retired[key][0]
+		c.retired[key] = c.retired[key][1:]
+		if slices.Contains(use.frees, old) { // else another launch waits for it already
+			c.replace(&s, old, at, use, free)
+		}
 	}
 	for len(use.frees) > 0 && c.full(at, use, free) {
 		first := use.frees[0]

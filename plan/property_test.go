@@ -227,7 +227,7 @@ func (m *model) check(t *rapid.T, d resources.Desired, s Step) {
 			count := 0
 			for _, n := range m.Records.Nodes {
 				running := slices.ContainsFunc(m.Providers[p.Name].Instances, func(i resources.Instance) bool {
-					return i.Marks.ID == n.ID && i.Marks.Installation == "here"
+					return i.ID == n.ExternalID
 				})
 				if n.Provider == p.Name && n.Pool == pool.Name && !n.Static && running {
 					count++

@@ -27,6 +27,10 @@ import (
 // build it holds the build's id, so that whatever a dead build leaves is known to be its.
 const workSuffix = ".work"
 
+// manifestSuffix ends the name of a directory with what a builder tells about the content of an image. It is kept with
+// the image.
+const manifestSuffix = ".d"
+
 // build makes an image: intent, work directory, builder, missing formats, checksums, files in place, result.
 func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 	img, builder, err := x.imageBuilder(s.Image)
@@ -90,6 +94,11 @@ func (x *execution) makeBuild(ctx context.Context, s plan.Step, img *resources.I
 		return fmt.Errorf("%w (log: %s)", err, log.Name())
 	}
 	if b.Files, err = x.collect(ctx, s, artifact, name, log); err != nil {
+		return err
+	}
+	manifests := name + manifestSuffix
+	err = os.Rename(filepath.Join(work, manifests), filepath.Join(x.imagesDir(), manifests))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	b.Extra = artifact.Extra

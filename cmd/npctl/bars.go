@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 
 	"github.com/vbauerster/mpb/v8"
@@ -29,12 +31,14 @@ type stepBar struct {
 // mostBars keeps a big apply from filling the screen.
 const mostBars = 12
 
+const barWidth = 30 // columns
+
 func newBars(u *ui, steps int) *bars {
 	b := &bars{most: mostBars, shown: map[string]*stepBar{}}
 	if _, height, err := term.GetSize(int(u.errFile.Fd())); err == nil {
 		b.most = max(min(mostBars, height-3), 1)
 	}
-	b.container = mpb.New(mpb.WithOutput(u.errFile), mpb.WithWidth(40))
+	b.container = mpb.New(mpb.WithOutput(u.errFile), mpb.WithWidth(barWidth))
 	b.back = u.err.divert(b.container)
 	b.all = b.container.AddBar(int64(steps), mpb.BarPriority(1<<30), mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Name("all steps ", decor.WCSyncSpaceR)),
@@ -47,10 +51,21 @@ func (b *bars) start(id, title string) {
 		return
 	}
 	s := &stepBar{}
-	s.bar = b.container.AddBar(0, mpb.BarRemoveOnComplete(),
+	s.bar = b.container.AddBar(0, mpb.BarRemoveOnComplete(), mpb.BarFillerMiddleware(onlyWithTotal),
 		mpb.PrependDecorators(decor.Name(title+" ", decor.WCSyncSpaceR)),
 		mpb.AppendDecorators(decor.Any(s.text), decor.Elapsed(decor.ET_STYLE_GO, decor.WC{W: 7})))
 	b.shown[id] = s
+}
+
+// onlyWithTotal leaves the place of a bar empty while nobody knows how much there is to do.
+func onlyWithTotal(bar mpb.BarFiller) mpb.BarFiller {
+	return mpb.BarFillerFunc(func(w io.Writer, stat decor.Statistics) error {
+		if stat.Total > 0 {
+			return bar.Fill(w, stat)
+		}
+		_, err := io.WriteString(w, strings.Repeat(" ", min(barWidth, stat.AvailableWidth)))
+		return err
+	})
 }
 
 // text is what stands behind the bar.

@@ -32,7 +32,7 @@ func (o *planOptions) flags() []cli.Flag {
 		&cli.BoolFlag{Name: "refresh", Category: categorySelect, Destination: &o.refresh, Value: true, HideDefault: true, Usage: "look at the clouds; -refresh=false believes the state instead"},
 		&cli.BoolFlag{Name: "refresh-only", Category: categorySelect, Destination: &o.refreshOnly, Usage: "only bring the state in line with what is; make and delete nothing"},
 		&cli.StringFlag{Name: "allow-destroy", Category: categorySelect, Destination: &o.allow, Value: string(plan.AllowAll), Usage: "what a plan may delete: none, nodes, images or all; a plan that deletes more is refused (`WHAT`)"},
-		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not less (0: 50)"},
+		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
 		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "hide and shorten nothing"},
 	}
 	for _, f := range o.variableOptions.flags() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
 )
@@ -44,9 +45,19 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 		_ = store.Close() // nothing was written
 		return nil, err
 	}
+	limitSteps(c.Desired.Providers, parallelism)
 	s.engine = reconcile.New(reconcile.Options{Desired: c.Desired, Store: store, Drivers: c.registry.drivers,
 		Builders: c.registry.builders, DataDir: dataDir(path), Log: a.log, Parallelism: parallelism})
 	return s, nil
+}
+
+// limitSteps keeps every provider to so many steps at a time, where its own limit is not lower; 0 means no further limit.
+func limitSteps(providers []resources.Provider, parallelism int) {
+	for i := range providers {
+		if p := &providers[i]; parallelism > 0 && (p.MaxConcurrency <= 0 || p.MaxConcurrency > int64(parallelism)) {
+			p.MaxConcurrency = int64(parallelism)
+		}
+	}
 }
 
 // close ends the session. What could not be given back is a warning: the work is done.

@@ -28,6 +28,7 @@ type call struct {
 	micro     micro   // compute only
 	effects   []Fault // that the handler itself has to bring about
 	requestID string
+	root      string // see base
 }
 
 // view and update are the store's, as of the time of the call.
@@ -38,6 +39,13 @@ func (c *call) id() string { return c.request.PathValue("id") }
 
 // base is the URL at which the client found the cloud.
 func (c *call) base() string {
+	if c.root == "" {
+		c.root = c.findBase()
+	}
+	return c.root
+}
+
+func (c *call) findBase() string {
 	scheme := c.request.URL.Scheme
 	if scheme == "" {
 		scheme = "http"

@@ -279,8 +279,6 @@ func deleteServer(c *call) (*answer, error) {
 			return nil, refuse(http.StatusConflict, "Instance %s is locked", s.ID)
 		}
 		if s.Task != "deleting" {
-			s.Task = "deleting"
-			s.touch(c.now)
 			s.GoesFromLists = c.lingers().Add(c.cloud.options.DeleteTime)
 			w.scheduleDelete(c, s)
 		}
@@ -288,8 +286,15 @@ func deleteServer(c *call) (*answer, error) {
 	})
 }
 
+// scheduleDelete begins the end of a server, now or, when a fault has it so, later.
 func (w *world) scheduleDelete(c *call, s *server) {
 	end := c.now.Add(c.cloud.options.DeleteTime)
+	if f, late := c.effect(LateEffect); late {
+		w.schedule(end.Add(f.Delay), serverGoes, s.ID, "")
+		return
+	}
+	s.Task = "deleting"
+	s.touch(c.now)
 	if f, fails := c.effect(DeleteFails); fails {
 		text := f.Message
 		if text == "" {

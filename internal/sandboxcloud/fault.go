@@ -30,7 +30,7 @@ const (
 	HangBefore Action = "hang_before"
 	// HangAfter does what was asked and does not answer until the client gives up.
 	HangAfter Action = "hang_after"
-	// LateEffect cuts the connection, and what was asked for appears only Delay later.
+	// LateEffect cuts the connection, and what was to be made appears, or a server that was to go goes, only Delay later.
 	LateEffect Action = "late_effect"
 	// LateListing keeps a new object out of lists, and a deleted one in them, for Delay.
 	LateListing Action = "late_listing"

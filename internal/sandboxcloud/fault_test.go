@@ -149,6 +149,27 @@ func TestLateEffectAppearsLater(t *testing.T) {
 	})
 }
 
+func TestDeleteMayHappenLater(t *testing.T) {
+	asleep(t, func(t *testing.T) {
+		c := connect(t, Options{})
+		s, err := c.asked(t, c.uploaded(t, "tiny", []byte("x")).ID, "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.faults(t, Fault{Operation: "server.delete", Action: LateEffect, Delay: time.Minute, Times: 1})
+		if err := servers.Delete(t.Context(), c.compute, s.ID).ExtractErr(); err == nil {
+			t.Error("the answer came")
+		}
+		if got := c.state(t, s.ID); got != "ACTIVE " {
+			t.Errorf("at once %q", got)
+		}
+		time.Sleep(time.Minute)
+		if !c.gone(t, s.ID) {
+			t.Error("the server is still there")
+		}
+	})
+}
+
 func TestListsMayBeBehind(t *testing.T) {
 	asleep(t, func(t *testing.T) {
 		c := connect(t, Options{})

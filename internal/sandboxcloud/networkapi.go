@@ -47,10 +47,18 @@ func networkRoutes() []route {
 // listOf answers what the project may see of a table.
 func listOf[T object](c *call, plural string, rows func(*world) iter.Seq[T], visible func(*world, T) bool, show func(*world, T) view) (*answer, error) {
 	var views []view
+	enough := c.enough()
 	err := c.view(func(w *world) error {
+		started := enough == 0 || !c.query.Has("marker")
 		for row := range rows(w) {
-			if visible(w, row) {
-				views = append(views, show(w, row))
+			if !visible(w, row) {
+				continue
+			}
+			if started = started || row.meta().ID == c.query.Get("marker"); !started {
+				continue
+			}
+			if views = append(views, show(w, row)); len(views) == enough {
+				break
 			}
 		}
 		return nil
@@ -59,6 +67,21 @@ func listOf[T object](c *call, plural string, rows func(*world) iter.Seq[T], vis
 		return nil, err
 	}
 	return c.answerList(plural, views)
+}
+
+// enough is how many rows, from the marker on, a page can be cut from when nothing is filtered or sorted: the marker
+// itself and one page. Zero means that all rows have to be looked at.
+func (c *call) enough() int {
+	for name := range c.query {
+		if name != "limit" && name != "marker" && name != "fields" {
+			return 0
+		}
+	}
+	limit, err := c.limit(0, 0)
+	if err != nil || limit == 0 {
+		return 0
+	}
+	return limit + 1
 }
 
 func (c *call) owns(b *base) bool { return b.Project == c.who.project }

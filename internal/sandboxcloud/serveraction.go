@@ -42,7 +42,6 @@ func (c *call) act(w *world, s *server, name string, body json.RawMessage) (*ans
 	case "addSecurityGroup", "removeSecurityGroup":
 		return c.changeGroups(w, s, name == "addSecurityGroup", body)
 	case "forceDelete":
-		s.Task = "deleting"
 		w.scheduleDelete(c, s)
 		return accepted(nil)
 	case "createImage", "rebuild", "resize":

@@ -214,7 +214,7 @@ func TestCountsAndIndexesStayTrue(t *testing.T) {
 		}
 		c.cloud = cloud
 		image := c.uploaded(t, "tiny", []byte("x")).ID
-		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
 			c.randomStep(t, rt, image)
 			now = now.Add(time.Duration(rapid.IntRange(0, 3).Draw(rt, "wait")) * 500 * time.Millisecond)
 			checkWorld(rt, cloud)

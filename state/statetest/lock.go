@@ -132,6 +132,16 @@ var lostTests = []test{
 			e.Errorf("Unlock of a lost lock took it from its new holder: %v", err)
 		}
 	}},
+	{"IsNoticedByUnlock", func(e *env) {
+		one, two := e.store(), e.store()
+		l := e.lock(one, "apply")
+		e.Steal(e.T, two, "apply", l)
+		e.lock(two, "apply")
+		e.must(l.Unlock(e.ctx())) // at once, most likely before Lost is closed
+		if _, err := one.Lock(e.ctx(), "apply", holder("apply")); !errors.Is(err, state.ErrLocked) {
+			e.Errorf("Unlock took the lock from its new holder: %v", err)
+		}
+	}},
 	{"LetsNothingBeWritten", func(e *env) {
 		one, two := e.store(), e.store()
 		entry := e.create(one, Node(1))[0]

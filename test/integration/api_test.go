@@ -65,15 +65,13 @@ func (a *api) try(ctx context.Context, method, service, path string, body any) (
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	answer := object{}
-	opts := &gophercloud.RequestOpts{JSONBody: body, MoreHeaders: map[string]string{"OpenStack-API-Version": "compute 2.79",
-		"X-OpenStack-Nova-API-Version": "2.79"}, KeepResponseBody: false}
-	if method != http.MethodDelete && method != http.MethodPut || service != identity {
+	opts := &gophercloud.RequestOpts{JSONBody: body, OkCodes: []int{200, 201, 202, 204, 404, 409}}
+	if service == compute {
+		opts.MoreHeaders = map[string]string{"X-OpenStack-Nova-API-Version": "2.79"}
+	}
+	if method != http.MethodDelete && (method != http.MethodPut || service != identity) { // those answer nothing
 		opts.JSONResponse = &answer
 	}
-	if method == http.MethodDelete {
-		opts.JSONResponse = nil
-	}
-	opts.OkCodes = []int{200, 201, 202, 204, 404, 409}
 	resp, err := a.provider.Request(ctx, method, base+path, opts)
 	if err != nil {
 		return 0, nil, err

@@ -20,12 +20,13 @@ import (
 // with an image that diskimage-builder really makes, in a project in which others work too.
 func TestOpenStackExample(t *testing.T) {
 	t.Parallel()
+	variables := exampleVariables(t)
 	p, elsewhere := newProject(t).furnish(), newProject(t)
 	theirs := p.others()
 	elsewhere.server("np0000000002", "none")
 	there := elsewhere.things()
 	at := p.newPlace(example(t))
-	at.args = exampleVariables(t)
+	at.args = variables
 
 	at.mustRun(2, "plan", "-detailed-exitcode").ends("Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.")
 	p.mustBe(theirs)
