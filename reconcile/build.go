@@ -106,8 +106,8 @@ func (x *execution) makeBuild(ctx context.Context, s plan.Step, img *resources.I
 	return x.ledger.put(ctx, b)
 }
 
-// buildLog opens the log of a build and removes old ones of the same image.
-func (x *execution) buildLog(name string) (*os.File, error) {
+// logDir is the directory of build logs and consoles; it is made when there is none.
+func (x *execution) logDir() (string, error) {
 	dir := x.Desired.Settings.BuildLogDir
 	if dir == "" {
 		dir = filepath.Join(x.imagesDir(), "logs")
@@ -115,7 +115,16 @@ func (x *execution) buildLog(name string) (*os.File, error) {
 		dir = filepath.Join(x.Desired.Settings.Dir, dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make directory for build logs: %w", err)
+		return "", fmt.Errorf("make directory for logs: %w", err)
+	}
+	return dir, nil
+}
+
+// buildLog opens the log of a build and removes old ones of the same image.
+func (x *execution) buildLog(name string) (*os.File, error) {
+	dir, err := x.logDir()
+	if err != nil {
+		return nil, err
 	}
 	x.pruneLogs(dir, name)
 	return os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/npctl/npctl/drivers"
@@ -42,6 +45,9 @@ func (x *execution) launch(ctx context.Context, s plan.Step) (string, error) {
 			return l.node.ID, nil
 		case ctx.Err() != nil:
 			return l.node.ID, ErrInterrupted // the record stays building; the next run goes on with it
+		}
+		if path := l.console(ctx); path != "" {
+			err = fmt.Errorf("%w (console: %s)", err, path)
 		}
 		x.Log.Warn("launch attempt failed", "node", l.node.ID, "attempt", l.node.Attempt, "error", err)
 		giveUp := l.node.Attempt >= attempts || rejected(err) || errors.Is(err, drivers.ErrQuota)
@@ -92,7 +98,7 @@ func (l *launching) intend(ctx context.Context) error {
 	l.node = &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: l.provider.Name,
 		Pool: l.pool.Name, Labels: []string{l.offer.Label}, Hash: l.offer.Hashes.Current(), Image: l.offer.Image.String(),
 		Attributes: l.pool.NodeAttributes, Resources: l.amounts()}
-	if err := l.chooseImage(); err != nil {
+	if err := l.chooseImage(ctx); err != nil {
 		return err
 	}
 	return l.ledger.put(ctx, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static)...)...)
@@ -109,25 +115,38 @@ func (l *launching) amounts() resources.Amounts {
 }
 
 // chooseImage takes the newest usable upload, or what the cloud_image block means.
-func (l *launching) chooseImage() error {
+func (l *launching) chooseImage(ctx context.Context) error {
 	ref := l.offer.Image
 	if ref.Kind == resources.CloudImage {
-		for _, spec := range l.provider.CloudImages {
-			if spec.Name == ref.Name {
-				l.node.ImageID = l.seen.Providers[l.provider.Name].CloudImages[ref.Name].Image.ID
-				l.node.Login = spec.Login
-			}
-		}
-		if l.node.ImageID == "" {
-			return fmt.Errorf("%s was not looked up in %s; plan with -refresh", ref, l.provider.Name)
-		}
-		return nil
+		return l.chooseCloudImage(ctx, ref)
 	}
 	upload := l.uploadOf(ref.Name)
 	if upload == nil {
 		return fmt.Errorf("image %s is not in provider %s", ref, l.provider.Name)
 	}
 	l.node.ImageID, l.node.Upload, l.node.Login = upload.ExternalID, upload.ID, upload.Login
+	return nil
+}
+
+// chooseCloudImage takes what the plan found, or looks itself when the plan was made without looking.
+func (l *launching) chooseCloudImage(ctx context.Context, ref resources.ImageRef) error {
+	i := slices.IndexFunc(l.provider.CloudImages, func(spec resources.CloudImageSpec) bool { return spec.Name == ref.Name })
+	if i < 0 {
+		return fmt.Errorf("provider %s has no %s", l.provider.Name, ref)
+	}
+	spec := l.provider.CloudImages[i]
+	image := l.seen.Providers[l.provider.Name].CloudImages[ref.Name].Image
+	if resolver, ok := drivers.Resolving(l.cloud); ok && image.ID == "" {
+		found, problems, err := resolver.ResolveImage(ctx, spec)
+		if err != nil {
+			return err
+		}
+		if len(problems) > 0 {
+			return fmt.Errorf("%w: %s: %s = %q: %s", drivers.ErrRejected, ref, problems[0].Attribute, problems[0].Value, problems[0].Detail)
+		}
+		image = found
+	}
+	l.node.ImageID, l.node.Login = image.ID, spec.Login
 	return nil
 }
 
@@ -268,7 +287,6 @@ func (l *launching) clear(ctx context.Context, cause error, giveUp bool) error {
 	if err := l.ledger.put(ctx, l.node); err != nil {
 		return err
 	}
-	l.console(ctx)
 	if err := l.removeInstances(ctx, l.step, l.cloud, l.node); err != nil {
 		return errors.Join(cause, err)
 	}
@@ -279,13 +297,23 @@ func (l *launching) clear(ctx context.Context, cause error, giveUp bool) error {
 	return l.ledger.put(ctx, l.node)
 }
 
-// console logs what the machine said last; it is the best evidence there is.
-func (l *launching) console(ctx context.Context) {
+// console keeps what the machine said last, the best evidence there is, beside the build logs.
+func (l *launching) console(ctx context.Context) (path string) {
 	console, ok := drivers.Consoles(l.cloud)
 	if !ok || l.node.ExternalID == "" {
-		return
+		return ""
 	}
-	if text, err := console.ConsoleLog(ctx, l.node.ExternalID); err == nil && text != "" {
-		l.Log.Warn("console of failed node", "node", l.node.ID, "console", text)
+	text, err := console.ConsoleLog(ctx, l.node.ExternalID)
+	if err != nil || text == "" {
+		return ""
 	}
+	dir, err := l.logDir()
+	if err != nil {
+		return ""
+	}
+	path = filepath.Join(dir, fmt.Sprintf("node-%s-attempt-%d.console.log", l.node.ID, l.node.Attempt))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return ""
+	}
+	return path
 }

@@ -180,6 +180,11 @@ func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
 		err = fmt.Errorf("option %s needs a value", name)
 	}
+	if rest, ok := strings.CutPrefix(text, "invalid value "); ok {
+		value, why, _ := strings.Cut(rest, " for flag ")
+		option, reason, _ := strings.Cut(why, ": ")
+		err = fmt.Errorf("option %s does not take %s: %s", option, value, reason)
+	}
 	return hint(err, cmd.FullName()+" -help explains the options")
 }
 

@@ -48,8 +48,8 @@ func (a *app) sandboxCommand() *cli.Command {
 			&cli.StringFlag{Name: "file", Destination: &c.file, TakesFile: true, Usage: "keep the cloud in `FILE`; without it, it is forgotten at the end"},
 			&cli.StringFlag{Name: "write-clouds", Destination: &c.clouds, TakesFile: true, Usage: "write the clouds.yaml to `FILE` instead of stdout"},
 			&cli.StringFlag{Name: "faults", Destination: &c.faults, TakesFile: true, Usage: "misbehave as the JSON `FILE` says, which may change meanwhile"},
-			&cli.DurationFlag{Name: "build-time", Destination: &c.buildTime, Usage: "how long servers take to start (`DURATION`)"},
-			&cli.DurationFlag{Name: "delete-time", Destination: &c.deleteTime, Usage: "how long servers take to go (`DURATION`)"},
+			&cli.DurationFlag{Name: "build-time", Destination: &c.buildTime, Usage: "`DURATION` that servers take to start, such as 20s"},
+			&cli.DurationFlag{Name: "delete-time", Destination: &c.deleteTime, Usage: "`DURATION` that servers take to go"},
 		},
 		Action: c.run,
 	}

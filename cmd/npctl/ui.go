@@ -24,15 +24,15 @@ func systemStreams() streams { return streams{os.Stdin, os.Stdout, os.Stderr} }
 
 // ui is the way to people: results go to out, everything else to err. Both are for one line at a time.
 type ui struct {
-	in                   io.Reader
-	out                  io.Writer
-	err                  *divertible
-	inTerm, errTerm      bool
-	outColor, errColor   bool
-	outFile, errFile     *os.File // nil when there is none to ask for a width
-	mu                   sync.Mutex
-	interruptedOnce      bool   // guarded by mu
-	interruptionConsoles func() // guarded by mu: says what ^C means right now
+	in                 io.Reader
+	out                io.Writer
+	err                *divertible
+	inTerm, errTerm    bool
+	outColor, errColor bool
+	outFile, errFile   *os.File // nil when there is none to ask for a width
+
+	mu       sync.Mutex
+	onSignal func() // guarded by mu: says what ^C means right now; nil when that goes without saying
 }
 
 func newUI(s streams, lookupEnv func(string) (string, bool)) *ui {
@@ -92,7 +92,7 @@ func outputError(err error) error {
 // interrupted answers ^C.
 func (u *ui) interrupted() {
 	u.mu.Lock()
-	say := u.interruptionConsoles
+	say := u.onSignal
 	u.mu.Unlock()
 	if say != nil {
 		say()
@@ -103,7 +103,7 @@ func (u *ui) interrupted() {
 func (u *ui) onInterrupt(say func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.interruptionConsoles = say
+	u.onSignal = say
 }
 
 type style int

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v2"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/npctl/npctl/test/openstack/lab"
 )
@@ -73,7 +73,7 @@ func (p *project) readClouds() {
 		p.t.Fatal(err)
 	}
 	p.entries = file.Clouds
-	p.authURL = file.Clouds["npctl"].(map[any]any)["auth"].(map[any]any)["auth_url"].(string)
+	p.authURL = file.Clouds["npctl"].(object)["auth"].(object)["auth_url"].(string)
 	p.entries["mine"] = p.entry(p.name, password)
 	p.entries["wrong-password"] = p.entry(p.name, "guessed")
 }

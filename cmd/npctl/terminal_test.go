@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal runs a command with a terminal of its own and keeps what it shows.
+type terminal struct {
+	t       *testing.T
+	keys    *os.File
+	command *exec.Cmd
+	read    sync.WaitGroup
+
+	mu    sync.Mutex
+	shown bytes.Buffer // guarded by mu
+}
+
+// onTerminal starts npctl in dir.
+func onTerminal(t *testing.T, dir string, env []string, args ...string) *terminal {
+	t.Helper()
+	keys, screen := openPTY(t)
+	defer screen.Close() //nolint:errcheck // the command has its own
+	x := &terminal{t: t, keys: keys, command: exec.Command("npctl", args...)}
+	x.command.Dir = dir
+	x.command.Env = append(os.Environ(), append([]string{"TERM=xterm", "HOME=" + dir, "NO_COLOR="}, env...)...)
+	x.command.Stdin, x.command.Stdout, x.command.Stderr = screen, screen, screen
+	x.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := x.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	x.read.Go(func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, err := keys.Read(buffer)
+			x.mu.Lock()
+			x.shown.Write(buffer[:n])
+			x.mu.Unlock()
+			if err != nil {
+				return // the last one with the terminal open has ended
+			}
+		}
+	})
+	return x
+}
+
+func openPTY(t *testing.T) (keys, screen *os.File) {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(keys.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 120}); err != nil {
+		t.Fatal(err)
+	}
+	screen, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = keys.Close() })
+	return keys, screen
+}
+
+func (x *terminal) text() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return strings.ReplaceAll(x.shown.String(), "\r\n", "\n")
+}
+
+// expect waits until the screen has shown something.
+func (x *terminal) expect(pattern string) {
+	x.t.Helper()
+	want := regexp.MustCompile(pattern)
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if want.MatchString(x.text()) {
+			return
+		}
+	}
+	x.t.Fatalf("the screen never showed %s, but:\n%s", pattern, x.text())
+}
+
+func (x *terminal) press(keys string) {
+	x.t.Helper()
+	if _, err := x.keys.WriteString(keys); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// end waits for the command and returns its exit code and what it has shown.
+func (x *terminal) end() (int, string) {
+	_ = x.command.Wait() // the exit code says it
+	x.read.Wait()
+	return x.command.ProcessState.ExitCode(), x.text()
+}
+
+func fleetDir(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/fleet.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+func TestColoursAreForTerminalsWithoutNoColor(t *testing.T) {
+	t.Parallel()
+	dir := fleetDir(t)
+	if code, text := onTerminal(t, dir, nil, "plan").end(); code != 0 || !colour.MatchString(text) {
+		t.Errorf("plan on a terminal: exit code %d, no colours in:\n%s", code, text)
+	}
+	for _, c := range []struct{ env, args []string }{
+		{[]string{"NO_COLOR=1"}, []string{"plan"}}, {[]string{"TERM=dumb"}, []string{"plan"}}, {nil, []string{"plan", "-no-color"}},
+	} {
+		if code, text := onTerminal(t, dir, c.env, c.args...).end(); code != 0 || colour.MatchString(text) {
+			t.Errorf("%v %v: exit code %d, want 0 and no colours in:\n%q", c.env, c.args, code, text)
+		}
+	}
+}
+
+func TestApplyOnATerminalAsksAndShowsBars(t *testing.T) {
+	t.Parallel()
+	dir := fleetDir(t)
+	x := onTerminal(t, dir, nil, "apply")
+	x.expect("Only 'yes' will be accepted: ")
+	x.press("yes\n")
+	x.expect("all steps .*of 4")
+	code, text := x.end()
+	if want := "Apply complete: 1 built, 1 uploaded, 2 launched, 0 deleted.\n"; code != 0 || !strings.HasSuffix(text, want) {
+		t.Errorf("apply: exit code %d, want 0 and in the end %q:\n%s", code, want, text)
+	}
+}
+
+func TestInterruptAtTheQuestionDoesNothing(t *testing.T) {
+	t.Parallel()
+	dir := fleetDir(t)
+	x := onTerminal(t, dir, nil, "apply")
+	x.expect("Only 'yes' will be accepted: ")
+	x.press("\x03")
+	code, text := x.end()
+	if want := "Interrupted. Nothing was left half done."; code != exitInterrupted || !strings.Contains(text, want) {
+		t.Errorf("apply: exit code %d, want %d and %q:\n%s", code, exitInterrupted, want, text)
+	}
+	if code, text := onTerminal(t, dir, nil, "plan").end(); code != 0 || !strings.Contains(text, "Plan: 1 to build, 1 to upload, 2 to launch") {
+		t.Errorf("plan afterwards: exit code %d:\n%s", code, text)
+	}
+}
+
+func TestInterruptTwiceEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := fleetDir(t)
+	path := filepath.Join(dir, "npctl.hcl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A builder that does not listen to SIGTERM makes a clean stop take long.
+	stubborn := strings.Replace(string(text), "echo $GREETING >", "trap '' TERM; echo begun; while :; do sleep 0.1; done; echo $GREETING >", 1)
+	if err := os.WriteFile(path, []byte(stubborn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := onTerminal(t, dir, nil, "apply", "-auto-approve")
+	x.expect("build diskimage.tiny .*0s|build diskimage.tiny ")
+	time.Sleep(300 * time.Millisecond) // until sh has set its trap
+	x.press("\x03")
+	x.expect("Once more ends npctl at once")
+	x.press("\x03")
+	started := time.Now()
+	if code, shown := x.end(); code != exitInterrupted || time.Since(started) > 5*time.Second {
+		t.Errorf("apply: exit code %d after %s, want %d at once:\n%s", code, time.Since(started), exitInterrupted, shown)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, shown := onTerminal(t, dir, nil, "apply", "-auto-approve").end(); code != 0 {
+		t.Errorf("apply afterwards: exit code %d:\n%s", code, shown)
+	}
+}

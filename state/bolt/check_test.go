@@ -1,0 +1,84 @@
+package bolt
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/statetest"
+)
+
+// Damage that bbolt would act on: it would write over live pages, walk in circles, or lose pages for ever.
+func TestPagesAreUsedOnceOrFree(t *testing.T) {
+	path := tempPath(t)
+	s := store(t, path)
+	for range 3 {
+		ops := make([]state.Op, 30)
+		for i := range ops {
+			ops[i] = state.Op{Record: statetest.Node(i)}
+		}
+		if _, err := s.Commit(t.Context(), ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := []byte(contentOf(t, path))
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, m, err := versionOf(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, size := m.newest, m.newest.pageSize
+	free := newest.freelist * size
+	if count := order.Uint16(good[free+10:]); count < 2 {
+		t.Fatalf("%d free pages, want some", count)
+	}
+	branch := liveBranch(t, good, newest)
+	for name, test := range map[string]struct {
+		change func([]byte)
+		says   string
+	}{
+		"sound":                  {func([]byte) {}, ""},
+		"live page free":         {func(b []byte) { order.PutUint64(b[free+16:], newest.root) }, "used twice"},
+		"page free twice":        {func(b []byte) { copy(b[free+16:free+24], b[free+24:free+32]) }, "used twice"},
+		"free page beyond":       {func(b []byte) { order.PutUint64(b[free+16:], newest.highWater) }, "does not exist"},
+		"free page forgotten":    {func(b []byte) { order.PutUint16(b[free+10:], order.Uint16(b[free+10:])-1) }, "neither used nor free"},
+		"endless freelist":       {func(b []byte) { order.PutUint16(b[free+10:], 0xFFFF); order.PutUint64(b[free+16:], 1<<60) }, "longer than its page"},
+		"page that holds itself": {func(b []byte) { order.PutUint64(b[branch*size+16+8:], branch) }, "used twice"},
+		"page without elements":  {func(b []byte) { order.PutUint16(b[branch*size+10:], 0) }, "number of elements"},
+		"too many elements":      {func(b []byte) { order.PutUint16(b[branch*size+10:], 0xFFFF) }, "number of elements"},
+	} {
+		text := append([]byte{}, good...)
+		test.change(text)
+		err := walk(text[:newest.highWater*size], newest)
+		if test.says == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+	}
+}
+
+// liveBranch is the number of a page that has children and is not free.
+func liveBranch(t *testing.T, text []byte, m meta) uint64 {
+	t.Helper()
+	w := &walker{data: text, pageSize: m.pageSize, highWater: m.highWater, taken: make([]bool, m.highWater)}
+	if err := w.freelist(m.freelist); err != nil {
+		t.Fatal(err)
+	}
+	for id := uint64(2); id < m.highWater; id++ {
+		if !w.taken[id] && order.Uint16(text[id*m.pageSize+8:]) == branchFlag && order.Uint64(text[id*m.pageSize:]) == id {
+			return id
+		}
+	}
+	t.Fatal("no page has children")
+	return 0
+}

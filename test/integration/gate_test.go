@@ -1,0 +1,110 @@
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// gate stands between npctl and the services, and decides about each call. What it lets through reaches the service
+// whole and is seen through to its end there, whether or not npctl still waits for the answer.
+type gate struct {
+	mu     sync.Mutex           // guards the rest
+	calls  []string             // that came by, "POST compute /servers"
+	before func(c string) error // called before a call is passed on; an error cuts the connection instead
+	after  func(c string) error // called before the answer is passed back; an error cuts the connection instead
+}
+
+// errCut is for hooks that only want the connection cut.
+var errCut = errors.New("cut")
+
+// gated puts a gate before the project's services: the entry "mine" leads through it.
+func (p *project) gated() *gate {
+	p.t.Helper()
+	g := &gate{}
+	mine := p.entries["mine"].(map[string]any)
+	for service, key := range map[string]string{compute: "compute", network: "network", image: "image", volume: "block_storage"} {
+		upstream, err := p.url(service)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		mine[key+"_endpoint_override"] = g.serve(p.t, service, upstream)
+	}
+	return g
+}
+
+func (g *gate) serve(t *testing.T, service, upstream string) string {
+	t.Helper()
+	target, err := url.Parse(upstream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = target.Scheme, target.Host, r.In.Host
+		},
+		FlushInterval: -1,
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler) // the service does not answer: neither does the gate
+		},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		call := r.Method + " " + service + " /" + strings.TrimPrefix(r.URL.Path, target.Path)
+		if g.hook(call, true) != nil {
+			panic(http.ErrAbortHandler)
+		}
+		one := *proxy
+		one.ModifyResponse = func(*http.Response) error { return g.hook(call, false) }
+		one.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + target.Path
+}
+
+// hook counts a call and asks what to do with it.
+func (g *gate) hook(call string, before bool) error {
+	g.mu.Lock()
+	ask := g.after
+	if before {
+		g.calls = append(g.calls, call)
+		ask = g.before
+	}
+	g.mu.Unlock()
+	if ask == nil {
+		return nil
+	}
+	return ask(call)
+}
+
+// set replaces the hooks and forgets the calls.
+func (g *gate) set(before, after func(call string) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.before, g.after, g.calls = before, after, nil
+}
+
+// seen counts the calls that begin so.
+func (g *gate) seen(prefix string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, c := range g.calls {
+		if strings.HasPrefix(c, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// changes reports whether a call changes anything.
+func changes(call string) bool {
+	return !strings.HasPrefix(call, "GET ") && !strings.HasPrefix(call, "HEAD ")
+}

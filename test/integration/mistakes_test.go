@@ -1,0 +1,95 @@
+//go:build integration
+
+package integration
+
+import (
+	"strings"
+	"testing"
+)
+
+// small is a configuration with nodes from an image that the cloud has.
+const small = settings + `
+label "small" { min_ready = 2 }
+provider "openstack" "acme" {
+  cloud           = "mine"
+  launch_attempts = 2
+  cloud_image "tiny" { image = "tiny" }
+  pool "main" {
+    host_key_checking = false
+    networks          = ["private"]
+    security_groups   = ["ssh"]
+    key_name          = "lab"
+    label "small" {
+      image            = cloud_image.tiny
+      flavor           = "small"
+      auto_floating_ip = false
+    }
+  }
+}
+`
+
+// TestOpenStackMistakesAreToldAndDoNothing makes one mistake at a time that only the cloud can see.
+func TestOpenStackMistakesAreToldAndDoNothing(t *testing.T) {
+	t.Parallel()
+	p := newProject(t).furnish()
+	before := p.things()
+	at := p.newPlace(small)
+	for _, c := range []struct {
+		from, to string
+		says     []string
+	}{
+		{`cloud           = "mine"`, `cloud = "mina"`, []string{`"mina"`, "mine"}},
+		{`cloud           = "mine"`, `cloud = "wrong-password"`, []string{"refuses the credentials"}},
+		{`flavor           = "small"`, `flavor = "smal"`, []string{`flavor = "smal"`, "did you mean small"}},
+		{`networks          = ["private"]`, `networks = ["privat"]`, []string{"privat", "did you mean private"}},
+		{`security_groups   = ["ssh"]`, `security_groups = ["shh"]`, []string{"shh", "did you mean ssh"}},
+		{`key_name          = "lab"`, `key_name = "labs"`, []string{"labs", "did you mean lab"}},
+		{`{ image = "tiny" }`, `{ image = "tinny" }`, []string{"tinny", "did you mean tiny"}},
+		{`{ image = "tiny" }`, `{ image = "twice" }`, []string{"twice"}},
+		{`{ image = "tiny" }`, `{ image = "withdrawn" }`, []string{"withdrawn", "deactivated"}},
+		{`{ image = "tiny" }`, `{ filters = { name = "vendor-nobel-*" } }`, []string{"vendor-nobel-*"}},
+		{`{ image = "tiny" }`, `{ image_id = "00000000-0000-4000-8000-000000000000" }`, []string{"00000000-0000-4000-8000-000000000000"}},
+		{`flavor           = "small"`, "flavor = \"small\"\n availability_zones = [\"az7\"]", []string{"az7", "az1"}},
+		{`flavor           = "small"`, `min_ram = 99999999`, []string{"99999999"}},
+		{`cloud           = "mine"`, "cloud = \"mine\"\n region = \"RegionTwo\"", []string{"RegionTwo", "RegionOne"}},
+	} {
+		at.write(small)
+		at.change(c.from, c.to)
+		for _, o := range []outcome{at.mustRun(1, "plan"), at.mustRun(1, "apply", "-auto-approve")} {
+			o.says(c.says...).saysNot("guessed", "panic", "goroutine ")
+			if !strings.Contains(o.stdout, "npctl.hcl:") {
+				t.Errorf("%s with %s names no line\n%s", o.command, c.to, o.text())
+			}
+		}
+	}
+	p.mustBe(before)
+}
+
+// TestOpenStackUnreachableCloudIsDeferred has one cloud that does not answer beside one that does: the other is served,
+// and nobody takes the silent one for empty.
+func TestOpenStackUnreachableCloudIsDeferred(t *testing.T) {
+	t.Parallel()
+	p := newProject(t).furnish()
+	before := p.things()
+	silent := strings.ReplaceAll(strings.TrimPrefix(small, settings), "acme", "silent")
+	silent = strings.Replace(silent, `label "small" { min_ready = 2 }`, "", 1)
+	at := p.newPlace(small + silent)
+	at.mustRun(0, "apply", "-auto-approve", "-target=provider.silent").says("2 launched")
+
+	p.entries["gone"] = p.entries["unreachable"]
+	p.writeClouds(at.dir)
+	at.change(`provider "openstack" "silent" {
+  cloud           = "mine"`, `provider "openstack" "silent" {
+  cloud = "gone"`)
+	at.change("min_ready = 2", "min_ready = 3")
+	at.mustRun(0, "plan").says("silent", "could not be looked at", "connection refused").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete.")
+	at.mustRun(1, "plan", "-detailed-exitcode").says("whether there are changes is not known")
+	at.mustRun(1, "apply", "-auto-approve").says("1 launched", "not everything could be done", "silent")
+	p.mustHave(before, map[string]int{"server": 3})
+	at.mustRun(1, "destroy", "-auto-approve").says("silent")
+	p.mustHave(before, map[string]int{"server": 2})
+
+	at.change(`cloud = "gone"`, `cloud = "mine"`)
+	at.mustRun(0, "destroy", "-auto-approve")
+	p.mustBe(before)
+}
