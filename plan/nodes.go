@@ -185,6 +185,7 @@ func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact
 	}
 	if reason == ReasonLost {
 		s.ID, s.Action = "forget node "+n.ID, ActionForget
+		s.Needs = c.lostParts(n)
 	}
 	id := c.add(s)
 	if reason != ReasonLost {

@@ -41,6 +41,26 @@ func (c *computation) strays() {
 	}
 }
 
+// lostParts plans the removal of what was made for a node whose server is gone, and returns the steps: whoever deleted
+// the server behind our back left its floating IP, which nothing else would find before the record is forgotten.
+func (c *computation) lostParts(n *resources.Node) []string {
+	if _, found := c.world.instances[n.ID]; found {
+		return nil // it is on its way out, and may still take them along
+	}
+	parts := c.world.parts[n.ID]
+	slices.SortFunc(parts, func(a, b stray) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id)) })
+	var steps []string
+	for _, s := range parts {
+		if s.inUse && s.kind != "port" {
+			continue
+		}
+		steps = append(steps, c.add(Step{Address: strayAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: ReasonLost,
+			Evidence: []Fact{{"name", s.name}, {"node", n.ID}}, Provider: s.provider, Type: s.kind, External: s.id,
+			Touches: []Fingerprint{{Subject: string(strayAddress(s)), Digest: digest(s.marks.ID, s.id)}}}))
+	}
+	return steps
+}
+
 func strayAddress(s stray) Address {
 	return providerAddress(s.provider) + Address("."+s.kind+"."+s.id)
 }

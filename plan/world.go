@@ -17,7 +17,8 @@ type world struct {
 	nodes     map[string][]*resources.Node   // by provider, by id
 	instances map[string]resources.Instance  // of nodes, by node id
 	remote    map[string]resources.RemoteImage
-	strays    []stray // ours, without a record
+	strays    []stray            // ours, without a record
+	parts     map[string][]stray // ports, floating IPs and volumes of nodes, by node id
 	files     map[string]bool
 	names     []string // every provider, configured or remembered
 }
@@ -44,6 +45,7 @@ func newWorld(want resources.Desired, seen Observed) *world {
 		instances: map[string]resources.Instance{},
 		remote:    map[string]resources.RemoteImage{},
 		files:     map[string]bool{},
+		parts:     map[string][]stray{},
 	}
 	w.indexDesired(want)
 	w.indexRecords(seen.Records)
@@ -147,9 +149,14 @@ func (w *world) join(provider string, view ProviderView, installation string) {
 	}
 	w.joinImages(provider, view, installation)
 	for _, l := range view.Leftovers {
-		if l.Marks.Installation == installation && installation != "" && nodes[l.Marks.ID] == nil {
-			w.strays = append(w.strays, stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks,
-				inUse: l.InUse})
+		if l.Marks.Installation != installation || installation == "" {
+			continue
+		}
+		s := stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse}
+		if nodes[l.Marks.ID] == nil {
+			w.strays = append(w.strays, s)
+		} else {
+			w.parts[l.Marks.ID] = append(w.parts[l.Marks.ID], s)
 		}
 	}
 }

@@ -46,10 +46,12 @@ type Op struct {
 type Store interface {
 	// Get returns one record, or ErrNotFound.
 	Get(ctx context.Context, key resources.Key) (Entry, error)
-	// List returns all records of the kinds named, or of all kinds, sorted by kind and id, as of one moment.
+	// List returns all records of the kinds named, or of all kinds, as of one moment, sorted by kind (in the order of
+	// resources.Kinds) and id.
 	List(ctx context.Context, kinds ...resources.Kind) ([]Entry, error)
 	// Commit makes all changes or none and returns the new entries in the order of the ops (zero for deletes). When it
-	// returns without error the changes survive a crash. The records passed in are not kept or changed, except that
+	// returns without error the changes survive a crash. A change of state that resources.LegalMove does not allow is
+	// refused. The records passed in are not kept or changed, except that
 	// a new record without an id is given one.
 	Commit(ctx context.Context, ops ...Op) ([]Entry, error)
 	// Watch returns a channel that gets a hint after records changed, by whomever. Hints may merge, so the receiver
@@ -57,7 +59,7 @@ type Store interface {
 	Watch(ctx context.Context) (<-chan struct{}, error)
 	// Lock takes the named lock for the holder, or returns a *LockedError that says who has it. It does not wait.
 	Lock(ctx context.Context, name string, holder Holder) (Lock, error)
-	// Close frees what the store holds. Locks end with it.
+	// Close frees what the store holds. Locks end with it, and every later call is an error.
 	Close() error
 }
 
@@ -66,7 +68,7 @@ type Lock interface {
 	ID() string
 	// Lost is closed when the lock is held no longer though nobody unlocked it.
 	Lost() <-chan struct{}
-	// Unlock gives the lock back. A second call does nothing.
+	// Unlock gives the lock back. A second call does nothing, and neither does the first when the lock was lost.
 	Unlock(ctx context.Context) error
 }
 

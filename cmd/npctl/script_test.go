@@ -49,7 +49,7 @@ func TestSessions(t *testing.T) {
 			return os.WriteFile(path, fleet, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"sub": scriptSub, "waitfor": scriptWaitFor, "sleep": scriptSleep, "cloud": scriptCloud,
+			"sub": scriptSub, "waitfor": scriptWaitFor, "cloud": scriptCloud,
 			"jsonlines": scriptJSONLines, "lockid": scriptLockID,
 			"big": scriptBig, "deep": scriptDeep, "binary": scriptBinary, "truncate": scriptTruncate, "newer": scriptNewer,
 			"readonly": scriptReadOnly, "onfulldisk": scriptOnFullDisk,
@@ -136,11 +136,4 @@ func scriptLockID(ts *testscript.TestScript, _ bool, args []string) {
 	var shown struct{ Lock struct{ ID string } }
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &shown))
 	ts.Setenv("LOCKID", shown.Lock.ID)
-}
-
-// scriptSleep waits where another process needs time to notice something that leaves no trace.
-func scriptSleep(ts *testscript.TestScript, _ bool, args []string) {
-	d, err := time.ParseDuration(args[0])
-	ts.Check(err)
-	time.Sleep(d)
 }

@@ -125,6 +125,16 @@ func fleetDir(t *testing.T) string {
 	return dir
 }
 
+func waitForFile(t *testing.T, path string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if exists(path) {
+			return
+		}
+	}
+	t.Fatalf("%s never came to be", path)
+}
+
 var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 func TestColoursAreForTerminalsWithoutNoColor(t *testing.T) {
@@ -179,13 +189,12 @@ func TestInterruptTwiceEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A builder that does not listen to SIGTERM makes a clean stop take long.
-	stubborn := strings.Replace(string(text), "echo $GREETING >", "trap '' TERM; echo begun; while :; do sleep 0.1; done; echo $GREETING >", 1)
+	stubborn := strings.Replace(string(text), "echo $GREETING >", "trap '' TERM; touch $NPCTL_CONFIG_DIR/begun; while :; do sleep 0.1; done; echo $GREETING >", 1)
 	if err := os.WriteFile(path, []byte(stubborn), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	x := onTerminal(t, dir, nil, "apply", "-auto-approve")
-	x.expect("build diskimage.tiny .*0s|build diskimage.tiny ")
-	time.Sleep(300 * time.Millisecond) // until sh has set its trap
+	waitForFile(t, filepath.Join(dir, "begun"))
 	x.press("\x03")
 	x.expect("Once more ends npctl at once")
 	x.press("\x03")

@@ -280,14 +280,20 @@ func TestFloatingIPQuotaIsErrQuota(t *testing.T) {
 	}
 }
 
+// Of two servers with the same marks, made when an answer was lost, one is deleted: what the other uses must stay.
 func TestFloatingIPGoesBeforeItsServerAndOthersStay(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
+	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "network_id": "net-1", "device_id": "s1"}]}`)
 	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": [
-		{"id": "fip1", "description": "npctl:id=0000000007&installation=inst&kind=node"},
-		{"id": "fip2", "description": "npctl:id=0000000007&installation=other&kind=node"}, {"id": "fip3", "description": "web"}]}`)
-	r.on("DELETE /network/v2.0/floatingips/fip1", 204, "")
-	r.on("DELETE /compute/v2.1/servers/s1", 204, "")
+		{"id": "fip1", "port_id": "p1", "description": "npctl:id=0000000007&installation=inst&kind=node"},
+		{"id": "fip2", "port_id": null, "description": "npctl:id=0000000007&installation=inst&kind=node"},
+		{"id": "of-its-twin", "port_id": "p9", "description": "npctl:id=0000000007&installation=inst&kind=node"},
+		{"id": "of-another-npctl", "port_id": "p1", "description": "npctl:id=0000000007&installation=other&kind=node"},
+		{"id": "somebody-elses", "port_id": "p1", "description": "web"}]}`)
+	for _, path := range []string{"/network/v2.0/floatingips/fip1", "/network/v2.0/floatingips/fip2", "/compute/v2.1/servers/s1"} {
+		r.on("DELETE "+path, 204, "")
+	}
 	c := r.open(nil)
 	if _, err := c.List(t.Context()); err != nil {
 		t.Fatal(err)
@@ -295,7 +301,25 @@ func TestFloatingIPGoesBeforeItsServerAndOthersStay(t *testing.T) {
 	if err := c.Delete(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"DELETE /network/v2.0/floatingips/fip1", "DELETE /compute/v2.1/servers/s1"}, r.asked("DELETE")); diff != "" {
+	want := []string{"DELETE /network/v2.0/floatingips/fip1", "DELETE /network/v2.0/floatingips/fip2", "DELETE /compute/v2.1/servers/s1"}
+	if diff := cmp.Diff(want, r.asked("DELETE")); diff != "" {
+		t.Errorf("deletions (-want +got):\n%s", diff)
+	}
+}
+
+func TestOwnPortsGoWithTheirServerAndThoseOfItsTwinStay(t *testing.T) {
+	r := newReplay(t)
+	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "status": "ACTIVE", "metadata": {"npctl_installation": "inst", "npctl_node_id": "7", "npctl_ports": "true"}}}`)
+	const marked = `"description": "npctl:id=7&installation=inst&kind=node"`
+	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "device_id": "s1", `+marked+`}, {"id": "p2", "device_id": "twin", `+marked+`}, {"id": "p3", "device_id": "", `+marked+`}]}`)
+	for _, path := range []string{"/network/v2.0/ports/p1", "/network/v2.0/ports/p3", "/compute/v2.1/servers/s1"} {
+		r.on("DELETE "+path, 204, "")
+	}
+	if err := r.open(nil).Delete(t.Context(), "s1"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"DELETE /network/v2.0/ports/p1", "DELETE /network/v2.0/ports/p3", "DELETE /compute/v2.1/servers/s1"}
+	if diff := cmp.Diff(want, r.asked("DELETE")); diff != "" {
 		t.Errorf("deletions (-want +got):\n%s", diff)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -162,6 +163,108 @@ func leavePort(t *testing.T, c *Cloud, m resources.Marks) resources.Leftover {
 	return resources.Leftover{Type: leftoverPort, ID: p.ID, Marks: m}
 }
 
+// misbehave makes the lab misbehave until the test ends; it has rules for one test at a time.
+func misbehave(t *testing.T, rules string) {
+	t.Helper()
+	script := "../../test/openstack/faults.sh"
+	if out, err := exec.Command(script, "set", rules).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command(script, "clear").Run() })
+}
+
+// listedAs waits until the server is listed with that status.
+func listedAs(t *testing.T, c *Cloud, id string, want resources.Status) resources.Instance {
+	t.Helper()
+	var last resources.Instance
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
+		list, err := c.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range list {
+			if i.ID == id && i.Status == want {
+				return i
+			}
+			if i.ID == id {
+				last = i
+			}
+		}
+	}
+	t.Fatalf("server %s is %+v, want %s", id, last, want)
+	return last
+}
+
+// realServer makes a server of an installation of its own.
+func realServer(t *testing.T, c *Cloud, hostname string, attributes map[string]cty.Value) (drivers.Spec, resources.Instance) {
+	t.Helper()
+	tiny, problems, err := c.ResolveImage(t.Context(), resources.CloudImageSpec{Name: "tiny"})
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("image tiny: %v %v", problems, err)
+	}
+	spec := drivers.Spec{
+		Marks:    resources.Marks{Installation: "integration-" + hostname, Kind: resources.KindNode, ID: hostname},
+		Hostname: hostname, ImageID: tiny.ID, Config: offerConfig(attributes),
+	}
+	made, err := c.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Delete(contextFor(t), made.ID) })
+	return spec, made
+}
+
+func TestRealDeleteThatFailsIsSeenAndRepeated(t *testing.T) {
+	c := mustOpen(t, os.Getenv("OS_CLOUD"), nil)
+	misbehave(t, `[{"on": "destroy", "name": "np-stuck", "action": "error", "times": 1}]`)
+	_, made := realServer(t, c, "np-stuck", nil)
+	listedAs(t, c, made.ID, resources.StatusReady)
+	if err := c.Delete(t.Context(), made.ID); err != nil {
+		t.Fatal(err)
+	}
+	failed := listedAs(t, c, made.ID, resources.StatusFailed)
+	if failed.Fault == "" || failed.Marks.ID != "np-stuck" {
+		t.Errorf("server is %+v, want a fault and its marks", failed)
+	}
+	if err := c.Delete(t.Context(), made.ID); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {
+		list, err := c.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(list, func(i resources.Instance) bool { return i.ID == made.ID }) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the second delete did not help")
+		}
+	}
+}
+
+func TestRealFloatingIPThatNovaShowsLate(t *testing.T) {
+	c := mustOpen(t, os.Getenv("OS_CLOUD"), nil)
+	misbehave(t, `[{"on": "floating-ip", "name": "np-late", "seconds": 20}]`)
+	spec, made := realServer(t, c, "np-late", map[string]cty.Value{"auto_floating_ip": cty.True})
+	for deadline := time.Now().Add(time.Minute); !c.attached.isActive(made.ID); time.Sleep(300 * time.Millisecond) {
+		if _, err := c.List(t.Context()); err != nil || time.Now().After(deadline) {
+			t.Fatalf("server does not become active: %v", err)
+		}
+	}
+	now, err := c.Advance(t.Context(), spec, listedAs(t, c, made.ID, resources.StatusPending))
+	if err != nil || now.Status != resources.StatusReady || now.Addresses.PublicIPv4 == "" {
+		t.Fatalf("Advance = %+v, %v; want it ready with a public address", now, err)
+	}
+	// Another process neither takes it for ready nor makes a second floating IP.
+	other := mustOpen(t, os.Getenv("OS_CLOUD"), nil)
+	seen := listedAs(t, other, made.ID, resources.StatusPending)
+	again, err := other.Advance(t.Context(), spec, seen)
+	if err != nil || again.Addresses.PublicIPv4 != now.Addresses.PublicIPv4 {
+		t.Errorf("Advance by another process = %+v, %v; want address %s", again, err, now.Addresses.PublicIPv4)
+	}
+}
+
 // setQuota changes a project's quota until the test ends.
 func setQuota(t *testing.T, project string, change ...string) {
 	t.Helper()
@@ -222,27 +325,8 @@ func TestRealUnreachableCloudIsNoRejection(t *testing.T) {
 
 func TestRealNoHostIsCapacity(t *testing.T) {
 	c := mustOpen(t, os.Getenv("OS_CLOUD"), nil)
-	s := realSetup(t, os.Getenv("OS_CLOUD"), offerConfig(map[string]cty.Value{"flavor": cty.StringVal("toobig")}))
-	made, err := c.Create(t.Context(), drivers.Spec{
-		Marks: resources.Marks{Installation: "toobig", Kind: resources.KindNode, ID: "1"}, Hostname: "np1", ImageID: s.ImageID, Config: s.Config,
-	})
-	if err != nil {
-		t.Fatal(err)
+	_, made := realServer(t, c, "np-toobig", map[string]cty.Value{"flavor": cty.StringVal("toobig")})
+	if i := listedAs(t, c, made.ID, resources.StatusFailed); i.FaultKind != resources.FaultCapacity {
+		t.Errorf("fault %q is %q, want capacity", i.Fault, i.FaultKind)
 	}
-	t.Cleanup(func() { _ = c.Delete(contextFor(t), made.ID) })
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
-		list, err := c.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, i := range list {
-			if i.ID == made.ID && i.Status == resources.StatusFailed {
-				if i.FaultKind != resources.FaultCapacity {
-					t.Errorf("fault %q is %q, want capacity", i.Fault, i.FaultKind)
-				}
-				return
-			}
-		}
-	}
-	t.Error("the server did not fail")
 }

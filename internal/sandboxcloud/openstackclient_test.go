@@ -29,7 +29,7 @@ func served(t *testing.T) (*Cloud, cli) {
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {
-		t.Fatalf("the openstack client is needed (testdata/openstackclient.sh installs it): %v", err)
+		t.Fatalf("the openstack client is needed (test/sandbox/run.sh installs it): %v", err)
 	}
 	dir := t.TempDir()
 	cloud := open(t, Options{File: filepath.Join(dir, "cloud.json")})

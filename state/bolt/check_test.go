@@ -82,3 +82,42 @@ func liveBranch(t *testing.T, text []byte, m meta) uint64 {
 	t.Fatal("no page has children")
 	return 0
 }
+
+// A record that is hidden by a wrong number of elements would look as if nobody had ever recorded its server.
+func TestHiddenRecordIsNoticed(t *testing.T) {
+	path := tempPath(t)
+	var ops []state.Op
+	for i := range 40 {
+		ops = append(ops, state.Op{Record: statetest.Node(i)})
+	}
+	if _, err := store(t, path).Commit(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+	text := []byte(contentOf(t, path))
+	hidden := false
+	for at := 0; at < len(text) && !hidden; at += os.Getpagesize() {
+		page := text[at : at+os.Getpagesize()]
+		if order.Uint16(page[8:]) == leafFlag && order.Uint16(page[10:]) > 1 && strings.Contains(string(page), "0000000033") {
+			order.PutUint16(page[10:], order.Uint16(page[10:])-1)
+			hidden = true
+		}
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil || !hidden {
+		t.Fatalf("no page to damage: %v", err)
+	}
+	s, err := Open(Options{Path: path, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const want = "39 records of kind node where 40 were written"
+	if _, err := s.List(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("List: %v, want %q", err, want)
+	}
+	if err := s.Export(t.Context(), &strings.Builder{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Export: %v, want %q", err, want)
+	}
+	if _, err := store(t, path).Commit(t.Context(), ops[0]); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Commit: %v, want %q", err, want)
+	}
+}

@@ -13,7 +13,7 @@ label "small" { min_ready = 2 }
 provider "openstack" "acme" {
   cloud           = "mine"
   launch_attempts = 2
-  cloud_image "tiny" { image = "tiny" }
+  cloud_image "tiny" { image_name = "tiny" }
   pool "main" {
     host_key_checking = false
     networks          = ["private"]
@@ -44,11 +44,11 @@ func TestOpenStackMistakesAreToldAndDoNothing(t *testing.T) {
 		{`networks          = ["private"]`, `networks = ["privat"]`, []string{"privat", "did you mean private"}},
 		{`security_groups   = ["ssh"]`, `security_groups = ["shh"]`, []string{"shh", "did you mean ssh"}},
 		{`key_name          = "lab"`, `key_name = "labs"`, []string{"labs", "did you mean lab"}},
-		{`{ image = "tiny" }`, `{ image = "tinny" }`, []string{"tinny", "did you mean tiny"}},
-		{`{ image = "tiny" }`, `{ image = "twice" }`, []string{"twice"}},
-		{`{ image = "tiny" }`, `{ image = "withdrawn" }`, []string{"withdrawn", "deactivated"}},
-		{`{ image = "tiny" }`, `{ filters = { name = "vendor-nobel-*" } }`, []string{"vendor-nobel-*"}},
-		{`{ image = "tiny" }`, `{ image_id = "00000000-0000-4000-8000-000000000000" }`, []string{"00000000-0000-4000-8000-000000000000"}},
+		{`{ image_name = "tiny" }`, `{ image_name = "tinny" }`, []string{"tinny", "did you mean tiny"}},
+		{`{ image_name = "tiny" }`, `{ image_name = "twice" }`, []string{"twice"}},
+		{`{ image_name = "tiny" }`, `{ image_name = "withdrawn" }`, []string{"withdrawn", "deactivated"}},
+		{`{ image_name = "tiny" }`, `{ filters = { name = "vendor-nobel-*" } }`, []string{"vendor-nobel-*"}},
+		{`{ image_name = "tiny" }`, `{ image_id = "00000000-0000-4000-8000-000000000000" }`, []string{"00000000-0000-4000-8000-000000000000"}},
 		{`flavor           = "small"`, "flavor = \"small\"\n availability_zones = [\"az7\"]", []string{"az7", "az1"}},
 		{`flavor           = "small"`, `min_ram = 99999999`, []string{"99999999"}},
 		{`cloud           = "mine"`, "cloud = \"mine\"\n region = \"RegionTwo\"", []string{"RegionTwo", "RegionOne"}},

@@ -30,7 +30,7 @@ label "zoned"   { min_ready = 2 }
 
 provider "openstack" "acme" {
   cloud = "appcred"
-  cloud_image "tiny"   { image   = "tiny" }
+  cloud_image "tiny"   { image_name = "tiny" }
   cloud_image "newest" { filters = { name = "vendor-noble-*" } }
   cloud_image "stable" { filters = { os_distro = "ubuntu", os_version = "24.04", tag = "current" } }
   cloud_image "byid"   { image_id = "TINY" }

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Runs the real openstack command line client against the sandbox cloud: by the tests of internal/sandboxcloud, and
+# against `npctl sandbox` as it is built. Fails when it cannot.
+#
+#   NPCTL_OPENSTACK   the client to use; without it one is installed from PyPI into NPCTL_VENV
+#   NPCTL_VENV        virtual environment, kept for the next time (default below the temporary directory)
+set -eu
+cd "$(dirname "$0")/../.."
+
+if [ -z "${NPCTL_OPENSTACK:-}" ]; then
+	venv=${NPCTL_VENV:-${TMPDIR:-/tmp}/npctl-openstackclient}
+	if [ ! -x "$venv/bin/openstack" ]; then
+		python3 -m venv "$venv"
+		"$venv/bin/pip" install --quiet --disable-pip-version-check python-openstackclient
+	fi
+	NPCTL_OPENSTACK=$venv/bin/openstack
+fi
+export NPCTL_OPENSTACK
+"$NPCTL_OPENSTACK" --version
+
+go test -count=1 -tags openstackclient -run 'TestOpenStackClient' ./internal/sandboxcloud
+
+npctl=${NPCTL:-bin/npctl}
+work=$(mktemp -d)
+"$npctl" sandbox -file="$work/cloud.json" -write-clouds="$work/clouds.yaml" 2>"$work/log" &
+pid=$!
+trap 'kill "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
+tries=0
+until [ -s "$work/clouds.yaml" ]; do
+	tries=$((tries + 1))
+	if [ "$tries" -gt 100 ] || ! kill -0 "$pid" 2>/dev/null; then
+		echo "npctl sandbox did not start:" >&2
+		cat "$work/log" >&2
+		exit 1
+	fi
+	sleep 0.1
+done
+export OS_CLIENT_CONFIG_FILE="$work/clouds.yaml"
+flavors=$("$NPCTL_OPENSTACK" --os-cloud sandbox flavor list -f value -c Name | sort | tr '\n' ' ')
+[ "$flavors" = "large medium small toobig " ] || { echo "flavors of npctl sandbox: $flavors" >&2; exit 1; }
+"$NPCTL_OPENSTACK" --os-cloud sandbox-other server list
+echo "the openstack client works with npctl sandbox"
