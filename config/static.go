@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
@@ -28,13 +29,20 @@ func staticOf(b schema.Block, v values) cty.Value {
 		static[attr.Name] = value
 	}
 	for i := range b.Blocks {
-		if value, ok := v.usable(b.Blocks[i].Name); ok {
+		if value, ok := v.usable(b.Blocks[i].Name); ok && hasStatic(b.Blocks[i].Schema) {
 			if part := staticBlocks(&b.Blocks[i], value); part.LengthInt() > 0 {
 				static[b.Blocks[i].Name] = part
 			}
 		}
 	}
 	return cty.ObjectVal(static)
+}
+
+// hasStatic reports whether a body has static attributes at any depth. A block without any says nothing about what
+// was made, however many of it there are.
+func hasStatic(b schema.Block) bool {
+	return slices.ContainsFunc(b.Attributes, func(a schema.Attribute) bool { return a.Class == schema.Static }) ||
+		slices.ContainsFunc(b.Blocks, func(n schema.NestedBlock) bool { return hasStatic(n.Schema) })
 }
 
 // staticBlocks is the static part of nested blocks: an object per block.
@@ -70,7 +78,7 @@ func showStatic(into map[string]string, prefix string, b schema.Block, v values)
 	for i := range b.Blocks {
 		nested := &b.Blocks[i]
 		value, ok := v[nested.Name]
-		if !ok {
+		if !ok || !hasStatic(nested.Schema) {
 			continue
 		}
 		secret := value.ContainsMarked()

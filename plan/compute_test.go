@@ -123,6 +123,20 @@ launch provider.cloud.pool.main.label.small: below-min-ready needs(upload provid
 			want: `forget node.0000000001: lost [node/0000000001]
 launch provider.cloud.pool.main.label.small: below-min-ready
 `},
+		"what was made for a server deleted behind our back goes with its record": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				v.Instances = v.Instances[1:]
+				lost := resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "0000000001"}
+				kept := resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "0000000002"}
+				v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "ip-2", Marks: kept, InUse: true},
+					{Type: "volume", ID: "volume-1", Marks: lost, InUse: true}, {Type: "floating_ip", ID: "ip-1", Marks: lost}}
+				o.Providers["cloud"] = v
+			},
+			want: `delete provider.cloud.floating_ip.ip-1: orphaned
+forget node.0000000001: lost [node/0000000001] needs(delete provider.cloud.floating_ip.ip-1)
+launch provider.cloud.pool.main.label.small: below-min-ready
+`},
 		"a server newer than the listing is not lost": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				v := o.Providers["cloud"]

@@ -185,8 +185,8 @@ func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact
 	}
 	if reason == ReasonLost {
 		s.ID, s.Action = "forget node "+n.ID, ActionForget
-		s.Needs = c.lostParts(n)
 	}
+	s.Needs = c.orphans(n)
 	id := c.add(s)
 	if reason != ReasonLost {
 		pool := c.pool(n.Provider, n.Pool)

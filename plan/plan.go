@@ -144,6 +144,7 @@ type Options struct {
 	Replace      []Address `json:"replace,omitempty"`
 	Destroy      bool      `json:"destroy,omitempty"`      // want nothing
 	RefreshOnly  bool      `json:"refresh_only,omitempty"` // only bring records in line with what is
+	NoRefresh    bool      `json:"no_refresh,omitempty"`   // the clouds were not looked at; Compute itself does not care
 	AllowDestroy Allow     `json:"allow_destroy,omitempty"`
 }
 

@@ -29,6 +29,7 @@ const (
 	ReasonStaticNodeGone  Reason = "static-node-removed"
 	ReasonDestroy         Reason = "destroy"
 	ReasonNothingLeft     Reason = "nothing-left"
+	ReasonOrphaned        Reason = "orphaned"
 )
 
 var reasonTexts = map[Reason]string{
@@ -59,6 +60,7 @@ var reasonTexts = map[Reason]string{
 	ReasonStaticNodeGone:  "the node is no longer configured",
 	ReasonDestroy:         "everything is to be destroyed",
 	ReasonNothingLeft:     "nothing of it is left to remember",
+	ReasonOrphaned:        "the server it was made for is gone",
 }
 
 // Text says the reason in words; an unknown code is its own text.

@@ -41,11 +41,11 @@ func (c *computation) strays() {
 	}
 }
 
-// lostParts plans the removal of what was made for a node whose server is gone, and returns the steps: whoever deleted
-// the server behind our back left its floating IP, which nothing else would find before the record is forgotten.
-func (c *computation) lostParts(n *resources.Node) []string {
+// orphans plans the removal of what was made for a node that has no server any more, and returns the steps: whoever
+// deleted the server behind our back left its floating IP, and once the record is gone it is a leak like any other.
+func (c *computation) orphans(n *resources.Node) []string {
 	if _, found := c.world.instances[n.ID]; found {
-		return nil // it is on its way out, and may still take them along
+		return nil // they go with it
 	}
 	parts := c.world.parts[n.ID]
 	slices.SortFunc(parts, func(a, b stray) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id)) })
@@ -54,7 +54,7 @@ func (c *computation) lostParts(n *resources.Node) []string {
 		if s.inUse && s.kind != "port" {
 			continue
 		}
-		steps = append(steps, c.add(Step{Address: strayAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: ReasonLost,
+		steps = append(steps, c.add(Step{Address: strayAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: ReasonOrphaned,
 			Evidence: []Fact{{"name", s.name}, {"node", n.ID}}, Provider: s.provider, Type: s.kind, External: s.id,
 			Touches: []Fingerprint{{Subject: string(strayAddress(s)), Digest: digest(s.marks.ID, s.id)}}}))
 	}

@@ -146,9 +146,12 @@ func (x *execution) await(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
+// concurrency is how many steps run at a time in a provider that does not say, such as one that is configured no more.
+const concurrency = 20
+
 // slot takes one of the places that the step's provider, or the builders, have.
 func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err error) {
-	key, size := "provider "+s.Provider, x.Parallelism
+	key, size := "provider "+s.Provider, concurrency
 	if p, ok := x.provider(s.Provider); ok && p.MaxConcurrency > 0 {
 		size = int(p.MaxConcurrency)
 	}

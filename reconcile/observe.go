@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/builders"
@@ -157,8 +158,23 @@ func (e *Engine) formats() map[string]string {
 		if known.HasImages && len(known.Formats) > 0 {
 			formats[p.Name] = known.Formats[0]
 		}
+		if format := configuredFormat(p.Config); format != "" {
+			formats[p.Name] = format
+		}
 	}
 	return formats
+}
+
+// configuredFormat is the provider block's image_format, where its driver has that attribute (see schema.Driver).
+func configuredFormat(config cty.Value) string {
+	if config.IsNull() || !config.Type().IsObjectType() || !config.Type().HasAttribute("image_format") {
+		return ""
+	}
+	format, _ := config.GetAttr("image_format").Unmark()
+	if format.IsNull() || format.Type() != cty.String {
+		return ""
+	}
+	return format.AsString()
 }
 
 // openFormat is the format that an open cloud wants.

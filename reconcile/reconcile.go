@@ -30,8 +30,6 @@ type Options struct {
 	Now      func() time.Time
 	// Report, when set, is told what happens while steps run. It is called from many goroutines, one call at a time.
 	Report func(Event)
-	// Parallelism is how many steps run at a time in one provider; 0 means 50.
-	Parallelism int
 	// WrapTransport, when set, is put around every HTTP transport.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
@@ -61,9 +59,6 @@ func New(o Options) *Engine {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Parallelism <= 0 {
-		o.Parallelism = 50
 	}
 	host, err := os.Hostname()
 	if err != nil {

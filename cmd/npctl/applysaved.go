@@ -38,7 +38,7 @@ func (c *applyCommand) readPlan(cmd *cli.Command, path string) (*plan.File, erro
 		}
 		c.vars = append(c.vars, name+"="+value)
 	}
-	c.destroy = file.Meta.Options.Destroy
+	c.destroy, c.refresh = file.Meta.Options.Destroy, !file.Meta.Options.NoRefresh
 	return &file, nil
 }
 

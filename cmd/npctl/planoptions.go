@@ -66,7 +66,7 @@ func (o *planOptions) check() error {
 // compute is what Compute is to be told.
 func (o *planOptions) compute() plan.Options {
 	return plan.Options{Targets: addresses(o.targets), Excludes: addresses(o.excludes), Replace: addresses(o.replace),
-		Destroy: o.destroy, RefreshOnly: o.refreshOnly, AllowDestroy: plan.Allow(o.allow)}
+		Destroy: o.destroy, RefreshOnly: o.refreshOnly, NoRefresh: !o.refresh, AllowDestroy: plan.Allow(o.allow)}
 }
 
 // narrowed reports whether anything was said about what to plan.

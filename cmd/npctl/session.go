@@ -47,7 +47,7 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 	}
 	limitSteps(c.Desired.Providers, parallelism)
 	s.engine = reconcile.New(reconcile.Options{Desired: c.Desired, Store: store, Drivers: c.registry.drivers,
-		Builders: c.registry.builders, DataDir: dataDir(path), Log: a.log, Parallelism: parallelism})
+		Builders: c.registry.builders, DataDir: dataDir(path), Log: a.log})
 	return s, nil
 }
 

@@ -122,7 +122,7 @@ func foreignSchema() schema.Block {
 }
 
 func faultSchema() schema.Block {
-	var actions []string
+	actions := make([]string, 0, len(sandboxcloud.Actions()))
 	for _, a := range sandboxcloud.Actions() {
 		actions = append(actions, string(a))
 	}

@@ -45,8 +45,9 @@ func identityVersion(c *call) (*answer, error) {
 
 func imageVersions(status int) func(*call) (*answer, error) {
 	return func(c *call) (*answer, error) {
-		var list []any
-		for _, id := range []string{"v2.16", "v2.15", "v2.14", "v2.9", "v2.7", "v2.6", "v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0"} {
+		ids := []string{"v2.16", "v2.15", "v2.14", "v2.9", "v2.7", "v2.6", "v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0"}
+		list := make([]any, 0, len(ids))
+		for _, id := range ids {
 			state := "SUPPORTED"
 			if id == "v2.16" {
 				state = "CURRENT"
@@ -88,10 +89,11 @@ func networkVersions(c *call) (*answer, error) {
 }
 
 func networkVersion(c *call) (*answer, error) {
-	var list []any
-	for _, name := range []string{
+	names := []string{
 		"networks", "subnets", "ports", "floatingips", "routers", "security-groups", "security-group-rules", "quotas", "extensions",
-	} {
+	}
+	list := make([]any, 0, len(names))
+	for _, name := range names {
 		list = append(list, map[string]any{
 			"name": name, "collection": name, "links": self(c.base() + "/networking/v2.0/" + name),
 		})

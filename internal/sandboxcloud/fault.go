@@ -102,7 +102,7 @@ func (f Fault) needsDelay() bool {
 }
 
 func joinActions() string {
-	var names []string
+	names := make([]string, 0, len(Actions()))
 	for _, a := range Actions() {
 		names = append(names, string(a))
 	}

@@ -114,7 +114,7 @@ func strictJSON(text []byte, into any) error {
 // compile makes rules. A rule's key follows from its content and place, so that a process that reads the same faults
 // later goes on counting.
 func compile(origin string, faults []Fault) []rule {
-	var rules []rule
+	rules := make([]rule, 0, len(faults))
 	for i, f := range faults {
 		text, _ := json.Marshal(f) // a struct of words and numbers
 		sum := sha256.Sum256(fmt.Appendf(text, "%s %d", origin, i))

@@ -23,7 +23,7 @@ func TestWrongPasswordAndGarbageTokenAreUnauthorized(t *testing.T) {
 	}
 	valid := c.provider.Token()
 	for _, token := range []string{"", "garbage", valid + "x", valid[:len(valid)-4] + "AAAA"} {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", c.compute.ServiceURL("servers"), nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.compute.ServiceURL("servers"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package sandboxcloud
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -65,9 +64,4 @@ func volumeVersion(c *call) string {
 		return version
 	}
 	return volumeMaximum
-}
-
-// missingIn is the answer to a call that a microversion has no more, or not yet.
-func missingIn(m micro) error {
-	return refuse(http.StatusNotFound, "%s", fmt.Sprintf("The resource could not be found in version %s.", m))
 }

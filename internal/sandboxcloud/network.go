@@ -3,7 +3,6 @@ package sandboxcloud
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -48,10 +47,6 @@ type port struct {
 type fixedIP struct {
 	Subnet  string     `json:"subnet_id"`
 	Address netip.Addr `json:"ip_address"`
-}
-
-func (p *port) address(a netip.Addr) bool {
-	return slices.ContainsFunc(p.FixedIPs, func(f fixedIP) bool { return f.Address == a })
 }
 
 type floatingIP struct {

@@ -8,7 +8,7 @@ import (
 )
 
 func networkRoutes() []route {
-	routes := []route{
+	return slices.Concat(tagRoutes(), []route{
 		{neutron, "GET", "/v2.0/networks", "network.list", false, false, listNetworks},
 		{neutron, "GET", "/v2.0/networks/{id}", "network.show", false, false, showNetwork},
 		{neutron, "GET", "/v2.0/subnets", "subnet.list", false, false, listSubnets},
@@ -40,8 +40,7 @@ func networkRoutes() []route {
 		{neutron, "GET", "/v2.0/extensions", "extension.list", false, false, listExtensions},
 		{neutron, "GET", "/v2.0/extensions/{id}", "extension.show", false, false, showExtension},
 		{neutron, "GET", "/v2.0/availability_zones", "network_zone.list", false, false, listNetworkZones},
-	}
-	return append(routes, tagRoutes()...)
+	})
 }
 
 // listOf answers what the project may see of a table.
@@ -203,7 +202,7 @@ func showNetworkQuotaUse(c *call) (*answer, error) {
 func answerNetworkQuota(c *call, show func(limit, used int64) any) (*answer, error) {
 	project := c.request.PathValue("project")
 	if project != c.who.project {
-		return nil, refuseNeutron(http.StatusForbidden, "AdminRequired", "User does not have admin privileges: Non-admin is not authorised to access quotas for another tenant.")
+		return nil, refuseNeutron(http.StatusForbidden, "AdminRequired", "User does not have admin privileges: Non-admin is not authorized to access quotas for another tenant.")
 	}
 	v := view{}
 	err := c.view(func(w *world) error {
@@ -237,7 +236,7 @@ func extensionView(alias string) view {
 }
 
 func listExtensions(*call) (*answer, error) {
-	var views []view
+	views := make([]view, 0, len(extensions))
 	for _, alias := range extensions {
 		views = append(views, extensionView(alias))
 	}

@@ -45,8 +45,9 @@ func addressOrNil(a netip.Addr) any {
 }
 
 func (w *world) networkView(n *network) view {
-	subnets := []string{}
-	for _, s := range w.subnetsOf(n.ID) {
+	found := w.subnetsOf(n.ID)
+	subnets := make([]string, 0, len(found))
+	for _, s := range found {
 		subnets = append(subnets, s.ID)
 	}
 	v := n.common(view{
@@ -125,7 +126,7 @@ func (w *world) floatingIPView(f *floatingIP) view {
 }
 
 func (w *world) groupView(g *securityGroup) view {
-	rules := []view{}
+	rules := make([]view, 0, len(g.Rules))
 	for _, r := range g.Rules {
 		rules = append(rules, g.ruleView(r))
 	}

@@ -15,7 +15,7 @@ import (
 type answer struct {
 	status int
 	header http.Header
-	body   any                       // marshalled when not nil
+	body   any                       // written as JSON when not nil
 	text   []byte                    // JSON already, or of the type in header
 	stream func(http.ResponseWriter) // writes the body itself
 }

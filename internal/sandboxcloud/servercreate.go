@@ -127,7 +127,7 @@ func createServer(c *call) (*answer, error) {
 		if err = c.checkServerQuota(w, o); err != nil {
 			return err
 		}
-		return c.fulfil(w, o)
+		return c.keepServers(w, o)
 	})
 	if err != nil {
 		return nil, err
@@ -284,8 +284,8 @@ func (c *call) orderGroups(w *world, o *order) error {
 	return nil
 }
 
-// fulfil makes the servers. Nothing in it may fail but for want of addresses, which is found before anything is kept.
-func (c *call) fulfil(w *world, o *order) error {
+// keepServers makes the servers. Nothing in it may fail but for want of addresses, which is found before anything is kept.
+func (c *call) keepServers(w *world, o *order) error {
 	reservation := "r-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:8]
 	for n := range o.max {
 		name := o.in.Server.Name
@@ -468,7 +468,7 @@ func (c *call) checkPortQuota(w *world, o *order) error {
 // newNics makes or takes the ports of one server. When addresses run out, those taken are given back.
 func (c *call) newNics(w *world, o *order, s *server) ([]*port, error) {
 	var ports []*port
-	var groupIDs []string
+	groupIDs := make([]string, 0, len(o.groups))
 	for _, g := range o.groups {
 		groupIDs = append(groupIDs, g.ID)
 	}

@@ -14,7 +14,7 @@ func stampOf(path string) (stamp, error) {
 	}
 	s := stamp{size: info.Size(), time: info.ModTime()}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.node = uint64(sys.Ino)
+		s.node = uint64(sys.Ino) //nolint:unconvert // narrower on some systems
 	}
 	return s, nil
 }

@@ -7,8 +7,9 @@ import (
 
 // tagRoutes are the same for every taggable kind of object in neutron.
 func tagRoutes() []route {
-	var routes []route
-	for _, kind := range []string{"networks", "subnets", "ports", "floatingips", "security-groups"} {
+	kinds := []string{"networks", "subnets", "ports", "floatingips", "security-groups"}
+	routes := make([]route, 0, 6*len(kinds))
+	for _, kind := range kinds {
 		root := "/v2.0/" + kind + "/{id}/tags"
 		routes = append(routes,
 			route{neutron, "GET", root, "network_tag.list", false, false, withTags(kind, showTags)},

@@ -162,17 +162,19 @@ func showCatalog(c *call) (*answer, error) {
 
 // catalog lists the services at the address where the client found this one.
 func (c *call) catalog(project string) []any {
-	var list []any
-	for _, s := range []struct{ kind, name, path string }{
+	services := []struct{ kind, name, path string }{
 		{"identity", "keystone", "/identity/v3"},
 		{"image", "glance", "/image"},
 		{"compute", "nova", "/compute/v2.1"},
 		{"network", "neutron", "/networking"},
 		{"volumev3", "cinder", "/volume/v3/" + project},
 		{"block-storage", "cinder", "/volume/v3/" + project},
-	} {
-		var endpoints []any
-		for _, side := range []string{"public", "internal", "admin"} {
+	}
+	sides := []string{"public", "internal", "admin"}
+	list := make([]any, 0, len(services))
+	for _, s := range services {
+		endpoints := make([]any, 0, len(sides))
+		for _, side := range sides {
 			endpoints = append(endpoints, map[string]any{
 				"id": hexID("endpoint/" + s.kind + "/" + side), "interface": side, "region": Region, "region_id": Region,
 				"url": c.base() + s.path,

@@ -403,7 +403,7 @@ func attachmentView(c *call, s *server, a attached) view {
 
 func listAttachments(c *call) (*answer, error) {
 	return c.withServer(func(_ *world, s *server) (*answer, error) {
-		views := []view{}
+		views := make([]view, 0, len(s.Volumes))
 		for _, a := range s.Volumes {
 			views = append(views, attachmentView(c, s, a))
 		}

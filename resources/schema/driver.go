@@ -11,6 +11,7 @@ type Driver struct {
 	Node       Block
 	// HasLabels, HasNodes, HasImages and HasCloudImages say which blocks make sense for the driver.
 	HasLabels, HasNodes, HasImages, HasCloudImages bool
-	// Formats lists the image formats the driver can upload, the preferred one first.
+	// Formats lists the image formats the driver can upload, the preferred one first. A driver that lets a provider choose
+	// calls the attribute image_format.
 	Formats []string
 }

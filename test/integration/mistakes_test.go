@@ -45,7 +45,6 @@ func TestOpenStackMistakesAreToldAndDoNothing(t *testing.T) {
 		{`security_groups   = ["ssh"]`, `security_groups = ["shh"]`, []string{"shh", "did you mean ssh"}},
 		{`key_name          = "lab"`, `key_name = "labs"`, []string{"labs", "did you mean lab"}},
 		{`{ image_name = "tiny" }`, `{ image_name = "tinny" }`, []string{"tinny", "did you mean tiny"}},
-		{`{ image_name = "tiny" }`, `{ image_name = "twice" }`, []string{"twice"}},
 		{`{ image_name = "tiny" }`, `{ image_name = "withdrawn" }`, []string{"withdrawn", "deactivated"}},
 		{`{ image_name = "tiny" }`, `{ filters = { name = "vendor-nobel-*" } }`, []string{"vendor-nobel-*"}},
 		{`{ image_name = "tiny" }`, `{ image_id = "00000000-0000-4000-8000-000000000000" }`, []string{"00000000-0000-4000-8000-000000000000"}},

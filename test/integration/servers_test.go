@@ -112,7 +112,7 @@ func (p *project) dressed(s object, at *place) {
 	}
 	data, _ := base64.StdEncoding.DecodeString(text(s["OS-EXT-SRV-ATTR:user_data"]))
 	got := object{"key": s["key_name"], "drive": s["config_drive"], "tags": s["tags"], "purpose": s["metadata"].(object)["purpose"],
-		"image": p.imageName(s), "groups on both networks": count4(groups), "networks": len(s["addresses"].(object))}
+		"image": p.imageName(s), "groups on both networks": onNetworks(groups), "networks": len(s["addresses"].(object))}
 	want := object{"key": "lab", "drive": "True", "tags": []any{"first", "npctl"}, "purpose": "test",
 		"image": "vendor-noble-20260202", "groups on both networks": "default 2, ssh 2", "networks": 2}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -124,7 +124,7 @@ func (p *project) dressed(s object, at *place) {
 	at.mustRun(0, "state", "show", "node."+nodeOf(s)).says("127.79.")
 }
 
-func count4(groups []string) string {
+func onNetworks(groups []string) string {
 	n := map[string]int{}
 	for _, g := range groups {
 		n[g]++
@@ -145,7 +145,7 @@ func (p *project) fromVolume(s object, things map[string]thing) {
 		p.t.Errorf("server of label volume has image %v and flavor %v, want none and medium", s["image"], s["flavor"])
 	}
 	v := of(things, "volume")[0].object
-	if v["size"] != 21.0 || v["volume_type"] != "pretended" || v["bootable"] != "true" {
+	if text(v["size"]) != "21" || v["volume_type"] != "pretended" || v["bootable"] != "true" {
 		p.t.Errorf("its volume is %v", v)
 	}
 	for _, port := range of(things, "port") {
@@ -160,15 +160,15 @@ func (p *project) six(s object, at *place) {
 	if got := p.imageName(s); got != "vendor-noble-20260201" {
 		p.t.Errorf("server of label six has image %s, want the one tagged current", got)
 	}
-	versions := map[float64]bool{}
+	versions := map[string]bool{}
 	six := ""
 	for _, a := range s["addresses"].(object)["dual"].([]any) {
-		versions[a.(object)["version"].(float64)] = true
+		versions[text(a.(object)["version"])] = true
 		if ip := netip.MustParseAddr(a.(object)["addr"].(string)); ip.Is6() {
 			six = ip.String()
 		}
 	}
-	if !versions[4] || !versions[6] {
+	if !versions["4"] || !versions["6"] {
 		p.t.Errorf("addresses are %v, want IPv4 and IPv6", s["addresses"])
 	}
 	at.mustRun(0, "state", "show", "node."+nodeOf(s)).says(six)
