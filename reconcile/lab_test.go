@@ -35,12 +35,10 @@ type labDriver struct {
 func (labDriver) Kind() string          { return "lab" }
 func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
 func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	transport := d.clouds[env.Provider].Transport()
-	if env.WrapTransport != nil {
-		transport = env.WrapTransport(transport)
-	}
-	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: "http://sandbox.invalid/identity/v3", Region: "RegionOne",
-		Username: "npctl", Password: "sandbox", Project: "npctl", Domain: "Default", Transport: transport, CloudName: env.Provider}, config)
+	access := d.clouds[env.Provider].Access()
+	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
+		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.clouds[env.Provider].Transport(),
+		CloudName: env.Provider}, config)
 }
 
 // lab is a configuration, a state file and emulated clouds. Engines come and go in it, as processes do.

@@ -153,12 +153,13 @@ func (w *world) fillQuota(t *testing.T) {
 }
 
 func TestContract(t *testing.T) {
-	yes := map[string]cty.Value{"auto_floating_ip": cty.True}
+	t.Parallel()
 	for name, label := range map[string]map[string]cty.Value{
-		"Plain":          nil,
-		"FloatingIP":     yes,
-		"CreatePorts":    {"create_ports": cty.True},
-		"BootFromVolume": {"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20), "config_drive": cty.True, "userdata": cty.StringVal("#cloud-config")},
+		"Plain": nil,
+		"Everything": {
+			"auto_floating_ip": cty.True, "create_ports": cty.True, "boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20),
+			"config_drive": cty.True, "userdata": cty.StringVal("#cloud-config"), "tags": cty.ListVal([]cty.Value{cty.StringVal("ci")}),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

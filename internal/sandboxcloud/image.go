@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -151,86 +150,6 @@ func createImage(c *call) (*answer, error) {
 		with("OpenStack-image-import-methods", "glance-direct,web-download,copy-image"), err
 }
 
-// readOnly are attributes that the service alone sets.
-var readOnly = []string{
-	"created_at", "updated_at", "status", "checksum", "size", "virtual_size", "direct_url", "self", "file", "schema", "owner",
-	"os_hash_algo", "os_hash_value", "stores", "locations",
-}
-
-var (
-	diskFormats      = []string{"ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop"}
-	containerFormats = []string{"ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed"}
-	visibilities     = []string{"community", "public", "private", "shared"}
-)
-
-// set sets one attribute or property of a request.
-func (i *image) set(name string, value json.RawMessage) error {
-	if slices.Contains(readOnly, name) {
-		return refuse(http.StatusForbidden, "Attribute '%s' is read-only.", name)
-	}
-	var err error
-	switch name {
-	case "name":
-		i.HasName = string(value) != "null"
-		err = json.Unmarshal(value, &i.Name)
-	case "visibility":
-		return oneOf(name, value, visibilities, &i.Visibility)
-	case "disk_format":
-		return oneOf(name, value, diskFormats, &i.DiskFormat)
-	case "container_format":
-		return oneOf(name, value, containerFormats, &i.ContainerFormat)
-	case "min_disk":
-		err = json.Unmarshal(value, &i.MinDisk)
-	case "min_ram":
-		err = json.Unmarshal(value, &i.MinRAM)
-	case "protected":
-		err = json.Unmarshal(value, &i.Protected)
-	case "os_hidden":
-		err = json.Unmarshal(value, &i.Hidden)
-	case "tags":
-		var tags []string
-		err = json.Unmarshal(value, &tags)
-		slices.Sort(tags)
-		i.Tags = slices.Compact(tags)
-	default:
-		return i.setProperty(name, value)
-	}
-	if err != nil {
-		return badRequest("Provided object does not match schema 'image': %s: %s is not valid", name, value)
-	}
-	return nil
-}
-
-func oneOf(name string, value json.RawMessage, allowed []string, to *string) error {
-	var text *string
-	if err := json.Unmarshal(value, &text); err != nil || (text != nil && !slices.Contains(allowed, *text)) {
-		return badRequest("Provided object does not match schema 'image': '%s' is not one of [None, '%s']\n\nFailed validating 'enum' in schema['properties']['%s']",
-			strings.Trim(string(value), `"`), strings.Join(allowed, "', '"), name)
-	}
-	*to = ""
-	if text != nil {
-		*to = *text
-	}
-	return nil
-}
-
-func (i *image) setProperty(name string, value json.RawMessage) error {
-	var text string
-	if err := json.Unmarshal(value, &text); err != nil {
-		return badRequest("Provided object does not match schema 'image': %s is not of type 'string': Failed validating 'type' in schema['additionalProperties']", value)
-	}
-	if len(name) > 255 || len(text) > 65535 {
-		return badRequest("Property %s is too long.", name[:min(64, len(name))])
-	}
-	changed := maps.Clone(i.Properties)
-	if changed == nil {
-		changed = map[string]string{}
-	}
-	changed[name] = text
-	i.Properties = changed
-	return nil
-}
-
 func deleteImage(c *call) (*answer, error) {
 	return c.withImage(func(w *world, i *image) (*answer, error) {
 		if i.Protected {
@@ -267,56 +186,6 @@ func untagImage(c *call) (*answer, error) {
 		i.touch(c.now)
 		return noContent()
 	})
-}
-
-func listMembers(c *call) (*answer, error) {
-	return c.withImage(func(*world, *image) (*answer, error) {
-		return ok(view{"members": []any{}, "schema": "/v2/schemas/members"})
-	})
-}
-
-func showImportInfo(*call) (*answer, error) {
-	return ok(view{"import-methods": view{"description": "Import methods available.", "type": "array", "value": []string{}}})
-}
-
-func showStores(*call) (*answer, error) {
-	return nil, refuse(http.StatusNotFound, "Multi backend is not supported at this site.")
-}
-
-func showImageSchema(*call) (*answer, error) { return ok(imageSchema()) }
-
-func showImagesSchema(*call) (*answer, error) {
-	return ok(view{
-		"name": "images",
-		"properties": view{
-			"images": view{"type": "array", "items": imageSchema()}, "first": view{"type": "string"},
-			"next": view{"type": "string"}, "schema": view{"type": "string"},
-		},
-		"links": []view{{"rel": "first", "href": "{first}"}, {"rel": "next", "href": "{next}"}, {"rel": "describedby", "href": "{schema}"}},
-	})
-}
-
-func imageSchema() view {
-	text := func() view { return view{"type": []string{"null", "string"}} }
-	number := func() view { return view{"type": []string{"null", "integer"}} }
-	format := func(values []string) view { return view{"type": []string{"null", "string"}, "enum": values} }
-	return view{
-		"name": "image",
-		"properties": view{
-			"id": view{"type": "string"}, "name": text(), "status": view{"type": "string", "readOnly": true},
-			"visibility": view{"type": "string", "enum": visibilities}, "protected": view{"type": "boolean"},
-			"os_hidden": view{"type": "boolean"}, "owner": text(), "checksum": text(), "os_hash_algo": text(),
-			"os_hash_value": text(), "size": number(), "virtual_size": number(), "container_format": format(containerFormats),
-			"disk_format": format(diskFormats), "min_disk": view{"type": "integer"}, "min_ram": view{"type": "integer"},
-			"tags":       view{"type": "array", "items": view{"type": "string", "maxLength": 255}},
-			"created_at": view{"type": "string"}, "updated_at": view{"type": "string"}, "self": view{"type": "string"},
-			"file": view{"type": "string"}, "schema": view{"type": "string"},
-		},
-		"additionalProperties": view{"type": "string"},
-		"links": []view{
-			{"rel": "self", "href": "{self}"}, {"rel": "enclosure", "href": "{file}"}, {"rel": "describedby", "href": "{schema}"},
-		},
-	}
 }
 
 // imageField is an attribute as text, for filters and sorting.

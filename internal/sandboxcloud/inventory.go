@@ -18,7 +18,6 @@ type Thing struct {
 	Tags     []string
 	Text     string // description of ports and floating IPs
 	Of       string // the server a port or volume belongs to, the port of a floating IP
-	seq      uint64
 }
 
 // Inventory lists everything there is, whatever faults make of lists, by type and in the order of its making.
@@ -28,7 +27,7 @@ func (c *Cloud) Inventory() ([]Thing, error) {
 	err := c.store.view(now, func(w *world) error {
 		add := func(b *base, t Thing) {
 			if b.exists(now) {
-				t.ID, t.seq = b.ID, b.Seq
+				t.ID = b.ID
 				if p, found := w.Projects.byID[b.Project]; found {
 					t.Project = p.Name
 				}
@@ -52,7 +51,7 @@ func (c *Cloud) Inventory() ([]Thing, error) {
 		}
 		return nil
 	})
-	slices.SortFunc(things, func(a, b Thing) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.seq, b.seq)) })
+	slices.SortStableFunc(things, func(a, b Thing) int { return cmp.Compare(a.Type, b.Type) })
 	return things, err
 }
 

@@ -21,7 +21,8 @@ func (c *client) raw(t testing.TB, id string) map[string]any {
 	var body struct {
 		Server map[string]any `json:"server"`
 	}
-	if _, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers", id), &body, nil); err != nil {
+	_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers", id), &body, nil) //nolint:bodyclose // gophercloud does
+	if err != nil {
 		t.Fatal(err)
 	}
 	return body.Server

@@ -81,9 +81,11 @@ func (c cli) json(t *testing.T, into any, args ...string) {
 	t.Helper()
 	cmd := exec.Command(c.program, append(args, "-f", "json")...)
 	cmd.Env, cmd.Dir = c.env, c.dir
+	var talk strings.Builder
+	cmd.Stderr = &talk
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("openstack %s: %v\n%s%s", strings.Join(args, " "), err, out, err.(*exec.ExitError).Stderr)
+		t.Fatalf("openstack %s: %v\n%s%s", strings.Join(args, " "), err, out, talk.String())
 	}
 	if err := json.Unmarshal(out, into); err != nil {
 		t.Fatalf("openstack %s: %v\n%s", strings.Join(args, " "), err, out)

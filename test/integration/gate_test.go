@@ -63,7 +63,9 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 		}
 		one := *proxy
 		one.ModifyResponse = func(*http.Response) error { return g.hook(call, false) }
-		one.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), runLimit)
+		defer cancel()
+		one.ServeHTTP(w, r.WithContext(ctx))
 	}))
 	t.Cleanup(server.Close)
 	return server.URL + target.Path

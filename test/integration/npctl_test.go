@@ -84,14 +84,24 @@ func (at *place) write(config string) {
 	}
 }
 
+// read returns the configuration.
+func (at *place) read() string {
+	at.t.Helper()
+	text, err := os.ReadFile(filepath.Join(at.dir, "npctl.hcl"))
+	if err != nil {
+		at.t.Fatal(err)
+	}
+	return string(text)
+}
+
 // change replaces text in the configuration.
 func (at *place) change(from, to string) {
 	at.t.Helper()
-	old, err := os.ReadFile(filepath.Join(at.dir, "npctl.hcl"))
-	if err != nil || !strings.Contains(string(old), from) {
-		at.t.Fatalf("%q is not in the configuration (%v)", from, err)
+	old := at.read()
+	if !strings.Contains(old, from) {
+		at.t.Fatalf("%q is not in the configuration", from)
 	}
-	at.write(strings.Replace(string(old), from, to, 1))
+	at.write(strings.Replace(old, from, to, 1))
 }
 
 // outcome is what became of one npctl.

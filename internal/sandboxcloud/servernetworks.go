@@ -1,0 +1,153 @@
+package sandboxcloud
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+)
+
+// nicOrder is an interface to make.
+type nicOrder struct {
+	network *network
+	port    *port // made before, or nil
+	fixed   string
+	tag     string
+}
+
+// newNics makes or takes the ports of one server. When addresses run out, those taken are given back.
+func (c *call) newNics(w *world, o *order, s *server) ([]*port, error) {
+	var ports []*port
+	groupIDs := make([]string, 0, len(o.groups))
+	for _, g := range o.groups {
+		groupIDs = append(groupIDs, g.ID)
+	}
+	for _, n := range o.networks {
+		p := n.port
+		if p == nil {
+			p = &port{base: w.newBase(c.who.project, c.now), Network: n.network.ID, Groups: groupIDs, OfServer: true}
+			p.MAC = macAddress(p.Seq)
+			if !w.number(p, n.fixed) {
+				for _, earlier := range append(ports, p) {
+					w.giveBack(earlier)
+				}
+				return nil, badRequest("No fixed IP addresses available for network: %s", n.network.ID)
+			}
+		}
+		ports = append(ports, p)
+		s.Nics = append(s.Nics, nic{Port: p.ID, Network: n.network.Name, Tag: n.tag})
+	}
+	return ports, nil
+}
+
+// giveBack frees the addresses of a port that is not kept after all.
+func (w *world) giveBack(p *port) {
+	if _, kept := w.Ports.byID[p.ID]; kept {
+		return
+	}
+	for _, f := range p.FixedIPs {
+		delete(w.addresses, f.Address)
+	}
+}
+
+// orderNetworks finds what the server is to be connected to.
+func (c *call) orderNetworks(w *world, o *order) error {
+	raw := o.in.Server.Networks
+	var word string
+	if len(raw) > 0 && json.Unmarshal(raw, &word) == nil {
+		if word == "none" {
+			return nil
+		}
+		raw = nil // auto
+	}
+	var wanted []struct {
+		UUID    string `json:"uuid"`
+		FixedIP string `json:"fixed_ip"`
+		Port    string `json:"port"`
+		Tag     string `json:"tag"`
+	}
+	if len(raw) > 0 {
+		if err := strictJSON(raw, &wanted); err != nil {
+			return badRequest("%s", jsonMistake(err))
+		}
+	}
+	if len(wanted) == 0 {
+		return c.orderAnyNetwork(w, o)
+	}
+	for _, one := range wanted {
+		n, err := c.orderNic(w, one.UUID, one.Port, one.FixedIP, o.max)
+		if err != nil {
+			return err
+		}
+		n.tag = one.Tag
+		o.networks = append(o.networks, n)
+	}
+	return nil
+}
+
+func (c *call) orderNic(w *world, networkID, portID, fixed string, count int64) (nicOrder, error) {
+	if portID != "" {
+		return c.orderPort(w, portID, count)
+	}
+	n, found := w.Networks.get(networkID, c.now)
+	if !found || !n.visible(c.who.project) {
+		return nicOrder{}, badRequest("Network %s could not be found.", networkID)
+	}
+	if fixed != "" {
+		if a, err := netip.ParseAddr(fixed); err != nil {
+			return nicOrder{}, badRequest("Invalid fixed IP address (%s)", fixed)
+		} else if _, used := w.addresses[a]; used {
+			return nicOrder{}, badRequest("Fixed IP address %s is already in use on instance.", fixed)
+		}
+	}
+	return nicOrder{network: n, fixed: fixed}, nil
+}
+
+func (c *call) orderPort(w *world, id string, count int64) (nicOrder, error) {
+	p, found := w.Ports.get(id, c.now)
+	switch {
+	case !found || !c.owns(&p.base):
+		return nicOrder{}, badRequest("Port id %s could not be found.", id)
+	case p.Device != "":
+		return nicOrder{}, refuse(http.StatusConflict, "Port %s is still in use.", id)
+	case count > 1:
+		return nicOrder{}, badRequest("Unable to launch multiple instances with a single configured port ID. Please launch your instance one by one with different ports.")
+	}
+	n, _ := w.Networks.get(p.Network, c.now)
+	return nicOrder{network: n, port: p}, nil
+}
+
+// orderAnyNetwork is what happens when no network is named: the one the project has, if there is just one.
+func (c *call) orderAnyNetwork(w *world, o *order) error {
+	var own, shared []*network
+	for n := range w.Networks.oldestFirst(c.now) {
+		switch {
+		case n.Project == c.who.project && !n.External:
+			own = append(own, n)
+		case n.Shared && !n.External:
+			shared = append(shared, n)
+		}
+	}
+	if len(own)+len(shared) > 1 {
+		return refuse(http.StatusConflict, "Multiple possible networks found, use a Network ID to be more specific.")
+	}
+	for _, n := range append(own, shared...) {
+		o.networks = append(o.networks, nicOrder{network: n})
+	}
+	return nil
+}
+
+func (w *world) number(p *port, fixed string) bool {
+	if fixed == "" {
+		return w.takeAddresses(p)
+	}
+	s, err := w.subnetFor(p.Network, "", fixed)
+	if err != nil {
+		return false
+	}
+	a, err := w.claim(s, fixed, p.ID)
+	if err != nil {
+		return false
+	}
+	p.FixedIPs = []fixedIP{{s.ID, a}}
+	return true
+}
