@@ -60,8 +60,9 @@ type Env struct {
 // Cloud is one open provider. All methods may be called from several goroutines; every method ends soon after its ctx.
 type Cloud interface {
 	// Create asks for an instance and returns once the cloud has accepted it, without waiting for it to start. The
-	// instance carries the marks of the Spec. Called again with the same Spec.ID it returns the same instance, if the
-	// cloud shows it already; see Spec for what a lost answer means.
+	// instance carries the marks of the Spec. With Spec.Retried it first looks for one that an earlier call has made,
+	// and returns that. An error for which IsNothingDone holds proves that nothing was made; after any other the
+	// instance may appear later.
 	Create(ctx context.Context, spec Spec) (resources.Instance, error)
 	// Advance does what is left to do on an instance that List showed, such as giving an active server its floating
 	// IP, and returns it as it is now. It does not wait; the caller calls it again after a later List until the

@@ -214,20 +214,24 @@ func TestOpenStackQuotaIsSeenAndHit(t *testing.T) {
 	at.run("plan").says("quota").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete.")
 	restore()
 
-	var once sync.Once
-	g.set(func(call string) error {
-		if call == "POST compute /servers" { // after the plan, before the first server
-			once.Do(func() { p.quota(map[string]int{lab.Instances: 1, lab.FloatingIPs: 1}) })
-		}
-		return nil
-	}, nil)
-	at.mustRun(1, "apply", "-auto-approve").says("quota", "1 launched")
+	// hit sets limits after the plan and before the first server.
+	hit := func(limits map[string]int) outcome {
+		var once sync.Once
+		g.set(func(call string) error {
+			if call == "POST compute /servers" {
+				once.Do(func() { p.quota(limits) })
+			}
+			return nil
+		}, nil)
+		return at.mustRun(1, "apply", "-auto-approve")
+	}
+	hit(map[string]int{lab.Instances: 1}).says("1 launched", "Quota exceeded for instances")
 	p.mustHave(before, map[string]int{"server": 1, "floating IP": 1})
-	g.set(nil, nil)
+	p.quota(map[string]int{lab.Instances: 10})
+	hit(map[string]int{lab.FloatingIPs: 1}).says("0 launched", "Quota exceeded for resources: ['floatingip']")
+	p.mustHave(before, map[string]int{"server": 1, "floating IP": 1})
 
-	p.quota(map[string]int{lab.Instances: 10, lab.FloatingIPs: 1})
-	at.run("apply", "-auto-approve").says("quota")
-	p.mustHave(before, map[string]int{"server": 1, "floating IP": 1})
+	at.mustRun(0, "plan").says("quota").ends("No changes.")
 	p.quota(map[string]int{lab.FloatingIPs: 10})
 	at.settled()
 	p.mustHave(before, map[string]int{"server": 2, "floating IP": 2})

@@ -1,0 +1,123 @@
+package doctest
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// planned are commands that pages name as not there yet. Once one is there, the pages that say so are wrong.
+var planned = []string{"watch", "convert"}
+
+// elsewhere are programs that pages speak of and whose options are not ours.
+var inline = regexp.MustCompile("`(npctl [^`]+)`")
+
+// usage is a command of npctl as somebody wrote it.
+type usage struct {
+	at   string
+	text string
+}
+
+func TestCommandsAndOptionsExist(t *testing.T) {
+	var uses []usage
+	for _, page := range pages(t) {
+		blocks, prose := fences(t, page)
+		for _, found := range inline.FindAllStringSubmatch(prose, -1) {
+			uses = append(uses, usage{page, found[1]})
+		}
+		for _, b := range blocks {
+			uses = append(uses, commandsIn(b)...)
+		}
+	}
+	if len(uses) < 50 {
+		t.Errorf("only %d commands found", len(uses))
+	}
+	known := helps{}
+	for _, u := range uses {
+		known.check(t, u)
+	}
+}
+
+var command = regexp.MustCompile(`(?:^|[\s/;&|(])npctl (\S.*)$`)
+
+// commandsIn finds commands of npctl in what is typed or run, not in what is printed.
+func commandsIn(b fence) []usage {
+	var uses []usage
+	for _, line := range b.code {
+		switch b.kind {
+		case "console":
+			typed, ok := strings.CutPrefix(line, "$ ")
+			if !ok {
+				continue
+			}
+			line = typed
+		case "yaml", "ini", "sh":
+		default:
+			continue
+		}
+		for part := range strings.SplitSeq(line, "&&") {
+			if found := command.FindStringSubmatch(part); found != nil {
+				uses = append(uses, usage{b.String(), "npctl " + found[1]})
+			}
+		}
+	}
+	return uses
+}
+
+// helps are help texts by command.
+type helps map[string]string
+
+func (h helps) of(t *testing.T, words ...string) string {
+	t.Helper()
+	name := strings.Join(words, " ")
+	if _, ok := h[name]; !ok {
+		out, _ := exec.CommandContext(t.Context(), npctl, append(words, "-help")...).CombinedOutput()
+		h[name] = string(out)
+	}
+	return h[name]
+}
+
+func (h helps) check(t *testing.T, u usage) {
+	t.Helper()
+	var words []string
+	for _, word := range strings.Fields(u.text)[1:] {
+		word = strings.TrimRight(word, ",.")
+		if strings.ContainsAny(word, "|<>;&#") {
+			break
+		}
+		switch option, isOption := strings.CutPrefix(word, "-"); {
+		case isOption && option == "":
+		case isOption:
+			name, _, _ := strings.Cut(strings.TrimPrefix(option, "-"), "=")
+			if !h.option(t, words, name) {
+				t.Errorf("%s: %q: npctl %s has no option -%s", u.at, u.text, strings.Join(words, " "), name)
+			}
+		case len(words) == 0, len(words) == 1 && words[0] == "state":
+			if word == strings.ToUpper(word) || slices.Contains(planned, word) {
+				return // npctl COMMAND
+			}
+			if !strings.Contains(h.of(t, words...), "\n     "+word+" ") && !strings.Contains(h.of(t, words...), "\n   "+word+" ") && word != "docs" {
+				t.Errorf("%s: %q: npctl %s has no command %q", u.at, u.text, strings.Join(words, " "), word)
+				return
+			}
+			words = append(words, word)
+		}
+	}
+}
+
+func (h helps) option(t *testing.T, words []string, name string) bool {
+	t.Helper()
+	has := regexp.MustCompile(`(?m)^ +(-\w+, )*-` + regexp.QuoteMeta(name) + `[=, ]`)
+	return has.MatchString(h.of(t, words...))
+}
+
+func TestPlannedCommandsAreNotThereYet(t *testing.T) {
+	help := helps{}.of(t)
+	for _, name := range planned {
+		if strings.Contains(help, "\n     "+name+" ") {
+			t.Errorf("npctl has the command %q, and the pages say that it is not there yet: README.md, docs/operations.md, docs/coming-from-nodepool.md, docs/protocols.md", name)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package doctest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const openstackAround = `
+label "debian" { min_ready = 1 }
+provider "openstack" "cloud" {
+  cloud = "mycloud"
+  cloud_image "debian" {}
+  %s
+}`
+
+// contexts are what is around a block that is not a whole configuration, by its info string.
+var contexts = map[string]string{
+	"complete": `%s`,
+	"": `variable "admin_password" {
+  default   = ""
+  sensitive = true
+}
+%s`,
+	"openstack pool": fmt.Sprintf(openstackAround, `pool "main" {
+  label "debian" {
+    image   = cloud_image.debian
+    min_ram = 1024
+  }
+%s
+}`),
+	"openstack label": fmt.Sprintf(openstackAround, `pool "main" {
+  label "debian" {
+%s
+  }
+}`),
+	"static pool": `label "board" {}
+provider "static" "lab" {
+  pool "main" {
+%s
+  }
+}`,
+	"sandbox provider": `label "debian" {}
+provider "sandbox" "play" {
+  cloud_image "debian" {}
+  pool "main" {
+    label "debian" {
+      image   = cloud_image.debian
+      min_ram = 1024
+    }
+  }
+%s
+}`,
+}
+
+func TestConfigurationsAreValid(t *testing.T) {
+	checked := 0
+	for _, page := range pages(t) {
+		blocks, _ := fences(t, page)
+		for _, b := range blocks {
+			if b.kind != "hcl" {
+				continue
+			}
+			checked++
+			around, known := contexts[b.info]
+			if !known {
+				t.Errorf("%s: %q is none of the contexts of this test", b, b.info)
+				continue
+			}
+			validate(t, b, fmt.Sprintf(around, strings.Join(b.code, "\n")))
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d configurations found", checked)
+	}
+}
+
+func validate(t *testing.T, b fence, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "npctl.hcl")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), npctl, "-no-color", "validate", "-config="+file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", b, err, out)
+	}
+	if b.info != "complete" {
+		return
+	}
+	if out, err := exec.CommandContext(t.Context(), npctl, "-no-color", "fmt", "-diff", "-check", file).CombinedOutput(); err != nil {
+		t.Errorf("%s: not in the canonical layout: %v\n%s", b, err, out)
+	}
+}
