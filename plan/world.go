@@ -15,6 +15,8 @@ type world struct {
 	build     map[string]*resources.Build    // by id
 	uploads   map[string][]*resources.Upload // by image, newest build first
 	nodes     map[string][]*resources.Node   // by provider, by id
+	node      map[string]*resources.Node     // by id
+	upload    map[string]*resources.Upload   // by id
 	instances map[string]resources.Instance  // of nodes, by node id
 	remote    map[string]resources.RemoteImage
 	strays    []stray            // ours, without a record
@@ -42,6 +44,8 @@ func newWorld(want resources.Desired, seen Observed) *world {
 		build:     map[string]*resources.Build{},
 		uploads:   map[string][]*resources.Upload{},
 		nodes:     map[string][]*resources.Node{},
+		node:      map[string]*resources.Node{},
+		upload:    map[string]*resources.Upload{},
 		instances: map[string]resources.Instance{},
 		remote:    map[string]resources.RemoteImage{},
 		files:     map[string]bool{},
@@ -79,6 +83,7 @@ func (w *world) indexRecords(r Records) {
 	}
 	for _, u := range r.Uploads {
 		w.uploads[u.Image] = append(w.uploads[u.Image], u)
+		w.upload[u.ID] = u
 	}
 	for _, list := range w.uploads {
 		slices.SortFunc(list, w.newestUpload)
@@ -92,6 +97,7 @@ func (w *world) indexRecords(r Records) {
 	}
 	for _, n := range r.Nodes {
 		w.nodes[n.Provider] = append(w.nodes[n.Provider], n)
+		w.node[n.ID] = n
 		known[n.Provider] = true
 	}
 	for _, u := range r.Uploads {
@@ -118,21 +124,19 @@ func (w *world) newestUpload(a, b *resources.Upload) int {
 	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(b.ID, a.ID))
 }
 
-// join finds what each record of the provider has in the cloud, and what there is without a record.
+// join finds what each record of the provider has in the cloud, and what there is without a record. Two providers may
+// lead into the same project: what belongs to a record of the other one is the other one's to judge.
 func (w *world) join(provider string, view ProviderView, installation string) {
-	nodes := map[string]*resources.Node{}
-	for _, n := range w.nodes[provider] {
-		nodes[n.ID] = n
-	}
 	for _, i := range view.Instances {
 		if i.Marks.Installation != installation || installation == "" {
 			continue
 		}
 		s := stray{provider: provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks}
-		n := nodes[i.Marks.ID]
+		n := w.node[i.Marks.ID]
 		switch before, taken := w.instances[i.Marks.ID]; {
 		case n == nil:
-			w.strays = append(w.strays, s)
+			w.stray(s)
+		case n.Provider != provider:
 		case n.ExternalID != "" && n.ExternalID != i.ID:
 			s.of = n.Key()
 			w.strays = append(w.strays, s)
@@ -153,32 +157,33 @@ func (w *world) join(provider string, view ProviderView, installation string) {
 			continue
 		}
 		s := stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse}
-		if nodes[l.Marks.ID] == nil {
-			w.strays = append(w.strays, s)
-		} else {
-			w.parts[l.Marks.ID] = append(w.parts[l.Marks.ID], s)
+		switch n := w.node[l.Marks.ID]; {
+		case n == nil:
+			w.stray(s)
+		case n.Provider == provider:
+			w.parts[n.ID] = append(w.parts[n.ID], s)
 		}
 	}
 }
 
-func (w *world) joinImages(provider string, view ProviderView, installation string) {
-	uploads := map[string]*resources.Upload{}
-	for _, list := range w.uploads {
-		for _, u := range list {
-			if u.Provider == provider {
-				uploads[u.ID] = u
-			}
-		}
+// stray keeps a thing without a record, once: the first provider by name that shows it removes it.
+func (w *world) stray(s stray) {
+	if !slices.ContainsFunc(w.strays, func(other stray) bool { return other.kind == s.kind && other.id == s.id }) {
+		w.strays = append(w.strays, s)
 	}
+}
+
+func (w *world) joinImages(provider string, view ProviderView, installation string) {
 	for _, image := range view.Images {
 		if image.Marks.Installation != installation || installation == "" {
 			continue
 		}
-		u := uploads[image.Marks.ID]
+		u := w.upload[image.Marks.ID]
 		s := stray{provider: provider, kind: "image", id: image.ID, name: image.Name, marks: image.Marks}
 		switch {
 		case u == nil:
-			w.strays = append(w.strays, s)
+			w.stray(s)
+		case u.Provider != provider:
 		case u.ExternalID != "" && u.ExternalID != image.ID:
 			s.of = u.Key()
 			w.strays = append(w.strays, s)
