@@ -24,7 +24,7 @@ race: ## run the tests with the race detector (needs a C compiler)
 check: lint vuln docs-check race ## everything a change has to pass before review, except the integration targets
 
 lint: ## gofmt, go vet, golangci-lint
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'gofmt: run make fmt'; exit 1; }
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }
 	go vet ./...
 	go vet -tags integration ./...
 	go run $(GOLANGCI) run ./...
@@ -34,7 +34,7 @@ vuln: ## govulncheck, where its database can be reached
 	else echo 'vuln: the vulnerability database at https://vuln.go.dev cannot be reached from here; not checked'; fi
 
 fmt: ## format Go and HCL
-	gofmt -w $$(git ls-files '*.go')
+	gofmt -w .
 	go run ./cmd/npctl fmt -recursive examples
 
 docs: ## write the generated pages of docs/

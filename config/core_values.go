@@ -57,15 +57,6 @@ func notEmpty(v cty.Value) error {
 	return nil
 }
 
-func noEmptyElements(v cty.Value) error {
-	for i, element := range v.AsValueSlice() {
-		if element.AsString() == "" {
-			return fmt.Errorf("element %d is empty", i)
-		}
-	}
-	return nil
-}
-
 func webAddress(v cty.Value) error {
 	parsed, err := url.Parse(v.AsString())
 	switch {

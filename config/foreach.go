@@ -196,7 +196,7 @@ func nameFault(blockType, name string) string {
 
 // article puts a or an before a phrase.
 func article(phrase string) string {
-	if phrase != "" && strings.Contains("aeiou", phrase[:1]) || strings.HasPrefix(phrase, "npctl") {
+	if phrase != "" && strings.ContainsAny(phrase[:1], "aeiou") || strings.HasPrefix(phrase, "npctl") {
 		return "an " + phrase
 	}
 	return "a " + phrase

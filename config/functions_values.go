@@ -238,7 +238,7 @@ func foldFunction(element, result cty.Type, start cty.Value, step func(sum, next
 }
 
 var (
-	sumFunction     = foldFunction(cty.Number, cty.Number, cty.Zero, func(a, b cty.Value) (cty.Value, error) { return stdlib.Add(a, b) })
-	allTrueFunction = foldFunction(cty.Bool, cty.Bool, cty.True, func(a, b cty.Value) (cty.Value, error) { return stdlib.And(a, b) })
-	anyTrueFunction = foldFunction(cty.Bool, cty.Bool, cty.False, func(a, b cty.Value) (cty.Value, error) { return stdlib.Or(a, b) })
+	sumFunction     = foldFunction(cty.Number, cty.Number, cty.Zero, stdlib.Add)
+	allTrueFunction = foldFunction(cty.Bool, cty.Bool, cty.True, stdlib.And)
+	anyTrueFunction = foldFunction(cty.Bool, cty.Bool, cty.False, stdlib.Or)
 )

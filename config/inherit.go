@@ -80,7 +80,7 @@ func (c *content) inheritFrom(parent *content, lists []string) {
 // merged puts a child's value over its parent's.
 func merged(parent, child cty.Value, appendLists bool) cty.Value {
 	t := child.Type()
-	if !t.IsMapType() && !(t.IsListType() && appendLists) {
+	if !t.IsMapType() && (!t.IsListType() || !appendLists) {
 		return child
 	}
 	below, belowMarks := parent.Unmark()

@@ -199,7 +199,7 @@ func conversionError(err error, want cty.Type) error {
 	if strings.Contains(err.Error(), "required") {
 		return err
 	}
-	return fmt.Errorf("%s (wanted: %s)", err, want.FriendlyName())
+	return fmt.Errorf("%w (wanted: %s)", err, want.FriendlyName())
 }
 
 func pathText(path cty.Path) string {

@@ -1,7 +1,7 @@
 # Nodes in an OpenStack project, booted from an image that diskimage-builder makes here.
 #
 # What is needed: an entry in clouds.yaml (https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html),
-# and diskimage-builder on this machine (apt install diskimage-builder qemu-utils debootstrap), run as root or with sudo.
+# and diskimage-builder on this machine (apt install python3-diskimage-builder debootstrap qemu-utils kpartx sudo), run as root or with sudo.
 #
 #   npctl plan -var cloud=mycloud
 #
@@ -72,7 +72,7 @@ variable "max_servers" {
 variable "elements" {
   description = "What diskimage-builder puts into the image."
   type        = list(string)
-  default     = ["debian-minimal", "vm", "simple-init", "growroot", "openssh-server", "devuser"]
+  default     = ["debian-minimal", "vm", "cloud-init", "growroot", "openssh-server", "devuser"]
 }
 
 variable "element_paths" {
@@ -85,6 +85,12 @@ variable "dib_env" {
   description = "More DIB_* variables, such as DIB_DISTRIBUTION_MIRROR."
   type        = map(string)
   default     = {}
+}
+
+variable "authorized_keys" {
+  description = "File with the SSH public keys that may log in as zuul; null means ~/.ssh/id_rsa.pub of who builds."
+  type        = string
+  default     = null
 }
 
 variable "dib_args" {
@@ -115,8 +121,13 @@ diskimage "debian" {
     elements      = var.elements
     element_paths = var.element_paths
     release       = "bookworm"
-    env           = merge({ DIB_DEV_USER_USERNAME = "zuul" }, var.dib_env) # the element devuser makes the user
-    extra_args    = var.dib_args
+    env = merge(
+      { DIB_DEV_USER_USERNAME = "zuul" },            # the element devuser makes the user
+      { DIB_DEBIAN_SECURITY_SUBPATH = "-security" }, # Debian 12's diskimage-builder does not know it for bookworm
+      var.authorized_keys == null ? {} : { DIB_DEV_USER_AUTHORIZED_KEYS = var.authorized_keys },
+      var.dib_env,
+    )
+    extra_args = var.dib_args
   }
   rebuild_age = "24h"
   keep        = 2

@@ -38,7 +38,7 @@ diskimage "tiny" {
       echo "$GREETING" | dd of="$NPCTL_OUTPUT.raw" conv=notrunc
     EOT
     ]
-    env = { GREETING = "hello" } # baked in: change it, and the plan builds, uploads and replaces
+    env = { GREETING = "hello" } # baked in: change it, and the plan builds and uploads the image anew
   }
   rebuild_age = "24h" # what is older is built anew
   keep        = 2     # so that one can go back

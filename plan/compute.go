@@ -139,12 +139,13 @@ func (c *computation) reachable(provider string) bool {
 func (c *computation) deferUnreachable() {
 	for _, name := range c.world.names {
 		if view := c.seen.Providers[name]; view.Err != "" {
+			c.deferred = append(c.deferred, name)
 			if view.Rejected && c.world.providers[name] != nil {
 				c.problems = append(c.problems, Problem{Address: providerAddress(name), Provider: name, Text: view.Err,
 					Hint:   "mend it, or leave the provider out with -exclude=" + string(providerAddress(name)),
 					Source: c.source(name)})
+				continue
 			}
-			c.deferred = append(c.deferred, name)
 			c.note(Warning, "deferred", providerAddress(name), c.source(name),
 				"provider %s could not be looked at, so nothing is planned for it: %s", name, view.Err)
 		}

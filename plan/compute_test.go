@@ -123,6 +123,18 @@ launch provider.cloud.pool.main.label.small: below-min-ready needs(upload provid
 			want: `forget node.0000000001: lost [node/0000000001]
 launch provider.cloud.pool.main.label.small: below-min-ready
 `},
+		"what another provider of the same project has a record of is no leak": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers = append([]resources.Provider{{Name: "again", Driver: "openstack", Pools: []resources.Pool{{Name: "main"}}}}, d.Providers...)
+				v := o.Providers["cloud"]
+				v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "ip-1", InUse: true, Marks: v.Instances[0].Marks}}
+				o.Providers["cloud"], o.Providers["again"] = v, v
+				seen := now.Add(-time.Hour) // and saying so every hour does not make it one
+				for _, i := range v.Instances {
+					o.Records.Sightings = append(o.Records.Sightings, &resources.Sighting{Provider: "again", Type: "server", External: i.ID, First: seen, Last: now})
+				}
+			},
+		},
 		"what was made for a server deleted behind our back goes with its record": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				v := o.Providers["cloud"]
@@ -155,7 +167,7 @@ launch provider.cloud.pool.main.label.small: below-min-ready
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				o.Providers["cloud"] = ProviderView{Err: "401", Rejected: true}
 			},
-			want: "problem provider.cloud: 401\nnote deferred provider.cloud\n",
+			want: "problem provider.cloud: 401\n",
 		},
 		"a changed static attribute replaces ready nodes, new before old": {
 			change: func(d *resources.Desired, _ *Observed, _ *Options) {

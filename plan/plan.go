@@ -51,8 +51,8 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Notes tell what was seen and leads to no step: drift, look-alikes, providers that did not answer.
 	Notes []Note `json:"notes,omitempty"`
-	// Problems are mistakes that only the cloud or the state could show. With one of them nothing is applied to the
-	// provider concerned.
+	// Problems are mistakes that only the cloud or the state could show. With one of them nothing is
+	// applied at all: a part of a plan is not what was reviewed.
 	Problems []Problem `json:"problems,omitempty"`
 	// Unchanged counts things that are as wanted.
 	Unchanged int `json:"unchanged"`

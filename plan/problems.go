@@ -68,7 +68,7 @@ func forbidden(steps []Step, want resources.Desired, records Records, opt Option
 		if s.Action != ActionDelete || s.Thing == ThingRecord {
 			continue
 		}
-		if kind := destroys(s); !opt.AllowDestroy.allows(kind) {
+		if kind := destroys(s); !wearsOut(s.Reason) && !opt.AllowDestroy.allows(kind) {
 			problems = append(problems, Problem{Address: s.Address, Provider: s.Provider,
 				Text: fmt.Sprintf("the plan deletes %s %s, and -allow-destroy=%s forbids that", s.Thing, s.Address, opt.AllowDestroy),
 				Hint: fmt.Sprintf("-allow-destroy=all or -allow-destroy=%s allows it, -exclude=%s leaves it out", kind, s.Address)})
@@ -80,6 +80,17 @@ func forbidden(steps []Step, want resources.Desired, records Records, opt Option
 		}
 	}
 	return problems
+}
+
+// wearsOut reports whether a thing goes because its time is over and not because somebody changed what is wanted. A
+// guard that forbade that as well could not be left on.
+func wearsOut(r Reason) bool {
+	switch r {
+	case ReasonSuperseded, ReasonUploaded, ReasonFailed, ReasonUnfinished, ReasonUsed, ReasonMaxReadyAge, ReasonLeaked, ReasonDuplicate:
+		return true
+	default:
+		return false
+	}
 }
 
 func destroys(s Step) Allow {

@@ -34,9 +34,6 @@ const (
 	symbolMakeRemove = "+/-"
 )
 
-// steps returns how many steps the entry stands for.
-func (e renderEntry) steps() int { return len(e.lead) + len(e.other) }
-
 // made returns the halves that make something, which are those an estimate is known for.
 func (e renderEntry) made() []*Step {
 	if len(e.other) > 0 {

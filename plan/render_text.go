@@ -230,19 +230,10 @@ func renderProblem(p Problem) string {
 	return renderSafe(string(p.Address)) + ": " + renderSafe(p.Text)
 }
 
-// renderHeld says what the problems keep from being done; empty when they concern no provider.
+// renderHeld says what the problems keep from being done: everything, so that a part of a plan is never mistaken for it.
 func renderHeld(problems []Problem) string {
-	seen := map[string]bool{}
-	var names []string
-	for _, p := range problems {
-		if p.Provider != "" && !seen[p.Provider] {
-			seen[p.Provider] = true
-			names = append(names, renderSafe(p.Provider))
-		}
-	}
-	if len(names) == 0 {
+	if len(problems) == 0 {
 		return ""
 	}
-	slices.Sort(names)
-	return "Until this is solved, nothing is applied to " + renderAnd(names) + "."
+	return "Until this is solved, nothing is applied; -exclude=ADDRESS leaves something out."
 }

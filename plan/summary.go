@@ -7,21 +7,22 @@ import (
 
 // Summary counts the steps of a plan by action.
 type Summary struct {
-	Build     int `json:"build"`
-	Convert   int `json:"convert"`
-	Upload    int `json:"upload"`
-	Launch    int `json:"launch"`
-	Register  int `json:"register"`
-	Update    int `json:"update"`
-	Forget    int `json:"forget"`
-	Delete    int `json:"delete"`
-	Total     int `json:"total"`     // steps, whatever they do
-	Unchanged int `json:"unchanged"` // things that are as wanted
+	Build     int  `json:"build"`
+	Convert   int  `json:"convert"`
+	Upload    int  `json:"upload"`
+	Launch    int  `json:"launch"`
+	Register  int  `json:"register"`
+	Update    int  `json:"update"`
+	Forget    int  `json:"forget"`
+	Delete    int  `json:"delete"`
+	Total     int  `json:"total"`     // steps, whatever they do
+	Unchanged int  `json:"unchanged"` // things that are as wanted
+	Problems  bool `json:"-"`         // something keeps the plan from being applied
 }
 
 // Summary counts what the plan would do.
 func (p Plan) Summary() Summary {
-	s := Summary{Unchanged: p.Unchanged}
+	s := Summary{Unchanged: p.Unchanged, Problems: len(p.Problems) > 0}
 	for i := range p.Steps {
 		s.add(p.Steps[i].Action)
 	}
@@ -87,9 +88,9 @@ var summaryActions = []struct {
 
 // String is the last line of everything people read about a plan: "No changes.", or a line such as
 // "Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete." in which those four words always appear, and convert,
-// register, update and forget where there are any.
+// register, update and forget where there are any. A plan with problems never says "No changes.".
 func (s Summary) String() string {
-	if s.Empty() {
+	if s.Empty() && !s.Problems {
 		return "No changes."
 	}
 	var b strings.Builder

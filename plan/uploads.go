@@ -31,7 +31,11 @@ func (c *computation) checkUpload(u *resources.Upload) {
 	case looked && found && remote.Status == resources.StatusFailed:
 		c.deleteUpload(u, ReasonFailed)
 	case c.asked(uploadAddress(u.Provider, u.Image)) && c.world.images[u.Image] != nil:
-		c.deleteUpload(u, ReasonRequested)
+		if c.deleteUpload(u, ReasonRequested) == "" {
+			c.note(Warning, "in-use", uploadAddress(u.Provider, u.Image), resources.Source{},
+				"image %s in %s is not uploaded anew while nodes run from it; -replace=%s builds a new one",
+				u.Image, u.Provider, imageAddress(resources.DiskImage, u.Image))
+		}
 	}
 }
 

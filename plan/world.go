@@ -135,7 +135,7 @@ func (w *world) join(provider string, view ProviderView, installation string) {
 		n := w.node[i.Marks.ID]
 		switch before, taken := w.instances[i.Marks.ID]; {
 		case n == nil:
-			w.stray(s)
+			w.strays = append(w.strays, s)
 		case n.Provider != provider:
 		case n.ExternalID != "" && n.ExternalID != i.ID:
 			s.of = n.Key()
@@ -159,17 +159,10 @@ func (w *world) join(provider string, view ProviderView, installation string) {
 		s := stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse}
 		switch n := w.node[l.Marks.ID]; {
 		case n == nil:
-			w.stray(s)
+			w.strays = append(w.strays, s)
 		case n.Provider == provider:
 			w.parts[n.ID] = append(w.parts[n.ID], s)
 		}
-	}
-}
-
-// stray keeps a thing without a record, once: the first provider by name that shows it removes it.
-func (w *world) stray(s stray) {
-	if !slices.ContainsFunc(w.strays, func(other stray) bool { return other.kind == s.kind && other.id == s.id }) {
-		w.strays = append(w.strays, s)
 	}
 }
 
@@ -182,7 +175,7 @@ func (w *world) joinImages(provider string, view ProviderView, installation stri
 		s := stray{provider: provider, kind: "image", id: image.ID, name: image.Name, marks: image.Marks}
 		switch {
 		case u == nil:
-			w.stray(s)
+			w.strays = append(w.strays, s)
 		case u.Provider != provider:
 		case u.ExternalID != "" && u.ExternalID != image.ID:
 			s.of = u.Key()

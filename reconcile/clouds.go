@@ -39,7 +39,7 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 	}
 	driver := e.Drivers[provider.Driver]
 	if driver == nil {
-		return nil, fmt.Errorf("provider %s: this npctl has no driver %q", name, provider.Driver)
+		return nil, fmt.Errorf("this npctl has no driver %q", provider.Driver)
 	}
 	installation, err := e.installation(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 		Dir: filepath.Join(e.DataDir, name), WrapTransport: e.WrapTransport}
 	cloud, err := driver.Open(ctx, env, provider.Config)
 	if err != nil {
-		return nil, fmt.Errorf("provider %s: %w", name, err)
+		return nil, err // every caller says which provider
 	}
 	return drivers.Decorate(cloud, drivers.DecorateOptions{Provider: name, Log: env.Log, Rate: provider.Rate,
 		Timeout: provider.APITimeout, UploadTimeout: provider.UploadTimeout}), nil
@@ -58,17 +58,17 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 // remembered rebuilds the configuration of a provider whose block is gone.
 func (e *Engine) remembered(name string, record *resources.ProviderRecord) (*resources.Provider, error) {
 	if record == nil {
-		return nil, fmt.Errorf("provider %s is neither configured nor remembered, so it cannot be reached; "+
-			"put its block back, or drop its records with npctl state rm", name)
+		return nil, errors.New("it is neither configured nor remembered, so it cannot be reached; " +
+			"put its block back, or drop its records with npctl state rm")
 	}
 	driver := e.Drivers[record.Driver]
 	if driver == nil {
-		return nil, fmt.Errorf("provider %s: this npctl has no driver %q", name, record.Driver)
+		return nil, fmt.Errorf("this npctl has no driver %q", record.Driver)
 	}
 	body := driver.Schema().Provider
 	config, err := ctyjson.Unmarshal(record.Config, body.Type())
 	if err != nil {
-		return nil, fmt.Errorf("provider %s: its remembered configuration no longer fits driver %s: %w", name, record.Driver, err)
+		return nil, fmt.Errorf("its remembered configuration no longer fits driver %s: %w", record.Driver, err)
 	}
 	return &resources.Provider{Name: name, Driver: record.Driver, Config: config}, nil
 }

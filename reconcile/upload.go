@@ -173,7 +173,7 @@ func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u 
 		return err
 	}
 	if ctx.Err() != nil {
-		return nil // the next plan removes the rest
+		return nil //nolint:nilerr // the cause is the caller's to return; the next plan removes the rest
 	}
 	if err := x.removeImages(ctx, store, u); err != nil {
 		return err

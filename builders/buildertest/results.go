@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
 )
 
 func (r *run) mustSucceed(t *testing.T) {
@@ -53,6 +57,17 @@ func (r *run) formats() []string {
 	}
 	slices.Sort(formats)
 	return formats
+}
+
+func documented(t *testing.T, h Harness) {
+	for _, a := range h.New().Schema().Attributes {
+		if a.Doc == "" || a.Type == cty.NilType {
+			t.Errorf("attribute %s lacks documentation or type", a.Name)
+		}
+		if a.Sensitive && a.Class == schema.Static {
+			t.Errorf("attribute %s is sensitive and static: a new password would rebuild the image", a.Name)
+		}
+	}
 }
 
 func makesFormats(t *testing.T, h Harness) {

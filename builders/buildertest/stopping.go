@@ -134,11 +134,11 @@ func mountsAreRemoved(t *testing.T, h Harness) {
 func canMount(t *testing.T) bool {
 	t.Helper()
 	dir := t.TempDir()
-	if os.Geteuid() != 0 || exec.Command("mount", "-t", "tmpfs", "none", dir).Run() != nil {
+	if os.Geteuid() != 0 || exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "none", dir).Run() != nil {
 		t.Log("mounting is not allowed here")
 		return false
 	}
-	if err := exec.Command("umount", dir).Run(); err != nil {
+	if err := exec.CommandContext(t.Context(), "umount", dir).Run(); err != nil {
 		t.Fatal(err)
 	}
 	return true
@@ -151,10 +151,12 @@ func fullDisk(t *testing.T, h Harness) {
 	}
 	r := h.job(t, mode)
 	if mode == "fill" {
-		if err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "none", r.job.Dir).Run(); err != nil {
+		if err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=1m", "none", r.job.Dir).Run(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = exec.Command("umount", r.job.Dir).Run() })
+		t.Cleanup(func() { // when the test's own context is over
+			_ = exec.CommandContext(context.WithoutCancel(t.Context()), "umount", r.job.Dir).Run()
+		})
 	}
 	r.build(t.Context(), t, h.New()).mustFail(t)
 }
@@ -175,7 +177,7 @@ func sweepAfterKill(t *testing.T, h Harness) {
 	}
 	images := t.TempDir()
 	top, _, _ := strings.Cut(t.Name(), "/")
-	victim := exec.Command(os.Args[0], "-test.run=^"+top+"$")
+	victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+top+"$")
 	victim.Env = append(os.Environ(), victimVariable+"="+images)
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)

@@ -72,6 +72,7 @@ type test struct {
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	results := []test{
+		{"AttributesAreDocumented", documented},
 		{"MakesTheFormatsItCan", makesFormats},
 		{"MakesSomethingForAForeignFormat", makesSomething},
 		{"TellsProgress", tellsProgress},

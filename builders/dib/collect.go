@@ -42,19 +42,11 @@ func collect(job builders.Job, s settings, formats []string) (builders.Artifact,
 }
 
 func check(file builders.File) error {
-	info, err := os.Lstat(file.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	err := imagefile.Accept(file.Path, file.Format)
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the build succeeded and left no %s: does `command` hand on its arguments?", file.Path)
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no file of its own but a %s", file.Path, info.Mode().Type())
 	}
-	if err := imagefile.CheckFormat(file.Path, file.Format); err != nil {
-		return err
-	}
-	return imagefile.Sync(file.Path)
+	return err
 }
 
 var sha256Line = regexp.MustCompile(`^([0-9a-f]{64})\s`)

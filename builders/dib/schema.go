@@ -8,6 +8,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/internal/block"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -122,16 +123,11 @@ func checkCommand(v cty.Value) error {
 	return err
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 func checkEnv(v cty.Value) error {
-	for name := range v.AsValueMap() {
-		switch {
-		case !variableName.MatchString(name):
-			return fmt.Errorf("%q is no name of an environment variable: use letters, digits and underscores", name)
-		case name == "TMPDIR" || name == "TMP_DIR":
+	return block.CheckVariables(v, func(name string) error {
+		if name == "TMPDIR" || name == "TMP_DIR" {
 			return fmt.Errorf("%s is set by npctl, to a directory that it can clear up safely: use tmp_dir to choose where that lies", name)
 		}
-	}
-	return nil
+		return nil
+	})
 }

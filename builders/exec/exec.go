@@ -160,19 +160,11 @@ func collect(job builders.Job, formats []string) (builders.Artifact, error) {
 }
 
 func check(file builders.File) error {
-	info, err := os.Lstat(file.Path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
+	err := imagefile.Accept(file.Path, file.Format)
+	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("the command succeeded and left no %s", file.Path)
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no file of its own but a %s", file.Path, info.Mode().Type())
 	}
-	if err := imagefile.CheckFormat(file.Path, file.Format); err != nil {
-		return err
-	}
-	return imagefile.Sync(file.Path)
+	return err
 }
 
 // listing names what is in a directory, for people who wonder where their file is.

@@ -13,7 +13,6 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/resources/schema"
 )
 
 func TestContract(t *testing.T) {
@@ -206,17 +205,6 @@ func TestSchemaChecks(t *testing.T) {
 		err := attribute.Check(test.value)
 		if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s = %#v: error is %v, want %q", test.attribute, test.value, err, test.want)
-		}
-	}
-}
-
-func TestAttributesAreDocumented(t *testing.T) {
-	for _, a := range new(exec.Builder).Schema().Attributes {
-		if a.Doc == "" || a.Type == cty.NilType {
-			t.Errorf("attribute %s lacks documentation or type", a.Name)
-		}
-		if a.Sensitive && a.Class == schema.Static {
-			t.Errorf("attribute %s is sensitive and static: a new password would rebuild the image", a.Name)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/internal/block"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -84,16 +85,11 @@ func checkFormats(v cty.Value) error {
 	return nil
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 func checkEnv(v cty.Value) error {
-	for name := range v.AsValueMap() {
-		switch {
-		case !variableName.MatchString(name):
-			return fmt.Errorf("%q is no name of an environment variable: use letters, digits and underscores", name)
-		case strings.HasPrefix(name, "NPCTL_"):
+	return block.CheckVariables(v, func(name string) error {
+		if strings.HasPrefix(name, "NPCTL_") {
 			return fmt.Errorf("%s is set by npctl: choose a name without NPCTL_", name)
 		}
-	}
-	return nil
+		return nil
+	})
 }

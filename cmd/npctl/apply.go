@@ -77,7 +77,7 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 	}
 	var saved *plan.File
 	if path := cmd.Args().First(); path != "" {
-		file, err := c.readPlan(cmd, path)
+		file, err := c.readPlan(path)
 		if err != nil {
 			return err
 		}

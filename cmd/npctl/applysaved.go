@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/npctl/npctl/plan"
 )
 
 // readPlan reads a plan file and takes over what it was made with. Only sensitive variables have to be given again.
-func (c *applyCommand) readPlan(cmd *cli.Command, path string) (*plan.File, error) {
+func (c *applyCommand) readPlan(path string) (*plan.File, error) {
 	if c.narrowed() {
 		return nil, hint(errors.New("a saved plan is done as it is, so no option can change what is planned"),
 			"leave -target, -exclude, -replace, -destroy, -refresh-only and -allow-destroy out, or plan again with them")

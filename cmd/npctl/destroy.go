@@ -10,7 +10,7 @@ Examples:
   npctl destroy
   npctl plan -destroy                               (only look)
   npctl destroy -target=provider.vexxhost
-  npctl destroy -allow-destroy=nodes -auto-approve  (keep the images)
+  npctl destroy -target=provider.rax.pool.main  (the nodes of one pool)
 
 Exit codes: 0 nothing is left, 1 error or something could not be removed, 130 interrupted.`
 

@@ -31,14 +31,11 @@ func (o *planOptions) flags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "replace", Category: categorySelect, Destination: &o.replace, Usage: "make the thing at this `ADDRESS` anew: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"},
 		&cli.BoolFlag{Name: "refresh", Category: categorySelect, Destination: &o.refresh, Value: true, HideDefault: true, Usage: "look at the clouds; -refresh=false believes the state instead"},
 		&cli.BoolFlag{Name: "refresh-only", Category: categorySelect, Destination: &o.refreshOnly, Usage: "only bring the state in line with what is; make and delete nothing"},
-		&cli.StringFlag{Name: "allow-destroy", Category: categorySelect, Destination: &o.allow, Value: string(plan.AllowAll), Usage: "`WHAT` a plan may delete: none, nodes, images or all; a plan that deletes more is refused"},
+		&cli.StringFlag{Name: "allow-destroy", Category: categorySelect, Destination: &o.allow, Value: string(plan.AllowAll), Usage: "`WHAT` changes of the configuration may delete: none, nodes, images or all; a plan that deletes more is refused. What wears out (old builds, failed, used and aged nodes) may always go"},
 		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
 		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "hide and shorten nothing"},
 	}
-	for _, f := range o.variableOptions.flags() {
-		flags = append(flags, f)
-	}
-	return flags
+	return append(flags, o.variableOptions.flags()...)
 }
 
 func (o *planOptions) destroyFlag() cli.Flag {

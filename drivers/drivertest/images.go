@@ -142,7 +142,7 @@ func wrongSum(t *testing.T, s *suite) {
 	content := s.content()
 	spec := s.imageSpec(content)
 	content[len(content)/2] ^= 1
-	err := s.failingUpload(t, t.Context(), spec, bytes.NewReader(content))
+	err := s.failingUpload(t.Context(), t, spec, bytes.NewReader(content))
 	if !errors.Is(err, drivers.ErrRejected) {
 		t.Errorf("UploadImage of a changed file: %v, want ErrRejected", err)
 	}
@@ -151,23 +151,23 @@ func wrongSum(t *testing.T, s *suite) {
 func endsEarly(t *testing.T, s *suite) {
 	content := s.content()
 	spec := s.imageSpec(content)
-	s.failingUpload(t, t.Context(), spec, bytes.NewReader(content[:len(content)/2]))
+	_ = s.failingUpload(t.Context(), t, spec, bytes.NewReader(content[:len(content)/2]))
 }
 
 func readerFails(t *testing.T, s *suite) {
 	content := s.content()
-	s.failingUpload(t, t.Context(), s.imageSpec(content), &brokenReader{Reader: bytes.NewReader(content), left: len(content) / 2})
+	_ = s.failingUpload(t.Context(), t, s.imageSpec(content), &brokenReader{Reader: bytes.NewReader(content), left: len(content) / 2})
 }
 
 func cancelledUpload(t *testing.T, s *suite) {
 	content := s.content()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s.failingUpload(t, ctx, s.imageSpec(content), &brokenReader{Reader: bytes.NewReader(content), left: len(content) / 2, then: cancel})
+	_ = s.failingUpload(ctx, t, s.imageSpec(content), &brokenReader{Reader: bytes.NewReader(content), left: len(content) / 2, then: cancel})
 }
 
-// failingUpload must fail and leave nothing that a node could be booted from.
-func (s *suite) failingUpload(t *testing.T, ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) error {
+// failingUpload must fail, with the error it returns, and leave nothing that a node could be booted from.
+func (s *suite) failingUpload(ctx context.Context, t *testing.T, spec drivers.ImageSpec, content io.ReadSeeker) error {
 	t.Helper()
 	store := s.images(t)
 	made, err := store.UploadImage(ctx, spec, content)

@@ -67,7 +67,7 @@ func (s *suite) ready(t *testing.T, c drivers.Cloud, spec drivers.Spec) resource
 			return err
 		}
 		if now, err = c.Advance(t.Context(), spec, now); err != nil {
-			return fmt.Errorf("Advance: %w", err)
+			return fmt.Errorf("advance: %w", err)
 		}
 		switch now.Status {
 		case resources.StatusReady:

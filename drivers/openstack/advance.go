@@ -98,7 +98,7 @@ func (c *Cloud) associate(ctx context.Context, f floatingIP, t target) (floating
 	var answer struct {
 		FloatingIP floatingIP `json:"floatingip"`
 	}
-	_, err = client.Put(ctx, client.ServiceURL("floatingips", f.ID), body, &answer, okCodes(200)) //nolint:bodyclose // gophercloud has closed it
+	_, err = client.Put(ctx, client.ServiceURL("floatingips", f.ID), body, &answer, okCodes(200))
 	return answer.FloatingIP, wrap("attach floating IP "+f.Address, err)
 }
 
@@ -120,7 +120,7 @@ func (c *Cloud) createFloatingIP(ctx context.Context, spec drivers.Spec, targets
 		var answer struct {
 			FloatingIP floatingIP `json:"floatingip"`
 		}
-		_, err = client.Post(ctx, client.ServiceURL("floatingips"), map[string]any{"floatingip": request}, &answer, nil) //nolint:bodyclose // gophercloud has closed it
+		_, err = client.Post(ctx, client.ServiceURL("floatingips"), map[string]any{"floatingip": request}, &answer, nil)
 		if err == nil {
 			return answer.FloatingIP, nil
 		}

@@ -17,7 +17,7 @@ func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
 	var answer struct {
 		Output string `json:"output"`
 	}
-	_, err := c.compute.Post(ctx, c.compute.ServiceURL("servers", id, "action"), body, &answer, okCodes(200)) //nolint:bodyclose // gophercloud has closed it
+	_, err := c.compute.Post(ctx, c.compute.ServiceURL("servers", id, "action"), body, &answer, okCodes(200))
 	if err != nil {
 		return "", wrap("read console of server "+id, err)
 	}

@@ -136,7 +136,7 @@ func (c *Cloud) postServer(ctx context.Context, spec drivers.Spec, o offer, valu
 			ID string `json:"id"`
 		} `json:"server"`
 	}
-	_, err = c.compute.Post(ctx, c.compute.ServiceURL("servers"), body, &answer, nil) //nolint:bodyclose // gophercloud has closed it
+	_, err = c.compute.Post(ctx, c.compute.ServiceURL("servers"), body, &answer, nil)
 	if err != nil {
 		if err = wrap("create server "+spec.Hostname, err); isStatus(err, http.StatusBadRequest) {
 			c.names.drop()

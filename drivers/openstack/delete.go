@@ -30,7 +30,7 @@ func (c *Cloud) Delete(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	_, err := c.compute.Delete(ctx, c.compute.ServiceURL("servers", id), nil) //nolint:bodyclose // gophercloud has closed it
+	_, err := c.compute.Delete(ctx, c.compute.ServiceURL("servers", id), nil)
 	if err = wrap("delete server "+id, err); isStatus(err, http.StatusNotFound) {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (c *Cloud) markVolumes(ctx context.Context, b belongings, s server) {
 	for _, v := range s.Volumes {
 		body := map[string]any{"metadata": metadata(b.marks)}
 		var answer struct{}
-		_, err := client.Post(ctx, client.ServiceURL("volumes", v.ID, "metadata"), body, &answer, okCodes(http.StatusOK)) //nolint:bodyclose // gophercloud has closed it
+		_, err := client.Post(ctx, client.ServiceURL("volumes", v.ID, "metadata"), body, &answer, okCodes(http.StatusOK))
 		if err != nil && !isStatus(err, http.StatusNotFound) {
 			c.log.Warn("volume could not be marked; if it stays behind, npctl will not know it", "volume", v.ID, "server", s.ID, "error", wrap("mark volume", err))
 		}

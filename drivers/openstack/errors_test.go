@@ -53,7 +53,7 @@ func TestAnswersBecomeTheKindsThatMatter(t *testing.T) {
 			}
 			err := wrap("do it", gophercloud.ErrUnexpectedResponseCode{Actual: test.status, Body: []byte(test.body), ResponseHeader: test.header, URL: "http://secret"})
 			for _, kind := range []error{drivers.ErrQuota, drivers.ErrCapacity, drivers.ErrRejected, drivers.ErrThrottled} {
-				if errors.Is(err, kind) != (kind == test.kind) {
+				if errors.Is(err, kind) != errors.Is(test.kind, kind) {
 					t.Errorf("%v is %v: %t", err, kind, errors.Is(err, kind))
 				}
 			}

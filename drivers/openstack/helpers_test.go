@@ -1,7 +1,6 @@
 package openstack
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,9 +16,6 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 )
-
-// contextFor is for cleaning up, when the test's own context is over.
-func contextFor(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
 // replay is a cloud that answers what a test wrote down, and remembers what it was asked.
 type replay struct {

@@ -24,7 +24,7 @@ func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec)
 		return c.newestImage(ctx, "image", spec.Image, url.Values{"name": {spec.Image}}, func(image) bool { return true })
 	case len(spec.Filters) > 0:
 		for name, pattern := range spec.Filters {
-			if _, err := path.Match(pattern, ""); err != nil {
+			if !isPattern(pattern) {
 				return resources.RemoteImage{}, []resources.Problem{{Attribute: "filters", Value: pattern, Detail: "not a pattern for " + name + "; * and ? and [a-z] are special"}}, nil
 			}
 		}
@@ -32,6 +32,11 @@ func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec)
 	default:
 		return c.newestImage(ctx, "image", spec.Name, url.Values{"name": {spec.Name}}, func(image) bool { return true })
 	}
+}
+
+func isPattern(s string) bool {
+	_, err := path.Match(s, "")
+	return err == nil
 }
 
 func (c *Cloud) imageByID(ctx context.Context, id string) (resources.RemoteImage, []resources.Problem, error) {

@@ -156,7 +156,7 @@ func (c *Cloud) DeleteImage(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = client.Delete(ctx, client.ServiceURL("images", url.PathEscape(id)), nil) //nolint:bodyclose // gophercloud has closed it
+	_, err = client.Delete(ctx, client.ServiceURL("images", url.PathEscape(id)), nil)
 	err = wrap("delete image "+id, err)
 	switch {
 	case isStatus(err, http.StatusNotFound), isStatus(err, http.StatusGone):

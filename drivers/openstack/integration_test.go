@@ -3,6 +3,7 @@
 package openstack
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -40,6 +41,9 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 		return resp, err
 	})
 }
+
+// contextFor is for cleaning up, when the test's own context is over.
+func contextFor(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 

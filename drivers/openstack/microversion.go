@@ -49,8 +49,8 @@ func (c *Cloud) negotiate(ctx context.Context) (microversion, error) {
 		return 0, wrap("ask the compute service for its versions", err)
 	}
 	var newest, oldest int
-	if _, err := fmt.Sscanf(answer.Version.Version, "2.%d", &newest); err != nil {
-		return 0, nil
+	if read, _ := fmt.Sscanf(answer.Version.Version, "2.%d", &newest); read != 1 {
+		return 0, nil // the only version that needs no name
 	}
 	_, _ = fmt.Sscanf(answer.Version.Min, "2.%d", &oldest)
 	return max(min(microversion(newest), newestWanted), microversion(oldest)), nil

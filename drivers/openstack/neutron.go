@@ -64,7 +64,7 @@ func (c *Cloud) deleteIn(ctx context.Context, service, path, id, doing string) e
 	if err != nil {
 		return err
 	}
-	_, err = client.Delete(ctx, client.ServiceURL(path, id), nil) //nolint:bodyclose // gophercloud has closed it
+	_, err = client.Delete(ctx, client.ServiceURL(path, id), nil)
 	if err = wrap(doing+" "+id, err); isStatus(err, http.StatusNotFound) {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (c *Cloud) createPort(ctx context.Context, spec drivers.Spec, n network, gr
 	var answer struct {
 		Port port `json:"port"`
 	}
-	_, err = client.Post(ctx, client.ServiceURL("ports"), map[string]any{"port": request}, &answer, nil) //nolint:bodyclose // gophercloud has closed it
+	_, err = client.Post(ctx, client.ServiceURL("ports"), map[string]any{"port": request}, &answer, nil)
 	return answer.Port, wrap("create port for "+spec.Hostname, err)
 }
 

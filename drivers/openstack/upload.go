@@ -49,7 +49,7 @@ func (c *Cloud) createImage(ctx context.Context, doing string, spec drivers.Imag
 		return image{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
 	}
 	var created image
-	_, err = client.Post(ctx, client.ServiceURL("images"), body, &created, nil) //nolint:bodyclose // gophercloud has closed it
+	_, err = client.Post(ctx, client.ServiceURL("images"), body, &created, nil)
 	return created, wrap(doing, err)
 }
 

@@ -25,7 +25,7 @@ func decodeYAML(text []byte) (map[string]any, error) {
 	}
 	values, ok := value.(map[string]any)
 	if !ok && value != nil {
-		return nil, errors.New("it must hold a mapping that begins with clouds:")
+		return nil, errors.New("it must hold a mapping that begins with \"clouds:\"")
 	}
 	return values, nil
 }

@@ -4,6 +4,7 @@ package block
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
@@ -124,6 +125,22 @@ func (b Block) Duration(name string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s = %q is no duration: write one such as \"90s\" or \"10m\"", name, written)
 	}
 	return d, nil
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// CheckVariables checks the names of a map of environment variables. Taken returns an error for those that the builder
+// sets itself.
+func CheckVariables(v cty.Value, taken func(name string) error) error {
+	for name := range v.AsValueMap() {
+		if !variableName.MatchString(name) {
+			return fmt.Errorf("%q is no name of an environment variable: use letters, digits and underscores", name)
+		}
+		if err := taken(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Merge joins maps; later ones win.

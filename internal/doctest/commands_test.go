@@ -11,7 +11,9 @@ import (
 // planned are commands that pages name as not there yet. Once one is there, the pages that say so are wrong.
 var planned = []string{"watch", "convert"}
 
-// elsewhere are programs that pages speak of and whose options are not ours.
+// disputed are commands in pages that npctl does not have, and that one of the two has to give up. Keep it empty.
+var disputed = map[string]string{}
+
 var inline = regexp.MustCompile("`(npctl [^`]+)`")
 
 // usage is a command of npctl as somebody wrote it.
@@ -36,11 +38,14 @@ func TestCommandsAndOptionsExist(t *testing.T) {
 	}
 	known := helps{}
 	for _, u := range uses {
+		if disputed[u.at] == u.text {
+			continue
+		}
 		known.check(t, u)
 	}
 }
 
-var command = regexp.MustCompile(`(?:^|[\s/;&|(])npctl (\S.*)$`)
+var command = regexp.MustCompile(`(?:^|[\s/;&|(])npctl ([a-z-].*)$`)
 
 // commandsIn finds commands of npctl in what is typed or run, not in what is printed.
 func commandsIn(b fence) []usage {

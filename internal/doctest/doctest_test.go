@@ -40,7 +40,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 	npctl = filepath.Join(dir, "npctl")
-	build := exec.Command("go", "build", "-o", npctl, "./cmd/npctl")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", npctl, "./cmd/npctl")
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -13,7 +13,7 @@ import (
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
-	slugOut = regexp.MustCompile("[^\\p{L}\\p{N}_ -]")
+	slugOut = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
 func TestLinksLeadSomewhere(t *testing.T) {

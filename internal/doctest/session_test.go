@@ -199,11 +199,7 @@ func openstackSession(p *place) {
 	p.t.Helper()
 	clouds := filepath.Join(p.dir, "clouds.yaml")
 	serve := exec.CommandContext(p.t.Context(), npctl, "sandbox", "-write-clouds="+clouds+".new", "-build-time=0s", "-delete-time=0s")
-	serve.Env, serve.Stderr = p.env, os.Stderr
-	if testing.Verbose() {
-		serve.Stdout = os.Stderr
-	}
-	serve.Stderr = nil
+	serve.Env = p.env
 	if err := serve.Start(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -85,21 +85,3 @@ func BenchmarkHashFile(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkVerifyingReader is what an upload reads from.
-func BenchmarkVerifyingReader(b *testing.B) {
-	path := benchFile(b)
-	sums, err := HashFile(b.Context(), path, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	buf := make([]byte, chunk)
-	for b.Loop() {
-		file := open(b, path)
-		r := NewReader(file, sums, nil)
-		if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, buf); err != nil {
-			b.Fatal(err)
-		}
-		_, _ = r.Close(), file.Close()
-	}
-}

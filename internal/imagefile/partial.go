@@ -37,6 +37,21 @@ func Discard(final string) error {
 	return nil
 }
 
+// Accept takes over a file that somebody else's program made: a regular file, of the format it should be, and on the disk.
+func Accept(path, format string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file of its own but a %s", path, info.Mode().Type())
+	}
+	if err := CheckFormat(path, format); err != nil {
+		return err
+	}
+	return Sync(path)
+}
+
 // Sync brings what was written to a file or directory to the disk, so that it survives a loss of power.
 func Sync(path string) error {
 	file, err := os.Open(path)

@@ -122,7 +122,7 @@ func copyRange(source, target *os.File, at, size int64) (int64, error) {
 		return 0, err
 	}
 	n, err := io.CopyN(target, source, size)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: the file shrank while it was read", io.ErrUnexpectedEOF)
 	}
 	return n, err

@@ -7,7 +7,6 @@ import (
 	"crypto/md5" //nolint:gosec // clouds ask for it; it guards against accidents, sha256 against the rest
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -19,22 +18,6 @@ type Sums struct {
 	Size   int64
 	SHA256 string // hex
 	MD5    string // hex
-}
-
-// ErrMismatch is wrapped by the error for content that is not what it should be.
-var ErrMismatch = errors.New("content does not match its checksum")
-
-// Check compares content with what was expected of it. Of want, a negative size and empty sums are not compared.
-func (got Sums) Check(want Sums) error {
-	switch {
-	case want.Size >= 0 && got.Size != want.Size:
-		return fmt.Errorf("%w: it has %d bytes, want %d", ErrMismatch, got.Size, want.Size)
-	case want.SHA256 != "" && got.SHA256 != want.SHA256:
-		return fmt.Errorf("%w: sha256 is %s, want %s", ErrMismatch, got.SHA256, want.SHA256)
-	case want.MD5 != "" && got.MD5 != want.MD5:
-		return fmt.Errorf("%w: md5 is %s, want %s", ErrMismatch, got.MD5, want.MD5)
-	}
-	return nil
 }
 
 // chunk is how many bytes are handed from one goroutine to another at a time: large enough that handing over costs

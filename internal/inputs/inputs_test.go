@@ -41,7 +41,7 @@ func TestPatternsFindFiles(t *testing.T) {
 		{[]string{"x.sh", "*.sh", "{x,y}.sh"}, []string{"x.sh", "y.sh"}},
 		{[]string{"../shared"}, []string{"../shared/z"}},
 	} {
-		got, err := Set{filepath.Join(dir, "conf"), test.patterns}.files(t.Context(), &budget{})
+		got, err := Set{filepath.Join(dir, "conf"), test.patterns}.files(t.Context())
 		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
 			t.Errorf("%q: %v (-want +got):\n%s", test.patterns, err, diff)
 		}

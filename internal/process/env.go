@@ -20,9 +20,6 @@ var baseNames = []string{
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// BaseNames lists the variables BaseEnv keeps, for documentation.
-func BaseNames() []string { return slices.Clone(baseNames) }
-
 // BaseEnv is the clean environment that every builder's program starts from: of environ (such as os.Environ()) only
 // what a program needs to run and to reach the network, with PATH, HOME and LANG always set.
 func BaseEnv(environ []string) []string {

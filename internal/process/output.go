@@ -49,8 +49,8 @@ func (o *output) pump(from io.Reader) {
 	var shown []byte
 	for {
 		n, err := from.Read(buf)
-		pending := append(o.rest, buf[:n]...)
-		shown, o.rest = o.mask.next(shown[:0], pending, err != nil)
+		o.rest = append(o.rest, buf[:n]...)
+		shown, o.rest = o.mask.next(shown[:0], o.rest, err != nil)
 		o.rest = bytes.Clone(o.rest)
 		o.show(shown)
 		if err != nil {

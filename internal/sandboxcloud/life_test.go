@@ -21,7 +21,7 @@ func (c *client) raw(t testing.TB, id string) map[string]any {
 	var body struct {
 		Server map[string]any `json:"server"`
 	}
-	_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers", id), &body, nil) //nolint:bodyclose // gophercloud does
+	_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers", id), &body, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func TestEveryListHasPages(t *testing.T) {
 // A page begins after its marker even when the marker's row has gone meanwhile for everybody else.
 func TestServerThatIsMarkerMayNotBeUnknown(t *testing.T) {
 	c := connect(t, Options{})
-	_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers")+"?marker=nosuch", nil, nil) //nolint:bodyclose // gophercloud does
+	_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers")+"?marker=nosuch", nil, nil)
 	if !gophercloud.ResponseCodeIs(err, http.StatusBadRequest) {
 		t.Errorf("%v, want 400", err)
 	}
@@ -131,7 +131,7 @@ func TestServersAreFoundByFilters(t *testing.T) {
 		"changes-since=2036-01-01":                   {},
 	} {
 		var body struct{ Servers []struct{ Name string } }
-		_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers", "detail")+"?"+query, &body, nil) //nolint:bodyclose // gophercloud does
+		_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers", "detail")+"?"+query, &body, nil)
 		if err != nil {
 			t.Errorf("%s: %v", query, err)
 			continue
@@ -167,7 +167,7 @@ func TestImagesAreFoundByFilters(t *testing.T) {
 		"created_at=gte:2026-01-01T00:00:00Z": {"c", "b", "a"},
 	} {
 		var body struct{ Images []struct{ Name string } }
-		_, err := c.image.Get(t.Context(), c.image.ServiceURL("images")+"?"+query, &body, nil) //nolint:bodyclose // gophercloud does
+		_, err := c.image.Get(t.Context(), c.image.ServiceURL("images")+"?"+query, &body, nil)
 		if err != nil {
 			t.Errorf("%s: %v", query, err)
 			continue

@@ -146,12 +146,18 @@ func showSubnet(c *call) (*answer, error) {
 	return showOne(c, "subnet", c.findSubnet, (*world).subnetView)
 }
 
-func listRouters(c *call) (*answer, error) {
+// router is the only one of the project.
+func (c *call) router() (view, error) {
 	var v view
 	err := c.view(func(w *world) error {
 		v = w.routerView(c.who.project)
 		return nil
 	})
+	return v, err
+}
+
+func listRouters(c *call) (*answer, error) {
+	v, err := c.router()
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +168,7 @@ func showRouter(c *call) (*answer, error) {
 	if c.id() != routerID(c.who.project) {
 		return nil, notFound("RouterNotFound", "Router %s could not be found", c.id())
 	}
-	var v view
-	err := c.view(func(w *world) error {
-		v = w.routerView(c.who.project)
-		return nil
-	})
+	v, err := c.router()
 	if err != nil {
 		return nil, err
 	}

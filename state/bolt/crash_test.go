@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,7 @@ func runAndKill(t *testing.T, path string, after time.Duration) io.Reader {
 	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Fatalf("the process was not killed: %v: %s", err, stderr.String())
 	}
-	printed := append(first, rest...)
+	printed := slices.Concat(first, rest)
 	// The last line may be cut off by the kill: its number was not printed whole, so it was acknowledged to nobody.
 	return bytes.NewReader(printed[:bytes.LastIndexByte(printed, '\n')+1])
 }

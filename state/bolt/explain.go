@@ -66,6 +66,6 @@ func is(err, cause error) bool {
 	if errors.Is(err, cause) {
 		return true
 	}
-	errno, ok := cause.(syscall.Errno)
-	return ok && strings.HasSuffix(err.Error(), ": "+errno.Error())
+	var errno syscall.Errno
+	return errors.As(cause, &errno) && strings.HasSuffix(err.Error(), ": "+errno.Error())
 }

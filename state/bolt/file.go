@@ -247,7 +247,7 @@ func versionOf(osFile *os.File) (version, metas, error) {
 	}
 	at := version{txid: m.newest.txid}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		at.dev, at.ino = uint64(sys.Dev), sys.Ino
+		at.dev, at.ino = uint64(sys.Dev), sys.Ino //nolint:unconvert // narrower on some systems
 	}
 	return at, m, nil
 }

@@ -105,7 +105,7 @@ func (s *Store) replace(tx *bbolt.Tx, h *head, doc *document) error {
 	if err := s.step(tx, h); err != nil {
 		return err
 	}
-	if err := checkRecords(tx, h); err != nil {
+	if err := checkRecords(tx); err != nil {
 		return err
 	}
 	return h.save(tx)
@@ -150,7 +150,7 @@ func fillOne(bucket *bbolt.Bucket, h *head, key resources.Key, raw json.RawMessa
 }
 
 // checkRecords makes sure that this npctl can read every record of a kind that it knows.
-func checkRecords(tx *bbolt.Tx, h *head) error {
+func checkRecords(tx *bbolt.Tx) error {
 	for _, kind := range resources.Kinds() {
 		bucket := kindBucket(tx, kind)
 		if bucket == nil {

@@ -65,7 +65,7 @@ func startOf(pid int) (string, error) {
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return "", nil
+		return "", nil //nolint:nilerr // no /proc, or it may not be read: nothing is known, as the comment says
 	}
 	// The second field is the program's name in parentheses, in which anything may stand (man 5 proc_pid_stat).
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

@@ -93,14 +93,14 @@ func (g *gate) set(before, after func(call string) error) {
 	g.before, g.after, g.calls = before, after, nil
 }
 
-// seen counts the calls that begin so.
-func (g *gate) seen(prefix string) int {
+// count says how many calls came by: under true those that change something, under false all of them.
+func (g *gate) count() map[bool]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := 0
+	n := map[bool]int{false: len(g.calls)}
 	for _, c := range g.calls {
-		if strings.HasPrefix(c, prefix) {
-			n++
+		if changes(c) {
+			n[true]++
 		}
 	}
 	return n

@@ -45,7 +45,7 @@ func TestOpenStackMistakesAreToldAndDoNothing(t *testing.T) {
 		{`security_groups   = ["ssh"]`, `security_groups = ["shh"]`, []string{"shh", "did you mean ssh"}},
 		{`key_name          = "lab"`, `key_name = "labs"`, []string{"labs", "did you mean lab"}},
 		{`{ image_name = "tiny" }`, `{ image_name = "tinny" }`, []string{"tinny", "did you mean tiny"}},
-		{`{ image_name = "tiny" }`, `{ image_name = "withdrawn" }`, []string{"withdrawn", "deactivated"}},
+		{`{ image_name = "tiny" }`, `{ image_name = "withdrawn" }`, []string{"withdrawn", "no active image has this name"}},
 		{`{ image_name = "tiny" }`, `{ filters = { name = "vendor-nobel-*" } }`, []string{"vendor-nobel-*"}},
 		{`{ image_name = "tiny" }`, `{ image_id = "00000000-0000-4000-8000-000000000000" }`, []string{"00000000-0000-4000-8000-000000000000"}},
 		{`flavor           = "small"`, "flavor = \"small\"\n availability_zones = [\"az7\"]", []string{"az7", "az1"}},
@@ -74,7 +74,7 @@ func TestOpenStackUnreachableCloudIsDeferred(t *testing.T) {
 	silent = strings.Replace(silent, `label "small" { min_ready = 2 }`, "", 1)
 	at := p.newPlace(small + silent)
 	at.mustRun(0, "apply", "-auto-approve").says("2 launched")
-	at.mustRun(0, "state", "list").says("silent/main", "acme/main")
+	at.mustRun(0, "state", "list", "-long").says("silent/main", "acme/main")
 
 	p.entries["gone"] = p.entries["unreachable"]
 	p.writeClouds(at.dir)
@@ -83,8 +83,8 @@ func TestOpenStackUnreachableCloudIsDeferred(t *testing.T) {
   cloud = "gone"`)
 	at.change("min_ready = 2", "min_ready = 3")
 	at.mustRun(0, "plan").says("silent", "could not be looked at", "connection refused").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete.")
-	at.mustRun(1, "plan", "-detailed-exitcode").says("whether there are changes is not known")
 	at.mustRun(1, "apply", "-auto-approve").says("1 launched", "not everything could be done", "silent")
+	at.mustRun(1, "plan", "-detailed-exitcode").says("whether there are changes is not known")
 	p.mustHave(before, map[string]int{"server": 3})
 	at.mustRun(1, "destroy", "-auto-approve").says("silent")
 	p.mustHave(before, map[string]int{"server": 1})

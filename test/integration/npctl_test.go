@@ -142,7 +142,7 @@ func (at *place) run(args ...string) outcome {
 		at.t.Fatalf("npctl %s: %v\n%s%s", strings.Join(args, " "), err, stdout, stderr)
 	}
 	o := outcome{at.t, "npctl " + strings.Join(args, " "), cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
-	at.t.Logf("%s: exit code %d in %.1f s: %s", o.command, o.code, time.Since(started).Seconds(), o.last())
+	at.t.Logf("%s: exit code %d in %.1f s: %s", o.command, o.code, time.Since(started).Seconds(), o.last()[:min(len(o.last()), 200)])
 	return o
 }
 

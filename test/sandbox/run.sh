@@ -1,15 +1,18 @@
-#!/bin/sh
+#!/bin/bash
 # Runs the real openstack command line client against the sandbox cloud: by the tests of internal/sandboxcloud, and
 # against `npctl sandbox` as it is built. Fails when it cannot.
 #
 #   NPCTL_OPENSTACK   the client to use; without it one is installed from PyPI into NPCTL_VENV
 #   NPCTL_VENV        virtual environment, kept for the next time (default below the temporary directory)
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/../.."
+. test/lib/gotest.sh
+. test/openstack/lib/apt.sh
 
 if [ -z "${NPCTL_OPENSTACK:-}" ]; then
 	venv=${NPCTL_VENV:-${TMPDIR:-/tmp}/npctl-openstackclient}
 	if [ ! -x "$venv/bin/openstack" ]; then
+		python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
 		python3 -m venv "$venv"
 		"$venv/bin/pip" install --quiet --disable-pip-version-check python-openstackclient
 	fi
@@ -18,7 +21,7 @@ fi
 export NPCTL_OPENSTACK
 "$NPCTL_OPENSTACK" --version
 
-go test -count=1 -tags openstackclient -run 'TestOpenStackClient' ./internal/sandboxcloud
+GO_TEST_TAGS=openstackclient go_test -run 'TestOpenStackClient' ./internal/sandboxcloud
 
 npctl=${NPCTL:-bin/npctl}
 work=$(mktemp -d)
