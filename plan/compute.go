@@ -12,10 +12,11 @@ import (
 
 // Compute decides what has to happen. It does no I/O and asks no clock; everything it may know is in its arguments.
 func Compute(want resources.Desired, seen Observed, opt Options) Plan {
+	declared := want
 	if opt.Destroy {
 		want = resources.Desired{Settings: want.Settings, Digest: want.Digest}
 	}
-	c := &computation{want: want, seen: seen, opt: opt, world: newWorld(want, seen), index: map[string]int{},
+	c := &computation{want: want, declared: declared, seen: seen, opt: opt, world: newWorld(want, seen), index: map[string]int{},
 		requested: map[Address]bool{}}
 	for _, a := range opt.Replace {
 		c.requested[a] = false
@@ -30,13 +31,15 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	c.foreigners()
 	c.orphanFiles()
 	c.forgetProviders()
+	c.protections()
 	c.unknownReplace()
 	return c.finish()
 }
 
 // computation is one run of Compute.
 type computation struct {
-	want      resources.Desired
+	want      resources.Desired // nothing when everything is to be destroyed
+	declared  resources.Desired // what the configuration says all the same
 	seen      Observed
 	opt       Options
 	world     *world
@@ -50,16 +53,15 @@ type computation struct {
 
 	pools   map[poolKey]*poolUse
 	usable  map[string]int           // label → nodes that count towards min_ready
-	retired map[OfferKeyAt][]string  // offer → IDs of delete steps of nodes to be replaced
+	retired map[string][]retiredNode // label → delete steps of nodes to be replaced
 	coming  map[imageAt]string       // upload steps by image and provider
-	lacking map[imageAt]bool         // provider has and will get no usable upload
+	renewed map[resources.Key]bool   // uploads that -replace names: they go once their successors are there
 	doomed  map[resources.Key]string // record → ID of the step that removes it
 }
 
-// OfferKeyAt names an offer.
-type OfferKeyAt struct {
-	Provider string
-	OfferKey
+type retiredNode struct {
+	pool poolKey
+	step string
 }
 
 type imageAt struct{ image, provider string }
@@ -162,7 +164,7 @@ func (c *computation) source(provider string) resources.Source {
 func (c *computation) finish() Plan {
 	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred}
 	p = selectSteps(p, c.opt)
-	p.Problems = append(p.Problems, forbidden(p.Steps, c.want, c.seen.Records, c.opt)...)
+	p.Problems = append(p.Problems, forbidden(p.Steps, c.declared, c.seen.Records, c.opt)...)
 	p.Steps = order(p.Steps)
 	return p
 }

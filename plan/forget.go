@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/npctl/npctl/resources"
+import (
+	"strconv"
+
+	"github.com/npctl/npctl/resources"
+)
 
 // forgetProviders plans the removal of the records of providers that are configured no more, once nothing of ours is
 // left there.
@@ -17,6 +21,26 @@ func (c *computation) forgetProviders() {
 				Thing: ThingRecord, Reason: ReasonNothingLeft, Provider: p.Name, Record: p.Key(), Needs: needs})
 		}
 	}
+}
+
+// protections plans to remember what the configuration says of prevent_destroy: it has to be known when the block is gone.
+func (c *computation) protections() {
+	for _, r := range c.seen.Records.Providers {
+		if p := c.world.providers[r.Name]; p != nil && p.PreventDestroy != r.PreventDestroy {
+			c.remember(r.Key(), providerAddress(r.Name), r.PreventDestroy, p.Source, Step{Provider: r.Name})
+		}
+	}
+	for _, r := range c.seen.Records.Images {
+		if img := c.world.images[r.Name]; img != nil && img.PreventDestroy != r.PreventDestroy {
+			c.remember(r.Key(), imageAddress(img.Kind, r.Name), r.PreventDestroy, img.Source, Step{Image: r.Name})
+		}
+	}
+}
+
+func (c *computation) remember(key resources.Key, at Address, before bool, source resources.Source, s Step) {
+	s.Address, s.Action, s.Thing, s.Reason, s.Record, s.Source = at, ActionUpdate, ThingRecord, ReasonConfigChanged, key, source
+	s.Changes = []Change{{Attribute: "prevent_destroy", Before: strconv.FormatBool(before), After: strconv.FormatBool(!before)}}
+	c.add(s)
 }
 
 // emptied reports whether this plan leaves nothing of ours in a provider, and the steps that see to it.

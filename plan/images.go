@@ -13,7 +13,7 @@ import (
 // images plans builds, conversions, uploads and their removal, image by image.
 func (c *computation) images() {
 	c.coming = map[imageAt]string{}
-	c.lacking = map[imageAt]bool{}
+	c.renewed = map[resources.Key]bool{}
 	for i := range c.want.Images {
 		c.image(&c.want.Images[i])
 	}
@@ -207,6 +207,8 @@ func (c *computation) deleteBuild(b *resources.Build, reason Reason, needs ...st
 		if u.Build == b.ID {
 			if id, gone := c.doomed[u.Key()]; gone {
 				needs = append(needs, id)
+			} else if !c.reachable(u.Provider) {
+				return
 			} else if id := c.deleteUpload(u, reason); id != "" {
 				needs = append(needs, id)
 			} else {
@@ -237,7 +239,10 @@ func (c *computation) superseded(img *resources.Image, users []*resources.Provid
 			keep, needs = keep-1, []string{id}
 		}
 		for i, u := range c.readyUploads(img.Name, name) {
-			if i >= keep {
+			switch {
+			case c.renewed[u.Key()] && len(needs) > 0:
+				c.deleteUpload(u, ReasonRequested, needs...)
+			case i >= keep:
 				c.deleteUpload(u, ReasonSuperseded, needs...)
 			}
 		}

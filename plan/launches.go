@@ -144,27 +144,40 @@ func (c *computation) freeShare(p *place, free map[string]*resources.Amounts) fl
 // refusal says which limit leaves no room for one more node there, or nothing. Nodes that this plan deletes make room.
 func (c *computation) refusal(p *place, free map[string]*resources.Amounts) string {
 	pool := c.pool(p.provider.Name, p.pool.Name)
-	leaving := int64(len(pool.frees))
-	for _, limit := range []struct {
+	leaving := pool.leaving()
+	if why := overLimits(p.pool, minus(pool.use, leaving), p.each); why != "" {
+		return why
+	}
+	if left := free[p.provider.Name]; left != nil && !p.pool.IgnoreProviderQuota {
+		return overQuota(plus(*left, leaving), p.each)
+	}
+	return ""
+}
+
+// leaving is what the delete steps give back that no launch counts on yet.
+func (u *poolUse) leaving() (sum resources.Amounts) {
+	for _, id := range u.frees {
+		sum = plus(sum, u.freed[id])
+	}
+	return sum
+}
+
+// overLimits says which limit of the pool one more node would break, or nothing.
+func overLimits(p *resources.Pool, use, each resources.Amounts) string {
+	for _, l := range []struct {
 		name      string
 		limit     *int64
 		use, each int64
 	}{
-		{"max_servers", p.pool.MaxServers, pool.use.Instances - leaving, 1},
-		{"max_cores", p.pool.MaxCores, pool.use.Cores, p.each.Cores},
-		{"max_ram", p.pool.MaxRAM, pool.use.RAM, p.each.RAM},
-		{"max_volumes", p.pool.MaxVolumes, pool.use.Volumes, p.each.Volumes},
-		{"max_volume_gb", p.pool.MaxVolumeGB, pool.use.VolumeGB, p.each.VolumeGB},
+		{"max_servers", p.MaxServers, use.Instances, each.Instances},
+		{"max_cores", p.MaxCores, use.Cores, each.Cores},
+		{"max_ram", p.MaxRAM, use.RAM, each.RAM},
+		{"max_volumes", p.MaxVolumes, use.Volumes, each.Volumes},
+		{"max_volume_gb", p.MaxVolumeGB, use.VolumeGB, each.VolumeGB},
 	} {
-		if limit.limit != nil && limit.each > 0 && limit.use+limit.each > *limit.limit {
-			if leaving > 0 && limit.name != "max_servers" {
-				continue
-			}
-			return fmt.Sprintf("%s is %d and %d are taken", limit.name, *limit.limit, limit.use)
+		if l.limit != nil && l.each > 0 && l.use+l.each > *l.limit {
+			return fmt.Sprintf("%s is %d and %d are taken", l.name, *l.limit, l.use)
 		}
-	}
-	if left := free[p.provider.Name]; left != nil && !p.pool.IgnoreProviderQuota && leaving == 0 {
-		return overQuota(*left, p.each)
 	}
 	return ""
 }
@@ -198,6 +211,12 @@ func (c *computation) freeQuota() map[string]*resources.Amounts {
 			RAM: left(limit.RAM, used.RAM), Volumes: left(limit.Volumes, used.Volumes),
 			VolumeGB: left(limit.VolumeGB, used.VolumeGB), Addresses: left(limit.Addresses, used.Addresses),
 		}
+		for _, n := range c.world.nodes[name] { // on their way, and not in the cloud's figures yet
+			_, shown := c.world.instances[n.ID]
+			if !shown && !n.Static && c.doomed[n.Key()] == "" && n.State != resources.StateReady {
+				*free[name] = minus(*free[name], amounts(n))
+			}
+		}
 	}
 	return free
 }
@@ -221,13 +240,8 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, free
 		Image: at.offer.Image.Name, Source: at.offer.Source, Estimate: c.launchEstimate(provider, label.Name),
 		Evidence: []Fact{{"min_ready", fmt.Sprint(label.MinReady)}, {"ready", fmt.Sprint(have)}}}
 	c.imageOf(&s, at)
-	key := OfferKeyAt{provider, OfferKey{pool, label.Name}}
-	for len(c.retired[key]) > 0 && !s.Replaces {
-		old := c.retired[key][0]
-		c.retired[key] = c.retired[key][1:]
-		if slices.Contains(use.frees, old) { // else another launch waits for it already
-			c.replace(&s, old, at, use, free)
-		}
+	if old := c.nextRetired(label.Name, poolKey{provider, pool}); old != "" {
+		c.replace(&s, old, at, use, free)
 	}
 	for len(use.frees) > 0 && c.full(at, use, free) {
 		first := use.frees[0]
@@ -242,14 +256,28 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, free
 	c.add(s)
 }
 
+// nextRetired takes a node that a launch can replace: one of the same pool if there is one. Those that another launch
+// waits for already are passed over.
+func (c *computation) nextRetired(label string, here poolKey) string {
+	c.retired[label] = slices.DeleteFunc(c.retired[label], func(r retiredNode) bool { return !slices.Contains(c.pools[r.pool].frees, r.step) })
+	if len(c.retired[label]) == 0 {
+		return ""
+	}
+	i := max(slices.IndexFunc(c.retired[label], func(r retiredNode) bool { return r.pool == here }), 0)
+	next := c.retired[label][i]
+	c.retired[label] = slices.Delete(c.retired[label], i, i+1)
+	c.pools[next.pool].claim(next.step)
+	return next.step
+}
+
 // replace pairs a launch with the removal of the node it replaces.
 func (c *computation) replace(s *Step, old string, at *place, use *poolUse, free map[string]*resources.Amounts) {
 	gone := c.step(old)
 	s.Replaces, gone.Replaces = true, true
 	s.Reason, s.Changes = gone.Reason, gone.Changes
 	s.Evidence = append([]Fact{{"replaces", string(gone.Address)}}, s.Evidence...)
-	use.claim(old)
-	if c.full(at, use, free) {
+	_, here := use.freed[old]
+	if here && c.full(at, use, free) {
 		s.Needs = append(s.Needs, old)
 		use.release(old, free[s.Provider])
 	} else {
@@ -272,14 +300,11 @@ func (u *poolUse) release(step string, free *resources.Amounts) {
 
 // full reports whether one more node fits only after another is gone.
 func (c *computation) full(at *place, use *poolUse, free map[string]*resources.Amounts) bool {
-	p := at.pool
-	over := func(limit *int64, use, each int64) bool { return limit != nil && use+each > *limit }
-	if over(p.MaxServers, use.use.Instances, 1) || over(p.MaxCores, use.use.Cores, at.each.Cores) ||
-		over(p.MaxRAM, use.use.RAM, at.each.RAM) {
+	if overLimits(at.pool, use.use, at.each) != "" {
 		return true
 	}
 	l := free[at.provider.Name]
-	return l != nil && !p.IgnoreProviderQuota && overQuota(*l, at.each) != ""
+	return l != nil && !at.pool.IgnoreProviderQuota && overQuota(*l, at.each) != ""
 }
 
 // imageOf makes the launch wait for the image: for its upload when nothing usable is there, and just until the upload

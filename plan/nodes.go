@@ -21,7 +21,7 @@ type poolUse struct {
 func (c *computation) nodes() {
 	c.pools = map[poolKey]*poolUse{}
 	c.usable = map[string]int{}
-	c.retired = map[OfferKeyAt][]string{}
+	c.retired = map[string][]retiredNode{}
 	for _, provider := range c.world.names {
 		for _, n := range c.world.nodes[provider] {
 			switch {
@@ -39,8 +39,11 @@ func (c *computation) nodes() {
 // believe counts a node as what its record says, where nothing can be planned: not seen is not gone.
 func (c *computation) believe(n *resources.Node) {
 	c.count(n)
-	if offer, _ := c.offerOf(n); offer != nil && n.State != resources.StateInUse && n.State != resources.StateHold {
-		c.usable[offer.Label]++
+	switch n.State {
+	case resources.StateInit, resources.StateBuilding, resources.StateReady:
+		if offer, _ := c.offerOf(n); offer != nil {
+			c.usable[offer.Label]++
+		}
 	}
 }
 
@@ -168,8 +171,7 @@ func (c *computation) label(name string) *resources.Label {
 func (c *computation) retire(n *resources.Node, offer *resources.Offer, reason Reason, changes []Change, evidence ...Fact) {
 	id := c.endNode(n, reason, evidence...)
 	c.step(id).Changes = changes
-	key := OfferKeyAt{n.Provider, OfferKey{n.Pool, offer.Label}}
-	c.retired[key] = append(c.retired[key], id)
+	c.retired[offer.Label] = append(c.retired[offer.Label], retiredNode{poolKey{n.Provider, n.Pool}, id})
 }
 
 // endNode plans the removal of a node, or of its record alone when the cloud has it no more.
@@ -185,6 +187,7 @@ func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact
 	}
 	if reason == ReasonLost {
 		s.ID, s.Action = "forget node "+n.ID, ActionForget
+		c.leaves(n)
 	}
 	s.Needs = c.orphans(n)
 	id := c.add(s)
@@ -195,6 +198,13 @@ func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact
 		pool.use = plus(pool.use, amounts(n))
 	}
 	return id
+}
+
+// leaves makes a stray of the server of a lost node as long as the cloud shows it, on its way out.
+func (c *computation) leaves(n *resources.Node) {
+	if i, found := c.world.instances[n.ID]; found {
+		c.world.strays = append(c.world.strays, stray{provider: n.Provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks})
+	}
 }
 
 func (c *computation) pool(provider, pool string) *poolUse {

@@ -106,7 +106,7 @@ func (a Allow) allows(kind Allow) bool { return a == "" || a == AllowAll || a ==
 // said last. Retention (superseded, failed, replaced) is not destruction: what protects an image lets its builds age.
 func protected(s Step, want resources.Desired, records Records) string {
 	switch s.Reason {
-	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonDestroy:
+	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonStaticNodeGone, ReasonDestroy:
 	default:
 		return ""
 	}

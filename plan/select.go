@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,11 +17,13 @@ func selectSteps(p Plan, opt Options) Plan {
 	if len(opt.Targets) > 0 {
 		p.Steps = targeted(p.Steps, opt.Targets)
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return !within(problemScopes(q), opt.Targets) })
+		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !concerns(opt.Targets, providerAddress(name)) })
 		p.Notes = append(p.Notes, Note{Severity: Warning, Code: "targeted",
 			Text: "only what -target names is planned; run without it afterwards to see the rest"})
 	}
 	if len(opt.Excludes) > 0 {
 		p.Steps = withoutExcluded(p.Steps, opt.Excludes)
+		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return within([]Address{providerAddress(name)}, opt.Excludes) })
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return within(problemScopes(q), opt.Excludes) })
 	}
 	return p
@@ -101,12 +104,22 @@ func problemScopes(p Problem) []Address {
 	return scopes
 }
 
+// concerns reports whether one of the targets may have steps in the provider: those that lie in another do not.
+func concerns(targets []Address, provider Address) bool {
+	return slices.ContainsFunc(targets, func(t Address) bool {
+		return !strings.HasPrefix(string(t), "provider.") || within([]Address{t}, []Address{provider}) || within([]Address{provider}, []Address{t})
+	})
+}
+
+// deeper begins what follows the address of a block in those inside it. A dot alone will not do: names may have dots.
+var deeper = regexp.MustCompile(`^(\.(pool|label|node|image|cloud_image|server|port|floating_ip|volume)\.|\[)`)
+
 // within reports whether one of the scopes is, or lies inside, one of the chosen addresses.
 func within(scopes, chosen []Address) bool {
 	return slices.ContainsFunc(scopes, func(s Address) bool {
 		return slices.ContainsFunc(chosen, func(c Address) bool {
 			rest, inside := strings.CutPrefix(string(s), string(c))
-			return inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
+			return inside && (rest == "" || deeper.MatchString(rest))
 		})
 	})
 }

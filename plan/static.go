@@ -45,6 +45,12 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		delete(records, key)
 		s := Step{Address: slotAddress(key, node.Slots), Thing: ThingNode, Provider: p.Name, Pool: pool,
 			Label: strings.Join(node.Labels, ","), Node: node.Name, Slot: slot, Source: node.Source}
+		inService := n != nil && (n.State == resources.StateInUse || n.State == resources.StateHold)
+		for _, label := range node.Labels {
+			if !inService && (n != nil || c.reachable(p.Name)) {
+				c.usable[label]++
+			}
+		}
 		if !c.reachable(p.Name) {
 			continue
 		}
@@ -64,9 +70,6 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 			c.add(s)
 		default:
 			c.unchanged++
-		}
-		for _, label := range node.Labels {
-			c.usable[label]++
 		}
 	}
 }

@@ -31,12 +31,20 @@ func (c *computation) checkUpload(u *resources.Upload) {
 	case looked && found && remote.Status == resources.StatusFailed:
 		c.deleteUpload(u, ReasonFailed)
 	case c.asked(uploadAddress(u.Provider, u.Image)) && c.world.images[u.Image] != nil:
-		if c.deleteUpload(u, ReasonRequested) == "" {
+		c.renewed[u.Key()] = !c.runsNodes(u)
+		if !c.renewed[u.Key()] {
 			c.note(Warning, "in-use", uploadAddress(u.Provider, u.Image), resources.Source{},
 				"image %s in %s is not uploaded anew while nodes run from it; -replace=%s builds a new one",
 				u.Image, u.Provider, imageAddress(resources.DiskImage, u.Image))
 		}
 	}
+}
+
+// runsNodes reports whether nodes that this plan keeps run from the upload.
+func (c *computation) runsNodes(u *resources.Upload) bool {
+	return slices.ContainsFunc(c.world.nodes[u.Provider], func(n *resources.Node) bool {
+		return n.Upload == u.ID && c.doomed[n.Key()] == ""
+	})
 }
 
 // uploadingProviders lists the providers that have uploads of an image, by name, without those that did not answer.
@@ -64,7 +72,7 @@ func (c *computation) readyUploads(image, provider string) []*resources.Upload {
 
 func (c *computation) uploadOf(image, provider, build string) *resources.Upload {
 	for _, u := range c.readyUploads(image, provider) {
-		if u.Build == build {
+		if u.Build == build && !c.renewed[u.Key()] {
 			return u
 		}
 	}
@@ -77,7 +85,6 @@ func (c *computation) imagePaused(p *resources.Provider, img *resources.Image) b
 
 // planUpload brings the newest build, or the one being planned, to a provider.
 func (c *computation) planUpload(img *resources.Image, p *resources.Provider, newest *resources.Build, build string) {
-	key := imageAt{img.Name, p.Name}
 	if build == "" && newest != nil && c.uploadOf(img.Name, p.Name, newest.ID) != nil {
 		c.unchanged++
 		return
@@ -88,10 +95,8 @@ func (c *computation) planUpload(img *resources.Image, p *resources.Provider, ne
 	case c.imagePaused(p, img):
 		c.note(Info, "paused", uploadAddress(p.Name, img.Name), img.Source, "uploads of %s to %s are paused", img.Name, p.Name)
 	default:
-		c.coming[key] = c.addUpload(img, p, newest, build, format)
-		return
+		c.coming[imageAt{img.Name, p.Name}] = c.addUpload(img, p, newest, build, format)
 	}
-	c.lacking[key] = len(c.readyUploads(img.Name, p.Name)) == 0
 }
 
 func (c *computation) addUpload(img *resources.Image, p *resources.Provider, newest *resources.Build, build, format string) string {

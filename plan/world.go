@@ -53,6 +53,11 @@ func newWorld(want resources.Desired, seen Observed) *world {
 	}
 	w.indexDesired(want)
 	w.indexRecords(seen.Records)
+	for name := range seen.Providers { // also one without any record: something of ours may be there all the same
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names)
+	w.names = slices.Compact(w.names)
 	for _, f := range seen.Files {
 		w.files[f.Name] = true
 	}

@@ -108,6 +108,11 @@ func (x *execution) unused() []resources.Key {
 			keys = append(keys, t.Key())
 		}
 	}
+	for _, s := range all[resources.Sighting](x.ledger) {
+		if _, configured := x.provider(s.Provider); !configured && x.rememberedProvider(s.Provider) == nil {
+			keys = append(keys, s.Key())
+		}
+	}
 	for _, r := range all[resources.ImageRecord](x.ledger) {
 		if !images[r.Name] && !r.PreventDestroy && !r.Paused {
 			keys = append(keys, r.Key())

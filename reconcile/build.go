@@ -319,11 +319,19 @@ func (x *execution) deleteFile(ctx context.Context, s plan.Step) error {
 	if name == "" || name != filepath.Base(name) || plan.BuildIDOfFile(name) == "" {
 		return fmt.Errorf("%q is not the name of an image file", name)
 	}
-	if b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: s.Build}); ok {
-		b.Files = slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Name == name })
-		if err := x.ledger.put(ctx, b); err != nil {
-			return err
-		}
+	if err := x.dropFile(ctx, s.Build, name); err != nil {
+		return err
 	}
 	return x.removeFile(ctx, name)
+}
+
+func (x *execution) dropFile(ctx context.Context, build, name string) error {
+	x.files.Lock()
+	defer x.files.Unlock()
+	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: build})
+	if !ok {
+		return nil
+	}
+	b.Files = slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Name == name })
+	return x.ledger.put(ctx, b)
 }

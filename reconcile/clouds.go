@@ -26,6 +26,13 @@ func (e *Engine) cloud(ctx context.Context, name string, record *resources.Provi
 	}
 	e.mu.Unlock()
 	open.once.Do(func() { open.cloud, open.err = e.open(ctx, name, record) })
+	if open.err != nil { // whoever waited for it gets the error; whoever comes later tries again
+		e.mu.Lock()
+		if e.clouds[name] == open {
+			delete(e.clouds, name)
+		}
+		e.mu.Unlock()
+	}
 	return open.cloud, open.err
 }
 
@@ -96,29 +103,41 @@ func withoutSecrets(v cty.Value, body schema.Block) cty.Value {
 		}
 	}
 	for _, n := range body.Blocks {
-		value, ok := values[n.Name]
-		if !ok || value.IsNull() {
-			continue
-		}
-		value, _ = value.UnmarkDeep()
-		stripped, err := cty.Transform(value, func(path cty.Path, inner cty.Value) (cty.Value, error) {
-			if len(path) == 0 {
-				return inner, nil
-			}
-			step, ok := path[len(path)-1].(cty.GetAttrStep)
-			if !ok {
-				return inner, nil
-			}
-			if a, found := n.Schema.Lookup(step.Name); found && a.Sensitive {
-				return cty.NullVal(inner.Type()), nil
-			}
-			return inner, nil
-		})
-		if err == nil {
-			values[n.Name] = stripped
+		if value, ok := values[n.Name]; ok {
+			values[n.Name] = blocksWithoutSecrets(value, n.Schema)
 		}
 	}
 	return cty.ObjectVal(values)
+}
+
+// blocksWithoutSecrets does the same for one nested block, or a list, set or map of them.
+func blocksWithoutSecrets(v cty.Value, body schema.Block) cty.Value {
+	if v.IsMarked() {
+		return cty.NullVal(v.Type()) // all of it came from something sensitive
+	}
+	if v.IsNull() || v.Type().IsObjectType() {
+		return withoutSecrets(v, body)
+	}
+	if v.LengthInt() == 0 {
+		return v
+	}
+	switch {
+	case v.Type().IsMapType():
+		inner := v.AsValueMap()
+		for key, value := range inner {
+			inner[key] = blocksWithoutSecrets(value, body)
+		}
+		return cty.MapVal(inner)
+	default:
+		inner := v.AsValueSlice()
+		for i, value := range inner {
+			inner[i] = blocksWithoutSecrets(value, body)
+		}
+		if v.Type().IsSetType() {
+			return cty.SetVal(inner)
+		}
+		return cty.ListVal(inner)
+	}
 }
 
 // rejected reports whether trying again cannot help.

@@ -48,6 +48,8 @@ type execution struct {
 	seen   plan.Observed
 	ledger *ledger
 
+	files sync.Mutex // held while a build's list of files is read, changed and written
+
 	pollCtx context.Context // ends after the last step, and with it the pollers
 	pollers sync.WaitGroup
 
@@ -212,6 +214,8 @@ func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
 	switch {
 	case s.Action == plan.ActionForget:
 		return s.Record.ID, x.ledger.drop(ctx, s.Record)
+	case s.Thing == plan.ThingRecord && s.Action == plan.ActionUpdate:
+		return s.Record.ID, nil // rememberProvider and rememberImages have written it
 	case s.Action == plan.ActionBuild:
 		return x.build(ctx, s)
 	case s.Action == plan.ActionConvert:

@@ -59,7 +59,8 @@ func (l *ledger) drop(ctx context.Context, keys ...resources.Key) error {
 	var ops []state.Op
 	for _, key := range keys {
 		if revision, ok := l.revisions[key]; ok {
-			ops = append(ops, state.Op{Key: key, Revision: revision})
+			// templates are written without looking at the revision, so ours may not be the newest
+			ops = append(ops, state.Op{Key: key, Revision: revision, Force: key.Kind == resources.KindTemplate})
 		}
 	}
 	l.mu.Unlock()

@@ -51,8 +51,26 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	if seen.Records, err = e.records(ctx); err != nil {
 		return seen, err
 	}
+	if refresh {
+		unreachable(&seen)
+	}
 	seen.Now = e.Now()
 	return seen, nil
+}
+
+// unreachable says of providers that only nodes or uploads name that nobody could look at them.
+func unreachable(seen *plan.Observed) {
+	named := func(name string) {
+		if _, looked := seen.Providers[name]; !looked {
+			seen.Providers[name] = plan.ProviderView{Err: "it is neither configured nor remembered; put its block back, or drop its records with npctl state rm"}
+		}
+	}
+	for _, n := range seen.Records.Nodes {
+		named(n.Provider)
+	}
+	for _, u := range seen.Records.Uploads {
+		named(u.Provider)
+	}
 }
 
 // look asks every provider at once. A provider that fails has its error in its view; only ctx ending is an error.

@@ -6,6 +6,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -87,7 +88,7 @@ func (e *Engine) Close() error {
 func (e *Engine) installation(ctx context.Context) (string, error) {
 	identified, ok := e.Store.(state.Identified)
 	if !ok {
-		return "", nil
+		return "", errors.New("the store does not say which installation it is of, so nothing in a cloud can be told to be ours")
 	}
 	identity, err := identified.Identity(ctx)
 	return identity.Lineage, err

@@ -50,7 +50,7 @@ func (c *Cloud) negotiate(ctx context.Context) (microversion, error) {
 	}
 	var newest, oldest int
 	if read, _ := fmt.Sscanf(answer.Version.Version, "2.%d", &newest); read != 1 {
-		return 0, nil // the only version that needs no name
+		return 0, nil // not a document that is known, so no version is asked for
 	}
 	_, _ = fmt.Sscanf(answer.Version.Min, "2.%d", &oldest)
 	return max(min(microversion(newest), newestWanted), microversion(oldest)), nil
