@@ -138,6 +138,12 @@ type Sweeper interface {
 	DeleteLeftover(ctx context.Context, l resources.Leftover) error
 }
 
+// Placed is a Cloud that can say where it is, so that a provider whose block was made to lead elsewhere is noticed.
+type Placed interface {
+	// Place names the project and region, or whatever holds the instances. It is the same however one gets there.
+	Place() string
+}
+
 // Console is a Cloud that can show what a machine printed while it started.
 type Console interface {
 	// ConsoleLog returns the newest lines, at most 64 KiB.

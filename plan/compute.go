@@ -13,6 +13,7 @@ import (
 // Compute decides what has to happen. It does no I/O and asks no clock; everything it may know is in its arguments.
 func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	declared := want
+	seen = withoutMoved(seen)
 	if opt.Destroy {
 		want = resources.Desired{Settings: want.Settings, Digest: want.Digest}
 	}
@@ -29,7 +30,6 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	c.launches()
 	c.strays()
 	c.foreigners()
-	c.orphanFiles()
 	c.forgetProviders()
 	c.protections()
 	c.unknownReplace()

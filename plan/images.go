@@ -294,41 +294,42 @@ func (c *computation) removedImages() {
 	}
 }
 
-// uploadedFiles plans the removal of local files that every provider has, where the image asks for it.
+// uploadedFiles plans the removal of local files that every provider has, where the image asks for it: those of the
+// newest build, or of the one that this plan makes.
 func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Provider, planned string) {
 	newest := c.newestReady(img.Name)
-	if !img.DeleteAfterUpload || planned != "" || newest == nil {
+	if !img.DeleteAfterUpload || len(users) == 0 || planned == "" && newest == nil {
 		return
 	}
 	var needs []string
 	for _, p := range users {
 		id := c.coming[imageAt{img.Name, p.Name}]
-		if id == "" && c.uploadOf(img.Name, p.Name, newest.ID) == nil {
+		if id == "" && (planned != "" || c.uploadOf(img.Name, p.Name, newest.ID) == nil) {
 			return
 		}
 		if id != "" {
 			needs = append(needs, id)
 		}
 	}
-	for _, f := range newest.Files {
-		if slices.Contains(img.KeepFormats, f.Format) || len(users) == 0 {
-			continue
+	s := Step{Address: imageAddress(img.Kind, img.Name), Action: ActionDelete, Thing: ThingFile, Reason: ReasonUploaded,
+		Image: img.Name, Needs: needs, Source: img.Source}
+	if planned != "" {
+		for _, format := range c.step(planned).Formats {
+			s.ID, s.Format = fmt.Sprintf("delete %s file of the next build of %s", format, img.Name), format
+			c.addFile(img, s)
 		}
-		c.add(Step{ID: fmt.Sprintf("delete file %s", f.Name), Address: imageAddress(img.Kind, img.Name),
-			Action: ActionDelete, Thing: ThingFile, Reason: ReasonUploaded, Image: img.Name, Build: newest.ID,
-			Format: f.Format, Needs: needs, Evidence: []Fact{{"file", f.Name}}, Source: img.Source})
+		return
+	}
+	for _, f := range newest.Files {
+		s.ID, s.Format, s.Build, s.External = "delete file "+f.Name, f.Format, newest.ID, f.Name
+		s.Evidence = []Fact{{"file", f.Name}}
+		c.addFile(img, s)
 	}
 }
 
-// orphanFiles plans the removal of files in the images directory that carry a build id without a record.
-func (c *computation) orphanFiles() {
-	for _, f := range c.seen.Files {
-		id := BuildIDOfFile(f.Name)
-		if id == "" || c.world.build[id] != nil {
-			continue
-		}
-		c.add(Step{ID: "delete file " + f.Name, Address: Address("file." + f.Name), Action: ActionDelete,
-			Thing: ThingFile, Reason: ReasonLeaked, Build: id, Evidence: []Fact{{"file", f.Name}}})
+func (c *computation) addFile(img *resources.Image, s Step) {
+	if !slices.Contains(img.KeepFormats, s.Format) {
+		c.add(s)
 	}
 }
 

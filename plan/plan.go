@@ -166,6 +166,7 @@ type Observed struct {
 	Records      Records
 	Providers    map[string]ProviderView   // a provider without a view was not asked (-refresh=false)
 	Files        []ImageFile               // in the images directory; nil when not looked
+	FilesOf      string                    // the installation that the images directory belongs to; empty when none has claimed it
 	Inputs       map[string]resources.Hash // by image: digest of the local files that go into it
 	Formats      map[string]string         // by provider: the image format it wants
 	Builders     []string                  // builder kinds that can be run here
@@ -198,6 +199,7 @@ type ProviderView struct {
 	Instances []resources.Instance
 	Images    []resources.RemoteImage
 	Leftovers []resources.Leftover
+	Place     string // what the provider leads to, such as a project in a region; empty when the driver cannot tell
 	Quota     resources.Quota
 	Offers    map[OfferKey]OfferView
 	// CloudImages are the resolved cloud_image blocks by name.

@@ -94,7 +94,7 @@ func wearsOut(r Reason) bool {
 }
 
 func destroys(s Step) Allow {
-	if s.Thing == ThingNode || s.Thing == ThingLeftover && s.Type != "image" {
+	if s.Thing == ThingNode || s.Thing == ThingLeftover && s.Type != "image" && s.Type != "file" {
 		return AllowNodes
 	}
 	return AllowImages

@@ -17,6 +17,7 @@ type model struct {
 	*Observed
 	next     int
 	uploaded map[imageAt]string // by the plan being applied
+	built    map[string]string  // by image, by the plan being applied
 	current  Plan
 }
 
@@ -27,7 +28,7 @@ func (m *model) id() string {
 
 // apply does the steps in order. A step that fails, by the draw, leaves the world as it was, and what needs it is skipped.
 func (m *model) apply(t *rapid.T, d resources.Desired, p Plan, failures *rapid.Generator[bool]) (failed int) {
-	m.uploaded, m.current = map[imageAt]string{}, p
+	m.uploaded, m.built, m.current = map[imageAt]string{}, map[string]string{}, p
 	missed := map[string]bool{}
 	planned := map[string]bool{}
 	for _, s := range p.Steps {
@@ -75,6 +76,8 @@ func (m *model) step(t *rapid.T, d resources.Desired, s Step) {
 				n.Hash, n.State = staticHash(d, s), resources.StateReady
 			}
 		}
+	case s.Thing == ThingLeftover && s.Type == "file":
+		m.Files = slices.DeleteFunc(m.Files, func(f ImageFile) bool { return f.Name == s.External })
 	case s.Thing == ThingLeftover:
 		view.Instances = slices.DeleteFunc(view.Instances, func(i resources.Instance) bool { return s.Type == "server" && i.ID == s.External })
 		view.Images = slices.DeleteFunc(view.Images, func(i resources.RemoteImage) bool { return s.Type == "image" && i.ID == s.External })
@@ -121,6 +124,7 @@ func (m *model) build(d resources.Desired, s Step) {
 		m.Files = append(m.Files, ImageFile{Name: name})
 	}
 	m.Records.Builds = append(m.Records.Builds, b)
+	m.built[s.Image] = b.ID
 }
 
 func (m *model) upload(t *rapid.T, s Step, view *ProviderView) {
@@ -192,7 +196,10 @@ func (m *model) imageFor(t *rapid.T, o resources.Offer, s Step) string {
 }
 
 func (m *model) deleteFile(s Step) {
-	name := s.Evidence[0].Value
+	name := s.External
+	if name == "" {
+		name = "i-" + m.built[s.Image] + "." + s.Format
+	}
 	m.Files = slices.DeleteFunc(m.Files, func(f ImageFile) bool { return f.Name == name })
 	for _, b := range m.Records.Builds {
 		b.Files = slices.DeleteFunc(b.Files, func(f resources.ImageFile) bool { return f.Name == name })
@@ -307,7 +314,7 @@ func drawProvider(t *rapid.T, name string, d resources.Desired) resources.Provid
 // drawWorld makes a world in any condition: records in every state, with and without what they describe, things of ours
 // without records, and things of others.
 func drawWorld(t *rapid.T) *model {
-	o := Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
+	o := Observed{Now: now, Installation: "here", FilesOf: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
 		Formats: map[string]string{"cloud0": "qcow2", "cloud1": "raw", "cloud2": "qcow2"}}
 	m := &model{Observed: &o}
 	names := []string{"cloud0", "cloud1", "cloud2"}

@@ -45,9 +45,9 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		delete(records, key)
 		s := Step{Address: slotAddress(key, node.Slots), Thing: ThingNode, Provider: p.Name, Pool: pool,
 			Label: strings.Join(node.Labels, ","), Node: node.Name, Slot: slot, Source: node.Source}
-		inService := n != nil && (n.State == resources.StateInUse || n.State == resources.StateHold)
+		taken := n != nil && (n.State == resources.StateInUse || n.State == resources.StateHold || n.State == resources.StateDeleting)
 		for _, label := range node.Labels {
-			if !inService && (n != nil || c.reachable(p.Name)) {
+			if !taken && (n != nil || c.reachable(p.Name)) {
 				c.usable[label]++
 			}
 		}
@@ -58,9 +58,11 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		case n == nil:
 			s.Action, s.Reason = ActionRegister, ReasonNewStaticNode
 			c.add(s)
-		case n.State == resources.StateUsed || n.State == resources.StateFailed || n.State == resources.StateDeleting:
+		case n.State == resources.StateUsed || n.State == resources.StateFailed:
 			s.Action, s.Reason, s.Record = ActionUpdate, ReasonUsed, n.Key()
 			c.add(s)
+		case n.State == resources.StateDeleting:
+			c.removeSlot(n)
 		case !node.Hashes.Match(n.Hash):
 			s.Action, s.Reason, s.Record = ActionUpdate, ReasonConfigChanged, n.Key()
 			s.Changes = c.changes(n.Hash, node.Static)

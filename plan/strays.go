@@ -62,6 +62,9 @@ func (c *computation) orphans(n *resources.Node) []string {
 }
 
 func strayAddress(s stray) Address {
+	if s.provider == "" {
+		return Address(s.kind + "." + s.id)
+	}
 	return providerAddress(s.provider) + Address("."+s.kind+"."+s.id)
 }
 
@@ -116,6 +119,7 @@ func Sightings(seen Observed) (now []*resources.Sighting, gone []resources.Key) 
 	}
 	for _, old := range seen.Records.Sightings {
 		view, asked := seen.Providers[old.Provider]
+		asked = asked || old.Provider == "" && seen.Files != nil
 		if asked && view.Err == "" && !there[old.Key()] {
 			gone = append(gone, old.Key())
 		}

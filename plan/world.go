@@ -25,7 +25,7 @@ type world struct {
 	names     []string // every provider, configured or remembered
 }
 
-// stray is a thing in a cloud that carries our marks and belongs to no record.
+// stray is a thing in a cloud, or without a provider a file in our images directory, that carries our marks and belongs to no record.
 type stray struct {
 	provider string
 	kind     string // server, image, port, floating_ip, volume
@@ -60,6 +60,10 @@ func newWorld(want resources.Desired, seen Observed) *world {
 	w.names = slices.Compact(w.names)
 	for _, f := range seen.Files {
 		w.files[f.Name] = true
+		id := BuildIDOfFile(f.Name)
+		if id != "" && w.build[id] == nil && seen.FilesOf == seen.Installation && seen.Installation != "" {
+			w.strays = append(w.strays, stray{kind: "file", id: f.Name, name: f.Name, marks: resources.Marks{Kind: resources.KindBuild, ID: id}})
+		}
 	}
 	for _, name := range w.names {
 		if view, ok := seen.Providers[name]; ok && view.Err == "" {

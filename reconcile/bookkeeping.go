@@ -24,7 +24,11 @@ func (x *execution) rememberProvider(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := get[resources.ProviderRecord](x.ledger, record.Key()); !ok || !reflect.DeepEqual(old, record) {
+	old, known := get[resources.ProviderRecord](x.ledger, record.Key())
+	if record.Place = x.seen.Providers[name].Place; record.Place == "" && known {
+		record.Place = old.Place
+	}
+	if !known || !reflect.DeepEqual(old, record) {
 		if err := x.ledger.put(ctx, record); err != nil {
 			return err
 		}
@@ -109,7 +113,7 @@ func (x *execution) unused() []resources.Key {
 		}
 	}
 	for _, s := range all[resources.Sighting](x.ledger) {
-		if _, configured := x.provider(s.Provider); !configured && x.rememberedProvider(s.Provider) == nil {
+		if _, configured := x.provider(s.Provider); !configured && s.Provider != "" && x.rememberedProvider(s.Provider) == nil {
 			keys = append(keys, s.Key())
 		}
 	}

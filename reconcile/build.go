@@ -81,6 +81,9 @@ func (x *execution) makeBuild(ctx context.Context, s plan.Step, img *resources.I
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return fmt.Errorf("make directory for the build: %w", err)
 	}
+	if err := x.claim(x.seen.Installation); err != nil {
+		return err
+	}
 	defer x.removeWork(ctx, filepath.Base(work))
 	log, err := x.buildLog(name)
 	if err != nil {
@@ -233,7 +236,9 @@ func (x *execution) failBuild(ctx context.Context, b *resources.Build, cause err
 	if err := x.ledger.put(ctx, b); err != nil {
 		return err
 	}
-	if err := x.removeBuildFiles(context.WithoutCancel(ctx), b); err != nil {
+	clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+	defer cancel()
+	if err := x.removeBuildFiles(clear, b); err != nil {
 		return err
 	}
 	return x.ledger.drop(ctx, b.Key())
@@ -308,19 +313,26 @@ func (x *execution) removeWork(ctx context.Context, name string) {
 	}
 }
 
-// deleteFile removes an image file, and its mention in the build's record.
+// deleteFile removes an image file, and its mention in the build's record. A step that names no build means the one that
+// this run has made.
 func (x *execution) deleteFile(ctx context.Context, s plan.Step) error {
-	name := ""
-	for _, f := range s.Evidence {
-		if f.Name == "file" {
-			name = f.Value
-		}
+	name, build := s.External, s.Build
+	if build == "" {
+		x.mu.Lock()
+		build = x.built[s.Image]
+		x.mu.Unlock()
+		name = s.Image + "-" + build + "." + s.Format
 	}
-	if name == "" || name != filepath.Base(name) || plan.BuildIDOfFile(name) == "" {
-		return fmt.Errorf("%q is not the name of an image file", name)
-	}
-	if err := x.dropFile(ctx, s.Build, name); err != nil {
+	if err := x.dropFile(ctx, build, name); err != nil {
 		return err
+	}
+	return x.removeImageFile(ctx, name)
+}
+
+// removeImageFile removes a file that carries a build's id, and no other.
+func (x *execution) removeImageFile(ctx context.Context, name string) error {
+	if name != filepath.Base(name) || plan.BuildIDOfFile(name) == "" {
+		return fmt.Errorf("%q is not the name of an image file", name)
 	}
 	return x.removeFile(ctx, name)
 }

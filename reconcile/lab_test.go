@@ -30,12 +30,16 @@ import (
 // labDriver is the openstack driver over an emulated OpenStack that outlives the engine.
 type labDriver struct {
 	clouds map[string]*sandboxcloud.Cloud
+	moved  map[string]bool // the provider's block leads elsewhere by now
 }
 
 func (labDriver) Kind() string          { return "lab" }
 func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
 func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	access := d.clouds[env.Provider].Access()
+	if d.moved[env.Provider] {
+		access.AuthURL = strings.Replace(access.AuthURL, "sandbox.", "elsewhere.", 1)
+	}
 	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
 		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.clouds[env.Provider].Transport(),
 		CloudName: env.Provider}, config)
@@ -94,7 +98,7 @@ provider "lab" "two" {
 
 func newLab(t *testing.T, config string, options sandboxcloud.Options) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir(), config: config, driver: labDriver{map[string]*sandboxcloud.Cloud{}}, kill: &killer{}}
+	l := &lab{t: t, dir: t.TempDir(), config: config, driver: labDriver{map[string]*sandboxcloud.Cloud{}, map[string]bool{}}, kill: &killer{}}
 	for _, name := range []string{"one", "two"} {
 		cloud, err := sandboxcloud.Open(options)
 		if err != nil {

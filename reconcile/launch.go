@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,9 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
+
+// launchTimeout is how long an attempt may take where launch_timeout does not say.
+const launchTimeout = time.Hour
 
 // launching is one node on its way from intent to ready.
 type launching struct {
@@ -184,12 +188,9 @@ func (l *launching) zone() string {
 
 // attempt asks for the instance, unless an earlier run did, and sees it through to ready.
 func (l *launching) attempt(ctx context.Context) error {
-	if l.provider.LaunchTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, l.provider.LaunchTimeout,
-			fmt.Errorf("not ready within launch_timeout (%s)", l.provider.LaunchTimeout))
-		defer cancel()
-	}
+	limit := cmp.Or(l.provider.LaunchTimeout, launchTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready within launch_timeout (%s)", limit))
+	defer cancel()
 	if l.node.ExternalID == "" {
 		if err := l.create(ctx); err != nil {
 			return err

@@ -133,6 +133,9 @@ func (x *execution) staticNode(s plan.Step) (*resources.StaticNode, error) {
 
 // deleteLeftover removes a thing of ours that has no record.
 func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
+	if s.Type == "file" {
+		return x.removeImageFile(ctx, s.External)
+	}
 	cloud, err := x.cloud(ctx, s.Provider, x.rememberedProvider(s.Provider))
 	if err != nil {
 		return err

@@ -48,6 +48,7 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	if seen.Files, err = e.files(); err != nil {
 		return seen, err
 	}
+	seen.FilesOf = e.owner()
 	if seen.Records, err = e.records(ctx); err != nil {
 		return seen, err
 	}
@@ -132,6 +133,9 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, vie
 	}
 	if sweeper, ok := drivers.Sweeping(cloud); ok {
 		group.Go(func() (err error) { view.Leftovers, err = sweeper.Leftovers(ctx); return err })
+	}
+	if placed, ok := drivers.As[drivers.Placed](cloud); ok {
+		view.Place = placed.Place()
 	}
 	if p, configured := e.provider(name); configured {
 		if resolver, ok := drivers.Resolving(cloud); ok {

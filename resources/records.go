@@ -66,7 +66,8 @@ func NewRecord(kind Kind) Record {
 type ProviderRecord struct {
 	Name           string          `json:"name"`
 	Driver         string          `json:"driver"`
-	Config         json.RawMessage `json:"config"` // the driver's attributes without the sensitive ones
+	Config         json.RawMessage `json:"config"`          // the driver's attributes without the sensitive ones
+	Place          string          `json:"place,omitempty"` // where its nodes and images were made, such as a project in a region
 	PreventDestroy bool            `json:"prevent_destroy,omitempty"`
 }
 

@@ -28,7 +28,7 @@ var nodeMoves = map[State][]State{
 	StateInUse:    {StateUsed, StateHold, StateDeleting, StateReady},
 	StateUsed:     {StateDeleting, StateReady},
 	StateHold:     {StateUsed, StateReady, StateDeleting},
-	StateFailed:   {StateDeleting, StateBuilding},
+	StateFailed:   {StateDeleting, StateBuilding, StateReady}, // ready: a static node that answers again
 	StateAborted:  {StateDeleting, StateBuilding},
 	StateDeleting: {StateDeleting},
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,6 +49,7 @@ var (
 	_ drivers.Cloud      = (*Cloud)(nil)
 	_ drivers.ImageStore = (*Cloud)(nil)
 	_ drivers.Resolver   = (*Cloud)(nil)
+	_ drivers.Placed     = (*Cloud)(nil)
 	_ drivers.Sweeper    = (*Cloud)(nil)
 	_ drivers.Console    = (*Cloud)(nil)
 )
@@ -85,6 +87,15 @@ func firstOf(values ...string) string {
 		}
 	}
 	return ""
+}
+
+// Place implements drivers.Placed. Credentials and the entry's name do not matter.
+func (c *Cloud) Place() string {
+	at := c.entry.auth.IdentityEndpoint
+	if u, err := url.Parse(at); err == nil && u.Host != "" {
+		at = u.Host
+	}
+	return fmt.Sprintf("project %s, region %s of %s", c.project, c.entry.region, at)
 }
 
 func (c *Cloud) login(ctx context.Context) error {

@@ -62,7 +62,7 @@ func TestOpenStackKilledAtRandomMoments(t *testing.T) {
 	t.Logf("NPCTL_TEST_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
 	p := newProject(t).furnish()
-	before := p.things()
+	before := p.others()
 	g := p.gated()
 	at := p.newPlace(withImage)
 	want := map[string]int{"server": 2, "floating IP": 2, "image": 1, "volume": 1}

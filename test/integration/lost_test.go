@@ -243,7 +243,7 @@ func TestOpenStackQuotaIsSeenAndHit(t *testing.T) {
 func TestOpenStackEveryFirstAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	p := newProject(t).furnish()
-	before := p.things()
+	before := p.others()
 	g := p.gated()
 	at := p.newPlace(withImage)
 	lose := func() {

@@ -1,0 +1,259 @@
+package reconcile_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// two provider blocks of one project.
+func TestTwoProvidersOfOneProjectLeaveEachOtherAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
+		l.driver.clouds["two"] = l.driver.clouds["one"]
+		for range 3 {
+			p, _, err := l.run(t.Context(), plan.Options{})
+			t.Logf("apply: %v\n%s", err, text(p))
+			time.Sleep(time.Minute)
+		}
+		if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
+			t.Errorf("never settles:\n%s", text(p))
+		}
+	})
+}
+
+// the block of a provider points to another cloud.
+func TestMovingAProviderLeaksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l.mustRun(t, plan.Options{})
+		old := l.driver.clouds["one"]
+		other, err := sandboxcloud.Open(sandboxcloud.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = other.Close() })
+		l.driver.clouds["one"], l.driver.moved["one"] = other, true // as `cloud = "other"` or `region = "other"` does
+		p, _, err := l.run(t.Context(), plan.Options{})
+		t.Logf("apply: %v\n%s", err, text(p))
+		things, err := old.Inventory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorded := map[string]bool{}
+		for _, n := range l.nodes() {
+			recorded[n.ID] = true
+		}
+		for _, thing := range things {
+			if id := thing.Metadata["npctl_node_id"]; id != "" && thing.Type == "server" && !recorded[id] {
+				t.Errorf("server %s of node %s runs and nobody knows of it any more", thing.Name, id)
+			}
+		}
+	})
+}
+
+// two files of one build.
+func TestTwoFilesOfABuildAreDeletedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := strings.NewReplacer(`printf image >\"$NPCTL_OUTPUT.raw\"`, `printf image >\"$NPCTL_OUTPUT.raw\"; printf 'QFI\\373' >\"$NPCTL_OUTPUT.qcow2\"`,
+			`    formats = ["raw"]
+  }
+`, `    formats = ["raw", "qcow2"]
+  }
+  formats = ["raw", "qcow2"]
+  delete_after_upload = true
+`).Replace(twoClouds)
+		l := newLab(t, config, sandboxcloud.Options{})
+		l.mustRun(t, plan.Options{})
+		p, _, err := l.run(t.Context(), plan.Options{})
+		t.Logf("second apply: %v\n%s", err, text(p))
+		if err != nil {
+			t.Error(err)
+		}
+		if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
+			t.Errorf("still:\n%s", text(p))
+		}
+	})
+}
+
+// prevent_destroy of a provider that has all it wants.
+func TestPreventDestroyIsRememberedWithoutOtherChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l.mustRun(t, plan.Options{})
+		l.config = strings.Replace(twoClouds, `provider "lab" "two" {`, `provider "lab" "two" {
+  prevent_destroy = true`, 1)
+		l.mustRun(t, plan.Options{}) // which is more than the command line does: there is nothing to do, so it does not even execute
+		cut := strings.Index(l.config, `provider "lab" "two"`)
+		l.config = strings.Replace(l.config[:cut], `label "large" { min_ready = 1 }`, ``, 1)
+		if p := l.plan(plan.Options{}); len(p.Problems) == 0 {
+			t.Errorf("all of a protected provider goes:\n%s", text(p))
+		}
+	})
+}
+
+// formats without looking.
+func TestFormatWithoutRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		e, end := l.engine()
+		defer end()
+		looked, err := e.Observe(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e2, end2 := l.engine()
+		defer end2()
+		blind, err := e2.Observe(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if looked.Formats["one"] != blind.Formats["one"] {
+			t.Errorf("looked: %v, blind: %v", looked.Formats, blind.Formats)
+		}
+		for _, s := range plan.Compute(e2.Desired, blind, plan.Options{}).Steps {
+			if s.Action == plan.ActionUpload {
+				t.Logf("%s as %s", s.ID, s.Format)
+			}
+		}
+	})
+}
+
+// an engine that lives on.
+func TestAProviderThatFailedOnceIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		e, end := l.engine()
+		defer end()
+		l.kill.mu.Lock()
+		l.kill.dead = true
+		l.kill.mu.Unlock()
+		_, _ = e.Observe(t.Context(), true)
+		l.kill.revive(0)
+		seen, err := e.Observe(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := seen.Providers["one"].Err; why != "" {
+			t.Errorf("the second look still says: %s", why)
+		}
+	})
+}
+
+// two states, one images directory.
+func TestAnotherStateLeavesOurImageFilesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l.mustRun(t, plan.Options{})
+		before, _ := filepath.Glob(filepath.Join(l.dir, "images", "debian-*"))
+		if err := os.Rename(filepath.Join(l.dir, "npctl.db"), filepath.Join(l.dir, "first.db")); err != nil {
+			t.Fatal(err)
+		}
+		p, _, err := l.run(t.Context(), plan.Options{}) // as `npctl -state=second.db apply`
+		t.Logf("apply: %v\n%s", err, text(p))
+		for _, file := range before {
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// lateStore returns from the first commit of a template after those that come later.
+type lateStore struct {
+	killedStore
+	once *atomic.Bool
+}
+
+func (s lateStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	entries, err := s.killedStore.Commit(ctx, ops...)
+	for _, op := range ops {
+		if _, ok := op.Record.(*resources.Template); ok {
+			if n, isNode := ops[0].Record.(*resources.Node); isNode && n.Provider == "one" {
+				if s.once.CompareAndSwap(false, true) {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		}
+	}
+	return entries, err
+}
+
+func TestTemplateWrittenTwiceCanBeDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 100}); err != nil {
+			t.Fatal(err)
+		}
+		e, end := l.engine()
+		defer end()
+		seen, err := e.Observe(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Store = lateStore{e.Store.(killedStore), &atomic.Bool{}}
+		result, err := e.Execute(t.Context(), plan.Compute(e.Desired, seen, plan.Options{}), seen)
+		t.Log(result.Err())
+		if err != nil {
+			t.Errorf("bookkeeping after failed launches: %v", err)
+		}
+	})
+}
+
+func TestForgottenProviderLeavesNoSighting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l.mustRun(t, plan.Options{})
+		cloud := l.driver.clouds["two"]
+		things, _ := cloud.Inventory()
+		marks := map[string]string{}
+		for _, thing := range things {
+			if thing.Type == "server" && thing.Metadata["npctl_node_id"] != "" {
+				for k, v := range thing.Metadata {
+					marks[k] = v
+				}
+			}
+		}
+		marks["npctl_node_id"] = "0000009999"
+		if _, err := cloud.AddServer(sandboxcloud.ForeignServer{Name: "np0000009999", Metadata: marks}); err != nil {
+			t.Fatal(err)
+		}
+		cut := strings.Index(l.config, `provider "lab" "two"`)
+		l.config = strings.Replace(l.config[:cut], `label "large" { min_ready = 1 }`, ``, 1)
+		for range 4 {
+			p, _, err := l.run(t.Context(), plan.Options{})
+			t.Logf("apply: %v\n%s", err, text(p))
+			time.Sleep(time.Minute)
+		}
+		if left := l.records(resources.KindSighting); len(left) > 0 {
+			t.Errorf("left: %+v", left[0])
+		}
+	})
+}
+
+// nothing is left to do after an apply.
+func TestDeleteAfterUploadNeedsOneApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := strings.Replace(twoClouds, `    formats = ["raw"]
+  }
+`, `    formats = ["raw"]
+  }
+  delete_after_upload = true
+`, 1)
+		l := newLab(t, config, sandboxcloud.Options{})
+		l.mustRun(t, plan.Options{})
+		if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
+			t.Errorf("after an apply:\n%s", text(p))
+		}
+	})
+}
