@@ -47,7 +47,7 @@ demo: build ## plan, apply, plan again, change, destroy: on the sandbox cloud
 	./examples/demo.sh bin/npctl
 
 bench: ## the benchmarks behind docs/performance.md
-	go test -run '^$$' -bench . -benchmem ./plan ./config ./state/bolt ./internal/imagefile ./cmd/npctl
+	go test -run '^$$' -bench . -benchmem ./plan ./config ./state/bolt ./reconcile ./drivers/openstack ./internal/imagefile ./cmd/npctl
 
 fuzz: ## fuzz the loader and the state file for a minute each
 	go test -run '^$$' -fuzz FuzzLoad -fuzztime 60s ./config

@@ -47,7 +47,7 @@ func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) 
 
 // lab is a configuration, a state file and emulated clouds. Engines come and go in it, as processes do.
 type lab struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	config string
 	driver labDriver
@@ -96,7 +96,7 @@ provider "lab" "two" {
 
 `
 
-func newLab(t *testing.T, config string, options sandboxcloud.Options) *lab {
+func newLab(t testing.TB, config string, options sandboxcloud.Options) *lab {
 	t.Helper()
 	l := &lab{t: t, dir: t.TempDir(), config: config, driver: labDriver{map[string]*sandboxcloud.Cloud{}, map[string]bool{}}, kill: &killer{}}
 	for _, name := range []string{"one", "two"} {
