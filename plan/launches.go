@@ -144,22 +144,13 @@ func (c *computation) freeShare(p *place, free map[string]*resources.Amounts) fl
 // refusal says which limit leaves no room for one more node there, or nothing. Nodes that this plan deletes make room.
 func (c *computation) refusal(p *place, free map[string]*resources.Amounts) string {
 	pool := c.pool(p.provider.Name, p.pool.Name)
-	leaving := pool.leaving()
-	if why := overLimits(p.pool, minus(pool.use, leaving), p.each); why != "" {
+	if why := overLimits(p.pool, minus(pool.use, pool.leaving), p.each); why != "" {
 		return why
 	}
 	if left := free[p.provider.Name]; left != nil && !p.pool.IgnoreProviderQuota {
-		return overQuota(plus(*left, leaving), p.each)
+		return overQuota(plus(*left, pool.leaving), p.each)
 	}
 	return ""
-}
-
-// leaving is what the delete steps give back that no launch counts on yet.
-func (u *poolUse) leaving() (sum resources.Amounts) {
-	for _, id := range u.frees {
-		sum = plus(sum, u.freed[id])
-	}
-	return sum
 }
 
 // overLimits says which limit of the pool one more node would break, or nothing.
@@ -287,7 +278,10 @@ func (c *computation) replace(s *Step, old string, at *place, use *poolUse, free
 
 // claim takes a delete step off the list of those that a launch may wait for.
 func (u *poolUse) claim(step string) {
-	u.frees = slices.DeleteFunc(u.frees, func(id string) bool { return id == step })
+	if i := slices.Index(u.frees, step); i >= 0 {
+		u.frees = slices.Delete(u.frees, i, i+1)
+		u.leaving = minus(u.leaving, u.freed[step])
+	}
 }
 
 // release gives back what a node took that is sure to be gone by then.

@@ -12,9 +12,10 @@ type poolKey struct{ provider, pool string }
 
 // poolUse is what the nodes of a pool take, and the steps that will free some of it.
 type poolUse struct {
-	use   resources.Amounts
-	frees []string                     // delete steps that no launch counts on yet
-	freed map[string]resources.Amounts // by delete step: what it will free
+	use     resources.Amounts
+	frees   []string                     // delete steps that no launch counts on yet
+	leaving resources.Amounts            // what those will free together
+	freed   map[string]resources.Amounts // by delete step, claimed ones too: what it will free
 }
 
 // nodes decides about every node that npctl launched: it stays, is finished, is replaced or goes.
@@ -194,6 +195,7 @@ func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact
 	if reason != ReasonLost {
 		pool := c.pool(n.Provider, n.Pool)
 		pool.frees = append(pool.frees, id)
+		pool.leaving = plus(pool.leaving, amounts(n))
 		pool.freed[id] = amounts(n)
 		pool.use = plus(pool.use, amounts(n))
 	}
