@@ -74,6 +74,9 @@ func (c *computation) add(s Step) string {
 	if _, twice := c.index[s.ID]; twice {
 		return s.ID
 	}
+	if s.Image != "" {
+		s.ImageKind = c.imageKind(s.Image)
+	}
 	if s.Record.Kind != "" {
 		s.Touches = append(s.Touches, c.fingerprint(s.Record))
 	}
@@ -88,6 +91,17 @@ func (c *computation) add(s Step) string {
 		}
 	}
 	return s.ID
+}
+
+// imageKind is the block type of an image, which its builds remember when the block is gone.
+func (c *computation) imageKind(name string) resources.ImageKind {
+	if img := c.world.images[name]; img != nil {
+		return img.Kind
+	}
+	if builds := c.world.builds[name]; len(builds) > 0 {
+		return builds[0].Kind
+	}
+	return ""
 }
 
 func (c *computation) step(id string) *Step { return &c.steps[c.index[id]] }

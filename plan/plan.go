@@ -62,32 +62,33 @@ type Plan struct {
 
 // Step is one change.
 type Step struct {
-	ID       string           `json:"id"` // unique in the plan, the same for the same change in the next plan
-	Address  Address          `json:"address"`
-	Action   Action           `json:"action"`
-	Thing    Thing            `json:"thing"`
-	Reason   Reason           `json:"reason"`
-	Evidence []Fact           `json:"evidence,omitempty"`
-	Changes  []Change         `json:"changes,omitempty"`
-	Needs    []string         `json:"needs,omitempty"` // IDs of steps that must have succeeded
-	After    []string         `json:"after,omitempty"` // IDs of steps that must have ended, however
-	Image    string           `json:"image,omitempty"`
-	Build    string           `json:"build,omitempty"` // build id; empty in an upload whose build is a step it needs
-	Format   string           `json:"format,omitempty"`
-	Formats  []string         `json:"formats,omitempty"` // of a build step
-	Upload   string           `json:"upload,omitempty"`  // of a launch: the upload to boot from when no newer one arrives
-	Provider string           `json:"provider,omitempty"`
-	Pool     string           `json:"pool,omitempty"`
-	Label    string           `json:"label,omitempty"`
-	Node     string           `json:"node,omitempty"`     // static node's name
-	Slot     int64            `json:"slot,omitempty"`     // static node's slot
-	Record   resources.Key    `json:"record,omitzero"`    // the record it acts on, when there is one
-	External string           `json:"external,omitempty"` // the cloud's id of what it acts on
-	Type     string           `json:"type,omitempty"`     // of a leftover: server, image, port, floating_ip, volume
-	Replaces bool             `json:"replaces,omitempty"` // one half of a replacement
-	Touches  []Fingerprint    `json:"touches,omitempty"`
-	Estimate float64          `json:"estimate_seconds,omitempty"` // from the history; 0 when there is none
-	Source   resources.Source `json:"source,omitzero"`
+	ID        string              `json:"id"` // unique in the plan, the same for the same change in the next plan
+	Address   Address             `json:"address"`
+	Action    Action              `json:"action"`
+	Thing     Thing               `json:"thing"`
+	Reason    Reason              `json:"reason"`
+	Evidence  []Fact              `json:"evidence,omitempty"`
+	Changes   []Change            `json:"changes,omitempty"`
+	Needs     []string            `json:"needs,omitempty"` // IDs of steps that must have succeeded
+	After     []string            `json:"after,omitempty"` // IDs of steps that must have ended, however
+	Image     string              `json:"image,omitempty"`
+	ImageKind resources.ImageKind `json:"image_kind,omitempty"` // the block type that the image has, or had
+	Build     string              `json:"build,omitempty"`      // build id; empty in an upload whose build is a step it needs
+	Format    string              `json:"format,omitempty"`
+	Formats   []string            `json:"formats,omitempty"` // of a build step
+	Upload    string              `json:"upload,omitempty"`  // of a launch: the upload to boot from when no newer one arrives
+	Provider  string              `json:"provider,omitempty"`
+	Pool      string              `json:"pool,omitempty"`
+	Label     string              `json:"label,omitempty"`
+	Node      string              `json:"node,omitempty"`     // static node's name
+	Slot      int64               `json:"slot,omitempty"`     // static node's slot
+	Record    resources.Key       `json:"record,omitzero"`    // the record it acts on, when there is one
+	External  string              `json:"external,omitempty"` // the cloud's id of what it acts on
+	Type      string              `json:"type,omitempty"`     // of a leftover: server, image, port, floating_ip, volume
+	Replaces  bool                `json:"replaces,omitempty"` // one half of a replacement
+	Touches   []Fingerprint       `json:"touches,omitempty"`
+	Estimate  float64             `json:"estimate_seconds,omitempty"` // from the history; 0 when there is none
+	Source    resources.Source    `json:"source,omitzero"`
 }
 
 // Fact is one piece of evidence.

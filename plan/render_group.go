@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -45,11 +44,10 @@ func (e renderEntry) made() []*Step {
 // renderGroups sorts the steps of a plan under the blocks they belong to, and folds what is alike. With all, only
 // what has the very same evidence is folded.
 func renderGroups(p Plan, all bool) []renderGroup {
-	titles := renderImageTitles(p.Steps)
 	at := map[string]int{}
 	var groups []renderGroup
 	for _, e := range renderEntries(p.Steps) {
-		rank, title := renderBlock(e.lead[0], titles)
+		rank, title := renderBlock(e.lead[0])
 		i, known := at[title]
 		if !known {
 			i = len(groups)
@@ -93,27 +91,15 @@ func renderActionRank(a Action) int {
 	return len(summaryActions)
 }
 
-// renderImageTitles finds the blocks of images: most steps know an image only by its name.
-func renderImageTitles(steps []Step) map[string]string {
-	titles := map[string]string{}
-	for i := range steps {
-		kind, name, _ := strings.Cut(string(steps[i].Address), ".")
-		if k := resources.ImageKind(kind); k == resources.DiskImage || k == resources.ZuulImage {
-			titles[name] = string(steps[i].Address)
-		}
-	}
-	return titles
-}
-
 // renderBlock names the block a step belongs to, and its rank among the groups.
-func renderBlock(s *Step, images map[string]string) (rank int, title string) {
+func renderBlock(s *Step) (rank int, title string) {
 	ofImage := s.Thing == ThingBuild || s.Thing == ThingUpload || s.Thing == ThingFile || s.Record.Kind == resources.KindImage
 	switch {
 	case ofImage && s.Image != "":
-		if title, known := images[s.Image]; known {
-			return 0, title
+		if s.ImageKind == "" {
+			return 0, "image " + s.Image
 		}
-		return 0, "image " + s.Image
+		return 0, string(imageAddress(s.ImageKind, s.Image))
 	case s.Provider != "":
 		return 1, "provider." + s.Provider
 	case s.Thing == ThingFile:

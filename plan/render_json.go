@@ -53,34 +53,35 @@ type reportSummary struct {
 }
 
 type reportStep struct {
-	ID         string           `json:"id"`
-	Address    Address          `json:"address"`
-	Action     Action           `json:"action"`
-	Actions    []string         `json:"actions"` // in Terraform's words
-	Thing      Thing            `json:"thing"`
-	Reason     Reason           `json:"action_reason"`
-	ReasonText string           `json:"action_reason_text"`
-	Evidence   []Fact           `json:"evidence,omitempty"`
-	Changes    []Change         `json:"changes,omitempty"`
-	Needs      []string         `json:"needs,omitempty"`
-	After      []string         `json:"after,omitempty"`
-	Image      string           `json:"image,omitempty"`
-	Build      string           `json:"build,omitempty"`
-	Format     string           `json:"format,omitempty"`
-	Formats    []string         `json:"formats,omitempty"`
-	Upload     string           `json:"upload,omitempty"`
-	Provider   string           `json:"provider,omitempty"`
-	Pool       string           `json:"pool,omitempty"`
-	Label      string           `json:"label,omitempty"`
-	Node       string           `json:"node,omitempty"`
-	Slot       int64            `json:"slot,omitempty"`
-	Record     resources.Key    `json:"record,omitzero"`
-	External   string           `json:"external_id,omitempty"`
-	Type       string           `json:"type,omitempty"`
-	Replaces   bool             `json:"replaces,omitempty"`
-	Touches    []Fingerprint    `json:"touches,omitempty"`
-	Estimate   float64          `json:"estimate_seconds,omitempty"`
-	Source     resources.Source `json:"source,omitzero"`
+	ID         string              `json:"id"`
+	Address    Address             `json:"address"`
+	Action     Action              `json:"action"`
+	Actions    []string            `json:"actions"` // in Terraform's words
+	Thing      Thing               `json:"thing"`
+	Reason     Reason              `json:"action_reason"`
+	ReasonText string              `json:"action_reason_text"`
+	Evidence   []Fact              `json:"evidence,omitempty"`
+	Changes    []Change            `json:"changes,omitempty"`
+	Needs      []string            `json:"needs,omitempty"`
+	After      []string            `json:"after,omitempty"`
+	Image      string              `json:"image,omitempty"`
+	ImageKind  resources.ImageKind `json:"image_kind,omitempty"`
+	Build      string              `json:"build,omitempty"`
+	Format     string              `json:"format,omitempty"`
+	Formats    []string            `json:"formats,omitempty"`
+	Upload     string              `json:"upload,omitempty"`
+	Provider   string              `json:"provider,omitempty"`
+	Pool       string              `json:"pool,omitempty"`
+	Label      string              `json:"label,omitempty"`
+	Node       string              `json:"node,omitempty"`
+	Slot       int64               `json:"slot,omitempty"`
+	Record     resources.Key       `json:"record,omitzero"`
+	External   string              `json:"external_id,omitempty"`
+	Type       string              `json:"type,omitempty"`
+	Replaces   bool                `json:"replaces,omitempty"`
+	Touches    []Fingerprint       `json:"touches,omitempty"`
+	Estimate   float64             `json:"estimate_seconds,omitempty"`
+	Source     resources.Source    `json:"source,omitzero"`
 }
 
 var reportActions = map[Action][]string{
@@ -127,7 +128,7 @@ func reportOf(s *Step) reportStep {
 	return reportStep{
 		ID: s.ID, Address: s.Address, Action: s.Action, Actions: actions, Thing: s.Thing,
 		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes,
-		Needs: s.Needs, After: s.After, Image: s.Image, Build: s.Build, Format: s.Format, Formats: s.Formats,
+		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot, Record: s.Record,
 		External: s.External, Type: s.Type, Replaces: s.Replaces, Touches: s.Touches, Estimate: s.Estimate,
 		Source: s.Source,
@@ -158,7 +159,7 @@ func UnmarshalReport(report []byte) (Plan, Meta, error) {
 func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
-		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, Build: r.Build, Format: r.Format,
+		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Format: r.Format,
 		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot,
 		Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Touches: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,

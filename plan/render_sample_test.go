@@ -64,13 +64,13 @@ func sampleBuild(image string) Step {
 		Reason: ReasonInputsChanged, Evidence: []Fact{{"build", "4f1c8a0e5d7b49a2a3f2c6d1e0b98765"}, {"runs", "14"}},
 		Changes: []Change{{Attribute: "elements", Before: `["debian-minimal","vm","simple-init"]`,
 			After: `["debian-minimal","vm","simple-init","growroot"]`, Forces: true}},
-		Image: image, Formats: []string{"qcow2", "raw"}, Replaces: true, Estimate: 2280, Source: sampleSource(12)}
+		Image: image, ImageKind: resources.DiskImage, Formats: []string{"qcow2", "raw"}, Replaces: true, Estimate: 2280, Source: sampleSource(12)}
 }
 
 func sampleUpload(image, provider string, minutes float64) Step {
 	at := Address("provider." + provider + ".image." + image)
 	return Step{ID: "upload " + string(at), Address: at, Action: ActionUpload, Thing: ThingUpload, Reason: ReasonNotUploaded,
-		Needs: []string{"build diskimage." + image}, Image: image, Format: "qcow2", Provider: provider, Estimate: minutes * 60,
+		Needs: []string{"build diskimage." + image}, Image: image, ImageKind: resources.DiskImage, Format: "qcow2", Provider: provider, Estimate: minutes * 60,
 		Source: sampleSource(12)}
 }
 
@@ -129,10 +129,10 @@ func samplePlan() Plan {
 		sampleDelete(30, "debian-small", ReasonFailed, Fact{"error", "No valid host was found. There are not enough hosts available."}),
 		sampleLeak(),
 		Step{ID: "forget upload 0000000012", Address: "provider.rax.image.debian-bookworm", Action: ActionForget, Thing: ThingUpload,
-			Reason: ReasonLost, Image: "debian-bookworm", Provider: "rax", Record: resources.Key{Kind: resources.KindUpload, ID: "0000000012"},
+			Reason: ReasonLost, Image: "debian-bookworm", ImageKind: resources.DiskImage, Provider: "rax", Record: resources.Key{Kind: resources.KindUpload, ID: "0000000012"},
 			External: "c0ffee00"},
 		Step{ID: "delete build 1111", Address: "diskimage.debian-bookworm", Action: ActionDelete, Thing: ThingBuild, Reason: ReasonSuperseded,
-			Evidence: []Fact{{"build", "11112222333344445555666677778888"}}, Image: "debian-bookworm", Build: "11112222333344445555666677778888",
+			Evidence: []Fact{{"build", "11112222333344445555666677778888"}}, Image: "debian-bookworm", ImageKind: resources.DiskImage, Build: "11112222333344445555666677778888",
 			Record: resources.Key{Kind: resources.KindBuild, ID: "11112222333344445555666677778888"}, Needs: []string{"build diskimage.debian-bookworm"}},
 	)
 	p.Notes = []Note{

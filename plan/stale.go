@@ -73,6 +73,7 @@ func staleDifferences(saved, now *Step) []string {
 	differs("action", string(saved.Action), string(now.Action))
 	differs("thing", string(saved.Thing), string(now.Thing))
 	differs("image", saved.Image, now.Image)
+	differs("kind of image", string(saved.ImageKind), string(now.ImageKind))
 	differs("build", saved.Build, now.Build)
 	differs("format", saved.Format, now.Format)
 	differs("formats", strings.Join(saved.Formats, ", "), strings.Join(now.Formats, ", "))
