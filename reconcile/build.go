@@ -9,16 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/imagefile"
-	"github.com/npctl/npctl/internal/mounts"
-	"github.com/npctl/npctl/internal/qemuimg"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -109,59 +105,6 @@ func (x *execution) makeBuild(ctx context.Context, s plan.Step, img *resources.I
 	return x.ledger.put(ctx, b)
 }
 
-// logDir is the directory of build logs and consoles; it is made when there is none.
-func (x *execution) logDir() (string, error) {
-	dir := x.Desired.Settings.BuildLogDir
-	if dir == "" {
-		dir = filepath.Join(x.imagesDir(), "logs")
-	} else if !filepath.IsAbs(dir) {
-		dir = filepath.Join(x.Desired.Settings.Dir, dir)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make directory for logs: %w", err)
-	}
-	return dir, nil
-}
-
-// buildLog opens the log of a build and removes old ones of the same image.
-func (x *execution) buildLog(name string) (*os.File, error) {
-	dir, err := x.logDir()
-	if err != nil {
-		return nil, err
-	}
-	x.pruneLogs(dir, name)
-	return os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-}
-
-// pruneLogs keeps the newest logs of the image. A name holds a build id after the last dash, so that the logs of ubuntu
-// are not those of ubuntu-jammy.
-func (x *execution) pruneLogs(dir, name string) {
-	keep := x.Desired.Settings.BuildLogKeep
-	if keep < 0 {
-		return
-	}
-	image := name[:strings.LastIndexByte(name, '-')]
-	type old struct {
-		path string
-		time time.Time
-	}
-	var logs []old
-	entries, _ := os.ReadDir(dir)
-	for _, entry := range entries {
-		stem, isLog := strings.CutSuffix(entry.Name(), ".log")
-		if id := plan.BuildIDOfFile(entry.Name()); !isLog || id == "" || stem != image+"-"+id {
-			continue
-		}
-		if info, err := entry.Info(); err == nil {
-			logs = append(logs, old{filepath.Join(dir, entry.Name()), info.ModTime()})
-		}
-	}
-	slices.SortFunc(logs, func(a, b old) int { return b.time.Compare(a.time) })
-	for _, l := range logs[min(max(keep-1, 0), len(logs)):] {
-		_ = os.Remove(l.path)
-	}
-}
-
 // collect gives the files their final names, in every format asked for, with their sums.
 func (x *execution) collect(ctx context.Context, s plan.Step, artifact builders.Artifact, name string, log io.Writer) ([]resources.ImageFile, error) {
 	if len(artifact.Files) == 0 {
@@ -196,40 +139,6 @@ func (x *execution) collect(ctx context.Context, s plan.Step, artifact builders.
 	return files, nil
 }
 
-func (x *execution) convert(ctx context.Context, s plan.Step, from resources.ImageFile, name, format string, log io.Writer) (resources.ImageFile, error) {
-	report := x.progress(s)
-	to := name + "." + format
-	result, err := qemuimg.Convert(ctx, filepath.Join(x.imagesDir(), from.Name), from.Format,
-		filepath.Join(x.imagesDir(), to), format, qemuimg.Options{Log: log,
-			Progress: func(done, total int64) { report("converting to "+format, done, total) }})
-	if err != nil {
-		return resources.ImageFile{}, err
-	}
-	return resources.ImageFile{Format: format, Name: to, Size: result.Size, SHA256: result.SHA256, MD5: result.MD5}, nil
-}
-
-// convertBuild adds a format to a build that is there.
-func (x *execution) convertBuild(ctx context.Context, s plan.Step) error {
-	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: s.Build})
-	if !ok {
-		return fmt.Errorf("build %s is gone from the state", s.Build)
-	}
-	started := time.Now()
-	for _, from := range b.Files {
-		if _, err := os.Stat(filepath.Join(x.imagesDir(), from.Name)); err != nil {
-			continue
-		}
-		file, err := x.convert(ctx, s, from, b.Image+"-"+b.ID, s.Format, nil)
-		if err != nil {
-			return err
-		}
-		b.Files = append(slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Format == s.Format }), file)
-		x.took("convert/"+b.Image+"/"+s.Format, time.Since(started).Seconds())
-		return x.ledger.put(ctx, b)
-	}
-	return fmt.Errorf("no file of build %s is left to convert", b.ID)
-}
-
 // failBuild records that a build failed and removes what it left.
 func (x *execution) failBuild(ctx context.Context, b *resources.Build, cause error) error {
 	b.State, b.StateTime, b.Error, b.Files = resources.StateFailed, x.Now(), cause.Error(), nil
@@ -258,92 +167,4 @@ func (x *execution) deleteBuild(ctx context.Context, s plan.Step) error {
 		return err
 	}
 	return x.ledger.drop(ctx, b.Key())
-}
-
-// removeBuildFiles removes everything in the images directory that carries the build's id.
-func (x *execution) removeBuildFiles(ctx context.Context, b *resources.Build) error {
-	entries, err := os.ReadDir(x.imagesDir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if plan.BuildIDOfFile(entry.Name()) != b.ID {
-			continue
-		}
-		if err := x.removeFile(ctx, entry.Name()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeFile removes a file or directory of the images directory. What a killed builder left mounted is unmounted first;
-// while something is still mounted nothing is deleted, since the deletion would go through the mount.
-func (x *execution) removeFile(ctx context.Context, name string) error {
-	path := filepath.Join(x.imagesDir(), name)
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return os.Remove(path)
-	}
-	for _, builder := range x.Builders {
-		if sweeper, ok := builder.(builders.Sweeper); ok {
-			if err := sweeper.Sweep(ctx, path); err != nil {
-				return fmt.Errorf("sweep %s: %w", path, err)
-			}
-		}
-	}
-	return mounts.RemoveTree(ctx, path)
-}
-
-// removeWork removes a build's work directory. What cannot be removed is found by its name in the next plan.
-func (x *execution) removeWork(ctx context.Context, name string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-	defer cancel()
-	if err := x.removeFile(ctx, name); err != nil {
-		x.Log.Warn("work directory of a build stays", "directory", name, "error", err)
-	}
-}
-
-// deleteFile removes an image file, and its mention in the build's record. A step that names no build means the one that
-// this run has made.
-func (x *execution) deleteFile(ctx context.Context, s plan.Step) error {
-	name, build := s.External, s.Build
-	if build == "" {
-		x.mu.Lock()
-		build = x.built[s.Image]
-		x.mu.Unlock()
-		name = s.Image + "-" + build + "." + s.Format
-	}
-	if err := x.dropFile(ctx, build, name); err != nil {
-		return err
-	}
-	return x.removeImageFile(ctx, name)
-}
-
-// removeImageFile removes a file that carries a build's id, and no other.
-func (x *execution) removeImageFile(ctx context.Context, name string) error {
-	if name != filepath.Base(name) || plan.BuildIDOfFile(name) == "" {
-		return fmt.Errorf("%q is not the name of an image file", name)
-	}
-	return x.removeFile(ctx, name)
-}
-
-func (x *execution) dropFile(ctx context.Context, build, name string) error {
-	x.files.Lock()
-	defer x.files.Unlock()
-	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: build})
-	if !ok {
-		return nil
-	}
-	b.Files = slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Name == name })
-	return x.ledger.put(ctx, b)
 }

@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// deleteBuild plans the removal of a build's files and record, after its uploads.
+func (c *computation) deleteBuild(b *resources.Build, reason Reason, needs ...string) {
+	for _, u := range c.world.uploads[b.Image] {
+		if u.Build == b.ID {
+			if id, gone := c.doomed[u.Key()]; gone {
+				needs = append(needs, id)
+			} else if !c.reachable(u.Provider) {
+				return
+			} else if id := c.deleteUpload(u, reason); id != "" {
+				needs = append(needs, id)
+			} else {
+				return // an upload has to stay, and so the build's record
+			}
+		}
+	}
+	evidence := []Fact{{"build", b.ID}}
+	if b.Error != "" {
+		evidence = append(evidence, Fact{"error", b.Error})
+	}
+	at := imageAddress(b.Kind, b.Image)
+	c.add(Step{ID: "delete build " + b.ID, Address: at, Action: ActionDelete, Thing: ThingBuild, Reason: reason,
+		Evidence: evidence, Image: b.Image, Build: b.ID, Record: b.Key(), Needs: needs})
+}
+
+// superseded plans the removal of builds and uploads beyond those to keep. A planned build counts as kept, and what it
+// replaces goes only after it is where it is needed.
+func (c *computation) superseded(img *resources.Image, users []*resources.Provider, planned string) {
+	for _, name := range c.uploadingProviders(img.Name) {
+		used := slices.ContainsFunc(users, func(p *resources.Provider) bool { return p.Name == name })
+		if !used {
+			c.dropUploads(img.Name, name, ReasonImageRemoved)
+			continue
+		}
+		keep, needs := img.Keep, []string(nil)
+		if id := c.coming[imageAt{img.Name, name}]; id != "" {
+			keep, needs = keep-1, []string{id}
+		}
+		for i, u := range c.readyUploads(img.Name, name) {
+			switch {
+			case c.renewed[u.Key()] && len(needs) > 0:
+				c.deleteUpload(u, ReasonRequested, needs...)
+			case i >= keep:
+				c.deleteUpload(u, ReasonSuperseded, needs...)
+			}
+		}
+	}
+	keep, needs := img.Keep, []string(nil)
+	if planned != "" {
+		keep, needs = keep-1, []string{planned}
+	}
+	kept := 0
+	for _, b := range c.world.builds[img.Name] {
+		if b.State != resources.StateReady || c.doomed[b.Key()] != "" {
+			continue
+		}
+		if kept++; kept > keep && !c.uploadsRemain(b) {
+			c.deleteBuild(b, ReasonSuperseded, slices.Clone(needs)...)
+		}
+	}
+}
+
+// uploadsRemain reports whether a provider keeps an upload of the build, so that its record is still needed.
+func (c *computation) uploadsRemain(b *resources.Build) bool {
+	return slices.ContainsFunc(c.world.uploads[b.Image], func(u *resources.Upload) bool {
+		return u.Build == b.ID && c.doomed[u.Key()] == ""
+	})
+}
+
+// removedImages plans the removal of images that are configured no more.
+func (c *computation) removedImages() {
+	var names []string
+	for name := range c.world.builds {
+		names = append(names, name)
+	}
+	for name := range c.world.uploads {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if c.world.images[name] != nil {
+			continue
+		}
+		for _, provider := range c.uploadingProviders(name) {
+			c.dropUploads(name, provider, ReasonImageRemoved)
+		}
+		for _, b := range c.world.builds[name] {
+			if !c.uploadsRemain(b) {
+				c.deleteBuild(b, c.because(ReasonImageRemoved))
+			}
+		}
+	}
+}
+
+// uploadedFiles plans the removal of local files that every provider has, where the image asks for it: those of the
+// newest build, or of the one that this plan makes.
+func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Provider, planned string) {
+	newest := c.newestReady(img.Name)
+	if !img.DeleteAfterUpload || len(users) == 0 || planned == "" && newest == nil {
+		return
+	}
+	var needs []string
+	for _, p := range users {
+		id := c.coming[imageAt{img.Name, p.Name}]
+		if id == "" && (planned != "" || c.uploadOf(img.Name, p.Name, newest.ID) == nil) {
+			return
+		}
+		if id != "" {
+			needs = append(needs, id)
+		}
+	}
+	s := Step{Address: imageAddress(img.Kind, img.Name), Action: ActionDelete, Thing: ThingFile, Reason: ReasonUploaded,
+		Image: img.Name, Needs: needs, Source: img.Source}
+	if planned != "" {
+		for _, format := range c.step(planned).Formats {
+			s.ID, s.Format = fmt.Sprintf("delete %s file of the next build of %s", format, img.Name), format
+			c.addFile(img, s)
+		}
+		return
+	}
+	for _, f := range newest.Files {
+		s.ID, s.Format, s.Build, s.External = "delete file "+f.Name, f.Format, newest.ID, f.Name
+		s.Evidence = []Fact{{"file", f.Name}}
+		c.addFile(img, s)
+	}
+}
+
+func (c *computation) addFile(img *resources.Image, s Step) {
+	if !slices.Contains(img.KeepFormats, s.Format) {
+		c.add(s)
+	}
+}
