@@ -82,7 +82,13 @@ func (s surroundings) find(name string) (map[string]any, error) {
 	if !ok && name == envCloud {
 		raw, ok = s.environment()
 	}
-	if !ok {
+	switch {
+	case ok:
+	case name == envCloud:
+		return nil, errors.New("cloud \"envvars\": OS_AUTH_URL is not set; source an openrc file first, or name an entry of clouds.yaml")
+	case known == nil:
+		return nil, fmt.Errorf("cloud %q: there is no clouds.yaml; looked for %s", name, strings.Join(searched, ", "))
+	default:
 		names := slices.Collect(maps.Keys(mapOf(known["clouds"])))
 		return nil, fmt.Errorf("cloud %q is not in %s%s", name, strings.Join(searched, ", "), meant(name, names))
 	}
