@@ -322,6 +322,12 @@ build diskimage.debian: no-build
 upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 problem provider.cloud.pool.main.label.small: flavor = "medum": there is no such flavor
 `},
+		"files of an image that cannot be read are a problem of that image": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Unread = map[string]string{"debian": "read elements/mine: no such directory"}
+			},
+			want: "problem diskimage.debian: read elements/mine: no such directory\n",
+		},
 		"a mistake in an offer ends none of its nodes": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {
 				d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}

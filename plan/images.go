@@ -104,6 +104,10 @@ func ImageHashes(block resources.Hashes, inputs resources.Hash) resources.Hashes
 // planBuild adds a build step when one is due and returns its ID.
 func (c *computation) planBuild(img *resources.Image, newest *resources.Build, users []*resources.Provider, formats []string) string {
 	at := imageAddress(img.Kind, img.Name)
+	if why := c.seen.Unread[img.Name]; why != "" {
+		c.problems = append(c.problems, Problem{Address: at, Text: why, Source: img.Source})
+		return ""
+	}
 	reason, evidence, changes := c.buildReason(img, newest, users)
 	if reason == "" {
 		c.unchanged++

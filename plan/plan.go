@@ -169,6 +169,7 @@ type Observed struct {
 	Files        []ImageFile               // in the images directory; nil when not looked
 	FilesOf      string                    // the installation that the images directory belongs to; empty when none has claimed it
 	Inputs       map[string]resources.Hash // by image: digest of the local files that go into it
+	Unread       map[string]string         // by image: why the local files that go into it could not be read
 	Formats      map[string]string         // by provider: the image format it wants
 	Builders     []string                  // builder kinds that can be run here
 }

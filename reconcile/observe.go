@@ -42,7 +42,7 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 			}
 		}
 	}
-	if seen.Inputs, err = e.inputs(ctx); err != nil {
+	if err = e.inputs(ctx, &seen); err != nil {
 		return seen, err
 	}
 	if seen.Files, err = e.files(); err != nil {
@@ -211,23 +211,26 @@ func (e *Engine) openFormat(name string) string {
 	return ""
 }
 
-// inputs digests the local files that go into each image.
-func (e *Engine) inputs(ctx context.Context) (map[string]resources.Hash, error) {
-	hashes := map[string]resources.Hash{}
+// inputs digests the local files that go into each image. Files that cannot be read are a mistake in that image alone;
+// only ctx ending is an error.
+func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
+	seen.Inputs, seen.Unread = map[string]resources.Hash{}, map[string]string{}
 	for _, image := range e.Desired.Images {
 		in, ok := e.Builders[image.Builder].(builders.Inputs)
 		if !ok {
 			continue
 		}
 		hash, err := in.InputHash(ctx, image.Config, e.Desired.Settings.Dir)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", image.Ref(), err)
-		}
-		if hash != "" {
-			hashes[image.Name] = hash
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			seen.Unread[image.Name] = err.Error()
+		case hash != "":
+			seen.Inputs[image.Name] = hash
 		}
 	}
-	return hashes, nil
+	return nil
 }
 
 // files lists the images directory. A directory that does not exist has no files.
