@@ -39,7 +39,7 @@ func TestPatternsFindFiles(t *testing.T) {
 		{[]string{"./files/**"}, []string{"files/a", "files/b/.hidden", "files/b/c"}},
 		{[]string{"files/*"}, []string{"files/a"}},
 		{[]string{"x.sh", "*.sh", "{x,y}.sh"}, []string{"x.sh", "y.sh"}},
-		{[]string{"../shared"}, []string{"../shared/z"}},
+		{[]string{"../common"}, []string{"../common/z"}},
 	} {
 		got, err := Set{filepath.Join(dir, "conf"), test.patterns}.files(t.Context())
 		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
