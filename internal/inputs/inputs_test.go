@@ -26,7 +26,7 @@ func tree(t *testing.T, files map[string]string) string {
 
 func TestPatternsFindFiles(t *testing.T) {
 	dir := tree(t, map[string]string{
-		"conf/main.hcl": "", "conf/files/a": "", "conf/files/b/c": "", "conf/files/b/.hidden": "", "conf/x.sh": "", "conf/y.sh": "", "shared/z": "",
+		"conf/main.hcl": "", "conf/files/a": "", "conf/files/b/c": "", "conf/files/b/.hidden": "", "conf/x.sh": "", "conf/y.sh": "", "common/z": "",
 	})
 	for _, test := range []struct {
 		patterns []string
