@@ -1,6 +1,8 @@
 package reconcile_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +38,12 @@ func TestApplyThenNothingThenDestroy(t *testing.T) {
 // empty checks that nothing of ours is left anywhere, and that what others made still is.
 func (l *lab) empty(t *testing.T) {
 	t.Helper()
+	if files, _ := filepath.Glob(filepath.Join(l.dir, "images", "*")); len(files) > 0 {
+		t.Errorf("left in the images directory: %v", files)
+	}
+	if _, err := os.Stat(filepath.Join(l.dir, "images", ".npctl-installation")); err == nil {
+		t.Error("the images directory is still claimed")
+	}
 	for _, kind := range resources.Kinds() {
 		if left := l.records(kind); len(left) > 0 && kind != resources.KindHistory {
 			t.Errorf("%d records of kind %s are left", len(left), kind)

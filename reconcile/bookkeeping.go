@@ -81,7 +81,7 @@ func (x *execution) took(subject string, seconds float64) {
 	x.seconds[subject] = append(x.seconds[subject], seconds)
 }
 
-// tidy writes the history, and drops records that nothing refers to any more.
+// tidy writes the history, and drops what nothing refers to any more.
 func (x *execution) tidy(ctx context.Context) error {
 	for subject, seconds := range x.seconds {
 		h, known := get[resources.History](x.ledger, resources.Key{Kind: resources.KindHistory, ID: subject})
@@ -94,7 +94,13 @@ func (x *execution) tidy(ctx context.Context) error {
 			return err
 		}
 	}
-	return x.ledger.drop(ctx, x.unused()...)
+	if err := x.ledger.drop(ctx, x.unused()...); err != nil {
+		return err
+	}
+	if len(all[resources.Build](x.ledger)) > 0 || x.seen.Installation == "" {
+		return nil
+	}
+	return x.disclaim(x.seen.Installation)
 }
 
 // unused lists templates, image and history records that belong to nothing any more.

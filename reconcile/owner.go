@@ -34,3 +34,11 @@ func (e *Engine) claim(installation string) error {
 	_, err = fmt.Fprintln(file, installation)
 	return errors.Join(err, file.Close())
 }
+
+// disclaim gives up an images directory of ours that holds no build any more.
+func (e *Engine) disclaim(installation string) error {
+	if e.owner() != installation {
+		return nil
+	}
+	return os.Remove(filepath.Join(e.imagesDir(), ownerFile))
+}
