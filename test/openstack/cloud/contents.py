@@ -1,6 +1,7 @@
 """Flavors, images, networks, keys and zones: what a cloud's users find in it."""
 import os
 import subprocess
+import time
 
 import openstack
 
@@ -69,6 +70,7 @@ def images(clouds):
             **properties)
         if name == 'withdrawn':
             clouds[owner].image.deactivate_image(image)
+        time.sleep(1 - time.time() % 1)  # Glance tells times in seconds: the next one is newer
 
 
 def networks(admin, npctl):
