@@ -6,6 +6,7 @@ package builders
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -37,6 +38,9 @@ type Job struct {
 	Name    string    // base name of the files: <image>-<build id>
 	BaseDir string    // directory of the configuration; relative paths start here
 	Timeout time.Duration
+	Version string // of a Sourced builder: the one to fetch
+	// Machines lends machines in the configured providers.
+	Machines Machines
 	// Progress, when set, is told what is going on; done and total are 0 when unknown.
 	Progress func(phase string, done, total int64)
 }
@@ -44,6 +48,9 @@ type Job struct {
 // Artifact is what a build left behind.
 type Artifact struct {
 	Files []File
+	// Kept are the files of a Remote builder, which stay where they were made, as far as it knows them.
+	Kept []resources.ImageFile
+	Host string // where they are
 	// Extra is remembered with the build.
 	Extra map[string]string
 }
@@ -65,4 +72,76 @@ type Inputs interface {
 type Sweeper interface {
 	// Sweep removes what dead builds left below dir.
 	Sweep(ctx context.Context, dir string) error
+}
+
+// ErrGone is wrapped by the error of a Build whose version cannot be fetched any more; another may be.
+var ErrGone = errors.New("not there any more")
+
+// Sourced is a Builder that fetches images which are made elsewhere, where newer ones appear by themselves.
+type Sourced interface {
+	// Versions lists what could be fetched now, newest first, at most 100. An error means that nobody could look.
+	Versions(ctx context.Context, config cty.Value, baseDir string) ([]resources.Version, error)
+}
+
+// Remote is a Builder whose images are made on another host and stay there. Its Build may be called again with the id of
+// a build that was interrupted: it goes on with it, and makes no second one.
+type Remote interface {
+	// Send uploads a file of a build to a provider from where it is, and returns the cloud's id of the image. The host
+	// makes the format when it has not got it.
+	Send(ctx context.Context, s Sending) (external string, err error)
+	// Remove removes the files of a build from wherever they are. A build that no host has is an ErrAway.
+	Remove(ctx context.Context, buildID string) error
+	// Held tells which builds the hosts that are up have files of.
+	Held(ctx context.Context) (map[string]bool, error)
+}
+
+// ErrAway: no host that is up has the build. It may come back.
+var ErrAway = errors.New("no host that is up has it")
+
+// Sending is an upload that another host makes.
+type Sending struct {
+	BuildID    string
+	Image      string // name of the image there
+	Provider   string // name of the provider there
+	Format     string
+	Name       string // of the image in the cloud
+	Marks      resources.Marks
+	Properties map[string]string
+	Tags       []string
+	Progress   func(sent, total int64)
+}
+
+// Workshop makes, sends and removes images for others: what a build host offers. Its methods may be called from several
+// goroutines.
+type Workshop interface {
+	// Images names the images it can make.
+	Images() []string
+	// Kept lists the ids of the finished builds it has files of.
+	Kept(ctx context.Context) ([]string, error)
+	// Make makes an image. A build that is there already is not made again.
+	Make(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error)
+	// Send uploads a file of a build that is kept here. Without marks in s, the host uses marks of its own.
+	Send(ctx context.Context, s Sending) (external string, err error)
+	// Remove removes the files of a build.
+	Remove(ctx context.Context, id string) error
+}
+
+// Machines lends machines in providers to builders that make an image of one.
+type Machines interface {
+	// Boot makes a machine the way the pool offers the label, marked as the build's, and returns once the cloud shows it
+	// ready. An empty pool means the first that offers it. Close the machine whatever happens.
+	Boot(ctx context.Context, provider, pool, label string) (Machine, error)
+}
+
+// Machine is one that a builder has to itself.
+type Machine interface {
+	Address() string
+	Login() resources.Login
+	HostKeys() []string // where the cloud knows them; otherwise none
+	// Capture makes an image of the machine's disk and writes it to a new file. It returns the format.
+	Capture(ctx context.Context, path string, progress func(phase string, done, total int64)) (format string, err error)
+	// Console returns what the machine printed last, or "".
+	Console(ctx context.Context) string
+	// Close deletes the machine and everything that was made with it in the cloud.
+	Close(ctx context.Context) error
 }

@@ -120,6 +120,15 @@ type ImageSpec struct {
 	Progress   func(sent int64)
 }
 
+// Snapshots is a Cloud that can make an image of an instance's disk, and give its content.
+type Snapshots interface {
+	// Snapshot asks for an image of the instance's disk with these marks, and returns its id once the cloud has accepted
+	// it. It does not wait; ListImages shows when it is ready.
+	Snapshot(ctx context.Context, instance, name string, marks resources.Marks) (string, error)
+	// ReadImage streams the content of a ready image and tells its format, size and checksum.
+	ReadImage(ctx context.Context, id string) (io.ReadCloser, resources.RemoteImage, error)
+}
+
 // Resolver is a Cloud that can tell before anything is made whether names in the configuration mean something.
 type Resolver interface {
 	// ResolveOffer looks up what an offer names: flavor, networks, key, zones, security groups. Mistakes come back as

@@ -56,7 +56,7 @@ func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
 			*record = *old
 		}
 		record.Kind, record.PreventDestroy = img.Kind, img.PreventDestroy
-		if !known || *old != *record {
+		if !known || !reflect.DeepEqual(old, record) {
 			if err := x.ledger.put(ctx, record); err != nil {
 				return err
 			}

@@ -80,6 +80,7 @@ type ImageRecord struct {
 	Kind           ImageKind `json:"kind"`
 	PreventDestroy bool      `json:"prevent_destroy,omitempty"`
 	Paused         bool      `json:"paused,omitempty"` // by command, not by configuration
+	Gone           []string  `json:"gone,omitempty"`   // versions of its source that could not be fetched any more
 }
 
 // Key implements Record.
@@ -101,7 +102,11 @@ type Build struct {
 	Login     Login             `json:"login,omitzero"`
 	Seconds   float64           `json:"seconds,omitempty"` // how long it took
 	Error     string            `json:"error,omitempty"`
-	Extra     map[string]string `json:"extra,omitempty"` // what a builder wants remembered, such as the Zuul build it fetched
+	Extra     map[string]string `json:"extra,omitempty"`   // what a builder wants remembered, such as the Zuul build it fetched
+	Version   string            `json:"version,omitempty"` // of what was fetched, where the image comes from elsewhere
+	Dated     time.Time         `json:"dated,omitzero"`    // when that version was made
+	Remote    bool              `json:"remote,omitempty"`  // the files are on another host, which sends and removes them
+	Failure   Failure           `json:"failure,omitzero"`
 }
 
 // Key implements Record.
@@ -115,6 +120,18 @@ func (b *Build) File(format string) (ImageFile, bool) {
 		}
 	}
 	return ImageFile{}, false
+}
+
+// Failure counts how often something has failed since it last worked, and says what kind of failure the newest was.
+type Failure struct {
+	Count int       `json:"count,omitempty"`
+	Kind  FaultKind `json:"kind,omitempty"`
+}
+
+// Version is one of the images that a source offers.
+type Version struct {
+	ID   string    // the same for the same image
+	Time time.Time // when it was made
 }
 
 // ImageFile is a finished image file.
@@ -143,6 +160,8 @@ type Upload struct {
 	Login      Login     `json:"login,omitzero"`
 	Seconds    float64   `json:"seconds,omitempty"`
 	Error      string    `json:"error,omitempty"`
+	Unmarked   bool      `json:"unmarked,omitempty"` // it carries no marks, because a host that knows none has made it
+	Failure    Failure   `json:"failure,omitzero"`
 }
 
 // Key implements Record.
