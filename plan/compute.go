@@ -26,6 +26,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	c.cloudProblems()
 	c.nodes()
 	c.staticNodes()
+	c.removals()
 	c.images()
 	c.launches()
 	c.strays()

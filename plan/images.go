@@ -22,16 +22,7 @@ func (c *computation) images() {
 // image plans one configured image.
 func (c *computation) image(img *resources.Image) {
 	users := c.users(img)
-	for _, b := range c.world.builds[img.Name] {
-		switch b.State {
-		case resources.StateBuilding:
-			c.deleteBuild(b, ReasonUnfinished)
-		case resources.StateFailed:
-			c.deleteBuild(b, ReasonFailed)
-		case resources.StateDeleting:
-			c.deleteBuild(b, ReasonUnfinished)
-		}
-	}
+	unfinished := c.unfinishedBuilds(img)
 	c.unfinishedUploads(img)
 	newest := c.newestReady(img.Name)
 	formats := c.formats(img, users)
@@ -39,12 +30,28 @@ func (c *computation) image(img *resources.Image) {
 		c.superseded(img, users, "")
 		return // nobody wants it in any format
 	}
-	build := c.planBuild(img, newest, users, formats)
+	build := c.planBuild(img, newest, unfinished, users, formats)
 	for _, p := range users {
 		c.planUpload(img, p, newest, build)
 	}
 	c.superseded(img, users, build)
 	c.uploadedFiles(img, users, build)
+}
+
+// unfinishedBuilds plans the removal of builds that failed or were interrupted. The newest one that can be gone on with
+// is returned.
+func (c *computation) unfinishedBuilds(img *resources.Image) (resumed *resources.Build) {
+	for _, b := range c.world.builds[img.Name] {
+		switch {
+		case b.State == resources.StateFailed:
+			c.deleteBuild(b, ReasonFailed)
+		case b.State == resources.StateBuilding && b.Remote && resumed == nil && b.Builder == img.Builder && c.hashes(img).Match(b.Hash):
+			resumed = b
+		case b.State != resources.StateReady:
+			c.deleteBuild(b, ReasonUnfinished)
+		}
+	}
+	return resumed
 }
 
 // users lists the providers with an offer of the image, by name.
@@ -102,28 +109,48 @@ func ImageHashes(block resources.Hashes, inputs resources.Hash) resources.Hashes
 }
 
 // planBuild adds a build step when one is due and returns its ID.
-func (c *computation) planBuild(img *resources.Image, newest *resources.Build, users []*resources.Provider, formats []string) string {
+func (c *computation) planBuild(img *resources.Image, newest, unfinished *resources.Build, users []*resources.Provider, formats []string) string {
 	at := imageAddress(img.Kind, img.Name)
 	if why := c.seen.Unread[img.Name]; why != "" {
 		c.problems = append(c.problems, Problem{Address: at, Text: why, Source: img.Source})
 		return ""
 	}
-	reason, evidence, changes := c.buildReason(img, newest, users)
-	if reason == "" {
+	due := c.buildDue(img, newest, users)
+	if unfinished != nil {
+		due = dueBuild{reason: ReasonUnfinished, evidence: []Fact{{"build", unfinished.ID}}}
+	}
+	if due.reason == "" {
 		c.unchanged++
 		return ""
 	}
-	if c.paused(img) {
-		c.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, reason.Text())
+	if c.heldBack(img, due, unfinished) {
 		return ""
 	}
-	if c.seen.Builders != nil && !slices.Contains(c.seen.Builders, img.Builder) {
+	s := Step{Address: at, Action: ActionBuild, Thing: ThingBuild, Reason: due.reason, Evidence: due.evidence,
+		Changes: due.changes, Image: img.Name, Formats: formats, Version: due.version, Replaces: newest != nil,
+		Estimate: c.estimate("build/" + img.Name), Source: img.Source, Touches: c.touchBuild(img.Name, newest)}
+	if unfinished != nil {
+		s.Record, s.Build = unfinished.Key(), unfinished.ID
+	}
+	return c.add(s)
+}
+
+// heldBack notes why a build that is due is not planned, and reports whether that is so.
+func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *resources.Build) bool {
+	at := imageAddress(img.Kind, img.Name)
+	failure := c.imageRecord(img.Name).Failure
+	switch {
+	case c.paused(img) && unfinished == nil:
+		c.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, due.reason.Text())
+	case c.seen.Builders != nil && !slices.Contains(c.seen.Builders, img.Builder):
 		c.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
-		return ""
+	case due.reason != ReasonRequested && c.waits(failure, buildPatience):
+		c.note(Warning, "failing", at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
+			times(failure.Count), clock(buildPatience.until(failure)), failure.Error)
+	default:
+		return false
 	}
-	return c.add(Step{Address: at, Action: ActionBuild, Thing: ThingBuild, Reason: reason, Evidence: evidence,
-		Changes: changes, Image: img.Name, Formats: formats, Replaces: newest != nil,
-		Estimate: c.estimate("build/" + img.Name), Source: img.Source, Touches: c.touchBuild(img.Name, newest)})
+	return true
 }
 
 func (c *computation) touchBuild(image string, newest *resources.Build) []Fingerprint {
@@ -139,32 +166,82 @@ func (c *computation) paused(img *resources.Image) bool {
 	})
 }
 
-func (c *computation) buildReason(img *resources.Image, newest *resources.Build, users []*resources.Provider) (Reason, []Fact, []Change) {
-	at := imageAddress(img.Kind, img.Name)
-	if c.asked(at) {
-		return ReasonRequested, nil, nil
+// dueBuild is why a build is due; nothing when none is.
+type dueBuild struct {
+	reason   Reason
+	evidence []Fact
+	changes  []Change
+	version  string
+}
+
+func (c *computation) buildDue(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
+	if img.Kind == resources.ZuulImage {
+		return c.fetchDue(img, newest, users)
+	}
+	due := c.stale(img, newest, users)
+	if due.reason == "" && img.RebuildAge > 0 {
+		if age := c.seen.Now.Sub(newest.StateTime); age >= img.RebuildAge {
+			due = dueBuild{reason: ReasonRebuildAge, evidence: []Fact{{"build", newest.ID},
+				{"age", age.Truncate(time.Second).String()}, {"rebuild_age", img.RebuildAge.String()}}}
+		}
+	}
+	return c.failedBefore(img, due)
+}
+
+// stale is why the newest build will not do, whatever its age.
+func (c *computation) stale(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
+	if c.asked(imageAddress(img.Kind, img.Name)) {
+		return dueBuild{reason: ReasonRequested}
 	}
 	if newest == nil {
-		return ReasonNoBuild, nil, nil
+		return dueBuild{reason: ReasonNoBuild}
 	}
 	facts := []Fact{{"build", newest.ID}}
-	if hashes := c.hashes(img); !hashes.Match(newest.Hash) {
-		return ReasonInputsChanged, facts, c.changes(newest.Hash, img.Static)
-	}
-	age := c.seen.Now.Sub(newest.StateTime)
-	if img.RebuildAge > 0 && age >= img.RebuildAge {
-		return ReasonRebuildAge, append(facts, Fact{"age", age.Truncate(time.Second).String()},
-			Fact{"rebuild_age", img.RebuildAge.String()}), nil
+	if !c.hashes(img).Match(newest.Hash) {
+		return dueBuild{reason: ReasonInputsChanged, evidence: facts, changes: c.changes(newest.Hash, img.Static)}
 	}
 	if missing := c.lostFile(img, newest, users); missing != "" {
-		return ReasonFileMissing, append(facts, Fact{"format", missing}), nil
+		return dueBuild{reason: ReasonFileMissing, evidence: append(facts, Fact{"format", missing})}
 	}
-	return "", nil, nil
+	return dueBuild{}
+}
+
+// fetchDue is why an image that is made elsewhere is to be fetched, and which one. When nobody could look, what is there
+// has to do.
+func (c *computation) fetchDue(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
+	at := imageAddress(img.Kind, img.Name)
+	due := c.stale(img, newest, users)
+	view, looked := c.seen.Sources[img.Name]
+	if !looked {
+		return dueBuild{}
+	}
+	if view.Err != "" {
+		c.note(Warning, "source", at, img.Source, "nobody could ask for new builds of %s, so none is fetched: %s", at, view.Err)
+		return dueBuild{}
+	}
+	gone := c.imageRecord(img.Name).Gone
+	i := slices.IndexFunc(view.Versions, func(v resources.Version) bool { return !slices.Contains(gone, v.ID) })
+	if i < 0 {
+		if newest == nil {
+			c.note(Warning, "source", at, img.Source, "there is no build of %s to fetch yet", at)
+		}
+		return dueBuild{}
+	}
+	version := view.Versions[i]
+	if due.reason == "" && version.ID != newest.Version && version.Time.After(newest.Dated) {
+		due = dueBuild{reason: ReasonNewVersion, evidence: []Fact{{"build", newest.ID}}}
+	}
+	if due.reason == "" {
+		return due
+	}
+	due.version = version.ID
+	due.evidence = append(due.evidence, Fact{"version", version.ID}, Fact{"made", clock(version.Time)})
+	return c.failedBefore(img, due)
 }
 
 // lostFile names a format that is still to be uploaded though none of the build's files is left to take or convert.
 func (c *computation) lostFile(img *resources.Image, newest *resources.Build, users []*resources.Provider) string {
-	if slices.ContainsFunc(newest.Files, c.present) {
+	if newest.Remote || slices.ContainsFunc(newest.Files, c.present) {
 		return ""
 	}
 	for _, p := range users {

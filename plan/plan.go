@@ -74,6 +74,7 @@ type Step struct {
 	Image     string              `json:"image,omitempty"`
 	ImageKind resources.ImageKind `json:"image_kind,omitempty"` // the block type that the image has, or had
 	Build     string              `json:"build,omitempty"`      // build id; empty in an upload whose build is a step it needs
+	Version   string              `json:"version,omitempty"`    // of a build that is fetched: which one
 	Format    string              `json:"format,omitempty"`
 	Formats   []string            `json:"formats,omitempty"` // of a build step
 	Upload    string              `json:"upload,omitempty"`  // of a launch: the upload to boot from when no newer one arrives
@@ -147,6 +148,10 @@ type Options struct {
 	RefreshOnly  bool      `json:"refresh_only,omitempty"` // only bring records in line with what is
 	NoRefresh    bool      `json:"no_refresh,omitempty"`   // the clouds were not looked at; Compute itself does not care
 	AllowDestroy Allow     `json:"allow_destroy,omitempty"`
+	// Remove names builds and uploads to delete. Nothing else is planned then.
+	Remove []resources.Key `json:"remove,omitempty"`
+	// Patient leaves what has failed alone for a while, longer each time. Somebody who applies a plan is not patient.
+	Patient bool `json:"patient,omitempty"`
 }
 
 // Allow says what a plan may delete.
@@ -171,7 +176,21 @@ type Observed struct {
 	Inputs       map[string]resources.Hash // by image: digest of the local files that go into it
 	Unread       map[string]string         // by image: why the local files that go into it could not be read
 	Formats      map[string]string         // by provider: the image format it wants
+	Sources      map[string]SourceView     // by image, of those that are fetched from elsewhere; nil when nobody looked
+	Hosts        map[string]HostsView      // by builder kind, of those whose builds stay on the host that made them
 	Builders     []string                  // builder kinds that can be run here
+}
+
+// SourceView is what there is to fetch for an image, newest first.
+type SourceView struct {
+	Err      string // why nobody could look
+	Versions []resources.Version
+}
+
+// HostsView tells which builds the build hosts that are up have.
+type HostsView struct {
+	Err  string // why nobody could look
+	Held map[string]bool
 }
 
 // ImageFile is a file in the images directory.

@@ -6,6 +6,7 @@ const (
 	ReasonInputsChanged   Reason = "inputs-changed"
 	ReasonRebuildAge      Reason = "rebuild-age"
 	ReasonRequested       Reason = "requested"
+	ReasonNewVersion      Reason = "new-version"
 	ReasonFileMissing     Reason = "file-missing"
 	ReasonFormatMissing   Reason = "format-missing"
 	ReasonNotUploaded     Reason = "not-uploaded"
@@ -36,7 +37,8 @@ var reasonTexts = map[Reason]string{
 	ReasonNoBuild:         "there is no usable build",
 	ReasonInputsChanged:   "what goes into the image has changed",
 	ReasonRebuildAge:      "the newest build is older than rebuild_age",
-	ReasonRequested:       "asked for with -replace",
+	ReasonRequested:       "it was asked for",
+	ReasonNewVersion:      "its source has a newer one",
 	ReasonFileMissing:     "the build's file is needed for an upload and is not there any more",
 	ReasonFormatMissing:   "a provider needs another format",
 	ReasonNotUploaded:     "the provider does not have the newest build",

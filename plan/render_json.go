@@ -67,6 +67,7 @@ type reportStep struct {
 	Image      string              `json:"image,omitempty"`
 	ImageKind  resources.ImageKind `json:"image_kind,omitempty"`
 	Build      string              `json:"build,omitempty"`
+	Version    string              `json:"version,omitempty"`
 	Format     string              `json:"format,omitempty"`
 	Formats    []string            `json:"formats,omitempty"`
 	Upload     string              `json:"upload,omitempty"`
@@ -128,7 +129,7 @@ func reportOf(s *Step) reportStep {
 	return reportStep{
 		ID: s.ID, Address: s.Address, Action: s.Action, Actions: actions, Thing: s.Thing,
 		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes,
-		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Format: s.Format, Formats: s.Formats,
+		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot, Record: s.Record,
 		External: s.External, Type: s.Type, Replaces: s.Replaces, Touches: s.Touches, Estimate: s.Estimate,
 		Source: s.Source,
@@ -159,7 +160,7 @@ func UnmarshalReport(report []byte) (Plan, Meta, error) {
 func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
-		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Format: r.Format,
+		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
 		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot,
 		Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Touches: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,

@@ -62,7 +62,7 @@ func (c *computation) superseded(img *resources.Image, users []*resources.Provid
 		if b.State != resources.StateReady || c.doomed[b.Key()] != "" {
 			continue
 		}
-		if kept++; kept > keep && !c.uploadsRemain(b) {
+		if kept++; kept > keep && !c.uploadsRemain(b) && !c.uploads(b) {
 			c.deleteBuild(b, ReasonSuperseded, slices.Clone(needs)...)
 		}
 	}
@@ -73,6 +73,11 @@ func (c *computation) uploadsRemain(b *resources.Build) bool {
 	return slices.ContainsFunc(c.world.uploads[b.Image], func(u *resources.Upload) bool {
 		return u.Build == b.ID && c.doomed[u.Key()] == ""
 	})
+}
+
+// uploads reports whether this plan uploads the build.
+func (c *computation) uploads(b *resources.Build) bool {
+	return slices.ContainsFunc(c.steps, func(s Step) bool { return s.Action == ActionUpload && s.Build == b.ID })
 }
 
 // removedImages plans the removal of images that are configured no more.
@@ -125,6 +130,9 @@ func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Pro
 			c.addFile(img, s)
 		}
 		return
+	}
+	if newest.Remote {
+		return // its files are the other host's to keep
 	}
 	for _, f := range newest.Files {
 		s.ID, s.Format, s.Build, s.External = "delete file "+f.Name, f.Format, newest.ID, f.Name

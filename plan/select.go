@@ -14,6 +14,9 @@ func selectSteps(p Plan, opt Options) Plan {
 	if opt.RefreshOnly {
 		p.Steps = keep(p.Steps, func(s Step) bool { return s.Action == ActionForget && s.Thing != ThingRecord })
 	}
+	if len(opt.Remove) > 0 {
+		p = onlyRemovals(p, opt.Remove)
+	}
 	if len(opt.Targets) > 0 {
 		p.Steps = targeted(p.Steps, opt.Targets)
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return !within(problemScopes(q), opt.Targets) })
@@ -33,7 +36,26 @@ func keep(steps []Step, wanted func(Step) bool) []Step {
 	return slices.DeleteFunc(steps, func(s Step) bool { return !wanted(s) })
 }
 
+// onlyRemovals keeps the steps that delete the records named, with what they need.
+func onlyRemovals(p Plan, keys []resources.Key) Plan {
+	p.Steps = withNeeds(p.Steps, func(s Step) bool { return s.Action == ActionDelete && slices.Contains(keys, s.Record) })
+	named := map[Address]bool{}
+	for _, s := range p.Steps {
+		named[s.Address] = true
+	}
+	for _, key := range keys {
+		named[Address(key.String())] = true
+	}
+	p.Notes = slices.DeleteFunc(p.Notes, func(n Note) bool { return !named[n.Address] })
+	return p
+}
+
 func targeted(steps []Step, targets []Address) []Step {
+	return withNeeds(steps, func(s Step) bool { return within(s.scopes(), targets) })
+}
+
+// withNeeds keeps the chosen steps and those that they need.
+func withNeeds(steps []Step, chosen func(Step) bool) []Step {
 	byID := map[string]Step{}
 	for _, s := range steps {
 		byID[s.ID] = s
@@ -49,7 +71,7 @@ func targeted(steps []Step, targets []Address) []Step {
 		}
 	}
 	for _, s := range steps {
-		if within(s.scopes(), targets) {
+		if chosen(s) {
 			want(s.ID)
 		}
 	}

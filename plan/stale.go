@@ -75,6 +75,7 @@ func staleDifferences(saved, now *Step) []string {
 	differs("image", saved.Image, now.Image)
 	differs("kind of image", string(saved.ImageKind), string(now.ImageKind))
 	differs("build", saved.Build, now.Build)
+	differs("version", saved.Version, now.Version)
 	differs("format", saved.Format, now.Format)
 	differs("formats", strings.Join(saved.Formats, ", "), strings.Join(now.Formats, ", "))
 	differs("upload", saved.Upload, now.Upload)

@@ -76,7 +76,10 @@ func (c *computation) strayReason(s stray) (Reason, []Fact) {
 			"%s %s carries our marks, has no record, and is in use; it is left alone", s.kind, s.id)
 		return "", nil
 	}
-	if s.of.Kind != "" {
+	switch {
+	case s.of.Kind == resources.KindBuild:
+		return ReasonUnfinished, evidence
+	case s.of.Kind != "":
 		return ReasonDuplicate, append(evidence, Fact{"record", s.of.String()})
 	}
 	if c.opt.Destroy {

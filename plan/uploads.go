@@ -24,7 +24,7 @@ func (c *computation) checkUpload(u *resources.Upload) {
 		c.deleteUpload(u, ReasonUnfinished)
 	case u.State == resources.StateFailed:
 		c.deleteUpload(u, ReasonFailed)
-	case looked && !found && u.StateTime.Before(view.ListedAt):
+	case looked && !found && !u.Unmarked && u.StateTime.Before(view.ListedAt):
 		c.add(Step{ID: "forget upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Action: ActionForget,
 			Thing: ThingUpload, Reason: ReasonLost, Image: u.Image, Build: u.Build, Provider: u.Provider, Record: u.Key(),
 			External: u.ExternalID, Evidence: []Fact{{"image", u.ExternalID}, {"name", u.Name}}})
@@ -89,29 +89,71 @@ func (c *computation) planUpload(img *resources.Image, p *resources.Provider, ne
 		c.unchanged++
 		return
 	}
-	format := c.seen.Formats[p.Name]
+	if build == "" && newest == nil || !c.reachable(p.Name) || c.seen.Formats[p.Name] == "" {
+		return
+	}
+	at, failure := uploadAddress(p.Name, img.Name), c.imageRecord(img.Name).Uploads[p.Name]
 	switch {
-	case !c.reachable(p.Name) || build == "" && newest == nil || format == "":
 	case c.imagePaused(p, img):
-		c.note(Info, "paused", uploadAddress(p.Name, img.Name), img.Source, "uploads of %s to %s are paused", img.Name, p.Name)
+		c.note(Info, "paused", at, img.Source, "uploads of %s to %s are paused", img.Name, p.Name)
+	case c.waits(failure, uploadPatience) && !c.asked(at):
+		c.note(Warning, "failing", at, img.Source, "the upload of %s to %s has failed %s; it is tried again after %s: %s", img.Name, p.Name,
+			times(failure.Count), clock(uploadPatience.until(failure)), failure.Error)
+	case build == "":
+		c.coming[imageAt{img.Name, p.Name}] = c.uploadNewest(img, p, newest)
 	default:
-		c.coming[imageAt{img.Name, p.Name}] = c.addUpload(img, p, newest, build, format)
+		first := c.stopgap(img, p, newest)
+		c.coming[imageAt{img.Name, p.Name}] = c.uploadNext(img, p, build, first)
 	}
 }
 
-func (c *computation) addUpload(img *resources.Image, p *resources.Provider, newest *resources.Build, build, format string) string {
+// stopgap uploads the newest build there is to a provider that has none, when the next one may be long in coming because
+// it has failed before.
+func (c *computation) stopgap(img *resources.Image, p *resources.Provider, newest *resources.Build) string {
+	if newest == nil || c.imageRecord(img.Name).Failure == nil || len(c.readyUploads(img.Name, p.Name)) > 0 ||
+		!newest.Remote && !slices.ContainsFunc(newest.Files, c.present) {
+		return ""
+	}
+	return c.uploadNewest(img, p, newest)
+}
+
+func (c *computation) uploadStep(img *resources.Image, p *resources.Provider) Step {
 	s := Step{Address: uploadAddress(p.Name, img.Name), Action: ActionUpload, Thing: ThingUpload,
-		Reason: ReasonNotUploaded, Image: img.Name, Format: format, Provider: p.Name,
+		Reason: ReasonNotUploaded, Image: img.Name, Format: c.seen.Formats[p.Name], Provider: p.Name,
 		Estimate: c.estimate(fmt.Sprintf("upload/%s/%s", p.Name, img.Name)), Source: p.Source}
-	if build != "" {
-		s.Needs = []string{build}
+	if f := c.imageRecord(img.Name).Uploads[p.Name]; f != nil {
+		s.Evidence = failureFacts(f)
+	}
+	return s
+}
+
+// uploadNext uploads a build that this plan makes.
+func (c *computation) uploadNext(img *resources.Image, p *resources.Provider, build, stopgap string) string {
+	s := c.uploadStep(img, p)
+	s.Needs = []string{build}
+	if stopgap != "" {
+		s.ID, s.After = stopgap+" of the next build", []string{stopgap}
+	}
+	return c.add(s)
+}
+
+// uploadNewest uploads a build that is there, from the host that has it.
+func (c *computation) uploadNewest(img *resources.Image, p *resources.Provider, newest *resources.Build) string {
+	s := c.uploadStep(img, p)
+	s.Build = newest.ID
+	s.Evidence = append([]Fact{{"build", newest.ID}}, s.Evidence...)
+	s.Touches = []Fingerprint{c.fingerprint(newest.Key())}
+	if newest.Remote {
+		hosts := c.seen.Hosts[newest.Builder]
+		if hosts.Err == "" && !hosts.Held[newest.ID] {
+			c.note(Warning, "host-away", s.Address, img.Source, "build %s of %s is on no build host that is up (it was made on %s); it is uploaded to %s once that one is back, and -replace=%s makes another",
+				newest.ID, img.Name, newest.Host, p.Name, imageAddress(img.Kind, img.Name))
+			return ""
+		}
 		return c.add(s)
 	}
-	s.Build = newest.ID
-	s.Evidence = []Fact{{"build", newest.ID}}
-	s.Touches = []Fingerprint{c.fingerprint(newest.Key())}
-	if f, ok := newest.File(format); !ok || !c.present(f) {
-		s.Needs = []string{c.addConversion(img, newest, format)}
+	if f, ok := newest.File(s.Format); !ok || !c.present(f) {
+		s.Needs = []string{c.addConversion(img, newest, s.Format)}
 	}
 	return c.add(s)
 }
@@ -163,7 +205,7 @@ func (c *computation) dropUploads(image, provider string, reason Reason) {
 			continue
 		}
 		view, looked := c.view(provider)
-		if _, found := c.world.remote[u.ID]; looked && !found && u.State == resources.StateReady && u.StateTime.Before(view.ListedAt) {
+		if _, found := c.world.remote[u.ID]; looked && !found && !u.Unmarked && u.State == resources.StateReady && u.StateTime.Before(view.ListedAt) {
 			c.checkUpload(u)
 			continue
 		}

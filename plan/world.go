@@ -141,6 +141,10 @@ func (w *world) join(provider string, view ProviderView, installation string) {
 			continue
 		}
 		s := stray{provider: provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks}
+		if i.Marks.Kind == resources.KindBuild {
+			w.strays = append(w.strays, w.ofBuild(s))
+			continue
+		}
 		n := w.node[i.Marks.ID]
 		switch before, taken := w.instances[i.Marks.ID]; {
 		case n == nil:
@@ -175,6 +179,15 @@ func (w *world) join(provider string, view ProviderView, installation string) {
 	}
 }
 
+// ofBuild is a machine or snapshot that a build was made with. Those are removed when the build ends, so one that is
+// there was left by a build that was interrupted.
+func (w *world) ofBuild(s stray) stray {
+	if b := w.build[s.marks.ID]; b != nil {
+		s.of = b.Key()
+	}
+	return s
+}
+
 func (w *world) joinImages(provider string, view ProviderView, installation string) {
 	for _, image := range view.Images {
 		if image.Marks.Installation != installation || installation == "" {
@@ -182,6 +195,10 @@ func (w *world) joinImages(provider string, view ProviderView, installation stri
 		}
 		u := w.upload[image.Marks.ID]
 		s := stray{provider: provider, kind: "image", id: image.ID, name: image.Name, marks: image.Marks}
+		if image.Marks.Kind == resources.KindBuild {
+			w.strays = append(w.strays, w.ofBuild(s))
+			continue
+		}
 		switch {
 		case u == nil:
 			w.strays = append(w.strays, s)

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -50,16 +51,15 @@ func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
 		if !made[img.Name] {
 			continue
 		}
-		record := &resources.ImageRecord{Name: img.Name}
-		old, known := get[resources.ImageRecord](x.ledger, record.Key())
-		if known {
-			*record = *old
-		}
-		record.Kind, record.PreventDestroy = img.Kind, img.PreventDestroy
-		if !known || !reflect.DeepEqual(old, record) {
-			if err := x.ledger.put(ctx, record); err != nil {
-				return err
-			}
+		err := x.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) {
+			r.Kind, r.PreventDestroy = img.Kind, img.PreventDestroy
+			maps.DeleteFunc(r.Uploads, func(provider string, _ *resources.Failure) bool {
+				_, configured := x.provider(provider)
+				return !configured
+			})
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -124,11 +124,16 @@ func (x *execution) unused() []resources.Key {
 		}
 	}
 	for _, r := range all[resources.ImageRecord](x.ledger) {
-		if !images[r.Name] && !r.PreventDestroy && !r.Paused {
+		failing := x.configured(r.Name) && (r.Failure != nil || len(r.Uploads) > 0)
+		if !images[r.Name] && !r.PreventDestroy && !r.Paused && !failing {
 			keys = append(keys, r.Key())
 		}
 	}
 	return keys
+}
+
+func (e *Engine) configured(image string) bool {
+	return slices.ContainsFunc(e.Desired.Images, func(i resources.Image) bool { return i.Name == image })
 }
 
 // Sight records what carries our marks and has no record, so that the next plan knows it was seen before. It is called

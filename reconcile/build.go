@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -27,24 +28,33 @@ const workSuffix = ".work"
 // the image.
 const manifestSuffix = ".d"
 
+// making is one image on its way from intent to ready.
+type making struct {
+	*execution
+	step    plan.Step
+	image   *resources.Image
+	builder builders.Builder
+	build   *resources.Build
+}
+
 // build makes an image: intent, work directory, builder, missing formats, checksums, files in place, result.
 func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 	img, builder, err := x.imageBuilder(s.Image)
 	if err != nil {
 		return "", err
 	}
-	b, err := x.intendBuild(ctx, img)
-	if err != nil {
+	m := &making{execution: x, step: s, image: img, builder: builder}
+	if err := m.intend(ctx); err != nil {
 		return "", err
 	}
-	if err := x.makeBuild(ctx, s, img, builder, b); err != nil {
-		return b.ID, errors.Join(err, x.failBuild(ctx, b, err))
+	if err := m.make(ctx); err != nil {
+		return m.build.ID, m.failed(ctx, err)
 	}
-	x.took("build/"+img.Name, b.Seconds)
+	x.took("build/"+img.Name, m.build.Seconds)
 	x.mu.Lock()
-	x.built[img.Name] = b.ID
+	x.built[img.Name] = m.build.ID
 	x.mu.Unlock()
-	return b.ID, nil
+	return m.build.ID, x.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
 }
 
 func (x *execution) imageBuilder(name string) (*resources.Image, builders.Builder, error) {
@@ -60,77 +70,153 @@ func (x *execution) imageBuilder(name string) (*resources.Image, builders.Builde
 	return nil, nil, fmt.Errorf("image %s is not configured", name)
 }
 
-func (x *execution) intendBuild(ctx context.Context, img *resources.Image) (*resources.Build, error) {
+// intend writes the record of the build, or takes that of one to go on with.
+func (m *making) intend(ctx context.Context) error {
+	if m.step.Record.Kind != "" {
+		b, ok := get[resources.Build](m.ledger, m.step.Record)
+		if !ok {
+			return fmt.Errorf("%s is gone from the state", m.step.Record)
+		}
+		m.build = b
+		return nil
+	}
 	id := uuid.New()
-	now := x.Now()
-	hash := plan.ImageHashes(img.Hashes, x.seen.Inputs[img.Name]).Current()
-	b := &resources.Build{ID: hex.EncodeToString(id[:]), Image: img.Name, Kind: img.Kind, State: resources.StateBuilding,
-		StateTime: now, Created: now, Builder: img.Builder, Host: x.host, Hash: hash, Login: img.Login}
-	return b, x.ledger.put(ctx, append([]resources.Record{b}, x.template(hash, img.Static)...)...)
+	return m.intendAs(ctx, hex.EncodeToString(id[:]))
 }
 
-// makeBuild runs the builder and brings its files to the images directory.
-func (x *execution) makeBuild(ctx context.Context, s plan.Step, img *resources.Image, builder builders.Builder, b *resources.Build) error {
+func (m *making) intendAs(ctx context.Context, id string) error {
+	now, img := m.Now(), m.image
+	hash := plan.ImageHashes(img.Hashes, m.seen.Inputs[img.Name]).Current()
+	_, remote := m.builder.(builders.Remote)
+	m.build = &resources.Build{ID: id, Image: img.Name, Kind: img.Kind, State: resources.StateBuilding,
+		StateTime: now, Created: now, Builder: img.Builder, Host: m.host, Hash: hash, Login: img.Login, Remote: remote}
+	if m.step.Version != "" {
+		m.build.Version, m.build.Dated = m.step.Version, m.versionTime()
+	}
+	return m.ledger.put(ctx, append([]resources.Record{m.build}, m.template(hash, img.Static)...)...)
+}
+
+func (m *making) versionTime() time.Time {
+	for _, v := range m.seen.Sources[m.image.Name].Versions {
+		if v.ID == m.step.Version {
+			return v.Time
+		}
+	}
+	return time.Time{}
+}
+
+// name is the base name of the build's files.
+func (m *making) name() string { return m.build.Image + "-" + m.build.ID }
+
+// make runs the builder and brings its files to the images directory.
+func (m *making) make(ctx context.Context) error {
 	started := time.Now()
-	name := b.Image + "-" + b.ID
-	work := filepath.Join(x.imagesDir(), name+workSuffix)
+	work := filepath.Join(m.imagesDir(), m.name()+workSuffix)
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return fmt.Errorf("make directory for the build: %w", err)
 	}
-	if err := x.claim(x.seen.Installation); err != nil {
+	if err := m.claim(m.seen.Installation); err != nil {
 		return err
 	}
-	defer x.removeWork(ctx, filepath.Base(work))
-	log, err := x.buildLog(name)
+	defer m.removeWork(ctx, filepath.Base(work))
+	if err := m.room(); err != nil {
+		return err
+	}
+	log, err := m.buildLog(m.name())
 	if err != nil {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // a log that cannot be flushed does not spoil the image
-	job := builders.Job{Image: img.Name, BuildID: b.ID, Config: img.Config, Formats: s.Formats, Dir: work, Name: name,
-		BaseDir: x.Desired.Settings.Dir, Timeout: img.BuildTimeout, Progress: x.progress(s)}
-	artifact, err := builder.Build(ctx, job, log)
+	artifact, err := m.builder.Build(ctx, m.job(work), log)
 	if err != nil {
 		return fmt.Errorf("%w (log: %s)", err, log.Name())
 	}
-	if b.Files, err = x.collect(ctx, s, artifact, name, log); err != nil {
+	if err := m.take(ctx, artifact, work, log); err != nil {
 		return err
 	}
-	manifests := name + manifestSuffix
-	err = os.Rename(filepath.Join(work, manifests), filepath.Join(x.imagesDir(), manifests))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	b := m.build
+	b.State, b.StateTime, b.Seconds = resources.StateReady, m.Now(), time.Since(started).Seconds()
+	return m.ledger.put(ctx, b)
+}
+
+func (m *making) job(work string) builders.Job {
+	return builders.Job{Image: m.image.Name, BuildID: m.build.ID, Config: m.image.Config, Formats: m.step.Formats, Dir: work,
+		Name: m.name(), BaseDir: m.Desired.Settings.Dir, Timeout: m.image.BuildTimeout, Version: m.build.Version,
+		Progress: m.progress(m.step)}
+}
+
+// leastRoom is how much disk a build needs at the least.
+const leastRoom = 256 << 20
+
+// room checks that a build as large as the one before fits on the disk, with the formats it is converted to.
+func (m *making) room() error {
+	if m.build.Remote {
+		return nil
+	}
+	need := int64(leastRoom)
+	var last *resources.Build
+	for _, b := range all[resources.Build](m.ledger) {
+		if b.Image == m.image.Name && b.State == resources.StateReady && (last == nil || b.StateTime.After(last.StateTime)) {
+			last = b
+		}
+	}
+	if last != nil {
+		var size int64
+		for _, f := range last.Files {
+			if info, err := os.Stat(filepath.Join(m.imagesDir(), f.Name)); err == nil {
+				size += imagefile.Allocated(info)
+			}
+		}
+		need = max(need, 2*size)
+	}
+	return imagefile.CheckFree(m.imagesDir(), need)
+}
+
+// take brings what the builder left to its place and notes it.
+func (m *making) take(ctx context.Context, artifact builders.Artifact, work string, log io.Writer) (err error) {
+	m.build.Extra = artifact.Extra
+	if m.build.Remote {
+		m.build.Files = artifact.Kept
+		m.build.Host = cmp.Or(artifact.Host, m.build.Host)
+		return nil
+	}
+	if m.build.Files, err = m.collect(ctx, artifact, log); err != nil {
 		return err
 	}
-	b.Extra = artifact.Extra
-	b.State, b.StateTime, b.Seconds = resources.StateReady, x.Now(), time.Since(started).Seconds()
-	return x.ledger.put(ctx, b)
+	manifests := m.name() + manifestSuffix
+	err = os.Rename(filepath.Join(work, manifests), filepath.Join(m.imagesDir(), manifests))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // collect gives the files their final names, in every format asked for, with their sums.
-func (x *execution) collect(ctx context.Context, s plan.Step, artifact builders.Artifact, name string, log io.Writer) ([]resources.ImageFile, error) {
+func (m *making) collect(ctx context.Context, artifact builders.Artifact, log io.Writer) ([]resources.ImageFile, error) {
 	if len(artifact.Files) == 0 {
 		return nil, errors.New("the builder left no image file")
 	}
 	var files []resources.ImageFile
 	have := map[string]bool{}
 	for _, f := range artifact.Files {
-		x.progress(s)("checksums of "+f.Format, 0, 0)
+		m.progress(m.step)("checksums of "+f.Format, 0, 0)
 		sums, err := imagefile.HashFile(ctx, f.Path, nil)
 		if err != nil {
 			return nil, err
 		}
-		file := resources.ImageFile{Format: f.Format, Name: name + "." + f.Format, Size: sums.Size, SHA256: sums.SHA256, MD5: sums.MD5}
-		if err := os.Rename(f.Path, filepath.Join(x.imagesDir(), file.Name)); err != nil {
+		file := resources.ImageFile{Format: f.Format, Name: m.name() + "." + f.Format, Size: sums.Size, SHA256: sums.SHA256, MD5: sums.MD5}
+		if err := os.Rename(f.Path, filepath.Join(m.imagesDir(), file.Name)); err != nil {
 			return nil, err
 		}
 		files = append(files, file)
 		have[f.Format] = true
 	}
 	source := files[0]
-	for _, format := range s.Formats {
+	for _, format := range m.step.Formats {
 		if have[format] {
 			continue
 		}
-		file, err := x.convert(ctx, s, source, name, format, log)
+		file, err := m.convert(ctx, m.step, source, m.name(), format, log)
 		if err != nil {
 			return nil, err
 		}
@@ -139,18 +225,34 @@ func (x *execution) collect(ctx context.Context, s plan.Step, artifact builders.
 	return files, nil
 }
 
-// failBuild records that a build failed and removes what it left.
-func (x *execution) failBuild(ctx context.Context, b *resources.Build, cause error) error {
-	b.State, b.StateTime, b.Error, b.Files = resources.StateFailed, x.Now(), cause.Error(), nil
-	if err := x.ledger.put(ctx, b); err != nil {
-		return err
+// failed removes what a failed build left and remembers that it failed. One on another host that was only interrupted
+// goes on there; the next run asks for it again.
+func (m *making) failed(ctx context.Context, cause error) error {
+	interrupted := ctx.Err() != nil
+	if interrupted && m.build.Remote {
+		return ErrInterrupted
+	}
+	b := m.build
+	b.State, b.StateTime, b.Error, b.Files = resources.StateFailed, m.Now(), cause.Error(), nil
+	if err := m.ledger.put(ctx, b); err != nil {
+		return errors.Join(cause, err)
+	}
+	var remembered error
+	if !interrupted {
+		remembered = m.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
+			r.Failure = m.failedAgain(r.Failure, cause, b.ID)
+			if errors.Is(cause, builders.ErrGone) && b.Version != "" {
+				r.Gone = append(r.Gone[max(0, len(r.Gone)-gonesAtMost+1):], b.Version)
+			}
+		})
 	}
 	clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
-	if err := x.removeBuildFiles(clear, b); err != nil {
-		return err
+	err := m.removeBuildFiles(clear, b)
+	if err == nil {
+		err = m.ledger.drop(ctx, b.Key())
 	}
-	return x.ledger.drop(ctx, b.Key())
+	return errors.Join(cause, remembered, err)
 }
 
 // deleteBuild removes a build's files and then its record.
@@ -163,8 +265,26 @@ func (x *execution) deleteBuild(ctx context.Context, s plan.Step) error {
 	if err := x.ledger.put(ctx, b); err != nil {
 		return err
 	}
-	if err := x.removeBuildFiles(ctx, b); err != nil {
+	if err := x.removeBuild(ctx, b); err != nil {
 		return err
 	}
 	return x.ledger.drop(ctx, b.Key())
+}
+
+// removeBuild removes a build's files from wherever they are.
+func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
+	if !b.Remote {
+		return x.removeBuildFiles(ctx, b)
+	}
+	remote, ok := x.Builders[b.Builder].(builders.Remote)
+	if !ok {
+		return fmt.Errorf("build %s is on %s, and this npctl has no builder %q to reach it", b.ID, b.Host, b.Builder)
+	}
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	err := remote.Remove(ctx, b.ID)
+	if errors.Is(err, builders.ErrAway) && len(b.Files) == 0 && b.Error != "" {
+		return nil // it failed before there was anything
+	}
+	return err
 }

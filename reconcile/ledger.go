@@ -41,6 +41,13 @@ func (l *ledger) keep(entry state.Entry) {
 	l.records[key] = entry.Record
 }
 
+// know takes over an entry that was written without the ledger.
+func (l *ledger) know(entry state.Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keep(entry)
+}
+
 // put writes records, all or none. New uploads and nodes get their ids.
 func (l *ledger) put(ctx context.Context, records ...resources.Record) error {
 	l.mu.Lock()

@@ -45,6 +45,11 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	if err = e.inputs(ctx, &seen); err != nil {
 		return seen, err
 	}
+	if refresh {
+		if err = e.elsewhere(ctx, &seen); err != nil {
+			return seen, err
+		}
+	}
 	if seen.Files, err = e.files(); err != nil {
 		return seen, err
 	}

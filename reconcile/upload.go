@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,9 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -24,10 +27,6 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 	b, err := x.buildOf(s)
 	if err != nil {
 		return "", err
-	}
-	file, ok := b.File(s.Format)
-	if !ok {
-		return "", fmt.Errorf("build %s has no %s file", b.ID, s.Format)
 	}
 	provider, ok := x.provider(s.Provider)
 	if !ok {
@@ -41,19 +40,24 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("provider %s takes no images: %w", s.Provider, drivers.ErrNotSupported)
 	}
+	file, ok := b.File(s.Format)
+	if !ok && !b.Remote {
+		return "", fmt.Errorf("build %s has no %s file", b.ID, s.Format)
+	}
+	file.Format = s.Format
 	u, err := x.intendUpload(ctx, b, file, provider)
 	if err != nil {
 		return "", err
 	}
 	if err := x.send(ctx, s, store, provider, b, file, u); err != nil {
-		err = fmt.Errorf("upload %s to %s: %w", file.Name, s.Provider, err)
-		return u.ID, errors.Join(err, x.failUpload(ctx, store, u, err))
+		err = fmt.Errorf("upload %s to %s: %w", cmp.Or(file.Name, b.Image), s.Provider, err)
+		return u.ID, errors.Join(err, x.failUpload(ctx, store, u, b.Kind, err))
 	}
 	x.took(fmt.Sprintf("upload/%s/%s", s.Provider, s.Image), u.Seconds)
 	x.mu.Lock()
 	x.uploaded[uploadedTo{s.Image, s.Provider}] = u.ID
 	x.mu.Unlock()
-	return u.ID, nil
+	return u.ID, x.changeImage(ctx, u.Image, b.Kind, func(r *resources.ImageRecord) { delete(r.Uploads, u.Provider) })
 }
 
 // buildOf is the build to upload: the one the step names, or the one that this run has made.
@@ -122,25 +126,95 @@ func imageName(template, image, upload string, now time.Time) string {
 		"{timestamp}", strconv.FormatInt(now.Unix(), 10)).Replace(template)
 }
 
-// send streams the file and writes the result.
+// send brings the file there, from this host or from the one that has it, and writes the result.
 func (x *execution) send(ctx context.Context, s plan.Step, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
-	file resources.ImageFile, u *resources.Upload) error {
+	file resources.ImageFile, u *resources.Upload) (err error) {
 	started := time.Now()
-	content, err := os.Open(filepath.Join(x.imagesDir(), file.Name))
-	if err != nil {
-		return err
-	}
-	defer content.Close() //nolint:errcheck // only read
 	report := x.progress(s)
-	image, err := store.UploadImage(ctx, x.imageSpec(p, b, file, u, func(sent int64) { report("uploading", sent, file.Size) }), content)
+	spec := x.imageSpec(p, b, file, u, func(sent int64) { report("uploading", sent, file.Size) })
+	var image resources.RemoteImage
+	if b.Remote {
+		image, u.Unmarked, err = x.sendFromAfar(ctx, store, p, b, spec, func(sent, total int64) { report("uploading", sent, total) })
+	} else {
+		image, err = x.sendFile(ctx, store, p, b, file, spec)
+	}
 	if err != nil {
 		return err
 	}
 	u.ExternalID, u.State, u.StateTime, u.Seconds = image.ID, resources.StateReady, x.Now(), time.Since(started).Seconds()
-	if image.Name != "" {
-		u.Name = image.Name
-	}
+	u.Name, u.Size = cmp.Or(image.Name, u.Name), cmp.Or(u.Size, image.Size)
 	return x.ledger.put(ctx, u)
+}
+
+// sendFile streams a file of this host, and runs the hook that the provider has for what arrived.
+func (x *execution) sendFile(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
+	file resources.ImageFile, spec drivers.ImageSpec) (resources.RemoteImage, error) {
+	path := filepath.Join(x.imagesDir(), file.Name)
+	content, err := os.Open(path)
+	if err != nil {
+		return resources.RemoteImage{}, err
+	}
+	defer content.Close() //nolint:errcheck // only read
+	image, err := store.UploadImage(ctx, spec, content)
+	if err != nil {
+		return image, err
+	}
+	return image, x.hook(ctx, p, b, spec, image.ID, path)
+}
+
+// sendFromAfar has another host send the file, and looks at what arrived. A host that knows no marks leaves an image
+// without them.
+func (x *execution) sendFromAfar(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
+	spec drivers.ImageSpec, progress func(sent, total int64)) (resources.RemoteImage, bool, error) {
+	remote, ok := x.Builders[b.Builder].(builders.Remote)
+	if !ok {
+		return resources.RemoteImage{}, false, fmt.Errorf("build %s is on %s, and this npctl has no builder %q to reach it", b.ID, b.Host, b.Builder)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.UploadTimeout, drivers.DefaultUploadTimeout), errors.New("not uploaded within upload_timeout"))
+	defer cancel()
+	id, err := remote.Send(ctx, builders.Sending{BuildID: b.ID, Image: b.Image, Provider: p.Name, Format: spec.Format, Name: spec.Name,
+		Marks: spec.Marks, Properties: spec.Properties, Tags: spec.Tags, Progress: progress})
+	if err != nil {
+		return resources.RemoteImage{}, false, err
+	}
+	images, err := store.ListImages(ctx)
+	if err != nil {
+		return resources.RemoteImage{}, false, fmt.Errorf("look at the image that %s has sent: %w", b.Host, err)
+	}
+	for _, image := range images {
+		if image.ID != id {
+			continue
+		}
+		if image.Status != resources.StatusReady {
+			return image, false, fmt.Errorf("image %s is %s after %s has sent it", id, image.Status, b.Host)
+		}
+		return image, image.Marks.ID != spec.Marks.ID, nil
+	}
+	return resources.RemoteImage{ID: id, Name: spec.Name}, true, nil
+}
+
+// hookTimeout is how long post_upload_hook may run.
+const hookTimeout = 30 * time.Minute
+
+// hook runs the provider's post_upload_hook. The upload has failed unless it ends well.
+func (x *execution) hook(ctx context.Context, p *resources.Provider, b *resources.Build, spec drivers.ImageSpec, id, path string) error {
+	if p.PostUploadHook == "" {
+		return nil
+	}
+	program := p.PostUploadHook
+	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+		program = filepath.Join(x.Desired.Settings.Dir, program)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, hookTimeout, fmt.Errorf("it ran for more than %s", hookTimeout))
+	defer cancel()
+	env := process.Setall(process.BaseEnv(os.Environ()), map[string]string{"NPCTL_PROVIDER": p.Name, "NPCTL_IMAGE_NAME": b.Image,
+		"NPCTL_BUILD_ID": b.ID, "NPCTL_EXTERNAL_ID": id, "NPCTL_FORMAT": spec.Format, "NPCTL_CLOUD_IMAGE_NAME": spec.Name})
+	err := process.Run(ctx, process.Spec{Args: []string{program, p.Name, id, path}, Dir: x.Desired.Settings.Dir, Env: env,
+		Line: func(line string) { x.Log.Info("post_upload_hook", "provider", p.Name, "image", b.Image, "line", line) }})
+	if err != nil {
+		return fmt.Errorf("post_upload_hook: %w", err)
+	}
+	return nil
 }
 
 func (x *execution) imageSpec(p *resources.Provider, b *resources.Build, file resources.ImageFile, u *resources.Upload, progress func(int64)) drivers.ImageSpec {
@@ -167,7 +241,7 @@ func (x *execution) imageSpec(p *resources.Provider, b *resources.Build, file re
 }
 
 // failUpload records that an upload failed and removes what it left in the cloud.
-func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u *resources.Upload, cause error) error {
+func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u *resources.Upload, kind resources.ImageKind, cause error) error {
 	u.State, u.StateTime, u.Error = resources.StateFailed, x.Now(), cause.Error()
 	if err := x.ledger.put(ctx, u); err != nil {
 		return err
@@ -175,10 +249,23 @@ func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u 
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the cause is the caller's to return; the next plan removes the rest
 	}
-	if err := x.removeImages(ctx, store, u); err != nil {
+	err := x.changeImage(ctx, u.Image, kind, func(r *resources.ImageRecord) {
+		if r.Uploads == nil {
+			r.Uploads = map[string]*resources.Failure{}
+		}
+		r.Uploads[u.Provider] = x.failedAgain(r.Uploads[u.Provider], cause, u.Build)
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.removeImages(ctx, store, x.marksOf(u), u.ExternalID); err != nil {
 		return err
 	}
 	return x.ledger.drop(ctx, u.Key())
+}
+
+func (x *execution) marksOf(u *resources.Upload) resources.Marks {
+	return resources.Marks{Installation: x.seen.Installation, Kind: resources.KindUpload, ID: u.ID}
 }
 
 // deleteUpload removes an image from a cloud and then its record.
@@ -202,38 +289,30 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 	if err := x.ledger.put(ctx, u); err != nil {
 		return err
 	}
-	if err := x.removeImages(ctx, store, u); err != nil {
+	if err := x.removeImages(ctx, store, x.marksOf(u), u.ExternalID); err != nil {
 		return err
 	}
 	return x.ledger.drop(ctx, u.Key())
 }
 
-// removeImages deletes every image that carries the upload's marks, and believes only a listing that they are gone.
-func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, u *resources.Upload) error {
-	if u.ExternalID != "" {
-		if err := store.DeleteImage(ctx, u.ExternalID); err != nil {
-			return fmt.Errorf("delete image %s: %w", u.ExternalID, err)
+// removeImages deletes every image that carries these marks, and believes only a listing that they are gone.
+func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, marks resources.Marks, external string) error {
+	if external != "" {
+		if err := store.DeleteImage(ctx, external); err != nil {
+			return fmt.Errorf("delete image %s: %w", external, err)
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("image not gone after %s", deleteTimeout))
 	defer cancel()
 	for {
-		images, err := store.ListImages(ctx)
-		if err != nil {
+		images, err := imagesMarked(ctx, store, marks)
+		if err != nil || len(images) == 0 {
 			return err
 		}
-		left := 0
 		for _, image := range images {
-			if image.Marks.Installation != x.seen.Installation || image.Marks.ID != u.ID || image.Marks.Kind != resources.KindUpload {
-				continue
-			}
-			left++
 			if err := store.DeleteImage(ctx, image.ID); err != nil {
 				return fmt.Errorf("delete image %s: %w", image.ID, err)
 			}
-		}
-		if left == 0 {
-			return nil
 		}
 		select {
 		case <-time.After(pollLeast):
@@ -241,4 +320,12 @@ func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, 
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// imagesMarked lists the images of one record.
+func imagesMarked(ctx context.Context, store drivers.ImageStore, marks resources.Marks) ([]resources.RemoteImage, error) {
+	images, err := store.ListImages(ctx)
+	return slices.DeleteFunc(images, func(i resources.RemoteImage) bool {
+		return i.Marks.Installation != marks.Installation || i.Marks.ID != marks.ID || i.Marks.Kind != marks.Kind
+	}), err
 }

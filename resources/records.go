@@ -74,13 +74,17 @@ type ProviderRecord struct {
 // Key implements Record.
 func (p *ProviderRecord) Key() Key { return Key{KindProvider, p.Name} }
 
-// ImageRecord remembers what was asked of an image outside its builds.
+// ImageRecord remembers of an image what is in none of its builds.
 type ImageRecord struct {
 	Name           string    `json:"name"`
 	Kind           ImageKind `json:"kind"`
 	PreventDestroy bool      `json:"prevent_destroy,omitempty"`
 	Paused         bool      `json:"paused,omitempty"` // by command, not by configuration
-	Gone           []string  `json:"gone,omitempty"`   // versions of its source that could not be fetched any more
+	PauseReason    string    `json:"pause_reason,omitempty"`
+	Gone           []string  `json:"gone,omitempty"` // versions of its source that could not be fetched any more
+	// Failure and Uploads, the latter by provider, are there from a failure until it works again.
+	Failure *Failure            `json:"failure,omitempty"`
+	Uploads map[string]*Failure `json:"uploads,omitempty"`
 }
 
 // Key implements Record.
@@ -106,7 +110,6 @@ type Build struct {
 	Version   string            `json:"version,omitempty"` // of what was fetched, where the image comes from elsewhere
 	Dated     time.Time         `json:"dated,omitzero"`    // when that version was made
 	Remote    bool              `json:"remote,omitempty"`  // the files are on another host, which sends and removes them
-	Failure   Failure           `json:"failure,omitzero"`
 }
 
 // Key implements Record.
@@ -122,10 +125,13 @@ func (b *Build) File(format string) (ImageFile, bool) {
 	return ImageFile{}, false
 }
 
-// Failure counts how often something has failed since it last worked, and says what kind of failure the newest was.
+// Failure is what is remembered of something that has failed since it last worked.
 type Failure struct {
-	Count int       `json:"count,omitempty"`
+	Count int       `json:"count"`
+	Time  time.Time `json:"time"` // of the newest
 	Kind  FaultKind `json:"kind,omitempty"`
+	Error string    `json:"error"`
+	Build string    `json:"build,omitempty"` // whose log may tell more
 }
 
 // Version is one of the images that a source offers.
@@ -161,7 +167,6 @@ type Upload struct {
 	Seconds    float64   `json:"seconds,omitempty"`
 	Error      string    `json:"error,omitempty"`
 	Unmarked   bool      `json:"unmarked,omitempty"` // it carries no marks, because a host that knows none has made it
-	Failure    Failure   `json:"failure,omitzero"`
 }
 
 // Key implements Record.

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// patience is how long something that has failed is left alone: longer each time, up to a limit. What cannot work before
+// somebody mends something starts at the limit.
+type patience struct{ first, most time.Duration }
+
+var (
+	buildPatience  = patience{first: time.Minute, most: 2 * time.Hour}
+	uploadPatience = patience{first: 30 * time.Second, most: time.Hour}
+)
+
+// until is when the next try is due.
+func (p patience) until(f *resources.Failure) time.Time {
+	wait := p.first
+	for i := 1; i < f.Count && wait < p.most; i++ {
+		wait *= 2
+	}
+	if f.Kind == resources.FaultRejected || wait > p.most {
+		wait = p.most
+	}
+	return f.Time.Add(wait)
+}
+
+// waits reports whether a new try has to wait.
+func (c *computation) waits(f *resources.Failure, p patience) bool {
+	return c.opt.Patient && f != nil && c.seen.Now.Before(p.until(f))
+}
+
+// imageRecord is what is remembered of an image, which may be nothing.
+func (c *computation) imageRecord(image string) *resources.ImageRecord {
+	for _, r := range c.seen.Records.Images {
+		if r.Name == image {
+			return r
+		}
+	}
+	return &resources.ImageRecord{Name: image}
+}
+
+// failedBefore adds to the evidence that earlier tries have failed.
+func (c *computation) failedBefore(img *resources.Image, due dueBuild) dueBuild {
+	if f := c.imageRecord(img.Name).Failure; f != nil && due.reason != "" {
+		due.evidence = append(due.evidence, failureFacts(f)...)
+	}
+	return due
+}
+
+func failureFacts(f *resources.Failure) []Fact {
+	return []Fact{{"failed", times(f.Count)}, {"last error", f.Error}}
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// removals plans the removal of the builds and uploads that Options.Remove names. Because nothing else is planned with
+// them, what they leave to do is seen in the next plan.
+func (c *computation) removals() {
+	for _, key := range c.opt.Remove {
+		switch key.Kind {
+		case resources.KindBuild:
+			c.removeBuild(key)
+		case resources.KindUpload:
+			c.removeUpload(key)
+		default:
+			c.problems = append(c.problems, Problem{Address: Address(key.String()), Text: "only builds and uploads can be removed by name"})
+		}
+	}
+}
+
+func (c *computation) removeBuild(key resources.Key) {
+	b := c.world.build[key.ID]
+	if b == nil {
+		c.noSuchRecord(key)
+		return
+	}
+	at := imageAddress(b.Kind, b.Image)
+	for _, u := range c.world.uploads[b.Image] {
+		if u.Build == b.ID && c.doomed[u.Key()] == "" {
+			c.removeUpload(u.Key())
+		}
+	}
+	if !c.uploadsRemain(b) {
+		c.deleteBuild(b, ReasonRequested)
+	} else {
+		c.problems = append(c.problems, Problem{Address: at, Text: fmt.Sprintf("build %s stays while one of its uploads does", b.ID)})
+	}
+}
+
+func (c *computation) removeUpload(key resources.Key) {
+	u := c.world.upload[key.ID]
+	if u == nil {
+		c.noSuchRecord(key)
+		return
+	}
+	at := uploadAddress(u.Provider, u.Image)
+	switch {
+	case !c.reachable(u.Provider):
+		c.problems = append(c.problems, Problem{Address: at, Provider: u.Provider,
+			Text: fmt.Sprintf("provider %s could not be looked at, so upload %s cannot be removed", u.Provider, u.ID)})
+	case c.deleteUpload(u, ReasonRequested) == "":
+		c.problems = append(c.problems, Problem{Address: at, Provider: u.Provider,
+			Text: fmt.Sprintf("nodes run from image %s", u.Name), Hint: "it can be removed once they are gone; see npctl state list"})
+	}
+}
+
+func (c *computation) noSuchRecord(key resources.Key) {
+	c.problems = append(c.problems, Problem{Address: Address(key.String()), Text: "there is no such " + string(key.Kind),
+		Hint: "npctl image show lists builds and uploads"})
+}
