@@ -50,8 +50,9 @@ type execution struct {
 
 	files sync.Mutex // held while a build's list of files is read, changed and written
 
-	pollCtx context.Context // ends after the last step, and with it the pollers
-	pollers sync.WaitGroup
+	pollCtx     context.Context // ends after the last step, and with it the pollers
+	stopPolling context.CancelFunc
+	pollers     sync.WaitGroup
 
 	mu       sync.Mutex // guards the maps and the result
 	outcome  map[string]*outcome
@@ -77,17 +78,11 @@ type outcome struct {
 // independent of every other's. What a failed step was needed for is skipped and named; the rest is done. When ctx
 // ends nothing new is begun, and what runs is stopped in a state that the next run goes on from.
 func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (Result, error) {
-	l, err := openLedger(ctx, e.Store)
+	x, err := e.begin(ctx, seen)
 	if err != nil {
 		return Result{}, err
 	}
-	x := &execution{Engine: e, seen: seen, ledger: l, outcome: map[string]*outcome{}, slots: map[string]chan struct{}{},
-		polls: map[string]*poller{}, known: map[string]bool{}, seconds: map[string][]float64{},
-		built: map[string]string{}, uploaded: map[uploadedTo]string{}}
-	var stopPolling context.CancelFunc
-	x.pollCtx, stopPolling = context.WithCancel(context.WithoutCancel(ctx))
-	defer x.pollers.Wait()
-	defer stopPolling()
+	defer x.end()
 	for _, s := range p.Steps {
 		x.outcome[s.ID] = &outcome{step: s, done: make(chan struct{})}
 	}
@@ -100,6 +95,24 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 	}
 	wg.Wait()
 	return x.result, x.tidy(ctx)
+}
+
+// begin prepares to do steps; end has to be called afterwards.
+func (e *Engine) begin(ctx context.Context, seen plan.Observed) (*execution, error) {
+	l, err := openLedger(ctx, e.Store)
+	if err != nil {
+		return nil, err
+	}
+	x := &execution{Engine: e, seen: seen, ledger: l, outcome: map[string]*outcome{}, slots: map[string]chan struct{}{},
+		polls: map[string]*poller{}, known: map[string]bool{}, seconds: map[string][]float64{},
+		built: map[string]string{}, uploaded: map[uploadedTo]string{}}
+	x.pollCtx, x.stopPolling = context.WithCancel(context.WithoutCancel(ctx))
+	return x, nil
+}
+
+func (x *execution) end() {
+	x.stopPolling()
+	x.pollers.Wait()
 }
 
 // step waits for what the step needs, does it, and records how it ended.
@@ -159,7 +172,7 @@ func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err 
 	}
 	switch s.Action {
 	case plan.ActionBuild, plan.ActionConvert:
-		key, size = "build", 1 // a build fills a machine
+		key, size = "build", max(x.Builds, 1) // a build fills a machine
 	case plan.ActionUpload:
 		key, size = "upload "+s.Provider, 2
 	}

@@ -1,0 +1,234 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+)
+
+// host is a build host: what it makes waits for a file named gate where one is asked for.
+const host = `
+npctl { images_dir = "images" }
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "echo built >>builds; printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+}
+
+diskimage "broken" {
+  builder "exec" {
+    command = ["sh", "-c", "echo no such mirror; exit 3"]
+    formats = ["raw"]
+  }
+}
+
+diskimage "paused" {
+  pause = true
+  builder "exec" {
+    command = ["true"]
+    formats = ["raw"]
+  }
+}
+
+provider "lab" "one" { image_format = "raw" }
+provider "lab" "two" { image_format = "raw" }
+`
+
+const askedID = "00000000000000000000000000000abc"
+
+func (l *lab) workshop(t *testing.T) (*reconcile.Workshop, func()) {
+	t.Helper()
+	e, end := l.engine()
+	w, err := reconcile.NewWorkshop(t.Context(), e)
+	if err != nil {
+		end()
+		t.Fatal(err)
+	}
+	return w, func() { w.Close(); end() }
+}
+
+func (l *lab) builds(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.dir, "builds"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return len(text) / len("built\n")
+}
+
+func (l *lab) kept(t *testing.T, w *reconcile.Workshop, want ...string) {
+	t.Helper()
+	got, err := w.Kept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("kept builds are %v, want %v", got, want)
+	}
+}
+
+func TestWorkshopMakesABuildOnce(t *testing.T) {
+	l := newLab(t, host, sandboxcloud.Options{})
+	w, end := l.workshop(t)
+	if got := w.Images(); !slices.Equal(got, []string{"broken", "debian"}) {
+		t.Errorf("images are %v", got)
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if _, err := w.Make(t.Context(), "debian", askedID, []string{"raw"}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, id := range []string{"17", "an id of another kind"} {
+		if _, err := w.Make(t.Context(), "debian", id, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.kept(t, w, askedID, "17", "an id of another kind")
+	end()
+
+	w, end = l.workshop(t)
+	defer end()
+	l.kept(t, w, askedID, "17", "an id of another kind")
+	if _, err := w.Make(t.Context(), "debian", askedID, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.builds(t); n != 3 {
+		t.Errorf("there were %d builds, want 3", n)
+	}
+	for _, id := range []string{askedID, "17", "an id of another kind", "never made"} {
+		if err := w.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.kept(t, w)
+	left, _ := filepath.Glob(filepath.Join(l.dir, "images", "debian-*"))
+	if len(left) > 0 {
+		t.Errorf("left on the disk: %v", left)
+	}
+}
+
+func TestWorkshopFailsAndForgets(t *testing.T) {
+	l := newLab(t, host, sandboxcloud.Options{})
+	w, end := l.workshop(t)
+	defer end()
+	for _, image := range []string{"broken", "unknown"} {
+		if _, err := w.Make(t.Context(), image, askedID, []string{"raw"}, nil); err == nil {
+			t.Errorf("%s was made", image)
+		}
+	}
+	l.kept(t, w)
+	if _, err := w.Send(t.Context(), builders.Sending{BuildID: askedID, Provider: "one"}); err == nil {
+		t.Error("a build that is not there was sent")
+	}
+}
+
+func (l *lab) marked(t *testing.T, cloud string) []resources.Marks {
+	t.Helper()
+	things, err := l.driver.clouds[cloud].Inventory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marks []resources.Marks
+	for _, thing := range things {
+		if thing.Metadata["npctl_installation"] != "" {
+			marks = append(marks, resources.Marks{Installation: thing.Metadata["npctl_installation"], ID: thing.Metadata["npctl_upload_id"]})
+		}
+	}
+	return marks
+}
+
+func TestWorkshopSendsForOthers(t *testing.T) {
+	l := newLab(t, host, sandboxcloud.Options{})
+	w, end := l.workshop(t)
+	if _, err := w.Make(t.Context(), "debian", askedID, []string{"raw"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	marks := resources.Marks{Installation: "theirs", Kind: resources.KindUpload, ID: "0000000042", Provider: "one"}
+	sending := builders.Sending{BuildID: askedID, Image: "debian", Provider: "one", Format: "raw", Name: "debian-42", Marks: marks}
+	first, err := w.Send(t.Context(), sending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := w.Send(t.Context(), sending)
+	if err != nil || again != first {
+		t.Errorf("sent again: %q, %v; want %q", again, err, first)
+	}
+	if got := l.marked(t, "one"); len(got) != 1 || got[0].Installation != "theirs" || got[0].ID != "0000000042" {
+		t.Errorf("the cloud shows %+v", got)
+	}
+	if _, err := w.Send(t.Context(), builders.Sending{BuildID: askedID, Image: "debian", Provider: "two"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.marked(t, "two"); len(got) != 1 || got[0].Installation == "theirs" {
+		t.Errorf("without marks the cloud shows %+v", got)
+	}
+	end()
+	if uploads := l.records(resources.KindUpload); len(uploads) > 0 {
+		t.Errorf("%d uploads are in the state of a host that keeps none", len(uploads))
+	}
+}
+
+func TestWorkshopKilledAnywhereLeavesNothingHalf(t *testing.T) {
+	for at, died := 1, true; died; at++ {
+		synctest.Test(t, func(t *testing.T) { died = dyingWorkshop(t, at) })
+	}
+}
+
+func dyingWorkshop(t *testing.T, at int) (died bool) {
+	l := newLab(t, host, sandboxcloud.Options{})
+	l.kill.revive(at)
+	l.workAndDie(t)
+	where, died := l.kill.died()
+	l.kill.revive(0)
+	w, end := l.workshop(t)
+	kept, err := w.Kept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	left, _ := filepath.Glob(filepath.Join(l.dir, "images", "debian-*"))
+	if len(left) != len(kept) {
+		t.Errorf("killed at %s: kept %v, on the disk %v", where, kept, left)
+	}
+	if uploads := l.records(resources.KindUpload); len(uploads) > 0 {
+		t.Errorf("killed at %s: an upload is still in the state", where)
+	}
+	if images := l.marked(t, "one"); len(images) > 0 && died && !strings.HasPrefix(where, "after commit upload") {
+		t.Errorf("killed at %s: the cloud still shows %+v", where, images)
+	}
+	return died
+}
+
+// workAndDie makes and sends an image until it is killed.
+func (l *lab) workAndDie(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	e, end := l.engine()
+	defer end()
+	w, err := reconcile.NewWorkshop(ctx, e)
+	if err != nil {
+		return
+	}
+	defer w.Close()
+	if _, err := w.Make(ctx, "debian", askedID, []string{"raw"}, nil); err != nil {
+		return
+	}
+	_, _ = w.Send(ctx, builders.Sending{BuildID: askedID, Image: "debian", Provider: "one"})
+}
