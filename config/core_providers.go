@@ -27,7 +27,7 @@ var providerBlock = schema.Block{
 			Doc: "Name of uploads, with the placeholders `{image_name}`, `{upload_id}` and `{timestamp}` (seconds since 1970)."},
 		{Name: "upload_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("1h"), Doc: "Time limit of one upload."},
 		{Name: "post_upload_hook", Type: cty.String, Check: notEmpty,
-			Doc: "Program run after each upload as `hook provider external-id file`; unless it ends with 0, the upload has failed. A path with a slash starts at the configuration's directory." + withDaemon},
+			Doc: "Program run after each upload as `hook provider external-id file`; unless it ends with 0, the upload has failed. A path with a slash starts at the configuration's directory. It gets 30 minutes, and `NPCTL_PROVIDER`, `NPCTL_IMAGE_NAME`, `NPCTL_BUILD_ID`, `NPCTL_EXTERNAL_ID`, `NPCTL_CLOUD_IMAGE_NAME` and `NPCTL_FORMAT` in its environment."},
 		{Name: "prevent_destroy", Type: cty.Bool, Default: no,
 			Doc: "Whether a plan that would remove the provider with all that is in it is refused, also after the block is gone."},
 	},

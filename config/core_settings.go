@@ -50,7 +50,7 @@ var tenantLimitBlock = schema.Block{
 }
 
 var gearmanBlock = schema.Block{
-	Doc: "Job servers at which build hosts meet." + withDaemon,
+	Doc: "Gearman job servers at which npctl meets its build hosts, which run `npctl builder`. Images with `builder \"gearman\"` are built there.",
 	Attributes: []schema.Attribute{
 		{Name: "servers", Type: texts, Required: true, Check: serverAddresses, Doc: "Servers as `host` or `host:port`; the port is 4730 when not written."},
 	},

@@ -113,6 +113,7 @@ func (l *loader) load() resources.Desired {
 	l.images(w, g, full)
 	l.providers(w, g["provider"], full)
 	l.checkRules(w)
+	l.checkGearman(w, settings.Gearman)
 	if l.diags.HasErrors() {
 		return resources.Desired{}
 	}

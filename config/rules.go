@@ -29,6 +29,18 @@ func (l *loader) checkRules(w *world) {
 	l.checkCapacity(w)
 }
 
+// gearmanBuilder is the kind of the builder whose hosts the npctl block's gearman block leads to.
+const gearmanBuilder = "gearman"
+
+func (l *loader) checkGearman(w *world, servers *resources.Gearman) {
+	for _, name := range slices.Sorted(maps.Keys(w.images)) {
+		if image := w.images[name]; image.Builder == gearmanBuilder && servers == nil && !l.incomplete["npctl"] {
+			l.problem(image.at.Ptr(), "Missing gearman servers", fmt.Sprintf("The image %q is built by hosts that are reached through gearman, and no server is named. "+
+				"Write: npctl { gearman { servers = [\"host:4730\"] } }, each block on lines of its own.", name))
+		}
+	}
+}
+
 func (l *loader) checkPool(w *world, p *wantedProvider, pool *wantedPool) {
 	if len(pool.offers)+len(pool.nodes) == 0 && !l.incomplete["pool label"] && !l.partial {
 		l.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it gives no nodes.", pool.Name, p.Name))

@@ -1,0 +1,201 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// fetched makes the fleet's image one that is fetched; the newest build is version "b", made two hours ago.
+func fetched(d *resources.Desired, o *Observed, versions ...resources.Version) {
+	d.Images[0].Kind, d.Images[0].Builder, d.Images[0].RebuildAge = resources.ZuulImage, "zuul", 0
+	d.Providers[0].Pools[0].Offers[0].Image.Kind = resources.ZuulImage
+	b := o.Records.Builds[0]
+	b.Kind, b.Version, b.Dated = resources.ZuulImage, "b", now.Add(-2*time.Hour)
+	o.Sources = map[string]SourceView{"debian": {Versions: versions}}
+}
+
+func version(id string, age time.Duration) resources.Version {
+	return resources.Version{ID: id, Time: now.Add(-age)}
+}
+
+// hosted makes the fleet's image one that another host builds and keeps.
+func hosted(d *resources.Desired, o *Observed, held bool) *resources.Build {
+	d.Images[0].Builder = "gearman"
+	b := o.Records.Builds[0]
+	b.Builder, b.Remote, b.Files, b.Host = "gearman", true, nil, "builder1"
+	o.Files = nil
+	o.Hosts = map[string]HostsView{"gearman": {Held: map[string]bool{b.ID: held}}}
+	return b
+}
+
+func withoutUpload(o *Observed) {
+	o.Records.Uploads = nil
+	v := o.Providers["cloud"]
+	v.Images = nil
+	o.Providers["cloud"] = v
+}
+
+const fetchOfC = `build zuul_image.debian: new-version
+upload provider.cloud.image.debian: not-uploaded needs(build zuul_image.debian)
+`
+
+func TestImagesFromElsewhere(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*resources.Desired, *Observed, *Options)
+		want    string
+		version string // of the build step
+	}{
+		"the newest version is there": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) { fetched(d, o, version("b", 2*time.Hour)) },
+		},
+		"a newer version is fetched": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				fetched(d, o, version("c", time.Hour), version("b", 2*time.Hour))
+			},
+			want: fetchOfC, version: "c",
+		},
+		"an older version is no news": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) { fetched(d, o, version("a", 3*time.Hour)) },
+		},
+		"a version that is gone is passed over": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				fetched(d, o, version("d", time.Minute), version("c", time.Hour), version("b", 2*time.Hour))
+				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Gone: []string{"d"}}}
+			},
+			want: fetchOfC, version: "c",
+		},
+		"a source that does not answer changes nothing": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				fetched(d, o)
+				o.Sources["debian"] = SourceView{Err: "connection refused"}
+			},
+			want: "note source zuul_image.debian\n",
+		},
+		"nobody looked": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) { fetched(d, o); o.Sources = nil },
+		},
+		"a build on a host that is up is uploaded from there": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				hosted(d, o, true)
+				withoutUpload(o)
+				d.Labels[0].MinReady = 0
+				o.Records.Nodes = o.Records.Nodes[2:]
+				noInstances(o)
+			},
+			want: "upload provider.cloud.image.debian: not-uploaded\n",
+		},
+		"a build on a host that is away waits for it": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				hosted(d, o, false)
+				withoutUpload(o)
+				d.Labels[0].MinReady = 0
+				o.Records.Nodes = o.Records.Nodes[2:]
+				noInstances(o)
+			},
+			want: "note host-away provider.cloud.image.debian\n",
+		},
+		"an interrupted build on another host is gone on with": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				b := *hosted(d, o, true)
+				b.ID, b.State = buildID(2), resources.StateBuilding
+				o.Records.Builds = append(o.Records.Builds, &b)
+			},
+			want: `build diskimage.debian: unfinished [build/00000000000000000000000000000002]
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+`},
+		"an interrupted build of something else is dropped": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				b := *hosted(d, o, true)
+				b.ID, b.State, b.Hash = buildID(2), resources.StateBuilding, "v1:other"
+				o.Records.Builds = append(o.Records.Builds, &b)
+			},
+			want: "delete diskimage.debian: unfinished [build/00000000000000000000000000000002]\n",
+		},
+		"who is patient leaves a failing build alone": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				d.Images[0].Hashes = resources.Hashes{"v1:changed"}
+				opt.Patient = true
+				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 3, Time: now.Add(-3 * time.Minute)}}}
+			},
+			want: "note failing diskimage.debian\n",
+		},
+		"and tries again after a while": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				d.Images[0].Hashes = resources.Hashes{"v1:changed"}
+				opt.Patient = true
+				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 3, Time: now.Add(-4 * time.Minute)}}}
+			},
+			want: `build diskimage.debian: inputs-changed
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+`},
+		"a provider without the image gets what there is while builds fail": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				withoutUpload(o)
+				d.Labels[0].MinReady, o.Records.Nodes = 0, o.Records.Nodes[2:]
+				noInstances(o)
+				d.Images[0].Hashes = resources.Hashes{"v1:changed"}
+				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 1, Time: now}}}
+			},
+			want: `build diskimage.debian: inputs-changed
+upload provider.cloud.image.debian: not-uploaded
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian) after(upload provider.cloud.image.debian)
+`},
+		"machines and snapshots of a dead build go": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				marks := resources.Marks{Installation: "here", Kind: resources.KindBuild, ID: buildID(1)}
+				v := o.Providers["cloud"]
+				v.Instances = append(v.Instances, resources.Instance{ID: "server-b", Marks: marks})
+				v.Images = append(v.Images, resources.RemoteImage{ID: "image-b", Marks: marks})
+				o.Providers["cloud"] = v
+			},
+			want: `delete provider.cloud.image.image-b: unfinished
+delete provider.cloud.server.server-b: unfinished
+`},
+		"builds are removed by name, with their uploads": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				o.Records.Nodes = o.Records.Nodes[2:]
+				noInstances(o)
+				opt.Remove = []resources.Key{o.Records.Builds[0].Key()}
+			},
+			want: `delete provider.cloud.image.debian: requested [upload/1]
+delete diskimage.debian: requested [build/00000000000000000000000000000001] needs(delete upload 1)
+`},
+		"what nodes run from is not removed": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				opt.Remove = []resources.Key{o.Records.Builds[0].Key()}
+			},
+			want: `problem provider.cloud.image.debian: nodes run from image 
+problem diskimage.debian: build 00000000000000000000000000000001 stays while one of its uploads does
+`},
+		"what does not exist is not removed": {
+			change: func(_ *resources.Desired, _ *Observed, opt *Options) {
+				opt.Remove = []resources.Key{{Kind: resources.KindUpload, ID: "77"}}
+			},
+			want: "problem upload/77: there is no such upload\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o, opt := fleet(), settled(), Options{}
+			test.change(&d, &o, &opt)
+			p := Compute(d, o, opt)
+			if diff := cmp.Diff(test.want, lines(p)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			for _, s := range p.Steps {
+				if s.Action == ActionBuild && s.Version != test.version {
+					t.Errorf("version to fetch is %q, want %q", s.Version, test.version)
+				}
+			}
+		})
+	}
+}
+
+func noInstances(o *Observed) {
+	v := o.Providers["cloud"]
+	v.Instances = nil
+	o.Providers["cloud"] = v
+}
