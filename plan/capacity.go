@@ -82,14 +82,26 @@ func (c *computation) freeQuota() map[string]*resources.Amounts {
 			RAM: left(limit.RAM, used.RAM), Volumes: left(limit.Volumes, used.Volumes),
 			VolumeGB: left(limit.VolumeGB, used.VolumeGB), Addresses: left(limit.Addresses, used.Addresses),
 		}
-		for _, n := range c.world.nodes[name] { // on their way, and not in the cloud's figures yet
-			_, shown := c.world.instances[n.ID]
-			if !shown && !n.Static && c.doomed[n.Key()] == "" && n.State != resources.StateReady {
-				*free[name] = minus(*free[name], amounts(n))
-			}
-		}
+		c.sinceListing(name, view, free[name])
 	}
 	return free
+}
+
+// sinceListing takes into account what the cloud's figures do not show yet: nodes on their way, and instances that have
+// gone meanwhile.
+func (c *computation) sinceListing(provider string, view ProviderView, free *resources.Amounts) {
+	for _, n := range c.world.nodes[provider] {
+		if _, shown := c.world.instances[n.ID]; !shown && !n.Static && c.doomed[n.Key()] == "" {
+			*free = minus(*free, amounts(n))
+		}
+	}
+	for i := range view.Instances {
+		if instance := &view.Instances[i]; view.Gone[instance.ID] {
+			each := instance.Resources
+			each.Instances = max(each.Instances, 1)
+			*free = plus(*free, each)
+		}
+	}
 }
 
 func left(limit, used int64) int64 {

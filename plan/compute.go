@@ -18,7 +18,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 		want = resources.Desired{Settings: want.Settings, Digest: want.Digest}
 	}
 	c := &computation{want: want, declared: declared, seen: seen, opt: opt, world: newWorld(want, seen), index: map[string]int{},
-		requested: map[Address]bool{}}
+		requested: map[Address]bool{}, changing: map[resources.Key]bool{}}
 	for _, a := range opt.Replace {
 		c.requested[a] = false
 	}
@@ -28,6 +28,8 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	c.staticNodes()
 	c.removals()
 	c.images()
+	c.free = c.freeQuota()
+	c.requests()
 	c.launches()
 	c.strays()
 	c.foreigners()
@@ -52,12 +54,14 @@ type computation struct {
 	unchanged int
 	requested map[Address]bool // -replace addresses, and whether something answered to them
 
-	pools   map[poolKey]*poolUse
-	usable  map[string]int           // label → nodes that count towards min_ready
-	retired map[string][]retiredNode // label → delete steps of nodes to be replaced
-	coming  map[imageAt]string       // upload steps by image and provider
-	renewed map[resources.Key]bool   // uploads that -replace names: they go once their successors are there
-	doomed  map[resources.Key]string // record → ID of the step that removes it
+	pools    map[poolKey]*poolUse
+	free     map[string]*resources.Amounts // by provider: what quotas leave
+	usable   map[string]int                // label → nodes that count towards min_ready
+	retired  map[string][]retiredNode      // label → delete steps of nodes to be replaced
+	coming   map[imageAt]string            // upload steps by image and provider
+	renewed  map[resources.Key]bool        // uploads that -replace names: they go once their successors are there
+	doomed   map[resources.Key]string      // record → ID of the step that removes it
+	changing map[resources.Key]bool        // records that a step brings up to date
 }
 
 type retiredNode struct {
@@ -75,8 +79,14 @@ func (c *computation) add(s Step) string {
 	if _, twice := c.index[s.ID]; twice {
 		return s.ID
 	}
+	if c.busy(s.Record) {
+		return s.ID // whoever waits for it waits for what is being done with the record
+	}
 	if s.Image != "" {
 		s.ImageKind = c.imageKind(s.Image)
+	}
+	if s.Action == ActionUpdate {
+		c.changing[s.Record] = true
 	}
 	if s.Record.Kind != "" {
 		s.Touches = append(s.Touches, c.fingerprint(s.Record))
@@ -104,6 +114,9 @@ func (c *computation) imageKind(name string) resources.ImageKind {
 	}
 	return ""
 }
+
+// busy reports whether a running step works on the record.
+func (c *computation) busy(key resources.Key) bool { return key.Kind != "" && c.seen.Busy[key] }
 
 func (c *computation) step(id string) *Step { return &c.steps[c.index[id]] }
 

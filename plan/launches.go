@@ -14,7 +14,7 @@ func (c *computation) launches() {
 	if c.opt.RefreshOnly {
 		return
 	}
-	free := c.freeQuota()
+	free := c.free
 	for i := range c.want.Labels {
 		label := &c.want.Labels[i]
 		missing := label.MinReady - int64(c.usable[label.Name])
@@ -94,12 +94,31 @@ func (c *computation) unable(at *place) string {
 	if !c.reachable(at.provider.Name) {
 		return "the provider did not answer"
 	}
+	if why := c.breaker(at); why != "" {
+		return why
+	}
 	if at.offer.Image.Kind == resources.CloudImage {
 		return ""
 	}
 	key := imageAt{at.offer.Image.Name, at.provider.Name}
 	if c.coming[key] == "" && len(c.readyUploads(key.image, key.provider)) == 0 {
 		return fmt.Sprintf("image %s is not there and is not being uploaded", at.offer.Image)
+	}
+	return ""
+}
+
+// breakAt is how many launches in a row have to fail before a whole provider is left alone for a while.
+const breakAt = 5
+
+// breaker says that launches there have failed and are not tried for now, or nothing.
+func (c *computation) breaker(at *place) string {
+	offer := c.seen.Launching[offerAddress(at.provider.Name, at.pool.Name, at.offer.Label)]
+	whole := c.seen.Launching[providerAddress(at.provider.Name)]
+	for _, f := range []*resources.Failure{offer, whole} {
+		if f == nil || f == whole && f.Count < breakAt || !c.waits(f, launchPatience) {
+			continue
+		}
+		return fmt.Sprintf("launches have failed %s, the next try is after %s: %s", times(f.Count), clock(launchPatience.until(f)), f.Error)
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/npctl/npctl/resources"
@@ -27,6 +28,8 @@ func (c *computation) nodes() {
 		for _, n := range c.world.nodes[provider] {
 			switch {
 			case n.Static: // see staticNodes
+			case c.busy(n.Key()):
+				c.believe(n)
 			case c.reachable(provider):
 				c.node(n)
 			default:
@@ -43,8 +46,15 @@ func (c *computation) believe(n *resources.Node) {
 	switch n.State {
 	case resources.StateInit, resources.StateBuilding, resources.StateReady:
 		if offer, _ := c.offerOf(n); offer != nil {
-			c.usable[offer.Label]++
+			c.useful(n, offer)
 		}
+	}
+}
+
+// useful counts a node towards min_ready, unless it is for a request.
+func (c *computation) useful(n *resources.Node, offer *resources.Offer) {
+	if !c.world.owns(n) {
+		c.usable[offer.Label]++
 	}
 }
 
@@ -73,6 +83,11 @@ func (c *computation) node(n *resources.Node) {
 	}
 	inService := n.State == resources.StateInUse || n.State == resources.StateHold
 	switch {
+	case inService && !c.opt.Destroy && c.overstays(n) != "":
+		c.endService(n)
+	case c.world.owns(n) && n.State == resources.StateReady && !c.opt.Destroy:
+		c.count(n)
+		c.unchanged++
 	case inService && !c.opt.Destroy:
 		c.count(n)
 		if removed != "" {
@@ -130,10 +145,10 @@ func (c *computation) unfinishedNode(n *resources.Node, offer *resources.Offer) 
 		return
 	}
 	c.count(n)
-	c.usable[offer.Label]++
+	c.useful(n, offer)
 	c.add(Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
 		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: offer.Label, Record: n.Key(),
-		External: c.world.instances[n.ID].ID, Estimate: c.launchEstimate(n.Provider, offer.Label), Source: offer.Source})
+		Request: n.Request, External: c.world.instances[n.ID].ID, Estimate: c.launchEstimate(n.Provider, offer.Label), Source: offer.Source})
 }
 
 func (c *computation) launchEstimate(provider, label string) float64 {
@@ -156,8 +171,44 @@ func (c *computation) readyNode(n *resources.Node, offer *resources.Offer) {
 	default:
 		c.count(n)
 		c.usable[offer.Label]++
-		c.unchanged++
+		c.setFree(n)
 	}
+}
+
+// setFree takes a node back whose request is gone.
+func (c *computation) setFree(n *resources.Node) {
+	if n.Request == "" {
+		c.unchanged++
+		return
+	}
+	c.add(Step{ID: "free node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: ReasonRequestGone,
+		Provider: n.Provider, Pool: n.Pool, Label: n.Labels[0], Record: n.Key(), Request: n.Request, Evidence: []Fact{{"request", n.Request}}})
+}
+
+// overstays gives the reason to end the use of a node whose user has not been heard of, or that was held long enough.
+func (c *computation) overstays(n *resources.Node) Reason {
+	switch n.State {
+	case resources.StateInUse:
+		if n.Lease != nil && c.seen.Now.After(n.Lease.Until) {
+			return ReasonLeaseExpired
+		}
+	case resources.StateHold:
+		if !n.HoldUntil.IsZero() && c.seen.Now.After(n.HoldUntil) {
+			return ReasonHoldExpired
+		}
+		if most := c.declared.Settings.MaxHoldAge; most > 0 && c.seen.Now.Sub(n.StateTime) > most {
+			return ReasonHoldExpired
+		}
+	}
+	return ""
+}
+
+// endService plans that a node in use counts as used, so that the next plan deletes it or gives it back.
+func (c *computation) endService(n *resources.Node) {
+	c.count(n)
+	c.add(Step{ID: "end use of node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: c.overstays(n),
+		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(),
+		Evidence: []Fact{{"state", string(n.State)}, {"since", clock(n.StateTime)}}})
 }
 
 func (c *computation) label(name string) *resources.Label {
@@ -268,7 +319,7 @@ func minus(a, b resources.Amounts) resources.Amounts {
 func (c *computation) spare(provider, pool string) []*resources.Node {
 	var spare []*resources.Node
 	for _, n := range c.world.nodes[provider] {
-		if n.Pool == pool && !n.Static && n.State == resources.StateReady && c.doomed[n.Key()] == "" {
+		if n.Pool == pool && !n.Static && n.State == resources.StateReady && c.doomed[n.Key()] == "" && !c.busy(n.Key()) && !c.world.owns(n) {
 			spare = append(spare, n)
 		}
 	}

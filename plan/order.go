@@ -10,7 +10,7 @@ func phase(s Step) int {
 	switch s.Action {
 	case ActionForget:
 		return 0
-	case ActionUpdate, ActionRegister:
+	case ActionUpdate, ActionRegister, ActionServe, ActionDecline:
 		return 1
 	case ActionBuild, ActionConvert:
 		return 2

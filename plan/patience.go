@@ -14,6 +14,8 @@ type patience struct{ first, most time.Duration }
 var (
 	buildPatience  = patience{first: time.Minute, most: 2 * time.Hour}
 	uploadPatience = patience{first: 30 * time.Second, most: time.Hour}
+	launchPatience = patience{first: 5 * time.Second, most: 10 * time.Minute}
+	staticPatience = patience{first: 30 * time.Second, most: 10 * time.Minute}
 )
 
 // until is when the next try is due.

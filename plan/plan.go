@@ -25,6 +25,8 @@ const (
 	ActionLaunch   Action = "launch"   // make a node
 	ActionRegister Action = "register" // take a static node's slot into the pool
 	ActionUpdate   Action = "update"   // change a record in place
+	ActionServe    Action = "serve"    // give nodes to a request
+	ActionDecline  Action = "decline"  // say that pools will not serve a request
 	ActionForget   Action = "forget"   // drop a record whose thing is gone
 	ActionDelete   Action = "delete"   // remove a thing and its record
 )
@@ -37,6 +39,7 @@ const (
 	ThingBuild    Thing = "build"
 	ThingUpload   Thing = "upload"
 	ThingNode     Thing = "node"
+	ThingRequest  Thing = "request"
 	ThingLeftover Thing = "leftover" // in the cloud, ours, without a record
 	ThingFile     Thing = "file"     // image file on disk
 	ThingRecord   Thing = "record"   // bookkeeping: provider and image records, templates
@@ -83,6 +86,10 @@ type Step struct {
 	Label     string              `json:"label,omitempty"`
 	Node      string              `json:"node,omitempty"`     // static node's name
 	Slot      int64               `json:"slot,omitempty"`     // static node's slot
+	Zone      string              `json:"zone,omitempty"`     // of a request's nodes
+	Request   string              `json:"request,omitempty"`  // id of the request that it is for
+	Nodes     []string            `json:"nodes,omitempty"`    // of a serve step: ids by position in the request; empty where one is launched
+	Declined  []resources.Decline `json:"declined,omitempty"` // of a decline step
 	Record    resources.Key       `json:"record,omitzero"`    // the record it acts on, when there is one
 	External  string              `json:"external,omitempty"` // the cloud's id of what it acts on
 	Type      string              `json:"type,omitempty"`     // of a leftover: server, image, port, floating_ip, volume
@@ -152,6 +159,8 @@ type Options struct {
 	Remove []resources.Key `json:"remove,omitempty"`
 	// Patient leaves what has failed alone for a while, longer each time. Somebody who applies a plan is not patient.
 	Patient bool `json:"patient,omitempty"`
+	// Explain adds a note to each request that waits.
+	Explain bool `json:"explain,omitempty"`
 }
 
 // Allow says what a plan may delete.
@@ -170,15 +179,17 @@ type Observed struct {
 	Now          time.Time
 	Installation string
 	Records      Records
-	Providers    map[string]ProviderView   // a provider without a view was not asked (-refresh=false)
-	Files        []ImageFile               // in the images directory; nil when not looked
-	FilesOf      string                    // the installation that the images directory belongs to; empty when none has claimed it
-	Inputs       map[string]resources.Hash // by image: digest of the local files that go into it
-	Unread       map[string]string         // by image: why the local files that go into it could not be read
-	Formats      map[string]string         // by provider: the image format it wants
-	Sources      map[string]SourceView     // by image, of those that are fetched from elsewhere; nil when nobody looked
-	Hosts        map[string]HostsView      // by builder kind, of those whose builds stay on the host that made them
-	Builders     []string                  // builder kinds that can be run here
+	Providers    map[string]ProviderView        // a provider without a view was not asked (-refresh=false)
+	Files        []ImageFile                    // in the images directory; nil when not looked
+	FilesOf      string                         // the installation that the images directory belongs to; empty when none has claimed it
+	Inputs       map[string]resources.Hash      // by image: digest of the local files that go into it
+	Unread       map[string]string              // by image: why the local files that go into it could not be read
+	Formats      map[string]string              // by provider: the image format it wants
+	Sources      map[string]SourceView          // by image, of those that are fetched from elsewhere; nil when nobody looked
+	Hosts        map[string]HostsView           // by builder kind, of those whose builds stay on the host that made them
+	Builders     []string                       // builder kinds that can be run here
+	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
+	Launching    map[Address]*resources.Failure // of offers and providers whose newest launches failed
 }
 
 // SourceView is what there is to fetch for an image, newest first.
@@ -206,6 +217,7 @@ type Records struct {
 	Builds    []*resources.Build
 	Uploads   []*resources.Upload
 	Nodes     []*resources.Node
+	Requests  []*resources.Request
 	Templates []*resources.Template
 	Sightings []*resources.Sighting
 	Histories []*resources.History
@@ -218,6 +230,7 @@ type ProviderView struct {
 	Rejected  bool      // with Err: trying again is no use, somebody has to mend something
 	ListedAt  time.Time // when the listing began
 	Instances []resources.Instance
+	Gone      map[string]bool // ids of instances that are known to have gone since the listing
 	Images    []resources.RemoteImage
 	Leftovers []resources.Leftover
 	Place     string // what the provider leads to, such as a project in a region; empty when the driver cannot tell

@@ -31,6 +31,16 @@ const (
 	ReasonDestroy         Reason = "destroy"
 	ReasonNothingLeft     Reason = "nothing-left"
 	ReasonOrphaned        Reason = "orphaned"
+	ReasonRequestWaiting  Reason = "request-waiting"
+	ReasonNodesReady      Reason = "nodes-ready"
+	ReasonDeclined        Reason = "declined"
+	ReasonAllDeclined     Reason = "all-declined"
+	ReasonDeadline        Reason = "deadline"
+	ReasonNeverTaken      Reason = "never-taken"
+	ReasonRequestGone     Reason = "request-gone"
+	ReasonRoomNeeded      Reason = "room-needed"
+	ReasonLeaseExpired    Reason = "lease-expired"
+	ReasonHoldExpired     Reason = "hold-expired"
 )
 
 var reasonTexts = map[Reason]string{
@@ -63,6 +73,16 @@ var reasonTexts = map[Reason]string{
 	ReasonDestroy:         "everything is to be destroyed",
 	ReasonNothingLeft:     "nothing of it is left to remember",
 	ReasonOrphaned:        "the server it was made for is gone",
+	ReasonRequestWaiting:  "a request waits for it",
+	ReasonNodesReady:      "all its nodes are ready",
+	ReasonDeclined:        "a pool cannot serve it",
+	ReasonAllDeclined:     "no pool can serve it",
+	ReasonDeadline:        "its deadline has passed",
+	ReasonNeverTaken:      "nobody took its nodes",
+	ReasonRequestGone:     "the request it was for is gone",
+	ReasonRoomNeeded:      "a request needs its room",
+	ReasonLeaseExpired:    "its user has not been heard of",
+	ReasonHoldExpired:     "it has been held for as long as is allowed",
 }
 
 // Text says the reason in words; an unknown code is its own text.

@@ -100,6 +100,8 @@ func renderBlock(s *Step) (rank int, title string) {
 			return 0, "image " + s.Image
 		}
 		return 0, string(imageAddress(s.ImageKind, s.Image))
+	case s.Thing == ThingRequest:
+		return 2, "requests"
 	case s.Provider != "":
 		return 1, "provider." + s.Provider
 	case s.Thing == ThingFile:

@@ -76,6 +76,10 @@ type reportStep struct {
 	Label      string              `json:"label,omitempty"`
 	Node       string              `json:"node,omitempty"`
 	Slot       int64               `json:"slot,omitempty"`
+	Zone       string              `json:"zone,omitempty"`
+	Request    string              `json:"request,omitempty"`
+	Nodes      []string            `json:"nodes,omitempty"`
+	Declined   []resources.Decline `json:"declined,omitempty"`
 	Record     resources.Key       `json:"record,omitzero"`
 	External   string              `json:"external_id,omitempty"`
 	Type       string              `json:"type,omitempty"`
@@ -92,6 +96,8 @@ var reportActions = map[Action][]string{
 	ActionLaunch:   {"create"},
 	ActionRegister: {"create"},
 	ActionUpdate:   {"update"},
+	ActionServe:    {"update"},
+	ActionDecline:  {"update"},
 	ActionForget:   {"forget"},
 	ActionDelete:   {"delete"},
 }
@@ -130,7 +136,8 @@ func reportOf(s *Step) reportStep {
 		ID: s.ID, Address: s.Address, Action: s.Action, Actions: actions, Thing: s.Thing,
 		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes,
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
-		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot, Record: s.Record,
+		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,
+		Zone: s.Zone, Request: s.Request, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
 		External: s.External, Type: s.Type, Replaces: s.Replaces, Touches: s.Touches, Estimate: s.Estimate,
 		Source: s.Source,
 	}
@@ -161,8 +168,7 @@ func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
 		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
-		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot,
-		Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Touches: r.Touches,
+		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Touches: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"github.com/npctl/npctl/resources"
 	"os"
 	"reflect"
 	"strings"
@@ -126,6 +127,8 @@ func everyField(t *testing.T) Plan {
 			f.SetBool(true)
 		case f.Type() == reflect.TypeFor[[]string]():
 			f.Set(reflect.ValueOf([]string{"x"}))
+		case value.Type().Field(i).Name == "Declined":
+			s.Declined = []resources.Decline{{Provider: "one", Pool: "main", Reason: "x"}}
 		case value.Type().Field(i).Name == "Source":
 			s.Source = sampleSource(3)
 		default:

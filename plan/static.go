@@ -45,7 +45,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		delete(records, key)
 		s := Step{Address: slotAddress(key, node.Slots), Thing: ThingNode, Provider: p.Name, Pool: pool,
 			Label: strings.Join(node.Labels, ","), Node: node.Name, Slot: slot, Source: node.Source}
-		taken := n != nil && (n.State == resources.StateInUse || n.State == resources.StateHold || n.State == resources.StateDeleting)
+		taken := n != nil && (n.State == resources.StateInUse || n.State == resources.StateHold || n.State == resources.StateDeleting || c.world.owns(n))
 		for _, label := range node.Labels {
 			if !taken && (n != nil || c.reachable(p.Name)) {
 				c.usable[label]++
@@ -58,6 +58,12 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		case n == nil:
 			s.Action, s.Reason = ActionRegister, ReasonNewStaticNode
 			c.add(s)
+		case c.overstays(n) != "" && !c.opt.Destroy:
+			c.endService(n)
+		case n.State == resources.StateFailed && c.waits(&resources.Failure{Count: int(n.Attempt), Time: n.StateTime}, staticPatience):
+			c.note(Warning, "unreachable", s.Address, node.Source, "static node %s does not answer: %s", node.Name, n.Error)
+		case n.State == resources.StateReady && n.Request != "" && !c.world.owns(n):
+			c.setFree(n)
 		case n.State == resources.StateUsed || n.State == resources.StateFailed:
 			s.Action, s.Reason, s.Record = ActionUpdate, ReasonUsed, n.Key()
 			c.add(s)

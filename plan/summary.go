@@ -13,6 +13,8 @@ type Summary struct {
 	Launch    int  `json:"launch"`
 	Register  int  `json:"register"`
 	Update    int  `json:"update"`
+	Serve     int  `json:"serve"`
+	Decline   int  `json:"decline"`
 	Forget    int  `json:"forget"`
 	Delete    int  `json:"delete"`
 	Total     int  `json:"total"`     // steps, whatever they do
@@ -51,6 +53,10 @@ func (s *Summary) of(a Action) *int {
 		return &s.Register
 	case ActionUpdate:
 		return &s.Update
+	case ActionServe:
+		return &s.Serve
+	case ActionDecline:
+		return &s.Decline
 	case ActionForget:
 		return &s.Forget
 	case ActionDelete:
@@ -81,6 +87,8 @@ var summaryActions = []struct {
 	{ActionUpload, true},
 	{ActionLaunch, true},
 	{ActionRegister, false},
+	{ActionServe, false},
+	{ActionDecline, false},
 	{ActionUpdate, false},
 	{ActionForget, false},
 	{ActionDelete, true},

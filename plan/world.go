@@ -22,7 +22,9 @@ type world struct {
 	strays    []stray            // ours, without a record
 	parts     map[string][]stray // ports, floating IPs and volumes of nodes, by node id
 	files     map[string]bool
-	names     []string // every provider, configured or remembered
+	owned     map[string][]*resources.Node // by request that waits or is fulfilled, by id
+	requests  map[string]bool              // ids of those requests
+	names     []string                     // every provider, configured or remembered
 }
 
 // stray is a thing in a cloud, or without a provider a file in our images directory, that carries our marks and belongs to no record.
@@ -50,6 +52,8 @@ func newWorld(want resources.Desired, seen Observed) *world {
 		remote:    map[string]resources.RemoteImage{},
 		files:     map[string]bool{},
 		parts:     map[string][]stray{},
+		owned:     map[string][]*resources.Node{},
+		requests:  map[string]bool{},
 	}
 	w.indexDesired(want)
 	w.indexRecords(seen.Records)
@@ -104,7 +108,15 @@ func (w *world) indexRecords(r Records) {
 	for _, p := range r.Providers {
 		known[p.Name] = true
 	}
+	for _, q := range r.Requests {
+		if q.State != resources.StateFailed {
+			w.requests[q.ID] = true
+		}
+	}
 	for _, n := range r.Nodes {
+		if w.owns(n) {
+			w.owned[n.Request] = append(w.owned[n.Request], n)
+		}
 		w.nodes[n.Provider] = append(w.nodes[n.Provider], n)
 		w.node[n.ID] = n
 		known[n.Provider] = true
@@ -119,6 +131,11 @@ func (w *world) indexRecords(r Records) {
 		w.names = append(w.names, name)
 	}
 	slices.Sort(w.names)
+}
+
+// owns reports whether a request still counts on the node.
+func (w *world) owns(n *resources.Node) bool {
+	return n.Request != "" && w.requests[n.Request] && n.State != resources.StateInUse && n.State != resources.StateUsed && n.State != resources.StateHold
 }
 
 func newestBuild(a, b *resources.Build) int {
@@ -137,7 +154,7 @@ func (w *world) newestUpload(a, b *resources.Upload) int {
 // lead into the same project: what belongs to a record of the other one is the other one's to judge.
 func (w *world) join(provider string, view ProviderView, installation string) {
 	for _, i := range view.Instances {
-		if i.Marks.Installation != installation || installation == "" {
+		if i.Marks.Installation != installation || installation == "" || view.Gone[i.ID] {
 			continue
 		}
 		s := stray{provider: provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks}

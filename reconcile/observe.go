@@ -276,6 +276,8 @@ func (e *Engine) records(ctx context.Context) (plan.Records, error) {
 			r.Uploads = append(r.Uploads, record)
 		case *resources.Node:
 			r.Nodes = append(r.Nodes, record)
+		case *resources.Request:
+			r.Requests = append(r.Requests, record)
 		case *resources.Template:
 			r.Templates = append(r.Templates, record)
 		case *resources.Sighting:

@@ -15,17 +15,20 @@ const (
 	KindBuild    Kind = "build"
 	KindUpload   Kind = "upload"
 	KindNode     Kind = "node"
+	KindRequest  Kind = "request"
 	KindTemplate Kind = "template"
 	KindSighting Kind = "sighting"
 	KindHistory  Kind = "history"
+	KindJournal  Kind = "journal"
 )
 
 // Kinds lists every kind.
 func Kinds() []Kind {
-	return []Kind{KindProvider, KindImage, KindBuild, KindUpload, KindNode, KindTemplate, KindSighting, KindHistory}
+	return []Kind{KindProvider, KindImage, KindBuild, KindUpload, KindNode, KindRequest, KindTemplate, KindSighting, KindHistory,
+		KindJournal}
 }
 
-// Key names a record. IDs of builds are made by npctl; those of uploads and nodes are given by the store.
+// Key names a record. IDs of builds are made by npctl; those of uploads, nodes and requests are given by the store.
 type Key struct {
 	Kind Kind   `json:"kind"`
 	ID   string `json:"id"`
@@ -33,7 +36,8 @@ type Key struct {
 
 func (k Key) String() string { return string(k.Kind) + "/" + k.ID }
 
-// Record is what a store keeps: *ProviderRecord, *ImageRecord, *Build, *Upload, *Node, *Template, *Sighting, *History.
+// Record is what a store keeps: *ProviderRecord, *ImageRecord, *Build, *Upload, *Node, *Request, *Template, *Sighting,
+// *History, *Journal.
 type Record interface {
 	Key() Key
 }
@@ -51,12 +55,16 @@ func NewRecord(kind Kind) Record {
 		return &Upload{}
 	case KindNode:
 		return &Node{}
+	case KindRequest:
+		return &Request{}
 	case KindTemplate:
 		return &Template{}
 	case KindSighting:
 		return &Sighting{}
 	case KindHistory:
 		return &History{}
+	case KindJournal:
+		return &Journal{}
 	default:
 		return nil
 	}
@@ -202,6 +210,27 @@ type Node struct {
 	Comment    string            `json:"comment,omitempty"`
 	Seconds    float64           `json:"seconds,omitempty"` // from intent to ready
 	Error      string            `json:"error,omitempty"`
+	Request    string            `json:"request,omitempty"` // the request that it is for, or was taken with
+	Tenant     string            `json:"tenant,omitempty"`
+	Requestor  string            `json:"requestor,omitempty"`
+	Lease      *Lease            `json:"lease,omitempty"`     // while in use, when its user has to say now and then that it is alive
+	HoldUntil  time.Time         `json:"hold_until,omitzero"` // zero: for as long as max_hold_age allows
+	Checked    time.Time         `json:"checked,omitzero"`    // when it was last seen to answer
+	Phases     Phases            `json:"phases,omitzero"`     // how long the parts of its launch took
+}
+
+// Lease is a use that ends by itself unless it is renewed.
+type Lease struct {
+	Holder  string    `json:"holder"`
+	Until   time.Time `json:"until"`
+	Seconds int64     `json:"seconds"` // by how much a renewal prolongs it
+}
+
+// Phases are the parts of a launch, in seconds.
+type Phases struct {
+	Create  float64 `json:"create,omitempty"`  // until the cloud had accepted it
+	Boot    float64 `json:"boot,omitempty"`    // until the cloud said that it was active and had its addresses
+	Keyscan float64 `json:"keyscan,omitempty"` // until it answered and its host keys were known
 }
 
 // Key implements Record.

@@ -2,11 +2,11 @@ package resources
 
 import "slices"
 
-// State is where a build, upload or node is in its life. The words are Nodepool's, so that a shared store needs no
+// State is where a build, upload, node or request is in its life. The words are Nodepool's, so that a shared store needs no
 // translation.
 type State string
 
-// The states of builds, uploads and nodes.
+// The states of builds, uploads, nodes and requests.
 const (
 	StateInit      State = "init"      // node: recorded, nothing done yet
 	StateBuilding  State = "building"  // node being launched, image being built
@@ -18,6 +18,9 @@ const (
 	StateFailed    State = "failed"
 	StateAborted   State = "aborted" // stopped for lack of quota; not a failure of the node
 	StateDeleting  State = "deleting"
+	StateRequested State = "requested" // request: nobody is working on it
+	StatePending   State = "pending"   // request: a pool has taken it
+	StateFulfilled State = "fulfilled" // request: all its nodes are ready
 )
 
 var nodeMoves = map[State][]State{
@@ -49,6 +52,13 @@ var uploadMoves = map[State][]State{
 	StateDeleting:  {StateDeleting},
 }
 
+var requestMoves = map[State][]State{
+	"":             {StateRequested},
+	StateRequested: {StatePending, StateFulfilled, StateFailed},
+	StatePending:   {StateRequested, StateFulfilled, StateFailed},
+	StateFulfilled: {StateFailed}, // its requestor never came for the nodes
+}
+
 // LegalMove reports whether a record of that kind may go from one state to another. Going from a state to itself is
 // always legal (a record may be written without changing state), and every record may be removed.
 func LegalMove(kind Kind, from, to State) bool {
@@ -62,6 +72,8 @@ func LegalMove(kind Kind, from, to State) bool {
 		return slices.Contains(buildMoves[from], to)
 	case KindUpload:
 		return slices.Contains(uploadMoves[from], to)
+	case KindRequest:
+		return slices.Contains(requestMoves[from], to)
 	default:
 		return true
 	}

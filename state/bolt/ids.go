@@ -9,12 +9,12 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// idDigits is how long an id of an upload or node is, as in Nodepool.
+// idDigits is how long an id that the store gives is, as in Nodepool.
 const idDigits = 10
 
 // setsID says whether the store gives ids to new records of the kind.
 func setsID(kind resources.Kind) bool {
-	return kind == resources.KindNode || kind == resources.KindUpload
+	return kind == resources.KindNode || kind == resources.KindUpload || kind == resources.KindRequest || kind == resources.KindJournal
 }
 
 // nextID returns an id that no record of the kind ever had.
@@ -44,6 +44,10 @@ func setID(record resources.Record, id string) {
 		r.ID = id
 	case *resources.Upload:
 		r.ID = id
+	case *resources.Request:
+		r.ID = id
+	case *resources.Journal:
+		r.ID = id
 	}
 }
 
@@ -54,6 +58,12 @@ func withID(record resources.Record, id string) resources.Record {
 		c := *r
 		record = &c
 	case *resources.Upload:
+		c := *r
+		record = &c
+	case *resources.Request:
+		c := *r
+		record = &c
+	case *resources.Journal:
 		c := *r
 		record = &c
 	}
@@ -68,6 +78,8 @@ func stateOf(record resources.Record) resources.State {
 	case *resources.Build:
 		return r.State
 	case *resources.Upload:
+		return r.State
+	case *resources.Request:
 		return r.State
 	default:
 		return ""

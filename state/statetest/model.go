@@ -110,7 +110,7 @@ func (m *model) op() (state.Op, bool) {
 
 // givenKinds are those whose records get their ids from the store, so that a create always works.
 func (m *model) givenKinds() []resources.Kind {
-	return []resources.Kind{resources.KindUpload, resources.KindNode}
+	return []resources.Kind{resources.KindUpload, resources.KindNode, resources.KindRequest, resources.KindJournal}
 }
 
 // pick draws a record that is there or was there.

@@ -31,7 +31,7 @@ func Node(i int) *resources.Node {
 	}
 }
 
-// record returns a filled record of the kind, different for each i. Uploads and nodes have no id yet.
+// record returns a filled record of the kind, different for each i. Those that the store gives an id have none yet.
 func record(kind resources.Kind, i int) resources.Record {
 	switch kind {
 	case resources.KindProvider:
@@ -51,6 +51,12 @@ func record(kind resources.Kind, i int) resources.Record {
 			Size: 1 << 40, Hash: "v1:aa", Login: resources.Login{Username: "debian"}, Seconds: 2.25, Error: "none"}
 	case resources.KindNode:
 		return Node(i)
+	case resources.KindRequest:
+		return &resources.Request{State: resources.StateRequested, StateTime: moment, Created: moment, Labels: []string{"a", "b", "a"},
+			Priority: 200, Relative: int64(i), Who: "zuul", Tenant: "acme", Data: json.RawMessage(`{"n":12345678901234567890}`),
+			Declined: []resources.Decline{{Provider: "one", Pool: "main", Reason: "too large"}}}
+	case resources.KindJournal:
+		return &resources.Journal{Events: []resources.Event{{Time: moment, Subject: fmt.Sprintf("node/%d", i), Code: "ready", Text: "it is ready"}}}
 	case resources.KindTemplate:
 		return &resources.Template{Hash: resources.Hash(fmt.Sprintf("v1:%04x", i)), Static: map[string]string{"flavor": "v3", "key": "(sensitive)"}}
 	case resources.KindSighting:
@@ -92,6 +98,14 @@ func touched(r resources.Record) resources.Record {
 	case *resources.Sighting:
 		c := *r
 		c.Count++
+		return &c
+	case *resources.Request:
+		c := *r
+		c.Error += "+"
+		return &c
+	case *resources.Journal:
+		c := *r
+		c.Events = append([]resources.Event{{Text: "before"}}, c.Events...)
 		return &c
 	case *resources.History:
 		c := *r

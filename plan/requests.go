@@ -1,0 +1,259 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+const (
+	// reserveAfter is how long a request without room waits before smaller ones behind it may no longer take what it needs.
+	reserveAfter = 2 * time.Minute
+	// takeWithin is how long a fulfilled request waits for its requestor to take the nodes.
+	takeWithin = 10 * time.Minute
+	// failedKept is how long a failed request is kept to be looked at.
+	failedKept = time.Hour
+)
+
+// requests serves the node requests, the most urgent one first.
+func (c *computation) requests() {
+	if c.opt.RefreshOnly || len(c.seen.Records.Requests) == 0 {
+		return
+	}
+	d := &dispatch{computation: c, idle: c.idleNodes(), tenants: c.tenantUse(), reserved: map[poolKey]bool{}}
+	for _, r := range byUrgency(c.seen.Records.Requests) {
+		switch {
+		case c.busy(r.Key()):
+		case c.opt.Destroy:
+			d.fail(r, ReasonDestroy, "everything is to be destroyed")
+		case r.State == resources.StateFailed:
+			c.forgetRequest(r)
+		case r.State == resources.StateFulfilled:
+			d.fulfilled(r)
+		case !r.Deadline.IsZero() && c.seen.Now.After(r.Deadline):
+			d.fail(r, ReasonDeadline, "its deadline has passed")
+		case r.State == resources.StatePending:
+			d.pending(r)
+		default:
+			d.requested(r)
+		}
+	}
+}
+
+// dispatch is the state of one round of assignments.
+type dispatch struct {
+	*computation
+	idle     map[poolKey][]*resources.Node // ready and nobody's, the one that has waited longest first
+	tenants  map[string]resources.Amounts
+	free     map[string]*resources.Amounts // what quotas leave, shared with launches
+	reserved map[poolKey]bool
+}
+
+func byUrgency(requests []*resources.Request) []*resources.Request {
+	sorted := slices.Clone(requests)
+	slices.SortFunc(sorted, func(a, b *resources.Request) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Relative, b.Relative), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return sorted
+}
+
+func requestAddress(id string) Address { return Address("request." + id) }
+
+// idleNodes lists the ready nodes that belong to no request and stay.
+func (c *computation) idleNodes() map[poolKey][]*resources.Node {
+	idle := map[poolKey][]*resources.Node{}
+	for _, provider := range c.world.names {
+		if !c.reachable(provider) {
+			continue
+		}
+		for _, n := range c.world.nodes[provider] {
+			if n.State == resources.StateReady && n.Request == "" && c.doomed[n.Key()] == "" && !c.busy(n.Key()) && !c.changing[n.Key()] {
+				idle[poolKey{provider, n.Pool}] = append(idle[poolKey{provider, n.Pool}], n)
+			}
+		}
+	}
+	for _, list := range idle {
+		slices.SortFunc(list, func(a, b *resources.Node) int {
+			return cmp.Or(a.StateTime.Compare(b.StateTime), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	return idle
+}
+
+// requested finds a place for a request, or says why there can be none.
+func (d *dispatch) requested(r *resources.Request) {
+	options, declined := d.options(r)
+	if len(options) == 0 {
+		d.decline(r, declined)
+		return
+	}
+	if why := d.overTenantLimit(r, options[0]); why != "" {
+		d.waits(r, why)
+		return
+	}
+	for _, o := range options {
+		if o.full == "" {
+			d.accept(r, o)
+			return
+		}
+	}
+	d.hold(r, options)
+}
+
+// accept takes the request on: ready nodes are its own at once, and the others are launched for it.
+func (d *dispatch) accept(r *resources.Request, o *option) {
+	s := d.serveStep(r, o.place(), o.nodes)
+	s.Reason = ReasonRequestWaiting
+	id := d.add(s)
+	d.take(o)
+	d.charge(r, o)
+	for i, label := range r.Labels {
+		if o.nodes[i] == "" {
+			d.launchFor(r, o, label, i, id)
+		}
+	}
+}
+
+func (d *dispatch) serveStep(r *resources.Request, at resources.Place, nodes []string) Step {
+	return Step{ID: "serve request " + r.ID, Address: requestAddress(r.ID), Action: ActionServe, Thing: ThingRequest, Provider: at.Provider,
+		Pool: at.Pool, Zone: at.Zone, Label: strings.Join(r.Labels, ","), Nodes: nodes, Record: r.Key(), Request: r.ID}
+}
+
+func (d *dispatch) launchFor(r *resources.Request, o *option, label string, i int, needs ...string) {
+	at := o.places[label]
+	s := Step{ID: fmt.Sprintf("launch request %s #%d", r.ID, i+1), Address: offerAddress(at.provider.Name, at.pool.Name, label),
+		Action: ActionLaunch, Thing: ThingNode, Reason: ReasonRequestWaiting, Provider: at.provider.Name, Pool: at.pool.Name, Label: label,
+		Zone: o.zone, Image: at.offer.Image.Name, Request: r.ID, Source: at.offer.Source, Needs: needs,
+		Estimate: d.launchEstimate(at.provider.Name, label), Evidence: []Fact{{"request", r.ID}}}
+	d.imageOf(&s, at)
+	d.add(s)
+}
+
+// pending sees a request through that a pool has taken: it is fulfilled once all its nodes are ready.
+func (d *dispatch) pending(r *resources.Request) {
+	at := poolKey{r.Place.Provider, r.Place.Pool}
+	if failed := d.failedNode(r); failed != nil {
+		d.decline(r, append(slices.Clone(r.Declined), resources.Decline{Provider: at.provider, Pool: at.pool,
+			Reason: "a node could not be launched: " + failed.Error}))
+		return
+	}
+	nodes, ready := d.nodesOf(r)
+	if ready == len(r.Labels) {
+		s := d.serveStep(r, r.Place, nodes)
+		s.Reason = ReasonNodesReady
+		d.add(s)
+		return
+	}
+	if !slices.Contains(nodes, "") {
+		return // the rest is on its way
+	}
+	o, why := d.optionAt(r, at.provider, at.pool, nodes)
+	switch {
+	case why != "":
+		d.decline(r, append(slices.Clone(r.Declined), resources.Decline{Provider: at.provider, Pool: at.pool, Reason: why}))
+	case o.full != "":
+		d.waits(r, o.full)
+		d.reserve(r, o)
+	default:
+		d.gather(r, o, nodes)
+	}
+}
+
+// gather gives a pending request what it still lacks.
+func (d *dispatch) gather(r *resources.Request, o *option, have []string) {
+	more := slices.Clone(o.nodes)
+	for i := range have {
+		if have[i] != "" {
+			more[i] = have[i]
+		}
+	}
+	if !slices.Equal(more, have) {
+		s := d.serveStep(r, r.Place, more)
+		s.Reason = ReasonRequestWaiting
+		d.add(s)
+	}
+	d.take(o)
+	for i, label := range r.Labels {
+		if more[i] == "" {
+			d.launchFor(r, o, label, i)
+		}
+	}
+}
+
+// nodesOf matches a request's nodes with its labels. A node that is on its way counts as there and not as ready.
+func (d *dispatch) nodesOf(r *resources.Request) (nodes []string, ready int) {
+	nodes = make([]string, len(r.Labels))
+	for _, n := range d.world.owned[r.ID] {
+		if d.doomed[n.Key()] != "" || n.State == resources.StateFailed || n.State == resources.StateAborted || n.State == resources.StateDeleting {
+			continue
+		}
+		for i, label := range r.Labels {
+			if nodes[i] == "" && slices.Contains(n.Labels, label) {
+				nodes[i] = n.ID
+				if n.State == resources.StateReady {
+					ready++
+				}
+				break
+			}
+		}
+	}
+	return nodes, ready
+}
+
+func (d *dispatch) failedNode(r *resources.Request) *resources.Node {
+	for _, n := range d.world.owned[r.ID] {
+		if n.State == resources.StateFailed && n.Provider == r.Place.Provider && n.Pool == r.Place.Pool {
+			return n
+		}
+	}
+	return nil
+}
+
+// fulfilled gives up a request whose requestor never came for the nodes.
+func (d *dispatch) fulfilled(r *resources.Request) {
+	if d.seen.Now.Sub(r.StateTime) > takeWithin {
+		d.fail(r, ReasonNeverTaken, fmt.Sprintf("its nodes were not taken within %s", takeWithin))
+	}
+}
+
+// decline notes that pools will not serve the request. When no other is left it fails with all their reasons.
+func (d *dispatch) decline(r *resources.Request, declined []resources.Decline) {
+	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
+		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: declined}
+	again := *r
+	again.Declined = declined
+	options, all := d.options(&again)
+	if len(options) == 0 {
+		s.ID, s.Reason, s.Declined = "fail request "+r.ID, ReasonAllDeclined, all
+	}
+	for _, no := range s.Declined {
+		s.Evidence = append(s.Evidence, Fact{no.Provider + "/" + no.Pool, no.Reason})
+	}
+	if len(s.Declined) == 0 {
+		s.Evidence = []Fact{{"pools", "none offers " + strings.Join(r.Labels, " and ")}}
+	}
+	d.add(s)
+}
+
+func (d *dispatch) fail(r *resources.Request, reason Reason, text string) {
+	d.add(Step{ID: "fail request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest, Reason: reason,
+		Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: r.Declined, Evidence: []Fact{{"why", text}}})
+}
+
+func (c *computation) forgetRequest(r *resources.Request) {
+	if c.seen.Now.Sub(r.StateTime) > failedKept {
+		c.add(Step{ID: "forget request " + r.ID, Address: requestAddress(r.ID), Action: ActionForget, Thing: ThingRequest,
+			Reason: ReasonFailed, Record: r.Key(), Request: r.ID})
+	}
+}
+
+// waits explains, to who asks, why a request is not served yet.
+func (d *dispatch) waits(r *resources.Request, why string) {
+	if d.opt.Explain {
+		d.note(Info, "waiting", requestAddress(r.ID), resources.Source{}, "%s", why)
+	}
+}

@@ -1,0 +1,270 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// idle is the settled fleet with no label kept ready, and as many ready nodes as there are ids.
+func idle(ids ...string) (resources.Desired, Observed) {
+	d, o := fleet(), settled()
+	d.Labels[0].MinReady = 0
+	o.Records.Nodes, o.Providers["cloud"] = o.Records.Nodes[2:], withInstances(o.Providers["cloud"])
+	for _, id := range ids {
+		addReady(&o, id)
+	}
+	return d, o
+}
+
+func withInstances(v ProviderView, instances ...resources.Instance) ProviderView {
+	v.Instances = instances
+	return v
+}
+
+func addReady(o *Observed, id string) *resources.Node {
+	n := readyNode(id)
+	o.Records.Nodes = append(o.Records.Nodes, n)
+	v := o.Providers["cloud"]
+	v.Instances = append(v.Instances, instance(id))
+	o.Providers["cloud"] = v
+	return n
+}
+
+func request(id string, labels ...string) *resources.Request {
+	return &resources.Request{ID: id, State: resources.StateRequested, Created: now.Add(-time.Second), StateTime: now.Add(-time.Second),
+		Labels: labels, Priority: 200}
+}
+
+// answers shows the steps that have to do with requests and nodes, one a line.
+func answers(p Plan) string {
+	var b strings.Builder
+	for _, s := range p.Steps {
+		if s.Thing != ThingRequest && s.Thing != ThingNode {
+			continue
+		}
+		fmt.Fprintf(&b, "%s", s.ID)
+		if s.Action == ActionServe {
+			fmt.Fprintf(&b, " at %s/%s %q", s.Provider, s.Pool, s.Nodes)
+		}
+		for _, f := range s.Evidence {
+			if s.Action == ActionDecline {
+				fmt.Fprintf(&b, " (%s: %s)", f.Name, f.Value)
+			}
+		}
+		b.WriteString("\n")
+	}
+	for _, n := range p.Notes {
+		if n.Code == "waiting" {
+			fmt.Fprintf(&b, "%s waits: %s\n", n.Address, n.Text)
+		}
+	}
+	return b.String()
+}
+
+func TestRequests(t *testing.T) {
+	for name, test := range map[string]struct {
+		ready  []string
+		change func(*resources.Desired, *Observed, *Options)
+		want   string
+	}{
+		"a ready node is given at once": {
+			ready: []string{"0000000011", "0000000012"},
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Requests = []*resources.Request{request("1", "small")}
+			},
+			want: `serve request 1 at cloud/main ["0000000011"]
+`},
+		"what is missing is launched": {
+			ready: []string{"0000000011"},
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Requests = []*resources.Request{request("1", "small", "small", "small")}
+			},
+			want: `serve request 1 at cloud/main ["0000000011" "" ""]
+launch request 1 #2
+launch request 1 #3
+`},
+		"a machine that exists is given": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Requests = []*resources.Request{request("1", "metal")}
+			},
+			want: `serve request 1 at lab/main ["0000000003"]
+`},
+		"the most urgent one gets the last node": {
+			ready: []string{"0000000011"},
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				d.Providers[0].Pools[0].MaxServers = ptr(1)
+				late, urgent := request("1", "small"), request("2", "small")
+				urgent.Priority = 100
+				o.Records.Requests = []*resources.Request{late, urgent}
+				opt.Explain = true
+			},
+			want: `serve request 2 at cloud/main ["0000000011"]
+request.1 waits: cloud/main: max_servers is 1 and 1 are taken
+`},
+		"what no pool offers fails with the reason": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Requests = []*resources.Request{request("1", "large")}
+			},
+			want: `fail request 1 (pools: none offers large)
+`},
+		"what no pool can hold fails with the reasons": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Requests = []*resources.Request{request("1", "small", "small", "small", "small", "small")}
+			},
+			want: `fail request 1 (cloud/main: the request is too large: max_servers is 4 and 0 are taken)
+`},
+		"labels of two pools are not mixed": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Requests = []*resources.Request{request("1", "small", "metal")}
+			},
+			want: `fail request 1 (cloud/main: it has no label metal, or fewer machines than are asked for) (lab/main: it has no label small, or fewer machines than are asked for)
+`},
+		"it waits while the pool is full": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				d.Providers[0].Pools[0].MaxServers = ptr(1)
+				addReady(o, "0000000011").State = resources.StateInUse
+				o.Records.Requests = []*resources.Request{request("1", "small")}
+				opt.Explain = true
+			},
+			want: `request.1 waits: cloud/main: max_servers is 1 and 1 are taken
+`},
+		"a small one passes a large one that has just begun to wait": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				addReady(o, "0000000011").State = resources.StateInUse
+				o.Records.Requests = []*resources.Request{request("1", "small", "small", "small", "small"), request("2", "small")}
+			},
+			want: `serve request 2 at cloud/main [""]
+launch request 2 #1
+`},
+		"and not one that has waited long": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				addReady(o, "0000000011").State = resources.StateInUse
+				large := request("1", "small", "small", "small", "small")
+				large.Created = now.Add(-reserveAfter)
+				o.Records.Requests = []*resources.Request{large, request("2", "small")}
+			},
+		},
+		"a pending request is fulfilled when its nodes are ready, in order": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				r := request("1", "small", "small")
+				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				addReady(o, "0000000011").Request, addReady(o, "0000000012").Request = "1", "1"
+				o.Records.Requests = []*resources.Request{r}
+			},
+			want: `serve request 1 at cloud/main ["0000000011" "0000000012"]
+`},
+		"a failed node makes its pool decline": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				r := request("1", "small")
+				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				n := addReady(o, "0000000011")
+				n.State, n.Request, n.Error = resources.StateFailed, "1", "no valid host"
+				o.Records.Requests = []*resources.Request{r}
+			},
+			want: `fail request 1 (cloud/main: a node could not be launched: no valid host)
+delete node 0000000011
+`},
+		"a node that is on its way is waited for": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				r := request("1", "small")
+				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				n := addReady(o, "0000000011")
+				n.State, n.Request = resources.StateBuilding, "1"
+				o.Records.Requests, o.Busy = []*resources.Request{r}, map[resources.Key]bool{n.Key(): true}
+			},
+		},
+		"nodes of a request that is gone are free again": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				addReady(o, "0000000011").Request = "1"
+			},
+			want: `free node 0000000011
+`},
+		"a deadline ends the waiting": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				r := request("1", "small")
+				r.Deadline = now.Add(-time.Second)
+				o.Records.Requests = []*resources.Request{r}
+			},
+			want: `fail request 1 (why: its deadline has passed)
+`},
+		"nobody came for the nodes": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				r := request("1", "small")
+				r.State, r.StateTime = resources.StateFulfilled, now.Add(-takeWithin-time.Second)
+				addReady(o, "0000000011").Request = "1"
+				o.Records.Requests = []*resources.Request{r}
+			},
+			want: `fail request 1 (why: its nodes were not taken within 10m0s)
+`},
+		"a tenant that has its share waits": {
+			ready: []string{"0000000011"},
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(1)}}
+				n := addReady(o, "0000000012")
+				n.State, n.Tenant = resources.StateInUse, "acme"
+				r := request("1", "small")
+				r.Tenant = "acme"
+				o.Records.Requests = []*resources.Request{r, request("2", "small")}
+				opt.Explain = true
+			},
+			want: `serve request 2 at cloud/main ["0000000011"]
+request.1 waits: tenant acme: max_servers is 1 and 1 are taken
+`},
+		"an idle node of another label makes room": {
+			ready: []string{"0000000011"},
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				pool := &d.Providers[0].Pools[0]
+				pool.MaxServers = ptr(1)
+				other := pool.Offers[0]
+				other.Label = "other"
+				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
+				d.Labels = append([]resources.Label{{Name: "other"}}, d.Labels...)
+				o.Records.Requests = []*resources.Request{request("1", "other")}
+			},
+			want: `delete node 0000000011
+`},
+		"nodes of one request are in one zone": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				addReady(o, "0000000011").Zone = "az1"
+				addReady(o, "0000000012").Zone = "az2"
+				addReady(o, "0000000013").Zone = "az2"
+				o.Records.Requests = []*resources.Request{request("1", "small", "small")}
+			},
+			want: `serve request 1 at cloud/main ["0000000012" "0000000013"]
+`},
+		"a lease that ran out ends the use": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				n := addReady(o, "0000000011")
+				n.State, n.Lease = resources.StateInUse, &resources.Lease{Until: now.Add(-time.Second)}
+			},
+			want: `end use of node 0000000011
+`},
+		"who is patient does not launch where launches fail": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				opt.Patient, opt.Explain = true, true
+				o.Launching = map[Address]*resources.Failure{"provider.cloud.pool.main.label.small": {Count: 1, Time: now, Error: "no valid host"}}
+				o.Records.Requests = []*resources.Request{request("1", "small")}
+			},
+			want: `request.1 waits: cloud/main: launches have failed once, the next try is after 2026-11-20T12:00:05Z: no valid host
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := idle(test.ready...)
+			opt := Options{}
+			test.change(&d, &o, &opt)
+			p := Compute(d, o, opt)
+			if diff := cmp.Diff(test.want, answers(p)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			for _, problem := range p.Problems {
+				t.Errorf("problem %s: %s", problem.Address, problem.Text)
+			}
+		})
+	}
+}
