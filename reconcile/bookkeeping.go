@@ -15,8 +15,8 @@ const historyLength = 20
 
 // rememberProvider records how to reach a provider before anything is made there.
 func (x *execution) rememberProvider(ctx context.Context, name string) error {
-	x.mu.Lock()
-	defer x.mu.Unlock() // also so that two steps do not write it at once
+	x.guard.Lock()
+	defer x.guard.Unlock() // also so that two steps do not write it at once
 	p, configured := x.provider(name)
 	if x.known[name] || !configured {
 		return nil
@@ -76,8 +76,8 @@ func (x *execution) template(hash resources.Hash, static map[string]string) []re
 
 // took notes how long something took; tidy writes it down.
 func (x *execution) took(subject string, seconds float64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.guard.Lock()
+	defer x.guard.Unlock()
 	x.seconds[subject] = append(x.seconds[subject], seconds)
 }
 

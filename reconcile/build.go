@@ -51,9 +51,9 @@ func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 		return m.build.ID, m.failed(ctx, err)
 	}
 	x.took("build/"+img.Name, m.build.Seconds)
-	x.mu.Lock()
+	x.results.Lock()
 	x.built[img.Name] = m.build.ID
-	x.mu.Unlock()
+	x.results.Unlock()
 	return m.build.ID, x.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
 }
 

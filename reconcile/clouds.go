@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,22 +19,37 @@ import (
 // cloud opens a provider once and keeps it open: as the configuration describes it, or, for one that is configured no
 // more, as its record remembers it.
 func (e *Engine) cloud(ctx context.Context, name string, record *resources.ProviderRecord) (drivers.Cloud, error) {
+	key := e.cloudKey(name, record)
 	e.mu.Lock()
-	open := e.clouds[name]
+	open := e.clouds[key]
 	if open == nil {
 		open = &openCloud{}
-		e.clouds[name] = open
+		e.clouds[key] = open
 	}
 	e.mu.Unlock()
 	open.once.Do(func() { open.cloud, open.err = e.open(ctx, name, record) })
 	if open.err != nil { // whoever waited for it gets the error; whoever comes later tries again
 		e.mu.Lock()
-		if e.clouds[name] == open {
-			delete(e.clouds, name)
+		if e.clouds[key] == open {
+			delete(e.clouds, key)
 		}
 		e.mu.Unlock()
 	}
 	return open.cloud, open.err
+}
+
+// cloudKey is what the connection to a provider depends on.
+func (e *Engine) cloudKey(name string, record *resources.ProviderRecord) cloudKey {
+	p, configured := e.provider(name)
+	if !configured {
+		if record == nil {
+			return cloudKey{name: name}
+		}
+		return cloudKey{name, record.Driver + string(record.Config)}
+	}
+	sum := sha256.New()
+	_, _ = fmt.Fprintf(sum, "%s %#v %g %d %d", p.Driver, p.Config, p.Rate, p.APITimeout, p.UploadTimeout)
+	return cloudKey{name, string(sum.Sum(nil))}
 }
 
 func (e *Engine) open(ctx context.Context, name string, record *resources.ProviderRecord) (drivers.Cloud, error) {

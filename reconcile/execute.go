@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/state"
 )
 
 // Result is what became of a plan.
@@ -42,24 +44,30 @@ func (e errNeeds) Error() string {
 	return fmt.Sprintf("it needs %s %s, which was not done", e.step.Action, e.step.Address)
 }
 
-// execution is one run over a plan.
-type execution struct {
-	*Engine
-	seen   plan.Observed
-	ledger *ledger
+// run is what steps share for as long as an apply, or a daemon, runs.
+type run struct {
+	ledger   *ledger
+	fileLock sync.Mutex // held while a build's list of files is read, changed and written
 
-	files sync.Mutex // held while a build's list of files is read, changed and written
-
-	pollCtx     context.Context // ends after the last step, and with it the pollers
+	pollCtx     context.Context // ends with the run, and with it the pollers
 	stopPolling context.CancelFunc
 	pollers     sync.WaitGroup
 
-	mu       sync.Mutex // guards the maps and the result
+	guard   sync.Mutex // guards the maps
+	slots   map[string]chan struct{}
+	polls   map[drivers.Cloud]*poller
+	known   map[string]bool      // providers whose record is up to date
+	seconds map[string][]float64 // durations by subject, not yet in the history
+}
+
+// execution is a plan being executed.
+type execution struct {
+	*Engine
+	*run
+	seen plan.Observed
+
+	results  sync.Mutex // guards what follows
 	outcome  map[string]*outcome
-	slots    map[string]chan struct{}
-	polls    map[string]*poller
-	known    map[string]bool       // providers whose record is up to date
-	seconds  map[string][]float64  // durations by subject, not yet in the history
 	built    map[string]string     // build ids by image, made in this run
 	uploaded map[uploadedTo]string // upload ids made in this run
 	result   Result
@@ -99,20 +107,32 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 
 // begin prepares to do steps; end has to be called afterwards.
 func (e *Engine) begin(ctx context.Context, seen plan.Observed) (*execution, error) {
-	l, err := openLedger(ctx, e.Store)
+	shared, err := newRun(ctx, e.Store)
 	if err != nil {
 		return nil, err
 	}
-	x := &execution{Engine: e, seen: seen, ledger: l, outcome: map[string]*outcome{}, slots: map[string]chan struct{}{},
-		polls: map[string]*poller{}, known: map[string]bool{}, seconds: map[string][]float64{},
-		built: map[string]string{}, uploaded: map[uploadedTo]string{}}
-	x.pollCtx, x.stopPolling = context.WithCancel(context.WithoutCancel(ctx))
-	return x, nil
+	return e.execution(shared, seen), nil
 }
 
-func (x *execution) end() {
-	x.stopPolling()
-	x.pollers.Wait()
+func (e *Engine) execution(shared *run, seen plan.Observed) *execution {
+	return &execution{Engine: e, run: shared, seen: seen, outcome: map[string]*outcome{}, built: map[string]string{},
+		uploaded: map[uploadedTo]string{}}
+}
+
+func newRun(ctx context.Context, store state.Store) (*run, error) {
+	l, err := openLedger(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{ledger: l, slots: map[string]chan struct{}{}, polls: map[drivers.Cloud]*poller{}, known: map[string]bool{},
+		seconds: map[string][]float64{}}
+	r.pollCtx, r.stopPolling = context.WithCancel(context.WithoutCancel(ctx))
+	return r, nil
+}
+
+func (r *run) end() {
+	r.stopPolling()
+	r.pollers.Wait()
 }
 
 // step waits for what the step needs, does it, and records how it ended.
@@ -176,13 +196,13 @@ func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err 
 	case plan.ActionUpload:
 		key, size = "upload "+s.Provider, 2
 	}
-	x.mu.Lock()
+	x.guard.Lock()
 	slots := x.slots[key]
 	if slots == nil {
 		slots = make(chan struct{}, max(size, 1))
 		x.slots[key] = slots
 	}
-	x.mu.Unlock()
+	x.guard.Unlock()
 	select {
 	case slots <- struct{}{}:
 		return func() { <-slots }, nil
@@ -193,13 +213,13 @@ func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err 
 
 // finish reports a step that was tried.
 func (x *execution) finish(s plan.Step, id string, err error, took time.Duration) {
-	x.mu.Lock()
+	x.results.Lock()
 	if err == nil {
 		x.result.Done = append(x.result.Done, s)
 	} else {
 		x.result.Failed = append(x.result.Failed, Failure{s, err})
 	}
-	x.mu.Unlock()
+	x.results.Unlock()
 	if err != nil {
 		x.Log.Error("step failed", "step", s.ID, "took", took, "error", err)
 		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})
@@ -211,9 +231,9 @@ func (x *execution) finish(s plan.Step, id string, err error, took time.Duration
 
 // skip reports a step that was not tried.
 func (x *execution) skip(s plan.Step, err error) {
-	x.mu.Lock()
+	x.results.Lock()
 	x.result.Skipped = append(x.result.Skipped, Failure{s, err})
-	x.mu.Unlock()
+	x.results.Unlock()
 	x.report(Event{Kind: EventSkipped, Step: s, Err: err})
 }
 
@@ -227,6 +247,12 @@ func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
 	switch {
 	case s.Action == plan.ActionForget:
 		return s.Record.ID, x.ledger.drop(ctx, s.Record)
+	case s.Action == plan.ActionServe:
+		return s.Request, x.serve(ctx, s)
+	case s.Action == plan.ActionDecline:
+		return s.Request, x.decline(ctx, s)
+	case s.Thing == plan.ThingNode && s.Action == plan.ActionUpdate && s.Node == "":
+		return s.Record.ID, x.updateNode(ctx, s)
 	case s.Thing == plan.ThingRecord && s.Action == plan.ActionUpdate:
 		return s.Record.ID, nil // rememberProvider and rememberImages have written it
 	case s.Action == plan.ActionBuild:

@@ -73,9 +73,9 @@ func (x *execution) removeWork(ctx context.Context, name string) {
 func (x *execution) deleteFile(ctx context.Context, s plan.Step) error {
 	name, build := s.External, s.Build
 	if build == "" {
-		x.mu.Lock()
+		x.results.Lock()
 		build = x.built[s.Image]
-		x.mu.Unlock()
+		x.results.Unlock()
 		name = s.Image + "-" + build + "." + s.Format
 	}
 	if err := x.dropFile(ctx, build, name); err != nil {
@@ -93,8 +93,8 @@ func (x *execution) removeImageFile(ctx context.Context, name string) error {
 }
 
 func (x *execution) dropFile(ctx context.Context, build, name string) error {
-	x.files.Lock()
-	defer x.files.Unlock()
+	x.fileLock.Lock()
+	defer x.fileLock.Unlock()
 	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: build})
 	if !ok {
 		return nil

@@ -156,9 +156,9 @@ func (l *launching) chooseCloudImage(ctx context.Context, ref resources.ImageRef
 
 // uploadOf is the upload to boot from: the one that this run has made, or the one that the plan names.
 func (l *launching) uploadOf(image string) *resources.Upload {
-	l.mu.Lock()
+	l.results.Lock()
 	id, made := l.uploaded[uploadedTo{image, l.provider.Name}]
-	l.mu.Unlock()
+	l.results.Unlock()
 	if !made {
 		id = l.step.Upload
 	}
@@ -224,7 +224,7 @@ func (l *launching) wait(ctx context.Context) (resources.Instance, error) {
 	var ready resources.Instance
 	seen := false
 	l.progress(l.step)("waiting for the instance to be ready", 0, 0)
-	err := l.poll(l.provider.Name, l.cloud).await(ctx, func(now listing) (bool, error) {
+	err := l.poll(l.cloud).await(ctx, func(now listing) (bool, error) {
 		instance, found := now.byID[l.node.ExternalID]
 		if !found {
 			if seen {

@@ -64,7 +64,7 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 	}
 	x.progress(s)("waiting for the instance to be gone", 0, 0)
 	missing, shown := 0, false
-	return x.poll(node.Provider, cloud).await(ctx, func(now listing) (bool, error) {
+	return x.poll(cloud).await(ctx, func(now listing) (bool, error) {
 		left := now.byNode[node.ID]
 		if i, found := now.byID[node.ExternalID]; found && len(left) == 0 {
 			left = append(left, i)

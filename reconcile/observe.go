@@ -206,9 +206,10 @@ func configuredFormat(config cty.Value) string {
 
 // openFormat is the format that an open cloud wants.
 func (e *Engine) openFormat(name string) string {
+	key := e.cloudKey(name, nil)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if open := e.clouds[name]; open != nil && open.cloud != nil {
+	if open := e.clouds[key]; open != nil && open.cloud != nil {
 		if store, ok := drivers.Images(open.cloud); ok {
 			return store.ImageFormat()
 		}

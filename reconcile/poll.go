@@ -42,14 +42,14 @@ type news struct {
 }
 
 // poll returns the provider's poller.
-func (x *execution) poll(provider string, cloud drivers.Cloud) *poller {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	p := x.polls[provider]
+func (x *execution) poll(cloud drivers.Cloud) *poller {
+	x.guard.Lock()
+	defer x.guard.Unlock()
+	p := x.polls[cloud]
 	if p == nil {
 		p = &poller{cloud: cloud, installation: x.seen.Installation, ctx: x.pollCtx, group: &x.pollers,
 			waiters: map[*waiter]bool{}}
-		x.polls[provider] = p
+		x.polls[cloud] = p
 	}
 	return p
 }

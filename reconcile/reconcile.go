@@ -40,12 +40,19 @@ type Options struct {
 type Engine struct {
 	Options
 	host string
+	*connections
 
-	mu     sync.Mutex // guards clouds
-	clouds map[string]*openCloud
-
-	reporting sync.Mutex // held while Report runs
+	reporting *sync.Mutex // held while Report runs
 }
+
+// connections are the providers that are open. Engines for newer configurations share them.
+type connections struct {
+	mu     sync.Mutex // guards clouds
+	clouds map[cloudKey]*openCloud
+}
+
+// cloudKey tells connections apart: a provider whose block has changed gets another one.
+type cloudKey struct{ name, config string }
 
 // openCloud is a connection, or the error that opening it gave.
 type openCloud struct {
@@ -66,7 +73,14 @@ func New(o Options) *Engine {
 	if err != nil {
 		host = "localhost"
 	}
-	return &Engine{Options: o, host: host, clouds: map[string]*openCloud{}}
+	return &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}}
+}
+
+// With returns an engine for another configuration that shares what the first one has open.
+func (e *Engine) With(desired resources.Desired) *Engine {
+	next := *e
+	next.Desired = desired
+	return &next
 }
 
 // Close disconnects from every provider.
@@ -81,7 +95,7 @@ func (e *Engine) Close() error {
 			}
 		}
 	}
-	e.clouds = map[string]*openCloud{}
+	e.clouds = map[cloudKey]*openCloud{}
 	return first
 }
 

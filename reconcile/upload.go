@@ -54,9 +54,9 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 		return u.ID, errors.Join(err, x.failUpload(ctx, store, u, b.Kind, err))
 	}
 	x.took(fmt.Sprintf("upload/%s/%s", s.Provider, s.Image), u.Seconds)
-	x.mu.Lock()
+	x.results.Lock()
 	x.uploaded[uploadedTo{s.Image, s.Provider}] = u.ID
-	x.mu.Unlock()
+	x.results.Unlock()
 	return u.ID, x.changeImage(ctx, u.Image, b.Kind, func(r *resources.ImageRecord) { delete(r.Uploads, u.Provider) })
 }
 
@@ -64,9 +64,9 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 func (x *execution) buildOf(s plan.Step) (*resources.Build, error) {
 	id := s.Build
 	if id == "" {
-		x.mu.Lock()
+		x.results.Lock()
 		id = x.built[s.Image]
-		x.mu.Unlock()
+		x.results.Unlock()
 	}
 	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: id})
 	if !ok {

@@ -142,7 +142,7 @@ func (w *Workshop) Images() []string {
 
 // Kept implements builders.Workshop.
 func (w *Workshop) Kept(context.Context) ([]string, error) {
-	files, err := w.Engine.files()
+	files, err := w.files()
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,101 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// errChanged is why a step was not done: somebody changed the record between the plan and the step.
+var errChanged = errors.New("it has changed since it was planned")
+
+// serve gives nodes to a request. It is fulfilled when none is missing; otherwise the pool has taken it.
+func (x *execution) serve(ctx context.Context, s plan.Step) error {
+	r, ok := get[resources.Request](x.ledger, s.Record)
+	if !ok {
+		return fmt.Errorf("%s: %w", s.Record, errChanged)
+	}
+	records := []resources.Record{r}
+	ready := 0
+	for _, id := range s.Nodes {
+		if id == "" {
+			continue
+		}
+		n, ok := get[resources.Node](x.ledger, resources.Key{Kind: resources.KindNode, ID: id})
+		if !ok || n.Request != "" && n.Request != r.ID {
+			return fmt.Errorf("node %s: %w", id, errChanged)
+		}
+		if n.State == resources.StateReady {
+			ready++
+		}
+		if n.Request == "" {
+			if n.State != resources.StateReady {
+				return fmt.Errorf("node %s: %w", id, errChanged)
+			}
+			n.Request, n.Tenant, n.Requestor = r.ID, r.Tenant, r.Who
+			records = append(records, n)
+		}
+	}
+	now := x.Now()
+	r.Place = resources.Place{Provider: s.Provider, Pool: s.Pool, Zone: s.Zone}
+	if r.Taken.IsZero() {
+		r.Taken = now
+	}
+	if ready == len(r.Labels) {
+		r.State, r.StateTime, r.Nodes, r.Ready = resources.StateFulfilled, now, s.Nodes, now
+	} else if r.State != resources.StatePending {
+		r.State, r.StateTime = resources.StatePending, now
+	}
+	return x.ledger.put(ctx, records...)
+}
+
+// decline notes the pools that will not serve a request. One that no pool is left for, or that has no more use, fails.
+func (x *execution) decline(ctx context.Context, s plan.Step) error {
+	r, ok := get[resources.Request](x.ledger, s.Record)
+	if !ok {
+		return nil // it was cancelled
+	}
+	r.Declined = s.Declined
+	if s.Reason == plan.ReasonDeclined {
+		if r.State != resources.StateRequested {
+			r.State, r.StateTime = resources.StateRequested, x.Now()
+		}
+		r.Place = resources.Place{}
+		return x.ledger.put(ctx, r)
+	}
+	var why []string
+	for _, f := range s.Evidence {
+		why = append(why, f.Name+": "+f.Value)
+	}
+	r.State, r.StateTime, r.Error = resources.StateFailed, x.Now(), s.Reason.Text()+" ("+strings.Join(why, "; ")+")"
+	return x.ledger.put(ctx, r)
+}
+
+// updateNode takes a node back from a request that is gone, or from a user whose time is over.
+func (x *execution) updateNode(ctx context.Context, s plan.Step) error {
+	n, ok := get[resources.Node](x.ledger, s.Record)
+	if !ok {
+		return nil
+	}
+	now := x.Now()
+	switch s.Reason {
+	case plan.ReasonRequestGone:
+		if n.State != resources.StateReady {
+			return fmt.Errorf("%s: %w", s.Record, errChanged)
+		}
+		n.Request, n.Tenant, n.Requestor = "", "", ""
+	case plan.ReasonLeaseExpired, plan.ReasonHoldExpired:
+		if n.State != resources.StateInUse && n.State != resources.StateHold {
+			return fmt.Errorf("%s: %w", s.Record, errChanged)
+		}
+		n.State, n.StateTime, n.Lease = resources.StateUsed, now, nil
+		n.Comment = s.Reason.Text()
+	default:
+		return fmt.Errorf("this npctl cannot update a node because %s", s.Reason.Text())
+	}
+	return x.ledger.put(ctx, n)
+}
