@@ -196,13 +196,18 @@ func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err 
 	case plan.ActionUpload:
 		key, size = "upload "+s.Provider, 2
 	}
-	x.guard.Lock()
-	slots := x.slots[key]
+	return x.place(ctx, key, size)
+}
+
+// place takes one of so many places.
+func (r *run) place(ctx context.Context, key string, size int) (release func(), err error) {
+	r.guard.Lock()
+	slots := r.slots[key]
 	if slots == nil {
 		slots = make(chan struct{}, max(size, 1))
-		x.slots[key] = slots
+		r.slots[key] = slots
 	}
-	x.guard.Unlock()
+	r.guard.Unlock()
 	select {
 	case slots <- struct{}{}:
 		return func() { <-slots }, nil

@@ -74,7 +74,8 @@ label "large" { min_ready = 1 }
 provider "lab" "one" {
   image_format = "raw"
   pool "main" {
-    networks = ["private"]
+    networks          = ["private"]
+    host_key_checking = false
     label "small" {
       image             = diskimage.debian
       flavor            = "small"
@@ -86,7 +87,8 @@ provider "lab" "one" {
 provider "lab" "two" {
   image_format = "raw"
   pool "main" {
-    networks = ["private"]
+    networks          = ["private"]
+    host_key_checking = false
     label "large" {
       image  = diskimage.debian
       flavor = "large"

@@ -29,43 +29,59 @@ type launching struct {
 	cloud    drivers.Cloud
 	node     *resources.Node
 	started  time.Time
+	asked    time.Time // when the cloud had accepted it
 }
 
 // launch makes a node, or goes on with one that an earlier run began.
 func (x *execution) launch(ctx context.Context, s plan.Step) (string, error) {
-	l := &launching{execution: x, step: s, started: x.Now()}
-	if err := l.find(ctx); err != nil {
+	l, err := x.intendLaunch(ctx, s)
+	if err != nil {
 		return "", err
 	}
-	if err := l.intend(ctx); err != nil {
-		return "", err
+	return l.node.ID, l.run(ctx)
+}
+
+// intendLaunch writes the record of a node that run then makes.
+func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*launching, error) {
+	l := &launching{execution: x, step: s, started: x.Now()}
+	if err := l.find(); err != nil {
+		return nil, err
+	}
+	return l, l.intend(ctx)
+}
+
+// run tries until the node is ready, or no attempt is left.
+func (l *launching) run(ctx context.Context) error {
+	var err error
+	if l.cloud, err = l.execution.cloud(ctx, l.provider.Name, nil); err != nil {
+		return l.giveUp(ctx, err)
 	}
 	attempts := max(l.provider.LaunchAttempts, 1)
 	for {
 		err := l.attempt(ctx)
 		switch {
 		case err == nil:
-			x.took("launch/"+s.Provider+"/"+s.Label, l.node.Seconds)
-			return l.node.ID, nil
+			l.took("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
+			return nil
 		case ctx.Err() != nil:
-			return l.node.ID, ErrInterrupted // the record stays building; the next run goes on with it
+			return ErrInterrupted // the record stays building; the next run goes on with it
 		}
 		if path := l.console(ctx); path != "" {
 			err = fmt.Errorf("%w (console: %s)", err, path)
 		}
-		x.Log.Warn("launch attempt failed", "node", l.node.ID, "attempt", l.node.Attempt, "error", err)
-		giveUp := l.node.Attempt >= attempts || rejected(err) || errors.Is(err, drivers.ErrQuota)
-		if err := l.clear(ctx, err, giveUp); err != nil {
-			return l.node.ID, err
+		l.Log.Warn("launch attempt failed", "node", l.node.ID, "attempt", l.node.Attempt, "error", err)
+		if l.node.Attempt >= attempts || rejected(err) || errors.Is(err, drivers.ErrQuota) {
+			cause := fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, l.node.Attempt, attempts, err)
+			return l.giveUp(ctx, cause)
 		}
-		if giveUp {
-			return l.node.ID, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, l.node.Attempt, attempts, err)
+		if err := l.clear(ctx, err); err != nil {
+			return err
 		}
 	}
 }
 
-// find looks up what the configuration says about the node, and connects.
-func (l *launching) find(ctx context.Context) error {
+// find looks up what the configuration says about the node.
+func (l *launching) find() error {
 	var ok bool
 	if l.provider, ok = l.execution.provider(l.step.Provider); !ok {
 		return fmt.Errorf("provider %s is not configured", l.step.Provider)
@@ -82,9 +98,7 @@ func (l *launching) find(ctx context.Context) error {
 	if l.offer == nil {
 		return fmt.Errorf("pool %s of provider %s does not offer label %s", l.step.Pool, l.step.Provider, l.step.Label)
 	}
-	var err error
-	l.cloud, err = l.execution.cloud(ctx, l.provider.Name, nil)
-	return err
+	return nil
 }
 
 // intend writes the record that makes the node ours, whatever happens next.
@@ -102,10 +116,26 @@ func (l *launching) intend(ctx context.Context) error {
 	l.node = &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: l.provider.Name,
 		Pool: l.pool.Name, Labels: []string{l.offer.Label}, Hash: l.offer.Hashes.Current(), Image: l.offer.Image.String(),
 		Attributes: l.pool.NodeAttributes, Resources: l.amounts()}
+	if err := l.dedicate(); err != nil {
+		return err
+	}
 	if err := l.chooseImage(ctx); err != nil {
 		return err
 	}
 	return l.ledger.put(ctx, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static)...)...)
+}
+
+// dedicate makes the node its request's, which may have been cancelled meanwhile.
+func (l *launching) dedicate() error {
+	if l.step.Request == "" {
+		return nil
+	}
+	r, ok := get[resources.Request](l.ledger, resources.Key{Kind: resources.KindRequest, ID: l.step.Request})
+	if !ok {
+		return fmt.Errorf("request %s: %w", l.step.Request, errChanged)
+	}
+	l.node.Request, l.node.Tenant, l.node.Requestor, l.node.Zone = r.ID, r.Tenant, r.Who, l.step.Zone
+	return nil
 }
 
 func (l *launching) resolved() plan.OfferView {
@@ -140,7 +170,15 @@ func (l *launching) chooseCloudImage(ctx context.Context, ref resources.ImageRef
 	}
 	spec := l.provider.CloudImages[i]
 	image := l.seen.Providers[l.provider.Name].CloudImages[ref.Name].Image
-	if resolver, ok := drivers.Resolving(l.cloud); ok && image.ID == "" {
+	if image.ID == "" {
+		cloud, err := l.execution.cloud(ctx, l.provider.Name, nil)
+		if err != nil {
+			return err
+		}
+		resolver, ok := drivers.Resolving(cloud)
+		if !ok {
+			return fmt.Errorf("%s: %w", ref, drivers.ErrNotSupported)
+		}
 		found, problems, err := resolver.ResolveImage(ctx, spec)
 		if err != nil {
 			return err
@@ -175,8 +213,12 @@ func (l *launching) spec(retried bool) drivers.Spec {
 	}
 }
 
-// zone spreads nodes over the zones there are, and takes another one at each attempt.
+// zone spreads nodes over the zones there are, and takes another one at each attempt, unless the nodes of a request have
+// to be together.
 func (l *launching) zone() string {
+	if l.step.Zone != "" {
+		return l.step.Zone
+	}
 	zones := l.resolved().Zones
 	if len(zones) == 0 {
 		return ""
@@ -200,6 +242,10 @@ func (l *launching) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.node.Phases.Boot = l.Now().Sub(l.asked).Seconds()
+	if err := l.reach(ctx, &instance); err != nil {
+		return err
+	}
 	return l.ready(ctx, instance)
 }
 
@@ -211,10 +257,13 @@ func (l *launching) create(ctx context.Context) error {
 		return err
 	}
 	l.progress(l.step)("creating", 0, 0)
+	started := l.Now()
 	instance, err := l.cloud.Create(ctx, l.spec(retried))
 	if err != nil {
 		return err
 	}
+	l.asked = l.Now()
+	l.node.Phases = resources.Phases{Create: l.asked.Sub(started).Seconds()}
 	l.node.ExternalID = instance.ID
 	return l.ledger.put(ctx, l.node)
 }
@@ -279,11 +328,8 @@ func (l *launching) ready(ctx context.Context, i resources.Instance) error {
 	return l.ledger.put(ctx, n)
 }
 
-// clear removes what a failed attempt left, and the record with it when nothing more is tried.
-func (l *launching) clear(ctx context.Context, cause error, giveUp bool) error {
-	if giveUp {
-		l.node.State, l.node.StateTime = resources.StateFailed, l.Now()
-	}
+// clear removes what a failed attempt left, so that another can be made.
+func (l *launching) clear(ctx context.Context, cause error) error {
 	l.node.Error = cause.Error()
 	if err := l.ledger.put(ctx, l.node); err != nil {
 		return err
@@ -291,11 +337,29 @@ func (l *launching) clear(ctx context.Context, cause error, giveUp bool) error {
 	if err := l.removeInstances(ctx, l.step, l.cloud, l.node); err != nil {
 		return errors.Join(cause, err)
 	}
-	if giveUp {
-		return l.ledger.drop(ctx, l.node.Key())
-	}
 	l.node.ExternalID = ""
 	return l.ledger.put(ctx, l.node)
+}
+
+// giveUp removes what the last attempt left. The record of a node that was made for a request stays for a moment: it
+// tells the planner that another pool has to serve the request, or, when it is aborted, that there was no room.
+func (l *launching) giveUp(ctx context.Context, cause error) error {
+	l.node.State, l.node.StateTime, l.node.Error = resources.StateFailed, l.Now(), cause.Error()
+	if errors.Is(cause, drivers.ErrQuota) {
+		l.node.State = resources.StateAborted
+	}
+	if err := l.ledger.put(ctx, l.node); err != nil {
+		return errors.Join(cause, err)
+	}
+	if l.cloud != nil {
+		if err := l.removeInstances(ctx, l.step, l.cloud, l.node); err != nil {
+			return errors.Join(cause, err)
+		}
+	}
+	if l.node.Request != "" {
+		return cause
+	}
+	return errors.Join(cause, l.ledger.drop(ctx, l.node.Key()))
 }
 
 // console keeps what the machine said last, the best evidence there is, beside the build logs.
