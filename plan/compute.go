@@ -171,12 +171,12 @@ func (c *computation) deferUnreachable() {
 		if view := c.seen.Providers[name]; view.Err != "" {
 			c.deferred = append(c.deferred, name)
 			if view.Rejected && c.world.providers[name] != nil {
-				c.problems = append(c.problems, Problem{Address: providerAddress(name), Provider: name, Text: view.Err,
-					Hint:   "mend it, or leave the provider out with -exclude=" + string(providerAddress(name)),
+				c.problems = append(c.problems, Problem{Address: ProviderAddress(name), Provider: name, Text: view.Err,
+					Hint:   "mend it, or leave the provider out with -exclude=" + string(ProviderAddress(name)),
 					Source: c.source(name)})
 				continue
 			}
-			c.note(Warning, "deferred", providerAddress(name), c.source(name),
+			c.note(Warning, "deferred", ProviderAddress(name), c.source(name),
 				"provider %s could not be looked at, so nothing is planned for it: %s", name, view.Err)
 		}
 	}
@@ -210,15 +210,19 @@ func digest(parts ...string) string {
 func imageAddress(kind resources.ImageKind, name string) Address {
 	return Address(string(kind) + "." + name)
 }
-func providerAddress(name string) Address { return Address("provider." + name) }
+
+// ProviderAddress is the address of a provider block.
+func ProviderAddress(name string) Address { return Address("provider." + name) }
 func nodeAddress(id string) Address       { return Address("node." + id) }
 func uploadAddress(provider, image string) Address {
-	return providerAddress(provider) + Address(".image."+image)
+	return ProviderAddress(provider) + Address(".image."+image)
 }
 func poolAddress(provider, pool string) Address {
-	return providerAddress(provider) + Address(".pool."+pool)
+	return ProviderAddress(provider) + Address(".pool."+pool)
 }
-func offerAddress(provider, pool, label string) Address {
+
+// OfferAddress is the address of a label block in a pool.
+func OfferAddress(provider, pool, label string) Address {
 	return poolAddress(provider, pool) + Address(".label."+label)
 }
 

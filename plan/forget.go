@@ -17,7 +17,7 @@ func (c *computation) forgetProviders() {
 			continue
 		}
 		if needs, empty := c.emptied(p.Name); empty {
-			c.add(Step{ID: "forget provider " + p.Name, Address: providerAddress(p.Name), Action: ActionForget,
+			c.add(Step{ID: "forget provider " + p.Name, Address: ProviderAddress(p.Name), Action: ActionForget,
 				Thing: ThingRecord, Reason: ReasonNothingLeft, Provider: p.Name, Record: p.Key(), Needs: needs})
 		}
 	}
@@ -27,7 +27,7 @@ func (c *computation) forgetProviders() {
 func (c *computation) protections() {
 	for _, r := range c.seen.Records.Providers {
 		if p := c.world.providers[r.Name]; p != nil && p.PreventDestroy != r.PreventDestroy {
-			c.remember(r.Key(), providerAddress(r.Name), r.PreventDestroy, p.Source, Step{Provider: r.Name})
+			c.remember(r.Key(), ProviderAddress(r.Name), r.PreventDestroy, p.Source, Step{Provider: r.Name})
 		}
 	}
 	for _, r := range c.seen.Records.Images {

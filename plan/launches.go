@@ -112,8 +112,8 @@ const breakAt = 5
 
 // breaker says that launches there have failed and are not tried for now, or nothing.
 func (c *computation) breaker(at *place) string {
-	offer := c.seen.Launching[offerAddress(at.provider.Name, at.pool.Name, at.offer.Label)]
-	whole := c.seen.Launching[providerAddress(at.provider.Name)]
+	offer := c.seen.Launching[OfferAddress(at.provider.Name, at.pool.Name, at.offer.Label)]
+	whole := c.seen.Launching[ProviderAddress(at.provider.Name)]
 	for _, f := range []*resources.Failure{offer, whole} {
 		if f == nil || f == whole && f.Count < breakAt || !c.waits(f, launchPatience) {
 			continue
@@ -152,7 +152,7 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, free
 	at.launched++
 	provider, pool := at.provider.Name, at.pool.Name
 	use := c.pool(provider, pool)
-	address := offerAddress(provider, pool, label.Name)
+	address := OfferAddress(provider, pool, label.Name)
 	s := Step{ID: fmt.Sprintf("launch %s #%d", address, at.launched), Address: address, Action: ActionLaunch,
 		Thing: ThingNode, Reason: ReasonBelowMinReady, Provider: provider, Pool: pool, Label: label.Name,
 		Image: at.offer.Image.Name, Source: at.offer.Source, Estimate: c.launchEstimate(provider, label.Name),

@@ -20,14 +20,14 @@ func (c *computation) cloudProblems() {
 			for k := range p.Pools[j].Offers {
 				o := &p.Pools[j].Offers[k]
 				for _, problem := range view.Offers[OfferKey{p.Pools[j].Name, o.Label}].Problems {
-					c.problem(offerAddress(p.Name, p.Pools[j].Name, o.Label), p.Name, problem, o.Source)
+					c.problem(OfferAddress(p.Name, p.Pools[j].Name, o.Label), p.Name, problem, o.Source)
 				}
 			}
 		}
 		for j := range p.CloudImages {
 			image := &p.CloudImages[j]
 			for _, problem := range view.CloudImages[image.Name].Problems {
-				c.problem(providerAddress(p.Name)+Address(".cloud_image."+image.Name), p.Name, problem, image.Source)
+				c.problem(ProviderAddress(p.Name)+Address(".cloud_image."+image.Name), p.Name, problem, image.Source)
 			}
 		}
 	}

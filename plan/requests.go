@@ -125,7 +125,7 @@ func (d *dispatch) serveStep(r *resources.Request, at resources.Place, nodes []s
 
 func (d *dispatch) launchFor(r *resources.Request, o *option, label string, i int, needs ...string) {
 	at := o.places[label]
-	s := Step{ID: fmt.Sprintf("launch request %s #%d", r.ID, i+1), Address: offerAddress(at.provider.Name, at.pool.Name, label),
+	s := Step{ID: fmt.Sprintf("launch request %s #%d", r.ID, i+1), Address: OfferAddress(at.provider.Name, at.pool.Name, label),
 		Action: ActionLaunch, Thing: ThingNode, Reason: ReasonRequestWaiting, Provider: at.provider.Name, Pool: at.pool.Name, Label: label,
 		Zone: o.zone, Image: at.offer.Image.Name, Request: r.ID, Source: at.offer.Source, Needs: needs,
 		Estimate: d.launchEstimate(at.provider.Name, label), Evidence: []Fact{{"request", r.ID}}}

@@ -20,13 +20,13 @@ func selectSteps(p Plan, opt Options) Plan {
 	if len(opt.Targets) > 0 {
 		p.Steps = targeted(p.Steps, opt.Targets)
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return !within(problemScopes(q), opt.Targets) })
-		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !concerns(opt.Targets, providerAddress(name)) })
+		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !concerns(opt.Targets, ProviderAddress(name)) })
 		p.Notes = append(p.Notes, Note{Severity: Warning, Code: "targeted",
 			Text: "only what -target names is planned; run without it afterwards to see the rest"})
 	}
 	if len(opt.Excludes) > 0 {
 		p.Steps = withoutExcluded(p.Steps, opt.Excludes)
-		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return within([]Address{providerAddress(name)}, opt.Excludes) })
+		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return within([]Address{ProviderAddress(name)}, opt.Excludes) })
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return within(problemScopes(q), opt.Excludes) })
 	}
 	return p
@@ -99,7 +99,7 @@ func withoutExcluded(steps []Step, excludes []Address) []Step {
 func (s Step) scopes() []Address {
 	scopes := []Address{s.Address}
 	if s.Provider != "" {
-		scopes = append(scopes, providerAddress(s.Provider))
+		scopes = append(scopes, ProviderAddress(s.Provider))
 	}
 	if s.Pool != "" {
 		scopes = append(scopes, poolAddress(s.Provider, s.Pool))
@@ -108,7 +108,7 @@ func (s Step) scopes() []Address {
 		if label != "" {
 			scopes = append(scopes, Address("label."+label))
 			if s.Pool != "" && s.Node == "" {
-				scopes = append(scopes, offerAddress(s.Provider, s.Pool, label))
+				scopes = append(scopes, OfferAddress(s.Provider, s.Pool, label))
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func (s Step) scopes() []Address {
 func problemScopes(p Problem) []Address {
 	scopes := []Address{p.Address}
 	if p.Provider != "" {
-		scopes = append(scopes, providerAddress(p.Provider))
+		scopes = append(scopes, ProviderAddress(p.Provider))
 	}
 	return scopes
 }

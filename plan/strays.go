@@ -65,7 +65,7 @@ func strayAddress(s stray) Address {
 	if s.provider == "" {
 		return Address(s.kind + "." + s.id)
 	}
-	return providerAddress(s.provider) + Address("."+s.kind+"."+s.id)
+	return ProviderAddress(s.provider) + Address("."+s.kind+"."+s.id)
 }
 
 // strayReason says why a stray thing is to be removed, or nothing when it has to be seen once more.
@@ -146,12 +146,12 @@ func (c *computation) foreigners() {
 			others++
 			use = plus(use, i.Resources)
 			if ourName.MatchString(i.Name) || i.Marks.Installation != "" {
-				c.note(Info, "look-alike", providerAddress(provider)+Address(".server."+i.ID), resources.Source{},
+				c.note(Info, "look-alike", ProviderAddress(provider)+Address(".server."+i.ID), resources.Source{},
 					"server %s (%s) looks like a node but %s; it is left alone", i.Name, i.ID, lookAlike(i.Marks))
 			}
 		}
 		if others > 0 {
-			c.note(Info, "unmanaged", providerAddress(provider), c.source(provider),
+			c.note(Info, "unmanaged", ProviderAddress(provider), c.source(provider),
 				"%s of others in the project, left alone%s", plural(others, "server"), cores(use))
 		}
 	}

@@ -83,7 +83,11 @@ func (x *execution) took(subject string, seconds float64) {
 
 // tidy writes the history, and drops what nothing refers to any more.
 func (x *execution) tidy(ctx context.Context) error {
-	for subject, seconds := range x.seconds {
+	x.guard.Lock()
+	took := x.seconds
+	x.seconds = map[string][]float64{}
+	x.guard.Unlock()
+	for subject, seconds := range took {
 		h, known := get[resources.History](x.ledger, resources.Key{Kind: resources.KindHistory, ID: subject})
 		if !known {
 			h = &resources.History{Subject: subject}

@@ -93,7 +93,7 @@ func (m *making) intendAs(ctx context.Context, id string) error {
 	if m.step.Version != "" {
 		m.build.Version, m.build.Dated = m.step.Version, m.versionTime()
 	}
-	return m.ledger.put(ctx, append([]resources.Record{m.build}, m.template(hash, img.Static)...)...)
+	return m.ledger.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.template(hash, img.Static)...)...)
 }
 
 func (m *making) versionTime() time.Time {

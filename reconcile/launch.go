@@ -122,7 +122,7 @@ func (l *launching) intend(ctx context.Context) error {
 	if err := l.chooseImage(ctx); err != nil {
 		return err
 	}
-	return l.ledger.put(ctx, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static)...)...)
+	return l.ledger.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static)...)...)
 }
 
 // dedicate makes the node its request's, which may have been cancelled meanwhile.

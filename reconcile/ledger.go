@@ -3,9 +3,11 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -18,9 +20,12 @@ const commitTimeout = 30 * time.Second
 type ledger struct {
 	store state.Store
 
-	mu        sync.Mutex // guards revisions and records
+	mu        sync.Mutex // guards the maps
 	revisions map[resources.Key]state.Revision
 	records   map[resources.Key]resources.Record
+	busy      map[resources.Key]string // records that a running step works on, and its id
+
+	changed chan struct{} // gets a hint after records have changed
 }
 
 func openLedger(ctx context.Context, store state.Store) (*ledger, error) {
@@ -28,7 +33,8 @@ func openLedger(ctx context.Context, store state.Store) (*ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
-	l := &ledger{store: store, revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{}}
+	l := &ledger{store: store, revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{},
+		busy: map[resources.Key]string{}, changed: make(chan struct{}, 1)}
 	for _, entry := range entries {
 		l.keep(entry)
 	}
@@ -46,10 +52,24 @@ func (l *ledger) know(entry state.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keep(entry)
+	l.hint()
+}
+
+// hint says that something has changed, to whoever listens.
+func (l *ledger) hint() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
 }
 
 // put writes records, all or none. New uploads and nodes get their ids.
 func (l *ledger) put(ctx context.Context, records ...resources.Record) error {
+	return l.putFor(ctx, "", records...)
+}
+
+// putFor writes records of a step. Until the step is over nobody plans anything for them.
+func (l *ledger) putFor(ctx context.Context, step string, records ...resources.Record) error {
 	l.mu.Lock()
 	ops := make([]state.Op, len(records))
 	for i, r := range records {
@@ -57,7 +77,8 @@ func (l *ledger) put(ctx context.Context, records ...resources.Record) error {
 		ops[i] = state.Op{Record: r, Revision: l.revisions[r.Key()], Force: same}
 	}
 	l.mu.Unlock()
-	return l.commit(ctx, ops)
+	_, err := l.commit(ctx, step, ops)
+	return err
 }
 
 // drop removes records, all or none. Records that are not there are no error.
@@ -74,15 +95,16 @@ func (l *ledger) drop(ctx context.Context, keys ...resources.Key) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	return l.commit(ctx, ops)
+	_, err := l.commit(ctx, "", ops)
+	return err
 }
 
-func (l *ledger) commit(ctx context.Context, ops []state.Op) error {
+func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]state.Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	entries, err := l.store.Commit(ctx, ops...)
 	if err != nil {
-		return fmt.Errorf("write state: %w", err)
+		return nil, fmt.Errorf("write state: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,8 +115,54 @@ func (l *ledger) commit(ctx context.Context, ops []state.Op) error {
 			continue
 		}
 		l.keep(entries[i])
+		if step != "" && owned(op.Record) {
+			l.busy[entries[i].Record.Key()] = step
+		}
 	}
-	return nil
+	l.hint()
+	return entries, nil
+}
+
+// owned says of which records a step is the only one to work on.
+func owned(r resources.Record) bool {
+	switch r.Key().Kind {
+	case resources.KindNode, resources.KindBuild, resources.KindUpload, resources.KindRequest:
+		return true
+	default:
+		return false
+	}
+}
+
+// hold marks a record as being worked on by a step.
+func (l *ledger) hold(step string, key resources.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy[key] = step
+}
+
+// release ends a step's work on its records.
+func (l *ledger) release(step string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.busy, func(_ resources.Key, by string) bool { return by == step })
+	l.hint()
+}
+
+// snapshot returns all records and which of them are being worked on, as of one moment.
+func (l *ledger) snapshot() (plan.Records, map[resources.Key]bool) {
+	l.mu.Lock()
+	r := plan.Records{Revisions: make(map[resources.Key]uint64, len(l.revisions))}
+	for key, record := range l.records {
+		r.Revisions[key] = uint64(l.revisions[key])
+		r.Add(record)
+	}
+	busy := make(map[resources.Key]bool, len(l.busy))
+	for key := range l.busy {
+		busy[key] = true
+	}
+	l.mu.Unlock()
+	r.Sort()
+	return r, busy
 }
 
 // get returns a copy of a record of type T that may be changed and put.

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -90,7 +91,7 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 	})
 }
 
-// registerStatic writes the record of a machine that exists, or brings it up to date.
+// registerStatic writes the record of a machine that exists, or brings it up to date. It is ready once it answers.
 func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, error) {
 	node, err := x.staticNode(s)
 	if err != nil {
@@ -105,17 +106,53 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 		}
 		record = old
 	}
-	if record.State != resources.StateInUse && record.State != resources.StateHold && record.State != resources.StateReady {
-		record.State, record.StateTime = resources.StateReady, now
-	}
 	record.Provider, record.Pool, record.Labels, record.Hash = s.Provider, s.Pool, node.Labels, node.Hashes.Current()
 	record.Hostname, record.Slot, record.HostKeys, record.Login = node.Name, s.Slot, node.HostKeys, node.Login
 	record.Addresses = resources.Addresses{Interface: node.Address}
-	records := append([]resources.Record{record}, x.template(record.Hash, node.Static)...)
-	if err := x.ledger.put(ctx, records...); err != nil {
-		return "", err
+	if record.State == resources.StateInUse || record.State == resources.StateHold || record.State == resources.StateReady && record.Request != "" {
+		return record.ID, x.putStatic(ctx, record, node) // somebody uses it
 	}
-	return record.ID, nil
+	keys, unreachable := x.checkStatic(ctx, s.Provider, node)
+	record.Request, record.Tenant, record.Requestor, record.Lease, record.Comment = "", "", "", nil, ""
+	record.HoldUntil = time.Time{}
+	if unreachable != nil {
+		record.Error, record.Attempt = unreachable.Error(), record.Attempt+1
+		record.State, record.StateTime = x.failedStatic(record.State), now
+		return record.ID, errors.Join(unreachable, x.putStatic(ctx, record, node))
+	}
+	record.Error, record.Attempt, record.Checked = "", 0, now
+	if len(keys) > 0 {
+		record.HostKeys = keys
+	}
+	if record.State != resources.StateReady {
+		record.State, record.StateTime = resources.StateReady, now
+	}
+	return record.ID, x.putStatic(ctx, record, node)
+}
+
+// failedStatic is the state of a machine that does not answer.
+func (x *execution) failedStatic(before resources.State) resources.State {
+	if before == "" || before == resources.StateUsed || before == resources.StateReady {
+		return resources.StateFailed
+	}
+	return before
+}
+
+func (x *execution) putStatic(ctx context.Context, record *resources.Node, node *resources.StaticNode) error {
+	return x.ledger.put(ctx, append([]resources.Record{record}, x.template(record.Hash, node.Static)...)...)
+}
+
+// checkStatic sees whether a machine answers, where its driver can tell.
+func (x *execution) checkStatic(ctx context.Context, provider string, node *resources.StaticNode) ([]string, error) {
+	cloud, err := x.cloud(ctx, provider, nil)
+	if err != nil {
+		return nil, err
+	}
+	checker, ok := drivers.Checking(cloud)
+	if !ok {
+		return nil, nil
+	}
+	return checker.Check(ctx, *node)
 }
 
 func (x *execution) staticNode(s plan.Step) (*resources.StaticNode, error) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -266,27 +265,8 @@ func (e *Engine) records(ctx context.Context) (plan.Records, error) {
 	r := plan.Records{Revisions: make(map[resources.Key]uint64, len(entries))}
 	for _, entry := range entries {
 		r.Revisions[entry.Record.Key()] = uint64(entry.Revision)
-		switch record := entry.Record.(type) {
-		case *resources.ProviderRecord:
-			r.Providers = append(r.Providers, record)
-		case *resources.ImageRecord:
-			r.Images = append(r.Images, record)
-		case *resources.Build:
-			r.Builds = append(r.Builds, record)
-		case *resources.Upload:
-			r.Uploads = append(r.Uploads, record)
-		case *resources.Node:
-			r.Nodes = append(r.Nodes, record)
-		case *resources.Request:
-			r.Requests = append(r.Requests, record)
-		case *resources.Template:
-			r.Templates = append(r.Templates, record)
-		case *resources.Sighting:
-			r.Sightings = append(r.Sightings, record)
-		case *resources.History:
-			r.Histories = append(r.Histories, record)
-		}
+		r.Add(entry.Record)
 	}
-	slices.SortFunc(r.Histories, func(a, b *resources.History) int { return strings.Compare(a.Subject, b.Subject) })
+	r.Sort()
 	return r, nil
 }

@@ -45,7 +45,7 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 		return "", fmt.Errorf("build %s has no %s file", b.ID, s.Format)
 	}
 	file.Format = s.Format
-	u, err := x.intendUpload(ctx, b, file, provider)
+	u, err := x.intendUpload(ctx, s.ID, b, file, provider)
 	if err != nil {
 		return "", err
 	}
@@ -75,11 +75,11 @@ func (x *execution) buildOf(s plan.Step) (*resources.Build, error) {
 	return b, nil
 }
 
-func (x *execution) intendUpload(ctx context.Context, b *resources.Build, file resources.ImageFile, p *resources.Provider) (*resources.Upload, error) {
+func (x *execution) intendUpload(ctx context.Context, step string, b *resources.Build, file resources.ImageFile, p *resources.Provider) (*resources.Upload, error) {
 	now := x.Now()
 	u := &resources.Upload{Image: b.Image, Build: b.ID, Provider: p.Name, State: resources.StateUploading, StateTime: now,
 		Created: now, Format: file.Format, Size: file.Size, Hash: b.Hash, Login: x.login(b, p)}
-	if err := x.ledger.put(ctx, u); err != nil {
+	if err := x.ledger.putFor(ctx, step, u); err != nil {
 		return nil, err
 	}
 	u.Name = imageName(p.ImageNames, b.Image, u.ID, now)

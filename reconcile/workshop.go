@@ -202,6 +202,7 @@ func (w *Workshop) make(ctx context.Context, image, id string, formats []string,
 		return nil, err
 	}
 	defer release()
+	defer w.ledger.release(step.ID)
 	m := &making{execution: w.execution, step: step, image: img, builder: builder}
 	if err := m.intendAs(ctx, buildID(id)); err != nil {
 		return nil, err
@@ -301,7 +302,7 @@ func (w *Workshop) undo(ctx context.Context, store drivers.ImageStore, marks res
 // is complete, so that half an upload is removed after a crash.
 func (w *Workshop) sendAsOwn(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
 	file resources.ImageFile, s builders.Sending) (string, error) {
-	u, err := w.intendUpload(ctx, b, file, p)
+	u, err := w.intendUpload(ctx, "", b, file, p)
 	if err != nil {
 		return "", err
 	}

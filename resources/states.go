@@ -24,12 +24,12 @@ const (
 )
 
 var nodeMoves = map[State][]State{
-	"":            {StateInit, StateBuilding, StateReady},
+	"":            {StateInit, StateBuilding, StateReady, StateFailed}, // failed: a static node that does not answer
 	StateInit:     {StateBuilding, StateDeleting},
 	StateBuilding: {StateReady, StateFailed, StateAborted, StateDeleting},
 	StateReady:    {StateInUse, StateHold, StateUsed, StateDeleting, StateFailed},
 	StateInUse:    {StateUsed, StateHold, StateDeleting, StateReady},
-	StateUsed:     {StateDeleting, StateReady},
+	StateUsed:     {StateDeleting, StateReady, StateFailed},
 	StateHold:     {StateUsed, StateReady, StateDeleting},
 	StateFailed:   {StateDeleting, StateBuilding, StateReady}, // ready: a static node that answers again
 	StateAborted:  {StateDeleting, StateBuilding},

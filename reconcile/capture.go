@@ -1,0 +1,156 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/resources"
+)
+
+// Times of the making of a snapshot.
+const (
+	busyLimit   = 2 * time.Minute // a machine that has just gone down may be busy with that for so long
+	unseenLimit = 2 * time.Minute // from the request until the image shows
+	readsAtMost = 3               // tries to fetch it
+)
+
+// Capture implements builders.Machine: a snapshot, made and marked by the cloud, then its content. The snapshot stays
+// until Close.
+func (b *borrowed) Capture(ctx context.Context, path string, progress func(phase string, done, total int64)) (string, error) {
+	b.captured = true // whatever the answer says
+	asked, err := b.ask(ctx)
+	if err != nil {
+		return "", err
+	}
+	image, err := b.awaitSnapshot(ctx, asked)
+	if err != nil {
+		return "", err
+	}
+	if err := imagefile.CheckFree(filepath.Dir(path), image.Size); err != nil {
+		return "", err
+	}
+	for try := 1; ; try++ {
+		err := b.fetch(ctx, image, path, progress)
+		if err == nil {
+			return image.Format, nil
+		}
+		err = errors.Join(fmt.Errorf("fetch snapshot %s: %w", image.ID, err), discard(path))
+		if ctx.Err() != nil || try == readsAtMost || !drivers.MayPass(err) || errors.Is(err, imagefile.ErrNoSpace) {
+			return "", err
+		}
+		b.Log.Info("fetching a snapshot failed, trying again", "build", b.build, "image", image.ID, "error", err)
+	}
+}
+
+// ask has the snapshot made and returns its id, or nothing when the answer was lost. While the machine is busy, as one is
+// that goes down, the cloud refuses.
+func (b *borrowed) ask(ctx context.Context) (string, error) {
+	deadline := time.Now().Add(busyLimit)
+	for {
+		id, err := b.snapshots.Snapshot(ctx, b.external, b.name(), b.marks())
+		switch {
+		case err == nil:
+			return id, nil
+		case ctx.Err() != nil || !drivers.MayPass(err):
+			return "", err
+		case !drivers.IsNothingDone(err):
+			b.Log.Info("whether a snapshot is being made is not known, looking for it", "build", b.build, "error", err)
+			return "", nil
+		case time.Now().After(deadline):
+			return "", err
+		}
+		select {
+		case <-time.After(pollMost):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// awaitSnapshot waits until the image is ready. One that was seen and is so no more was given up by the cloud.
+func (b *borrowed) awaitSnapshot(ctx context.Context, asked string) (resources.RemoteImage, error) {
+	asking, missing := time.Now(), 0
+	var last error
+	seen := false
+	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
+		found, err := b.snapshotsThereAre(ctx)
+		switch i := slices.IndexFunc(found, func(i resources.RemoteImage) bool { return asked == "" || i.ID == asked }); {
+		case err != nil && (rejected(err) || ctx.Err() != nil):
+			return resources.RemoteImage{}, err
+		case err != nil:
+			last = err // not seen is not gone
+		case i >= 0 && found[i].Status == resources.StatusReady:
+			return found[i], nil
+		case i >= 0 && found[i].Status != resources.StatusPending:
+			return resources.RemoteImage{}, fmt.Errorf("the snapshot %s is %s", found[i].ID, found[i].Status)
+		case i >= 0:
+			seen, missing = true, 0
+		default:
+			missing++
+		}
+		if seen && missing > 2 {
+			return resources.RemoteImage{}, errors.New("the cloud could not make the snapshot: its image is gone again")
+		}
+		if !seen && time.Since(asking) > unseenLimit {
+			return resources.RemoteImage{}, errors.Join(fmt.Errorf("no snapshot shows %s after it was asked for", unseenLimit), last)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return resources.RemoteImage{}, context.Cause(ctx)
+		}
+	}
+}
+
+// fetch writes the content of an image into a new file.
+func (b *borrowed) fetch(ctx context.Context, image resources.RemoteImage, path string, progress func(phase string, done, total int64)) (err error) {
+	content, told, err := b.snapshots.ReadImage(ctx, image.ID)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	sparse := imagefile.NewSparseWriter(file)
+	counted := &counter{to: sparse, tell: func(n int64) { progress("fetching the snapshot", n, told.Size) }}
+	_, err = io.Copy(counted, io.LimitReader(content, told.Size+1))
+	if err == nil && counted.n != told.Size {
+		err = fmt.Errorf("it has %d bytes, %d were told", counted.n, told.Size)
+	}
+	if err == nil {
+		err = sparse.Finish()
+	}
+	return errors.Join(err, file.Close())
+}
+
+// discard removes what a failed fetch left.
+func discard(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// counter tells how much went through it.
+type counter struct {
+	to   io.Writer
+	n    int64
+	tell func(int64)
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	c.tell(c.n)
+	return n, err
+}

@@ -1,0 +1,201 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// machines lends machines to the builder of one build: one at a time, since everything made with it in the cloud carries
+// the build's id, by which it is found and removed.
+type machines struct {
+	*execution
+	step  plan.Step
+	build string
+
+	lending sync.Mutex // guards lent
+	lent    bool
+}
+
+var _ builders.Machines = (*machines)(nil)
+
+// machines returns what lends machines to the builder of a build.
+func (x *execution) machines(s plan.Step, buildID string) builders.Machines {
+	return &machines{execution: x, step: s, build: buildID}
+}
+
+// Boot implements builders.Machines. It makes as many attempts as a launch in that provider; what a failed one has made
+// is removed before the next.
+func (m *machines) Boot(ctx context.Context, provider, pool, label string) (builders.Machine, error) {
+	b, err := m.find(ctx, provider, pool, label)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.rememberProvider(ctx, provider); err != nil {
+		return nil, err
+	}
+	if !m.take() {
+		return nil, fmt.Errorf("build %s has a machine already", m.build)
+	}
+	attempts := max(b.provider.LaunchAttempts, 1)
+	for attempt := int64(1); ; attempt++ {
+		err := b.attempt(ctx, attempt)
+		if err == nil {
+			return b, nil
+		}
+		m.Log.Warn("boot of a machine for a build failed", "build", m.build, "provider", provider, "label", label, "attempt", attempt, "error", err)
+		clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+		left := b.remove(clear)
+		cancel()
+		if ctx.Err() != nil || left != nil || attempt >= attempts || rejected(err) || errors.Is(err, drivers.ErrQuota) {
+			m.giveBack()
+			return nil, errors.Join(fmt.Errorf("attempt %d of %d: %w", attempt, attempts, err), left)
+		}
+		b.external = ""
+	}
+}
+
+func (m *machines) take() bool {
+	m.lending.Lock()
+	defer m.lending.Unlock()
+	free := !m.lent
+	m.lent = true
+	return free
+}
+
+func (m *machines) giveBack() {
+	m.lending.Lock()
+	defer m.lending.Unlock()
+	m.lent = false
+}
+
+// find looks up what the configuration says about the machine, and connects.
+func (m *machines) find(ctx context.Context, provider, pool, label string) (*borrowed, error) {
+	p, ok := m.provider(provider)
+	if !ok {
+		return nil, fmt.Errorf("%w: provider %s is not configured%s", drivers.ErrRejected, provider, m.providersThereAre())
+	}
+	where, offer, err := offerOf(p, pool, label)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	cloud, err := m.cloud(ctx, provider, nil)
+	if err != nil {
+		return nil, err
+	}
+	b := &borrowed{machines: m, provider: p, pool: where, offer: offer, cloud: cloud}
+	if b.snapshots, ok = drivers.Snapshotting(cloud); !ok {
+		return nil, fmt.Errorf("%w: provider %s makes no snapshots: %w", drivers.ErrRejected, provider, drivers.ErrNotSupported)
+	}
+	if b.images, ok = drivers.Images(cloud); !ok {
+		return nil, fmt.Errorf("%w: provider %s keeps no images: %w", drivers.ErrRejected, provider, drivers.ErrNotSupported)
+	}
+	if checker, ok := drivers.As[drivers.SnapshotChecker](cloud); ok {
+		if err := checker.CheckSnapshot(offer.Config); err != nil {
+			return nil, fmt.Errorf("label %s of pool %s: %w", label, where.Name, err)
+		}
+	}
+	return b, b.chooseImage(ctx)
+}
+
+func (m *machines) providersThereAre() string {
+	var names []string
+	for _, p := range m.Desired.Providers {
+		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; there are " + strings.Join(names, ", ")
+}
+
+// offerOf finds a pool's way of making nodes of a label: in the pool of that name, or in the first that has one.
+func offerOf(p *resources.Provider, pool, label string) (*resources.Pool, *resources.Offer, error) {
+	named := false
+	for i := range p.Pools {
+		where := &p.Pools[i]
+		if pool != "" && where.Name != pool {
+			continue
+		}
+		named = true
+		for j := range where.Offers {
+			if where.Offers[j].Label == label {
+				return where, &where.Offers[j], nil
+			}
+		}
+	}
+	switch {
+	case !named && pool != "":
+		return nil, nil, fmt.Errorf("provider %s has no pool %s", p.Name, pool)
+	case pool != "":
+		return nil, nil, fmt.Errorf("pool %s of provider %s does not offer label %s: add a label block for it there", pool, p.Name, label)
+	default:
+		return nil, nil, fmt.Errorf("no pool of provider %s offers label %s: add a label block for it to one", p.Name, label)
+	}
+}
+
+// chooseImage takes the newest upload that is ready, or what the cloud_image block means.
+func (b *borrowed) chooseImage(ctx context.Context) error {
+	ref := b.offer.Image
+	if ref.Kind == resources.CloudImage {
+		return b.chooseCloudImage(ctx, ref)
+	}
+	var newest *resources.Upload
+	for _, u := range all[resources.Upload](b.ledger) {
+		usable := u.Image == ref.Name && u.Provider == b.provider.Name && u.State == resources.StateReady && u.ExternalID != ""
+		if usable && (newest == nil || cmp.Or(u.Created.Compare(newest.Created), cmp.Compare(u.ID, newest.ID)) > 0) {
+			newest = u
+		}
+	}
+	if newest == nil {
+		return fmt.Errorf("label %s boots from %s, which is not in provider %s yet", b.offer.Label, ref, b.provider.Name)
+	}
+	b.image, b.login = newest.ExternalID, newest.Login
+	return nil
+}
+
+func (b *borrowed) chooseCloudImage(ctx context.Context, ref resources.ImageRef) error {
+	i := slices.IndexFunc(b.provider.CloudImages, func(spec resources.CloudImageSpec) bool { return spec.Name == ref.Name })
+	if i < 0 {
+		return fmt.Errorf("%w: provider %s has no %s", drivers.ErrRejected, b.provider.Name, ref)
+	}
+	spec := b.provider.CloudImages[i]
+	b.image, b.login = b.seen.Providers[b.provider.Name].CloudImages[ref.Name].Image.ID, spec.Login
+	if b.image != "" {
+		return nil
+	}
+	resolver, ok := drivers.Resolving(b.cloud)
+	if !ok {
+		return fmt.Errorf("%s: %w", ref, drivers.ErrNotSupported)
+	}
+	found, problems, err := resolver.ResolveImage(ctx, spec)
+	if err == nil && len(problems) > 0 {
+		err = fmt.Errorf("%w: %s = %q: %s", drivers.ErrRejected, problems[0].Attribute, problems[0].Value, problems[0].Detail)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", ref, err)
+	}
+	b.image = found.ID
+	return nil
+}
+
+// zone takes another one at each attempt.
+func (b *borrowed) zone(attempt int64) string {
+	zones := b.seen.Providers[b.provider.Name].Offers[plan.OfferKey{Pool: b.pool.Name, Label: b.offer.Label}].Zones
+	if len(zones) == 0 {
+		return ""
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(b.build))
+	return zones[(uint64(h.Sum32())+uint64(attempt))%uint64(len(zones))] //nolint:gosec // attempts are counted from 1
+}

@@ -1,0 +1,269 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// Runner does steps for as long as a daemon lives. Plans come and go: each pass begins the steps of a newer plan that
+// need nothing, and those that need something are in the plan again once they need it no more. A step goes on under the
+// configuration that it began with.
+type Runner struct {
+	*run
+	steps sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows
+	engine    *Engine
+	running   map[string]plan.Step // by step id
+	launching map[plan.Address]*resources.Failure
+	gone      map[string]map[string]time.Time // provider → instances that steps have seen go
+	launches  int
+	stopping  bool
+}
+
+// NewRunner returns a runner over the engine's store, which nobody else may write to except through the runner.
+func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
+	shared, err := newRun(ctx, e.Store)
+	if err != nil {
+		return nil, err
+	}
+	return &Runner{run: shared, engine: e, running: map[string]plan.Step{}, launching: map[plan.Address]*resources.Failure{},
+		gone: map[string]map[string]time.Time{}}, nil
+}
+
+// Use makes the steps to come work with another configuration.
+func (r *Runner) Use(e *Engine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.engine = e
+	r.guard.Lock()
+	defer r.guard.Unlock()
+	r.known = map[string]bool{}
+}
+
+// Changed gets a hint after records have changed.
+func (r *Runner) Changed() <-chan struct{} { return r.ledger.changed }
+
+// Running lists the steps that are being done.
+func (r *Runner) Running() []plan.Step {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	steps := make([]plan.Step, 0, len(r.running))
+	for _, s := range r.running {
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// Complete adds to an observation what the runner knows: the records as they are now, what is being done to them, which
+// launches failed, and what has gone since the providers were listed.
+func (r *Runner) Complete(seen *plan.Observed) {
+	seen.Records, seen.Busy = r.ledger.snapshot()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen.Launching = maps.Clone(r.launching)
+	for name, view := range seen.Providers {
+		maps.DeleteFunc(r.gone[name], func(_ string, at time.Time) bool { return at.Before(view.ListedAt) })
+		if len(r.gone[name]) == 0 {
+			continue
+		}
+		view.Gone = make(map[string]bool, len(r.gone[name]))
+		for id := range r.gone[name] {
+			view.Gone[id] = true
+		}
+		seen.Providers[name] = view
+	}
+}
+
+// Commit changes records for somebody outside, such as a client that takes a node.
+func (r *Runner) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	return r.ledger.commit(ctx, "", ops)
+}
+
+// Begin begins the steps that need nothing and are not running, and returns them. It returns when the records that
+// they write at first are written, so that the next plan takes them into account.
+func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []plan.Step {
+	r.mu.Lock()
+	engine := r.engine
+	var begun []plan.Step
+	for _, s := range p.Steps {
+		if len(s.Needs)+len(s.After) > 0 || r.stopping {
+			continue
+		}
+		if s.Action == plan.ActionLaunch { // plans number launches anew, so the number says nothing
+			r.launches++
+			s.ID = fmt.Sprintf("%s (%d)", s.ID, r.launches)
+		}
+		if _, already := r.running[s.ID]; already {
+			continue
+		}
+		r.running[s.ID] = s
+		begun = append(begun, s)
+	}
+	r.mu.Unlock()
+	x := engine.execution(r.run, seen)
+	if err := x.rememberImages(ctx, plan.Plan{Steps: begun}); err != nil {
+		x.Log.Error("images could not be noted", "error", err)
+	}
+	var noted sync.WaitGroup
+	for _, s := range begun {
+		noted.Add(1)
+		r.steps.Go(func() { r.step(ctx, x, s, sync.OnceFunc(noted.Done)) })
+	}
+	noted.Wait()
+	return begun
+}
+
+// step does one step. It calls noted once what it is about to do is in the store.
+func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func()) {
+	defer noted()
+	if s.Record.Kind != "" {
+		r.ledger.hold(s.ID, s.Record)
+	}
+	x.report(Event{Kind: EventStart, Step: s})
+	started := time.Now()
+	var id string
+	var err error
+	switch {
+	case s.Action == plan.ActionLaunch:
+		id, err = r.launch(ctx, x, s, noted)
+	case lasting(s):
+		noted()
+		var free func()
+		if free, err = x.slot(ctx, s); err == nil {
+			id, err = x.do(ctx, s)
+			free()
+		}
+	default:
+		id, err = x.do(ctx, s)
+	}
+	r.note(s, err)
+	r.ledger.release(s.ID)
+	r.mu.Lock()
+	delete(r.running, s.ID)
+	r.mu.Unlock()
+	if errors.Is(err, errChanged) {
+		x.Log.Debug("step overtaken", "step", s.ID, "error", err)
+		return
+	}
+	x.finish(s, id, err, time.Since(started))
+}
+
+// lasting reports whether a step takes longer than writing a record.
+func lasting(s plan.Step) bool {
+	switch s.Action {
+	case plan.ActionServe, plan.ActionDecline, plan.ActionForget:
+		return false
+	case plan.ActionUpdate:
+		return s.Node != "" // a machine is checked
+	default:
+		return true
+	}
+}
+
+// launch makes a node.
+func (r *Runner) launch(ctx context.Context, x *execution, s plan.Step, noted func()) (string, error) {
+	if err := x.rememberProvider(ctx, s.Provider); err != nil {
+		return "", err
+	}
+	l, err := x.intendLaunch(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	noted()
+	free, err := x.slot(ctx, s)
+	if err != nil {
+		return l.node.ID, err
+	}
+	defer free()
+	return l.node.ID, l.run(ctx)
+}
+
+// note remembers what the planner has to know of a step that is over.
+func (r *Runner) note(s plan.Step, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case s.Action == plan.ActionLaunch && (errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged)):
+	case s.Action == plan.ActionLaunch:
+		offer := plan.OfferAddress(s.Provider, s.Pool, s.Label)
+		for _, at := range []plan.Address{offer, plan.ProviderAddress(s.Provider)} {
+			if err == nil {
+				delete(r.launching, at)
+				continue
+			}
+			f := &resources.Failure{Count: 1, Time: r.engine.Now(), Kind: faultKind(err), Error: err.Error()}
+			if before := r.launching[at]; before != nil {
+				f.Count += before.Count
+			}
+			if errors.Is(err, drivers.ErrQuota) || errors.Is(err, drivers.ErrCapacity) {
+				f.Count = 1 // the cloud is full, not broken
+			}
+			r.launching[at] = f
+		}
+	case err == nil && s.Action == plan.ActionDelete && s.External != "" && s.Provider != "":
+		if r.gone[s.Provider] == nil {
+			r.gone[s.Provider] = map[string]time.Time{}
+		}
+		r.gone[s.Provider][s.External] = r.engine.Now()
+	}
+}
+
+// Look lists one provider, as Observe does.
+func (r *Runner) Look(ctx context.Context, provider string) plan.ProviderView {
+	r.mu.Lock()
+	engine := r.engine
+	r.mu.Unlock()
+	record, _ := get[resources.ProviderRecord](r.ledger, resources.Key{Kind: resources.KindProvider, ID: provider})
+	return engine.view(ctx, provider, record)
+}
+
+// Sight records what carries our marks without a record in what has just been listed.
+func (r *Runner) Sight(ctx context.Context, seen plan.Observed) error {
+	now, gone := plan.Sightings(seen)
+	for _, s := range now {
+		if err := r.ledger.put(ctx, s); err != nil {
+			return err
+		}
+	}
+	return r.ledger.drop(ctx, gone...)
+}
+
+// Tidy writes down how long steps took, and drops what nothing refers to any more.
+func (r *Runner) Tidy(ctx context.Context) error {
+	r.mu.Lock()
+	engine := r.engine
+	r.mu.Unlock()
+	installation, err := engine.installation(ctx)
+	if err != nil {
+		return err
+	}
+	x := engine.execution(r.run, plan.Observed{Installation: installation})
+	return x.tidy(ctx)
+}
+
+// Stop begins nothing any more, and waits until what runs is done or ctx ends. What is cut off is gone on with by the
+// next daemon.
+func (r *Runner) Stop(ctx context.Context, cut context.CancelFunc) {
+	r.mu.Lock()
+	r.stopping = true
+	r.mu.Unlock()
+	done := make(chan struct{})
+	go func() { r.steps.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		cut()
+		<-done
+	}
+	r.end()
+}
