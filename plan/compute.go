@@ -157,18 +157,20 @@ func (c *computation) unknownReplace() {
 // view returns what the provider showed. looked is false when it did not answer or was not asked.
 func (c *computation) view(provider string) (view ProviderView, looked bool) {
 	view, asked := c.seen.Providers[provider]
-	return view, asked && view.Err == ""
+	return view, asked && view.Err == "" && !c.seen.Frozen[provider]
 }
 
 // reachable reports whether steps may be planned for the provider: it answered, or was deliberately not asked.
 func (c *computation) reachable(provider string) bool {
 	view, asked := c.seen.Providers[provider]
-	return !asked || view.Err == ""
+	return (!asked || view.Err == "") && !c.seen.Frozen[provider]
 }
 
 func (c *computation) deferUnreachable() {
 	for _, name := range c.world.names {
-		if view := c.seen.Providers[name]; view.Err != "" {
+		if c.seen.Frozen[name] {
+			c.note(Info, "frozen", ProviderAddress(name), c.source(name), "provider %s is frozen, so nothing is planned for it", name)
+		} else if view := c.seen.Providers[name]; view.Err != "" {
 			c.deferred = append(c.deferred, name)
 			if view.Rejected && c.world.providers[name] != nil {
 				c.problems = append(c.problems, Problem{Address: ProviderAddress(name), Provider: name, Text: view.Err,

@@ -189,6 +189,7 @@ type Observed struct {
 	Hosts        map[string]HostsView           // by builder kind, of those whose builds stay on the host that made them
 	Builders     []string                       // builder kinds that can be run here
 	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
+	Frozen       map[string]bool                // providers that are to be left alone
 	Launching    map[Address]*resources.Failure // of offers and providers whose newest launches failed
 }
 

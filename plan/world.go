@@ -70,7 +70,7 @@ func newWorld(want resources.Desired, seen Observed) *world {
 		}
 	}
 	for _, name := range w.names {
-		if view, ok := seen.Providers[name]; ok && view.Err == "" {
+		if view, ok := seen.Providers[name]; ok && view.Err == "" && !seen.Frozen[name] {
 			w.join(name, view, seen.Installation)
 		}
 	}

@@ -26,8 +26,11 @@ func (x *execution) rememberProvider(ctx context.Context, name string) error {
 		return err
 	}
 	old, known := get[resources.ProviderRecord](x.ledger, record.Key())
-	if record.Place = x.seen.Providers[name].Place; record.Place == "" && known {
-		record.Place = old.Place
+	if known {
+		record.Place, record.Frozen = old.Place, old.Frozen
+	}
+	if place := x.seen.Providers[name].Place; place != "" {
+		record.Place = place
 	}
 	if !known || !reflect.DeepEqual(old, record) {
 		if err := x.ledger.put(ctx, record); err != nil {

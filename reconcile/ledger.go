@@ -51,8 +51,10 @@ func (l *ledger) keep(entry state.Entry) {
 func (l *ledger) know(entry state.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.keep(entry)
-	l.hint()
+	if l.revisions[entry.Record.Key()] != entry.Revision {
+		l.keep(entry)
+		l.hint()
+	}
 }
 
 // hint says that something has changed, to whoever listens.
@@ -144,8 +146,11 @@ func (l *ledger) hold(step string, key resources.Key) {
 func (l *ledger) release(step string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := len(l.busy)
 	maps.DeleteFunc(l.busy, func(_ resources.Key, by string) bool { return by == step })
-	l.hint()
+	if len(l.busy) != before {
+		l.hint()
+	}
 }
 
 // snapshot returns all records and which of them are being worked on, as of one moment.

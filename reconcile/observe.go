@@ -26,33 +26,21 @@ const observeTimeout = 5 * time.Minute
 // Observe looks at the clouds first and reads the records second, so that a thing without a record really has none.
 // Without refresh no cloud is asked.
 func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, error) {
-	seen := plan.Observed{Formats: e.formats(), Builders: slices.Sorted(maps.Keys(e.Builders))}
+	var views map[string]plan.ProviderView
 	var err error
-	if seen.Installation, err = e.installation(ctx); err != nil {
-		return seen, err
-	}
 	if refresh {
-		if seen.Providers, err = e.look(ctx); err != nil {
-			return seen, err
-		}
-		for name := range seen.Providers {
-			if format := e.openFormat(name); format != "" {
-				seen.Formats[name] = format
-			}
+		if views, err = e.look(ctx); err != nil {
+			return plan.Observed{}, err
 		}
 	}
-	if err = e.inputs(ctx, &seen); err != nil {
+	seen, err := e.Around(ctx, refresh)
+	if err != nil {
 		return seen, err
 	}
-	if refresh {
-		if err = e.elsewhere(ctx, &seen); err != nil {
-			return seen, err
-		}
-	}
-	if seen.Files, err = e.files(); err != nil {
+	seen.Providers = views
+	if err = e.Files(&seen); err != nil {
 		return seen, err
 	}
-	seen.FilesOf = e.owner()
 	if seen.Records, err = e.records(ctx); err != nil {
 		return seen, err
 	}
@@ -61,6 +49,32 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	}
 	seen.Now = e.Now()
 	return seen, nil
+}
+
+// Around observes what is neither in a cloud nor in the store: the files that go into images, and, with ask, what sources
+// and build hosts have.
+func (e *Engine) Around(ctx context.Context, ask bool) (plan.Observed, error) {
+	seen := plan.Observed{Formats: e.formats(), Builders: slices.Sorted(maps.Keys(e.Builders))}
+	var err error
+	if seen.Installation, err = e.installation(ctx); err != nil {
+		return seen, err
+	}
+	for i := range e.Desired.Providers {
+		if format := e.openFormat(e.Desired.Providers[i].Name); format != "" {
+			seen.Formats[e.Desired.Providers[i].Name] = format
+		}
+	}
+	if err = e.inputs(ctx, &seen); err != nil || !ask {
+		return seen, err
+	}
+	return seen, e.elsewhere(ctx, &seen)
+}
+
+// Files observes the images directory.
+func (e *Engine) Files(seen *plan.Observed) (err error) {
+	seen.FilesOf = e.owner()
+	seen.Files, err = e.files()
+	return err
 }
 
 // unreachable says of providers that only nodes or uploads name that nobody could look at them.

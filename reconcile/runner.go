@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,8 +112,10 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	}
 	r.mu.Unlock()
 	x := engine.execution(r.run, seen)
-	if err := x.rememberImages(ctx, plan.Plan{Steps: begun}); err != nil {
-		x.Log.Error("images could not be noted", "error", err)
+	if slices.ContainsFunc(begun, func(s plan.Step) bool { return s.Thing == plan.ThingBuild || s.Record.Kind == resources.KindImage }) {
+		if err := x.rememberImages(ctx, plan.Plan{Steps: begun}); err != nil {
+			x.Log.Error("images could not be noted", "error", err)
+		}
 	}
 	var noted sync.WaitGroup
 	for _, s := range begun {
@@ -266,4 +269,24 @@ func (r *Runner) Stop(ctx context.Context, cut context.CancelFunc) {
 		<-done
 	}
 	r.end()
+}
+
+// FreezeProvider notes that a provider is to be left alone, or is not any more.
+func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) error {
+	r.mu.Lock()
+	engine := r.engine
+	r.mu.Unlock()
+	p, ok := engine.provider(name)
+	if !ok {
+		return fmt.Errorf("there is no provider %s", name)
+	}
+	record, known := get[resources.ProviderRecord](r.ledger, resources.Key{Kind: resources.KindProvider, ID: name})
+	if !known {
+		var err error
+		if record, err = remember(p, engine.Drivers[p.Driver].Schema().Provider); err != nil {
+			return err
+		}
+	}
+	record.Frozen = frozen
+	return r.ledger.put(ctx, record)
 }

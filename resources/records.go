@@ -77,6 +77,7 @@ type ProviderRecord struct {
 	Config         json.RawMessage `json:"config"`          // the driver's attributes without the sensitive ones
 	Place          string          `json:"place,omitempty"` // where its nodes and images were made, such as a project in a region
 	PreventDestroy bool            `json:"prevent_destroy,omitempty"`
+	Frozen         bool            `json:"frozen,omitempty"` // to be left alone, by command
 }
 
 // Key implements Record.

@@ -29,6 +29,8 @@ var arrows = map[string][]string{
 	"builders":         {"resources", "resources/schema"},
 	"builders/*":       {"builders", "resources", "resources/schema", "internal/*"},
 	"reconcile":        {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
+	"watch":            {"resources", "plan", "state", "reconcile"},
+	"watch/*":          {"watch", "resources", "plan", "state", "reconcile", "internal/*"},
 	"internal/*":       {"internal/*", "resources", "resources/schema"},
 	"cmd/*":            {"*"},
 	"test/*":           {"*"},

@@ -1,0 +1,289 @@
+// Package watch is the daemon: it keeps the world as declared, for ever, and serves node requests.
+//
+// It adds no way of deciding and no way of doing: each pass computes a plan with package plan, and package reconcile does
+// its steps. A pass follows whenever something has changed: a record, what a provider shows, the configuration, the time.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+)
+
+// Options is what a Daemon works with. Engine is needed.
+type Options struct {
+	Engine *reconcile.Engine
+	// Load reads the configuration anew, for Reload.
+	Load func(ctx context.Context) (resources.Desired, error)
+	// Providers are those to serve; empty means all.
+	Providers []string
+	// Refresh is the time between two listings of a provider in which nothing happens.
+	Refresh time.Duration
+	Log     *slog.Logger
+	// Observe, when set, is told of each pass, such as for metrics.
+	Observe func(Pass)
+}
+
+// Pass is one round of the daemon: what was seen, what was decided, and what was begun.
+type Pass struct {
+	Desired resources.Desired
+	Seen    plan.Observed
+	Plan    plan.Plan
+	Begun   []plan.Step
+	Took    time.Duration
+}
+
+const (
+	refreshEvery = time.Minute             // where Options does not say
+	idleEvery    = 5 * time.Second         // the longest time between two passes: leases end, images age
+	busyEvery    = time.Second             // the same while something waits
+	passGap      = 2 * time.Millisecond    // the least time between two passes
+	tidyEvery    = time.Minute             // between two writings of the history
+	retryLook    = 10 * time.Second        // after a provider did not answer
+	notLooked    = "nobody has looked yet" // at a provider, in the first moments
+)
+
+// Daemon keeps the world as declared. Run it once.
+type Daemon struct {
+	Options
+	runner  *reconcile.Runner
+	wake    chan struct{} // gets a hint after something but a record has changed
+	nudges  nudges
+	Journal *Journal
+
+	mu      sync.Mutex // guards what follows
+	engine  *reconcile.Engine
+	views   map[string]plan.ProviderView
+	around  plan.Observed // what is neither in clouds nor in the store
+	frozen  map[string]bool
+	lookers map[string]context.CancelFunc
+	side    context.Context // ends with Run, and with it those who look
+	helpers *sync.WaitGroup
+	last    Pass
+	failing map[string]*resources.Failure // by step id: steps that are not tried again for a while
+}
+
+// New returns a daemon. It takes over the engine's store: until Run has ended, everything that is written goes through
+// the daemon.
+func New(ctx context.Context, o Options) (*Daemon, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Refresh <= 0 {
+		o.Refresh = refreshEvery
+	}
+	d := &Daemon{Options: o, wake: make(chan struct{}, 1), engine: o.Engine, views: map[string]plan.ProviderView{}, frozen: map[string]bool{},
+		lookers: map[string]context.CancelFunc{}, failing: map[string]*resources.Failure{}}
+	o.Engine.Report = d.report
+	var err error
+	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
+		return nil, err
+	}
+	d.Journal, err = openJournal(ctx, d.runner, o.Engine.Store)
+	d.thaw()
+	return d, err
+}
+
+// Run serves until ctx ends. Then it begins nothing any more, waits for what runs as long as grace allows, and returns.
+func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
+	work, cut := context.WithCancel(context.WithoutCancel(ctx)) // steps outlive ctx
+	defer cut()
+	var helpers sync.WaitGroup
+	side, stopSide := context.WithCancel(ctx)
+	d.mu.Lock()
+	d.side, d.helpers = side, &helpers
+	d.mu.Unlock()
+	helpers.Go(func() { d.lookAround(side) })
+	helpers.Go(func() { d.Journal.keep(side) })
+	helpers.Go(func() { d.tidy(side) })
+	d.watchProviders(side, &helpers)
+	d.loop(ctx, work)
+	stopSide()
+	helpers.Wait()
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	d.runner.Stop(limit, cut)
+	finish, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	return errors.Join(d.runner.Tidy(finish), d.Journal.flush(finish))
+}
+
+// loop makes a pass whenever something has changed.
+func (d *Daemon) loop(ctx, work context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.runner.Changed():
+		case <-d.wake:
+		case <-timer.C:
+		}
+		took := d.pass(work)
+		select { // at most half of the time goes into passes, and what comes meanwhile is seen by one of them
+		case <-time.After(max(took, passGap)):
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(d.rest())
+	}
+}
+
+// rest is how long to wait for the next pass when nothing happens.
+func (d *Daemon) rest() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.failing) > 0 {
+		return busyEvery
+	}
+	for _, r := range d.last.Seen.Records.Requests {
+		if r.State == resources.StateRequested || r.State == resources.StatePending {
+			return busyEvery
+		}
+	}
+	return idleEvery
+}
+
+// pass looks at what is known, decides, and begins what is to be done.
+func (d *Daemon) pass(ctx context.Context) time.Duration {
+	started := time.Now()
+	engine, seen := d.observed()
+	if err := engine.Files(&seen); err != nil {
+		d.Log.Error("the images directory cannot be read", "error", err)
+		return time.Since(started)
+	}
+	d.runner.Complete(&seen)
+	seen.Now = engine.Now()
+	p := plan.Compute(engine.Desired, seen, plan.Options{Patient: true})
+	todo := p
+	todo.Steps = d.allowed(p, seen.Now)
+	begun := d.runner.Begin(ctx, todo, seen)
+	pass := Pass{Desired: engine.Desired, Seen: seen, Plan: p, Begun: begun, Took: time.Since(started)}
+	d.mu.Lock()
+	d.last = pass
+	d.mu.Unlock()
+	if d.Observe != nil {
+		d.Observe(pass)
+	}
+	return pass.Took
+}
+
+// observed puts together what is known besides the records.
+func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen := d.around
+	seen.Providers = make(map[string]plan.ProviderView, len(d.views))
+	for name, view := range d.views {
+		seen.Providers[name] = view
+	}
+	for i := range d.engine.Desired.Providers {
+		if name := d.engine.Desired.Providers[i].Name; seen.Providers[name].ListedAt.IsZero() && seen.Providers[name].Err == "" {
+			seen.Providers[name] = plan.ProviderView{Err: notLooked}
+		}
+	}
+	seen.Frozen = make(map[string]bool, len(d.frozen))
+	for name := range d.frozen {
+		seen.Frozen[name] = true
+	}
+	return d.engine, seen
+}
+
+// allowed leaves out what the plan must not do, and what has just failed.
+func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
+	forbidden := map[plan.Address]bool{}
+	for _, problem := range p.Problems {
+		forbidden[problem.Address] = true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var steps []plan.Step
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Action == plan.ActionDelete && forbidden[s.Address] || d.held(s.ID, now) {
+			continue
+		}
+		steps = append(steps, *s)
+	}
+	return steps
+}
+
+// held reports whether a step that failed is still left alone. The caller holds mu.
+func (d *Daemon) held(id string, now time.Time) bool {
+	f := d.failing[id]
+	return f != nil && now.Before(f.Time.Add(min(time.Second<<min(f.Count-1, 10), 5*time.Minute)))
+}
+
+// Last returns the newest pass.
+func (d *Daemon) Last() Pass {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
+}
+
+// Runner is how clients change records, and see what is being done.
+func (d *Daemon) Runner() *reconcile.Runner { return d.runner }
+
+// nudge asks for a pass.
+func (d *Daemon) nudge() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// report is told what happens to steps.
+func (d *Daemon) report(event reconcile.Event) {
+	switch event.Kind {
+	case reconcile.EventFailed:
+		d.mu.Lock()
+		f := &resources.Failure{Count: 1, Time: event.Time, Error: fmt.Sprint(event.Err)}
+		if before := d.failing[event.Step.ID]; before != nil {
+			f.Count += before.Count
+		}
+		if event.Step.Action != plan.ActionLaunch { // those have a memory of their own
+			d.failing[event.Step.ID] = f
+		}
+		d.mu.Unlock()
+	case reconcile.EventDone:
+		d.mu.Lock()
+		delete(d.failing, event.Step.ID)
+		d.mu.Unlock()
+		d.nudges.after(event.Step)
+	}
+	d.Journal.step(event)
+}
+
+// tidy writes down from time to time how long things took, and drops what nothing refers to.
+func (d *Daemon) tidy(ctx context.Context) {
+	for sleep(ctx, tidyEvery) {
+		if err := d.runner.Tidy(ctx); err != nil && ctx.Err() == nil {
+			d.Log.Error("the state could not be tidied", "error", err)
+		}
+		d.mu.Lock()
+		for id, f := range d.failing {
+			if d.engine.Now().Sub(f.Time) > time.Hour {
+				delete(d.failing, id)
+			}
+		}
+		d.mu.Unlock()
+	}
+}
+
+// sleep waits, and reports whether ctx still lives.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

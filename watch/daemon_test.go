@@ -1,0 +1,123 @@
+package watch_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
+		d, end := l.daemon()
+		defer end()
+		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}, Who: "me"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := l.fulfilled(d, r.ID)
+		if got.State != resources.StateFulfilled || len(got.Nodes) != 2 {
+			t.Fatalf("request is %s with nodes %v: %s", got.State, got.Nodes, got.Error)
+		}
+		nodes, err := d.Take(t.Context(), r.ID, "me", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			if n.State != resources.StateInUse || n.Addresses.Interface == "" {
+				t.Errorf("node is %+v", n)
+			}
+			if _, err := d.Return(t.Context(), n.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		l.await("used nodes are gone and one is ready", func() bool {
+			ready, others := 0, 0
+			for _, n := range d.Last().Seen.Records.Nodes {
+				switch {
+				case n.Static:
+				case n.State == resources.StateReady && n.Request == "":
+					ready++
+				default:
+					others++
+				}
+			}
+			return ready == 1 && others == 0
+		})
+	})
+}
+
+func TestStaticNodesAreGivenAndReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		d, end := l.daemon()
+		defer end()
+		for range 5 {
+			r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal", "metal"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
+				t.Fatalf("request is %s: %s", got.State, got.Error)
+			}
+			nodes, err := d.Take(t.Context(), r.ID, "me", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range nodes {
+				if _, err := d.Return(t.Context(), n.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+func TestImpossibleRequestsFailWithReasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		d, end := l.daemon()
+		defer end()
+		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"large"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.fulfilled(d, r.ID); got.State != resources.StateFailed || got.Error == "" {
+			t.Errorf("request is %+v", got)
+		}
+	})
+}
+
+func TestALeaseThatIsNotRenewedEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		d, end := l.daemon()
+		defer end()
+		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.fulfilled(d, r.ID)
+		nodes, err := d.Take(t.Context(), r.ID, "me", 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			time.Sleep(15 * time.Second)
+			if _, err := d.Renew(t.Context(), nodes[0].ID, "me"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := d.Renew(t.Context(), nodes[0].ID, "you"); err == nil {
+			t.Error("somebody else renewed the lease")
+		}
+		l.await("the node is ready again", func() bool {
+			n, err := d.Node(t.Context(), nodes[0].ID)
+			return err == nil && n.State == resources.StateReady
+		})
+	})
+}

@@ -1,0 +1,208 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+const (
+	journalPiece  = 200             // events in one record
+	journalPieces = 25              // records that are kept
+	journalEvery  = 2 * time.Second // between two writings
+)
+
+// Journal remembers the newest of what has happened, also over a restart.
+type Journal struct {
+	runner *reconcile.Runner
+
+	mu      sync.Mutex // guards what follows
+	events  []Numbered // oldest first
+	unsaved []resources.Event
+	pieces  []string // ids of records, oldest first
+	next    uint64
+	waiters map[chan struct{}]bool
+}
+
+// Numbered is an event with its place in the journal; numbers grow, and begin anew with each daemon.
+type Numbered struct {
+	Number uint64
+	resources.Event
+}
+
+func openJournal(ctx context.Context, runner *reconcile.Runner, store state.Store) (*Journal, error) {
+	j := &Journal{runner: runner, next: 1, waiters: map[chan struct{}]bool{}}
+	entries, err := store.List(ctx, resources.KindJournal)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		piece := entry.Record.(*resources.Journal)
+		j.pieces = append(j.pieces, piece.ID)
+		for _, event := range piece.Events {
+			j.events = append(j.events, Numbered{j.next, event})
+			j.next++
+		}
+	}
+	return j, nil
+}
+
+// Add notes something that happened.
+func (j *Journal) Add(event resources.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, Numbered{j.next, event})
+	j.next++
+	j.unsaved = append(j.unsaved, event)
+	if most := journalPiece * journalPieces; len(j.events) > 2*most {
+		j.events = slices.Clone(j.events[len(j.events)-most:])
+	}
+	for waiter := range j.waiters {
+		select {
+		case waiter <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Since returns the events after a number, oldest first, those about the subject when it is not empty.
+func (j *Journal) Since(number uint64, subject string) []Numbered {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(j.events, number+1, func(e Numbered, n uint64) int { return int(int64(e.Number) - int64(n)) })
+	var found []Numbered
+	for _, e := range j.events[i:] {
+		if subject == "" || e.Subject == subject || slices.Contains(e.Related, subject) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// Wait returns a channel that gets a hint after new events, until forget is called.
+func (j *Journal) Wait() (hints <-chan struct{}, forget func()) {
+	waiter := make(chan struct{}, 1)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.waiters[waiter] = true
+	return waiter, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.waiters, waiter)
+	}
+}
+
+// keep writes events down from time to time.
+func (j *Journal) keep(ctx context.Context) {
+	for sleep(ctx, journalEvery) {
+		_ = j.flush(ctx) // the next try has them too
+	}
+}
+
+// flush writes what is not written yet, and drops what is too old.
+func (j *Journal) flush(ctx context.Context) error {
+	j.mu.Lock()
+	events := j.unsaved
+	j.unsaved = nil
+	j.mu.Unlock()
+	for len(events) > 0 {
+		n := min(len(events), journalPiece)
+		ops := []state.Op{{Record: &resources.Journal{Events: events[:n]}}}
+		j.mu.Lock()
+		for _, id := range j.pieces[:max(0, len(j.pieces)-journalPieces+1)] {
+			ops = append(ops, state.Op{Key: resources.Key{Kind: resources.KindJournal, ID: id}, Force: true})
+		}
+		j.mu.Unlock()
+		entries, err := j.runner.Commit(ctx, ops...)
+		if err != nil {
+			j.mu.Lock()
+			j.unsaved = append(events, j.unsaved...)
+			j.mu.Unlock()
+			return fmt.Errorf("write journal: %w", err)
+		}
+		j.mu.Lock()
+		j.pieces = append(j.pieces[max(0, len(j.pieces)-journalPieces+1):], entries[0].Record.Key().ID)
+		j.mu.Unlock()
+		events = events[n:]
+	}
+	return nil
+}
+
+// step notes what became of a step.
+func (j *Journal) step(event reconcile.Event) {
+	s := &event.Step
+	switch event.Kind {
+	case reconcile.EventStart, reconcile.EventDone, reconcile.EventFailed:
+	default:
+		return
+	}
+	if event.Kind == reconcile.EventStart && s.Thing == plan.ThingRequest {
+		return // its end follows at once
+	}
+	e := resources.Event{Time: event.Time, Code: string(s.Action) + "-" + string(event.Kind), Subject: subjectOf(s, event.ID)}
+	e.Related = relatedTo(s, e.Subject)
+	e.Text = fmt.Sprintf("%s %s: %s", s.Action, s.Address, s.Reason.Text())
+	switch event.Kind {
+	case reconcile.EventDone:
+		e.Text = fmt.Sprintf("%s %s done in %s", s.Action, s.Address, event.Took.Round(time.Millisecond))
+	case reconcile.EventFailed:
+		e.Text = fmt.Sprintf("%s %s failed: %v", s.Action, s.Address, event.Err)
+	}
+	if len(s.Nodes) > 0 {
+		e.Text += " (nodes " + strings.Join(s.Nodes, ", ") + ")"
+	}
+	for _, f := range s.Evidence {
+		if event.Kind == reconcile.EventStart || s.Action == plan.ActionDecline {
+			e.Text += fmt.Sprintf(", %s: %s", f.Name, f.Value)
+		}
+	}
+	j.Add(e)
+}
+
+// subjectOf is the record, or block, that a step is about.
+func subjectOf(s *plan.Step, id string) string {
+	switch {
+	case s.Thing == plan.ThingRequest:
+		return "request/" + s.Request
+	case s.Thing == plan.ThingNode && s.Record.ID != "":
+		return s.Record.String()
+	case s.Thing == plan.ThingNode && id != "":
+		return "node/" + id
+	case s.Image != "" && s.Thing != plan.ThingNode:
+		return "image/" + s.Image
+	case s.Label != "":
+		return "label/" + s.Label
+	case s.Provider != "":
+		return "provider/" + s.Provider
+	default:
+		return string(s.Address)
+	}
+}
+
+// relatedTo lists what else a step has to do with.
+func relatedTo(s *plan.Step, subject string) []string {
+	related := []string{}
+	add := func(kind, name string) {
+		if subject2 := kind + "/" + name; name != "" && subject2 != subject && !slices.Contains(related, subject2) {
+			related = append(related, subject2)
+		}
+	}
+	add("request", s.Request)
+	add("image", s.Image)
+	add("provider", s.Provider)
+	for label := range strings.SplitSeq(s.Label, ",") {
+		add("label", label)
+	}
+	for _, id := range s.Nodes {
+		add("node", id)
+	}
+	return related
+}

@@ -1,0 +1,180 @@
+package watch_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/openstack"
+	"github.com/npctl/npctl/drivers/static"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/watch"
+)
+
+// labDriver is the openstack driver over an emulated OpenStack that outlives daemons.
+type labDriver struct {
+	clouds map[string]*sandboxcloud.Cloud
+}
+
+func (labDriver) Kind() string          { return "lab" }
+func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
+func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	access := d.clouds[env.Provider].Access()
+	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
+		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.clouds[env.Provider].Transport(),
+		CloudName: env.Provider}, config)
+}
+
+// lab is a configuration, a state file and emulated clouds, in which daemons come and go.
+type lab struct {
+	t      testing.TB
+	dir    string
+	driver labDriver
+}
+
+// fleet has a cloud with an image, and machines that exist.
+const fleet = `
+npctl { images_dir = "images" }
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+}
+
+label "small" { min_ready = 1 }
+label "metal" {}
+
+provider "lab" "one" {
+  image_format = "raw"
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    max_servers       = 5
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+
+provider "static" "rack" {
+  pool "main" {
+    node "metal1" {
+      labels            = ["metal"]
+      host_key_checking = false
+      slots             = 2
+    }
+  }
+}
+`
+
+func newLab(t testing.TB, configuration string, options sandboxcloud.Options) *lab {
+	t.Helper()
+	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}}}
+	for _, name := range []string{"one", "two"} {
+		cloud, err := sandboxcloud.Open(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cloud.Close() })
+		l.driver.clouds[name] = cloud
+	}
+	l.write(configuration)
+	return l
+}
+
+func (l *lab) write(configuration string) {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.dir, "npctl.hcl"), []byte(configuration), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) drivers() map[string]drivers.Driver {
+	return map[string]drivers.Driver{"lab": l.driver, "static": static.New()}
+}
+
+func (l *lab) load(context.Context) (resources.Desired, error) {
+	schemas := map[string]schema.Driver{}
+	for kind, d := range l.drivers() {
+		schemas[kind] = d.Schema()
+	}
+	loaded, diags := config.Load(config.Options{Path: l.dir, Drivers: schemas,
+		Builders: map[string]schema.Block{"exec": (&exec.Builder{}).Schema()}, States: map[string]schema.Block{"bolt": bolt.Schema()}})
+	if diags.HasErrors() {
+		var b strings.Builder
+		config.WriteDiagnostics(&b, diags, loaded.Files, false, 100)
+		return resources.Desired{}, diags
+	}
+	return loaded.Desired, nil
+}
+
+// daemon starts one, and returns it with how to end it.
+func (l *lab) daemon() (*watch.Daemon, func()) {
+	l.t.Helper()
+	desired, err := l.load(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	e := reconcile.New(reconcile.Options{Desired: desired, Store: store, Drivers: l.drivers(),
+		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data")})
+	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(l.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx, time.Minute) }()
+	return d, func() {
+		stop()
+		if err := <-done; err != nil {
+			l.t.Error(err)
+		}
+		_ = e.Close()
+		_ = store.Close()
+	}
+}
+
+// await waits until what is asked for is so.
+func (l *lab) await(what string, so func() bool) {
+	l.t.Helper()
+	for range 600 {
+		if so() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // in a bubble no time passes
+	}
+	l.t.Fatalf("%s: not within a minute", what)
+}
+
+func (l *lab) fulfilled(d *watch.Daemon, id string) *resources.Request {
+	l.t.Helper()
+	var r *resources.Request
+	l.await("request "+id+" is answered", func() bool {
+		var err error
+		if r, err = d.Request(l.t.Context(), id); err != nil {
+			l.t.Fatal(err)
+		}
+		return r.State == resources.StateFulfilled || r.State == resources.StateFailed
+	})
+	return r
+}

@@ -1,0 +1,167 @@
+package watch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// nudges wake those who look at providers before their time.
+type nudges struct {
+	mu         sync.Mutex // guards byProvider
+	byProvider map[string]chan struct{}
+}
+
+func (n *nudges) of(provider string) chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byProvider == nil {
+		n.byProvider = map[string]chan struct{}{}
+	}
+	if n.byProvider[provider] == nil {
+		n.byProvider[provider] = make(chan struct{}, 1)
+	}
+	return n.byProvider[provider]
+}
+
+// after nudges the looker at a provider in which a step has changed something that only a listing shows.
+func (n *nudges) after(s plan.Step) {
+	if s.Provider == "" || s.Action != plan.ActionUpload && s.Thing != plan.ThingLeftover && s.Thing != plan.ThingUpload {
+		return
+	}
+	select {
+	case n.of(s.Provider) <- struct{}{}:
+	default:
+	}
+}
+
+// watchProviders begins to look at every provider that is configured or remembered, each in a goroutine of its own, and
+// ends with those that are neither any more.
+func (d *Daemon) watchProviders(ctx context.Context, group *sync.WaitGroup) {
+	seen := plan.Observed{}
+	d.runner.Complete(&seen)
+	names := map[string]bool{}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.engine.Desired.Providers {
+		names[d.engine.Desired.Providers[i].Name] = true
+	}
+	for _, p := range seen.Records.Providers {
+		names[p.Name] = true
+	}
+	for name := range names {
+		if !d.serves(name) {
+			d.frozen[name] = true
+			continue
+		}
+		if d.lookers[name] == nil {
+			looking, stop := context.WithCancel(ctx)
+			d.lookers[name] = stop
+			group.Go(func() { d.watchProvider(looking, name) })
+		}
+	}
+}
+
+// serves reports whether the daemon was told to serve the provider.
+func (d *Daemon) serves(provider string) bool {
+	return len(d.Providers) == 0 || slices.Contains(d.Providers, provider)
+}
+
+// watchProvider lists one provider again and again.
+func (d *Daemon) watchProvider(ctx context.Context, name string) {
+	for {
+		view := d.runner.Look(ctx, name)
+		if ctx.Err() != nil {
+			return
+		}
+		d.setView(ctx, name, view)
+		wait := d.Refresh
+		if view.Err != "" {
+			wait = min(wait, retryLook)
+		}
+		select {
+		case <-time.After(wait):
+		case <-d.nudges.of(name):
+			if !sleep(ctx, time.Second) { // what comes together is looked at once
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+		if d.gone(name) {
+			return
+		}
+	}
+}
+
+// gone reports that a provider is neither configured nor remembered any more, and forgets it.
+func (d *Daemon) gone(name string) bool {
+	seen := plan.Observed{}
+	d.runner.Complete(&seen)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	configured := slices.ContainsFunc(d.engine.Desired.Providers, func(p resources.Provider) bool { return p.Name == name })
+	remembered := slices.ContainsFunc(seen.Records.Providers, func(p *resources.ProviderRecord) bool { return p.Name == name })
+	if configured || remembered {
+		return false
+	}
+	delete(d.views, name)
+	delete(d.lookers, name)
+	return true
+}
+
+func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderView) {
+	d.mu.Lock()
+	before, known := d.views[name]
+	d.views[name] = view
+	around := d.around
+	d.mu.Unlock()
+	if view.Err != "" && before.Err != view.Err {
+		d.Log.Warn("provider could not be looked at", "provider", name, "error", view.Err)
+	}
+	if view.Err == "" && known && before.Err != "" {
+		d.Log.Info("provider answers again", "provider", name)
+	}
+	seen := plan.Observed{Now: d.Engine.Now(), Installation: around.Installation, Providers: map[string]plan.ProviderView{name: view}}
+	d.runner.Complete(&seen)
+	if seen.Installation != "" {
+		if err := d.runner.Sight(ctx, seen); err != nil && ctx.Err() == nil {
+			d.Log.Error("what was seen in a provider could not be noted", "provider", name, "error", err)
+		}
+	}
+	d.nudge()
+}
+
+// lookAround looks again and again at files that go into images, at sources and at build hosts.
+func (d *Daemon) lookAround(ctx context.Context) {
+	for {
+		d.mu.Lock()
+		engine := d.engine
+		d.mu.Unlock()
+		around, err := engine.Around(ctx, true)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			d.Log.Error("what images are made of could not be looked at", "error", err)
+		default:
+			d.mu.Lock()
+			d.around = around
+			d.mu.Unlock()
+			d.nudge()
+		}
+		select {
+		case <-time.After(d.Refresh):
+		case <-d.nudges.of(aroundNudge):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// aroundNudge is the name under which lookAround is nudged; no provider has it.
+const aroundNudge = ""

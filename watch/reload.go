@@ -1,0 +1,150 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// deletesAtMost is how many things a new configuration may remove without being told that it may.
+const deletesAtMost = 10
+
+// HeldBackError is why a new configuration was not taken: it would remove much.
+type HeldBackError struct {
+	Deletes []plan.Step
+}
+
+func (e *HeldBackError) Error() string {
+	names := make([]string, 0, 5)
+	for _, s := range e.Deletes[:min(len(e.Deletes), 5)] {
+		names = append(names, string(s.Address))
+	}
+	return fmt.Sprintf("the new configuration would remove %d things (%s, ...), more than the %d that need no consent", len(e.Deletes),
+		strings.Join(names, ", "), deletesAtMost)
+}
+
+// Reload reads the configuration anew and goes on with it. A configuration with mistakes is refused as a whole, and so is
+// one that would remove much, unless allowDestroy says that this is meant; the old one goes on then. It returns what the new
+// configuration changes at once.
+func (d *Daemon) Reload(ctx context.Context, allowDestroy bool) (plan.Plan, error) {
+	if d.Load == nil {
+		return plan.Plan{}, errors.New("this daemon cannot read its configuration anew")
+	}
+	desired, err := d.Load(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	old, seen := d.observed()
+	next := old.With(desired)
+	around, err := next.Around(ctx, false)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	seen.Formats, seen.Inputs, seen.Unread = around.Formats, around.Inputs, around.Unread
+	if err := next.Files(&seen); err != nil {
+		return plan.Plan{}, err
+	}
+	d.runner.Complete(&seen)
+	seen.Now = next.Now()
+	p := plan.Compute(desired, seen, plan.Options{Patient: true})
+	for _, problem := range p.Problems {
+		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)
+	}
+	if deletes := removed(p); len(deletes) > deletesAtMost && !allowDestroy {
+		return p, &HeldBackError{Deletes: deletes}
+	}
+	d.mu.Lock()
+	d.engine = next
+	d.around.Formats, d.around.Inputs, d.around.Unread = around.Formats, around.Inputs, around.Unread
+	d.mu.Unlock()
+	d.runner.Use(next)
+	d.reloaded()
+	return p, nil
+}
+
+// removed lists what goes because the configuration does not want it any more.
+func removed(p plan.Plan) []plan.Step {
+	var steps []plan.Step
+	for _, s := range p.Steps {
+		switch s.Reason {
+		case plan.ReasonImageRemoved, plan.ReasonLabelRemoved, plan.ReasonPoolRemoved, plan.ReasonProviderRemoved, plan.ReasonStaticNodeGone,
+			plan.ReasonConfigChanged, plan.ReasonAboveMaxServers:
+			if s.Action == plan.ActionDelete {
+				steps = append(steps, s)
+			}
+		}
+	}
+	return steps
+}
+
+// reloaded makes everybody look at the world with the new configuration.
+func (d *Daemon) reloaded() {
+	d.mu.Lock()
+	ctx, group := d.side, d.helpers
+	names := make([]string, 0, len(d.views))
+	for name := range d.views {
+		names = append(names, name)
+	}
+	d.mu.Unlock()
+	if ctx != nil {
+		d.watchProviders(ctx, group)
+	}
+	for _, name := range append(names, aroundNudge) {
+		select {
+		case d.nudges.of(name) <- struct{}{}:
+		default:
+		}
+	}
+	d.nudge()
+}
+
+// Freeze leaves providers alone, or takes care of them again: nothing is planned for them meanwhile. It lasts until it
+// is undone, also over a restart.
+func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error {
+	d.mu.Lock()
+	known := slices.ContainsFunc(d.engine.Desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
+	d.mu.Unlock()
+	if !known {
+		return fmt.Errorf("there is no provider %s", provider)
+	}
+	if err := d.runner.FreezeProvider(ctx, provider, frozen); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	if frozen {
+		d.frozen[provider] = true
+	} else if d.serves(provider) {
+		delete(d.frozen, provider)
+	}
+	d.mu.Unlock()
+	d.nudge()
+	return nil
+}
+
+// Frozen lists the providers that are left alone.
+func (d *Daemon) Frozen() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	for name := range d.frozen {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// thaw takes over what was frozen when the daemon ended.
+func (d *Daemon) thaw() {
+	seen := plan.Observed{}
+	d.runner.Complete(&seen)
+	for _, p := range seen.Records.Providers {
+		if p.Frozen {
+			d.frozen[p.Name] = true
+		}
+	}
+}
