@@ -88,3 +88,34 @@ func BenchmarkComputeNothingToDo(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWaitingRequests is a pass of the daemon over the same fleet, all in use, with 1,000 requests that wait and a
+// few that can be served.
+func BenchmarkWaitingRequests(b *testing.B) {
+	d, o := large()
+	for i := range d.Labels {
+		d.Labels[i].MinReady, d.Labels[i].MaxReadyAge = 0, 0
+		d.Images[i].RebuildAge, d.Images[i].Keep = 0, 100
+	}
+	for i, n := range o.Records.Nodes {
+		if i%100 != 0 {
+			n.State = resources.StateInUse
+		}
+	}
+	for i := range d.Providers {
+		d.Providers[i].Pools[0].MaxServers = ptr(500)
+	}
+	for i := range 1000 {
+		labels := []string{d.Labels[i%50].Name}
+		if i%4 == 0 {
+			labels = append(labels, d.Labels[i%50].Name)
+		}
+		o.Records.Requests = append(o.Records.Requests, request(fmt.Sprintf("%010d", i), labels...))
+	}
+	b.ReportAllocs()
+	var p Plan
+	for b.Loop() {
+		p = Compute(d, o, Options{Patient: true})
+	}
+	b.ReportMetric(float64(len(p.Steps)), "steps")
+}

@@ -24,7 +24,8 @@ func (c *computation) requests() {
 	if c.opt.RefreshOnly || len(c.seen.Records.Requests) == 0 {
 		return
 	}
-	d := &dispatch{computation: c, idle: c.idleNodes(), tenants: c.tenantUse(), reserved: map[poolKey]bool{}}
+	d := &dispatch{computation: c, idle: c.idleNodes(), tenants: c.tenantUse(), reserved: map[poolKey]bool{},
+		hopeless: map[string]bool{}}
 	for _, r := range byUrgency(c.seen.Records.Requests) {
 		switch {
 		case c.busy(r.Key()):
@@ -49,8 +50,8 @@ type dispatch struct {
 	*computation
 	idle     map[poolKey][]*resources.Node // ready and nobody's, the one that has waited longest first
 	tenants  map[string]resources.Amounts
-	free     map[string]*resources.Amounts // what quotas leave, shared with launches
 	reserved map[poolKey]bool
+	hopeless map[string]bool // shapes of requests that there is no room for in this round: room only gets less
 }
 
 func byUrgency(requests []*resources.Request) []*resources.Request {
@@ -86,6 +87,10 @@ func (c *computation) idleNodes() map[poolKey][]*resources.Node {
 
 // requested finds a place for a request, or says why there can be none.
 func (d *dispatch) requested(r *resources.Request) {
+	shape := shapeOf(r)
+	if d.hopeless[shape] {
+		return
+	}
 	options, declined := d.options(r)
 	if len(options) == 0 {
 		d.decline(r, declined)
@@ -102,6 +107,15 @@ func (d *dispatch) requested(r *resources.Request) {
 		}
 	}
 	d.hold(r, options)
+	d.hopeless[shape] = shape != "" && !d.opt.Explain
+}
+
+// shapeOf is the same for requests that can be served in the same places; empty when there may be no other such request.
+func shapeOf(r *resources.Request) string {
+	if len(r.Declined) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q %s %v", r.Labels, r.Provider, r.Fresh)
 }
 
 // accept takes the request on: ready nodes are its own at once, and the others are launched for it.

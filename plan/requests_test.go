@@ -134,6 +134,31 @@ request.1 waits: cloud/main: max_servers is 1 and 1 are taken
 			},
 			want: `request.1 waits: cloud/main: max_servers is 1 and 1 are taken
 `},
+		"it waits while the quota is used up": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				addReady(o, "0000000011").State = resources.StateInUse
+				v := o.Providers["cloud"]
+				v.Quota.Limit.Instances, v.Quota.Used.Instances = 2, 1
+				o.Providers["cloud"] = v
+				// launched since the listing, so not in the cloud's figures
+				o.Records.Nodes = append(o.Records.Nodes, &resources.Node{ID: "0000000012", State: resources.StateInUse, Provider: "cloud", Pool: "main",
+					Labels: []string{"small"}, StateTime: now.Add(time.Second)})
+				o.Records.Requests = []*resources.Request{request("1", "small")}
+				opt.Explain = true
+			},
+			want: `request.1 waits: cloud/main: quota: 0 instances left and 1 needed
+`},
+		"and is served when one is known to have gone since the listing": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				v.Quota.Limit.Instances, v.Quota.Used.Instances = 1, 1
+				v.Instances, v.Gone = []resources.Instance{instance("0000000099")}, map[string]bool{"server-0000000099": true}
+				o.Providers["cloud"] = v
+				o.Records.Requests = []*resources.Request{request("1", "small")}
+			},
+			want: `serve request 1 at cloud/main [""]
+launch request 1 #1
+`},
 		"a small one passes a large one that has just begun to wait": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				addReady(o, "0000000011").State = resources.StateInUse

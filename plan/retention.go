@@ -53,18 +53,30 @@ func (c *computation) superseded(img *resources.Image, users []*resources.Provid
 			}
 		}
 	}
+	c.supersededBuilds(img, planned)
+}
+
+// supersededBuilds plans the removal of builds beyond those to keep. A build whose uploads stay counts first, so that one
+// that never got anywhere and has been overtaken makes room; the newest stays whatever the count, for it is what is
+// uploaded next.
+func (c *computation) supersededBuilds(img *resources.Image, planned string) {
 	keep, needs := img.Keep, []string(nil)
 	if planned != "" {
 		keep, needs = keep-1, []string{planned}
 	}
-	kept := 0
+	newest := c.newestReady(img.Name)
+	var idle []*resources.Build
 	for _, b := range c.world.builds[img.Name] {
-		if b.State != resources.StateReady || c.doomed[b.Key()] != "" {
-			continue
+		switch {
+		case b.State != resources.StateReady || c.doomed[b.Key()] != "":
+		case c.uploadsRemain(b) || c.uploads(b) || b == newest && planned == "":
+			keep--
+		default:
+			idle = append(idle, b)
 		}
-		if kept++; kept > keep && !c.uploadsRemain(b) && !c.uploads(b) {
-			c.deleteBuild(b, ReasonSuperseded, slices.Clone(needs)...)
-		}
+	}
+	for _, b := range idle[min(max(keep, 0), len(idle)):] {
+		c.deleteBuild(b, ReasonSuperseded, slices.Clone(needs)...)
 	}
 }
 
@@ -105,8 +117,8 @@ func (c *computation) removedImages() {
 	}
 }
 
-// uploadedFiles plans the removal of local files that every provider has, where the image asks for it: those of the
-// newest build, or of the one that this plan makes.
+// uploadedFiles plans the removal of local files, where the image asks for it, once every provider has the newest build,
+// or the one that this plan makes: those of that build, and those of older ones, which are uploaded no more.
 func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Provider, planned string) {
 	newest := c.newestReady(img.Name)
 	if !img.DeleteAfterUpload || len(users) == 0 || planned == "" && newest == nil {
@@ -129,15 +141,16 @@ func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Pro
 			s.ID, s.Format = fmt.Sprintf("delete %s file of the next build of %s", format, img.Name), format
 			c.addFile(img, s)
 		}
-		return
 	}
-	if newest.Remote {
-		return // its files are the other host's to keep
-	}
-	for _, f := range newest.Files {
-		s.ID, s.Format, s.Build, s.External = "delete file "+f.Name, f.Format, newest.ID, f.Name
-		s.Evidence = []Fact{{"file", f.Name}}
-		c.addFile(img, s)
+	for _, b := range c.world.builds[img.Name] {
+		if b.State != resources.StateReady || c.doomed[b.Key()] != "" || b.Remote {
+			continue // its files go with it, or are the other host's to keep
+		}
+		for _, f := range b.Files {
+			s.ID, s.Format, s.Build, s.External = "delete file "+f.Name, f.Format, b.ID, f.Name
+			s.Evidence = []Fact{{"file", f.Name}}
+			c.addFile(img, s)
+		}
 	}
 }
 
