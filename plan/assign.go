@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -35,11 +36,17 @@ func (d *dispatch) options(r *resources.Request) (options []*option, declined []
 			if !offersAny(pool, r.Labels) {
 				continue
 			}
-			if k := slices.IndexFunc(r.Declined, func(n resources.Decline) bool { return n.Provider == p.Name && n.Pool == pool.Name }); k >= 0 {
+			if k := slices.IndexFunc(r.Declined, func(n resources.Decline) bool {
+				return n.Provider == p.Name && n.Pool == pool.Name && n.Zone == ""
+			}); k >= 0 {
 				declined = append(declined, r.Declined[k])
 				continue
 			}
 			o, why := d.optionAt(r, p.Name, pool.Name, nil)
+			if why == zonesDeclined {
+				declined = append(declined, zoneDeclines(r, p.Name, pool.Name)...)
+				continue
+			}
 			if why != "" {
 				declined = append(declined, resources.Decline{Provider: p.Name, Pool: pool.Name, Reason: why})
 				continue
@@ -94,7 +101,53 @@ func (d *dispatch) optionAt(r *resources.Request, provider, pool string, have []
 	if !r.Fresh {
 		d.reuse(o, r, have)
 	}
+	if o.zone == "" && len(r.Labels) > 1 {
+		zones, known := d.zonesLeft(o, r)
+		if known && len(zones) == 0 {
+			return nil, zonesDeclined
+		}
+		if len(zones) > 0 {
+			o.zone = spread(zones, r.ID)
+		}
+	}
 	return o, d.missing(o, r, have)
+}
+
+// zonesDeclined is why a pool will not do any more whose zones have all declined the request.
+const zonesDeclined = "every zone has declined"
+
+func zoneDeclines(r *resources.Request, provider, pool string) []resources.Decline {
+	return slices.DeleteFunc(slices.Clone(r.Declined), func(n resources.Decline) bool { return n.Provider != provider || n.Pool != pool })
+}
+
+// zonesLeft lists the zones in which every label can be launched and that have not declined the request. Where the cloud
+// chooses, none is known.
+func (d *dispatch) zonesLeft(o *option, r *resources.Request) (zones []string, known bool) {
+	view, _ := d.view(o.at.provider)
+	for _, label := range r.Labels {
+		own := view.Offers[OfferKey{o.at.pool, label}].Zones
+		switch {
+		case len(own) == 0:
+		case !known:
+			zones, known = slices.Clone(own), true
+		default:
+			zones = slices.DeleteFunc(zones, func(zone string) bool { return !slices.Contains(own, zone) })
+		}
+	}
+	return slices.DeleteFunc(zones, func(zone string) bool { return declinedZone(r, o.at, zone) }), known
+}
+
+func declinedZone(r *resources.Request, at poolKey, zone string) bool {
+	return zone != "" && slices.ContainsFunc(r.Declined, func(n resources.Decline) bool {
+		return n.Provider == at.provider && n.Pool == at.pool && n.Zone == zone
+	})
+}
+
+// spread chooses one of the zones, another one for each request.
+func spread(zones []string, id string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return zones[uint64(h.Sum32())%uint64(len(zones))]
 }
 
 // offered finds how the pool makes each label, or says which one it does not have.
@@ -135,6 +188,9 @@ func (d *dispatch) slotsOf(pool *resources.Pool, label string) (slots int64) {
 func (d *dispatch) reuse(o *option, r *resources.Request, have []string) {
 	best, most := []string(nil), 0
 	for _, zone := range d.zones(o) {
+		if declinedZone(r, o.at, zone) {
+			continue
+		}
 		if nodes, n := d.match(o.at, r.Labels, have, zone, len(r.Labels) == 1); n > most {
 			best, most = nodes, n
 			if len(r.Labels) > 1 {

@@ -146,9 +146,13 @@ func (c *computation) unfinishedNode(n *resources.Node, offer *resources.Offer) 
 	}
 	c.count(n)
 	c.useful(n, offer)
+	zone := ""
+	if c.world.owns(n) {
+		zone = c.world.requests[n.Request].Place.Zone
+	}
 	c.add(Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
 		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: offer.Label, Record: n.Key(),
-		Request: n.Request, External: c.world.instances[n.ID].ID, Estimate: c.launchEstimate(n.Provider, offer.Label), Source: offer.Source})
+		Zone: zone, Request: n.Request, External: c.world.instances[n.ID].ID, Estimate: c.launchEstimate(n.Provider, offer.Label), Source: offer.Source})
 }
 
 func (c *computation) launchEstimate(provider, label string) float64 {

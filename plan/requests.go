@@ -151,7 +151,7 @@ func (d *dispatch) launchFor(r *resources.Request, o *option, label string, i in
 func (d *dispatch) pending(r *resources.Request) {
 	at := poolKey{r.Place.Provider, r.Place.Pool}
 	if failed := d.failedNode(r); failed != nil {
-		d.decline(r, append(slices.Clone(r.Declined), resources.Decline{Provider: at.provider, Pool: at.pool,
+		d.decline(r, append(slices.Clone(r.Declined), resources.Decline{Provider: at.provider, Pool: at.pool, Zone: r.Place.Zone,
 			Reason: "a node could not be launched: " + failed.Error}))
 		return
 	}
@@ -245,7 +245,7 @@ func (d *dispatch) decline(r *resources.Request, declined []resources.Decline) {
 		s.ID, s.Reason, s.Declined = "fail request "+r.ID, ReasonAllDeclined, all
 	}
 	for _, no := range s.Declined {
-		s.Evidence = append(s.Evidence, Fact{no.Provider + "/" + no.Pool, no.Reason})
+		s.Evidence = append(s.Evidence, Fact{strings.TrimSuffix(no.Provider+"/"+no.Pool+"/"+no.Zone, "/"), no.Reason})
 	}
 	if len(s.Declined) == 0 {
 		s.Evidence = []Fact{{"pools", "none offers " + strings.Join(r.Labels, " and ")}}

@@ -222,6 +222,7 @@ delete node 0000000011
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				r := request("1", "small")
 				r.State, r.StateTime = resources.StateFulfilled, now.Add(-takeWithin-time.Second)
+				r.Place = resources.Place{Provider: "cloud", Pool: "main"}
 				addReady(o, "0000000011").Request = "1"
 				o.Records.Requests = []*resources.Request{r}
 			},

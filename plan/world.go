@@ -23,8 +23,8 @@ type world struct {
 	parts     map[string][]stray // ports, floating IPs and volumes of nodes, by node id
 	files     map[string]bool
 	owned     map[string][]*resources.Node // by request that waits or is fulfilled, by id
-	requests  map[string]bool              // ids of those requests
-	names     []string                     // every provider, configured or remembered
+	requests  map[string]*resources.Request
+	names     []string // every provider, configured or remembered
 }
 
 // stray is a thing in a cloud, or without a provider a file in our images directory, that carries our marks and belongs to no record.
@@ -53,7 +53,7 @@ func newWorld(want resources.Desired, seen Observed) *world {
 		files:     map[string]bool{},
 		parts:     map[string][]stray{},
 		owned:     map[string][]*resources.Node{},
-		requests:  map[string]bool{},
+		requests:  map[string]*resources.Request{},
 	}
 	w.indexDesired(want)
 	w.indexRecords(seen.Records)
@@ -109,9 +109,7 @@ func (w *world) indexRecords(r Records) {
 		known[p.Name] = true
 	}
 	for _, q := range r.Requests {
-		if q.State != resources.StateFailed {
-			w.requests[q.ID] = true
-		}
+		w.requests[q.ID] = q
 	}
 	for _, n := range r.Nodes {
 		if w.owns(n) {
@@ -135,7 +133,12 @@ func (w *world) indexRecords(r Records) {
 
 // owns reports whether a request still counts on the node.
 func (w *world) owns(n *resources.Node) bool {
-	return n.Request != "" && w.requests[n.Request] && n.State != resources.StateInUse && n.State != resources.StateUsed && n.State != resources.StateHold
+	if n.Request == "" || n.State == resources.StateInUse || n.State == resources.StateUsed || n.State == resources.StateHold {
+		return false
+	}
+	r := w.requests[n.Request]
+	return r != nil && (r.State == resources.StatePending || r.State == resources.StateFulfilled) &&
+		r.Place.Provider == n.Provider && r.Place.Pool == n.Pool
 }
 
 func newestBuild(a, b *resources.Build) int {

@@ -42,10 +42,11 @@ type Place struct {
 	Zone     string `json:"zone,omitempty"`
 }
 
-// Decline says why a pool will not serve a request.
+// Decline says why a pool, or one zone of it, will not serve a request.
 type Decline struct {
 	Provider string `json:"provider"`
 	Pool     string `json:"pool"`
+	Zone     string `json:"zone,omitempty"`
 	Reason   string `json:"reason"`
 }
 

@@ -190,6 +190,9 @@ func (d *Daemon) take(ctx context.Context, id, holder string, lease time.Duratio
 		d.Journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Related: []string{r.Key().String()}, Code: "taken",
 			Text: "taken by " + orNobody(holder)})
 	}
+	if d.Taken != nil {
+		d.Taken(r, nodes)
+	}
 	return nodes, nil
 }
 

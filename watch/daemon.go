@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/npctl/npctl/plan"
@@ -29,6 +30,12 @@ type Options struct {
 	Log     *slog.Logger
 	// Observe, when set, is told of each pass, such as for metrics.
 	Observe func(Pass)
+	// Step, when set, is told what happens to steps, one call at a time.
+	Step func(reconcile.Event)
+	// Taken, when set, is told of each request whose nodes were handed to its requestor.
+	Taken func(*resources.Request, []*resources.Node)
+	// Stall is how long requests may wait while nothing is launched or served before that is told; 0 means 15 minutes.
+	Stall time.Duration
 }
 
 // Pass is one round of the daemon: what was seen, what was decided, and what was begun.
@@ -68,6 +75,9 @@ type Daemon struct {
 	helpers *sync.WaitGroup
 	last    Pass
 	failing map[string]*resources.Failure // by step id: steps that are not tried again for a while
+
+	stall stall
+	beat  atomic.Int64 // when the newest pass ended, in nanoseconds since 1970
 }
 
 // New returns a daemon. It takes over the engine's store: until Run has ended, everything that is written goes through
@@ -79,6 +89,9 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Refresh <= 0 {
 		o.Refresh = refreshEvery
 	}
+	if o.Stall <= 0 {
+		o.Stall = stallAfter
+	}
 	d := &Daemon{Options: o, wake: make(chan struct{}, 1), engine: o.Engine, views: map[string]plan.ProviderView{}, frozen: map[string]bool{},
 		lookers: map[string]context.CancelFunc{}, failing: map[string]*resources.Failure{}}
 	o.Engine.Report = d.report
@@ -86,9 +99,13 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
 		return nil, err
 	}
-	d.Journal, err = openJournal(ctx, d.runner, o.Engine.Store)
+	if d.Journal, err = openJournal(ctx, d.runner, o.Engine.Store); err != nil {
+		return nil, err
+	}
+	d.Journal.tell = story(o.Log)
+	d.stall.progress = o.Engine.Now()
 	d.thaw()
-	return d, err
+	return d, nil
 }
 
 // Run serves until ctx ends. Then it begins nothing any more, waits for what runs as long as grace allows, and returns.
@@ -155,6 +172,7 @@ func (d *Daemon) rest() time.Duration {
 // pass looks at what is known, decides, and begins what is to be done.
 func (d *Daemon) pass(ctx context.Context) time.Duration {
 	started := time.Now()
+	defer func() { d.beat.Store(time.Now().UnixNano()) }()
 	engine, seen := d.observed()
 	if err := engine.Files(&seen); err != nil {
 		d.Log.Error("the images directory cannot be read", "error", err)
@@ -173,6 +191,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	if d.Observe != nil {
 		d.Observe(pass)
 	}
+	d.watchStall(pass)
 	return pass.Took
 }
 
@@ -229,6 +248,15 @@ func (d *Daemon) Last() Pass {
 	return d.last
 }
 
+// Beat is when the newest pass ended: passes follow each other within seconds for as long as all is well. It is zero
+// before the first.
+func (d *Daemon) Beat() time.Time {
+	if at := d.beat.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
 // Runner is how clients change records, and see what is being done.
 func (d *Daemon) Runner() *reconcile.Runner { return d.runner }
 
@@ -259,7 +287,11 @@ func (d *Daemon) report(event reconcile.Event) {
 		d.mu.Unlock()
 		d.nudges.after(event.Step)
 	}
+	d.stall.note(event)
 	d.Journal.step(event)
+	if d.Step != nil {
+		d.Step(event)
+	}
 }
 
 // tidy writes down from time to time how long things took, and drops what nothing refers to.

@@ -23,6 +23,7 @@ const (
 // Journal remembers the newest of what has happened, also over a restart.
 type Journal struct {
 	runner *reconcile.Runner
+	tell   func(resources.Event) // is told what clients did; may be nil
 
 	mu      sync.Mutex // guards what follows
 	events  []Numbered // oldest first
@@ -55,8 +56,16 @@ func openJournal(ctx context.Context, runner *reconcile.Runner, store state.Stor
 	return j, nil
 }
 
-// Add notes something that happened.
+// Add notes something that a client did.
 func (j *Journal) Add(event resources.Event) {
+	if j.tell != nil {
+		j.tell(event)
+	}
+	j.add(event)
+}
+
+// add notes something that happened.
+func (j *Journal) add(event resources.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, Numbered{j.next, event})
@@ -164,7 +173,7 @@ func (j *Journal) step(event reconcile.Event) {
 			e.Text += fmt.Sprintf(", %s: %s", f.Name, f.Value)
 		}
 	}
-	j.Add(e)
+	j.add(e)
 }
 
 // subjectOf is the record, or block, that a step is about.

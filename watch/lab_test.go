@@ -126,6 +126,12 @@ func (l *lab) load(context.Context) (resources.Desired, error) {
 
 // daemon starts one, and returns it with how to end it.
 func (l *lab) daemon() (*watch.Daemon, func()) {
+	d, stop := l.daemonWith(&life{})
+	return d, func() { stop(true) }
+}
+
+// daemonWith starts a daemon with a life of its own. Its end is an orderly one, or none at all.
+func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	l.t.Helper()
 	desired, err := l.load(l.t.Context())
 	if err != nil {
@@ -135,8 +141,8 @@ func (l *lab) daemon() (*watch.Daemon, func()) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	e := reconcile.New(reconcile.Options{Desired: desired, Store: store, Drivers: l.drivers(),
-		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data")})
+	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
+		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: life.transport})
 	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load})
 	if err != nil {
 		l.t.Fatal(err)
@@ -144,9 +150,9 @@ func (l *lab) daemon() (*watch.Daemon, func()) {
 	ctx, stop := context.WithCancel(l.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx, time.Minute) }()
-	return d, func() {
+	return d, func(orderly bool) {
 		stop()
-		if err := <-done; err != nil {
+		if err := <-done; err != nil && orderly {
 			l.t.Error(err)
 		}
 		_ = e.Close()

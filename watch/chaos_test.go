@@ -1,0 +1,399 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/watch"
+)
+
+// errDead is what a process that was killed gets from everything it still tries.
+var errDead = errors.New("killed")
+
+// life is that of one daemon: once it is over, nothing it does has any effect.
+type life struct{ over atomic.Bool }
+
+func (k *life) transport(inner http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if k.over.Load() {
+			return nil, errDead
+		}
+		answer, err := inner.RoundTrip(req)
+		if err == nil && k.over.Load() { // done, and nobody hears of it
+			_ = answer.Body.Close()
+			return nil, errDead
+		}
+		return answer, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+type mortalStore struct {
+	*bolt.Store
+	life *life
+}
+
+func (s mortalStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	if s.life.over.Load() {
+		return nil, errDead
+	}
+	return s.Store.Commit(ctx, ops...)
+}
+
+// chaosFleet has two clouds with a small quota each, and machines that exist.
+const chaosFleet = `
+npctl {
+  images_dir = "images"
+  leak_age   = "30s"
+}
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+}
+
+label "small" { min_ready = 1 }
+label "large" {}
+label "metal" {}
+
+provider "lab" "one" {
+  image_format   = "raw"
+  launch_timeout = "3m"
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    max_servers       = 6
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+    label "large" {
+      image  = diskimage.debian
+      flavor = "large"
+    }
+  }
+}
+
+provider "lab" "two" {
+  image_format   = "raw"
+  launch_timeout = "3m"
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    label "small" {
+      image            = diskimage.debian
+      flavor           = "small"
+      auto_floating_ip = true
+    }
+  }
+}
+
+provider "static" "rack" {
+  pool "main" {
+    node "metal1" {
+      labels            = ["metal"]
+      host_key_checking = false
+      slots             = 2
+    }
+  }
+}
+`
+
+var chaosFaults = []sandboxcloud.Fault{
+	{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503},
+	{Operation: "server.list", Action: sandboxcloud.LateListing, Delay: 10 * time.Second},
+	{Operation: "server.create", Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second},
+	{Operation: "server.create", Action: sandboxcloud.Answer, Status: 500},
+	{Operation: "server.create", Action: sandboxcloud.OverQuota},
+	{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "No valid host was found. "},
+	{Operation: "server.create", Action: sandboxcloud.LostAfter},
+	{Operation: "server.create", Action: sandboxcloud.LateEffect, Delay: time.Minute},
+	{Operation: "server.create", Action: sandboxcloud.HangAfter},
+	{Operation: "server.create", Action: sandboxcloud.LateListing, Delay: 15 * time.Second},
+	{Operation: "server.delete", Action: sandboxcloud.DeleteFails},
+	{Operation: "server.delete", Action: sandboxcloud.LostAfter},
+	{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500},
+	{Operation: "floating_ip.create", Action: sandboxcloud.LostAfter},
+	{Operation: "floating_ip.create", Action: sandboxcloud.OverQuota},
+	{Operation: "floating_ip.delete", Action: sandboxcloud.Answer, Status: 500},
+	{Operation: "image.upload", Action: sandboxcloud.CutUpload},
+	{Operation: "image.upload", Action: sandboxcloud.StuckSaving},
+	{Operation: "limits.show", Action: sandboxcloud.Slow, Delay: 20 * time.Second},
+}
+
+// chaos is a fleet that clients use while clouds misbehave and daemons die.
+type chaos struct {
+	*lab
+	random *rand.Rand
+
+	mu     sync.Mutex // guards what follows
+	daemon *watch.Daemon
+	held   map[string]string // node → who has it
+	counts map[string]int
+}
+
+func TestChaos(t *testing.T) {
+	seeds := 2
+	if n, err := strconv.Atoi(os.Getenv("NPCTL_SEEDS")); err == nil {
+		seeds = n
+	}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runChaos(t, seed) })
+		})
+	}
+}
+
+func runChaos(t *testing.T, seed uint64) {
+	quota := sandboxcloud.DefaultQuota()
+	quota.Instances, quota.Cores = 8, 12
+	c := &chaos{random: rand.New(rand.NewPCG(seed, 7)), held: map[string]string{}, counts: map[string]int{},
+		lab: newLab(t, chaosFleet, sandboxcloud.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second, Seed: seed, Quota: &quota,
+			Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})}
+	for _, cloud := range c.driver.clouds {
+		var faults []sandboxcloud.Fault
+		for _, f := range chaosFaults {
+			f.Probability = 0.05
+			faults = append(faults, f)
+		}
+		if err := cloud.SetFaults(faults...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	working, stopClients := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for i := range 12 {
+		own := rand.New(rand.NewPCG(seed, uint64(100+i)))
+		clients.Go(func() { c.client(working, fmt.Sprintf("client%d", i), own) })
+	}
+	for range 8 { // lives of daemons
+		kill := c.born()
+		time.Sleep(time.Duration(20+c.random.IntN(240)) * time.Second)
+		kill()
+	}
+	for _, cloud := range c.driver.clouds {
+		if err := cloud.SetFaults(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := c.bornForGood()
+	time.Sleep(5 * time.Minute)
+	stopClients()
+	clients.Wait()
+	c.settle()
+	end()
+	t.Logf("%v", c.counts)
+	if c.counts["served"] < 20 {
+		t.Errorf("only %d requests were served", c.counts["served"])
+	}
+}
+
+// born starts a daemon and returns how to kill it.
+func (c *chaos) born() (kill func()) {
+	life := &life{}
+	d, stop := c.daemonWith(life)
+	c.mu.Lock()
+	c.daemon = d
+	c.mu.Unlock()
+	return func() {
+		life.over.Store(true)
+		c.mu.Lock()
+		c.daemon = nil
+		c.mu.Unlock()
+		stop(false)
+	}
+}
+
+func (c *chaos) bornForGood() (end func()) {
+	d, stop := c.daemonWith(&life{})
+	c.mu.Lock()
+	c.daemon = d
+	c.mu.Unlock()
+	return func() { stop(true) }
+}
+
+// call does something with the daemon that lives, if one does.
+func (c *chaos) call(do func(*watch.Daemon) error) error {
+	c.mu.Lock()
+	d := c.daemon
+	c.mu.Unlock()
+	if d == nil {
+		return errDead
+	}
+	return do(d)
+}
+
+func (c *chaos) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[what]++
+}
+
+// client asks for nodes, uses them and gives them back, or vanishes with them.
+func (c *chaos) client(ctx context.Context, name string, random *rand.Rand) {
+	shapes := [][]string{{"small"}, {"small"}, {"small", "small"}, {"large"}, {"large", "small"}, {"small", "small", "small", "small"},
+		{"metal"}, {"metal", "metal"}, {"nothing"}}
+	for ctx.Err() == nil {
+		wanted := watch.NewRequest{Labels: shapes[random.IntN(len(shapes))], Who: name, Priority: int64(100 * (1 + random.IntN(3)))}
+		var id string
+		err := c.call(func(d *watch.Daemon) error {
+			r, err := d.CreateRequest(context.Background(), wanted)
+			if err == nil {
+				id = r.ID
+			}
+			return err
+		})
+		if err != nil {
+			time.Sleep(time.Second)
+			continue
+		}
+		c.count("asked")
+		c.use(ctx, name, id, wanted, random)
+		time.Sleep(time.Duration(random.IntN(10)) * time.Second)
+	}
+}
+
+// use waits for a request and does with its nodes what clients do.
+func (c *chaos) use(ctx context.Context, name, id string, wanted watch.NewRequest, random *rand.Rand) {
+	patience := time.Duration(30+random.IntN(1200)) * time.Second
+	for asked := time.Now(); ; time.Sleep(time.Second) {
+		var r *resources.Request
+		err := c.call(func(d *watch.Daemon) (err error) { r, err = d.Request(context.Background(), id); return err })
+		switch {
+		case errors.Is(err, state.ErrNotFound):
+			c.t.Errorf("request %s for %v is lost", id, wanted.Labels)
+			return
+		case err != nil:
+			continue // no daemon at the moment
+		case r.State == resources.StateFailed:
+			if wanted.Labels[0] != "nothing" && !strings.Contains(r.Error, "launch") && !strings.Contains(r.Error, "not taken") {
+				c.t.Errorf("request %s for %v failed: %s", id, wanted.Labels, r.Error)
+			}
+			c.count("failed")
+			return
+		case r.State == resources.StateFulfilled:
+			c.take(name, r, random)
+			return
+		case time.Since(asked) > patience || ctx.Err() != nil:
+			if c.call(func(d *watch.Daemon) error { return d.CancelRequest(context.Background(), id) }) == nil {
+				c.count("cancelled")
+				return
+			}
+		}
+	}
+}
+
+const leaseTime = 90 * time.Second
+
+func (c *chaos) take(name string, r *resources.Request, random *rand.Rand) {
+	var nodes []*resources.Node
+	began := time.Now()
+	if err := c.call(func(d *watch.Daemon) (err error) {
+		nodes, err = d.Take(context.Background(), r.ID, name, leaseTime)
+		return err
+	}); err != nil {
+		return // the next one asks anew; what was taken all the same comes back when its lease ends
+	}
+	for i, n := range nodes {
+		if !slices.Contains(n.Labels, r.Labels[i]) {
+			c.t.Errorf("request %s: node %d has labels %v, want %s", r.ID, i, n.Labels, r.Labels[i])
+		}
+		if n.Provider != nodes[0].Provider || n.Pool != nodes[0].Pool || n.Zone != nodes[0].Zone && len(nodes) > 1 && !n.Static {
+			c.t.Errorf("request %s: its nodes are not together: %s/%s/%s and %s/%s/%s", r.ID, n.Provider, n.Pool, n.Zone,
+				nodes[0].Provider, nodes[0].Pool, nodes[0].Zone)
+		}
+		c.mu.Lock()
+		if other := c.held[n.ID]; other != "" {
+			c.t.Errorf("node %s was given to %s while %s has it", n.ID, name, other)
+		}
+		c.held[n.ID] = name
+		c.mu.Unlock()
+	}
+	c.count("served")
+	time.Sleep(time.Duration(random.IntN(60)) * time.Second)
+	for _, n := range nodes {
+		c.mu.Lock()
+		delete(c.held, n.ID)
+		c.mu.Unlock()
+		if random.IntN(4) == 0 || time.Since(began) > leaseTime {
+			c.count("vanished")
+			continue
+		}
+		_ = c.call(func(d *watch.Daemon) error { _, err := d.Return(context.Background(), n.ID); return err })
+	}
+}
+
+// settle waits until nothing but what is kept ready is left, in the records and in the clouds.
+func (c *chaos) settle() {
+	var left []string
+	for range 360 {
+		time.Sleep(10 * time.Second)
+		if left = c.unsettled(); len(left) == 0 {
+			return
+		}
+	}
+	c.t.Errorf("an hour later there is still:\n%s", strings.Join(left, "\n"))
+}
+
+func (c *chaos) unsettled() (left []string) {
+	pass := c.daemon.Last()
+	records := map[string]bool{}
+	ready := 0
+	for _, n := range pass.Seen.Records.Nodes {
+		records[n.ID] = true
+		if n.State == resources.StateReady && !n.Static && n.Request == "" {
+			ready++
+		} else if !n.Static || n.State != resources.StateReady || n.Request != "" {
+			left = append(left, fmt.Sprintf("node %s %s of %s, request %q, error %q", n.ID, n.State, n.Provider, n.Request, n.Error))
+		}
+	}
+	if ready < 1 {
+		left = append(left, "no ready node")
+	}
+	for _, r := range pass.Seen.Records.Requests {
+		if r.State != resources.StateFailed {
+			left = append(left, fmt.Sprintf("request %s %s for %v", r.ID, r.State, r.Labels))
+		}
+	}
+	for name, cloud := range c.driver.clouds {
+		things, err := cloud.Inventory()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		foreign := false
+		for _, thing := range things {
+			ours := thing.Metadata["npctl_installation"] != "" || strings.Contains(fmt.Sprint(thing.Metadata, thing.Name), "npctl:")
+			switch {
+			case thing.Name == "np0000000001" && !ours:
+				foreign = true
+			case thing.Type == "server" && ours && !records[thing.Metadata["npctl_node_id"]]:
+				left = append(left, fmt.Sprintf("server %s in %s has no record", thing.Name, name))
+			}
+		}
+		if !foreign {
+			c.t.Fatalf("somebody else's server in %s is gone", name)
+		}
+	}
+	return left
+}

@@ -1,0 +1,316 @@
+// Package wire is what the daemon's HTTP API and its clients say to each other.
+//
+// The format only grows: names keep their meaning, and whoever reads an answer ignores names that it does not know. What
+// is sent to the daemon is read strictly instead: a name that it does not know is refused.
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Version is the first part of every path but those of probes and of the description of the API.
+const Version = "v1"
+
+// MediaProblem is the media type of errors.
+const MediaProblem = "application/problem+json"
+
+// NewRequest asks for nodes.
+type NewRequest struct {
+	Labels   []string        `json:"labels" doc:"What is asked for: one node each, all in one pool of one provider. A label may come several times."`
+	Priority int64           `json:"priority,omitempty" doc:"From 1 to 999; lower goes first. 200 when it is not given."`
+	Relative int64           `json:"relative_priority,omitempty" doc:"Orders requests of one priority; lower goes first."`
+	Who      string          `json:"requestor,omitempty" doc:"Who asks, for people."`
+	Tenant   string          `json:"tenant,omitempty" doc:"Whose limits it counts against."`
+	Event    string          `json:"event_id,omitempty" doc:"What it is about, passed on unchanged."`
+	Provider string          `json:"provider,omitempty" doc:"The only provider that will do."`
+	Data     json.RawMessage `json:"data,omitempty" doc:"Any JSON up to 64 KiB, passed on unchanged. It is no place for secrets."`
+	Deadline time.Time       `json:"deadline,omitzero" doc:"When it fails unless it is fulfilled."`
+	Fresh    bool            `json:"fresh,omitempty" doc:"Only nodes that are launched for it will do."`
+}
+
+// Request is a request for nodes.
+type Request struct {
+	resources.Request
+	Assigned []string `json:"assigned,omitempty" doc:"Ids of the nodes that are set aside or on their way for it while it is pending."`
+}
+
+// Answered reports whether the request got its answer.
+func (r *Request) Answered() bool {
+	return r.State == resources.StateFulfilled || r.State == resources.StateFailed
+}
+
+// Requests is a page of a list of requests.
+type Requests struct {
+	Requests []Request `json:"requests"`
+	Next     string    `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+}
+
+// Take says who takes the nodes of a request, and how.
+type Take struct {
+	Holder string `json:"holder,omitempty" doc:"Who takes them. Renewing the lease needs the same name."`
+	Lease  int64  `json:"lease_seconds,omitempty" doc:"From 5 to 86400: the nodes come back by themselves when nobody renews their lease for so long. 0: no lease."`
+}
+
+// Node is a machine.
+type Node struct {
+	resources.Node
+	Step string `json:"step,omitempty" doc:"What is being done to it right now."`
+}
+
+// Nodes is a page of a list of nodes.
+type Nodes struct {
+	Nodes []Node `json:"nodes"`
+	Next  string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+}
+
+// Renew says who renews a lease.
+type Renew struct {
+	Holder string `json:"holder,omitempty" doc:"The name that the node was taken under."`
+}
+
+// Hold says why a node is held, and until when.
+type Hold struct {
+	Reason string    `json:"reason,omitempty"`
+	Until  time.Time `json:"until,omitzero" doc:"When absent: for as long as max_hold_age allows."`
+}
+
+// Delete says why a node is to go.
+type Delete struct {
+	Reason string `json:"reason,omitempty"`
+	Force  bool   `json:"force,omitempty" doc:"Even though it is in use, held or set aside for a request."`
+}
+
+// Pause says why an image is not to be built.
+type Pause struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Image is what is recorded of an image.
+type Image struct {
+	Name        string                        `json:"name"`
+	Kind        resources.ImageKind           `json:"kind"`
+	Configured  bool                          `json:"configured"`
+	Paused      bool                          `json:"paused" doc:"By command or in the configuration."`
+	PauseReason string                        `json:"pause_reason,omitempty"`
+	Failure     *resources.Failure            `json:"failure,omitempty" doc:"Of its builds, from a failure until one works again."`
+	Uploading   map[string]*resources.Failure `json:"upload_failures,omitempty" doc:"By provider."`
+	Builds      []resources.Build             `json:"builds" doc:"Newest first."`
+	Uploads     []resources.Upload            `json:"uploads"`
+}
+
+// Images is the list of images.
+type Images struct {
+	Images []Image `json:"images"`
+}
+
+// Provider is a cloud project, or a set of machines that exist.
+type Provider struct {
+	Name       string                  `json:"name"`
+	Driver     string                  `json:"driver"`
+	Configured bool                    `json:"configured"`
+	Served     bool                    `json:"served" doc:"By this daemon."`
+	Frozen     bool                    `json:"frozen" doc:"Left alone by command, or not served here."`
+	Looked     bool                    `json:"looked" doc:"It was looked at since the daemon began, whether it answered or not."`
+	Error      string                  `json:"error,omitempty" doc:"Why it could not be looked at."`
+	Listed     time.Time               `json:"listed,omitzero" doc:"When it last answered."`
+	Priority   int64                   `json:"priority"`
+	Place      string                  `json:"place,omitempty" doc:"What it leads to, such as a project in a region."`
+	Quota      *Quota                  `json:"quota,omitempty" doc:"Of the project, others' use included. A limit of -1 is none."`
+	Use        resources.Amounts       `json:"use" doc:"What our nodes take there."`
+	Nodes      map[resources.State]int `json:"nodes" doc:"Their number by state."`
+	Pools      []Pool                  `json:"pools"`
+	Failing    *resources.Failure      `json:"launch_failure,omitempty" doc:"Of its launches, from a failure until one works again."`
+	Instances  int                     `json:"instances" doc:"Machines seen in it, whoever they belong to."`
+	Leftovers  int                     `json:"leftovers" doc:"Ports, addresses and volumes seen in it that carry marks."`
+}
+
+// Quota is what a project may use and uses.
+type Quota struct {
+	Limit resources.Amounts `json:"limit"`
+	Used  resources.Amounts `json:"used"`
+}
+
+// Pool is a part of a provider with limits of its own.
+type Pool struct {
+	Name       string            `json:"name"`
+	MaxServers *int64            `json:"max_servers,omitempty"`
+	MaxCores   *int64            `json:"max_cores,omitempty"`
+	MaxRAM     *int64            `json:"max_ram,omitempty"`
+	Use        resources.Amounts `json:"use"`
+	Labels     []string          `json:"labels"`
+	Machines   int               `json:"machines,omitempty" doc:"Static nodes."`
+}
+
+// Providers is the list of providers.
+type Providers struct {
+	Providers []Provider `json:"providers"`
+}
+
+// Label is what requests ask for by name.
+type Label struct {
+	Name        string                  `json:"name"`
+	MinReady    int64                   `json:"min_ready"`
+	MaxReadyAge int64                   `json:"max_ready_age_seconds,omitempty"`
+	Nodes       map[resources.State]int `json:"nodes" doc:"Their number by state."`
+	Free        int                     `json:"free" doc:"Ready and set aside for nobody."`
+	Waiting     int                     `json:"waiting_requests"`
+	Offers      []Offer                 `json:"offers"`
+}
+
+// Offer is a pool's way of making nodes of a label.
+type Offer struct {
+	Provider  string             `json:"provider"`
+	Pool      string             `json:"pool"`
+	Static    bool               `json:"static,omitempty" doc:"Machines that exist."`
+	Slots     int64              `json:"slots,omitempty" doc:"Of static machines."`
+	Image     string             `json:"image,omitempty"`
+	Flavor    string             `json:"flavor,omitempty"`
+	Resources resources.Amounts  `json:"resources,omitzero" doc:"What one node takes of the quota."`
+	Problems  []string           `json:"problems,omitempty" doc:"Why no node can be made of it."`
+	Failing   *resources.Failure `json:"launch_failure,omitempty"`
+}
+
+// Labels is the list of labels.
+type Labels struct {
+	Labels []Label `json:"labels"`
+}
+
+// Step is a step that is being done.
+type Step struct {
+	ID       string   `json:"id"`
+	Address  string   `json:"address"`
+	Action   string   `json:"action"`
+	Thing    string   `json:"thing"`
+	Reason   string   `json:"action_reason"`
+	Text     string   `json:"action_reason_text"`
+	Record   string   `json:"record,omitempty" doc:"What it works on, such as node/0000000001."`
+	Image    string   `json:"image,omitempty"`
+	Provider string   `json:"provider,omitempty"`
+	Pool     string   `json:"pool,omitempty"`
+	Label    string   `json:"label,omitempty"`
+	Request  string   `json:"request,omitempty"`
+	Needs    []string `json:"needs,omitempty" doc:"Ids of steps that have to be done before."`
+	Estimate float64  `json:"estimate_seconds,omitempty" doc:"How long such a step takes, from the history."`
+}
+
+// Steps is the list of steps that are being done.
+type Steps struct {
+	Steps []Step `json:"steps"`
+}
+
+// Event is one thing that happened or was decided.
+type Event struct {
+	Number uint64 `json:"number" doc:"Grows; begins anew with each daemon."`
+	resources.Event
+}
+
+// Events is a piece of the journal, oldest first.
+type Events struct {
+	Events []Event `json:"events"`
+	Next   string  `json:"next" doc:"The value of after for what comes next. It holds over a restart of the daemon."`
+}
+
+// Reload says how to read the configuration anew.
+type Reload struct {
+	AllowDestroy bool `json:"allow_destroy,omitempty" doc:"Even if much would be removed."`
+}
+
+// Reloaded is what a new configuration changes at once.
+type Reloaded struct {
+	Summary string `json:"summary" doc:"Such as: Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."`
+	Steps   []Step `json:"steps"`
+}
+
+// Why says what is happening to a thing.
+type Why struct {
+	Subject string   `json:"subject" doc:"Such as node/0000000001, request/0000000007, label/debian, image/debian or provider/one."`
+	State   string   `json:"state,omitempty"`
+	Summary string   `json:"summary" doc:"One sentence for people."`
+	Waits   []Wait   `json:"waits_for" doc:"What it waits for, the most telling first; empty when it waits for nothing."`
+	Facts   []Fact   `json:"facts"`
+	Running []Step   `json:"running" doc:"What is being done to it."`
+	Planned []Step   `json:"planned" doc:"What is decided and not begun."`
+	Related []string `json:"related" doc:"Further subjects to ask about."`
+	Events  []Event  `json:"events" doc:"The newest of what has happened to it, oldest first."`
+}
+
+// Wait is something that is waited for.
+type Wait struct {
+	Code string `json:"code" doc:"Such as quota, launch, provider-error, frozen, build, requestor, lease, hold."`
+	Text string `json:"text"`
+}
+
+// Fact is one thing known.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Status is the daemon at a glance.
+type Status struct {
+	Version      string                  `json:"npctl_version"`
+	Installation string                  `json:"installation" doc:"The lineage of the state."`
+	PID          int                     `json:"pid"`
+	Host         string                  `json:"host"`
+	Started      time.Time               `json:"started"`
+	Now          time.Time               `json:"now"`
+	Ready        bool                    `json:"ready" doc:"Every provider that is served was looked at once."`
+	NotReady     string                  `json:"not_ready,omitempty"`
+	Parked       string                  `json:"parked,omitempty" doc:"Who has asked the daemon to begin nothing, such as npctl apply."`
+	Requests     map[resources.State]int `json:"requests"`
+	OldestWaits  time.Time               `json:"oldest_waits_since,omitzero" doc:"When the oldest request that has no answer yet was made."`
+	Nodes        map[resources.State]int `json:"nodes"`
+	Free         int                     `json:"free_nodes" doc:"Ready and set aside for nobody."`
+	Running      int                     `json:"running_steps"`
+	Planned      string                  `json:"plan" doc:"The summary of the newest plan."`
+	Problems     []string                `json:"problems" doc:"Mistakes that keep steps from being planned."`
+	PassTook     float64                 `json:"pass_seconds" doc:"How long the newest round of deciding took."`
+	PassAt       time.Time               `json:"pass_at,omitzero"`
+}
+
+// Health is the answer to probes.
+type Health struct {
+	Status string   `json:"status" doc:"ok, or not ready."`
+	Waits  []string `json:"waits_for,omitempty" doc:"Providers that nobody has looked at yet."`
+}
+
+// Problem is an error, as RFC 9457 has it.
+type Problem struct {
+	Type   string `json:"type" doc:"about:blank"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Code   Code   `json:"code" doc:"What programs branch on."`
+	Hint   string `json:"hint,omitempty" doc:"What to do about it."`
+	// Lock is there when somebody has the lock that was asked for.
+	Lock *Lock `json:"lock,omitempty"`
+	// Deletes is there when a new configuration was held back.
+	Deletes []string `json:"deletes,omitempty"`
+}
+
+// Code says what kind of error it is.
+type Code string
+
+// The codes.
+const (
+	CodeInvalid      Code = "invalid"       // what was sent makes no sense
+	CodeUnauthorized Code = "unauthorized"  // no token, or one that nobody knows
+	CodeForbidden    Code = "forbidden"     // the token may not do that
+	CodeNotFound     Code = "not-found"     // there is no such thing
+	CodeState        Code = "not-now"       // not in the state that it is in
+	CodeConflict     Code = "conflict"      // changed by somebody else meanwhile
+	CodeLocked       Code = "locked"        // somebody else has the lock
+	CodeLost         Code = "lost"          // a lock was lost, so nothing was written
+	CodeHeldBack     Code = "held-back"     // a new configuration would remove much
+	CodeRefused      Code = "refused"       // a new configuration has mistakes
+	CodeTooLarge     Code = "too-large"     // more than is read
+	CodeMediaType    Code = "media-type"    // not JSON
+	CodeMethod       Code = "method"        // not that way
+	CodeBusy         Code = "busy"          // too much at a time
+	CodeNotReady     Code = "not-ready"     // the daemon is still looking around, or is ending
+	CodeInternal     Code = "internal"      // a mistake of the daemon's
+	CodeUnsupported  Code = "not-supported" // not with this state, or not in this way
+)

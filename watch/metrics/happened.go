@@ -1,0 +1,187 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+// Pass takes in a pass of the daemon. It is for watch.Options.Observe.
+func (m *Metrics) Pass(p watch.Pass) {
+	m.count("npctl_watch_passes_total")
+	m.time("npctl_watch_pass_seconds", p.Took.Seconds())
+	m.mu.Lock()
+	m.last = p
+	launched := m.launched
+	m.launched = nil
+	answered := m.newlyAnswered(p.Seen.Records.Requests)
+	m.mu.Unlock()
+	for _, id := range launched {
+		if n := nodeOf(p.Seen.Records.Nodes, id); n != nil {
+			m.launchTook(n)
+		}
+	}
+	for _, r := range answered {
+		m.finished(r, p.Seen.Records.Nodes)
+	}
+}
+
+// newlyAnswered returns the requests that have been fulfilled or failed since the pass before. The caller holds mu.
+func (m *Metrics) newlyAnswered(requests []*resources.Request) (fresh []*resources.Request) {
+	still := make(map[string]bool, len(m.answered))
+	for _, r := range requests {
+		if r.State != resources.StateFulfilled && r.State != resources.StateFailed {
+			continue
+		}
+		if !m.answered[r.ID] {
+			fresh = append(fresh, r)
+		}
+		still[r.ID] = true
+	}
+	m.answered = still
+	return fresh
+}
+
+// nodeOf finds a node in records, which are sorted by id.
+func nodeOf(nodes []*resources.Node, id string) *resources.Node {
+	i, found := slices.BinarySearchFunc(nodes, id, func(n *resources.Node, id string) int { return cmp.Compare(n.ID, id) })
+	if !found {
+		return nil
+	}
+	return nodes[i]
+}
+
+func (m *Metrics) launchTook(n *resources.Node) {
+	const name = "npctl_node_launch_seconds"
+	m.time(name, n.Seconds, n.Provider, "total")
+	m.time(name, n.Phases.Create, n.Provider, "create")
+	m.time(name, n.Phases.Boot, n.Provider, "boot")
+	m.time(name, n.Phases.Keyscan, n.Provider, "keyscan")
+}
+
+// Taken takes in that a requestor has come for its nodes. It is for watch.Options.Taken.
+func (m *Metrics) Taken(r *resources.Request, nodes []*resources.Node) {
+	m.mu.Lock()
+	first := !m.answered[r.ID] // it was fulfilled and taken between two passes
+	m.answered[r.ID] = true
+	m.mu.Unlock()
+	if first {
+		sorted := slices.SortedFunc(slices.Values(nodes), func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) })
+		m.finished(r, sorted)
+	}
+	if len(nodes) > 0 {
+		m.time("npctl_request_phase_seconds", max(0, nodes[0].StateTime.Sub(r.Ready).Seconds()), "hand_over")
+	}
+}
+
+// finished counts a request that was answered.
+func (m *Metrics) finished(r *resources.Request, nodes []*resources.Node) {
+	m.count("npctl_requests_finished_total", string(r.State))
+	if r.State != resources.StateFulfilled {
+		return
+	}
+	for i, label := range r.Labels {
+		if !slices.Contains(r.Labels[:i], label) {
+			m.time("npctl_request_ready_seconds", r.Ready.Sub(r.Created).Seconds(), label)
+		}
+	}
+	own := make([]*resources.Node, 0, len(r.Nodes))
+	for _, id := range r.Nodes {
+		if n := nodeOf(nodes, id); n != nil {
+			own = append(own, n)
+		}
+	}
+	for _, p := range phases(r, own) {
+		m.time("npctl_request_phase_seconds", p.took.Seconds(), p.name)
+	}
+}
+
+// phase is a part of a request's time.
+type phase struct {
+	name string
+	took time.Duration
+}
+
+// phases splits the time until a request was fulfilled. Its nodes are launched at the same time, so what counts is the one
+// that was begun last; nodes that were ready already took no time.
+func phases(r *resources.Request, nodes []*resources.Node) []phase {
+	var last *resources.Node
+	for _, n := range nodes {
+		if !n.Static && n.Created.After(r.Created) && (last == nil || n.Created.After(last.Created)) {
+			last = n
+		}
+	}
+	split := []phase{{"queue", max(0, r.Taken.Sub(r.Created))}}
+	rest := r.Ready.Sub(r.Created) - split[0].took
+	next := func(name string, took time.Duration) {
+		took = max(0, min(took, rest))
+		rest -= took
+		split = append(split, phase{name, took})
+	}
+	if last == nil {
+		next("quota", rest) // until the nodes of others were free
+		return split
+	}
+	next("quota", last.Created.Sub(r.Taken))
+	next("create", seconds(last.Phases.Create))
+	next("boot", seconds(last.Phases.Boot))
+	next("keyscan", seconds(last.Phases.Keyscan))
+	next("other", rest)
+	return split
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Step takes in what happens to a step. It is for watch.Options.Step.
+func (m *Metrics) Step(e reconcile.Event) {
+	s := &e.Step
+	result := "done"
+	switch e.Kind {
+	case reconcile.EventDone:
+	case reconcile.EventFailed:
+		result = "failed"
+	default:
+		return
+	}
+	m.count("npctl_steps_total", string(s.Action), string(s.Thing), result)
+	switch {
+	case s.Action == plan.ActionLaunch:
+		m.launch(e)
+	case s.Action == plan.ActionBuild:
+		m.count("npctl_image_builds_total", s.Image, ready(result))
+		if result == "done" {
+			m.time("npctl_image_build_seconds", e.Took.Seconds(), s.Image)
+		}
+	case s.Action == plan.ActionUpload:
+		m.count("npctl_image_uploads_total", s.Provider, ready(result))
+		if result == "done" {
+			m.time("npctl_image_upload_seconds", e.Took.Seconds(), s.Provider)
+		}
+	case s.Action == plan.ActionDelete && s.Reason == plan.ReasonLeaked && result == "done":
+		m.count("npctl_leaked_total", s.Type)
+	}
+}
+
+// ready is the result of a step that makes something.
+func ready(result string) string {
+	if result == "done" {
+		return "ready"
+	}
+	return result
+}
+
+func (m *Metrics) launch(e reconcile.Event) {
+	if e.Kind == reconcile.EventFailed {
+		m.count("npctl_node_launches_total", e.Step.Provider, "failed", m.options.Classify(e.Err))
+		return
+	}
+	m.count("npctl_node_launches_total", e.Step.Provider, "ready", "")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.launched = append(m.launched, e.ID) // the next pass shows its record
+}

@@ -1,0 +1,79 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+func (s scrape) images() {
+	made := s.newestBuilds()
+	remembered := map[string]*resources.ImageRecord{}
+	for _, r := range s.Seen.Records.Images {
+		remembered[r.Name] = r
+	}
+	for i := range s.Desired.Images {
+		img := &s.Desired.Images[i]
+		failures, paused := 0, img.Pause
+		if r := remembered[img.Name]; r != nil {
+			paused = paused || r.Paused
+			if r.Failure != nil {
+				failures = r.Failure.Count
+			}
+		}
+		s.gauge("npctl_image_failures", float64(failures), img.Name)
+		s.gauge("npctl_image_paused", number(paused), img.Name)
+		if at, ok := made[img.Name]; ok {
+			s.gauge("npctl_image_age_seconds", s.Seen.Now.Sub(at).Seconds(), img.Name)
+		}
+	}
+	s.uploads()
+	var size int64
+	for _, f := range s.Seen.Files {
+		size += f.Size
+	}
+	s.gauge("npctl_image_files_bytes", float64(size))
+}
+
+// newestBuilds tells when the newest ready build of each image was made.
+func (s scrape) newestBuilds() map[string]time.Time {
+	made := map[string]time.Time{}
+	for _, b := range s.Seen.Records.Builds {
+		if at := builtAt(b); b.State == resources.StateReady && at.After(made[b.Image]) {
+			made[b.Image] = at
+		}
+	}
+	return made
+}
+
+// builtAt is how old a build's content is: when its source made it, where it comes from elsewhere.
+func builtAt(b *resources.Build) time.Time {
+	if !b.Dated.IsZero() {
+		return b.Dated
+	}
+	return b.Created
+}
+
+func (s scrape) uploads() {
+	builds := make(map[string]*resources.Build, len(s.Seen.Records.Builds))
+	for _, b := range s.Seen.Records.Builds {
+		builds[b.ID] = b
+	}
+	type upload struct{ image, provider string }
+	newest := map[upload]time.Time{}
+	for _, u := range s.Seen.Records.Uploads {
+		if u.State != resources.StateReady {
+			continue
+		}
+		at := u.Created
+		if b := builds[u.Build]; b != nil {
+			at = builtAt(b)
+		}
+		if of := (upload{u.Image, u.Provider}); at.After(newest[of]) {
+			newest[of] = at
+		}
+	}
+	for of, at := range newest {
+		s.gauge("npctl_image_upload_age_seconds", s.Seen.Now.Sub(at).Seconds(), of.image, of.provider)
+	}
+}
