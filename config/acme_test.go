@@ -3,6 +3,7 @@ package config
 import (
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/builders/zuul"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -42,7 +43,7 @@ func acme() schema.Driver {
 	}
 }
 
-// testOptions read the given path with acme, a static driver and a dib builder.
+// testOptions read the given path with acme, a static driver, a dib builder, and the builder of zuul_images.
 func testOptions(path string) Options {
 	return Options{
 		Path: path, Version: "0.3.0",
@@ -56,7 +57,7 @@ func testOptions(path string) Options {
 			{Name: "elements", Type: cty.List(cty.String), Required: true, Class: schema.Static, Doc: "Elements."},
 			{Name: "env", Type: cty.Map(cty.String), Class: schema.Static, Sensitive: true, Doc: "Environment."},
 			{Name: "release", Type: cty.String, Class: schema.Static, Doc: "Release."},
-		}}},
+		}}, "zuul": new(zuul.Builder).Schema()},
 		States: map[string]schema.Block{
 			"bolt": {Attributes: []schema.Attribute{
 				{Name: "path", Type: cty.String, Default: cty.StringVal("npctl.db"), Doc: "File."},

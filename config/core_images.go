@@ -57,50 +57,13 @@ var diskimageBlock = schema.Block{
 
 var builderBlock = schema.Block{Doc: "How the image is made. The label is the kind of builder. There is exactly one, here or in a parent."}
 
+// zuulBuilder is the kind of the builder that fetches zuul_images. Its schema is that of the block, beside what follows.
+const zuulBuilder = "zuul"
+
 var zuulImageBlock = schema.Block{
 	Doc: "An image that a Zuul job builds. npctl asks Zuul for new successful builds, fetches the files named by their artifacts, and uploads and keeps them as those of a diskimage.",
 	Attributes: slices.Concat([]schema.Attribute{
 		{Name: "build_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("4h"),
 			Doc: "Time after which the fetching of one build is stopped; `\"0s\"` means never."},
 	}, imageAttributes, imageLogin),
-}
-
-// zuulSource is the part of a zuul_image that goes to the builder of kind zuul.
-var zuulSource = schema.Block{
-	Attributes: []schema.Attribute{
-		{Name: "api_url", Type: cty.String, Required: true, Class: schema.Static, Check: webAddress,
-			Doc: "Base address of Zuul, the one that its web pages have."},
-		{Name: "tenant", Type: cty.String, Class: schema.Static, Check: notEmpty,
-			Doc: "Tenant of the job. Leave it out when the address belongs to one tenant (a white label)."},
-		{Name: "project", Type: cty.String, Required: true, Class: schema.Static, Check: notEmpty, Doc: "Short name of the project, such as `opendev/system-config`."},
-		{Name: "branch", Type: cty.String, Class: schema.Static, Check: notEmpty, Doc: "Branch of the build; any when not written."},
-		{Name: "pipelines", Type: texts, Required: true, Class: schema.Static, Check: notEmpty,
-			Doc: "Pipelines whose builds are taken. Builds of changes that are not merged are left out, see `trusted_pipelines`."},
-		{Name: "trusted_pipelines", Type: texts, Default: noTexts, Class: schema.Static,
-			Doc: "Those of the pipelines whose builds are taken even if they built a change that is not merged."},
-		{Name: "job", Type: cty.String, Required: true, Class: schema.Static, Check: notEmpty, Doc: "Name of the job."},
-		{Name: "image_name", Type: cty.String, Class: schema.Static, Check: notEmpty,
-			Doc: "The `image_name` that the artifacts' metadata must have, for jobs that build several images."},
-		{Name: "token", Type: cty.String, Sensitive: true, Doc: "Token for the API, where it needs one. At most one of `token`, `token_file` and `token_command` is written."},
-		{Name: "token_file", Type: cty.String, Check: plainFileName, Doc: "File that holds the token. It is read anew for each use."},
-		{Name: "token_command", Type: texts, Check: notEmpty, Doc: "Command that prints the token. It is run anew for each use."},
-		{Name: "poll_interval", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5m"), Doc: "Time between two questions for new builds."},
-		{Name: "poll_builds", Type: cty.Number, Default: cty.NumberIntVal(20), Min: least(1), Check: wholeNumber,
-			Doc: "Number of newest builds that each question looks at."},
-		{Name: "api_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("60s"), Doc: "Time limit of one API call."},
-		{Name: "max_size_gb", Type: cty.Number, Default: cty.NumberIntVal(100), Min: least(1), Check: wholeNumber,
-			Doc: "Largest file that is fetched, in GiB, after decompression."},
-	},
-	Blocks: []schema.NestedBlock{
-		{Name: "artifact", Label: "format", Min: 1, Schema: artifactBlock},
-		{Name: "tls", Max: 1, Schema: tlsBlock},
-	},
-}
-
-var artifactBlock = schema.Block{
-	Doc: "Which artifact of a build is the file of a format. The label is the format after decompression, such as `qcow2`.",
-	Attributes: []schema.Attribute{
-		{Name: "type", Type: cty.String, Default: cty.StringVal("zuul_image"), Class: schema.Static, Check: notEmpty, Doc: "The `type` in the artifact's metadata."},
-		{Name: "name", Type: cty.String, Class: schema.Static, Check: notEmpty, Doc: "Name of the artifact; any when not written."},
-	},
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math/big"
-	"net/url"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -53,19 +52,6 @@ func notEmpty(v cty.Value) error {
 	}
 	if v.CanIterateElements() && v.LengthInt() == 0 {
 		return fmt.Errorf("there must be at least one")
-	}
-	return nil
-}
-
-func webAddress(v cty.Value) error {
-	parsed, err := url.Parse(v.AsString())
-	switch {
-	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "":
-		return fmt.Errorf("%q is not a web address; write it like \"https://zuul.example.com/\"", v.AsString())
-	case parsed.User != nil:
-		return fmt.Errorf("the address holds a user name; use the attributes meant for credentials")
-	case parsed.RawQuery != "" || parsed.Fragment != "":
-		return fmt.Errorf("%q has a query or fragment, but only the base of the address is wanted", v.AsString())
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (l *loader) draftBuilder(p part) *builderDraft {
 	d := &builderDraft{kind: kind}
 	s, ok := l.specs.builders[kind]
 	switch {
-	case kind == "zuul":
+	case kind == zuulBuilder:
 		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", "Images that Zuul builds are written as zuul_image blocks.")
 	case !ok:
 		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", fmt.Sprintf("There is no builder of kind %q.%s",
@@ -156,7 +156,7 @@ func (l *loader) fillZuulImage(made *wantedImage, d *draft, all values) {
 	if len(written) > 1 {
 		l.problem(d.content.rangeOf(written[1]), "Conflicting attributes", "At most one of token, token_file and token_command can be written.")
 	}
-	l.fillBuilder(made, "zuul", zuulSourceOf(l.opts), all)
+	l.fillBuilder(made, zuulBuilder, l.opts.Builders[zuulBuilder], all)
 }
 
 func (l *loader) fillBuilder(made *wantedImage, kind string, b schema.Block, all values) {

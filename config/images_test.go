@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/builders/zuul"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -101,7 +102,7 @@ provider "acme" "p" {
 	same(t, "artifact types", []string{artifacts["raw"].GetAttr("type").AsString(), artifacts["qcow2"].GetAttr("type").AsString()},
 		[]string{"zuul_image", "image-qcow"})
 	same(t, "tls", c.GetAttr("tls").GetAttr("ca").AsString(), "ca.pem")
-	same(t, "type", c.Type().Equals(zuulSource.Type()), true)
+	same(t, "type", c.Type().Equals(new(zuul.Builder).Schema().Type()), true)
 	if _, shown := image.Static["token"]; shown {
 		t.Error("the token is among the static attributes")
 	}

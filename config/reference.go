@@ -77,11 +77,11 @@ func (r *reference) core(builders, states map[string]schema.Block) {
 	r.block(2, `diskimage "name"`, diskimageBlock)
 	r.block(3, `diskimage: builder "kind"`, builderBlock)
 	for _, kind := range slices.Sorted(maps.Keys(builders)) {
-		if kind != "zuul" {
+		if kind != zuulBuilder {
 			r.block(4, fmt.Sprintf("builder %q", kind), builders[kind])
 		}
 	}
-	source := zuulSourceOf(Options{Builders: builders})
+	source := builders[zuulBuilder]
 	r.block(2, `zuul_image "name"`, schema.Block{
 		Doc: zuulImageBlock.Doc, Attributes: slices.Concat(source.Attributes, zuulImageBlock.Attributes), Blocks: source.Blocks,
 	})

@@ -43,7 +43,7 @@ func newSpecs(opts Options) *specs {
 		npctl:      newSpec("npctl", npctlBlock).withParts(partState),
 		label:      newSpec("label", labelBlock).repeating(),
 		diskimage:  newSpec("diskimage", diskimageBlock).withParts(partBuilder).repeating(),
-		zuulImage:  newSpec("zuul_image", zuulImageBlock, zuulSourceOf(opts)).repeating(),
+		zuulImage:  newSpec("zuul_image", zuulImageBlock, opts.Builders[zuulBuilder]).repeating(),
 		builders:   map[string]*spec{}, states: map[string]*spec{}, drivers: map[string]*driverSpecs{},
 		insideOf: map[string]string{
 			"builder": "a diskimage block", "state": "the npctl block", "gearman": "the npctl block",
@@ -62,14 +62,6 @@ func newSpecs(opts Options) *specs {
 		s.drivers[kind] = newDriverSpecs(kind, driver)
 	}
 	return s
-}
-
-// zuulSourceOf is the schema of what goes to the builder of kind zuul: the builder's own where there is one.
-func zuulSourceOf(opts Options) schema.Block {
-	if block, ok := opts.Builders["zuul"]; ok {
-		return block
-	}
-	return zuulSource
 }
 
 func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {

@@ -13,6 +13,16 @@ func Images(c Cloud) (ImageStore, bool) {
 	return store, ok
 }
 
+// Snapshotting returns the Cloud's snapshots, decorated as the Cloud is.
+func Snapshotting(c Cloud) (Snapshots, bool) {
+	inner, around, decorated := unwrapped(c)
+	snapshots, ok := inner.(Snapshots)
+	if ok && decorated {
+		return &decoratedSnapshots{snapshots, around}, true
+	}
+	return snapshots, ok
+}
+
 // Resolving returns the Cloud's resolver, decorated as the Cloud is.
 func Resolving(c Cloud) (Resolver, bool) {
 	inner, around, decorated := unwrapped(c)

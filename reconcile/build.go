@@ -142,7 +142,7 @@ func (m *making) make(ctx context.Context) error {
 func (m *making) job(work string) builders.Job {
 	return builders.Job{Image: m.image.Name, BuildID: m.build.ID, Config: m.image.Config, Formats: m.step.Formats, Dir: work,
 		Name: m.name(), BaseDir: m.Desired.Settings.Dir, Timeout: m.image.BuildTimeout, Version: m.build.Version,
-		Progress: m.progress(m.step)}
+		Machines: m.machines(m.step, m.build.ID), Progress: m.progress(m.step)}
 }
 
 // leastRoom is how much disk a build needs at the least.

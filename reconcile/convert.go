@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,6 +33,14 @@ func (x *execution) convertBuild(ctx context.Context, s plan.Step) error {
 	if !ok {
 		return fmt.Errorf("build %s is gone from the state", s.Build)
 	}
+	err := x.addFormat(ctx, s, b)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(err, x.rememberUnconverted(ctx, b, s.Format, err))
+}
+
+func (x *execution) addFormat(ctx context.Context, s plan.Step, b *resources.Build) error {
 	started := time.Now()
 	for _, from := range b.Files {
 		if _, err := os.Stat(filepath.Join(x.imagesDir(), from.Name)); err != nil {
@@ -41,9 +50,42 @@ func (x *execution) convertBuild(ctx context.Context, s plan.Step) error {
 		if err != nil {
 			return err
 		}
-		b.Files = append(slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Format == s.Format }), file)
 		x.took("convert/"+b.Image+"/"+s.Format, time.Since(started).Seconds())
-		return x.ledger.put(ctx, b)
+		return x.addFile(ctx, b.Key(), file)
 	}
 	return fmt.Errorf("no file of build %s is left to convert", b.ID)
+}
+
+// rememberUnconverted notes a failure for each provider that waits for the format, so that who is patient does not try
+// again at once: no upload will say so.
+func (x *execution) rememberUnconverted(ctx context.Context, b *resources.Build, format string, cause error) error {
+	ref := resources.ImageRef{Kind: b.Kind, Name: b.Image}
+	waits := func(p resources.Provider) bool {
+		return x.seen.Formats[p.Name] == format && slices.ContainsFunc(p.Pools, func(pool resources.Pool) bool {
+			return slices.ContainsFunc(pool.Offers, func(o resources.Offer) bool { return o.Image == ref })
+		})
+	}
+	has := map[string]bool{}
+	for _, u := range all[resources.Upload](x.ledger) {
+		has[u.Provider] = has[u.Provider] || u.Build == b.ID && u.State == resources.StateReady
+	}
+	return x.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
+		for _, p := range x.Desired.Providers {
+			if waits(p) && !has[p.Name] {
+				x.uploadFailed(r, p.Name, cause, b.ID)
+			}
+		}
+	})
+}
+
+// addFile notes one more file of a build. Another conversion may have noted its own meanwhile.
+func (x *execution) addFile(ctx context.Context, build resources.Key, file resources.ImageFile) error {
+	x.fileLock.Lock()
+	defer x.fileLock.Unlock()
+	b, ok := get[resources.Build](x.ledger, build)
+	if !ok {
+		return fmt.Errorf("build %s is gone from the state", build.ID)
+	}
+	b.Files = append(slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Format == file.Format }), file)
+	return x.ledger.put(ctx, b)
 }

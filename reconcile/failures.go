@@ -65,6 +65,14 @@ func cloneImage(r *resources.ImageRecord) *resources.ImageRecord {
 	return &c
 }
 
+// uploadFailed notes one more failure to bring the image to a provider.
+func (x *execution) uploadFailed(r *resources.ImageRecord, provider string, cause error, build string) {
+	if r.Uploads == nil {
+		r.Uploads = map[string]*resources.Failure{}
+	}
+	r.Uploads[provider] = x.failedAgain(r.Uploads[provider], cause, build)
+}
+
 // failedAgain is what is remembered after one more failure.
 func (x *execution) failedAgain(before *resources.Failure, cause error, build string) *resources.Failure {
 	f := &resources.Failure{Count: 1, Time: x.Now(), Kind: faultKind(cause), Error: cause.Error(), Build: build}

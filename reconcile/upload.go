@@ -249,12 +249,7 @@ func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u 
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the cause is the caller's to return; the next plan removes the rest
 	}
-	err := x.changeImage(ctx, u.Image, kind, func(r *resources.ImageRecord) {
-		if r.Uploads == nil {
-			r.Uploads = map[string]*resources.Failure{}
-		}
-		r.Uploads[u.Provider] = x.failedAgain(r.Uploads[u.Provider], cause, u.Build)
-	})
+	err := x.changeImage(ctx, u.Image, kind, func(r *resources.ImageRecord) { x.uploadFailed(r, u.Provider, cause, u.Build) })
 	if err != nil {
 		return err
 	}

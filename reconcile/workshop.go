@@ -7,7 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"sync"
@@ -347,6 +351,19 @@ func (w *Workshop) Remove(ctx context.Context, id string) error {
 		return nil
 	}
 	return w.deleteBuild(ctx, plan.Step{ID: "delete build " + id, Record: b.Key()})
+}
+
+// OpenLog opens the log of a build, which may still grow.
+func (w *Workshop) OpenLog(_ context.Context, id string) (io.ReadCloser, error) {
+	b, ok := get[resources.Build](w.ledger, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
+	if !ok {
+		return nil, fmt.Errorf("log of build %s: %w", id, fs.ErrNotExist)
+	}
+	dir, err := w.logDir()
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(filepath.Join(dir, b.Image+"-"+b.ID+".log"))
 }
 
 // Close ends the workshop. Nothing may run in it any more.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -59,8 +60,20 @@ func (r *run) formats() []string {
 	return formats
 }
 
-func documented(t *testing.T, h Harness) {
-	for _, a := range h.New().Schema().Attributes {
+func documented(t *testing.T, h Harness) { CheckSchema(t, h.New()) }
+
+// CheckSchema holds a builder's schema to the rules. It is for builders that the suite as a whole does not fit.
+func CheckSchema(t *testing.T, b builders.Builder) {
+	t.Helper()
+	checkBlock(t, b.Schema())
+}
+
+func checkBlock(t *testing.T, b schema.Block) {
+	t.Helper()
+	for _, nested := range b.Blocks {
+		checkBlock(t, nested.Schema)
+	}
+	for _, a := range b.Attributes {
 		if a.Doc == "" || a.Type == cty.NilType {
 			t.Errorf("attribute %s lacks documentation or type", a.Name)
 		}

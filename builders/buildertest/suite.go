@@ -48,6 +48,12 @@ type Harness struct {
 	Formats []string
 	// Foreign is a format it cannot make.
 	Foreign string
+	// Prepare, when set, gives a job what else its builder needs. output is the path that the tool has to leave its
+	// files at, without extension.
+	Prepare func(t *testing.T, job *builders.Job, output string)
+	// Elsewhere means that the tool runs on another machine, which ends with the build: what becomes of its processes
+	// and mounts there, and how it is stopped, is not tested.
+	Elsewhere bool
 }
 
 // Tool is what a builder block has to run.
@@ -71,6 +77,10 @@ type test struct {
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
+	if h.Elsewhere {
+		h.run(t, elsewhere())
+		return
+	}
 	results := []test{
 		{"AttributesAreDocumented", documented},
 		{"MakesTheFormatsItCan", makesFormats},
@@ -87,6 +97,26 @@ func Run(t *testing.T, h Harness) {
 		{"TwoBuildsAtOnce", twoBuilds},
 	}
 	h.run(t, append(results, stopping()...))
+}
+
+// elsewhere are the tests that make sense without a local process.
+func elsewhere() []test {
+	return []test{
+		{"AttributesAreDocumented", documented},
+		{"MakesTheFormatsItCan", makesFormats},
+		{"MakesSomethingForAForeignFormat", makesSomething},
+		{"TellsProgress", tellsProgress},
+		{"WritesTheLog", writesLog},
+		{"LimitsTheLog", limitsLog},
+		{"FailureTellsTheLastLines", failureTellsLastLines},
+		{"WrongFormatIsAnError", wrongFormat},
+		{"SecretsStayIn", secretsStayIn},
+		{"TwoBuildsAtOnce", twoBuilds},
+		{"EndedContextStartsNothing", endedContext},
+		{"CancelLeavesNothing", cancelLeavesNothing},
+		{"TimeoutLeavesNothing", timeoutLeavesNothing},
+		{"ProcessesLeftBehindAreEnded", lingering},
+	}
 }
 
 // RunStopping runs only what is about stopping builds and clearing up behind them.
@@ -164,6 +194,9 @@ func (h Harness) jobIn(t *testing.T, images, name, mode string) *run {
 				t.Errorf("progress %q is %d of %d", phase, done, total)
 			}
 		},
+	}
+	if h.Prepare != nil {
+		h.Prepare(t, &r.job, filepath.Join(dir, name))
 	}
 	return r
 }

@@ -79,7 +79,7 @@ func (a *app) command() *cli.Command {
 		Commands: []*cli.Command{
 			a.initCommand(), a.validateCommand(), a.fmtCommand(),
 			a.planCommand(), a.applyCommand(), a.destroyCommand(),
-			a.showCommand(), a.graphCommand(), a.stateCommand(), a.forceUnlockCommand(),
+			a.imageCommand(), a.builderCommand(), a.showCommand(), a.graphCommand(), a.stateCommand(), a.forceUnlockCommand(),
 			a.sandboxCommand(), a.versionCommand(), a.docsCommand(),
 		},
 		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden, c.Category = false, categoryOther },

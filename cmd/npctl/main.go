@@ -23,14 +23,18 @@ func main() {
 	a := newApp(systemStreams(), os.LookupEnv)
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx, os.Args) }()
-	for asked := 0; ; asked++ {
+	for asked := false; ; {
 		select {
 		case code := <-done:
 			os.Exit(code)
-		case <-signals:
-			if asked > 0 {
+		case got := <-signals:
+			switch {
+			case got == syscall.SIGHUP && a.ui.hungUp():
+				continue
+			case asked:
 				os.Exit(exitInterrupted)
 			}
+			asked = true
 			a.ui.interrupted()
 			interrupt(errSignal)
 		}

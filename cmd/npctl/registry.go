@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
@@ -10,10 +13,15 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/dib"
 	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/builders/gearman"
+	"github.com/npctl/npctl/builders/snapshot"
+	"github.com/npctl/npctl/builders/zuul"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
+	wire "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state/bolt"
 )
@@ -44,6 +52,9 @@ func newRegistry() registry {
 	for _, b := range []builders.Builder{
 		&dib.Builder{},
 		&exec.Builder{},
+		gearman.New(gearman.Settings{}), // its schema; buildersFor makes the one that works
+		&snapshot.Builder{},
+		&zuul.Builder{},
 	} {
 		r.builders[b.Kind()] = b
 	}
@@ -52,6 +63,46 @@ func newRegistry() registry {
 
 // stateBolt is the kind of the default store.
 const stateBolt = "bolt"
+
+// buildersFor returns the builders that can work under these settings.
+func (r registry) buildersFor(settings resources.Settings, log *slog.Logger) (map[string]builders.Builder, error) {
+	able := maps.Clone(r.builders)
+	const kind = "gearman"
+	if settings.Gearman == nil {
+		delete(able, kind)
+		return able, nil
+	}
+	servers, err := gearmanOptions(settings, log)
+	if err != nil {
+		return nil, err
+	}
+	able[kind] = gearman.New(gearman.Settings{Gearman: servers, Kinds: errorKinds})
+	return able, nil
+}
+
+// errorKinds are the errors that keep their meaning on the way from a build host.
+var errorKinds = map[string]error{"quota": drivers.ErrQuota, "capacity": drivers.ErrCapacity, "rejected": drivers.ErrRejected,
+	"throttled": drivers.ErrThrottled, "not-supported": drivers.ErrNotSupported}
+
+// gearmanOptions says how the job servers are reached. Paths start at the configuration's directory.
+func gearmanOptions(settings resources.Settings, log *slog.Logger) (wire.Options, error) {
+	o := wire.Options{Servers: settings.Gearman.Servers, Log: log}
+	t := settings.Gearman.TLS
+	if t == nil {
+		return o, nil
+	}
+	at := func(path string) string {
+		if path == "" || filepath.IsAbs(path) {
+			return path
+		}
+		return filepath.Join(settings.Dir, path)
+	}
+	var err error
+	if o.TLS, err = wire.LoadTLS(at(t.CA), at(t.Cert), at(t.Key)); err != nil {
+		return o, fmt.Errorf("gearman: %w", err)
+	}
+	return o, nil
+}
 
 func (r registry) driverSchemas() map[string]schema.Driver {
 	schemas := make(map[string]schema.Driver, len(r.drivers))

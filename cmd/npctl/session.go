@@ -46,8 +46,13 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 		return nil, err
 	}
 	limitSteps(c.Desired.Providers, parallelism)
+	able, err := c.registry.buildersFor(c.Desired.Settings, a.log)
+	if err != nil {
+		_ = store.Close() // nothing was written
+		return nil, err
+	}
 	s.engine = reconcile.New(reconcile.Options{Desired: c.Desired, Store: store, Drivers: c.registry.drivers,
-		Builders: c.registry.builders, DataDir: dataDir(path), Log: a.log})
+		Builders: able, DataDir: dataDir(path), Log: a.log})
 	return s, nil
 }
 

@@ -33,6 +33,7 @@ type ui struct {
 
 	mu       sync.Mutex
 	onSignal func() // guarded by mu: says what ^C means right now; nil when that goes without saying
+	onHangup func() // guarded by mu: answers SIGHUP; nil where that means the same as ^C
 }
 
 func newUI(s streams, lookupEnv func(string) (string, bool)) *ui {
@@ -97,6 +98,24 @@ func (u *ui) interrupted() {
 	if say != nil {
 		say()
 	}
+}
+
+// hungUp answers SIGHUP, and reports whether that was all there was to do.
+func (u *ui) hungUp() bool {
+	u.mu.Lock()
+	answer := u.onHangup
+	u.mu.Unlock()
+	if answer != nil {
+		answer()
+	}
+	return answer != nil
+}
+
+// onHangUp sets what SIGHUP does from now on.
+func (u *ui) onHangUp(answer func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.onHangup = answer
 }
 
 // onInterrupt sets what ^C says from now on.

@@ -55,7 +55,12 @@ type Setup struct {
 	// Alone means that nobody else uses the project, so that use of quota can be compared.
 	Alone bool
 
-	// Lacks names abilities that the Cloud does not have: images, resolver, sweeper, console.
+	// NoSnapshot is the configuration of an offer of whose instances no image can be made, where there is such a one.
+	NoSnapshot cty.Value
+	// Damage makes the next reading of an image's content go wrong: "cut" in its middle, or "changed" on its way.
+	Damage func(t *testing.T, how string)
+
+	// Lacks names abilities that the Cloud does not have: images, resolver, sweeper, console, snapshots.
 	Lacks []string
 	// Settle is how long the cloud may take until something it accepted is so; default 30 s.
 	Settle time.Duration
@@ -87,6 +92,7 @@ func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
 		{"Resolver", resolverTests()},
 		{"Sweeper", sweeperTests()},
 		{"Console", consoleTests()},
+		{"Snapshots", snapshotTests()},
 		{"Errors", errorTests()},
 	} {
 		if len(groups) > 0 && !slices.Contains(groups, group.name) {

@@ -244,5 +244,8 @@ var versionPath = regexp.MustCompile(`^\w+://[^/]+/(.*/)?v[0-9][0-9.]*/`)
 // Close implements drivers.Cloud.
 func (c *Cloud) Close() error {
 	c.provider.HTTPClient.CloseIdleConnections()
+	if c.entry.closed != nil {
+		return c.entry.closed()
+	}
 	return nil
 }

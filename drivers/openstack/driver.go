@@ -51,6 +51,8 @@ type Endpoint struct {
 	Transport http.RoundTripper
 	// CloudName is what instances say they run in.
 	CloudName string
+	// Closed, when set, is called when the Cloud is closed.
+	Closed func() error
 }
 
 // Connect opens the cloud at the endpoint. The config is a value of SharedSchema().Provider; null and objects without

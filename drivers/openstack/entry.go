@@ -22,6 +22,7 @@ type entry struct {
 	availability gophercloud.Availability
 	tls          *tls.Config
 	transport    http.RoundTripper // over tls when set
+	closed       func() error      // called with Close when set
 	imageFormat  string
 	private      bool              // connect to private addresses unless a label says otherwise
 	overrides    map[string]string // endpoints by service type, over the catalog's
@@ -253,5 +254,5 @@ func endpointEntry(e Endpoint) (entry, error) {
 	if e.Project != "" {
 		auth.Scope = &gophercloud.AuthScope{ProjectName: e.Project, DomainName: domain}
 	}
-	return entry{name: e.CloudName, region: e.Region, auth: auth, transport: e.Transport, availability: gophercloud.AvailabilityPublic}, nil
+	return entry{name: e.CloudName, region: e.Region, auth: auth, transport: e.Transport, closed: e.Closed, availability: gophercloud.AvailabilityPublic}, nil
 }

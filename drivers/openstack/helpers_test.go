@@ -20,20 +20,21 @@ import (
 // replay is a cloud that answers what a test wrote down, and remembers what it was asked.
 type replay struct {
 	*httptest.Server
-	t *testing.T
+	t testing.TB
 
 	mu       sync.Mutex
 	answers  map[string]func(*http.Request) (int, string) // by "METHOD /path"
 	requests []string                                     // "METHOD /path?query"
 	bodies   map[string]string                            // last body by "METHOD /path"
 	logins   int
-	token    string // the one that is valid now; empty means any
-	newest   string // compute microversion
+	token    string      // the one that is valid now; empty means any
+	newest   string      // compute microversion
+	header   http.Header // of every answer that a test wrote down
 }
 
 const replayPassword = "pa55word"
 
-func newReplay(t *testing.T) *replay {
+func newReplay(t testing.TB) *replay {
 	t.Helper()
 	r := &replay{t: t, answers: map[string]func(*http.Request) (int, string){}, bodies: map[string]string{}, newest: "2.93"}
 	r.Server = httptest.NewServer(r)
@@ -103,6 +104,7 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "7")
 		}
+		maps.Copy(w.Header(), r.header)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}

@@ -83,6 +83,9 @@ func (i image) remote() resources.RemoteImage {
 		ID: i.ID, Name: i.Name, Marks: marksOf(i.Properties), Status: imageStatus(i.Status), Format: i.Format, Size: i.Size,
 		SHA256: i.Properties[keySHA256], Created: i.Created, Properties: map[string]string{},
 	}
+	if r.Marks.Kind == resources.KindBuild {
+		r.SHA256 = "" // the one of the image that the server was made from
+	}
 	if i.HashAlgo == "sha256" {
 		r.SHA256 = i.Hash
 	}
@@ -112,16 +115,25 @@ func imageStatus(status string) resources.Status {
 func (c *Cloud) ImageFormat() string { return c.imageFormat }
 
 // ListImages implements drivers.ImageStore. The tag makes the calls grow with npctl's images, not with those of a
-// public cloud.
+// public cloud. Snapshots are listed apart: they get their tag only after they were made. Of those without the tag only
+// the ones that a build made are ours; those that somebody else took of our servers carry inherited marks.
 func (c *Cloud) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
-	found, err := c.listImages(ctx, url.Values{"owner": {c.project}, "tag": {markTag}})
+	tagged, err := c.listImages(ctx, url.Values{"owner": {c.project}, "tag": {markTag}})
+	if err != nil {
+		return nil, err
+	}
+	snapshots, err := c.listImages(ctx, url.Values{"owner": {c.project}, "image_type": {"snapshot"}})
 	if err != nil {
 		return nil, err
 	}
 	var ours []resources.RemoteImage
-	for _, i := range found {
-		if r := i.remote(); r.Marks != (resources.Marks{}) {
+	listed := map[string]bool{}
+	for n, i := range append(tagged, snapshots...) {
+		r := i.remote()
+		isOurs := r.Marks != (resources.Marks{}) && (n < len(tagged) || r.Marks.Kind == resources.KindBuild)
+		if isOurs && !listed[i.ID] {
 			ours = append(ours, r)
+			listed[i.ID] = true
 		}
 	}
 	return ours, nil

@@ -104,6 +104,7 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		},
 		LoseNextAnswer: func(*testing.T) { w.lose.Store(true) },
 		FillQuota:      func(t *testing.T) { setQuota(t, "npctl", "instances=0") },
+		NoSnapshot:     offerConfig(map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(1)}),
 		Calls:          func() int { return int(w.calls.Load()) },
 		Alone:          true,
 		Settle:         2 * time.Minute,

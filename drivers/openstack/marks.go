@@ -13,7 +13,10 @@ import (
 //
 //   - servers: metadata npctl_installation, npctl_provider, npctl_pool, npctl_label, npctl_node_id, npctl_image,
 //     npctl_hash; and the tag npctl where Nova takes tags (2.52) at creation;
+//   - servers that an image is made on have npctl_build_id instead of npctl_node_id;
 //   - images: the same as properties, with npctl_upload_id and npctl_build, and the tag npctl, by which they are listed;
+//   - snapshots: the same with npctl_build_id; the properties of the image that the server was made from stand beside
+//     them, its npctl_upload_id among them, since Nova copies those;
 //   - volumes: the same as metadata, written when the server is deleted;
 //   - floating IPs and ports, which have no metadata: their description, "npctl:" and a query string. It is part of
 //     the call that makes them, whereas Neutron's tags would need a second one that may never happen.
@@ -25,6 +28,7 @@ const (
 	keyInstallation = markPrefix + "installation"
 	keyNodeID       = markPrefix + "node_id"
 	keyUploadID     = markPrefix + "upload_id"
+	keyBuildID      = markPrefix + "build_id"
 )
 
 // markFields pairs the marks that are written the same way everywhere with their names.
@@ -48,12 +52,19 @@ func metadata(m resources.Marks) map[string]string {
 			values[markPrefix+name] = *value
 		}
 	}
-	if m.Kind == resources.KindUpload {
-		values[keyUploadID] = m.ID
-	} else {
-		values[keyNodeID] = m.ID
-	}
+	values[keyOfID(m.Kind)] = m.ID
 	return values
+}
+
+func keyOfID(kind resources.Kind) string {
+	switch kind {
+	case resources.KindUpload:
+		return keyUploadID
+	case resources.KindBuild:
+		return keyBuildID
+	default:
+		return keyNodeID
+	}
 }
 
 // marksOf reads marks from key-value pairs; they are zero when there is no installation among them.
@@ -65,11 +76,13 @@ func marksOf(values map[string]string) resources.Marks {
 	for name, value := range markFields(&m) {
 		*value = values[markPrefix+name]
 	}
-	if id := values[keyUploadID]; id != "" {
-		m.Kind, m.ID = resources.KindUpload, id
-	} else {
-		m.Kind, m.ID = resources.KindNode, values[keyNodeID]
+	for _, kind := range []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode} {
+		if id := values[keyOfID(kind)]; id != "" {
+			m.Kind, m.ID = kind, id
+			return m
+		}
 	}
+	m.Kind = resources.KindNode
 	return m
 }
 

@@ -2,8 +2,6 @@ package openstack
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // Glance's checksum
-	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
@@ -15,102 +13,129 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// sums are taken of an image while it is sent.
-type sums struct {
-	size   int64
-	sha256 hash.Hash
-	md5    hash.Hash
+// How an upload is proved, with one read of the file and, as a rule, no hashing:
+//
+//  1. The caller took the file's sums when it was made. A Glance that shows one of them proves the file, the way and the
+//     store at once. Hashing here as well would prove nothing more, and take as long as all the rest.
+//  2. A caller that does not know them has them taken of what is sent.
+//  3. When Glance shows another sum, or none to compare with, the file is read once more. That tells a file that was
+//     changed after it was built, which only another build mends, from an image that was damaged on its way.
+
+// sent is what became known of the bytes of an upload.
+type sent struct {
+	imagefile.Sums
 }
 
-func newSums() *sums {
-	return &sums{sha256: sha256.New(), md5: md5.New()} //nolint:gosec // Glance's checksum
-}
-
-func (s *sums) write(p []byte) {
-	s.size += int64(len(p))
-	s.sha256.Write(p)
-	s.md5.Write(p)
-}
-
-func text(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
-
-// check compares what was read with what the caller said the file holds.
-func (s *sums) check(spec drivers.ImageSpec) error {
-	changed := func(what, want, got string) error {
-		return fmt.Errorf("%w: the image file is not what was built: %s should be %s and is %s; build it again", drivers.ErrRejected, what, want, got)
-	}
+// check compares the number of bytes, and the sums if they were taken, with what the caller said the file holds.
+func (s sent) check(spec drivers.ImageSpec) error {
 	switch {
-	case spec.Size > 0 && spec.Size != s.size:
-		return changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.size))
-	case spec.SHA256 != "" && !strings.EqualFold(spec.SHA256, text(s.sha256)):
-		return changed("its SHA-256", spec.SHA256, text(s.sha256))
-	case spec.MD5 != "" && !strings.EqualFold(spec.MD5, text(s.md5)):
-		return changed("its MD5", spec.MD5, text(s.md5))
+	case spec.Size > 0 && spec.Size != s.Size:
+		return changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.Size))
+	case spec.SHA256 != "" && !strings.EqualFold(spec.SHA256, s.SHA256):
+		return changed("its SHA-256", spec.SHA256, s.SHA256)
+	case spec.MD5 != "" && !strings.EqualFold(spec.MD5, s.MD5):
+		return changed("its MD5", spec.MD5, s.MD5)
 	}
 	return nil
 }
 
-// compare compares what was sent with what Glance has. Glance tells an MD5, a hash of its choice (SHA-512 unless its
-// operator chose), or both; only a Glance without MD5 makes a second pass over the file necessary.
-func (s *sums) compare(i image, content io.ReadSeeker) error {
-	damaged := func(what, want, got string) error {
-		return fmt.Errorf("the image was damaged on its way: %s sent %s, stored %s", what, want, got)
+func changed(what, want, got string) error {
+	return fmt.Errorf("%w: the image file is not what was built: %s should be %s and is %s; build it again", drivers.ErrRejected, what, want, got)
+}
+
+func damaged(what, want, got string) error {
+	return fmt.Errorf("the image was damaged on its way: %s sent %s, stored %s", what, want, got)
+}
+
+// prove compares what was sent with what Glance has.
+func (s sent) prove(ctx context.Context, i image, content io.ReadSeeker) error {
+	if i.Size != s.Size {
+		return damaged("size", fmt.Sprint(s.Size), fmt.Sprint(i.Size))
 	}
-	switch {
-	case i.Size != s.size:
-		return damaged("size", fmt.Sprint(s.size), fmt.Sprint(i.Size))
-	case i.Checksum != "" && !strings.EqualFold(i.Checksum, text(s.md5)):
-		return damaged("MD5", text(s.md5), i.Checksum)
-	case i.HashAlgo == "sha256" && !strings.EqualFold(i.Hash, text(s.sha256)):
-		return damaged("SHA-256", text(s.sha256), i.Hash)
-	case i.Checksum != "" || i.Hash == "" || i.HashAlgo != "sha512":
+	different, compared := s.differs(i)
+	if compared && different == nil {
 		return nil
 	}
-	second := sha512.New()
-	if _, err := content.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("read the image again for its SHA-512: %w", err)
+	strong := sha512.New()
+	again, err := readAgain(ctx, content, strong)
+	if err != nil {
+		return fmt.Errorf("read the image again for its sums: %w", err)
 	}
-	if _, err := io.Copy(second, content); err != nil {
-		return fmt.Errorf("read the image again for its SHA-512: %w", err)
+	if err := again.check(drivers.ImageSpec{Size: s.Size, SHA256: s.SHA256, MD5: s.MD5}); err != nil {
+		return err
 	}
-	if !strings.EqualFold(i.Hash, text(second)) {
-		return damaged("SHA-512", text(second), i.Hash)
+	if sum := hex.EncodeToString(strong.Sum(nil)); i.HashAlgo == "sha512" && i.Hash != "" && !strings.EqualFold(i.Hash, sum) {
+		return damaged("SHA-512", sum, i.Hash)
 	}
-	return nil
+	return different
 }
 
-// uploadReader hashes what is sent, tells how far it is, and shows the watch that bytes still move. The transport may
-// go on reading after it has returned, so reading can be stopped.
+// differs compares the sums that Glance shows with ours. Glance shows an MD5, a hash of its choice (SHA-512 unless its
+// operator chose), both, or none.
+func (s sent) differs(i image) (different error, compared bool) {
+	switch {
+	case i.Checksum != "" && !strings.EqualFold(i.Checksum, s.MD5):
+		return damaged("MD5", s.MD5, i.Checksum), true
+	case i.HashAlgo == "sha256" && i.Hash != "" && !strings.EqualFold(i.Hash, s.SHA256):
+		return damaged("SHA-256", s.SHA256, i.Hash), true
+	}
+	return nil, i.Checksum != "" || i.HashAlgo == "sha256" && i.Hash != ""
+}
+
+func readAgain(ctx context.Context, content io.ReadSeeker, also hash.Hash) (sent, error) {
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
+		return sent{}, err
+	}
+	sums, err := imagefile.Hash(ctx, io.TeeReader(content, also), nil)
+	return sent{sums}, err
+}
+
+// uploadReader counts what is sent, hashes it when its sums are not known, tells how far it is, and shows the watch that
+// bytes still move. The transport may go on reading after it has returned, so reading can be ended.
 type uploadReader struct {
 	watch    *stallWatch
 	progress func(int64)
 	size     int64
+	known    imagefile.Sums
 
-	mu      sync.Mutex
-	from    io.Reader // guarded by mu
-	sums    *sums     // guarded by mu
-	stopped bool      // guarded by mu
+	mu    sync.Mutex
+	from  io.Reader         // guarded by mu
+	sent  int64             // guarded by mu
+	sums  *imagefile.Hasher // guarded by mu; nil when the sums are known
+	ended bool              // guarded by mu
+}
+
+func newUploadReader(spec drivers.ImageSpec, from io.Reader, watch *stallWatch) *uploadReader {
+	r := &uploadReader{from: from, watch: watch, progress: spec.Progress, size: spec.Size}
+	if spec.SHA256 != "" && spec.MD5 != "" {
+		r.known = imagefile.Sums{SHA256: spec.SHA256, MD5: spec.MD5}
+	} else {
+		r.sums = imagefile.NewHasher()
+	}
+	return r
 }
 
 func (r *uploadReader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped {
+	if r.ended {
 		return 0, io.ErrClosedPipe
 	}
 	n, err := r.from.Read(p)
-	if n > 0 {
-		r.sums.write(p[:n])
-		if r.progress != nil {
-			r.progress(r.sums.size)
-		}
+	r.sent += int64(n)
+	if r.sums != nil {
+		_, _ = r.sums.Write(p[:n]) // never fails
 	}
-	if err == io.EOF && r.sums.size < r.size {
-		return n, fmt.Errorf("%w: the image file is not what was built: it ends after %d of %d bytes; build it again", drivers.ErrRejected, r.sums.size, r.size)
+	if n > 0 && r.progress != nil {
+		r.progress(r.sent)
 	}
-	if err == io.EOF || r.size > 0 && r.sums.size >= r.size {
+	if err == io.EOF && r.sent < r.size {
+		return n, fmt.Errorf("%w: the image file is not what was built: it ends after %d of %d bytes; build it again", drivers.ErrRejected, r.sent, r.size)
+	}
+	if err == io.EOF || r.size > 0 && r.sent >= r.size {
 		r.watch.reset(answerLimit) // Glance may need its time to store the end
 	} else {
 		r.watch.reset(stallLimit)
@@ -118,10 +143,16 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *uploadReader) stop() {
+// end ends reading and returns what was read. A second call does nothing.
+func (r *uploadReader) end() sent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopped = true
+	if !r.ended && r.sums != nil {
+		r.known = r.sums.Sums()
+	}
+	r.ended = true
+	r.known.Size = r.sent
+	return sent{r.known}
 }
 
 // stallWatch ends a context when nothing has happened for too long.
@@ -130,7 +161,7 @@ type stallWatch struct {
 	cancel context.CancelCauseFunc
 }
 
-var errStalled = errors.New("the cloud stopped taking bytes")
+var errStalled = errors.New("the connection to the cloud stopped moving bytes")
 
 func watchStall(ctx context.Context) (context.Context, *stallWatch) {
 	ctx, cancel := context.WithCancelCause(ctx)

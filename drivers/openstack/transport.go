@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // Limits of single HTTP exchanges. They are the last resort: the decorators of package drivers end calls earlier.
 const (
 	requestLimit  = 2 * time.Minute
-	stallLimit    = 2 * time.Minute  // of an upload that makes no progress
+	stallLimit    = 2 * time.Minute  // of an image that makes no progress on its way
 	answerLimit   = 30 * time.Minute // of Glance, after the last byte of an image
 	responseLimit = 256 << 20        // bytes of an answer
 )
@@ -51,7 +52,7 @@ func (t *transport) CloseIdleConnections() { t.closeIdle() }
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancel(r.Context())
-	if !isUpload(r) { // an upload watches itself
+	if !carriesImage(r) { // whoever sends or reads an image watches over it
 		ctx, cancel = context.WithTimeout(r.Context(), requestLimit)
 	}
 	resp, err := t.base.RoundTrip(r.WithContext(ctx))
@@ -60,7 +61,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
-	resp.Body = &boundedBody{Reader: io.LimitReader(resp.Body, responseLimit), body: resp.Body, cancel: cancel}
+	limit := int64(responseLimit)
+	if carriesImage(r) && resp.StatusCode == http.StatusOK {
+		limit = math.MaxInt64
+	}
+	resp.Body = &boundedBody{Reader: io.LimitReader(resp.Body, limit), body: resp.Body, cancel: cancel}
 	return resp, nil
 }
 
@@ -80,8 +85,8 @@ func (t *transport) trace(r *http.Request, resp *http.Response, err error, took 
 	t.log.LogAttrs(r.Context(), slog.LevelDebug, "openstack call", attrs...)
 }
 
-func isUpload(r *http.Request) bool {
-	return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/file")
+func carriesImage(r *http.Request) bool {
+	return (r.Method == http.MethodPut || r.Method == http.MethodGet) && strings.HasSuffix(r.URL.Path, "/file")
 }
 
 // boundedBody ends the exchange's context once its body is closed.

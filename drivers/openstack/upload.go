@@ -18,8 +18,8 @@ import (
 // cleanupLimit is how long may be spent on removing what a failed upload made.
 const cleanupLimit = 30 * time.Second
 
-// UploadImage implements drivers.ImageStore: a record in Glance, the content streamed into it and hashed on the way,
-// and then a look at what Glance has.
+// UploadImage implements drivers.ImageStore: a record in Glance, the content streamed into it, and then a look at
+// what Glance has.
 func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
 	doing := "upload image " + spec.Name
 	created, err := c.createImage(ctx, doing, spec)
@@ -85,18 +85,18 @@ func imageRequest(spec drivers.ImageSpec) (map[string]any, error) {
 
 // fill sends the content and proves that Glance has it.
 func (c *Cloud) fill(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (image, error) {
-	sums, err := c.putContent(ctx, doing, id, spec, content)
+	sent, err := c.putContent(ctx, doing, id, spec, content)
 	if err != nil {
 		return image{}, err
 	}
-	if err := sums.check(spec); err != nil {
+	if err := sent.check(spec); err != nil {
 		return image{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	active, err := c.waitActive(ctx, doing, id)
 	if err != nil {
 		return image{}, err
 	}
-	if err := sums.compare(active, content); err != nil {
+	if err := sent.prove(ctx, active, content); err != nil {
 		return image{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	return active, nil
@@ -134,45 +134,45 @@ func importFailure(i image) string {
 
 // putContent streams the bytes. It does so without gophercloud's request, which knows no content length and would
 // send chunks; Glance takes those a quarter more slowly.
-func (c *Cloud) putContent(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (*sums, error) {
+func (c *Cloud) putContent(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (sent, error) {
 	client, err := c.service(serviceImage)
 	if err != nil {
-		return nil, err
+		return sent{}, err
 	}
 	address := client.ServiceURL("images", id, "file")
 	for attempt := 1; ; attempt++ {
 		if _, err := content.Seek(0, io.SeekStart); err != nil {
-			return nil, fmt.Errorf("%s: rewind: %w", doing, err)
+			return sent{}, fmt.Errorf("%s: rewind: %w", doing, err)
 		}
 		token := c.provider.Token()
-		s := newSums()
-		answer, err := c.put(ctx, address, token, spec, content, s)
+		answer, err := c.put(ctx, address, token, spec, content)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", doing, err)
+			return sent{}, fmt.Errorf("%s: %w", doing, err)
 		case answer.status == http.StatusNoContent || answer.status == http.StatusOK:
-			return s, nil
+			return answer.sent, nil
 		case answer.status == http.StatusUnauthorized && attempt == 1:
 			if err := c.provider.Reauthenticate(ctx, token); err != nil {
-				return nil, wrap(doing+": log in again", err)
+				return sent{}, wrap(doing+": log in again", err)
 			}
 		default:
-			return nil, newAPIError(doing, answer.status, answer.body, answer.header)
+			return sent{}, newAPIError(doing, answer.status, answer.body, answer.header)
 		}
 	}
 }
 
 type putAnswer struct {
+	sent   sent
 	status int
 	header http.Header
 	body   []byte
 }
 
-func (c *Cloud) put(ctx context.Context, address, token string, spec drivers.ImageSpec, content io.Reader, s *sums) (putAnswer, error) {
+func (c *Cloud) put(ctx context.Context, address, token string, spec drivers.ImageSpec, content io.Reader) (putAnswer, error) {
 	ctx, watch := watchStall(ctx)
 	defer watch.stop()
-	body := &uploadReader{from: content, sums: s, watch: watch, progress: spec.Progress, size: spec.Size}
-	defer body.stop()
+	body := newUploadReader(spec, content, watch)
+	defer body.end()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, address, body)
 	if err != nil {
 		return putAnswer{}, err
@@ -192,5 +192,5 @@ func (c *Cloud) put(ctx context.Context, address, token string, spec drivers.Ima
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	return putAnswer{resp.StatusCode, resp.Header, text}, err
+	return putAnswer{body.end(), resp.StatusCode, resp.Header, text}, err
 }

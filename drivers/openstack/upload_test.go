@@ -116,6 +116,86 @@ func TestGlanceWithoutMD5IsCheckedBySHA512(t *testing.T) {
 	}
 }
 
+// countingReader counts the bytes that are read of a content.
+type countingReader struct {
+	*strings.Reader
+	read int
+}
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.read += n
+	return n, err
+}
+
+// WriteTo hides the embedded one, which would not pass through Read.
+func (r *countingReader) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{r})
+}
+
+func TestFileIsReadOnceWhenGlanceShowsASumThatIsKnown(t *testing.T) {
+	sum5, sum256, sum512 := diskSums()
+	size := fmt.Sprintf(`"size": %d`, len(disk))
+	known := uploadSpec()
+	unknown, half := uploadSpec(), uploadSpec()
+	unknown.SHA256, unknown.MD5, half.MD5 = "", "", ""
+	shows512 := fmt.Sprintf(`%s, "checksum": null, "os_hash_algo": "sha512", "os_hash_value": %q`, size, sum512)
+	for _, test := range []struct {
+		name, fields string
+		spec         drivers.ImageSpec
+		reads        int
+	}{
+		{"MD5", fmt.Sprintf(`%s, "checksum": %q`, size, sum5), known, 1},
+		{"SHA-256 alone", fmt.Sprintf(`%s, "checksum": null, "os_hash_algo": "sha256", "os_hash_value": %q`, size, sum256), known, 1},
+		{"MD5, sums not known", fmt.Sprintf(`%s, "checksum": %q`, size, sum5), unknown, 1},
+		{"MD5, of the sums one known", fmt.Sprintf(`%s, "checksum": %q`, size, sum5), half, 1},
+		{"SHA-512 alone", shows512, known, 2},
+		{"no sum", size + `, "checksum": null`, known, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newReplay(t)
+			glance(r, test.fields)
+			content := &countingReader{Reader: strings.NewReader(disk)}
+			if _, err := r.open(nil).UploadImage(t.Context(), test.spec, content); err != nil {
+				t.Fatal(err)
+			}
+			if content.read != test.reads*len(disk) {
+				t.Errorf("read %d bytes of %d, want each of them %d times", content.read, len(disk), test.reads)
+			}
+		})
+	}
+}
+
+func TestFileThatChangedSinceItsBuildIsRejectedWhateverGlanceShows(t *testing.T) {
+	other := strings.ToUpper(disk)
+	sum5, sum256, sum512 := md5.Sum([]byte(other)), sha256.Sum256([]byte(other)), sha512.Sum512([]byte(other))
+	size := fmt.Sprintf(`"size": %d`, len(disk))
+	half := uploadSpec()
+	half.MD5 = ""
+	for name, test := range map[string]struct {
+		fields string
+		spec   drivers.ImageSpec
+	}{
+		"MD5":                        {fmt.Sprintf(`%s, "checksum": %q`, size, hexOf(sum5[:])), uploadSpec()},
+		"MD5, of the sums one known": {fmt.Sprintf(`%s, "checksum": %q`, size, hexOf(sum5[:])), half},
+		"SHA-256":                    {fmt.Sprintf(`%s, "checksum": null, "os_hash_algo": "sha256", "os_hash_value": %q`, size, hexOf(sum256[:])), uploadSpec()},
+		"SHA-512":                    {fmt.Sprintf(`%s, "checksum": null, "os_hash_algo": "sha512", "os_hash_value": %q`, size, hexOf(sum512[:])), uploadSpec()},
+		"nothing":                    {size, uploadSpec()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplay(t)
+			glance(r, test.fields)
+			_, err := r.open(nil).UploadImage(t.Context(), test.spec, strings.NewReader(other))
+			if !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "build it again") {
+				t.Errorf("UploadImage: %v; want ErrRejected and the advice to build again", err)
+			}
+			if n := len(r.asked("DELETE /image/v2/images/i1")); n != 1 {
+				t.Errorf("deleted %d times, want once", n)
+			}
+		})
+	}
+}
+
 func TestTokenThatEndsBeforeTheUploadIsRenewed(t *testing.T) {
 	r := newReplay(t)
 	sum5, _, _ := diskSums()
@@ -222,20 +302,6 @@ func TestNewestActiveMatchIsFound(t *testing.T) {
 		if err != nil || got.ID != test.want || (len(problems) == 0) != (test.want != "") {
 			t.Errorf("%v: %q, %v, %v; want %q", test.filters, got.ID, problems, err, test.want)
 		}
-	}
-}
-
-func BenchmarkUpload(b *testing.B) {
-	content := bytes.Repeat([]byte{1}, 64<<20)
-	s := newSums()
-	r := &uploadReader{sums: s, watch: &stallWatch{}, size: int64(len(content))}
-	b.SetBytes(int64(len(content)))
-	_, watch := watchStall(b.Context())
-	defer watch.stop()
-	r.watch = watch
-	for b.Loop() {
-		r.from, r.sums = bytes.NewReader(content), newSums()
-		_, _ = io.Copy(io.Discard, struct{ io.Reader }{r})
 	}
 }
 

@@ -22,6 +22,7 @@ type Endpoint struct {
 	AuthURL, Region, Username, Password, Project, Domain string
 	Transport                                            http.RoundTripper
 	CloudName                                            string
+	Closed                                               func() error // called when the Cloud is closed
 }
 
 // Connect opens a cloud through the openstack driver. It is handed in, since drivers do not import each other.
@@ -55,8 +56,8 @@ func (d *Driver) Schema() schema.Driver {
 	return s
 }
 
-// Open implements drivers.Driver. The cloud is the file: nothing runs once the calls have ended, so the returned Cloud
-// is the openstack driver's own, with all its abilities.
+// Open implements drivers.Driver. The returned Cloud is the openstack driver's own, with all its abilities. The cloud is
+// the file: nothing runs once the calls have ended, save for what answers SSH, which ends when the Cloud is closed.
 func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	options, err := optionsOf(config)
 	if err == nil {
@@ -73,11 +74,17 @@ func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (d
 	if err != nil {
 		return nil, err
 	}
+	ssh := serveSSH(ctx, env, cloud, config)
+	closed := func() error { return errors.Join(cloud.Close(), ssh()) }
 	access := cloud.Access()
-	return d.connect(ctx, env, Endpoint{
+	c, err := d.connect(ctx, env, Endpoint{
 		AuthURL: access.AuthURL, Region: access.Region, Username: access.Username, Password: access.Password,
-		Project: access.Project, Domain: access.Domain, Transport: cloud.Transport(), CloudName: env.Provider,
+		Project: access.Project, Domain: access.Domain, Transport: cloud.Transport(), CloudName: env.Provider, Closed: closed,
 	}, d.sharedPart(config))
+	if err != nil {
+		return nil, errors.Join(err, closed())
+	}
+	return c, nil
 }
 
 // stateFile is where the cloud is kept.

@@ -5,19 +5,24 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox"
+	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/internal/sandboxssh"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -127,6 +132,11 @@ func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup 
 		LoseNextAnswer: func(t *testing.T) {
 			writeFaults(t, faults, sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.LostAfter, Times: 1})
 		},
+		NoSnapshot: offer(map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20)}),
+		Damage: func(t *testing.T, how string) {
+			action := map[string]sandboxcloud.Action{"cut": sandboxcloud.Truncate, "changed": sandboxcloud.Corrupt}[how]
+			writeFaults(t, faults, sandboxcloud.Fault{Operation: "image.download", Action: action, Times: 1})
+		},
 		Calls: func() int { return int(w.calls.Load()) }, Alone: true, Settle: 10 * time.Second, Poll: 5 * time.Millisecond,
 		ImageSize: 1 << 18,
 	}
@@ -154,18 +164,35 @@ func (w *world) fillQuota(t *testing.T) {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for name, label := range map[string]map[string]cty.Value{
-		"Plain": nil,
-		"Everything": {
-			"auto_floating_ip": cty.True, "create_ports": cty.True, "boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20),
-			"config_drive": cty.True, "userdata": cty.StringVal("#cloud-config"), "tags": cty.ListVal([]cty.Value{cty.StringVal("ci")}),
-		},
+	everything := map[string]cty.Value{
+		"auto_floating_ip": cty.True, "create_ports": cty.True,
+		"config_drive": cty.True, "userdata": cty.StringVal("#cloud-config"), "tags": cty.ListVal([]cty.Value{cty.StringVal("ci")}),
+	}
+	onVolume := maps.Clone(everything)
+	maps.Copy(onVolume, map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20)})
+	for name, one := range map[string]struct {
+		label  map[string]cty.Value
+		groups []string
+	}{
+		"Plain":      {},
+		"Everything": {onVolume, []string{"Instances", "Images", "Resolver", "Sweeper", "Console", "Errors"}},
+		"Snapshots":  {everything, []string{"Snapshots"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, nil, label) })
+			drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, nil, one.label) }, one.groups...)
 		})
 	}
+}
+
+// What decorators do to a stream that outlives its call is part of every driver's snapshots.
+func TestSnapshotsWorkDecorated(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		s := setup(t, nil, nil)
+		s.Cloud = drivers.Decorate(s.Cloud, drivers.DecorateOptions{Attempts: 1})
+		return s
+	}, "Snapshots")
 }
 
 // The contract holds on a cloud that is slow, whose lists are behind and whose addresses come late.
@@ -255,5 +282,65 @@ func TestWhatIsConfiguredIsInTheCloud(t *testing.T) {
 		if i.ID == made.ID && (i.Status != resources.StatusReady || i.Addresses.PrivateIPv4 == "" && i.Addresses.PublicIPv4 == "") {
 			t.Errorf("instance %+v", i)
 		}
+	}
+}
+
+// active is a server as List shows it.
+func active(t *testing.T, c drivers.Cloud, id string) resources.Instance {
+	t.Helper()
+	seen, err := c.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range seen {
+		if i.ID == id && i.Status == resources.StatusReady {
+			return i
+		}
+	}
+	t.Fatalf("server %s is not ready among %+v", id, seen)
+	return resources.Instance{}
+}
+
+func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
+	free, err := sandboxssh.Listen(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	_ = free.Close()
+	dir := t.TempDir()
+	c := open(t, dir, map[string]cty.Value{"build_time": cty.StringVal("0s"), "ssh_port": cty.NumberIntVal(int64(port))})
+	made, err := c.Create(t.Context(), drivers.Spec{Marks: resources.Marks{Installation: "i", Kind: resources.KindNode, ID: "1"},
+		Hostname: "np1", ImageID: uploaded(t, c), Config: offer(map[string]cty.Value{"auto_floating_ip": cty.True})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := c.List(t.Context())
+	if err != nil || len(seen) != 1 {
+		t.Fatalf("instances %+v, %v", seen, err)
+	}
+	if _, err := c.Advance(t.Context(), drivers.Spec{Marks: seen[0].Marks, Config: offer(map[string]cty.Value{"auto_floating_ip": cty.True})}, seen[0]); err != nil {
+		t.Fatal(err)
+	}
+	at := active(t, c, made.ID).Addresses
+	var keys [2][]string
+	for n, address := range []string{at.PublicIPv4, at.PrivateIPv4} {
+		if keys[n], err = keyscan.Scan(t.Context(), net.JoinHostPort(address, strconv.Itoa(port)), 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(keys[0], keys[1]); diff != "" {
+		t.Errorf("the floating address and the server's own show different keys (-floating +own):\n%s", diff)
+	}
+	// Another npctl on the same file cannot have the port, and works.
+	second := open(t, dir, map[string]cty.Value{"ssh_port": cty.NumberIntVal(int64(port))})
+	if _, err := second.List(t.Context()); err != nil {
+		t.Errorf("without the port: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyscan.Scan(t.Context(), net.JoinHostPort(at.PublicIPv4, strconv.Itoa(port)), time.Second); err == nil {
+		t.Error("a server answers after the cloud was closed")
 	}
 }

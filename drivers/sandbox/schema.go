@@ -14,7 +14,16 @@ import (
 const driverDoc = "An OpenStack that lives inside npctl, in one file: for trying things out, for examples and for tests. It has " +
 	"the flavors `small` (1 core, 2 GiB), `medium` (2, 4 GiB), `large` (8, 8 GiB) and `toobig` (for which there never is " +
 	"a host), the network `private`, the external network `public` and the zones `az1` and `az2`. Nothing is ever started, " +
-	"so nodes answer no SSH: use `host_key_checking = false`."
+	"so nodes answer no SSH unless `ssh_port` is set: use `host_key_checking = false`."
+
+func ptr(n int64) *int64 { return &n }
+
+func checkPort(v cty.Value) error {
+	if n, _ := v.AsBigFloat().Int64(); n > 65535 {
+		return fmt.Errorf("%d is no TCP port: write one from 1 to 65535, such as 2222", n)
+	}
+	return nil
+}
 
 func providerSchema() schema.Block {
 	return schema.Block{
@@ -29,6 +38,9 @@ func providerSchema() schema.Block {
 				Doc: "Availability zones; default is `az1` and `az2`."},
 			{Name: "fault_file", Type: cty.String, Class: schema.Behavioural,
 				Doc: "JSON file with a list of faults, as in `fault` blocks; it may change at any time."},
+			{Name: "ssh_port", Type: cty.Number, Class: schema.Behavioural, Min: ptr(1), Check: checkPort,
+				Doc: "TCP port on which servers answer SSH at their addresses, which are this machine's own, for as long as npctl runs; default is none. " +
+					"Each shows a host key and lets everybody in; commands are not run, but show in the server's console. Linux only."},
 			{Name: "seed", Type: cty.Number, Default: cty.Zero, Class: schema.Behavioural, Min: new(int64),
 				Doc: "Seed of faults with a probability: the same seed and calls meet the same faults."},
 		},
@@ -150,7 +162,7 @@ const actionDoc = "What happens: `answer` an HTTP status; `over_quota`; `server_
 	"`lost_after`: the connection is cut before or after the effect; `slow`; `hang_before` and `hang_after`: no answer until " +
 	"npctl gives up; `late_effect`: the answer is lost and the thing appears later; `late_listing`: lists are behind; " +
 	"`delete_fails`: 204, yet the server ends as ERROR; `late_address` of a floating IP; `cut_upload` in its middle; " +
-	"`stuck_saving` of an image; `truncate` the answer."
+	"`stuck_saving` of an image; `truncate` the answer; `corrupt` an image that is downloaded."
 
 func checkOperation(v cty.Value) error {
 	if sandboxcloud.KnownOperation(v.AsString()) {

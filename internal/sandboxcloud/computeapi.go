@@ -16,7 +16,7 @@ func computeRoutes() []route {
 		{compute, "GET", "/v2.1/servers/{id}", "server.show", false, false, showServer},
 		{compute, "PUT", "/v2.1/servers/{id}", "server.update", false, false, updateServer},
 		{compute, "DELETE", "/v2.1/servers/{id}", "server.delete", false, false, deleteServer},
-		{compute, "POST", "/v2.1/servers/{id}/action", "server.action", false, false, serverAction},
+		{compute, "POST", "/v2.1/servers/{id}/action", serverActions, false, false, serverAction},
 		{compute, "GET", "/v2.1/servers/{id}/ips", "server.show", false, false, showServerAddresses},
 		{compute, "GET", "/v2.1/servers/{id}/metadata", "server.show", false, false, showMetadata},
 		{compute, "POST", "/v2.1/servers/{id}/metadata", "server.metadata", false, false, changeMetadata(false)},

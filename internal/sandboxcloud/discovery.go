@@ -113,7 +113,7 @@ func volumeVersions(status int) func(*call) (*answer, error) {
 
 // Operations lists the names that faults and counts use.
 func Operations() []string {
-	var names []string
+	names := []string{serverSnapshots, serverSSH, serverCommands}
 	for _, routes := range [][]route{
 		discoveryRoutes(), identityRoutes(), imageRoutes(), computeRoutes(), networkRoutes(), volumeRoutes(),
 	} {

@@ -15,6 +15,7 @@ const (
 	serverGoes     eventKind = "server_goes"      // its delete is done
 	serverStays    eventKind = "server_stays"     // its delete has failed; Text says why
 	imageIsActive  eventKind = "image_is_active"  // the store has taken the upload
+	imageIsTaken   eventKind = "image_is_taken"   // of a server, whose id is Text
 	volumeIsThere  eventKind = "volume_is_there"  // its creation is done
 	volumeGoes     eventKind = "volume_goes"      // its delete is done
 	rowIsForgotten eventKind = "row_is_forgotten" // a deleted row that lingered in lists
@@ -60,6 +61,10 @@ func (w *world) happen(e event) {
 	case imageIsActive:
 		if i, ok := w.Images.byID[e.ID]; ok && i.Status == "saving" {
 			i.Status, i.Updated = "active", e.At
+		}
+	case imageIsTaken:
+		if i, ok := w.Images.byID[e.ID]; ok {
+			w.snapshotEvent(i, e)
 		}
 	case volumeIsThere, volumeGoes:
 		if v, ok := w.Volumes.byID[e.ID]; ok {

@@ -18,7 +18,8 @@ const (
 	Answer Action = "answer"
 	// OverQuota refuses as the service does when the project's quota is used up.
 	OverQuota Action = "over_quota"
-	// ServerError accepts the server and lets its build end as ERROR with Message as fault ("No valid host was found.").
+	// ServerError accepts the server and lets its build end as ERROR with Message as fault ("No valid host was found."). A
+	// snapshot is accepted, and its image vanishes.
 	ServerError Action = "server_error"
 	// LostBefore cuts the connection and does nothing.
 	LostBefore Action = "lost_before"
@@ -44,13 +45,15 @@ const (
 	StuckSaving Action = "stuck_saving"
 	// Truncate does what was asked and cuts the connection in the middle of the answer.
 	Truncate Action = "truncate"
+	// Corrupt changes a byte of an image that is downloaded.
+	Corrupt Action = "corrupt"
 )
 
 // Actions lists every action.
 func Actions() []Action {
 	return []Action{
 		Answer, OverQuota, ServerError, LostBefore, LostAfter, Slow, HangBefore, HangAfter, LateEffect, LateListing,
-		DeleteFails, LateAddress, CutUpload, StuckSaving, Truncate,
+		DeleteFails, LateAddress, CutUpload, StuckSaving, Truncate, Corrupt,
 	}
 }
 

@@ -71,6 +71,9 @@ func imageView(i *image) view {
 	if i.HasName {
 		v["name"] = i.Name
 	}
+	if i.Status == "queued" { // a snapshot has its content before it shows it
+		maps.Copy(v, view{"size": nil, "virtual_size": nil, "checksum": nil, "os_hash_algo": nil, "os_hash_value": nil})
+	}
 	return v
 }
 

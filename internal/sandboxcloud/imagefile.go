@@ -140,8 +140,26 @@ func downloadImage(c *call) (*answer, error) {
 	a := &answer{status: http.StatusOK, stream: func(w http.ResponseWriter) {
 		defer func() { _ = content.Close() }()
 		w.WriteHeader(http.StatusOK)
-		_, _ = io.Copy(w, content) // an error means that the client has gone
+		c.sendContent(w, content, *i.Size)
 	}}
 	return a.with("Content-Type", "application/octet-stream").with("Content-Length", strconv.FormatInt(*i.Size, 10)).
 		with("Content-Md5", textOf(i.Checksum)), nil
+}
+
+// sendContent sends an image, in a way that the faults want. An error means that the client has gone.
+func (c *call) sendContent(w io.Writer, content io.Reader, size int64) {
+	if _, bent := c.effect(Corrupt); bent && size > 0 {
+		first := make([]byte, 1)
+		_, _ = io.ReadFull(content, first)
+		first[0] ^= 0xff
+		_, _ = w.Write(first)
+	}
+	if _, cut := c.effect(Truncate); cut {
+		_, _ = io.CopyN(w, content, size/2)
+		if flusher, ok := w.(http.Flusher); ok {
+			flusher.Flush()
+		}
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = io.Copy(w, content)
 }

@@ -1,6 +1,7 @@
 package sandboxcloud
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,6 @@ func (r *router) serve(one *route) http.Handler {
 			cloud: r.cloud, request: req, writer: w, route: one, query: req.URL.Query(), now: r.cloud.now(),
 			requestID: "req-" + uuid.NewString(),
 		}
-		r.cloud.count(one.operation)
 		if err := c.serve(); err != nil {
 			c.fail(err)
 		}
@@ -87,7 +87,10 @@ func (r *router) serve(one *route) http.Handler {
 }
 
 func (c *call) serve() error {
-	if err := c.readBody(); err != nil {
+	err := c.readBody()
+	c.route = c.route.refined(c.body)
+	c.cloud.count(c.route.operation)
+	if err != nil {
 		return err
 	}
 	verdict, err := c.judge()
@@ -109,6 +112,16 @@ func (c *call) serve() error {
 		return err
 	}
 	return verdict.after(c, a)
+}
+
+// refined is the route under the name of what the body asks for, where that is a thing of its own.
+func (r *route) refined(body []byte) *route {
+	if r.operation == serverActions && bytes.Contains(body, []byte(`"createImage"`)) {
+		one := *r
+		one.operation = serverSnapshots
+		return &one
+	}
+	return r
 }
 
 func (c *call) readBody() error {

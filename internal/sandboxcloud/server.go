@@ -45,7 +45,8 @@ type server struct {
 	AccessIPv4  string            `json:"access_ipv4"`
 	AccessIPv6  string            `json:"access_ipv6"`
 	Reservation string            `json:"reservation"`
-	UserDataLen int               `json:"user_data_len"` // its text is not kept
+	UserDataLen int               `json:"user_data_len"`   // its text is not kept
+	Heard       string            `json:"heard,omitempty"` // newest of what came by SSH; part of its console
 
 	Status   string     `json:"status"`
 	Task     string     `json:"task"`

@@ -44,7 +44,9 @@ func (c *call) act(w *world, s *server, name string, body json.RawMessage) (*ans
 	case "forceDelete":
 		w.scheduleDelete(c, s)
 		return accepted(nil)
-	case "createImage", "rebuild", "resize":
+	case "createImage":
+		return c.snapshot(w, s, body)
+	case "rebuild", "resize":
 		return nil, refuse(http.StatusForbidden, "Policy doesn't allow os_compute_api:servers:%s to be performed.", strings.ToLower(name))
 	}
 	return nil, badRequest("There is no such action: %s", name)
@@ -74,8 +76,12 @@ func (s *server) console(body json.RawMessage) (*answer, error) {
 		"[    0.000000] Linux version 6.1.0-sandbox (npctl) #1 SMP",
 		"[    0.000000] Command line: root=/dev/vda1 console=ttyS0",
 		fmt.Sprintf("[    1.234567] systemd[1]: Hostname set to <%s>.", s.Hostname),
-		"cloud-init: finished", "", s.Hostname + " login: ",
+		"cloud-init: finished", "",
 	}
+	if s.Heard != "" {
+		lines = append(lines, strings.Split(strings.TrimSuffix(s.Heard, "\n"), "\n")...)
+	}
+	lines = append(lines, s.Hostname+" login: ")
 	if in.Length != nil {
 		n, err := in.Length.number(-1)
 		if err != nil {

@@ -130,7 +130,9 @@ func (v verdict) after(c *call, a *answer) error {
 		case HangAfter:
 			c.hang()
 		case Truncate:
-			c.sendHalf(a)
+			if a.stream == nil { // else whoever writes the stream cuts it
+				c.sendHalf(a)
+			}
 		}
 	}
 	c.send(a)

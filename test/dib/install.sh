@@ -9,6 +9,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 packages=(
   python3-diskimage-builder debootstrap
   qemu-utils kpartx parted gdisk e2fsprogs dosfstools xfsprogs squashfs-tools # disks and file systems
+  qemu-system-x86 # boots what was built
   procps bc sudo # used by its scripts; sudo also when already root
 )
 

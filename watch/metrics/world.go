@@ -231,4 +231,3 @@ func (s scrape) records() {
 		s.gauge("npctl_state_records", float64(n), string(kind))
 	}
 }
-

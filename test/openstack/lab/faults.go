@@ -20,6 +20,8 @@ const (
 	Address Deed = "address"
 	// FloatingIP is nova hearing of a floating IP of an active server; until then only neutron shows it.
 	FloatingIP Deed = "floating-ip"
+	// Snapshot is the making of an image of a server, after it was accepted. When it fails nova deletes the image.
+	Snapshot Deed = "snapshot"
 	// VolumeCreate and VolumeDelete are the work of the volume backend, after the call was accepted.
 	VolumeCreate Deed = "volume-create"
 	VolumeDelete Deed = "volume-delete"

@@ -1,16 +1,22 @@
 """A hypervisor that keeps its servers in memory and fails when it is told to."""
+import io
 import os
 
 import eventlet
 from nova import context as nova_context
 from nova import exception
 from nova import objects
+from nova.compute import task_states
 from nova.compute import vm_states
+from nova.image import glance
 from nova.network import model
 from nova.network import neutron
 from nova.virt import fake
 
 from npctl_lab import faults
+
+# What a snapshot is long.
+DISK_BYTES = 1 << 20
 
 # Servers whose addresses are hidden, by uuid.
 _hidden = set()
@@ -31,6 +37,26 @@ class Driver(fake.FakeDriver):
     def destroy(self, context, instance, *args, **kwargs):
         _apply('destroy', instance)
         super().destroy(context, instance, *args, **kwargs)
+
+    def snapshot(self, context, instance, image_id, update_task_state):
+        """Uploads a disk as libvirt's driver does. Nothing is on it but whose it is."""
+        update_task_state(task_state=task_states.IMAGE_PENDING_UPLOAD)
+        _apply('snapshot', instance)
+        update_task_state(task_state=task_states.IMAGE_UPLOADING,
+                          expected_state=task_states.IMAGE_PENDING_UPLOAD)
+        disk = 'snapshot of %s made from image %s\n' % (
+            instance.uuid, instance.image_ref)
+        images = glance.API()
+        metadata = {
+            'status': 'active', 'disk_format': 'raw', 'container_format': 'bare',
+            'name': images.get(context, image_id)['name'],
+            'properties': {'kernel_id': instance.kernel_id,
+                           'image_location': 'snapshot', 'image_state': 'available',
+                           'owner_id': instance.project_id,
+                           'ramdisk_id': instance.ramdisk_id}}
+        images.update(context, image_id, metadata,
+                      io.BytesIO(disk.encode().ljust(DISK_BYTES, b'\0')),
+                      purge_props=False)
 
     def get_console_output(self, context, instance):
         return '[    0.000000] Linux version 6.1.0 (npctl lab)\n%s login: \n' % (

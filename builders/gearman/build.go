@@ -1,0 +1,140 @@
+package gearman
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/block"
+	protocol "github.com/npctl/npctl/internal/gearman"
+)
+
+// errHeld ends a build that is there already.
+var errHeld = errors.New("a build host has it")
+
+// Build implements builders.Builder: it has a build host make the image, or waits for the one that makes it. A build that
+// a host has already is not made again. The time limit begins when a host does. When ctx ends, the host goes on; a later
+// Build with the same id takes it up.
+func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (builders.Artifact, error) {
+	image, err := b.image(job)
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &watch{job: job, log: &limited{to: log, left: logLimit}, cancel: cancel}
+	defer w.stop()
+	w.say("asks gearman servers %s for %s%s", strings.Join(b.servers, ", "), buildPrefix, image)
+	w.tell("waiting for a build host", 0, 0)
+	data, err := b.client.Do(ctx, protocol.Job{
+		Function: buildPrefix + image, Unique: unique(job.BuildID), Data: b.request(job), Wait: b.wait,
+		Unless: unlessHeld(job.BuildID), Waiting: w.waiting, Running: w.running, Progress: w.progress, Output: w.output,
+	})
+	if errors.Is(err, errHeld) {
+		return b.found(ctx, job.BuildID, w)
+	}
+	if err != nil {
+		return builders.Artifact{}, b.explain(fmt.Errorf("build: %w", err), w.failure)
+	}
+	made, err := readBuildAnswer(data, job.BuildID)
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	w.say("made on %s", orUnknown(made.Host))
+	return builders.Artifact{Kept: made.Files, Host: made.Host}, nil
+}
+
+func (b *Builder) image(job builders.Job) (string, error) {
+	config, err := block.Read(job.Config, b.Schema())
+	if err != nil {
+		return "", err
+	}
+	image := config.String("image")
+	if image == "" {
+		image = job.Image
+	}
+	if err := checkName(image); err != nil {
+		return "", fmt.Errorf("%q cannot be an image at build hosts: %w", image, err)
+	}
+	if err := checkName(job.BuildID); err != nil {
+		return "", fmt.Errorf("%q cannot be a build at build hosts: %w", job.BuildID, err)
+	}
+	return image, nil
+}
+
+func (b *Builder) request(job builders.Job) []byte {
+	return toJSON(buildRequest{ID: text(job.BuildID), Npctl: &buildExtra{
+		Formats: job.Formats, Timeout: int64(job.Timeout / time.Second), Reports: true,
+	}})
+}
+
+// unique names a job by the id of the build, or what fits of it.
+func unique(id string) string {
+	if len(id) <= protocol.MaxUnique {
+		return id
+	}
+	return digest([]byte(id))
+}
+
+func unlessHeld(id string) func(map[string]protocol.Function) error {
+	return func(functions map[string]protocol.Function) error {
+		if functions[uploadPrefix+id].Workers > 0 {
+			return errHeld
+		}
+		return nil
+	}
+}
+
+// found is the answer for a build that was made before. Which files there are, nobody tells again.
+func (b *Builder) found(ctx context.Context, id string, w *watch) (builders.Artifact, error) {
+	peers, err := b.client.Peers(ctx)
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	host := hostOf(peers, uploadPrefix+id)
+	w.say("was made before, on %s", orUnknown(host))
+	return builders.Artifact{Host: host}, nil
+}
+
+func orUnknown(host string) string {
+	if host == "" {
+		return "a build host that gives no name"
+	}
+	return host
+}
+
+// failure is why a host could not do a job.
+type failure struct{ text, kind string }
+
+// explain makes an error of what a host said about its failure.
+func (b *Builder) explain(err error, said failure) error {
+	switch {
+	case !errors.Is(err, protocol.ErrFailed):
+		return err
+	case said.text == "":
+		return fmt.Errorf("%w and gave no reason: look into its log", err)
+	}
+	if kind := b.kinds[said.kind]; kind != nil {
+		return &hostError{said.text, kind}
+	}
+	return &hostError{said.text, protocol.ErrFailed}
+}
+
+// hostError is an error that happened on a build host.
+type hostError struct {
+	text string
+	kind error
+}
+
+func (e *hostError) Error() string { return e.text }
+func (e *hostError) Unwrap() error { return e.kind }
+
+// readReport reads a piece of WORK_DATA. What is no report is somebody else's, and nothing to us.
+func readReport(data []byte) (r report, ok bool) {
+	return r, json.Unmarshal(data, &r) == nil
+}

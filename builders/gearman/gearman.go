@@ -1,0 +1,95 @@
+// Package gearman makes images on other hosts, which are reached through gearman: its Builder asks, its Serve answers.
+//
+// The jobs are those of the original Nodepool build workers (2015): image-build:<image>, image-upload:<build id> and
+// image-delete:<build id>, with JSON arguments. Either side may be an original one. What npctl says beyond that is under
+// the key "npctl", which originals ignore; docs/protocols-gearman.md describes it.
+package gearman
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/builders"
+	protocol "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// Settings are how a Builder reaches the build hosts.
+type Settings struct {
+	Gearman protocol.Options
+	// HostTimeout is how long a build waits while no host offers its image, and any job while no server answers; two
+	// minutes when 0.
+	HostTimeout time.Duration
+	// Kinds are errors of a build host that are recognised here by errors.Is. Serve needs the same names.
+	Kinds map[string]error
+}
+
+// Builder has images made by build hosts. Its methods may be called from several goroutines.
+type Builder struct {
+	client  *protocol.Client
+	servers []string
+	wait    time.Duration
+	kinds   map[string]error
+}
+
+var (
+	_ builders.Builder = (*Builder)(nil)
+	_ builders.Remote  = (*Builder)(nil)
+)
+
+// New makes a Builder. It connects when it has something to ask.
+func New(s Settings) *Builder {
+	if s.HostTimeout == 0 {
+		s.HostTimeout = 2 * time.Minute
+	}
+	return &Builder{protocol.New(s.Gearman), s.Gearman.Servers, s.HostTimeout, allKinds(s.Kinds)}
+}
+
+// Kind implements builders.Builder.
+func (*Builder) Kind() string { return "gearman" }
+
+// Schema implements builders.Builder.
+func (*Builder) Schema() schema.Block {
+	return schema.Block{
+		Doc: "Has the image made by a build host (`npctl builder`, or an original Nodepool build worker), which keeps its files and " +
+			"uploads them. Hosts are reached through the servers of the `gearman` block. See builders/gearman.md.",
+		Attributes: []schema.Attribute{
+			{
+				Name: "image", Type: cty.String, Class: schema.Static, Check: checkImage,
+				Doc: "Name of the image at the build hosts. Without it, the name of this image.",
+			},
+			{
+				Name: "triggers", Type: cty.Map(cty.String), Class: schema.Static,
+				Doc: "Any texts. A change in them is a new build: what the image is made of is known to the build hosts only, which nobody watches from here.",
+			},
+		},
+	}
+}
+
+func checkImage(v cty.Value) error {
+	if err := checkName(v.AsString()); err != nil {
+		return fmt.Errorf("image = %q is no name of an image: %w", v.AsString(), err)
+	}
+	return nil
+}
+
+// allKinds adds the errors that every builder knows.
+func allKinds(more map[string]error) map[string]error {
+	kinds := map[string]error{"away": builders.ErrAway, "gone": builders.ErrGone}
+	maps.Copy(kinds, more)
+	return kinds
+}
+
+// kindOf names an error for the other side.
+func kindOf(err error, kinds map[string]error) string {
+	for name, kind := range kinds {
+		if errors.Is(err, kind) {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,135 @@
+package gearman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/builders"
+	protocol "github.com/npctl/npctl/internal/gearman"
+)
+
+// Send implements builders.Remote.
+func (b *Builder) Send(ctx context.Context, s builders.Sending) (string, error) {
+	data := toJSON(sendRequest{Provider: s.Provider, Image: s.Image, Npctl: &sendExtra{
+		Format: s.Format, Name: s.Name, Marks: marks(s.Marks), Properties: s.Properties, Tags: s.Tags, Reports: true,
+	}})
+	var why failure
+	answer, err := b.client.Do(ctx, protocol.Job{
+		Function: uploadPrefix + s.BuildID, Unique: digest(data), Data: data, Wait: b.wait, Unless: b.unlessAway(uploadPrefix + s.BuildID),
+		Progress: func(done, total int64) {
+			if s.Progress != nil && done >= 0 && done <= total {
+				s.Progress(done, total)
+			}
+		},
+		Output: func(data []byte) { why = why.or(data) },
+	})
+	if err != nil {
+		return "", b.explain(fmt.Errorf("upload build %s to %s: %w", s.BuildID, s.Provider, err), why)
+	}
+	return readSendAnswer(answer)
+}
+
+// or returns the failure that a report tells of, if it does.
+func (f failure) or(data []byte) failure {
+	if r, ok := readReport(data); ok && r.Error != "" {
+		return failure{r.Error, r.Kind}
+	}
+	return f
+}
+
+// unlessAway keeps a job from waiting for a host that may never come back.
+func (b *Builder) unlessAway(function string) func(map[string]protocol.Function) error {
+	return func(functions map[string]protocol.Function) error {
+		if functions[function].Workers > 0 {
+			return nil
+		}
+		return fmt.Errorf("%w: nobody offers %s at %s; is npctl builder running on its host?", builders.ErrAway, function, strings.Join(b.servers, ", "))
+	}
+}
+
+// Remove implements builders.Remote. Should several hosts have the build, it is removed from all.
+func (b *Builder) Remove(ctx context.Context, buildID string) error {
+	for hosts := 0; ; hosts++ {
+		err := b.removeOnce(ctx, buildID)
+		if errors.Is(err, builders.ErrAway) && hosts > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if gone, err := b.isGone(ctx, buildID); gone || err != nil || hosts == mostHosts {
+			return err
+		}
+	}
+}
+
+// mostHosts ends the removal of a build that stays wherever it is removed.
+const mostHosts = 16
+
+func (b *Builder) removeOnce(ctx context.Context, buildID string) error {
+	var why failure
+	_, err := b.client.Do(ctx, protocol.Job{
+		Function: deletePrefix + buildID, Unique: unique(buildID), Wait: b.wait, Unless: b.unlessAway(deletePrefix + buildID),
+		Output: func(data []byte) { why = why.or(data) },
+	})
+	if err != nil {
+		return b.explain(fmt.Errorf("delete build %s: %w", buildID, err), why)
+	}
+	return nil
+}
+
+// isGone waits a moment for the host to take its functions back, which comes after its answer.
+func (b *Builder) isGone(ctx context.Context, buildID string) (bool, error) {
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
+		functions, err := b.client.Status(ctx)
+		if err != nil {
+			return false, err
+		}
+		if functions[deletePrefix+buildID].Workers == 0 {
+			return true, nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+	return false, nil
+}
+
+// Held implements builders.Remote.
+func (b *Builder) Held(ctx context.Context) (map[string]bool, error) {
+	functions, err := b.client.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := map[string]bool{}
+	for name, f := range functions {
+		if id, ok := strings.CutPrefix(name, uploadPrefix); ok && f.Workers > 0 {
+			held[id] = true
+		}
+	}
+	return held, nil
+}
+
+// hostPrefix begins the names of our own workers, which hold that of their host: npctl:<host>:upload-<number>.
+const hostPrefix = "npctl:"
+
+// hostOf names a host that offers a function.
+func hostOf(peers []protocol.Peer, function string) string {
+	for _, p := range peers {
+		if !slices.Contains(p.Functions, function) {
+			continue
+		}
+		if name, ours := strings.CutPrefix(p.Name, hostPrefix); ours {
+			host, _, _ := strings.Cut(name, ":")
+			return host
+		}
+		return p.Address
+	}
+	return ""
+}

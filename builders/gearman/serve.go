@@ -1,0 +1,140 @@
+package gearman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/builders"
+	protocol "github.com/npctl/npctl/internal/gearman"
+)
+
+// ServeOptions say what a build host offers, and where.
+type ServeOptions struct {
+	Gearman  protocol.Options // Name is set by Serve; Drain is how long jobs in hand may go on after ctx has ended
+	Workshop builders.Workshop
+	// BuildWorkers and UploadWorkers are how many builds, and how many uploads and removals, go on at a time; 1 and 4
+	// when 0.
+	BuildWorkers, UploadWorkers int
+	// Host is what this host is called to others; the machine's name when "".
+	Host string
+	// Kinds are errors of the workshop that Builders recognise by errors.Is, under these names.
+	Kinds map[string]error
+	// Refresh is how often Workshop.Kept is asked, for builds that come or go without gearman; one minute when 0.
+	Refresh time.Duration
+	Log     *slog.Logger
+}
+
+// Logs is a Workshop that lets others follow its builds' logs.
+type Logs interface {
+	// OpenLog opens the log of a build, which may still grow: what is written after the end was read is read by the next
+	// Read. The error wraps fs.ErrNotExist while there is none.
+	OpenLog(ctx context.Context, id string) (io.ReadCloser, error)
+}
+
+// Serve makes, uploads and removes images for whoever asks by gearman, until ctx ends. Then it takes no new jobs, finishes
+// those in hand within Gearman.Drain, and returns nil; what takes longer is stopped and left to other hosts. Servers that
+// cannot be reached are tried again for ever.
+func Serve(ctx context.Context, o ServeOptions) error {
+	h, err := newHost(o)
+	if err != nil {
+		return err
+	}
+	kept, err := o.Workshop.Kept(ctx)
+	if err != nil {
+		return fmt.Errorf("list the builds that are kept here: %w", err)
+	}
+	for _, image := range o.Workshop.Images() {
+		if err := checkName(image); err != nil {
+			return fmt.Errorf("image %q cannot be offered by gearman: %w", image, err)
+		}
+		if err := h.builds.Add(ctx, h.build, buildPrefix+image); err != nil {
+			return err
+		}
+	}
+	for _, id := range kept {
+		h.offer(ctx, id)
+	}
+	h.log.Info("offering images by gearman", "servers", strings.Join(o.Gearman.Servers, ", "), "host", h.name, "images", len(o.Workshop.Images()), "builds", len(kept))
+	var work sync.WaitGroup
+	work.Go(func() { h.uploads.Run(ctx) })
+	work.Go(func() {
+		select { // so that a build that ends at once can be offered at once
+		case <-h.uploads.Ready():
+		case <-ctx.Done():
+		}
+		h.builds.Run(ctx)
+	})
+	work.Go(func() { h.refresh(ctx) })
+	work.Wait()
+	return nil
+}
+
+// host is a build host at work.
+type host struct {
+	workshop builders.Workshop
+	name     string
+	builds   *protocol.Worker // makes images
+	uploads  *protocol.Worker // sends and removes them
+	kinds    map[string]error
+	every    time.Duration
+	log      *slog.Logger
+	locks    locks
+
+	mu      sync.Mutex
+	offered map[string]bool // guarded by mu: ids of builds
+	changes int             // guarded by mu: counts offers and withdrawals
+}
+
+func newHost(o ServeOptions) (*host, error) {
+	if len(o.Gearman.Servers) == 0 {
+		return nil, errors.New("there is no gearman server: name at least one in the gearman block")
+	}
+	name, err := hostName(o.Host)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Gearman.Log == nil {
+		o.Gearman.Log = o.Log
+	}
+	h := &host{
+		workshop: o.Workshop, name: name, kinds: allKinds(o.Kinds), log: o.Log, every: orElse(o.Refresh, time.Minute),
+		offered: map[string]bool{},
+	}
+	h.builds = protocol.NewWorker(named(o.Gearman, name, "build"), orElse(o.BuildWorkers, 1))
+	h.uploads = protocol.NewWorker(named(o.Gearman, name, "upload"), orElse(o.UploadWorkers, 4))
+	return h, nil
+}
+
+func hostName(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find out this machine's name: %w", err)
+	}
+	return name, nil
+}
+
+func named(o protocol.Options, host, what string) protocol.Options {
+	o.Name = hostPrefix + host + ":" + what
+	return o
+}
+
+func orElse[T comparable](value, other T) T {
+	var zero T
+	if value == zero {
+		return other
+	}
+	return value
+}

@@ -1,0 +1,78 @@
+package gearman
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// offer lets others upload and remove a build that is kept here. When it returns, the servers know.
+func (h *host) offer(ctx context.Context, id string) {
+	if err := checkName(id); err != nil {
+		h.log.Warn("build cannot be offered by gearman", "build", id, "error", err)
+		return
+	}
+	h.mu.Lock()
+	h.offered[id] = true
+	h.changes++
+	h.mu.Unlock()
+	err := errors.Join(h.uploads.Add(ctx, h.upload, uploadPrefix+id), h.uploads.Add(ctx, h.remove, deletePrefix+id))
+	if err != nil {
+		h.log.Warn("gearman servers may not know of a build yet", "build", id, "error", err)
+	}
+}
+
+// withdraw takes a build back that is not here any more.
+func (h *host) withdraw(id string) {
+	h.mu.Lock()
+	delete(h.offered, id)
+	h.changes++
+	h.mu.Unlock()
+	h.uploads.Remove(uploadPrefix+id, deletePrefix+id)
+}
+
+// refresh follows what comes and goes without gearman.
+func (h *host) refresh(ctx context.Context) {
+	ticker := time.NewTicker(h.every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			h.look(ctx)
+		}
+	}
+}
+
+// look compares what is offered with what is there. When something is offered or withdrawn meanwhile, the listing may be
+// older than that, and counts for nothing; the next one will do.
+func (h *host) look(ctx context.Context) {
+	before, changes := h.snapshot()
+	kept, err := h.workshop.Kept(ctx)
+	if err != nil { // nobody could look, so nothing is gone
+		h.log.Warn("cannot list the builds that are kept here", "error", err)
+		return
+	}
+	if _, now := h.snapshot(); now != changes {
+		return
+	}
+	for _, id := range kept {
+		if !before[id] {
+			h.offer(ctx, id)
+		}
+		delete(before, id)
+	}
+	for _, id := range slices.Sorted(maps.Keys(before)) {
+		h.log.Info("build is not here any more", "build", id)
+		h.withdraw(id)
+	}
+}
+
+func (h *host) snapshot() (map[string]bool, int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.offered), h.changes
+}

@@ -1,0 +1,209 @@
+package gearman_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/gearman"
+	protocol "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/internal/gearman/gearmantest"
+)
+
+func TestLostAnswerIsNoSecondBuild(t *testing.T) {
+	for _, kind := range []gearmantest.Kind{gearmantest.Gearmand, gearmantest.Python} {
+		t.Run(kind.String(), func(t *testing.T) {
+			server := gearmantest.Start(t, kind)
+			o := quick(t, server.Addr())
+			shop := newWorkshop(t, "debian")
+			shop.make = func(context.Context, string, string, func(string, int64, int64)) error {
+				server.Drop("") // and nobody hears of the image that is ready now
+				return nil
+			}
+			serve(t, o, "h1", shop)
+			if got := receive(t, build(withTimeout(t), o, job("debian")), "the build"); got.artifact.Host != "h1" || got.err != nil {
+				t.Errorf("got %+v", got)
+			}
+			if builds, _ := shop.history(); len(builds) != 1 {
+				t.Errorf("made %v", builds)
+			}
+		})
+	}
+}
+
+func TestServerThatRestartsLosesNoBuild(t *testing.T) {
+	server := gearmantest.Start(t, gearmantest.Gearmand)
+	o := quick(t, server.Addr())
+	shop, begun, open, stopped := gated(t, "debian")
+	serve(t, o, "h1", shop)
+	done := build(withTimeout(t), o, job("debian"))
+	receive(t, begun, "the build")
+	server.Stop()
+	receive(t, stopped, "the build to be stopped")
+	gearmantest.Again(t, gearmantest.Gearmand, server.Addr())
+	receive(t, begun, "the build again")
+	open <- nil
+	if got := receive(t, done, "the build"); got.artifact.Host != "h1" || got.err != nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTwoServersAreOne(t *testing.T) {
+	first, second := gearmantest.Start(t, gearmantest.Gearmand), gearmantest.Start(t, gearmantest.Gearmand)
+	o := quick(t, first.Addr(), second.Addr())
+	shop := newWorkshop(t, "debian")
+	serve(t, o, "h1", shop)
+	for _, server := range []*gearmantest.Server{first, second} {
+		offered(t, quick(t, server.Addr()), map[string]int{"image-build:debian": 1})
+	}
+	b := newBuilder(o)
+	if _, err := b.Build(withTimeout(t), job("debian"), &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	first.Stop()
+	if _, err := b.Send(withTimeout(t), sending()); err != nil {
+		t.Error(err)
+	}
+	held, err := b.Held(withTimeout(t))
+	if diff := cmp.Diff(map[string]bool{id: true}, held); diff != "" || err != nil {
+		t.Errorf("held (-want +got):\n%s%v", diff, err)
+	}
+	second.Stop()
+	if held, err = b.Held(withTimeout(t)); err == nil {
+		t.Errorf("nobody could look, and yet nothing is held: %v", held)
+	}
+	if _, err := gearman.New(gearman.Settings{Gearman: o, HostTimeout: 10 * time.Millisecond}).Send(withTimeout(t), sending()); err == nil || errors.Is(err, builders.ErrAway) {
+		t.Errorf("got %v, want an error about the servers: nobody could look", err)
+	}
+}
+
+// workAs runs a worker that is none of ours.
+func workAs(t *testing.T, o protocol.Options, handler protocol.Handler, functions ...string) {
+	t.Helper()
+	o.Name = "stranger"
+	w := protocol.NewWorker(o, 1)
+	if err := w.Add(withTimeout(t), handler, functions...); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func TestBuildThatTakesItsHostsDownIsGivenUp(t *testing.T) {
+	server := gearmantest.Start(t, gearmantest.Gearmand)
+	o := quick(t, server.Addr())
+	workAs(t, o, func(ctx context.Context, task *protocol.Task) ([]byte, error) {
+		if err := task.Send([]byte(`{"host":"h1"}`)); err != nil {
+			t.Error(err)
+		}
+		server.Drop("stranger-1")
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, "image-build:debian")
+	got := receive(t, build(withTimeout(t), o, job("debian")), "the build")
+	want := "build hosts have begun with it 5 times and were lost each time, h1 last: look into their logs"
+	if got.err == nil || got.err.Error() != "build: "+want {
+		t.Errorf("got error  %v\nwant error build: %s", got.err, want)
+	}
+}
+
+func TestAnswersAreChecked(t *testing.T) {
+	o := quick(t, gearmantest.Start(t, gearmantest.Gearmand).Addr())
+	answers := make(chan string, 1)
+	workAs(t, o, func(_ context.Context, task *protocol.Task) ([]byte, error) {
+		_ = task.Send([]byte("no report"))
+		_ = task.Send([]byte(`{"phase":"` + strings.Repeat("x", 1000) + `"}`))
+		return []byte(<-answers), nil
+	}, "image-build:debian", "image-upload:7")
+	for answer, want := range map[string]string{
+		``:                           "",
+		`{"image-id": "` + id + `"}`: "",
+		`{}`:                         "",
+		`<html>`:                     `the build host's answer "<html>": invalid character`,
+		`{"image-id": "other"}`:      `the build host answers about build "other", not "` + id + `"`,
+		`{"image-id": "` + id + `", "npctl": {"files": [{"format": "raw", "name": "../../x"}]}}`:       "the build host's answer describes no file",
+		`{"image-id": "` + id + `", "npctl": {"files": [{"format": "raw", "name": "x", "size": -1}]}}`: "the build host's answer describes no file",
+	} {
+		answers <- answer
+		got := receive(t, build(withTimeout(t), o, job("debian")), "the build")
+		if want == "" && got.err != nil || want != "" && (got.err == nil || !strings.HasPrefix(got.err.Error(), want)) {
+			t.Errorf("%s: got error  %v\nwant error %s", answer, got.err, want)
+		}
+	}
+	for answer, want := range map[string]string{
+		``:                    `the build host's answer "": unexpected end`,
+		`{}`:                  `the build host's answer "{}" holds no id of the image in the cloud`,
+		`{"external-id": 17}`: "",
+	} {
+		answers <- answer
+		s := sending()
+		s.BuildID = "7"
+		_, err := newBuilder(o).Send(withTimeout(t), s)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%s: got error  %v\nwant error %s", answer, err, want)
+		}
+	}
+}
+
+func TestHostThatCannotBeginSaysSo(t *testing.T) {
+	for name, test := range map[string]struct {
+		options gearman.ServeOptions
+		want    string
+	}{
+		"no server":  {gearman.ServeOptions{Workshop: newWorkshop(t)}, "there is no gearman server: name at least one in the gearman block"},
+		"image name": {gearman.ServeOptions{Gearman: quick(t, "x"), Workshop: newWorkshop(t, "a b")}, `image "a b" cannot be offered by gearman: it may hold no slash and no blank`},
+		"listing":    {gearman.ServeOptions{Gearman: quick(t, "x"), Workshop: noListing{}}, "list the builds that are kept here: disk is gone"},
+	} {
+		if err := gearman.Serve(withTimeout(t), test.options); err == nil || err.Error() != test.want {
+			t.Errorf("%s: got error  %v\nwant error %s", name, err, test.want)
+		}
+	}
+}
+
+type noListing struct{ *workshop }
+
+func (noListing) Kept(context.Context) ([]string, error) { return nil, errors.New("disk is gone") }
+
+func TestRemovalThatFailsSaysWhy(t *testing.T) {
+	o := quick(t, gearmantest.Start(t, gearmantest.Gearmand).Addr())
+	shop := newWorkshop(t)
+	if err := errors.Join(os.Mkdir(shop.path(id, "raw"), 0o700), os.Mkdir(shop.path(id, "raw")+"/in-the-way", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, o, "h1", shop)
+	offered(t, o, map[string]int{"image-upload:" + id: 2, "image-delete:" + id: 2})
+	if err := newBuilder(o).Remove(withTimeout(t), id); err == nil || !strings.Contains(err.Error(), "directory not empty") {
+		t.Errorf("got %v, want the reason", err)
+	}
+	offered(t, o, map[string]int{"image-upload:" + id: 2, "image-delete:" + id: 2})
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	b := new(gearman.Builder)
+	for _, a := range b.Schema().Attributes {
+		if a.Doc == "" {
+			t.Errorf("attribute %s lacks documentation", a.Name)
+		}
+	}
+	image, _ := b.Schema().Lookup("image")
+	for value, want := range map[string]string{
+		"debian": "", "debian-12.x_64": "",
+		"a/b": `image = "a/b" is no name of an image: it may hold no slash and no blank`,
+		"":    `image = "" is no name of an image: it is empty, or a directory`,
+	} {
+		err := image.Check(cty.StringVal(value))
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("got error  %v\nwant error %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package gearman
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// The functions, each followed by the name of an image or the id of a build.
+const (
+	buildPrefix  = "image-build:"
+	uploadPrefix = "image-upload:"
+	deletePrefix = "image-delete:"
+)
+
+// buildRequest is the data of image-build.
+type buildRequest struct {
+	ID    text        `json:"image-id"`
+	OldID text        `json:"image_id,omitempty"` // the key in the first weeks of the original
+	Npctl *buildExtra `json:"npctl,omitempty"`
+}
+
+type buildExtra struct {
+	Formats []string `json:"formats,omitempty"`
+	Timeout int64    `json:"timeout,omitempty"` // seconds
+	Reports bool     `json:"reports,omitempty"` // send WORK_DATA
+}
+
+// buildAnswer is what comes back.
+type buildAnswer struct {
+	ID    text      `json:"image-id"`
+	Npctl *buildFed `json:"npctl,omitempty"`
+}
+
+type buildFed struct {
+	Host  string                `json:"host,omitempty"`
+	Files []resources.ImageFile `json:"files,omitempty"`
+}
+
+// sendRequest is the data of image-upload.
+type sendRequest struct {
+	Provider string     `json:"provider"`
+	Image    string     `json:"image-name"`
+	Npctl    *sendExtra `json:"npctl,omitempty"`
+}
+
+type sendExtra struct {
+	Format     string            `json:"format,omitempty"`
+	Name       string            `json:"name,omitempty"`
+	Marks      marks             `json:"marks"`
+	Properties map[string]string `json:"properties,omitempty"`
+	Tags       []string          `json:"tags,omitempty"`
+	Reports    bool              `json:"reports,omitempty"`
+}
+
+// marks are resources.Marks on the wire.
+type marks struct {
+	Installation string         `json:"installation,omitempty"`
+	Kind         resources.Kind `json:"kind,omitempty"`
+	ID           string         `json:"id,omitempty"`
+	Provider     string         `json:"provider,omitempty"`
+	Pool         string         `json:"pool,omitempty"`
+	Label        string         `json:"label,omitempty"`
+	Image        string         `json:"image,omitempty"`
+	Build        string         `json:"build,omitempty"`
+	Hash         resources.Hash `json:"hash,omitempty"`
+}
+
+// sendAnswer is what comes back.
+type sendAnswer struct {
+	External text `json:"external-id"`
+}
+
+// report is one piece of WORK_DATA, sent only to those that ask for it: others take the first data for the result.
+type report struct {
+	Host  string `json:"host,omitempty"`  // the one that begins the job
+	Phase string `json:"phase,omitempty"` // what it does now; the numbers come by WORK_STATUS
+	Log   string `json:"log,omitempty"`   // a piece of the build's log
+	Error string `json:"error,omitempty"` // why WORK_FAIL follows
+	Kind  string `json:"kind,omitempty"`  // of the error
+}
+
+// text is a string that others may write as a number.
+type text string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *text) UnmarshalJSON(data []byte) error {
+	var number json.Number
+	if json.Unmarshal(data, &number) == nil && len(data) > 0 && data[0] != '"' {
+		*t = text(number)
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(t))
+}
+
+// errRefused is wrapped by the error for a request that cannot be right.
+var errRefused = errors.New("refused")
+
+const longestName = 200
+
+// checkName keeps the name of an image or a build from being a path, or from breaking the servers' listings.
+func checkName(name string) error {
+	switch {
+	case name == "" || name == "." || name == "..":
+		return errors.New("it is empty, or a directory")
+	case len(name) > longestName:
+		return fmt.Errorf("it is longer than %d bytes", longestName)
+	case !utf8.ValidString(name):
+		return errors.New("it is not in UTF-8")
+	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return errors.New("it may hold no slash and no blank")
+	}
+	return nil
+}
+
+func readBuildRequest(data []byte) (buildRequest, error) {
+	var r buildRequest
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("arguments %s: %w", excerpt(data), err)
+	}
+	if r.ID == "" {
+		r.ID = r.OldID
+	}
+	if err := checkName(string(r.ID)); err != nil {
+		return r, fmt.Errorf("%w: image-id %q: %w", errRefused, r.ID, err)
+	}
+	if r.Npctl == nil {
+		r.Npctl = &buildExtra{}
+	}
+	return r, nil
+}
+
+func readSendRequest(data []byte) (sendRequest, error) {
+	var r sendRequest
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("arguments %s: %w", excerpt(data), err)
+	}
+	if r.Provider == "" || r.Image == "" {
+		return r, fmt.Errorf("%w: arguments %s lack a provider or an image-name", errRefused, excerpt(data))
+	}
+	if r.Npctl == nil {
+		r.Npctl = &sendExtra{}
+	}
+	return r, nil
+}
+
+// readBuildAnswer reads what a build host answers. The first originals answered nothing.
+func readBuildAnswer(data []byte, id string) (buildFed, error) {
+	var a buildAnswer
+	if len(data) == 0 {
+		return buildFed{}, nil
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return buildFed{}, fmt.Errorf("the build host's answer %s: %w", excerpt(data), err)
+	}
+	if a.ID != "" && string(a.ID) != id {
+		return buildFed{}, fmt.Errorf("the build host answers about build %q, not %q", a.ID, id)
+	}
+	if a.Npctl == nil {
+		return buildFed{}, nil
+	}
+	for _, f := range a.Npctl.Files {
+		if checkName(f.Name) != nil || checkName(f.Format) != nil || f.Size < 0 {
+			return buildFed{}, fmt.Errorf("the build host's answer describes no file: %+v", f)
+		}
+	}
+	return *a.Npctl, nil
+}
+
+func readSendAnswer(data []byte) (string, error) {
+	var a sendAnswer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return "", fmt.Errorf("the build host's answer %s: %w", excerpt(data), err)
+	}
+	if a.External == "" {
+		return "", fmt.Errorf("the build host's answer %s holds no id of the image in the cloud", excerpt(data))
+	}
+	return string(a.External), nil
+}
+
+// excerpt shows what somebody sent, within limits.
+func excerpt(data []byte) string {
+	const most = 200
+	if len(data) > most {
+		return fmt.Sprintf("%q…", data[:most])
+	}
+	return fmt.Sprintf("%q", data)
+}
+
+func toJSON(value any) []byte {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // strings, numbers and lists of them
+	}
+	return data
+}
+
+// digest names a job by its arguments: the same upload, asked for again, joins the one that goes on.
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}

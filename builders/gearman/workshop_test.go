@@ -1,0 +1,191 @@
+package gearman_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/gearman"
+	protocol "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/resources"
+)
+
+const patience = 30 * time.Second
+
+func withTimeout(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("the test lost patience"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func quick(t testing.TB, servers ...string) protocol.Options {
+	return protocol.Options{
+		Servers: servers, Check: 100 * time.Millisecond, KeepAlive: 5 * time.Second,
+		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+var errQuota = errors.New("quota exceeded")
+
+func kinds() map[string]error { return map[string]error{"quota": errQuota} }
+
+func newBuilder(o protocol.Options) *gearman.Builder {
+	return gearman.New(gearman.Settings{Gearman: o, HostTimeout: patience, Kinds: kinds()})
+}
+
+// workshop keeps builds as files in a directory, as a real one does.
+type workshop struct {
+	dir    string
+	images []string
+	make   func(ctx context.Context, image, id string, progress func(string, int64, int64)) error // more to do when an image is made
+	send   func(ctx context.Context, s builders.Sending) (string, error)
+	mu     sync.Mutex
+	made   []string           // guarded by mu: image id formats
+	sent   []builders.Sending // guarded by mu
+}
+
+var (
+	_ builders.Workshop = (*workshop)(nil)
+	_ gearman.Logs      = (*workshop)(nil)
+)
+
+func newWorkshop(t testing.TB, images ...string) *workshop {
+	return &workshop{dir: t.TempDir(), images: images}
+}
+
+func (w *workshop) Images() []string { return w.images }
+
+func (w *workshop) Kept(context.Context) ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(w.dir, "*.raw"))
+	for n, path := range found {
+		found[n] = filepath.Base(path[:len(path)-len(".raw")])
+	}
+	return found, err
+}
+
+func (w *workshop) path(id, ext string) string { return filepath.Join(w.dir, id+"."+ext) }
+
+func (w *workshop) files(id string) []resources.ImageFile {
+	return []resources.ImageFile{{Format: "raw", Name: id + ".raw", Size: 5, SHA256: "ab", MD5: "cd"}}
+}
+
+func (w *workshop) Make(ctx context.Context, image, id string, formats []string, progress func(string, int64, int64)) ([]resources.ImageFile, error) {
+	if _, err := os.Stat(w.path(id, "raw")); err == nil {
+		return w.files(id), nil
+	}
+	w.mu.Lock()
+	w.made = append(w.made, fmt.Sprint(image, " ", id, " ", formats))
+	w.mu.Unlock()
+	w.write(id, fmt.Sprintf("building %s\n", image))
+	if w.make != nil {
+		if err := w.make(ctx, image, id, progress); err != nil {
+			return nil, err
+		}
+	}
+	return w.files(id), os.WriteFile(w.path(id, "raw"), []byte("image"), 0o600)
+}
+
+// write appends to a build's log.
+func (w *workshop) write(id, text string) {
+	file, err := os.OpenFile(w.path(id, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer file.Close()
+	_, _ = file.WriteString(text)
+}
+
+func (w *workshop) OpenLog(_ context.Context, id string) (io.ReadCloser, error) {
+	return os.Open(w.path(id, "log"))
+}
+
+func (w *workshop) Send(ctx context.Context, s builders.Sending) (string, error) {
+	if _, err := os.Stat(w.path(s.BuildID, "raw")); errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("build %s: %w", s.BuildID, builders.ErrAway)
+	}
+	progress := s.Progress
+	s.Progress = nil
+	w.mu.Lock()
+	w.sent = append(w.sent, s)
+	w.mu.Unlock()
+	progress(1, 2)
+	if w.send != nil {
+		return w.send(ctx, s)
+	}
+	return "cloud-" + s.BuildID, nil
+}
+
+func (w *workshop) Remove(_ context.Context, id string) error {
+	err := os.Remove(w.path(id, "raw"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (w *workshop) history() (made []string, sent []builders.Sending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.made), slices.Clone(w.sent)
+}
+
+// serve runs a build host until the end of the test, or until it is closed.
+func serve(t testing.TB, o protocol.Options, name string, w builders.Workshop) (shut func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() {
+		err := gearman.Serve(ctx, gearman.ServeOptions{
+			Gearman: o, Workshop: w, Host: name, Kinds: kinds(), Log: o.Log, UploadWorkers: 2, Refresh: 200 * time.Millisecond,
+		})
+		if err != nil {
+			t.Errorf("host %s: %v", name, err)
+		}
+	})
+	shut = func() { cancel(); work.Wait() }
+	t.Cleanup(shut)
+	return shut
+}
+
+// offered waits until exactly these functions have workers, with their numbers.
+func offered(t testing.TB, o protocol.Options, want map[string]int) {
+	t.Helper()
+	got := map[string]int{}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		status, err := protocol.New(o).Status(withTimeout(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(got)
+		for name, f := range status {
+			if f.Workers > 0 {
+				got[name] = f.Workers
+			}
+		}
+		if maps.Equal(got, want) {
+			return
+		}
+	}
+	t.Fatalf("offered %v, want %v", got, want)
+}
+
+func receive[T any](t testing.TB, from <-chan T, what string) (value T) {
+	t.Helper()
+	select {
+	case value = <-from:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+	return value
+}

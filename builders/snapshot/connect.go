@@ -1,0 +1,196 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/process"
+)
+
+const (
+	sshPort      = 22
+	dialLimit    = 10 * time.Second // of one try to connect
+	loginLimit   = 30 * time.Second // of one handshake; DNS lookups of servers take their time
+	firstPause   = 200 * time.Millisecond
+	longestPause = 5 * time.Second
+	beat         = 15 * time.Second // between signs of life
+	silence      = 4 * beat         // after which a connection is dead
+)
+
+// connection is a login on the machine.
+type connection struct {
+	client        *ssh.Client
+	user, address string
+	gone          chan struct{} // closed when the other side has hung up
+	stop          func() bool
+	running       sync.WaitGroup
+}
+
+// connect tries to log in until it works or connect_timeout is over. A machine that has just been booted refuses
+// connections at first, and then keys, until its first boot has put them in place.
+func (b *build) connect(ctx context.Context, machine builders.Machine) (*connection, error) {
+	config, address, keys, err := b.dialling(machine)
+	if err != nil {
+		return nil, err
+	}
+	b.tell("waiting for SSH at "+address, 0, 0)
+	b.say("waits for SSH at %s as %s", address, config.User)
+	waiting, cancel := context.WithTimeout(ctx, b.connectTimeout)
+	defer cancel()
+	var last error
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+		client, err := dial(waiting, address, config)
+		if err == nil {
+			b.say("logged in; %s", keys.told())
+			return b.connected(ctx, client, config.User, address), nil
+		}
+		if last == nil || waiting.Err() == nil { // a try that the end of the time cut short says nothing
+			last = err
+		}
+		if keys.refused == nil && pause(waiting, wait) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("wait for SSH at %s: %w", address, stopped(ctx, last))
+		}
+		b.console(ctx, machine)
+		if keys.refused != nil {
+			return nil, keys.refused
+		}
+		return nil, fmt.Errorf("no login as %s at %s within %s (connect_timeout): %w%s", config.User, address, b.connectTimeout, last, hint(last))
+	}
+}
+
+// dialling is what to dial, and as whom.
+func (b *build) dialling(machine builders.Machine) (*ssh.ClientConfig, string, *hostKeys, error) {
+	its := machine.Login()
+	if kind := its.ConnectionType; kind != "" && kind != "ssh" {
+		return nil, "", nil, fmt.Errorf("nodes of label %s are reached by %s, and this builder speaks SSH alone: take a label whose image has connection_type = \"ssh\"", b.label, kind)
+	}
+	user := cmp.Or(b.login.username, its.Username)
+	if user == "" {
+		return nil, "", nil, fmt.Errorf("the image of label %s says no username: write username", b.label)
+	}
+	port := cmp.Or(b.login.port, its.ConnectionPort, sshPort)
+	keys := newHostKeys(b.login.hostKeys, machine.HostKeys())
+	config := &ssh.ClientConfig{
+		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(b.key)}, HostKeyCallback: keys.check, HostKeyAlgorithms: keys.algorithms(),
+		ClientVersion: "SSH-2.0-npctl",
+	}
+	return config, net.JoinHostPort(machine.Address(), strconv.FormatInt(port, 10)), keys, nil
+}
+
+// dial makes one try.
+func dial(ctx context.Context, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
+	dialling, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(dialling, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	alive := &living{Conn: conn}
+	alive.allow(loginLimit)
+	client, channels, requests, err := ssh.NewClientConn(alive, address, config)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	alive.allow(silence)
+	return ssh.NewClient(client, channels, requests), nil
+}
+
+// connected watches over a connection: it ends with ctx, and when the machine gives no sign of life any more.
+func (b *build) connected(ctx context.Context, client *ssh.Client, user, address string) *connection {
+	c := &connection{client: client, user: user, address: address, gone: make(chan struct{})}
+	c.stop = context.AfterFunc(ctx, func() { _ = client.Close() })
+	c.running.Go(func() {
+		_ = client.Wait()
+		close(c.gone)
+	})
+	c.running.Go(func() {
+		tick := time.NewTicker(beat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_, _, _ = client.SendRequest("keepalive@openssh.com", true, nil) // any answer is a sign of life
+			case <-c.gone:
+				return
+			}
+		}
+	})
+	return c
+}
+
+// Close hangs up and waits for what belongs to the connection.
+func (c *connection) Close() error {
+	c.stop()
+	err := c.client.Close()
+	c.running.Wait()
+	return err
+}
+
+// living is a connection that ends when nothing has come for too long.
+type living struct {
+	net.Conn
+	mu    sync.Mutex
+	limit time.Duration // guarded by mu
+}
+
+func (l *living) allow(limit time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit = limit
+	_ = l.SetReadDeadline(time.Now().Add(limit))
+}
+
+// Read implements net.Conn.
+func (l *living) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	_ = l.SetReadDeadline(time.Now().Add(l.limit))
+	l.mu.Unlock()
+	return l.Conn.Read(p)
+}
+
+// pause reports whether there is still time afterwards.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return ctx.Err() == nil
+}
+
+func hint(err error) string {
+	var network *net.OpError
+	switch {
+	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded):
+		return "; look at the console at the end of the log, at the security groups of the label, and at whether this host reaches the network"
+	default:
+		return "; does the machine know the public half of private_key_file? It comes from key_name of the label, from its userdata or from its image"
+	}
+}
+
+// console adds what the machine printed to the log: the best there is to learn why it does not answer.
+func (b *build) console(ctx context.Context, machine builders.Machine) {
+	text := machine.Console(ctx)
+	if text == "" {
+		b.say("the machine's console shows nothing")
+		return
+	}
+	b.say("the machine's console shows:")
+	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: 256 << 10, Secrets: b.secrets})
+	transcript.Read(strings.NewReader(text))
+}

@@ -1,0 +1,23 @@
+package snapshot
+
+import (
+	"context"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/internal/inputs"
+	"github.com/npctl/npctl/resources"
+)
+
+// InputHash implements builders.Inputs. It digests the script and whatever else `inputs` names.
+func (b *Builder) InputHash(ctx context.Context, config cty.Value, baseDir string) (resources.Hash, error) {
+	s, err := b.read(config, baseDir)
+	if err != nil {
+		return "", err
+	}
+	set := inputs.Set{Base: baseDir, Patterns: s.inputs}
+	if s.script.file != "" {
+		set.Patterns = append(set.Patterns, s.script.file)
+	}
+	return b.inputs.Hash(ctx, set)
+}

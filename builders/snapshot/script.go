@@ -1,0 +1,143 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/internal/process"
+)
+
+// maxScript is how long a script may be. Larger things are fetched by it.
+const maxScript = 4 << 20
+
+// script is what runs on the machine.
+type script struct {
+	file        string // absolute; or
+	inline      string
+	interpreter string
+}
+
+func (s script) name() string {
+	if s.file == "" {
+		return "inline script"
+	}
+	return filepath.Base(s.file)
+}
+
+func (s script) read() ([]byte, error) {
+	if s.file == "" {
+		return []byte(s.inline), nil
+	}
+	text, err := readFile(s.file, maxScript)
+	if err != nil {
+		return nil, fmt.Errorf("script: %w", err)
+	}
+	return text, nil
+}
+
+func readFile(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", path, most)
+	}
+	return text, err
+}
+
+// remote is the shell program that the script is handed to on its standard input. Variables come first, %d bytes of them,
+// so that their values are in no command line and no file; dd reads just so many. The script itself goes into a file, in
+// memory where there is such a place, so that a command of it which reads its own input does not eat the rest of it.
+const remote = `set -u
+old=$(umask)
+umask 077
+vars=$(dd bs=1 count=%d 2>/dev/null) || exit 125
+eval "$vars"
+unset vars
+file=
+for dir in /dev/shm "/run/user/$(id -u)" "${TMPDIR:-/tmp}"; do
+	file=$(mktemp "$dir/npctl-script.XXXXXX" 2>/dev/null) && break
+done
+[ -n "$file" ] || { echo "npctl: no directory of this machine takes the script" >&2; exit 125; }
+trap 'rm -f "$file"' EXIT
+cat >"$file" || exit 125
+umask "$old"
+%s "$file" </dev/null
+`
+
+// prepare returns the command to run and its input.
+func prepare(s script, env map[string]string) (command string, stdin []byte, err error) {
+	text, err := s.read()
+	if err != nil {
+		return "", nil, err
+	}
+	var variables bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		fmt.Fprintf(&variables, "export %s=%s\n", name, quote(env[name]))
+	}
+	program := fmt.Sprintf(remote, variables.Len(), s.interpreter)
+	return "exec /bin/sh -c " + quote(program), append(variables.Bytes(), text...), nil
+}
+
+// quote makes one word of a text, for a POSIX shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// variables are what the script is told.
+func (b *build) variables() map[string]string {
+	env := map[string]string{}
+	maps.Copy(env, b.env)
+	env["NPCTL_IMAGE_NAME"], env["NPCTL_BUILD_ID"] = b.job.Image, b.job.BuildID
+	return env
+}
+
+// runScript runs the script to its end.
+func (b *build) runScript(ctx context.Context, c *connection) error {
+	command, stdin, err := prepare(b.script, b.variables())
+	if err != nil {
+		return err
+	}
+	b.tell("running "+b.mask.Text(b.script.name()), 0, 0)
+	b.say("runs %s with %s as %s on %s", b.script.name(), b.script.interpreter, c.user, c.address)
+	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: b.logLimit, Secrets: b.secrets, Line: b.listen})
+	status, err := c.run(ctx, command, bytes.NewReader(stdin), transcript)
+	name := "the " + b.script.name()
+	if b.script.file != "" {
+		name = b.script.name()
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = &process.StoppedError{Program: name, Cause: context.Cause(ctx), Tail: transcript.Tail()}
+	case err != nil:
+		err = lost(name, err, transcript.Tail())
+	case status.code != 0 || status.signal != 0:
+		err = &process.ExitError{Program: name, Code: status.code, Signal: status.signal, Tail: transcript.Tail()}
+	}
+	transcript.End(err)
+	return err
+}
+
+func lost(name string, err error, tail []string) error {
+	err = fmt.Errorf("the connection was lost while %s ran: %w", name, err)
+	if len(tail) > 0 {
+		err = errors.Join(err, errors.New("the last lines of its output:\n    "+strings.Join(tail, "\n    ")))
+	}
+	return err
+}
+
+// listen hears of progress from lines of output, as in builder "exec".
+func (b *build) listen(line string) {
+	if phase, done, total, ok := process.ParseProgress(line); ok {
+		b.tell(phase, done, total)
+	}
+}

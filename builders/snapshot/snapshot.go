@@ -1,0 +1,162 @@
+// Package snapshot makes images on an instance: it boots a machine in a provider, runs a script on it over SSH, and
+// fetches a snapshot of its disk.
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/inputs"
+	"github.com/npctl/npctl/internal/process"
+)
+
+// closeLimit is how long deleting the machine may take, whatever has become of the build.
+const closeLimit = 5 * time.Minute
+
+// Builder makes images of machines. Its zero value is ready.
+type Builder struct {
+	LogLimit int64 // bytes of output that are logged; process.DefaultLogLimit when 0
+	inputs   inputs.Hasher
+}
+
+var (
+	_ builders.Builder = (*Builder)(nil)
+	_ builders.Inputs  = (*Builder)(nil)
+)
+
+// Kind implements builders.Builder.
+func (*Builder) Kind() string { return "snapshot" }
+
+// build is one making of an image.
+type build struct {
+	settings
+	job      builders.Job
+	log      io.Writer
+	logLimit int64
+	mask     *process.Masker
+	key      ssh.Signer // to log in with
+}
+
+// Build implements builders.Builder.
+func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (builders.Artifact, error) {
+	s, err := b.read(job.Config, job.BaseDir)
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	if job.Machines == nil {
+		return builders.Artifact{}, errors.New("nobody lends machines here: builder \"snapshot\" works in npctl itself, not on a host without providers")
+	}
+	if ctx.Err() != nil {
+		return builders.Artifact{}, fmt.Errorf("no machine was booted: %w", context.Cause(ctx))
+	}
+	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
+	defer cancel()
+	one := &build{settings: s, job: job, log: log, logLimit: b.LogLimit, mask: process.NewMasker(s.secrets)}
+	return one.run(ctx)
+}
+
+// run boots, has the image made, and deletes the machine in any case.
+func (b *build) run(ctx context.Context) (builders.Artifact, error) {
+	if err := b.ready(); err != nil { // before anything is paid for
+		return builders.Artifact{}, err
+	}
+	b.tell("booting a machine", 0, 0)
+	b.say("boots a machine of label %s in provider %s", b.label, b.provider)
+	machine, err := b.job.Machines.Boot(ctx, b.provider, b.pool, b.label)
+	if err != nil {
+		return builders.Artifact{}, fmt.Errorf("boot a machine of label %s in provider %s: %w", b.label, b.provider, err)
+	}
+	file, err := b.on(ctx, machine)
+	b.tell("deleting the machine", 0, 0)
+	closing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), closeLimit, fmt.Errorf("not gone after %s", closeLimit))
+	defer cancel()
+	if left := machine.Close(closing); left != nil {
+		left = fmt.Errorf("delete the machine: %w", left)
+		b.say("cannot %v; the next plan removes what is left", left)
+		if err != nil {
+			err = errors.Join(err, left)
+		}
+	}
+	if err != nil {
+		return builders.Artifact{}, err
+	}
+	return builders.Artifact{Files: []builders.File{file}}, nil
+}
+
+// ready reads what has to be there.
+func (b *build) ready() (err error) {
+	if _, err := b.script.read(); err != nil {
+		return err
+	}
+	b.key, err = b.login.signer()
+	return err
+}
+
+// on does everything on the machine.
+func (b *build) on(ctx context.Context, machine builders.Machine) (builders.File, error) {
+	connection, err := b.connect(ctx, machine)
+	if err != nil {
+		return builders.File{}, err
+	}
+	defer connection.Close() //nolint:errcheck // the machine goes
+	if err := b.runScript(ctx, connection); err != nil {
+		return builders.File{}, err
+	}
+	b.shutDown(ctx, connection)
+	return b.capture(ctx, machine)
+}
+
+// formatName keeps what the cloud calls a format from being a path.
+var formatName = regexp.MustCompile(`^[a-z0-9][a-z0-9.]{0,31}$`)
+
+// capture fetches the image of the disk.
+func (b *build) capture(ctx context.Context, machine builders.Machine) (builders.File, error) {
+	b.tell("making a snapshot", 0, 0)
+	b.say("makes a snapshot of the machine")
+	output := filepath.Join(b.job.Dir, b.job.Name)
+	fresh := imagefile.PartName(output)
+	format, err := machine.Capture(ctx, fresh, b.tell)
+	if err == nil && !formatName.MatchString(format) {
+		err = fmt.Errorf("the provider calls its format %q", format)
+	}
+	if err == nil {
+		err = imagefile.Accept(fresh, format)
+	}
+	if err == nil {
+		err = os.Rename(fresh, output+"."+format)
+	}
+	if err != nil {
+		_ = os.Remove(fresh)
+		return builders.File{}, fmt.Errorf("snapshot of the machine: %w", stopped(ctx, err))
+	}
+	return builders.File{Format: format, Path: output + "." + format}, nil
+}
+
+// stopped says why the context ended, which what was interrupted by it may not know.
+func stopped(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
+	return err
+}
+
+func (b *build) tell(phase string, done, total int64) {
+	if b.job.Progress != nil {
+		b.job.Progress(phase, done, total)
+	}
+}
+
+// say writes a line of npctl's own into the log.
+func (b *build) say(format string, args ...any) {
+	_, _ = fmt.Fprintln(b.log, "npctl:", b.mask.Text(fmt.Sprintf(format, args...)))
+}

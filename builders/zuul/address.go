@@ -1,0 +1,112 @@
+package zuul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/internal/fetch"
+)
+
+// takeApart finds Zuul's root in what people write: that root, the address of a page, or one of the API. It may lie in
+// a directory of its host.
+func takeApart(written string) (root *url.URL, tenant string, err error) {
+	parsed, err := url.Parse(written)
+	if err != nil || parsed.Host == "" {
+		return nil, "", fmt.Errorf("api_url %q is not a web address; write it like \"https://zuul.example.com/\"", fetch.Shown(parsed))
+	}
+	parts := slices.DeleteFunc(strings.Split(parsed.Path, "/"), func(part string) bool { return part == "" })
+	switch api, page := lastIndex(parts, "api"), slices.Index(parts, "t"); {
+	case api >= 0: // api/…, api/tenant/<tenant>/…
+		if len(parts) > api+2 && parts[api+1] == "tenant" {
+			tenant = parts[api+2]
+		}
+		parts = parts[:api]
+	case page >= 0 && page+1 < len(parts): // t/<tenant>/…
+		tenant, parts = parts[page+1], parts[:page]
+	case len(parts) > 0 && slices.Contains(pages, parts[len(parts)-1]):
+		parts = parts[:len(parts)-1]
+	}
+	return (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: "/"}).JoinPath(parts...), tenant, nil
+}
+
+// pages of a white-labelled Zuul, which lie right below its root.
+var pages = []string{"status", "projects", "jobs", "builds", "buildsets", "nodes", "labels", "images", "tenants", "components"}
+
+func lastIndex(parts []string, want string) int {
+	for i, part := range slices.Backward(parts) {
+		if part == want {
+			return i
+		}
+	}
+	return -1
+}
+
+// root is what a Zuul says of itself.
+type root struct {
+	tenant string // of a white label, else ""
+	hidden bool   // it does not say
+	asked  time.Time
+}
+
+// rootAge is how long that is believed; Zuul itself lets it be cached about as long.
+const rootAge = time.Hour
+
+// base is the address below which the tenant's builds are.
+func (s *source) base(ctx context.Context) (*url.URL, error) {
+	known, err := s.learn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown := fetch.Shown(s.root)
+	switch {
+	case known.tenant != "" && s.tenant != "" && known.tenant != s.tenant:
+		return nil, fmt.Errorf("%s is the address of tenant %q alone: correct tenant, which says %q, or api_url", shown, known.tenant, s.tenant)
+	case known.tenant != "":
+		return s.root.JoinPath("api"), nil
+	case s.tenant != "":
+		return s.root.JoinPath("api", "tenant", url.PathEscape(s.tenant)), nil
+	case known.hidden:
+		return nil, fmt.Errorf("there is no Zuul at %s: %sapi/info is not found; correct api_url, or write tenant = \"…\"", shown, shown)
+	default:
+		return nil, fmt.Errorf("the Zuul at %s has several tenants: write tenant = \"…\"", shown)
+	}
+}
+
+// learn asks a Zuul which tenant it belongs to, unless that was done lately.
+func (s *source) learn(ctx context.Context) (root, error) {
+	key := s.root.String()
+	b := s.builder
+	b.mu.Lock()
+	known, ok := b.roots[key]
+	b.mu.Unlock()
+	if ok && time.Since(known.asked) < rootAge {
+		return known, nil
+	}
+	var answer struct {
+		Info struct {
+			Tenant *string `json:"tenant"`
+		} `json:"info"`
+	}
+	err := s.api.get(ctx, call{address: s.root.JoinPath("api", "info"), open: true}, &answer)
+	known = root{asked: time.Now()}
+	switch {
+	case errors.Is(err, errNotFound): // a proxy may let nothing but tenants through
+		known.hidden = true
+	case err != nil:
+		return root{}, err
+	case answer.Info.Tenant != nil:
+		known.tenant = *answer.Info.Tenant
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.roots == nil {
+		b.roots = map[string]root{}
+	}
+	b.roots[key] = known
+	return known, nil
+}

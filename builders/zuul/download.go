@@ -1,0 +1,148 @@
+package zuul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/fetch"
+	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/qemuimg"
+)
+
+// atOnce is how many files are fetched at a time.
+const atOnce = 3
+
+// download fetches the files, and tells what to remember of them.
+func (s *source) download(ctx context.Context, job builders.Job, chosen []offer, log *logger) ([]builders.File, map[string]string, error) {
+	meter := newMeter(chosen, func(phase string, done, total int64) { log.tell(job, phase, done, total) })
+	files := make([]builders.File, len(chosen))
+	sums := make([]imagefile.Sums, len(chosen))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, o := range chosen {
+		files[i] = builders.File{Format: o.format, Path: filepath.Join(job.Dir, job.Name) + "." + o.format}
+		group.Go(func() (err error) {
+			sums[i], err = s.fetchOne(ctx, o, files[i].Path, meter.of(i), log)
+			if err != nil {
+				return fmt.Errorf("artifact %.100q (%s): %w", o.artifact.Name, o.format, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		log.printf("%v", err)
+		return nil, nil, err
+	}
+	extra := map[string]string{}
+	for i, o := range chosen {
+		extra["url_"+o.format] = bounded(fetch.Shown(o.address))
+		extra["sha256_"+o.format], extra["md5_"+o.format] = sums[i].SHA256, sums[i].MD5
+	}
+	return files, extra, nil
+}
+
+func (s *source) fetchOne(ctx context.Context, o offer, path string, progress func(done, total int64), log *logger) (imagefile.Sums, error) {
+	began := time.Now()
+	log.printf("fetches %s from %s", o.format, fetch.Shown(o.address))
+	got, err := s.fetch.Download(ctx, fetch.Request{
+		URL: o.address, Path: path, Packing: o.packing, Limit: s.sizeLimit, SHA256: o.sha256, MD5: o.md5,
+		Progress: progress, Note: func(text string) { log.printf("%s: %s", o.format, text) },
+	})
+	switch {
+	case errors.Is(err, fetch.ErrGone):
+		return got.Sums, fmt.Errorf("%w: %w", builders.ErrGone, err)
+	case errors.Is(err, fetch.ErrTooLarge):
+		return got.Sums, fmt.Errorf("%w; max_size_gb sets it", err)
+	case err != nil:
+		return got.Sums, err
+	}
+	if err := qemuimg.Check(path, o.format); err != nil {
+		return got.Sums, err
+	}
+	checked := "its metadata has no checksum to compare with"
+	if o.sha256+o.md5 != "" {
+		checked = "as its metadata says"
+	}
+	log.printf("%s has %s, sent as %s in %s; sha256 %s, %s", o.format, imagefile.Bytes(got.Size), imagefile.Bytes(got.Sent),
+		time.Since(began).Round(time.Millisecond), got.SHA256, checked)
+	return got.Sums, nil
+}
+
+// meter adds up the progress of several files.
+type meter struct {
+	phase  string
+	tell   func(phase string, done, total int64)
+	mu     sync.Mutex
+	done   []int64   // guarded by mu
+	total  []int64   // guarded by mu; 0 when not known
+	spoken time.Time // guarded by mu
+}
+
+// pace is the least time between two tellings.
+const pace = 100 * time.Millisecond
+
+func newMeter(chosen []offer, tell func(phase string, done, total int64)) *meter {
+	var formats []string
+	for _, o := range chosen {
+		formats = append(formats, o.format)
+	}
+	return &meter{phase: "fetching " + strings.Join(formats, ", "), tell: tell, done: make([]int64, len(chosen)), total: make([]int64, len(chosen))}
+}
+
+// of is the progress of one file. It is told under the lock: whoever listens hears one thing after the other.
+func (m *meter) of(i int) func(done, total int64) {
+	return func(done, total int64) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.done[i], m.total[i] = done, total
+		if now := time.Now(); now.Sub(m.spoken) >= pace || done == total {
+			m.spoken = now
+			m.say()
+		}
+	}
+}
+
+// say tells the sum, without a total as long as one is missing.
+func (m *meter) say() {
+	var done, total int64
+	known := true
+	for i := range m.done {
+		done, total = done+m.done[i], total+m.total[i]
+		known = known && m.total[i] > 0
+	}
+	if !known {
+		m.tell(m.phase+", "+imagefile.Bytes(done), 0, 0)
+		return
+	}
+	m.tell(m.phase, min(done, total), total)
+}
+
+// logger writes lines, of which several goroutines have some, without secrets.
+type logger struct {
+	source *source
+	mu     sync.Mutex
+	to     io.Writer // guarded by mu
+}
+
+func (l *logger) printf(format string, args ...any) {
+	text := l.source.mask().Text(fmt.Sprintf(format, args...))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _ = fmt.Fprintf(l.to, "npctl: %s\n", text)
+}
+
+// tell passes progress on.
+func (l *logger) tell(job builders.Job, phase string, done, total int64) {
+	if job.Progress != nil {
+		job.Progress(phase, done, total)
+	}
+}

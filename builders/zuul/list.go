@@ -1,0 +1,141 @@
+package zuul
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/npctl/npctl/builders"
+)
+
+// listing is what a look at the newest builds has brought.
+type listing struct {
+	usable  []*build          // newest first
+	refused map[string]string // why, by id
+}
+
+// list looks at the newest successful builds of the job.
+func (s *source) list(ctx context.Context) (listing, error) {
+	base, err := s.base(ctx)
+	if err != nil {
+		return listing{}, err
+	}
+	var rows []json.RawMessage
+	err = s.api.get(ctx, call{address: base.JoinPath("builds"), query: s.query()}, &rows)
+	if errors.Is(err, errNotFound) && s.tenant != "" {
+		err = fmt.Errorf("%w; is there a tenant %q?", err, s.tenant)
+	}
+	if err != nil {
+		return listing{}, err
+	}
+	found := listing{refused: map[string]string{}}
+	for _, row := range rows {
+		b := &build{}
+		if err := errors.Join(json.Unmarshal(row, b), b.complete()); err != nil {
+			return listing{}, fmt.Errorf("read what the Zuul at %s says of a build: %w", s.api.shown, err)
+		}
+		if why := s.refuse(b); why != "" {
+			found.refused[b.UUID] = why
+			continue
+		}
+		found.usable = append(found.usable, b)
+	}
+	slices.SortFunc(found.usable, func(a, b *build) int { return cmp.Or(b.ended.Compare(a.ended), cmp.Compare(b.id, a.id)) })
+	return found, nil
+}
+
+func (s *source) query() url.Values {
+	query := url.Values{
+		"project": {s.project}, "pipeline": s.pipelines, "job_name": {s.job},
+		"complete": {"true"}, "result": {"SUCCESS"}, "final": {"true"}, "limit": {strconv.Itoa(s.newest)},
+	}
+	if s.branch != "" {
+		query.Set("branch", s.branch)
+	}
+	return query
+}
+
+// show looks at one build.
+func (s *source) show(ctx context.Context, id string) (*build, error) {
+	base, err := s.base(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := &build{}
+	err = s.api.get(ctx, call{address: base.JoinPath("build", id)}, b)
+	if errors.Is(err, errNotFound) {
+		return nil, fmt.Errorf("%w: build %s: %w", builders.ErrGone, id, err)
+	}
+	if err == nil {
+		err = b.complete()
+	}
+	return b, err
+}
+
+// refuse says why a build is not taken, or nothing. The server has been asked for such builds only; whether it has
+// listened is too important to be taken on trust.
+func (s *source) refuse(b *build) string {
+	fits := func(patterns []string, text string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, text) })
+	}
+	switch {
+	case b.Result != "SUCCESS" || b.ended.IsZero():
+		return "it has not succeeded"
+	case b.Final != nil && !*b.Final:
+		return "it was tried again"
+	case !matches(s.job, b.Job):
+		return fmt.Sprintf("it is of job %.100q", b.Job)
+	case !fits(s.pipelines, b.Pipeline):
+		return fmt.Sprintf("it is of pipeline %.100q", b.Pipeline)
+	case !matches(s.project, b.project()):
+		return fmt.Sprintf("it is of project %.100q", b.project())
+	case s.branch != "" && !matches(s.branch, b.branch()):
+		return fmt.Sprintf("it is of branch %.100q", b.branch())
+	case b.unmerged() && !fits(s.trusted, b.Pipeline):
+		return "it built a change that is not merged, and its pipeline is not in trusted_pipelines"
+	case len(s.fitting(b)) == 0:
+		return "it has no artifact that an artifact block asks for"
+	}
+	return ""
+}
+
+// matches compares as Zuul does: * stands for anything.
+func matches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	rest, ok := strings.CutPrefix(text, parts[0])
+	if !ok {
+		return false
+	}
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		_, rest, ok = strings.Cut(rest, part)
+		if !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(rest, parts[last])
+}
+
+// nothing is the error of a listing without a usable build.
+func (l listing) nothing(s settings) error {
+	text := fmt.Sprintf("there is no build of job %q of project %q in %s to take", s.job, s.project, strings.Join(s.pipelines, ", "))
+	count := map[string]int{}
+	for _, why := range l.refused {
+		count[why]++
+	}
+	var reasons []string
+	for why, n := range count {
+		reasons = append(reasons, fmt.Sprintf("%d× %s", n, why))
+	}
+	slices.Sort(reasons)
+	return errors.New(strings.Join(append([]string{text}, reasons...), "; "))
+}

@@ -1,0 +1,132 @@
+package zuul
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// Schema implements builders.Builder. It is the part of a zuul_image block that says where the image comes from.
+func (*Builder) Schema() schema.Block {
+	return schema.Block{
+		Doc:        "Fetches what a Zuul job has built. See builders/zuul.md.",
+		Attributes: append(origin(), manners()...),
+		Blocks: []schema.NestedBlock{
+			{Name: "artifact", Label: "format", Min: 1, Schema: artifactBlock()},
+			{Name: "tls", Max: 1, Schema: tlsBlock()},
+		},
+	}
+}
+
+// origin are the attributes that say which builds are taken.
+func origin() []schema.Attribute {
+	texts := cty.List(cty.String)
+	return []schema.Attribute{
+		{Name: "api_url", Type: cty.String, Required: true, Class: schema.Static, Check: checkURL,
+			Doc: "Base address of Zuul, the one that its web pages have."},
+		{Name: "tenant", Type: cty.String, Class: schema.Static, Check: notEmpty,
+			Doc: "Tenant of the job. Leave it out when the address belongs to one tenant (a white label)."},
+		{Name: "project", Type: cty.String, Required: true, Class: schema.Static, Check: notEmpty,
+			Doc: "Short name of the project, such as `opendev/system-config`."},
+		{Name: "branch", Type: cty.String, Class: schema.Static, Check: notEmpty, Doc: "Branch of the build; any when not written."},
+		{Name: "pipelines", Type: texts, Required: true, Class: schema.Static, Check: notEmpty,
+			Doc: "Pipelines whose builds are taken. Builds of changes that are not merged are left out, see `trusted_pipelines`."},
+		{Name: "trusted_pipelines", Type: texts, Default: cty.ListValEmpty(cty.String), Class: schema.Static,
+			Doc: "Those of the pipelines whose builds are taken even if they built a change that is not merged."},
+		{Name: "job", Type: cty.String, Required: true, Class: schema.Static, Check: notEmpty, Doc: "Name of the job."},
+		{Name: "image_name", Type: cty.String, Class: schema.Static, Check: notEmpty,
+			Doc: "The `image_name` that the artifacts' metadata must have, for jobs that build several images."},
+	}
+}
+
+// manners are the attributes that say how they are asked for and fetched.
+func manners() []schema.Attribute {
+	whole := func(name, doc string, value int64) schema.Attribute {
+		one := int64(1)
+		return schema.Attribute{Name: name, Type: cty.Number, Default: cty.NumberIntVal(value), Min: &one, Check: checkWhole, Doc: doc}
+	}
+	return []schema.Attribute{
+		{Name: "token", Type: cty.String, Sensitive: true,
+			Doc: "Token for the API, where it needs one. At most one of `token`, `token_file` and `token_command` is written."},
+		{Name: "token_file", Type: cty.String, Check: checkFile,
+			Doc: "File that holds the token, relative to the directory of the configuration. It is read anew for each use."},
+		{Name: "token_command", Type: cty.List(cty.String), Check: notEmpty,
+			Doc: "Command that prints the token, run in the directory of the configuration with npctl's own environment. It is run anew for each use."},
+		{Name: "poll_interval", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5m"),
+			Doc: "Time between two questions for new builds."},
+		whole("poll_builds", "Number of newest builds that each question looks at.", 20),
+		{Name: "api_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("60s"), Doc: "Time limit of one API call."},
+		whole("max_size_gb", "Largest file that is fetched, in GiB, after decompression.", 100),
+	}
+}
+
+func artifactBlock() schema.Block {
+	return schema.Block{
+		Doc: "Which artifact of a build is the file of a format. The label is the format after decompression, such as `qcow2`.",
+		Attributes: []schema.Attribute{
+			{Name: "type", Type: cty.String, Default: cty.StringVal("zuul_image"), Class: schema.Static, Check: notEmpty,
+				Doc: "The `type` in the artifact's metadata."},
+			{Name: "name", Type: cty.String, Class: schema.Static, Check: notEmpty, Doc: "Name of the artifact; any when not written."},
+		},
+	}
+}
+
+func tlsBlock() schema.Block {
+	return schema.Block{
+		Doc: "Paths of PEM files for TLS with client certificates.",
+		Attributes: []schema.Attribute{
+			{Name: "ca", Type: cty.String, Required: true, Check: checkFile, Doc: "Certificates of the authorities that are trusted."},
+			{Name: "cert", Type: cty.String, Check: checkFile, Doc: "Certificate of this client."},
+			{Name: "key", Type: cty.String, Check: checkFile, Doc: "Key of this client."},
+		},
+	}
+}
+
+func notEmpty(v cty.Value) error {
+	if v.Type() == cty.String && v.AsString() == "" {
+		return errors.New("the text is empty")
+	}
+	if v.CanIterateElements() && v.LengthInt() == 0 {
+		return errors.New("there must be at least one")
+	}
+	return nil
+}
+
+func checkFile(v cty.Value) error {
+	if strings.ContainsAny(v.AsString(), "\x00\r\n") {
+		return errors.New("the path has a line end or a null byte")
+	}
+	return notEmpty(v)
+}
+
+// mostWhole keeps numbers within what all of them can count, bytes of a GiB included.
+const mostWhole = 1 << 20
+
+func checkWhole(v cty.Value) error {
+	n := v.AsBigFloat()
+	if !n.IsInt() {
+		return fmt.Errorf("%s is not a whole number", n.Text('g', 10))
+	}
+	if whole, _ := n.Int64(); whole > mostWhole {
+		return fmt.Errorf("%s is too large: write %d at the most", n.Text('g', 10), mostWhole)
+	}
+	return nil
+}
+
+func checkURL(v cty.Value) error {
+	parsed, err := url.Parse(v.AsString())
+	switch {
+	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "":
+		return fmt.Errorf("%q is not a web address; write it like \"https://zuul.example.com/\"", v.AsString())
+	case parsed.User != nil:
+		return errors.New("the address holds a user name; use the attributes meant for credentials")
+	case parsed.RawQuery != "" || parsed.Fragment != "":
+		return fmt.Errorf("%q has a query or fragment, but only the base of the address is wanted", v.AsString())
+	}
+	return nil
+}

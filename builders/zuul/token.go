@@ -1,0 +1,167 @@
+package zuul
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/internal/process"
+)
+
+// tokenSource is where the token of the API comes from. Tokens live for minutes, so it is asked each time.
+type tokenSource struct {
+	value   string
+	file    string
+	command []string
+	dir     string // in which the command runs
+	secrets []string
+}
+
+const (
+	tokenLimit   = 64 << 10
+	tokenTimeout = 30 * time.Second
+)
+
+func readToken(b block.Block, baseDir string) (tokenSource, error) {
+	t := tokenSource{
+		value: b.String("token"), file: absolute(baseDir, b.String("token_file")), command: b.Strings("token_command"),
+		dir: baseDir, secrets: b.Secrets(),
+	}
+	written := 0
+	for _, set := range []bool{t.value != "", t.file != "", len(t.command) > 0} {
+		if set {
+			written++
+		}
+	}
+	if written > 1 {
+		return tokenSource{}, errors.New("at most one of token, token_file and token_command can be written")
+	}
+	return t, nil
+}
+
+// get returns the token of now, or "" where there is none.
+func (t tokenSource) get(ctx context.Context) (string, error) {
+	switch {
+	case t.value != "":
+		return clean("token", t.value)
+	case t.file != "":
+		text, err := readLimited(t.file, tokenLimit)
+		if err != nil {
+			return "", fmt.Errorf("token_file: %w", err)
+		}
+		return clean("token_file "+t.file, string(text))
+	case len(t.command) > 0:
+		text, err := t.run(ctx)
+		if err != nil {
+			return "", fmt.Errorf("token_command: %w", err)
+		}
+		return clean("token_command", text)
+	}
+	return "", nil
+}
+
+// clean wants one word, and never shows it. What zuul-admin prints begins with Bearer, as the header does.
+func clean(from, text string) (string, error) {
+	token := strings.TrimSpace(text)
+	if word, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(word, "Bearer") {
+		token = strings.TrimSpace(rest)
+	}
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	if token == "" || strings.ContainsFunc(token, odd) {
+		return "", fmt.Errorf("%s gives no token: it has to be one word", from)
+	}
+	return token, nil
+}
+
+func readLimited(path string, limit int64) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() { // a pipe may be waited for without end
+		return nil, fmt.Errorf("%s is no plain file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", path, limit)
+	}
+	return text, err
+}
+
+// run runs the command. It is no build: it needs npctl's environment to log in, and its output is nobody's to read.
+func (t tokenSource) run(ctx context.Context) (string, error) {
+	ctx, cancel := process.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	var out, complaints limited
+	command := exec.CommandContext(ctx, t.command[0], t.command[1:]...) //nolint:gosec // what the configuration says
+	command.Dir, command.Stdout, command.Stderr = t.dir, &out, &complaints
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	command.WaitDelay = time.Second
+	err := command.Run()
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case out.over:
+		return "", fmt.Errorf("it prints more than %d bytes", tokenLimit)
+	case err != nil:
+		mask := process.NewMasker(append(slices.Clone(t.secrets), strings.Fields(out.text.String())...))
+		said := strings.TrimSpace(complaints.text.String())
+		return "", errors.New(mask.Text(strings.TrimSuffix(fmt.Sprintf("%q: %v: %s", t.command[0], err, lastLine(said)), ": ")))
+	}
+	return out.text.String(), nil
+}
+
+func lastLine(text string) string {
+	line := text[strings.LastIndexByte(text, '\n')+1:]
+	return line[:min(len(line), 300)]
+}
+
+// limited keeps the beginning of what is written.
+type limited struct {
+	text bytes.Buffer
+	over bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	room := tokenLimit - l.text.Len()
+	l.over = l.over || len(p) > room
+	l.text.Write(p[:min(len(p), room)])
+	return len(p), nil
+}
+
+// tokens asks a source and remembers what it has said, to keep it out of messages.
+type tokens struct {
+	source tokenSource
+	mu     sync.Mutex
+	all    []string // guarded by mu
+}
+
+func (t *tokens) get(ctx context.Context) (string, error) {
+	token, err := t.source.get(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if token != "" && !slices.Contains(t.all, token) {
+		t.all = append(t.all, token)
+	}
+	return token, err
+}
+
+func (t *tokens) seen() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.all)
+}

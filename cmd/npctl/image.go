@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/urfave/cli/v3"
+)
+
+const imageDescription = `Looks at images and steers them: what was built and uploaded, what failed, when the next build is
+due; builds, uploads and removes one now, or keeps one from being built for a while.
+
+What changes something shows its plan and asks, as npctl apply does. A build is named by its id, by
+the beginning of one (at least 4 characters), or by the word "newest".
+
+docs/images.md tells the life of an image.`
+
+// imageCommand is what the subcommands of npctl image share.
+type imageCommand struct {
+	*app
+	variableOptions
+	json bool
+}
+
+func (a *app) imageCommand() *cli.Command {
+	return &cli.Command{
+		Name: "image", Category: categoryMain, Usage: "look at images, build, upload and remove them", Description: imageDescription,
+		Commands: []*cli.Command{
+			a.imageListCommand(), a.imageShowCommand(), a.imageLogCommand(),
+			a.imageBuildCommand(), a.imageUploadCommand(), a.imageDeleteCommand(),
+			a.imagePauseCommand(), a.imageUnpauseCommand(),
+		},
+	}
+}
+
+func (c *imageCommand) jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"}
+}
+
+// imagesDocument is what image list and image show print with -json.
+type imagesDocument struct {
+	FormatVersion string       `json:"format_version"`
+	Unread        *failure     `json:"configuration_error,omitempty"` // only what is recorded is told then
+	Images        []imageFacts `json:"images"`
+}
+
+func document(w imageWorld, facts []imageFacts) imagesDocument {
+	d := imagesDocument{FormatVersion: jsonVersion, Images: append([]imageFacts{}, facts...)}
+	if w.wrong != nil {
+		f := failureDocument(w.wrong)
+		d.Unread = &f
+	}
+	return d
+}

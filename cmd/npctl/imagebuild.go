@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+const imageBuildDescription = `Builds images now, whatever their age, uploads the result to every provider that wants it, and
+removes what is kept no longer: apply -replace for these images and nothing else. The plan is shown,
+and nothing is done before somebody says yes.
+
+An image that is paused is not built: npctl image unpause, or pause = false where it is paused in the
+configuration.
+
+Examples:
+  npctl image build debian
+  npctl image build -auto-approve debian ubuntu
+  npctl image build -only-build debian          (look at it before it is used: npctl image upload)
+
+Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
+
+func (a *app) imageBuildCommand() *cli.Command {
+	c := a.newImageChange("image build")
+	only := false
+	return &cli.Command{
+		Name: "build", Usage: "build images now", ArgsUsage: "NAME...", Description: imageBuildDescription,
+		Flags: c.flags(&cli.BoolFlag{Name: "only-build", Category: categorySelect, Destination: &only, Usage: "upload nothing yet; the next apply does"}),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.NArg() == 0 {
+				return hint(errors.New("npctl image build needs the name of an image"), "npctl image list shows those there are")
+			}
+			names := cmd.Args().Slice()
+			return c.run(ctx, func(want resources.Desired, seen plan.Observed) (imagePlan, error) {
+				return decideBuild(want, seen, names, only)
+			}, nil)
+		},
+		ShellComplete: (&imageCommand{app: a}).completeImages,
+	}
+}
+
+// decideBuild plans new builds of images and what follows from them.
+func decideBuild(want resources.Desired, seen plan.Observed, names []string, only bool) (imagePlan, error) {
+	var images []*resources.Image
+	for _, name := range names {
+		img, err := buildable(want, seen, name)
+		if err != nil {
+			return imagePlan{}, err
+		}
+		images = append(images, img)
+	}
+	var opt plan.Options
+	var providers []string
+	for _, img := range images {
+		at := plan.Address(img.Ref().String())
+		opt.Replace, opt.Targets = append(opt.Replace, at), append(opt.Targets, at)
+		for _, p := range imageUsers(want, img) {
+			providers = append(providers, p.Name)
+			if only {
+				opt.Excludes = append(opt.Excludes, uploadAddress(p.Name, img.Name))
+			}
+		}
+	}
+	p := plan.Compute(want, seen, untargeted(opt))
+	ofThem := func(s *plan.Step) bool {
+		return s.Thing != plan.ThingNode && slices.ContainsFunc(images, func(img *resources.Image) bool { return img.Name == s.Image })
+	}
+	made := imagePlan{narrow(p, ofThem, aboutImages(images), providers), opt}
+	return made, unbuilt(images, made.plan)
+}
+
+// buildable returns a configured image that nobody has paused.
+func buildable(want resources.Desired, seen plan.Observed, name string) (*resources.Image, error) {
+	ref, err := findImage(imageWorld{want: want, seen: seen}.images(), name)
+	if err != nil {
+		return nil, err
+	}
+	img := configuredImage(want, ref.Name)
+	record := imageRecordOf(seen.Records, ref.Name)
+	switch {
+	case img == nil:
+		return nil, hint(fmt.Errorf("image %s is not configured any more, so nobody knows how to build it", ref.Name), "put its block back first")
+	case img.Pause:
+		return nil, hint(fmt.Errorf("image %s is paused in the configuration", ref.Name), "take pause = true out at "+imageSource(img)+" first")
+	case record.Paused:
+		why := ""
+		if record.PauseReason != "" {
+			why = ": " + record.PauseReason
+		}
+		return nil, hint(fmt.Errorf("image %s is paused%s", ref.Name, why), "npctl image unpause "+ref.Name+" first")
+	}
+	return img, nil
+}
+
+// aboutImages tells the addresses that concern images.
+func aboutImages(images []*resources.Image) func(plan.Address) bool {
+	return func(at plan.Address) bool {
+		return slices.ContainsFunc(images, func(img *resources.Image) bool {
+			return string(at) == img.Ref().String() || isUploadAddress(at, img.Name)
+		})
+	}
+}
+
+// unbuilt is an error when the plan does not build one of the images though nothing in it says why not.
+func unbuilt(images []*resources.Image, p plan.Plan) error {
+	for _, img := range images {
+		planned := slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action == plan.ActionBuild && s.Image == img.Name })
+		if planned {
+			continue
+		}
+		at := plan.Address(img.Ref().String())
+		for _, n := range p.Notes {
+			if n.Address == at {
+				return errors.New(n.Text)
+			}
+		}
+		for _, q := range p.Problems {
+			if q.Address == at && q.Text != noneReplaced {
+				return nil // it is shown with the plan
+			}
+		}
+		return hint(fmt.Errorf("image %s is wanted in no format, so it is not built", img.Name),
+			"set formats in its block at "+imageSource(img)+", or let a label of some provider boot from it")
+	}
+	return nil
+}
+
+// noneReplaced is what a plan says of an address that -replace finds nothing at.
+const noneReplaced = "nothing that could be replaced has this address"

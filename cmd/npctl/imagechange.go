@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// imageChange is what image build, upload and delete share: a plan for images alone, which is shown, approved and done
+// as apply does it.
+type imageChange struct {
+	*applyCommand
+	dryRun bool
+}
+
+func (a *app) newImageChange(operation string) *imageChange {
+	c := &imageChange{applyCommand: &applyCommand{app: a, operation: operation}}
+	c.refresh = true
+	c.allow = string(plan.AllowAll)
+	return c
+}
+
+// flags are those of apply that do not say what to plan.
+func (c *imageChange) flags(own ...cli.Flag) []cli.Flag {
+	return append(append(own,
+		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
+		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &c.input, Value: true, HideDefault: true, Usage: "ask where an answer is needed; -input=false fails instead"},
+		&cli.BoolFlag{Name: "dry-run", Category: categoryRun, Destination: &c.dryRun, Usage: "only show what would be done"},
+		&cli.DurationFlag{Name: "lock-timeout", Category: categoryRun, Destination: &c.lockTimeout, Usage: "wait for a `DURATION` such as 5m while somebody else works on the state"},
+		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
+		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); asks nothing, so it needs -auto-approve; with -dry-run: print the plan"},
+		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &c.verbose, Usage: "hide and shorten nothing"},
+	), c.variableOptions.flags()...)
+}
+
+// imagePlan is a plan for images, and what it was made with.
+type imagePlan struct {
+	plan plan.Plan
+	opt  plan.Options
+}
+
+// decision makes a plan of what is wanted and what was seen, or says why not.
+type decision func(want resources.Desired, seen plan.Observed) (imagePlan, error)
+
+// run looks, decides, shows, asks and does. prepare, when there is one, comes between the answer and the deed.
+func (c *imageChange) run(ctx context.Context, decide decision, prepare func(context.Context, *session) error) error {
+	if c.dryRun {
+		return c.look(ctx, decide)
+	}
+	events, err := c.openEvents()
+	if err != nil {
+		return err
+	}
+	defer events.close()
+	err = c.change(ctx, events, decide, prepare)
+	events.end(err)
+	return err
+}
+
+func (c *imageChange) change(ctx context.Context, events *eventWriter, decide decision, prepare func(context.Context, *session) error) error {
+	if c.json && !c.autoApprove {
+		return hint(errors.New("-json asks nothing"), "give -auto-approve too, or -dry-run")
+	}
+	s, err := c.open(ctx, writeState)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return c.locked(ctx, s, func(ctx context.Context) error {
+		made, err := c.decide(ctx, s, decide)
+		if err != nil {
+			return err
+		}
+		events.plan(made.plan, s.meta(made.opt))
+		if err := c.show(s, made); err != nil {
+			return err
+		}
+		left := made.plan.Deferred
+		if made.plan.Summary().Empty() {
+			return leftOut(left)
+		}
+		if err := c.approveImages(ctx, made.plan); err != nil {
+			return err
+		}
+		if prepare != nil {
+			if err := prepare(ctx, s); err != nil {
+				return err
+			}
+		}
+		made.plan.Deferred = nil
+		if err := c.execute(ctx, s, made.plan, events); err != nil {
+			return err
+		}
+		return leftOut(left)
+	})
+}
+
+// leftOut is an error when a provider could not be looked at.
+func leftOut(providers []string) error {
+	if len(providers) == 0 {
+		return nil
+	}
+	return hint(fmt.Errorf("not everything could be done: these providers could not be looked at: %s", joinWords(providers)),
+		"npctl apply, or the same again, does the rest when they answer")
+}
+
+// look is -dry-run: it takes no lock and changes nothing.
+func (c *imageChange) look(ctx context.Context, decide decision) error {
+	s, err := c.open(ctx, readState)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	defer s.close()
+	made, err := c.decide(ctx, s, decide)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	if !c.json {
+		return c.show(s, made)
+	}
+	report, err := made.plan.MarshalReport(s.meta(made.opt))
+	if err != nil {
+		return err
+	}
+	_, err = c.ui.out.Write(report)
+	return outputError(err)
+}
+
+func (c *imageChange) open(ctx context.Context, may access) (*session, error) {
+	config, err := c.load(c.variableOptions) // what validate and plan warn of is beside the point here
+	if err != nil {
+		return nil, err
+	}
+	return c.openSession(ctx, config, c.parallelism, may)
+}
+
+func (c *imageChange) decide(ctx context.Context, s *session, decide decision) (imagePlan, error) {
+	done := s.looking(true)
+	seen, err := s.engine.Observe(ctx, true)
+	done()
+	if err != nil {
+		return imagePlan{}, err
+	}
+	s.seen = seen
+	return decide(s.config.Desired, seen)
+}
+
+// show prints the plan. One with problems is not for doing.
+func (c *imageChange) show(s *session, made imagePlan) error {
+	if !c.json {
+		if err := made.plan.WriteText(c.ui.out, c.text(&c.planOptions, s.seen.Now)); err != nil {
+			return outputError(err)
+		}
+	}
+	if len(made.plan.Problems) > 0 {
+		return hint(errors.New(problemSentence(made.plan)+" Nothing was done"), "solve what is named above first")
+	}
+	return nil
+}
+
+// approveImages asks whether to go on.
+func (c *imageChange) approveImages(ctx context.Context, p plan.Plan) error {
+	if !c.autoApprove && (!c.input || !c.ui.inTerm) {
+		return hint(errors.New("nobody can be asked whether to do this, so nothing was done"), "give -auto-approve; -dry-run only shows what would be done")
+	}
+	return c.approve(ctx, p)
+}
+
+// untargeted are the options with which a plan is computed that narrow then makes smaller: it leaves in why a provider
+// could not be looked at.
+func untargeted(opt plan.Options) plan.Options {
+	opt.Targets = nil
+	return opt
+}
+
+// narrow keeps the steps chosen and those that they need, and of what else the plan tells only what concerns the images
+// and providers.
+func narrow(p plan.Plan, chosen func(*plan.Step) bool, concerns func(plan.Address) bool, providers []string) plan.Plan {
+	byID, wanted := map[string]*plan.Step{}, map[string]bool{}
+	for i := range p.Steps {
+		byID[p.Steps[i].ID] = &p.Steps[i]
+	}
+	var want func(s *plan.Step)
+	want = func(s *plan.Step) {
+		if s == nil || wanted[s.ID] {
+			return
+		}
+		wanted[s.ID] = true
+		for _, need := range s.Needs {
+			want(byID[need])
+		}
+	}
+	for i := range p.Steps {
+		if chosen(&p.Steps[i]) {
+			want(&p.Steps[i])
+		}
+	}
+	p.Steps = keepOf(p.Steps, func(s plan.Step) bool { return wanted[s.ID] })
+	p.Notes = keepOf(p.Notes, func(n plan.Note) bool {
+		return concerns(n.Address) || n.Code == "deferred" && slices.Contains(providers, strings.TrimPrefix(string(n.Address), "provider."))
+	})
+	for _, q := range p.Problems { // that a provider refuses is no reason to leave the others alone
+		if slices.Contains(p.Deferred, q.Provider) && slices.Contains(providers, q.Provider) && !concerns(q.Address) {
+			p.Notes = append(p.Notes, plan.Note{Severity: plan.Warning, Code: "deferred", Address: q.Address, Text: q.Text, Source: q.Source})
+		}
+	}
+	p.Problems = keepOf(p.Problems, func(q plan.Problem) bool { return concerns(q.Address) })
+	p.Deferred = keepOf(p.Deferred, func(name string) bool { return slices.Contains(providers, name) })
+	p.Unchanged = 0
+	return p
+}
+
+func keepOf[T any](all []T, wanted func(T) bool) []T {
+	var kept []T
+	for _, one := range all {
+		if wanted(one) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+// imageSource is where an image stands in the configuration, for an error about it.
+func imageSource(img *resources.Image) string {
+	if at := img.Source.String(); at != "" {
+		return at
+	}
+	return "its block"
+}

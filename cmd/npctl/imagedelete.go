@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+const imageDeleteDescription = `Removes a build of an image with its files and its uploads, or one upload. The plan is shown with what
+comes of it, and nothing is done before somebody says yes.
+
+To go back to the build before a bad one, delete the bad one: new nodes boot from the newest build that
+is ready in their provider. When the next build is due by then, the next plan makes it, and it may be
+as bad: -pause keeps the image from being built until npctl image unpause.
+
+An upload alone comes back with the next plan while its build is the newest. What nodes run from is not
+deleted; -with-nodes replaces those that are ready first, by such as boot from what is left. With
+prevent_destroy the last ready build, and the last upload in a provider, stay.
+
+Examples:
+  npctl image delete debian -build=newest -with-nodes -pause -reason="does not boot"    (roll back)
+  npctl image delete debian -build=4f1c0a
+  npctl image delete debian -provider=vexxhost -build=4f1c0a
+  npctl image delete debian -upload=0000000012
+
+Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
+
+// deleteWish is what image delete was asked for.
+type deleteWish struct {
+	image, build, upload, provider string
+	pause, nodes                   bool
+	reason                         string
+}
+
+func (a *app) imageDeleteCommand() *cli.Command {
+	c := a.newImageChange("image delete")
+	var wish deleteWish
+	return &cli.Command{
+		Name: "delete", Usage: "remove a build or an upload", ArgsUsage: "NAME", Description: imageDeleteDescription,
+		Flags: c.flags(
+			&cli.StringFlag{Name: "build", Category: categorySelect, Destination: &wish.build, Usage: "the build with this `ID`; with -provider just its upload there"},
+			&cli.StringFlag{Name: "upload", Category: categorySelect, Destination: &wish.upload, Usage: "the upload with this `ID`"},
+			&cli.StringFlag{Name: "provider", Category: categorySelect, Destination: &wish.provider, Usage: "the upload in the provider of this `NAME`"},
+			&cli.BoolFlag{Name: "with-nodes", Category: categorySelect, Destination: &wish.nodes, Usage: "replace the ready nodes that run from it; those in use stay"},
+			&cli.BoolFlag{Name: "pause", Category: categoryRun, Destination: &wish.pause, Usage: "pause the image as well, so that it is not built again at once"},
+			&cli.StringFlag{Name: "reason", Category: categoryRun, Destination: &wish.reason, Usage: "with -pause: a `TEXT` for whoever looks at it later"},
+		),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			name, err := oneImage(cmd)
+			if err != nil {
+				return err
+			}
+			wish.image = name
+			if wish.reason != "" && !wish.pause {
+				return hint(errors.New("-reason is for -pause"), "give both, or neither")
+			}
+			return c.run(ctx, wish.decide, wish.preparation())
+		},
+		ShellComplete: (&imageCommand{app: a}).completeImages,
+	}
+}
+
+// preparation pauses the image first, if it is to be paused: should anything fail, it is not built meanwhile.
+func (wish deleteWish) preparation() func(context.Context, *session) error {
+	if !wish.pause {
+		return nil
+	}
+	return func(ctx context.Context, s *session) error {
+		ref, err := findImage(imageWorld{want: s.config.Desired, seen: s.seen}.images(), wish.image)
+		if err != nil {
+			return err
+		}
+		_, err = setPaused(ctx, s.store, ref, true, wish.reason)
+		return err
+	}
+}
+
+// decide plans the removal.
+func (wish deleteWish) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
+	ref, err := findImage(imageWorld{want: want, seen: seen}.images(), wish.image)
+	if err != nil {
+		return imagePlan{}, err
+	}
+	going, err := wish.chosen(seen.Records, ref.Name)
+	if err != nil {
+		return imagePlan{}, err
+	}
+	if err := going.allowed(want, seen.Records); err != nil {
+		return imagePlan{}, err
+	}
+	if wish.pause {
+		seen.Records.Images = pausedRecord(seen.Records, ref)
+	}
+	opt := plan.Options{Remove: going.keys()}
+	if wish.nodes {
+		opt.Replace = going.idle(seen.Records)
+	}
+	p := plan.Compute(want, seen, opt)
+	if err := going.inUse(seen.Records, p); err != nil {
+		return imagePlan{}, err
+	}
+	p = narrow(p, func(s *plan.Step) bool { return s.Action == plan.ActionDelete }, going.concerns, nil)
+	p.Problems = keepOf(p.Problems, func(q plan.Problem) bool { return q.Text != seen.Unread[ref.Name] })
+	p.Notes = append(keepOf(p.Notes, func(plan.Note) bool { return false }), afterRemoval(want, seen, going, p)...)
+	return imagePlan{p, opt}, nil
+}
+
+// chosen finds what is to go.
+func (wish deleteWish) chosen(r plan.Records, image string) (removal, error) {
+	going := removal{image: image}
+	switch {
+	case wish.upload != "" && (wish.build != "" || wish.provider != ""):
+		return going, errors.New("-upload names one upload, so it goes with neither -build nor -provider")
+	case wish.upload == "" && wish.build == "" && wish.provider == "":
+		return going, hint(fmt.Errorf("what of image %s is to go?", image),
+			"give -build=ID or -upload=ID, which npctl image show "+image+" lists; -build=newest goes back to the build before. An image as a whole goes when its block is removed")
+	case wish.build != "" && wish.provider == "":
+		b, err := findBuild(r, image, wish.build)
+		if err != nil {
+			return going, err
+		}
+		going.build = b
+		going.uploads = keepOf(uploadsOf(r, image), func(u *resources.Upload) bool { return u.Build == b.ID })
+		return going, nil
+	}
+	u, err := wish.oneUpload(r, image)
+	going.uploads = []*resources.Upload{u}
+	return going, err
+}
+
+// oneUpload is the upload that -upload, or -provider perhaps with -build, names.
+func (wish deleteWish) oneUpload(r plan.Records, image string) (*resources.Upload, error) {
+	build := ""
+	if wish.build != "" {
+		b, err := findBuild(r, image, wish.build)
+		if err != nil {
+			return nil, err
+		}
+		build = b.ID
+	}
+	found := keepOf(uploadsOf(r, image), func(u *resources.Upload) bool {
+		return u.ID == wish.upload || wish.upload == "" && u.Provider == wish.provider && (build == "" || u.Build == build)
+	})
+	show := "npctl image show " + image + " lists its uploads"
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		var ids []string
+		for _, u := range found {
+			ids = append(ids, fmt.Sprintf("%s (build %s, %s)", u.ID, short(u.Build), u.State))
+		}
+		return nil, hint(fmt.Errorf("image %s has several uploads in %s", image, wish.provider), "say which with -upload: "+joinWords(ids))
+	case wish.upload != "":
+		return nil, hint(fmt.Errorf("image %s has no upload %q", image, wish.upload), show)
+	case build != "":
+		return nil, hint(fmt.Errorf("provider %s has no upload of build %s of %s", wish.provider, short(build), image), show)
+	default:
+		return nil, hint(fmt.Errorf("provider %s has no upload of %s", wish.provider, image), show)
+	}
+}
+
+// removal is what of an image is to go: a build with its uploads, or one upload.
+type removal struct {
+	image   string
+	build   *resources.Build
+	uploads []*resources.Upload
+}
+
+// keys are the records to remove, as plan.Options takes them.
+func (r removal) keys() []resources.Key {
+	if r.build != nil {
+		return []resources.Key{r.build.Key()}
+	}
+	return []resources.Key{r.uploads[0].Key()}
+}
+
+// idle are the nodes that run from what is to go and that nobody uses.
+func (r removal) idle(records plan.Records) []plan.Address {
+	var idle []plan.Address
+	for _, n := range records.Nodes {
+		if n.State == resources.StateReady && slices.ContainsFunc(r.uploads, func(u *resources.Upload) bool { return u.ID == n.Upload }) {
+			idle = append(idle, plan.Address(recordAddress(n)))
+		}
+	}
+	return idle
+}
+
+// concerns reports whether what is told of an address matters here.
+func (r removal) concerns(at plan.Address) bool {
+	if r.build != nil && string(at) == string(r.build.Kind)+"."+r.image {
+		return true
+	}
+	return slices.ContainsFunc(r.keys(), func(k resources.Key) bool { return string(at) == k.String() }) ||
+		slices.ContainsFunc(r.uploads, func(u *resources.Upload) bool { return at == uploadAddress(u.Provider, u.Image) })
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// imageFacts is what is known of an image: what the configuration says, what was made of it, what failed, and what the
+// next plan would do with it. It is what image list and image show print; docs/schemas/images.json describes it.
+type imageFacts struct {
+	Name       string              `json:"name"`
+	Kind       resources.ImageKind `json:"kind,omitempty"`
+	Address    string              `json:"address"`
+	Configured bool                `json:"configured"`
+	Settings   *imageSettings      `json:"configuration,omitempty"`
+	Pause      *imagePause         `json:"pause,omitempty"`
+	Protected  bool                `json:"prevent_destroy,omitempty"`
+	Counts     map[string]int      `json:"build_counts"` // by state
+	Newest     *imageBuild         `json:"newest_build,omitempty"`
+	Providers  []imageProvider     `json:"providers"`
+	Failures   []imageFailure      `json:"failures"`
+	Due        *time.Time          `json:"rebuild_due,omitempty"`
+	Next       []imageStep         `json:"next_steps"`
+	Notes      []imageNote         `json:"notes"`
+	Builds     []imageBuild        `json:"builds,omitempty"`
+	Uploads    []imageUpload       `json:"uploads,omitempty"`
+}
+
+// imageSettings is what the configuration says of an image.
+type imageSettings struct {
+	Builder           string           `json:"builder"`
+	Formats           []string         `json:"formats"` // asked for, and needed by providers
+	Keep              int              `json:"keep"`
+	RebuildAge        float64          `json:"rebuild_age_seconds,omitempty"`
+	DeleteAfterUpload bool             `json:"delete_after_upload,omitempty"`
+	Source            resources.Source `json:"source"`
+}
+
+// imagePause says who has paused an image.
+type imagePause struct {
+	Command       bool   `json:"by_command"`
+	Configuration bool   `json:"by_configuration"`
+	Reason        string `json:"reason,omitempty"`
+}
+
+// imageBuild is a build and its files.
+type imageBuild struct {
+	ID      string          `json:"id"`
+	State   resources.State `json:"state"`
+	Created time.Time       `json:"created"`
+	Since   time.Time       `json:"state_time"`
+	Seconds float64         `json:"seconds,omitempty"`
+	Builder string          `json:"builder,omitempty"`
+	Host    string          `json:"host,omitempty"`
+	Version string          `json:"version,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Log     string          `json:"log,omitempty"`
+	Files   []imageFile     `json:"files"`
+}
+
+func (b *imageBuild) formats() []string {
+	formats := make([]string, len(b.Files))
+	for i, f := range b.Files {
+		formats[i] = f.Format
+	}
+	return formats
+}
+
+// imageFile is a file of a build. OnDisk is nil when nobody could look: on another host, or without a configuration.
+type imageFile struct {
+	Name    string `json:"name"`
+	Format  string `json:"format"`
+	Size    int64  `json:"size"`
+	SHA256  string `json:"sha256,omitempty"`
+	Missing bool   `json:"missing,omitempty"`
+	OnDisk  *int64 `json:"size_on_disk,omitempty"`
+}
+
+// imageUpload is an upload of a build.
+type imageUpload struct {
+	ID         string          `json:"id"`
+	Provider   string          `json:"provider"`
+	Build      string          `json:"build"`
+	State      resources.State `json:"state"`
+	Current    bool            `json:"current,omitempty"` // new nodes boot from it
+	Created    time.Time       `json:"created"`
+	Since      time.Time       `json:"state_time"`
+	Seconds    float64         `json:"seconds,omitempty"`
+	Format     string          `json:"format,omitempty"`
+	Size       int64           `json:"size,omitempty"`
+	Name       string          `json:"cloud_name,omitempty"`
+	ExternalID string          `json:"cloud_id,omitempty"`
+	Nodes      int             `json:"nodes"` // that were booted from it
+	Error      string          `json:"error,omitempty"`
+}
+
+// imageProvider is a provider that wants the image, or has it still.
+type imageProvider struct {
+	Name   string `json:"name"`
+	Wanted bool   `json:"wanted"` // a label there boots from it
+	Paused bool   `json:"paused,omitempty"`
+	Format string `json:"format,omitempty"`
+	Upload string `json:"upload,omitempty"` // that new nodes boot from
+	Build  string `json:"build,omitempty"`  // of that upload
+	Newest bool   `json:"newest"`           // whether that is the newest ready build
+}
+
+// imageFailure is what has failed since it last worked.
+type imageFailure struct {
+	What     string              `json:"what"` // build or upload
+	Provider string              `json:"provider,omitempty"`
+	Time     time.Time           `json:"time"`
+	Count    int                 `json:"count"`
+	Kind     resources.FaultKind `json:"kind,omitempty"`
+	Error    string              `json:"error"`
+	Build    string              `json:"build,omitempty"`
+	Log      string              `json:"log,omitempty"`
+}
+
+// imageStep is a step of the next plan.
+type imageStep struct {
+	Action  plan.Action  `json:"action"`
+	Address plan.Address `json:"address"`
+	Thing   plan.Thing   `json:"thing"`
+	Reason  plan.Reason  `json:"action_reason"`
+	Text    string       `json:"action_reason_text"`
+}
+
+// imageNote is what the next plan remarks on.
+type imageNote struct {
+	Severity plan.Severity `json:"severity"`
+	Code     string        `json:"code"`
+	Text     string        `json:"text"`
+}
+
+// imageWorld is what facts are made from.
+type imageWorld struct {
+	want   resources.Desired
+	seen   plan.Observed
+	next   plan.Plan                        // what would be done, believing the state
+	onDisk func(file string) (int64, bool)  // nil when nobody can look
+	log    func(image, build string) string // path of a build's log, or ""
+	wrong  error                            // why there is no configuration to tell of
+}
+
+// facts tells of every image that is configured or recorded, by name.
+func (w imageWorld) facts() []imageFacts {
+	var all []imageFacts
+	for _, ref := range w.images() {
+		all = append(all, w.of(ref))
+	}
+	return all
+}
+
+// images are configured or recorded.
+func (w imageWorld) images() []resources.ImageRef {
+	kinds := map[string]resources.ImageKind{}
+	for _, u := range w.seen.Records.Uploads {
+		kinds[u.Image] = cmp.Or(kinds[u.Image], "")
+	}
+	for _, r := range w.seen.Records.Images {
+		kinds[r.Name] = r.Kind
+	}
+	for _, b := range w.seen.Records.Builds {
+		kinds[b.Image] = b.Kind
+	}
+	for i := range w.want.Images {
+		kinds[w.want.Images[i].Name] = w.want.Images[i].Kind
+	}
+	refs := make([]resources.ImageRef, 0, len(kinds))
+	for name, kind := range kinds {
+		refs = append(refs, resources.ImageRef{Kind: cmp.Or(kind, resources.DiskImage), Name: name})
+	}
+	slices.SortFunc(refs, func(a, b resources.ImageRef) int { return cmp.Compare(a.Name, b.Name) })
+	return refs
+}
+
+// of tells of one image.
+func (w imageWorld) of(ref resources.ImageRef) imageFacts {
+	f := imageFacts{Name: ref.Name, Kind: ref.Kind, Address: ref.String(), Counts: map[string]int{},
+		Providers: []imageProvider{}, Failures: []imageFailure{}, Next: []imageStep{}, Notes: []imageNote{}}
+	record := imageRecordOf(w.seen.Records, ref.Name)
+	pause := imagePause{Command: record.Paused, Reason: record.PauseReason}
+	f.Protected = record.PreventDestroy
+	img := configuredImage(w.want, ref.Name)
+	if img != nil {
+		f.Configured, f.Protected, pause.Configuration = true, img.PreventDestroy, img.Pause
+		f.Settings = w.settings(img)
+	}
+	if pause.Command || pause.Configuration {
+		f.Pause = &pause
+	}
+	w.addBuilds(&f)
+	w.addUploads(&f)
+	w.addProviders(&f, img)
+	w.addFailures(&f, record)
+	w.addNext(&f)
+	if img != nil && img.Kind == resources.DiskImage && img.RebuildAge > 0 && f.Newest != nil {
+		due := f.Newest.Since.Add(img.RebuildAge)
+		f.Due = &due
+	}
+	return f
+}
+
+func (w imageWorld) settings(img *resources.Image) *imageSettings {
+	formats := slices.Clone(img.Formats)
+	for _, p := range imageUsers(w.want, img) {
+		if format := w.seen.Formats[p.Name]; format != "" {
+			formats = append(formats, format)
+		}
+	}
+	slices.Sort(formats)
+	return &imageSettings{Builder: img.Builder, Formats: append([]string{}, slices.Compact(formats)...), Keep: img.Keep,
+		RebuildAge: img.RebuildAge.Seconds(), DeleteAfterUpload: img.DeleteAfterUpload, Source: img.Source}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+const imageListDescription = `Shows every image that is configured or recorded: its builds, how old the newest ready one is and
+in which formats, in how many of its providers that one is ready, when the next build is due, and
+what has failed since it last worked. No cloud is asked.
+
+"now" under NEXT BUILD means that npctl apply would build it; cloud images are not listed, since npctl does
+not make them.
+
+Examples:
+  npctl image list
+  npctl image list -json | jq -r '.images[] | select(.failures != []) | .name'
+
+Exit codes: 0, or 1 on an error.`
+
+func (a *app) imageListCommand() *cli.Command {
+	c := &imageCommand{app: a}
+	return &cli.Command{
+		Name: "list", Usage: "show every image in one line", Description: imageListDescription,
+		Flags: append([]cli.Flag{c.jsonFlag()}, c.variableOptions.flags()...), Action: c.list,
+	}
+}
+
+func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	world, err := c.look(ctx, closely)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	facts := world.facts()
+	if c.json {
+		for i := range facts {
+			facts[i].Builds, facts[i].Uploads = nil, nil
+		}
+		return c.ui.printJSON(document(world, facts))
+	}
+	c.tellWrong(world)
+	if len(facts) == 0 {
+		return c.ui.print("No images.")
+	}
+	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
+	writeCells(w, []string{"IMAGE", "KIND", "BUILDS", "NEWEST", "AGE", "FORMATS", "PROVIDERS", "PAUSED", "NEXT BUILD", "PROBLEM"})
+	now := time.Now()
+	for i := range facts {
+		writeCells(w, imageRow(&facts[i], world.wrong == nil, now))
+	}
+	return outputError(w.Flush())
+}
+
+// imageRow is an image in one line.
+func imageRow(f *imageFacts, configRead bool, now time.Time) []string {
+	cells := []string{f.Name, string(f.Kind), countsText(f.Counts), "", "", "", "", pauseText(f.Pause), nextText(f, now), problemText(f, configRead, now)}
+	if f.Newest != nil {
+		cells[3], cells[4], cells[5] = short(f.Newest.ID), age(f.Newest.Since, now), words(f.Newest.formats())
+	}
+	if n := len(f.Providers); n > 0 {
+		cells[6] = fmt.Sprintf("%d of %d", newestIn(f.Providers), n)
+	}
+	return cells
+}
+
+func newestIn(providers []imageProvider) (n int) {
+	for _, p := range providers {
+		if p.Newest {
+			n++
+		}
+	}
+	return n
+}
+
+// countsText is such as "2 ready, 1 building".
+func countsText(counts map[string]int) string {
+	var parts []string
+	for _, s := range []resources.State{resources.StateReady, resources.StateBuilding, resources.StateFailed, resources.StateDeleting} {
+		if n := counts[string(s)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func pauseText(p *imagePause) string {
+	switch {
+	case p == nil:
+		return "no"
+	case p.Command && p.Configuration:
+		return "both"
+	case p.Command:
+		return "by command"
+	default:
+		return "in the configuration"
+	}
+}
+
+// nextText is when the next build is due.
+func nextText(f *imageFacts, now time.Time) string {
+	for _, s := range f.Next {
+		if s.Action == plan.ActionBuild {
+			return "now"
+		}
+	}
+	switch {
+	case !f.Configured || f.Pause != nil:
+		return ""
+	case f.Due != nil && f.Due.After(now):
+		return "in " + until(now, *f.Due)
+	default:
+		return ""
+	}
+}
+
+// until is how long there is until something is due, to the nearest hour where it is hours.
+func until(now, due time.Time) string {
+	if due.Sub(now) > time.Hour {
+		due = due.Add(30 * time.Minute)
+	}
+	return age(now, due)
+}
+
+// problemLength is how much of an error stands in a table.
+const problemLength = 70
+
+// problemText is the newest thing that is wrong.
+func problemText(f *imageFacts, configRead bool, now time.Time) string {
+	if len(f.Failures) > 0 {
+		failure := &f.Failures[0]
+		text := fmt.Sprintf("%s failed%s %s ago", failureOf(failure), timesText(failure.Count), age(failure.Time, now))
+		if failure.Error != "" {
+			text += ": " + oneLine(headline(failure.Error), problemLength)
+		}
+		if more := len(f.Failures) - 1; more > 0 {
+			text += fmt.Sprintf(" (and %d more)", more)
+		}
+		return text
+	}
+	for _, n := range f.Notes {
+		if n.Code == "problem" {
+			return oneLine(n.Text, problemLength)
+		}
+	}
+	switch {
+	case configRead && !f.Configured:
+		return "not configured any more"
+	case f.Settings != nil && len(f.Settings.Formats) == 0:
+		return "no label boots from it"
+	default:
+		return ""
+	}
+}
+
+// headline is the first line of an error, without the words that lead to further lines.
+func headline(text string) string {
+	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	if i := strings.LastIndex(line, "; "); more && i > 0 && strings.HasSuffix(line, ":") {
+		line = line[:i]
+	}
+	return line
+}
+
+// failureOf says what has failed.
+func failureOf(f *imageFailure) string {
+	if f.Provider != "" {
+		return f.What + " to " + f.Provider
+	}
+	return f.What
+}
+
+func timesText(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" %d times, last", n)
+}
+
+// oneLine is the first line of a text, not longer than that many characters.
+func oneLine(text string, most int) string {
+	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	if runes := []rune(line); len(runes) > most {
+		line, more = string(runes[:most-1]), true
+	}
+	if more {
+		line += "…"
+	}
+	return line
+}

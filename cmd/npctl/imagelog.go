@@ -1,0 +1,222 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state/bolt"
+)
+
+const imageLogDescription = `Prints the log of the newest build of an image, also of one that failed or is being made. With -f goes
+on while the build does, and ends with it; ^C ends it earlier and does nothing to the build.
+
+Logs are on the host that builds, as many per image as build_log_retention says. What would drive the
+terminal is made visible; into a file or a pipe the log goes as it is.
+
+Examples:
+  npctl image log debian
+  npctl image log debian -f -n=20
+  npctl image log debian -build=4f1c0a | grep -n error
+  npctl image log -json debian | jq -r 'select(.type == "line") | .text'
+
+Exit codes: 0, 1 on an error or when there is no log, 130 interrupted.`
+
+// imageLogCommand is npctl image log.
+type imageLogCommand struct {
+	imageCommand
+	build  string
+	follow bool
+	lines  int
+	every  time.Duration // between two looks at a log that grows
+}
+
+func (a *app) imageLogCommand() *cli.Command {
+	c := &imageLogCommand{imageCommand: imageCommand{app: a}, every: 500 * time.Millisecond}
+	return &cli.Command{
+		Name: "log", Usage: "print the log of a build", ArgsUsage: "NAME", Description: imageLogDescription,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "build", Destination: &c.build, Usage: "of the build with this `ID` instead of the newest"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "go on while the build does"},
+			&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, Destination: &c.lines, Value: -1, HideDefault: true, Usage: "begin with the last `LINES` lines instead of all"},
+			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print JSON, one object a line (see docs/json.md)"},
+		}, c.variableOptions.flags()...), Action: c.run, ShellComplete: c.completeImages,
+	}
+}
+
+func (c *imageLogCommand) run(ctx context.Context, cmd *cli.Command) error {
+	err := c.print(ctx, cmd)
+	if err != nil && c.json {
+		_ = writeLogEvent(c.ui.out, logEvent{Type: "error", Message: err.Error(), Hint: nextStep(err)}) // the error itself is told too
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), errSignal) {
+		return exitCode(exitInterrupted)
+	}
+	return err
+}
+
+func (c *imageLogCommand) print(ctx context.Context, cmd *cli.Command) error {
+	name, err := oneImage(cmd)
+	if err != nil {
+		return err
+	}
+	config, err := c.load(c.variableOptions)
+	if err != nil {
+		return err
+	}
+	s, err := c.openSession(ctx, config, 0, readState)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	seen, err := recordsOf(ctx, s.engine)
+	if err != nil {
+		return err
+	}
+	found, err := c.find(imageWorld{want: config.Desired, seen: seen}, name)
+	if err != nil {
+		return err
+	}
+	sink := c.sink()
+	if c.json {
+		err = writeLogEvent(c.ui.out, logEvent{Type: "start", FormatVersion: jsonVersion, Image: found.image, Build: found.build, State: found.state, Path: found.path})
+		if err != nil {
+			return err
+		}
+	}
+	follower := logFollower{path: found.path, every: c.every, to: sink, ended: func(context.Context) (bool, error) { return true, nil }}
+	if c.follow {
+		follower.ended = (&buildWatch{store: s.store, build: found.build}).ended
+	}
+	if err := follower.run(ctx, c.lines); err != nil {
+		return err
+	}
+	return c.end(ctx, s.store, found)
+}
+
+// sink is where the log goes.
+func (c *imageLogCommand) sink() io.WriteCloser {
+	switch {
+	case c.json:
+		return &lineWriter{line: func(text string) error { return writeLogEvent(c.ui.out, logEvent{Type: "line", Text: &text}) }}
+	case c.ui.outTerm():
+		return &lineWriter{line: func(text string) error { return c.ui.print("%s", visible(strings.ReplaceAll(text, "\r", "\n"))) }}
+	default:
+		return plainWriter{c.ui.out}
+	}
+}
+
+// foundLog is the log of a build.
+type foundLog struct {
+	image, build, path string
+	state              resources.State // nothing when the build has no record any more
+	time               time.Time
+}
+
+// find chooses the log to print: of the build that was named, or of the newest that has one.
+func (c *imageLogCommand) find(w imageWorld, name string) (foundLog, error) {
+	dir := buildLogDir(w.want.Settings)
+	logs, err := logsIn(dir)
+	if err != nil {
+		return foundLog{}, err
+	}
+	image, unknown := name, error(nil)
+	if ref, err := findImage(w.images(), name); err == nil {
+		image = ref.Name
+	} else {
+		unknown = err
+	}
+	all := logsOf(image, dir, logs, w.seen.Records)
+	if len(all) == 0 && unknown != nil {
+		return foundLog{}, unknown
+	}
+	meant := keepOf(all, func(l foundLog) bool {
+		return c.build == "" || c.build == newestWord || l.build == c.build || len(c.build) >= leastPrefix && strings.HasPrefix(l.build, c.build)
+	})
+	switch {
+	case len(meant) == 0 && c.build != "":
+		return foundLog{}, hint(fmt.Errorf("image %s has no build %q with a log", image, c.build), "its builds are in npctl image show "+image+"; old logs go, see build_log_retention")
+	case len(meant) == 0:
+		return foundLog{}, hint(fmt.Errorf("image %s has never been built here", image), "npctl image build "+image+" builds it; logs are in "+dir+" of the host that builds")
+	case c.build != "" && c.build != newestWord && len(meant) > 1:
+		return foundLog{}, hint(fmt.Errorf("several builds of %s begin with %q", image, c.build), "give more of the id; npctl image show "+image+" shows them whole")
+	}
+	newest := meant[0]
+	if newest.state != resources.StateBuilding && !exists(newest.path) {
+		return foundLog{}, hint(fmt.Errorf("the log of build %s is not here", newest.build), elsewhereHint(w.seen.Records, newest))
+	}
+	return newest, nil
+}
+
+func elsewhereHint(r plan.Records, l foundLog) string {
+	for _, b := range r.Builds {
+		if b.ID == l.build && b.Host != "" {
+			return fmt.Sprintf("it was built on %s; old logs go, see build_log_retention", b.Host)
+		}
+	}
+	return "old logs go, see build_log_retention"
+}
+
+// logsIn lists a directory of logs, which need not exist.
+func logsIn(dir string) ([]os.DirEntry, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	return entries, nil
+}
+
+// logsOf lists the logs of an image, newest first: of the builds that are recorded, and those that others have left.
+func logsOf(image, dir string, entries []os.DirEntry, r plan.Records) []foundLog {
+	var logs []foundLog
+	for _, b := range buildsOf(r, image) {
+		logs = append(logs, foundLog{image, b.ID, buildLogPath(dir, image, b.ID), b.State, b.Created})
+	}
+	for _, entry := range entries {
+		id := plan.BuildIDOfFile(entry.Name())
+		if id == "" || entry.Name() != image+"-"+id+".log" || slices.ContainsFunc(logs, func(l foundLog) bool { return l.build == id }) {
+			continue
+		}
+		if info, err := entry.Info(); err == nil {
+			logs = append(logs, foundLog{image, id, buildLogPath(dir, image, id), "", info.ModTime()})
+		}
+	}
+	slices.SortStableFunc(logs, func(a, b foundLog) int {
+		return cmp.Or(b.time.Compare(a.time), cmp.Compare(a.build, b.build))
+	})
+	return logs
+}
+
+// end says what became of a build that was followed.
+func (c *imageLogCommand) end(ctx context.Context, store *bolt.Store, l foundLog) error {
+	if !c.follow && !c.json {
+		return nil
+	}
+	became, why := becameOf(ctx, store, l)
+	if c.json {
+		return writeLogEvent(c.ui.out, logEvent{Type: "end", State: became, Message: why})
+	}
+	text := fmt.Sprintf("Build %s of %s", short(l.build), l.image)
+	switch became {
+	case resources.StateReady:
+		text += " is ready."
+	case resources.StateFailed:
+		text += " failed: " + sentence(headline(why))
+	case resources.StateBuilding:
+		text += " was interrupted: nobody works on it any more. The next apply clears it away."
+	default:
+		text += " is gone."
+	}
+	c.ui.talk("%s", visible(text))
+	return nil
+}

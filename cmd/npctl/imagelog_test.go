@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+func TestLogsOfAnImageAreItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	hour := func(h int) time.Time { return noon.Add(time.Duration(h) * time.Hour) }
+	for name, at := range map[string]time.Time{
+		"debian-" + buildID("1") + ".log": hour(-9), "debian-" + buildID("2") + ".log": hour(5), // recorded: its build counts
+		"debian-" + buildID("a") + ".log": hour(-1), "debian-11-" + buildID("b") + ".log": hour(1),
+		"debian-" + buildID("c") + ".log.old": hour(2), "debian-short.log": hour(3),
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := logsIn(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := plan.Records{Builds: []*resources.Build{{ID: buildID("2"), Image: "debian", State: resources.StateReady, Created: hour(-2)},
+		{ID: buildID("3"), Image: "debian", State: resources.StateBuilding, Created: hour(0)}}}
+	var got []string
+	for _, l := range logsOf("debian", dir, entries, records) {
+		got = append(got, l.build[:1]+" "+string(l.state))
+	}
+	if diff := cmp.Diff([]string{"3 building", "a ", "2 ready", "1 "}, got); diff != "" {
+		t.Errorf("newest first (-want +got):\n%s", diff)
+	}
+	if got, err := logsIn(filepath.Join(dir, "none")); err != nil || len(got) != 0 {
+		t.Errorf("a directory that is not there: %v, %v", got, err)
+	}
+}
+
+// What a build prints may not drive the terminal of whoever looks at it.
+func TestALogOnATerminalShowsEscapes(t *testing.T) {
+	t.Parallel()
+	dir := fleetDir(t)
+	path := filepath.Join(dir, "npctl.hcl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loud := strings.Replace(string(text), "echo $GREETING", `printf 'a\\033[31mred\\rback\\n'; echo $GREETING`, 1)
+	if err := os.WriteFile(path, []byte(loud), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := onTerminal(t, dir, nil, "image", "build", "tiny", "-auto-approve").end(); code != 0 {
+		t.Fatalf("image build: exit code %d:\n%s", code, text)
+	}
+	code, shown := onTerminal(t, dir, nil, "image", "log", "tiny").end()
+	if want := "\na\uFFFD[31mred\nback\n"; code != 0 || strings.Contains(shown, "\x1b") || !strings.Contains(shown, want) {
+		t.Errorf("image log: exit code %d, want 0, no escapes and %q in:\n%q", code, want, shown)
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// findImage returns the image that people mean, by name or by address, or an error that says which is near.
+func findImage(refs []resources.ImageRef, meant string) (resources.ImageRef, error) {
+	var known []string
+	for _, ref := range refs {
+		if meant == ref.Name || meant == ref.String() {
+			return ref, nil
+		}
+		known = append(known, ref.Name)
+	}
+	err := fmt.Errorf("there is no image %q, neither configured nor recorded", meant)
+	if near := nearest(meant, known); near != "" {
+		return resources.ImageRef{}, hint(err, fmt.Sprintf("did you mean %q?", near))
+	}
+	return resources.ImageRef{}, hint(err, "npctl image list shows those there are; a cloud_image is found in its provider, and npctl does not make it")
+}
+
+// newestWord stands for the newest build where an id is asked for.
+const newestWord = "newest"
+
+// leastPrefix is how much of a build's id has to be given.
+const leastPrefix = 4
+
+// findBuild returns the build of an image that people mean: by id, by the beginning of one, or "newest".
+func findBuild(r plan.Records, image, meant string) (*resources.Build, error) {
+	builds := buildsOf(r, image)
+	if meant == newestWord {
+		if newest := newestReadyBuild(builds); newest != nil {
+			return newest, nil
+		}
+		return nil, hint(fmt.Errorf("image %s has no build that is ready", image), "npctl image show "+image+" shows those there are")
+	}
+	var found []*resources.Build
+	var known []string
+	for _, b := range builds {
+		known = append(known, fmt.Sprintf("%s (%s)", short(b.ID), b.State))
+		if b.ID == meant || len(meant) >= leastPrefix && strings.HasPrefix(b.ID, meant) {
+			found = append(found, b)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, hint(fmt.Errorf("several builds of %s begin with %q", image, meant), "give more of the id; npctl image show "+image+" shows them whole")
+	case len(known) == 0:
+		return nil, hint(fmt.Errorf("image %s has no builds", image), "npctl image build "+image+" makes one")
+	default:
+		return nil, hint(fmt.Errorf("image %s has no build %q", image, meant), "its builds are "+joinWords(known)+"; at least "+fmt.Sprint(leastPrefix)+" characters are enough, and so is "+newestWord)
+	}
+}
+
+// completeImages offers the names of images to a shell, and options behind a dash. What is wrong is told when the command
+// is run.
+func (c *imageCommand) completeImages(ctx context.Context, cmd *cli.Command) {
+	args := cmd.Args().Slice()
+	if len(args) > 0 && strings.HasPrefix(args[len(args)-1], "-") {
+		cli.DefaultCompleteWithFlags(ctx, cmd)
+		return
+	}
+	world, err := c.look(ctx, quickly)
+	if err != nil {
+		return
+	}
+	for _, ref := range world.images() {
+		if !slices.Contains(args, ref.Name) {
+			_, _ = io.WriteString(c.ui.out, ref.Name+"\n") // nobody can be told
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+const imagePauseDescription = `Keeps images from being built, by age or by change, until npctl image unpause. Builds that are there
+stay, are uploaded where they are missing, and nodes boot from them. It is remembered in the state, for
+everybody who works with it.
+
+An apply that runs already does what it has planned. Uploads to one provider are paused by pause = true
+in its image block.
+
+Examples:
+  npctl image pause debian
+  npctl image pause debian ubuntu -reason="mirror is broken, see INFRA-17"
+
+Exit codes: 0 they are paused, 1 error.`
+
+const imageUnpauseDescription = `Lets images be built again that npctl image pause has paused. What pause = true says in the
+configuration stays.
+
+Example:
+  npctl image unpause debian
+
+Exit codes: 0, or 1 on an error.`
+
+// imagePauseCommand is npctl image pause, and unpause.
+type imagePauseCommand struct {
+	imageCommand
+	paused bool
+	reason string
+}
+
+func (a *app) imagePauseCommand() *cli.Command {
+	c := &imagePauseCommand{imageCommand: imageCommand{app: a}, paused: true}
+	return &cli.Command{
+		Name: "pause", Usage: "keep images from being built", ArgsUsage: "NAME...", Description: imagePauseDescription,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"}, c.jsonFlag(),
+		}, c.variableOptions.flags()...), Action: c.run, ShellComplete: c.completeImages,
+	}
+}
+
+func (a *app) imageUnpauseCommand() *cli.Command {
+	c := &imagePauseCommand{imageCommand: imageCommand{app: a}}
+	return &cli.Command{
+		Name: "unpause", Usage: "let images be built again", ArgsUsage: "NAME...", Description: imageUnpauseDescription,
+		Flags: append([]cli.Flag{c.jsonFlag()}, c.variableOptions.flags()...), Action: c.run, ShellComplete: c.completeImages,
+	}
+}
+
+// pauseDocument is what pause and unpause print with -json.
+type pauseDocument struct {
+	FormatVersion string       `json:"format_version"`
+	Images        []pauseFacts `json:"images"`
+}
+
+type pauseFacts struct {
+	Name    string      `json:"name"`
+	Address string      `json:"address"`
+	Paused  bool        `json:"paused"` // by whomever
+	Changed bool        `json:"changed"`
+	Pause   *imagePause `json:"pause,omitempty"`
+}
+
+func (c *imagePauseCommand) run(ctx context.Context, cmd *cli.Command) error {
+	told, err := c.change(ctx, cmd)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	if c.json {
+		return c.ui.printJSON(pauseDocument{jsonVersion, told})
+	}
+	for _, one := range told {
+		if err := c.ui.print("%s", visible(c.sentence(one))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pauseFacts, error) {
+	if cmd.NArg() == 0 {
+		return nil, hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows those there are")
+	}
+	world, err := c.look(ctx, quickly)
+	if err != nil {
+		return nil, err
+	}
+	var refs []resources.ImageRef
+	for _, name := range cmd.Args().Slice() { // all of them are looked for before one is changed
+		ref, err := findImage(world.images(), name)
+		if err != nil {
+			return nil, err
+		}
+		if c.paused && world.wrong == nil && configuredImage(world.want, ref.Name) == nil {
+			return nil, hint(fmt.Errorf("image %s is not configured any more, so it is not built anyway", ref.Name), "npctl image list shows those that are")
+		}
+		refs = append(refs, ref)
+	}
+	return c.write(ctx, world, refs)
+}
+
+func (c *imagePauseCommand) write(ctx context.Context, world imageWorld, refs []resources.ImageRef) (told []pauseFacts, err error) {
+	path, err := c.pathOf(world)
+	if err != nil {
+		return nil, err
+	}
+	store, err := c.openState(path, false)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close() //nolint:errcheck // what was committed stays
+	for _, ref := range refs {
+		fact := pauseFacts{Name: ref.Name, Address: ref.String()}
+		pause := imagePause{Command: c.paused, Reason: c.reason}
+		if fact.Changed, err = setPaused(ctx, store, ref, c.paused, c.reason); err != nil {
+			return nil, err
+		}
+		if img := configuredImage(world.want, ref.Name); img != nil {
+			pause.Configuration = img.Pause
+		}
+		if fact.Paused = pause.Command || pause.Configuration; fact.Paused {
+			fact.Pause = &pause
+		}
+		told = append(told, fact)
+	}
+	if holder, err := store.Holder(ctx, stateLock); err == nil && holder != nil && c.paused && !c.json {
+		c.ui.talk("%s has been at work since %s, and does what it has planned.", visible(holder.Operation), holder.Since.Local().Format(time.DateTime))
+	}
+	return told, nil
+}
+
+func (c *imagePauseCommand) pathOf(world imageWorld) (string, error) {
+	if path, ok := c.plainPath(); world.wrong != nil && ok {
+		return path, nil
+	}
+	return c.statePath(world.want.Settings)
+}
+
+// sentence says what is so now.
+func (c *imagePauseCommand) sentence(f pauseFacts) string {
+	text := f.Name + " is paused: it is not built until npctl image unpause " + f.Name + "."
+	switch {
+	case c.paused && !f.Changed:
+		text = f.Name + " was paused already."
+	case !c.paused && f.Changed:
+		text = f.Name + " is not paused any more."
+	case !c.paused:
+		text = f.Name + " was not paused by command."
+	}
+	if f.Pause != nil && f.Pause.Configuration {
+		text += " It is paused in the configuration too: pause = true in its block."
+	}
+	return text
+}
+
+// setPaused remembers that an image is paused, or that it is not, and reports whether that is a change. It takes no lock:
+// a pause has to be possible while an apply runs for hours, and whoever writes the record at the same time tries again.
+func setPaused(ctx context.Context, store state.Store, ref resources.ImageRef, paused bool, reason string) (changed bool, err error) {
+	key := resources.Key{Kind: resources.KindImage, ID: ref.Name}
+	for {
+		record, revision := resources.ImageRecord{Name: ref.Name, Kind: ref.Kind}, state.Revision(0)
+		entry, err := store.Get(ctx, key)
+		switch {
+		case err == nil:
+			record, revision = *entry.Record.(*resources.ImageRecord), entry.Revision
+		case !errors.Is(err, state.ErrNotFound):
+			return false, err
+		case !paused:
+			return false, nil
+		}
+		if !paused {
+			reason = ""
+		} else if reason == "" && record.Paused {
+			reason = record.PauseReason
+		}
+		if record.Paused == paused && record.PauseReason == reason {
+			return false, nil
+		}
+		record.Paused, record.PauseReason = paused, reason
+		_, err = store.Commit(ctx, state.Op{Record: &record, Revision: revision})
+		if !errors.Is(err, state.ErrConflict) {
+			return err == nil, err
+		}
+	}
+}

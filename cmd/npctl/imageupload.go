@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+const imageUploadDescription = `Uploads the newest build of an image, or the one that -build names, to the providers that want the
+image and do not have that build. No image is built for it, even when a build is due.
+
+New nodes boot from the newest build that is ready in their provider, so an older one that is uploaded
+stands by: npctl image delete -build=newest goes back to it.
+
+Examples:
+  npctl image upload debian
+  npctl image upload debian -provider=vexxhost
+  npctl image upload debian -provider=vexxhost -again     (what the cloud has is no good)
+  npctl image upload debian -build=4f1c0a
+
+Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
+
+// uploadWish is what image upload was asked for.
+type uploadWish struct {
+	image, build string
+	providers    []string
+	again        bool
+}
+
+func (a *app) imageUploadCommand() *cli.Command {
+	c := a.newImageChange("image upload")
+	var wish uploadWish
+	return &cli.Command{
+		Name: "upload", Usage: "upload a build to providers that do not have it", ArgsUsage: "NAME", Description: imageUploadDescription,
+		Flags: c.flags(
+			&cli.StringSliceFlag{Name: "provider", Category: categorySelect, Destination: &wish.providers, Usage: "only to this provider, by `NAME`; may be given several times"},
+			&cli.StringFlag{Name: "build", Category: categorySelect, Destination: &wish.build, Value: newestWord, HideDefault: true, Usage: "the build with this `ID` instead of the newest that is ready"},
+			&cli.BoolFlag{Name: "again", Category: categorySelect, Destination: &wish.again, Usage: "also where it is, unless nodes run from it: the old upload goes once the new one is there"},
+		),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			name, err := oneImage(cmd)
+			if err != nil {
+				return err
+			}
+			wish.image = name
+			return c.run(ctx, wish.decide, nil)
+		},
+		ShellComplete: (&imageCommand{app: a}).completeImages,
+	}
+}
+
+// decide plans the uploads.
+func (wish uploadWish) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
+	ref, err := findImage(imageWorld{want: want, seen: seen}.images(), wish.image)
+	if err != nil {
+		return imagePlan{}, err
+	}
+	img := configuredImage(want, ref.Name)
+	if img == nil {
+		return imagePlan{}, hint(fmt.Errorf("image %s is not configured any more, so no provider wants it", ref.Name), "put its block back first")
+	}
+	b, err := wish.uploadable(seen, img)
+	if err != nil {
+		return imagePlan{}, err
+	}
+	providers, err := wish.takers(want, img)
+	if err != nil {
+		return imagePlan{}, err
+	}
+	var opt plan.Options
+	for _, p := range providers {
+		opt.Targets = append(opt.Targets, uploadAddress(p, img.Name))
+	}
+	if wish.again {
+		opt.Replace = opt.Targets
+	}
+	made := imagePlan{plan.Compute(unbuilding(want, img), asNewest(seen, b), untargeted(opt)), opt}
+	made.plan = narrow(made.plan, func(s *plan.Step) bool {
+		if !slices.Contains(opt.Targets, s.Address) {
+			return false
+		}
+		return s.Action == plan.ActionUpload || s.Action == plan.ActionDelete && s.Reason == plan.ReasonRequested && s.Build == b.ID
+	}, func(at plan.Address) bool { return slices.Contains(opt.Targets, at) }, providers)
+	made.plan.Problems = keepOf(made.plan.Problems, func(p plan.Problem) bool { return p.Text != noneReplaced }) // it is uploaded for the first time
+	if wish.again && made.plan.Summary().Empty() && len(made.plan.Problems) == 0 {
+		return imagePlan{}, notAgain(made.plan.Notes)
+	}
+	made.plan.Notes = append(made.plan.Notes, wish.standsBy(seen, b, made.plan)...)
+	return made, nil
+}
+
+// notAgain is why nothing is uploaded again.
+func notAgain(notes []plan.Note) error {
+	for _, n := range notes {
+		return hint(errors.New(n.Text), "npctl image show tells which nodes there are")
+	}
+	return errors.New("nothing could be uploaded again")
+}
+
+// uploadable is the build to upload. Some of its files has to be left.
+func (wish uploadWish) uploadable(seen plan.Observed, img *resources.Image) (*resources.Build, error) {
+	b, err := findBuild(seen.Records, img.Name, wish.build)
+	if err != nil {
+		return nil, err
+	}
+	if b.State != resources.StateReady {
+		return nil, fmt.Errorf("build %s of %s is %s, and only one that is ready can be uploaded", b.ID, img.Name, b.State)
+	}
+	left := slices.ContainsFunc(b.Files, func(f resources.ImageFile) bool {
+		return slices.ContainsFunc(seen.Files, func(g plan.ImageFile) bool { return g.Name == f.Name })
+	})
+	if !left && !b.Remote {
+		return nil, hint(fmt.Errorf("no file of build %s of %s is left in the images directory", b.ID, img.Name), "npctl image build "+img.Name+" makes a new one")
+	}
+	return b, nil
+}
+
+// takers are the providers to upload to, of those that want the image.
+func (wish uploadWish) takers(want resources.Desired, img *resources.Image) ([]string, error) {
+	var names, paused []string
+	for _, p := range imageUsers(want, img) {
+		if uploadsPaused(p, img) {
+			paused = append(paused, p.Name)
+		}
+		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return nil, hint(fmt.Errorf("no provider has a label that boots from %s", img.Name), "an image goes to the providers whose labels have it as their image")
+	}
+	for _, p := range wish.providers {
+		if !slices.Contains(names, p) {
+			return nil, hint(fmt.Errorf("provider %s has no label that boots from %s", p, img.Name), "those that have one: "+joinWords(names))
+		}
+		if slices.Contains(paused, p) {
+			return nil, hint(fmt.Errorf("uploads of %s to %s are paused in the configuration", img.Name, p), "take pause = true out of its image block in provider "+p)
+		}
+	}
+	if len(wish.providers) > 0 {
+		return wish.providers, nil
+	}
+	if len(paused) == len(names) {
+		return nil, errors.New("uploads of " + img.Name + " are paused in the configuration of every provider")
+	}
+	return names, nil
+}
+
+// unbuilding is the configuration with the image paused, so that what there is is uploaded and not what might be built.
+func unbuilding(want resources.Desired, img *resources.Image) resources.Desired {
+	want.Images = slices.Clone(want.Images)
+	for i := range want.Images {
+		if want.Images[i].Name == img.Name {
+			want.Images[i].Pause = true
+		}
+	}
+	return want
+}
+
+// asNewest is what was seen without the builds of an image that are newer than the given one, so that this is what is
+// uploaded. The plan that comes of it is good for its uploads only.
+func asNewest(seen plan.Observed, b *resources.Build) plan.Observed {
+	seen.Records.Builds = keepOf(seen.Records.Builds, func(other *resources.Build) bool {
+		return other.Image != b.Image || other.State != resources.StateReady || other.ID == b.ID || newerBuild(b, other) < 0
+	})
+	return seen
+}
+
+// standsBy notes where new nodes go on booting from a newer build.
+func (wish uploadWish) standsBy(seen plan.Observed, b *resources.Build, p plan.Plan) []plan.Note {
+	var notes []plan.Note
+	for _, s := range p.Steps {
+		if s.Action != plan.ActionUpload {
+			continue
+		}
+		current := currentUpload(seen.Records, b.Image, s.Provider)
+		if current == nil || current.Build == b.ID || !newerThan(seen.Records, current.Build, b) {
+			continue
+		}
+		notes = append(notes, plan.Note{Severity: plan.Info, Code: "stands-by", Address: s.Address,
+			Text: fmt.Sprintf("new nodes in %s go on booting from build %s, which is newer", s.Provider, short(current.Build))})
+	}
+	return notes
+}
+
+// currentUpload is what new nodes in a provider boot from.
+func currentUpload(r plan.Records, image, provider string) *resources.Upload {
+	for _, u := range uploadsOf(r, image) {
+		if u.Provider == provider && u.State == resources.StateReady {
+			return u
+		}
+	}
+	return nil
+}
+
+func newerThan(r plan.Records, id string, b *resources.Build) bool {
+	i := slices.IndexFunc(r.Builds, func(other *resources.Build) bool { return other.ID == id })
+	return i >= 0 && newerBuild(r.Builds[i], b) < 0
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+)
+
+// logEvent is a line of image log -json; see docs/json.md.
+type logEvent struct {
+	Type          string          `json:"type"`
+	FormatVersion string          `json:"format_version,omitempty"`
+	Image         string          `json:"image,omitempty"`
+	Build         string          `json:"build,omitempty"`
+	Path          string          `json:"path,omitempty"`
+	State         resources.State `json:"state,omitempty"`
+	Text          *string         `json:"text,omitempty"`
+	Message       string          `json:"message,omitempty"`
+	Hint          string          `json:"hint,omitempty"`
+}
+
+func writeLogEvent(w io.Writer, e logEvent) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return outputError(err)
+}
+
+// buildWatch looks whether a build goes on.
+type buildWatch struct {
+	store *bolt.Store
+	build string
+	alone int // how often in a row nobody was at work
+}
+
+// aloneAtMost is how often nobody may be at work before a build that is being made counts as given up.
+const aloneAtMost = 2
+
+// ended reports whether the build is not being made any more: its record says so, or whoever made it is gone.
+func (b *buildWatch) ended(ctx context.Context) (bool, error) {
+	entry, err := b.store.Get(ctx, resources.Key{Kind: resources.KindBuild, ID: b.build})
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return true, nil
+	case err != nil:
+		return false, err
+	case entry.Record.(*resources.Build).State != resources.StateBuilding:
+		return true, nil
+	}
+	holder, err := b.store.Holder(ctx, stateLock)
+	if err != nil {
+		return false, err
+	}
+	if b.alone++; holder != nil && !isDead(*holder) {
+		b.alone = 0
+	}
+	return b.alone >= aloneAtMost, nil
+}
+
+// isDead reports whether the process that holds a lock is known to be gone. Of other hosts nobody knows.
+func isDead(h state.Holder) bool {
+	host, err := os.Hostname()
+	return err == nil && host == h.Host && h.PID > 0 && errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
+}
+
+// becameOf is the state that a build is in, and if it failed, why: a failed one may have no record any more.
+func becameOf(ctx context.Context, store *bolt.Store, l foundLog) (resources.State, string) {
+	if entry, err := store.Get(ctx, resources.Key{Kind: resources.KindBuild, ID: l.build}); err == nil {
+		b := entry.Record.(*resources.Build)
+		return b.State, b.Error
+	}
+	if entry, err := store.Get(ctx, resources.Key{Kind: resources.KindImage, ID: l.image}); err == nil {
+		if f := entry.Record.(*resources.ImageRecord).Failure; f != nil && f.Build == l.build {
+			return resources.StateFailed, f.Error
+		}
+	}
+	return "", ""
+}

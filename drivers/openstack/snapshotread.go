@@ -1,0 +1,148 @@
+package openstack
+
+import (
+	"context"
+	"crypto/md5" //nolint:gosec // Glance's checksum
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// ReadImage implements drivers.Snapshots. Reading ends with an error instead of io.EOF when the content is not what Glance
+// says it is.
+func (c *Cloud) ReadImage(ctx context.Context, id string) (io.ReadCloser, resources.RemoteImage, error) {
+	doing := "read image " + id
+	found, ok, err := c.image(ctx, id)
+	switch {
+	case err != nil:
+		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
+	case !ok:
+		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w: there is no such image", doing, drivers.ErrRejected)
+	case found.Status != "active":
+		return nil, resources.RemoteImage{}, fmt.Errorf("%s: it is %s, not active", doing, found.Status)
+	case found.Size == 0:
+		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w: it has no content, which is so when its server boots from a volume", doing, drivers.ErrRejected)
+	}
+	content, err := c.openContent(ctx, doing, found)
+	return content, found.remote(), err
+}
+
+// openContent asks for the bytes. As in putContent, gophercloud's own request is not used: it would read them all.
+func (c *Cloud) openContent(ctx context.Context, doing string, i image) (io.ReadCloser, error) {
+	client, err := c.service(serviceImage)
+	if err != nil {
+		return nil, err
+	}
+	address := client.ServiceURL("images", url.PathEscape(i.ID), "file")
+	for attempt := 1; ; attempt++ {
+		token := c.provider.Token()
+		stream, watch := watchStall(ctx)
+		resp, err := c.getContent(stream, address, token)
+		if err != nil {
+			watch.stop()
+			return nil, fmt.Errorf("%s: %w", doing, err)
+		}
+		if resp.StatusCode == http.StatusOK {
+			sum, want := sumOf(i)
+			return &contentReader{ctx: stream, from: resp.Body, watch: watch, doing: doing, size: i.Size, sum: sum, want: want}, nil
+		}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what it says is only for people
+		_ = resp.Body.Close()
+		watch.stop()
+		switch {
+		case resp.StatusCode == http.StatusUnauthorized && attempt == 1:
+			if err := c.provider.Reauthenticate(ctx, token); err != nil {
+				return nil, wrap(doing+": log in again", err)
+			}
+		case resp.StatusCode == http.StatusNoContent:
+			return nil, fmt.Errorf("%s: %w: it has no content", doing, drivers.ErrRejected)
+		default:
+			return nil, newAPIError(doing, resp.StatusCode, text, resp.Header)
+		}
+	}
+}
+
+func (c *Cloud) getContent(ctx context.Context, address, token string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/octet-stream")
+	request.Header.Set("X-Auth-Token", token)
+	request.Header.Set("User-Agent", c.provider.UserAgent.Join())
+	resp, err := c.provider.HTTPClient.Do(request)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
+		err = cause // which the transport cannot know
+	}
+	return resp, err
+}
+
+// sumOf is the strongest checksum that Glance tells, and how to compute it.
+func sumOf(i image) (hash.Hash, string) {
+	switch {
+	case i.HashAlgo == "sha512" && i.Hash != "":
+		return sha512.New(), i.Hash
+	case i.HashAlgo == "sha256" && i.Hash != "":
+		return sha256.New(), i.Hash
+	default:
+		return md5.New(), i.Checksum //nolint:gosec // Glance's checksum
+	}
+}
+
+// contentReader compares what comes with what Glance says of it.
+type contentReader struct {
+	ctx   context.Context //nolint:containedctx // of this one stream
+	from  io.ReadCloser
+	watch *stallWatch
+	doing string
+	size  int64
+	read  int64
+	sum   hash.Hash
+	want  string // "" when Glance tells none
+}
+
+func (r *contentReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	r.read += int64(n)
+	r.sum.Write(p[:n])
+	r.watch.reset(stallLimit)
+	switch {
+	case r.read > r.size:
+		return 0, fmt.Errorf("%s: more than the %d bytes that Glance says it has", r.doing, r.size)
+	case errors.Is(err, io.EOF):
+		return n, r.finish()
+	case err != nil:
+		if cause := context.Cause(r.ctx); errors.Is(cause, errStalled) {
+			err = cause
+		}
+		return n, fmt.Errorf("%s: after %d of %d bytes: %w", r.doing, r.read, r.size, err)
+	default:
+		return n, nil
+	}
+}
+
+func (r *contentReader) finish() error {
+	if r.read < r.size {
+		return fmt.Errorf("%s: after %d of %d bytes: %w", r.doing, r.read, r.size, io.ErrUnexpectedEOF)
+	}
+	if got := hex.EncodeToString(r.sum.Sum(nil)); r.want != "" && !strings.EqualFold(got, r.want) {
+		return fmt.Errorf("%s: the image was damaged on its way: its checksum is %s, Glance says %s", r.doing, got, r.want)
+	}
+	return io.EOF
+}
+
+// Close ends the connection, whether or not all was read.
+func (r *contentReader) Close() error {
+	r.watch.stop()
+	return r.from.Close()
+}

@@ -1,0 +1,165 @@
+package openstack
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/imagefile"
+)
+
+// benchSize is that of a small image, which stays in the page cache: no disk blurs the figures.
+const benchSize = 512 << 20
+
+// benchFile is an image and its sums, as a build leaves them.
+func benchFile(b *testing.B) (string, imagefile.Sums) {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "image.raw")
+	content := make([]byte, benchSize)
+	for i := range content {
+		content[i] = byte(i ^ i>>8 ^ i>>16)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	sums, err := imagefile.HashFile(b.Context(), path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return path, sums
+}
+
+// careless is a Glance on a loopback socket that throws every content away, as fast as it comes, and then says that it
+// has what it should have. What an upload takes there is npctl's share and the socket's.
+func careless(b *testing.B, sums imagefile.Sums) *Cloud {
+	b.Helper()
+	r := newReplay(b)
+	glance(r, fmt.Sprintf(`"size": %d, "checksum": %q`, sums.Size, sums.MD5))
+	rest := r.Config.Handler
+	r.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method != http.MethodPut {
+			rest.ServeHTTP(w, q)
+			return
+		}
+		_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{q.Body}, make([]byte, 256<<10))
+		w.WriteHeader(http.StatusNoContent)
+	})
+	return r.open(nil)
+}
+
+func benchSpec(sums imagefile.Sums) drivers.ImageSpec {
+	spec := uploadSpec()
+	spec.Size, spec.SHA256, spec.MD5, spec.Progress = sums.Size, sums.SHA256, sums.MD5, func(int64) {}
+	return spec
+}
+
+func upload(b *testing.B, c *Cloud, path string, spec drivers.ImageSpec) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = c.UploadImage(b.Context(), spec, file)
+	return err
+}
+
+// BenchmarkUpload sends a file whose sums are known, as those of every build are.
+func BenchmarkUpload(b *testing.B) {
+	path, sums := benchFile(b)
+	c, spec := careless(b, sums), benchSpec(sums)
+	b.SetBytes(benchSize)
+	for b.Loop() {
+		if err := upload(b, c, path, spec); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkUploadOfUnknownSums has to hash on the way.
+func BenchmarkUploadOfUnknownSums(b *testing.B) {
+	path, sums := benchFile(b)
+	c, spec := careless(b, sums), benchSpec(sums)
+	spec.SHA256, spec.MD5 = "", ""
+	b.SetBytes(benchSize)
+	for b.Loop() {
+		if err := upload(b, c, path, spec); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkUploadToThree sends one file to three clouds at once.
+func BenchmarkUploadToThree(b *testing.B) {
+	path, sums := benchFile(b)
+	clouds, spec := []*Cloud{careless(b, sums), careless(b, sums), careless(b, sums)}, benchSpec(sums)
+	b.SetBytes(int64(len(clouds)) * benchSize)
+	for b.Loop() {
+		var all errgroup.Group
+		for _, c := range clouds {
+			all.Go(func() error { return upload(b, c, path, spec) })
+		}
+		if err := all.Wait(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkPlainSocket is what there is to compare with: the same bytes through a loopback socket, in pieces as large
+// as dd's.
+func BenchmarkPlainSocket(b *testing.B) {
+	path, _ := benchFile(b)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	go drain(listener)
+	b.SetBytes(benchSize)
+	buf := make([]byte, 1<<20)
+	for b.Loop() {
+		if err := pour(path, listener.Addr().String(), buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// drain reads everything, and says so with one byte in the end.
+func drain(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}, make([]byte, 256<<10))
+		_, _ = conn.Write([]byte{1})
+		_ = conn.Close()
+	}
+}
+
+func pour(path, address string, buf []byte) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := io.CopyBuffer(struct{ io.Writer }{conn}, struct{ io.Reader }{file}, buf); err != nil {
+		return err
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, buf[:1])
+	return err
+}

@@ -1,0 +1,76 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/npctl/npctl/internal/imagefile"
+)
+
+var (
+	// ErrGone is wrapped by the error for a file that the server has not got (404, 410).
+	ErrGone = errors.New("the server does not have it (any more)")
+	// ErrWebPage is returned for an HTML page in place of a file.
+	ErrWebPage = errors.New("the server sends a web page instead of the file; open the address in a browser to see what it says")
+	// ErrTooLarge is wrapped by the error for a file over its limit.
+	ErrTooLarge = errors.New("too large")
+)
+
+// errRestart says that what was read is worth nothing, and that reading starts over.
+var errRestart = errors.New("the file has to be fetched from its beginning")
+
+// SumError is a file with another checksum than it has to have.
+type SumError struct {
+	Kind      string // sha256 or md5
+	Got, Want string // hex
+}
+
+func (e *SumError) Error() string {
+	return fmt.Sprintf("wrong checksum: the file has %s %s and should have %s", e.Kind, e.Got, e.Want)
+}
+
+// statusError is an answer that is no file.
+type statusError struct {
+	status string
+	code   int
+}
+
+func (e *statusError) Error() string {
+	switch e.code {
+	case 401, 403:
+		return fmt.Sprintf("the server refuses (%s); files are fetched without credentials", e.status)
+	default:
+		return "the server answers " + e.status
+	}
+}
+
+func tooLarge(what string, size, limit int64) error {
+	return fmt.Errorf("%w: %s %s, and the limit is %s", ErrTooLarge, what, imagefile.Bytes(size), imagefile.Bytes(limit))
+}
+
+// Shown is an address without what may be secret in it.
+func Shown(u *url.URL) string {
+	if u == nil {
+		return "(no address)"
+	}
+	plain := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath, Opaque: u.Opaque}
+	text := plain.String()
+	if u.RawQuery != "" {
+		text += "?…"
+	}
+	return text
+}
+
+// Plain takes the address, with all that is in it, out of an error of package net/http.
+func Plain(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	if err != nil && strings.Contains(err.Error(), "Location header") { // which it quotes
+		return &redirectError{"the server redirects to an address that cannot be read"}
+	}
+	return err
+}

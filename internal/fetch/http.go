@@ -1,0 +1,93 @@
+package fetch
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const mostRedirects = 5
+
+// NewTransport returns a transport with time limits for connecting. Time limits for answers are the caller's. It speaks
+// HTTP/1.1: one large file fills a connection better than a stream with a window of its own does.
+func NewTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    15 * time.Second,
+		DisableCompression:     true, // checksums and ranges are those of the bytes as they lie there
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        time.Minute,
+		ReadBufferSize:         64 << 10,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+}
+
+// NewClient returns a client that follows redirects by CheckRedirect.
+func NewClient(transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: transport, CheckRedirect: CheckRedirect}
+}
+
+// redirectError is final: another try leads to the same place.
+type redirectError struct{ text string }
+
+func (e *redirectError) Error() string { return e.text }
+
+// CheckRedirect is for http.Client: a few redirects, to web addresses only, and never from https to http. The address
+// that one comes from, which may hold a signature, is not told.
+func CheckRedirect(next *http.Request, via []*http.Request) error {
+	next.Header.Del("Referer")
+	switch {
+	case len(via) > mostRedirects:
+		return &redirectError{fmt.Sprintf("the server redirects more than %d times", mostRedirects)}
+	case checkAddress(next.URL) != nil:
+		return &redirectError{fmt.Sprintf("the server redirects to %s, which is no web address", Shown(next.URL))}
+	case via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https":
+		return &redirectError{fmt.Sprintf("the server redirects from https to %s, which is not protected", Shown(next.URL))}
+	}
+	return nil
+}
+
+func checkAddress(u *url.URL) error {
+	if u == nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q is no web address: it has to begin with https:// or http://", Shown(u))
+	}
+	return nil
+}
+
+// Passing reports whether a try that ended with this error is worth repeating. It is for errors of http.Client.Do.
+func Passing(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	var redirect *redirectError
+	return !errors.As(err, &certificate) && !errors.As(err, &redirect)
+}
+
+// PassingStatus reports whether a status may be another one soon.
+func PassingStatus(code int) bool {
+	switch code {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return false
+	}
+	return code >= 500
+}
+
+// RetryAfter is how long a server wants to be left alone, or 0.
+func RetryAfter(header http.Header) time.Duration {
+	text := strings.TrimSpace(header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second //nolint:gosec // 31 bits
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return max(time.Until(date), 0)
+	}
+	return 0
+}

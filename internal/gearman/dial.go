@@ -1,0 +1,88 @@
+package gearman
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// ServerError is what went wrong with a server.
+type ServerError struct {
+	Server string
+	Err    error
+}
+
+func (e *ServerError) Error() string { return "gearman server " + e.Server + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// dial connects to a server. With TLS it speaks nothing else.
+func (o Options) dial(ctx context.Context, server string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.DialTimeout, fmt.Errorf("no answer within %s", o.DialTimeout))
+	defer cancel()
+	dialer := net.Dialer{KeepAlive: o.KeepAlive}
+	plain, err := dialer.DialContext(ctx, "tcp", server)
+	if err != nil {
+		return nil, &ServerError{server, because(ctx, err)}
+	}
+	if o.TLS == nil {
+		return plain, nil
+	}
+	secure := tls.Client(plain, o.tlsFor(server))
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = plain.Close()
+		return nil, &ServerError{server, handshake(ctx, err)}
+	}
+	return secure, nil
+}
+
+func (o Options) tlsFor(server string) *tls.Config {
+	if o.TLS.ServerName != "" {
+		return o.TLS
+	}
+	config := o.TLS.Clone()
+	config.ServerName, _, _ = net.SplitHostPort(server)
+	return config
+}
+
+// because prefers the reason for which a context ended to the error that followed from it.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+const plainText = "; npctl does not fall back to plain text: use a gearman server that is built with TLS, or put stunnel in front " +
+	"(Debian's gearmand takes --ssl and speaks plain text all the same)"
+
+// handshake explains a handshake that did not succeed.
+func handshake(ctx context.Context, err error) error {
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &record):
+		return fmt.Errorf("it answers a TLS handshake in plain text (%q)%s", record.RecordHeader[:], plainText)
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
+		return context.Cause(ctx)
+	case ctx.Err() != nil:
+		return fmt.Errorf("TLS handshake: %w, so it probably speaks plain text%s", context.Cause(ctx), plainText)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("it closed the connection at the TLS handshake%s", plainText)
+	default:
+		return fmt.Errorf("TLS handshake: %w", err)
+	}
+}
+
+// timedOut reports whether a read ended by its deadline.
+func timedOut(err error) bool {
+	var failed net.Error
+	return errors.As(err, &failed) && failed.Timeout()
+}
+
+// transfer is how long a single packet or listing may be under way.
+const transfer = 2 * time.Minute

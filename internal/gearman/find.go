@@ -1,0 +1,77 @@
+package gearman
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Found is what a server knows about a job that has not ended.
+type Found struct {
+	Server      string
+	Known       bool
+	Running     bool
+	Done, Total int64
+	Clients     int // that wait for it
+}
+
+// Find looks for a job by its unique. Servers that cannot be asked so, as the Python one, count as not knowing it. It is
+// an error when no server answers.
+func (c *Client) Find(ctx context.Context, unique string) (Found, error) {
+	found := make([]Found, len(c.options.Servers))
+	err := c.each(ctx, "look for job "+unique, func(ctx context.Context, n int, server string) (err error) {
+		found[n], err = c.options.find(ctx, server, unique)
+		return err
+	})
+	for _, f := range found {
+		if f.Known {
+			return f, err
+		}
+	}
+	return Found{}, err
+}
+
+// find asks one server. What follows the question is answered by every server, so that silence is told from ignorance.
+func (o Options) find(ctx context.Context, server, unique string) (Found, error) {
+	conn, err := o.open(ctx, server)
+	if err != nil {
+		return Found{}, err
+	}
+	defer conn.shut()
+	if err := conn.send(Request(GetStatusUnique, unique), ping("find")); err != nil {
+		return Found{}, err
+	}
+	timer := time.NewTimer(2 * o.KeepAlive)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return Found{}, context.Cause(ctx)
+		case <-timer.C:
+			return Found{}, &ServerError{server, fmt.Errorf("no answer about job %s", unique)}
+		case p, ok := <-conn.packets:
+			if !ok {
+				return Found{}, conn.err
+			}
+			if p.Type == StatusResUnique && p.Args[0] == unique {
+				return foundIn(server, p.Args), nil
+			}
+			if _, ok := pong(p); ok {
+				return Found{}, nil
+			}
+		}
+	}
+}
+
+// foundIn reads unique, known, running, numerator, denominator, clients. Numbers may be empty.
+func foundIn(server string, args []string) Found {
+	number := func(n int) int64 {
+		value, _ := strconv.ParseInt(args[n], 10, 64)
+		return value
+	}
+	return Found{
+		Server: server, Known: args[1] != "0", Running: args[2] != "0",
+		Done: number(3), Total: number(4), Clients: int(number(5)),
+	}
+}

@@ -1,0 +1,125 @@
+package gearmantest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// StartGearmand starts Debian's gearmand and returns where it listens.
+func StartGearmand(t testing.TB, args ...string) string {
+	t.Helper()
+	return run(t, func(port string) *exec.Cmd {
+		args := append([]string{"--listen", "127.0.0.1", "--port", port, "--log-file", "stderr", "--verbose", "WARNING"}, args...)
+		return exec.CommandContext(t.Context(), program(t, "gearmand", "/usr/sbin/gearmand"), args...)
+	})
+}
+
+// python is a server of the Python library gear.
+const python = `
+import gear, sys, threading
+server = gear.Server(int(sys.argv[1]), host='127.0.0.1')
+threading.Event().wait()
+`
+
+// StartPython starts a server of the real Python library.
+func StartPython(t testing.TB) string {
+	t.Helper()
+	return run(t, func(port string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), GearPython(t), "-c", python, port)
+	})
+}
+
+// GearPython is a Python interpreter that has the library gear.
+func GearPython(t testing.TB) string {
+	t.Helper()
+	name := os.Getenv("NPCTL_GEAR_PYTHON")
+	if name == "" {
+		t.Fatal("NPCTL_GEAR_PYTHON is not set to a Python that has the gear library; run test/gearman/run.sh")
+	}
+	return name
+}
+
+// StartStunnel puts stunnel, which asks for a client certificate, in front of a server and returns where it listens.
+func StartStunnel(t testing.TB, certs Certificates, server string) string {
+	t.Helper()
+	return run(t, func(port string) *exec.Cmd {
+		path := filepath.Join(t.TempDir(), "stunnel.conf")
+		config := fmt.Sprintf("foreground = yes\npid =\ndebug = err\n[gearman]\naccept = 127.0.0.1:%s\nconnect = %s\n"+
+			"cert = %s\nkey = %s\nCAfile = %s\nverifyChain = yes\n", port, server, certs.Cert, certs.Key, certs.CA)
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return exec.CommandContext(t.Context(), program(t, "stunnel4", "/usr/bin/stunnel4"), path)
+	})
+}
+
+func program(t testing.TB, name, path string) string {
+	t.Helper()
+	if found, err := exec.LookPath(name); err == nil {
+		return found
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%s is not installed: run test/gearman/install.sh", name)
+	}
+	return path
+}
+
+// run starts a server on a free port and waits until it listens. The port may be taken in between; then another is tried.
+func run(t testing.TB, command func(port string) *exec.Cmd) string {
+	t.Helper()
+	for range 5 {
+		port := freePort(t)
+		cmd := command(port)
+		cmd.Stderr, cmd.Stdout = t.Output(), t.Output()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		stop := sync.OnceFunc(func() { _ = cmd.Process.Kill(); <-ended })
+		t.Cleanup(stop)
+		addr := net.JoinHostPort("127.0.0.1", port)
+		if listens(t, addr, ended) {
+			return addr
+		}
+		stop()
+	}
+	t.Fatal("a server did not start five times")
+	return ""
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func listens(t testing.TB, addr string, ended <-chan struct{}) bool {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+			return true
+		}
+		select {
+		case <-ended:
+			return false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return false
+}

@@ -1,0 +1,165 @@
+package gearman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// submission is a job on its connection.
+type submission struct {
+	Job
+	conn    *conn
+	handle  string
+	running bool
+	result  []byte
+}
+
+// errDone ends a submission whose result has come.
+var errDone = errors.New("done")
+
+// submit gives the job to a server and waits for its end.
+func (c *Client) submit(ctx context.Context, server string, job Job) ([]byte, error) {
+	conn, err := c.options.open(ctx, server)
+	if err != nil {
+		return nil, again{err}
+	}
+	defer conn.shut()
+	s := &submission{Job: job, conn: conn}
+	// With the option, gearmand hands on the text of exceptions. Servers that do not know it say so, or nothing.
+	if err := conn.send(Request(OptionReq, "exceptions")); err != nil {
+		return nil, again{err}
+	}
+	submit := Request(SubmitJob, job.Function, job.Unique, string(job.Data))
+	if err := submit.check(c.options.MaxPacket); err != nil {
+		return nil, err
+	}
+	if err := conn.send(submit); err != nil {
+		return nil, again{err}
+	}
+	return s.wait(ctx, c)
+}
+
+func (s *submission) wait(ctx context.Context, c *Client) ([]byte, error) {
+	check := time.NewTicker(c.options.Check)
+	defer check.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-check.C:
+			err = s.check(ctx, c)
+		case p, ok := <-s.conn.packets:
+			if !ok {
+				return nil, again{s.conn.err}
+			}
+			err = s.take(p)
+		}
+		if errors.Is(err, errDone) {
+			return s.result, nil
+		}
+		if err != nil {
+			return nil, s.blame(err)
+		}
+	}
+}
+
+// blame says which server an error is about.
+func (s *submission) blame(err error) error {
+	var retry again
+	if errors.As(err, &retry) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", s.Function, err)
+}
+
+// check asks after the job, and leaves a queue that nobody works at.
+func (s *submission) check(ctx context.Context, c *Client) error {
+	if s.handle == "" {
+		return again{&ServerError{s.conn.server, fmt.Errorf("it did not take the job within %s", c.options.Check)}}
+	}
+	if !s.running {
+		functions, err := c.options.status(ctx, s.conn.server)
+		if err == nil && functions[s.Function].Workers == 0 {
+			return again{&ServerError{s.conn.server, fmt.Errorf("%s: %w any more", s.Function, ErrNoWorker)}}
+		}
+	}
+	if err := s.conn.send(Request(GetStatus, s.handle)); err != nil {
+		return again{err}
+	}
+	return nil
+}
+
+// take deals with a packet. Those about other things are ignored, errors too once the job is taken.
+func (s *submission) take(p Packet) error {
+	switch p.Type {
+	case JobCreated:
+		s.handle = p.Args[0]
+		if err := s.conn.send(Request(GetStatus, s.handle)); err != nil { // joined one that runs?
+			return again{err}
+		}
+		return nil
+	case Error:
+		if s.handle == "" {
+			return &ServerError{s.conn.server, &RefusedError{p.Args[0], p.Args[1]}}
+		}
+		return nil
+	case StatusRes:
+		return s.status(p.Args)
+	}
+	if s.handle == "" || len(p.Args) == 0 || p.Args[0] != s.handle {
+		return nil
+	}
+	return s.work(p)
+}
+
+func (s *submission) work(p Packet) error {
+	switch p.Type {
+	case WorkStatus:
+		s.setRunning(true)
+		s.progress(p.Args[1], p.Args[2])
+	case WorkData, WorkWarning:
+		s.setRunning(true)
+		if s.Output != nil {
+			s.Output([]byte(p.Args[1]))
+		}
+	case WorkComplete:
+		s.result = []byte(p.Args[1])
+		return errDone
+	case WorkFail:
+		return ErrFailed
+	case WorkException:
+		return &ExceptionError{p.Args[1]}
+	}
+	return nil
+}
+
+// status reads what is known about the job: handle, known, running, numerator, denominator.
+func (s *submission) status(args []string) error {
+	if args[0] != s.handle {
+		return nil
+	}
+	if args[1] == "0" {
+		return &ServerError{s.conn.server, ErrForgotten}
+	}
+	s.setRunning(args[2] != "0")
+	return nil
+}
+
+func (s *submission) setRunning(running bool) {
+	if s.running != running && s.Running != nil {
+		s.Running(running)
+	}
+	s.running = running
+}
+
+func (s *submission) progress(numerator, denominator string) {
+	done, err := strconv.ParseInt(numerator, 10, 64)
+	total, err2 := strconv.ParseInt(denominator, 10, 64)
+	if err == nil && err2 == nil && s.Progress != nil {
+		s.Progress(done, total)
+	}
+}

@@ -1,0 +1,79 @@
+package gearman
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+	"sync"
+)
+
+// Task is a job that a server has given to a worker.
+type Task struct {
+	Function, Unique string
+	Data             []byte
+
+	handle string
+	conn   *conn
+
+	mu      sync.Mutex
+	news    bool  // guarded by mu: since the last status
+	done    int64 // guarded by mu
+	total   int64 // guarded by mu
+	stopped bool  // guarded by mu: the job has ended here
+}
+
+// Progress tells the client how far the job is. It is passed on once a second at most.
+func (t *Task) Progress(done, total int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.news, t.done, t.total = true, done, total
+}
+
+// Send sends data ahead of the result. The first thing clients of the original Nodepool get is the result to them: send
+// nothing to those.
+func (t *Task) Send(data []byte) error {
+	t.mu.Lock()
+	stopped := t.stopped
+	t.mu.Unlock()
+	if stopped {
+		return context.Canceled
+	}
+	return t.conn.send(Request(WorkData, t.handle, string(data)))
+}
+
+// status is the packet that tells the news, if there are any.
+func (t *Task) status() (Packet, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.news {
+		return Packet{}, false
+	}
+	t.news = false
+	return Request(WorkStatus, t.handle, strconv.FormatInt(t.done, 10), strconv.FormatInt(t.total, 10)), true
+}
+
+func (t *Task) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+}
+
+// outcome is how a handler ended.
+type outcome struct {
+	data []byte
+	err  error
+}
+
+// do calls a handler. One that panics has failed; the others' jobs go on.
+func (t *Task) do(ctx context.Context, handler Handler, log *slog.Logger) (o outcome) {
+	defer func() {
+		if r := recover(); r != nil {
+			log.Error("gearman handler panicked", "function", t.Function, "panic", r, "stack", string(debug.Stack()))
+			o = outcome{err: fmt.Errorf("panic: %v", r)}
+		}
+	}()
+	data, err := handler(ctx, t)
+	return outcome{data, err}
+}

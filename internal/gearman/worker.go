@@ -1,0 +1,193 @@
+package gearman
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Handler does a job and returns its result. An error that wraps ErrFailed becomes WORK_FAIL, any other WORK_EXCEPTION
+// with its text. ctx ends when the connection is lost or the worker is stopped for good: then the server gives the job to
+// another worker, and the result is thrown away.
+type Handler func(ctx context.Context, task *Task) ([]byte, error)
+
+// Worker does jobs, a number of them at a time. Functions may be added and removed while it runs.
+type Worker struct {
+	options   Options
+	slots     int
+	tokens    chan struct{} // whoever holds one may have a job
+	ready     chan struct{} // closed when a server knows the functions
+	setReady  func()
+	mu        sync.Mutex
+	functions map[string]Handler    // guarded by mu
+	sessions  map[*session]struct{} // guarded by mu
+}
+
+// NewWorker makes a worker for so many jobs at a time. Each slot has a connection of its own to every server.
+func NewWorker(o Options, slots int) *Worker {
+	slots = max(1, slots)
+	w := &Worker{
+		options: o.withDefaults(), slots: slots, tokens: make(chan struct{}, slots), ready: make(chan struct{}),
+		functions: map[string]Handler{}, sessions: map[*session]struct{}{},
+	}
+	w.setReady = sync.OnceFunc(func() { close(w.ready) })
+	for range slots {
+		w.tokens <- struct{}{}
+	}
+	return w
+}
+
+// Ready is closed when a server is connected for the first time and knows the functions.
+func (w *Worker) Ready() <-chan struct{} { return w.ready }
+
+// Add offers functions. It returns when every server that is connected knows of them, so that what is sent afterwards
+// on any other connection comes later. An error says that some server did not confirm it; it is told all the same.
+func (w *Worker) Add(ctx context.Context, handler Handler, functions ...string) error {
+	for _, function := range functions {
+		if function == "" || strings.ContainsAny(function, "\x00\t\r\n ") {
+			return fmt.Errorf("%q cannot be the name of a gearman function: it may have no blanks", function)
+		}
+	}
+	w.mu.Lock()
+	for _, function := range functions {
+		w.functions[function] = handler
+	}
+	told := w.tell()
+	w.mu.Unlock()
+	return w.confirm(ctx, told)
+}
+
+// Remove takes functions back. A job in hand is finished and answered first.
+func (w *Worker) Remove(functions ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, function := range functions {
+		delete(w.functions, function)
+	}
+	w.tell()
+}
+
+// tell lets all sessions look at the functions, and returns a channel for each that is closed when its server has been
+// told. Needs mu.
+func (w *Worker) tell() []<-chan struct{} {
+	var told []<-chan struct{}
+	for s := range w.sessions {
+		done := make(chan struct{})
+		s.waiting = append(s.waiting, done)
+		told = append(told, done)
+		select {
+		case s.changed <- struct{}{}:
+		default: // it has not looked since the last time
+		}
+	}
+	return told
+}
+
+func (w *Worker) confirm(ctx context.Context, told []<-chan struct{}) error {
+	timer := time.NewTimer(w.options.DialTimeout)
+	defer timer.Stop()
+	for _, done := range told {
+		select {
+		case <-done:
+		case <-timer.C:
+			return fmt.Errorf("a gearman server did not confirm the functions within %s", w.options.DialTimeout)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// offered returns the functions as they are now, and the channels to close once the server knows them.
+func (w *Worker) offered(s *session) (map[string]Handler, []chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waiting := s.waiting
+	s.waiting = nil
+	return maps.Clone(w.functions), waiting
+}
+
+// Run connects to all servers and works until ctx ends. Then it takes no new jobs, finishes those in hand within
+// Options.Drain, and returns. Servers that cannot be reached are tried again and again.
+func (w *Worker) Run(ctx context.Context) {
+	var group errgroup.Group
+	for _, server := range w.options.Servers {
+		for slot := range w.slots {
+			group.Go(func() error {
+				w.keep(ctx, server, slot)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait()
+}
+
+// keep keeps one connection to a server.
+func (w *Worker) keep(ctx context.Context, server string, slot int) {
+	pause := w.options.backOff()
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err := w.session(ctx, server, slot)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > w.options.KeepAlive {
+			pause.Reset()
+		}
+		wait := pause.NextBackOff()
+		w.log(slot, slog.LevelWarn)("gearman server lost, trying again", "server", server, "connection", slot+1,
+			"wait", wait.Round(time.Millisecond), "error", err)
+		if sleep(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// log speaks for all connections to a server by the first of them.
+func (w *Worker) log(slot int, level slog.Level) func(string, ...any) {
+	if slot > 0 {
+		level = slog.LevelDebug
+	}
+	return func(text string, args ...any) { w.options.Log.Log(context.Background(), level, text, args...) }
+}
+
+// session connects and works until the connection is lost or, without an error, ctx has ended.
+func (w *Worker) session(ctx context.Context, server string, slot int) error {
+	conn, err := w.options.open(ctx, server)
+	if err != nil {
+		return err
+	}
+	defer conn.shut()
+	s := newSession(w, conn, slot)
+	w.mu.Lock()
+	w.sessions[s] = struct{}{}
+	w.mu.Unlock()
+	return s.run(ctx)
+}
+
+// forget leaves nobody waiting for a session that has ended.
+func (w *Worker) forget(s *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.sessions, s)
+	for _, done := range s.waiting {
+		close(done)
+	}
+	for _, waiting := range s.asked {
+		for _, done := range waiting {
+			close(done)
+		}
+	}
+}
+
+// name tells the connections of a worker apart.
+func (w *Worker) name(slot int) string {
+	return strings.Join(strings.Fields(w.options.Name), "-") + "-" + strconv.Itoa(slot+1)
+}

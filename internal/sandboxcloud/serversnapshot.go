@@ -1,0 +1,133 @@
+package sandboxcloud
+
+import (
+	"bytes"
+	"crypto/md5"
+	"crypto/sha512"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Calls of one path that are told apart by what they ask for.
+const (
+	serverActions   = "server.action"
+	serverSnapshots = "server.snapshot"
+)
+
+// taskSnapshot is a server's task while an image is made of it.
+const taskSnapshot = "image_snapshot"
+
+// snapshot is createImage: the image is there at once, with the properties of the image that the server was made from,
+// and has its content later.
+func (c *call) snapshot(w *world, s *server, body json.RawMessage) (*answer, error) {
+	var in struct {
+		Name     string            `json:"name"`
+		Metadata map[string]string `json:"metadata"`
+	}
+	if err := strictJSON(body, &in); err != nil {
+		return nil, badRequest("%s", jsonMistake(err))
+	}
+	switch {
+	case strings.TrimSpace(in.Name) == "":
+		return nil, badRequest("Invalid input for field/attribute name. Value: %s. '%s' is too short", in.Name, in.Name)
+	case s.Status != "ACTIVE" && s.Status != "SHUTOFF":
+		return nil, refuse(http.StatusConflict, "Cannot 'createImage' instance %s while it is in vm_state %s", s.ID, vmState(s.Status))
+	case s.Task != "":
+		return nil, refuse(http.StatusConflict, "Cannot 'createImage' instance %s while it is in task_state %s", s.ID, s.Task)
+	case s.Image == "":
+		return nil, refuse(http.StatusForbidden, "Policy doesn't allow os_compute_api:servers:create_image:allow_volume_backed to be performed.")
+	}
+	i := c.newSnapshot(w, s, in.Name, in.Metadata)
+	w.Images.add(i)
+	s.Task = taskSnapshot
+	s.touch(c.now)
+	failing := ""
+	if _, fails := c.effect(ServerError); fails {
+		failing = "!"
+	}
+	if _, stuck := c.effect(StuckSaving); !stuck {
+		w.schedule(startOf(&i.base, c.now).Add(c.cloud.options.ImageTime), imageIsTaken, i.ID, failing+s.ID)
+	}
+	if c.micro >= 45 {
+		return accepted(view{"image_id": i.ID})
+	}
+	a, err := accepted(nil)
+	return a.with("Location", c.base()+roots[imaging]+"/images/"+i.ID), err
+}
+
+func (c *call) newSnapshot(w *world, s *server, name string, metadata map[string]string) *image {
+	i := &image{
+		base: w.newBase(s.Project, c.now), Name: name, HasName: true, Status: "queued", Visibility: "private", DiskFormat: "raw",
+		ContainerFormat: "bare", Properties: map[string]string{},
+	}
+	c.bend(&i.base)
+	from, found := w.Images.byID[s.Image]
+	if found {
+		maps.Copy(i.Properties, from.Properties)
+		i.MinRAM = from.MinRAM
+	}
+	maps.Copy(i.Properties, map[string]string{
+		"image_type": "snapshot", "instance_uuid": s.ID, "user_id": c.who.user, "base_image_ref": s.Image, "owner_id": s.Project,
+	})
+	maps.Copy(i.Properties, metadata)
+	if f, found := w.Flavors.byID[s.Flavor]; found {
+		i.MinDisk = f.Disk
+	}
+	c.photograph(i, s, from)
+	return i
+}
+
+// photograph gives the snapshot its content: that of the image that the server was made from, since nothing has run on
+// the server that could have changed it. Where the sandbox has not kept that, a small raw image names the server.
+func (c *call) photograph(i *image, s *server, from *image) {
+	content, err := c.contentOf(from)
+	if err == nil {
+		i.DiskFormat = from.DiskFormat
+	} else {
+		content = fmt.Appendf(nil, "snapshot of server %s (%s), made from image %s\n", s.Name, s.ID, s.Image)
+		content = append(content, make([]byte, 64<<10-len(content))...)
+	}
+	d := &digest{md5: md5.New(), sha512: sha512.New()}
+	keep := c.cloud.contents.receive(i.ID)
+	defer keep.discard()
+	_, _ = io.MultiWriter(d, keep).Write(content) // neither fails; what could not be kept is told by commit
+	if err := keep.commit(); err != nil {
+		c.cloud.options.Log.Error("content of a sandbox snapshot is lost", "image", i.ID, "error", err)
+	}
+	i.describe(d)
+}
+
+func (c *call) contentOf(i *image) ([]byte, error) {
+	if i == nil {
+		return nil, io.EOF
+	}
+	content, err := c.cloud.contents.open(i.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = content.Close() }()
+	var all bytes.Buffer
+	_, err = io.Copy(&all, io.LimitReader(content, c.cloud.options.KeepBytes+1))
+	return all.Bytes(), err
+}
+
+// snapshotEvent ends the making of an image. When the server has gone meanwhile, or a fault has it so, the image goes.
+func (w *world) snapshotEvent(i *image, e event) {
+	id, failed := strings.CutPrefix(e.Text, "!")
+	s, there := w.Servers.byID[id]
+	if there && s.Task == taskSnapshot {
+		s.Task = ""
+		s.touch(e.At)
+	}
+	if failed || !there || s.Gone {
+		retire(w, &w.Images, i, e.At, time.Time{})
+		return
+	}
+	i.Status = "active"
+	i.touch(e.At)
+}

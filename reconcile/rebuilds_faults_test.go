@@ -1,0 +1,246 @@
+package reconcile_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+// mishap is one way in which a rebuild goes wrong.
+type mishap struct {
+	name    string
+	mood    string               // of the script that builds
+	qemu    string               // of qemu-img
+	fault   sandboxcloud.Fault   // of the clouds
+	more    []sandboxcloud.Fault // with it
+	tamper  func(*rebuildLab, *http.Request) error
+	crowd   bool // somebody else fills the disk
+	small   bool // only on a small disk
+	says    string
+	passing bool // one apply gets over it
+}
+
+// Answers of a fault that go on for longer than the driver has patience.
+const longer = 20
+
+// mishaps is the book. What says holds, the error of the apply that meets it has to say.
+var mishaps = []mishap{
+	{name: "build fails", mood: "fails", says: "no such mirror"},
+	{name: "build takes too long", mood: "hangs", says: "300ms"},
+	{name: "build takes too long and does not listen", mood: "deaf", says: "300ms"},
+	{name: "build leaves nothing", mood: "nothing", says: "left no"},
+	{name: "build leaves an empty file", mood: "empty", says: "is empty"},
+	{name: "build leaves a web page", mood: "html", says: "does not begin like a qcow2 image"},
+	{name: "disk full in the build", mood: "no-space", says: "No space left on device"},
+	{name: "real disk full in the build", mood: "full-disk", small: true, says: "No space left on device"},
+	{name: "real disk full before the build", crowd: true, small: true, says: "not enough disk space"},
+	{name: "real disk full in the conversion", mood: "crowds", small: true, says: "No space left on device"},
+	{name: "image cannot be read", mood: "corrupt", says: "corrupt"},
+	{name: "file too large in the conversion", qemu: "file-too-large", says: "File too large"},
+	{name: "conversion crashes", qemu: "crashes", says: "segmentation fault"},
+	{name: "conversion leaves half a file", qemu: "half", says: "exit code 1"},
+
+	{name: "image record refused", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 403, Times: 1}, says: "403"},
+	{name: "image record over quota", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.OverQuota, Times: 1}, says: "over quota"},
+	{name: "image record throttled", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 2}, passing: true},
+	{name: "image record made and the answer lost", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.LostAfter, Times: 1}, says: "upload"},
+	{name: "image record comes late", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.LateEffect, Delay: 2 * time.Minute, Times: 1}, says: "upload"},
+	{name: "image record listed late", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.LateListing, Delay: 20 * time.Second, Times: 1}, passing: true},
+	{name: "image record not listed and the upload fails", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.LateListing, Delay: time.Minute, Times: 1},
+		more: []sandboxcloud.Fault{{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 500, Times: longer},
+			{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 500, Times: longer}}, says: "500"},
+	{name: "image record hangs", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.HangAfter, Times: 1}, says: "upload"},
+
+	{name: "upload answered 500", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 500, Times: 1}, says: "500"},
+	{name: "upload answered 500 again and again", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 500, Times: longer}, says: "500"},
+	{name: "upload too large for the cloud", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 413, Times: 1}, says: "413"},
+	{name: "upload hangs before anything arrives", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.HangBefore, Times: 1}, says: "upload"},
+	{name: "upload arrives and no answer comes", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.HangAfter, Times: 1}, says: "upload"},
+	{name: "upload arrives and the answer is lost", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.LostAfter, Times: 1}, says: "upload"},
+	{name: "upload cut in the middle", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.CutUpload, Times: 1}, says: "upload"},
+	{name: "image stays in saving", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.StuckSaving, Times: 1}, says: "no answer within 10m"},
+	{name: "upload damaged on its way", tamper: flip, says: "damaged on its way"},
+	{name: "upload arrives short", tamper: shorten, says: "damaged on its way: size"},
+	{name: "image deleted during the upload", tamper: vanish, says: "upload"},
+	{name: "connection reset at the upload, and at its removal", tamper: reset,
+		fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.LostBefore, Times: longer}, says: "reset by peer"},
+	{name: "interrupted in the upload", tamper: interrupted, says: "interrupted"},
+	{name: "killed in the upload", tamper: killed, says: "killed"},
+
+	{name: "delete refused: in use", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 409, Times: longer}, says: "in use"},
+	{name: "delete refused: forbidden", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 403, Times: longer}, says: "403"},
+	{name: "delete answered 500 again and again", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 500, Times: longer}, says: "500"},
+	{name: "delete answered 503 once", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 503, Times: 1}, passing: true},
+	{name: "delete done and the answer lost", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.LostAfter, Times: 1}, passing: true},
+	{name: "delete hangs", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.HangBefore, Times: 1}, passing: true},
+	{name: "deleted image listed for a while", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.LateListing, Delay: 20 * time.Second, Times: 1}, passing: true},
+
+	{name: "clouds cannot be listed", fault: sandboxcloud.Fault{Operation: "image.list", Action: sandboxcloud.Answer, Status: 503, Times: longer}, passing: true},
+	{name: "lists are cut", fault: sandboxcloud.Fault{Operation: "image.list", Action: sandboxcloud.Truncate, Times: 2}, passing: true},
+}
+
+// tamper is something between npctl and the clouds that meddles with one upload.
+type tamper struct {
+	do   func(*rebuildLab, *http.Request) error
+	hits int
+}
+
+// tampering puts the meddler before the clouds.
+func (r *rebuildLab) tampering(inner http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if req.Method == http.MethodPut && strings.HasSuffix(req.URL.Path, "/file") {
+			r.mu.Lock()
+			meddler := r.tamper
+			r.tamper = nil
+			if meddler != nil {
+				r.seen["tamper"]++
+			}
+			r.mu.Unlock()
+			if meddler != nil {
+				req = req.Clone(req.Context())
+				if err := meddler.do(r, req); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return inner.RoundTrip(req)
+	})
+}
+
+// reader is a body that something is done to as it is read.
+type reader struct {
+	io.ReadCloser
+	once func([]byte)
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if n > 0 && r.once != nil {
+		r.once(p[:n])
+		r.once = nil
+	}
+	return n, err
+}
+
+func flip(_ *rebuildLab, req *http.Request) error {
+	req.Body = &reader{req.Body, func(p []byte) { p[0] ^= 1 }}
+	return nil
+}
+
+func shorten(_ *rebuildLab, req *http.Request) error {
+	whole, err := io.ReadAll(req.Body)
+	if err != nil {
+		return err
+	}
+	req.ContentLength--
+	req.Body = io.NopCloser(bytes.NewReader(whole[:req.ContentLength]))
+	return nil
+}
+
+func vanish(r *rebuildLab, req *http.Request) error {
+	id := strings.Split(strings.TrimSuffix(req.URL.Path, "/file"), "/")
+	req.Body = &reader{req.Body, func([]byte) {
+		for _, cloud := range r.driver.clouds {
+			_ = cloud.Remove(id[len(id)-1]) // one of them has it
+		}
+	}}
+	return nil
+}
+
+func reset(*rebuildLab, *http.Request) error { return errTampered }
+
+func interrupted(r *rebuildLab, req *http.Request) error {
+	req.Body = &reader{req.Body, func([]byte) { r.watch.interrupt() }}
+	return nil
+}
+
+func killed(r *rebuildLab, req *http.Request) error {
+	req.Body = &reader{req.Body, func([]byte) { r.kill.strike("in the upload") }}
+	return nil
+}
+
+// strike kills the engine at once.
+func (k *killer) strike(where string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dead, k.where = true, where
+}
+
+// befall arranges for the mishap, and returns how to tell whether it came.
+func (r *rebuildLab) befall(t *testing.T, m mishap) (came func() bool) {
+	t.Helper()
+	for name, text := range map[string]string{"mood": m.mood, "qemu-mood": m.qemu} {
+		if text != "" {
+			r.file(name, text)
+		}
+	}
+	r.mu.Lock()
+	before := r.seen[m.fault.Operation] + r.seen["tamper"]
+	r.tamper = nil
+	if m.tamper != nil {
+		r.tamper = &tamper{do: m.tamper}
+	}
+	r.mu.Unlock()
+	r.faults(t, m)
+	if m.crowd {
+		crowd := filepath.Join(r.dir, "images", "of-others.bin")
+		r.file("images/of-others.bin", strings.Repeat("x", 64<<20))
+		return func() bool { return os.Remove(crowd) == nil }
+	}
+	hits := r.read("hits")
+	return func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if m.mood+m.qemu != "" {
+			return strings.HasSuffix(r.read("hits"), m.mood+m.qemu+"\n") && r.read("hits") != hits
+		}
+		return r.seen[m.fault.Operation]+r.seen["tamper"] > before
+	}
+}
+
+// faults sets those of the mishap in every cloud, and none when it has none.
+func (r *rebuildLab) faults(t *testing.T, m mishap) {
+	t.Helper()
+	var faults []sandboxcloud.Fault
+	if m.fault.Operation != "" {
+		faults = append(append(faults, m.fault), m.more...)
+	}
+	for _, cloud := range r.driver.clouds {
+		if err := cloud.SetFaults(faults...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (r *rebuildLab) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(r.dir, name)) // none is empty
+	return string(text)
+}
+
+// smallDisk puts the images directory on a file system that has just room enough, where the caller may.
+func (r *rebuildLab) smallDisk(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(r.dir, "images")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 || unix.Mount("tmpfs", dir, "tmpfs", 0, "size=300m") != nil {
+		t.Log("no small disk: only root may mount one")
+		return
+	}
+	r.small = true
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+}

@@ -1,0 +1,343 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/state"
+)
+
+// rebuilt is an image for two clouds that want different formats of it, made by a script whose mood a file tells.
+const rebuilt = `
+npctl {
+  images_dir = "images"
+  leak_age   = "30s"
+}
+
+diskimage "debian" {
+  builder "exec" {
+    command      = ["sh", "build.sh"]
+    formats      = ["qcow2"]
+    env          = { EDITION = "0" }
+    stop_timeout = "200ms"
+  }
+  build_timeout       = "1h"
+  rebuild_age         = "24h"
+  keep                = 2
+  delete_after_upload = false
+}
+
+label "small" {}
+
+provider "lab" "one" {
+  image_format   = "raw"
+  upload_timeout = "10m"
+  pool "main" {
+    networks = ["private"]
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+
+provider "lab" "two" {
+  image_format   = "qcow2"
+  upload_timeout = "10m"
+  pool "main" {
+    networks = ["private"]
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+`
+
+// buildScript makes the image. What is in the file mood goes wrong, once; the file hits says that it did.
+const buildScript = `
+mood=$(cat mood 2>/dev/null)
+rm -f mood
+[ -z "$mood" ] || echo "$mood" >>hits
+case $mood in
+fails) echo "no such mirror" >&2; exit 3 ;;
+hangs) exec sleep 1000 ;;
+deaf) trap '' TERM; sleep 1000; sleep 1000; exit 0 ;;
+nothing) exit 0 ;;
+empty) : >"$NPCTL_OUTPUT.qcow2"; exit 0 ;;
+html) echo '<!DOCTYPE html><title>Not found</title>' >"$NPCTL_OUTPUT.qcow2"; exit 0 ;;
+no-space) cat good.qcow2 good.qcow2 >/dev/full || exit 4 ;;
+full-disk) fallocate -l 1G "$NPCTL_OUTPUT.qcow2" || exit 4 ;;
+esac
+cp good.qcow2 "$NPCTL_OUTPUT.qcow2"
+case $mood in
+corrupt) cp corrupt.qcow2 "$NPCTL_OUTPUT.qcow2" ;;
+crowds) fallocate -l "$(($(stat -f -c '%a * %S' .  "$NPCTL_OUTPUT_DIR" | tail -n 1) - 600000))" "$NPCTL_OUTPUT_DIR/filler" ;;
+esac
+echo "built $NPCTL_BUILD_ID" >>built
+`
+
+// qemuScript stands before the real qemu-img and lets it fail as full disks and quotas do, and as a crash does.
+const qemuScript = `#!/bin/sh
+cd 'DIR' || exit 9
+mood=$(cat qemu-mood 2>/dev/null)
+[ "$1" = convert ] && [ -n "$mood" ] || exec QEMU "$@"
+if [ "$mood" = together ]; then # not before another one has begun, or ten seconds have passed
+	touch "begun-$$"
+	for i in $(seq 100); do
+		[ "$(ls begun-* | wc -l)" -lt 2 ] || break
+		sleep 0.1
+	done
+	exec QEMU "$@"
+fi
+rm -f qemu-mood
+echo "$mood" >>hits
+case $mood in
+file-too-large) trap '' XFSZ; ulimit -f 64; exec QEMU "$@" ;;
+crashes) kill -SEGV $$ ;;
+half) for target; do :; done; printf half >"$target"; exit 1 ;;
+esac
+`
+
+// rebuildLab is a lab for rebuilds that go wrong.
+type rebuildLab struct {
+	*lab
+	watch  *watch
+	mill   *mill
+	small  bool // the images directory is on a small file system of its own
+	builds int  // at a time
+
+	mu     sync.Mutex // guards tamper and seen
+	tamper *tamper
+	seen   map[string]int // faults of the clouds that have struck
+}
+
+// options decides how many builds are kept and whether their files are.
+func rebuiltWith(keep int, deleted bool) string {
+	return strings.NewReplacer("keep                = 2", fmt.Sprintf("keep = %d", keep),
+		"delete_after_upload = false", fmt.Sprintf("delete_after_upload = %t", deleted)).Replace(rebuilt)
+}
+
+func newRebuildLab(t *testing.T, m *mill, config string) *rebuildLab {
+	t.Helper()
+	r := &rebuildLab{mill: m, seen: map[string]int{}}
+	log := slog.New(faultLog{slog.DiscardHandler, r})
+	r.lab = newLab(t, config, sandboxcloud.Options{ImageTime: 3 * time.Second, Log: log,
+		Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+	r.watch = &watch{lab: r.lab, turn: make(chan struct{}, 1), had: map[string]bool{}}
+	qemu, err := osexec.LookPath("qemu-img")
+	if err != nil {
+		t.Fatalf("%v; install the package qemu-utils", err)
+	}
+	bin := filepath.Join(r.dir, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.file("build.sh", buildScript)
+	r.file("bin/qemu-img", strings.NewReplacer("DIR", r.dir, "QEMU", qemu).Replace(qemuScript))
+	r.images(qemu)
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return r
+}
+
+// file writes a file into the directory of the configuration.
+func (r *rebuildLab) file(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // G306: scripts
+		r.t.Fatal(err)
+	}
+}
+
+// images makes the image that every good build is, and one whose tables lead nowhere.
+func (r *rebuildLab) images(qemu string) {
+	r.t.Helper()
+	content := make([]byte, 1<<20)
+	for i := range content {
+		content[i] = byte(i / 7)
+	}
+	r.file("good.raw", string(content))
+	good := filepath.Join(r.dir, "good.qcow2")
+	out, err := osexec.Command(qemu, "convert", "-f", "raw", "-O", "qcow2", filepath.Join(r.dir, "good.raw"), good).CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("qemu-img: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(good)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l1 := text[40:48] // where the table of tables is, big endian; docs/interop/qcow2.txt of QEMU
+	at := int(l1[4])<<24 | int(l1[5])<<16 | int(l1[6])<<8 | int(l1[7])
+	copy(text[at:], "\x80\x00\x00\x00\x00\xff\xff\xff")
+	r.file("corrupt.qcow2", string(text))
+}
+
+// engine starts a new one under the eyes of the watch.
+func (r *rebuildLab) engine() (*reconcile.Engine, func()) {
+	r.t.Helper()
+	e, end := r.lab.engine()
+	store := e.Store.(killedStore)
+	r.watch.store = store.Store
+	e.Store = watchedStore{store, r.watch}
+	e.Options.Builds = r.builds
+	e.Builders["exec"] = outside{&exec.Builder{}, r}
+	e.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
+		return r.watch.transport(r.kill.transport(r.tampering(inner)))
+	}
+	return e, func() {
+		r.watch.look("at the end")
+		r.watch.store = nil
+		end()
+	}
+}
+
+// run is one `npctl apply`, or with a Patient plan one turn of a daemon.
+func (r *rebuildLab) run(ctx context.Context, opt plan.Options) (plan.Plan, error) {
+	r.t.Helper()
+	r.kill.revive(0)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.watch.interrupt = cancel
+	e, end := r.engine()
+	defer end()
+	seen, err := e.Observe(ctx, true)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	if err := e.Sight(ctx, seen); err != nil {
+		return plan.Plan{}, err
+	}
+	p := plan.Compute(e.Desired, seen, opt)
+	if len(p.Problems) > 0 {
+		return p, fmt.Errorf("%s: %s", p.Problems[0].Address, p.Problems[0].Text)
+	}
+	result, err := e.Execute(ctx, p, seen)
+	if err == nil {
+		err = result.Err()
+	}
+	for _, f := range append(result.Failed, result.Skipped...) {
+		err = fmt.Errorf("%w\n    %s: %w", err, f.Step.ID, f.Err)
+	}
+	return p, err
+}
+
+// mill runs builders where time is real: a program that hangs must be stopped by a clock that goes on, and that of a
+// synctest bubble does not while a program runs. It is made outside of bubbles and turns until the test ends.
+type mill struct {
+	jobs    chan func()
+	grounds chan struct{}
+}
+
+func newMill(t *testing.T) *mill {
+	m := &mill{jobs: make(chan func()), grounds: make(chan struct{})}
+	var turning sync.WaitGroup
+	turning.Go(func() {
+		for job := range m.jobs {
+			job()
+			m.grounds <- struct{}{}
+		}
+	})
+	t.Cleanup(func() {
+		close(m.jobs)
+		turning.Wait()
+	})
+	return m
+}
+
+// do waits for the job; one at a time.
+func (m *mill) do(job func()) {
+	m.jobs <- job
+	<-m.grounds
+}
+
+// outside is the exec builder, in the mill.
+type outside struct {
+	*exec.Builder
+	lab *rebuildLab
+}
+
+// hangTimeout is the build timeout of a build that is to hang.
+const hangTimeout = 300 * time.Millisecond
+
+// Build implements builders.Builder. Only the build that is to hang gets a short timeout, so that no slow machine fails
+// the others.
+func (o outside) Build(ctx context.Context, job builders.Job, log io.Writer) (made builders.Artifact, err error) {
+	if ctx.Err() != nil {
+		return made, context.Cause(ctx)
+	}
+	if job.Timeout != time.Hour {
+		return made, fmt.Errorf("the build may take %s, and build_timeout is 1h", job.Timeout)
+	}
+	mood, _ := os.ReadFile(filepath.Join(o.lab.dir, "mood"))
+	if m := string(mood); m == "hangs" || m == "deaf" {
+		job.Timeout = hangTimeout
+	}
+	job.Progress = nil // it would touch the bubble from outside
+	o.lab.mill.do(func() { made, err = o.Builder.Build(context.Background(), job, log) })
+	return made, err
+}
+
+// faultLog notes which faults of the clouds have struck.
+type faultLog struct {
+	slog.Handler
+	lab *rebuildLab
+}
+
+// Enabled implements slog.Handler.
+func (faultLog) Enabled(_ context.Context, level slog.Level) bool { return level == slog.LevelDebug }
+
+// Handle implements slog.Handler.
+func (f faultLog) Handle(_ context.Context, record slog.Record) error {
+	if record.Message != "sandbox fault" {
+		return nil
+	}
+	f.lab.mu.Lock()
+	defer f.lab.mu.Unlock()
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "operation" {
+			f.lab.seen[a.Value.String()]++
+		}
+		return true
+	})
+	return nil
+}
+
+// watchedStore has the watch look after each commit, before there can be another.
+type watchedStore struct {
+	killedStore
+	watch *watch
+}
+
+// Commit implements state.Store.
+func (s watchedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	s.watch.turn <- struct{}{}
+	defer func() { <-s.watch.turn }()
+	entries, err := s.killedStore.Commit(ctx, ops...)
+	what := "after a commit of"
+	for _, op := range ops {
+		key := op.Key
+		if op.Record != nil {
+			key = op.Record.Key()
+		}
+		what += " " + key.String()
+	}
+	s.watch.check(what)
+	return entries, err
+}
+
+var errTampered = errors.New("connection reset by peer")

@@ -1,0 +1,39 @@
+#!/bin/bash
+# Installs what the tests against real gearman servers need; does nothing when all is there.
+#   ./install.sh           install as root, or say what is missing
+#   ./install.sh --list    print the package names
+#   ./install.sh --python  print the Python that has the gear library, after installing it where there is none
+#
+#   NPCTL_GEAR_PYTHON   the Python to use; without it one is made in NPCTL_VENV, with gear from PyPI
+#   NPCTL_VENV          virtual environment, kept for the next time (default below the temporary directory)
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../openstack/lib/apt.sh"
+
+packages=(
+  gearman-job-server # gearmand
+  gearman-tools      # gearadmin, for people who look on
+  stunnel4           # TLS in front of gearmand, which has none in Debian
+)
+
+python_with_gear() {
+  local python=${NPCTL_GEAR_PYTHON:-}
+  if [ -z "$python" ]; then
+    local venv=${NPCTL_VENV:-${TMPDIR:-/tmp}/npctl-gear}
+    python=$venv/bin/python
+    if ! "$python" -c 'import gear' 2>/dev/null; then
+      python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv >&2
+      python3 -m venv "$venv"
+      "$python" -m pip install --quiet --disable-pip-version-check gear==0.16.0 >&2
+    fi
+  fi
+  "$python" -c 'import gear' || { echo "$python has no gear library" >&2; return 1; }
+  echo "$python"
+}
+
+case ${1:-} in
+  --list) printf '%s\n' "${packages[@]}" ;;
+  --python) python_with_gear ;;
+  "") apt_install "${packages[@]}" ;;
+  *) echo "usage: $0 [--list|--python]" >&2; exit 2 ;;
+esac

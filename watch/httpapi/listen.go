@@ -1,0 +1,163 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse: somebody listens at that socket already.
+var ErrInUse = errors.New("somebody listens there already")
+
+// socketPathAtMost is how long the path of a unix socket may be: what the smallest of the systems we run on allows,
+// with the byte that ends it.
+const socketPathAtMost = 103
+
+// ListenUnix listens at a unix socket with the mode given, 0600 or 0660. A socket that nobody listens at any more is
+// replaced; anything else at that path is left alone and is an error.
+func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	if mode.Perm()&0o007 != 0 {
+		return nil, fmt.Errorf("listen at %s: mode %#o would let everybody in; 0600 or 0660 is possible", path, mode.Perm())
+	}
+	if len(path) > socketPathAtMost {
+		return nil, fmt.Errorf("listen at %s: the path has %d bytes, and that of a unix socket can have %d", path, len(path), socketPathAtMost)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	// The mode is set on the socket before it has a name, so that at no moment anybody else gets in.
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var inner error
+		err := raw.Control(func(fd uintptr) { inner = chmodUnbound(int(fd), uint32(mode.Perm())) })
+		return errors.Join(err, inner)
+	}}
+	l, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		if errors.Is(err, unix.EADDRINUSE) {
+			err = ErrInUse
+		}
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	if err := os.Chmod(path, mode.Perm()); err != nil { // the umask may have taken the group's bits
+		return nil, fmt.Errorf("listen at %s: %w", path, errors.Join(err, l.Close()))
+	}
+	return l, nil
+}
+
+// removeStale removes a socket that nobody listens at.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("there is something that is no socket (%s), so it stays", describeMode(info.Mode()))
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = conn.Close()
+		return ErrInUse
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("whether anybody listens there cannot be told: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func describeMode(mode fs.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return "a file"
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeSymlink != 0:
+		return "a link"
+	default:
+		return mode.Type().String()
+	}
+}
+
+// TLS names the PEM files of a listener. With ClientCA only clients with a certificate of that authority get in; they
+// need their token all the same.
+type TLS struct {
+	Cert, Key, ClientCA string
+}
+
+// ListenTCP listens at an address such as 127.0.0.1:8989. Without TLS that has to be an address of this machine which no
+// other one reaches, since tokens could be read on the way.
+func ListenTCP(ctx context.Context, address string, t TLS) (net.Listener, error) {
+	config, err := t.config()
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", address, err)
+	}
+	if config == nil {
+		if err := onlyHere(address); err != nil {
+			return nil, fmt.Errorf("listen at %s: %w", address, err)
+		}
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	return l, nil
+}
+
+// onlyHere refuses addresses that other machines reach. A name is refused too: what it means can change.
+func onlyHere(address string) error {
+	name, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(name); ip == nil || !ip.IsLoopback() {
+		return errors.New("without TLS only an address such as 127.0.0.1 or ::1 is possible: tokens could be read on the way")
+	}
+	return nil
+}
+
+// config reads the files. It is nil without any.
+func (t TLS) config() (*tls.Config, error) {
+	if t == (TLS{}) {
+		return nil, nil
+	}
+	if t.Cert == "" || t.Key == "" {
+		return nil, errors.New("TLS needs a certificate and its key")
+	}
+	pair := &certificate{cert: t.Cert, key: t.Key}
+	if _, err := pair.get(nil); err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}}
+	if t.ClientCA == "" {
+		return config, nil
+	}
+	text, err := readSmall(t.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("client authority: %w", err)
+	}
+	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !config.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("client authority %s: no certificate is in it", t.ClientCA)
+	}
+	return config, nil
+}

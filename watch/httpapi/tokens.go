@@ -1,0 +1,177 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// role is what somebody may do.
+type role int
+
+const (
+	nobody role = iota // no token
+	reader             // look at everything but what requestors attach to their requests
+	full               // everything that is served beyond the machine
+	local              // everything: whoever may open the unix socket
+)
+
+// The words for roles in a file of tokens.
+const (
+	wordReader = "read-only"
+	wordFull   = "full"
+)
+
+// tokenAtLeast is how short a token may be: whoever can guess it has what it allows.
+const tokenAtLeast = 20
+
+// Tokens are who may use what is not a unix socket. The file that they are read from has a line for each:
+//
+//	name role token
+//	name role sha256:hex
+//
+// where role is read-only or full. Empty lines and those that begin with # mean nothing. The file is read anew when it has
+// changed; one that cannot be understood leaves what was read before in effect.
+type Tokens struct {
+	path string
+	log  *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	known  []token
+	stamp  string
+	looked time.Time
+}
+
+// token is what is kept of one: never itself.
+type token struct {
+	name string
+	role role
+	sum  [sha256.Size]byte
+}
+
+// ReadTokens reads a file of tokens. One that others can read is refused, unless it has only hashes.
+func ReadTokens(path string, log *slog.Logger) (*Tokens, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	t := &Tokens{path: path, log: log}
+	stamp := fileStamp(path)
+	known, err := readTokens(path)
+	if err != nil {
+		return nil, err
+	}
+	t.known, t.stamp, t.looked = known, stamp, time.Now()
+	return t, nil
+}
+
+func readTokens(path string) ([]token, error) {
+	text, err := readSmall(path)
+	if err != nil {
+		return nil, fmt.Errorf("tokens: %w", err)
+	}
+	var known []token
+	plain := false
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		one, isPlain, err := parseToken(line)
+		if err != nil {
+			return nil, fmt.Errorf("tokens: %s:%d: %w", path, n, err) // never with the line itself
+		}
+		for _, other := range known {
+			if other.name == one.name {
+				return nil, fmt.Errorf("tokens: %s:%d: %s is there twice", path, n, one.name)
+			}
+		}
+		known, plain = append(known, one), plain || isPlain
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("tokens: %s: %w", path, err)
+	}
+	if len(known) == 0 {
+		return nil, fmt.Errorf("tokens: %s has none, so nobody could get in", path)
+	}
+	if info, err := os.Stat(path); plain && (err != nil || info.Mode().Perm()&0o007 != 0) {
+		return nil, fmt.Errorf("tokens: everybody on this machine can read %s; chmod 600 it, or write sha256:HEX instead of tokens", path)
+	}
+	return known, nil
+}
+
+func parseToken(line string) (one token, plain bool, err error) {
+	words := strings.Fields(line)
+	if len(words) != 3 {
+		return token{}, false, fmt.Errorf("a line has a name, a role and a token, and this one has %d words", len(words))
+	}
+	one.name = words[0]
+	switch words[1] {
+	case wordReader:
+		one.role = reader
+	case wordFull:
+		one.role = full
+	default:
+		return token{}, false, fmt.Errorf("the role of %s is neither %s nor %s", one.name, wordReader, wordFull)
+	}
+	if digits, hashed := strings.CutPrefix(words[2], "sha256:"); hashed {
+		sum, err := hex.DecodeString(digits)
+		if err != nil || len(sum) != sha256.Size {
+			return token{}, false, fmt.Errorf("the hash of %s is not 64 hex digits", one.name)
+		}
+		copy(one.sum[:], sum)
+		return one, false, nil
+	}
+	if len(words[2]) < tokenAtLeast {
+		return token{}, false, fmt.Errorf("the token of %s has fewer than %d characters; openssl rand -hex 32 makes a good one", one.name, tokenAtLeast)
+	}
+	one.sum = sha256.Sum256([]byte(words[2]))
+	return one, true, nil
+}
+
+// find says whose token that is. It takes the same time for every wrong one.
+func (t *Tokens) find(given string) (name string, may role) {
+	sum := sha256.Sum256([]byte(given))
+	for _, one := range t.current() {
+		if subtle.ConstantTimeCompare(sum[:], one.sum[:]) == 1 {
+			name, may = one.name, one.role
+		}
+	}
+	return name, may
+}
+
+// current returns the tokens, read anew when their file has changed.
+func (t *Tokens) current() []token {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.looked) < lookEvery {
+		return t.known
+	}
+	t.looked = time.Now()
+	stamp := fileStamp(t.path)
+	if stamp == t.stamp {
+		return t.known
+	}
+	t.stamp = stamp
+	known, err := readTokens(t.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		t.log.Error("the file of tokens is gone, so nobody gets in any more", "path", t.path)
+		t.known = nil
+	case err != nil:
+		t.log.Error("the file of tokens cannot be read, so those from before stay", "error", err)
+	default:
+		t.log.Info("tokens read anew", "path", t.path, "tokens", len(known))
+		t.known = known
+	}
+	return t.known
+}
