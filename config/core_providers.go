@@ -14,7 +14,7 @@ var providerBlock = schema.Block{
 		{Name: "launch_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("1h"),
 			Doc: "Time limit of one attempt to launch a node."},
 		{Name: "boot_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5m"),
-			Doc: "Time in which an active machine must become reachable." + withDaemon},
+			Doc: "Time in which an active machine must become reachable."},
 		{Name: "launch_attempts", Type: cty.Number, Default: cty.NumberIntVal(3), Min: least(1), Check: wholeNumber,
 			Doc: "Attempts to launch a node, the first one included."},
 		{Name: "api_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("60s"), Doc: "Time limit of one API call."},

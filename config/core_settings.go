@@ -21,7 +21,7 @@ var npctlBlock = schema.Block{
 		{Name: "build_log_retention", Type: cty.Number, Default: cty.NumberIntVal(7), Min: least(-1), Check: wholeNumber,
 			Doc: "Number of old logs kept per image; `-1` keeps all."},
 		{Name: "max_hold_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
-			Doc: "Longest time a node may be held; `\"0s\"` means for ever. A shorter time asked for with the hold wins." + withDaemon},
+			Doc: "Longest time a node may be held; `\"0s\"` means for ever. A shorter time asked for with the hold wins."},
 		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: least(0), Check: wholeNumber,
 			Doc: "Most leaked things (made by this npctl and in no record) that one run deletes."},
 		{Name: "leak_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10m"),
@@ -37,11 +37,8 @@ var stateBlock = schema.Block{
 	Doc: "Where records are kept. The label is the kind of store. Without the block it is `bolt`, a file beside the configuration.",
 }
 
-// withDaemon ends the documentation of what is decoded and checked already, and not acted upon yet.
-const withDaemon = " It is read and checked, and nothing acts upon it yet."
-
 var tenantLimitBlock = schema.Block{
-	Doc: "What one tenant may use at a time, over all providers." + withDaemon,
+	Doc: "What one tenant may use at a time, over all providers.",
 	Attributes: []schema.Attribute{
 		{Name: "max_servers", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Nodes. Without it there is no limit."},
 		{Name: "max_cores", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "CPU cores. Without it there is no limit."},

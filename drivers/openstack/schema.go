@@ -102,7 +102,7 @@ func offerAttributes() []schema.Attribute {
 		{Name: "interface_network", Type: cty.String, Class: schema.Dynamic,
 			Doc: "Network whose address nodes are connected to at, when they have several."},
 		{Name: "host_key_checking", Type: cty.Bool, Class: schema.Behavioural,
-			Doc: "Nodes count as ready once their SSH host keys have been seen. It is read and checked, and nothing acts upon it yet."},
+			Doc: "Nodes count as ready once their SSH host keys have been seen."},
 		{Name: "key_name", Type: cty.String, Class: schema.Static,
 			Doc: "Nova key pair to put into servers."},
 		{Name: "userdata", Type: cty.String, Class: schema.Static, Check: checkUserdata,

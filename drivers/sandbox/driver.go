@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -52,6 +53,13 @@ func (d *Driver) Schema() schema.Driver {
 	s.Provider = schema.Block{
 		Attributes: append(own.Attributes, d.shared.Provider.Attributes...),
 		Blocks:     append(own.Blocks, d.shared.Provider.Blocks...),
+	}
+	s.Pool.Attributes = slices.Clone(s.Pool.Attributes)
+	for i := range s.Pool.Attributes {
+		if a := &s.Pool.Attributes[i]; a.Name == "host_key_checking" {
+			a.Default = cty.False
+			a.Doc += " Off by default here, since nothing answers without `ssh_port`."
+		}
 	}
 	return s
 }

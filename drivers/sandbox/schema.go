@@ -14,7 +14,7 @@ import (
 const driverDoc = "An OpenStack that lives inside npctl, in one file: for trying things out, for examples and for tests. It has " +
 	"the flavors `small` (1 core, 2 GiB), `medium` (2, 4 GiB), `large` (8, 8 GiB) and `toobig` (for which there never is " +
 	"a host), the network `private`, the external network `public` and the zones `az1` and `az2`. Nothing is ever started, " +
-	"so nodes answer no SSH unless `ssh_port` is set: use `host_key_checking = false`."
+	"so nodes answer no SSH unless `ssh_port` is set; with it, set `host_key_checking = true` to have their host keys collected."
 
 func ptr(n int64) *int64 { return &n }
 

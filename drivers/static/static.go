@@ -38,9 +38,9 @@ func (*Driver) Schema() schema.Driver {
 		HasNodes: true,
 		Node: schema.Block{Attributes: []schema.Attribute{
 			{Name: "timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5s"), Class: schema.Behavioural,
-				Doc: "How long the node may take to answer when it is checked. It is read, and nothing acts upon it yet."},
+				Doc: "How long the node may take to answer when it is checked."},
 			{Name: "host_key_checking", Type: cty.Bool, Default: cty.True, Class: schema.Behavioural,
-				Doc: "Check that the node answers, and that it shows the host keys written here, before it is handed out. When off, the keys are passed on unchecked and the node is taken to be there. It is read, and nothing acts upon it yet."},
+				Doc: "Check that the node answers, and that it shows the host keys written here, before it is handed out. When off, the keys are passed on unchecked and the node is taken to be there."},
 		}},
 	}
 }
