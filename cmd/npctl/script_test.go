@@ -52,6 +52,7 @@ func TestSessions(t *testing.T) {
 			"sub": scriptSub, "waitfor": scriptWaitFor, "cloud": scriptCloud,
 			"jsonlines": scriptJSONLines, "lockid": scriptLockID,
 			"big": scriptBig, "deep": scriptDeep, "binary": scriptBinary, "truncate": scriptTruncate, "newer": scriptNewer,
+			"freeport": scriptFreePort, "sshkey": scriptSSHKey,
 			"readonly": scriptReadOnly, "onfulldisk": scriptOnFullDisk,
 		},
 	})

@@ -85,7 +85,7 @@ row() {
 		[ -n "$best" ] && awk -v a="${line%% *}" -v b="${best%% *}" 'BEGIN { exit !(a >= b) }' || best=$line
 	done
 	echo "$best" | awk -v name="$name" -v sent="$sent" \
-		'{ printf "| %-66s | %6.2f | %6.0f | %5.2f | %5.2f | %5.1f |\n", name, $1, sent / $1 / 1e6, $2 / sent, $3 / sent, $4 }'
+		'{ printf "| %-70s | %6.2f | %6.0f | %5.2f | %5.2f | %5.1f |\n", name, $1, sent / $1 / 1e6, $2 / sent, $3 / sent, $4 }'
 }
 
 nothing() { :; }
@@ -173,7 +173,7 @@ three_bytes=$((2 * $(stat -c %s "$work"/three/images/*.raw) + $(stat -c %s "$wor
 
 echo "$mib MiB of image, $(nproc) cores, $(uptime | sed 's/.*\(load\)/\1/'), fastest of $repeat"
 echo
-printf '| %-66s | %6s | %6s | %5s | %5s | %5s |\n' what s MB/s reads disk 'cpu s'
+printf '| %-70s | %6s | %6s | %5s | %5s | %5s |\n' what s MB/s reads disk 'cpu s'
 echo '| --- | --- | --- | --- | --- | --- |'
 row 'dd to a file, fsync' "$bytes" to_disk dd_to_disk
 rm -f "$work/copy"

@@ -161,7 +161,6 @@ func snapshotPlace(t *testing.T) (*project, *place, map[string]thing) {
 	p := newProject(t).furnish()
 	before := p.things()
 	at := p.newPlace("")
-	at.env = append(at.env, "MARK="+filepath.Join(at.dir, "ran"))
 	p.answers(at)
 	at.script(`echo "set up by $(id -un), token $TOKEN"; echo "$NPCTL_IMAGE_NAME $NPCTL_BUILD_ID" >>` + at.dir + `/ran`)
 	at.write(strings.NewReplacer("GOLDEN", "", "OFFER", "").Replace(onInstance))

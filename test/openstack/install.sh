@@ -15,6 +15,7 @@ packages=(
   cinder-api cinder-scheduler cinder-volume            # volumes
   python3-openstackclient                              # the client, and the SDK the cloud is filled with
   qemu-utils curl                                      # small images; waiting for an API to answer
+  openssh-server                                       # plays the servers that images are made on
 )
 
 case ${1:-} in

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,7 +55,7 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := os.Chmod(path, mode.Perm()); err != nil { // the umask may have taken the group's bits
 		return nil, fmt.Errorf("listen at %s: %w", path, errors.Join(err, l.Close()))
 	}
-	return l, nil
+	return netutil.LimitListener(l, connections), nil
 }
 
 // removeStale removes a socket that nobody listens at.
@@ -117,7 +118,8 @@ func ListenTCP(ctx context.Context, address string, t TLS) (net.Listener, error)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	if config != nil {
+	l = netutil.LimitListener(l, connections)
+	if config != nil { // outside, so that package http sees that it is TLS and limits the handshake
 		l = tls.NewListener(l, config)
 	}
 	return l, nil

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/net/netutil"
 
 	"github.com/npctl/npctl/watch"
 )
@@ -111,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		},
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(netutil.LimitListener(l, connections)) }()
+	go func() { ended <- server.Serve(l) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)

@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -38,12 +39,13 @@ func serve(clouds string) error {
 	if err != nil {
 		return err
 	}
-	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	var listen net.ListenConfig
+	plain, err := listen.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	go drainAll(plain)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
