@@ -7,7 +7,8 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race
 
-.PHONY: help build test race check lint vuln fmt docs demo bench fuzz integration integration-openstack integration-images integration-sandbox clean
+.PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads fuzz integration integration-openstack integration-images \
+	integration-sandbox integration-gearman integration-zuul clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +27,7 @@ check: lint vuln docs-check race ## everything a change has to pass before revie
 lint: ## gofmt, go vet, golangci-lint
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }
 	go vet ./...
-	go vet -tags integration ./...
+	go vet -tags integration,gearman ./...
 	go run $(GOLANGCI) run ./...
 
 vuln: ## govulncheck, where its database can be reached
@@ -49,17 +50,28 @@ demo: build ## plan, apply, plan again, change, destroy: on the sandbox cloud
 bench: ## the benchmarks behind docs/performance.md
 	go test -run '^$$' -bench . -benchmem ./plan ./config ./state/bolt ./reconcile ./drivers/openstack ./internal/imagefile ./cmd/npctl
 
-fuzz: ## fuzz the loader and the state file for a minute each
+fuzz: ## fuzz the loader, the state file and gearman for a minute each
 	go test -run '^$$' -fuzz FuzzLoad -fuzztime 60s ./config
 	go test -run '^$$' -fuzz Fuzz -fuzztime 60s ./state/bolt
+	go test -run '^$$' -fuzz FuzzPacket -fuzztime 60s ./internal/gearman
+	go test -run '^$$' -fuzz FuzzRequests -fuzztime 60s ./builders/gearman
 
-integration: integration-sandbox integration-images integration-openstack ## all integration targets
+bench-uploads: build ## uploads against dd and the openstack client (installs the client into a temporary venv)
+	./test/bench/uploads.sh
+
+integration: integration-sandbox integration-images integration-gearman integration-zuul integration-openstack ## all integration targets
 
 integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
 	./test/sandbox/run.sh
 
 integration-images: build ## diskimage-builder and qemu-img (as root; installs Debian packages)
 	./test/dib/run.sh
+
+integration-gearman: build ## gearmand, stunnel and Python's gear (as root; installs Debian packages)
+	./test/gearman/run.sh
+
+integration-zuul: build ## a real zuul-web (as root; installs Debian packages, and zuul into a venv)
+	./test/zuul/run.sh
 
 integration-openstack: build ## real OpenStack services on loopback (as root, Debian 12; installs packages, starts services)
 	./test/openstack/run.sh

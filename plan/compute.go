@@ -41,18 +41,19 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 
 // computation is one run of Compute.
 type computation struct {
-	want      resources.Desired // nothing when everything is to be destroyed
-	declared  resources.Desired // what the configuration says all the same
-	seen      Observed
-	opt       Options
-	world     *world
-	steps     []Step
-	index     map[string]int // step ID → place in steps
-	notes     []Note
-	problems  []Problem
-	deferred  []string
-	unchanged int
-	requested map[Address]bool // -replace addresses, and whether something answered to them
+	want        resources.Desired // nothing when everything is to be destroyed
+	declared    resources.Desired // what the configuration says all the same
+	seen        Observed
+	opt         Options
+	world       *world
+	steps       []Step
+	index       map[string]int // step ID → place in steps
+	notes       []Note
+	problems    []Problem
+	unremovable []Problem // with what Options.Remove names
+	deferred    []string
+	unchanged   int
+	requested   map[Address]bool // -replace addresses, and whether something answered to them
 
 	pools    map[poolKey]*poolUse
 	free     map[string]*resources.Amounts // by provider: what quotas leave
@@ -193,6 +194,9 @@ func (c *computation) source(provider string) resources.Source {
 
 func (c *computation) finish() Plan {
 	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred}
+	if len(c.opt.Remove) > 0 {
+		p.Problems = c.unremovable // whatever else is wrong does not stand in the way
+	}
 	p = selectSteps(p, c.opt)
 	p.Problems = append(p.Problems, forbidden(p.Steps, c.declared, c.seen.Records, c.opt)...)
 	p.Steps = order(p.Steps)

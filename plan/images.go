@@ -146,7 +146,7 @@ func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *r
 		c.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
 	case due.reason != ReasonRequested && c.waits(failure, buildPatience):
 		c.note(Warning, "failing", at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
-			times(failure.Count), clock(buildPatience.until(failure)), failure.Error)
+			times(failure.Count), clock(buildPatience.until(failure)), firstLine(failure.Error))
 	default:
 		return false
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/npctl/npctl/resources"
@@ -54,7 +55,16 @@ func (c *computation) failedBefore(img *resources.Image, due dueBuild) dueBuild 
 }
 
 func failureFacts(f *resources.Failure) []Fact {
-	return []Fact{{"failed", times(f.Count)}, {"last error", f.Error}}
+	return []Fact{{"failed", times(f.Count)}, {"last error", firstLine(f.Error)}}
+}
+
+// firstLine is what of an error fits into a line.
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if most := 300; len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + " ..."
+	}
+	return text
 }
 
 func times(n int) string {

@@ -16,7 +16,7 @@ func (c *computation) removals() {
 		case resources.KindUpload:
 			c.removeUpload(key)
 		default:
-			c.problems = append(c.problems, Problem{Address: Address(key.String()), Text: "only builds and uploads can be removed by name"})
+			c.unremovable = append(c.unremovable, Problem{Address: Address(key.String()), Text: "only builds and uploads can be removed by name"})
 		}
 	}
 }
@@ -36,7 +36,7 @@ func (c *computation) removeBuild(key resources.Key) {
 	if !c.uploadsRemain(b) {
 		c.deleteBuild(b, ReasonRequested)
 	} else {
-		c.problems = append(c.problems, Problem{Address: at, Text: fmt.Sprintf("build %s stays while one of its uploads does", b.ID)})
+		c.unremovable = append(c.unremovable, Problem{Address: at, Text: fmt.Sprintf("build %s stays while one of its uploads does", b.ID)})
 	}
 }
 
@@ -49,15 +49,15 @@ func (c *computation) removeUpload(key resources.Key) {
 	at := uploadAddress(u.Provider, u.Image)
 	switch {
 	case !c.reachable(u.Provider):
-		c.problems = append(c.problems, Problem{Address: at, Provider: u.Provider,
+		c.unremovable = append(c.unremovable, Problem{Address: at, Provider: u.Provider,
 			Text: fmt.Sprintf("provider %s could not be looked at, so upload %s cannot be removed", u.Provider, u.ID)})
 	case c.deleteUpload(u, ReasonRequested) == "":
-		c.problems = append(c.problems, Problem{Address: at, Provider: u.Provider,
+		c.unremovable = append(c.unremovable, Problem{Address: at, Provider: u.Provider,
 			Text: fmt.Sprintf("nodes run from image %s", u.Name), Hint: "it can be removed once they are gone; see npctl state list"})
 	}
 }
 
 func (c *computation) noSuchRecord(key resources.Key) {
-	c.problems = append(c.problems, Problem{Address: Address(key.String()), Text: "there is no such " + string(key.Kind),
+	c.unremovable = append(c.unremovable, Problem{Address: Address(key.String()), Text: "there is no such " + string(key.Kind),
 		Hint: "npctl image show lists builds and uploads"})
 }

@@ -76,8 +76,9 @@ type Daemon struct {
 	last    Pass
 	failing map[string]*resources.Failure // by step id: steps that are not tried again for a while
 
-	stall stall
-	beat  atomic.Int64 // when the newest pass ended, in nanoseconds since 1970
+	stall   stall
+	parking parking
+	beat    atomic.Int64 // when the newest pass ended, in nanoseconds since 1970
 }
 
 // New returns a daemon. It takes over the engine's store: until Run has ended, everything that is written goes through
@@ -183,7 +184,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	p := plan.Compute(engine.Desired, seen, plan.Options{Patient: true})
 	todo := p
 	todo.Steps = d.allowed(p, seen.Now)
-	begun := d.runner.Begin(ctx, todo, seen)
+	begun := d.begin(ctx, todo, seen)
 	pass := Pass{Desired: engine.Desired, Seen: seen, Plan: p, Begun: begun, Took: time.Since(started)}
 	d.mu.Lock()
 	d.last = pass
@@ -297,7 +298,7 @@ func (d *Daemon) report(event reconcile.Event) {
 // tidy writes down from time to time how long things took, and drops what nothing refers to.
 func (d *Daemon) tidy(ctx context.Context) {
 	for sleep(ctx, tidyEvery) {
-		if err := d.runner.Tidy(ctx); err != nil && ctx.Err() == nil {
+		if err := d.unlessParked(func() error { return d.runner.Tidy(ctx) }); err != nil && ctx.Err() == nil {
 			d.Log.Error("the state could not be tidied", "error", err)
 		}
 		d.mu.Lock()

@@ -129,7 +129,7 @@ func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderVie
 	seen := plan.Observed{Now: d.Engine.Now(), Installation: around.Installation, Providers: map[string]plan.ProviderView{name: view}}
 	d.runner.Complete(&seen)
 	if seen.Installation != "" {
-		if err := d.runner.Sight(ctx, seen); err != nil && ctx.Err() == nil {
+		if err := d.unlessParked(func() error { return d.runner.Sight(ctx, seen) }); err != nil && ctx.Err() == nil {
 			d.Log.Error("what was seen in a provider could not be noted", "provider", name, "error", err)
 		}
 	}
@@ -165,3 +165,17 @@ func (d *Daemon) lookAround(ctx context.Context) {
 
 // aroundNudge is the name under which lookAround is nudged; no provider has it.
 const aroundNudge = ""
+
+// Unseen lists the providers to serve at which nobody has looked yet, whatever would come of it. Once it is empty it stays
+// so, but for new providers.
+func (d *Daemon) Unseen() (names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.engine.Desired.Providers {
+		name := d.engine.Desired.Providers[i].Name
+		if _, looked := d.views[name]; !looked && d.serves(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

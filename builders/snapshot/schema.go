@@ -59,7 +59,7 @@ func loginAttributes() []schema.Attribute {
 		{Name: "private_key_file", Type: cty.String, Required: true, Class: schema.Behavioural, Check: notEmpty,
 			Doc: "Private key to log in with, without a passphrase, relative to the directory of the configuration. Its public half gets into the machine by `key_name` of the label, its user data or its image."},
 		{Name: "username", Type: cty.String, Class: schema.Behavioural, Doc: "User to log in as; default is the one of the label's image."},
-		{Name: "port", Type: cty.Number, Class: schema.Behavioural, Min: new(int64), Check: checkPort,
+		{Name: "port", Type: cty.Number, Class: schema.Behavioural, Check: checkPort,
 			Doc: "SSH port; default is `connection_port` of the label's image, or else 22."},
 		{Name: "host_keys", Type: cty.List(cty.String), Class: schema.Behavioural, Check: checkHostKeys,
 			Doc: "Host keys that the machine may show, `type base64` each, where its image or user data gives it fixed ones. Without them the first key shown is trusted, unless the cloud knows better, and its fingerprint is in the log."},

@@ -30,7 +30,7 @@ type double struct {
 	tenant     string
 	whiteLabel bool // the proxy in front of it leads to the tenant alone
 	old        bool // before Zuul 10
-	deaf       bool // ignores filters
+	deaf       bool // ignores filters, and the order
 	noInfo     bool
 
 	mu     sync.Mutex
@@ -127,7 +127,9 @@ func (d *double) builds(w http.ResponseWriter, query url.Values) {
 			found = append(found, d.shape(r, false))
 		}
 	}
-	slices.SortStableFunc(found, func(a, b row) int { return b["_id"].(int) - a["_id"].(int) })
+	if !d.deaf {
+		slices.SortStableFunc(found, func(a, b row) int { return b["_id"].(int) - a["_id"].(int) })
+	}
 	answer(w, 200, found[:min(limit, len(found))])
 }
 

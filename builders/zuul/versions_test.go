@@ -24,7 +24,7 @@ func TestNewestToEndComesFirst(t *testing.T) {
 		t.Run(fmt.Sprintf("old %t", old), func(t *testing.T) {
 			// Ids are given at the start: 3 began before 5 and ended after it.
 			d := newDouble(t, periodic(3, 50, raw), periodic(5, 40, raw), periodic(4, 30, raw), periodic(6, 30, raw))
-			d.old = old
+			d.old, d.deaf = old, true
 			got, err := quick().Versions(t.Context(), d.block(), "")
 			if err != nil {
 				t.Fatal(err)

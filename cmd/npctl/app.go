@@ -78,7 +78,7 @@ func (a *app) command() *cli.Command {
 		Action:                    rootAction,
 		Commands: []*cli.Command{
 			a.initCommand(), a.validateCommand(), a.fmtCommand(),
-			a.planCommand(), a.applyCommand(), a.destroyCommand(),
+			a.planCommand(), a.applyCommand(), a.destroyCommand(), a.watchCommand(),
 			a.imageCommand(), a.builderCommand(), a.showCommand(), a.graphCommand(), a.stateCommand(), a.forceUnlockCommand(),
 			a.sandboxCommand(), a.versionCommand(), a.docsCommand(),
 		},

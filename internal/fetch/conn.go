@@ -92,8 +92,6 @@ func (c *conn) judge(at int64, ids validator) error {
 	case code == http.StatusRequestedRangeNotSatisfiable && at > 0:
 		c.from = -1
 		return nil
-	case code == http.StatusNotFound || code == http.StatusGone:
-		return fmt.Errorf("%w: it answers %s", ErrGone, r.Status)
 	case PassingStatus(code):
 		return &passingError{&statusError{r.Status, code}, RetryAfter(r.Header)}
 	default:
@@ -188,7 +186,7 @@ func contentRange(text string) (from, size int64, err error) {
 	if whole != "*" {
 		size, err3 = strconv.ParseInt(whole, 10, 64)
 	}
-	if err := errors.Join(err1, err2, err3); err != nil || from < 0 || end < from || size >= 0 && end != size-1 {
+	if err := errors.Join(err1, err2, err3); err != nil || from < 0 || end < from || size >= 0 && end >= size {
 		return 0, 0, fmt.Errorf("the server answers with the range %q, which is not what was asked for", text)
 	}
 	return from, size, nil

@@ -3,6 +3,7 @@ package fetch
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -10,8 +11,8 @@ import (
 )
 
 var (
-	// ErrGone is wrapped by the error for a file that the server has not got (404, 410).
-	ErrGone = errors.New("the server does not have it (any more)")
+	// ErrGone is what the error for a file that the server has not got (404, 410) is.
+	ErrGone = errors.New("the server does not have it")
 	// ErrWebPage is returned for an HTML page in place of a file.
 	ErrWebPage = errors.New("the server sends a web page instead of the file; open the address in a browser to see what it says")
 	// ErrTooLarge is wrapped by the error for a file over its limit.
@@ -39,11 +40,16 @@ type statusError struct {
 
 func (e *statusError) Error() string {
 	switch e.code {
-	case 401, 403:
+	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Sprintf("the server refuses (%s); files are fetched without credentials", e.status)
 	default:
 		return "the server answers " + e.status
 	}
+}
+
+// Is makes those that say so an ErrGone.
+func (e *statusError) Is(target error) bool {
+	return target == ErrGone && (e.code == http.StatusNotFound || e.code == http.StatusGone)
 }
 
 func tooLarge(what string, size, limit int64) error {

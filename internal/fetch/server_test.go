@@ -187,9 +187,9 @@ func content() []byte {
 	return file
 }
 
-func zstded(t *testing.T, file []byte, opts ...zstd.EOption) []byte {
+func zstded(t *testing.T, file []byte) []byte {
 	t.Helper()
-	w, err := zstd.NewWriter(nil, opts...)
+	w, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,5 +27,5 @@ go_test -run '^TestReal' ./drivers/openstack
 took "the driver contract suite"
 go_test ./internal/sandboxcloud
 took "comparing the sandbox cloud"
-builders/dib/testdata/own-dev.sh bash -euo pipefail -c '. test/lib/gotest.sh; go_test "$@"' - -run '^TestOpenStack' ./test/integration
+builders/dib/testdata/own-dev.sh bash -euo pipefail -c '. test/lib/gotest.sh; go_test "$@"' - -run '^TestOpenStack' ./test/integration ./cmd/npctl
 took "npctl as a whole"

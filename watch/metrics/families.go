@@ -44,7 +44,7 @@ var families = []Family{
 	{Name: "npctl_request_ready_seconds", Kind: Histogram, Labels: []string{"label"}, buckets: readyBuckets,
 		Help: "Time from the creation of a request until all its nodes were ready. A request for several labels counts once for each.", Watch: "its 95th percentile: this is what users feel"},
 	{Name: "npctl_request_phase_seconds", Kind: Histogram, Labels: []string{"phase"}, buckets: readyBuckets,
-		Help: "Parts of a request's time: queue (until a pool took it), quota (until its last node was begun), create, boot and keyscan (of that node), other (retries of it), hand_over (until the requestor took the nodes).", Watch: "the phase that grows when requests take longer"},
+		Help: "Parts of a request's time: queue (until it was looked at), quota (until there was room and its last node was begun), create, boot and keyscan (of that node), other (retries of it), hand_over (until the requestor took the nodes).", Watch: "the phase that grows when requests take longer"},
 	{Name: "npctl_watch_stalled_seconds", Kind: Gauge,
 		Help: "For how long requests have waited while nothing was launched or served; 0 below the time that -stall allows.", Watch: "more than 0"},
 

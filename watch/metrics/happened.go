@@ -16,10 +16,16 @@ func (m *Metrics) Pass(p watch.Pass) {
 	m.count("npctl_watch_passes_total")
 	m.time("npctl_watch_pass_seconds", p.Took.Seconds())
 	m.mu.Lock()
+	first := m.last.Seen.Now.IsZero()
 	m.last = p
 	launched := m.launched
 	m.launched = nil
 	answered := m.newlyAnswered(p.Seen.Records.Requests)
+	if first {
+		answered = nil // an earlier daemon has counted them
+	}
+	noticed := m.noticed
+	m.notice(p.Seen)
 	m.mu.Unlock()
 	for _, id := range launched {
 		if n := nodeOf(p.Seen.Records.Nodes, id); n != nil {
@@ -27,8 +33,20 @@ func (m *Metrics) Pass(p watch.Pass) {
 		}
 	}
 	for _, r := range answered {
-		m.finished(r, p.Seen.Records.Nodes)
+		m.finished(r, noticed[r.ID], p.Seen.Records.Nodes)
 	}
+}
+
+// notice remembers when each request was first looked at. The caller holds mu; the map before is never changed.
+func (m *Metrics) notice(seen plan.Observed) {
+	noticed := make(map[string]time.Time, len(seen.Records.Requests))
+	for _, r := range seen.Records.Requests {
+		noticed[r.ID] = seen.Now
+		if before, known := m.noticed[r.ID]; known {
+			noticed[r.ID] = before
+		}
+	}
+	m.noticed = noticed
 }
 
 // newlyAnswered returns the requests that have been fulfilled or failed since the pass before. The caller holds mu.
@@ -69,10 +87,11 @@ func (m *Metrics) Taken(r *resources.Request, nodes []*resources.Node) {
 	m.mu.Lock()
 	first := !m.answered[r.ID] // it was fulfilled and taken between two passes
 	m.answered[r.ID] = true
+	noticed := m.noticed[r.ID]
 	m.mu.Unlock()
 	if first {
 		sorted := slices.SortedFunc(slices.Values(nodes), func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) })
-		m.finished(r, sorted)
+		m.finished(r, noticed, sorted)
 	}
 	if len(nodes) > 0 {
 		m.time("npctl_request_phase_seconds", max(0, nodes[0].StateTime.Sub(r.Ready).Seconds()), "hand_over")
@@ -80,7 +99,7 @@ func (m *Metrics) Taken(r *resources.Request, nodes []*resources.Node) {
 }
 
 // finished counts a request that was answered.
-func (m *Metrics) finished(r *resources.Request, nodes []*resources.Node) {
+func (m *Metrics) finished(r *resources.Request, noticed time.Time, nodes []*resources.Node) {
 	m.count("npctl_requests_finished_total", string(r.State))
 	if r.State != resources.StateFulfilled {
 		return
@@ -96,7 +115,7 @@ func (m *Metrics) finished(r *resources.Request, nodes []*resources.Node) {
 			own = append(own, n)
 		}
 	}
-	for _, p := range phases(r, own) {
+	for _, p := range phases(r, noticed, own) {
 		m.time("npctl_request_phase_seconds", p.took.Seconds(), p.name)
 	}
 }
@@ -108,26 +127,31 @@ type phase struct {
 }
 
 // phases splits the time until a request was fulfilled. Its nodes are launched at the same time, so what counts is the one
-// that was begun last; nodes that were ready already took no time.
-func phases(r *resources.Request, nodes []*resources.Node) []phase {
+// that was begun last; nodes that were ready already took no time. A request that is looked at is taken at once when there
+// is room, so what comes between is waiting for room.
+func phases(r *resources.Request, noticed time.Time, nodes []*resources.Node) []phase {
+	if noticed.IsZero() || noticed.After(r.Taken) {
+		noticed = r.Taken
+	}
 	var last *resources.Node
 	for _, n := range nodes {
 		if !n.Static && n.Created.After(r.Created) && (last == nil || n.Created.After(last.Created)) {
 			last = n
 		}
 	}
-	split := []phase{{"queue", max(0, r.Taken.Sub(r.Created))}}
-	rest := r.Ready.Sub(r.Created) - split[0].took
+	rest := r.Ready.Sub(r.Created)
+	var split []phase
 	next := func(name string, took time.Duration) {
 		took = max(0, min(took, rest))
 		rest -= took
 		split = append(split, phase{name, took})
 	}
+	next("queue", noticed.Sub(r.Created))
 	if last == nil {
-		next("quota", rest) // until the nodes of others were free
+		next("quota", rest)
 		return split
 	}
-	next("quota", last.Created.Sub(r.Taken))
+	next("quota", last.Created.Sub(noticed))
 	next("create", seconds(last.Phases.Create))
 	next("boot", seconds(last.Phases.Boot))
 	next("keyscan", seconds(last.Phases.Keyscan))

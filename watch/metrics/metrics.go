@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
 
@@ -48,8 +49,9 @@ type Metrics struct {
 	stalled  func() time.Duration
 	running  func() []plan.Step
 	stale    bool
-	answered map[string]bool // requests that were counted as fulfilled or failed, by id, as long as there is a record
-	launched []string        // ids of nodes whose launch is over and not counted yet
+	answered map[string]bool      // requests that were counted as fulfilled or failed, by id, as long as there is a record
+	noticed  map[string]time.Time // when requests were first looked at, by id, as long as there is a record
+	launched []string             // ids of nodes whose launch is over and not counted yet
 }
 
 // New returns metrics in which nothing has happened.
@@ -70,6 +72,9 @@ func New(o Options) *Metrics {
 		case Gauge:
 			m.gauges[f.Name] = prometheus.NewDesc(f.Name, f.Help, f.Labels, nil)
 		}
+	}
+	for _, result := range []resources.State{resources.StateFailed, resources.StateFulfilled} { // so that the first is an increase
+		m.add("npctl_requests_finished_total", 0, string(result))
 	}
 	m.registry.MustRegister(world{m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -77,12 +77,6 @@ type Hold struct {
 	Until  time.Time `json:"until,omitzero" doc:"When absent: for as long as max_hold_age allows."`
 }
 
-// Delete says why a node is to go.
-type Delete struct {
-	Reason string `json:"reason,omitempty"`
-	Force  bool   `json:"force,omitempty" doc:"Even though it is in use, held or set aside for a request."`
-}
-
 // Pause says why an image is not to be built.
 type Pause struct {
 	Reason string `json:"reason,omitempty"`

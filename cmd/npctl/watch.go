@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/resources"
+)
+
+const watchDescription = `Keeps what the configuration describes, for ever, and gives nodes to those who ask for them. It is
+plan and apply again and again, whenever something has changed: a request, a cloud, the clock.
+
+It has the lock of the state for as long as it runs. The other commands reach it through its unix
+socket, without being told. Logs go to stderr, from level info on unless -log-level says
+otherwise; -log-format=json makes them one JSON object per line.
+
+SIGHUP (or npctl reload) reads the configuration anew. One with mistakes is refused, and so is one that
+would delete much; the old one goes on then. SIGTERM or ^C once begins nothing more and lets what runs
+go on for as long as -grace allows: what is cut off is gone on with by the next npctl watch. Twice
+ends it at once, which is safe too.
+
+Nothing is served to the network unless -listen or -metrics-listen says so. Under systemd it tells when it is
+ready, what it is doing and that it is alive, and takes sockets that systemd has opened.
+
+Examples:
+  npctl watch
+  npctl watch -provider=vexxhost -provider=lab         (others are left alone)
+  npctl watch -metrics-listen=127.0.0.1:9107 -log-format=json
+  npctl watch -listen=:8443 -tls-cert=cert.pem -tls-key=key.pem -token-file=tokens
+
+docs/operations.md tells how to run it as a service.
+
+Exit codes: 0 stopped by a signal, 1 error.`
+
+// watchCommand is npctl watch.
+type watchCommand struct {
+	*app
+	variableOptions
+	providers                           []string
+	socket, socketMode                  string
+	listen, cert, key, clientCA, tokens string
+	metricsListen                       string
+	refresh, grace, stall               time.Duration
+	lockTimeout                         time.Duration
+	parallelism                         int
+	statePath                           string // of the first configuration
+	loadedOnce                          bool
+}
+
+const categoryServe = "What is served"
+
+func (a *app) watchCommand() *cli.Command {
+	c := &watchCommand{app: a}
+	flags := []cli.Flag{
+		&cli.StringSliceFlag{Name: "provider", Category: categorySelect, Destination: &c.providers, Usage: "serve only the provider `NAME` and leave the others alone; may be given several times"},
+		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Usage: "`DURATION` between two looks at a provider in which nothing happens"},
+		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` that running steps have to end after SIGTERM"},
+		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
+		&cli.DurationFlag{Name: "lock-timeout", Category: categoryRun, Destination: &c.lockTimeout, Usage: "wait for a `DURATION` such as 5m while somebody else works on the state"},
+		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
+		&cli.StringFlag{Name: "socket", Category: categoryServe, Destination: &c.socket, TakesFile: true, Usage: "unix socket `PATH` of the API, instead of the one beside the state at which other commands look for it"},
+		&cli.StringFlag{Name: "socket-mode", Category: categoryServe, Destination: &c.socketMode, Value: "0600", Usage: "permissions of the socket as an octal `MODE`; 0660 lets its group do everything"},
+		&cli.StringFlag{Name: "listen", Category: categoryServe, Destination: &c.listen, Usage: "serve the API at a TCP `ADDRESS` too, such as :8443; needs -token-file, and -tls-cert and -tls-key unless it is a loopback address"},
+		&cli.StringFlag{Name: "tls-cert", Category: categoryServe, Destination: &c.cert, TakesFile: true, Usage: "certificate `FILE` (PEM) for -listen; it is read anew when it changes"},
+		&cli.StringFlag{Name: "tls-key", Category: categoryServe, Destination: &c.key, TakesFile: true, Usage: "private key `FILE` (PEM) for -listen"},
+		&cli.StringFlag{Name: "tls-client-ca", Category: categoryServe, Destination: &c.clientCA, TakesFile: true, Usage: "let only clients in that have a certificate of the authority in `FILE` (PEM); they need their token all the same"},
+		&cli.StringFlag{Name: "token-file", Category: categoryServe, Destination: &c.tokens, TakesFile: true, Usage: "`FILE` with bearer tokens for -listen"},
+		&cli.StringFlag{Name: "metrics-listen", Category: categoryServe, Destination: &c.metricsListen, Usage: "serve /metrics, /livez and /readyz to everybody at a TCP `ADDRESS`, such as 127.0.0.1:9107"},
+	}
+	return &cli.Command{
+		Name: "watch", Category: categoryMain, Usage: "keep everything as described, and serve node requests", Description: watchDescription,
+		Flags: append(flags, c.variableOptions.flags()...), Action: c.run,
+	}
+}
+
+func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if err := c.check(cmd); err != nil {
+		return err
+	}
+	if err := c.logAsService(); err != nil {
+		return err
+	}
+	config, err := c.loadAndWarn(c.variableOptions)
+	if err != nil {
+		return err
+	}
+	if err := c.checkProviders(config.Desired); err != nil {
+		return err
+	}
+	s, err := c.openSession(ctx, config, c.parallelism, writeState)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	c.statePath = s.path
+	return c.locked(ctx, s, func(ctx context.Context) error { return c.serve(ctx, s) })
+}
+
+// check finds options that make no sense.
+func (c *watchCommand) check(cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	switch {
+	case c.refresh < time.Second:
+		return hint(fmt.Errorf("option -refresh: %s is too short", c.refresh), "write 1s or more: every look costs calls to the cloud")
+	case c.grace < 0:
+		return fmt.Errorf("option -grace: %s is less than 0", c.grace)
+	case c.stall <= 0:
+		return fmt.Errorf("option -stall: %s is not more than 0", c.stall)
+	case c.parallelism < 0:
+		return fmt.Errorf("option -parallelism: %d is less than 0", c.parallelism)
+	case c.listen != "" && c.tokens == "":
+		return hint(errors.New("-listen needs -token-file"), "the unix socket needs no tokens; ssh can forward it to another machine")
+	case c.listen == "" && c.cert+c.key+c.clientCA+c.tokens != "":
+		return errors.New("-tls-cert, -tls-key, -tls-client-ca and -token-file are for -listen, which is not given")
+	}
+	_, err := c.mode()
+	return err
+}
+
+// checkProviders makes sure that -provider names providers there are.
+func (c *watchCommand) checkProviders(want resources.Desired) error {
+	var names []string
+	for i := range want.Providers {
+		names = append(names, want.Providers[i].Name)
+	}
+	for _, name := range c.providers {
+		if slices.Contains(names, name) {
+			continue
+		}
+		err := fmt.Errorf("option -provider: there is no provider %q in the configuration", name)
+		if near := nearest(name, names); near != "" {
+			return hint(err, fmt.Sprintf("did you mean %q?", near))
+		}
+		return hint(err, "there are "+joinWords(names))
+	}
+	return nil
+}
+
+// logAsService makes the log one for services, unless somebody has said how it is to be.
+func (c *watchCommand) logAsService() error {
+	if _, set := c.lookupEnv("NPCTL_LOG"); set || c.global.logLevel != "" {
+		return nil
+	}
+	c.global.logLevel = "info"
+	return c.openLog()
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/net/netutil"
+)
+
+// metricsSocket is the FileDescriptorName of a socket unit that metrics are to be served at; every other is for the API.
+const metricsSocket = "metrics"
+
+// Limits of the metrics listener, which asks nobody who they are.
+const (
+	metricsConnections = 64
+	metricsHeaderTime  = 5 * time.Second
+	metricsAnswerTime  = 30 * time.Second
+	metricsHeaderSize  = 8 << 10
+	aliveWithin        = time.Minute // since the newest pass
+)
+
+// front is everything that listens, in the order in which it was opened.
+type front struct {
+	servers []server
+	closers []func()
+}
+
+// server answers at one listener until ctx ends.
+type server struct {
+	address string
+	serve   func(ctx context.Context) error
+}
+
+func (f *front) addresses() (all []string) {
+	for _, s := range f.servers {
+		all = append(all, s.address)
+	}
+	return all
+}
+
+// close undoes bind in reverse. Listeners that were served are closed already.
+func (f *front) close() {
+	for i := len(f.closers) - 1; i >= 0; i-- {
+		f.closers[i]()
+	}
+}
+
+func (f *front) add(l net.Listener, serve func(context.Context, net.Listener) error) {
+	f.closers = append(f.closers, func() { _ = l.Close() })
+	f.servers = append(f.servers, server{l.Addr().Network() + "://" + l.Addr().String(),
+		func(ctx context.Context) error { return serve(ctx, l) }})
+}
+
+// bind opens every listener there is to be: what systemd has opened already, and what options name.
+func (w *watching) bind(ctx context.Context) (f *front, err error) {
+	f = &front{}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	api, err := w.newAPI()
+	if err != nil {
+		return nil, err
+	}
+	local, err := w.bindActivated(f, api)
+	if err != nil {
+		return nil, err
+	}
+	if !local {
+		if err := w.bindSocket(f, api); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.bindTCP(ctx, f, api); err != nil {
+		return nil, err
+	}
+	if w.metricsListen != "" {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.metricsListen)
+		if err != nil {
+			return nil, hint(fmt.Errorf("serve metrics: %w", err), "-metrics-listen takes an address of this machine and a free port, such as 127.0.0.1:9107")
+		}
+		f.add(netutil.LimitListener(l, metricsConnections), w.serveMetrics)
+	}
+	return f, nil
+}
+
+// bindActivated takes the sockets that systemd has opened, and reports whether a unix socket for the API was among them.
+func (w *watching) bindActivated(f *front, api api) (local bool, err error) {
+	given, err := activation.ListenersWithNames()
+	if err != nil {
+		return false, fmt.Errorf("take the sockets of systemd: %w", err)
+	}
+	for name, listeners := range given {
+		for _, l := range listeners {
+			switch {
+			case name == metricsSocket:
+				f.add(netutil.LimitListener(l, metricsConnections), w.serveMetrics)
+			case l.Addr().Network() == "unix":
+				local = true
+				f.add(l, api.Serve)
+			default:
+				return false, errors.Join(l.Close(), fmt.Errorf("systemd gives a socket %s at %s: only unix sockets, and one named %s, are served", name,
+					l.Addr(), metricsSocket))
+			}
+		}
+	}
+	return local, nil
+}
+
+// serveMetrics answers /metrics and the probes until ctx ends.
+func (w *watching) serveMetrics(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", w.metrics.Handler())
+	mux.HandleFunc("GET /livez", w.livez)
+	mux.HandleFunc("GET /readyz", w.readyz)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: metricsHeaderTime, ReadTimeout: metricsHeaderTime, WriteTimeout: metricsAnswerTime,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: metricsHeaderSize, ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug)}
+	stop := context.AfterFunc(ctx, func() {
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(limit) != nil {
+			_ = server.Close()
+		}
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// livez says whether passes follow each other.
+func (w *watching) livez(answer http.ResponseWriter, _ *http.Request) {
+	if beat := w.daemon.Beat(); !beat.IsZero() && time.Since(beat) > aliveWithin {
+		http.Error(answer, "no pass since "+beat.UTC().Format(time.RFC3339), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = fmt.Fprintln(answer, "ok")
+}
+
+// readyz says whether every provider that is served was looked at, whatever came of it.
+func (w *watching) readyz(answer http.ResponseWriter, _ *http.Request) {
+	if unseen := w.daemon.Unseen(); len(unseen) > 0 {
+		http.Error(answer, "nobody has looked yet at "+joinWords(unseen), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = fmt.Fprintln(answer, "ok")
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/metrics"
+)
+
+const (
+	// cutAfter is how long steps that were cut off have to end before the process does.
+	cutAfter = 10 * time.Second
+	// unlockTimeout bounds giving the state's lock back.
+	unlockTimeout = 10 * time.Second
+)
+
+// errStuck is why npctl ends though steps are running.
+var errStuck = errors.New("steps that were cut off did not end; the next npctl watch goes on with them")
+
+// locked runs work while nobody else may work on the state. When the lock is lost, the work is stopped.
+func (c *watchCommand) locked(ctx context.Context, s *session, work func(context.Context) error) error {
+	lock, err := c.lock(ctx, s.store, "watch", c.lockTimeout)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-lock.Lost():
+			c.log.Error("the lock of the state was taken away: stopping")
+			stop(state.ErrLost)
+		case <-ctx.Done():
+		}
+	}()
+	err = work(ctx)
+	if errors.Is(context.Cause(ctx), state.ErrLost) {
+		return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
+	}
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+	if unlockErr := lock.Unlock(release); unlockErr != nil && !errors.Is(unlockErr, state.ErrLost) {
+		err = errors.Join(err, fmt.Errorf("unlock the state: %w", unlockErr))
+	}
+	return err
+}
+
+// serve runs the daemon and everything around it until ctx ends.
+func (c *watchCommand) serve(ctx context.Context, s *session) error {
+	m := metrics.New(metrics.Options{Version: version(), Classify: errorKind})
+	s.engine.Drivers = tracedDrivers(s.engine.Drivers, m)
+	s.engine.Store = m.Timed(s.store)
+	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.reread, Providers: c.providers, Refresh: c.refresh, Log: c.log,
+		Stall: c.stall, Observe: m.Pass, Step: m.Step, Taken: m.Taken})
+	if err != nil {
+		return err
+	}
+	m.Watch(d)
+	w := &watching{watchCommand: c, session: s, daemon: d, metrics: m, reloads: make(chan struct{}, 1)}
+	return w.run(ctx)
+}
+
+// watching is a daemon with its listeners and those who look after it.
+type watching struct {
+	*watchCommand
+	session *session
+	daemon  *watch.Daemon
+	metrics *metrics.Metrics
+	reloads chan struct{} // gets a hint when the configuration is to be read anew
+}
+
+// run binds the listeners first and closes them last: whoever asks while the daemon ends gets an answer.
+func (w *watching) run(ctx context.Context) error {
+	front, err := w.bind(ctx)
+	if err != nil {
+		return err
+	}
+	defer front.close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer endServing()
+	var servers errgroup.Group
+	for _, one := range front.servers {
+		servers.Go(func() error {
+			err := one.serve(serving)
+			if err != nil {
+				err = fmt.Errorf("serve %s: %w", one.address, err)
+				stop(err) // a daemon that nobody can reach is better begun anew
+			}
+			return err
+		})
+	}
+	side, endSide := context.WithCancel(ctx)
+	defer endSide()
+	var helpers errgroup.Group
+	helpers.Go(func() error { w.reloadOnHangup(side); return nil })
+	tell := newNotifier(w.log)
+	helpers.Go(func() error { tell.keep(side, w.daemon); return nil })
+	w.log.Info("watching", "version", version(), "state", w.session.path, "providers", len(w.session.config.Desired.Providers),
+		"addresses", front.addresses())
+	err = w.untilEnd(ctx, tell)
+	endSide()
+	_ = helpers.Wait() // they return no errors
+	endServing()
+	err = errors.Join(err, servers.Wait())
+	w.log.Info("stopped")
+	return err
+}
+
+// untilEnd runs the daemon. Steps that do not even end when they are cut off are left behind: the next daemon finds
+// their records.
+func (w *watching) untilEnd(ctx context.Context, tell *notifier) error {
+	ended := make(chan error, 1)
+	go func() { ended <- w.daemon.Run(ctx, w.grace) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	w.log.Info("stopping: nothing more is begun", "running", len(w.daemon.Runner().Running()), "grace", w.grace)
+	tell.stopping()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(w.grace + cutAfter):
+		return errStuck
+	}
+}

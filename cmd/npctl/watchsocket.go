@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// socketPath is where npctl watch listens for the other commands: beside the state, so that both find it without being
+// told.
+func socketPath(statePath string) string { return statePath + ".sock" }
+
+// mode reads -socket-mode.
+func (c *watchCommand) mode() (fs.FileMode, error) {
+	mode, err := strconv.ParseUint(c.socketMode, 8, 9)
+	if err != nil || mode&0o007 != 0 || mode&0o600 != 0o600 {
+		return 0, hint(fmt.Errorf("option -socket-mode: %q is no mode for a socket", c.socketMode),
+			"write 0600 for the user npctl runs as, or 0660 to let its group in too; whoever gets in may do everything")
+	}
+	return fs.FileMode(mode), nil
+}
+
+// ownSocket is the socket to make. One at another place than usual gets a link there, by which commands find it.
+func (c *watchCommand) ownSocket() (path string, link func() (remove func(), err error), err error) {
+	usual := socketPath(c.statePath)
+	if err := removeLink(usual); err != nil {
+		return "", nil, err
+	}
+	none := func() (func(), error) { return func() {}, nil }
+	if c.socket == "" {
+		return usual, none, nil
+	}
+	path, err = filepath.Abs(c.socket)
+	if err != nil || path == usual {
+		return path, none, err
+	}
+	return path, func() (func(), error) {
+		if err := os.Symlink(path, usual); err != nil {
+			return nil, fmt.Errorf("link to the socket: %w", err)
+		}
+		return func() { _ = removeLink(usual) }, nil // the next npctl watch removes it too
+	}, nil
+}
+
+// removeLink removes what an npctl watch left that was killed. The state's lock is ours, so nobody uses it.
+func removeLink(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink == 0:
+		return nil
+	default:
+		return os.Remove(path)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/watch/metrics"
+)
+
+// tracedDrivers returns drivers whose calls are counted and timed.
+func tracedDrivers(all map[string]drivers.Driver, m *metrics.Metrics) map[string]drivers.Driver {
+	traced := make(map[string]drivers.Driver, len(all))
+	for kind, d := range all {
+		traced[kind] = tracedDriver{d, m}
+	}
+	return traced
+}
+
+// tracedDriver is a driver whose clouds report their calls.
+type tracedDriver struct {
+	drivers.Driver
+	metrics *metrics.Metrics
+}
+
+// Open implements drivers.Driver. What is put around the cloud later, such as retries, is around this too.
+func (t tracedDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	started := time.Now()
+	cloud, err := t.Driver.Open(ctx, env, config)
+	t.metrics.Call(env.Provider, "open", time.Since(started), err)
+	if err != nil {
+		return nil, err
+	}
+	return drivers.Wrap(cloud, drivers.Trace(env.Provider, slog.New(slog.DiscardHandler), func(r drivers.Report) {
+		t.metrics.Call(r.Provider, r.Name, r.Took, r.Err)
+	})), nil
+}
+
+// errorKind says in one word why a cloud did not do what it was asked for; see metrics.Reasons.
+func errorKind(err error) string {
+	switch {
+	case errors.Is(err, drivers.ErrQuota):
+		return "quota"
+	case errors.Is(err, drivers.ErrCapacity):
+		return "capacity"
+	case errors.Is(err, drivers.ErrRejected):
+		return "rejected"
+	case errors.Is(err, drivers.ErrThrottled):
+		return "throttled"
+	case errors.Is(err, context.DeadlineExceeded), withinLimit(err):
+		return "timeout"
+	default:
+		return "other"
+	}
+}
+
+// withinLimit reports whether a node was not ready, or did not answer, in time: that error says so in words only.
+func withinLimit(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "within launch_timeout") || strings.Contains(text, "within boot_timeout")
+}

@@ -1,0 +1,39 @@
+package httpapi
+
+import "time"
+
+// await returns once look is done, the time is over, or the daemon ends. It looks again when something happens to the
+// subject, and now and then, for what happens without being told.
+func (c *call) await(subject string, wait time.Duration, look func() (done bool, err error)) error {
+	hints, forget := c.daemon.Journal.Wait()
+	defer forget()
+	seen := c.daemon.Journal.Newest()
+	if done, err := look(); done || err != nil || wait <= 0 {
+		return err
+	}
+	c.lasts(wait)
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	again := time.NewTicker(pollEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-over.C:
+			return nil
+		case <-c.ending:
+			return nil
+		case <-c.ctx().Done():
+			return c.ctx().Err()
+		case <-again.C:
+		case <-hints:
+			newest := c.daemon.Journal.Newest()
+			news := c.daemon.Journal.Since(seen, subject)
+			if seen = newest; len(news) == 0 {
+				continue
+			}
+		}
+		if done, err := look(); done || err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// pageSize is how much of a list is asked for at a time.
+const pageSize = 5000
+
+// RequestFilter narrows a list of requests. What is empty does not.
+type RequestFilter struct {
+	States             []string
+	Label, Tenant, Who string
+}
+
+// NodeFilter narrows a list of nodes. What is empty does not.
+type NodeFilter struct {
+	States                                 []string
+	Label, Provider, Pool, Request, Tenant string
+}
+
+// CreateRequest asks for nodes.
+func (c *Client) CreateRequest(ctx context.Context, r wire.NewRequest) (made wire.Request, err error) {
+	err = c.call(ctx, http.MethodPost, at("requests"), nil, r, &made)
+	return made, err
+}
+
+// Request returns a request.
+func (c *Client) Request(ctx context.Context, id string) (r wire.Request, err error) {
+	err = c.call(ctx, http.MethodGet, at("requests", id), nil, nil, &r)
+	return r, err
+}
+
+// WaitRequest returns a request once it is fulfilled or has failed. A daemon that is started again meanwhile is waited for.
+func (c *Client) WaitRequest(ctx context.Context, id string) (r wire.Request, err error) {
+	err = patiently(ctx, func() (bool, error) {
+		var now wire.Request
+		err := c.call(ctx, http.MethodGet, at("requests", id), waiting(nil, longestWait), nil, &now)
+		if err == nil {
+			r = now
+		}
+		return err == nil && r.Answered(), err
+	})
+	return r, err
+}
+
+// Requests lists requests, by id.
+func (c *Client) Requests(ctx context.Context, f RequestFilter) (all []wire.Request, err error) {
+	query := values("state", listed(f.States), "label", f.Label, "tenant", f.Tenant, "requestor", f.Who)
+	err = pages(query, func() (string, error) {
+		var page wire.Requests
+		err := c.call(ctx, http.MethodGet, at("requests"), query, nil, &page)
+		all = append(all, page.Requests...)
+		return page.Next, err
+	})
+	return all, err
+}
+
+// CancelRequest withdraws a request.
+func (c *Client) CancelRequest(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, at("requests", id), nil, nil, nil)
+}
+
+// TakeRequest takes the nodes of a fulfilled request.
+func (c *Client) TakeRequest(ctx context.Context, id, holder string, lease time.Duration) ([]wire.Node, error) {
+	var taken wire.Nodes
+	err := c.call(ctx, http.MethodPost, at("requests", id, "take"), nil, wire.Take{Holder: holder, Lease: int64(lease / time.Second)}, &taken)
+	return taken.Nodes, err
+}
+
+// Nodes lists nodes, by id.
+func (c *Client) Nodes(ctx context.Context, f NodeFilter) (all []wire.Node, err error) {
+	query := values("state", listed(f.States), "label", f.Label, "provider", f.Provider, "pool", f.Pool, "request", f.Request, "tenant", f.Tenant)
+	err = pages(query, func() (string, error) {
+		var page wire.Nodes
+		err := c.call(ctx, http.MethodGet, at("nodes"), query, nil, &page)
+		all = append(all, page.Nodes...)
+		return page.Next, err
+	})
+	return all, err
+}
+
+// Node returns a node.
+func (c *Client) Node(ctx context.Context, id string) (n wire.Node, err error) {
+	err = c.call(ctx, http.MethodGet, at("nodes", id), nil, nil, &n)
+	return n, err
+}
+
+// WaitNode returns a node once it is in one of the states.
+func (c *Client) WaitNode(ctx context.Context, id string, states ...resources.State) (n wire.Node, err error) {
+	words := make([]string, len(states))
+	for i, s := range states {
+		words[i] = string(s)
+	}
+	err = patiently(ctx, func() (bool, error) {
+		var now wire.Node
+		err := c.call(ctx, http.MethodGet, at("nodes", id), waiting(values("state", listed(words)), longestWait), nil, &now)
+		if err != nil {
+			return false, err
+		}
+		n = now
+		for _, s := range states {
+			if n.State == s {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	return n, err
+}
+
+// node does something to a node.
+func (c *Client) node(ctx context.Context, id, what string, send any) (n wire.Node, err error) {
+	err = c.call(ctx, http.MethodPost, at("nodes", id, what), nil, send, &n)
+	return n, err
+}
+
+// RenewNode prolongs the lease of a node in use.
+func (c *Client) RenewNode(ctx context.Context, id, holder string) (wire.Node, error) {
+	return c.node(ctx, id, "renew", wire.Renew{Holder: holder})
+}
+
+// ReturnNode gives a node back after use.
+func (c *Client) ReturnNode(ctx context.Context, id string) (wire.Node, error) {
+	return c.node(ctx, id, "return", nil)
+}
+
+// HoldNode keeps a node for a person to look at. A zero until means as long as is allowed.
+func (c *Client) HoldNode(ctx context.Context, id, reason string, until time.Time) (wire.Node, error) {
+	return c.node(ctx, id, "hold", wire.Hold{Reason: reason, Until: until})
+}
+
+// ReleaseNode ends a hold.
+func (c *Client) ReleaseNode(ctx context.Context, id string) (wire.Node, error) {
+	return c.node(ctx, id, "release", nil)
+}
+
+// DeleteNode lets a node go.
+func (c *Client) DeleteNode(ctx context.Context, id, reason string, force bool) (n wire.Node, err error) {
+	query := values("reason", reason)
+	if force {
+		query.Set("force", "true")
+	}
+	err = c.call(ctx, http.MethodDelete, at("nodes", id), query, nil, &n)
+	return n, err
+}
+
+// Labels lists labels with who offers them.
+func (c *Client) Labels(ctx context.Context) ([]wire.Label, error) {
+	var list wire.Labels
+	err := c.call(ctx, http.MethodGet, at("labels"), nil, nil, &list)
+	return list.Labels, err
+}
+
+// Images lists what is recorded of images.
+func (c *Client) Images(ctx context.Context) ([]wire.Image, error) {
+	var list wire.Images
+	err := c.call(ctx, http.MethodGet, at("images"), nil, nil, &list)
+	return list.Images, err
+}
+
+// PauseImage keeps an image from being built.
+func (c *Client) PauseImage(ctx context.Context, name, reason string) (img wire.Image, err error) {
+	err = c.call(ctx, http.MethodPost, at("images", name, "pause"), nil, wire.Pause{Reason: reason}, &img)
+	return img, err
+}
+
+// UnpauseImage lets an image be built again.
+func (c *Client) UnpauseImage(ctx context.Context, name string) (img wire.Image, err error) {
+	err = c.call(ctx, http.MethodPost, at("images", name, "unpause"), nil, nil, &img)
+	return img, err
+}
+
+// Providers lists providers.
+func (c *Client) Providers(ctx context.Context) ([]wire.Provider, error) {
+	var list wire.Providers
+	err := c.call(ctx, http.MethodGet, at("providers"), nil, nil, &list)
+	return list.Providers, err
+}
+
+// FreezeProvider leaves a provider alone.
+func (c *Client) FreezeProvider(ctx context.Context, name string) (p wire.Provider, err error) {
+	err = c.call(ctx, http.MethodPost, at("providers", name, "freeze"), nil, nil, &p)
+	return p, err
+}
+
+// ThawProvider takes care of a provider again.
+func (c *Client) ThawProvider(ctx context.Context, name string) (p wire.Provider, err error) {
+	err = c.call(ctx, http.MethodPost, at("providers", name, "thaw"), nil, nil, &p)
+	return p, err
+}
+
+// Plan returns the newest plan, as npctl plan -json prints it.
+func (c *Client) Plan(ctx context.Context) (report json.RawMessage, err error) {
+	err = c.call(ctx, http.MethodGet, at("plan"), nil, nil, &report)
+	return report, err
+}
+
+// Steps lists what is being done.
+func (c *Client) Steps(ctx context.Context) ([]wire.Step, error) {
+	var list wire.Steps
+	err := c.call(ctx, http.MethodGet, at("steps"), nil, nil, &list)
+	return list.Steps, err
+}
+
+// Events returns what happened after a place in the journal, or the newest of it when after is empty.
+func (c *Client) Events(ctx context.Context, after, subject string, limit int) (e wire.Events, err error) {
+	query := values("after", after, "subject", subject)
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	err = c.call(ctx, http.MethodGet, at("events"), query, nil, &e)
+	return e, err
+}
+
+// Follow tells of everything that happens after a place in the journal, until ctx ends or tell returns an error. A daemon
+// that is started again meanwhile is waited for.
+func (c *Client) Follow(ctx context.Context, after, subject string, tell func(wire.Event) error) error {
+	return patiently(ctx, func() (bool, error) {
+		var e wire.Events
+		err := c.call(ctx, http.MethodGet, at("events"), waiting(values("after", after, "subject", subject), longestWait), nil, &e)
+		if err != nil {
+			return false, err
+		}
+		after = e.Next
+		for _, one := range e.Events {
+			if err := tell(one); err != nil {
+				return true, err
+			}
+		}
+		return false, nil
+	})
+}
+
+// Why explains what is happening to a thing.
+func (c *Client) Why(ctx context.Context, subject string) (w wire.Why, err error) {
+	err = c.call(ctx, http.MethodGet, at("why"), values("subject", subject), nil, &w)
+	return w, err
+}
+
+// Status is the daemon at a glance.
+func (c *Client) Status(ctx context.Context) (s wire.Status, err error) {
+	err = c.call(ctx, http.MethodGet, at("status"), nil, nil, &s)
+	return s, err
+}
+
+// Reload makes the daemon read its configuration anew.
+func (c *Client) Reload(ctx context.Context, allowDestroy bool) (r wire.Reloaded, err error) {
+	err = c.call(ctx, http.MethodPost, at("reload"), nil, wire.Reload{AllowDestroy: allowDestroy}, &r)
+	return r, err
+}
+
+// Ready reports whether the daemon has looked at everything once, and what it waits for otherwise.
+func (c *Client) Ready(ctx context.Context) (ready bool, err error) {
+	err = c.call(ctx, http.MethodGet, "/readyz", nil, nil, nil)
+	var no *Error
+	if errors.As(err, &no) && no.Status == http.StatusServiceUnavailable {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// values makes a query of names and values, without those that are empty.
+func values(pairs ...string) url.Values {
+	query := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return query
+}
+
+// pages goes through a list page by page.
+func pages(query url.Values, get func() (next string, err error)) error {
+	query.Set("limit", strconv.Itoa(pageSize))
+	for {
+		next, err := get()
+		if err != nil || next == "" {
+			return err
+		}
+		query.Set("after", next)
+	}
+}

@@ -1,0 +1,304 @@
+// Package client speaks to a running npctl watch, over its unix socket or over TLS.
+//
+// It comes in two parts: Client is the API for requestors and people, and Store makes the daemon's state usable as if it
+// had been opened.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// ErrNoDaemon: nobody listens there.
+var ErrNoDaemon = errors.New("npctl watch is not running")
+
+const (
+	dialTime    = 5 * time.Second
+	answerTime  = 2 * time.Minute // for an answer that is not waited for
+	longestWait = time.Minute     // of one call that waits
+	answerSize  = 256 << 20
+	problemSize = 1 << 20
+	retryEvery  = 300 * time.Millisecond
+	retryFor    = time.Minute // how long a daemon may be away, such as for an upgrade, while something is waited for
+)
+
+// Options say where the daemon is: at a Socket, or at a URL such as https://host:8443, which needs a Token.
+type Options struct {
+	Socket string
+	URL    string
+	Token  string
+	CA     string // path of a PEM file with authorities, instead of those of the system
+	Cert   string // paths of a certificate and its key, where the daemon asks for one
+	Key    string
+	Agent  string // who calls, such as npctl/1.0
+}
+
+// Client calls a daemon. It can be used by several goroutines.
+type Client struct {
+	http  *http.Client
+	base  string
+	where string // for people
+	token string
+	agent string
+}
+
+// New returns a client. It connects to nothing yet.
+func New(o Options) (*Client, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: dialTime, DisableCompression: true}
+	c := &Client{http: &http.Client{Transport: transport, CheckRedirect: neverRedirect}, token: o.Token, agent: o.Agent}
+	if o.Socket != "" {
+		c.base, c.where = "http://npctl", o.Socket
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "unix", o.Socket)
+		}
+		return c, nil
+	}
+	at, err := url.Parse(o.URL)
+	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
+		return nil, fmt.Errorf("%q is no address of a daemon; it is a path of a socket, or such as https://host:8443", o.URL)
+	}
+	if at.Scheme == "http" && !isLoopback(at.Hostname()) {
+		return nil, fmt.Errorf("%s: without TLS everybody on the way could read the token; use https", o.URL)
+	}
+	c.base, c.where = at.Scheme+"://"+at.Host, at.Host
+	transport.DialContext = (&net.Dialer{Timeout: dialTime}).DialContext
+	transport.TLSClientConfig, err = o.tls()
+	return c, err
+}
+
+func neverRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+func isLoopback(name string) bool {
+	ip := net.ParseIP(name)
+	return ip != nil && ip.IsLoopback()
+}
+
+func (o Options) tls() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CA != "" {
+		text, err := os.ReadFile(o.CA)
+		if err != nil {
+			return nil, fmt.Errorf("authorities: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("authorities: no certificate is in %s", o.CA)
+		}
+	}
+	if o.Cert != "" || o.Key != "" {
+		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// Where names the daemon's address, for people.
+func (c *Client) Where() string { return c.where }
+
+// Close gives up connections that are not in use.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Error is an answer that says no.
+type Error struct{ wire.Problem }
+
+// Error says what is wrong, in the daemon's words.
+func (e *Error) Error() string {
+	if e.Detail != "" {
+		return e.Detail
+	}
+	return fmt.Sprintf("the daemon answers %d %s", e.Status, http.StatusText(e.Status))
+}
+
+// Unwrap makes the errors of package state known to errors.Is and errors.As.
+func (e *Error) Unwrap() error {
+	switch e.Code {
+	case wire.CodeNotFound:
+		return state.ErrNotFound
+	case wire.CodeConflict:
+		return state.ErrConflict
+	case wire.CodeLost:
+		return state.ErrLost
+	case wire.CodeLocked:
+		if e.Lock != nil {
+			return &state.LockedError{Name: e.Lock.Name, Holder: e.Lock.Holder}
+		}
+		return state.ErrLocked
+	default:
+		return nil
+	}
+}
+
+// IsCode reports whether an error is an answer of that kind.
+func IsCode(err error, code wire.Code) bool {
+	var no *Error
+	return errors.As(err, &no) && no.Code == code
+}
+
+// call sends something, unless it is nil, and reads the answer, unless that is nil.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, send, answer any) error {
+	wait, err := time.ParseDuration(query.Get("wait"))
+	if err != nil {
+		wait = 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait+answerTime)
+	defer cancel()
+	response, err := c.send(ctx, method, path, query, send)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	if answer == nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, answerSize+1))
+	switch {
+	case err != nil:
+		return c.broken(ctx, err)
+	case len(text) > answerSize:
+		return fmt.Errorf("daemon at %s: an answer has more than %d bytes", c.where, answerSize)
+	}
+	if raw, ok := answer.(*json.RawMessage); ok {
+		*raw = text
+		return nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("daemon at %s: what it answers cannot be understood: %w", c.where, err)
+	}
+	return nil
+}
+
+// send sends something and returns the answer when it is not an error.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, send any) (*http.Response, error) {
+	var content io.Reader
+	if send != nil {
+		text, err := json.Marshal(send)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(text)
+	}
+	at := c.base + path
+	if len(query) > 0 {
+		at += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, method, at, content)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", c.agent)
+	if send != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, c.broken(ctx, err)
+	}
+	if response.StatusCode/100 == 2 {
+		return response, nil
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	return nil, refusal(response)
+}
+
+// refusal reads an answer that says no.
+func refusal(response *http.Response) error {
+	no := &Error{}
+	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	text, err := io.ReadAll(io.LimitReader(response.Body, problemSize))
+	if err != nil || media != wire.MediaProblem || json.Unmarshal(text, &no.Problem) != nil {
+		no.Problem = wire.Problem{Code: wire.CodeInternal} // somebody else's answer, such as a proxy's
+	}
+	no.Status = response.StatusCode
+	return no
+}
+
+// broken says that there was no answer.
+func (c *Client) broken(ctx context.Context, err error) error {
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w: nobody listens at %s", ErrNoDaemon, c.where)
+	default:
+		return fmt.Errorf("daemon at %s: %w", c.where, err)
+	}
+}
+
+// away reports whether a daemon that was there may be back soon.
+func away(err error) bool {
+	var no *Error
+	if errors.As(err, &no) {
+		return no.Status == http.StatusServiceUnavailable || no.Status == http.StatusBadGateway
+	}
+	return err != nil && !errors.Is(err, context.Canceled)
+}
+
+// patiently calls until it has an answer, also over a restart of the daemon. The first call has to get one.
+func patiently(ctx context.Context, call func() (done bool, err error)) error {
+	var since time.Time
+	for first := true; ; first = false {
+		done, err := call()
+		switch {
+		case done || ctx.Err() != nil:
+			return errors.Join(err, ctx.Err())
+		case err == nil:
+			since = time.Time{}
+			continue
+		case first || !away(err) || !since.IsZero() && time.Since(since) > retryFor:
+			return err
+		case since.IsZero():
+			since = time.Now()
+		}
+		select {
+		case <-time.After(retryEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// at is the path of a thing.
+func at(parts ...string) string {
+	path := "/" + wire.Version
+	for _, p := range parts {
+		path += "/" + url.PathEscape(p)
+	}
+	return path
+}
+
+func waiting(query url.Values, wait time.Duration) url.Values {
+	if query == nil {
+		query = url.Values{}
+	}
+	query.Set("wait", wait.String())
+	return query
+}
+
+func listed(words []string) string { return strings.Join(words, ",") }

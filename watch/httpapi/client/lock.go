@@ -1,0 +1,230 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/user"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+var _ state.Lock = (*lock)(nil)
+
+// unlockTime is how long giving a lock back may take.
+const unlockTime = 10 * time.Second
+
+// lock is a lock that the daemon has given. It lasts as long as the connection that it came by.
+type lock struct {
+	store    *Store
+	id       string
+	lost     chan struct{}
+	loseOnce sync.Once
+	hangUp   context.CancelFunc // ends the connection
+	done     bool               // given back; guarded by the store's mu
+}
+
+// Lock implements state.Store. The lock of the state makes the daemon begin nothing while it is held; the daemon gets half a
+// minute to end what it is doing. A lock ends when the process that holds it does.
+func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	holder = complete(holder, s.client.agent)
+	live, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, hangUp) // until it is held
+	response, err := s.client.send(live, http.MethodPost, at("store", "locks"), nil, wire.Lock{Name: name, Holder: holder})
+	if err != nil {
+		hangUp()
+		var locked *state.LockedError
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.As(err, &locked):
+			return nil, locked
+		}
+		return nil, err
+	}
+	lines := bufio.NewScanner(response.Body)
+	var first wire.Hint
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &first) != nil || first.Locked == nil || !stop() {
+		hangUp()
+		_ = response.Body.Close() // only read
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("daemon at %s: what it answers about a lock cannot be understood", s.client.where)
+	}
+	l := &lock{store: s, id: first.Locked.Holder.ID, lost: make(chan struct{}), hangUp: hangUp}
+	s.mu.Lock()
+	s.locks[l.id] = l
+	s.mu.Unlock()
+	s.workers.Go(func() {
+		defer response.Body.Close() //nolint:errcheck // only read
+		for lines.Scan() {
+			var hint wire.Hint
+			if json.Unmarshal(lines.Bytes(), &hint) == nil && hint.Lost {
+				break
+			}
+		}
+		l.ended()
+	})
+	return l, nil
+}
+
+// complete says who this process is, where the caller does not.
+func complete(h state.Holder, agent string) state.Holder {
+	if h.ID == "" {
+		h.ID = uuid.NewString()
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	if h.Host == "" {
+		h.Host = name
+	}
+	if h.Who == "" {
+		who := "somebody"
+		if u, err := user.Current(); err == nil {
+			who = u.Username
+		}
+		h.Who = who + "@" + h.Host
+	}
+	if h.PID == 0 && h.Host == name {
+		h.PID = os.Getpid()
+	}
+	if h.Since.IsZero() {
+		h.Since = time.Now().UTC().Truncate(time.Second)
+	}
+	if h.Version == "" {
+		h.Version = agent
+	}
+	return h
+}
+
+// ID implements state.Lock.
+func (l *lock) ID() string { return l.id }
+
+// Lost implements state.Lock.
+func (l *lock) Lost() <-chan struct{} { return l.lost }
+
+// ended is called when the connection is over.
+func (l *lock) ended() {
+	l.store.mu.Lock()
+	done := l.done
+	l.store.mu.Unlock()
+	if !done {
+		l.lose()
+	}
+}
+
+func (l *lock) lose() { l.loseOnce.Do(func() { close(l.lost) }) }
+
+// Unlock implements state.Lock.
+func (l *lock) Unlock(ctx context.Context) error {
+	l.store.mu.Lock()
+	first := !l.done && l.store.closing.Err() == nil
+	l.done = l.done || first
+	delete(l.store.locks, l.id)
+	l.store.mu.Unlock()
+	if !first {
+		return nil
+	}
+	return l.giveBack(ctx)
+}
+
+// giveBack ends the lock at the daemon. When that cannot be told, ending the connection tells it.
+func (l *lock) giveBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, unlockTime)
+	defer cancel()
+	err := l.store.client.call(ctx, http.MethodDelete, at("store", "locks"), values("id", l.id), nil, &wire.Lock{})
+	l.hangUp()
+	if away(err) {
+		return nil
+	}
+	return err
+}
+
+// heldLocks are the ids of locks that were not given back, lost ones too: under those nothing may be written.
+func (s *Store) heldLocks() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []string
+	for id := range s.locks {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// loseAll closes Lost of the locks that the daemon does not know any more.
+func (s *Store) loseAll() {
+	s.mu.Lock()
+	var all []*lock
+	for _, l := range s.locks {
+		all = append(all, l)
+	}
+	s.mu.Unlock()
+	known := map[string]bool{}
+	ctx, cancel := context.WithTimeout(context.Background(), unlockTime)
+	defer cancel()
+	var list wire.Locks
+	if err := s.client.call(ctx, http.MethodGet, at("store", "locks"), nil, nil, &list); err == nil {
+		for _, held := range list.Locks {
+			known[held.Holder.ID] = true
+		}
+	}
+	for _, l := range all {
+		if !known[l.id] {
+			l.lose()
+		}
+	}
+}
+
+// giveBack gives back every lock when the store is closed.
+func (s *Store) giveBack() error {
+	s.mu.Lock()
+	var all []*lock
+	for _, l := range s.locks {
+		all = append(all, l)
+	}
+	s.locks = map[string]*lock{}
+	s.mu.Unlock()
+	var errs []error
+	for _, l := range all {
+		errs = append(errs, l.giveBack(context.Background()))
+		l.lose()
+	}
+	return errors.Join(errs...)
+}
+
+// Holder returns who holds a lock, nil when nobody does.
+func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
+	var list wire.Locks
+	if err := s.call(ctx, http.MethodGet, at("store", "locks"), nil, nil, &list); err != nil {
+		return nil, err
+	}
+	for _, l := range list.Locks {
+		if l.Name == name {
+			return &l.Holder, nil
+		}
+	}
+	return nil, nil
+}
+
+// ForceUnlock takes a lock from its holder, who is returned.
+func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error) {
+	var taken wire.Lock
+	query := values("id", id, "force", "true")
+	err := s.call(ctx, http.MethodDelete, at("store", "locks"), query, nil, &taken)
+	return taken.Holder, err
+}

@@ -1,0 +1,256 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+var (
+	_ state.Store      = (*Store)(nil)
+	_ state.Identified = (*Store)(nil)
+)
+
+// ErrFormat: the daemon is of an npctl that speaks another language about states.
+var ErrFormat = errors.New("the daemon is of another version of npctl")
+
+// Store is the state of a daemon. What is written through it is known to the daemon at once.
+type Store struct {
+	client *Client
+	head   wire.StoreHead
+
+	closing context.Context // ends when Close begins
+	close   context.CancelFunc
+	workers sync.WaitGroup
+
+	mu    sync.Mutex // guards locks
+	locks map[string]*lock
+}
+
+// OpenStore opens the state of the daemon that a client speaks to. That is possible at its socket only. Close closes the
+// client too.
+func OpenStore(ctx context.Context, c *Client) (*Store, error) {
+	s := &Store{client: c, locks: map[string]*lock{}}
+	if err := c.call(ctx, http.MethodGet, at("store"), nil, nil, &s.head); err != nil {
+		return nil, err
+	}
+	if s.head.Format != wire.StoreFormat {
+		return nil, fmt.Errorf("%w: it is %s and speaks format %d of the state, this one %d", ErrFormat, s.head.Npctl, s.head.Format, wire.StoreFormat)
+	}
+	s.closing, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Path is where the daemon's state is.
+func (s *Store) Path() string { return s.head.Path }
+
+// Identity implements state.Identified.
+func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
+	var head wire.StoreHead
+	err := s.call(ctx, http.MethodGet, at("store"), nil, nil, &head)
+	return head.Identity, err
+}
+
+// usable reports whether the store may be used still.
+func (s *Store) usable(ctx context.Context) error {
+	if s.closing.Err() != nil {
+		return fmt.Errorf("state of the daemon at %s: %w", s.client.where, os.ErrClosed)
+	}
+	return ctx.Err()
+}
+
+func (s *Store) call(ctx context.Context, method, path string, query url.Values, send, answer any) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.client.call(ctx, method, path, query, send, answer)
+}
+
+// Get implements state.Store.
+func (s *Store) Get(ctx context.Context, key resources.Key) (state.Entry, error) {
+	var found wire.Entry
+	if err := s.call(ctx, http.MethodGet, at("store", "record"), values("kind", string(key.Kind), "id", key.ID), nil, &found); err != nil {
+		return state.Entry{}, err
+	}
+	return entryOf(&found)
+}
+
+func entryOf(e *wire.Entry) (state.Entry, error) {
+	if e.Kind == "" {
+		return state.Entry{}, nil
+	}
+	record := resources.NewRecord(e.Kind)
+	if record == nil {
+		return state.Entry{}, fmt.Errorf("%w: it has records of a kind %q", ErrFormat, e.Kind)
+	}
+	if err := jsonv2.Unmarshal(e.Record, record); err != nil {
+		return state.Entry{}, fmt.Errorf("record %s/%s of the daemon: %w", e.Kind, e.ID, err)
+	}
+	return state.Entry{Record: record, Revision: state.Revision(e.Revision)}, nil
+}
+
+// lineSize is how long a line of a list may be: a record of a megabyte, escaped.
+const lineSize = 8 << 20
+
+// List implements state.Store.
+func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entry, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	words := make([]string, len(kinds))
+	for i, k := range kinds {
+		words[i] = string(k)
+	}
+	response, err := s.client.send(ctx, http.MethodGet, at("store", "records"), values("kind", listed(words)), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	var entries []state.Entry
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(make([]byte, 0, 64<<10), lineSize)
+	for lines.Scan() {
+		var line wire.Entry
+		if err := jsonv2.Unmarshal(lines.Bytes(), &line); err != nil {
+			return nil, fmt.Errorf("list of the daemon's records: %w", err)
+		}
+		if line.End {
+			return entries, nil
+		}
+		entry, err := entryOf(&line)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, s.client.broken(ctx, err)
+	}
+	return nil, fmt.Errorf("list of the daemon's records: %w", io.ErrUnexpectedEOF)
+}
+
+// Commit implements state.Store.
+func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	if err := s.usable(ctx); err != nil || len(ops) == 0 {
+		return nil, err
+	}
+	send := wire.Commit{Ops: make([]wire.Op, len(ops)), Locks: s.heldLocks()}
+	for i, op := range ops {
+		send.Ops[i] = wire.Op{Key: op.Key, Revision: uint64(op.Revision), Force: op.Force}
+		if op.Record == nil {
+			continue
+		}
+		text, err := json.Marshal(op.Record)
+		if err != nil {
+			return nil, fmt.Errorf("commit: op %d: %w", i, err)
+		}
+		if string(text) == "null" {
+			return nil, fmt.Errorf("commit: op %d: a nil %T cannot be written", i, op.Record)
+		}
+		send.Ops[i].Kind, send.Ops[i].Record = op.Record.Key().Kind, text
+	}
+	var made wire.Committed
+	if err := s.call(ctx, http.MethodPost, at("store", "commit"), nil, send, &made); err != nil {
+		if errors.Is(err, state.ErrLost) {
+			s.loseAll()
+		}
+		return nil, err
+	}
+	if len(made.Entries) != len(ops) {
+		return nil, fmt.Errorf("daemon at %s: %d entries for %d changes", s.client.where, len(made.Entries), len(ops))
+	}
+	entries := make([]state.Entry, len(ops))
+	for i := range made.Entries {
+		var err error
+		if entries[i], err = entryOf(&made.Entries[i]); err != nil {
+			return nil, err
+		}
+		if ops[i].Record != nil && ops[i].Record.Key().ID == "" {
+			setID(ops[i].Record, made.Entries[i].ID)
+		}
+	}
+	return entries, nil
+}
+
+// setID gives a new record the id that the store has given it.
+func setID(record resources.Record, id string) {
+	switch r := record.(type) {
+	case *resources.Node:
+		r.ID = id
+	case *resources.Upload:
+		r.ID = id
+	case *resources.Request:
+		r.ID = id
+	case *resources.Journal:
+		r.ID = id
+	}
+}
+
+// Watch implements state.Store.
+func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	release := context.AfterFunc(s.closing, stop)
+	response, err := s.client.send(ctx, http.MethodGet, at("store", "watch"), nil, nil)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	hints := make(chan struct{}, 1)
+	lines := bufio.NewScanner(response.Body)
+	lines.Scan() // the first line says that the watch has begun
+	s.workers.Go(func() {
+		defer close(hints)
+		defer release()
+		defer stop()
+		defer response.Body.Close() //nolint:errcheck // only read
+		for lines.Scan() {
+			var hint wire.Hint
+			if json.Unmarshal(lines.Bytes(), &hint) == nil && hint.Changed {
+				select {
+				case hints <- struct{}{}:
+				default:
+				}
+			}
+		}
+	})
+	return hints, nil
+}
+
+// Export writes the whole state, as npctl state pull does.
+func (s *Store) Export(ctx context.Context, w io.Writer) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	response, err := s.client.send(ctx, http.MethodGet, at("store", "export"), nil, nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	_, err = io.Copy(w, response.Body)
+	return err
+}
+
+// Close implements state.Store. It gives locks back.
+func (s *Store) Close() error {
+	s.close()
+	err := s.giveBack()
+	s.workers.Wait()
+	s.client.Close()
+	return err
+}

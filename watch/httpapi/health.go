@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// aliveWithin is how old the newest pass of a daemon that lives may be.
+const aliveWithin = time.Minute
+
+func (c *call) live() (any, error) {
+	beat := c.daemon.Beat()
+	if !beat.IsZero() && time.Since(beat) > aliveWithin {
+		return nil, &failure{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no decision was made since " + beat.UTC().Format(time.RFC3339)}
+	}
+	return wire.Health{Status: "ok"}, nil
+}
+
+func (c *call) ready() (any, error) {
+	if unseen := c.daemon.Unseen(); len(unseen) > 0 || c.daemon.Beat().IsZero() {
+		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Waits: unseen})
+	}
+	return wire.Health{Status: "ok"}, nil
+}
+
+func (c *call) metrics() (any, error) {
+	if c.Metrics == nil {
+		return nil, notFound("this daemon measures nothing")
+	}
+	c.Metrics.ServeHTTP(c.w, c.r)
+	return nil, nil
+}
+
+func (c *call) status() (any, error) {
+	pass := c.daemon.Last()
+	records, _ := c.records()
+	s := wire.Status{Version: c.Version, Installation: pass.Seen.Installation, PID: os.Getpid(), Host: host(), Started: c.started, Now: time.Now(),
+		Requests: map[resources.State]int{}, Nodes: map[resources.State]int{}, Running: len(c.daemon.Runner().Running()),
+		Planned: pass.Plan.Summary().String(), Problems: []string{}, PassTook: pass.Took.Seconds(), PassAt: c.daemon.Beat(), Parked: c.locks.parkedBy()}
+	for _, r := range records.Requests {
+		s.Requests[r.State]++
+		waits := r.State == resources.StateRequested || r.State == resources.StatePending
+		if waits && (s.OldestWaits.IsZero() || r.Created.Before(s.OldestWaits)) {
+			s.OldestWaits = r.Created
+		}
+	}
+	for _, n := range records.Nodes {
+		s.Nodes[n.State]++
+		if n.State == resources.StateReady && n.Request == "" {
+			s.Free++
+		}
+	}
+	for _, p := range pass.Plan.Problems {
+		s.Problems = append(s.Problems, string(p.Address)+": "+p.Text)
+	}
+	unseen := c.daemon.Unseen()
+	if s.Ready = len(unseen) == 0 && !s.PassAt.IsZero(); !s.Ready {
+		s.NotReady = "nobody has looked yet at " + strings.Join(unseen, ", ")
+	}
+	return s, nil
+}

@@ -1,0 +1,133 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// images joins what is configured with what is recorded.
+func (s *Server) images() []wire.Image {
+	records, _ := s.records()
+	byName := map[string]*wire.Image{}
+	of := func(name string, kind resources.ImageKind) *wire.Image {
+		if byName[name] == nil {
+			byName[name] = &wire.Image{Name: name, Kind: kind, Builds: []resources.Build{}, Uploads: []resources.Upload{}}
+		}
+		return byName[name]
+	}
+	for _, img := range s.daemon.Last().Desired.Images {
+		one := of(img.Name, img.Kind)
+		one.Configured, one.Paused = true, img.Pause
+	}
+	for _, r := range records.Images {
+		one := of(r.Name, r.Kind)
+		one.Paused, one.PauseReason = one.Paused || r.Paused, r.PauseReason
+		one.Failure, one.Uploading = r.Failure, r.Uploads
+	}
+	for _, b := range records.Builds {
+		one := of(b.Image, b.Kind)
+		one.Builds = append(one.Builds, *b)
+	}
+	for _, u := range records.Uploads {
+		one := of(u.Image, resources.DiskImage)
+		one.Uploads = append(one.Uploads, *u)
+	}
+	list := []wire.Image{}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		one := byName[name]
+		slices.SortStableFunc(one.Builds, func(a, b resources.Build) int { return b.StateTime.Compare(a.StateTime) })
+		slices.SortStableFunc(one.Uploads, func(a, b resources.Upload) int {
+			return cmp.Or(cmp.Compare(a.Provider, b.Provider), b.StateTime.Compare(a.StateTime))
+		})
+		list = append(list, *one)
+	}
+	return list
+}
+
+func (c *call) listImages() (any, error) { return wire.Images{Images: c.images()}, nil }
+
+func (c *call) showImage() (any, error) {
+	all := c.images()
+	names := make([]string, len(all))
+	for i := range all {
+		if all[i].Name == c.id() {
+			return all[i], nil
+		}
+		names[i] = all[i].Name
+	}
+	return nil, unknown("image", c.id(), names)
+}
+
+// unknown says that there is no such thing, and what was probably meant.
+func unknown(what, name string, names []string) error {
+	f := notFound("there is no %s %s", what, quoted(name))
+	if near := near(name, names); near != "" {
+		f.hint = "did you mean " + quoted(near) + "?"
+	}
+	return f
+}
+
+func (c *call) pauseImage() (any, error) {
+	why, err := body[wire.Pause](c)
+	if err != nil {
+		return nil, err
+	}
+	if len(why.Reason) > idLength {
+		return nil, invalid("the reason has %d bytes, at most %d are kept", len(why.Reason), idLength)
+	}
+	return c.setPaused(true, why.Reason)
+}
+
+func (c *call) unpauseImage() (any, error) { return c.setPaused(false, "") }
+
+// setPaused remembers that an image is paused, or that it is not. Whoever writes its record at the same time tries again.
+func (c *call) setPaused(paused bool, reason string) (any, error) {
+	found, err := c.showImage()
+	if err != nil {
+		return nil, err
+	}
+	img := found.(wire.Image)
+	for range 10 {
+		if err = c.writePaused(c.ctx(), img, paused, reason); !errors.Is(err, state.ErrConflict) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	code, text := "unpaused", "may be built again"
+	if paused {
+		code, text = "paused", "is not built until it is unpaused"
+	}
+	if reason != "" {
+		text += ": " + reason
+	}
+	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "image/" + img.Name, Code: code, Text: text})
+	return c.showImage()
+}
+
+func (c *call) writePaused(ctx context.Context, img wire.Image, paused bool, reason string) error {
+	record, revision := resources.ImageRecord{Name: img.Name, Kind: img.Kind}, state.Revision(0)
+	entry, err := c.daemon.Engine.Store.Get(ctx, resources.Key{Kind: resources.KindImage, ID: img.Name})
+	switch {
+	case err == nil:
+		record, revision = *entry.Record.(*resources.ImageRecord), entry.Revision
+	case !errors.Is(err, state.ErrNotFound):
+		return err
+	case !paused:
+		return nil
+	}
+	if record.Paused == paused && record.PauseReason == reason {
+		return nil
+	}
+	record.Paused, record.PauseReason = paused, reason
+	_, err = c.daemon.Runner().Commit(ctx, state.Op{Record: &record, Revision: revision})
+	return err
+}

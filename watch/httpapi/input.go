@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// body reads what was sent as a T. What it does not know is refused.
+func body[T any](c *call) (T, error) {
+	var sent T
+	text, err := c.read()
+	if err != nil {
+		return sent, err
+	}
+	if len(text) == 0 {
+		if c.route.bodyless {
+			return sent, nil
+		}
+		return sent, hinted(invalid("nothing was sent"), "send a JSON document")
+	}
+	if err := decode(text, &sent); err != nil {
+		return sent, err
+	}
+	return sent, nil
+}
+
+// read reads the whole body, which has to be JSON and of bounded size.
+func (c *call) read() ([]byte, error) {
+	most := c.route.bodySize
+	if most == 0 {
+		most = bodySize
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, err
+	case err != nil:
+		return nil, invalid("what was sent did not arrive whole")
+	case len(text) == 0:
+		return nil, nil
+	}
+	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return nil, hinted(&failure{status: http.StatusUnsupportedMediaType, code: wire.CodeMediaType, detail: "what was sent is not said to be JSON"},
+			"set Content-Type: application/json")
+	}
+	return text, nil
+}
+
+func decode(text []byte, into any) error {
+	err := jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true))
+	var semantic *jsonv2.SemanticError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &semantic) && errors.Is(err, jsonv2.ErrUnknownName):
+		name := semantic.JSONPointer.LastToken()
+		f := invalid("there is no member %s here", quoted(name))
+		if near := near(name, memberNames(reflect.TypeOf(into))); near != "" {
+			f.hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		return f
+	case errors.As(err, &semantic):
+		return invalid("member %s is not what it should be: %s", quoted(string(semantic.JSONPointer)), goodKind(semantic))
+	default:
+		return invalid("what was sent is not valid JSON")
+	}
+}
+
+// goodKind says what was expected where something else was sent.
+func goodKind(e *jsonv2.SemanticError) string {
+	if e.GoType == nil {
+		return "it cannot be understood"
+	}
+	switch e.GoType.Kind() {
+	case reflect.String:
+		return "a string is expected"
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return "a whole number is expected"
+	case reflect.Bool:
+		return "true or false is expected"
+	case reflect.Slice:
+		return "a list is expected"
+	default:
+		if e.GoType.String() == "time.Time" {
+			return "a time such as 2026-01-31T12:00:00Z is expected"
+		}
+		return "an object is expected"
+	}
+}
+
+// memberNames lists the names that a document can have.
+func memberNames(t reflect.Type) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var names []string
+	if t.Kind() == reflect.Struct {
+		for i := range t.NumField() {
+			if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// near finds what was probably meant, or nothing.
+func near(word string, words []string) string {
+	best, least := "", max(len(word)/3, 1)+1
+	for _, w := range slices.Sorted(slices.Values(words)) {
+		if d := levenshtein.Distance(word, w, nil); d < least {
+			best, least = w, d
+		}
+	}
+	return best
+}

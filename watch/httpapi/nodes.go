@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"slices"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+func (c *call) listNodes() (any, error) {
+	records, busy := c.records()
+	states, label, provider := c.words("state"), c.values.Get("label"), c.values.Get("provider")
+	pool, request, tenant := c.values.Get("pool"), c.values.Get("request"), c.values.Get("tenant")
+	var chosen []*resources.Node
+	for _, n := range records.Nodes {
+		if len(states) > 0 && !slices.Contains(states, string(n.State)) || label != "" && !slices.Contains(n.Labels, label) ||
+			provider != "" && n.Provider != provider || pool != "" && n.Pool != pool ||
+			request != "" && n.Request != request || tenant != "" && n.Tenant != tenant {
+			continue
+		}
+		chosen = append(chosen, n)
+	}
+	chosen, next := page(c, chosen, func(n *resources.Node) string { return n.ID })
+	doing := c.doing()
+	list := wire.Nodes{Nodes: make([]wire.Node, len(chosen)), Next: next}
+	for i, n := range chosen {
+		list.Nodes[i] = wire.Node{Node: *n, Step: doing.of(n, busy)}
+	}
+	return list, nil
+}
+
+// doing are the steps that run, by the record that they work on.
+type doing map[resources.Key]plan.Step
+
+func (s *Server) doing() doing {
+	d := doing{}
+	for _, step := range s.daemon.Runner().Running() {
+		if step.Record.Kind != "" {
+			d[step.Record] = step
+		}
+	}
+	return d
+}
+
+// of says what is being done to a node.
+func (d doing) of(n *resources.Node, busy map[resources.Key]bool) string {
+	if step, ok := d[n.Key()]; ok {
+		return string(step.Action) + " (" + step.Reason.Text() + ")"
+	}
+	if !busy[n.Key()] {
+		return ""
+	}
+	if n.State == resources.StateInit || n.State == resources.StateBuilding {
+		return string(plan.ActionLaunch)
+	}
+	return string(plan.ActionUpdate)
+}
+
+func (c *call) showNode() (any, error) {
+	states := c.words("state")
+	var n *resources.Node
+	before := resources.State("")
+	look := func() (done bool, err error) {
+		if n, err = c.daemon.Node(c.ctx(), c.id()); err != nil {
+			return false, missing("node", c.id(), err)
+		}
+		if before == "" {
+			before = n.State
+		}
+		if len(states) == 0 {
+			return n.State != before, nil
+		}
+		return slices.Contains(states, string(n.State)), nil
+	}
+	if err := c.await("node/"+c.id(), c.wait(), look); err != nil {
+		return nil, err
+	}
+	return c.shown(n), nil
+}
+
+// shown is a node with what is being done to it.
+func (c *call) shown(n *resources.Node) wire.Node {
+	_, busy := c.records()
+	return wire.Node{Node: *n, Step: c.doing().of(n, busy)}
+}
+
+// changed answers with a node that something was done to.
+func (c *call) changed(n *resources.Node, err error) (any, error) {
+	if err != nil {
+		return nil, missing("node", c.id(), err)
+	}
+	return wire.Node{Node: *n}, nil
+}
+
+func (c *call) renewNode() (any, error) {
+	who, err := body[wire.Renew](c)
+	if err != nil {
+		return nil, err
+	}
+	return c.changed(c.daemon.Renew(c.ctx(), c.id(), who.Holder))
+}
+
+func (c *call) returnNode() (any, error) { return c.changed(c.daemon.Return(c.ctx(), c.id())) }
+
+func (c *call) holdNode() (any, error) {
+	why, err := body[wire.Hold](c)
+	if err != nil {
+		return nil, err
+	}
+	return c.changed(c.daemon.Hold(c.ctx(), c.id(), why.Reason, why.Until))
+}
+
+func (c *call) releaseNode() (any, error) { return c.changed(c.daemon.Release(c.ctx(), c.id())) }
+
+func (c *call) deleteNode() (any, error) {
+	return c.changed(c.daemon.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.yes("force")))
+}

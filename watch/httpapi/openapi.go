@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// object is a JSON object of the description.
+type object map[string]any
+
+// describe makes the OpenAPI description from the table of routes and the types that are answered with, so that neither
+// can be forgotten in it. What only another npctl on the same machine uses is not described.
+func (s *Server) describe() []byte {
+	schemas := schemas{object{}}
+	paths := object{}
+	for i := range s.routes {
+		r := &s.routes[i]
+		if r.need == local {
+			continue
+		}
+		at, _ := paths[r.path].(object)
+		if at == nil {
+			at = object{}
+			paths[r.path] = at
+		}
+		at[strings.ToLower(r.method)] = r.describe(schemas)
+	}
+	problem := object{"description": "An error.", "content": object{wire.MediaProblem: object{"schema": schemas.of(reflect.TypeFor[wire.Problem]())}}}
+	doc := object{
+		"openapi": "3.1.0",
+		"info": object{"title": "npctl", "version": wire.Version, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+			"description": "Requests for CI test nodes, and what the npctl daemon is doing. Within " + wire.Version + " it only grows: readers ignore names that they do not know. Bodies are read strictly."},
+		"servers":  []object{{"url": "/"}},
+		"security": []object{{"token": []string{}}},
+		"paths":    paths,
+		"components": object{
+			"schemas":   schemas.named,
+			"responses": object{"Problem": problem},
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
+				"description": "Not needed at the unix socket, which is guarded by its permissions."}},
+		},
+	}
+	text, err := json.Marshal(doc)
+	if err != nil {
+		panic(fmt.Sprintf("describe the API: %v", err)) // it is made of maps and strings
+	}
+	return text
+}
+
+var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
+
+func (r *route) describe(s schemas) object {
+	op := object{"operationId": r.name, "summary": r.summary, "responses": r.responses(s)}
+	var parameters []object
+	for _, found := range pathParameter.FindAllStringSubmatch(r.path, -1) {
+		parameters = append(parameters, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "string", "maxLength": idLength}})
+	}
+	for _, p := range r.query {
+		kind := object{"type": p.kind}
+		if p.kind == "duration" {
+			kind = object{"type": "string", "examples": []string{"30s"}}
+		}
+		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.summary, "schema": kind})
+	}
+	if parameters != nil {
+		op["parameters"] = parameters
+	}
+	if r.body != nil {
+		op["requestBody"] = object{"required": !r.bodyless, "content": object{"application/json": object{"schema": s.of(reflect.TypeOf(r.body))}}}
+	}
+	switch r.need {
+	case nobody:
+		op["security"] = []object{}
+	case full:
+		op["description"] = "Needs a token whose role is full."
+	}
+	return op
+}
+
+func (r *route) responses(s schemas) object {
+	success := object{"description": "Done."}
+	status := http.StatusNoContent
+	if r.answer != nil {
+		status = max(r.status, http.StatusOK)
+		media := r.media
+		if media == "" {
+			media = "application/json"
+		}
+		content := object{media: object{"schema": s.of(reflect.TypeOf(r.answer))}}
+		if r.name == "listEvents" {
+			content["text/event-stream"] = object{"schema": object{"type": "string", "description": "Each data line is an Event."}}
+		}
+		success = object{"description": "What was asked for.", "content": content}
+	}
+	all := object{strconv.Itoa(status): success, "default": object{"$ref": "#/components/responses/Problem"}}
+	if r.name == "ready" {
+		all["503"] = object{"description": "Not ready.", "content": success["content"]}
+	}
+	return all
+}
+
+// schemas are JSON schemas of Go types, by the name of the type.
+type schemas struct{ named object }
+
+// of returns the schema of a type. Structs are described once and referred to.
+func (s schemas) of(t reflect.Type) object {
+	switch t {
+	case reflect.TypeFor[json.RawMessage]():
+		return object{}
+	}
+	if t.PkgPath() == "time" && t.Name() == "Time" {
+		return object{"type": "string", "format": "date-time"}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return s.of(t.Elem())
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Int, reflect.Int64:
+		return object{"type": "integer"}
+	case reflect.Uint64:
+		return object{"type": "integer", "minimum": 0}
+	case reflect.Slice:
+		return object{"type": "array", "items": s.of(t.Elem())}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
+	case reflect.Struct:
+		return s.structure(t)
+	default:
+		panic("the API has no words for a " + t.String())
+	}
+}
+
+func (s schemas) structure(t reflect.Type) object {
+	ref := object{"$ref": "#/components/schemas/" + t.Name()}
+	if s.named[t.Name()] != nil {
+		return ref
+	}
+	described := object{"type": "object"}
+	s.named[t.Name()] = described
+	properties, required := object{}, []string{}
+	s.members(t, properties, &required)
+	described["properties"] = properties
+	if len(required) > 0 {
+		described["required"] = required
+	}
+	return ref
+}
+
+// members adds the members of a struct, with those of what it embeds.
+func (s schemas) members(t reflect.Type, properties object, required *[]string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			s.members(f.Type, properties, required)
+			continue
+		case name == "" || name == "-":
+			continue
+		}
+		property := s.of(f.Type)
+		if doc := f.Tag.Get("doc"); doc != "" {
+			property["description"] = doc
+		}
+		properties[name] = property
+		if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
+			*required = append(*required, name)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// failure is an error that knows how it is told.
+type failure struct {
+	status int
+	code   wire.Code
+	detail string
+	hint   string
+}
+
+func (f *failure) Error() string { return f.detail }
+
+// invalid is the error for what makes no sense.
+func invalid(format string, args ...any) *failure {
+	return &failure{status: http.StatusBadRequest, code: wire.CodeInvalid, detail: fmt.Sprintf(format, args...)}
+}
+
+// notFound is the error for what is not there.
+func notFound(format string, args ...any) *failure {
+	return &failure{status: http.StatusNotFound, code: wire.CodeNotFound, detail: fmt.Sprintf(format, args...)}
+}
+
+func hinted(f *failure, hint string) *failure {
+	f.hint = hint
+	return f
+}
+
+// quoted repeats a piece of what came in, short and harmless.
+func quoted(text string) string {
+	if len(text) > reflectAtMost {
+		text = strings.ToValidUTF8(text[:reflectAtMost], "") + "…"
+	}
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// problem turns an error into what is told of it.
+func problem(err error) wire.Problem {
+	var known *failure
+	var tooLarge *http.MaxBytesError
+	var locked *state.LockedError
+	var heldBack *watch.HeldBackError
+	p := wire.Problem{Type: "about:blank", Detail: err.Error()}
+	switch {
+	case errors.As(err, &known):
+		p.Status, p.Code, p.Hint = known.status, known.code, known.hint
+	case errors.As(err, &tooLarge):
+		p.Status, p.Code, p.Detail = http.StatusRequestEntityTooLarge, wire.CodeTooLarge, fmt.Sprintf("more than %d bytes were sent", tooLarge.Limit)
+	case errors.As(err, &locked):
+		p.Status, p.Code, p.Lock = http.StatusLocked, wire.CodeLocked, &wire.Lock{Name: locked.Name, Holder: locked.Holder}
+	case errors.As(err, &heldBack):
+		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeHeldBack, "look at npctl plan, and reload with allow_destroy when that is meant"
+		for _, s := range heldBack.Deletes {
+			p.Deletes = append(p.Deletes, string(s.Address))
+		}
+	case errors.Is(err, watch.ErrInvalid):
+		p.Status, p.Code, p.Detail = http.StatusBadRequest, wire.CodeInvalid, strings.TrimPrefix(p.Detail, watch.ErrInvalid.Error()+": ")
+	case errors.Is(err, watch.ErrState):
+		p.Status, p.Code, p.Detail = http.StatusConflict, wire.CodeState, strings.TrimPrefix(p.Detail, watch.ErrState.Error()+": ")
+	case errors.Is(err, state.ErrNotFound):
+		p.Status, p.Code = http.StatusNotFound, wire.CodeNotFound
+	case errors.Is(err, state.ErrLost):
+		p.Status, p.Code = http.StatusConflict, wire.CodeLost
+	case errors.Is(err, state.ErrConflict):
+		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeConflict, "look again and repeat it"
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		p.Status, p.Code = http.StatusServiceUnavailable, wire.CodeNotReady
+	default:
+		p.Status, p.Code = http.StatusInternalServerError, wire.CodeInternal
+	}
+	p.Title = http.StatusText(p.Status)
+	return p
+}
+
+// fail answers with an error. When an answer has begun, the connection is cut, so that nobody takes a part for the whole.
+func (c *call) fail(err error) {
+	if c.w.(*answer).status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	if c.ctx().Err() != nil {
+		return // nobody is there any more
+	}
+	p := problem(err)
+	if p.Status == http.StatusInternalServerError {
+		c.Log.Error("api call failed", "path", c.r.URL.Path, "error", err)
+	}
+	if p.Status == http.StatusRequestEntityTooLarge || p.Status == http.StatusServiceUnavailable {
+		c.w.Header().Set("Connection", "close")
+	}
+	_ = c.writeJSON(p.Status, wire.MediaProblem, p) // a client that is gone needs no answer
+}
+
+// writeJSON answers with a document.
+func (c *call) writeJSON(status int, media string, v any) error {
+	text, err := json.Marshal(v) // <, > and & are escaped in it
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	c.w.Header().Set("Content-Type", media)
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(append(text, '\n')) // a client that is gone needs no answer
+	return nil
+}

@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// world is what answers about providers and labels are made from.
+type world struct {
+	pass    watch.Pass
+	records plan.Records
+	busy    map[resources.Key]bool
+}
+
+func (s *Server) world() world {
+	w := world{pass: s.daemon.Last()}
+	w.records, w.busy = s.records()
+	if len(w.pass.Desired.Providers) == 0 { // nothing has been decided yet
+		w.pass.Desired = s.daemon.Engine.Desired
+	}
+	return w
+}
+
+// providers joins what is configured with what is remembered.
+func (s *Server) providers() []wire.Provider {
+	w := s.world()
+	byName := map[string]*wire.Provider{}
+	for i := range w.pass.Desired.Providers {
+		p := &w.pass.Desired.Providers[i]
+		byName[p.Name] = &wire.Provider{Name: p.Name, Driver: p.Driver, Configured: true, Priority: p.Priority, Pools: w.pools(p)}
+	}
+	for _, r := range w.records.Providers {
+		if byName[r.Name] == nil {
+			byName[r.Name] = &wire.Provider{Name: r.Name, Driver: r.Driver, Pools: []wire.Pool{}}
+		}
+	}
+	frozen, unseen := s.daemon.Frozen(), s.daemon.Unseen()
+	list := []wire.Provider{}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		p := byName[name]
+		p.Served = len(s.daemon.Providers) == 0 || slices.Contains(s.daemon.Providers, name)
+		p.Frozen, p.Looked = slices.Contains(frozen, name), p.Served && !slices.Contains(unseen, name)
+		w.seen(p)
+		p.Use, p.Nodes = w.use(func(n *resources.Node) bool { return n.Provider == name })
+		list = append(list, *p)
+	}
+	return list
+}
+
+// seen adds what the provider showed.
+func (w *world) seen(p *wire.Provider) {
+	view := w.pass.Seen.Providers[p.Name]
+	p.Place, p.Instances, p.Leftovers = view.Place, len(view.Instances), len(view.Leftovers)
+	p.Failing = w.pass.Seen.Launching[plan.ProviderAddress(p.Name)]
+	if p.Looked {
+		p.Error = view.Err
+	}
+	if !view.ListedAt.IsZero() {
+		p.Listed, p.Quota = view.ListedAt, &wire.Quota{Limit: view.Quota.Limit, Used: view.Quota.Used}
+	}
+}
+
+func (w *world) pools(p *resources.Provider) []wire.Pool {
+	pools := []wire.Pool{}
+	for i := range p.Pools {
+		pool := &p.Pools[i]
+		use, _ := w.use(func(n *resources.Node) bool { return n.Provider == p.Name && n.Pool == pool.Name })
+		pools = append(pools, wire.Pool{Name: pool.Name, MaxServers: pool.MaxServers, MaxCores: pool.MaxCores, MaxRAM: pool.MaxRAM, Use: use,
+			Labels: poolLabels(pool), Machines: len(pool.Nodes)})
+	}
+	return pools
+}
+
+// use sums up what nodes take, and counts them by state.
+func (w *world) use(of func(*resources.Node) bool) (sum resources.Amounts, states map[resources.State]int) {
+	states = map[resources.State]int{}
+	for _, n := range w.records.Nodes {
+		if !of(n) {
+			continue
+		}
+		states[n.State]++
+		if n.Static {
+			continue
+		}
+		r := n.Resources
+		sum = resources.Amounts{Instances: sum.Instances + max(r.Instances, 1), Cores: sum.Cores + r.Cores, RAM: sum.RAM + r.RAM,
+			Volumes: sum.Volumes + r.Volumes, VolumeGB: sum.VolumeGB + r.VolumeGB, Addresses: sum.Addresses + r.Addresses}
+	}
+	return sum, states
+}
+
+func (c *call) listProviders() (any, error) { return wire.Providers{Providers: c.providers()}, nil }
+
+func (c *call) showProvider() (any, error) {
+	all := c.providers()
+	names := make([]string, len(all))
+	for i := range all {
+		if all[i].Name == c.id() {
+			return all[i], nil
+		}
+		names[i] = all[i].Name
+	}
+	return nil, unknown("provider", c.id(), names)
+}
+
+func (c *call) freezeProvider() (any, error) { return c.freeze(true) }
+func (c *call) thawProvider() (any, error)   { return c.freeze(false) }
+
+func (c *call) freeze(frozen bool) (any, error) {
+	found, err := c.showProvider()
+	if err != nil {
+		return nil, err
+	}
+	before := found.(wire.Provider)
+	if !before.Configured {
+		return nil, hinted(notFound("provider %s is not configured any more", quoted(c.id())), "only providers of the configuration can be frozen")
+	}
+	if !before.Served {
+		return nil, &failure{status: http.StatusConflict, code: wire.CodeState, detail: "provider " + before.Name + " is not served by this daemon",
+			hint: "it is left alone as long as npctl watch runs with -provider and without it"}
+	}
+	if err := c.daemon.Freeze(c.ctx(), before.Name, frozen); err != nil {
+		return nil, err
+	}
+	if before.Frozen != frozen {
+		code, text := "thawed", "taken care of again"
+		if frozen {
+			code, text = "frozen", "left alone until it is thawed"
+		}
+		c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "provider/" + before.Name, Code: code, Text: text})
+	}
+	return c.showProvider()
+}

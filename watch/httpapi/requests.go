@@ -1,0 +1,216 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// records returns what is recorded right now, and what is being worked on.
+func (s *Server) records() (plan.Records, map[resources.Key]bool) {
+	seen := plan.Observed{}
+	s.daemon.Runner().Complete(&seen)
+	return seen.Records, seen.Busy
+}
+
+func (c *call) listRequests() (any, error) {
+	records, _ := c.records()
+	states, label := c.words("state"), c.values.Get("label")
+	tenant, who := c.values.Get("tenant"), c.values.Get("requestor")
+	var chosen []*resources.Request
+	for _, r := range records.Requests {
+		if len(states) > 0 && !slices.Contains(states, string(r.State)) || label != "" && !slices.Contains(r.Labels, label) ||
+			tenant != "" && r.Tenant != tenant || who != "" && r.Who != who {
+			continue
+		}
+		chosen = append(chosen, r)
+	}
+	chosen, next := page(c, chosen, func(r *resources.Request) string { return r.ID })
+	assigned := assignments(records.Nodes)
+	list := wire.Requests{Requests: make([]wire.Request, len(chosen)), Next: next}
+	for i, r := range chosen {
+		list.Requests[i] = wire.Request{Request: *r, Assigned: assigned[r.ID]}
+		list.Requests[i].Data = nil
+	}
+	return list, nil
+}
+
+// assignments lists the nodes that requests wait for, by request.
+func assignments(nodes []*resources.Node) map[string][]string {
+	assigned := map[string][]string{}
+	for _, n := range nodes {
+		if n.Request != "" && waitsForRequest(n) {
+			assigned[n.Request] = append(assigned[n.Request], n.ID)
+		}
+	}
+	return assigned
+}
+
+func waitsForRequest(n *resources.Node) bool {
+	return n.State == resources.StateReady || n.State == resources.StateInit || n.State == resources.StateBuilding
+}
+
+// page is the part of a list that was asked for, sorted by id.
+func page[T any](c *call, all []T, id func(T) string) (part []T, next string) {
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(a), id(b)) })
+	if after := c.values.Get("after"); after != "" {
+		i, found := slices.BinarySearchFunc(all, after, func(one T, key string) int { return cmp.Compare(id(one), key) })
+		if found {
+			i++
+		}
+		all = all[i:]
+	}
+	most := min(max(c.number("limit", pageSize), 1), pageAtMost)
+	if len(all) > most {
+		return all[:most], id(all[most-1])
+	}
+	return all, ""
+}
+
+const (
+	pageSize   = 1000
+	pageAtMost = 10000
+)
+
+func (c *call) createRequest() (any, error) {
+	asked, err := body[wire.NewRequest](c)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.knownLabels(asked.Labels); err != nil {
+		return nil, err
+	}
+	r, err := c.daemon.CreateRequest(c.ctx(), watch.NewRequest(asked))
+	if err != nil {
+		return nil, err
+	}
+	c.w.Header().Set("Location", "/"+wire.Version+"/requests/"+r.ID)
+	if wait := c.wait(); wait > 0 {
+		return c.answered(r.ID, wait)
+	}
+	return wire.Request{Request: *r}, nil
+}
+
+// knownLabels refuses labels that nobody configures, with what was probably meant. A label that is configured and that
+// nobody offers is another matter: the request fails with the reasons.
+func (c *call) knownLabels(labels []string) error {
+	pass := c.daemon.Last()
+	if len(pass.Desired.Providers) == 0 {
+		return nil // nothing has been decided yet
+	}
+	known := offeredLabels(pass.Desired)
+	for _, label := range labels {
+		if label == "" || slices.Contains(known, label) {
+			continue
+		}
+		f := invalid("there is no label %s", quoted(label))
+		f.hint = "GET /v1/labels lists those there are"
+		if near := near(label, known); near != "" {
+			f.hint = "did you mean " + quoted(near) + "?"
+		}
+		return f
+	}
+	return nil
+}
+
+// offeredLabels lists the labels that are declared or offered anywhere.
+func offeredLabels(want resources.Desired) []string {
+	var names []string
+	for _, l := range want.Labels {
+		names = append(names, l.Name)
+	}
+	for i := range want.Providers {
+		for j := range want.Providers[i].Pools {
+			names = append(names, poolLabels(&want.Providers[i].Pools[j])...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func poolLabels(pool *resources.Pool) []string {
+	var names []string
+	for _, o := range pool.Offers {
+		names = append(names, o.Label)
+	}
+	for _, n := range pool.Nodes {
+		names = append(names, n.Labels...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (c *call) showRequest() (any, error) { return c.answered(c.id(), c.wait()) }
+
+// answered returns a request, once it has its answer or the time is over.
+func (c *call) answered(id string, wait time.Duration) (any, error) {
+	var r *resources.Request
+	look := func() (done bool, err error) {
+		r, err = c.daemon.Request(c.ctx(), id)
+		return err == nil && (r.State == resources.StateFulfilled || r.State == resources.StateFailed), missing("request", id, err)
+	}
+	if err := c.await("request/"+id, wait, look); err != nil {
+		return nil, err
+	}
+	shown := wire.Request{Request: *r}
+	if c.role < full {
+		shown.Data = nil
+	}
+	if r.State == resources.StatePending {
+		records, _ := c.records()
+		shown.Assigned = assignments(records.Nodes)[id]
+	}
+	return shown, nil
+}
+
+// missing says that there is no such thing, in the words of who asked.
+func missing(what, id string, err error) error {
+	if !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	return hinted(notFound("there is no %s %s", what, quoted(id)), "it may have ended; npctl events -subject="+what+"/"+harmless(id)+" tells what became of it")
+}
+
+// harmless keeps an id that looks like one, for use in a command that people copy.
+func harmless(id string) string {
+	for _, r := range id {
+		if r != '-' && r != '_' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+			return "ID"
+		}
+	}
+	return id[:min(len(id), reflectAtMost)]
+}
+
+func (c *call) cancelRequest() (any, error) {
+	return nil, missing("request", c.id(), c.daemon.CancelRequest(c.ctx(), c.id()))
+}
+
+func (c *call) takeRequest() (any, error) {
+	how, err := body[wire.Take](c)
+	if err != nil {
+		return nil, err
+	}
+	if how.Lease < 0 || how.Lease > int64(365*24*time.Hour/time.Second) {
+		return nil, invalid("lease_seconds of %d makes no sense", how.Lease)
+	}
+	nodes, err := c.daemon.Take(c.ctx(), c.id(), how.Holder, time.Duration(how.Lease)*time.Second)
+	if err != nil {
+		return nil, missing("request", c.id(), err)
+	}
+	list := wire.Nodes{Nodes: make([]wire.Node, len(nodes))}
+	for i, n := range nodes {
+		list.Nodes[i] = wire.Node{Node: *n}
+	}
+	return list, nil
+}
+
+// document answers with the description of the API.
+func (c *call) document() (any, error) { return json.RawMessage(c.openapi), nil }

@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+func (c *call) plan() (any, error) {
+	pass := c.daemon.Last()
+	if pass.Seen.Now.IsZero() {
+		return nil, &failure{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "nothing has been decided yet"}
+	}
+	report, err := pass.Plan.MarshalReport(plan.Meta{NpctlVersion: c.Version, Lineage: pass.Seen.Installation, Digest: pass.Desired.Digest,
+		Created: pass.Seen.Now.UTC(), Options: plan.Options{Patient: true}})
+	if err != nil {
+		return nil, err
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	_, _ = c.w.Write(report) // a client that is gone needs no answer
+	return nil, nil
+}
+
+func (c *call) listSteps() (any, error) {
+	running := c.daemon.Runner().Running()
+	slices.SortFunc(running, func(a, b plan.Step) int { return cmp.Compare(a.ID, b.ID) })
+	return wire.Steps{Steps: shownSteps(running)}, nil
+}
+
+func shownSteps(steps []plan.Step) []wire.Step {
+	shown := make([]wire.Step, len(steps))
+	for i := range steps {
+		shown[i] = shownStep(&steps[i])
+	}
+	return shown
+}
+
+func shownStep(s *plan.Step) wire.Step {
+	shown := wire.Step{ID: s.ID, Address: string(s.Address), Action: string(s.Action), Thing: string(s.Thing), Reason: string(s.Reason),
+		Text: s.Reason.Text(), Image: s.Image, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Request: s.Request, Needs: s.Needs, Estimate: s.Estimate}
+	if s.Record.Kind != "" {
+		shown.Record = s.Record.String()
+	}
+	return shown
+}
+
+func (c *call) reload() (any, error) {
+	how, err := body[wire.Reload](c)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.daemon.Reload(c.ctx(), how.AllowDestroy)
+	if err != nil && problem(err).Code == wire.CodeInternal {
+		return nil, &failure{status: http.StatusUnprocessableEntity, code: wire.CodeRefused, detail: err.Error(),
+			hint: "npctl validate shows its mistakes; the old one goes on"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "daemon", Code: "reloaded", Text: "the configuration was read anew: " + p.Summary().String()})
+	return wire.Reloaded{Summary: p.Summary().String(), Steps: shownSteps(p.Steps)}, nil
+}

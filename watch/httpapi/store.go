@@ -1,0 +1,237 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// What this file serves lets another npctl on this machine work with the daemon's state as if it had opened it. Whatever
+// it writes goes through the daemon, which therefore knows of it.
+
+// commitSize is how much one commit may be; a record may have a megabyte.
+const commitSize = 64 << 20
+
+const lineMedia = "application/jsonl"
+
+func (s *Server) storeTable() []route {
+	const at = "/" + wire.Version + "/store"
+	kind := param{"kind", "string", "Kinds of records, separated by commas; all when it is not given."}
+	return []route{
+		{method: http.MethodGet, path: at, need: local, name: "storeHead", answer: wire.StoreHead{}, do: (*call).storeHead},
+		{method: http.MethodGet, path: at + "/records", need: local, name: "storeList", query: []param{kind}, do: (*call).storeList},
+		{method: http.MethodGet, path: at + "/record", need: local, name: "storeGet", query: []param{kind, {"id", "string", ""}}, answer: wire.Entry{}, do: (*call).storeGet},
+		{method: http.MethodPost, path: at + "/commit", need: local, name: "storeCommit", body: wire.Commit{}, bodySize: commitSize, answer: wire.Committed{}, do: (*call).storeCommit},
+		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", lasting: true, do: (*call).storeWatch},
+		{method: http.MethodGet, path: at + "/export", need: local, name: "storeExport", do: (*call).storeExport},
+		{method: http.MethodGet, path: at + "/locks", need: local, name: "storeLocks", answer: wire.Locks{}, do: (*call).storeLocks},
+		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", lasting: true, body: wire.Lock{}, do: (*call).storeLock},
+		{method: http.MethodDelete, path: at + "/locks", need: local, name: "storeUnlock", query: []param{{"id", "string", ""}, {"force", "boolean", ""}},
+			answer: wire.Lock{}, do: (*call).storeUnlock},
+	}
+}
+
+func (c *call) store() state.Store { return c.daemon.Engine.Store }
+
+func (c *call) storeHead() (any, error) {
+	head := wire.StoreHead{Format: wire.StoreFormat, Path: c.State, PID: os.Getpid(), Npctl: c.Version}
+	identified, ok := c.store().(state.Identified)
+	if !ok {
+		return nil, &failure{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the state does not say which installation it is of"}
+	}
+	var err error
+	head.Identity, err = identified.Identity(c.ctx())
+	return head, err
+}
+
+func (c *call) storeGet() (any, error) {
+	entry, err := c.store().Get(c.ctx(), resources.Key{Kind: resources.Kind(c.values.Get("kind")), ID: c.values.Get("id")})
+	if err != nil {
+		return nil, err
+	}
+	return wireEntry(entry)
+}
+
+func wireEntry(e state.Entry) (wire.Entry, error) {
+	if e.Record == nil {
+		return wire.Entry{}, nil
+	}
+	text, err := json.Marshal(e.Record)
+	key := e.Record.Key()
+	return wire.Entry{Kind: key.Kind, ID: key.ID, Revision: uint64(e.Revision), Record: text}, err
+}
+
+// storeList sends a line for each record, and one more at the end.
+func (c *call) storeList() (any, error) {
+	var kinds []resources.Kind
+	for _, kind := range c.words("kind") {
+		kinds = append(kinds, resources.Kind(kind))
+	}
+	entries, err := c.store().List(c.ctx(), kinds...)
+	if err != nil {
+		return nil, refused(err)
+	}
+	c.w.Header().Set("Content-Type", lineMedia)
+	out := json.NewEncoder(&slow{c})
+	for _, e := range entries {
+		line, err := wireEntry(e)
+		if err != nil {
+			return nil, err
+		}
+		if err := out.Encode(line); err != nil {
+			return nil, err
+		}
+	}
+	return nil, out.Encode(wire.Entry{End: true})
+}
+
+// slow is an answer that may be long, as long as the client goes on reading.
+type slow struct{ *call }
+
+func (s *slow) Write(p []byte) (int, error) {
+	s.allowAnswer(answerTime)
+	return s.w.Write(p)
+}
+
+func (c *call) storeCommit() (any, error) {
+	sent, err := body[wire.Commit](c)
+	if err != nil {
+		return nil, err
+	}
+	ops := make([]state.Op, len(sent.Ops))
+	for i := range sent.Ops {
+		if ops[i], err = opOf(&sent.Ops[i]); err != nil {
+			return nil, fmt.Errorf("op %d: %w", i, err)
+		}
+	}
+	answer := wire.Committed{Entries: make([]wire.Entry, len(ops))}
+	if len(ops) == 0 {
+		return answer, nil
+	}
+	var entries []state.Entry
+	err = c.locks.under(sent.Locks, func() (err error) {
+		entries, err = c.daemon.Runner().Commit(c.ctx(), ops...)
+		return err
+	})
+	if err != nil {
+		return nil, refused(err)
+	}
+	for i, e := range entries {
+		if answer.Entries[i], err = wireEntry(e); err != nil {
+			return nil, err
+		}
+	}
+	return answer, nil
+}
+
+// refused tells a client's mistakes from ours: what the store says no to is not known better here.
+func refused(err error) error {
+	if problem(err).Code != wire.CodeInternal {
+		return err
+	}
+	return &failure{status: http.StatusUnprocessableEntity, code: wire.CodeInvalid, detail: err.Error()}
+}
+
+func opOf(o *wire.Op) (state.Op, error) {
+	op := state.Op{Key: o.Key, Revision: state.Revision(o.Revision), Force: o.Force}
+	if len(o.Record) == 0 {
+		return op, nil
+	}
+	record := resources.NewRecord(o.Kind)
+	if record == nil {
+		return op, invalid("there is no kind of record called %s", quoted(string(o.Kind)))
+	}
+	if err := decode(o.Record, record); err != nil {
+		return op, err
+	}
+	op.Record = record
+	return op, nil
+}
+
+// storeWatch sends a line after records have changed.
+func (c *call) storeWatch() (any, error) {
+	ctx, stop := context.WithCancel(c.ctx())
+	defer stop()
+	hints, err := c.store().Watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := c.stream(lineMedia)
+	if err := s.line(wire.Hint{}); err != nil {
+		return nil, err
+	}
+	for !s.pause(hints, "{}\n") {
+		if err := s.line(wire.Hint{Changed: true}); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+func (c *call) storeExport() (any, error) {
+	type exporter interface {
+		Export(ctx context.Context, w io.Writer) error
+	}
+	store, ok := c.store().(exporter)
+	if !ok {
+		return nil, &failure{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the daemon's state cannot be exported through it"}
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	return nil, store.Export(c.ctx(), &slow{c})
+}
+
+func (c *call) storeLocks() (any, error) { return wire.Locks{Locks: c.locks.list()}, nil }
+
+// storeLock holds a lock for as long as the client stays.
+func (c *call) storeLock() (any, error) {
+	asked, err := body[wire.Lock](c)
+	if err != nil {
+		return nil, err
+	}
+	c.lasts(parkTime)
+	one, err := c.locks.take(c.ctx(), asked.Name, asked.Holder)
+	if err != nil {
+		return nil, err
+	}
+	defer c.locks.drop(one)
+	c.Log.Info("lock given", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who, "pid", one.Holder.PID)
+	s := c.stream(lineMedia)
+	if err := s.line(wire.Hint{Locked: &one.Lock}); err != nil {
+		return nil, err
+	}
+	if ended := s.pause(one.ended, "{}\n"); !ended {
+		return nil, errors.New("a lock gives no hints") // its channel is only ever closed
+	}
+	select {
+	case <-one.lost:
+		c.Log.Warn("lock taken away", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who)
+		return nil, s.line(wire.Hint{Lost: true})
+	case <-one.ended:
+		c.Log.Info("lock given back", "lock", one.Name, "operation", one.Holder.Operation)
+	default:
+		c.Log.Warn("lock ended with its holder", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who, "pid", one.Holder.PID)
+	}
+	return nil, nil
+}
+
+func (c *call) storeUnlock() (any, error) {
+	id := c.values.Get("id")
+	if c.yes("force") {
+		holder, err := c.locks.steal(id)
+		return wire.Lock{Holder: holder}, err
+	}
+	one := c.locks.find(id)
+	if one == nil {
+		return wire.Lock{}, nil // it is held no more
+	}
+	c.locks.drop(one)
+	return one.Lock, nil
+}

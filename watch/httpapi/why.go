@@ -1,0 +1,195 @@
+package httpapi
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// eventsOfWhy is how many events an explanation tells.
+const eventsOfWhy = 50
+
+// explanation is an answer to "why" in the making.
+type explanation struct {
+	world
+	wire.Why
+	plan    plan.Plan // decided anew for this moment, with what requests wait for
+	running []plan.Step
+	now     time.Time
+}
+
+// why explains what is happening to a thing.
+func (c *call) why() (any, error) {
+	subject := c.values.Get("subject")
+	kind, name, _ := strings.Cut(subject, "/")
+	explain := map[string]func(*explanation, string) error{"node": (*explanation).node, "request": (*explanation).request,
+		"label": (*explanation).label, "image": (*explanation).image, "provider": (*explanation).provider}[kind]
+	if explain == nil || name == "" {
+		return nil, hinted(invalid("%s is nothing that can be asked about", quoted(subject)),
+			"ask about node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
+	}
+	e, err := c.explanation(subject)
+	if err != nil {
+		return nil, err
+	}
+	if err := explain(e, name); err != nil {
+		if len(e.Events) == 0 {
+			return nil, err
+		}
+		e.gone()
+	}
+	e.tidy()
+	return e.Why, nil
+}
+
+// explanation decides anew what would be done now. One at a time does that.
+func (c *call) explanation(subject string) (*explanation, error) {
+	select {
+	case c.Server.explain <- struct{}{}:
+		defer func() { <-c.Server.explain }()
+	case <-c.ctx().Done():
+		return nil, c.ctx().Err()
+	}
+	e := &explanation{world: c.world(), running: c.daemon.Runner().Running(), now: c.daemon.Engine.Now()}
+	seen := e.pass.Seen
+	seen.Providers = maps.Clone(seen.Providers) // Complete changes it
+	c.daemon.Runner().Complete(&seen)
+	seen.Now = e.now
+	e.pass.Seen, e.records, e.busy = seen, seen.Records, seen.Busy
+	e.plan = plan.Compute(e.pass.Desired, seen, plan.Options{Patient: true, Explain: true})
+	e.Subject = subject
+	events := c.daemon.Journal.Since(0, subject)
+	for _, one := range events[max(len(events)-eventsOfWhy, 0):] {
+		e.Events = append(e.Events, shownEvent(one))
+	}
+	if kind, name, _ := strings.Cut(subject, "/"); kind == "provider" || kind == "label" {
+		e.failing(name)
+	}
+	return e, nil
+}
+
+// failing tells which launches have failed lately, of a provider or a label.
+func (e *explanation) failing(name string) {
+	for _, at := range slices.Sorted(maps.Keys(e.pass.Seen.Launching)) {
+		f := e.pass.Seen.Launching[at]
+		if at == plan.ProviderAddress(name) || strings.HasPrefix(string(at), "provider."+name+".") || strings.HasSuffix(string(at), ".label."+name) {
+			e.fact("launches at "+string(at), fmt.Sprintf("failed %d times, last %s ago: %s", f.Count, e.since(f.Time), f.Error))
+		}
+	}
+}
+
+func (e *explanation) fact(name, value string) {
+	if value != "" {
+		e.Facts = append(e.Facts, wire.Fact{Name: name, Value: value})
+	}
+}
+
+func (e *explanation) wait(code, format string, args ...any) {
+	e.Waits = append(e.Waits, wire.Wait{Code: code, Text: fmt.Sprintf(format, args...)})
+}
+
+func (e *explanation) relate(subjects ...string) {
+	for _, s := range subjects {
+		if !strings.HasSuffix(s, "/") && s != e.Subject && !slices.Contains(e.Related, s) {
+			e.Related = append(e.Related, s)
+		}
+	}
+}
+
+// since is how long ago something was, for people.
+func (e *explanation) since(t time.Time) string { return rounded(e.now.Sub(t)) }
+
+func rounded(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < time.Hour:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	default:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+}
+
+// steps adds what is done and what is decided to it.
+func (e *explanation) steps(of func(*plan.Step) bool) {
+	begun := map[string]bool{}
+	for i := range e.running {
+		if s := &e.running[i]; of(s) {
+			e.Running = append(e.Running, shownStep(s))
+			begun[s.ID] = true
+		}
+	}
+	for i := range e.plan.Steps {
+		if s := &e.plan.Steps[i]; of(s) && !begun[s.ID] {
+			e.Planned = append(e.Planned, shownStep(s))
+		}
+	}
+}
+
+// notes adds what the plan notes at addresses.
+func (e *explanation) notes(code string, at func(plan.Address) bool) (texts []string) {
+	for _, n := range e.plan.Notes {
+		if at(n.Address) {
+			texts = append(texts, n.Text)
+			e.wait(cmp.Or(n.Code, code), "%s", n.Text)
+		}
+	}
+	for _, p := range e.plan.Problems {
+		if at(p.Address) {
+			texts = append(texts, p.Text)
+			e.wait("problem", "%s", p.Text)
+		}
+	}
+	return texts
+}
+
+// trouble tells of a provider that nothing can be done in.
+func (e *explanation) trouble(provider string) bool {
+	switch view := e.pass.Seen.Providers[provider]; {
+	case e.pass.Seen.Frozen[provider]:
+		e.wait("frozen", "provider %s is left alone; npctl thaw %s", provider, provider)
+	case view.Err != "":
+		e.wait("provider-error", "provider %s cannot be looked at: %s", provider, view.Err)
+	default:
+		return false
+	}
+	return true
+}
+
+// gone is the answer about what is no more, of which the journal still knows.
+func (e *explanation) gone() {
+	e.State = "gone"
+	last := e.Events[len(e.Events)-1]
+	e.Summary = fmt.Sprintf("It is there no more. The last that is known of it, %s ago: %s.", e.since(last.Time), strings.TrimSuffix(last.Text, "."))
+}
+
+// tidy makes empty lists of what there is none of.
+func (e *explanation) tidy() {
+	if e.Waits == nil {
+		e.Waits = []wire.Wait{}
+	}
+	if e.Facts == nil {
+		e.Facts = []wire.Fact{}
+	}
+	if e.Running == nil {
+		e.Running = []wire.Step{}
+	}
+	if e.Planned == nil {
+		e.Planned = []wire.Step{}
+	}
+	if e.Related == nil {
+		e.Related = []string{}
+	}
+	if e.Events == nil {
+		e.Events = []wire.Event{}
+	}
+	if e.Summary == "" && len(e.Waits) > 0 {
+		e.Summary = "It waits: " + e.Waits[0].Text + "."
+	}
+}

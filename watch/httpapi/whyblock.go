@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// label explains why there are, or are not, nodes of a label.
+func (e *explanation) label(name string) error {
+	names := offeredLabels(e.pass.Desired)
+	if !slices.Contains(names, name) {
+		return unknown("label", name, names)
+	}
+	l := e.world.label(name)
+	hasLabel := func(labels string) bool { return slices.Contains(strings.Split(labels, ","), name) }
+	e.steps(func(s *plan.Step) bool { return s.Thing == plan.ThingNode && hasLabel(s.Label) })
+	e.fact("nodes", counts(l.Nodes))
+	e.fact("min_ready", fmt.Sprint(l.MinReady))
+	e.fact("free", fmt.Sprint(l.Free))
+	if l.Waiting > 0 {
+		e.wait("requests", "%d requests wait for nodes of it", l.Waiting)
+	}
+	for _, o := range l.Offers {
+		e.offered(o)
+	}
+	e.notes("note", func(at plan.Address) bool {
+		return at == plan.Address("label."+name) || strings.HasSuffix(string(at), ".label."+name)
+	})
+	for _, r := range e.records.Requests {
+		if waiting(r) && slices.Contains(r.Labels, name) && len(e.Related) < 20 {
+			e.relate("request/" + r.ID)
+		}
+	}
+	switch {
+	case len(l.Offers) == 0:
+		e.State, e.Summary = "not offered", "No pool offers it, so there can be no nodes of it."
+	case int64(l.Free) >= l.MinReady && l.Waiting == 0:
+		e.State, e.Summary = "satisfied", fmt.Sprintf("%d nodes are ready and free, and min_ready asks for %d.", l.Free, l.MinReady)
+	case len(e.Running) > 0:
+		e.State, e.Summary = "coming", fmt.Sprintf("%d nodes are ready and free; %d steps are at work on more.", l.Free, len(e.Running))
+	default:
+		e.State, e.Summary = "wanting", fmt.Sprintf("%d nodes are ready and free, min_ready asks for %d, and %d requests wait.", l.Free, l.MinReady, l.Waiting)
+	}
+	return nil
+}
+
+// offered tells of a pool that offers a label.
+func (e *explanation) offered(o wire.Offer) {
+	at := o.Provider + "/" + o.Pool
+	e.relate("provider/" + o.Provider)
+	e.trouble(o.Provider)
+	text := fmt.Sprintf("%d slots of machines that exist", o.Slots)
+	if !o.Static {
+		text = strings.TrimSpace(o.Image + " " + o.Flavor)
+		if _, image, _ := strings.Cut(o.Image, "."); image != "" && !strings.HasPrefix(o.Image, string(resources.CloudImage)) {
+			e.relate("image/" + image)
+		}
+	}
+	e.fact("offered by "+at, text)
+	for _, p := range o.Problems {
+		e.wait("problem", "%s: %s", at, p)
+	}
+}
+
+// counts is such as "2 ready, 1 in-use".
+func counts(states map[resources.State]int) string {
+	if len(states) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, s := range slices.Sorted(maps.Keys(states)) {
+		parts = append(parts, fmt.Sprintf("%d %s", states[s], s))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// image explains what is happening to an image.
+func (e *explanation) image(name string) error {
+	i := slices.IndexFunc(e.pass.Desired.Images, func(img resources.Image) bool { return img.Name == name })
+	builds := slices.DeleteFunc(slices.Clone(e.records.Builds), func(b *resources.Build) bool { return b.Image != name })
+	slices.SortFunc(builds, func(a, b *resources.Build) int { return b.StateTime.Compare(a.StateTime) })
+	if i < 0 && len(builds) == 0 {
+		var names []string
+		for _, img := range e.pass.Desired.Images {
+			names = append(names, img.Name)
+		}
+		return unknown("image", name, names)
+	}
+	e.steps(func(s *plan.Step) bool { return s.Image == name && s.Thing != plan.ThingNode })
+	states := map[resources.State]int{}
+	for _, b := range builds {
+		states[b.State]++
+	}
+	e.fact("builds", counts(states))
+	if len(builds) > 0 {
+		e.fact("newest build", fmt.Sprintf("%s, %s since %s", builds[0].ID[:min(8, len(builds[0].ID))], builds[0].State, e.since(builds[0].StateTime)))
+	}
+	for _, u := range e.records.Uploads {
+		if u.Image == name {
+			e.fact("upload to "+u.Provider, fmt.Sprintf("%s since %s, of build %s", u.State, e.since(u.StateTime), u.Build[:min(8, len(u.Build))]))
+			e.relate("provider/" + u.Provider)
+		}
+	}
+	paused := e.imageRecord(name)
+	suffix := "." + name
+	e.notes("note", func(at plan.Address) bool {
+		return strings.HasSuffix(string(at), suffix) && !strings.Contains(string(at), ".label.") && !strings.Contains(string(at), ".node.")
+	})
+	e.usedBy(name)
+	switch {
+	case i < 0:
+		e.State, e.Summary = "not configured", "It is not configured any more, and goes as soon as nothing uses it."
+	case len(e.Running) > 0:
+		e.State, e.Summary = "at work", fmt.Sprintf("%s is being done: %s.", e.Running[0].Action, e.Running[0].Text)
+	case paused || e.pass.Desired.Images[i].Pause:
+		e.State, e.Summary = "paused", "It is paused, so it is not built."
+	case len(e.Planned) > 0:
+		e.State, e.Summary = "to be done", fmt.Sprintf("%s is decided: %s.", e.Planned[0].Action, e.Planned[0].Text)
+	default:
+		e.State, e.Summary = "as wanted", "Nothing is to be done."
+	}
+	return nil
+}
+
+// imageRecord tells what is remembered of an image.
+func (e *explanation) imageRecord(name string) (paused bool) {
+	for _, r := range e.records.Images {
+		if r.Name != name {
+			continue
+		}
+		if r.Paused {
+			paused = true
+			e.wait("paused", "%s", strings.TrimSuffix("it is paused by command: "+r.PauseReason, ": "))
+		}
+		if f := r.Failure; f != nil {
+			e.wait("build-failed", "its build failed %d times, last %s ago: %s", f.Count, e.since(f.Time), f.Error)
+		}
+		for _, provider := range slices.Sorted(maps.Keys(r.Uploads)) {
+			if f := r.Uploads[provider]; f != nil {
+				e.wait("upload-failed", "its upload to %s failed %d times, last %s ago: %s", provider, f.Count, e.since(f.Time), f.Error)
+			}
+		}
+	}
+	return paused
+}
+
+// usedBy tells which labels boot from an image.
+func (e *explanation) usedBy(image string) {
+	for _, p := range e.pass.Desired.Providers {
+		for _, pool := range p.Pools {
+			for _, o := range pool.Offers {
+				if o.Image.Name == image && o.Image.Kind != resources.CloudImage {
+					e.relate("label/"+o.Label, "provider/"+p.Name)
+				}
+			}
+		}
+	}
+}
+
+// provider explains how a provider is.
+func (e *explanation) provider(name string) error {
+	var names []string
+	for _, p := range e.pass.Desired.Providers {
+		names = append(names, p.Name)
+	}
+	for _, p := range e.records.Providers {
+		names = append(names, p.Name)
+	}
+	if !slices.Contains(names, name) {
+		return unknown("provider", name, names)
+	}
+	e.steps(func(s *plan.Step) bool { return s.Provider == name })
+	use, states := e.use(func(n *resources.Node) bool { return n.Provider == name })
+	e.fact("nodes", counts(states))
+	view := e.pass.Seen.Providers[name]
+	if !view.ListedAt.IsZero() {
+		e.fact("last answered", e.since(view.ListedAt)+" ago")
+		e.fact("quota", quotaText(view.Quota))
+	}
+	e.fact("ours", fmt.Sprintf("%d instances, %d cores, %d MiB", use.Instances, use.Cores, use.RAM))
+	e.notes("note", func(at plan.Address) bool {
+		return at == plan.ProviderAddress(name) || strings.HasPrefix(string(at), "provider."+name+".")
+	})
+	switch {
+	case e.trouble(name) && e.pass.Seen.Frozen[name]:
+		e.State, e.Summary = "frozen", "It is left alone."
+	case view.Err != "":
+		e.State, e.Summary = "not answering", "It cannot be looked at, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."
+	default:
+		e.State, e.Summary = "served", fmt.Sprintf("It answers; %d steps are at work and %d more are decided.", len(e.Running), len(e.Planned))
+	}
+	return nil
+}
+
+func quotaText(q resources.Quota) string {
+	of := func(name string, used, limit int64) string {
+		if limit == resources.Unlimited {
+			return fmt.Sprintf("%d %s", used, name)
+		}
+		return fmt.Sprintf("%d of %d %s", used, limit, name)
+	}
+	return strings.Join([]string{of("instances", q.Used.Instances, q.Limit.Instances), of("cores", q.Used.Cores, q.Limit.Cores),
+		of("MiB", q.Used.RAM, q.Limit.RAM)}, ", ")
+}

@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// node explains a machine.
+func (e *explanation) node(id string) error {
+	i := slices.IndexFunc(e.records.Nodes, func(n *resources.Node) bool { return n.ID == id })
+	if i < 0 {
+		return notFound("there is no node %s", quoted(id))
+	}
+	n := e.records.Nodes[i]
+	e.State = string(n.State)
+	e.steps(func(s *plan.Step) bool { return s.Record == n.Key() || slices.Contains(s.Nodes, id) })
+	e.nodeFacts(n)
+	e.trouble(n.Provider)
+	since := e.since(n.StateTime)
+	switch n.State {
+	case resources.StateInit, resources.StateBuilding:
+		e.Summary = fmt.Sprintf("It is being launched since %s.", e.since(n.Created))
+		e.wait("launch", "the cloud makes it, and then it has to answer")
+	case resources.StateReady:
+		e.Summary = fmt.Sprintf("It is ready since %s and free for whoever asks for %s.", since, strings.Join(n.Labels, " or "))
+		if n.Request != "" {
+			e.Summary = fmt.Sprintf("It is ready since %s, for request %s.", since, n.Request)
+			e.wait("requestor", "request %s has to get its other nodes, or to be taken", n.Request)
+		}
+	case resources.StateInUse:
+		e.inUse(n, since)
+	case resources.StateHold:
+		e.held(n, since)
+	case resources.StateUsed:
+		e.Summary = "It was used and goes" + map[bool]string{true: " back", false: ""}[n.Static] + " as soon as its provider can be worked with."
+	case resources.StateFailed, resources.StateAborted:
+		e.Summary = fmt.Sprintf("It failed %s ago: %s.", since, strings.TrimSuffix(cmp.Or(n.Error, "no reason is known"), "."))
+	default:
+		e.Summary = fmt.Sprintf("It is %s since %s.", n.State, since)
+	}
+	e.notes("note", func(at plan.Address) bool { return at == plan.Address("node."+id) })
+	for _, s := range append(e.Running, e.Planned...) {
+		if s.Action == string(plan.ActionDelete) {
+			e.Summary += " It is going to be deleted: " + s.Text + "."
+			break
+		}
+	}
+	return nil
+}
+
+func (e *explanation) inUse(n *resources.Node, since string) {
+	e.Summary = fmt.Sprintf("It is in use since %s by %s.", since, cmp.Or(n.Requestor, "somebody who gave no name"))
+	if n.Lease == nil {
+		e.wait("requestor", "its user has to give it back: npctl node return %s", n.ID)
+		return
+	}
+	e.fact("lease", fmt.Sprintf("of %q, until %s (in %s)", n.Lease.Holder, n.Lease.Until.UTC().Format(time.RFC3339), rounded(n.Lease.Until.Sub(e.now))))
+	e.wait("lease", "its user has to give it back, or to renew the lease no more")
+}
+
+func (e *explanation) held(n *resources.Node, since string) {
+	e.Summary = fmt.Sprintf("It is held since %s%s.", since, map[bool]string{true: ": " + strings.TrimSuffix(n.Comment, "."), false: ""}[n.Comment != ""])
+	until := n.HoldUntil
+	if most := e.pass.Desired.Settings.MaxHoldAge; most > 0 && (until.IsZero() || n.StateTime.Add(most).Before(until)) {
+		until = n.StateTime.Add(most)
+	}
+	if until.IsZero() {
+		e.wait("hold", "somebody has to release it: npctl node release %s", n.ID)
+		return
+	}
+	e.wait("hold", "it is held until %s (in %s), or npctl node release %s", until.UTC().Format(time.RFC3339), rounded(until.Sub(e.now)), n.ID)
+}
+
+func (e *explanation) nodeFacts(n *resources.Node) {
+	e.fact("labels", strings.Join(n.Labels, ", "))
+	e.fact("where", n.Provider+"/"+n.Pool+map[bool]string{true: " in zone " + n.Zone, false: ""}[n.Zone != ""])
+	e.fact("created", e.since(n.Created)+" ago")
+	e.fact("address", n.Addresses.Interface)
+	e.fact("cloud id", n.ExternalID)
+	e.fact("image", n.Image)
+	e.fact("attempts", map[bool]string{true: fmt.Sprint(n.Attempt), false: ""}[n.Attempt > 1])
+	e.fact("error", n.Error)
+	if !n.Checked.IsZero() {
+		e.fact("answered", e.since(n.Checked)+" ago")
+	}
+	if p := n.Phases; p.Create+p.Boot+p.Keyscan > 0 {
+		e.fact("launch", fmt.Sprintf("create %s, boot %s, keyscan %s", rounded(seconds(p.Create)), rounded(seconds(p.Boot)), rounded(seconds(p.Keyscan))))
+	}
+	for _, instance := range e.pass.Seen.Providers[n.Provider].Instances {
+		if instance.ID == n.ExternalID && n.ExternalID != "" {
+			e.fact("in the cloud", strings.TrimSpace(string(instance.Status)+" "+instance.Fault))
+		}
+	}
+	e.relate("provider/"+n.Provider, "request/"+n.Request)
+	for _, label := range n.Labels {
+		e.relate("label/" + label)
+	}
+	if _, name, _ := strings.Cut(n.Image, "."); name != "" {
+		e.relate("image/" + name)
+	}
+}

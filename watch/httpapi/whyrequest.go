@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// request explains a request for nodes.
+func (e *explanation) request(id string) error {
+	i := slices.IndexFunc(e.records.Requests, func(r *resources.Request) bool { return r.ID == id })
+	if i < 0 {
+		return notFound("there is no request %s", quoted(id))
+	}
+	r := e.records.Requests[i]
+	e.State = string(r.State)
+	e.steps(func(s *plan.Step) bool { return s.Request == id })
+	e.fact("labels", strings.Join(r.Labels, ", "))
+	e.fact("created", e.since(r.Created)+" ago by "+cmp.Or(r.Who, "nobody named"))
+	e.fact("tenant", r.Tenant)
+	e.fact("wanted provider", r.Provider)
+	if !r.Deadline.IsZero() {
+		e.fact("deadline", "in "+rounded(r.Deadline.Sub(e.now)))
+	}
+	for _, d := range r.Declined {
+		e.fact("declined by "+d.Provider+"/"+d.Pool, d.Reason)
+	}
+	for _, label := range slices.Compact(slices.Sorted(slices.Values(r.Labels))) {
+		e.relate("label/" + label)
+	}
+	switch r.State {
+	case resources.StateFulfilled:
+		e.Summary = fmt.Sprintf("Its nodes are ready since %s and wait to be taken: npctl request take %s.", e.since(r.StateTime), id)
+		e.wait("requestor", "its requestor has to take its nodes: npctl request take %s", id)
+		e.nodesOf(r)
+	case resources.StateFailed:
+		e.Summary = "It has failed: " + strings.TrimSuffix(r.Error, ".") + "."
+	case resources.StatePending:
+		e.pending(r)
+	default:
+		e.requested(r)
+	}
+	return nil
+}
+
+// requested explains a request that no pool has taken.
+func (e *explanation) requested(r *resources.Request) {
+	before := e.before(r)
+	e.fact("more urgent requests", fmt.Sprint(before))
+	reasons := e.notes("waiting", func(at plan.Address) bool { return at == plan.Address("request."+r.ID) })
+	troubled := false
+	for _, label := range slices.Compact(slices.Sorted(slices.Values(r.Labels))) {
+		for _, o := range e.offers(label) {
+			e.relate("provider/" + o.Provider)
+			troubled = e.trouble(o.Provider) || troubled
+			for _, p := range o.Problems {
+				e.wait("problem", "%s/%s: %s", o.Provider, o.Pool, p)
+			}
+			if o.Failing != nil {
+				e.wait("launch-failed", "launches in %s/%s failed %d times, last %s ago: %s", o.Provider, o.Pool, o.Failing.Count, e.since(o.Failing.Time), o.Failing.Error)
+			}
+		}
+	}
+	switch {
+	case len(reasons) > 0:
+		e.Summary = "No pool can serve it now: " + strings.Join(reasons, "; ") + "."
+	case len(e.Planned)+len(e.Running) > 0:
+		e.Summary = "It is being taken on right now."
+	case troubled:
+		e.Summary = "The providers that could serve it cannot be used now."
+	default:
+		e.Summary = fmt.Sprintf("It waits for its turn; %d requests are more urgent.", before)
+	}
+}
+
+// before counts the requests that are more urgent.
+func (e *explanation) before(r *resources.Request) (n int) {
+	for _, other := range e.records.Requests {
+		if other.State == resources.StateRequested && cmp.Or(cmp.Compare(other.Priority, r.Priority), cmp.Compare(other.Relative, r.Relative),
+			other.Created.Compare(r.Created), cmp.Compare(other.ID, r.ID)) < 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// pending explains a request whose nodes are on their way.
+func (e *explanation) pending(r *resources.Request) {
+	where := r.Place.Provider + "/" + r.Place.Pool
+	if r.Place.Zone != "" {
+		where += " in zone " + r.Place.Zone
+	}
+	e.fact("taken by", where+", "+e.since(r.Taken)+" ago")
+	e.relate("provider/" + r.Place.Provider)
+	ready, total := e.nodesOf(r)
+	e.notes("waiting", func(at plan.Address) bool { return at == plan.Address("request."+r.ID) })
+	e.trouble(r.Place.Provider)
+	e.Summary = fmt.Sprintf("%s makes its nodes: %d of %d are ready.", where, ready, len(r.Labels))
+	if total < len(r.Labels) && len(e.Waits) > 0 {
+		e.Summary = fmt.Sprintf("%s has taken it; %d of %d nodes are ready, and for the rest it waits: %s.", where, ready, len(r.Labels), e.Waits[0].Text)
+	}
+}
+
+// nodesOf tells of the nodes of a request.
+func (e *explanation) nodesOf(r *resources.Request) (ready, total int) {
+	for _, n := range e.records.Nodes {
+		if n.Request != r.ID || !waitsForRequest(n) {
+			continue
+		}
+		total++
+		e.fact("node/"+n.ID, fmt.Sprintf("%s since %s", n.State, e.since(n.StateTime)))
+		e.relate("node/" + n.ID)
+		if n.State == resources.StateReady {
+			ready++
+			continue
+		}
+		text := fmt.Sprintf("node %s is %s since %s", n.ID, n.State, e.since(n.StateTime))
+		if usual := e.usual("launch/" + n.Provider + "/" + strings.Join(n.Labels, ",")); usual != "" {
+			text += "; that usually takes " + usual
+		}
+		e.wait("launch", "%s", text)
+	}
+	return ready, total
+}
+
+// usual is how long something takes, from the history.
+func (e *explanation) usual(subject string) string {
+	for _, h := range e.records.Histories {
+		if h.Subject == subject && len(h.Seconds) > 0 {
+			sorted := slices.Sorted(slices.Values(h.Seconds))
+			return rounded(seconds(sorted[len(sorted)/2]))
+		}
+	}
+	return ""
+}

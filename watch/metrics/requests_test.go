@@ -1,0 +1,153 @@
+package metrics_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/metrics"
+)
+
+func fulfilled() *resources.Request {
+	return &resources.Request{ID: "0000000007", State: resources.StateFulfilled, Labels: []string{"small", "small"}, Created: at(0), Taken: at(1),
+		Ready: at(30), Nodes: []string{"0000000001"}}
+}
+
+func withRequest(p watch.Pass, requests ...*resources.Request) watch.Pass {
+	p.Seen.Records.Requests = requests
+	return p
+}
+
+// histogram tells how often and how long in all something with that label took.
+func histogram(t *testing.T, m *metrics.Metrics, name, label string) string {
+	t.Helper()
+	for _, one := range gather(t, m)[name].GetMetric() {
+		for _, pair := range one.GetLabel() {
+			if pair.GetValue() == label {
+				return fmt.Sprintf("%d: %g s", one.GetHistogram().GetSampleCount(), one.GetHistogram().GetSampleSum())
+			}
+		}
+	}
+	return "none"
+}
+
+func TestARequestCountsOnceHoweverItIsNoticed(t *testing.T) {
+	waiting := *fulfilled()
+	waiting.State = resources.StatePending
+	taken := func(m *metrics.Metrics) {
+		m.Taken(fulfilled(), []*resources.Node{{ID: "0000000001", StateTime: at(42)}})
+	}
+	pass := func(requests ...*resources.Request) func(*metrics.Metrics) {
+		return func(m *metrics.Metrics) { m.Pass(withRequest(fleet(), requests...)) }
+	}
+	for _, test := range []struct {
+		name    string
+		happens []func(*metrics.Metrics)
+	}{
+		{"seen by passes, then taken", []func(*metrics.Metrics){pass(&waiting), pass(fulfilled()), pass(fulfilled()), taken, pass()}},
+		{"taken between two passes", []func(*metrics.Metrics){pass(&waiting), taken, pass(), pass()}},
+		{"taken while a pass is made that saw it wait", []func(*metrics.Metrics){pass(&waiting), taken, pass(&waiting), pass()}},
+		{"taken while a pass is made that saw it fulfilled", []func(*metrics.Metrics){pass(&waiting), taken, pass(fulfilled()), pass()}},
+	} {
+		m := metrics.New(metrics.Options{})
+		m.Pass(fleet())
+		for _, happen := range test.happens {
+			happen(m)
+		}
+		got := []string{histogram(t, m, "npctl_requests_finished_total", "fulfilled"), histogram(t, m, "npctl_request_ready_seconds", "small"),
+			histogram(t, m, "npctl_request_phase_seconds", "hand_over")}
+		got[0] = fmt.Sprint(gather(t, m)["npctl_requests_finished_total"].GetMetric()[1].GetCounter().GetValue())
+		if diff := cmp.Diff([]string{"1", "1: 30 s", "1: 12 s"}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+func TestWhatEarlierDaemonsAnsweredIsNotCountedAgain(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	for range 2 {
+		m.Pass(withRequest(fleet(), fulfilled()))
+	}
+	if got := histogram(t, m, "npctl_request_ready_seconds", "small"); got != "none" {
+		t.Errorf("a request of before counts: %s", got)
+	}
+}
+
+func TestARequestsTimeIsSplit(t *testing.T) {
+	launched := func(id string, created float64, p resources.Phases) *resources.Node {
+		return &resources.Node{ID: id, Created: at(created), Phases: p}
+	}
+	for _, test := range []struct {
+		name  string
+		nodes []*resources.Node
+		want  map[string]string
+	}{
+		{"one that waited for quota and was launched",
+			[]*resources.Node{launched("0000000001", 11, resources.Phases{Create: 1, Boot: 12, Keyscan: 5})},
+			map[string]string{"queue": "1: 0.5 s", "quota": "1: 10.5 s", "create": "1: 1 s", "boot": "1: 12 s", "keyscan": "1: 5 s", "other": "1: 1 s"}},
+		{"nodes that were ready",
+			[]*resources.Node{launched("0000000001", -50, resources.Phases{Create: 9, Boot: 9, Keyscan: 9})},
+			map[string]string{"queue": "1: 0.5 s", "quota": "1: 29.5 s", "create": "none", "boot": "none", "keyscan": "none", "other": "none"}},
+		{"the last one counts, and no more than the time there was",
+			[]*resources.Node{launched("0000000001", 1, resources.Phases{Boot: 3}), launched("0000000002", 2, resources.Phases{Boot: 99})},
+			map[string]string{"queue": "1: 0.5 s", "quota": "1: 1.5 s", "create": "1: 0 s", "boot": "1: 28 s", "keyscan": "1: 0 s", "other": "1: 0 s"}},
+		{"machines that exist take no time",
+			[]*resources.Node{{ID: "0000000001", Static: true, Created: at(2)}},
+			map[string]string{"queue": "1: 0.5 s", "quota": "1: 29.5 s", "create": "none", "boot": "none", "keyscan": "none", "other": "none"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := metrics.New(metrics.Options{})
+			m.Pass(watch.Pass{Seen: plan.Observed{Now: at(0)}})
+			waiting := *fulfilled()
+			waiting.State = resources.StateRequested
+			for _, looked := range []float64{0.5, 0.9} { // it is taken at 1: until then there was no room
+				m.Pass(watch.Pass{Seen: plan.Observed{Now: at(looked), Records: plan.Records{Requests: []*resources.Request{&waiting}}}})
+			}
+			r := fulfilled()
+			r.Nodes = nil
+			for _, n := range test.nodes {
+				r.Nodes = append(r.Nodes, n.ID)
+			}
+			m.Pass(watch.Pass{Seen: plan.Observed{Now: at(31), Records: plan.Records{Nodes: test.nodes, Requests: []*resources.Request{r}}}})
+			got := map[string]string{}
+			for phase := range test.want {
+				got[phase] = histogram(t, m, "npctl_request_phase_seconds", phase)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("phases (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLaunchesAreTimedByTheirRecord(t *testing.T) {
+	m := metrics.New(metrics.Options{Classify: func(err error) string { return err.Error() }})
+	launch := plan.Step{Action: plan.ActionLaunch, Provider: "cloud"}
+	m.Step(reconcile.Event{Kind: reconcile.EventStart, Step: launch})
+	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: launch, ID: "0000000002", Took: time.Hour})
+	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: launch, Err: errors.New("quota")})
+	p := fleet()
+	p.Seen.Records.Nodes[1].Seconds, p.Seen.Records.Nodes[1].Phases = 20, resources.Phases{Create: 2, Boot: 15, Keyscan: 3}
+	m.Pass(p)
+	m.Pass(p)
+	got := map[string]string{}
+	for _, phase := range []string{"total", "create", "boot", "keyscan"} {
+		got[phase] = histogram(t, m, "npctl_node_launch_seconds", phase)
+	}
+	if diff := cmp.Diff(map[string]string{"total": "1: 20 s", "create": "1: 2 s", "boot": "1: 15 s", "keyscan": "1: 3 s"}, got); diff != "" {
+		t.Errorf("launch (-want +got):\n%s", diff)
+	}
+	for _, line := range []string{`npctl_node_launches_total{provider="cloud",reason="",result="ready"} 1`,
+		`npctl_node_launches_total{provider="cloud",reason="quota",result="failed"} 1`} {
+		if lines := linesOf(scrape(t, m), line); len(lines) != 1 {
+			t.Errorf("missing %s", line)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// Release ends a hold. The node counts as used: a static one is ready again, any other is deleted.
+func (d *Daemon) Release(ctx context.Context, id string) (*resources.Node, error) {
+	return d.change(ctx, id, "released", func(n *resources.Node, now time.Time) error {
+		if n.State != resources.StateHold {
+			return fmt.Errorf("%w: node %s is %s and not held", ErrState, id, n.State)
+		}
+		n.State, n.StateTime, n.HoldUntil = resources.StateUsed, now, time.Time{}
+		return nil
+	})
+}
+
+// DeleteNode lets a node go: it is deleted soon after, and a static one is checked and ready again. One that is in use,
+// held or set aside for a request is only let go with force. One that a step works on cannot be: the step would go on.
+func (d *Daemon) DeleteNode(ctx context.Context, id, reason string, force bool) (*resources.Node, error) {
+	if len(reason) > textAtMost {
+		return nil, fmt.Errorf("%w: the reason has %d bytes, at most %d are kept", ErrInvalid, len(reason), textAtMost)
+	}
+	return d.change(ctx, id, "let-go", func(n *resources.Node, now time.Time) error {
+		switch n.State {
+		case resources.StateUsed, resources.StateDeleting:
+			return nil
+		}
+		if d.busy(n.Key()) {
+			return fmt.Errorf("%w: a step works on node %s, which is %s", ErrState, id, n.State)
+		}
+		if why := engaged(n); why != "" && !force {
+			return fmt.Errorf("%w: node %s is %s", ErrState, id, why)
+		}
+		n.StateTime, n.Lease, n.Comment = now, nil, reason
+		switch n.State {
+		case resources.StateReady, resources.StateInUse, resources.StateHold:
+			n.State = resources.StateUsed
+		default:
+			n.State = resources.StateDeleting
+		}
+		return nil
+	})
+}
+
+// engaged says who needs a node.
+func engaged(n *resources.Node) string {
+	switch {
+	case n.State == resources.StateInUse:
+		return "in use by " + orNobody(n.Requestor)
+	case n.State == resources.StateHold:
+		return "held" + because(n.Comment)
+	case n.Request != "":
+		return "set aside for request " + n.Request
+	default:
+		return ""
+	}
+}
+
+// busy reports whether a step works on a record.
+func (d *Daemon) busy(key resources.Key) bool {
+	seen := plan.Observed{}
+	d.runner.Complete(&seen)
+	return seen.Busy[key]
+}
+
+// Newest is the number of the newest event; 0 when there is none.
+func (j *Journal) Newest() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.next - 1
+}
