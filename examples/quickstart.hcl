@@ -72,9 +72,10 @@ provider "sandbox" "sandbox" {
 provider "static" "lab" {
   pool "main" {
     node "board01.example.com" {
-      labels    = ["lab"]
-      host_keys = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGnC0nQ8yYq7yGkq6Yz0k9vP3pT5wE1rS2uV4xZ6aB8c"]
-      slots     = 2
+      labels            = ["lab"]
+      host_keys         = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGnC0nQ8yYq7yGkq6Yz0k9vP3pT5wE1rS2uV4xZ6aB8c"]
+      slots             = 2
+      host_key_checking = false # there is no such machine; without this line npctl looks whether it answers and shows the key
     }
   }
 }

@@ -284,7 +284,7 @@ func TestKilledWhileAMachineIsLent(t *testing.T) {
 				return
 			}
 			for range 3 {
-				if _, _, err := l.lab.run(t.Context(), plan.Options{}); err != nil {
+				if _, _, err := l.run(t.Context(), plan.Options{}); err != nil {
 					t.Fatalf("killed %s: %v", where, err)
 				}
 				time.Sleep(time.Minute)

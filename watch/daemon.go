@@ -34,6 +34,8 @@ type Options struct {
 	Step func(reconcile.Event)
 	// Taken, when set, is told of each request whose nodes were handed to its requestor.
 	Taken func(*resources.Request, []*resources.Node)
+	// Reloaded, when set, is told what became of each Reload, one call at a time.
+	Reloaded func(plan.Plan, error)
 	// Stall is how long requests may wait while nothing is launched or served before that is told; 0 means 15 minutes.
 	Stall time.Duration
 }
@@ -75,6 +77,8 @@ type Daemon struct {
 	helpers *sync.WaitGroup
 	last    Pass
 	failing map[string]*resources.Failure // by step id: steps that are not tried again for a while
+
+	reloading sync.Mutex // held while the configuration is read anew
 
 	stall   stall
 	parking parking

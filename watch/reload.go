@@ -32,6 +32,16 @@ func (e *HeldBackError) Error() string {
 // one that would remove much, unless allowDestroy says that this is meant; the old one goes on then. It returns what the new
 // configuration changes at once.
 func (d *Daemon) Reload(ctx context.Context, allowDestroy bool) (plan.Plan, error) {
+	d.reloading.Lock() // what was read later has to win
+	defer d.reloading.Unlock()
+	p, err := d.reload(ctx, allowDestroy)
+	if d.Reloaded != nil {
+		d.Reloaded(p, err)
+	}
+	return p, err
+}
+
+func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, error) {
 	if d.Load == nil {
 		return plan.Plan{}, errors.New("this daemon cannot read its configuration anew")
 	}

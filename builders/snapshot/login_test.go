@@ -177,3 +177,10 @@ func TestSchemaChecks(t *testing.T) {
 		}
 	}
 }
+
+func TestBuilderSaysWhatItBorrows(t *testing.T) {
+	provider, pool, label, err := new(snapshot.Builder).Borrows(config(map[string]cty.Value{"pool": text("main")}))
+	if provider != "cloud" || pool != "main" || label != "base" || err != nil {
+		t.Errorf("Borrows = %q, %q, %q, %v", provider, pool, label, err)
+	}
+}

@@ -70,6 +70,16 @@ func (b *Builder) read(config cty.Value, baseDir string) (settings, error) {
 	return s, s.check()
 }
 
+// Borrows says which label's machine, in which provider and pool, a build with this configuration boots. An empty pool
+// means the first that offers the label. A planner asks, so that what the machine boots from is there before.
+func (b *Builder) Borrows(config cty.Value) (provider, pool, label string, err error) {
+	c, err := block.Read(config, b.Schema())
+	if err != nil {
+		return "", "", "", err
+	}
+	return c.String("provider"), c.String("pool"), c.String("label"), nil
+}
+
 func (s settings) check() error {
 	switch {
 	case s.script.file == "" && s.script.inline == "":

@@ -200,7 +200,7 @@ func TestWhatAScriptLeavesRunningHoldsNothingUp(t *testing.T) {
 		<-release
 		return 0, true
 	}
-	tr.machine.stop = func() {}
+	tr.stop = func() {}
 	if _, err := tr.build(t.Context()); err != nil {
 		t.Errorf("%v\n%s", err, &tr.log)
 	}
@@ -280,12 +280,12 @@ func TestCancelledBuildDeletesItsMachine(t *testing.T) {
 			}
 		},
 		"in the script": func(tr *trial, cancel func()) {
-			tr.machine.run = func(ctx context.Context, _ sandboxssh.Command) (int, bool) { cancel(); wait(ctx); return 0, true }
+			tr.run = func(ctx context.Context, _ sandboxssh.Command) (int, bool) { cancel(); wait(ctx); return 0, true }
 		},
 		"going down": func(tr *trial, cancel func()) {
 			tr.job.Config = with(tr.job.Config, map[string]cty.Value{"shutdown_command": text("go down")})
 			first := true
-			tr.machine.run = func(ctx context.Context, c sandboxssh.Command) (int, bool) {
+			tr.run = func(ctx context.Context, c sandboxssh.Command) (int, bool) {
 				if first {
 					first = false
 					return 0, false
@@ -294,7 +294,7 @@ func TestCancelledBuildDeletesItsMachine(t *testing.T) {
 				wait(ctx)
 				return 0, true
 			}
-			tr.capture = func(ctx context.Context) error { return context.Cause(ctx) }
+			tr.capture = context.Cause
 		},
 		"making the snapshot": func(tr *trial, cancel func()) {
 			tr.capture = func(ctx context.Context) error { cancel(); wait(ctx); return ctx.Err() }

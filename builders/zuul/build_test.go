@@ -220,7 +220,7 @@ func TestWhatHasVanishedIsGone(t *testing.T) {
 		"artifact": func(s site) { delete(s.files.content, "/5f3/debian.qcow2") },
 		"artifact for good": func(s site) {
 			s.files.faults["/5f3/debian.qcow2"] = append(s.files.faults["/5f3/debian.qcow2"],
-				func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(410); return true })
+				func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusGone); return true })
 		},
 		"build": func(s site) { s.rows[0]["uuid"] = number(8) },
 	} {

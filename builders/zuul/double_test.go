@@ -176,7 +176,7 @@ func (d *double) shape(r row, alone bool) row {
 
 func notFound(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/html;charset=utf-8")
-	w.WriteHeader(404)
+	w.WriteHeader(http.StatusNotFound)
 	fmt.Fprintf(w, "<!DOCTYPE html PUBLIC><html><title>404 Not Found</title><p>%s</p></html>", text)
 }
 

@@ -239,7 +239,11 @@ func TestErrorsOfTheAPIAreToldApart(t *testing.T) {
 		return func(w http.ResponseWriter) bool { fmt.Fprint(w, body); return true }
 	}
 	location := func(to string) func(http.ResponseWriter) bool {
-		return func(w http.ResponseWriter) bool { w.Header().Set("Location", to); w.WriteHeader(302); return true }
+		return func(w http.ResponseWriter) bool {
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusFound)
+			return true
+		}
 	}
 	pass := func(http.ResponseWriter) bool { return false }
 	for _, test := range []struct {

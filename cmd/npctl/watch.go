@@ -48,8 +48,9 @@ type watchCommand struct {
 	refresh, grace, stall               time.Duration
 	lockTimeout                         time.Duration
 	parallelism                         int
-	statePath                           string // of the first configuration
-	loadedOnce                          bool
+	takeOver                            bool
+	statePath                           string        // of the first configuration
+	reloads                             chan struct{} // gets a hint when the configuration is to be read anew
 }
 
 const categoryServe = "What is served"
@@ -62,6 +63,7 @@ func (a *app) watchCommand() *cli.Command {
 		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` that running steps have to end after SIGTERM"},
 		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
 		&cli.DurationFlag{Name: "lock-timeout", Category: categoryRun, Destination: &c.lockTimeout, Usage: "wait for a `DURATION` such as 5m while somebody else works on the state"},
+		&cli.BoolFlag{Name: "take-over", Category: categoryRun, Destination: &c.takeOver, Usage: "take the lock of an npctl watch that ran in another container under the same host name: only where two never run at once"},
 		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
 		&cli.StringFlag{Name: "socket", Category: categoryServe, Destination: &c.socket, TakesFile: true, Usage: "unix socket `PATH` of the API, instead of the one beside the state at which other commands look for it"},
 		&cli.StringFlag{Name: "socket-mode", Category: categoryServe, Destination: &c.socketMode, Value: "0600", Usage: "permissions of the socket as an octal `MODE`; 0660 lets its group do everything"},
@@ -85,6 +87,14 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.logAsService(); err != nil {
 		return err
 	}
+	c.reloads = make(chan struct{}, 1)
+	c.ui.onHangUp(func() {
+		select {
+		case c.reloads <- struct{}{}:
+		default:
+		}
+	})
+	defer c.ui.onHangUp(nil)
 	config, err := c.loadAndWarn(c.variableOptions)
 	if err != nil {
 		return err

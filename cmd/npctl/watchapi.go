@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"net"
+
+	"github.com/npctl/npctl/watch/httpapi"
 )
 
 // api answers at the listeners of the API.
@@ -10,8 +12,48 @@ type api interface {
 	Serve(ctx context.Context, l net.Listener) error
 }
 
-func (w *watching) newAPI() (api, error) { return nil, nil }
+func (w *watching) newAPI() (api, error) {
+	options := httpapi.Options{Version: version(), State: w.statePath, Metrics: w.metrics.Handler(), Log: w.log}
+	if w.tokens != "" {
+		tokens, err := httpapi.ReadTokens(w.tokens, w.log)
+		if err != nil {
+			return nil, err
+		}
+		options.Tokens = tokens
+	}
+	return httpapi.New(w.daemon, options), nil
+}
 
-func (w *watching) bindSocket(*front, api) error { _, _, err := w.ownSocket(); return err }
+func (w *watching) bindSocket(f *front, api api) error {
+	path, link, err := w.ownSocket()
+	if err != nil {
+		return err
+	}
+	mode, err := w.mode()
+	if err != nil {
+		return err
+	}
+	l, err := httpapi.ListenUnix(path, mode)
+	if err != nil {
+		return hint(err, "-socket names another place")
+	}
+	f.add(l, api.Serve)
+	remove, err := link()
+	if err != nil {
+		return err
+	}
+	f.closers = append(f.closers, remove)
+	return nil
+}
 
-func (w *watching) bindTCP(context.Context, *front, api) error { return nil }
+func (w *watching) bindTCP(ctx context.Context, f *front, api api) error {
+	if w.listen == "" {
+		return nil
+	}
+	l, err := httpapi.ListenTCP(ctx, w.listen, httpapi.TLS{Cert: w.cert, Key: w.key, ClientCA: w.clientCA})
+	if err != nil {
+		return hint(err, "-listen takes an address of this machine and a free port, such as :8443")
+	}
+	f.add(l, api.Serve)
+	return nil
+}

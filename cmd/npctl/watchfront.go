@@ -57,38 +57,47 @@ func (f *front) add(l net.Listener, serve func(context.Context, net.Listener) er
 		func(ctx context.Context) error { return serve(ctx, l) }})
 }
 
-// bind opens every listener there is to be: what systemd has opened already, and what options name.
-func (w *watching) bind(ctx context.Context) (f *front, err error) {
-	f = &front{}
-	defer func() {
-		if err != nil {
-			f.close()
-		}
-	}()
+// bind opens every listener there is to be.
+func (w *watching) bind(ctx context.Context) (*front, error) {
+	f := &front{}
+	if err := w.bindAll(ctx, f); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// bindAll takes what systemd has opened already, and opens what options name.
+func (w *watching) bindAll(ctx context.Context, f *front) error {
 	api, err := w.newAPI()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	local, err := w.bindActivated(f, api)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !local {
 		if err := w.bindSocket(f, api); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := w.bindTCP(ctx, f, api); err != nil {
-		return nil, err
+		return err
 	}
-	if w.metricsListen != "" {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.metricsListen)
-		if err != nil {
-			return nil, hint(fmt.Errorf("serve metrics: %w", err), "-metrics-listen takes an address of this machine and a free port, such as 127.0.0.1:9107")
-		}
-		f.add(netutil.LimitListener(l, metricsConnections), w.serveMetrics)
+	return w.bindMetrics(ctx, f)
+}
+
+func (w *watching) bindMetrics(ctx context.Context, f *front) error {
+	if w.metricsListen == "" {
+		return nil
 	}
-	return f, nil
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.metricsListen)
+	if err != nil {
+		return hint(fmt.Errorf("serve metrics: %w", err), "-metrics-listen takes an address of this machine and a free port, such as 127.0.0.1:9107")
+	}
+	f.add(netutil.LimitListener(l, metricsConnections), w.serveMetrics)
+	return nil
 }
 
 // bindActivated takes the sockets that systemd has opened, and reports whether a unix socket for the API was among them.

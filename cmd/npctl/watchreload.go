@@ -7,9 +7,14 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/metrics"
 )
+
+// errMistakes stands for the mistakes of a configuration, each of which is in the log already.
+var errMistakes = errors.New("it has the mistakes above")
 
 // reread reads the configuration for a daemon that runs.
 func (c *watchCommand) reread(context.Context) (resources.Desired, error) {
@@ -37,13 +42,6 @@ func (c *watchCommand) reread(context.Context) (resources.Desired, error) {
 
 // reloadOnHangup reads the configuration anew at each SIGHUP. Those that come meanwhile are one more.
 func (w *watching) reloadOnHangup(ctx context.Context) {
-	w.ui.onHangUp(func() {
-		select {
-		case w.reloads <- struct{}{}:
-		default:
-		}
-	})
-	defer w.ui.onHangUp(nil)
 	for {
 		select {
 		case <-w.reloads:
@@ -54,18 +52,23 @@ func (w *watching) reloadOnHangup(ctx context.Context) {
 	}
 }
 
-// reload tells in the log what became of it: whoever sent the signal hears nothing.
+// reload tells systemd; whoever sent the signal hears nothing else.
 func (w *watching) reload(ctx context.Context) {
 	tell := newNotifier(w.log)
 	tell.reloading()
 	defer tell.ready()
-	p, err := w.daemon.Reload(ctx, false)
-	w.metrics.Reload(reloadResult(err))
-	switch {
-	case err == nil:
-		w.log.Info("configuration reloaded", "plan", p.Summary().String())
-	default:
-		w.logRefusal(err)
+	_, _ = w.daemon.Reload(ctx, false) // reloaded tells
+}
+
+// reloaded tells the log and the metrics what became of a reload, whoever asked for it.
+func (c *watchCommand) reloaded(m *metrics.Metrics) func(plan.Plan, error) {
+	return func(p plan.Plan, err error) {
+		m.Reload(reloadResult(err))
+		if err != nil {
+			c.logRefusal(err)
+			return
+		}
+		c.log.Info("configuration reloaded", "plan", p.Summary().String())
 	}
 }
 
@@ -82,30 +85,21 @@ func reloadResult(err error) string {
 	}
 }
 
-func (w *watching) logRefusal(err error) {
+func (c *watchCommand) logRefusal(err error) {
 	next := nextStep(err)
 	switch held, heldBack := errors.AsType[*watch.HeldBackError](err); {
 	case heldBack:
 		for _, s := range held.Deletes {
-			w.log.Warn("the new configuration would delete", "address", s.Address, "reason", s.Reason.Text())
+			c.log.Warn("the new configuration would delete", "address", s.Address, "reason", s.Reason.Text())
 		}
 		next = "npctl reload -allow-destroy, if that is meant"
 	default:
 		if diags, ok := errors.AsType[*diagnosed](err); ok {
-			w.logDiagnostics(diags)
-			err = fmt.Errorf("it has %d mistakes", countErrors(diags.diags))
+			c.logDiagnostics(diags)
+			err, next = errMistakes, "npctl validate shows each with its line"
 		}
 	}
-	w.log.Error("the new configuration was not taken, the old one goes on", "error", err, "hint", next)
-}
-
-func countErrors(diags hcl.Diagnostics) (n int) {
-	for _, d := range diags {
-		if d.Severity == hcl.DiagError {
-			n++
-		}
-	}
-	return n
+	c.log.Error("the new configuration was not taken, the old one goes on", "error", err, "hint", next)
 }
 
 // logDiagnostics writes the mistakes of a configuration to the log.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,6 +13,9 @@ import (
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/metrics"
 )
+
+// watchOperation is what the lock of the state is held for.
+const watchOperation = "watch"
 
 const (
 	// cutAfter is how long steps that were cut off have to end before the process does.
@@ -25,7 +29,10 @@ var errStuck = errors.New("steps that were cut off did not end; the next npctl w
 
 // locked runs work while nobody else may work on the state. When the lock is lost, the work is stopped.
 func (c *watchCommand) locked(ctx context.Context, s *session, work func(context.Context) error) error {
-	lock, err := c.lock(ctx, s.store, "watch", c.lockTimeout)
+	if err := c.takeLockOver(ctx, s); err != nil {
+		return err
+	}
+	lock, err := c.lock(ctx, s.store, watchOperation, c.lockTimeout)
 	if err != nil {
 		return err
 	}
@@ -51,18 +58,38 @@ func (c *watchCommand) locked(ctx context.Context, s *session, work func(context
 	return err
 }
 
+// takeLockOver ends the lock of a predecessor in another container, of which nobody can tell whether it lives: whoever
+// gave -take-over vouches that it does not.
+func (c *watchCommand) takeLockOver(ctx context.Context, s *session) error {
+	if !c.takeOver {
+		return nil
+	}
+	holder, err := s.store.Holder(ctx, stateLock)
+	if err != nil || holder == nil || holder.Operation != watchOperation {
+		return err
+	}
+	if host, err := os.Hostname(); err != nil || holder.Host != host {
+		return nil //nolint:nilerr // then it is left to the lock to say who has it
+	}
+	_, err = s.store.ForceUnlock(ctx, holder.ID)
+	if err == nil {
+		c.log.Warn("lock taken over", "holder", holder.Who, "pid", holder.PID, "since", holder.Since)
+	}
+	return err
+}
+
 // serve runs the daemon and everything around it until ctx ends.
 func (c *watchCommand) serve(ctx context.Context, s *session) error {
 	m := metrics.New(metrics.Options{Version: version(), Classify: errorKind})
 	s.engine.Drivers = tracedDrivers(s.engine.Drivers, m)
 	s.engine.Store = m.Timed(s.store)
 	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.reread, Providers: c.providers, Refresh: c.refresh, Log: c.log,
-		Stall: c.stall, Observe: m.Pass, Step: m.Step, Taken: m.Taken})
+		Stall: c.stall, Observe: m.Pass, Step: m.Step, Taken: m.Taken, Reloaded: c.reloaded(m)})
 	if err != nil {
 		return err
 	}
 	m.Watch(d)
-	w := &watching{watchCommand: c, session: s, daemon: d, metrics: m, reloads: make(chan struct{}, 1)}
+	w := &watching{watchCommand: c, session: s, daemon: d, metrics: m}
 	return w.run(ctx)
 }
 
@@ -72,7 +99,6 @@ type watching struct {
 	session *session
 	daemon  *watch.Daemon
 	metrics *metrics.Metrics
-	reloads chan struct{} // gets a hint when the configuration is to be read anew
 }
 
 // run binds the listeners first and closes them last: whoever asks while the daemon ends gets an answer.

@@ -30,7 +30,7 @@ func (e entry) newTransport(wrap func(http.RoundTripper) http.RoundTripper, log 
 		network.IdleConnTimeout = 30 * time.Second // below the 60 s at which many API servers hang up
 		network.TLSClientConfig = e.tls
 		network.Protocols = new(http.Protocols)
-	network.Protocols.SetHTTP1(true) // uploads over HTTP/2 crawl behind proxies with small default windows
+		network.Protocols.SetHTTP1(true) // uploads over HTTP/2 crawl behind proxies with small default windows
 		base, closeIdle = network, network.CloseIdleConnections
 	}
 	if wrap != nil {

@@ -266,8 +266,10 @@ func patiently(ctx context.Context, call func() (done bool, err error)) error {
 	for first := true; ; first = false {
 		done, err := call()
 		switch {
-		case done || ctx.Err() != nil:
-			return errors.Join(err, ctx.Err())
+		case done:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case err == nil:
 			since = time.Time{}
 			continue

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+)
+
+// watched is an npctl watch that runs in this process.
+type watched struct {
+	t    *testing.T
+	dir  string
+	app  *app
+	log  *lockedBuffer
+	stop func()
+	code chan int
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+const watchedFleet = `
+npctl {
+  images_dir = "images"
+}
+label "metal" {}
+provider "static" "rack" {
+  pool "main" {
+    node "metal1" {
+      labels            = ["metal"]
+      host_key_checking = false
+    }
+  }
+}
+`
+
+// shortDir is a directory whose name leaves room for that of a socket in it.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // t.TempDir has the name of the test in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func writeConfig(t *testing.T, dir, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startWatch starts npctl watch and waits until it says that it serves.
+func startWatch(t *testing.T, dir string, options ...string) *watched {
+	t.Helper()
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	w := &watched{t: t, dir: dir, log: &lockedBuffer{}, code: make(chan int, 1)}
+	w.stop = func() { interrupt(errSignal) }
+	w.app = newApp(streams{strings.NewReader(""), io.Discard, w.log}, func(string) (string, bool) { return "", false })
+	args := append([]string{"npctl", "watch", "-config=" + dir}, options...)
+	go func() { w.code <- w.app.run(ctx, args) }()
+	t.Cleanup(func() { w.end() })
+	w.await("it serves", func() bool { return strings.Contains(w.log.String(), "msg=watching") || len(w.code) > 0 })
+	return w
+}
+
+// end stops it and returns its exit code.
+func (w *watched) end() int {
+	w.stop()
+	select {
+	case code := <-w.code:
+		w.code <- code
+		return code
+	case <-time.After(30 * time.Second):
+		w.t.Fatalf("it does not end:\n%s", w.log)
+		return -1
+	}
+}
+
+// await waits until something is so. It depends on other goroutines, and on files.
+func (w *watched) await(what string, so func() bool) {
+	w.t.Helper()
+	for range 600 {
+		if so() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.t.Fatalf("not within 12 s: %s\n%s", what, w.log)
+}
+
+// ask asks the API at the socket beside the state.
+func (w *watched) ask(method, path, body string) (int, string) {
+	w.t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socketPath(filepath.Join(w.dir, "npctl.db")))
+	}}}
+	return ask(w.t, client, method, "http://npctl"+path, body)
+}
+
+func ask(t *testing.T, client *http.Client, method, url, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // read below
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func TestWatchServesUntilItIsStopped(t *testing.T) {
+	dir := shortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	w := startWatch(t, dir, "-metrics-listen=127.0.0.1:0")
+	w.await("the machine is ready", func() bool { _, text := w.ask("GET", "/v1/status", ""); return strings.Contains(text, `"ready":1`) })
+	if code, text := w.ask("POST", "/v1/requests", `{"labels":["metal"],"requestor":"me"}`); code != http.StatusCreated {
+		t.Errorf("request: %d %s", code, text)
+	}
+	metricsAt := w.address("tcp://")
+	w.await("the request shows in the metrics", func() bool {
+		_, text := ask(t, http.DefaultClient, "GET", "http://"+metricsAt+"/metrics", "")
+		return strings.Contains(text, `npctl_requests_finished_total{result="fulfilled"} 1`)
+	})
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/v1/status": 404, "/": 404} {
+		if code, text := ask(t, http.DefaultClient, "GET", "http://"+metricsAt+path, ""); code != want {
+			t.Errorf("%s at the metrics' address: %d %s, want %d", path, code, text, want)
+		}
+	}
+	if code := w.end(); code != 0 {
+		t.Errorf("exit code %d after a signal:\n%s", code, w.log)
+	}
+	if _, err := os.Stat(socketPath(filepath.Join(dir, "npctl.db"))); err == nil {
+		t.Error("the socket is still there")
+	}
+	for _, line := range []string{`msg="request created"`, `msg="stopping: nothing more is begun"`, "msg=stopped"} {
+		if !strings.Contains(w.log.String(), line) {
+			t.Errorf("the log lacks %s:\n%s", line, w.log)
+		}
+	}
+}
+
+// address is what it listens at, as its log says.
+func (w *watched) address(network string) string {
+	w.t.Helper()
+	_, rest, found := strings.Cut(w.log.String(), network)
+	if !found {
+		w.t.Fatalf("it does not listen at %s:\n%s", network, w.log)
+	}
+	return rest[:strings.IndexAny(rest, " ]\n")]
+}
+
+func TestOnlyOneWatchHasAState(t *testing.T) {
+	dir := shortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	first := startWatch(t, dir)
+	second := startWatch(t, dir)
+	if code := second.end(); code != 1 || !strings.Contains(second.log.String(), "is held by") {
+		t.Errorf("the second one ends with %d:\n%s", code, second.log)
+	}
+	if code, text := first.ask("GET", "/readyz", ""); code != 200 {
+		t.Errorf("the first one answers %d %s", code, text)
+	}
+	first.end()
+	if code := startWatch(t, dir).end(); code != 0 {
+		t.Errorf("a third one, after the first has ended, ends with %d", code)
+	}
+}
+
+func TestHangupReadsTheConfigurationAnew(t *testing.T) {
+	dir := shortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	w := startWatch(t, dir)
+	w.await("there is one machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "metal1") })
+	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "labels  ", "lables  "))
+	if !w.app.ui.hungUp() {
+		t.Fatal("SIGHUP would end npctl watch")
+	}
+	w.await("the mistake is refused", func() bool { return strings.Contains(w.log.String(), "was not taken") })
+	for _, want := range []string{`level=ERROR msg="configuration: `, filepath.Join(dir, "npctl.hcl") + ":9:", "lables"} {
+		if !strings.Contains(w.log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, w.log)
+		}
+	}
+	if _, text := w.ask("GET", "/metrics", ""); !strings.Contains(text, "npctl_watch_config_stale 1") {
+		t.Error("metrics do not show that an old configuration goes on")
+	}
+	writeConfig(t, dir, watchedFleet+strings.ReplaceAll(watchedFleet[strings.Index(watchedFleet, "provider"):], "rack", "rack2"))
+	w.app.ui.hungUp()
+	w.await("the new one is taken", func() bool { return strings.Contains(w.log.String(), "configuration reloaded") })
+	w.await("there is another machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "rack2") })
+	if _, text := w.ask("GET", "/metrics", ""); !strings.Contains(text, "npctl_watch_config_stale 0") || !strings.Contains(text, `npctl_watch_reloads_total{result="refused"} 1`) {
+		t.Errorf("metrics do not count the reloads:\n%s", strings.Join(slices.Collect(strings.SplitSeq(text, "\n")), "\n"))
+	}
+	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "npctl {", "npctl {\n  state \"bolt\" { path = \"other.db\" }"))
+	w.app.ui.hungUp()
+	w.await("another state is refused", func() bool { return strings.Contains(w.log.String(), "the state cannot move from") })
+	if code := w.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if w.app.ui.hungUp() {
+		t.Error("SIGHUP is still answered")
+	}
+}
+
+func TestASocketElsewhereIsFoundBesideTheState(t *testing.T) {
+	dir, other := shortDir(t), shortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	usual, own := socketPath(filepath.Join(dir, "npctl.db")), filepath.Join(other, "npctl.sock")
+	if err := os.Symlink("/nowhere", usual); err != nil { // as a watch leaves it that was killed
+		t.Fatal(err)
+	}
+	w := startWatch(t, dir, "-socket="+own, "-socket-mode=0660")
+	if code, text := w.ask("GET", "/livez", ""); code != 200 {
+		t.Errorf("by the link: %d %s", code, text)
+	}
+	if info, err := os.Stat(own); err != nil || info.Mode().Perm() != 0o660 || info.Mode().Type() != os.ModeSocket {
+		t.Errorf("the socket is %v, %v; want mode 0660", info, err)
+	}
+	w.end()
+	for _, path := range []string{usual, own} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is still there", path)
+		}
+	}
+}
+
+func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
+	dir := shortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	for _, test := range []struct{ option, want string }{
+		{"-provider=rock", `did you mean "rack"?`},
+		{"-refresh=1ms", "1ms is too short"},
+		{"-grace=-1s", "less than 0"},
+		{"-stall=0s", "not more than 0"},
+		{"-socket-mode=0666", "is no mode for a socket"},
+		{"-socket-mode=rw", "is no mode for a socket"},
+		{"-listen=127.0.0.1:0", "-listen needs -token-file"},
+		{"-tls-cert=cert.pem", "are for -listen"},
+		{"-metrics-listen=192.0.2.1:1", "serve metrics"},
+		{"-socket=" + dir, "listen at"},
+		{"extra", "unexpected argument"},
+	} {
+		w := startWatch(t, dir, test.option)
+		if code := w.end(); code != 1 || !strings.Contains(w.log.String(), test.want) {
+			t.Errorf("%s: exit code %d; want 1 and %q in:\n%s", test.option, code, test.want, w.log)
+		}
+	}
+}
+
+func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
+	dir := shortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	path := filepath.Join(dir, "notify")
+	socket, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "unixgram", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told lockedBuffer
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, _, err := socket.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = fmt.Fprintf(&told, "%s\n", buffer[:n])
+		}
+	}()
+	defer socket.Close() //nolint:errcheck // ends the goroutine
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", "300000")
+	w := startWatch(t, dir)
+	w.await("it is ready", func() bool { return strings.Contains(told.String(), "READY=1\n") })
+	w.await("it feeds the watchdog", func() bool { return strings.Count(told.String(), "WATCHDOG=1") > 1 })
+	w.await("it says what it does", func() bool { return strings.Contains(told.String(), "STATUS=0 requests wait, 1 nodes ready") })
+	w.app.ui.hungUp()
+	w.await("it reloads", func() bool {
+		_, after, found := strings.Cut(told.String(), "RELOADING=1\nMONOTONIC_USEC=")
+		return found && strings.Contains(after, "READY=1")
+	})
+	w.end()
+	if !strings.Contains(told.String(), "STOPPING=1") {
+		t.Errorf("systemd was told:\n%s", &told)
+	}
+}
+
+func TestALockOfAnotherContainerIsTakenOverWhenAskedTo(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name    string
+		holder  state.Holder
+		options []string
+		want    int
+	}{
+		{"without being asked to", state.Holder{Operation: "watch", Host: host, PID: 1}, nil, 1},
+		{"of a predecessor", state.Holder{Operation: "watch", Host: host, PID: 1}, []string{"-take-over"}, 0},
+		{"of an apply", state.Holder{Operation: "apply", Host: host, PID: 1}, []string{"-take-over"}, 1},
+		{"of another host", state.Holder{Operation: "watch", Host: "another", PID: 1}, []string{"-take-over"}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := shortDir(t)
+			writeConfig(t, dir, watchedFleet)
+			store, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "npctl.db")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close() //nolint:errcheck // the lock may be lost
+			if _, err := store.Lock(t.Context(), stateLock, test.holder); err != nil {
+				t.Fatal(err)
+			}
+			w := startWatch(t, dir, test.options...)
+			if code := w.end(); code != test.want {
+				t.Errorf("exit code %d, want %d:\n%s", code, test.want, w.log)
+			}
+		})
+	}
+}
+
+func TestALostLockEndsWatch(t *testing.T) {
+	dir := shortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	w := startWatch(t, dir)
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "npctl.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // nothing was taken
+	holder, err := store.Holder(t.Context(), stateLock)
+	if err != nil || holder == nil || holder.Operation != "watch" {
+		t.Fatalf("the lock is held by %+v, %v", holder, err)
+	}
+	if _, err := store.ForceUnlock(t.Context(), holder.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.await("it ends", func() bool { return len(w.code) > 0 })
+	if code := w.end(); code != 1 || !strings.Contains(w.log.String(), "the lock of the state was taken away") {
+		t.Errorf("exit code %d:\n%s", code, w.log)
+	}
+}

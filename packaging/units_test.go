@@ -1,0 +1,225 @@
+package packaging_test
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// unit is a unit file: values by section and name.
+type unit map[string]map[string][]string
+
+// sections are those that a unit of each kind may have.
+var sections = map[string][]string{".service": {"Unit", "Service", "Install"}, ".socket": {"Unit", "Socket", "Install"}}
+
+func readUnit(t *testing.T, path string) unit {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, section := unit{}, ""
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		name, value, assigned := strings.Cut(line, "=")
+		switch {
+		case line == "", strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]"):
+			section = strings.Trim(line, "[]")
+			if u[section] != nil || !slices.Contains(sections[filepath.Ext(path)], section) {
+				t.Errorf("%s:%d: section %s does not belong here, or is there twice", path, n, section)
+			}
+			u[section] = map[string][]string{}
+		case !assigned || section == "" || strings.HasSuffix(line, `\`):
+			t.Errorf("%s:%d: %q is no setting", path, n, line)
+		case strings.ContainsAny(value, "#"):
+			t.Errorf("%s:%d: systemd takes a comment behind a value for a part of it", path, n)
+		default:
+			u[section][name] = append(u[section][name], value)
+		}
+	}
+	return u
+}
+
+func (u unit) one(t *testing.T, section, name string) string {
+	t.Helper()
+	if len(u[section][name]) != 1 {
+		t.Fatalf("%s= is there %d times, want once", name, len(u[section][name]))
+	}
+	return u[section][name][0]
+}
+
+// span reads a time as systemd writes it, such as 2min.
+func span(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(strings.NewReplacer("min", "m").Replace(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func units(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("systemd/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = slices.DeleteFunc(files, func(f string) bool { return sections[filepath.Ext(f)] == nil })
+	if len(files) < 3 {
+		t.Fatalf("units are %q", files)
+	}
+	return files
+}
+
+// npctl builds the program once.
+func npctl(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "npctl")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/npctl").CombinedOutput(); err != nil {
+		t.Fatalf("build npctl: %v\n%s", err, out)
+	}
+	return path
+}
+
+func TestUnitsRunCommandsThereAre(t *testing.T) {
+	program := npctl(t)
+	commands := [][]string{dockerCommand(t, "watch"), dockerCommand(t, "builder")}
+	for _, file := range units(t) {
+		u := readUnit(t, file)
+		if u["Service"] == nil {
+			continue
+		}
+		words := strings.Fields(u.one(t, "Service", "ExecStart"))
+		if words[0] != "/usr/bin/npctl" {
+			t.Errorf("%s runs %s", file, words[0])
+		}
+		commands = append(commands, words[1:])
+	}
+	for _, words := range commands {
+		help, err := exec.CommandContext(t.Context(), program, words[0], "-help").CombinedOutput()
+		if err != nil {
+			t.Errorf("npctl %s: %v\n%s", words[0], err, help)
+		}
+		for _, option := range words[1:] {
+			name, _, _ := strings.Cut(option, "=")
+			if strings.HasPrefix(name, "$NPCTL_") {
+				continue
+			}
+			if !regexp.MustCompile(`(?m)[ ,]` + regexp.QuoteMeta(name) + `[=, ]`).Match(help) {
+				t.Errorf("npctl %s has no option %s", words[0], name)
+			}
+		}
+	}
+}
+
+// dockerCommand is the CMD of a target of the Dockerfile.
+func dockerCommand(t *testing.T, target string) []string {
+	t.Helper()
+	text, err := os.ReadFile("docker/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stage, _ := strings.Cut(string(text), " AS "+target+"\n")
+	stage, _, _ = strings.Cut(stage, "\nFROM ")
+	found := regexp.MustCompile(`(?m)^CMD \[(.*)\]$`).FindStringSubmatch(stage)
+	if found == nil {
+		t.Fatalf("target %s has no CMD", target)
+	}
+	var words []string
+	for word := range strings.SplitSeq(found[1], ", ") {
+		plain, err := strconv.Unquote(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words = append(words, plain)
+	}
+	return words
+}
+
+func TestUnitsGiveStepsTheirTime(t *testing.T) {
+	for _, file := range []string{"systemd/npctl-watch.service", "systemd/npctl-builder.service"} {
+		u := readUnit(t, file)
+		grace := regexp.MustCompile(`-grace=(\S+)`).FindStringSubmatch(u.one(t, "Service", "ExecStart"))
+		if grace == nil {
+			t.Errorf("%s sets no -grace", file)
+			continue
+		}
+		if stop := span(t, u.one(t, "Service", "TimeoutStopSec")); stop < span(t, grace[1])+20*time.Second {
+			t.Errorf("%s: TimeoutStopSec=%s is not well above -grace=%s", file, stop, grace[1])
+		}
+	}
+}
+
+// mayNot is what the daemon's unit has to take away from it.
+var mayNot = map[string]string{"NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes", "PrivateDevices": "yes",
+	"CapabilityBoundingSet": "", "AmbientCapabilities": "", "RestrictSUIDSGID": "yes", "RestrictNamespaces": "yes", "MemoryDenyWriteExecute": "yes",
+	"User": "npctl", "Type": "notify", "Restart": "always"}
+
+func TestTheDaemonsUnitIsHardened(t *testing.T) {
+	u := readUnit(t, "systemd/npctl-watch.service")
+	for name, want := range mayNot {
+		if got := u.one(t, "Service", name); got != want {
+			t.Errorf("%s=%s, want %s", name, got, want)
+		}
+	}
+	if len(u["Service"]["ProcSubset"]) > 0 {
+		t.Error("without /proc/sys a lock of a process that died cannot be told from one of a process that lives")
+	}
+	if watchdog := span(t, u.one(t, "Service", "WatchdogSec")); watchdog < 30*time.Second {
+		t.Errorf("WatchdogSec=%s: a pass may take longer when the disk is slow", watchdog)
+	}
+	u.one(t, "Service", "ExecReload")
+}
+
+func TestTheSocketIsWhereCommandsLook(t *testing.T) {
+	u := readUnit(t, "systemd/npctl-watch.socket")
+	if got := u.one(t, "Socket", "ListenStream"); got != "/var/lib/npctl/npctl.db.sock" {
+		t.Errorf("the socket is %s", got)
+	}
+	docs, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(docs), `path = "/var/lib/npctl/npctl.db"`) {
+		t.Error("docs/operations.md puts the state elsewhere")
+	}
+}
+
+// TestSystemdUnderstandsTheUnits asks systemd itself, where it is installed: it knows every name and value.
+func TestSystemdUnderstandsTheUnits(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed; the other tests here have read the units")
+	}
+	dir, program := t.TempDir(), npctl(t)
+	var copies []string
+	for _, file := range units(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(to, bytes.ReplaceAll(text, []byte("/usr/bin/npctl"), []byte(program)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		copies = append(copies, to)
+	}
+	out, err := exec.CommandContext(t.Context(), analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, copies...)...).CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("npctl")) {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=yes", "--threshold=20", filepath.Join(dir, "npctl-watch.service")).CombinedOutput()
+	if err != nil {
+		t.Errorf("systemd-analyze security: more than 2.0 of 10: %v\n%s", err, out)
+	}
+}

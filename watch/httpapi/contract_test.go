@@ -1,0 +1,83 @@
+package httpapi_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/statetest"
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/httpapi"
+	"github.com/npctl/npctl/watch/httpapi/client"
+)
+
+// TestStoreOfADaemonKeepsTheContract runs the contract suite over a socket. The daemon behind it decides nothing, since
+// what the suite writes makes no sense to it.
+func TestStoreOfADaemonKeepsTheContract(t *testing.T) {
+	statetest.Run(t, statetest.Harness{
+		New: func(t *testing.T) func(*testing.T) state.Store {
+			socket := serveStore(t)
+			return func(t *testing.T) state.Store { return openStoreOf(t, socket) }
+		},
+		Steal: func(t *testing.T, s state.Store, _ string, lock state.Lock) {
+			if _, err := s.(*client.Store).ForceUnlock(t.Context(), lock.ID()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+}
+
+func serveStore(t *testing.T) (socket string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "npctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "npctl.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := watch.New(t.Context(), watch.Options{Engine: reconcile.New(reconcile.Options{Store: store})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket = filepath.Join(dir, "sock")
+	l, err := httpapi.ListenUnix(socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- httpapi.New(d, httpapi.Options{State: filepath.Join(dir, "npctl.db")}).Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		_ = store.Close()
+	})
+	return socket
+}
+
+func openStoreOf(t testing.TB, socket string) *client.Store {
+	t.Helper()
+	c, err := client.New(client.Options{Socket: socket, Agent: "0.1.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := client.OpenStore(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}

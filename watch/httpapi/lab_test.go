@@ -1,0 +1,256 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/openstack"
+	"github.com/npctl/npctl/drivers/static"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/httpapi"
+	"github.com/npctl/npctl/watch/httpapi/client"
+)
+
+// secret is a sensitive variable in every lab. It must be nowhere in what the API says.
+const secret = "correct-horse-battery-staple"
+
+// fleet has a cloud with an image, and machines that exist.
+const fleet = `
+npctl { images_dir = "images" }
+
+variable "password" {
+  default   = "` + secret + `"
+  sensitive = true
+}
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+    env     = { PASSWORD = var.password }
+  }
+}
+
+label "small" {}
+label "metal" {}
+
+provider "lab" "one" {
+  image_format = "raw"
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    max_servers       = 3
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+
+provider "static" "rack" {
+  pool "main" {
+    node "metal1" {
+      labels            = ["metal"]
+      host_key_checking = false
+      slots             = 2
+    }
+  }
+}
+`
+
+// labDriver is the openstack driver over an emulated OpenStack.
+type labDriver struct{ cloud *sandboxcloud.Cloud }
+
+func (labDriver) Kind() string          { return "lab" }
+func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
+func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	access := d.cloud.Access()
+	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
+		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.cloud.Transport(), CloudName: env.Provider}, config)
+}
+
+// lab is a daemon with its API at a unix socket.
+type lab struct {
+	t      testing.TB
+	dir    string
+	driver labDriver
+	daemon *watch.Daemon
+	server *httpapi.Server
+	store  *bolt.Store
+	socket string
+	*client.Client
+}
+
+// newLab starts a daemon. Its log goes where it is looked at.
+func newLab(t testing.TB, configuration string, log io.Writer) *lab {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "npctl") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	cloud, err := sandboxcloud.Open(sandboxcloud.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cloud.Close() })
+	l := &lab{t: t, dir: dir, driver: labDriver{cloud}, socket: filepath.Join(dir, "npctl.db.sock")}
+	l.write(configuration)
+	l.start(log)
+	return l
+}
+
+func (l *lab) write(configuration string) {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.dir, "npctl.hcl"), []byte(configuration), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) drivers() map[string]drivers.Driver {
+	return map[string]drivers.Driver{"lab": l.driver, "static": static.New()}
+}
+
+func (l *lab) load(context.Context) (resources.Desired, error) {
+	schemas := map[string]schema.Driver{}
+	for kind, d := range l.drivers() {
+		schemas[kind] = d.Schema()
+	}
+	loaded, diags := config.Load(config.Options{Path: l.dir, Drivers: schemas,
+		Builders: map[string]schema.Block{"exec": (&exec.Builder{}).Schema()}, States: map[string]schema.Block{"bolt": bolt.Schema()}})
+	if diags.HasErrors() {
+		return resources.Desired{}, diags
+	}
+	return loaded.Desired, nil
+}
+
+func (l *lab) start(log io.Writer) {
+	t := l.t
+	t.Helper()
+	if log == nil {
+		log = io.Discard
+	}
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	desired, err := l.load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(l.dir, "npctl.db")
+	if l.store, err = bolt.Open(bolt.Options{Path: path}); err != nil {
+		t.Fatal(err)
+	}
+	engine := reconcile.New(reconcile.Options{Desired: desired, Store: l.store, Drivers: l.drivers(), Log: logger,
+		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data")})
+	if l.daemon, err = watch.New(t.Context(), watch.Options{Engine: engine, Load: l.load, Log: logger, Refresh: 200 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	tokens := filepath.Join(l.dir, "tokens")
+	if err := os.WriteFile(tokens, []byte("grafana read-only "+readToken+"\nzuul full "+fullToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	known, err := httpapi.ReadTokens(tokens, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "npctl_up 1\n") })
+	l.server = httpapi.New(l.daemon, httpapi.Options{Version: "1.2.3", State: path, Log: logger, Tokens: known, Metrics: metrics})
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- l.daemon.Run(ctx, time.Minute) }()
+	listener, err := httpapi.ListenUnix(l.socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endServing := l.serve(listener)
+	t.Cleanup(func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Errorf("daemon: %v", err)
+		}
+		endServing()
+		_ = engine.Close()
+		_ = l.store.Close()
+	})
+	if l.Client, err = client.New(client.Options{Socket: l.socket, Agent: "npctl/test"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+}
+
+// serve serves one more listener, and returns how to end that.
+func (l *lab) serve(listener net.Listener) (end func()) { return l.serveBy(l.server, listener) }
+
+func (l *lab) serveBy(server *httpapi.Server, listener net.Listener) (end func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, listener) }()
+	return func() {
+		stop()
+		if err := <-served; err != nil {
+			l.t.Errorf("serve: %v", err)
+		}
+	}
+}
+
+const (
+	readToken = "look-but-do-not-touch-0001"
+	fullToken = "do-whatever-you-like-00001"
+)
+
+// await waits until what is asked for is so.
+func (l *lab) await(what string, so func() bool) {
+	l.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.t.Fatalf("not within 20 seconds: %s", what)
+		}
+	}
+}
+
+// raw sends a request as it is, and returns the status, the headers and the body.
+func (l *lab) raw(method, path, body string, header ...string) (int, http.Header, string) {
+	l.t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", l.socket)
+	}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(l.t.Context(), method, "http://npctl"+path, strings.NewReader(body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, string(text)
+}

@@ -1,0 +1,232 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/watch/httpapi"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+func (l *lab) dial() net.Conn {
+	l.t.Helper()
+	conn, err := net.Dial("unix", l.socket)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// say sends bytes as they are and returns the status line of what comes back.
+func (l *lab) say(text string) string {
+	l.t.Helper()
+	conn := l.dial()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	go func() { _, _ = io.WriteString(conn, text) }()
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err.Error()
+	}
+	return strings.TrimSpace(line)
+}
+
+func TestTooMuchIsRefused(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	status, _, text := l.raw("POST", "/v1/requests", `{"requestor":"`+strings.Repeat("x", 2<<20)+`"}`)
+	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, string(wire.CodeTooLarge)) {
+		t.Errorf("a body of 2 MiB: %d %.200s", status, text)
+	}
+	head := "POST /v1/requests HTTP/1.1\r\nHost: npctl\r\nContent-Type: application/json\r\n"
+	for what, said := range map[string]string{
+		"a header of 64 KiB":             head + "X-Large: " + strings.Repeat("x", 64<<10) + "\r\n\r\n",
+		"a line without end":             "GET /" + strings.Repeat("x", 64<<10) + " HTTP/1.1\r\nHost: npctl\r\n\r\n",
+		"thousands of headers":           head + strings.Repeat("X: y\r\n", 20000) + "\r\n",
+		"a body longer than is said":     head + "Content-Length: 5\r\nContent-Length: 50\r\n\r\n{}",
+		"two ways of telling the length": head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n",
+	} {
+		if got := l.say(said); !strings.HasPrefix(got, "HTTP/1.1 4") && !strings.HasPrefix(got, "HTTP/1.1 501") {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+	status, _, text = l.raw("POST", "/v1/requests", `{"labels":["metal"],"data":`+strings.Repeat("[", 100_000)+strings.Repeat("]", 100_000)+`}`)
+	if status != http.StatusBadRequest {
+		t.Errorf("deep nesting: %d %.200s", status, text)
+	}
+	status, _, text = l.raw("POST", "/v1/requests", `{"labels":["`+strings.Repeat(`metal","`, 1000)+`metal"]}`)
+	if status != http.StatusBadRequest || !strings.Contains(text, "at most 100") {
+		t.Errorf("1001 labels: %d %.200s", status, text)
+	}
+	status, _, text = l.raw("POST", "/v1/requests", `{"labels":["metal"]}`, "Content-Type", "text/plain")
+	if status != http.StatusUnsupportedMediaType {
+		t.Errorf("text/plain: %d %.200s", status, text)
+	}
+}
+
+func TestPathTricksLeadNowhere(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	for _, path := range []string{"/v1/../v1/status", "/v1/./status", "//v1/status", "/v1//status", "/v1/nodes/%2e%2e/status", "/v1/nodes/..%2fstatus",
+		"/v1/nodes/a%2fb", "/v1/nodes/a%5cb", "/v1/nodes/%00", "/v1/nodes/a%0ab", "/v1/nodes/%ff", "/v1/status/", "/v1/nodes/", "/v1/nodes/../../../etc/passwd",
+		"/v1/nodes/" + strings.Repeat("x", 5000), "http://other/v1/status/.."} {
+		got := l.say("GET " + path + " HTTP/1.1\r\nHost: npctl\r\nConnection: close\r\n\r\n")
+		if !strings.HasPrefix(got, "HTTP/1.1 400") && !strings.HasPrefix(got, "HTTP/1.1 404") {
+			t.Errorf("%.80s: %q", path, got)
+		}
+	}
+	for _, tricky := range []string{"<script>alert(1)</script>", `"><img src=x>`, "\x1b[31mred", "a\u202eb"} {
+		for _, path := range []string{"/v1/why?subject=" + escape(tricky), "/v1/labels/" + escape(tricky), "/v1/requests?x" + escape(tricky) + "=1"} {
+			status, header, text := l.raw("GET", path, "")
+			if status < 400 || strings.Contains(text, tricky) || header.Get("X-Content-Type-Options") != "nosniff" ||
+				!strings.Contains(header.Get("Content-Security-Policy"), "default-src 'none'") {
+				t.Errorf("%q came back: %d %s", tricky, status, text)
+			}
+		}
+	}
+	long := strings.Repeat("y", 1000)
+	if _, _, text := l.raw("GET", "/v1/labels/"+long, ""); strings.Contains(text, long) {
+		t.Errorf("1000 bytes came back: %s", text)
+	}
+}
+
+func escape(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		fmt.Fprintf(&b, "%%%02x", c)
+	}
+	return b.String()
+}
+
+func TestSlowClientsAreLeft(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	started := time.Now()
+	conns := map[string]net.Conn{"a head that never ends": l.dial(), "nothing at all": l.dial()}
+	_, _ = io.WriteString(conns["a head that never ends"], "GET /v1/status HTTP/1.1\r\nHost: npctl\r\nX-Slow: ")
+	var wg sync.WaitGroup
+	for what, conn := range conns {
+		wg.Go(func() {
+			_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			if _, err := io.Copy(io.Discard, conn); err != nil {
+				t.Errorf("%s: the connection was not closed: %v", what, err)
+			}
+			if took := time.Since(started); took > 15*time.Second {
+				t.Errorf("%s: closed after %s", what, took)
+			}
+		})
+	}
+	if _, err := l.Status(t.Context()); err != nil { // others are served meanwhile
+		t.Error(err)
+	}
+	wg.Wait()
+}
+
+// TestSecretsAreNowhere looks for a sensitive variable, and for tokens, in everything that the API says and the log.
+func TestSecretsAreNowhere(t *testing.T) {
+	var log bytes.Buffer
+	var mu sync.Mutex
+	l := newLab(t, fleet, lockedWriter{&mu, &log})
+	a := newAuthority(t, "authority")
+	cert, key := a.issue("server")
+	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
+	request, err := http.NewRequest("GET", url+"/v1/status", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+fullToken+"-nearly")
+	if response, err := (&http.Client{}).Do(request); err == nil {
+		_ = response.Body.Close()
+	}
+	l.taken(time.Minute, "small")
+	var all strings.Builder
+	for _, path := range []string{"/v1/status", "/v1/requests", "/v1/nodes", "/v1/labels", "/v1/images", "/v1/providers", "/v1/plan", "/v1/steps", "/v1/events?limit=10000",
+		"/v1/why?subject=image/debian", "/v1/why?subject=provider/one", "/v1/why?subject=label/small", "/v1/store/records", "/v1/store", "/v1/store/locks", "/openapi.json", "/metrics"} {
+		status, _, text := l.raw("GET", path, "")
+		if status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+		all.WriteString(text)
+	}
+	l.write(strings.Replace(fleet, "max_servers", "max_serfers", 1))
+	_, _, text := l.raw("POST", "/v1/reload", "")
+	all.WriteString(text)
+	export := l.store.Export(t.Context(), &all)
+	if export != nil {
+		t.Fatal(export)
+	}
+	mu.Lock()
+	all.Write(log.Bytes())
+	mu.Unlock()
+	if !strings.Contains(all.String(), "debian") || log.Len() == 0 {
+		t.Fatal("nothing was looked at")
+	}
+	for _, hidden := range []string{secret, readToken, fullToken} {
+		if strings.Contains(all.String(), hidden) {
+			i := strings.Index(all.String(), hidden)
+			t.Errorf("%q is in: ...%s...", hidden, all.String()[max(0, i-200):min(all.Len(), i+200)])
+		}
+	}
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	to io.Writer
+}
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+func TestManyWaitAndOthersAreServed(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	l.taken(0, "metal", "metal")
+	const waiters = 300
+	var wg sync.WaitGroup
+	for range waiters {
+		conn := l.dial()
+		_, _ = io.WriteString(conn, "GET /v1/events?after=1000000&wait=2s HTTP/1.1\r\nHost: npctl\r\nConnection: close\r\n\r\n")
+		wg.Go(func() {
+			_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+				t.Errorf("a waiter got %q, %v", line, err)
+			}
+		})
+	}
+	started := time.Now()
+	for range 20 {
+		if _, err := l.Status(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(started); took > 2*time.Second {
+		t.Errorf("20 calls took %s while %d wait", took, waiters)
+	}
+	wg.Wait()
+}
+
+func TestAPanicIsAnErrorAndTellsNothing(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("inner secrets") })
+	server := httpapi.New(l.daemon, httpapi.Options{Metrics: broken})
+	path := shortDir(t) + "/sock"
+	listener, err := httpapi.ListenUnix(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := l.serveBy(server, listener)
+	l.socket = path
+	status, _, text := l.raw("GET", "/metrics", "")
+	end()
+	if status != http.StatusInternalServerError || strings.Contains(text, "secrets") {
+		t.Errorf("a panic: %d %s", status, text)
+	}
+}

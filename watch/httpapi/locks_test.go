@@ -1,0 +1,132 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// listen serves the daemon at l's socket once more, and returns how to end that.
+func (l *lab) listen() (end func()) {
+	l.t.Helper()
+	listener, err := httpapi.ListenUnix(l.socket, 0o600)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return l.serve(listener)
+}
+
+func (l *lab) openStore() *client.Store { return openStoreOf(l.t, l.socket) }
+
+func TestTheDaemonBeginsNothingWhileSomebodyAppliesAPlan(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	s := l.openStore()
+	lock, err := s.Lock(t.Context(), "state", state.Holder{Operation: "apply", Who: "me@here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := l.Status(t.Context())
+	if err != nil || status.Parked != "apply by me@here" {
+		t.Errorf("status says %q, %v", status.Parked, err)
+	}
+	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if got, err := l.WaitRequest(ctx, r.ID); err == nil {
+		t.Fatalf("the request was answered while the daemon is parked: %+v", got)
+	}
+	if steps, err := l.Steps(t.Context()); err != nil || len(steps) != 0 {
+		t.Errorf("steps %+v run, %v", steps, err)
+	}
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.WaitRequest(t.Context(), r.ID); err != nil || got.State != resources.StateFulfilled {
+		t.Errorf("request is %s: %v", got.State, err)
+	}
+}
+
+func TestTheDaemonGoesOnWhenWhoeverHasTheLockVanishes(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	for range 3 {
+		c, err := client.New(client.Options{Socket: l.socket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := client.OpenStore(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, die := context.WithCancel(t.Context())
+		if err := holdForEver(ctx, l.socket); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Lock(t.Context(), "state", state.Holder{}); !errors.Is(err, state.ErrLocked) {
+			t.Errorf("two have the lock: %v", err)
+		}
+		die()
+		l.await("the lock is free", func() bool {
+			lock, err := s.Lock(t.Context(), "state", state.Holder{})
+			return err == nil && lock.Unlock(t.Context()) == nil
+		})
+		_ = s.Close()
+	}
+	l.fulfilled("metal")
+}
+
+func TestWhoIsAtWorkIsNamedWhenTheLockIsNotToBeHad(t *testing.T) {
+	gate := filepath.Join(shortDir(t), "gate")
+	l := newLab(t, strings.Replace(fleet, "printf image", "while [ ! -e "+gate+" ]; do sleep 0.05; done; printf image", 1), nil)
+	defer func() { _ = os.WriteFile(gate, nil, 0o600) }()
+	l.await("the image is being built", func() bool {
+		steps, err := l.Steps(t.Context())
+		return err == nil && len(steps) == 1 && steps[0].Action == "build"
+	})
+	limit, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := l.daemon.Park(limit); err == nil || !strings.Contains(err.Error(), "build diskimage.debian") {
+		t.Errorf("the daemon is parked while it builds: %v", err)
+	}
+	s := l.openStore()
+	holder, err := s.Holder(t.Context(), "state")
+	if err != nil || holder == nil || holder.Operation != "watch" {
+		t.Errorf("the state is held by %+v, %v", holder, err)
+	}
+	_, err = s.ForceUnlock(t.Context(), holder.ID)
+	refused(t, err, wire.CodeState, "stop it instead")
+	l.fulfilled("metal") // it goes on
+	why, err := l.Why(t.Context(), "image/debian")
+	if err != nil || why.State != "at work" || len(why.Running) != 1 {
+		t.Errorf("why is %+v, %v", why, err)
+	}
+}
+
+func TestWhatIsWrittenThroughTheStoreIsKnownToTheDaemon(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	s := l.openStore()
+	made, err := s.Commit(t.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, StateTime: time.Now(), Created: time.Now(),
+		Labels: []string{"metal"}, Priority: 100}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.WaitRequest(t.Context(), made[0].Record.Key().ID)
+	if err != nil || r.State != resources.StateFulfilled {
+		t.Errorf("request is %s: %v", r.State, err)
+	}
+	if s.Path() == "" {
+		t.Error("the daemon does not say where its state is")
+	}
+}

@@ -1,0 +1,244 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// described is what the test needs of the description.
+type described struct {
+	OpenAPI string `json:"openapi"`
+	Paths   map[string]map[string]struct {
+		OperationID string         `json:"operationId"`
+		Summary     string         `json:"summary"`
+		RequestBody map[string]any `json:"requestBody"`
+		Responses   map[string]struct {
+			Description string                    `json:"description"`
+			Content     map[string]map[string]any `json:"content"`
+		} `json:"responses"`
+	} `json:"paths"`
+	Components struct {
+		Schemas map[string]map[string]any `json:"schemas"`
+	} `json:"components"`
+}
+
+// strict makes a schema refuse members that it does not name, so that the description cannot lack any.
+func strict(schema map[string]any) {
+	if properties, ok := schema["properties"].(map[string]any); ok {
+		schema["additionalProperties"] = false
+		for _, p := range properties {
+			if inner, ok := p.(map[string]any); ok {
+				strict(inner)
+			}
+		}
+	}
+	if items, ok := schema["items"].(map[string]any); ok {
+		strict(items)
+	}
+}
+
+func (l *lab) description() (text string, doc described) {
+	l.t.Helper()
+	status, _, text := l.raw("GET", "/openapi.json", "")
+	if status != http.StatusOK {
+		l.t.Fatalf("description: %d", status)
+	}
+	unmarshal(l.t, text, &doc)
+	return text, doc
+}
+
+// checker validates answers against the description.
+func checker(t *testing.T, text string) func(schema map[string]any, answer string) error {
+	t.Helper()
+	var whole map[string]any
+	unmarshal(t, text, &whole)
+	for _, s := range whole["components"].(map[string]any)["schemas"].(map[string]any) {
+		strict(s.(map[string]any))
+	}
+	return func(schema map[string]any, answer string) error {
+		compiler := jsonschema.NewCompiler()
+		compiler.DefaultDraft(jsonschema.Draft2020)
+		compiler.AssertFormat()
+		inner, err := json.Marshal(schema)
+		if err != nil {
+			return err
+		}
+		var pointed any
+		_ = json.Unmarshal([]byte(strings.ReplaceAll(string(inner), `"#/`, `"api.json#/`)), &pointed)
+		if err := compiler.AddResource("api.json", whole); err != nil {
+			return err
+		}
+		if err := compiler.AddResource("answer.json", pointed); err != nil {
+			return err
+		}
+		compiled, err := compiler.Compile("answer.json")
+		if err != nil {
+			return err
+		}
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
+		if err != nil {
+			return fmt.Errorf("%w: %.200s", err, answer)
+		}
+		return compiled.Validate(value)
+	}
+}
+
+// TestAnswersAreAsDescribed makes every call that is described, and holds the answers against the description.
+func TestAnswersAreAsDescribed(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	l.await("the daemon is ready", func() bool { ready, err := l.Ready(t.Context()); return ready && err == nil })
+	text, doc := l.description()
+	valid := checker(t, text)
+	small, metal := l.taken(0, "small")[0], l.taken(60e9, "metal")[0]
+	called := map[string]bool{}
+	call := func(method, template, path, body string, want int, header ...string) string {
+		t.Helper()
+		operation, ok := doc.Paths[template][strings.ToLower(method)]
+		if !ok {
+			t.Fatalf("%s %s is not described", method, template)
+		}
+		called[method+" "+template] = true
+		status, got, answer := l.raw(method, path, body, header...)
+		if status != want {
+			t.Errorf("%s %s: %d %s, want %d", method, path, status, answer, want)
+			return answer
+		}
+		told, ok := operation.Responses[fmt.Sprint(status)]
+		if !ok {
+			t.Errorf("%s %s: an answer with %d is not described", method, path, status)
+		}
+		media, _, _ := strings.Cut(got.Get("Content-Type"), ";")
+		content := told.Content[media]
+		switch {
+		case len(told.Content) == 0:
+			if answer != "" {
+				t.Errorf("%s %s: it says %s, and nothing is described", method, path, answer)
+			}
+		case content == nil:
+			t.Errorf("%s %s: media type %q is not described", method, path, media)
+		case media == "application/json":
+			if err := valid(content["schema"].(map[string]any), answer); err != nil {
+				t.Errorf("%s %s: %v\n%s", method, path, err, answer)
+			}
+		}
+		return answer
+	}
+	for _, path := range []string{"/livez", "/readyz", "/openapi.json", "/v1/status", "/v1/requests", "/v1/nodes", "/v1/labels", "/v1/images", "/v1/providers",
+		"/v1/plan", "/v1/steps", "/v1/events"} {
+		call("GET", path, path, "", 200)
+	}
+	call("GET", "/metrics", "/metrics", "", 200)
+	for _, subject := range []string{"label/small", "image/debian", "provider/one", "node/" + small.ID} {
+		call("GET", "/v1/why", "/v1/why?subject="+subject, "", 200)
+	}
+	call("GET", "/v1/labels/{id}", "/v1/labels/metal", "", 200)
+	call("GET", "/v1/images/{id}", "/v1/images/debian", "", 200)
+	call("POST", "/v1/images/{id}/pause", "/v1/images/debian/pause", `{"reason":"test"}`, 200)
+	call("POST", "/v1/images/{id}/unpause", "/v1/images/debian/unpause", "", 200)
+	call("GET", "/v1/providers/{id}", "/v1/providers/one", "", 200)
+	call("POST", "/v1/providers/{id}/freeze", "/v1/providers/one/freeze", "", 200)
+	call("POST", "/v1/providers/{id}/thaw", "/v1/providers/one/thaw", "", 200)
+	var made wire.Request
+	unmarshal(t, call("POST", "/v1/requests", "/v1/requests?wait=10s", `{"labels":["metal"],"requestor":"me","tenant":"t","event_id":"e","data":{"a":[1]},"deadline":"2099-01-01T00:00:00Z"}`, 201), &made)
+	call("GET", "/v1/requests/{id}", "/v1/requests/"+made.ID+"?wait=10s", "", 200)
+	call("GET", "/v1/why", "/v1/why?subject=request/"+made.ID, "", 200)
+	call("POST", "/v1/requests/{id}/take", "/v1/requests/"+made.ID+"/take", `{"holder":"me"}`, 200)
+	unmarshal(t, call("POST", "/v1/requests", "/v1/requests", `{"labels":["small"]}`, 201), &made)
+	call("DELETE", "/v1/requests/{id}", "/v1/requests/"+made.ID, "", 204)
+	call("GET", "/v1/nodes/{id}", "/v1/nodes/"+metal.ID+"?wait=1s&state=in-use", "", 200)
+	call("POST", "/v1/nodes/{id}/renew", "/v1/nodes/"+metal.ID+"/renew", `{"holder":"tester"}`, 200)
+	call("POST", "/v1/nodes/{id}/hold", "/v1/nodes/"+metal.ID+"/hold", `{"reason":"look","until":"2099-01-01T00:00:00Z"}`, 200)
+	call("POST", "/v1/nodes/{id}/release", "/v1/nodes/"+metal.ID+"/release", "", 200)
+	call("POST", "/v1/nodes/{id}/return", "/v1/nodes/"+small.ID+"/return", "", 200)
+	call("DELETE", "/v1/nodes/{id}", "/v1/nodes/"+small.ID+"?force=true&reason=test", "", 200)
+	call("POST", "/v1/reload", "/v1/reload", `{"allow_destroy":false}`, 200)
+	for path, methods := range doc.Paths {
+		for method, operation := range methods {
+			if !called[strings.ToUpper(method)+" "+path] {
+				t.Errorf("%s %s is described, and this test does not call it", method, path)
+			}
+			if operation.Summary == "" || operation.OperationID == "" || operation.Responses["default"].Content == nil && !strings.Contains(text, "#/components/responses/Problem") {
+				t.Errorf("%s %s is described incompletely", method, path)
+			}
+		}
+	}
+	for _, path := range []string{"/v1/nodes/none", "/v1/nodes?x=1", "/nowhere"} {
+		_, _, answer := l.raw("GET", path, "")
+		if err := valid(map[string]any{"$ref": "#/components/schemas/Problem"}, answer); err != nil {
+			t.Errorf("%s: %v\n%s", path, err, answer)
+		}
+	}
+}
+
+// TestTheDescriptionIsValid holds it against the schema that the OpenAPI Initiative publishes for version 3.1.
+func TestTheDescriptionIsValid(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	text, doc := l.description()
+	file, err := os.Open("testdata/openapi-3.1.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	schema, err := jsonschema.UnmarshalJSON(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("openapi.json", schema); err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := compiler.Compile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := compiled.Validate(value); err != nil {
+		t.Error(err)
+	}
+	ids := map[string]string{}
+	for path, methods := range doc.Paths {
+		for method, operation := range methods {
+			if other := ids[operation.OperationID]; other != "" {
+				t.Errorf("%s %s and %s have the same operationId", method, path, other)
+			}
+			ids[operation.OperationID] = method + " " + path
+			if strings.Contains(path, "/store") {
+				t.Errorf("%s is described", path)
+			}
+		}
+	}
+	for name, s := range doc.Components.Schemas {
+		if !strings.Contains(text, `"#/components/schemas/`+name+`"`) {
+			t.Errorf("schema %s is used nowhere: %v", name, slices.Sorted(maps.Keys(s)))
+		}
+	}
+}
+
+// TestWhatRequestorsSendIsWhatTheDaemonTakes keeps the two types that say what a new request is from growing apart.
+func TestWhatRequestorsSendIsWhatTheDaemonTakes(t *testing.T) {
+	names := func(typ reflect.Type) (list []string) {
+		for i := range typ.NumField() {
+			list = append(list, typ.Field(i).Name+" "+typ.Field(i).Tag.Get("json"))
+		}
+		return list
+	}
+	if diff := cmp.Diff(names(reflect.TypeFor[watch.NewRequest]()), names(reflect.TypeFor[wire.NewRequest]())); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,248 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/watch/httpapi"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// authority makes certificates.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: shortDir(t)}
+	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.cert, _ = x509.ParseCertificate(der)
+	a.write("ca.pem", "CERTIFICATE", der)
+	return a
+}
+
+func (a *authority) write(name, kind string, der []byte) string {
+	a.t.Helper()
+	path := filepath.Join(a.dir, name)
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return path
+}
+
+func (a *authority) ca() string { return filepath.Join(a.dir, "ca.pem") }
+
+// issue makes a certificate for this machine, or for a client.
+func (a *authority) issue(name string) (cert, key string) {
+	a.t.Helper()
+	private, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	text, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return a.write(name+".pem", "CERTIFICATE", der), a.write(name+".key", "EC PRIVATE KEY", text)
+}
+
+// overTLS serves the lab's daemon at a TCP port too, and returns its URL.
+func (l *lab) overTLS(t httpapi.TLS) string {
+	l.t.Helper()
+	listener, err := httpapi.ListenTCP(l.t.Context(), "127.0.0.1:0", t)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(l.serve(listener))
+	return "https://" + listener.Addr().String()
+}
+
+func TestTokensDecideWhatMayBeDone(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	a := newAuthority(t, "authority")
+	cert, key := a.issue("server")
+	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
+	as := func(token string) *client.Client {
+		c, err := client.New(client.Options{URL: url, Token: token, CA: a.ca()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	for _, token := range []string{"", "wrong", readToken + "x", readToken[:10]} {
+		_, err := as(token).Status(t.Context())
+		refused(t, err, wire.CodeUnauthorized, "Bearer")
+		if ready, err := as(token).Ready(t.Context()); err != nil {
+			t.Errorf("a probe without a token: %t, %v", ready, err)
+		}
+	}
+	if _, err := as(readToken).Status(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err := as(readToken).CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
+	refused(t, err, wire.CodeForbidden, "grafana")
+	r, err := as(fullToken).CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}, Data: []byte(`{"opaque":true}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := as(readToken).Request(t.Context(), r.ID); err != nil || got.Data != nil {
+		t.Errorf("one who may only look sees data %s: %v", got.Data, err)
+	}
+	if got, err := as(fullToken).Request(t.Context(), r.ID); err != nil || string(got.Data) != `{"opaque":true}` {
+		t.Errorf("data is %s: %v", got.Data, err)
+	}
+	for _, token := range []string{readToken, fullToken} {
+		_, err = client.OpenStore(t.Context(), as(token))
+		refused(t, err, wire.CodeNotFound, "nothing here")
+	}
+}
+
+func TestClientsMayNeedACertificateToo(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	a, strange := newAuthority(t, "authority"), newAuthority(t, "strange")
+	cert, key := a.issue("server")
+	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key, ClientCA: a.ca()})
+	for _, c := range []struct {
+		from  *authority
+		token string
+		works bool
+	}{{nil, fullToken, false}, {strange, fullToken, false}, {a, "", false}, {a, fullToken, true}} {
+		o := client.Options{URL: url, Token: c.token, CA: a.ca()}
+		if c.from != nil {
+			o.Cert, o.Key = c.from.issue("client")
+		}
+		one, err := client.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = one.Status(t.Context()); (err == nil) != c.works {
+			t.Errorf("certificate of %v, token %q: %v", c.from != nil, c.token, err)
+		}
+		one.Close()
+	}
+	unknown, err := client.New(client.Options{URL: url, Token: fullToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unknown.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server of an authority that nobody knows was trusted: %v", err)
+	}
+	old := &tls.Config{MaxVersion: tls.VersionTLS11, InsecureSkipVerify: true}
+	if conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), old); err == nil {
+		_ = conn.Close()
+		t.Error("TLS 1.1 is spoken")
+	}
+}
+
+func TestACertificateIsReplacedWhileServing(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	a := newAuthority(t, "authority")
+	cert, key := a.issue("server")
+	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
+	serial := func() string {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	before := serial()
+	a.issue("server") // in place of the one before
+	l.await("the new certificate is used", func() bool { return serial() != before })
+}
+
+func TestNothingIsServedToTheNetworkWithoutTokens(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	listener, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = httpapi.New(l.daemon, httpapi.Options{}).Serve(t.Context(), listener)
+	if err == nil || !strings.Contains(err.Error(), "without tokens") {
+		t.Errorf("served: %v", err)
+	}
+}
+
+func TestTokenFilesAreChecked(t *testing.T) {
+	sum := sha256.Sum256([]byte(fullToken))
+	for _, c := range []struct {
+		name, text string
+		mode       os.FileMode
+		words      string
+	}{
+		{"empty", "# nobody\n\n", 0o600, "nobody could get in"},
+		{"role", "zuul admin " + fullToken, 0o600, ":1: the role of zuul"},
+		{"words", "zuul full", 0o600, "has 2 words"},
+		{"short", "zuul full secret", 0o600, "fewer than 20"},
+		{"hash", "zuul full sha256:abc", 0o600, "64 hex digits"},
+		{"twice", "a full " + fullToken + "\na read-only " + readToken, 0o600, ":2: a is there twice"},
+		{"readable", "zuul full " + fullToken, 0o644, "chmod 600"},
+		{"hashes", "zuul full sha256:" + hex.EncodeToString(sum[:]), 0o644, ""},
+	} {
+		path := filepath.Join(shortDir(t), "tokens")
+		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := httpapi.ReadTokens(path, nil)
+		switch {
+		case c.words == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.words != "" && (err == nil || !strings.Contains(err.Error(), c.words)):
+			t.Errorf("%s: %v, want %q", c.name, err, c.words)
+		case err != nil && strings.Contains(err.Error(), "secret"), err != nil && strings.Contains(err.Error(), fullToken):
+			t.Errorf("%s: the error tells the token: %v", c.name, err)
+		}
+	}
+}
+
+func TestATokenIsTakenAwayByEditingTheFile(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	a := newAuthority(t, "authority")
+	cert, key := a.issue("server")
+	c, err := client.New(client.Options{URL: l.overTLS(httpapi.TLS{Cert: cert, Key: key}), Token: fullToken, CA: a.ca()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(l.dir, "tokens"), []byte("other full another-token-of-great-length"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.await("the token is known no more", func() bool {
+		_, err := c.Status(context.Background())
+		return client.IsCode(err, wire.CodeUnauthorized)
+	})
+}
