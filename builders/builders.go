@@ -126,6 +126,12 @@ type Workshop interface {
 	Remove(ctx context.Context, id string) error
 }
 
+// Borrower is a Builder that works on a borrowed machine.
+type Borrower interface {
+	// Borrows says how the pool of which provider offers the machine. An empty pool means any that offers the label.
+	Borrows(config cty.Value) (provider, pool, label string, err error)
+}
+
 // Machines lends machines in providers to builders that make an image of one.
 type Machines interface {
 	// Boot makes a machine the way the pool offers the label, marked as the build's, and returns once the cloud shows it

@@ -155,6 +155,22 @@ upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian) a
 			want: `delete provider.cloud.image.image-b: unfinished
 delete provider.cloud.server.server-b: unfinished
 `},
+		"a build on a borrowed machine waits for the image of the machine": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				*o = empty()
+				d.Labels[0].MinReady = 0
+				golden := d.Images[0]
+				golden.Name = "golden"
+				d.Images = append(d.Images, golden)
+				d.Providers[0].Pools[0].Offers = append(d.Providers[0].Pools[0].Offers, resources.Offer{Label: "gold", Image: golden.Ref()})
+				o.Borrows = map[string]OfferRef{"golden": {Provider: "cloud", Label: "small"}}
+			},
+			want: `register provider.lab.pool.main.node.metal: new-static-node
+build diskimage.debian: no-build
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+build diskimage.golden: no-build needs(upload provider.cloud.image.debian)
+upload provider.cloud.image.golden: not-uploaded needs(build diskimage.golden)
+`},
 		"builds are removed by name, with their uploads": {
 			change: func(_ *resources.Desired, o *Observed, opt *Options) {
 				o.Records.Nodes = o.Records.Nodes[2:]

@@ -16,7 +16,46 @@ func (c *computation) images() {
 	for i := range c.want.Images {
 		c.image(&c.want.Images[i])
 	}
+	c.borrowed()
 	c.removedImages()
+}
+
+// borrowed makes builds that work on a machine wait for the image that the machine boots from.
+func (c *computation) borrowed() {
+	for i := range c.steps {
+		s := &c.steps[i]
+		if s.Action != ActionBuild {
+			continue
+		}
+		image, ok := c.imageOfOffer(c.seen.Borrows[s.Image])
+		if !ok {
+			continue
+		}
+		at := imageAt{image, c.seen.Borrows[s.Image].Provider}
+		switch coming := c.coming[at]; {
+		case coming == "":
+		case len(c.readyUploads(at.image, at.provider)) == 0:
+			s.Needs = append(s.Needs, coming)
+		default:
+			s.After = append(s.After, coming)
+		}
+	}
+}
+
+// imageOfOffer names the image that machines of an offer boot from, where npctl brings it there.
+func (c *computation) imageOfOffer(ref OfferRef) (string, bool) {
+	p := c.world.providers[ref.Provider]
+	if p == nil {
+		return "", false
+	}
+	for i := range p.Pools {
+		for _, o := range p.Pools[i].Offers {
+			if o.Label == ref.Label && (ref.Pool == "" || ref.Pool == p.Pools[i].Name) {
+				return o.Image.Name, o.Image.Kind != resources.CloudImage
+			}
+		}
+	}
+	return "", false
 }
 
 // image plans one configured image.

@@ -186,6 +186,7 @@ type Observed struct {
 	Unread       map[string]string              // by image: why the local files that go into it could not be read
 	Formats      map[string]string              // by provider: the image format it wants
 	Sources      map[string]SourceView          // by image, of those that are fetched from elsewhere; nil when nobody looked
+	Borrows      map[string]OfferRef            // by image: the offer whose machine its builder works on
 	Hosts        map[string]HostsView           // by builder kind, of those whose builds stay on the host that made them
 	Builders     []string                       // builder kinds that can be run here
 	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
@@ -243,6 +244,9 @@ type ProviderView struct {
 
 // OfferKey names an offer inside a provider.
 type OfferKey struct{ Pool, Label string }
+
+// OfferRef names an offer. An empty pool means any of the provider that has the label.
+type OfferRef struct{ Provider, Pool, Label string }
 
 // OfferView is what an offer means in the cloud today.
 type OfferView struct {

@@ -64,10 +64,25 @@ func (e *Engine) Around(ctx context.Context, ask bool) (plan.Observed, error) {
 			seen.Formats[e.Desired.Providers[i].Name] = format
 		}
 	}
+	seen.Borrows = e.borrows()
 	if err = e.inputs(ctx, &seen); err != nil || !ask {
 		return seen, err
 	}
 	return seen, e.elsewhere(ctx, &seen)
+}
+
+// borrows lists the offers whose machines builders work on. A mistake in one shows when its image is built.
+func (e *Engine) borrows() map[string]plan.OfferRef {
+	borrows := map[string]plan.OfferRef{}
+	for i := range e.Desired.Images {
+		image := &e.Desired.Images[i]
+		if borrower, ok := e.Builders[image.Builder].(builders.Borrower); ok {
+			if provider, pool, label, err := borrower.Borrows(image.Config); err == nil {
+				borrows[image.Name] = plan.OfferRef{Provider: provider, Pool: pool, Label: label}
+			}
+		}
+	}
+	return borrows
 }
 
 // Files observes the images directory.

@@ -72,6 +72,9 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
+// socketOf is where commands look for the npctl watch of a state in dir.
+func socketOf(dir string) string { return filepath.Join(dir, "npctl.db.sock") }
+
 func writeConfig(t *testing.T, dir, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(text), 0o600); err != nil {
@@ -122,7 +125,7 @@ func (w *watched) await(what string, so func() bool) {
 func (w *watched) ask(method, path, body string) (int, string) {
 	w.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socketPath(filepath.Join(w.dir, "npctl.db")))
+		return (&net.Dialer{}).DialContext(ctx, "unix", socketOf(w.dir))
 	}}}
 	return ask(w.t, client, method, "http://npctl"+path, body)
 }
@@ -167,7 +170,7 @@ func TestWatchServesUntilItIsStopped(t *testing.T) {
 	if code := w.end(); code != 0 {
 		t.Errorf("exit code %d after a signal:\n%s", code, w.log)
 	}
-	if _, err := os.Stat(socketPath(filepath.Join(dir, "npctl.db"))); err == nil {
+	if _, err := os.Stat(socketOf(dir)); err == nil {
 		t.Error("the socket is still there")
 	}
 	for _, line := range []string{`msg="request created"`, `msg="stopping: nothing more is begun"`, "msg=stopped"} {
@@ -243,7 +246,7 @@ func TestHangupReadsTheConfigurationAnew(t *testing.T) {
 func TestASocketElsewhereIsFoundBesideTheState(t *testing.T) {
 	dir, other := shortDir(t), shortDir(t)
 	writeConfig(t, dir, watchedFleet)
-	usual, own := socketPath(filepath.Join(dir, "npctl.db")), filepath.Join(other, "npctl.sock")
+	usual, own := socketOf(dir), filepath.Join(other, "npctl.sock")
 	if err := os.Symlink("/nowhere", usual); err != nil { // as a watch leaves it that was killed
 		t.Fatal(err)
 	}

@@ -7,11 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-)
 
-// socketPath is where npctl watch listens for the other commands: beside the state, so that both find it without being
-// told.
-func socketPath(statePath string) string { return statePath + ".sock" }
+	"github.com/npctl/npctl/watch/httpapi/client"
+)
 
 // mode reads -socket-mode.
 func (c *watchCommand) mode() (fs.FileMode, error) {
@@ -25,7 +23,7 @@ func (c *watchCommand) mode() (fs.FileMode, error) {
 
 // ownSocket is the socket to make. One at another place than usual gets a link there, by which commands find it.
 func (c *watchCommand) ownSocket() (path string, link func() (remove func(), err error), err error) {
-	usual := socketPath(c.statePath)
+	usual := client.SocketPath(c.statePath, c.lookupEnv)
 	if err := removeLink(usual); err != nil {
 		return "", nil, err
 	}
@@ -38,6 +36,9 @@ func (c *watchCommand) ownSocket() (path string, link func() (remove func(), err
 		return path, none, err
 	}
 	return path, func() (func(), error) {
+		if err := os.MkdirAll(filepath.Dir(usual), 0o700); err != nil {
+			return nil, fmt.Errorf("link to the socket: %w", err)
+		}
 		if err := os.Symlink(path, usual); err != nil {
 			return nil, fmt.Errorf("link to the socket: %w", err)
 		}

@@ -1,0 +1,258 @@
+//go:build integration
+
+package watch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// program is the npctl that is tested.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "npctl")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "npctl")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../cmd/npctl")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// site is a configuration with its state, in which daemons come and go.
+type site struct {
+	t   *testing.T
+	dir string
+	*client.Client
+}
+
+func newSite(t *testing.T, configuration string) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c, err := client.New(client.Options{Socket: filepath.Join(dir, "npctl.db.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, dir: dir, Client: c}
+	s.write(configuration)
+	return s
+}
+
+func (s *site) write(configuration string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "npctl.hcl"), []byte(configuration), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// daemon is a process.
+type daemon struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+	err  error
+}
+
+// start starts a daemon and waits until it is ready.
+func (s *site) start(options ...string) *daemon {
+	s.t.Helper()
+	d := s.launch(exec.CommandContext(context.WithoutCancel(s.t.Context()), program, append([]string{"watch", "-config=" + s.dir}, options...)...))
+	s.await("the daemon is ready", func() bool { ready, err := s.Ready(s.t.Context()); return err == nil && ready })
+	return d
+}
+
+func (s *site) launch(cmd *exec.Cmd) *daemon {
+	s.t.Helper()
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	d := &daemon{t: s.t, cmd: cmd, log: log.Name(), done: make(chan struct{})}
+	d.cmd.Stderr = log
+	if err := d.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		defer close(d.done)
+		d.err = d.cmd.Wait()
+		_ = log.Close()
+	}()
+	s.t.Cleanup(func() {
+		_ = d.cmd.Process.Kill()
+		<-d.done
+		if s.t.Failed() {
+			text, _ := os.ReadFile(d.log)
+			s.t.Logf("log:\n%s", text)
+		}
+	})
+	return d
+}
+
+func (d *daemon) signal(sig os.Signal) {
+	d.t.Helper()
+	if err := d.cmd.Process.Signal(sig); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// ends waits for the end of the process and returns its exit code.
+func (d *daemon) ends(within time.Duration) int {
+	d.t.Helper()
+	select {
+	case <-d.done:
+	case <-time.After(within):
+		d.t.Fatalf("the daemon still runs after %s", within)
+	}
+	var status *exec.ExitError
+	if errors.As(d.err, &status) {
+		return status.ExitCode()
+	}
+	return 0
+}
+
+// stop ends it in an orderly way.
+func (d *daemon) stop() {
+	d.t.Helper()
+	d.signal(syscall.SIGTERM)
+	if code := d.ends(time.Minute); code != 0 {
+		d.t.Errorf("exit code %d after SIGTERM", code)
+	}
+}
+
+func (d *daemon) logged(text string) bool {
+	log, err := os.ReadFile(d.log)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return bytes.Contains(log, []byte(text))
+}
+
+// await looks again and again until something is so.
+func (s *site) await(what string, so func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// nodes asks for nodes, waits for them and takes them.
+func (s *site) nodes(labels ...string) []wire.Node {
+	s.t.Helper()
+	r, err := s.CreateRequest(s.t.Context(), wire.NewRequest{Labels: labels, Who: "test"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.take(r.ID)
+}
+
+func (s *site) take(id string) []wire.Node {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	r, err := s.WaitRequest(ctx, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if r.State != resources.StateFulfilled {
+		s.t.Fatalf("request %s is %s: %s", r.ID, r.State, r.Error)
+	}
+	nodes, err := s.TakeRequest(s.t.Context(), r.ID, "test", 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return nodes
+}
+
+// census counts nodes by state.
+func (s *site) census() string {
+	s.t.Helper()
+	nodes, err := s.Nodes(s.t.Context(), client.NodeFilter{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	counts := map[resources.State]int{}
+	for _, n := range nodes {
+		counts[n.State]++
+	}
+	return fmt.Sprint(counts)
+}
+
+// ssh runs a command on a node, which has to show the host key that npctl says it has, and returns what it prints.
+func (s *site) ssh(n wire.Node, command ...string) (string, error) {
+	s.t.Helper()
+	at, port := n.Addresses.Interface, fmt.Sprint(n.Login.ConnectionPort)
+	var known bytes.Buffer
+	for _, key := range n.HostKeys {
+		fmt.Fprintf(&known, "[%s]:%s %s\n", at, port, key)
+	}
+	file := filepath.Join(s.dir, "known_hosts")
+	if err := os.WriteFile(file, known.Bytes(), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	args := []string{"-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile=" + file, "-o", "ConnectTimeout=10",
+		"-i", filepath.Join(s.dir, "id"), "-p", port, n.Login.Username + "@" + at}
+	out, err := exec.CommandContext(s.t.Context(), "ssh", append(args, command...)...).CombinedOutput()
+	return string(out), err
+}
+
+// scan is what ssh-keyscan sees at a node.
+func (s *site) scan(n wire.Node) string {
+	s.t.Helper()
+	out, err := exec.CommandContext(s.t.Context(), "ssh-keyscan", "-T", "10", "-p", fmt.Sprint(n.Login.ConnectionPort), n.Addresses.Interface).Output()
+	if err != nil {
+		s.t.Fatalf("ssh-keyscan %s: %v", n.Addresses.Interface, err)
+	}
+	return string(out)
+}
+
+func (s *site) sees(n wire.Node) {
+	s.t.Helper()
+	if len(n.HostKeys) == 0 {
+		s.t.Errorf("node %s has no host keys", n.ID)
+	}
+	shown := s.scan(n)
+	for _, key := range n.HostKeys {
+		if !strings.Contains(shown, key) {
+			s.t.Errorf("node %s shows %s, and npctl says %s", n.ID, shown, key)
+		}
+	}
+}
+
+// freePort is a TCP port that nobody listened at a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nothing was sent
+	return l.Addr().(*net.TCPAddr).Port
+}

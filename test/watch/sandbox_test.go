@@ -1,0 +1,227 @@
+//go:build integration
+
+package watch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// cloud is a sandbox with one label. Its servers answer SSH at a port.
+func cloud(port, minReady int, buildTime string) string {
+	return fmt.Sprintf(`
+npctl { images_dir = "images" }
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+  username        = "zuul"
+  connection_port = %d
+}
+
+label "small" { min_ready = %d }
+
+provider "sandbox" "one" {
+  image_format = "raw"
+  ssh_port     = %d
+  build_time   = %q
+  delete_time  = "100ms"
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = true
+    max_servers       = 5
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+`, port, minReady, port, buildTime)
+}
+
+func TestNodesAreGivenUsedAndRefilled(t *testing.T) {
+	s := newSite(t, cloud(freePort(t), 1, "300ms"))
+	d := s.start()
+	s.await("one node is ready in advance", func() bool { return s.census() == "map[ready:1]" })
+	nodes := s.nodes("small", "small")
+	for _, n := range nodes {
+		s.sees(n)
+		if out, err := s.ssh(n, "true"); err != nil {
+			t.Errorf("ssh to node %s: %v: %s", n.ID, err, out)
+		}
+	}
+	s.await("another one is ready beside those", func() bool { return s.census() == "map[in-use:2 ready:1]" })
+	for _, n := range nodes {
+		if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	s.await("used nodes are gone", func() bool { return s.census() == "map[ready:1]" })
+	if _, err := s.ssh(nodes[0], "true"); err == nil {
+		t.Errorf("node %s still answers", nodes[0].ID)
+	}
+	d.stop()
+}
+
+func TestAHeldNodeStaysUntilItsTime(t *testing.T) {
+	s := newSite(t, cloud(freePort(t), 0, "0s"))
+	d := s.start()
+	n := s.nodes("small")[0]
+	until := time.Now().Add(4 * time.Second)
+	if _, err := s.HoldNode(t.Context(), n.ID, "look at it", until); err != nil {
+		t.Fatal(err)
+	}
+	for time.Now().Before(until.Add(-500 * time.Millisecond)) {
+		if got := s.census(); got != "map[hold:1]" {
+			t.Fatalf("nodes are %s before the hold ends", got)
+		}
+		if out, err := s.ssh(n, "true"); err != nil {
+			t.Fatalf("a held node does not answer: %v: %s", err, out)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	s.await("the node is gone", func() bool { return s.census() == "map[]" })
+	if time.Now().Before(until) {
+		t.Error("the node was gone before its time")
+	}
+	d.stop()
+}
+
+func TestTheConfigurationIsReadAnewAtSIGHUP(t *testing.T) {
+	port := freePort(t)
+	s := newSite(t, cloud(port, 1, "0s"))
+	d := s.start()
+	s.await("one node is ready", func() bool { return s.census() == "map[ready:1]" })
+	s.write(strings.Replace(cloud(port, 3, "0s"), "max_servers", "max_serfers", 1))
+	d.signal(syscall.SIGHUP)
+	s.await("the mistake is told", func() bool { return d.logged("max_serfers") && d.logged("was not taken") })
+	if got := s.census(); got != "map[ready:1]" {
+		t.Errorf("nodes are %s after a configuration with a mistake", got)
+	}
+	s.write(cloud(port, 3, "0s"))
+	d.signal(syscall.SIGHUP)
+	s.await("there are as many nodes as the new one wants", func() bool { return s.census() == "map[ready:3]" })
+	d.stop()
+}
+
+func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
+	s := newSite(t, cloud(freePort(t), 0, "1s"))
+	d := s.start()
+	var ids []string
+	for range 3 {
+		r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	s.await("nodes are on their way", func() bool { return s.census() == "map[building:3]" })
+	before, err := s.Nodes(t.Context(), client.NodeFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.signal(syscall.SIGKILL)
+	d.ends(10 * time.Second)
+	began := time.Now()
+	d = s.start()
+	t.Logf("ready %s after the start", time.Since(began).Round(time.Millisecond))
+	given := map[string]bool{}
+	for _, id := range ids {
+		for _, n := range s.take(id) {
+			given[n.ID] = true
+			if out, err := s.ssh(n, "true"); err != nil {
+				t.Errorf("ssh to node %s: %v: %s", n.ID, err, out)
+			}
+			if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, n := range before {
+		if !given[n.ID] {
+			t.Errorf("node %s was begun before the kill and not gone on with; given are %v", n.ID, given)
+		}
+	}
+	s.await("nothing is left in the cloud", func() bool {
+		providers, err := s.Providers(t.Context())
+		return err == nil && s.census() == "map[]" && providers[0].Quota != nil && providers[0].Quota.Used.Instances == 0
+	})
+	d.stop()
+}
+
+func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
+	s := newSite(t, cloud(freePort(t), 0, "6s"))
+	d := s.start("-grace=1s")
+	r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
+	began := time.Now()
+	d.signal(syscall.SIGTERM)
+	s.await("it says so", func() bool { return d.logged("stopping: nothing more is begun") })
+	if _, err := s.Status(t.Context()); err != nil {
+		t.Errorf("it does not answer while it ends: %v", err)
+	}
+	if code := d.ends(10 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	took := time.Since(began)
+	t.Logf("ended after %s", took.Round(time.Millisecond))
+	if took < time.Second || took > 4*time.Second {
+		t.Errorf("it took %s with 1 s of grace and a node that takes 6 s", took)
+	}
+	d = s.start()
+	nodes := s.take(r.ID)
+	if nodes[0].Attempt != 1 {
+		t.Errorf("the node that was begun before was launched %d times", nodes[0].Attempt)
+	}
+	d.stop()
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	s := newSite(t, cloud(freePort(t), 1, "60s"))
+	d := s.start("-grace=1h")
+	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
+	d.signal(syscall.SIGTERM)
+	s.await("it says so", func() bool { return d.logged("stopping: nothing more is begun") })
+	d.signal(syscall.SIGTERM)
+	if code := d.ends(2 * time.Second); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+}
+
+func TestASocketOfSystemdIsTaken(t *testing.T) {
+	s := newSite(t, cloud(freePort(t), 0, "0s"))
+	path := filepath.Join(s.dir, "npctl.db.sock")
+	opened := listenFiles(t, "unix", path)
+	metrics := listenFiles(t, "tcp", "127.0.0.1:0")
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, program, "watch", "-config="+s.dir)
+	cmd.Env = append(os.Environ(), "LISTEN_FDS=2", "LISTEN_FDNAMES=api:metrics")
+	cmd.ExtraFiles = []*os.File{opened.file, metrics.file}
+	d := s.launch(cmd)
+	s.await("the daemon is ready", func() bool { ready, err := s.Ready(t.Context()); return err == nil && ready })
+	answer, err := http.Get("http://" + metrics.address + "/metrics") //nolint:noctx // it answers at once
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("metrics: %v %v", answer, err)
+	} else {
+		_ = answer.Body.Close()
+	}
+	d.stop()
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("it removed the socket, which is systemd's: %v", err)
+	}
+}

@@ -1,0 +1,218 @@
+//go:build integration
+
+package watch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// listening is a socket that was opened for somebody else.
+type listening struct {
+	file    *os.File
+	address string
+}
+
+func listenFiles(t *testing.T, network, address string) listening {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	var file *os.File
+	switch l := l.(type) {
+	case *net.UnixListener:
+		l.SetUnlinkOnClose(false)
+		file, err = l.File()
+	case *net.TCPListener:
+		file, err = l.File()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return listening{file, l.Addr().String()}
+}
+
+// sshd is a real one, on a port of loopback.
+type sshd struct {
+	t    *testing.T
+	dir  string
+	port int
+	cmd  *exec.Cmd
+}
+
+// newMachine makes keys and the configuration of an sshd that lets the key of the site in.
+func (s *site) newMachine() *sshd {
+	s.t.Helper()
+	m := &sshd{t: s.t, dir: s.dir, port: freePort(s.t)}
+	m.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(m.dir, "host"))
+	m.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(m.dir, "id"))
+	config := fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/id.pub\nPidFile none\nUsePAM no\nStrictModes no\n"+
+		"PermitRootLogin prohibit-password\nPasswordAuthentication no\n", m.port, m.dir, m.dir)
+	if err := os.WriteFile(filepath.Join(m.dir, "sshd_config"), []byte(config), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd's own; its service makes it otherwise
+		s.t.Fatal(err)
+	}
+	return m
+}
+
+func (m *sshd) run(name string, args ...string) {
+	m.t.Helper()
+	if out, err := exec.CommandContext(m.t.Context(), name, args...).CombinedOutput(); err != nil {
+		m.t.Fatalf("%s: %v: %s", name, err, out)
+	}
+}
+
+func (m *sshd) start() {
+	m.t.Helper()
+	log, err := os.Create(filepath.Join(m.dir, "sshd.log"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // sshd has its own copy
+	m.cmd = exec.CommandContext(context.WithoutCancel(m.t.Context()), "/usr/sbin/sshd", "-D", "-e", "-f", filepath.Join(m.dir, "sshd_config"))
+	m.cmd.Stderr = log
+	if err := m.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	cmd := m.cmd
+	m.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+}
+
+func (m *sshd) stop() {
+	m.t.Helper()
+	if err := m.cmd.Process.Kill(); err != nil {
+		m.t.Fatal(err)
+	}
+	_ = m.cmd.Wait()
+}
+
+// hostKey is the key that the machine shows, as in known_hosts.
+func (m *sshd) hostKey() string {
+	m.t.Helper()
+	text, err := os.ReadFile(filepath.Join(m.dir, "host.pub"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(string(text))[:2], " ")
+}
+
+// rack is a configuration with that machine.
+func rack(m *sshd, hostKey string) string {
+	return fmt.Sprintf(`
+npctl { images_dir = "images" }
+label "metal" {}
+label "slow" {}
+provider "static" "rack" {
+  pool "main" {
+    node "metal1" {
+      address         = "127.0.0.1"
+      labels          = ["metal", "slow"]
+      host_keys       = [%q]
+      username        = "root"
+      connection_port = %d
+      slots           = 2
+    }
+  }
+}
+`, hostKey, m.port)
+}
+
+func TestMachinesAreCheckedGivenAndReturned(t *testing.T) {
+	s := newSite(t, "")
+	m := s.newMachine()
+	m.start()
+	s.write(rack(m, m.hostKey()))
+	d := s.start()
+	s.await("both slots are ready", func() bool { return s.census() == "map[ready:2]" })
+	for range 3 {
+		nodes := s.nodes("metal", "slow")
+		for _, n := range nodes {
+			s.sees(n)
+			if out, err := s.ssh(n, "echo", "hello"); err != nil || out != "hello\n" {
+				t.Errorf("ssh to node %s: %v: %s", n.ID, err, out)
+			}
+		}
+		if nodes[0].ID == nodes[1].ID {
+			t.Errorf("one slot was given twice: %s", nodes[0].ID)
+		}
+		waiting, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.census(); got != "map[in-use:2]" {
+			t.Errorf("nodes are %s while both slots are taken", got)
+		}
+		for _, n := range nodes {
+			if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, n := range s.take(waiting.ID) {
+			if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		s.await("both slots are ready again", func() bool { return s.census() == "map[ready:2]" })
+	}
+	d.stop()
+}
+
+func TestAMachineThatDoesNotAnswerIsNotReturnedToThePool(t *testing.T) {
+	s := newSite(t, "")
+	m := s.newMachine()
+	m.start()
+	s.write(rack(m, m.hostKey()))
+	d := s.start()
+	s.await("both slots are ready", func() bool { return s.census() == "map[ready:2]" })
+	n := s.nodes("metal")[0]
+	m.stop()
+	if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.await("the slot has failed", func() bool {
+		n, err := s.Node(t.Context(), n.ID)
+		return err == nil && n.State == resources.StateFailed && strings.Contains(n.Error, "connection refused")
+	})
+	m.start()
+	s.await("it is ready again", func() bool { return s.census() == "map[ready:2]" })
+	d.stop()
+}
+
+func TestAMachineWithAnotherHostKeyIsNotGiven(t *testing.T) {
+	s := newSite(t, "")
+	m := s.newMachine()
+	m.start()
+	s.write(rack(m, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGnC0nQ8yYq7yGkq6Yz0k9vP3pT5wE1rS2uV4xZ6aB8c"))
+	d := s.start()
+	s.await("the slots have failed", func() bool { return s.census() == "map[failed:2]" })
+	nodes, err := s.Nodes(t.Context(), client.NodeFilter{})
+	if err != nil || !strings.Contains(nodes[0].Error, "does not show the host key") {
+		t.Errorf("nodes are %+v, %v", nodes, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.WaitRequest(ctx, r.ID); err == nil && r.State == resources.StateFulfilled {
+		t.Errorf("the machine was given: %+v", r)
+	}
+	d.stop()
+}
