@@ -15,28 +15,36 @@ const historyLength = 20
 
 // rememberProvider records how to reach a provider before anything is made there.
 func (x *execution) rememberProvider(ctx context.Context, name string) error {
-	x.guard.Lock()
-	defer x.guard.Unlock() // also so that two steps do not write it at once
+	release, err := x.place(ctx, "record of provider "+name, 1) // two steps must not write it at once
+	if err != nil {
+		return err
+	}
+	defer release()
 	p, configured := x.provider(name)
-	if x.known[name] || !configured {
+	x.guard.Lock()
+	known := x.known[name]
+	x.guard.Unlock()
+	if known || !configured {
 		return nil
 	}
 	record, err := remember(p, x.Drivers[p.Driver].Schema().Provider)
 	if err != nil {
 		return err
 	}
-	old, known := get[resources.ProviderRecord](x.ledger, record.Key())
-	if known {
+	old, remembered := get[resources.ProviderRecord](x.ledger, record.Key())
+	if remembered {
 		record.Place, record.Frozen = old.Place, old.Frozen
 	}
 	if place := x.seen.Providers[name].Place; place != "" {
 		record.Place = place
 	}
-	if !known || !reflect.DeepEqual(old, record) {
+	if !remembered || !reflect.DeepEqual(old, record) {
 		if err := x.ledger.put(ctx, record); err != nil {
 			return err
 		}
 	}
+	x.guard.Lock()
+	defer x.guard.Unlock()
 	x.known[name] = true
 	return nil
 }

@@ -248,7 +248,11 @@ func (m *making) failed(ctx context.Context, cause error) error {
 	}
 	clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
-	err := m.removeBuildFiles(clear, b)
+	err := m.removeBuild(clear, b)
+	if err != nil && b.Remote { // the same cause, most likely
+		m.Log.Warn("a build that failed may still be on a build host; the next plan removes it", "build", b.ID, "error", err)
+		return errors.Join(cause, remembered)
+	}
 	if err == nil {
 		err = m.ledger.drop(ctx, b.Key())
 	}
@@ -271,7 +275,7 @@ func (x *execution) deleteBuild(ctx context.Context, s plan.Step) error {
 	return x.ledger.drop(ctx, b.Key())
 }
 
-// removeBuild removes a build's files from wherever they are.
+// removeBuild removes a build's files from wherever they are. One that is being made on another host is stopped there.
 func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	if !b.Remote {
 		return x.removeBuildFiles(ctx, b)
@@ -283,8 +287,8 @@ func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	err := remote.Remove(ctx, b.ID)
-	if errors.Is(err, builders.ErrAway) && len(b.Files) == 0 && b.Error != "" {
-		return nil // it failed before there was anything
+	if err != nil && (b.Seconds > 0 || !errors.Is(err, builders.ErrAway)) {
+		return err // with ErrAway, a build that never was ready was lost with its host, or never begun
 	}
-	return err
+	return x.removeBuildFiles(ctx, b) // the directory it would have come to, had npctl not been killed
 }

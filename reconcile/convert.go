@@ -80,8 +80,11 @@ func (x *execution) rememberUnconverted(ctx context.Context, b *resources.Build,
 
 // addFile notes one more file of a build. Another conversion may have noted its own meanwhile.
 func (x *execution) addFile(ctx context.Context, build resources.Key, file resources.ImageFile) error {
-	x.fileLock.Lock()
-	defer x.fileLock.Unlock()
+	release, err := x.place(ctx, "files of builds", 1)
+	if err != nil {
+		return err
+	}
+	defer release()
 	b, ok := get[resources.Build](x.ledger, build)
 	if !ok {
 		return fmt.Errorf("build %s is gone from the state", build.ID)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
@@ -46,8 +47,7 @@ func (e errNeeds) Error() string {
 
 // run is what steps share for as long as an apply, or a daemon, runs.
 type run struct {
-	ledger   *ledger
-	fileLock sync.Mutex // held while a build's list of files is read, changed and written
+	ledger *ledger
 
 	pollCtx     context.Context // ends with the run, and with it the pollers
 	stopPolling context.CancelFunc
@@ -193,10 +193,20 @@ func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err 
 	switch s.Action {
 	case plan.ActionBuild, plan.ActionConvert:
 		key, size = "build", max(x.Builds, 1) // a build fills a machine
+		if x.madeElsewhere(s.Image) {
+			key, size = "build elsewhere", concurrency // and these fill others, whose queue they wait in
+		}
 	case plan.ActionUpload:
 		key, size = "upload "+s.Provider, 2
 	}
 	return x.place(ctx, key, size)
+}
+
+// madeElsewhere reports whether other hosts make the image.
+func (x *execution) madeElsewhere(image string) bool {
+	_, builder, err := x.imageBuilder(image)
+	_, remote := builder.(builders.Remote)
+	return err == nil && remote
 }
 
 // place takes one of so many places.

@@ -93,8 +93,11 @@ func (x *execution) removeImageFile(ctx context.Context, name string) error {
 }
 
 func (x *execution) dropFile(ctx context.Context, build, name string) error {
-	x.fileLock.Lock()
-	defer x.fileLock.Unlock()
+	release, err := x.place(ctx, "files of builds", 1)
+	if err != nil {
+		return err
+	}
+	defer release()
 	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: build})
 	if !ok {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/exec"
 	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -41,7 +44,7 @@ func (h *heard) logged(text string) int {
 }
 
 // overheard starts a daemon whose every word is kept.
-func (l *lab) overheard(stall time.Duration) (d *watch.Daemon, h *heard, end func()) {
+func (l *lab) overheard(stall time.Duration, wrap func(http.RoundTripper) http.RoundTripper) (d *watch.Daemon, h *heard, end func()) {
 	l.t.Helper()
 	desired, err := l.load(l.t.Context())
 	if err != nil {
@@ -52,7 +55,8 @@ func (l *lab) overheard(stall time.Duration) (d *watch.Daemon, h *heard, end fun
 		l.t.Fatal(err)
 	}
 	h = &heard{}
-	e := reconcile.New(reconcile.Options{Desired: desired, Store: store, Drivers: l.drivers(), DataDir: filepath.Join(l.dir, "data")})
+	e := reconcile.New(reconcile.Options{Desired: desired, Store: store, Drivers: l.drivers(), DataDir: filepath.Join(l.dir, "data"),
+		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, WrapTransport: wrap})
 	d, err = watch.New(l.t.Context(), watch.Options{Engine: e, Log: slog.New(slog.NewTextHandler(h, nil)), Stall: stall,
 		Observe: func(watch.Pass) {
 			h.mu.Lock()
@@ -104,7 +108,7 @@ provider "static" "rack" {
 func TestAStallIsToldOnceInAWhileUntilItIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, rack, sandboxcloud.Options{})
-		d, h, end := l.overheard(10 * time.Minute)
+		d, h, end := l.overheard(10*time.Minute, nil)
 		defer end()
 		first := l.request(d)
 		l.fulfilled(d, first.ID)
@@ -163,7 +167,7 @@ func (l *lab) request(d *watch.Daemon) *resources.Request {
 func TestThoseAroundAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, rack, sandboxcloud.Options{})
-		d, h, end := l.overheard(0)
+		d, h, end := l.overheard(0, nil)
 		if !d.Beat().IsZero() && len(d.Unseen()) == 0 {
 			t.Error("there was a pass before anybody could look")
 		}

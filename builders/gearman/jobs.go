@@ -25,13 +25,19 @@ func (h *host) build(ctx context.Context, task *protocol.Task) ([]byte, error) {
 		return nil, err
 	}
 	defer unlock()
+	ctx, end := h.begin(ctx, id)
+	defer end()
 	begun := time.Now()
 	log := h.log.With("image", image, "build", id)
 	log.Info("build begins")
 	talk := h.talk(task, request.Npctl.Reports)
 	files, err := h.makeImage(ctx, image, request, talk)
 	if err != nil {
+		if errors.Is(context.Cause(ctx), errRemoved) {
+			err = errRemoved
+		}
 		log.Warn("build failed", "took", time.Since(begun).Round(time.Millisecond), "error", err)
+		end()
 		return nil, talk.fail(err)
 	}
 	// Before the answer, since whoever gets it may ask for an upload at once. Also when the answer will reach nobody:
@@ -87,10 +93,11 @@ func (h *host) upload(ctx context.Context, task *protocol.Task) ([]byte, error) 
 	return toJSON(sendAnswer{text(external)}), nil
 }
 
-// remove does image-delete:<id>. The functions are taken back after the answer, by the worker: gearmand would drop the
+// remove does image-delete:<id>. A build that is being made is stopped first. The functions are taken back after the answer, by the worker: gearmand would drop the
 // answer otherwise.
 func (h *host) remove(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	id := strings.TrimPrefix(task.Function, deletePrefix)
+	h.stop(id)
 	unlock, err := h.locks.exclusive(ctx, id)
 	if err != nil {
 		return nil, err

@@ -88,8 +88,9 @@ type host struct {
 	locks    locks
 
 	mu      sync.Mutex
-	offered map[string]bool // guarded by mu: ids of builds
-	changes int             // guarded by mu: counts offers and withdrawals
+	offered map[string]bool                    // guarded by mu: ids of builds
+	changes int                                // guarded by mu: counts offers and withdrawals
+	making  map[string]context.CancelCauseFunc // guarded by mu: by ids of builds
 }
 
 func newHost(o ServeOptions) (*host, error) {
@@ -108,7 +109,7 @@ func newHost(o ServeOptions) (*host, error) {
 	}
 	h := &host{
 		workshop: o.Workshop, name: name, kinds: allKinds(o.Kinds), log: o.Log, every: orElse(o.Refresh, time.Minute),
-		offered: map[string]bool{},
+		offered: map[string]bool{}, making: map[string]context.CancelCauseFunc{},
 	}
 	h.builds = protocol.NewWorker(named(o.Gearman, name, "build"), orElse(o.BuildWorkers, 1))
 	h.uploads = protocol.NewWorker(named(o.Gearman, name, "upload"), orElse(o.UploadWorkers, 4))

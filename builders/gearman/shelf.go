@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -21,6 +22,44 @@ func (h *host) offer(ctx context.Context, id string) {
 	err := errors.Join(h.uploads.Add(ctx, h.upload, uploadPrefix+id), h.uploads.Add(ctx, h.remove, deletePrefix+id))
 	if err != nil {
 		h.log.Warn("gearman servers may not know of a build yet", "build", id, "error", err)
+	}
+}
+
+// errRemoved ends a build that somebody has removed meanwhile.
+var errRemoved = errors.New("somebody removed the build while it was made")
+
+// begin lets others remove a build that is being made here, which stops it. Call end when it is made, or not; more often
+// does no harm.
+func (h *host) begin(ctx context.Context, id string) (building context.Context, end func()) {
+	building, cancel := context.WithCancelCause(ctx)
+	h.mu.Lock()
+	h.making[id] = cancel
+	h.mu.Unlock()
+	if err := h.uploads.Add(ctx, h.remove, deletePrefix+id); err != nil {
+		h.log.Warn("gearman servers may not know yet how to stop a build", "build", id, "error", err)
+	}
+	return building, sync.OnceFunc(func() {
+		defer cancel(nil)
+		h.mu.Lock()
+		delete(h.making, id)
+		kept := h.offered[id]
+		h.mu.Unlock()
+		switch {
+		case kept:
+		case errors.Is(context.Cause(building), errRemoved):
+			h.uploads.Remove(deletePrefix + id) // whoever removes it has the function in hand
+		default:
+			_ = h.uploads.Withdraw(context.WithoutCancel(ctx), deletePrefix+id) // and what is not confirmed fails by itself
+		}
+	})
+}
+
+// stop stops a build that is being made here.
+func (h *host) stop(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cancel := h.making[id]; cancel != nil {
+		cancel(errRemoved)
 	}
 }
 

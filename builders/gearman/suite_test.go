@@ -42,6 +42,7 @@ func runSuite(t *testing.T, kind gearmantest.Kind, start func(*testing.T) protoc
 		"KilledHostLeavesTheBuild":     killedHost,
 		"BuildsAreOfferedFromTheStart": offeredFromTheStart,
 		"WhatComesAndGoesIsSeen":       comesAndGoes,
+		"RemovalStopsABuild":           removalStopsABuild,
 		"AbsentHostIsAway":             absentHost,
 		"OriginalClient":               originalClient,
 		"OriginalWorker":               originalWorker,
@@ -223,7 +224,7 @@ func runningBuildIsJoined(t *testing.T, w world) {
 	first := build(ctx, w.options, job("debian"))
 	receive(t, begun, "the build")
 	serve(t, w.options, "h2", other)
-	offered(t, w.options, map[string]int{"image-build:debian": 2})
+	offered(t, w.options, map[string]int{"image-build:debian": 2, "image-delete:" + id: 2})
 	interrupt()
 	if got := receive(t, first, "the interrupted build"); !errors.Is(got.err, context.Canceled) {
 		t.Errorf("got %+v", got)
@@ -362,6 +363,31 @@ func timeoutStopsTheHost(t *testing.T, w world) {
 	if err := receive(t, stopped, "the host to stop"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("stopped by %v", err)
 	}
+	offered(t, w.options, map[string]int{"image-build:debian": 1})
+}
+
+func removalStopsABuild(t *testing.T, w world) {
+	shop, begun, _, stopped := gated(t, "debian")
+	serve(t, w.options, "h1", shop)
+	done := build(withTimeout(t), w.options, job("debian"))
+	receive(t, begun, "the build")
+	if err := newBuilder(w.options).Remove(withTimeout(t), id); err != nil {
+		t.Error(err)
+	}
+	receive(t, stopped, "the host to stop")
+	got := receive(t, done, "the build")
+	if want := "somebody removed the build while it was made"; got.err == nil || got.err.Error() != want {
+		t.Errorf("got error %v, want %s", got.err, want)
+	}
+	offered(t, w.options, map[string]int{"image-build:debian": 1})
+	again := build(withTimeout(t), w.options, job("debian"))
+	if got := receive(t, begun, "the build again"); got != "build "+id {
+		t.Errorf("got %s", got)
+	}
+	if err := newBuilder(w.options).Remove(withTimeout(t), id); err != nil {
+		t.Error(err)
+	}
+	receive(t, again, "the end")
 }
 
 func killedHost(t *testing.T, w world) {
@@ -371,7 +397,7 @@ func killedHost(t *testing.T, w world) {
 	done := build(withTimeout(t), w.options, job("debian"))
 	receive(t, begun, "the build")
 	serve(t, w.options, "h2", other)
-	offered(t, w.options, map[string]int{"image-build:debian": 2})
+	offered(t, w.options, map[string]int{"image-build:debian": 2, "image-delete:" + id: 2})
 	shut()
 	receive(t, stopped, "the first host to stop")
 	if w.kind == gearmantest.Python {

@@ -52,6 +52,7 @@ Environment:
   NO_COLOR         any value: no colours
   NPCTL_LOG        level of the log on stderr: debug, info, warn, error; or debug,json
   NPCTL_VAR_name   value of the variable "name"
+  NPCTL_SOCKET     unix socket of npctl watch, or its URL (then NPCTL_TOKEN, NPCTL_CA)
   OS_*             as for every OpenStack tool
 
 Exit codes: 0 done, 1 error, 2 there are changes (only with plan -detailed-exitcode),
@@ -79,6 +80,7 @@ func (a *app) command() *cli.Command {
 		Commands: []*cli.Command{
 			a.initCommand(), a.validateCommand(), a.fmtCommand(),
 			a.planCommand(), a.applyCommand(), a.destroyCommand(), a.watchCommand(),
+			a.requestCommand(), a.nodeCommand(), a.statusCommand(), a.whyCommand(), a.eventsCommand(), a.freezeCommand(), a.thawCommand(), a.reloadCommand(),
 			a.imageCommand(), a.builderCommand(), a.showCommand(), a.graphCommand(), a.stateCommand(), a.forceUnlockCommand(),
 			a.sandboxCommand(), a.versionCommand(), a.docsCommand(),
 		},

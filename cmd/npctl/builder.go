@@ -69,7 +69,7 @@ func (a *app) serveBuilds(ctx context.Context, o builderOptions) error {
 		return err
 	}
 	servers.Drain = o.grace
-	s, err := a.openSession(ctx, c, 0, writeState)
+	s, err := a.openSession(ctx, c, 0, ownState)
 	if err != nil {
 		return err
 	}

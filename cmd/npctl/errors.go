@@ -13,6 +13,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
 // hinted is an error with a next step for people.
@@ -72,9 +73,14 @@ func (u *ui) failure(err error) {
 func nextStep(err error) string {
 	var own *hinted
 	var locked *state.LockedError
+	var refusal *client.Error
 	switch {
 	case errors.As(err, &own):
 		return own.hint
+	case errors.As(err, &refusal) && refusal.Hint != "":
+		return refusal.Hint
+	case errors.As(err, &locked) && strings.HasPrefix(locked.Holder.Operation, "watch"):
+		return "npctl status shows what it is doing; wait until that is done, with -lock-timeout=5m if you like, or stop npctl watch"
 	case errors.As(err, &locked):
 		return fmt.Sprintf("wait until it is done, with -lock-timeout=5m if you like; when %s (process %d on %s) is surely dead: npctl force-unlock %s",
 			locked.Holder.Operation, locked.Holder.PID, locked.Holder.Host, locked.Holder.ID)

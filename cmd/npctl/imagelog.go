@@ -15,7 +15,6 @@ import (
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/state/bolt"
 )
 
 const imageLogDescription = `Prints the log of the newest build of an image, also of one that failed or is being made. With -f goes
@@ -198,7 +197,7 @@ func logsOf(image, dir string, entries []os.DirEntry, r plan.Records) []foundLog
 }
 
 // end says what became of a build that was followed.
-func (c *imageLogCommand) end(ctx context.Context, store *bolt.Store, l foundLog) error {
+func (c *imageLogCommand) end(ctx context.Context, store stateStore, l foundLog) error {
 	if !c.follow && !c.json {
 		return nil
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/state/bolt"
 )
 
 // logEvent is a line of image log -json; see docs/json.md.
@@ -38,7 +37,7 @@ func writeLogEvent(w io.Writer, e logEvent) error {
 
 // buildWatch looks whether a build goes on.
 type buildWatch struct {
-	store *bolt.Store
+	store stateStore
 	build string
 	alone int // how often in a row nobody was at work
 }
@@ -74,7 +73,7 @@ func isDead(h state.Holder) bool {
 }
 
 // becameOf is the state that a build is in, and if it failed, why: a failed one may have no record any more.
-func becameOf(ctx context.Context, store *bolt.Store, l foundLog) (resources.State, string) {
+func becameOf(ctx context.Context, store stateStore, l foundLog) (resources.State, string) {
 	if entry, err := store.Get(ctx, resources.Key{Kind: resources.KindBuild, ID: l.build}); err == nil {
 		b := entry.Record.(*resources.Build)
 		return b.State, b.Error

@@ -50,7 +50,7 @@ func TestSessions(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"sub": scriptSub, "waitfor": scriptWaitFor, "cloud": scriptCloud,
-			"jsonlines": scriptJSONLines, "lockid": scriptLockID,
+			"jsonlines": scriptJSONLines, "lockid": scriptLockID, "watched": scriptWatched, "setjson": scriptSetJSON,
 			"big": scriptBig, "deep": scriptDeep, "binary": scriptBinary, "truncate": scriptTruncate, "newer": scriptNewer,
 			"freeport": scriptFreePort, "sshkey": scriptSSHKey,
 			"readonly": scriptReadOnly, "onfulldisk": scriptOnFullDisk,

@@ -9,7 +9,6 @@ import (
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/state/bolt"
 )
 
 // session is a configuration with its state and the way to its clouds.
@@ -17,7 +16,7 @@ type session struct {
 	app      *app
 	config   *configuration
 	path     string // of the state
-	store    *bolt.Store
+	store    stateStore
 	identity state.Identity
 	engine   *reconcile.Engine
 	seen     plan.Observed
@@ -29,6 +28,7 @@ type access int
 const (
 	readState access = iota
 	writeState
+	ownState // writeState, and never that of a daemon: for those who would be one themselves
 )
 
 func (a *app) openSession(ctx context.Context, c *configuration, parallelism int, may access) (*session, error) {
@@ -36,7 +36,11 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.openState(path, may == readState)
+	open := a.openState
+	if may == ownState {
+		open = a.openFile
+	}
+	store, err := open(path, may == readState)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +86,11 @@ func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options)
 	done()
 	if err != nil {
 		return plan.Plan{}, err
+	}
+	if daemon, ok := s.store.(*daemonStore); ok {
+		if seen.Busy, err = daemon.Busy(ctx); err != nil {
+			return plan.Plan{}, err
+		}
 	}
 	s.seen = seen
 	if err := checkAddresses(opt, s.config.Desired, seen); err != nil {

@@ -134,7 +134,7 @@ func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool
 	return choose(entries, addresses)
 }
 
-func (c *stateCommand) open(readOnly bool) (*bolt.Store, error) {
+func (c *stateCommand) open(readOnly bool) (stateStore, error) {
 	path, err := c.findState()
 	if err != nil {
 		return nil, err
@@ -256,8 +256,13 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	own, ok := store.(*bolt.Store)
+	if !ok {
+		return errors.Join(hint(errors.New("npctl watch works with this state, and would not know what is in it afterwards"),
+			"stop npctl watch, push, and start it again"), store.Close())
+	}
 	return c.whileLocked(ctx, store, "state push", func() error {
-		if err := store.Import(ctx, in, c.force); err != nil {
+		if err := own.Import(ctx, in, c.force); err != nil {
 			return err
 		}
 		identity, err := store.Identity(ctx)
@@ -269,7 +274,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 }
 
 // whileLocked does something under the lock of the state, and closes the store.
-func (c *stateCommand) whileLocked(ctx context.Context, store *bolt.Store, operation string, do func() error) error {
+func (c *stateCommand) whileLocked(ctx context.Context, store stateStore, operation string, do func() error) error {
 	lock, err := c.lock(ctx, store, operation, c.lockTimeout)
 	if err != nil {
 		return errors.Join(err, store.Close())

@@ -141,13 +141,13 @@ func plainPath(block *hclsyntax.Block) (string, bool) {
 	return value.AsString(), true
 }
 
-// openState opens the state to read or to write it.
-func (a *app) openState(path string, readOnly bool) (*bolt.Store, error) {
+// openFile opens the file of the state to read or to write it, whoever else does.
+func (a *app) openFile(path string, readOnly bool) (stateStore, error) {
 	return bolt.Open(bolt.Options{Path: path, Version: version(), ReadOnly: readOnly, Log: a.log})
 }
 
 // openExisting opens the state and says so when there is none.
-func (a *app) openExisting(path string, readOnly bool) (*bolt.Store, error) {
+func (a *app) openExisting(path string, readOnly bool) (stateStore, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, hint(fmt.Errorf("there is no state at %s", path), "npctl apply makes it; -state or -config name another place")
 	}

@@ -102,7 +102,7 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.checkProviders(config.Desired); err != nil {
 		return err
 	}
-	s, err := c.openSession(ctx, config, c.parallelism, writeState)
+	s, err := c.openSession(ctx, config, c.parallelism, ownState)
 	if err != nil {
 		return err
 	}

@@ -31,9 +31,13 @@ var arrows = map[string][]string{
 	"reconcile":        {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
 	"watch":            {"resources", "plan", "state", "reconcile"},
 	"watch/*":          {"watch", "resources", "plan", "state", "reconcile", "internal/*"},
-	"internal/*":       {"internal/*", "resources", "resources/schema"},
-	"cmd/*":            {"*"},
-	"test/*":           {"*"},
+	// what the API and its clients say to each other; clients need nothing else of the daemon
+	"watch/httpapi":        {"watch", "watch/httpapi/wire", "resources", "plan", "state", "reconcile", "internal/*"},
+	"watch/httpapi/wire":   {"resources", "state"},
+	"watch/httpapi/client": {"watch/httpapi/wire", "resources", "state"},
+	"internal/*":           {"internal/*", "resources", "resources/schema"},
+	"cmd/*":                {"*"},
+	"test/*":               {"*"},
 }
 
 // pkg is one package as its files describe it.

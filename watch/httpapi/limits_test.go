@@ -41,6 +41,7 @@ func (l *lab) say(text string) string {
 }
 
 func TestTooMuchIsRefused(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, fleet, nil)
 	status, _, text := l.raw("POST", "/v1/requests", `{"requestor":"`+strings.Repeat("x", 2<<20)+`"}`)
 	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, string(wire.CodeTooLarge)) {
@@ -106,6 +107,7 @@ func escape(text string) string {
 }
 
 func TestSlowClientsAreLeft(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, fleet, nil)
 	started := time.Now()
 	conns := map[string]net.Conn{"a head that never ends": l.dial(), "nothing at all": l.dial()}
@@ -187,6 +189,7 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 }
 
 func TestManyWaitAndOthersAreServed(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal")
 	const waiters = 300

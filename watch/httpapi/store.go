@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 
@@ -31,7 +30,7 @@ func (s *Server) storeTable() []route {
 		{method: http.MethodGet, path: at + "/record", need: local, name: "storeGet", query: []param{kind, {"id", "string", ""}}, answer: wire.Entry{}, do: (*call).storeGet},
 		{method: http.MethodPost, path: at + "/commit", need: local, name: "storeCommit", body: wire.Commit{}, bodySize: commitSize, answer: wire.Committed{}, do: (*call).storeCommit},
 		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", lasting: true, do: (*call).storeWatch},
-		{method: http.MethodGet, path: at + "/export", need: local, name: "storeExport", do: (*call).storeExport},
+		{method: http.MethodGet, path: at + "/busy", need: local, name: "storeBusy", answer: wire.Busy{}, do: (*call).storeBusy},
 		{method: http.MethodGet, path: at + "/locks", need: local, name: "storeLocks", answer: wire.Locks{}, do: (*call).storeLocks},
 		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", lasting: true, body: wire.Lock{}, do: (*call).storeLock},
 		{method: http.MethodDelete, path: at + "/locks", need: local, name: "storeUnlock", query: []param{{"id", "string", ""}, {"force", "boolean", ""}},
@@ -176,16 +175,14 @@ func (c *call) storeWatch() (any, error) {
 	return nil, nil
 }
 
-func (c *call) storeExport() (any, error) {
-	type exporter interface {
-		Export(ctx context.Context, w io.Writer) error
+// storeBusy tells which records the daemon's steps work on: for whoever plans, these are nobody's leftovers.
+func (c *call) storeBusy() (any, error) {
+	_, busy := c.records()
+	answer := wire.Busy{Keys: []resources.Key{}}
+	for key := range busy {
+		answer.Keys = append(answer.Keys, key)
 	}
-	store, ok := c.store().(exporter)
-	if !ok {
-		return nil, &failure{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the daemon's state cannot be exported through it"}
-	}
-	c.w.Header().Set("Content-Type", "application/json")
-	return nil, store.Export(c.ctx(), &slow{c})
+	return answer, nil
 }
 
 func (c *call) storeLocks() (any, error) { return wire.Locks{Locks: c.locks.list()}, nil }
@@ -202,7 +199,11 @@ func (c *call) storeLock() (any, error) {
 		return nil, err
 	}
 	defer c.locks.drop(one)
-	c.Log.Info("lock given", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who, "pid", one.Holder.PID)
+	if one.Name == stateLock {
+		c.tellParked("parked", "nothing is begun while "+one.Holder.Operation+" by "+one.Holder.Who+" is at work")
+		defer func() { c.tellParked("resumed", one.Holder.Operation+" by "+one.Holder.Who+" has ended") }()
+	}
+	c.Log.Debug("lock given", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who, "pid", one.Holder.PID)
 	s := c.stream(lineMedia)
 	if err := s.line(wire.Hint{Locked: &one.Lock}); err != nil {
 		return nil, err
@@ -215,11 +216,16 @@ func (c *call) storeLock() (any, error) {
 		c.Log.Warn("lock taken away", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who)
 		return nil, s.line(wire.Hint{Lost: true})
 	case <-one.ended:
-		c.Log.Info("lock given back", "lock", one.Name, "operation", one.Holder.Operation)
+		c.Log.Debug("lock given back", "lock", one.Name, "operation", one.Holder.Operation)
 	default:
 		c.Log.Warn("lock ended with its holder", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who, "pid", one.Holder.PID)
 	}
 	return nil, nil
+}
+
+// tellParked notes in the journal who works on the state besides the daemon.
+func (c *call) tellParked(code, text string) {
+	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "daemon", Code: code, Text: text})
 }
 
 func (c *call) storeUnlock() (any, error) {

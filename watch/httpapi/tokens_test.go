@@ -165,6 +165,7 @@ func TestClientsMayNeedACertificateToo(t *testing.T) {
 }
 
 func TestACertificateIsReplacedWhileServing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, fleet, nil)
 	a := newAuthority(t, "authority")
 	cert, key := a.issue("server")
@@ -227,6 +228,7 @@ func TestTokenFilesAreChecked(t *testing.T) {
 }
 
 func TestATokenIsTakenAwayByEditingTheFile(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, fleet, nil)
 	a := newAuthority(t, "authority")
 	cert, key := a.issue("server")

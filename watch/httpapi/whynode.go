@@ -17,7 +17,7 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 func (e *explanation) node(id string) error {
 	i := slices.IndexFunc(e.records.Nodes, func(n *resources.Node) bool { return n.ID == id })
 	if i < 0 {
-		return notFound("there is no node %s", quoted(id))
+		return hinted(notFound("there is no node %s", quoted(id)), "npctl node list shows those there are")
 	}
 	n := e.records.Nodes[i]
 	e.State = string(n.State)

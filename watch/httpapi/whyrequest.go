@@ -14,7 +14,7 @@ import (
 func (e *explanation) request(id string) error {
 	i := slices.IndexFunc(e.records.Requests, func(r *resources.Request) bool { return r.ID == id })
 	if i < 0 {
-		return notFound("there is no request %s", quoted(id))
+		return hinted(notFound("there is no request %s", quoted(id)), "npctl request list shows those there are")
 	}
 	r := e.records.Requests[i]
 	e.State = string(r.State)

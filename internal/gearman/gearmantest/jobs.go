@@ -127,7 +127,7 @@ func (p *peer) grab() {
 			return
 		}
 		s.queue = slices.DeleteFunc(s.queue, func(other *job) bool { return other == j })
-		if len(j.clients) == 0 { // its client has gone: dropped now
+		if j.abandoned { // dropped now, whoever has joined it since
 			delete(s.jobs, j.handle)
 			continue
 		}
@@ -247,6 +247,7 @@ func (s *Server) abandon(j *job, p *peer) {
 		delete(s.jobs, j.handle)
 		s.queue = slices.DeleteFunc(s.queue, func(other *job) bool { return other == j })
 	}
+	j.abandoned = len(j.clients) == 0
 }
 
 // admin answers a text command.

@@ -14,10 +14,20 @@ import (
 // StartGearmand starts Debian's gearmand and returns where it listens.
 func StartGearmand(t testing.TB, args ...string) string {
 	t.Helper()
-	return run(t, func(port string) *exec.Cmd {
+	return run(t, gearmand(t, args...)).Addr
+}
+
+// StartMortalGearmand starts Debian's gearmand, which can be killed and started again.
+func StartMortalGearmand(t testing.TB) *Process {
+	t.Helper()
+	return run(t, gearmand(t))
+}
+
+func gearmand(t testing.TB, args ...string) func(port string) *exec.Cmd {
+	return func(port string) *exec.Cmd {
 		args := append([]string{"--listen", "127.0.0.1", "--port", port, "--log-file", "stderr", "--verbose", "WARNING"}, args...)
 		return exec.CommandContext(t.Context(), program(t, "gearmand", "/usr/sbin/gearmand"), args...)
-	})
+	}
 }
 
 // python is a server of the Python library gear.
@@ -32,7 +42,7 @@ func StartPython(t testing.TB) string {
 	t.Helper()
 	return run(t, func(port string) *exec.Cmd {
 		return exec.CommandContext(t.Context(), GearPython(t), "-c", python, port)
-	})
+	}).Addr
 }
 
 // GearPython is a Python interpreter that has the library gear.
@@ -56,7 +66,7 @@ func StartStunnel(t testing.TB, certs Certificates, server string) string {
 			t.Fatal(err)
 		}
 		return exec.CommandContext(t.Context(), program(t, "stunnel4", "/usr/bin/stunnel4"), path)
-	})
+	}).Addr
 }
 
 func program(t testing.TB, name, path string) string {
@@ -70,28 +80,63 @@ func program(t testing.TB, name, path string) string {
 	return path
 }
 
+// Process is a server that runs until the end of the test, or until it is killed. One goroutine uses it.
+type Process struct {
+	Addr    string
+	t       testing.TB
+	command func(port string) *exec.Cmd
+	kill    func()
+}
+
+// Kill kills the server with SIGKILL, unless it is dead.
+func (p *Process) Kill() { p.kill() }
+
+// Start starts the server again where it was before.
+func (p *Process) Start() {
+	p.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		if p.begin() { // else a connection that is being closed may still hold the port
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	p.t.Fatalf("a server did not start again at %s", p.Addr)
+}
+
+// begin starts the server and reports whether it listens.
+func (p *Process) begin() bool {
+	p.t.Helper()
+	_, port, err := net.SplitHostPort(p.Addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := p.command(port)
+	cmd.Stderr, cmd.Stdout = p.t.Output(), p.t.Output()
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	p.kill = sync.OnceFunc(func() { _ = cmd.Process.Kill(); <-ended })
+	p.t.Cleanup(p.kill)
+	if listens(p.t, p.Addr, ended) {
+		return true
+	}
+	p.kill()
+	return false
+}
+
 // run starts a server on a free port and waits until it listens. The port may be taken in between; then another is tried.
-func run(t testing.TB, command func(port string) *exec.Cmd) string {
+func run(t testing.TB, command func(port string) *exec.Cmd) *Process {
 	t.Helper()
 	for range 5 {
-		port := freePort(t)
-		cmd := command(port)
-		cmd.Stderr, cmd.Stdout = t.Output(), t.Output()
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
+		p := &Process{Addr: net.JoinHostPort("127.0.0.1", freePort(t)), t: t, command: command}
+		if p.begin() {
+			return p
 		}
-		ended := make(chan struct{})
-		go func() { _ = cmd.Wait(); close(ended) }()
-		stop := sync.OnceFunc(func() { _ = cmd.Process.Kill(); <-ended })
-		t.Cleanup(stop)
-		addr := net.JoinHostPort("127.0.0.1", port)
-		if listens(t, addr, ended) {
-			return addr
-		}
-		stop()
 	}
 	t.Fatal("a server did not start five times")
-	return ""
+	return nil
 }
 
 func freePort(t testing.TB) string {

@@ -50,6 +50,7 @@ type job struct {
 	clients                        []*peer
 	worker                         *peer
 	numerator, denominator         string
+	abandoned                      bool // by all its clients, at one time
 }
 
 // peer is a connection.

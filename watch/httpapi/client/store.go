@@ -232,18 +232,17 @@ func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return hints, nil
 }
 
-// Export writes the whole state, as npctl state pull does.
-func (s *Store) Export(ctx context.Context, w io.Writer) error {
-	if err := s.usable(ctx); err != nil {
-		return err
+// Busy tells which records the daemon's steps work on. Whoever plans leaves them alone.
+func (s *Store) Busy(ctx context.Context) (map[resources.Key]bool, error) {
+	var list wire.Busy
+	if err := s.call(ctx, http.MethodGet, at("store", "busy"), nil, nil, &list); err != nil {
+		return nil, err
 	}
-	response, err := s.client.send(ctx, http.MethodGet, at("store", "export"), nil, nil)
-	if err != nil {
-		return err
+	busy := make(map[resources.Key]bool, len(list.Keys))
+	for _, key := range list.Keys {
+		busy[key] = true
 	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	_, err = io.Copy(w, response.Body)
-	return err
+	return busy, nil
 }
 
 // Close implements state.Store. It gives locks back.

@@ -51,6 +51,11 @@ type Committed struct {
 	Entries []Entry `json:"entries"`
 }
 
+// Busy lists the records that the daemon's steps work on.
+type Busy struct {
+	Keys []resources.Key `json:"keys"`
+}
+
 // Lock is a lock that is held.
 type Lock struct {
 	Name   string       `json:"name"`

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+)
+
+// categoryDaemon is for commands that ask npctl watch.
+const categoryDaemon = "Nodes (with npctl watch)"
+
+// daemonHelp ends the description of every command that asks npctl watch.
+const daemonHelp = `
+
+npctl watch is asked at its unix socket, which is found by the state. -socket or NPCTL_SOCKET names another
+one, or an address such as https://host:8443; then NPCTL_TOKEN has the token, and NPCTL_CA names a file with
+authorities, where those of the system do not do.`
+
+// daemonCommand is what the commands that ask npctl watch share.
+type daemonCommand struct {
+	*app
+	socket string
+	json   bool
+}
+
+func (c *daemonCommand) flags(own ...cli.Flag) []cli.Flag {
+	return append(own,
+		&cli.StringFlag{Name: "socket", Category: categoryOther, Destination: &c.socket, TakesFile: true, Usage: "`PATH` of the socket of npctl watch, or its URL"},
+		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print JSON (see docs/json.md)"},
+	)
+}
+
+// with asks npctl watch. Errors come back with a next step, and as JSON where that was asked for.
+func (c *daemonCommand) with(ctx context.Context, do func(context.Context, *client.Client) error) error {
+	d, err := c.dial()
+	if err == nil {
+		defer d.Close()
+		err = do(ctx, d)
+	}
+	return c.failed(err)
+}
+
+// failed tells why a command did not do what it should, if it did not.
+func (c *daemonCommand) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return c.jsonFailure(c.json, c.explain(err))
+}
+
+// dial finds npctl watch. It may turn out not to run only when it is asked.
+func (c *daemonCommand) dial() (*client.Client, error) {
+	at := c.socket
+	if at == "" {
+		at, _ = c.lookupEnv("NPCTL_SOCKET")
+	}
+	o := client.Options{Socket: at, Agent: "npctl/" + version()}
+	switch {
+	case isURL(at):
+		o.Socket, o.URL = "", at
+		o.Token, _ = c.lookupEnv("NPCTL_TOKEN")
+		o.CA, _ = c.lookupEnv("NPCTL_CA")
+		o.Cert, _ = c.lookupEnv("NPCTL_CERT")
+		o.Key, _ = c.lookupEnv("NPCTL_KEY")
+	case at == "":
+		state, err := c.findState()
+		if err != nil {
+			return nil, hint(fmt.Errorf("where npctl watch listens is not known: %w", err), "name its socket with -socket or NPCTL_SOCKET, or the configuration with -config")
+		}
+		o.Socket = client.SocketPath(state, c.lookupEnv)
+		if err := client.CheckSocket(o.Socket, state); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return client.New(o)
+}
+
+// explain adds the next step to an error.
+func (c *daemonCommand) explain(err error) error {
+	var no *client.Error
+	switch {
+	case errors.As(err, &no) && no.Hint != "":
+		return hint(err, c.inOurWords(no.Hint))
+	case errors.Is(err, client.ErrNoDaemon):
+		return hint(err, "start it with npctl watch, or name its socket with -socket or NPCTL_SOCKET")
+	case errors.Is(err, os.ErrPermission):
+		return hint(err, "become the user that npctl watch runs as, or let your group in: npctl watch -socket-mode=0660")
+	default:
+		return err
+	}
+}
+
+// inOurWords turns a hint for those who speak HTTP into one for the command line.
+func (c *daemonCommand) inOurWords(text string) string {
+	return strings.NewReplacer("GET /v1/labels lists those there are", "npctl status shows the labels there are",
+		"reload with allow_destroy when that is meant", "npctl reload -allow-destroy when that is meant",
+		"send it as Authorization: Bearer TOKEN", "set NPCTL_TOKEN").Replace(text)
+}
+
+// recordsWithout returns records from the state itself, for when npctl watch does not run.
+func (c *daemonCommand) recordsWithout(ctx context.Context, kind resources.Kind) ([]resources.Record, error) {
+	path, err := c.findState()
+	if err != nil {
+		return nil, err
+	}
+	store, err := c.openExisting(path, true)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close() //nolint:errcheck // only read
+	entries, err := store.List(ctx, kind)
+	records := make([]resources.Record, len(entries))
+	for i, e := range entries {
+		records[i] = e.Record
+	}
+	return records, err
+}
+
+// idOf takes an id the way people write it: 17, 0000000017, node/17 or node.17.
+func idOf(kind resources.Kind, text string) string {
+	for _, prefix := range []string{string(kind) + "/", string(kind) + "."} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	if len(text) > 0 && len(text) < idDigits && strings.Trim(text, "0123456789") == "" {
+		text = strings.Repeat("0", idDigits-len(text)) + text
+	}
+	return text
+}
+
+// idDigits is how long the ids are that the state gives.
+const idDigits = 10
+
+// ids takes the arguments of a command as ids. It needs at least one.
+func ids(cmd *cli.Command, kind resources.Kind) ([]string, error) {
+	if cmd.NArg() == 0 {
+		return nil, hint(fmt.Errorf("%s needs the id of a %s", cmd.FullName(), kind), fmt.Sprintf("npctl %s list shows those there are", kind))
+	}
+	list := make([]string, cmd.NArg())
+	for i, text := range cmd.Args().Slice() {
+		list[i] = idOf(kind, text)
+	}
+	return list, nil
+}
+
+// one takes the only argument of a command as an id.
+func one(cmd *cli.Command, kind resources.Kind) (string, error) {
+	list, err := ids(cmd, kind)
+	if err == nil {
+		err = arguments(cmd, 1)
+	}
+	if err != nil {
+		return "", err
+	}
+	return list[0], nil
+}

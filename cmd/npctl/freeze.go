@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// freezeCommand is npctl freeze, and thaw.
+type freezeCommand struct {
+	daemonCommand
+	frozen, all bool
+	reason      string
+}
+
+// freezeDocument is what npctl freeze and thaw print with -json.
+type freezeDocument struct {
+	FormatVersion string          `json:"format_version"`
+	Providers     []wire.Provider `json:"providers"`
+	Images        []wire.Image    `json:"images"`
+}
+
+func (a *app) freezeCommand() *cli.Command {
+	c := &freezeCommand{daemonCommand: daemonCommand{app: a}, frozen: true}
+	return &cli.Command{
+		Name: "freeze", Category: categoryDaemon, Usage: "leave providers or images alone", ArgsUsage: "PROVIDER|image/NAME...",
+		Description: `Makes npctl watch leave providers alone: nothing is made, deleted or handed out there until npctl thaw, also over
+a restart. What is being done goes on to its end. An image that is frozen is not built; that is npctl image pause.
+
+Examples:
+  npctl freeze vexxhost
+  npctl freeze image/debian -reason="mirror is broken"
+  npctl freeze -all
+
+Exit codes: 0, or 1 on an error.` + daemonHelp,
+		Flags: c.flags(
+			&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every provider that is served"},
+			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at a frozen image later"}),
+		Action: c.run,
+	}
+}
+
+func (a *app) thawCommand() *cli.Command {
+	c := &freezeCommand{daemonCommand: daemonCommand{app: a}}
+	return &cli.Command{
+		Name: "thaw", Category: categoryDaemon, Usage: "take care of providers or images again", ArgsUsage: "PROVIDER|image/NAME...",
+		Description: `Ends what npctl freeze began.
+
+Examples:
+  npctl thaw vexxhost
+  npctl thaw -all
+
+Exit codes: 0, or 1 on an error.` + daemonHelp,
+		Flags:  c.flags(&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every provider that is frozen"}),
+		Action: c.run,
+	}
+}
+
+func (c *freezeCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if (cmd.NArg() == 0) != c.all {
+		return c.jsonFailure(c.json, hint(errors.New(cmd.FullName()+" needs the name of a provider, or -all and none"), "npctl status shows those there are"))
+	}
+	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+		names, err := c.names(ctx, d, cmd.Args().Slice())
+		if err != nil {
+			return err
+		}
+		done := freezeDocument{FormatVersion: jsonVersion, Providers: []wire.Provider{}, Images: []wire.Image{}}
+		for _, name := range names {
+			if err := c.one(ctx, d, name, &done); err != nil {
+				return err
+			}
+		}
+		if c.json {
+			return c.ui.printJSON(done)
+		}
+		if len(names) == 0 {
+			return c.ui.print("There is nothing to do.")
+		}
+		return nil
+	})
+}
+
+// names lists what is to be changed.
+func (c *freezeCommand) names(ctx context.Context, d *client.Client, given []string) ([]string, error) {
+	if !c.all {
+		return given, nil
+	}
+	providers, err := d.Providers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, p := range providers {
+		if p.Configured && p.Served && p.Frozen != c.frozen {
+			names = append(names, p.Name)
+		}
+	}
+	return names, nil
+}
+
+func (c *freezeCommand) one(ctx context.Context, d *client.Client, name string, done *freezeDocument) error {
+	kind, rest, found := strings.Cut(subjectOf(name), "/")
+	if found && kind == "image" {
+		img, err := c.image(ctx, d, rest)
+		if err != nil {
+			return err
+		}
+		done.Images = append(done.Images, img)
+		return c.say(map[bool]string{true: "Image %s is not built until npctl thaw image/%[1]s.", false: "Image %s may be built again."}[c.frozen], rest)
+	}
+	if found && kind == "provider" {
+		name = rest
+	}
+	p, err := c.provider(ctx, d, name)
+	if err != nil {
+		return err
+	}
+	done.Providers = append(done.Providers, p)
+	return c.say(map[bool]string{true: "Provider %s is left alone until npctl thaw %[1]s.", false: "Provider %s is taken care of again."}[c.frozen], name)
+}
+
+func (c *freezeCommand) image(ctx context.Context, d *client.Client, name string) (wire.Image, error) {
+	if c.frozen {
+		return d.PauseImage(ctx, name, c.reason)
+	}
+	return d.UnpauseImage(ctx, name)
+}
+
+func (c *freezeCommand) provider(ctx context.Context, d *client.Client, name string) (wire.Provider, error) {
+	if c.frozen {
+		return d.FreezeProvider(ctx, name)
+	}
+	return d.ThawProvider(ctx, name)
+}
+
+// say tells people what is so now.
+func (c *daemonCommand) say(format string, args ...any) error {
+	if c.json {
+		return nil
+	}
+	return c.ui.print("%s", visible(fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,383 @@
+//go:build gearman
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	wire "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+// patience is how long a test waits for what has to happen.
+const patience = 60 * time.Second
+
+// shop is a job server, clouds that all npctl processes reach, a directory for the main npctl and one for each build host.
+type shop struct {
+	t       *testing.T
+	npctl   string // the program
+	dir     string
+	gearman *gearmantest.Process
+	servers wire.Options // as npctl reaches the job server
+	block   string       // the gearman block
+}
+
+// hostImages are the images that each build host can make.
+var hostImages = map[string][]string{"a": {"debian"}, "b": {"debian", "fedora"}, "c": {"fedora", "suse"}}
+
+// uploadWorkers are the connections of a build host that take uploads.
+const uploadWorkers = 2
+
+// imageScript makes an image of a mebibyte. It notes when it begins and when it is done, and takes as long as somebody
+// holds the image back.
+const imageScript = `set -e
+echo "$NPCTL_BUILD_ID $1" >>"$SHOP/begun"
+echo "making $NPCTL_IMAGE_NAME on $1"
+while [ -e "$SHOP/hold-$NPCTL_IMAGE_NAME" ]; do sleep 0.05; done
+yes "$NPCTL_BUILD_ID" | head -c 1048576 >"$NPCTL_OUTPUT.raw"
+echo "$NPCTL_BUILD_ID $1" >>"$SHOP/made"
+`
+
+func newShop(t *testing.T, npctl string) *shop {
+	t.Helper()
+	s := &shop{t: t, npctl: npctl, dir: t.TempDir(), gearman: gearmantest.StartMortalGearmand(t)}
+	s.servers = wire.Options{Servers: []string{s.gearman.Addr}}
+	s.block = fmt.Sprintf("gearman {\n servers = [%q]\n }", s.gearman.Addr)
+	s.prepare()
+	return s
+}
+
+// newTLSShop has stunnel in front of gearmand, which asks for client certificates.
+func newTLSShop(t *testing.T, npctl string) *shop {
+	t.Helper()
+	s := &shop{t: t, npctl: npctl, dir: t.TempDir(), gearman: gearmantest.StartMortalGearmand(t)}
+	certs := gearmantest.NewCertificates(t)
+	config, err := wire.LoadTLS(certs.CA, certs.Cert, certs.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.servers = wire.Options{Servers: []string{gearmantest.StartStunnel(t, certs, s.gearman.Addr)}, TLS: config}
+	s.block = fmt.Sprintf("gearman {\n servers = [%q]\n tls {\n ca = %q\n cert = %q\n key = %q\n }\n }",
+		s.servers.Servers[0], certs.CA, certs.Cert, certs.Key)
+	s.prepare()
+	return s
+}
+
+// prepare writes the configurations.
+func (s *shop) prepare() {
+	s.t.Helper()
+	s.write("image.sh", imageScript)
+	for host, images := range hostImages {
+		text := "npctl {\n images_dir = \"images\"\n " + s.block + "\n}\n" + s.clouds("fault_file = \""+s.path("faults.json")+"\"", "")
+		for _, image := range images {
+			text += fmt.Sprintf("diskimage %q {\n builder \"exec\" {\n command = [\"sh\", %q, %q]\n env = { SHOP = %q }\n }\n }\n",
+				image, s.path("image.sh"), host, s.dir)
+		}
+		s.write(host+"/npctl.hcl", text)
+	}
+	s.configure("debian", "fedora")
+}
+
+// clouds are the two providers, of which the second takes another format than builders make.
+func (s *shop) clouds(more, offers string) string {
+	text := ""
+	for name, format := range map[string]string{"one": "raw", "two": "qcow2"} {
+		text += fmt.Sprintf("provider \"sandbox\" %q {\n file = %q\n image_format = %q\n %s\n pool \"main\" {\n networks = [\"private\"]\n %s\n }\n }\n",
+			name, s.path(name+".json"), format, more, offers)
+	}
+	return text
+}
+
+// configure writes the main configuration, in which every provider wants these images.
+func (s *shop) configure(images ...string) {
+	s.t.Helper()
+	text := "npctl {\n leak_age = \"1ms\"\n " + s.block + "\n}\n"
+	offers := ""
+	for _, image := range images {
+		text += fmt.Sprintf("diskimage %q {\n builder \"gearman\" {}\n keep = 1\n }\nlabel %q {}\n", image, image)
+		offers += fmt.Sprintf("label %q {\n image = diskimage.%s\n flavor = \"small\"\n }\n", image, image)
+	}
+	s.write("main/npctl.hcl", text+s.clouds("", offers))
+}
+
+func (s *shop) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *shop) write(name, text string) {
+	s.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(s.path(name)), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path(name), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *shop) read(name string) string {
+	text, err := os.ReadFile(s.path(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// hold keeps builds of the image from being finished, until the function returned is called.
+func (s *shop) hold(image string) (release func()) {
+	s.t.Helper()
+	s.write("hold-"+image, "")
+	return func() { _ = os.Remove(s.path("hold-" + image)) }
+}
+
+// slowUploads makes every upload of a build host take longer than any test, until the function returned is called.
+func (s *shop) slowUploads() (end func()) {
+	s.t.Helper()
+	s.write("faults.json", `[{"operation": "image.upload", "action": "slow", "delay": "1h"}]`)
+	return func() { _ = os.Remove(s.path("faults.json")) }
+}
+
+// program is a running npctl.
+type program struct {
+	t      *testing.T
+	name   string
+	cmd    *exec.Cmd
+	out    bytes.Buffer // read after ended
+	ended  chan struct{}
+	reaped error
+}
+
+func (s *shop) start(dir string, args ...string) *program {
+	s.t.Helper()
+	p := &program{t: s.t, name: dir + ": npctl " + strings.Join(args, " "), ended: make(chan struct{})}
+	p.cmd = exec.Command(s.npctl, args...)
+	p.cmd.Dir = s.path(dir)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() { p.reaped = p.cmd.Wait(); close(p.ended) }()
+	s.t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		<-p.ended
+		if s.t.Failed() {
+			s.t.Logf("%s\n%s%v", p.name, p.out.String(), p.reaped)
+		}
+	})
+	return p
+}
+
+// host starts a build host.
+func (s *shop) host(name string, args ...string) *program {
+	s.t.Helper()
+	return s.start(name, append([]string{"builder", "-host=" + name, fmt.Sprint("-upload-workers=", uploadWorkers), "-lock-timeout=20s"}, args...)...)
+}
+
+func (p *program) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// kill ends the program as a crash does.
+func (p *program) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// wait waits for the end of the program and returns its exit code and what it has printed.
+func (p *program) wait() (int, string) {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(3 * time.Minute):
+		p.kill()
+		p.t.Fatalf("%s did not end", p.name)
+	}
+	return p.cmd.ProcessState.ExitCode(), p.out.String()
+}
+
+// succeeds waits for a good end.
+func (p *program) succeeds() string {
+	p.t.Helper()
+	code, out := p.wait()
+	if code != 0 {
+		p.t.Fatalf("%s: exit code %d\n%s", p.name, code, out)
+	}
+	return out
+}
+
+// fails waits for a bad end that is explained.
+func (p *program) fails(because string) {
+	p.t.Helper()
+	code, out := p.wait()
+	if code != 1 || !strings.Contains(strings.Join(strings.Fields(out), " "), because) {
+		p.t.Fatalf("%s: exit code %d, want 1 and %q\n%s", p.name, code, because, out)
+	}
+}
+
+func (s *shop) npctlMain(args ...string) *program { s.t.Helper(); return s.start("main", args...) }
+
+func (s *shop) apply() *program {
+	s.t.Helper()
+	return s.npctlMain("apply", "-auto-approve", "-lock-timeout=20s")
+}
+
+// settled makes sure that there is nothing left to do.
+func (s *shop) settled() {
+	s.t.Helper()
+	if out := s.npctlMain("plan").succeeds(); !strings.Contains(out, "No changes.") {
+		s.t.Fatalf("after all was done, the plan is\n%s", out)
+	}
+}
+
+// until waits for something, and tells what is there instead if it never comes.
+func (s *shop) until(what string, look func() (ok bool, instead any)) {
+	s.t.Helper()
+	var instead any
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var ok bool
+		if ok, instead = look(); ok {
+			return
+		}
+	}
+	s.t.Fatalf("waited in vain for %s; there is %v", what, instead)
+}
+
+// jobs is a function with jobs, as the administrative port shows it.
+type jobs struct{ Queued, Running, Workers int }
+
+// functions are those that somebody offers or that have jobs. The job server has to answer.
+func (s *shop) functions() (map[string]jobs, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	status, err := wire.New(s.servers).Status(ctx)
+	found := map[string]jobs{}
+	for name, f := range status {
+		if j := jobs(f); j != (jobs{}) {
+			found[name] = j
+		}
+	}
+	return found, err
+}
+
+// offered waits until exactly these functions are there.
+func (s *shop) offered(want map[string]jobs) {
+	s.t.Helper()
+	var got map[string]jobs
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var err error
+		if got, err = s.functions(); err == nil && maps.Equal(got, want) {
+			return
+		}
+	}
+	s.t.Fatalf("functions (-want +got):\n%s", cmp.Diff(want, got))
+}
+
+// offers are the functions of hosts that are idle and up, and of the builds that they keep.
+func offers(hosts string, kept ...string) map[string]jobs {
+	want := map[string]jobs{}
+	for _, host := range strings.Fields(hosts) {
+		for _, image := range hostImages[host] {
+			want["image-build:"+image] = jobs{Workers: want["image-build:"+image].Workers + 1}
+		}
+	}
+	for _, id := range kept {
+		want["image-upload:"+id] = jobs{Workers: uploadWorkers}
+		want["image-delete:"+id] = jobs{Workers: uploadWorkers}
+	}
+	return want
+}
+
+// lines are those of a file that is appended to, such as who has begun which build.
+func (s *shop) lines(name string) []string {
+	s.t.Helper()
+	return strings.Split(strings.TrimSuffix(s.read(name), "\n"), "\n")
+}
+
+// begun waits until so many builds were begun, and returns the last one and its host.
+func (s *shop) begun(n int) (id, host string) {
+	s.t.Helper()
+	s.until(fmt.Sprint(n, " builds to begin"), func() (bool, any) {
+		lines := s.lines("begun")
+		id, host, _ = strings.Cut(lines[len(lines)-1], " ")
+		return len(lines) == n && id != "", lines
+	})
+	return id, host
+}
+
+// onDisk lists the image files of a host, without those that npctl keeps for itself.
+func (s *shop) onDisk(host string) []string {
+	s.t.Helper()
+	entries, err := os.ReadDir(s.path(host + "/images"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	files := []string{}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, e.Name())
+		}
+	}
+	return files
+}
+
+// cloud lists the images of a provider, as "<build id> <status>".
+func (s *shop) cloud(name string) []string {
+	s.t.Helper()
+	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: s.path(name + ".json")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer cloud.Close() //nolint:errcheck // only read
+	things, err := cloud.Inventory()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	images := []string{}
+	for _, thing := range things {
+		if thing.Type == "image" {
+			images = append(images, thing.Metadata["npctl_build"]+" "+thing.Status)
+		}
+	}
+	slices.Sort(images)
+	return images
+}
+
+func (s *shop) equal(what string, got, want any) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// everywhere makes sure that each of the builds is on one host in both formats and in both clouds, and nothing else is.
+func (s *shop) everywhere(builds map[string]build) {
+	s.t.Helper()
+	files, images := map[string][]string{"a": {}, "b": {}, "c": {}}, []string{}
+	for id, b := range builds {
+		files[b.host] = append(files[b.host], b.image+"-"+id+".qcow2", b.image+"-"+id+".raw")
+		images = append(images, id+" active")
+	}
+	slices.Sort(images)
+	for host := range files {
+		slices.Sort(files[host])
+		s.equal("files of host "+host, s.onDisk(host), files[host])
+	}
+	for _, cloud := range []string{"one", "two"} {
+		s.equal("images in cloud "+cloud, s.cloud(cloud), images)
+	}
+}
+
+// build is one that is ready.
+type build struct{ image, host string }

@@ -1,0 +1,463 @@
+//go:build gearman
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestRealBuildHosts runs whole processes: build hosts, npctl, a real gearmand, and what becomes of them when some are
+// killed. It needs gearmand, stunnel4 and qemu-img; test/gearman/install.sh installs them.
+func TestRealBuildHosts(t *testing.T) {
+	npctl := filepath.Join(t.TempDir(), "npctl")
+	if out, err := exec.Command("go", "build", "-o", npctl, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build npctl: %v\n%s", err, out)
+	}
+	for name, test := range map[string]struct {
+		open func(*testing.T, string) *shop
+		run  func(*shop)
+	}{
+		"BuildsGoWhereTheyCanBeMade":                   {newShop, tour},
+		"BuildsGoWhereTheyCanBeMadeOverTLS":            {newTLSShop, tour},
+		"OverTLSNobodyIsLetInWithoutACertificate":      {newTLSShop, withoutCertificate},
+		"HostKilledInMidBuildLeavesItToAnother":        {newShop, killedBuilding},
+		"HostKilledInMidBuildThatNobodyElseCanMake":    {newShop, killedAlone},
+		"HostKilledInMidBuildComesBack":                {newShop, killedAndBack},
+		"HostKilledInMidUpload":                        {newTLSShop, killedUploading},
+		"HostStoppedFinishesItsBuild":                  {newShop, stoppedInTime},
+		"HostStoppedLeavesALongBuildToAnother":         {newShop, stoppedTooSoon},
+		"NpctlKilledInMidBuildGoesOnWithIt":            {newShop, mainKilledBuilding},
+		"NpctlKilledInMidBuildFindsItReady":            {newShop, mainKilledBuildReady},
+		"NpctlKilledInMidUpload":                       {newShop, mainKilledUploading},
+		"JobServerRestartedInMidBuild":                 {newTLSShop, serverKilled},
+		"BuildWhoseHostIsAwayIsDeletedWhenItIsBack":    {newShop, deletedWhileAway},
+		"UnfinishedBuildIsDroppedWhenNobodyIsMakingIt": {newShop, droppedUnfinished},
+		"UnfinishedBuildThatGoesOnIsStopped":           {newShop, droppedBuilding},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.run(test.open(t, npctl))
+		})
+	}
+}
+
+// applied applies and returns the builds of debian and fedora that it made.
+func (s *shop) applied() map[string]build {
+	s.t.Helper()
+	s.apply().succeeds()
+	return s.kept("debian", "fedora")
+}
+
+// kept returns the only build of each image and the host that has it, by its id.
+func (s *shop) kept(images ...string) map[string]build {
+	s.t.Helper()
+	builds := map[string]build{}
+	for _, image := range images {
+		out := s.npctlMain("image", "show", image).succeeds()
+		found := false
+		for host := range hostImages {
+			for _, file := range s.onDisk(host) {
+				id, ok := strings.CutPrefix(strings.TrimSuffix(file, ".raw"), image+"-")
+				if !ok || !strings.HasSuffix(file, ".raw") {
+					continue
+				}
+				if found || !strings.Contains(out, id[:8]) {
+					s.t.Fatalf("file %s on host %s is not the only build of\n%s", file, host, out)
+				}
+				builds[id], found = build{image, host}, true
+			}
+		}
+		if !found {
+			s.t.Fatalf("no host has a build of\n%s", out)
+		}
+	}
+	return builds
+}
+
+func idsOf(builds map[string]build) (ids []string) {
+	for id := range maps.Keys(builds) {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// tour is a day without accidents.
+func tour(s *shop) {
+	hosts := map[string]*program{"a": s.host("a"), "b": s.host("b"), "c": s.host("c")}
+	s.offered(offers("a b c"))
+
+	release, release2 := s.hold("debian"), s.hold("fedora")
+	apply := s.apply()
+	s.begun(2) // at once, each on one host
+	during := offers("a b c")
+	for _, line := range s.lines("begun") {
+		id, _, _ := strings.Cut(line, " ")
+		during["image-delete:"+id] = jobs{Workers: uploadWorkers} // it could be stopped
+	}
+	during["image-build:debian"] = jobs{Running: 1, Workers: 2}
+	during["image-build:fedora"] = jobs{Running: 1, Workers: 2}
+	s.offered(during)
+	release()
+	release2()
+	apply.succeeds()
+	builds := s.kept("debian", "fedora")
+	s.offered(offers("a b c", idsOf(builds)...))
+	s.everywhere(builds)
+	s.settled()
+
+	for name, host := range hosts { // what is on its disk is offered again
+		host.signal(syscall.SIGTERM)
+		host.succeeds()
+		others := offers("a b c")
+		for _, image := range hostImages[name] {
+			f := others["image-build:"+image]
+			f.Workers--
+			others["image-build:"+image] = f
+			if f.Workers == 0 {
+				delete(others, "image-build:"+image)
+			}
+		}
+		for id, b := range builds {
+			if b.host != name {
+				others["image-upload:"+id], others["image-delete:"+id] = jobs{Workers: uploadWorkers}, jobs{Workers: uploadWorkers}
+			}
+		}
+		s.offered(others)
+		s.host(name)
+		s.offered(offers("a b c", idsOf(builds)...))
+	}
+	s.settled()
+
+	// An image that is built anew replaces the one before.
+	s.npctlMain("image", "build", "debian", "-auto-approve").succeeds()
+	s.apply().succeeds()
+	again := s.kept("debian", "fedora")
+	for id, b := range builds {
+		if _, kept := again[id]; kept != (b.image == "fedora") {
+			s.t.Errorf("build %s of %s after another build of debian: kept is %t", id, b.image, kept)
+		}
+	}
+	s.offered(offers("a b c", idsOf(again)...))
+	s.everywhere(again)
+
+	for id, b := range again {
+		if b.image == "debian" {
+			s.npctlMain("image", "delete", "debian", "-build="+id[:8], "-auto-approve").succeeds()
+			delete(again, id)
+		}
+	}
+	s.offered(offers("a b c", idsOf(again)...))
+	s.everywhere(again)
+	s.npctlMain("destroy", "-auto-approve").succeeds()
+	s.offered(offers("a b c"))
+	s.everywhere(nil)
+}
+
+// withoutCertificate has neither a host nor npctl with a certificate.
+func withoutCertificate(s *shop) {
+	for _, who := range []string{"a", "main"} {
+		text := s.read(who + "/npctl.hcl")
+		for _, name := range []string{"cert", "key"} {
+			before, rest, _ := strings.Cut(text, "\n "+name+" = ")
+			_, after, _ := strings.Cut(rest, "\n")
+			text = before + "\n" + after
+		}
+		s.write(who+"/npctl.hcl", text)
+	}
+	s.host("a")
+	s.host("b")
+	s.offered(offers("b"))
+	s.configure("debian")
+	s.apply().succeeds()
+	s.everywhere(s.kept("debian"))
+	if builds := s.kept("debian"); len(builds) != 1 || builds[idsOf(builds)[0]].host != "b" {
+		s.t.Errorf("builds are %v, want one on b", builds)
+	}
+}
+
+func killedBuilding(s *shop) {
+	s.configure("debian")
+	hosts := map[string]*program{"a": s.host("a"), "b": s.host("b")}
+	s.offered(offers("a b"))
+	release := s.hold("debian")
+	apply := s.apply()
+	id, first := s.begun(1)
+	hosts[first].kill()
+	again, second := s.begun(2)
+	if again != id || second == first {
+		s.t.Fatalf("build %s, lost with %s, was begun again as %s on %s", id, first, again, second)
+	}
+	during := offers(second)
+	during["image-build:debian"] = jobs{Running: 1, Workers: 1}
+	during["image-delete:"+id] = jobs{Workers: uploadWorkers}
+	s.offered(during)
+	release()
+	apply.succeeds()
+	s.equal("builds made", s.lines("made"), []string{id + " " + second})
+	s.host(first)
+	s.offered(offers("a b", id))
+	s.everywhere(map[string]build{id: {"debian", second}})
+	s.settled()
+}
+
+func killedAlone(s *shop) {
+	s.configure("suse")
+	host := s.host("c")
+	s.offered(offers("c"))
+	release := s.hold("suse")
+	apply := s.apply()
+	s.begun(1)
+	host.kill()
+	release()
+	apply.fails("image-build:suse: no worker offers it at " + s.gearman.Addr)
+	s.offered(offers(""))
+	s.host("c")
+	s.offered(offers("c"))
+	s.apply().succeeds()
+	builds := s.kept("suse")
+	s.offered(offers("c", idsOf(builds)...))
+	s.everywhere(builds)
+	s.settled()
+}
+
+func killedAndBack(s *shop) {
+	s.configure("suse")
+	host := s.host("c")
+	s.offered(offers("c"))
+	release := s.hold("suse")
+	apply := s.apply()
+	id, _ := s.begun(1)
+	host.kill()
+	s.host("c")
+	again, _ := s.begun(2)
+	s.equal("build that is begun again", again, id)
+	release()
+	apply.succeeds()
+	s.equal("builds made", s.lines("made"), []string{id + " c"})
+	s.everywhere(map[string]build{id: {"suse", "c"}})
+	s.settled()
+}
+
+// uploading waits until an image is on its way into a cloud.
+func (s *shop) uploading() {
+	s.t.Helper()
+	s.until("an upload", func() (bool, any) {
+		images := fmt.Sprint(s.cloud("one"), s.cloud("two"))
+		return strings.Contains(images, "queued"), images
+	})
+}
+
+func killedUploading(s *shop) {
+	s.configure("debian")
+	host := s.host("a")
+	s.offered(offers("a"))
+	end := s.slowUploads()
+	apply := s.apply()
+	s.uploading()
+	id, _ := s.begun(1)
+	host.kill()
+	apply.fails("no host that is up has it")
+	s.equal("images in the clouds", append(s.cloud("one"), s.cloud("two")...), []string{})
+	end()
+	s.host("a")
+	s.offered(offers("a", id))
+	s.apply().succeeds()
+	s.everywhere(map[string]build{id: {"debian", "a"}})
+	s.settled()
+}
+
+func stoppedInTime(s *shop) {
+	s.configure("debian")
+	host := s.host("a")
+	s.offered(offers("a"))
+	release := s.hold("debian")
+	apply := s.apply()
+	id, _ := s.begun(1)
+	host.signal(syscall.SIGTERM)
+	s.until("the host to take no more jobs", func() (bool, any) {
+		f, err := s.functions()
+		return err == nil && f["image-delete:"+id] == jobs{}, f
+	})
+	release()
+	host.succeeds()
+	apply.fails("no host that is up has it") // the upload, not the build
+	s.host("a")
+	s.offered(offers("a", id))
+	s.apply().succeeds()
+	s.equal("builds made", s.lines("made"), []string{id + " a"})
+	s.everywhere(map[string]build{id: {"debian", "a"}})
+	s.settled()
+}
+
+func stoppedTooSoon(s *shop) {
+	s.configure("debian")
+	host := s.host("a", "-grace=100ms")
+	s.offered(offers("a"))
+	release := s.hold("debian")
+	apply := s.apply()
+	id, _ := s.begun(1)
+	s.host("b")
+	host.signal(syscall.SIGTERM)
+	host.succeeds()
+	s.equal("files of the host that was stopped", s.onDisk("a"), []string{})
+	again, second := s.begun(2)
+	s.equal("build that goes on elsewhere", again+" "+second, id+" b")
+	release()
+	apply.succeeds()
+	s.everywhere(map[string]build{id: {"debian", "b"}})
+	s.settled()
+}
+
+func mainKilledBuilding(s *shop) {
+	s.configure("debian")
+	s.host("a")
+	s.host("b")
+	s.offered(offers("a b"))
+	release := s.hold("debian")
+	apply := s.apply()
+	id, host := s.begun(1)
+	apply.kill()
+	out := s.npctlMain("plan").succeeds()
+	if !strings.Contains(out, "unfinished") || !strings.Contains(out, id) {
+		s.t.Errorf("the plan does not go on with build %s:\n%s", id, out)
+	}
+	apply = s.apply()
+	s.until("the next npctl to wait for the build", func() (bool, any) {
+		text := s.read("main/.npctl/logs/debian-" + id + ".log")
+		return strings.Contains(text, "asks gearman"), text
+	})
+	release()
+	apply.succeeds()
+	s.equal("builds begun", s.lines("begun"), []string{id + " " + host})
+	s.offered(offers("a b", id))
+	s.everywhere(map[string]build{id: {"debian", host}})
+	s.settled()
+}
+
+func mainKilledBuildReady(s *shop) {
+	s.configure("debian")
+	s.host("a")
+	s.offered(offers("a"))
+	release := s.hold("debian")
+	apply := s.apply()
+	id, _ := s.begun(1)
+	apply.kill()
+	release()
+	s.offered(offers("a", id))
+	s.apply().succeeds()
+	s.equal("builds begun", s.lines("begun"), []string{id + " a"})
+	s.everywhere(map[string]build{id: {"debian", "a"}})
+	s.settled()
+}
+
+func mainKilledUploading(s *shop) {
+	s.configure("debian")
+	host := s.host("a")
+	s.offered(offers("a"))
+	end := s.slowUploads()
+	apply := s.apply()
+	s.uploading()
+	id, _ := s.begun(1)
+	apply.kill()
+	host.kill()
+	end()
+	s.host("a")
+	s.offered(offers("a", id))
+	s.apply().succeeds()
+	s.everywhere(map[string]build{id: {"debian", "a"}})
+	s.settled()
+}
+
+func serverKilled(s *shop) {
+	s.configure("debian")
+	s.host("a")
+	s.offered(offers("a"))
+	release := s.hold("debian")
+	apply := s.apply()
+	id, _ := s.begun(1)
+	s.gearman.Kill()
+	s.gearman.Start()
+	again, _ := s.begun(2)
+	s.equal("build that is begun again", again, id)
+	release()
+	apply.succeeds()
+	s.offered(offers("a", id))
+	s.equal("builds made", s.lines("made"), []string{id + " a"})
+	s.everywhere(map[string]build{id: {"debian", "a"}})
+	s.settled()
+}
+
+func deletedWhileAway(s *shop) {
+	host := s.host("a")
+	fedora := s.host("c")
+	s.offered(offers("a c"))
+	builds := s.applied()
+	host.kill()
+	var debian string
+	for id, b := range builds {
+		if b.image == "debian" {
+			debian = id
+		}
+	}
+	s.configure("fedora")
+	s.apply().fails("nobody offers image-delete:" + debian)
+	s.equal("images in cloud one", len(s.cloud("one")), 1)
+	s.host("a")
+	s.offered(offers("a c", idsOf(builds)...))
+	s.apply().succeeds()
+	delete(builds, debian)
+	s.offered(offers("a c", idsOf(builds)...))
+	s.everywhere(builds)
+
+	fedora.kill()
+	s.npctlMain("destroy", "-auto-approve").fails("nobody offers image-delete:" + idsOf(builds)[0])
+	s.host("c")
+	s.offered(offers("a c", idsOf(builds)...))
+	s.npctlMain("destroy", "-auto-approve").succeeds()
+	s.offered(offers("a c"))
+	s.everywhere(nil)
+}
+
+// interruptedBuild leaves a build whose npctl and host were killed.
+func (s *shop) interruptedBuild() (id string, host *program, release func()) {
+	s.t.Helper()
+	s.configure("debian")
+	host = s.host("a")
+	s.offered(offers("a"))
+	release = s.hold("debian")
+	apply := s.apply()
+	id, _ = s.begun(1)
+	apply.kill()
+	return id, host, release
+}
+
+func droppedUnfinished(s *shop) {
+	_, host, release := s.interruptedBuild()
+	host.kill()
+	release()
+	s.host("a")
+	s.offered(offers("a"))
+	s.npctlMain("destroy", "-auto-approve").succeeds()
+	s.everywhere(nil)
+	s.offered(offers("a"))
+	s.apply().succeeds()
+	s.everywhere(s.kept("debian"))
+	s.settled()
+}
+
+func droppedBuilding(s *shop) {
+	_, _, release := s.interruptedBuild()
+	s.npctlMain("destroy", "-auto-approve").succeeds()
+	s.everywhere(nil)
+	s.offered(offers("a"))
+	release()
+	s.apply().succeeds()
+	s.everywhere(s.kept("debian"))
+	s.settled()
+}

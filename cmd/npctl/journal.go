@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// eventsCommand is npctl events.
+type eventsCommand struct {
+	daemonCommand
+	follow  bool
+	subject string
+	limit   int
+}
+
+func (a *app) eventsCommand() *cli.Command {
+	c := &eventsCommand{daemonCommand: daemonCommand{app: a}}
+	return &cli.Command{
+		Name: "events", Category: categoryDaemon, Usage: "show what has happened",
+		Description: `Shows the newest of what npctl watch has done and decided, and what was done to it. The journal holds a few
+thousand events, over restarts too. With -f it goes on with what happens from now on.
+
+A subject is such as node/17, request/17, label/debian, image/debian or provider/vexxhost.
+
+Examples:
+  npctl events -f
+  npctl events -subject=request/17
+  npctl events -json -f | jq -c 'select(.code == "launch-failed")'
+
+Exit codes: 0, or 1 on an error; 130 interrupted while it follows.` + daemonHelp,
+		Flags: c.flags(
+			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "go on with what happens from now on"},
+			&cli.StringFlag{Name: "subject", Destination: &c.subject, Usage: "only what has to do with a `SUBJECT`"},
+			&cli.IntFlag{Name: "limit", Destination: &c.limit, Value: 50, Usage: "the newest `N` events"}),
+		Action: c.run,
+	}
+}
+
+func (c *eventsCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+		past, err := d.Events(ctx, "", subjectOf(c.subject), max(c.limit, 1))
+		if err != nil {
+			return err
+		}
+		for _, e := range past.Events {
+			if err := c.tell(e); err != nil {
+				return err
+			}
+		}
+		if !c.follow {
+			return nil
+		}
+		err = d.Follow(ctx, past.Next, subjectOf(c.subject), c.tell)
+		if errors.Is(context.Cause(ctx), errSignal) {
+			return exitCode(exitInterrupted)
+		}
+		return err
+	})
+}
+
+// tell prints an event on a line.
+func (c *eventsCommand) tell(e wire.Event) error {
+	if c.json {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(c.ui.out, string(text)+"\n")
+		return outputError(err)
+	}
+	return c.ui.print("%s", eventLineText(e))
+}
+
+// eventLineText is an event for people.
+func eventLineText(e wire.Event) string {
+	return e.Time.Local().Format(time.DateTime) + "  " + visible(e.Subject) + "  " + visible(strings.ReplaceAll(e.Text, "\n", " "))
+}
+
+// subjectOf takes a subject the way people write it: node.17, node/17, diskimage.debian.
+func subjectOf(text string) string {
+	kind, name, found := strings.Cut(text, "/")
+	if !found {
+		kind, name, _ = strings.Cut(text, ".")
+	}
+	switch kind {
+	case "diskimage", "zuul_image":
+		kind = "image"
+	case "node", "request":
+		name = idOf("", name)
+	}
+	if name == "" {
+		return text
+	}
+	return kind + "/" + name
+}

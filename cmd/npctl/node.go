@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+const nodeDescription = `Looks at nodes, gives them back, and keeps some for people to look at.` + daemonHelp
+
+// nodeCommand is what the subcommands of npctl node share.
+type nodeCommand struct {
+	daemonCommand
+	filter        client.NodeFilter
+	states        string
+	reason, until string
+	holder        string
+	force         bool
+	patience      time.Duration
+}
+
+func (a *app) newNode() *nodeCommand { return &nodeCommand{daemonCommand: daemonCommand{app: a}} }
+
+func (a *app) nodeCommand() *cli.Command {
+	list, show := a.newNode(), a.newNode()
+	return &cli.Command{
+		Name: "node", Category: categoryDaemon, Usage: "look at nodes, hold them, give them back", Description: nodeDescription,
+		Commands: append([]*cli.Command{
+			{Name: "list", Usage: "list nodes", Description: nodeListDescription, Action: list.list, Flags: list.flags(
+				&cli.StringFlag{Name: "state", Category: categorySelect, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas, such as ready,in-use,hold"},
+				&cli.StringFlag{Name: "label", Category: categorySelect, Destination: &list.filter.Label, Usage: "only those with a `LABEL`"},
+				&cli.StringFlag{Name: "provider", Category: categorySelect, Destination: &list.filter.Provider, Usage: "only those of a `PROVIDER`"},
+				&cli.StringFlag{Name: "pool", Category: categorySelect, Destination: &list.filter.Pool, Usage: "only those of a `POOL`"},
+				&cli.StringFlag{Name: "tenant", Category: categorySelect, Destination: &list.filter.Tenant, Usage: "only those in use by a `TENANT`"},
+				&cli.StringFlag{Name: "request", Category: categorySelect, Destination: &list.filter.Request, Usage: "only those for the request `ID`, or taken with it"})},
+			{Name: "show", Usage: "show nodes whole", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.show},
+		}, a.nodeChanges()...),
+	}
+}
+
+// nodesDocument is what the subcommands of npctl node print with -json.
+type nodesDocument struct {
+	FormatVersion string      `json:"format_version"`
+	Nodes         []wire.Node `json:"nodes"`
+}
+
+const nodeListDescription = `Shows every node: what it is, where, and for whom. FOR is the request that it waits for or was taken with, or
+who holds its lease.
+
+Examples:
+  npctl node list
+  npctl node list -state=in-use -label=debian
+  npctl node list -json | jq -r '.nodes[] | select(.state == "hold") | [.id, .comment] | @tsv'
+
+Exit codes: 0, or 1 on an error.`
+
+func (c *nodeCommand) list(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	return c.failed(c.listed(ctx))
+}
+
+func (c *nodeCommand) listed(ctx context.Context) error {
+	if c.states != "" {
+		c.filter.States = strings.Split(c.states, ",")
+	}
+	if c.filter.Request != "" {
+		c.filter.Request = idOf(resources.KindRequest, c.filter.Request)
+	}
+	nodes, err := c.nodes(ctx, c.filter)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.ui.printJSON(nodesDocument{jsonVersion, nodes})
+	}
+	if len(nodes) == 0 {
+		return c.ui.print("No nodes.")
+	}
+	return c.table(nodes)
+}
+
+func (c *nodeCommand) table(nodes []wire.Node) error {
+	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
+	writeCells(w, []string{"NODE", "STATE", "SINCE", "LABELS", "PROVIDER/POOL", "ADDRESS", "FOR", "NOTE"})
+	now := time.Now()
+	for i := range nodes {
+		n := &nodes[i]
+		writeCells(w, []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, n.Addresses.Interface,
+			nodeFor(n, now), nodeNote(n)})
+	}
+	return outputError(w.Flush())
+}
+
+// nodeFor says who a node is for.
+func nodeFor(n *wire.Node, now time.Time) string {
+	switch {
+	case n.Lease != nil && n.State == resources.StateInUse:
+		return fmt.Sprintf("%s (lease ends in %s)", n.Lease.Holder, age(now, n.Lease.Until))
+	case n.State == resources.StateInUse && n.Requestor != "":
+		return n.Requestor
+	case n.Request != "":
+		return "request " + n.Request
+	default:
+		return ""
+	}
+}
+
+func nodeNote(n *wire.Node) string {
+	for _, text := range []string{n.Step, n.Node.Error, n.Comment} {
+		if text != "" {
+			return oneLine(text, problemLength)
+		}
+	}
+	return ""
+}
+
+// nodes asks npctl watch, or reads the state when that does not run.
+func (c *nodeCommand) nodes(ctx context.Context, filter client.NodeFilter) ([]wire.Node, error) {
+	d, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	nodes, err := d.Nodes(ctx, filter)
+	if !errors.Is(err, client.ErrNoDaemon) || c.socket != "" {
+		return append([]wire.Node{}, nodes...), err
+	}
+	records, fileErr := c.recordsWithout(ctx, resources.KindNode)
+	if fileErr != nil {
+		return nil, err // that nothing runs is what has to be told
+	}
+	nodes = []wire.Node{}
+	for _, r := range records {
+		if n := r.(*resources.Node); nodeMatches(filter, n) {
+			nodes = append(nodes, wire.Node{Node: *n})
+		}
+	}
+	c.tellWithout()
+	return nodes, nil
+}
+
+func nodeMatches(f client.NodeFilter, n *resources.Node) bool {
+	return (len(f.States) == 0 || slices.Contains(f.States, string(n.State))) && (f.Label == "" || slices.Contains(n.Labels, f.Label)) && (f.Provider == "" || n.Provider == f.Provider) &&
+		(f.Pool == "" || n.Pool == f.Pool) && (f.Request == "" || n.Request == f.Request) && (f.Tenant == "" || n.Tenant == f.Tenant)
+}
+
+const nodeShowDescription = `Prints everything that is known of nodes. npctl why node/ID tells what is happening to one.
+
+Examples:
+  npctl node show 0000000017
+  npctl node show -json 17 | jq -r '.nodes[0].host_keys[]'
+
+Exit codes: 0, or 1 on an error or when there is no such node.`
+
+func (c *nodeCommand) show(ctx context.Context, cmd *cli.Command) error {
+	list, err := ids(cmd, resources.KindNode)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	return c.failed(c.shown(ctx, list))
+}
+
+func (c *nodeCommand) shown(ctx context.Context, list []string) error {
+	found, err := c.found(ctx, list)
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return c.ui.printJSON(nodesDocument{jsonVersion, found})
+	}
+	for i := range found {
+		if err := c.printRecord(i, &found[i].Node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found returns the nodes with these ids.
+func (c *nodeCommand) found(ctx context.Context, list []string) (found []wire.Node, err error) {
+	d, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	for _, id := range list {
+		n, err := d.Node(ctx, id)
+		if errors.Is(err, client.ErrNoDaemon) && c.socket == "" {
+			return c.foundWithout(ctx, list, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, n)
+	}
+	return found, nil
+}
+
+// foundWithout looks into the state, when npctl watch does not run.
+func (c *nodeCommand) foundWithout(ctx context.Context, list []string, none error) (found []wire.Node, err error) {
+	records, err := c.recordsWithout(ctx, resources.KindNode)
+	if err != nil {
+		return nil, none // that nothing runs is what has to be told
+	}
+	for _, id := range list {
+		i := slices.IndexFunc(records, func(r resources.Record) bool { return r.Key().ID == id })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no node %s", id)
+		}
+		found = append(found, wire.Node{Node: *records[i].(*resources.Node)})
+	}
+	c.tellWithout()
+	return found, nil
+}
+
+// reachable shows how to get into nodes.
+func (c *daemonCommand) reachable(nodes []wire.Node) error {
+	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
+	writeCells(w, []string{"NODE", "LABELS", "CONNECT", "HOST KEYS"})
+	for i := range nodes {
+		n := &nodes[i]
+		writeCells(w, []string{n.ID, words(n.Labels), connectText(&n.Node), keyTypes(n.HostKeys)})
+	}
+	return outputError(w.Flush())
+}
+
+// connectText is a command that connects, or where there is none, the address.
+func connectText(n *resources.Node) string {
+	port := n.Login.ConnectionPort
+	if kind := n.Login.ConnectionType; kind != "" && kind != "ssh" {
+		return kind + " " + net.JoinHostPort(n.Addresses.Interface, strconv.FormatInt(port, 10))
+	}
+	at := n.Addresses.Interface
+	if n.Login.Username != "" {
+		at = n.Login.Username + "@" + at
+	}
+	if port != 0 && port != 22 {
+		return fmt.Sprintf("ssh -p %d %s", port, at)
+	}
+	return "ssh " + at
+}
+
+// keyTypes are the first words of host keys.
+func keyTypes(keys []string) string {
+	types := make([]string, len(keys))
+	for i, key := range keys {
+		types[i], _, _ = strings.Cut(key, " ")
+	}
+	return words(types)
+}
+
+func nodeIDs(nodes []wire.Node) []string {
+	list := make([]string, len(nodes))
+	for i := range nodes {
+		list[i] = nodes[i].ID
+	}
+	return list
+}

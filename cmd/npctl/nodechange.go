@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// change is what a subcommand does to one node, and says of it.
+type change func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error)
+
+// nodeChanges are the subcommands of npctl node that do something.
+func (a *app) nodeChanges() []*cli.Command {
+	return []*cli.Command{a.nodeHold(), a.nodeRelease(), a.nodeDelete(), a.nodeReturn(), a.nodeRenew(), a.nodeWait()}
+}
+
+func (c *nodeCommand) each(do change) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		list, err := ids(cmd, resources.KindNode)
+		if err != nil {
+			return c.jsonFailure(c.json, err)
+		}
+		return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+			var all []wire.Node
+			for _, id := range list {
+				n, told, err := do(ctx, d, id)
+				if err != nil {
+					return err
+				}
+				all = append(all, n)
+				if !c.json {
+					if err := c.ui.print("%s", visible(told)); err != nil {
+						return err
+					}
+				}
+			}
+			if c.json {
+				return c.ui.printJSON(nodesDocument{jsonVersion, all})
+			}
+			return nil
+		})
+	}
+}
+
+func (a *app) nodeHold() *cli.Command {
+	c := a.newNode()
+	return &cli.Command{
+		Name: "hold", Usage: "keep nodes for a person to look at", ArgsUsage: "ID...",
+		Description: `Keeps nodes that are in use, or ready and nobody's, until npctl node release, until -until, or for as long as
+max_hold_age allows. A lease ends with that.
+
+Examples:
+  npctl node hold -reason="disk full, see INFRA-17" 0000000017
+  npctl node hold -until=8h 17 18
+
+Exit codes: 0, or 1 on an error.`,
+		Flags: c.flags(
+			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"},
+			&cli.StringFlag{Name: "until", Destination: &c.until, Usage: "for a `DURATION` such as 8h or 2d, or up to a time such as 2026-01-31T12:00:00Z"}),
+		Action: c.each(func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error) {
+			until, err := moment("until", c.until, time.Now())
+			if err != nil {
+				return n, "", err
+			}
+			n, err = d.HoldNode(ctx, id, c.reason, until)
+			told = fmt.Sprintf("Node %s is held", id)
+			if !until.IsZero() {
+				told += " until " + until.Local().Format(time.DateTime)
+			}
+			return n, told + ". npctl node release " + id + " ends that.", err
+		}),
+	}
+}
+
+func (a *app) nodeRelease() *cli.Command {
+	c := a.newNode()
+	return &cli.Command{
+		Name: "release", Usage: "end the hold of nodes", ArgsUsage: "ID...",
+		Description: `Ends what npctl node hold began: the nodes count as used, so they are deleted, or checked and ready again where they
+exist anyway.
+
+Example:
+  npctl node release 0000000017
+
+Exit codes: 0, or 1 on an error or when a node is not held.`,
+		Flags: c.flags(),
+		Action: c.each(func(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
+			n, err := d.ReleaseNode(ctx, id)
+			return n, "Node " + id + " is released" + whatNext(&n), err
+		}),
+	}
+}
+
+// whatNext says what becomes of a node that was used.
+func whatNext(n *wire.Node) string {
+	if n.Static {
+		return ": it is ready again once it answers."
+	}
+	return ": it is deleted."
+}
+
+func (a *app) nodeReturn() *cli.Command {
+	c := a.newNode()
+	return &cli.Command{
+		Name: "return", Usage: "give nodes back after use", ArgsUsage: "ID...",
+		Description: `Gives back nodes that npctl request take has taken: they are deleted, or checked and ready again where they exist
+anyway.
+
+Example:
+  npctl node return 0000000017 0000000018
+
+Exit codes: 0, or 1 on an error.`,
+		Flags: c.flags(),
+		Action: c.each(func(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
+			n, err := d.ReturnNode(ctx, id)
+			return n, "Node " + id + " is given back" + whatNext(&n), err
+		}),
+	}
+}
+
+func (a *app) nodeRenew() *cli.Command {
+	c := a.newNode()
+	return &cli.Command{
+		Name: "renew", Usage: "prolong the lease of nodes", ArgsUsage: "ID...",
+		Description: `Prolongs the lease of nodes that were taken with -lease, by as long as was said then, from now on.
+
+Example:
+  while sleep 60; do npctl node renew -holder=job-4711 0000000017; done
+
+Exit codes: 0, or 1 on an error, such as when the lease has ended.`,
+		Flags: c.flags(&cli.StringFlag{Name: "holder", Destination: &c.holder, Usage: "`NAME` under which they were taken, instead of user@host"}),
+		Action: c.each(func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error) {
+			holder := c.holder
+			if holder == "" {
+				holder = whoAmI()
+			}
+			if n, err = d.RenewNode(ctx, id, holder); err != nil || n.Lease == nil {
+				return n, "", err
+			}
+			return n, fmt.Sprintf("The lease of node %s ends at %s.", id, n.Lease.Until.Local().Format(time.DateTime)), nil
+		}),
+	}
+}
+
+func (a *app) nodeDelete() *cli.Command {
+	c := a.newNode()
+	return &cli.Command{
+		Name: "delete", Usage: "let nodes go", ArgsUsage: "ID...",
+		Description: `Lets nodes go: npctl watch deletes them, or checks them and has them ready again where they exist anyway. min_ready is
+refilled. Nodes that somebody uses, that are held or that are set aside for a request need -force; those that
+something is being done to cannot be deleted until that is over.
+
+Examples:
+  npctl node delete 0000000017
+  npctl node delete -force -reason="broken disk" 17
+
+Exit codes: 0, or 1 on an error.`,
+		Flags: c.flags(
+			&cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "even nodes that are in use, held or set aside for a request"},
+			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"}),
+		Action: c.each(func(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
+			n, err := d.DeleteNode(ctx, id, c.reason, c.force)
+			if client.IsCode(err, wire.CodeState) && !c.force && !strings.Contains(err.Error(), "a step works") {
+				err = hint(err, "npctl node delete -force "+id+" deletes it all the same")
+			}
+			return n, "Node " + id + " goes" + whatNext(&n), err
+		}),
+	}
+}
+
+func (a *app) nodeWait() *cli.Command {
+	c := a.newNode()
+	c.states = string(resources.StateReady)
+	return &cli.Command{
+		Name: "wait", Usage: "wait until nodes are in a state", ArgsUsage: "ID...",
+		Description: `Waits until each of the nodes is in one of the states.
+
+Examples:
+  npctl node wait 0000000017
+  npctl node wait -state=ready,failed -timeout=10m 17
+
+Exit codes: 0 they are; 1 on an error, when it takes longer, or when a node is gone; 130 interrupted.`,
+		Flags: c.flags(
+			&cli.StringFlag{Name: "state", Destination: &c.states, Value: c.states, Usage: "the `STATES` to wait for, separated by commas"},
+			&cli.DurationFlag{Name: "timeout", Destination: &c.patience, Usage: "wait for a `DURATION` such as 10m at the most"}),
+		Action: c.each(c.waited),
+	}
+}
+
+func (c *nodeCommand) waited(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
+	var states []resources.State
+	for _, s := range strings.Split(c.states, ",") {
+		states = append(states, resources.State(s))
+	}
+	waiting := ctx
+	if c.patience > 0 {
+		limited, cancel := context.WithTimeout(ctx, c.patience)
+		defer cancel()
+		waiting = limited
+	}
+	n, err := d.WaitNode(waiting, id, states...)
+	switch {
+	case errors.Is(context.Cause(ctx), errSignal):
+		return n, "", exitCode(exitInterrupted)
+	case errors.Is(waiting.Err(), context.DeadlineExceeded):
+		if n, err = d.Node(ctx, id); err != nil {
+			return n, "", err
+		}
+		return n, "", hint(fmt.Errorf("node %s is %s after %s", id, n.State, c.patience), "npctl why node/"+id+" tells what is happening to it")
+	}
+	return n, "Node " + id + " is " + string(n.State) + ".", err
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// reloadDocument is what npctl reload prints with -json.
+type reloadDocument struct {
+	FormatVersion string `json:"format_version"`
+	wire.Reloaded
+}
+
+func (a *app) reloadCommand() *cli.Command {
+	c := &daemonCommand{app: a}
+	allow := false
+	return &cli.Command{
+		Name: "reload", Category: categoryDaemon, Usage: "make npctl watch read its configuration anew",
+		Description: `Makes npctl watch read its configuration anew and go on with it, and shows what that changes at once. A
+configuration with mistakes is refused as a whole, and so is one that would remove more than a few things unless
+-allow-destroy is given; the old one goes on then.
+
+Examples:
+  npctl validate && npctl plan && npctl reload
+  npctl reload -allow-destroy
+
+Exit codes: 0, or 1 on an error or when the configuration was refused.` + daemonHelp,
+		Flags: c.flags(&cli.BoolFlag{Name: "allow-destroy", Destination: &allow, Usage: "even if much is removed"}),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 0); err != nil {
+				return err
+			}
+			return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+				r, err := d.Reload(ctx, allow)
+				if err != nil {
+					c.tellHeldBack(err)
+					return err
+				}
+				if c.json {
+					return c.ui.printJSON(reloadDocument{jsonVersion, r})
+				}
+				return c.reloaded(r)
+			})
+		},
+	}
+}
+
+func (c *daemonCommand) reloaded(r wire.Reloaded) error {
+	const shown = 20
+	for i, s := range r.Steps {
+		if i == shown {
+			c.ui.talk("  ... and %d more", len(r.Steps)-shown)
+			break
+		}
+		c.ui.talk("  %s %s: %s", s.Action, visible(s.Address), s.Text)
+	}
+	return c.ui.print("Configuration reloaded. %s", r.Summary)
+}
+
+// tellHeldBack lists what a new configuration would remove.
+func (c *daemonCommand) tellHeldBack(err error) {
+	var no *client.Error
+	if !errors.As(err, &no) || c.json {
+		return
+	}
+	for _, address := range no.Deletes {
+		c.ui.talk("  would remove %s", visible(address))
+	}
+}

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+const requestDescription = `Asks npctl watch for nodes, and looks at who asks for what.
+
+A request names labels and gets one node for each, all of them in one pool. Once it is fulfilled its nodes
+have to be taken within ten minutes; then they are in use until npctl node return.` + daemonHelp
+
+// requestCommand is what the subcommands of npctl request share.
+type requestCommand struct {
+	daemonCommand
+	states, label, tenant, who, holder string
+	lease, patience                    time.Duration
+}
+
+func (a *app) requestCommand() *cli.Command {
+	list, show := a.newRequest(), a.newRequest()
+	cancel, wait, take := a.newRequest(), a.newRequest(), a.newRequest()
+	return &cli.Command{
+		Name: "request", Category: categoryDaemon, Usage: "ask for nodes", Description: requestDescription,
+		Commands: []*cli.Command{
+			a.requestCreateCommand(),
+			{Name: "list", Usage: "list requests", Description: requestListDescription, Action: list.list, Flags: list.flags(
+				&cli.StringFlag{Name: "state", Category: categorySelect, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas: requested, pending, fulfilled, failed"},
+				&cli.StringFlag{Name: "label", Category: categorySelect, Destination: &list.label, Usage: "only those that ask for a `LABEL`"},
+				&cli.StringFlag{Name: "tenant", Category: categorySelect, Destination: &list.tenant, Usage: "only those of a `TENANT`"},
+				&cli.StringFlag{Name: "requestor", Category: categorySelect, Destination: &list.who, Usage: "only those of a `REQUESTOR`"})},
+			{Name: "show", Usage: "show requests whole", ArgsUsage: "ID...", Description: requestShowDescription, Flags: show.flags(), Action: show.show},
+			{Name: "cancel", Usage: "withdraw requests", ArgsUsage: "ID...", Description: requestCancelDescription, Flags: cancel.flags(), Action: cancel.cancel},
+			{Name: "wait", Usage: "wait until a request is answered", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.patienceFlag()), Action: wait.wait},
+			{Name: "take", Usage: "take the nodes of a fulfilled request", ArgsUsage: "ID", Description: requestTakeDescription, Flags: take.flags(take.takeFlags()...), Action: take.take},
+		},
+	}
+}
+
+func (a *app) newRequest() *requestCommand {
+	return &requestCommand{daemonCommand: daemonCommand{app: a}}
+}
+
+func (c *requestCommand) patienceFlag() cli.Flag {
+	return &cli.DurationFlag{Name: "timeout", Category: categoryRun, Destination: &c.patience, Usage: "wait for a `DURATION` such as 10m at the most; the request goes on"}
+}
+
+func (c *requestCommand) takeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.DurationFlag{Name: "lease", Category: categoryRun, Destination: &c.lease, Usage: "the nodes come back by themselves after a `DURATION` such as 10m in which nobody renews their lease"},
+		&cli.StringFlag{Name: "holder", Category: categoryRun, Destination: &c.holder, Usage: "`NAME` under which the nodes are taken, instead of user@host"},
+	}
+}
+
+// requestsDocument is what request list, show, wait and create print with -json.
+type requestsDocument struct {
+	FormatVersion string         `json:"format_version"`
+	Requests      []wire.Request `json:"requests"`
+	Nodes         []wire.Node    `json:"nodes,omitempty"` // of a request whose nodes were asked for or taken
+}
+
+const requestListDescription = `Shows every request that is not over: those that wait, those whose nodes can be taken, and for an hour
+those that have failed.
+
+Examples:
+  npctl request list
+  npctl request list -state=requested,pending
+  npctl request list -json | jq -r '.requests[] | select(.state == "failed") | .error'
+
+Exit codes: 0, or 1 on an error.`
+
+func (c *requestCommand) list(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	return c.failed(c.listed(ctx))
+}
+
+func (c *requestCommand) listed(ctx context.Context) error {
+	filter := client.RequestFilter{Label: c.label, Tenant: c.tenant, Who: c.who}
+	if c.states != "" {
+		filter.States = strings.Split(c.states, ",")
+	}
+	requests, err := c.requests(ctx, filter)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: requests})
+	}
+	if len(requests) == 0 {
+		return c.ui.print("No requests.")
+	}
+	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
+	writeCells(w, []string{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES"})
+	now := time.Now()
+	for i := range requests {
+		writeCells(w, requestRow(&requests[i], now))
+	}
+	return outputError(w.Flush())
+}
+
+// requests asks npctl watch, or reads the state when that does not run.
+func (c *requestCommand) requests(ctx context.Context, filter client.RequestFilter) ([]wire.Request, error) {
+	d, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	requests, err := d.Requests(ctx, filter)
+	if !errors.Is(err, client.ErrNoDaemon) || c.socket != "" {
+		return append([]wire.Request{}, requests...), err
+	}
+	records, fileErr := c.recordsWithout(ctx, resources.KindRequest)
+	if fileErr != nil {
+		return nil, err // that nothing runs is what has to be told
+	}
+	requests = []wire.Request{}
+	for _, r := range records {
+		if request := r.(*resources.Request); matches(filter, request) {
+			requests = append(requests, wire.Request{Request: *request})
+		}
+	}
+	c.tellWithout()
+	return requests, nil
+}
+
+// tellWithout says that what is shown is not the work of anybody right now.
+func (c *daemonCommand) tellWithout() {
+	if !c.json {
+		c.ui.talk("%s npctl watch is not running, so nobody works on these.", c.ui.style(styleWarning, "Warning:"))
+	}
+}
+
+func matches(f client.RequestFilter, r *resources.Request) bool {
+	return (len(f.States) == 0 || slices.Contains(f.States, string(r.State))) && (f.Tenant == "" || r.Tenant == f.Tenant) &&
+		(f.Who == "" || r.Who == f.Who) && (f.Label == "" || slices.Contains(r.Labels, f.Label))
+}
+
+func requestRow(r *wire.Request, now time.Time) []string {
+	where, nodes := "", words(r.Nodes)
+	if r.Place.Provider != "" {
+		where = r.Place.Provider + "/" + r.Place.Pool
+	}
+	switch {
+	case r.State == resources.StateFailed:
+		nodes = oneLine(r.Error, problemLength)
+	case nodes == "" && len(r.Assigned) > 0:
+		nodes = fmt.Sprintf("%d of %d on their way", len(r.Assigned), len(r.Labels))
+	}
+	return []string{r.ID, string(r.State), age(r.Created, now), fmt.Sprint(r.Priority), labelCounts(r.Labels), r.Who, where, nodes}
+}
+
+// labelCounts is such as "2×debian,ubuntu".
+func labelCounts(labels []string) string {
+	var parts []string
+	count := map[string]int{}
+	for _, l := range labels {
+		if count[l]++; count[l] == 1 {
+			parts = append(parts, l)
+		}
+	}
+	for i, l := range parts {
+		if count[l] > 1 {
+			parts[i] = fmt.Sprintf("%d×%s", count[l], l)
+		}
+	}
+	return words(parts)
+}
+
+const requestShowDescription = `Prints everything that is known of requests. npctl why request/ID tells what one waits for.
+
+Examples:
+  npctl request show 0000000017
+  npctl request show -json 17
+
+Exit codes: 0, or 1 on an error or when there is no such request.`
+
+func (c *requestCommand) show(ctx context.Context, cmd *cli.Command) error {
+	list, err := ids(cmd, resources.KindRequest)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	return c.failed(c.shown(ctx, list))
+}
+
+func (c *requestCommand) shown(ctx context.Context, list []string) error {
+	found, err := c.found(ctx, list)
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: found})
+	}
+	for i := range found {
+		if err := c.printRecord(i, &found[i].Request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found returns the requests with these ids.
+func (c *requestCommand) found(ctx context.Context, list []string) (found []wire.Request, err error) {
+	d, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	for _, id := range list {
+		r, err := d.Request(ctx, id)
+		if errors.Is(err, client.ErrNoDaemon) && c.socket == "" {
+			return c.foundWithout(ctx, list, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, r)
+	}
+	return found, nil
+}
+
+// foundWithout looks into the state, when npctl watch does not run.
+func (c *requestCommand) foundWithout(ctx context.Context, list []string, none error) (found []wire.Request, err error) {
+	records, err := c.recordsWithout(ctx, resources.KindRequest)
+	if err != nil {
+		return nil, none // that nothing runs is what has to be told
+	}
+	for _, id := range list {
+		i := slices.IndexFunc(records, func(r resources.Record) bool { return r.Key().ID == id })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no request %s", id)
+		}
+		found = append(found, wire.Request{Request: *records[i].(*resources.Request)})
+	}
+	c.tellWithout()
+	return found, nil
+}
+
+// printRecord shows a record as a block of HCL, behind an empty line if it is not the first.
+func (c *daemonCommand) printRecord(i int, r resources.Record) error {
+	if i > 0 {
+		if err := c.ui.print(""); err != nil {
+			return err
+		}
+	}
+	text, err := recordText(r)
+	if err != nil {
+		return err
+	}
+	return c.ui.print("%s", strings.TrimRight(visible(text), "\n"))
+}
+
+const requestCancelDescription = `Withdraws requests. Nodes that were set aside for them are free again; those that were taken stay in use.
+
+Example:
+  npctl request cancel 0000000017
+
+Exit codes: 0, or 1 on an error or when there is no such request.`
+
+func (c *requestCommand) cancel(ctx context.Context, cmd *cli.Command) error {
+	list, err := ids(cmd, resources.KindRequest)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+		for _, id := range list {
+			if err := d.CancelRequest(ctx, id); err != nil {
+				return err
+			}
+			if !c.json {
+				if err := c.ui.print("Request %s is cancelled.", id); err != nil {
+					return err
+				}
+			}
+		}
+		if c.json {
+			return c.ui.printJSON(cancelledDocument{jsonVersion, list})
+		}
+		return nil
+	})
+}
+
+// cancelledDocument is what request cancel prints with -json.
+type cancelledDocument struct {
+	FormatVersion string   `json:"format_version"`
+	Cancelled     []string `json:"cancelled"`
+}

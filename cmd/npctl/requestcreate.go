@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"github.com/xhit/go-str2duration/v2"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+const requestCreateDescription = `Asks for nodes: one for each -label, in this order, all in one pool of one provider. With -wait it stays until
+the request is fulfilled or has failed and shows how to reach the nodes; with -take it takes them too.
+
+^C while it waits leaves the request as it is; npctl request wait goes on waiting, npctl request cancel
+withdraws it. With -lease the nodes come back by themselves unless npctl node renew is called in time.
+
+Examples:
+  npctl request create -label=debian -wait
+  npctl request create -label=debian -label=debian -priority=100 -deadline=10m
+  npctl request create -label=debian -take -lease=1h -json | jq -r '.nodes[0].addresses.interface'
+
+Exit codes: 0; 1 on an error, or when the request has failed; 130 interrupted.`
+
+// requestCreate is npctl request create.
+type requestCreate struct {
+	*requestCommand
+	ask            wire.NewRequest
+	labels         []string
+	data, deadline string
+	waits, takes   bool
+}
+
+func (a *app) requestCreateCommand() *cli.Command {
+	c := &requestCreate{requestCommand: a.newRequest()}
+	flags := []cli.Flag{
+		&cli.StringSliceFlag{Name: "label", Category: categorySelect, Destination: &c.labels, Usage: "ask for a node of a `LABEL`; may be given several times"},
+		&cli.Int64Flag{Name: "priority", Category: categorySelect, Destination: &c.ask.Priority, Usage: "`NUMBER` from 1 to 999, lower goes first; 200 when it is not given"},
+		&cli.Int64Flag{Name: "relative", Category: categorySelect, Destination: &c.ask.Relative, Usage: "`NUMBER` that orders requests of one priority, lower goes first"},
+		&cli.StringFlag{Name: "requestor", Category: categorySelect, Destination: &c.ask.Who, Usage: "who asks, instead of user@host: a `NAME` for people"},
+		&cli.StringFlag{Name: "tenant", Category: categorySelect, Destination: &c.ask.Tenant, Usage: "`TENANT` whose limits it counts against"},
+		&cli.StringFlag{Name: "provider", Category: categorySelect, Destination: &c.ask.Provider, Usage: "take no other provider than `NAME`"},
+		&cli.BoolFlag{Name: "fresh", Category: categorySelect, Destination: &c.ask.Fresh, Usage: "only nodes that are launched for it"},
+		&cli.StringFlag{Name: "data", Category: categorySelect, Destination: &c.data, TakesFile: true, Usage: "`JSON` to keep with it, or @FILE; no place for secrets"},
+		&cli.StringFlag{Name: "deadline", Category: categorySelect, Destination: &c.deadline, Usage: "fail unless it is fulfilled within a `DURATION` such as 10m, or by a time such as 2026-01-31T12:00:00Z"},
+		&cli.BoolFlag{Name: "wait", Category: categoryRun, Destination: &c.waits, Usage: "wait until it is fulfilled or has failed"},
+		&cli.BoolFlag{Name: "take", Category: categoryRun, Destination: &c.takes, Usage: "wait, and take the nodes"},
+		c.patienceFlag(),
+	}
+	return &cli.Command{Name: "create", Usage: "ask for nodes", Description: requestCreateDescription,
+		Flags: c.flags(append(flags, c.takeFlags()...)...), Action: c.run}
+}
+
+func (c *requestCreate) run(ctx context.Context, cmd *cli.Command) error {
+	if err := c.check(cmd); err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+		r, err := d.CreateRequest(ctx, c.ask)
+		if err != nil {
+			return err
+		}
+		if !c.waits && !c.takes {
+			return c.created(r)
+		}
+		if !c.json {
+			c.ui.talk("Request %s asks for %s.", r.ID, visible(labelCounts(r.Labels)))
+		}
+		return c.answer(ctx, d, r.ID, c.takes)
+	})
+}
+
+// check makes a request of the options.
+func (c *requestCreate) check(cmd *cli.Command) (err error) {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	if len(c.labels) == 0 {
+		return hint(errors.New("npctl request create needs a label"), "write -label=NAME, once for each node; npctl status shows the labels there are")
+	}
+	if (c.lease != 0 || c.holder != "") && !c.takes {
+		return hint(errors.New("-lease and -holder are for those who take the nodes"), "give -take too, or take them later with npctl request take")
+	}
+	c.ask.Labels = c.labels
+	if c.ask.Who == "" {
+		c.ask.Who = whoAmI()
+	}
+	if c.ask.Deadline, err = moment("deadline", c.deadline, time.Now()); err != nil {
+		return err
+	}
+	c.ask.Data, err = attachment(c.data)
+	return err
+}
+
+// whoAmI is user@host.
+func whoAmI() string {
+	name := "somebody"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return name + "@" + host
+}
+
+// moment reads a duration from now on, or a time.
+func moment(option, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	d, err := str2duration.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return time.Time{}, hint(fmt.Errorf("option -%s does not take %q", option, text), "write a duration such as 10m or 2d, or a time such as 2026-01-31T12:00:00Z")
+	}
+	return now.Add(d), nil
+}
+
+// attachmentSize is how much is read of a file that is attached; npctl watch takes less.
+const attachmentSize = 1 << 20
+
+// attachment reads what is kept with a request.
+func attachment(text string) (json.RawMessage, error) {
+	if path, isFile := strings.CutPrefix(text, "@"); isFile {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("option -data: %w", err)
+		}
+		defer file.Close() //nolint:errcheck // only read
+		content, err := io.ReadAll(io.LimitReader(file, attachmentSize))
+		if err != nil {
+			return nil, fmt.Errorf("option -data: %w", err)
+		}
+		text = string(content)
+	}
+	if text == "" {
+		return nil, nil
+	}
+	if !json.Valid([]byte(text)) {
+		return nil, hint(errors.New("option -data takes JSON"), `write -data='"text"' for a text, or -data=@FILE`)
+	}
+	return json.RawMessage(text), nil
+}
+
+func (c *requestCreate) created(r wire.Request) error {
+	if c.json {
+		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}})
+	}
+	return c.ui.print("Request %s asks for %s. npctl request wait %s tells when it is fulfilled.", r.ID, visible(labelCounts(r.Labels)), r.ID)
+}
+
+// answer waits for a request and shows its nodes, or takes them.
+func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string, takes bool) error {
+	started := time.Now()
+	r, err := c.waitFor(ctx, d, id)
+	if err != nil {
+		return err
+	}
+	if r.State == resources.StateFailed {
+		return hint(fmt.Errorf("request %s has failed: %s", id, r.Error), "npctl why request/"+id+" tells more")
+	}
+	document := requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}}
+	if takes {
+		document.Nodes, err = d.TakeRequest(ctx, id, c.holderName(), c.lease)
+	} else {
+		document.Nodes, err = c.nodesOf(ctx, d, r.Nodes)
+	}
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.ui.printJSON(document)
+	}
+	c.ui.talk("Fulfilled after %s.", time.Since(started).Round(100*time.Millisecond))
+	if err := c.reachable(document.Nodes); err != nil {
+		return err
+	}
+	if !takes {
+		c.ui.talk("Take them within ten minutes: npctl request take %s", id)
+	} else if c.lease > 0 {
+		c.ui.talk("Their lease ends in %s unless it is renewed: npctl node renew %s", c.lease, strings.Join(nodeIDs(document.Nodes), " "))
+	}
+	return nil
+}
+
+// waitFor waits for the answer to a request.
+func (c *requestCommand) waitFor(ctx context.Context, d *client.Client, id string) (wire.Request, error) {
+	now := func() (wire.Request, error) { return d.Request(context.WithoutCancel(ctx), id) }
+	if c.patience > 0 {
+		limited, cancel := context.WithTimeout(ctx, c.patience)
+		defer cancel()
+		ctx = limited
+	}
+	c.ui.onInterrupt(func() {
+		c.ui.talk("The request goes on: npctl request wait %s, or npctl request cancel %s", id, id)
+	})
+	defer c.ui.onInterrupt(nil)
+	r, err := d.WaitRequest(ctx, id)
+	switch {
+	case errors.Is(context.Cause(ctx), errSignal):
+		return r, exitCode(exitInterrupted)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if r, err = now(); err != nil {
+			return r, err
+		}
+		return r, hint(fmt.Errorf("request %s is %s after %s", id, r.State, c.patience), "it goes on; npctl why request/"+id+" tells what it waits for")
+	}
+	return r, err
+}
+
+func (c *requestCommand) holderName() string {
+	if c.holder != "" {
+		return c.holder
+	}
+	return whoAmI()
+}
+
+func (c *requestCommand) nodesOf(ctx context.Context, d *client.Client, list []string) ([]wire.Node, error) {
+	nodes := make([]wire.Node, len(list))
+	for i, id := range list {
+		n, err := d.Node(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		nodes[i] = n
+	}
+	return nodes, nil
+}
+
+const requestWaitDescription = `Waits until a request is fulfilled or has failed, and shows how to reach its nodes.
+
+Example:
+  npctl request wait -timeout=10m 0000000017
+
+Exit codes: 0 fulfilled; 1 on an error, when it has failed, or when it takes longer; 130 interrupted.`
+
+func (c *requestCommand) wait(ctx context.Context, cmd *cli.Command) error {
+	id, err := one(cmd, resources.KindRequest)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	return c.with(ctx, func(ctx context.Context, d *client.Client) error { return c.answer(ctx, d, id, false) })
+}
+
+const requestTakeDescription = `Takes the nodes of a fulfilled request: they are in use from now on, and the request is over. With -lease they
+come back by themselves when npctl node renew is not called in time.
+
+Examples:
+  npctl request take 0000000017
+  npctl request take -lease=10m -holder=job-4711 0000000017
+
+Exit codes: 0, or 1 on an error or when the request is not fulfilled.`
+
+func (c *requestCommand) take(ctx context.Context, cmd *cli.Command) error {
+	id, err := one(cmd, resources.KindRequest)
+	if err != nil {
+		return c.jsonFailure(c.json, err)
+	}
+	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+		nodes, err := d.TakeRequest(ctx, id, c.holderName(), c.lease)
+		if err != nil {
+			return err
+		}
+		if c.json {
+			return c.ui.printJSON(nodesDocument{jsonVersion, nodes})
+		}
+		return c.reachable(nodes)
+	})
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/watch/httpapi/client"
+)
+
+// stateStore is the state as commands use it: a file that is open, or that of the npctl watch which works with it.
+type stateStore interface {
+	state.Store
+	state.Identified
+	// Holder returns who holds a lock, nil when nobody does.
+	Holder(ctx context.Context, name string) (*state.Holder, error)
+	// ForceUnlock takes a lock from its holder, who is returned.
+	ForceUnlock(ctx context.Context, id string) (state.Holder, error)
+	// Export writes the whole state.
+	Export(ctx context.Context, w io.Writer) error
+}
+
+var (
+	_ stateStore = (*bolt.Store)(nil)
+	_ stateStore = (*daemonStore)(nil)
+)
+
+// daemonTimeout is how long npctl watch may take to say which state it has.
+const daemonTimeout = 10 * time.Second
+
+// openState opens the state to read or to write it: through the npctl watch that works with it, where there is one.
+func (a *app) openState(path string, readOnly bool) (stateStore, error) {
+	store, err := a.daemonState(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case store != nil:
+		return store, nil
+	}
+	return a.openFile(path, readOnly)
+}
+
+// daemonState is the state through the npctl watch that works with it; nil when there is none.
+func (a *app) daemonState(path string) (*daemonStore, error) {
+	for _, socket := range a.socketsOf(path) {
+		if !exists(socket) {
+			continue
+		}
+		if store, err := a.stateAt(socket, path); store != nil || err != nil {
+			return store, err
+		}
+	}
+	return nil, nil
+}
+
+// stateAt is the state of the npctl watch at a socket, if it is the one at path.
+func (a *app) stateAt(socket, path string) (*daemonStore, error) {
+	if err := client.CheckSocket(socket, path); err != nil {
+		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if nobody needs it, or become its owner")
+	}
+	c, err := client.New(client.Options{Socket: socket, Agent: version()})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
+	defer cancel()
+	store, err := client.OpenStore(ctx, c)
+	switch {
+	case errors.Is(err, client.ErrNoDaemon): // one that was killed
+		return nil, nil
+	case errors.Is(err, os.ErrPermission):
+		return nil, hint(fmt.Errorf("npctl watch works with this state, and you may not use its socket: %w", err),
+			"become the user that it runs as, or let your group in: npctl watch -socket-mode=0660")
+	case errors.Is(err, client.ErrFormat):
+		return nil, hint(err, "use the npctl that npctl watch is of, or start npctl watch again with this one")
+	case err != nil:
+		return nil, err
+	case !sameFile(store.Path(), path):
+		a.log.Debug("the daemon at the socket has another state", "socket", socket, "its", store.Path(), "ours", path)
+		return nil, store.Close()
+	}
+	a.log.Debug("state opened through npctl watch", "socket", socket)
+	return &daemonStore{Store: store, app: a, path: path}, nil
+}
+
+// socketsOf lists where the npctl watch of a state is looked for.
+func (a *app) socketsOf(statePath string) []string {
+	usual := client.SocketPath(statePath, a.lookupEnv)
+	if at, ok := a.lookupEnv("NPCTL_SOCKET"); ok && at != "" && !isURL(at) {
+		return []string{at, usual}
+	}
+	return []string{usual}
+}
+
+func isURL(at string) bool { return strings.Contains(at, "://") }
+
+// sameFile reports whether two paths lead to the same file, or would if it were there.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return filepath.Clean(a) == filepath.Clean(b)
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// daemonStore is the state of an npctl watch.
+type daemonStore struct {
+	*client.Store
+	app  *app
+	path string
+}
+
+// Export reads the file, which is as of one moment and needs nothing of the daemon.
+func (s *daemonStore) Export(ctx context.Context, w io.Writer) error {
+	file, err := s.app.openFile(s.path, true)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	return file.Export(ctx, w)
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// statusCommand is npctl status.
+type statusCommand struct {
+	daemonCommand
+	once  bool
+	every time.Duration
+}
+
+// statusDocument is what npctl status prints with -json, and what its page is made of.
+type statusDocument struct {
+	FormatVersion string          `json:"format_version"`
+	Status        wire.Status     `json:"status"`
+	Providers     []wire.Provider `json:"providers"`
+	Labels        []wire.Label    `json:"labels"`
+	Steps         []wire.Step     `json:"steps"`
+	Requests      []wire.Request  `json:"requests"` // those that wait
+	Events        []wire.Event    `json:"events"`
+}
+
+func (a *app) statusCommand() *cli.Command {
+	c := &statusCommand{daemonCommand: daemonCommand{app: a}}
+	return &cli.Command{
+		Name: "status", Aliases: []string{"top"}, Category: categoryDaemon, Usage: "show what npctl watch is doing",
+		Description: `Shows npctl watch at a glance: providers and their quotas, labels, what is being done, who waits, and what has
+happened last. On a terminal the page is drawn anew every second until ^C; elsewhere, or with -once, it is shown
+once.
+
+Examples:
+  npctl status
+  npctl status -once
+  npctl status -json | jq '.status.requests'
+
+Exit codes: 0, or 1 on an error.` + daemonHelp,
+		Flags: c.flags(
+			&cli.BoolFlag{Name: "once", Destination: &c.once, Usage: "show it once"},
+			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Usage: "draw it anew every `DURATION`"}),
+		Action: c.run,
+	}
+}
+
+func (c *statusCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	if c.every < 100*time.Millisecond {
+		return hint(fmt.Errorf("option -interval: %s is too short", c.every), "write 100ms or more")
+	}
+	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+		now, err := lookAt(ctx, d)
+		switch {
+		case err != nil:
+			return err
+		case c.json:
+			return c.ui.printJSON(now)
+		case c.once || !c.ui.outTerm():
+			_, err := io.WriteString(c.ui.out, visible(statusPage(now)))
+			return outputError(err)
+		}
+		return c.follow(ctx, d, now)
+	})
+}
+
+// statusEvents is how many events a page has.
+const statusEvents = 15
+
+// lookAt asks for everything that a page has.
+func lookAt(ctx context.Context, d *client.Client) (doc statusDocument, err error) {
+	doc.FormatVersion = jsonVersion
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { doc.Status, err = d.Status(ctx); return err })
+	group.Go(func() (err error) { doc.Providers, err = d.Providers(ctx); return err })
+	group.Go(func() (err error) { doc.Labels, err = d.Labels(ctx); return err })
+	group.Go(func() (err error) { doc.Steps, err = d.Steps(ctx); return err })
+	group.Go(func() (err error) {
+		doc.Requests, err = d.Requests(ctx, client.RequestFilter{States: []string{"requested", "pending"}})
+		doc.Requests = append([]wire.Request{}, doc.Requests...)
+		return err
+	})
+	group.Go(func() error {
+		events, err := d.Events(ctx, "", "", statusEvents)
+		doc.Events = events.Events
+		return err
+	})
+	return doc, group.Wait()
+}
+
+// The terminal's other screen, on which the page is drawn, so that what was there before comes back.
+const (
+	otherScreen = "\x1b[?1049h\x1b[?25l"
+	backAgain   = "\x1b[?25h\x1b[?1049l"
+	topLeft     = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+// follow draws the page again and again until ctx ends. A daemon that is away for a while is waited for.
+func (c *statusCommand) follow(ctx context.Context, d *client.Client, now statusDocument) error {
+	_, _ = io.WriteString(c.ui.out, otherScreen)
+	defer io.WriteString(c.ui.out, backAgain) //nolint:errcheck // there is nowhere to say so
+	c.ui.onInterrupt(func() {})
+	defer c.ui.onInterrupt(nil)
+	trouble := ""
+	for {
+		if err := c.draw(now, trouble); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(c.every):
+		case <-ctx.Done():
+			return nil
+		}
+		next, err := lookAt(ctx, d)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			now, trouble = next, ""
+		default:
+			var no *client.Error
+			if errors.As(err, &no) && no.Status/100 == 4 {
+				return err
+			}
+			trouble = err.Error()
+		}
+	}
+}
+
+// draw fits the page to the terminal.
+func (c *statusCommand) draw(now statusDocument, trouble string) error {
+	columns, rows, err := term.GetSize(int(c.ui.outFile.Fd()))
+	if err != nil {
+		columns, rows = 80, 24
+	}
+	page := statusPage(now)
+	if trouble != "" {
+		page = "As it was, since there is no answer now: " + trouble + "\n" + page
+	}
+	lines := strings.Split(strings.TrimRight(visible(page), "\n"), "\n")
+	if len(lines) > rows {
+		lines = append(lines[:rows-1], fmt.Sprintf("... %d more lines; npctl status -once shows them", len(lines)-rows+1))
+	}
+	var b bytes.Buffer
+	b.WriteString(topLeft)
+	for i, line := range lines {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString(runewidth.Truncate(line, columns, "…") + clearLine)
+	}
+	b.WriteString(clearBelow)
+	_, err = c.ui.out.Write(b.Bytes())
+	return outputError(err)
+}

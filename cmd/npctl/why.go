@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// whyDocument is what npctl why prints with -json.
+type whyDocument struct {
+	FormatVersion string `json:"format_version"`
+	wire.Why
+}
+
+func (a *app) whyCommand() *cli.Command {
+	c := &daemonCommand{app: a}
+	return &cli.Command{
+		Name: "why", Category: categoryDaemon, Usage: "explain what is happening to something, and what it waits for", ArgsUsage: "SUBJECT",
+		Description: `Says what a node, request, label, image or provider is doing, what it waits for, what is decided and not begun yet,
+and what has happened to it so far.
+
+Examples:
+  npctl why request/17
+  npctl why node/0000000042
+  npctl why label/debian
+  npctl why diskimage.debian
+  npctl why provider.vexxhost
+
+Exit codes: 0, or 1 on an error or when there is no such thing.` + daemonHelp,
+		Flags: c.flags(),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.NArg() == 0 {
+				return hint(errors.New("npctl why needs something to explain"), "such as node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
+			}
+			if err := arguments(cmd, 1); err != nil {
+				return err
+			}
+			return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+				why, err := d.Why(ctx, subjectOf(cmd.Args().First()))
+				if err != nil {
+					return err
+				}
+				if c.json {
+					return c.ui.printJSON(whyDocument{jsonVersion, why})
+				}
+				return writeWhy(c.ui.out, why)
+			})
+		},
+	}
+}
+
+// writeWhy shows an explanation to people: what matters first.
+func writeWhy(out io.Writer, w wire.Why) error {
+	var b strings.Builder
+	head := w.Subject
+	if w.State != "" {
+		head += ": " + w.State
+	}
+	fmt.Fprintf(&b, "%s\n%s\n", head, w.Summary)
+	if len(w.Waits) > 0 {
+		b.WriteString("\nIt waits for\n")
+		for _, one := range w.Waits {
+			fmt.Fprintf(&b, "  - %s\n", oneLine(one.Text, 500))
+		}
+	}
+	whySteps(&b, "\nBeing done\n", w.Running)
+	whySteps(&b, "\nDecided\n", w.Planned)
+	if len(w.Facts) > 0 {
+		b.WriteString("\nKnown\n")
+		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, f := range w.Facts {
+			_, _ = fmt.Fprintf(table, "  %s\t%s\n", f.Name, oneLine(f.Value, 500)) // Flush returns its error
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(w.Events) > 0 {
+		b.WriteString("\nSo far\n")
+		for _, e := range w.Events {
+			b.WriteString("  " + eventLineText(e) + "\n")
+		}
+	}
+	if len(w.Related) > 0 {
+		fmt.Fprintf(&b, "\nSee also: npctl why %s\n", strings.Join(w.Related, ", "))
+	}
+	_, err := io.WriteString(out, visible(b.String()))
+	return outputError(err)
+}
+
+// whySteps lists steps; of many only the first.
+func whySteps(b *strings.Builder, title string, steps []wire.Step) {
+	if len(steps) == 0 {
+		return
+	}
+	const shown = 10
+	b.WriteString(title)
+	for i, s := range steps {
+		if i == shown {
+			fmt.Fprintf(b, "  ... and %d more\n", len(steps)-shown)
+			return
+		}
+		fmt.Fprintf(b, "  - %s %s: %s\n", s.Action, s.Address, s.Text)
+	}
+}

@@ -1,0 +1,34 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestThePublishedDescriptionIsWhatIsServed holds docs/schemas/openapi.json against what the daemon serves. With
+// NPCTL_UPDATE=1 it writes it anew.
+func TestThePublishedDescriptionIsWhatIsServed(t *testing.T) {
+	const published = "../../docs/schemas/openapi.json"
+	l := newLab(t, fleet, nil)
+	text, _ := l.description()
+	var served bytes.Buffer
+	if err := json.Indent(&served, []byte(text), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("NPCTL_UPDATE") != "" {
+		if err := os.WriteFile(published, served.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(published)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(have), served.String()); diff != "" {
+		t.Errorf("NPCTL_UPDATE=1 go test ./watch/httpapi -run Published writes it anew (-published +served):\n%s", diff)
+	}
+}
