@@ -287,8 +287,22 @@ func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	err := remote.Remove(ctx, b.ID)
-	if err != nil && (b.Seconds > 0 || !errors.Is(err, builders.ErrAway)) {
-		return err // with ErrAway, a build that never was ready was lost with its host, or never begun
+	if errors.Is(err, builders.ErrAway) && x.nowhere(ctx, remote, b) {
+		err = nil
+	}
+	if err != nil {
+		return err
 	}
 	return x.removeBuildFiles(ctx, b) // the directory it would have come to, had npctl not been killed
+}
+
+// nowhere reports whether a build that no host offers is gone, rather than away: it never was ready, and was lost with its
+// host or never begun; or its host is up and has it no more, as after a removal whose record was not written.
+func (x *execution) nowhere(ctx context.Context, remote builders.Remote, b *resources.Build) bool {
+	hosts, ok := remote.(builders.Hosts)
+	if b.Seconds == 0 || !ok {
+		return b.Seconds == 0
+	}
+	up, err := hosts.Up(ctx, b.Host)
+	return up && err == nil
 }

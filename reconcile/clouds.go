@@ -27,7 +27,10 @@ func (e *Engine) cloud(ctx context.Context, name string, record *resources.Provi
 		e.clouds[key] = open
 	}
 	e.mu.Unlock()
-	open.once.Do(func() { open.cloud, open.err = e.open(ctx, name, record) })
+	open.once.Do(func() {
+		open.cloud, open.err = e.open(ctx, name, record)
+		open.ready.Store(open.err == nil)
+	})
 	if open.err != nil { // whoever waited for it gets the error; whoever comes later tries again
 		e.mu.Lock()
 		if e.clouds[key] == open {

@@ -54,21 +54,27 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 // Around observes what is neither in a cloud nor in the store: the files that go into images, and, with ask, what sources
 // and build hosts have.
 func (e *Engine) Around(ctx context.Context, ask bool) (plan.Observed, error) {
-	seen := plan.Observed{Formats: e.formats(), Builders: slices.Sorted(maps.Keys(e.Builders))}
+	seen := plan.Observed{Formats: e.Formats(), Builders: slices.Sorted(maps.Keys(e.Builders))}
 	var err error
 	if seen.Installation, err = e.installation(ctx); err != nil {
 		return seen, err
-	}
-	for i := range e.Desired.Providers {
-		if format := e.openFormat(e.Desired.Providers[i].Name); format != "" {
-			seen.Formats[e.Desired.Providers[i].Name] = format
-		}
 	}
 	seen.Borrows = e.borrows()
 	if err = e.inputs(ctx, &seen); err != nil || !ask {
 		return seen, err
 	}
 	return seen, e.elsewhere(ctx, &seen)
+}
+
+// Formats is what each configured provider takes: as the provider says once it is open, until then as its driver can tell.
+func (e *Engine) Formats() map[string]string {
+	formats := e.formats()
+	for i := range e.Desired.Providers {
+		if format := e.openFormat(e.Desired.Providers[i].Name); format != "" {
+			formats[e.Desired.Providers[i].Name] = format
+		}
+	}
+	return formats
 }
 
 // borrows lists the offers whose machines builders work on. A mistake in one shows when its image is built.
@@ -237,7 +243,7 @@ func (e *Engine) openFormat(name string) string {
 	key := e.cloudKey(name, nil)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if open := e.clouds[key]; open != nil && open.cloud != nil {
+	if open := e.clouds[key]; open != nil && open.ready.Load() {
 		if store, ok := drivers.Images(open.cloud); ok {
 			return store.ImageFormat()
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/npctl/npctl/builders"
@@ -57,6 +58,7 @@ type cloudKey struct{ name, config string }
 // openCloud is a connection, or the error that opening it gave.
 type openCloud struct {
 	once  sync.Once
+	ready atomic.Bool // cloud is there
 	cloud drivers.Cloud
 	err   error
 }
@@ -89,7 +91,7 @@ func (e *Engine) Close() error {
 	defer e.mu.Unlock()
 	var first error
 	for _, c := range e.clouds {
-		if c.cloud != nil {
+		if c.ready.Load() {
 			if err := c.cloud.Close(); err != nil && first == nil {
 				first = err
 			}

@@ -154,7 +154,7 @@ type chaos struct {
 }
 
 func TestChaos(t *testing.T) {
-	seeds := 2
+	seeds := 1
 	if n, err := strconv.Atoi(os.Getenv("NPCTL_SEEDS")); err == nil {
 		seeds = n
 	}

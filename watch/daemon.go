@@ -51,6 +51,7 @@ type Pass struct {
 
 const (
 	refreshEvery = time.Minute             // where Options does not say
+	firstLooks   = 30 * time.Second        // that builds wait for the formats of providers
 	idleEvery    = 5 * time.Second         // the longest time between two passes: leases end, images age
 	busyEvery    = time.Second             // the same while something waits
 	passGap      = 2 * time.Millisecond    // the least time between two passes
@@ -76,6 +77,7 @@ type Daemon struct {
 	side    context.Context // ends with Run, and with it those who look
 	helpers *sync.WaitGroup
 	last    Pass
+	began   time.Time
 	failing map[string]*resources.Failure // by step id: steps that are not tried again for a while
 
 	reloading sync.Mutex // held while the configuration is read anew
@@ -98,7 +100,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		o.Stall = stallAfter
 	}
 	d := &Daemon{Options: o, wake: make(chan struct{}, 1), engine: o.Engine, views: map[string]plan.ProviderView{}, frozen: map[string]bool{},
-		lookers: map[string]context.CancelFunc{}, failing: map[string]*resources.Failure{}}
+		began: o.Engine.Now(), lookers: map[string]context.CancelFunc{}, failing: map[string]*resources.Failure{}}
 	o.Engine.Report = d.report
 	var err error
 	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
@@ -205,6 +207,7 @@ func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	seen := d.around
+	seen.Formats = d.engine.Formats()
 	seen.Providers = make(map[string]plan.ProviderView, len(d.views))
 	for name, view := range d.views {
 		seen.Providers[name] = view
@@ -232,12 +235,22 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 	var steps []plan.Step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.Action == plan.ActionDelete && forbidden[s.Address] || d.held(s.ID, now) {
+		if s.Action == plan.ActionDelete && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.known(now) || d.held(s.ID, now) {
 			continue
 		}
 		steps = append(steps, *s)
 	}
 	return steps
+}
+
+// known reports whether every provider has said what format it takes, or has had its time to. The caller holds mu.
+func (d *Daemon) known(now time.Time) bool {
+	for i := range d.engine.Desired.Providers {
+		if name := d.engine.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !d.frozen[name] {
+			return now.Sub(d.began) > firstLooks
+		}
+	}
+	return true
 }
 
 // held reports whether a step that failed is still left alone. The caller holds mu.
