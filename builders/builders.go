@@ -95,6 +95,13 @@ type Remote interface {
 	Held(ctx context.Context) (map[string]bool, error)
 }
 
+// Hosts is a Remote that knows build hosts by the names that it gives in Artifact.Host.
+type Hosts interface {
+	// Up reports whether the host is up and has told which builds it has, so that what it does not offer is not there.
+	// False says nothing.
+	Up(ctx context.Context, host string) (bool, error)
+}
+
 // ErrAway: no host that is up has the build. It may come back.
 var ErrAway = errors.New("no host that is up has it")
 

@@ -280,9 +280,13 @@ func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) e
 	if !ok {
 		return fmt.Errorf("there is no provider %s", name)
 	}
+	release, err := r.place(ctx, "record of provider "+name, 1)
+	if err != nil {
+		return err
+	}
+	defer release()
 	record, known := get[resources.ProviderRecord](r.ledger, resources.Key{Kind: resources.KindProvider, ID: name})
 	if !known {
-		var err error
 		if record, err = remember(p, engine.Drivers[p.Driver].Schema().Provider); err != nil {
 			return err
 		}

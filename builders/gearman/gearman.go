@@ -39,6 +39,7 @@ type Builder struct {
 var (
 	_ builders.Builder = (*Builder)(nil)
 	_ builders.Remote  = (*Builder)(nil)
+	_ builders.Hosts   = (*Builder)(nil)
 )
 
 // New makes a Builder. It connects when it has something to ask.

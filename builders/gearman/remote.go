@@ -119,6 +119,44 @@ func (b *Builder) Held(ctx context.Context) (map[string]bool, error) {
 // hostPrefix begins the names of our own workers, which hold that of their host: npctl:<host>:upload-<number>.
 const hostPrefix = "npctl:"
 
+// Up implements builders.Hosts. A host that begins, or is being stopped, lists no builds for a moment: it has to be seen
+// twice.
+func (b *Builder) Up(ctx context.Context, host string) (bool, error) {
+	for range 2 {
+		peers, err := b.client.Peers(ctx)
+		if err != nil || !isUp(peers, host) {
+			return false, err
+		}
+		select {
+		case <-time.After(upPause):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+	return true, nil
+}
+
+const upPause = 500 * time.Millisecond
+
+// isUp reports whether the host is there to build and to upload. It begins to offer images after it has offered the
+// builds that it has, and one that is being stopped drops its idle connections first.
+func isUp(peers []protocol.Peer, host string) bool {
+	connected := func(what string) bool {
+		return slices.ContainsFunc(peers, func(p protocol.Peer) bool {
+			return strings.HasPrefix(p.Name, workerName(host, what)+"-") && (what == uploading || len(p.Functions) > 0)
+		})
+	}
+	return connected(building) && connected(uploading)
+}
+
+// building and uploading end the names of a host's workers.
+const building, uploading = "build", "upload"
+
+// workerName is what a host's worker is called at the servers, where names have no blanks.
+func workerName(host, what string) string {
+	return strings.Join(strings.Fields(hostPrefix+host+":"+what), "-")
+}
+
 // hostOf names a host that offers a function.
 func hostOf(peers []protocol.Peer, function string) string {
 	for _, p := range peers {
@@ -126,8 +164,7 @@ func hostOf(peers []protocol.Peer, function string) string {
 			continue
 		}
 		if name, ours := strings.CutPrefix(p.Name, hostPrefix); ours {
-			host, _, _ := strings.Cut(name, ":")
-			return host
+			return name[:max(0, strings.LastIndexByte(name, ':'))] // a name may hold colons
 		}
 		return p.Address
 	}

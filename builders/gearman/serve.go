@@ -111,8 +111,8 @@ func newHost(o ServeOptions) (*host, error) {
 		workshop: o.Workshop, name: name, kinds: allKinds(o.Kinds), log: o.Log, every: orElse(o.Refresh, time.Minute),
 		offered: map[string]bool{}, making: map[string]context.CancelCauseFunc{},
 	}
-	h.builds = protocol.NewWorker(named(o.Gearman, name, "build"), orElse(o.BuildWorkers, 1))
-	h.uploads = protocol.NewWorker(named(o.Gearman, name, "upload"), orElse(o.UploadWorkers, 4))
+	h.builds = protocol.NewWorker(named(o.Gearman, name, building), orElse(o.BuildWorkers, 1))
+	h.uploads = protocol.NewWorker(named(o.Gearman, name, uploading), orElse(o.UploadWorkers, 4))
 	return h, nil
 }
 
@@ -128,7 +128,7 @@ func hostName(given string) (string, error) {
 }
 
 func named(o protocol.Options, host, what string) protocol.Options {
-	o.Name = hostPrefix + host + ":" + what
+	o.Name = workerName(host, what)
 	return o
 }
 

@@ -43,6 +43,7 @@ func runSuite(t *testing.T, kind gearmantest.Kind, start func(*testing.T) protoc
 		"BuildsAreOfferedFromTheStart": offeredFromTheStart,
 		"WhatComesAndGoesIsSeen":       comesAndGoes,
 		"RemovalStopsABuild":           removalStopsABuild,
+		"HostIsKnownToBeUp":            hostIsUp,
 		"AbsentHostIsAway":             absentHost,
 		"OriginalClient":               originalClient,
 		"OriginalWorker":               originalWorker,
@@ -388,6 +389,25 @@ func removalStopsABuild(t *testing.T, w world) {
 		t.Error(err)
 	}
 	receive(t, again, "the end")
+}
+
+func hostIsUp(t *testing.T, w world) {
+	up := func(host string, want bool) {
+		t.Helper()
+		if got, err := newBuilder(w.options).Up(withTimeout(t), host); got != want || err != nil {
+			t.Errorf("host %q is up: %t, %v; want %t", host, got, err, want)
+		}
+	}
+	up("h1", false)
+	shut := serve(t, w.options, "h1", newWorkshop(t, "debian"))
+	serve(t, w.options, "h 2", newWorkshop(t, "debian"))
+	offered(t, w.options, map[string]int{"image-build:debian": 2})
+	up("h1", true)
+	up("h 2", true)
+	up("h", false)
+	up("", false)
+	shut()
+	up("h1", false)
 }
 
 func killedHost(t *testing.T, w world) {

@@ -54,6 +54,16 @@ yes "$NPCTL_BUILD_ID" | head -c 1048576 >"$NPCTL_OUTPUT.raw"
 echo "$NPCTL_BUILD_ID $1" >>"$SHOP/made"
 `
 
+// builtNpctl builds the program.
+func builtNpctl(t *testing.T) string {
+	t.Helper()
+	npctl := filepath.Join(t.TempDir(), "npctl")
+	if out, err := exec.Command("go", "build", "-o", npctl, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build npctl: %v\n%s", err, out)
+	}
+	return npctl
+}
+
 func newShop(t *testing.T, npctl string) *shop {
 	t.Helper()
 	s := &shop{t: t, npctl: npctl, dir: t.TempDir(), gearman: gearmantest.StartMortalGearmand(t)}

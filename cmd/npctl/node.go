@@ -120,7 +120,7 @@ func nodeFor(n *wire.Node, now time.Time) string {
 }
 
 func nodeNote(n *wire.Node) string {
-	for _, text := range []string{n.Step, n.Node.Error, n.Comment} {
+	for _, text := range []string{n.Step, n.Error, n.Comment} {
 		if text != "" {
 			return oneLine(text, problemLength)
 		}

@@ -49,8 +49,12 @@ func (a *app) openState(path string, readOnly bool) (stateStore, error) {
 
 // daemonState is the state through the npctl watch that works with it; nil when there is none.
 func (a *app) daemonState(path string) (*daemonStore, error) {
-	for _, socket := range a.socketsOf(path) {
-		if !exists(socket) {
+	named, usual := a.socketsOf(path)
+	if err := client.CheckSocket(usual, path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if nobody needs it, or become its owner")
+	}
+	for _, socket := range []string{named, usual} {
+		if socket == "" || !exists(socket) {
 			continue
 		}
 		if store, err := a.stateAt(socket, path); store != nil || err != nil {
@@ -62,9 +66,6 @@ func (a *app) daemonState(path string) (*daemonStore, error) {
 
 // stateAt is the state of the npctl watch at a socket, if it is the one at path.
 func (a *app) stateAt(socket, path string) (*daemonStore, error) {
-	if err := client.CheckSocket(socket, path); err != nil {
-		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if nobody needs it, or become its owner")
-	}
 	c, err := client.New(client.Options{Socket: socket, Agent: version()})
 	if err != nil {
 		return nil, err
@@ -90,13 +91,13 @@ func (a *app) stateAt(socket, path string) (*daemonStore, error) {
 	return &daemonStore{Store: store, app: a, path: path}, nil
 }
 
-// socketsOf lists where the npctl watch of a state is looked for.
-func (a *app) socketsOf(statePath string) []string {
-	usual := client.SocketPath(statePath, a.lookupEnv)
-	if at, ok := a.lookupEnv("NPCTL_SOCKET"); ok && at != "" && !isURL(at) {
-		return []string{at, usual}
+// socketsOf says where the npctl watch of a state is looked for: where somebody has said, if they have, and where it
+// listens when nobody says otherwise.
+func (a *app) socketsOf(statePath string) (named, usual string) {
+	if at, ok := a.lookupEnv("NPCTL_SOCKET"); ok && !isURL(at) {
+		named = at
 	}
-	return []string{usual}
+	return named, client.SocketPath(statePath, a.lookupEnv)
 }
 
 func isURL(at string) bool { return strings.Contains(at, "://") }

@@ -39,7 +39,7 @@ type statusDocument struct {
 func (a *app) statusCommand() *cli.Command {
 	c := &statusCommand{daemonCommand: daemonCommand{app: a}}
 	return &cli.Command{
-		Name: "status", Aliases: []string{"top"}, Category: categoryDaemon, Usage: "show what npctl watch is doing",
+		Name: "status", Category: categoryDaemon, Usage: "show what npctl watch is doing",
 		Description: `Shows npctl watch at a glance: providers and their quotas, labels, what is being done, who waits, and what has
 happened last. On a terminal the page is drawn anew every second until ^C; elsewhere, or with -once, it is shown
 once.

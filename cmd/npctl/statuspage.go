@@ -41,7 +41,7 @@ func statusPage(d statusDocument) string {
 	})
 	if len(d.Events) > 0 {
 		b.WriteString("\n")
-		for _, e := range d.Events {
+		for _, e := range slices.Backward(d.Events) { // the newest first: what does not fit is at the end
 			fmt.Fprintf(&b, "%s  %s  %s\n", e.Time.Local().Format(time.TimeOnly), e.Subject, oneLine(e.Text, 300))
 		}
 	}

@@ -17,22 +17,14 @@ import (
 const statusEvery = 5 * time.Second
 
 // notifier tells systemd how the service is, where it runs under systemd.
-type notifier struct {
-	log     *slog.Logger
-	isThere bool
-}
+type notifier struct{ log *slog.Logger }
 
-func newNotifier(log *slog.Logger) *notifier { return &notifier{log: log, isThere: true} }
+func newNotifier(log *slog.Logger) *notifier { return &notifier{log} }
 
 func (n *notifier) send(state string) {
-	if !n.isThere {
-		return
-	}
-	sent, err := daemon.SdNotify(false, state)
-	if err != nil {
+	if _, err := daemon.SdNotify(false, state); err != nil {
 		n.log.Warn("systemd could not be told", "state", state, "error", err)
 	}
-	n.isThere = sent || err != nil
 }
 
 func (n *notifier) ready() { n.send(daemon.SdNotifyReady) }

@@ -9,7 +9,7 @@ import (
 )
 
 // planned are commands that pages name as not there yet. Once one is there, the pages that say so are wrong.
-var planned = []string{"watch", "convert"}
+var planned = []string{"convert"}
 
 // disputed are commands in pages that npctl does not have, and that one of the two has to give up. Keep it empty.
 var disputed = map[string]string{}

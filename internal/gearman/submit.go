@@ -162,7 +162,7 @@ func (s *submission) status(args []string) error {
 	}
 	if args[1] == "0" {
 		err := &ServerError{s.conn.server, ErrForgotten}
-		if false {
+		if s.joined {
 			return again{err}
 		}
 		return err

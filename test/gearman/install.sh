@@ -14,6 +14,7 @@ packages=(
   gearman-job-server # gearmand
   gearman-tools      # gearadmin, for people who look on
   stunnel4           # TLS in front of gearmand, which has none in Debian
+  qemu-utils         # build hosts convert images
 )
 
 python_with_gear() {

@@ -5,6 +5,7 @@ package watch
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -171,6 +172,28 @@ func (s *site) nodes(labels ...string) []wire.Node {
 		s.t.Fatal(err)
 	}
 	return s.take(r.ID)
+}
+
+// asked does the same with the command that people use, in the directory of the configuration.
+func (s *site) asked(labels ...string) []wire.Node {
+	s.t.Helper()
+	args := []string{"-chdir=" + s.dir, "request", "create", "-wait", "-take", "-json"}
+	for _, label := range labels {
+		args = append(args, "-label="+label)
+	}
+	cmd := exec.CommandContext(s.t.Context(), program, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("npctl %q: %v\n%s", args, err, out)
+	}
+	var answer struct {
+		Nodes []wire.Node `json:"nodes"`
+	}
+	if err := json.Unmarshal(out, &answer); err != nil || len(answer.Nodes) != len(labels) {
+		s.t.Fatalf("npctl %q: %v in\n%s", args, err, out)
+	}
+	return answer.Nodes
 }
 
 func (s *site) take(id string) []wire.Node {

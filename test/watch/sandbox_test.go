@@ -56,7 +56,7 @@ func TestNodesAreGivenUsedAndRefilled(t *testing.T) {
 	s := newSite(t, cloud(freePort(t), 1, "300ms"))
 	d := s.start()
 	s.await("one node is ready in advance", func() bool { return s.census() == "map[ready:1]" })
-	nodes := s.nodes("small", "small")
+	nodes := s.asked("small", "small")
 	for _, n := range nodes {
 		s.sees(n)
 		if out, err := s.ssh(n, "true"); err != nil {

@@ -23,7 +23,7 @@ func (l *lab) fulfilled(labels ...string) wire.Request {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
 	defer cancel()
 	if r, err = l.WaitRequest(ctx, r.ID); err != nil || r.State != resources.StateFulfilled {
-		l.t.Fatalf("request is %s (%s): %v", r.State, r.Request.Error, err)
+		l.t.Fatalf("request is %s (%s): %v", r.State, r.Error, err)
 	}
 	return r
 }

@@ -78,7 +78,7 @@ func TestEventsAreStreamed(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", "http://npctl/v1/events?subject=provider/rack", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://npctl/v1/events?subject=provider/rack", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	a := newAuthority(t, "authority")
 	cert, key := a.issue("server")
 	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
-	request, err := http.NewRequest("GET", url+"/v1/status", http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/status", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

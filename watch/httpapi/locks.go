@@ -110,8 +110,8 @@ func (l *locks) own() state.Holder {
 	return state.Holder{ID: ownLock, Operation: "watch", Who: who + "@" + host(), Host: host(), PID: os.Getpid(), Since: l.since}
 }
 
-// drop ends a lock. It reports whether it was held until now.
-func (l *locks) drop(one *held) bool {
+// drop ends a lock, if it is held still.
+func (l *locks) drop(one *held) {
 	l.mu.Lock()
 	was := l.held[one.Name] == one
 	if was {
@@ -123,7 +123,6 @@ func (l *locks) drop(one *held) bool {
 		close(one.ended)
 		release()
 	}
-	return was
 }
 
 // find returns the lock with that id.

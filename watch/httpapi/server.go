@@ -121,7 +121,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := server.Shutdown(limit); err != nil {
 		_ = server.Close() // somebody does not read their answer
 	}
-	<-ended
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
 	return nil
 }
 

@@ -51,8 +51,8 @@ func (c *call) why() (any, error) {
 // explanation decides anew what would be done now. One at a time does that.
 func (c *call) explanation(subject string) (*explanation, error) {
 	select {
-	case c.Server.explain <- struct{}{}:
-		defer func() { <-c.Server.explain }()
+	case c.explain <- struct{}{}:
+		defer func() { <-c.explain }()
 	case <-c.ctx().Done():
 		return nil, c.ctx().Err()
 	}

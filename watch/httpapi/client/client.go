@@ -260,7 +260,7 @@ func away(err error) bool {
 	return err != nil && !errors.Is(err, context.Canceled)
 }
 
-// patiently calls until it has an answer, also over a restart of the daemon. The first call has to get one.
+// patiently calls until it has an answer, also over a restart of the daemon. The first call has to reach one.
 func patiently(ctx context.Context, call func() (done bool, err error)) error {
 	var since time.Time
 	for first := true; ; first = false {
@@ -273,7 +273,7 @@ func patiently(ctx context.Context, call func() (done bool, err error)) error {
 		case err == nil:
 			since = time.Time{}
 			continue
-		case first || !away(err) || !since.IsZero() && time.Since(since) > retryFor:
+		case first && !reached(err) || !away(err) || !since.IsZero() && time.Since(since) > retryFor:
 			return err
 		case since.IsZero():
 			since = time.Now()
@@ -284,6 +284,12 @@ func patiently(ctx context.Context, call func() (done bool, err error)) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// reached reports whether a daemon was there when a call began that got no answer.
+func reached(err error) bool {
+	var no *Error
+	return !errors.As(err, &no) && !errors.Is(err, ErrNoDaemon)
 }
 
 // at is the path of a thing.

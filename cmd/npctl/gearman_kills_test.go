@@ -1,0 +1,149 @@
+//go:build gearman
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// killRounds is how often something is killed.
+const killRounds = 15
+
+// kills is a shop in which processes die. The same seed makes the same choices, though not at the same moments.
+type kills struct {
+	*shop
+	dice  *rand.Rand
+	hosts map[string]*program
+	story []string // of the round
+}
+
+// killedAnywhere kills build hosts, npctl and the job server at any moment while images are built, uploaded and replaced.
+// Once all are up again nothing is lost, half done, or left over.
+func killedAnywhere(s *shop) {
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv("NPCTL_TEST_SEED"); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.t.Logf("NPCTL_TEST_SEED=%d", seed)
+	k := &kills{shop: s, dice: rand.New(rand.NewPCG(seed, 0)), hosts: map[string]*program{}}
+	for name := range hostImages {
+		k.hosts[name] = s.host(name)
+	}
+	s.offered(offers("a b c"))
+	for round := range killRounds {
+		k.story = []string{fmt.Sprint("round ", round+1)}
+		k.round()
+		k.settle()
+	}
+}
+
+func (k *kills) tell(format string, args ...any) {
+	k.story = append(k.story, fmt.Sprintf(format, args...))
+}
+
+func (k *kills) pause(most time.Duration) {
+	d := time.Duration(k.dice.Int64N(int64(most)))
+	k.tell("after %s", d.Round(time.Millisecond))
+	time.Sleep(d)
+}
+
+// round begins something and kills something, once or twice.
+func (k *kills) round() {
+	k.t.Helper()
+	images := []string{"debian", "fedora"}
+	args := []string{"apply", "-auto-approve", "-lock-timeout=20s"}
+	for _, image := range images {
+		if k.dice.IntN(2) == 0 {
+			args = append(args, "-replace=diskimage."+image)
+		}
+	}
+	k.write("faults.json", fmt.Sprintf(`[{"operation": "image.upload", "action": "slow", "delay": "%dms"}]`, 1+k.dice.IntN(400)))
+	release := k.hold(images[k.dice.IntN(2)])
+	main := k.start("main", args...)
+	k.tell("npctl %s", strings.Join(args, " "))
+	for range 1 + k.dice.IntN(2) {
+		k.pause(700 * time.Millisecond)
+		if k.dice.IntN(3) == 0 {
+			k.tell("builds are finished")
+			release()
+		}
+		k.kill(main)
+	}
+	release()
+	k.pause(400 * time.Millisecond)
+	select {
+	case <-main.ended:
+		k.tell("npctl ends with %d", main.cmd.ProcessState.ExitCode())
+	case <-time.After(3 * time.Second):
+		k.tell("npctl is killed")
+		main.kill()
+	}
+	for _, image := range images {
+		_ = os.Remove(k.path("hold-" + image))
+	}
+}
+
+func (k *kills) kill(main *program) {
+	k.t.Helper()
+	switch victim := []string{"a", "b", "c", "main", "server"}[k.dice.IntN(5)]; victim {
+	case "main":
+		k.tell("kill npctl")
+		main.kill()
+	case "server":
+		k.tell("kill gearmand")
+		k.gearman.Kill()
+		k.gearman.Start()
+	default:
+		k.tell("kill host %s", victim)
+		k.hosts[victim].kill()
+		k.pause(300 * time.Millisecond)
+		k.hosts[victim] = k.host(victim)
+	}
+}
+
+// settle waits until all are up, applies until nothing is left to do, and makes sure that all is as it should be.
+func (k *kills) settle() {
+	k.t.Helper()
+	defer func() {
+		if k.t.Failed() {
+			k.t.Log(strings.Join(k.story, "\n"))
+		}
+	}()
+	k.until("all build hosts", func() (bool, any) {
+		f, err := k.functions()
+		for name, want := range offers("a b c") {
+			if f[name].Workers != want.Workers || f[name].Running > 0 {
+				return false, fmt.Sprint(f, err)
+			}
+		}
+		return err == nil, nil
+	})
+	for try := 0; ; try++ {
+		p := k.apply()
+		code, out := p.wait()
+		k.tell("%s", out)
+		if code == 0 && strings.Contains(k.npctlMain("plan").succeeds(), "No changes.") {
+			break
+		}
+		if try == 5 {
+			k.t.Fatalf("not settled after %d applies", try)
+		}
+	}
+	builds := k.kept("debian", "fedora")
+	k.everywhere(builds)
+	k.equal("files of npctl itself", k.onDisk("main"), []string{})
+	k.offered(offers("a b c", idsOf(builds)...))
+}
+
+func TestRealBuildHostsKilledAnywhere(t *testing.T) {
+	killedAnywhere(newShop(t, builtNpctl(t)))
+}

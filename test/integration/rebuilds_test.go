@@ -1,0 +1,492 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// rebuilt is an image for two providers that want different formats of it, made by a script whose mood a file tells.
+const rebuilt = settings + `
+diskimage "debian" {
+  builder "exec" {
+    command      = ["sh", "build.sh"]
+    formats      = ["qcow2"]
+    stop_timeout = "1s"
+  }
+  build_timeout = "5s"
+  keep          = 2
+}
+label "debian" { min_ready = 0 }
+provider "openstack" "one" {
+  cloud          = "mine"
+  image_format   = "raw"
+  rate           = 0
+  api_timeout    = "4s"
+  upload_timeout = "30s"
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    label "debian" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+provider "openstack" "two" {
+  cloud          = "mine"
+  image_format   = "qcow2"
+  rate           = 0
+  api_timeout    = "4s"
+  upload_timeout = "30s"
+  pool "main" {
+    networks = ["private"]
+    label "debian" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+`
+
+// rebuildScript makes the image, or does what the file mood says, once.
+const rebuildScript = `
+mood=$(cat mood 2>/dev/null)
+rm -f mood
+[ -z "$mood" ] || echo "$mood" >>hits
+case $mood in
+fails) echo "no such mirror" >&2; exit 3 ;;
+hangs) exec sleep 1000 ;;
+nothing) exit 0 ;;
+empty) : >"$NPCTL_OUTPUT.qcow2"; exit 0 ;;
+html) echo '<!DOCTYPE html><title>Not found</title>' >"$NPCTL_OUTPUT.qcow2"; exit 0 ;;
+no-space) cat good.qcow2 good.qcow2 >/dev/full || exit 4 ;;
+corrupt) cp corrupt.qcow2 "$NPCTL_OUTPUT.qcow2"; exit 0 ;;
+esac
+cp good.qcow2 "$NPCTL_OUTPUT.qcow2"
+`
+
+// limitedQemuImg is a qemu-img that once may write no large file.
+const limitedQemuImg = `#!/bin/sh
+if [ "$1" = convert ] && [ -e 'DIR/qemu-mood' ]; then
+  cat 'DIR/qemu-mood' >>'DIR/hits'
+  rm 'DIR/qemu-mood'
+  trap '' XFSZ
+  ulimit -f 64
+fi
+exec QEMU "$@"
+`
+
+// rebuildMishap is one way in which a rebuild goes wrong.
+type rebuildMishap struct {
+	name string
+	mood string                 // of the script that builds
+	qemu bool                   // may write no large file
+	call meddling               // with calls of Glance
+	lab  func(*rebuilding)      // of Glance itself or of the configuration, until npctl has ended
+	came func(*rebuilding) bool // where that cannot be told from the others
+	says string                 // the apply that meets it; nothing when it gets over it
+}
+
+// rebuildMishaps come three to each of ten rebuilds: in the build, on the way to the clouds, at the removal of what is
+// superseded.
+var rebuildMishaps = [][]rebuildMishap{
+	{
+		{name: "build fails", mood: "fails", says: "no such mirror"},
+		{name: "Glance cannot store", lab: (*rebuilding).storeAway, came: status(http.MethodPut, 500), says: "upload"},
+	}, {
+		{name: "build takes too long", mood: "hangs", says: "5s"},
+		{name: "upload cut in the middle", call: meddling{on: http.MethodPut, do: halve}, says: "upload"},
+		{name: "image protected", lab: (*rebuilding).protect, came: status(http.MethodDelete, 403), says: "delete image"},
+	}, {
+		{name: "build leaves nothing", mood: "nothing", says: "left no"},
+		{name: "image record made and the answer lost", call: meddling{on: http.MethodPost, do: lose}, says: "upload"},
+		{name: "delete done and the answer lost", call: meddling{on: http.MethodDelete, do: lose}},
+	}, {
+		{name: "build leaves a web page", mood: "html", says: "does not begin like a qcow2 image"},
+		{name: "upload answered 503 again and again", call: meddling{on: http.MethodPut, times: 20, do: answer(503)}, says: "503"},
+	}, {
+		{name: "disk full in the build", mood: "no-space", says: "No space left on device"},
+		{name: "upload arrives and the answer is lost", call: meddling{on: http.MethodPut, do: lose}, says: "upload"},
+		{name: "delete answered 409 again and again", call: meddling{on: http.MethodDelete, times: 20, do: answer(409)}, says: "in use"},
+	}, {
+		{name: "image cannot be read", mood: "corrupt", says: "corrupt"},
+		{name: "disk of Glance full", lab: (*rebuilding).storeFull, came: status(http.MethodPut, 413), says: "413"},
+		{name: "delete hangs", call: meddling{on: http.MethodDelete, do: hang}},
+	}, {
+		{name: "conversion writes too much", qemu: true, says: "File too large"},
+		{name: "upload damaged on its way", call: meddling{on: http.MethodPut, do: damage}, says: "damaged on its way"},
+		{name: "delete answered 500", call: meddling{on: http.MethodDelete, do: answer(500)}},
+	}, {
+		{name: "build leaves an empty file", mood: "empty", says: "is empty"},
+		{name: "Glance hangs in the upload", lab: (*rebuilding).impatient, call: meddling{on: http.MethodPut, do: (*rebuilding).pauseGlance}, says: "no answer within 6s"},
+	}, {
+		{name: "image record made when nobody waits any more", lab: (*rebuilding).impatient, call: meddling{on: http.MethodPost, do: late}, says: "upload"},
+		{name: "interrupted in the upload", call: meddling{on: http.MethodPut, do: signalled(os.Interrupt)}, says: "interrupted"},
+	}, {
+		{name: "killed in the upload", call: meddling{on: http.MethodPut, do: signalled(os.Kill)}},
+		{name: "upload refused", call: meddling{on: http.MethodPut, do: answer(403)}, says: "403"},
+	},
+}
+
+// TestOpenStackRebuildsWithMishaps rebuilds an image ten times on a real Glance, each time with mishaps first. At every
+// moment both providers have an image that npctl knows of and that nodes can boot from; in the end there are as many as
+// are kept, on the disk and in Glance, and nothing else.
+func TestOpenStackRebuildsWithMishaps(t *testing.T) {
+	p := newProject(t).furnish()
+	before := p.things()
+	r := newRebuilding(t, p)
+	for range 2 {
+		r.replace = true
+		r.rebuild()
+	}
+	for _, mishaps := range rebuildMishaps {
+		r.replace = true
+		for _, m := range mishaps {
+			r.meet(m)
+		}
+		r.rebuild()
+		r.exactly(before)
+	}
+	r.place.change("min_ready = 0", "min_ready = 1")
+	r.place.mustRun(0, "apply", "-auto-approve").says("1 launched") // with all that, it boots
+	if r.looks == 0 {
+		t.Error("nobody looked at Glance")
+	}
+	t.Logf("looked at Glance %d times", r.looks)
+	r.close() // what comes now removes every image
+	r.place.gone(p, before)
+}
+
+// rebuilding is a place under the eyes of a watch, with a meddler before Glance.
+type rebuilding struct {
+	*meddler
+	t       *testing.T
+	p       *project
+	place   *place
+	replace bool // a rebuild is still to come
+	newest  string
+	undo    func() error // of what was done to Glance
+}
+
+func newRebuilding(t *testing.T, p *project) *rebuilding {
+	t.Helper()
+	r := &rebuilding{t: t, p: p}
+	r.meddler = newMeddler(t, r)
+	r.place = p.newPlace(rebuilt)
+	r.file("build.sh", rebuildScript)
+	r.images()
+	qemu, err := exec.LookPath("qemu-img")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.file("bin/qemu-img", strings.NewReplacer("DIR", r.place.dir, "QEMU", qemu).Replace(limitedQemuImg))
+	for i, variable := range r.place.env {
+		if path, ok := strings.CutPrefix(variable, "PATH="); ok {
+			r.place.env[i] = "PATH=" + filepath.Join(r.place.dir, "bin") + ":" + path
+		}
+	}
+	return r
+}
+
+func (r *rebuilding) file(name, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.place.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // G306: scripts
+		r.t.Fatal(err)
+	}
+}
+
+// images makes what every good build is, and one whose tables lead nowhere.
+func (r *rebuilding) images() {
+	r.t.Helper()
+	raw, good := filepath.Join(r.place.dir, "good.raw"), filepath.Join(r.place.dir, "good.qcow2")
+	r.file("good.raw", strings.Repeat("npctl", 1<<18)+strings.Repeat("\x00", 1<<18)) // 1.5 MiB
+	if out, err := exec.Command("qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, good).CombinedOutput(); err != nil {
+		r.t.Fatalf("qemu-img: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(good)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l1 := text[40:48] // where the table of tables is, big endian; docs/interop/qcow2.txt of QEMU
+	at := int(l1[5])<<16 | int(l1[6])<<8 | int(l1[7])
+	copy(text[at:], "\x80\x00\x00\x00\x00\xff\xff\xff")
+	r.file("corrupt.qcow2", string(text))
+}
+
+// apply runs npctl under the eyes of the watch.
+func (r *rebuilding) apply() outcome {
+	r.t.Helper()
+	args := []string{"apply", "-auto-approve"}
+	if r.replace {
+		args = append(args, "-replace=diskimage.debian")
+	}
+	cmd, stdout, stderr := r.place.command(r.t.Context(), args...)
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.runs(cmd.Process)
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		r.t.Fatal(err)
+	}
+	o := outcome{r.t, "npctl " + strings.Join(args, " "), cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	r.t.Logf("%s: %d after %.1f s: %s", o.command, o.code, time.Since(began).Seconds(), o.last())
+	r.recorded()
+	return o
+}
+
+// meet applies while a mishap comes.
+func (r *rebuilding) meet(m rebuildMishap) {
+	r.t.Helper()
+	r.t.Log("mishap:", m.name)
+	if m.mood != "" {
+		r.file("mood", m.mood)
+	}
+	if m.qemu {
+		r.file("qemu-mood", m.name+"\n")
+	}
+	if m.lab != nil {
+		m.lab(r)
+	}
+	r.meddle(m.call)
+	o := r.apply()
+	switch {
+	case m.says == "" && m.call.do == nil && o.code != 0, m.says != "" && o.code == 0:
+		r.t.Errorf("%s: exit code %d\n%s", m.name, o.code, o.text())
+	case m.says != "":
+		o.says(m.says)
+	}
+	if !r.hasCome(m) {
+		r.t.Errorf("%s: it never came\n%s", m.name, o.text())
+	}
+	if r.undo != nil {
+		r.takeBack()
+	}
+	r.meddle(meddling{})
+}
+
+func (r *rebuilding) hasCome(m rebuildMishap) bool {
+	hits, _ := os.ReadFile(filepath.Join(r.place.dir, "hits"))
+	switch {
+	case m.mood != "":
+		return strings.HasSuffix(string(hits), m.mood+"\n")
+	case m.qemu:
+		return strings.HasSuffix(string(hits), m.name+"\n")
+	case m.came != nil:
+		return m.came(r)
+	default:
+		return r.met()
+	}
+}
+
+// facts is what npctl image show tells, as far as this is about it.
+type facts struct {
+	Newest *struct {
+		ID string `json:"id"`
+	} `json:"newest_build"`
+	Failures []json.RawMessage `json:"failures"`
+	Builds   []struct {
+		ID    string `json:"id"`
+		State string `json:"state"`
+	} `json:"builds"`
+	Uploads []struct {
+		ID         string `json:"id"`
+		Provider   string `json:"provider"`
+		Build      string `json:"build"`
+		State      string `json:"state"`
+		ExternalID string `json:"cloud_id"`
+	} `json:"uploads"`
+}
+
+func (r *rebuilding) facts() facts {
+	r.t.Helper()
+	cmd, stdout, stderr := r.place.command(r.t.Context(), "image", "show", "-json", "debian")
+	var shown struct{ Images []facts }
+	if err := cmd.Run(); err != nil {
+		r.t.Fatalf("npctl image show: %v\n%s", err, stderr)
+	}
+	if err := json.NewDecoder(bytes.NewReader(stdout.Bytes())).Decode(&shown); err != nil || len(shown.Images) != 1 {
+		r.t.Fatalf("npctl image show: %v\n%s", err, stdout)
+	}
+	return shown.Images[0]
+}
+
+// recorded checks what npctl says against Glance: each provider that ever had an image has one that is on record, ready,
+// of a build that is, and active.
+func (r *rebuilding) recorded() {
+	r.t.Helper()
+	f := r.facts()
+	if f.Newest != nil && f.Newest.ID != r.newest {
+		r.newest, r.replace = f.Newest.ID, false // the rebuild has come
+	}
+	ready := map[string]bool{}
+	for _, b := range f.Builds {
+		ready[b.ID] = b.State == "ready"
+	}
+	active, usable := r.active(), map[string]bool{}
+	for _, u := range f.Uploads {
+		if u.State == "ready" && ready[u.Build] && active[u.ExternalID] == u.Provider {
+			usable[u.Provider] = true
+		}
+	}
+	for provider := range r.had {
+		if !usable[provider] {
+			r.t.Errorf("provider %s has no usable image on record: %+v, active are %v", provider, f.Uploads, active)
+		}
+	}
+}
+
+// active lists the active images with npctl's marks, by id, with their provider.
+func (r *rebuilding) active() map[string]string {
+	found := map[string]string{}
+	for _, thing := range of(r.p.things(), "image") {
+		if thing.state == "active" && thing.object["npctl_installation"] != nil {
+			found[thing.object["id"].(string)] = text(thing.object["npctl_provider"])
+		}
+	}
+	return found
+}
+
+// rebuild applies, with nothing in the way, until there is nothing left to do.
+func (r *rebuilding) rebuild() {
+	r.t.Helper()
+	for range 5 {
+		plan := r.place.plan()
+		leaks := slices.ContainsFunc(plan.Notes, func(n note) bool { return n.Code == "leak-sighted" })
+		if len(plan.Steps) == 0 && !leaks && !r.replace {
+			return
+		}
+		if leaks {
+			<-time.After(time.Second) // leak_age
+		}
+		if o := r.apply(); o.code != 0 {
+			r.t.Errorf("without mishaps:\n%s", o.text())
+		}
+	}
+	r.t.Fatalf("five applies later there is still something to do:\n%s", r.place.run("plan").text())
+}
+
+// exactly fails the test unless there is what should be and nothing else: on record, in Glance, on the disk.
+func (r *rebuilding) exactly(before map[string]thing) {
+	r.t.Helper()
+	f := r.facts()
+	var files, uploads []string
+	for _, b := range f.Builds {
+		files = append(files, "debian-"+b.ID+".qcow2", "debian-"+b.ID+".raw")
+	}
+	there := map[string]int{}
+	for _, u := range f.Uploads {
+		uploads = append(uploads, u.ExternalID)
+		there[u.Provider]++
+	}
+	if len(f.Builds) != 2 || there["one"] != 2 || there["two"] != 2 || len(f.Failures) > 0 {
+		r.t.Errorf("on record are %d builds, uploads %v, failures %s", len(f.Builds), there, f.Failures)
+	}
+	entries, err := filepath.Glob(filepath.Join(r.place.dir, "images", "*"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var names []string
+	for _, path := range entries {
+		if name := filepath.Base(path); name != ".npctl-installation" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(files)
+	if !slices.Equal(names, files) {
+		r.t.Errorf("the images directory holds %v, want %v", names, files)
+	}
+	var stored []string
+	for id, thing := range without(r.p.things(), before) {
+		stored = append(stored, id)
+		if thing.kind != "image" || thing.state != "active" {
+			r.t.Errorf("%s is there", thing)
+		}
+	}
+	slices.Sort(stored)
+	slices.Sort(uploads)
+	if !slices.Equal(stored, uploads) {
+		r.t.Errorf("Glance has %v, on record are %v", stored, uploads)
+	}
+}
+
+// What goes wrong in Glance itself.
+
+func (r *rebuilding) store() string { return filepath.Join(r.p.lab.Dir(), "data", "glance", "images") }
+
+// change does something to Glance that is taken back at the end at the latest.
+func (r *rebuilding) change(do, undo func() error) {
+	r.t.Helper()
+	if err := do(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.undo = undo
+	r.t.Cleanup(func() {
+		if r.undo != nil {
+			r.takeBack()
+		}
+	})
+}
+
+func (r *rebuilding) takeBack() {
+	r.t.Helper()
+	if err := r.undo(); err != nil {
+		r.t.Error(err)
+	}
+	r.undo = nil
+}
+
+func (r *rebuilding) storeAway() {
+	r.change(func() error { return os.Rename(r.store(), r.store()+".away") },
+		func() error { return os.Rename(r.store()+".away", r.store()) })
+}
+
+func (r *rebuilding) storeFull() {
+	r.change(func() error { return syscall.Mount("tmpfs", r.store(), "tmpfs", 0, "size=64k,mode=777") },
+		func() error { return syscall.Unmount(r.store(), 0) })
+}
+
+// impatient gives uploads little time.
+func (r *rebuilding) impatient() {
+	swap := func(from, to string) func() error {
+		return func() error {
+			r.place.write(strings.ReplaceAll(r.place.read(), from, to))
+			return nil
+		}
+	}
+	long, short := `upload_timeout = "30s"`, `upload_timeout = "6s"`
+	r.change(swap(long, short), swap(short, long))
+}
+
+// protect forbids the removal of what is there.
+func (r *rebuilding) protect() {
+	r.change(func() error { return r.setProtected(true) }, func() error { return r.setProtected(false) })
+}
+
+func (r *rebuilding) setProtected(value bool) error {
+	for id := range r.active() {
+		if err := r.patch(id, fmt.Sprintf(`[{"op": "replace", "path": "/protected", "value": %t}]`, value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package metrics_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/npctl/npctl/watch/metrics"
+)
+
+var update = flag.Bool("update", false, "write the table into docs/operations.md")
+
+// The table stands between these lines of the page.
+const (
+	page      = "../../docs/operations.md"
+	tableFrom = "<!-- metrics, written by: go test ./watch/metrics -run Docs -update -->\n"
+	tableTo   = "<!-- end of metrics -->\n"
+)
+
+func table() string {
+	var b strings.Builder
+	b.WriteString("\n| metric | labels | what it is | look at, or alert on |\n| --- | --- | --- | --- |\n")
+	for _, f := range metrics.Families() {
+		labels := strings.Join(f.Labels, ", ")
+		_, _ = fmt.Fprintf(&b, "| `%s` (%s) | %s | %s | %s |\n", f.Name, f.Kind, labels, f.Help, f.Watch)
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func TestDocsHaveEveryMetric(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), tableFrom)
+	have, after, ended := strings.Cut(rest, tableTo)
+	if !found || !ended {
+		t.Fatalf("%s has no place for the table of metrics", page)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+tableFrom+table()+tableTo+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if have != table() {
+		t.Errorf("the table of metrics in %s is out of date: go test ./watch/metrics -run Docs -update", page)
+	}
+}
