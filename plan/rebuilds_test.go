@@ -87,11 +87,11 @@ func (w *workshop) usable(t *rapid.T) {
 
 // do does a step that succeeds.
 func (w *workshop) do(t *rapid.T, d resources.Desired, s Step) {
-	switch {
-	case s.Action == ActionBuild:
+	switch s.Action {
+	case ActionBuild:
 		w.make(d, s)
 		w.remembered(s.Image).Failure = nil
-	case s.Action == ActionUpload:
+	case ActionUpload:
 		w.send(t, s)
 		delete(w.remembered(s.Image).Uploads, s.Provider)
 	default:

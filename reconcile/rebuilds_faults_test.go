@@ -91,7 +91,6 @@ var mishaps = []mishap{
 // tamper is something between npctl and the clouds that meddles with one upload.
 type tamper struct {
 	do   func(*rebuildLab, *http.Request) error
-	hits int
 }
 
 // tampering puts the meddler before the clouds.

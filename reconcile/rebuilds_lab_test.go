@@ -194,7 +194,7 @@ func (r *rebuildLab) engine() (*reconcile.Engine, func()) {
 	store := e.Store.(killedStore)
 	r.watch.store = store.Store
 	e.Store = watchedStore{store, r.watch}
-	e.Options.Builds = r.builds
+	e.Builds = r.builds
 	e.Builders["exec"] = outside{&exec.Builder{}, r}
 	e.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
 		return r.watch.transport(r.kill.transport(r.tampering(inner)))

@@ -30,7 +30,7 @@ func (a *app) imageListCommand() *cli.Command {
 	c := &imageCommand{app: a}
 	return &cli.Command{
 		Name: "list", Usage: "show every image in one line", Description: imageListDescription,
-		Flags: append([]cli.Flag{c.jsonFlag()}, c.variableOptions.flags()...), Action: c.list,
+		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.list,
 	}
 }
 

@@ -46,7 +46,7 @@ func (a *app) imagePauseCommand() *cli.Command {
 		Name: "pause", Usage: "keep images from being built", ArgsUsage: "NAME...", Description: imagePauseDescription,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"}, c.jsonFlag(),
-		}, c.variableOptions.flags()...), Action: c.run, ShellComplete: c.completeImages,
+		}, c.flags()...), Action: c.run, ShellComplete: c.completeImages,
 	}
 }
 

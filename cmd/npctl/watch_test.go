@@ -225,7 +225,7 @@ func TestHangupReadsTheConfigurationAnew(t *testing.T) {
 	if _, text := w.ask("GET", "/metrics", ""); !strings.Contains(text, "npctl_watch_config_stale 1") {
 		t.Error("metrics do not show that an old configuration goes on")
 	}
-	writeConfig(t, dir, watchedFleet+strings.ReplaceAll(watchedFleet[strings.Index(watchedFleet, "provider"):], "rack", "rack2"))
+	writeConfig(t, dir, watchedFleet+strings.ReplaceAll("provider"+afterFirst(watchedFleet, "provider"), "rack", "rack2"))
 	w.app.ui.hungUp()
 	w.await("the new one is taken", func() bool { return strings.Contains(w.log.String(), "configuration reloaded") })
 	w.await("there is another machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "rack2") })
@@ -380,4 +380,10 @@ func TestALostLockEndsWatch(t *testing.T) {
 	if code := w.end(); code != 1 || !strings.Contains(w.log.String(), "the lock of the state was taken away") {
 		t.Errorf("exit code %d:\n%s", code, w.log)
 	}
+}
+
+// afterFirst is what follows the first of the words.
+func afterFirst(text, word string) string {
+	_, after, _ := strings.Cut(text, word)
+	return after
 }

@@ -60,7 +60,7 @@ type scrape struct {
 }
 
 func (s scrape) gauge(name string, value float64, labels ...string) {
-	s.to <- prometheus.MustNewConstMetric(known(s.Metrics.gauges, name), prometheus.GaugeValue, value, labels...)
+	s.to <- prometheus.MustNewConstMetric(known(s.gauges, name), prometheus.GaugeValue, value, labels...)
 }
 
 func number(b bool) float64 {
