@@ -90,7 +90,7 @@ var mishaps = []mishap{
 
 // tamper is something between npctl and the clouds that meddles with one upload.
 type tamper struct {
-	do   func(*rebuildLab, *http.Request) error
+	do func(*rebuildLab, *http.Request) error
 }
 
 // tampering puts the meddler before the clouds.
