@@ -192,6 +192,7 @@ type Observed struct {
 	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
 	Frozen       map[string]bool                // providers that are to be left alone
 	Launching    map[Address]*resources.Failure // of offers and providers whose newest launches failed
+	Moment       uint64                         // tells a runner which of its steps had ended before the records were read
 }
 
 // SourceView is what there is to fetch for an image, newest first.

@@ -29,6 +29,8 @@ type Runner struct {
 	gone      map[string]map[string]time.Time // provider → instances that steps have seen go
 	launches  int
 	stopping  bool
+	moment    uint64            // grows with each step that ends
+	ended     map[string]uint64 // by step id: the moment at which it ended
 }
 
 // NewRunner returns a runner over the engine's store, which nobody else may write to except through the runner.
@@ -37,7 +39,7 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{run: shared, engine: e, running: map[string]plan.Step{}, launching: map[plan.Address]*resources.Failure{},
+	return &Runner{run: shared, engine: e, running: map[string]plan.Step{}, launching: map[plan.Address]*resources.Failure{}, ended: map[string]uint64{},
 		gone: map[string]map[string]time.Time{}}, nil
 }
 
@@ -68,6 +70,9 @@ func (r *Runner) Running() []plan.Step {
 // Complete adds to an observation what the runner knows: the records as they are now, what is being done to them, which
 // launches failed, and what has gone since the providers were listed.
 func (r *Runner) Complete(seen *plan.Observed) {
+	r.mu.Lock()
+	seen.Moment = r.moment // before the records are read: what ends from here on may be missing in them
+	r.mu.Unlock()
 	seen.Records, seen.Busy = r.ledger.snapshot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,6 +100,7 @@ func (r *Runner) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, er
 func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []plan.Step {
 	r.mu.Lock()
 	engine := r.engine
+	maps.DeleteFunc(r.ended, func(_ string, at uint64) bool { return at <= seen.Moment })
 	var begun []plan.Step
 	for _, s := range p.Steps {
 		if len(s.Needs)+len(s.After) > 0 || r.stopping {
@@ -104,8 +110,8 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 			r.launches++
 			s.ID = fmt.Sprintf("%s (%d)", s.ID, r.launches)
 		}
-		if _, already := r.running[s.ID]; already {
-			continue
+		if _, already := r.running[s.ID]; already || r.ended[s.ID] > seen.Moment {
+			continue // the plan may know nothing yet of what it has done
 		}
 		r.running[s.ID] = s
 		begun = append(begun, s)
@@ -153,6 +159,8 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	r.ledger.release(s.ID)
 	r.mu.Lock()
 	delete(r.running, s.ID)
+	r.moment++
+	r.ended[s.ID] = r.moment
 	r.mu.Unlock()
 	if errors.Is(err, errChanged) {
 		x.Log.Debug("step overtaken", "step", s.ID, "error", err)
