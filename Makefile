@@ -8,7 +8,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race
 
 .PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads fuzz integration integration-openstack integration-images \
-	integration-sandbox integration-gearman integration-zuul clean
+	integration-sandbox integration-gearman integration-zuul integration-watch clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ check: lint vuln docs-check race ## everything a change has to pass before revie
 lint: ## gofmt, go vet, golangci-lint
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }
 	go vet ./...
-	go vet -tags integration,gearman ./...
+	go vet -tags integration,gearman,zuul ./...
 	go run $(GOLANGCI) run ./...
 
 vuln: ## govulncheck, where its database can be reached
@@ -48,7 +48,7 @@ demo: build ## plan, apply, plan again, change, destroy: on the sandbox cloud
 	./examples/demo.sh bin/npctl
 
 bench: ## the benchmarks behind docs/performance.md
-	go test -run '^$$' -bench . -benchmem ./plan ./config ./state/bolt ./reconcile ./drivers/openstack ./internal/imagefile ./cmd/npctl
+	go test -run '^$$' -bench . -benchmem ./plan ./config ./state/bolt ./reconcile ./drivers/openstack ./internal/imagefile ./watch ./cmd/npctl
 
 fuzz: ## fuzz the loader, the state file and gearman for a minute each
 	go test -run '^$$' -fuzz FuzzLoad -fuzztime 60s ./config
@@ -59,7 +59,7 @@ fuzz: ## fuzz the loader, the state file and gearman for a minute each
 bench-uploads: build ## uploads against dd and the openstack client (installs the client into a temporary venv)
 	./test/bench/uploads.sh
 
-integration: integration-sandbox integration-images integration-gearman integration-zuul integration-openstack ## all integration targets
+integration: integration-sandbox integration-images integration-gearman integration-zuul integration-watch integration-openstack ## all integration targets
 
 integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
 	./test/sandbox/run.sh
@@ -72,6 +72,9 @@ integration-gearman: build ## gearmand, stunnel and Python's gear (as root; inst
 
 integration-zuul: build ## a real zuul-web (as root; installs Debian packages, and zuul into a venv)
 	./test/zuul/run.sh
+
+integration-watch: build ## npctl watch as a process, with real sshd and ssh (as root; installs Debian packages)
+	./test/watch/run.sh
 
 integration-openstack: build ## real OpenStack services on loopback (as root, Debian 12; installs packages, starts services)
 	./test/openstack/run.sh

@@ -3,6 +3,7 @@ package packaging_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,18 +82,24 @@ func units(t *testing.T) []string {
 	return files
 }
 
-// npctl builds the program once.
-func npctl(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "npctl")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/npctl").CombinedOutput(); err != nil {
-		t.Fatalf("build npctl: %v\n%s", err, out)
+// program is npctl.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "npctl")
+	if err != nil {
+		panic(err)
 	}
-	return path
+	program = filepath.Join(dir, "npctl")
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../cmd/npctl").CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 func TestUnitsRunCommandsThereAre(t *testing.T) {
-	program := npctl(t)
 	commands := [][]string{dockerCommand(t, "watch"), dockerCommand(t, "builder")}
 	for _, file := range units(t) {
 		u := readUnit(t, file)
@@ -201,7 +208,7 @@ func TestSystemdUnderstandsTheUnits(t *testing.T) {
 	if err != nil {
 		t.Skip("systemd-analyze is not installed; the other tests here have read the units")
 	}
-	dir, program := t.TempDir(), npctl(t)
+	dir := t.TempDir()
 	var copies []string
 	for _, file := range units(t) {
 		text, err := os.ReadFile(file)

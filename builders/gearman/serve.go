@@ -28,7 +28,10 @@ type ServeOptions struct {
 	Kinds map[string]error
 	// Refresh is how often Workshop.Kept is asked, for builds that come or go without gearman; one minute when 0.
 	Refresh time.Duration
-	Log     *slog.Logger
+	// Settle is how long the host builds nothing for a server that was lost and is back, so that builds are not made again
+	// which another host has and will offer in a moment; five seconds when 0.
+	Settle time.Duration
+	Log    *slog.Logger
 }
 
 // Logs is a Workshop that lets others follow its builds' logs.
@@ -111,8 +114,11 @@ func newHost(o ServeOptions) (*host, error) {
 		workshop: o.Workshop, name: name, kinds: allKinds(o.Kinds), log: o.Log, every: orElse(o.Refresh, time.Minute),
 		offered: map[string]bool{}, making: map[string]context.CancelCauseFunc{},
 	}
-	h.builds = protocol.NewWorker(named(o.Gearman, name, building), orElse(o.BuildWorkers, 1))
-	h.uploads = protocol.NewWorker(named(o.Gearman, name, uploading), orElse(o.UploadWorkers, 4))
+	builds, uploads := named(o.Gearman, name, building), named(o.Gearman, name, uploading)
+	builds.Settle = orElse(o.Settle, 5*time.Second)
+	uploads.Retry = builds.Settle / 3 // with jitter, half as much again: every host that is up has offered by then
+	h.builds = protocol.NewWorker(builds, orElse(o.BuildWorkers, 1))
+	h.uploads = protocol.NewWorker(uploads, orElse(o.UploadWorkers, 4))
 	return h, nil
 }
 

@@ -56,6 +56,31 @@ func TestServerThatRestartsLosesNoBuild(t *testing.T) {
 	}
 }
 
+// A build that one host has is not made by another that was quicker to come back to the server.
+func TestServerThatRestartsMakesNoSecondBuild(t *testing.T) {
+	server := gearmantest.Start(t, gearmantest.Gearmand)
+	o := quick(t, server.Addr())
+	first, second := newWorkshop(t, "debian"), newWorkshop(t, "debian")
+	serve(t, o, "h1", first)
+	offered(t, o, map[string]int{"image-build:debian": 1})
+	if _, err := newBuilder(o).Build(withTimeout(t), job("debian"), &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, o, "h2", second)
+	offered(t, o, map[string]int{"image-build:debian": 2, "image-upload:" + id: 2, "image-delete:" + id: 2})
+	for range 5 {
+		server.Stop()
+		done := build(withTimeout(t), o, job("debian"))
+		server = gearmantest.Again(t, gearmantest.Gearmand, server.Addr())
+		if got := receive(t, done, "the build"); got.artifact.Host != "h1" || got.err != nil {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if builds, _ := second.history(); len(builds) > 0 {
+		t.Errorf("made again: %v", builds)
+	}
+}
+
 func TestTwoServersAreOne(t *testing.T) {
 	first, second := gearmantest.Start(t, gearmantest.Gearmand), gearmantest.Start(t, gearmantest.Gearmand)
 	o := quick(t, first.Addr(), second.Addr())

@@ -78,7 +78,7 @@ func (c *Client) Do(ctx context.Context, job Job) ([]byte, error) {
 	if err := job.check(); err != nil {
 		return nil, err
 	}
-	pause := c.options.backOff()
+	pause := backOff(c.options.Check)
 	stuck := time.Now()
 	for {
 		begun := time.Now()
@@ -218,10 +218,10 @@ func (c *Client) order(unique string) []int {
 }
 
 // backOff is how long to wait after one failure after another: from half a second, with jitter.
-func (o Options) backOff() *backoff.ExponentialBackOff {
+func backOff(most time.Duration) *backoff.ExponentialBackOff {
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval = min(500*time.Millisecond, o.Check)
-	pause.MaxInterval = o.Check
+	pause.InitialInterval = min(500*time.Millisecond, most)
+	pause.MaxInterval = most
 	pause.Reset()
 	return pause
 }

@@ -27,6 +27,10 @@ type Options struct {
 	// Drain is how long jobs in hand may go on after a worker was told to stop. After that they are stopped and left to
 	// other workers.
 	Drain time.Duration
+	// Retry is the longest a worker waits before it tries a server again that it has lost; Check when 0.
+	Retry time.Duration
+	// Settle is how long a worker that has a lost server again waits before it offers its functions there.
+	Settle time.Duration
 }
 
 // Port is where servers listen when nothing else is said.
@@ -36,6 +40,7 @@ func (o Options) withDefaults() Options {
 	o.DialTimeout = orElse(o.DialTimeout, 10*time.Second)
 	o.KeepAlive = orElse(o.KeepAlive, 30*time.Second)
 	o.Check = orElse(o.Check, 15*time.Second)
+	o.Retry = orElse(o.Retry, o.Check)
 	o.MaxPacket = orElse(o.MaxPacket, 16<<20)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -139,10 +139,10 @@ func (w *Worker) Run(ctx context.Context) {
 
 // keep keeps one connection to a server.
 func (w *Worker) keep(ctx context.Context, server string, slot int) {
-	pause := w.options.backOff()
-	for ctx.Err() == nil {
+	pause := backOff(w.options.Retry)
+	for settle := time.Duration(0); ctx.Err() == nil; settle = w.options.Settle {
 		begun := time.Now()
-		err := w.session(ctx, server, slot)
+		err := w.session(ctx, server, slot, settle)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -166,13 +166,16 @@ func (w *Worker) log(slot int, level slog.Level) func(string, ...any) {
 	return func(text string, args ...any) { w.options.Log.Log(context.Background(), level, text, args...) }
 }
 
-// session connects and works until the connection is lost or, without an error, ctx has ended.
-func (w *Worker) session(ctx context.Context, server string, slot int) error {
+// session connects and, after a while, works until the connection is lost or, without an error, ctx has ended.
+func (w *Worker) session(ctx context.Context, server string, slot int, settle time.Duration) error {
 	conn, err := w.options.open(ctx, server)
 	if err != nil {
 		return err
 	}
 	defer conn.shut()
+	if settle > 0 && sleep(ctx, settle) != nil {
+		return nil
+	}
 	s := newSession(w, conn, slot)
 	w.mu.Lock()
 	w.sessions[s] = struct{}{}
