@@ -54,7 +54,7 @@ func (a *app) imageUnpauseCommand() *cli.Command {
 	c := &imagePauseCommand{imageCommand: imageCommand{app: a}}
 	return &cli.Command{
 		Name: "unpause", Usage: "let images be built again", ArgsUsage: "NAME...", Description: imageUnpauseDescription,
-		Flags: append([]cli.Flag{c.jsonFlag()}, c.variableOptions.flags()...), Action: c.run, ShellComplete: c.completeImages,
+		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.run, ShellComplete: c.completeImages,
 	}
 }
 

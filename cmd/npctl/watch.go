@@ -76,7 +76,7 @@ func (a *app) watchCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name: "watch", Category: categoryMain, Usage: "keep everything as described, and serve node requests", Description: watchDescription,
-		Flags: append(flags, c.variableOptions.flags()...), Action: c.run,
+		Flags: append(flags, c.flags()...), Action: c.run,
 	}
 }
 
