@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -236,7 +237,11 @@ func (x *execution) finish(s plan.Step, id string, err error, took time.Duration
 	}
 	x.results.Unlock()
 	if err != nil {
-		x.Log.Error("step failed", "step", s.ID, "took", took, "error", err)
+		level := slog.LevelError
+		if errors.Is(err, ErrInterrupted) {
+			level = slog.LevelInfo
+		}
+		x.Log.Log(context.Background(), level, "step failed", "step", s.ID, "took", took, "id", id, "error", err)
 		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})
 		return
 	}

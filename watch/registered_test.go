@@ -1,0 +1,49 @@
+package watch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+// hall has a thousand machines.
+const hall = `
+npctl { images_dir = "images" }
+label "metal" {}
+provider "static" "rack" {
+  rate            = 0
+  max_concurrency = 100
+  pool "main" {
+    node "metal" {
+      for_each          = toset([for i in range(1000) : format("metal%04d", i)])
+      name              = each.key
+      labels            = ["metal"]
+      host_key_checking = false
+    }
+  }
+}
+`
+
+// What a step has done after the records were looked at must not be done again by the plan that was made of them: a machine
+// that is there twice is given to two.
+func TestMachinesAreRegisteredOnce(t *testing.T) {
+	l := newLab(t, hall, sandboxcloud.Options{}) // not in simulated time: it is about what happens at the same time
+	d, end := l.daemon()
+	defer end()
+	ready := func() (n int, twice []string) {
+		seen := map[string]bool{}
+		for _, node := range d.Last().Seen.Records.Nodes {
+			if seen[node.Hostname] {
+				twice = append(twice, node.Hostname)
+			}
+			seen[node.Hostname] = true
+		}
+		return len(seen), twice
+	}
+	l.await("every machine is there", func() bool { n, _ := ready(); return n == 1000 })
+	time.Sleep(100 * time.Millisecond) // for a pass or two more
+	if _, twice := ready(); len(twice) > 0 {
+		t.Errorf("%d machines have two records, %s for one", len(twice), twice[0])
+	}
+}
