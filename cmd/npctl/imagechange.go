@@ -37,7 +37,7 @@ func (c *imageChange) flags(own ...cli.Flag) []cli.Flag {
 		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
 		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); asks nothing, so it needs -auto-approve; with -dry-run: print the plan"},
 		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &c.verbose, Usage: "hide and shorten nothing"},
-	), c.flags()...)
+	), c.variableOptions.flags()...)
 }
 
 // imagePlan is a plan for images, and what it was made with.
