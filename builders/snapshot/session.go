@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,8 +16,43 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// drain is how long output is awaited after a command has ended; what it left running may hold it open.
-const drain = 2 * time.Second
+// After a command has ended its output is awaited until none has come for drain, and drainAtMost in all: what it left
+// running may hold it open, or go on printing.
+const (
+	drain       = 2 * time.Second
+	drainAtMost = time.Minute
+)
+
+// heard is a writer that knows when it was last written to.
+type heard struct {
+	io.Writer
+	last atomic.Int64 // Unix nanoseconds
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	n, err := h.Writer.Write(p)
+	h.last.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// quiet waits until all output has come, or none has for a while.
+func (h *heard) quiet(ctx context.Context, all <-chan struct{}) {
+	ended := time.Now()
+	for wait := drain; wait > 0; {
+		select {
+		case <-all:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		last := time.Unix(0, h.last.Load())
+		if last.Before(ended) {
+			last = ended
+		}
+		wait = min(drain-time.Since(last), drainAtMost-time.Since(ended))
+	}
+}
 
 // ended is how a command ended.
 type ended struct {
@@ -36,8 +72,9 @@ func (c *connection) run(ctx context.Context, command string, stdin io.Reader, o
 	c.running.Go(func() { await(requests, result) })
 	pipe, write := io.Pipe()
 	var copying sync.WaitGroup
+	to := &heard{Writer: write}
 	for _, from := range []io.Reader{channel, channel.Stderr()} {
-		copying.Go(func() { _, _ = io.Copy(write, from) })
+		copying.Go(func() { _, _ = io.Copy(to, from) })
 	}
 	read := make(chan struct{})
 	go func() {
@@ -62,20 +99,16 @@ func (c *connection) run(ctx context.Context, command string, stdin io.Reader, o
 		}
 		_ = channel.CloseWrite()
 	})
-	return c.result(ctx, result, &copying)
+	return c.result(ctx, result, &copying, to)
 }
 
 // result waits for the end of a command and of its output.
-func (c *connection) result(ctx context.Context, result <-chan ended, copying *sync.WaitGroup) (ended, error) {
+func (c *connection) result(ctx context.Context, result <-chan ended, copying *sync.WaitGroup, to *heard) (ended, error) {
 	select {
 	case end, told := <-result:
 		all := make(chan struct{})
 		go func() { copying.Wait(); close(all) }()
-		select {
-		case <-all:
-		case <-time.After(drain):
-		case <-ctx.Done():
-		}
+		to.quiet(ctx, all)
 		if !told {
 			return ended{}, errors.New("the machine hung up without telling how the command ended")
 		}

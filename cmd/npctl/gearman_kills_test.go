@@ -145,5 +145,6 @@ func (k *kills) settle() {
 }
 
 func TestRealBuildHostsKilledAnywhere(t *testing.T) {
+	t.Parallel()
 	killedAnywhere(newShop(t, builtNpctl(t)))
 }

@@ -16,6 +16,7 @@ import (
 // TestRealBuildHosts runs whole processes: build hosts, npctl, a real gearmand, and what becomes of them when some are
 // killed. It needs gearmand, stunnel4 and qemu-img; test/gearman/install.sh installs them.
 func TestRealBuildHosts(t *testing.T) {
+	t.Parallel()
 	npctl := builtNpctl(t)
 	for name, test := range map[string]struct {
 		open func(*testing.T, string) *shop

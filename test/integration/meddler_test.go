@@ -235,7 +235,7 @@ func (r *rebuilding) pauseGlance(c *meddled) {
 	r.mu.Lock()
 	r.blind = true
 	r.mu.Unlock()
-	time.AfterFunc(10*time.Second, func() {
+	time.AfterFunc(8*time.Second, func() {
 		resume()
 		r.mu.Lock()
 		r.blind = false
