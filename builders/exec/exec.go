@@ -114,7 +114,7 @@ func (b *Builder) run(ctx context.Context, s settings, job builders.Job, room *s
 		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets,
 		RunID: room.RunID(), Started: room.Started,
 		Line: func(line string) {
-			if phase, done, total, ok := parseProgress(line); ok {
+			if phase, done, total, ok := process.ParseProgress(line); ok {
 				tell(job, phase, done, total)
 			}
 		},

@@ -1,32 +1,6 @@
 package exec
 
-import (
-	"regexp"
-	"strconv"
-
-	"github.com/npctl/npctl/builders"
-)
-
-// progressLine is how a command tells what it is doing, for example:
-//
-//	npctl-progress: 3/10 installing packages
-//	npctl-progress: booting the installer
-var progressLine = regexp.MustCompile(`^npctl-progress: *(?:(\d{1,18})/(\d{1,18}) *)?(.*)$`)
-
-const longestPhase = 100
-
-func parseProgress(line string) (phase string, done, total int64, ok bool) {
-	found := progressLine.FindStringSubmatch(line)
-	if found == nil {
-		return "", 0, 0, false
-	}
-	if found[1] != "" {
-		done, _ = strconv.ParseInt(found[1], 10, 64)
-		total, _ = strconv.ParseInt(found[2], 10, 64)
-	}
-	phase = found[3]
-	return phase[:min(len(phase), longestPhase)], min(done, total), total, true
-}
+import "github.com/npctl/npctl/builders"
 
 func tell(job builders.Job, phase string, done, total int64) {
 	if job.Progress != nil {
