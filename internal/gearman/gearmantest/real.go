@@ -2,10 +2,12 @@ package gearmantest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -141,17 +143,24 @@ func run(t testing.TB, command func(port string) *exec.Cmd) *Process {
 
 func freePort(t testing.TB) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := strconv.Itoa(20000 + rand.IntN(12000)) // below those that the kernel gives to clients
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue
+		}
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			continue
+		}
+		_ = listener.Close()
+		return port
 	}
-	defer func() { _ = listener.Close() }()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no free port")
+	return ""
 }
+
+// givenPorts are those that freePort has given to anybody, so that tests side by side do not meet at one.
+var givenPorts sync.Map
 
 func listens(t testing.TB, addr string, ended <-chan struct{}) bool {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
