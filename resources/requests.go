@@ -48,6 +48,7 @@ type Decline struct {
 	Pool     string `json:"pool"`
 	Zone     string `json:"zone,omitempty"`
 	Reason   string `json:"reason"`
+	By       string `json:"by,omitempty"` // the id that the pool was registered under, where others serve the same requests
 }
 
 // Journal is a piece of what has happened, oldest first. The store keeps the newest pieces.

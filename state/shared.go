@@ -1,0 +1,29 @@
+package state
+
+import (
+	"context"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Shared is a Store that others work in too: further npctl processes, Zuul, a Nodepool launcher or builder. What one of
+// them works on it has claimed, and nobody else writes to it.
+//
+// Commit itself claims what it changes for as long as it takes, unless this handle has claimed it before; of what another
+// has claimed it returns an error that is both ErrLocked and ErrConflict. What is written under a claim that was lost
+// meanwhile is not written at all, and the error is ErrLost.
+type Shared interface {
+	Store
+	// Claim takes a node, a request, an upload, or a build for as long as somebody works on it, and returns it as it is
+	// then: ErrLocked when another has it, ErrNotFound when it is gone. It does not wait.
+	Claim(ctx context.Context, key resources.Key) (Lock, Entry, error)
+	// Claimed lists what others have claimed, as far as is known here.
+	Claimed() map[resources.Key]bool
+	// Register makes known which pools this process serves, instead of those that it has made known before. It returns
+	// when everybody can see them; that lasts until the store is closed, also over lost sessions.
+	Register(ctx context.Context, pools []resources.Peer) error
+	// Peers lists the pools that are registered, by whomever, as far as is known here.
+	Peers() []resources.Peer
+	// Connected reports whether what is known here can be relied upon. Nothing is to be decided while it cannot.
+	Connected() bool
+}
