@@ -43,16 +43,25 @@ func (e *Engine) cloud(ctx context.Context, name string, record *resources.Provi
 
 // cloudKey is what the connection to a provider depends on.
 func (e *Engine) cloudKey(name string, record *resources.ProviderRecord) cloudKey {
-	p, configured := e.provider(name)
-	if !configured {
-		if record == nil {
-			return cloudKey{name: name}
-		}
-		return cloudKey{name, record.Driver + string(record.Config)}
+	if key, configured := e.keys[name]; configured {
+		return key
 	}
-	sum := sha256.New()
-	_, _ = fmt.Fprintf(sum, "%s %#v %g %d %d", p.Driver, p.Config, p.Rate, p.APITimeout, p.UploadTimeout)
-	return cloudKey{name, string(sum.Sum(nil))}
+	if record == nil {
+		return cloudKey{name: name}
+	}
+	return cloudKey{name, record.Driver + string(record.Config)}
+}
+
+// cloudKeys are those of the configured providers.
+func cloudKeys(providers []resources.Provider) map[string]cloudKey {
+	keys := make(map[string]cloudKey, len(providers))
+	for i := range providers {
+		p := &providers[i]
+		sum := sha256.New()
+		_, _ = fmt.Fprintf(sum, "%s %#v %g %d %d", p.Driver, p.Config, p.Rate, p.APITimeout, p.UploadTimeout)
+		keys[p.Name] = cloudKey{p.Name, string(sum.Sum(nil))}
+	}
+	return keys
 }
 
 func (e *Engine) open(ctx context.Context, name string, record *resources.ProviderRecord) (drivers.Cloud, error) {

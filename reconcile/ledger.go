@@ -172,14 +172,20 @@ func (l *ledger) snapshot() (plan.Records, map[resources.Key]bool) {
 
 // get returns a copy of a record of type T that may be changed and put.
 func get[T any](l *ledger, key resources.Key) (*T, bool) {
+	record, _ := find[T](l, key)
+	return record, record != nil
+}
+
+// find is get with the revision of the record; nil when there is no such record.
+func find[T any](l *ledger, key resources.Key) (*T, state.Revision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	record, ok := any(l.records[key]).(*T)
 	if !ok || record == nil {
-		return nil, false
+		return nil, 0
 	}
 	c := *record
-	return &c, true
+	return &c, l.revisions[key]
 }
 
 // all returns copies of every record of type T.

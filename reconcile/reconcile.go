@@ -41,6 +41,7 @@ type Options struct {
 type Engine struct {
 	Options
 	host string
+	keys map[string]cloudKey // of the configured providers
 	*connections
 
 	reporting *sync.Mutex // held while Report runs
@@ -75,13 +76,15 @@ func New(o Options) *Engine {
 	if err != nil {
 		host = "localhost"
 	}
-	return &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}}
+	e := &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}}
+	e.keys = cloudKeys(o.Desired.Providers)
+	return e
 }
 
 // With returns an engine for another configuration that shares what the first one has open.
 func (e *Engine) With(desired resources.Desired) *Engine {
 	next := *e
-	next.Desired = desired
+	next.Desired, next.keys = desired, cloudKeys(desired.Providers)
 	return &next
 }
 

@@ -90,6 +90,28 @@ func (r *Runner) Complete(seen *plan.Observed) {
 	}
 }
 
+// Lookup returns a copy of a record, as of the runner's newest commit, and its revision.
+func Lookup[T any](r *Runner, kind resources.Kind, id string) (*T, state.Revision, error) {
+	key := resources.Key{Kind: kind, ID: id}
+	record, revision := find[T](r.ledger, key)
+	if record == nil {
+		return nil, 0, fmt.Errorf("%s: %w", key, state.ErrNotFound)
+	}
+	return record, revision, nil
+}
+
+// Remembered lists the records of providers.
+func (r *Runner) Remembered() []*resources.ProviderRecord {
+	return all[resources.ProviderRecord](r.ledger)
+}
+
+// Busy reports whether a step works on a record.
+func (r *Runner) Busy(key resources.Key) bool {
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	return r.ledger.busy[key] != ""
+}
+
 // Commit changes records for somebody outside, such as a client that takes a node.
 func (r *Runner) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
 	return r.ledger.commit(ctx, "", ops)

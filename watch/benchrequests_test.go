@@ -32,7 +32,7 @@ func (x *bench) waitFor(ctx context.Context, id string) (*resources.Request, err
 	defer forget()
 	var seen uint64
 	for {
-		r, err := x.Request(ctx, id)
+		r, err := x.Request(id)
 		if err != nil || r.State == resources.StateFulfilled || r.State == resources.StateFailed {
 			return r, err
 		}

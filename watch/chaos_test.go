@@ -279,7 +279,7 @@ func (c *chaos) use(ctx context.Context, name, id string, wanted watch.NewReques
 	patience := time.Duration(30+random.IntN(1200)) * time.Second
 	for asked := time.Now(); ; time.Sleep(time.Second) {
 		var r *resources.Request
-		err := c.call(func(d *watch.Daemon) (err error) { r, err = d.Request(context.Background(), id); return err })
+		err := c.call(func(d *watch.Daemon) (err error) { r, err = d.Request(id); return err })
 		switch {
 		case errors.Is(err, state.ErrNotFound):
 			c.t.Errorf("request %s for %v is lost", id, wanted.Labels)

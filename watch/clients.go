@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -103,29 +104,21 @@ func orNobody(who string) string {
 }
 
 // Request returns a request.
-func (d *Daemon) Request(ctx context.Context, id string) (*resources.Request, error) {
-	r, _, err := lookup[*resources.Request](ctx, d.Engine.Store, resources.KindRequest, id)
+func (d *Daemon) Request(id string) (*resources.Request, error) {
+	r, _, err := reconcile.Lookup[resources.Request](d.runner, resources.KindRequest, id)
 	return r, err
 }
 
 // Node returns a node.
-func (d *Daemon) Node(ctx context.Context, id string) (*resources.Node, error) {
-	n, _, err := lookup[*resources.Node](ctx, d.Engine.Store, resources.KindNode, id)
+func (d *Daemon) Node(id string) (*resources.Node, error) {
+	n, _, err := reconcile.Lookup[resources.Node](d.runner, resources.KindNode, id)
 	return n, err
-}
-
-func lookup[R resources.Record](ctx context.Context, store state.Store, kind resources.Kind, id string) (record R, revision state.Revision, err error) {
-	entry, err := store.Get(ctx, resources.Key{Kind: kind, ID: id})
-	if err != nil {
-		return record, 0, err
-	}
-	return entry.Record.(R), entry.Revision, nil
 }
 
 // CancelRequest withdraws a request. Its nodes are free again.
 func (d *Daemon) CancelRequest(ctx context.Context, id string) error {
 	return again(func() error {
-		r, revision, err := lookup[*resources.Request](ctx, d.Engine.Store, resources.KindRequest, id)
+		r, revision, err := reconcile.Lookup[resources.Request](d.runner, resources.KindRequest, id)
 		if err != nil {
 			return err
 		}
@@ -161,7 +154,7 @@ func checkLease(holder string, lease time.Duration) error {
 }
 
 func (d *Daemon) take(ctx context.Context, id, holder string, lease time.Duration) ([]*resources.Node, error) {
-	r, revision, err := lookup[*resources.Request](ctx, d.Engine.Store, resources.KindRequest, id)
+	r, revision, err := reconcile.Lookup[resources.Request](d.runner, resources.KindRequest, id)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +165,7 @@ func (d *Daemon) take(ctx context.Context, id, holder string, lease time.Duratio
 	ops := []state.Op{{Key: r.Key(), Revision: revision}}
 	nodes := make([]*resources.Node, len(r.Nodes))
 	for i, node := range r.Nodes {
-		n, at, err := lookup[*resources.Node](ctx, d.Engine.Store, resources.KindNode, node)
+		n, at, err := reconcile.Lookup[resources.Node](d.runner, resources.KindNode, node)
 		if err != nil {
 			return nil, fmt.Errorf("node %s of request %s: %w", node, id, err)
 		}
@@ -257,7 +250,7 @@ func (d *Daemon) Hold(ctx context.Context, id, reason string, until time.Time) (
 // change changes a node that no step works on.
 func (d *Daemon) change(ctx context.Context, id, code string, change func(*resources.Node, time.Time) error) (node *resources.Node, err error) {
 	err = again(func() error {
-		n, revision, err := lookup[*resources.Node](ctx, d.Engine.Store, resources.KindNode, id)
+		n, revision, err := reconcile.Lookup[resources.Node](d.runner, resources.KindNode, id)
 		if err != nil {
 			return err
 		}

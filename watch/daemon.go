@@ -68,12 +68,12 @@ type Daemon struct {
 	nudges  nudges
 	Journal *Journal
 
-	mu      sync.Mutex // guards what follows
-	engine  *reconcile.Engine
+	mu      sync.Mutex        // guards what follows
+	current *reconcile.Engine // with the newest configuration; Options.Engine has the first
 	views   map[string]plan.ProviderView
 	around  plan.Observed // what is neither in clouds nor in the store
 	frozen  map[string]bool
-	lookers map[string]context.CancelFunc
+	lookers map[string]bool // providers that somebody looks at
 	side    context.Context // ends with Run, and with it those who look
 	helpers *sync.WaitGroup
 	last    Pass
@@ -81,6 +81,8 @@ type Daemon struct {
 	failing map[string]*resources.Failure // by step id: steps that are not tried again for a while
 
 	reloading sync.Mutex // held while the configuration is read anew
+
+	filesErr string // why the newest pass could not look at the images directory; only passes use it
 
 	stall   stall
 	parking parking
@@ -99,8 +101,8 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Stall <= 0 {
 		o.Stall = stallAfter
 	}
-	d := &Daemon{Options: o, wake: make(chan struct{}, 1), engine: o.Engine, views: map[string]plan.ProviderView{}, frozen: map[string]bool{},
-		began: o.Engine.Now(), lookers: map[string]context.CancelFunc{}, failing: map[string]*resources.Failure{}}
+	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, frozen: map[string]bool{},
+		began: o.Engine.Now(), lookers: map[string]bool{}, failing: map[string]*resources.Failure{}}
 	o.Engine.Report = d.report
 	var err error
 	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
@@ -181,10 +183,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	started := time.Now()
 	defer func() { d.beat.Store(time.Now().UnixNano()) }()
 	engine, seen := d.observed()
-	if err := engine.Files(&seen); err != nil {
-		d.Log.Error("the images directory cannot be read", "error", err)
-		return time.Since(started)
-	}
+	d.files(engine, &seen)
 	d.runner.Complete(&seen)
 	seen.Now = engine.Now()
 	p := plan.Compute(engine.Desired, seen, plan.Options{Patient: true})
@@ -202,18 +201,33 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	return pass.Took
 }
 
+// files looks at the images directory. While that cannot be done, files are left alone and everything else goes on.
+func (d *Daemon) files(engine *reconcile.Engine, seen *plan.Observed) {
+	before := d.filesErr
+	d.filesErr = ""
+	if err := engine.Files(seen); err != nil {
+		seen.Files, d.filesErr = nil, err.Error()
+	}
+	switch {
+	case d.filesErr != "" && d.filesErr != before:
+		d.Log.Error("the images directory cannot be read", "error", d.filesErr)
+	case d.filesErr == "" && before != "":
+		d.Log.Info("the images directory can be read again")
+	}
+}
+
 // observed puts together what is known besides the records.
 func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	seen := d.around
-	seen.Formats = d.engine.Formats()
+	seen.Formats = d.current.Formats()
 	seen.Providers = make(map[string]plan.ProviderView, len(d.views))
 	for name, view := range d.views {
 		seen.Providers[name] = view
 	}
-	for i := range d.engine.Desired.Providers {
-		if name := d.engine.Desired.Providers[i].Name; seen.Providers[name].ListedAt.IsZero() && seen.Providers[name].Err == "" {
+	for i := range d.current.Desired.Providers {
+		if name := d.current.Desired.Providers[i].Name; seen.Providers[name].ListedAt.IsZero() && seen.Providers[name].Err == "" {
 			seen.Providers[name] = plan.ProviderView{Err: notLooked}
 		}
 	}
@@ -221,7 +235,7 @@ func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 	for name := range d.frozen {
 		seen.Frozen[name] = true
 	}
-	return d.engine, seen
+	return d.current, seen
 }
 
 // allowed leaves out what the plan must not do, and what has just failed.
@@ -245,8 +259,8 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 
 // known reports whether every provider has said what format it takes, or has had its time to. The caller holds mu.
 func (d *Daemon) known(now time.Time) bool {
-	for i := range d.engine.Desired.Providers {
-		if name := d.engine.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !d.frozen[name] {
+	for i := range d.current.Desired.Providers {
+		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !d.frozen[name] {
 			return now.Sub(d.began) > firstLooks
 		}
 	}
@@ -320,7 +334,7 @@ func (d *Daemon) tidy(ctx context.Context) {
 		}
 		d.mu.Lock()
 		for id, f := range d.failing {
-			if d.engine.Now().Sub(f.Time) > time.Hour {
+			if d.current.Now().Sub(f.Time) > time.Hour {
 				delete(d.failing, id)
 			}
 		}

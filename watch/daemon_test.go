@@ -116,7 +116,7 @@ func TestALeaseThatIsNotRenewedEnds(t *testing.T) {
 			t.Error("somebody else renewed the lease")
 		}
 		l.await("the node is ready again", func() bool {
-			n, err := d.Node(t.Context(), nodes[0].ID)
+			n, err := d.Node(nodes[0].ID)
 			return err == nil && n.State == resources.StateReady
 		})
 	})

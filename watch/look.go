@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -33,8 +34,12 @@ func (n *nudges) after(s plan.Step) {
 	if s.Provider == "" || s.Action != plan.ActionUpload && s.Thing != plan.ThingLeftover && s.Thing != plan.ThingUpload {
 		return
 	}
+	n.nudge(s.Provider)
+}
+
+func (n *nudges) nudge(provider string) {
 	select {
-	case n.of(s.Provider) <- struct{}{}:
+	case n.of(provider) <- struct{}{}:
 	default:
 	}
 }
@@ -42,15 +47,13 @@ func (n *nudges) after(s plan.Step) {
 // watchProviders begins to look at every provider that is configured or remembered, each in a goroutine of its own, and
 // ends with those that are neither any more.
 func (d *Daemon) watchProviders(ctx context.Context, group *sync.WaitGroup) {
-	seen := plan.Observed{}
-	d.runner.Complete(&seen)
 	names := map[string]bool{}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range d.engine.Desired.Providers {
-		names[d.engine.Desired.Providers[i].Name] = true
+	for i := range d.current.Desired.Providers {
+		names[d.current.Desired.Providers[i].Name] = true
 	}
-	for _, p := range seen.Records.Providers {
+	for _, p := range d.runner.Remembered() {
 		names[p.Name] = true
 	}
 	for name := range names {
@@ -58,10 +61,9 @@ func (d *Daemon) watchProviders(ctx context.Context, group *sync.WaitGroup) {
 			d.frozen[name] = true
 			continue
 		}
-		if d.lookers[name] == nil {
-			looking, stop := context.WithCancel(ctx)
-			d.lookers[name] = stop
-			group.Go(func() { d.watchProvider(looking, name) })
+		if !d.lookers[name] {
+			d.lookers[name] = true
+			group.Go(func() { d.watchProvider(ctx, name) })
 		}
 	}
 }
@@ -100,13 +102,11 @@ func (d *Daemon) watchProvider(ctx context.Context, name string) {
 
 // gone reports that a provider is neither configured nor remembered any more, and forgets it.
 func (d *Daemon) gone(name string) bool {
-	seen := plan.Observed{}
-	d.runner.Complete(&seen)
+	_, _, err := reconcile.Lookup[resources.ProviderRecord](d.runner, resources.KindProvider, name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	configured := slices.ContainsFunc(d.engine.Desired.Providers, func(p resources.Provider) bool { return p.Name == name })
-	remembered := slices.ContainsFunc(seen.Records.Providers, func(p *resources.ProviderRecord) bool { return p.Name == name })
-	if configured || remembered {
+	configured := slices.ContainsFunc(d.current.Desired.Providers, func(p resources.Provider) bool { return p.Name == name })
+	if configured || err == nil {
 		return false
 	}
 	delete(d.views, name)
@@ -140,7 +140,7 @@ func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderVie
 func (d *Daemon) lookAround(ctx context.Context) {
 	for {
 		d.mu.Lock()
-		engine := d.engine
+		engine := d.current
 		d.mu.Unlock()
 		around, err := engine.Around(ctx, true)
 		switch {
@@ -171,8 +171,8 @@ const aroundNudge = ""
 func (d *Daemon) Unseen() (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range d.engine.Desired.Providers {
-		name := d.engine.Desired.Providers[i].Name
+	for i := range d.current.Desired.Providers {
+		name := d.current.Desired.Providers[i].Name
 		if _, looked := d.views[name]; !looked && d.serves(name) {
 			names = append(names, name)
 		}

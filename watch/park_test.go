@@ -47,7 +47,7 @@ func TestAParkedDaemonBeginsNothingAndGoesOnAfterwards(t *testing.T) {
 			t.Errorf("parked twice: %v", err)
 		}
 		time.Sleep(5 * time.Minute)
-		if got, err := d.Request(t.Context(), r.ID); err != nil || got.State != resources.StatePending {
+		if got, err := d.Request(r.ID); err != nil || got.State != resources.StatePending {
 			t.Errorf("while parked the request became %s: %v", got.State, err)
 		}
 		release()
@@ -98,7 +98,7 @@ func TestNodesAreLetGoOnlyWhenNobodyNeedsThem(t *testing.T) {
 			t.Errorf("node is %+v: %v", n, err)
 		}
 		l.await("it is gone", func() bool {
-			_, err := d.Node(t.Context(), nodes[0].ID)
+			_, err := d.Node(nodes[0].ID)
 			return err != nil
 		})
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -31,7 +30,7 @@ func (d *Daemon) DeleteNode(ctx context.Context, id, reason string, force bool) 
 		case resources.StateUsed, resources.StateDeleting:
 			return nil
 		}
-		if d.busy(n.Key()) {
+		if d.runner.Busy(n.Key()) {
 			return fmt.Errorf("%w: a step works on node %s, which is %s", ErrState, id, n.State)
 		}
 		if why := engaged(n); why != "" && !force {
@@ -60,13 +59,6 @@ func engaged(n *resources.Node) string {
 	default:
 		return ""
 	}
-}
-
-// busy reports whether a step works on a record.
-func (d *Daemon) busy(key resources.Key) bool {
-	seen := plan.Observed{}
-	d.runner.Complete(&seen)
-	return seen.Busy[key]
 }
 
 // Newest is the number of the newest event; 0 when there is none.

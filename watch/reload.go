@@ -55,7 +55,9 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	seen.Formats, seen.Inputs, seen.Unread = around.Formats, around.Inputs, around.Unread
+	around.Sources, around.Hosts = seen.Sources, seen.Hosts // which take a while to ask
+	around.Providers, around.Frozen = seen.Providers, seen.Frozen
+	seen = around
 	if err := next.Files(&seen); err != nil {
 		return plan.Plan{}, err
 	}
@@ -69,8 +71,8 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 		return p, &HeldBackError{Deletes: deletes}
 	}
 	d.mu.Lock()
-	d.engine = next
-	d.around.Formats, d.around.Inputs, d.around.Unread = around.Formats, around.Inputs, around.Unread
+	d.current = next
+	d.around = around
 	d.mu.Unlock()
 	d.runner.Use(next)
 	d.reloaded()
@@ -105,10 +107,7 @@ func (d *Daemon) reloaded() {
 		d.watchProviders(ctx, group)
 	}
 	for _, name := range append(names, aroundNudge) {
-		select {
-		case d.nudges.of(name) <- struct{}{}:
-		default:
-		}
+		d.nudges.nudge(name)
 	}
 	d.nudge()
 }
@@ -117,7 +116,7 @@ func (d *Daemon) reloaded() {
 // is undone, also over a restart.
 func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error {
 	d.mu.Lock()
-	known := slices.ContainsFunc(d.engine.Desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
+	known := slices.ContainsFunc(d.current.Desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
 	d.mu.Unlock()
 	if !known {
 		return fmt.Errorf("there is no provider %s", provider)
@@ -150,9 +149,7 @@ func (d *Daemon) Frozen() []string {
 
 // thaw takes over what was frozen when the daemon ended.
 func (d *Daemon) thaw() {
-	seen := plan.Observed{}
-	d.runner.Complete(&seen)
-	for _, p := range seen.Records.Providers {
+	for _, p := range d.runner.Remembered() {
 		if p.Frozen {
 			d.frozen[p.Name] = true
 		}

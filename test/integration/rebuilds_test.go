@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -460,8 +459,22 @@ func (r *rebuilding) storeAway() {
 }
 
 func (r *rebuilding) storeFull() {
-	r.change(func() error { return syscall.Mount("tmpfs", r.store(), "tmpfs", 0, "size=64k,mode=777") },
-		func() error { return syscall.Unmount(r.store(), 0) })
+	r.change(func() error { return r.amongMountsOfGlance("mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs", r.store()) },
+		func() error { return r.amongMountsOfGlance("umount", r.store()) })
+}
+
+// amongMountsOfGlance runs a command where Glance sees what it mounts; the test may have mounts of its own.
+func (r *rebuilding) amongMountsOfGlance(command ...string) error {
+	text, err := os.ReadFile(filepath.Join(r.p.lab.Dir(), "run", "glance.pid"))
+	if err != nil {
+		return err
+	}
+	pid, _, _ := strings.Cut(string(text), " ")
+	out, err := exec.Command("nsenter", append([]string{"--target", pid, "--mount", "--"}, command...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, out)
+	}
+	return nil
 }
 
 // impatient gives uploads little time.

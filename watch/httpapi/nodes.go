@@ -62,7 +62,7 @@ func (c *call) showNode() (any, error) {
 	var n *resources.Node
 	before := resources.State("")
 	look := func() (done bool, err error) {
-		if n, err = c.daemon.Node(c.ctx(), c.id()); err != nil {
+		if n, err = c.daemon.Node(c.id()); err != nil {
 			return false, missing("node", c.id(), err)
 		}
 		if before == "" {

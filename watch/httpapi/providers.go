@@ -23,9 +23,6 @@ type world struct {
 func (s *Server) world() world {
 	w := world{pass: s.daemon.Last()}
 	w.records, w.busy = s.records()
-	if len(w.pass.Desired.Providers) == 0 { // nothing has been decided yet
-		w.pass.Desired = s.daemon.Engine.Desired
-	}
 	return w
 }
 
