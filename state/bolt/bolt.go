@@ -47,6 +47,7 @@ type Store struct {
 	log        *slog.Logger
 	migrations []migration
 	self       process
+	together   *together
 
 	hintEvery, lostEvery time.Duration
 
@@ -93,7 +94,7 @@ func newStore(opts Options, known []migration) (*Store, error) {
 		opts.Timeout = defaultTimeout
 	}
 	s := &Store{
-		file: newFile(path, opts.Timeout), opts: opts, log: opts.Log, migrations: known, self: thisProcess(),
+		file: newFile(path, opts.Timeout), opts: opts, log: opts.Log, migrations: known, self: thisProcess(), together: newTogether(),
 		hintEvery: hintEvery, lostEvery: lostEvery,
 		watchers: map[*watcher]struct{}{}, locks: map[*lock]struct{}{},
 	}

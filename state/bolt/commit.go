@@ -32,12 +32,7 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	at, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error {
-		if err := s.checkHeld(tx); err != nil {
-			return err
-		}
-		return s.apply(tx, h, changes)
-	})
+	at, err := s.writeChanges(ctx, changes)
 	if err != nil {
 		return nil, err
 	}
