@@ -56,6 +56,7 @@ type run struct {
 
 	guard   sync.Mutex // guards the maps
 	slots   map[string]chan struct{}
+	seats   map[string]func() // by step id: gives its place back while it only waits
 	polls   map[drivers.Cloud]*poller
 	known   map[string]bool      // providers whose record is up to date
 	seconds map[string][]float64 // durations by subject, not yet in the history
@@ -125,7 +126,7 @@ func newRun(ctx context.Context, store state.Store) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{ledger: l, slots: map[string]chan struct{}{}, polls: map[drivers.Cloud]*poller{}, known: map[string]bool{},
+	r := &run{ledger: l, slots: map[string]chan struct{}{}, seats: map[string]func(){}, polls: map[drivers.Cloud]*poller{}, known: map[string]bool{},
 		seconds: map[string][]float64{}}
 	r.pollCtx, r.stopPolling = context.WithCancel(context.WithoutCancel(ctx))
 	return r, nil
@@ -182,14 +183,16 @@ func (x *execution) await(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// concurrency is how many steps run at a time in a provider that does not say, such as one that is configured no more.
+// concurrency is how many steps ask a provider for something at a time where max_concurrency does not say how many are
+// under way.
 const concurrency = 20
 
 // slot takes one of the places that the step's provider, or the builders, have.
 func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err error) {
 	key, size := "provider "+s.Provider, concurrency
+	limited := false
 	if p, ok := x.provider(s.Provider); ok && p.MaxConcurrency > 0 {
-		size = int(p.MaxConcurrency)
+		size, limited = int(p.MaxConcurrency), true
 	}
 	switch s.Action {
 	case plan.ActionBuild, plan.ActionConvert:
@@ -200,7 +203,31 @@ func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err 
 	case plan.ActionUpload:
 		key, size = "upload "+s.Provider, 2
 	}
-	return x.place(ctx, key, size)
+	release, err = x.place(ctx, key, size)
+	if err != nil || limited || s.Action == plan.ActionBuild || s.Action == plan.ActionConvert || s.Action == plan.ActionUpload {
+		return release, err
+	}
+	early := sync.OnceFunc(release)
+	x.guard.Lock()
+	x.seats[s.ID] = early
+	x.guard.Unlock()
+	return func() {
+		x.guard.Lock()
+		delete(x.seats, s.ID)
+		x.guard.Unlock()
+		early()
+	}, nil
+}
+
+// waits says that a step has asked for what it needs and only waits now, which costs nothing: unless the provider limits
+// what is under way, others may begin.
+func (r *run) waits(s plan.Step) {
+	r.guard.Lock()
+	release := r.seats[s.ID]
+	r.guard.Unlock()
+	if release != nil {
+		release()
+	}
 }
 
 // madeElsewhere reports whether other hosts make the image.

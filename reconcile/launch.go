@@ -29,7 +29,8 @@ type launching struct {
 	cloud    drivers.Cloud
 	node     *resources.Node
 	started  time.Time
-	asked    time.Time // when the cloud had accepted it
+	asked    time.Time          // when the cloud had accepted it
+	made     resources.Instance // as it was then
 }
 
 // launch makes a node, or goes on with one that an earlier run began.
@@ -238,9 +239,13 @@ func (l *launching) attempt(ctx context.Context) error {
 			return err
 		}
 	}
-	instance, err := l.wait(ctx)
-	if err != nil {
-		return err
+	l.waits(l.step)
+	instance := l.made
+	if instance.Status != resources.StatusReady || instance.Addresses.Interface == "" {
+		var err error
+		if instance, err = l.wait(ctx); err != nil {
+			return err
+		}
 	}
 	l.node.Phases.Boot = l.Now().Sub(l.asked).Seconds()
 	if err := l.reach(ctx, &instance); err != nil {
@@ -264,7 +269,7 @@ func (l *launching) create(ctx context.Context) error {
 	}
 	l.asked = l.Now()
 	l.node.Phases = resources.Phases{Create: l.asked.Sub(started).Seconds()}
-	l.node.ExternalID = instance.ID
+	l.node.ExternalID, l.made = instance.ID, instance
 	return l.ledger.put(ctx, l.node)
 }
 
@@ -337,7 +342,7 @@ func (l *launching) clear(ctx context.Context, cause error) error {
 	if err := l.removeInstances(ctx, l.step, l.cloud, l.node); err != nil {
 		return errors.Join(cause, err)
 	}
-	l.node.ExternalID = ""
+	l.node.ExternalID, l.made = "", resources.Instance{}
 	return l.ledger.put(ctx, l.node)
 }
 

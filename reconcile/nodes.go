@@ -63,6 +63,7 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 			return fmt.Errorf("delete instance %s: %w", node.ExternalID, err)
 		}
 	}
+	x.waits(s)
 	x.progress(s)("waiting for the instance to be gone", 0, 0)
 	missing, shown := 0, false
 	return x.poll(cloud).await(ctx, func(now listing) (bool, error) {

@@ -127,7 +127,7 @@ type Provider struct {
 	LaunchAttempts int64
 	APITimeout     time.Duration // of one API call
 	Rate           float64       // API calls a second; 0 means no limit
-	MaxConcurrency int64         // steps at a time
+	MaxConcurrency int64         // steps under way at a time; 0: as many as wait for an answer
 	Priority       int64         // lower goes first
 	ImageNames     string        // template of names of uploads
 	UploadTimeout  time.Duration

@@ -34,10 +34,9 @@ func (s *Server) place(cursor string) (uint64, error) {
 	}
 	number = 0
 	for _, e := range s.daemon.Journal.Since(0, "") {
-		if e.Time.UnixMicro() > at {
-			break
+		if e.Time.UnixMicro() <= at { // what happens at the same time may be noted in another order
+			number = e.Number
 		}
-		number = e.Number
 	}
 	return number, nil
 }
