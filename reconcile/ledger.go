@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -80,6 +81,20 @@ func (l *ledger) putFor(ctx context.Context, step string, records ...resources.R
 	}
 	l.mu.Unlock()
 	_, err := l.commit(ctx, step, ops)
+	return err
+}
+
+// replace writes records that were read at those revisions, all or none. When a client has changed one meanwhile, nothing
+// is written and the error is errChanged.
+func (l *ledger) replace(ctx context.Context, entries ...state.Entry) error {
+	ops := make([]state.Op, len(entries))
+	for i, e := range entries {
+		ops[i] = state.Op{Record: e.Record, Revision: e.Revision}
+	}
+	_, err := l.commit(ctx, "", ops)
+	if errors.Is(err, state.ErrConflict) {
+		return fmt.Errorf("%w: %w", errChanged, err)
+	}
 	return err
 }
 

@@ -66,6 +66,11 @@ func howToReach(login resources.Login, config cty.Value) reaching {
 	if !checksHostKeys(config) {
 		return notReached
 	}
+	return loginReach(login)
+}
+
+// loginReach is how a node with that login is reached, when it is to be looked at.
+func loginReach(login resources.Login) reaching {
 	switch {
 	case slices.Contains([]string{"", "ssh", "network_cli", "paramiko"}, login.ConnectionType):
 		return bySSH
@@ -85,8 +90,8 @@ func checksHostKeys(config cty.Value) bool {
 }
 
 // knock looks once.
-func (l *launching) knock(ctx context.Context, how reaching, address string) ([]string, error) {
-	release, err := l.place(ctx, "scan", scansAtOnce)
+func (x *execution) knock(ctx context.Context, how reaching, address string) ([]string, error) {
+	release, err := x.place(ctx, "scan", scansAtOnce)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // errChanged is why a step was not done: somebody changed the record between the plan and the step.
@@ -15,18 +16,23 @@ var errChanged = errors.New("it has changed since it was planned")
 
 // serve gives nodes to a request. It is fulfilled when none is missing; otherwise the pool has taken it.
 func (x *execution) serve(ctx context.Context, s plan.Step) error {
-	r, ok := get[resources.Request](x.ledger, s.Record)
-	if !ok {
+	if stale := x.unverified(s); len(stale) > 0 {
+		if err := x.verify(ctx, stale); err != nil {
+			return err
+		}
+	}
+	r, at := find[resources.Request](x.ledger, s.Record)
+	if r == nil {
 		return fmt.Errorf("%s: %w", s.Record, errChanged)
 	}
-	records := []resources.Record{r}
+	entries := []state.Entry{{Record: r, Revision: at}}
 	ready := 0
 	for _, id := range s.Nodes {
 		if id == "" {
 			continue
 		}
-		n, ok := get[resources.Node](x.ledger, resources.Key{Kind: resources.KindNode, ID: id})
-		if !ok || n.Request != "" && n.Request != r.ID {
+		n, at := find[resources.Node](x.ledger, resources.Key{Kind: resources.KindNode, ID: id})
+		if n == nil || n.Request != "" && n.Request != r.ID {
 			return fmt.Errorf("node %s: %w", id, errChanged)
 		}
 		if n.State == resources.StateReady {
@@ -37,7 +43,7 @@ func (x *execution) serve(ctx context.Context, s plan.Step) error {
 				return fmt.Errorf("node %s: %w", id, errChanged)
 			}
 			n.Request, n.Tenant, n.Requestor = r.ID, r.Tenant, r.Who
-			records = append(records, n)
+			entries = append(entries, state.Entry{Record: n, Revision: at})
 		}
 	}
 	now := x.Now()
@@ -50,13 +56,13 @@ func (x *execution) serve(ctx context.Context, s plan.Step) error {
 	} else if r.State != resources.StatePending {
 		r.State, r.StateTime = resources.StatePending, now
 	}
-	return x.ledger.put(ctx, records...)
+	return x.ledger.replace(ctx, entries...)
 }
 
 // decline notes the pools that will not serve a request. One that no pool is left for, or that has no more use, fails.
 func (x *execution) decline(ctx context.Context, s plan.Step) error {
-	r, ok := get[resources.Request](x.ledger, s.Record)
-	if !ok {
+	r, at := find[resources.Request](x.ledger, s.Record)
+	if r == nil {
 		return nil // it was cancelled
 	}
 	r.Declined = s.Declined
@@ -65,20 +71,20 @@ func (x *execution) decline(ctx context.Context, s plan.Step) error {
 			r.State, r.StateTime = resources.StateRequested, x.Now()
 		}
 		r.Place = resources.Place{}
-		return x.ledger.put(ctx, r)
+		return x.ledger.replace(ctx, state.Entry{Record: r, Revision: at})
 	}
 	var why []string
 	for _, f := range s.Evidence {
 		why = append(why, f.Name+": "+f.Value)
 	}
 	r.State, r.StateTime, r.Error = resources.StateFailed, x.Now(), s.Reason.Text()+" ("+strings.Join(why, "; ")+")"
-	return x.ledger.put(ctx, r)
+	return x.ledger.replace(ctx, state.Entry{Record: r, Revision: at})
 }
 
 // updateNode takes a node back from a request that is gone, or from a user whose time is over.
 func (x *execution) updateNode(ctx context.Context, s plan.Step) error {
-	n, ok := get[resources.Node](x.ledger, s.Record)
-	if !ok {
+	n, at := find[resources.Node](x.ledger, s.Record)
+	if n == nil {
 		return nil
 	}
 	now := x.Now()
@@ -97,5 +103,5 @@ func (x *execution) updateNode(ctx context.Context, s plan.Step) error {
 	default:
 		return fmt.Errorf("this npctl cannot update a node because %s", s.Reason.Text())
 	}
-	return x.ledger.put(ctx, n)
+	return x.ledger.replace(ctx, state.Entry{Record: n, Revision: at})
 }

@@ -164,9 +164,16 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	started := time.Now()
 	var id string
 	var err error
+	stale := x.unverified(s)
+	for _, n := range stale {
+		r.ledger.hold(s.ID, n.Key())
+	}
 	switch {
 	case s.Action == plan.ActionLaunch:
 		id, err = r.launch(ctx, x, s, noted)
+	case len(stale) > 0:
+		noted()
+		id, err = x.do(ctx, s)
 	case lasting(s):
 		noted()
 		var free func()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +44,10 @@ type lab struct {
 	t      testing.TB
 	dir    string
 	driver labDriver
+	ahead  atomic.Int64 // of the daemons' clocks, in nanoseconds
 }
+
+func (l *lab) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
 
 // fleet has a cloud with an image, and machines that exist.
 const fleet = `
@@ -142,7 +146,7 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 		l.t.Fatal(err)
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
-		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: life.transport})
+		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: life.transport, Now: l.now})
 	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load})
 	if err != nil {
 		l.t.Fatal(err)

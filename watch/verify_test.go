@@ -1,0 +1,89 @@
+package watch_test
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+// door is a machine that answers on a port of loopback until it is shut.
+func door(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	return l
+}
+
+// TestAReadyMachineThatHasFallenSilentIsNotGiven: one of two machines goes down while both are ready. Who asks then gets
+// the other.
+func TestAReadyMachineThatHasFallenSilentIsNotGiven(t *testing.T) {
+	down, up := door(t), door(t)
+	node := func(name string, l net.Listener) string {
+		return fmt.Sprintf(`
+    node %q {
+      address         = "127.0.0.1"
+      labels          = ["metal"]
+      connection_type = "winrm"
+      connection_port = %d
+    }`, name, l.Addr().(*net.TCPAddr).Port)
+	}
+	l := newLab(t, `
+npctl { images_dir = "images" }
+label "metal" {}
+provider "static" "rack" {
+  pool "main" {`+node("down", down)+node("up", up)+`
+  }
+}
+`, sandboxcloud.Options{})
+	d, end := l.daemon()
+	defer end()
+	named := func(name string) (found resources.Node) {
+		for _, n := range d.Last().Seen.Records.Nodes {
+			if n.Hostname == name {
+				found = *n
+			}
+		}
+		return found
+	}
+	l.await("both are ready", func() bool {
+		return named("down").State == resources.StateReady && named("up").State == resources.StateReady
+	})
+	_ = down.Close()
+	l.ahead.Store(int64(10 * time.Minute))
+	for range 2 { // the one that is down would be given to one of them
+		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled || got.Nodes[0] != named("up").ID {
+			t.Fatalf("request is %s with %v: %s; up is %s", got.State, got.Nodes, got.Error, named("up").ID)
+		}
+		nodes, err := d.Take(t.Context(), r.ID, "me", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Return(t.Context(), nodes[0].ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := named("down"); n.State != resources.StateFailed || n.Error == "" {
+		t.Errorf("the machine that is down is %s: %q", n.State, n.Error)
+	}
+}
