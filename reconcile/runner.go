@@ -124,8 +124,12 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	engine := r.engine
 	maps.DeleteFunc(r.ended, func(_ string, at uint64) bool { return at <= seen.Moment })
 	var begun []plan.Step
+	under := map[string]int{} // lasting steps by provider
+	for _, s := range r.running {
+		under[s.Provider] += count(lasting(s))
+	}
 	for _, s := range p.Steps {
-		if len(s.Needs)+len(s.After) > 0 || r.stopping {
+		if len(s.Needs)+len(s.After) > 0 || r.stopping || lasting(s) && under[s.Provider] >= begunAtMost {
 			continue
 		}
 		if s.Action == plan.ActionLaunch { // plans number launches anew, so the number says nothing
@@ -136,6 +140,7 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 			continue // the plan may know nothing yet of what it has done
 		}
 		r.running[s.ID] = s
+		under[s.Provider] += count(lasting(s))
 		begun = append(begun, s)
 	}
 	r.mu.Unlock()
@@ -152,6 +157,17 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	}
 	noted.Wait()
 	return begun
+}
+
+// begunAtMost is how many steps of one provider are begun at a time that take longer than writing a record. Fewer of them
+// are under way; the others are planned again when there is room.
+const begunAtMost = 500
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // step does one step. It calls noted once what it is about to do is in the store.
