@@ -459,7 +459,9 @@ func (r *rebuilding) storeAway() {
 }
 
 func (r *rebuilding) storeFull() {
-	r.change(func() error { return r.amongMountsOfGlance("mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs", r.store()) },
+	r.change(func() error {
+		return r.amongMountsOfGlance("mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs", r.store())
+	},
 		func() error { return r.amongMountsOfGlance("umount", r.store()) })
 }
 
