@@ -12,97 +12,73 @@ import (
 
 // option is a pool that can serve a request, now or later.
 type option struct {
-	pool    *resources.Pool
-	at      poolKey
+	*site
 	zone    string
-	nodes   []string          // ready ones, by position in the request; empty where one has to be launched
-	places  map[string]*place // by label
+	nodes   []string // ready ones, by position in the request; empty where one has to be launched
+	places  []*place // by position in the request; nil where only machines that exist have the label
 	missing int
 	need    resources.Amounts // of what has to be launched
-	full    string            // why it cannot be served now
-	rank    int64             // of its provider
+	full    *lack             // why it cannot be served now
+	share   float64           // of the pool that is free
+
+	hindered bool // it cannot be served whatever room there is
 }
 
 func (o *option) place() resources.Place {
 	return resources.Place{Provider: o.at.provider, Pool: o.at.pool, Zone: o.zone}
 }
 
+// better orders pools that can serve a request: nodes that are ready before those that have to be launched.
+func better(a, b *option) int {
+	return cmp.Or(cmp.Compare(min(a.missing, 1), min(b.missing, 1)), cmp.Compare(a.provider.Priority, b.provider.Priority),
+		cmp.Compare(a.pool.Priority, b.pool.Priority), cmp.Compare(b.share, a.share),
+		cmp.Compare(a.at.provider, b.at.provider), cmp.Compare(a.at.pool, b.at.pool))
+}
+
 // options lists the pools that could serve a request, the best one first, and those that never will with the reason.
 func (d *dispatch) options(r *resources.Request) (options []*option, declined []resources.Decline) {
-	for i := range d.want.Providers {
-		p := &d.want.Providers[i]
-		for j := range p.Pools {
-			pool := &p.Pools[j]
-			if !offersAny(pool, r.Labels) {
-				continue
-			}
-			if k := slices.IndexFunc(r.Declined, func(n resources.Decline) bool {
-				return n.Provider == p.Name && n.Pool == pool.Name && n.Zone == ""
-			}); k >= 0 {
-				declined = append(declined, r.Declined[k])
-				continue
-			}
-			o, why := d.optionAt(r, p.Name, pool.Name, nil)
-			if why == zonesDeclined {
-				declined = append(declined, zoneDeclines(r, p.Name, pool.Name)...)
-				continue
-			}
-			if why != "" {
-				declined = append(declined, resources.Decline{Provider: p.Name, Pool: pool.Name, Reason: why})
-				continue
-			}
+	for _, s := range d.world.sites {
+		if !d.offersAny(s, r.Labels) {
+			continue
+		}
+		if k := slices.IndexFunc(r.Declined, func(n resources.Decline) bool { return s.at.is(n) && n.Zone == "" }); k >= 0 {
+			declined = append(declined, r.Declined[k])
+			continue
+		}
+		switch o, why := d.optionAt(r, s, nil); why {
+		case "":
 			options = append(options, o)
+		case zonesDeclined:
+			declined = append(declined, zoneDeclines(r, s.at)...)
+		default:
+			declined = append(declined, resources.Decline{Provider: s.at.provider, Pool: s.at.pool, Reason: why})
 		}
 	}
-	slices.SortStableFunc(options, func(a, b *option) int {
-		return cmp.Or(cmp.Compare(min(a.missing, 1), min(b.missing, 1)), cmp.Compare(a.rank, b.rank), cmp.Compare(a.pool.Priority, b.pool.Priority),
-			cmp.Compare(d.share(b), d.share(a)), cmp.Compare(a.at.provider, b.at.provider), cmp.Compare(a.at.pool, b.at.pool))
-	})
+	slices.SortStableFunc(options, better)
 	return options, declined
 }
 
-func offersAny(pool *resources.Pool, labels []string) bool {
-	return slices.ContainsFunc(labels, func(label string) bool {
-		return slices.ContainsFunc(pool.Offers, func(o resources.Offer) bool { return o.Label == label }) ||
-			slices.ContainsFunc(pool.Nodes, func(n resources.StaticNode) bool { return slices.Contains(n.Labels, label) })
-	})
-}
-
-// share is the part of the pool that is free.
-func (d *dispatch) share(o *option) float64 {
-	for _, at := range o.places {
-		return d.freeShare(at, d.free)
-	}
-	return 0
-}
-
 // optionAt looks at one pool. have are nodes that the request has there already. why says that it never can.
-func (d *dispatch) optionAt(r *resources.Request, provider, pool string, have []string) (o *option, why string) {
-	p := d.world.providers[provider]
-	if p == nil {
-		return nil, "the provider is no longer configured"
-	}
-	i := slices.IndexFunc(p.Pools, func(x resources.Pool) bool { return x.Name == pool })
-	if i < 0 {
-		return nil, "the pool is no longer configured"
-	}
-	if r.Provider != "" && r.Provider != provider {
+func (d *dispatch) optionAt(r *resources.Request, s *site, have []string) (o *option, why string) {
+	if r.Provider != "" && r.Provider != s.at.provider && !d.seen.Shared {
 		return nil, "the request wants provider " + r.Provider
 	}
-	o = &option{pool: &p.Pools[i], at: poolKey{provider, pool}, zone: r.Place.Zone, nodes: make([]string, len(r.Labels)),
-		places: map[string]*place{}, rank: p.Priority}
-	if why := d.offered(o, p, r); why != "" {
+	o = &option{site: s, zone: r.Place.Zone, nodes: make([]string, len(r.Labels)), places: make([]*place, len(r.Labels))}
+	if why := d.offered(o, r); why != "" {
 		return nil, why
 	}
-	if !d.reachable(provider) {
-		o.full = "the provider does not answer"
+	if slices.ContainsFunc(o.places, func(at *place) bool { return at != nil }) {
+		o.share = d.freeShare(s, d.free)
+	}
+	if !d.reachable(s.at.provider) {
+		o.full = &lack{text: "the provider does not answer"}
 		return o, ""
 	}
 	if !r.Fresh {
 		d.reuse(o, r, have)
 	}
 	if o.zone == "" && len(r.Labels) > 1 {
-		zones, known := d.zonesLeft(o, r)
+		zones, known := zonesLeft(o, r)
 		if known && len(zones) == 0 {
 			return nil, zonesDeclined
 		}
@@ -116,31 +92,30 @@ func (d *dispatch) optionAt(r *resources.Request, provider, pool string, have []
 // zonesDeclined is why a pool will not do any more whose zones have all declined the request.
 const zonesDeclined = "every zone has declined"
 
-func zoneDeclines(r *resources.Request, provider, pool string) []resources.Decline {
-	return slices.DeleteFunc(slices.Clone(r.Declined), func(n resources.Decline) bool { return n.Provider != provider || n.Pool != pool })
+// is reports whether it is the pool that has declined, or a zone of it.
+func (k poolKey) is(n resources.Decline) bool { return n.Provider == k.provider && n.Pool == k.pool }
+
+func zoneDeclines(r *resources.Request, at poolKey) []resources.Decline {
+	return slices.DeleteFunc(slices.Clone(r.Declined), func(n resources.Decline) bool { return !at.is(n) })
 }
 
 // zonesLeft lists the zones in which every label can be launched and that have not declined the request. Where the cloud
 // chooses, none is known.
-func (d *dispatch) zonesLeft(o *option, r *resources.Request) (zones []string, known bool) {
-	view, _ := d.view(o.at.provider)
-	for _, label := range r.Labels {
-		own := view.Offers[OfferKey{o.at.pool, label}].Zones
+func zonesLeft(o *option, r *resources.Request) (zones []string, known bool) {
+	for _, at := range o.places {
 		switch {
-		case len(own) == 0:
+		case at == nil || len(at.zones) == 0:
 		case !known:
-			zones, known = slices.Clone(own), true
+			zones, known = slices.Clone(at.zones), true
 		default:
-			zones = slices.DeleteFunc(zones, func(zone string) bool { return !slices.Contains(own, zone) })
+			zones = slices.DeleteFunc(zones, func(zone string) bool { return !slices.Contains(at.zones, zone) })
 		}
 	}
 	return slices.DeleteFunc(zones, func(zone string) bool { return declinedZone(r, o.at, zone) }), known
 }
 
 func declinedZone(r *resources.Request, at poolKey, zone string) bool {
-	return zone != "" && slices.ContainsFunc(r.Declined, func(n resources.Decline) bool {
-		return n.Provider == at.provider && n.Pool == at.pool && n.Zone == zone
-	})
+	return zone != "" && slices.ContainsFunc(r.Declined, func(n resources.Decline) bool { return at.is(n) && n.Zone == zone })
 }
 
 // spread chooses one of the zones, another one for each request.
@@ -151,47 +126,41 @@ func spread(zones []string, id string) string {
 }
 
 // offered finds how the pool makes each label, or says which one it does not have.
-func (d *dispatch) offered(o *option, p *resources.Provider, r *resources.Request) string {
-	slots := map[string]int64{}
-	for _, label := range r.Labels {
-		k := slices.IndexFunc(o.pool.Offers, func(x resources.Offer) bool { return x.Label == label })
-		if k < 0 {
-			if slots[label]++; d.slotsOf(o.pool, label) < slots[label] {
-				return fmt.Sprintf("it has no label %s, or fewer machines than are asked for", label)
-			}
-			continue
+func (d *dispatch) offered(o *option, r *resources.Request) string {
+	for i, label := range r.Labels {
+		at := d.placeOf(o.site, label)
+		switch {
+		case at == nil && o.slots[label] < countOf(r.Labels[:i+1], label):
+			return fmt.Sprintf("it has no label %s, or fewer machines than are asked for", label)
+		case at != nil && len(at.problems) > 0:
+			return problemText(at.problems[0])
 		}
-		at := &place{provider: p, pool: o.pool, offer: &o.pool.Offers[k], each: resources.Amounts{Instances: 1}}
-		if view, looked := d.view(p.Name); looked {
-			seen := view.Offers[OfferKey{o.pool.Name, label}]
-			at.each = plus(at.each, seen.Resources)
-			at.each.Instances = 1
-			if len(seen.Problems) > 0 {
-				return fmt.Sprintf("%s = %q: %s", seen.Problems[0].Attribute, seen.Problems[0].Value, seen.Problems[0].Detail)
-			}
-		}
-		o.places[label] = at
+		o.places[i] = at
 	}
 	return ""
 }
 
-func (d *dispatch) slotsOf(pool *resources.Pool, label string) (slots int64) {
-	for _, n := range pool.Nodes {
-		if slices.Contains(n.Labels, label) {
-			slots += n.Slots
+func countOf(labels []string, label string) (n int64) {
+	for _, l := range labels {
+		if l == label {
+			n++
 		}
 	}
-	return slots
+	return n
 }
 
 // reuse takes ready nodes of the pool, all of one zone: the one in which most of the request is served.
 func (d *dispatch) reuse(o *option, r *resources.Request, have []string) {
+	idle := d.idle[o.at]
+	if idle == nil || !slices.ContainsFunc(r.Labels, func(label string) bool { return idle.labels[label] > 0 }) {
+		return
+	}
 	best, most := []string(nil), 0
-	for _, zone := range d.zones(o) {
+	for _, zone := range idle.zones(o.zone) {
 		if declinedZone(r, o.at, zone) {
 			continue
 		}
-		if nodes, n := d.match(o.at, r.Labels, have, zone, len(r.Labels) == 1); n > most {
+		if nodes, n := idle.match(r.Labels, have, zone, len(r.Labels) == 1); n > most {
 			best, most = nodes, n
 			if len(r.Labels) > 1 {
 				o.zone = zone
@@ -203,45 +172,10 @@ func (d *dispatch) reuse(o *option, r *resources.Request, have []string) {
 	}
 }
 
-// zones lists the zones to look at: the request's own if it has one.
-func (d *dispatch) zones(o *option) []string {
-	if o.zone != "" {
-		return []string{o.zone}
-	}
-	var zones []string
-	for _, n := range d.idle[o.at] {
-		if !slices.Contains(zones, n.Zone) {
-			zones = append(zones, n.Zone)
-		}
-	}
-	slices.Sort(zones)
-	return zones
-}
-
-// match finds idle nodes for the labels that are not served yet.
-func (d *dispatch) match(at poolKey, labels, have []string, zone string, anywhere bool) (nodes []string, n int) {
-	nodes = make([]string, len(labels))
-	used := map[string]bool{}
-	for i, label := range labels {
-		if have != nil && have[i] != "" {
-			continue
-		}
-		for _, node := range d.idle[at] {
-			if !used[node.ID] && (anywhere || node.Zone == zone) && slices.Contains(node.Labels, label) {
-				nodes[i], used[node.ID] = node.ID, true
-				n++
-				break
-			}
-		}
-	}
-	return nodes, n
-}
-
 // missing sums up what has to be launched, and says whether the pool could ever do that and whether it can now.
 func (d *dispatch) missing(o *option, r *resources.Request, have []string) (never string) {
 	var all resources.Amounts
-	for i, label := range r.Labels {
-		at := o.places[label]
+	for i, at := range o.places {
 		if at != nil {
 			all = plus(all, at.each)
 		}
@@ -249,52 +183,58 @@ func (d *dispatch) missing(o *option, r *resources.Request, have []string) (neve
 			continue
 		}
 		o.missing++
-		if at == nil {
-			o.full = cmp.Or(o.full, fmt.Sprintf("all machines with label %s are taken", label))
-			continue
+		if at != nil {
+			o.need = plus(o.need, at.each)
 		}
-		o.need = plus(o.need, at.each)
-		o.full = cmp.Or(o.full, d.unable(at))
+		if o.full == nil {
+			o.full = d.hindrance(at, r.Labels[i])
+			o.hindered = o.full != nil
+		}
 	}
-	if why := d.tooLarge(o, all); why != "" {
-		return why
+	if why := d.tooLarge(o, all); why != nil {
+		return "the request is too large: " + why.String()
 	}
-	if o.full == "" && o.missing > 0 {
+	if o.full == nil && o.missing > 0 {
 		o.full = d.noRoom(o)
 	}
 	return ""
 }
 
+// hindrance says why a node of the label cannot be launched now, whatever room there is.
+func (d *dispatch) hindrance(at *place, label string) *lack {
+	if at == nil {
+		return &lack{text: fmt.Sprintf("all machines with label %s are taken", label)}
+	}
+	if why := d.unable(at); why != "" {
+		return &lack{text: why}
+	}
+	return nil
+}
+
 // tooLarge says that the pool, or its provider, could not hold the nodes even with nothing else in it.
-func (d *dispatch) tooLarge(o *option, all resources.Amounts) string {
-	if why := overLimits(o.pool, resources.Amounts{}, all); why != "" {
-		return "the request is too large: " + why
+func (d *dispatch) tooLarge(o *option, all resources.Amounts) *lack {
+	if why := overLimits(o.pool, resources.Amounts{}, all); why != nil {
+		return why
 	}
 	view, looked := d.view(o.at.provider)
 	if !looked || o.pool.IgnoreProviderQuota || all.Instances == 0 {
-		return ""
+		return nil
 	}
-	limit := view.Quota.Limit
-	whole := resources.Amounts{Instances: left(limit.Instances, 0), Cores: left(limit.Cores, 0), RAM: left(limit.RAM, 0),
-		Volumes: left(limit.Volumes, 0), VolumeGB: left(limit.VolumeGB, 0), Addresses: left(limit.Addresses, 0)}
-	if why := overQuota(whole, all); why != "" {
-		return "the request is too large: " + why
-	}
-	return ""
+	return overQuota(remaining(view.Quota.Limit, resources.Amounts{}), all)
 }
 
 // noRoom says which limit leaves no room now for what has to be launched.
-func (d *dispatch) noRoom(o *option) string {
-	if d.reserved[o.at] {
-		return "what is free is kept for a request that has waited longer"
+func (d *dispatch) noRoom(o *option) *lack {
+	if o.reserved {
+		return &lack{text: "what is free is kept for a request that has waited longer"}
 	}
-	if why := overLimits(o.pool, d.pool(o.at.provider, o.at.pool).use, o.need); why != "" {
+	if why := overLimits(o.pool, d.pool(o.at.provider, o.at.pool).use, o.need); why != nil {
 		return why
 	}
 	if left := d.free[o.at.provider]; left != nil && !o.pool.IgnoreProviderQuota {
 		return overQuota(*left, o.need)
 	}
-	return ""
+	return nil
 }
 
 // take counts what an option uses, so that nobody else does.
@@ -303,11 +243,11 @@ func (d *dispatch) take(o *option) {
 		if id == "" {
 			continue
 		}
-		i := slices.IndexFunc(d.idle[o.at], func(n *resources.Node) bool { return n.ID == id })
-		for _, label := range d.idle[o.at][i].Labels {
+		n := d.world.node[id]
+		d.idle[o.at].remove(n)
+		for _, label := range n.Labels {
 			d.usable[label]--
 		}
-		d.idle[o.at] = slices.Delete(d.idle[o.at], i, i+1)
 	}
 	use := d.pool(o.at.provider, o.at.pool)
 	use.use = plus(use.use, o.need)
@@ -316,57 +256,25 @@ func (d *dispatch) take(o *option) {
 	}
 }
 
-// hold lets a request without room wait. When it has waited long, what it needs is kept for it; and an idle node of
-// another label goes when that is what fills the pool.
+// hold lets a request without room wait. When it has waited long, what it needs is kept for it; and when idle nodes are
+// what fills the pool, they go.
 func (d *dispatch) hold(r *resources.Request, options []*option) {
-	var reasons []string
-	for _, o := range options {
-		reasons = append(reasons, fmt.Sprintf("%s/%s: %s", o.at.provider, o.at.pool, o.full))
+	if d.opt.Explain {
+		var reasons []string
+		for _, o := range options {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", o.at, o.full))
+		}
+		d.waits(r, strings.Join(reasons, "; "))
 	}
-	d.waits(r, strings.Join(reasons, "; "))
 	for _, o := range options {
-		if d.reserved[o.at] || !d.reachable(o.at.provider) {
+		d.crowded[o.at] = true
+	}
+	for _, o := range options {
+		if o.reserved || !d.reachable(o.at.provider) {
 			continue
 		}
-		d.makeRoom(r, o)
+		d.cramp(r, o)
 		d.reserve(r, o)
 		return
 	}
-}
-
-// reserve keeps the pool's room for the first of the requests that have waited long.
-func (d *dispatch) reserve(r *resources.Request, o *option) {
-	if d.reserved[o.at] || d.seen.Now.Sub(r.Created) < reserveAfter {
-		return
-	}
-	d.take(o)
-	d.reserved[o.at] = true
-}
-
-// makeRoom removes the idle node that has waited longest, when the pool is full and nobody who waits asks for its label.
-func (d *dispatch) makeRoom(r *resources.Request, o *option) {
-	if o.missing == 0 || d.noRoom(o) == "" || len(d.pool(o.at.provider, o.at.pool).frees) > 0 {
-		return
-	}
-	for i, n := range d.idle[o.at] {
-		if n.Static || slices.ContainsFunc(n.Labels, func(label string) bool { return d.awaited(label) }) {
-			continue
-		}
-		d.idle[o.at] = slices.Delete(d.idle[o.at], i, i+1)
-		for _, label := range n.Labels {
-			d.usable[label]--
-		}
-		d.unchanged--
-		use := d.pool(o.at.provider, o.at.pool)
-		use.use = minus(use.use, amounts(n)) // endNode counts it again
-		d.endNode(n, ReasonRoomNeeded, Fact{"request", r.ID})
-		return
-	}
-}
-
-// awaited reports whether somebody waits for a node of the label.
-func (d *dispatch) awaited(label string) bool {
-	return slices.ContainsFunc(d.seen.Records.Requests, func(r *resources.Request) bool {
-		return (r.State == resources.StateRequested || r.State == resources.StatePending) && slices.Contains(r.Labels, label)
-	})
 }

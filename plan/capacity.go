@@ -7,93 +7,130 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
+// lack is what stands in the way of more nodes now, such as a limit. It is put into words only when somebody asks: most
+// requests that wait are never asked about.
+type lack struct {
+	text  string // when it is no limit
+	what  string
+	limit int64 // how many there may be; of a quota: how many are left
+	taken int64 // of a quota: how many are needed
+	quota bool
+}
+
+func (l *lack) String() string {
+	switch {
+	case l.text != "":
+		return l.text
+	case l.quota:
+		return fmt.Sprintf("quota: %d %s left and %d needed", max(l.limit, 0), l.what, l.taken)
+	default:
+		return fmt.Sprintf("%s is %d and %d are taken", l.what, l.limit, l.taken)
+	}
+}
+
 // freeShare is the part of the pool's servers that is free, from 0 to 1. A pool without limit counts by its provider's
 // quota.
-func (c *computation) freeShare(p *place, free map[string]*resources.Amounts) float64 {
-	if p.pool.MaxServers != nil && *p.pool.MaxServers > 0 {
-		used := c.pool(p.provider.Name, p.pool.Name).use.Instances
-		return 1 - float64(used)/float64(*p.pool.MaxServers)
+func (c *computation) freeShare(s *site, free map[string]*resources.Amounts) float64 {
+	if s.pool.MaxServers != nil && *s.pool.MaxServers > 0 {
+		used := c.pool(s.at.provider, s.at.pool).use.Instances
+		return 1 - float64(used)/float64(*s.pool.MaxServers)
 	}
-	view, _ := c.view(p.provider.Name)
-	if left := free[p.provider.Name]; left != nil && view.Quota.Limit.Instances > 0 {
+	view, _ := c.view(s.at.provider)
+	if left := free[s.at.provider]; left != nil && view.Quota.Limit.Instances > 0 {
 		return float64(left.Instances) / float64(view.Quota.Limit.Instances)
 	}
 	return 1
 }
 
 // refusal says which limit leaves no room for one more node there, or nothing. Nodes that this plan deletes make room.
-func (c *computation) refusal(p *place, free map[string]*resources.Amounts) string {
-	pool := c.pool(p.provider.Name, p.pool.Name)
-	if why := overLimits(p.pool, minus(pool.use, pool.leaving), p.each); why != "" {
+func (c *computation) refusal(p *place, free map[string]*resources.Amounts) *lack {
+	pool := c.pool(p.at.provider, p.at.pool)
+	if why := overLimits(p.pool, minus(pool.use, pool.leaving), p.each); why != nil {
 		return why
 	}
-	if left := free[p.provider.Name]; left != nil && !p.pool.IgnoreProviderQuota {
+	if left := free[p.at.provider]; left != nil && !p.pool.IgnoreProviderQuota {
 		return overQuota(plus(*left, pool.leaving), p.each)
 	}
-	return ""
+	return nil
 }
 
-// overLimits says which limit of the pool one more node would break, or nothing.
-func overLimits(p *resources.Pool, use, each resources.Amounts) string {
-	for _, l := range []struct {
-		name      string
-		limit     *int64
-		use, each int64
-	}{
-		{"max_servers", p.MaxServers, use.Instances, each.Instances},
-		{"max_cores", p.MaxCores, use.Cores, each.Cores},
-		{"max_ram", p.MaxRAM, use.RAM, each.RAM},
-		{"max_volumes", p.MaxVolumes, use.Volumes, each.Volumes},
-		{"max_volume_gb", p.MaxVolumeGB, use.VolumeGB, each.VolumeGB},
-	} {
-		if l.limit != nil && l.each > 0 && l.use+l.each > *l.limit {
-			return fmt.Sprintf("%s is %d and %d are taken", l.name, *l.limit, l.use)
-		}
+// overLimits says which limit of the pool more nodes would break, or nothing.
+func overLimits(p *resources.Pool, use, more resources.Amounts) *lack {
+	over := func(limit *int64, use, more int64) bool { return limit != nil && more > 0 && use+more > *limit }
+	switch {
+	case over(p.MaxServers, use.Instances, more.Instances):
+		return &lack{what: "max_servers", limit: *p.MaxServers, taken: use.Instances}
+	case over(p.MaxCores, use.Cores, more.Cores):
+		return &lack{what: "max_cores", limit: *p.MaxCores, taken: use.Cores}
+	case over(p.MaxRAM, use.RAM, more.RAM):
+		return &lack{what: "max_ram", limit: *p.MaxRAM, taken: use.RAM}
+	case over(p.MaxVolumes, use.Volumes, more.Volumes):
+		return &lack{what: "max_volumes", limit: *p.MaxVolumes, taken: use.Volumes}
+	case over(p.MaxVolumeGB, use.VolumeGB, more.VolumeGB):
+		return &lack{what: "max_volume_gb", limit: *p.MaxVolumeGB, taken: use.VolumeGB}
+	default:
+		return nil
 	}
-	return ""
 }
 
-func overQuota(left, each resources.Amounts) string {
-	for _, q := range []struct {
-		name       string
-		left, each int64
-	}{
-		{"instances", left.Instances, each.Instances}, {"cores", left.Cores, each.Cores}, {"ram", left.RAM, each.RAM},
-		{"volumes", left.Volumes, each.Volumes}, {"volume_gb", left.VolumeGB, each.VolumeGB},
-		{"floating IPs", left.Addresses, each.Addresses},
-	} {
-		if q.each > q.left {
-			return fmt.Sprintf("quota: %d %s left and %d needed", max(q.left, 0), q.name, q.each)
-		}
+// overQuota says of what too little is left, or nothing.
+func overQuota(left, more resources.Amounts) *lack {
+	switch {
+	case more.Instances > left.Instances:
+		return &lack{what: "instances", limit: left.Instances, taken: more.Instances, quota: true}
+	case more.Cores > left.Cores:
+		return &lack{what: "cores", limit: left.Cores, taken: more.Cores, quota: true}
+	case more.RAM > left.RAM:
+		return &lack{what: "ram", limit: left.RAM, taken: more.RAM, quota: true}
+	case more.Volumes > left.Volumes:
+		return &lack{what: "volumes", limit: left.Volumes, taken: more.Volumes, quota: true}
+	case more.VolumeGB > left.VolumeGB:
+		return &lack{what: "volume_gb", limit: left.VolumeGB, taken: more.VolumeGB, quota: true}
+	case more.Addresses > left.Addresses:
+		return &lack{what: "floating IPs", limit: left.Addresses, taken: more.Addresses, quota: true}
+	default:
+		return nil
 	}
-	return ""
 }
 
-// freeQuota is what each provider's quota leaves, whoever uses the rest; what has no limit counts as plenty.
+// freeQuota is what each provider's quota leaves, whoever uses the rest.
 func (c *computation) freeQuota() map[string]*resources.Amounts {
 	free := map[string]*resources.Amounts{}
-	for name, view := range c.seen.Providers {
+	for name := range c.seen.Providers {
+		view := c.seen.Providers[name]
 		if view.Err != "" {
 			continue
 		}
-		limit, used := view.Quota.Limit, view.Quota.Used
-		free[name] = &resources.Amounts{
-			Instances: left(limit.Instances, used.Instances), Cores: left(limit.Cores, used.Cores),
-			RAM: left(limit.RAM, used.RAM), Volumes: left(limit.Volumes, used.Volumes),
-			VolumeGB: left(limit.VolumeGB, used.VolumeGB), Addresses: left(limit.Addresses, used.Addresses),
-		}
-		c.sinceListing(name, view, free[name])
+		left := remaining(view.Quota.Limit, view.Quota.Used)
+		free[name] = &left
+		c.sinceListing(name, &view, free[name])
 	}
 	return free
 }
 
+// remaining is what limits leave; what has no limit counts as plenty.
+func remaining(limit, used resources.Amounts) resources.Amounts {
+	left := func(limit, used int64) int64 {
+		if limit == resources.Unlimited {
+			return 1 << 40
+		}
+		return limit - used
+	}
+	return resources.Amounts{Instances: left(limit.Instances, used.Instances), Cores: left(limit.Cores, used.Cores),
+		RAM: left(limit.RAM, used.RAM), Volumes: left(limit.Volumes, used.Volumes),
+		VolumeGB: left(limit.VolumeGB, used.VolumeGB), Addresses: left(limit.Addresses, used.Addresses)}
+}
+
 // sinceListing takes into account what the cloud's figures do not show yet: nodes on their way, and instances that have
 // gone meanwhile.
-func (c *computation) sinceListing(provider string, view ProviderView, free *resources.Amounts) {
+func (c *computation) sinceListing(provider string, view *ProviderView, free *resources.Amounts) {
 	for _, n := range c.world.nodes[provider] {
-		if _, shown := c.world.instances[n.ID]; !shown && !n.Static && c.doomed[n.Key()] == "" {
+		if !n.Static && c.world.instances[n.ID] == nil && c.doomed[n.Key()] == "" {
 			*free = minus(*free, amounts(n))
 		}
+	}
+	if len(view.Gone) == 0 {
+		return
 	}
 	for i := range view.Instances {
 		if instance := &view.Instances[i]; view.Gone[instance.ID] {
@@ -102,13 +139,6 @@ func (c *computation) sinceListing(provider string, view ProviderView, free *res
 			*free = plus(*free, each)
 		}
 	}
-}
-
-func left(limit, used int64) int64 {
-	if limit == resources.Unlimited {
-		return 1 << 40
-	}
-	return limit - used
 }
 
 // claim takes a delete step off the list of those that a launch may wait for.
@@ -129,9 +159,9 @@ func (u *poolUse) release(step string, free *resources.Amounts) {
 
 // full reports whether one more node fits only after another is gone.
 func (c *computation) full(at *place, use *poolUse, free map[string]*resources.Amounts) bool {
-	if overLimits(at.pool, use.use, at.each) != "" {
+	if overLimits(at.pool, use.use, at.each) != nil {
 		return true
 	}
-	l := free[at.provider.Name]
-	return l != nil && !at.pool.IgnoreProviderQuota && overQuota(*l, at.each) != ""
+	l := free[at.at.provider]
+	return l != nil && !at.pool.IgnoreProviderQuota && overQuota(*l, at.each) != nil
 }

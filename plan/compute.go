@@ -17,11 +17,12 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	if opt.Destroy {
 		want = resources.Desired{Settings: want.Settings, Digest: want.Digest}
 	}
-	c := &computation{want: want, declared: declared, seen: seen, opt: opt, world: newWorld(want, seen), index: map[string]int{},
-		requested: map[Address]bool{}, changing: map[resources.Key]bool{}}
+	c := &computation{want: want, declared: declared, seen: seen, opt: opt, world: newWorld(declared, want, seen), index: map[string]int{},
+		requested: map[Address]bool{}, changing: map[resources.Key]bool{}, crowded: map[poolKey]bool{}}
 	for _, a := range opt.Replace {
 		c.requested[a] = false
 	}
+	c.world.withPeers(seen.Peers)
 	c.deferUnreachable()
 	c.cloudProblems()
 	c.nodes()
@@ -57,6 +58,7 @@ type computation struct {
 
 	pools    map[poolKey]*poolUse
 	free     map[string]*resources.Amounts // by provider: what quotas leave
+	crowded  map[poolKey]bool              // pools that requests wait for
 	usable   map[string]int                // label → nodes that count towards min_ready
 	retired  map[string][]retiredNode      // label → delete steps of nodes to be replaced
 	coming   map[imageAt]string            // upload steps by image and provider
@@ -116,8 +118,10 @@ func (c *computation) imageKind(name string) resources.ImageKind {
 	return ""
 }
 
-// busy reports whether a running step works on the record.
-func (c *computation) busy(key resources.Key) bool { return key.Kind != "" && c.seen.Busy[key] }
+// busy reports whether somebody works on the record: a running step, or another process.
+func (c *computation) busy(key resources.Key) bool {
+	return key.Kind != "" && (c.seen.Busy[key] || c.seen.Claimed[key])
+}
 
 func (c *computation) step(id string) *Step { return &c.steps[c.index[id]] }
 
@@ -155,16 +159,24 @@ func (c *computation) unknownReplace() {
 	}
 }
 
-// view returns what the provider showed. looked is false when it did not answer or was not asked.
-func (c *computation) view(provider string) (view ProviderView, looked bool) {
-	view, asked := c.seen.Providers[provider]
-	return view, asked && view.Err == "" && !c.seen.Frozen[provider]
+// view returns what the provider showed. looked is false when it did not answer, was not asked, or is frozen.
+func (c *computation) view(provider string) (view *ProviderView, looked bool) {
+	if view, looked = c.world.views[provider]; looked {
+		return view, true
+	}
+	return &ProviderView{}, false
 }
 
 // reachable reports whether steps may be planned for the provider: it answered, or was deliberately not asked.
 func (c *computation) reachable(provider string) bool {
-	view, asked := c.seen.Providers[provider]
-	return (!asked || view.Err == "") && !c.seen.Frozen[provider]
+	if _, looked := c.view(provider); looked {
+		return true
+	}
+	if c.world.others(provider) {
+		return false
+	}
+	_, asked := c.seen.Providers[provider]
+	return !asked && !c.seen.Frozen[provider]
 }
 
 func (c *computation) deferUnreachable() {
@@ -193,9 +205,12 @@ func (c *computation) source(provider string) resources.Source {
 }
 
 func (c *computation) finish() Plan {
-	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred}
+	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred, Waiting: c.waiting()}
 	if len(c.opt.Remove) > 0 {
 		p.Problems = c.unremovable // whatever else is wrong does not stand in the way
+	}
+	if len(c.opt.Images) > 0 {
+		p = c.onlyImages(p)
 	}
 	p = selectSteps(p, c.opt)
 	p.Problems = append(p.Problems, forbidden(p.Steps, c.declared, c.seen.Records, c.opt)...)

@@ -44,15 +44,12 @@ func (c *computation) borrowed() {
 
 // imageOfOffer names the image that machines of an offer boot from, where npctl brings it there.
 func (c *computation) imageOfOffer(ref OfferRef) (string, bool) {
-	p := c.world.providers[ref.Provider]
-	if p == nil {
-		return "", false
-	}
-	for i := range p.Pools {
-		for _, o := range p.Pools[i].Offers {
-			if o.Label == ref.Label && (ref.Pool == "" || ref.Pool == p.Pools[i].Name) {
-				return o.Image.Name, o.Image.Kind != resources.CloudImage
-			}
+	for _, s := range c.world.sites {
+		if s.at.provider != ref.Provider || ref.Pool != "" && ref.Pool != s.at.pool {
+			continue
+		}
+		if offer := s.pool.Offer(ref.Label); offer != nil {
+			return offer.Image.Name, offer.Image.Kind != resources.CloudImage
 		}
 	}
 	return "", false
@@ -69,7 +66,10 @@ func (c *computation) image(img *resources.Image) {
 		c.superseded(img, users, "")
 		return // nobody wants it in any format
 	}
-	build := c.planBuild(img, newest, unfinished, users, formats)
+	build := ""
+	if newest == nil || !slices.Contains(c.opt.Upload, newest.ID) {
+		build = c.planBuild(img, newest, unfinished, users, formats)
+	}
 	for _, p := range users {
 		c.planUpload(img, p, newest, build)
 	}
@@ -120,7 +120,13 @@ func (c *computation) formats(img *resources.Image, users []*resources.Provider)
 	return slices.Compact(formats)
 }
 
+// newestReady is the newest build that can be uploaded, or the one that Options.Upload names.
 func (c *computation) newestReady(image string) *resources.Build {
+	for _, id := range c.opt.Upload {
+		if b := c.world.build[id]; b != nil && b.Image == image && b.State == resources.StateReady {
+			return b
+		}
+	}
 	for _, b := range c.world.builds[image] {
 		if b.State == resources.StateReady && c.doomed[b.Key()] == "" {
 			return b
@@ -179,7 +185,7 @@ func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *r
 	at := imageAddress(img.Kind, img.Name)
 	failure := c.imageRecord(img.Name).Failure
 	switch {
-	case c.paused(img) && unfinished == nil:
+	case (img.Pause || c.imageRecord(img.Name).Paused) && unfinished == nil:
 		c.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, due.reason.Text())
 	case c.seen.Builders != nil && !slices.Contains(c.seen.Builders, img.Builder):
 		c.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
@@ -197,12 +203,6 @@ func (c *computation) touchBuild(image string, newest *resources.Build) []Finger
 		return []Fingerprint{{Subject: "builds of " + image, Digest: "none"}}
 	}
 	return []Fingerprint{c.fingerprint(newest.Key())}
-}
-
-func (c *computation) paused(img *resources.Image) bool {
-	return img.Pause || slices.ContainsFunc(c.seen.Records.Images, func(r *resources.ImageRecord) bool {
-		return r.Name == img.Name && r.Paused
-	})
 }
 
 // dueBuild is why a build is due; nothing when none is.

@@ -26,15 +26,6 @@ func (c *computation) launches() {
 	}
 }
 
-// place is a pool that could take a node of a label.
-type place struct {
-	provider *resources.Provider
-	pool     *resources.Pool
-	offer    *resources.Offer
-	each     resources.Amounts // what one node takes
-	launched int
-}
-
 // fill launches missing nodes one by one, each in the best place there is at that moment.
 func (c *computation) fill(label *resources.Label, missing int, free map[string]*resources.Amounts) {
 	places, refusals, mistaken := c.places(label)
@@ -50,7 +41,7 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 		return // a problem says it already
 	}
 	for _, p := range places {
-		refusals = append(refusals, fmt.Sprintf("%s/%s: %s", p.provider.Name, p.pool.Name, c.refusal(p, free)))
+		refusals = append(refusals, fmt.Sprintf("%s: %s", p.at, c.refusal(p, free)))
 	}
 	if len(refusals) == 0 {
 		refusals = []string{"no pool offers it"}
@@ -62,36 +53,33 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 // places lists the pools that offer the label and could launch it now, and why others cannot; mistaken reports whether
 // one of them has a problem in its configuration.
 func (c *computation) places(label *resources.Label) (places []*place, refusals []string, mistaken bool) {
-	for i := range c.want.Providers {
-		p := &c.want.Providers[i]
-		for j := range p.Pools {
-			pool := &p.Pools[j]
-			k := slices.IndexFunc(pool.Offers, func(o resources.Offer) bool { return o.Label == label.Name })
-			if k < 0 {
-				continue
-			}
-			at := &place{provider: p, pool: pool, offer: &pool.Offers[k], each: resources.Amounts{Instances: 1}}
-			if len(c.offerProblems(p.Name, pool.Name, label.Name)) > 0 {
-				mistaken = true
-				continue
-			}
-			if why := c.unable(at); why != "" {
-				refusals = append(refusals, fmt.Sprintf("%s/%s: %s", p.Name, pool.Name, why))
-				continue
-			}
-			if view, looked := c.view(p.Name); looked {
-				at.each = plus(at.each, view.Offers[OfferKey{pool.Name, label.Name}].Resources)
-				at.each.Instances = 1
-			}
+	for _, s := range c.world.sites {
+		at := c.placeOf(s, label.Name)
+		if at == nil {
+			continue
+		}
+		if len(at.problems) > 0 {
+			mistaken = true
+		} else if why := c.unable(at); why != "" {
+			refusals = append(refusals, fmt.Sprintf("%s: %s", at.at, why))
+		} else {
 			places = append(places, at)
 		}
 	}
 	return places, refusals, mistaken
 }
 
-// unable says why nothing can be launched there, or nothing.
+// unable says why nothing can be launched there, or nothing. It is asked once the images are planned.
 func (c *computation) unable(at *place) string {
-	if !c.reachable(at.provider.Name) {
+	if at.obstacle == nil {
+		why := c.obstacle(at)
+		at.obstacle = &why
+	}
+	return *at.obstacle
+}
+
+func (c *computation) obstacle(at *place) string {
+	if !c.reachable(at.at.provider) {
 		return "the provider did not answer"
 	}
 	if why := c.breaker(at); why != "" {
@@ -100,7 +88,7 @@ func (c *computation) unable(at *place) string {
 	if at.offer.Image.Kind == resources.CloudImage {
 		return ""
 	}
-	key := imageAt{at.offer.Image.Name, at.provider.Name}
+	key := imageAt{at.offer.Image.Name, at.at.provider}
 	if c.coming[key] == "" && len(c.readyUploads(key.image, key.provider)) == 0 {
 		return fmt.Sprintf("image %s is not there and is not being uploaded", at.offer.Image)
 	}
@@ -112,7 +100,7 @@ const breakAt = 5
 
 // breaker says that launches there have failed and are not tried for now, or nothing.
 func (c *computation) breaker(at *place) string {
-	offer := c.seen.Launching[OfferAddress(at.provider.Name, at.pool.Name, at.offer.Label)]
+	offer := c.seen.Launching[OfferAddress(at.at.provider, at.at.pool, at.offer.Label)]
 	whole := c.seen.Launching[ProviderAddress(at.provider.Name)]
 	for _, f := range []*resources.Failure{offer, whole} {
 		if f == nil || f == whole && f.Count < breakAt || !c.waits(f, launchPatience) {
@@ -127,7 +115,7 @@ func (c *computation) breaker(at *place) string {
 func (c *computation) best(places []*place, free map[string]*resources.Amounts) *place {
 	var best *place
 	for _, p := range places {
-		if c.refusal(p, free) != "" {
+		if c.refusal(p, free) != nil {
 			continue
 		}
 		if best == nil || c.before(p, best, free) {
@@ -140,7 +128,7 @@ func (c *computation) best(places []*place, free map[string]*resources.Amounts) 
 func (c *computation) before(a, b *place, free map[string]*resources.Amounts) bool {
 	return cmp.Or(
 		cmp.Compare(a.pool.Priority, b.pool.Priority),
-		cmp.Compare(c.freeShare(b, free), c.freeShare(a, free)),
+		cmp.Compare(c.freeShare(b.site, free), c.freeShare(a.site, free)),
 		cmp.Compare(a.provider.Name, b.provider.Name),
 		cmp.Compare(a.pool.Name, b.pool.Name),
 	) < 0

@@ -11,11 +11,14 @@ import (
 
 type poolKey struct{ provider, pool string }
 
+func (k poolKey) String() string { return k.provider + "/" + k.pool }
+
 // poolUse is what the nodes of a pool take, and the steps that will free some of it.
 type poolUse struct {
 	use     resources.Amounts
 	frees   []string                     // delete steps that no launch counts on yet
 	leaving resources.Amounts            // what those will free together
+	going   resources.Amounts            // what nodes take that somebody is removing, or giving back, at this moment
 	freed   map[string]resources.Amounts // by delete step, claimed ones too: what it will free
 }
 
@@ -28,7 +31,7 @@ func (c *computation) nodes() {
 		for _, n := range c.world.nodes[provider] {
 			switch {
 			case n.Static: // see staticNodes
-			case c.busy(n.Key()):
+			case c.busy(n.Key()) || c.forsaken(n):
 				c.believe(n)
 			case c.reachable(provider):
 				c.node(n)
@@ -44,39 +47,45 @@ func (c *computation) nodes() {
 func (c *computation) believe(n *resources.Node) {
 	c.count(n)
 	switch n.State {
+	case resources.StateUsed, resources.StateDeleting:
+		pool := c.pool(n.Provider, n.Pool)
+		pool.going = plus(pool.going, amounts(n))
 	case resources.StateInit, resources.StateBuilding, resources.StateReady:
-		if offer, _ := c.offerOf(n); offer != nil {
-			c.useful(n, offer)
+		if at, _ := c.placeOfNode(n); at != nil {
+			c.useful(n, at)
 		}
 	}
 }
 
 // useful counts a node towards min_ready, unless it is for a request.
-func (c *computation) useful(n *resources.Node, offer *resources.Offer) {
-	if !c.world.owns(n) {
-		c.usable[offer.Label]++
+func (c *computation) useful(n *resources.Node, at *place) {
+	if !c.world.owns(n) && !c.inTransit(n) {
+		c.usable[at.offer.Label]++
 	}
 }
 
-// offerOf finds what the configuration still has for a node, and the reason to remove it when there is nothing.
-func (c *computation) offerOf(n *resources.Node) (*resources.Offer, Reason) {
-	p := c.world.providers[n.Provider]
-	if p == nil {
-		return nil, ReasonProviderRemoved
-	}
-	i := slices.IndexFunc(p.Pools, func(pool resources.Pool) bool { return pool.Name == n.Pool })
-	if i < 0 {
+// placeOfNode finds what the configuration still has for a node, and the reason to remove it when there is nothing.
+func (c *computation) placeOfNode(n *resources.Node) (*place, Reason) {
+	s := c.world.site[poolKey{n.Provider, n.Pool}]
+	if s == nil {
+		if c.world.providers[n.Provider] == nil {
+			return nil, ReasonProviderRemoved
+		}
 		return nil, ReasonPoolRemoved
 	}
-	j := slices.IndexFunc(p.Pools[i].Offers, func(o resources.Offer) bool { return slices.Contains(n.Labels, o.Label) })
-	if j < 0 {
-		return nil, ReasonLabelRemoved
+	for _, label := range n.Labels {
+		if at := c.placeOf(s, label); at != nil {
+			return at, ""
+		}
 	}
-	return &p.Pools[i].Offers[j], ""
+	return nil, ReasonLabelRemoved
 }
 
 func (c *computation) node(n *resources.Node) {
-	offer, removed := c.offerOf(n)
+	if c.strange(n) {
+		return
+	}
+	at, removed := c.placeOfNode(n)
 	if reason, evidence := c.broken(n); reason != "" {
 		c.endNode(n, reason, evidence...)
 		return
@@ -97,9 +106,9 @@ func (c *computation) node(n *resources.Node) {
 	case removed != "":
 		c.endNode(n, c.because(removed))
 	case n.State == resources.StateInit || n.State == resources.StateBuilding:
-		c.unfinishedNode(n, offer)
+		c.unfinishedNode(n, at)
 	default:
-		c.readyNode(n, offer)
+		c.readyNode(n, at)
 	}
 }
 
@@ -139,31 +148,35 @@ func facts(name, value string) []Fact {
 }
 
 // unfinishedNode goes on with a launch that was interrupted, or drops it when something else is wanted by now.
-func (c *computation) unfinishedNode(n *resources.Node, offer *resources.Offer) {
-	if !offer.Hashes.Match(n.Hash) || len(c.offerProblems(n.Provider, n.Pool, offer.Label)) > 0 {
+func (c *computation) unfinishedNode(n *resources.Node, at *place) {
+	if !at.offer.Hashes.Match(n.Hash) || len(at.problems) > 0 {
 		c.endNode(n, ReasonConfigChanged)
 		return
 	}
 	c.count(n)
-	c.useful(n, offer)
-	zone := ""
+	c.useful(n, at)
+	zone, external, label := "", "", at.offer.Label
+	if instance := c.world.instances[n.ID]; instance != nil {
+		external = instance.ID
+	}
 	if c.world.owns(n) {
 		zone = c.world.requests[n.Request].Place.Zone
 	}
 	c.add(Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
-		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: offer.Label, Record: n.Key(),
-		Zone: zone, Request: n.Request, External: c.world.instances[n.ID].ID, Estimate: c.launchEstimate(n.Provider, offer.Label), Source: offer.Source})
+		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: label, Record: n.Key(),
+		Zone: zone, Request: n.Request, External: external, Estimate: c.launchEstimate(n.Provider, label), Source: at.offer.Source})
 }
 
 func (c *computation) launchEstimate(provider, label string) float64 {
 	return c.estimate("launch/" + provider + "/" + label)
 }
 
-func (c *computation) readyNode(n *resources.Node, offer *resources.Offer) {
+func (c *computation) readyNode(n *resources.Node, at *place) {
+	offer := at.offer
 	label := c.label(offer.Label)
 	age := c.seen.Now.Sub(n.StateTime)
 	switch {
-	case len(c.offerProblems(n.Provider, n.Pool, offer.Label)) > 0:
+	case len(at.problems) > 0:
 		c.believe(n) // what would replace it cannot be made
 	case c.asked(nodeAddress(n.ID)):
 		c.retire(n, offer, ReasonRequested, nil)
@@ -193,7 +206,7 @@ func (c *computation) setFree(n *resources.Node) {
 func (c *computation) overstays(n *resources.Node) Reason {
 	switch n.State {
 	case resources.StateInUse:
-		if n.Lease != nil && c.seen.Now.After(n.Lease.Until) {
+		if n.Lease != nil && c.seen.Now.After(n.Lease.Until) || n.Lease == nil && c.seen.Shared && !c.seen.Held[n.Key()] {
 			return ReasonLeaseExpired
 		}
 	case resources.StateHold:
@@ -295,21 +308,19 @@ func (c *computation) shrink(provider string) {
 	if p == nil || !c.reachable(provider) {
 		return
 	}
-	for _, pool := range p.Pools {
+	for i := range p.Pools {
+		pool := &p.Pools[i]
 		if pool.MaxServers == nil {
 			continue
 		}
 		use := c.pool(provider, pool.Name)
 		over := use.use.Instances - int64(len(use.frees)) - *pool.MaxServers
-		for _, n := range c.spare(provider, pool.Name) {
-			if over <= 0 {
-				break
-			}
-			over--
-			c.usable[n.Labels[0]]--
-			c.unchanged--
-			use.use = minus(use.use, amounts(n)) // endNode counts it again
-			c.endNode(n, ReasonAboveMaxServers)
+		if over <= 0 {
+			continue
+		}
+		spare := c.spare(provider, pool.Name)
+		for _, n := range spare[:min(int(over), len(spare))] {
+			c.dismiss(n, ReasonAboveMaxServers)
 		}
 	}
 }

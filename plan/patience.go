@@ -38,10 +38,8 @@ func (c *computation) waits(f *resources.Failure, p patience) bool {
 
 // imageRecord is what is remembered of an image, which may be nothing.
 func (c *computation) imageRecord(image string) *resources.ImageRecord {
-	for _, r := range c.seen.Records.Images {
-		if r.Name == image {
-			return r
-		}
+	if r := c.world.image[image]; r != nil {
+		return r
 	}
 	return &resources.ImageRecord{Name: image}
 }

@@ -61,6 +61,8 @@ type Plan struct {
 	Unchanged int `json:"unchanged"`
 	// Deferred names providers that could not be looked at, and so are left alone.
 	Deferred []string `json:"deferred,omitempty"`
+	// Waiting lists the pools for which requests wait that they can serve and have no room for now.
+	Waiting []resources.Place `json:"-"`
 }
 
 // Step is one change.
@@ -157,6 +159,11 @@ type Options struct {
 	AllowDestroy Allow     `json:"allow_destroy,omitempty"`
 	// Remove names builds and uploads to delete. Nothing else is planned then.
 	Remove []resources.Key `json:"remove,omitempty"`
+	// Images names images. Nothing is planned or told of but for them, and nodes stay as they are.
+	Images []string `json:"images,omitempty"`
+	// Upload names builds by their ids. Each is uploaded as if it were the newest of its image, none is built of that
+	// image, and nothing else is planned.
+	Upload []string `json:"upload,omitempty"`
 	// Patient leaves what has failed alone for a while, longer each time. Somebody who applies a plan is not patient.
 	Patient bool `json:"patient,omitempty"`
 	// Explain adds a note to each request that waits.
@@ -192,6 +199,10 @@ type Observed struct {
 	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
 	Frozen       map[string]bool                // providers that are to be left alone
 	Launching    map[Address]*resources.Failure // of offers and providers whose newest launches failed
+	Shared       bool                           // others work in the same store
+	Peers        []resources.Peer               // where it is shared: the pools that are registered, ours too
+	Claimed      map[resources.Key]bool         // records that others work on; they are left alone
+	Held         map[resources.Key]bool         // records that this process has claimed, as of after the records were read
 	Moment       uint64                         // tells a runner which of its steps had ended before the records were read
 }
 

@@ -42,24 +42,6 @@ func (c *computation) problem(at Address, provider string, p resources.Problem, 
 	c.problems = append(c.problems, Problem{Address: at, Provider: provider, Text: text, Hint: hint, Source: source})
 }
 
-// offerProblems lists what is wrong with an offer, its cloud image included.
-func (c *computation) offerProblems(provider, pool, label string) []resources.Problem {
-	view, looked := c.view(provider)
-	if !looked {
-		return nil
-	}
-	problems := view.Offers[OfferKey{pool, label}].Problems
-	p := c.world.providers[provider]
-	for i := range p.Pools {
-		for _, o := range p.Pools[i].Offers {
-			if p.Pools[i].Name == pool && o.Label == label && o.Image.Kind == resources.CloudImage {
-				problems = slices.Concat(problems, view.CloudImages[o.Image.Name].Problems)
-			}
-		}
-	}
-	return problems
-}
-
 // forbidden finds the steps that prevent_destroy or -allow-destroy rules out. The whole plan is refused then: doing a
 // part of it would leave the fleet between two configurations.
 func forbidden(steps []Step, want resources.Desired, records Records, opt Options) []Problem {

@@ -41,6 +41,7 @@ const (
 	ReasonRoomNeeded      Reason = "room-needed"
 	ReasonLeaseExpired    Reason = "lease-expired"
 	ReasonHoldExpired     Reason = "hold-expired"
+	ReasonAbandoned       Reason = "abandoned"
 )
 
 var reasonTexts = map[Reason]string{
@@ -83,6 +84,7 @@ var reasonTexts = map[Reason]string{
 	ReasonRoomNeeded:      "a request needs its room",
 	ReasonLeaseExpired:    "its user has not been heard of",
 	ReasonHoldExpired:     "it has been held for as long as is allowed",
+	ReasonAbandoned:       "whoever had taken it is gone",
 }
 
 // Text says the reason in words; an unknown code is its own text.

@@ -363,7 +363,7 @@ func (w *workshop) settledImage(t *rapid.T, d resources.Desired, img *resources.
 	if r := w.remembered(img.Name); r.Failure != nil || len(r.Uploads) > 0 {
 		t.Fatalf("a failure of %s is still remembered: %+v, %v\n%v", img.Name, r.Failure, r.Uploads, w.steps)
 	}
-	c := &computation{want: d, seen: *w.Observed, world: newWorld(d, *w.Observed)}
+	c := &computation{want: d, seen: *w.Observed, world: newWorld(d, d, *w.Observed)}
 	newest, needed, files := c.newestReady(img.Name), map[string]bool{}, 0
 	if newest == nil || img.Kind == resources.ZuulImage && newest.Version != "last" {
 		t.Fatalf("the newest build of %s is %+v\n%v", img.Name, newest, w.steps)
@@ -388,7 +388,7 @@ func (w *workshop) settledImage(t *rapid.T, d resources.Desired, img *resources.
 	}
 }
 
-func (w *workshop) world(d resources.Desired) *world { return newWorld(d, *w.Observed) }
+func (w *workshop) world(d resources.Desired) *world { return newWorld(d, d, *w.Observed) }
 
 // overtaken is a fleet whose second build got nowhere before the third was made, with two more uploads than builds that
 // are kept.

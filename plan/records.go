@@ -2,12 +2,14 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/npctl/npctl/resources"
 )
 
-// Add sorts a record under its kind. Journals are not the planner's business.
+// Add appends a record to those of its kind. Journals are not the planner's business.
 func (r *Records) Add(record resources.Record) {
 	switch record := record.(type) {
 	case *resources.ProviderRecord:
@@ -46,4 +48,85 @@ func (r *Records) Sort() {
 
 func sortByID[R resources.Record](list []R) {
 	slices.SortFunc(list, func(a, b R) int { return cmp.Compare(a.Key().ID, b.Key().ID) })
+}
+
+// Put takes in a record at a revision, in place of the one of that key if there is one. Records that only Put and Drop
+// have changed are sorted at all times, which is much cheaper than to sort them for every plan.
+func (r *Records) Put(record resources.Record, revision uint64) {
+	if r.Revisions == nil {
+		r.Revisions = map[resources.Key]uint64{}
+	}
+	r.Revisions[record.Key()] = revision
+	switch record := record.(type) {
+	case *resources.ProviderRecord:
+		putByID(&r.Providers, record)
+	case *resources.ImageRecord:
+		putByID(&r.Images, record)
+	case *resources.Build:
+		putByID(&r.Builds, record)
+	case *resources.Upload:
+		putByID(&r.Uploads, record)
+	case *resources.Node:
+		putByID(&r.Nodes, record)
+	case *resources.Request:
+		putByID(&r.Requests, record)
+	case *resources.Template:
+		putByID(&r.Templates, record)
+	case *resources.Sighting:
+		putByID(&r.Sightings, record)
+	case *resources.History:
+		putByID(&r.Histories, record)
+	}
+}
+
+// Drop takes a record out, if it is there.
+func (r *Records) Drop(key resources.Key) {
+	delete(r.Revisions, key)
+	switch key.Kind {
+	case resources.KindProvider:
+		dropByID(&r.Providers, key.ID)
+	case resources.KindImage:
+		dropByID(&r.Images, key.ID)
+	case resources.KindBuild:
+		dropByID(&r.Builds, key.ID)
+	case resources.KindUpload:
+		dropByID(&r.Uploads, key.ID)
+	case resources.KindNode:
+		dropByID(&r.Nodes, key.ID)
+	case resources.KindRequest:
+		dropByID(&r.Requests, key.ID)
+	case resources.KindTemplate:
+		dropByID(&r.Templates, key.ID)
+	case resources.KindSighting:
+		dropByID(&r.Sightings, key.ID)
+	case resources.KindHistory:
+		dropByID(&r.Histories, key.ID)
+	}
+}
+
+// Clone returns records that Put and Drop leave alone. The records themselves are shared.
+func (r *Records) Clone() Records {
+	return Records{Providers: slices.Clone(r.Providers), Images: slices.Clone(r.Images), Builds: slices.Clone(r.Builds),
+		Uploads: slices.Clone(r.Uploads), Nodes: slices.Clone(r.Nodes), Requests: slices.Clone(r.Requests),
+		Templates: slices.Clone(r.Templates), Sightings: slices.Clone(r.Sightings), Histories: slices.Clone(r.Histories),
+		Revisions: maps.Clone(r.Revisions)}
+}
+
+func putByID[R resources.Record](list *[]R, record R) {
+	i, found := placeByID(*list, record.Key().ID)
+	if found {
+		(*list)[i] = record
+		return
+	}
+	*list = slices.Insert(*list, i, record)
+}
+
+func dropByID[R resources.Record](list *[]R, id string) {
+	if i, found := placeByID(*list, id); found {
+		*list = slices.Delete(*list, i, i+1)
+	}
+}
+
+func placeByID[R resources.Record](list []R, id string) (int, bool) {
+	return slices.BinarySearchFunc(list, id, func(r R, id string) int { return strings.Compare(r.Key().ID, id) })
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,11 +25,13 @@ func (c *computation) requests() {
 	if c.opt.RefreshOnly || len(c.seen.Records.Requests) == 0 {
 		return
 	}
-	d := &dispatch{computation: c, idle: c.idleNodes(), tenants: c.tenantUse(), reserved: map[poolKey]bool{},
+	d := &dispatch{computation: c, idle: c.idleNodes(), tenants: c.tenantUse(), cramped: map[poolKey]*cramped{},
 		hopeless: map[string]bool{}}
 	for _, r := range byUrgency(c.seen.Records.Requests) {
 		switch {
 		case c.busy(r.Key()):
+		case c.seen.Shared:
+			d.sharedRequest(r)
 		case c.opt.Destroy:
 			d.fail(r, ReasonDestroy, "everything is to be destroyed")
 		case r.State == resources.StateFailed:
@@ -43,14 +46,15 @@ func (c *computation) requests() {
 			d.requested(r)
 		}
 	}
+	d.makeRoom()
 }
 
 // dispatch is the state of one round of assignments.
 type dispatch struct {
 	*computation
-	idle     map[poolKey][]*resources.Node // ready and nobody's, the one that has waited longest first
+	idle     map[poolKey]*stock
 	tenants  map[string]resources.Amounts
-	reserved map[poolKey]bool
+	cramped  map[poolKey]*cramped
 	hopeless map[string]bool // shapes of requests that there is no room for in this round: room only gets less
 }
 
@@ -63,27 +67,6 @@ func byUrgency(requests []*resources.Request) []*resources.Request {
 }
 
 func requestAddress(id string) Address { return Address("request." + id) }
-
-// idleNodes lists the ready nodes that belong to no request and stay.
-func (c *computation) idleNodes() map[poolKey][]*resources.Node {
-	idle := map[poolKey][]*resources.Node{}
-	for _, provider := range c.world.names {
-		if !c.reachable(provider) {
-			continue
-		}
-		for _, n := range c.world.nodes[provider] {
-			if n.State == resources.StateReady && n.Request == "" && c.doomed[n.Key()] == "" && !c.busy(n.Key()) && !c.changing[n.Key()] {
-				idle[poolKey{provider, n.Pool}] = append(idle[poolKey{provider, n.Pool}], n)
-			}
-		}
-	}
-	for _, list := range idle {
-		slices.SortFunc(list, func(a, b *resources.Node) int {
-			return cmp.Or(a.StateTime.Compare(b.StateTime), cmp.Compare(a.ID, b.ID))
-		})
-	}
-	return idle
-}
 
 // requested finds a place for a request, or says why there can be none.
 func (d *dispatch) requested(r *resources.Request) {
@@ -101,7 +84,7 @@ func (d *dispatch) requested(r *resources.Request) {
 		return
 	}
 	for _, o := range options {
-		if o.full == "" {
+		if o.full == nil {
 			d.accept(r, o)
 			return
 		}
@@ -115,7 +98,7 @@ func shapeOf(r *resources.Request) string {
 	if len(r.Declined) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("%q %s %v", r.Labels, r.Provider, r.Fresh)
+	return strings.Join(r.Labels, "\x00") + "\x01" + r.Provider + "\x01" + strconv.FormatBool(r.Fresh)
 }
 
 // accept takes the request on: ready nodes are its own at once, and the others are launched for it.
@@ -125,9 +108,9 @@ func (d *dispatch) accept(r *resources.Request, o *option) {
 	id := d.add(s)
 	d.take(o)
 	d.charge(r, o)
-	for i, label := range r.Labels {
+	for i := range r.Labels {
 		if o.nodes[i] == "" {
-			d.launchFor(r, o, label, i, id)
+			d.launchFor(r, o, i, id)
 		}
 	}
 }
@@ -137,12 +120,12 @@ func (d *dispatch) serveStep(r *resources.Request, at resources.Place, nodes []s
 		Pool: at.Pool, Zone: at.Zone, Label: strings.Join(r.Labels, ","), Nodes: nodes, Record: r.Key(), Request: r.ID}
 }
 
-func (d *dispatch) launchFor(r *resources.Request, o *option, label string, i int, needs ...string) {
-	at := o.places[label]
-	s := Step{ID: fmt.Sprintf("launch request %s #%d", r.ID, i+1), Address: OfferAddress(at.provider.Name, at.pool.Name, label),
-		Action: ActionLaunch, Thing: ThingNode, Reason: ReasonRequestWaiting, Provider: at.provider.Name, Pool: at.pool.Name, Label: label,
+func (d *dispatch) launchFor(r *resources.Request, o *option, i int, needs ...string) {
+	at, label := o.places[i], r.Labels[i]
+	s := Step{ID: fmt.Sprintf("launch request %s #%d", r.ID, i+1), Address: OfferAddress(o.at.provider, o.at.pool, label),
+		Action: ActionLaunch, Thing: ThingNode, Reason: ReasonRequestWaiting, Provider: o.at.provider, Pool: o.at.pool, Label: label,
 		Zone: o.zone, Image: at.offer.Image.Name, Request: r.ID, Source: at.offer.Source, Needs: needs,
-		Estimate: d.launchEstimate(at.provider.Name, label), Evidence: []Fact{{"request", r.ID}}}
+		Estimate: d.launchEstimate(o.at.provider, label), Evidence: []Fact{{"request", r.ID}}}
 	d.imageOf(&s, at)
 	d.add(s)
 }
@@ -151,8 +134,7 @@ func (d *dispatch) launchFor(r *resources.Request, o *option, label string, i in
 func (d *dispatch) pending(r *resources.Request) {
 	at := poolKey{r.Place.Provider, r.Place.Pool}
 	if failed := d.failedNode(r); failed != nil {
-		d.decline(r, append(slices.Clone(r.Declined), resources.Decline{Provider: at.provider, Pool: at.pool, Zone: r.Place.Zone,
-			Reason: "a node could not be launched: " + failed.Error}))
+		d.declinedNow(r, d.declineOf(at, r.Place.Zone, "a node could not be launched: "+failed.Error))
 		return
 	}
 	nodes, ready := d.nodesOf(r)
@@ -165,15 +147,29 @@ func (d *dispatch) pending(r *resources.Request) {
 	if !slices.Contains(nodes, "") {
 		return // the rest is on its way
 	}
-	o, why := d.optionAt(r, at.provider, at.pool, nodes)
+	o, why := d.optionFor(r, at, nodes)
 	switch {
 	case why != "":
-		d.decline(r, append(slices.Clone(r.Declined), resources.Decline{Provider: at.provider, Pool: at.pool, Reason: why}))
-	case o.full != "":
-		d.waits(r, o.full)
+		d.declinedNow(r, d.declineOf(at, "", why))
+	case o.full != nil:
+		d.crowded[at] = true
+		d.waits(r, o.full.String())
+		d.cramp(r, o)
 		d.reserve(r, o)
 	default:
 		d.gather(r, o, nodes)
+	}
+}
+
+// optionFor is optionAt for a pool that may be configured no more.
+func (d *dispatch) optionFor(r *resources.Request, at poolKey, have []string) (*option, string) {
+	switch s := d.world.site[at]; {
+	case s != nil:
+		return d.optionAt(r, s, have)
+	case d.world.providers[at.provider] == nil:
+		return nil, "the provider is no longer configured"
+	default:
+		return nil, "the pool is no longer configured"
 	}
 }
 
@@ -191,9 +187,9 @@ func (d *dispatch) gather(r *resources.Request, o *option, have []string) {
 		d.add(s)
 	}
 	d.take(o)
-	for i, label := range r.Labels {
+	for i := range r.Labels {
 		if more[i] == "" {
-			d.launchFor(r, o, label, i)
+			d.launchFor(r, o, i)
 		}
 	}
 }
@@ -234,6 +230,15 @@ func (d *dispatch) fulfilled(r *resources.Request) {
 	}
 }
 
+// declinedNow gives up a request that a pool had taken.
+func (d *dispatch) declinedNow(r *resources.Request, no resources.Decline) {
+	if d.seen.Shared {
+		d.declineShared(r, []resources.Decline{no})
+		return
+	}
+	d.decline(r, append(slices.Clone(r.Declined), no))
+}
+
 // decline notes that pools will not serve the request. When no other is left it fails with all their reasons.
 func (d *dispatch) decline(r *resources.Request, declined []resources.Decline) {
 	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
@@ -244,9 +249,7 @@ func (d *dispatch) decline(r *resources.Request, declined []resources.Decline) {
 	if len(options) == 0 {
 		s.ID, s.Reason, s.Declined = "fail request "+r.ID, ReasonAllDeclined, all
 	}
-	for _, no := range s.Declined {
-		s.Evidence = append(s.Evidence, Fact{strings.TrimSuffix(no.Provider+"/"+no.Pool+"/"+no.Zone, "/"), no.Reason})
-	}
+	s.Evidence = declineFacts(s.Declined)
 	if len(s.Declined) == 0 {
 		s.Evidence = []Fact{{"pools", "none offers " + strings.Join(r.Labels, " and ")}}
 	}
@@ -263,6 +266,16 @@ func (c *computation) forgetRequest(r *resources.Request) {
 		c.add(Step{ID: "forget request " + r.ID, Address: requestAddress(r.ID), Action: ActionForget, Thing: ThingRequest,
 			Reason: ReasonFailed, Record: r.Key(), Request: r.ID})
 	}
+}
+
+// waiting lists the pools that requests wait for.
+func (c *computation) waiting() (pools []resources.Place) {
+	for _, s := range c.world.sites {
+		if c.crowded[s.at] {
+			pools = append(pools, resources.Place{Provider: s.at.provider, Pool: s.at.pool})
+		}
+	}
+	return pools
 }
 
 // waits explains, to who asks, why a request is not served yet.

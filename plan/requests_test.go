@@ -72,6 +72,8 @@ func TestRequests(t *testing.T) {
 		ready  []string
 		change func(*resources.Desired, *Observed, *Options)
 		want   string
+
+		problems int
 	}{
 		"a ready node is given at once": {
 			ready: []string{"0000000011", "0000000012"},
@@ -255,6 +257,97 @@ request.1 waits: tenant acme: max_servers is 1 and 1 are taken
 			},
 			want: `delete node 0000000011
 `},
+		"idle nodes that the request asks for too make room, but for those that it takes": {
+			ready: []string{"0000000011", "0000000012"},
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				pool := &d.Providers[0].Pools[0]
+				pool.MaxServers = ptr(2)
+				other := pool.Offers[0]
+				other.Label = "other"
+				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
+				o.Records.Requests = []*resources.Request{request("1", "small", "other")}
+			},
+			want: `delete node 0000000012
+`},
+		"as many as it takes": {
+			ready: []string{"0000000011", "0000000012", "0000000013"},
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				pool := &d.Providers[0].Pools[0]
+				pool.MaxServers = ptr(3)
+				other := pool.Offers[0]
+				other.Label = "other"
+				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
+				old := request("1", "other", "other")
+				old.Created = now.Add(-2 * reserveAfter) // what it needs is kept for it
+				o.Records.Requests = []*resources.Request{old}
+			},
+			want: `delete node 0000000011
+delete node 0000000012
+`},
+		"and none when they are not enough": {
+			ready: []string{"0000000011"},
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				pool := &d.Providers[0].Pools[0]
+				pool.MaxServers = ptr(2)
+				other := pool.Offers[0]
+				other.Label = "other"
+				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
+				addReady(o, "0000000012").State = resources.StateInUse
+				o.Records.Requests = []*resources.Request{request("1", "other", "other")}
+			},
+		},
+		"or while one is being deleted that is enough": {
+			ready: []string{"0000000011", "0000000012"},
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				pool := &d.Providers[0].Pools[0]
+				pool.MaxServers = ptr(2)
+				other := pool.Offers[0]
+				other.Label = "other"
+				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
+				n := o.Records.Nodes[len(o.Records.Nodes)-1]
+				n.State, o.Busy = resources.StateDeleting, map[resources.Key]bool{n.Key(): true}
+				o.Records.Requests = []*resources.Request{request("1", "other")}
+			},
+		},
+		"an idle node stays where launches fail": {
+			ready: []string{"0000000011"},
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.Patient = true
+				pool := &d.Providers[0].Pools[0]
+				pool.MaxServers = ptr(1)
+				other := pool.Offers[0]
+				other.Label = "other"
+				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
+				o.Launching = map[Address]*resources.Failure{"provider.cloud.pool.main.label.other": {Count: 1, Time: now, Error: "no valid host"}}
+				o.Records.Requests = []*resources.Request{request("1", "other")}
+			},
+		},
+		"a pending request makes room as well": {
+			ready: []string{"0000000011", "0000000012"},
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				pool := &d.Providers[0].Pools[0]
+				pool.MaxServers = ptr(2)
+				other := pool.Offers[0]
+				other.Label = "other"
+				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
+				r := request("1", "small", "other")
+				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				o.Records.Nodes[len(o.Records.Nodes)-1].Request = "1"
+				o.Records.Requests = []*resources.Request{r}
+			},
+			want: `delete node 0000000011
+`},
+		"an image that is not in the cloud makes its pool decline": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers[0].Pools[0].Offers[0].Image = resources.ImageRef{Kind: resources.CloudImage, Name: "vendor"}
+				d.Providers[0].CloudImages = []resources.CloudImageSpec{{Name: "vendor"}}
+				v := o.Providers["cloud"]
+				v.CloudImages = map[string]CloudImageView{"vendor": {Problems: []resources.Problem{{Attribute: "image", Value: "vendor-1", Detail: "there is no such image"}}}}
+				o.Providers["cloud"] = v
+				o.Records.Requests = []*resources.Request{request("1", "small")}
+			},
+			want: `fail request 1 (cloud/main: image = "vendor-1": there is no such image)
+`, problems: 1},
 		"nodes of one request are in one zone": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				addReady(o, "0000000011").Zone = "az1"
@@ -288,8 +381,8 @@ request.1 waits: tenant acme: max_servers is 1 and 1 are taken
 			if diff := cmp.Diff(test.want, answers(p)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
-			for _, problem := range p.Problems {
-				t.Errorf("problem %s: %s", problem.Address, problem.Text)
+			if len(p.Problems) != test.problems {
+				t.Errorf("problems %+v, want %d", p.Problems, test.problems)
 			}
 		})
 	}

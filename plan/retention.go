@@ -110,6 +110,9 @@ func (c *computation) removedImages() {
 			c.dropUploads(name, provider, ReasonImageRemoved)
 		}
 		for _, b := range c.world.builds[name] {
+			if b.Remote && c.seen.Shared {
+				continue // it may be an image of others
+			}
 			if !c.uploadsRemain(b) {
 				c.deleteBuild(b, c.because(ReasonImageRemoved))
 			}

@@ -17,12 +17,20 @@ func selectSteps(p Plan, opt Options) Plan {
 	if len(opt.Remove) > 0 {
 		p = onlyRemovals(p, opt.Remove)
 	}
+	if len(opt.Upload) > 0 {
+		p.Steps = withNeeds(p.Steps, func(s Step) bool {
+			renewed := s.Action == ActionDelete && s.Thing == ThingUpload && s.Reason == ReasonRequested
+			return (s.Action == ActionUpload || renewed) && slices.Contains(opt.Upload, s.Build)
+		})
+	}
 	if len(opt.Targets) > 0 {
 		p.Steps = targeted(p.Steps, opt.Targets)
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return !within(problemScopes(q), opt.Targets) })
 		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !concerns(opt.Targets, ProviderAddress(name)) })
-		p.Notes = append(p.Notes, Note{Severity: Warning, Code: "targeted",
-			Text: "only what -target names is planned; run without it afterwards to see the rest"})
+		if len(opt.Images) == 0 {
+			p.Notes = append(p.Notes, Note{Severity: Warning, Code: "targeted",
+				Text: "only what -target names is planned; run without it afterwards to see the rest"})
+		}
 	}
 	if len(opt.Excludes) > 0 {
 		p.Steps = withoutExcluded(p.Steps, opt.Excludes)
@@ -47,6 +55,7 @@ func onlyRemovals(p Plan, keys []resources.Key) Plan {
 		named[Address(key.String())] = true
 	}
 	p.Notes = slices.DeleteFunc(p.Notes, func(n Note) bool { return !named[n.Address] })
+	p.Deferred, p.Unchanged = nil, 0
 	return p
 }
 

@@ -45,7 +45,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		delete(records, key)
 		s := Step{Address: slotAddress(key, node.Slots), Thing: ThingNode, Provider: p.Name, Pool: pool,
 			Label: strings.Join(node.Labels, ","), Node: node.Name, Slot: slot, Source: node.Source}
-		taken := n != nil && (n.State == resources.StateInUse || n.State == resources.StateHold || n.State == resources.StateDeleting || c.world.owns(n))
+		taken := n != nil && (n.State == resources.StateInUse || n.State == resources.StateHold || n.State == resources.StateDeleting || c.world.owns(n) || c.inTransit(n))
 		for _, label := range node.Labels {
 			if !taken && (n != nil || c.reachable(p.Name)) {
 				c.usable[label]++
@@ -62,6 +62,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 			c.endService(n)
 		case n.State == resources.StateFailed && c.waits(&resources.Failure{Count: int(n.Attempt), Time: n.StateTime}, staticPatience):
 			c.note(Warning, "unreachable", s.Address, node.Source, "static node %s does not answer: %s", node.Name, n.Error)
+		case c.forsaken(n):
 		case n.State == resources.StateReady && n.Request != "" && !c.world.owns(n):
 			c.setFree(n)
 		case n.State == resources.StateUsed || n.State == resources.StateFailed:

@@ -107,7 +107,7 @@ func (c *computation) sighting(s stray) *resources.Sighting {
 // Sightings returns the sighting records as they should be after these observations: new strays first seen now, known
 // ones counted again, and, under gone, those of providers that were looked at and have them no more.
 func Sightings(seen Observed) (now []*resources.Sighting, gone []resources.Key) {
-	w := newWorld(resources.Desired{}, seen)
+	w := newWorld(resources.Desired{}, resources.Desired{}, seen)
 	there := map[resources.Key]bool{}
 	for _, s := range w.strays {
 		record := resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id, First: seen.Now}
@@ -139,7 +139,8 @@ func (c *computation) foreigners() {
 		}
 		var others int
 		var use resources.Amounts
-		for _, i := range view.Instances {
+		for k := range view.Instances {
+			i := &view.Instances[k]
 			if i.Marks.Installation == c.seen.Installation {
 				continue
 			}

@@ -29,17 +29,17 @@ func (d *dispatch) overTenantLimit(r *resources.Request, o *option) string {
 	}
 	l := d.want.Settings.TenantLimits[i]
 	as := &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM}
-	if why := overLimits(as, d.tenants[r.Tenant], d.whole(r, o)); why != "" {
+	if why := overLimits(as, d.tenants[r.Tenant], d.whole(o)); why != nil {
 		return fmt.Sprintf("tenant %s: %s", r.Tenant, why)
 	}
 	return ""
 }
 
 // whole is what all nodes of the request take together.
-func (d *dispatch) whole(r *resources.Request, o *option) resources.Amounts {
+func (d *dispatch) whole(o *option) resources.Amounts {
 	var all resources.Amounts
-	for i, label := range r.Labels {
-		switch at := o.places[label]; {
+	for i, at := range o.places {
+		switch {
 		case o.nodes[i] != "" && d.world.node[o.nodes[i]] != nil:
 			all = plus(all, amounts(d.world.node[o.nodes[i]]))
 		case at != nil:
@@ -54,6 +54,6 @@ func (d *dispatch) whole(r *resources.Request, o *option) resources.Amounts {
 // charge counts what an accepted request takes against its tenant.
 func (d *dispatch) charge(r *resources.Request, o *option) {
 	if r.Tenant != "" && len(d.want.Settings.TenantLimits) > 0 {
-		d.tenants[r.Tenant] = plus(d.tenants[r.Tenant], d.whole(r, o))
+		d.tenants[r.Tenant] = plus(d.tenants[r.Tenant], d.whole(o))
 	}
 }

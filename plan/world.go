@@ -10,6 +10,9 @@ import (
 // world is what was observed, joined: each record with what its cloud shows of it.
 type world struct {
 	providers map[string]*resources.Provider // desired, by name
+	sites     []*site                        // desired pools, in the order of the configuration
+	site      map[poolKey]*site
+	views     map[string]*ProviderView       // of providers that answered and are not frozen
 	images    map[string]*resources.Image    // desired, by name
 	builds    map[string][]*resources.Build  // by image, newest first
 	build     map[string]*resources.Build    // by id
@@ -17,14 +20,16 @@ type world struct {
 	nodes     map[string][]*resources.Node   // by provider, by id
 	node      map[string]*resources.Node     // by id
 	upload    map[string]*resources.Upload   // by id
-	instances map[string]resources.Instance  // of nodes, by node id
+	image     map[string]*resources.ImageRecord
+	instances map[string]*resources.Instance // of nodes, by node id
 	remote    map[string]resources.RemoteImage
 	strays    []stray            // ours, without a record
 	parts     map[string][]stray // ports, floating IPs and volumes of nodes, by node id
 	files     map[string]bool
 	owned     map[string][]*resources.Node // by request that waits or is fulfilled, by id
 	requests  map[string]*resources.Request
-	names     []string // every provider, configured or remembered
+	names     []string        // every provider, configured or remembered
+	ours      map[string]bool // the same, where the store is shared; otherwise nil: all are
 }
 
 // stray is a thing in a cloud, or without a provider a file in our images directory, that carries our marks and belongs to no record.
@@ -38,7 +43,8 @@ type stray struct {
 	inUse    bool
 }
 
-func newWorld(want resources.Desired, seen Observed) *world {
+// newWorld joins what was observed. declared is what is configured, also when nothing of it is wanted.
+func newWorld(declared, want resources.Desired, seen Observed) *world {
 	w := &world{
 		providers: map[string]*resources.Provider{},
 		images:    map[string]*resources.Image{},
@@ -46,9 +52,11 @@ func newWorld(want resources.Desired, seen Observed) *world {
 		build:     map[string]*resources.Build{},
 		uploads:   map[string][]*resources.Upload{},
 		nodes:     map[string][]*resources.Node{},
-		node:      map[string]*resources.Node{},
+		node:      make(map[string]*resources.Node, len(seen.Records.Nodes)),
 		upload:    map[string]*resources.Upload{},
-		instances: map[string]resources.Instance{},
+		views:     map[string]*ProviderView{},
+		image:     map[string]*resources.ImageRecord{},
+		instances: make(map[string]*resources.Instance, len(seen.Records.Nodes)),
 		remote:    map[string]resources.RemoteImage{},
 		files:     map[string]bool{},
 		parts:     map[string][]stray{},
@@ -56,6 +64,9 @@ func newWorld(want resources.Desired, seen Observed) *world {
 		requests:  map[string]*resources.Request{},
 	}
 	w.indexDesired(want)
+	if seen.Shared {
+		w.ours = ownProviders(declared, seen.Records)
+	}
 	w.indexRecords(seen.Records)
 	for name := range seen.Providers { // also one without any record: something of ours may be there all the same
 		w.names = append(w.names, name)
@@ -71,7 +82,8 @@ func newWorld(want resources.Desired, seen Observed) *world {
 	}
 	for _, name := range w.names {
 		if view, ok := seen.Providers[name]; ok && view.Err == "" && !seen.Frozen[name] {
-			w.join(name, view, seen.Installation)
+			w.views[name] = &view
+			w.join(name, &view, seen.Installation)
 		}
 	}
 	return w
@@ -84,6 +96,7 @@ func (w *world) indexDesired(want resources.Desired) {
 	for i := range want.Images {
 		w.images[want.Images[i].Name] = &want.Images[i]
 	}
+	w.sites, w.site = newSites(want)
 }
 
 func (w *world) indexRecords(r Records) {
@@ -108,22 +121,33 @@ func (w *world) indexRecords(r Records) {
 	for _, p := range r.Providers {
 		known[p.Name] = true
 	}
+	for _, i := range r.Images {
+		w.image[i.Name] = i
+	}
 	for _, q := range r.Requests {
 		w.requests[q.ID] = q
 	}
 	for _, n := range r.Nodes {
+		w.node[n.ID] = n
+		if w.others(n.Provider) {
+			continue
+		}
 		if w.owns(n) {
 			w.owned[n.Request] = append(w.owned[n.Request], n)
 		}
 		w.nodes[n.Provider] = append(w.nodes[n.Provider], n)
-		w.node[n.ID] = n
 		known[n.Provider] = true
 	}
 	for _, u := range r.Uploads {
-		known[u.Provider] = true
+		if !w.others(u.Provider) {
+			known[u.Provider] = true
+		}
 	}
+	byID := func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) }
 	for _, list := range w.nodes {
-		slices.SortFunc(list, func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) })
+		if !slices.IsSortedFunc(list, byID) { // they are, where the records came from a store
+			slices.SortFunc(list, byID)
+		}
 	}
 	for name := range known {
 		w.names = append(w.names, name)
@@ -131,14 +155,31 @@ func (w *world) indexRecords(r Records) {
 	slices.Sort(w.names)
 }
 
+// ownProviders are those that are configured, or that something of ours was made in.
+func ownProviders(declared resources.Desired, r Records) map[string]bool {
+	ours := map[string]bool{}
+	for i := range declared.Providers {
+		ours[declared.Providers[i].Name] = true
+	}
+	for _, p := range r.Providers {
+		ours[p.Name] = true
+	}
+	return ours
+}
+
+// others reports whether a provider is another process's alone.
+func (w *world) others(provider string) bool { return w.ours != nil && !w.ours[provider] }
+
 // owns reports whether a request still counts on the node.
 func (w *world) owns(n *resources.Node) bool {
 	if n.Request == "" || n.State == resources.StateInUse || n.State == resources.StateUsed || n.State == resources.StateHold {
 		return false
 	}
 	r := w.requests[n.Request]
-	return r != nil && (r.State == resources.StatePending || r.State == resources.StateFulfilled) &&
-		r.Place.Provider == n.Provider && r.Place.Pool == n.Pool
+	if r == nil || r.State != resources.StatePending && r.State != resources.StateFulfilled {
+		return false
+	}
+	return r.Place.Provider == n.Provider && r.Place.Pool == n.Pool || r.State == resources.StateFulfilled && slices.Contains(r.Nodes, n.ID)
 }
 
 func newestBuild(a, b *resources.Build) int {
@@ -155,8 +196,9 @@ func (w *world) newestUpload(a, b *resources.Upload) int {
 
 // join finds what each record of the provider has in the cloud, and what there is without a record. Two providers may
 // lead into the same project: what belongs to a record of the other one is the other one's to judge.
-func (w *world) join(provider string, view ProviderView, installation string) {
-	for _, i := range view.Instances {
+func (w *world) join(provider string, view *ProviderView, installation string) {
+	for k := range view.Instances {
+		i := &view.Instances[k]
 		if i.Marks.Installation != installation || installation == "" || view.Gone[i.ID] {
 			continue
 		}
@@ -166,17 +208,17 @@ func (w *world) join(provider string, view ProviderView, installation string) {
 			continue
 		}
 		n := w.node[i.Marks.ID]
-		switch before, taken := w.instances[i.Marks.ID]; {
+		switch before := w.instances[i.Marks.ID]; {
 		case n == nil:
 			w.strays = append(w.strays, s)
 		case n.Provider != provider:
 		case n.ExternalID != "" && n.ExternalID != i.ID:
 			s.of = n.Key()
 			w.strays = append(w.strays, s)
-		case taken && before.ID < i.ID: // two, and the record knows neither: the lower id stays, whichever order
+		case before != nil && before.ID < i.ID: // two, and the record knows neither: the lower id stays, whichever order
 			s.of = n.Key()
 			w.strays = append(w.strays, s)
-		case taken:
+		case before != nil:
 			w.strays = append(w.strays, stray{provider: provider, kind: "server", id: before.ID, name: before.Name,
 				marks: before.Marks, of: n.Key()})
 			w.instances[n.ID] = i
@@ -208,7 +250,7 @@ func (w *world) ofBuild(s stray) stray {
 	return s
 }
 
-func (w *world) joinImages(provider string, view ProviderView, installation string) {
+func (w *world) joinImages(provider string, view *ProviderView, installation string) {
 	for _, image := range view.Images {
 		if image.Marks.Installation != installation || installation == "" {
 			continue

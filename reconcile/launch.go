@@ -89,11 +89,7 @@ func (l *launching) find() error {
 	}
 	for i := range l.provider.Pools {
 		if pool := &l.provider.Pools[i]; pool.Name == l.step.Pool {
-			for j := range pool.Offers {
-				if pool.Offers[j].Label == l.step.Label {
-					l.pool, l.offer = pool, &pool.Offers[j]
-				}
-			}
+			l.pool, l.offer = pool, pool.Offer(l.step.Label)
 		}
 	}
 	if l.offer == nil {

@@ -128,10 +128,8 @@ func offerOf(p *resources.Provider, pool, label string) (*resources.Pool, *resou
 			continue
 		}
 		named = true
-		for j := range where.Offers {
-			if where.Offers[j].Label == label {
-				return where, &where.Offers[j], nil
-			}
+		if offer := where.Offer(label); offer != nil {
+			return where, offer, nil
 		}
 	}
 	switch {

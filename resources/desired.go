@@ -188,6 +188,16 @@ type Offer struct {
 	Source Source
 }
 
+// Offer is the pool's way of making nodes of the label, or nil when it has none.
+func (p *Pool) Offer(label string) *Offer {
+	for i := range p.Offers {
+		if p.Offers[i].Label == label {
+			return &p.Offers[i]
+		}
+	}
+	return nil
+}
+
 // StaticNode is a machine that exists: a `node` block.
 type StaticNode struct {
 	Name     string

@@ -56,22 +56,15 @@ func decideBuild(want resources.Desired, seen plan.Observed, names []string, onl
 		images = append(images, img)
 	}
 	var opt plan.Options
-	var providers []string
 	for _, img := range images {
-		at := plan.Address(img.Ref().String())
-		opt.Replace, opt.Targets = append(opt.Replace, at), append(opt.Targets, at)
+		opt.Images, opt.Replace = append(opt.Images, img.Name), append(opt.Replace, plan.Address(img.Ref().String()))
 		for _, p := range imageUsers(want, img) {
-			providers = append(providers, p.Name)
 			if only {
 				opt.Excludes = append(opt.Excludes, uploadAddress(p.Name, img.Name))
 			}
 		}
 	}
-	p := plan.Compute(want, seen, untargeted(opt))
-	ofThem := func(s *plan.Step) bool {
-		return s.Thing != plan.ThingNode && slices.ContainsFunc(images, func(img *resources.Image) bool { return img.Name == s.Image })
-	}
-	made := imagePlan{narrow(p, ofThem, aboutImages(images), providers), opt}
+	made := imagePlan{plan.Compute(want, seen, opt), opt}
 	return made, unbuilt(images, made.plan)
 }
 
@@ -96,15 +89,6 @@ func buildable(want resources.Desired, seen plan.Observed, name string) (*resour
 		return nil, hint(fmt.Errorf("image %s is paused%s", ref.Name, why), "npctl image unpause "+ref.Name+" first")
 	}
 	return img, nil
-}
-
-// aboutImages tells the addresses that concern images.
-func aboutImages(images []*resources.Image) func(plan.Address) bool {
-	return func(at plan.Address) bool {
-		return slices.ContainsFunc(images, func(img *resources.Image) bool {
-			return string(at) == img.Ref().String() || isUploadAddress(at, img.Name)
-		})
-	}
 }
 
 // unbuilt is an error when the plan does not build one of the images though nothing in it says why not.

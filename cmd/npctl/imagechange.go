@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -171,50 +169,6 @@ func (c *imageChange) approveImages(ctx context.Context, p plan.Plan) error {
 		return hint(errors.New("nobody can be asked whether to do this, so nothing was done"), "give -auto-approve; -dry-run only shows what would be done")
 	}
 	return c.approve(ctx, p)
-}
-
-// untargeted are the options with which a plan is computed that narrow then makes smaller: it leaves in why a provider
-// could not be looked at.
-func untargeted(opt plan.Options) plan.Options {
-	opt.Targets = nil
-	return opt
-}
-
-// narrow keeps the steps chosen and those that they need, and of what else the plan tells only what concerns the images
-// and providers.
-func narrow(p plan.Plan, chosen func(*plan.Step) bool, concerns func(plan.Address) bool, providers []string) plan.Plan {
-	byID, wanted := map[string]*plan.Step{}, map[string]bool{}
-	for i := range p.Steps {
-		byID[p.Steps[i].ID] = &p.Steps[i]
-	}
-	var want func(s *plan.Step)
-	want = func(s *plan.Step) {
-		if s == nil || wanted[s.ID] {
-			return
-		}
-		wanted[s.ID] = true
-		for _, need := range s.Needs {
-			want(byID[need])
-		}
-	}
-	for i := range p.Steps {
-		if chosen(&p.Steps[i]) {
-			want(&p.Steps[i])
-		}
-	}
-	p.Steps = keepOf(p.Steps, func(s plan.Step) bool { return wanted[s.ID] })
-	p.Notes = keepOf(p.Notes, func(n plan.Note) bool {
-		return concerns(n.Address) || n.Code == "deferred" && slices.Contains(providers, strings.TrimPrefix(string(n.Address), "provider."))
-	})
-	for _, q := range p.Problems { // that a provider refuses is no reason to leave the others alone
-		if slices.Contains(p.Deferred, q.Provider) && slices.Contains(providers, q.Provider) && !concerns(q.Address) {
-			p.Notes = append(p.Notes, plan.Note{Severity: plan.Warning, Code: "deferred", Address: q.Address, Text: q.Text, Source: q.Source})
-		}
-	}
-	p.Problems = keepOf(p.Problems, func(q plan.Problem) bool { return concerns(q.Address) })
-	p.Deferred = keepOf(p.Deferred, func(name string) bool { return slices.Contains(providers, name) })
-	p.Unchanged = 0
-	return p
 }
 
 func keepOf[T any](all []T, wanted func(T) bool) []T {

@@ -105,9 +105,7 @@ func (wish deleteWish) decide(want resources.Desired, seen plan.Observed) (image
 	if err := going.inUse(seen.Records, p); err != nil {
 		return imagePlan{}, err
 	}
-	p = narrow(p, func(s *plan.Step) bool { return s.Action == plan.ActionDelete }, going.concerns, nil)
-	p.Problems = keepOf(p.Problems, func(q plan.Problem) bool { return q.Text != seen.Unread[ref.Name] })
-	p.Notes = append(keepOf(p.Notes, func(plan.Note) bool { return false }), afterRemoval(want, seen, going, p)...)
+	p.Notes = afterRemoval(want, seen, going, p)
 	return imagePlan{p, opt}, nil
 }
 
@@ -190,13 +188,4 @@ func (r removal) idle(records plan.Records) []plan.Address {
 		}
 	}
 	return idle
-}
-
-// concerns reports whether what is told of an address matters here.
-func (r removal) concerns(at plan.Address) bool {
-	if r.build != nil && string(at) == string(r.build.Kind)+"."+r.image {
-		return true
-	}
-	return slices.ContainsFunc(r.keys(), func(k resources.Key) bool { return string(at) == k.String() }) ||
-		slices.ContainsFunc(r.uploads, func(u *resources.Upload) bool { return at == uploadAddress(u.Provider, u.Image) })
 }

@@ -73,20 +73,14 @@ func (wish uploadWish) decide(want resources.Desired, seen plan.Observed) (image
 	if err != nil {
 		return imagePlan{}, err
 	}
-	var opt plan.Options
+	opt := plan.Options{Images: []string{img.Name}, Upload: []string{b.ID}}
 	for _, p := range providers {
 		opt.Targets = append(opt.Targets, uploadAddress(p, img.Name))
 	}
 	if wish.again {
 		opt.Replace = opt.Targets
 	}
-	made := imagePlan{plan.Compute(unbuilding(want, img), asNewest(seen, b), untargeted(opt)), opt}
-	made.plan = narrow(made.plan, func(s *plan.Step) bool {
-		if !slices.Contains(opt.Targets, s.Address) {
-			return false
-		}
-		return s.Action == plan.ActionUpload || s.Action == plan.ActionDelete && s.Reason == plan.ReasonRequested && s.Build == b.ID
-	}, func(at plan.Address) bool { return slices.Contains(opt.Targets, at) }, providers)
+	made := imagePlan{plan.Compute(want, seen, opt), opt}
 	made.plan.Problems = keepOf(made.plan.Problems, func(p plan.Problem) bool { return p.Text != noneReplaced }) // it is uploaded for the first time
 	if wish.again && made.plan.Summary().Empty() && len(made.plan.Problems) == 0 {
 		return imagePlan{}, notAgain(made.plan.Notes)
@@ -148,26 +142,6 @@ func (wish uploadWish) takers(want resources.Desired, img *resources.Image) ([]s
 		return nil, errors.New("uploads of " + img.Name + " are paused in the configuration of every provider")
 	}
 	return names, nil
-}
-
-// unbuilding is the configuration with the image paused, so that what there is is uploaded and not what might be built.
-func unbuilding(want resources.Desired, img *resources.Image) resources.Desired {
-	want.Images = slices.Clone(want.Images)
-	for i := range want.Images {
-		if want.Images[i].Name == img.Name {
-			want.Images[i].Pause = true
-		}
-	}
-	return want
-}
-
-// asNewest is what was seen without the builds of an image that are newer than the given one, so that this is what is
-// uploaded. The plan that comes of it is good for its uploads only.
-func asNewest(seen plan.Observed, b *resources.Build) plan.Observed {
-	seen.Records.Builds = keepOf(seen.Records.Builds, func(other *resources.Build) bool {
-		return other.Image != b.Image || other.State != resources.StateReady || other.ID == b.ID || newerBuild(b, other) < 0
-	})
-	return seen
 }
 
 // standsBy notes where new nodes go on booting from a newer build.

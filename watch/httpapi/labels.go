@@ -49,10 +49,8 @@ func (w *world) offers(label string) []wire.Offer {
 		p := &w.pass.Desired.Providers[i]
 		for j := range p.Pools {
 			pool := &p.Pools[j]
-			for k := range pool.Offers {
-				if pool.Offers[k].Label == label {
-					offers = append(offers, w.offer(p.Name, pool.Name, &pool.Offers[k]))
-				}
+			if offer := pool.Offer(label); offer != nil {
+				offers = append(offers, w.offer(p.Name, pool.Name, offer))
 			}
 			if slots := slotsOf(pool, label); slots > 0 {
 				offers = append(offers, wire.Offer{Provider: p.Name, Pool: pool.Name, Static: true, Slots: slots})

@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// record is one of each kind that the planner knows.
+func record(kind resources.Kind, id string) resources.Record {
+	switch kind {
+	case resources.KindProvider:
+		return &resources.ProviderRecord{Name: id}
+	case resources.KindImage:
+		return &resources.ImageRecord{Name: id}
+	case resources.KindBuild:
+		return &resources.Build{ID: id}
+	case resources.KindUpload:
+		return &resources.Upload{ID: id}
+	case resources.KindNode:
+		return &resources.Node{ID: id}
+	case resources.KindRequest:
+		return &resources.Request{ID: id}
+	case resources.KindTemplate:
+		return &resources.Template{Hash: resources.Hash(id)}
+	case resources.KindSighting:
+		return &resources.Sighting{External: id}
+	default:
+		return &resources.History{Subject: id}
+	}
+}
+
+func TestRecordsStaySorted(t *testing.T) {
+	kinds := resources.Kinds()
+	kinds = kinds[:len(kinds)-1] // journals are not the planner's business
+	rapid.Check(t, func(t *rapid.T) {
+		var kept Records
+		all := map[resources.Key]resources.Record{}
+		revisions := map[resources.Key]uint64{}
+		for i := range rapid.IntRange(0, 40).Draw(t, "changes") {
+			r := record(rapid.SampledFrom(kinds).Draw(t, "kind"), fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "id")))
+			if rapid.IntRange(0, 3).Draw(t, "drop") == 0 {
+				kept.Drop(r.Key())
+				delete(all, r.Key())
+				delete(revisions, r.Key())
+				continue
+			}
+			kept.Put(r, uint64(i))
+			all[r.Key()], revisions[r.Key()] = r, uint64(i)
+		}
+		var want Records
+		for _, r := range all {
+			want.Add(r)
+		}
+		want.Sort()
+		before := kept.Clone()
+		kept.Drop(resources.Key{Kind: resources.KindNode, ID: "5"})
+		kept.Put(record(resources.KindNode, "4"), 99)
+		want.Revisions = revisions
+		if diff := cmp.Diff(want, before, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("records (-sorted +kept):\n%s", diff)
+		}
+	})
+}

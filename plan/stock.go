@@ -1,0 +1,86 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// stock is the nodes of a pool that are ready and nobody's.
+type stock struct {
+	nodes  []*resources.Node // the one that has waited longest first
+	labels map[string]int    // how many of them have the label
+}
+
+// idleNodes lists the ready nodes that belong to no request and stay.
+func (c *computation) idleNodes() map[poolKey]*stock {
+	all := map[poolKey]*stock{}
+	for _, provider := range c.world.names {
+		if !c.reachable(provider) {
+			continue
+		}
+		for _, n := range c.world.nodes[provider] {
+			if n.State == resources.StateReady && n.Request == "" && c.doomed[n.Key()] == "" && !c.busy(n.Key()) && !c.changing[n.Key()] {
+				key := poolKey{provider, n.Pool}
+				if all[key] == nil {
+					all[key] = &stock{labels: map[string]int{}}
+				}
+				all[key].add(n)
+			}
+		}
+	}
+	for _, pool := range all {
+		slices.SortFunc(pool.nodes, func(a, b *resources.Node) int {
+			return cmp.Or(a.StateTime.Compare(b.StateTime), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	return all
+}
+
+func (s *stock) add(n *resources.Node) {
+	s.nodes = append(s.nodes, n)
+	for _, label := range n.Labels {
+		s.labels[label]++
+	}
+}
+
+func (s *stock) remove(n *resources.Node) {
+	s.nodes = slices.DeleteFunc(s.nodes, func(other *resources.Node) bool { return other == n })
+	for _, label := range n.Labels {
+		s.labels[label]--
+	}
+}
+
+// zones lists the zones to look at: the wanted one if there is one.
+func (s *stock) zones(wanted string) []string {
+	if wanted != "" {
+		return []string{wanted}
+	}
+	var zones []string
+	for _, n := range s.nodes {
+		if !slices.Contains(zones, n.Zone) {
+			zones = append(zones, n.Zone)
+		}
+	}
+	slices.Sort(zones)
+	return zones
+}
+
+// match finds nodes for the labels that are not served yet.
+func (s *stock) match(labels, have []string, zone string, anywhere bool) (nodes []string, n int) {
+	nodes = make([]string, len(labels))
+	for k, label := range labels {
+		if have != nil && have[k] != "" {
+			continue
+		}
+		for _, node := range s.nodes {
+			if (anywhere || node.Zone == zone) && slices.Contains(node.Labels, label) && !slices.Contains(nodes, node.ID) {
+				nodes[k] = node.ID
+				n++
+				break
+			}
+		}
+	}
+	return nodes, n
+}
