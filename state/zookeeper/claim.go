@@ -1,0 +1,215 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// claim is a record that this process works on.
+type claim struct {
+	*contender
+	store *Store
+	key   resources.Key
+}
+
+var _ state.Lock = (*claim)(nil)
+
+// claimDir is the directory of the lock that guards a record in the state it is in: the making of an image has one lock
+// for all builders, and so has the sending of a build to a provider. What is done has a lock of its own.
+func claimDir(at string, p place, in resources.State) string {
+	switch {
+	case p.kind == resources.KindRequest:
+		return requestLocks + "/" + p.id
+	case p.kind == resources.KindBuild && in == resources.StateBuilding, p.kind == resources.KindUpload && in == resources.StateUploading:
+		return parentOf(at) + "/" + lockName
+	default:
+		return at + "/" + lockName
+	}
+}
+
+// Claim implements state.Shared.
+func (s *Store) Claim(ctx context.Context, key resources.Key) (state.Lock, state.Entry, error) {
+	c, entry, err := s.claim(ctx, key)
+	if err != nil {
+		return nil, state.Entry{}, fmt.Errorf("claim %s: %w", key, err)
+	}
+	return c, entry, nil
+}
+
+func (s *Store) claim(ctx context.Context, key resources.Key) (*claim, state.Entry, error) {
+	dir, err := s.claimable(ctx, key)
+	if err != nil {
+		return nil, state.Entry{}, err
+	}
+	contenders, err := s.enqueue(ctx, []string{dir}, nil)
+	if err != nil {
+		return nil, state.Entry{}, errors.Join(queuedIsLocked(err), s.leave(ctx, contenders))
+	}
+	c := &claim{contender: contenders[0], store: s, key: key}
+	entry, err := s.settledEntry(ctx, key)
+	if err == nil {
+		err = s.keep(c, entry)
+	}
+	if err != nil {
+		return nil, state.Entry{}, errors.Join(err, s.leave(ctx, contenders))
+	}
+	return c, entry, nil
+}
+
+// queuedIsLocked translates for those outside.
+func queuedIsLocked(err error) error {
+	if errors.Is(err, errQueued) {
+		return fmt.Errorf("%w: %w", state.ErrLocked, err)
+	}
+	return err
+}
+
+// leave releases contenders even when ctx has ended.
+func (s *Store) leave(ctx context.Context, contenders []*contender) error {
+	if len(contenders) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.callLimit())
+	defer cancel()
+	if err := s.release(ctx, contenders...); err != nil {
+		s.log.Debug("a lock in ZooKeeper is given back later", "error", err)
+	}
+	return nil
+}
+
+// claimable returns the directory to queue in, unless it is known that it would be of no use.
+func (s *Store) claimable(ctx context.Context, key resources.Key) (string, error) {
+	if err := s.writable(ctx, key.Kind); err != nil {
+		return "", err
+	}
+	if err := s.waitSynced(ctx); err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, z := s.cache.find(key)
+	if z == nil {
+		return "", state.ErrNotFound
+	}
+	dir := claimDir(at, z.place, stateOf(z.record))
+	if len(s.cache.queues[dir]) > 0 || s.claims[key] != nil {
+		return "", state.ErrLocked
+	}
+	return dir, nil
+}
+
+func (s *Store) writable(ctx context.Context, kind resources.Kind) error {
+	switch {
+	case !shared(kind):
+		return refuse("a %s is this process's alone", kind)
+	case s.opts.ReadOnly:
+		return errReadOnly
+	}
+	return s.usable(ctx)
+}
+
+var errReadOnly = errors.New("the state was opened for reading only")
+
+// settledEntry returns a record as it is now that nobody else may change it: everything that was changed before the lock
+// was taken has been told, and is waited for if it was not read yet.
+func (s *Store) settledEntry(ctx context.Context, key resources.Key) (state.Entry, error) {
+	var entry state.Entry
+	err := s.settle(ctx, func() bool {
+		at, z := s.cache.find(key)
+		if entry = (state.Entry{}); z == nil {
+			return true
+		}
+		_, dirty := s.cache.dirty[at]
+		entry = s.entryOf(z)
+		return !dirty || s.held(at)
+	})
+	if err == nil && entry.Record == nil {
+		err = state.ErrNotFound
+	}
+	return entry, err
+}
+
+// keep makes a claim known, unless the record has moved on to a state that another lock guards.
+func (s *Store) keep(c *claim, entry state.Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, z := s.cache.find(c.key)
+	if z == nil {
+		return state.ErrNotFound
+	}
+	if claimDir(at, z.place, stateOf(entry.Record)) != c.dir {
+		return fmt.Errorf("it has just become %s: %w", stateOf(entry.Record), state.ErrLocked)
+	}
+	if c.over {
+		return state.ErrLost
+	}
+	s.claims[c.key] = c
+	return nil
+}
+
+// ID implements state.Lock.
+func (c *claim) ID() string { return c.prefix }
+
+// Lost implements state.Lock.
+func (c *claim) Lost() <-chan struct{} { return c.lost }
+
+// Unlock implements state.Lock.
+func (c *claim) Unlock(ctx context.Context) error {
+	s := c.store
+	s.mu.Lock()
+	known := s.claims[c.key] == c
+	if known {
+		delete(s.claims, c.key)
+	}
+	s.mu.Unlock()
+	if !known || s.ctx.Err() != nil {
+		return nil
+	}
+	if err := s.release(ctx, c.contender); err != nil {
+		return fmt.Errorf("give %s back: %w", c.key, err)
+	}
+	return nil
+}
+
+// Claimed implements state.Shared.
+func (s *Store) Claimed() map[resources.Key]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	claimed := map[resources.Key]bool{}
+	for dir := range s.cache.queues {
+		if s.takenByOthers(dir) {
+			s.guards(dir, func(key resources.Key) { claimed[key] = true })
+		}
+	}
+	return claimed
+}
+
+// guards calls f with the records that the lock in a directory guards. s.mu is held.
+func (s *Store) guards(dir string, f func(resources.Key)) {
+	if strings.HasPrefix(dir, requestLocks+"/") {
+		f(resources.Key{Kind: resources.KindRequest, ID: nameOf(dir)})
+		return
+	}
+	above := parentOf(dir)
+	if p := placeOf(above); p.role == roleRecord {
+		if z := s.cache.nodes[above]; z != nil && z.record != nil {
+			f(z.record.Key())
+		}
+		return
+	}
+	beside := s.cache.nodes[above]
+	if beside == nil {
+		return
+	}
+	for name := range beside.kids {
+		z := s.cache.nodes[above+"/"+name]
+		if z != nil && z.record != nil && claimDir(above+"/"+name, z.place, stateOf(z.record)) == dir {
+			f(z.record.Key())
+		}
+	}
+}

@@ -1,0 +1,45 @@
+//go:build integration
+
+package zookeeper_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/statetest"
+	"github.com/npctl/npctl/state/zookeeper"
+)
+
+func TestContract(t *testing.T) {
+	statetest.Run(t, statetest.Harness{
+		New: func(t *testing.T) func(*testing.T) state.Store {
+			tr := newTree(t)
+			return func(t *testing.T) state.Store { return upToDate{tr.open(t)} }
+		},
+		Steal: func(t *testing.T, s state.Store, _ string, lock state.Lock) {
+			if _, err := s.(upToDate).ForceUnlock(t.Context(), lock.ID()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+}
+
+// upToDate waits for what others have done before each read: the suite expects to see it at once, and this store shows it
+// a moment later.
+type upToDate struct{ *zookeeper.Store }
+
+func (s upToDate) Get(ctx context.Context, key resources.Key) (state.Entry, error) {
+	if err := s.Sync(ctx); err != nil {
+		return state.Entry{}, err
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s upToDate) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entry, error) {
+	if err := s.Sync(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.List(ctx, kinds...)
+}

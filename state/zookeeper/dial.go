@@ -1,0 +1,142 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// dialer opens connections for the client library and remembers what went wrong.
+type dialer struct {
+	config  *tls.Config  // nil for plain text
+	paths   []string     // to watch
+	heard   atomic.Int64 // when a server was heard last, in nanoseconds since 1970
+	granted atomic.Int64 // the timeout of the session, in nanoseconds
+
+	mu      sync.Mutex // guards what follows
+	failure error      // of the last attempt, nil after a connection has been made
+	refused bool       // trying again is of no use
+}
+
+// dial is what the library calls. The handshake is part of it, so that its errors are seen.
+func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	timeout = max(timeout, 3*time.Second) // the library's second is short for a handshake across the world
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, d.fail(address, err)
+	}
+	if d.config != nil {
+		if conn, err = d.handshake(ctx, conn, address); err != nil {
+			return nil, d.fail(address, err)
+		}
+	}
+	return &armedConn{Conn: conn, paths: d.paths, heard: &d.heard, granted: &d.granted, fail: func(err error) { _ = d.fail(address, err) }}, nil
+}
+
+func (d *dialer) handshake(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	config := d.config.Clone()
+	config.ServerName, _, _ = net.SplitHostPort(address)
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
+}
+
+func (d *dialer) fail(address string, err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failure = explain(address, err)
+	if permanent(err) {
+		d.refused = true
+	}
+	return err
+}
+
+// connected forgets what went wrong before.
+func (d *dialer) connected() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failure, d.refused = nil, false
+}
+
+// last returns what went wrong last, and whether it will again.
+func (d *dialer) last() (error, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failure, d.refused
+}
+
+// permanent errors are those that a person has to do something about.
+func permanent(err error) bool {
+	var name x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var alert tls.AlertError
+	return errors.As(err, &name) || errors.As(err, &authority) || errors.As(err, &alert) || errors.Is(err, errNoWatch) ||
+		strings.Contains(err.Error(), "remote error: tls:")
+}
+
+// explain says what to do about an error.
+func explain(address string, err error) error {
+	var name x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var header tls.RecordHeaderError
+	what := fmt.Errorf("connect to ZooKeeper at %s: %w", address, err)
+	switch {
+	case errors.As(err, &name):
+		return fmt.Errorf("%w: name the server as its certificate does, or switch the check of names off, as Nodepool has it", what)
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w: give the file of the authority that has signed the server's certificate", what)
+	case errors.As(err, &header):
+		return fmt.Errorf("%w: the port speaks no TLS; it is mostly 2281 for TLS and 2181 for plain text", what)
+	case strings.Contains(err.Error(), "remote error: tls:"):
+		return fmt.Errorf("%w: the server refuses the client certificate; give one that an authority of its truststore has signed", what)
+	case errors.Is(err, errNoWatch):
+		return what
+	}
+	return fmt.Errorf("%w: see whether the server runs and the address is right", what)
+}
+
+// hosts hands out the servers in turn, beginning with any. Names stay names, since certificates are checked by them.
+type hosts struct {
+	mu      sync.Mutex // guards what follows
+	servers []string
+	next    int
+	tried   int // since the last connection
+}
+
+// Init implements zk.HostProvider. The servers are those that the Store was given.
+func (h *hosts) Init([]string) error {
+	rand.Shuffle(len(h.servers), func(i, j int) { h.servers[i], h.servers[j] = h.servers[j], h.servers[i] })
+	return nil
+}
+
+// Len implements zk.HostProvider.
+func (h *hosts) Len() int { return len(h.servers) }
+
+// Next implements zk.HostProvider: after a round without success the library waits for a second.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	server = h.servers[h.next]
+	h.next = (h.next + 1) % len(h.servers)
+	h.tried++
+	return server, h.tried > len(h.servers)
+}
+
+// Connected implements zk.HostProvider.
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tried = 0
+}

@@ -1,0 +1,222 @@
+//go:build integration
+
+package zookeeper_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/google/uuid"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/zookeeper"
+)
+
+// lab is the ZooKeeper that the tests use, over TLS: see test/zookeeper.
+type lab struct {
+	host string
+	tls  zookeeper.TLS
+}
+
+func labFrom(t testing.TB) lab {
+	t.Helper()
+	l := lab{os.Getenv("NPCTL_TEST_ZOOKEEPER"), zookeeper.TLS{CA: os.Getenv("NPCTL_TEST_ZOOKEEPER_CA"),
+		Cert: os.Getenv("NPCTL_TEST_ZOOKEEPER_CERT"), Key: os.Getenv("NPCTL_TEST_ZOOKEEPER_KEY")}}
+	if l.host == "" || l.tls.CA == "" {
+		t.Fatal("NPCTL_TEST_ZOOKEEPER, _CA, _CERT and _KEY must say where a ZooKeeper with TLS is")
+	}
+	return l
+}
+
+// tree is a part of ZooKeeper for one test.
+type tree struct {
+	lab
+	chroot  string
+	raw     *zk.Conn // speaks to the whole of ZooKeeper, as others do
+	private string   // file of the private store
+}
+
+func newTree(t testing.TB) *tree {
+	t.Helper()
+	tr := &tree{lab: labFrom(t), chroot: "/npctl-test-" + uuid.NewString(), private: filepath.Join(t.TempDir(), "private.db")}
+	tr.raw = tr.connect(t)
+	tr.create(t, "", "")
+	t.Cleanup(func() { tr.removeAll(t, tr.chroot) })
+	return tr
+}
+
+// connect opens a session with the plain client.
+func (tr *tree) connect(t testing.TB) *zk.Conn {
+	t.Helper()
+	conn, err := zookeeper.Dial(tr.host, tr.tls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+func (tr *tree) removeAll(t testing.TB, path string) {
+	names, _, err := tr.raw.Children(path)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		tr.removeAll(t, path+"/"+name)
+	}
+	_ = tr.raw.Delete(path, -1)
+}
+
+// open opens a store, as a further process would.
+func (tr *tree) open(t testing.TB, with ...func(*zookeeper.Options)) *zookeeper.Store {
+	t.Helper()
+	private, err := bolt.Open(bolt.Options{Path: tr.private, Version: "0.1.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := zookeeper.Options{Hosts: []string{tr.host}, Chroot: tr.chroot, TLS: &tr.tls, Private: private, Version: "0.1.0",
+		Host: "launch1.example", SessionTimeout: 4 * time.Second,
+		Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	for _, f := range with {
+		f(&opts)
+	}
+	s, err := zookeeper.Open(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if err := private.Close(); err != nil {
+			t.Errorf("close private store: %v", err)
+		}
+	})
+	return s
+}
+
+// testLog shows the log with the test that it is of.
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(p []byte) (int, error) {
+	if l.t.Context().Err() == nil {
+		l.t.Log(strings.TrimSpace(string(p)))
+	}
+	return len(p), nil
+}
+
+func (tr *tree) create(t testing.TB, path, data string) string {
+	t.Helper()
+	made, err := tr.raw.Create(tr.chroot+path, []byte(data), 0, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatalf("create %s: %v", path, err)
+	}
+	return strings.TrimPrefix(made, tr.chroot)
+}
+
+func (tr *tree) createSequence(t testing.TB, path, data string) string {
+	t.Helper()
+	made, err := tr.raw.Create(tr.chroot+path, []byte(data), zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatalf("create %s: %v", path, err)
+	}
+	return strings.TrimPrefix(made, tr.chroot)
+}
+
+func (tr *tree) data(t testing.TB, path string) string {
+	t.Helper()
+	data, _, err := tr.raw.Get(tr.chroot + path)
+	if err != nil {
+		t.Fatalf("get %s: %v", path, err)
+	}
+	return string(data)
+}
+
+func (tr *tree) set(t testing.TB, path, data string) {
+	t.Helper()
+	if _, err := tr.raw.Set(tr.chroot+path, []byte(data), -1); err != nil {
+		t.Fatalf("set %s: %v", path, err)
+	}
+}
+
+func (tr *tree) delete(t testing.TB, path string) {
+	t.Helper()
+	if err := tr.raw.Delete(tr.chroot+path, -1); err != nil {
+		t.Fatalf("delete %s: %v", path, err)
+	}
+}
+
+func (tr *tree) children(t testing.TB, path string) []string {
+	t.Helper()
+	names, _, err := tr.raw.Children(tr.chroot + path)
+	if err != nil {
+		t.Fatalf("list %s: %v", path, err)
+	}
+	return names
+}
+
+func (tr *tree) there(t testing.TB, path string) bool {
+	t.Helper()
+	there, _, err := tr.raw.Exists(tr.chroot + path)
+	if err != nil {
+		t.Fatalf("look for %s: %v", path, err)
+	}
+	return there
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// one commits one op and returns its entry.
+func one(t testing.TB, s state.Store, op state.Op) state.Entry {
+	t.Helper()
+	entries, err := s.Commit(t.Context(), op)
+	must(t, err)
+	return entries[0]
+}
+
+// eventually waits for something that comes by events.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("it did not come about that %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func request(labels ...string) *resources.Request {
+	now := time.Now()
+	return &resources.Request{State: resources.StateRequested, StateTime: now, Created: now, Labels: labels, Priority: 200,
+		Relative: 3, Who: "zuul", Data: []byte(`{"n": 340282366920938463463374607431768211455}`)}
+}
+
+func node(in resources.State) *resources.Node {
+	now := time.Now()
+	return &resources.Node{State: in, StateTime: now, Created: now, Provider: "cloud", Pool: "main", Labels: []string{"debian"}}
+}
+
+func key(kind resources.Kind, id string) resources.Key { return resources.Key{Kind: kind, ID: id} }
+
+func contenderName(n int) string {
+	return fmt.Sprintf("%s__lock__%010d", strings.ReplaceAll(uuid.NewString(), "-", ""), n)
+}

@@ -1,0 +1,114 @@
+package zookeeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/npctl/npctl/state"
+)
+
+// Holder returns who holds the named lock now, nil when nobody does.
+func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	locked, err := s.lockedBy(ctx, name)
+	if err != nil || locked == nil {
+		return nil, err
+	}
+	return &locked.Holder, nil
+}
+
+// lockedBy reads who is first in the queue of a named lock, nil when nobody is.
+func (s *Store) lockedBy(ctx context.Context, name string) (*state.LockedError, error) {
+	_, locked, err := s.first(ctx, name, nil)
+	return locked, err
+}
+
+// first reads who is first in the queue of a named lock, up to one contender if that is given.
+func (s *Store) first(ctx context.Context, name string, upTo *contender) (at string, locked *state.LockedError, err error) {
+	dir := namedLockDir(name)
+	s.mu.Lock()
+	queue := s.cache.queue(dir)
+	s.mu.Unlock()
+	for _, contender := range queue {
+		at = dir + "/" + contender
+		if upTo != nil && at == upTo.path {
+			break
+		}
+		h, err := s.holderAt(ctx, at)
+		if err != nil {
+			return "", nil, err
+		}
+		if h != nil {
+			return at, &state.LockedError{Name: name, Holder: *h}, nil
+		}
+	}
+	return "", nil, nil
+}
+
+// holderAt reads what a contender says of itself, nil when it is gone.
+func (s *Store) holderAt(ctx context.Context, at string) (*state.Holder, error) {
+	data, stat, err := s.get(ctx, at)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	h := &state.Holder{}
+	if json.Unmarshal(data, h) != nil || h.ID == "" {
+		*h = state.Holder{ID: prefixOf(nameOf(at)), Who: fmt.Sprintf("session %#x", stat.EphemeralOwner), Operation: "an unknown reason"}
+	}
+	return h, nil
+}
+
+// ForceUnlock takes the named lock with that id from its holder, who is returned. Whoever held it learns of it at once,
+// and can write nothing from then on.
+func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error) {
+	if s.opts.ReadOnly {
+		return state.Holder{}, errReadOnly
+	}
+	if err := s.Sync(ctx); err != nil {
+		return state.Holder{}, err
+	}
+	var others []error
+	for _, name := range s.lockNames() {
+		at, locked, err := s.first(ctx, name, nil)
+		switch {
+		case err != nil:
+			return state.Holder{}, err
+		case locked == nil:
+		case locked.Holder.ID == id: // never the directory: another may be on its way into it
+			return locked.Holder, s.deleteEach(ctx, []any{&zk.DeleteRequest{Path: s.at(at), Version: -1}})
+		default:
+			others = append(others, locked)
+		}
+	}
+	if len(others) == 0 {
+		return state.Holder{}, fmt.Errorf("unlock %q: nothing is locked: %w", id, state.ErrNotFound)
+	}
+	return state.Holder{}, fmt.Errorf("unlock %q: no lock has that id: %w", id, errors.Join(others...))
+}
+
+// lockNames are those of all named locks, held or not.
+func (s *Store) lockNames() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	if z := s.cache.nodes[namedDir]; z != nil {
+		for kid := range z.kids {
+			if name, err := url.PathUnescape(kid); err == nil {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,196 @@
+package zookeeper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// buildJSON is a build of an image as Nodepool's builder writes it.
+type buildJSON struct {
+	State    text        `json:"state"`
+	Time     seconds     `json:"state_time"`
+	Host     text        `json:"builder"`
+	HostID   text        `json:"builder_id"`
+	Formats  text        `json:"formats"` // with commas between them
+	Username *text       `json:"username"`
+	Python   text        `json:"python_path"`
+	Shell    text        `json:"shell_type"`
+	Extra    *buildExtra `json:"npctl"`
+}
+
+// buildExtra is what Nodepool has no word for.
+type buildExtra struct {
+	Kind    *resources.ImageKind   `json:"kind,omitempty"`
+	Created *time.Time             `json:"created,omitempty"`
+	Builder *string                `json:"builder_kind,omitempty"`
+	Hash    *resources.Hash        `json:"hash,omitempty"`
+	Files   *[]resources.ImageFile `json:"files,omitempty"`
+	Login   *resources.Login       `json:"login,omitempty"`
+	Seconds *float64               `json:"seconds,omitempty"`
+	Error   *string                `json:"error,omitempty"`
+	Extra   *map[string]string     `json:"extra,omitempty"`
+	Version *string                `json:"version,omitempty"`
+	Dated   *time.Time             `json:"dated,omitempty"`
+	Remote  *bool                  `json:"remote,omitempty"`
+}
+
+func decodeBuild(p place, data []byte, created int64) (record, base resources.Record, err error) {
+	var doc buildJSON
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, nil, err
+	}
+	if doc.State == "" {
+		return nil, nil, errors.New("it has no state")
+	}
+	// What Nodepool has built lies on its builder's disk: it is for others to send and to remove.
+	b := &resources.Build{ID: p.id, Image: p.parts[2], Kind: resources.DiskImage, State: resources.State(doc.State),
+		StateTime: doc.Time.Time, Created: time.UnixMilli(created).UTC(), Host: string(doc.Host), HostID: string(doc.HostID),
+		Login: imageLogin(doc.Username, doc.Python, doc.Shell), Remote: true}
+	for _, format := range strings.Split(string(doc.Formats), ",") {
+		if format = strings.TrimSpace(format); format != "" {
+			b.Files = append(b.Files, resources.ImageFile{Format: format})
+		}
+	}
+	said := *b
+	doc.overlay(b)
+	return b, &said, nil
+}
+
+func imageLogin(username *text, python, shell text) resources.Login {
+	l := resources.Login{Username: "zuul", PythonPath: string(python), ShellType: string(shell)}
+	if username != nil {
+		l.Username = string(*username)
+	}
+	return l
+}
+
+func (doc *buildJSON) overlay(b *resources.Build) {
+	x := doc.Extra
+	if x == nil {
+		return
+	}
+	overlay(&b.Kind, x.Kind)
+	overlay(&b.Created, x.Created)
+	overlay(&b.Builder, x.Builder)
+	overlay(&b.Hash, x.Hash)
+	overlay(&b.Files, x.Files)
+	overlay(&b.Login, x.Login)
+	overlay(&b.Seconds, x.Seconds)
+	overlay(&b.Error, x.Error)
+	overlay(&b.Extra, x.Extra)
+	overlay(&b.Version, x.Version)
+	overlay(&b.Dated, x.Dated)
+	overlay(&b.Remote, x.Remote)
+}
+
+func buildExtras(said, record resources.Record) any {
+	base, b := said.(*resources.Build), record.(*resources.Build)
+	return buildExtra{Kind: differ(base.Kind, b.Kind), Created: differ(base.Created, b.Created), Builder: differ(base.Builder, b.Builder),
+		Hash: differ(base.Hash, b.Hash), Files: differ(base.Files, b.Files), Login: differ(base.Login, b.Login),
+		Seconds: differ(base.Seconds, b.Seconds), Error: differ(base.Error, b.Error), Extra: differ(base.Extra, b.Extra),
+		Version: differ(base.Version, b.Version), Dated: differ(base.Dated, b.Dated), Remote: differ(base.Remote, b.Remote)}
+}
+
+func buildValues(record resources.Record) values {
+	b := record.(*resources.Build)
+	var formats []string
+	for _, f := range b.Files {
+		if f.Format != "" && !slices.Contains(formats, f.Format) {
+			formats = append(formats, f.Format)
+		}
+	}
+	slices.Sort(formats)
+	var joined json.RawMessage // a build without formats has no such key
+	if len(formats) > 0 {
+		joined = asJSON(strings.Join(formats, ","))
+	}
+	return values{
+		{"state", asJSON(b.State)}, {"state_time", formatSeconds(b.StateTime)}, {"builder", orNull(b.Host)},
+		{"builder_id", orNull(b.HostID)}, {"formats", joined}, {"username", orNull(b.Login.Username)},
+		{"python_path", orNull(b.Login.PythonPath)}, {"shell_type", orNull(b.Login.ShellType)},
+	}
+}
+
+// uploadJSON is an upload as Nodepool's builder writes it. Image, build and provider are in its path.
+type uploadJSON struct {
+	State    text         `json:"state"`
+	Time     seconds      `json:"state_time"`
+	External anyText      `json:"external_id"`
+	Name     text         `json:"external_name"`
+	Format   text         `json:"format"`
+	Username *text        `json:"username"`
+	Python   text         `json:"python_path"`
+	Shell    text         `json:"shell_type"`
+	Extra    *uploadExtra `json:"npctl"`
+}
+
+// uploadExtra is what Nodepool has no word for.
+type uploadExtra struct {
+	ID       *string          `json:"id,omitempty"`
+	Created  *time.Time       `json:"created,omitempty"`
+	Size     *int64           `json:"size,omitempty"`
+	Hash     *resources.Hash  `json:"hash,omitempty"`
+	Login    *resources.Login `json:"login,omitempty"`
+	Seconds  *float64         `json:"seconds,omitempty"`
+	Error    *string          `json:"error,omitempty"`
+	Unmarked *bool            `json:"unmarked,omitempty"`
+}
+
+func decodeUpload(p place, data []byte, created int64) (record, base resources.Record, err error) {
+	var doc uploadJSON
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case doc.State == "":
+		return nil, nil, errors.New("it has no state")
+	case !sequence.MatchString(p.parts[8]):
+		return nil, nil, errors.New("its name is not a sequence of ten digits")
+	}
+	u := &resources.Upload{ID: p.id, Image: p.parts[2], Build: buildID(p.parts[2], p.parts[4]), Provider: p.parts[6],
+		State: resources.State(doc.State), StateTime: doc.Time.Time, Created: time.UnixMilli(created).UTC(), Format: string(doc.Format),
+		ExternalID: string(doc.External), Name: string(doc.Name), Login: imageLogin(doc.Username, doc.Python, doc.Shell)}
+	said := *u
+	doc.overlay(u)
+	if u.ID != said.ID && !sequence.MatchString(u.ID) {
+		return nil, nil, fmt.Errorf("npctl's id of it is %.40q", u.ID)
+	}
+	return u, &said, nil
+}
+
+func (doc *uploadJSON) overlay(u *resources.Upload) {
+	x := doc.Extra
+	if x == nil {
+		return
+	}
+	overlay(&u.ID, x.ID)
+	overlay(&u.Created, x.Created)
+	overlay(&u.Size, x.Size)
+	overlay(&u.Hash, x.Hash)
+	overlay(&u.Login, x.Login)
+	overlay(&u.Seconds, x.Seconds)
+	overlay(&u.Error, x.Error)
+	overlay(&u.Unmarked, x.Unmarked)
+}
+
+func uploadExtras(said, record resources.Record) any {
+	base, u := said.(*resources.Upload), record.(*resources.Upload)
+	return uploadExtra{ID: differ(base.ID, u.ID), Created: differ(base.Created, u.Created), Size: differ(base.Size, u.Size), Hash: differ(base.Hash, u.Hash),
+		Login: differ(base.Login, u.Login), Seconds: differ(base.Seconds, u.Seconds), Error: differ(base.Error, u.Error),
+		Unmarked: differ(base.Unmarked, u.Unmarked)}
+}
+
+func uploadValues(record resources.Record) values {
+	u := record.(*resources.Upload)
+	return values{
+		{"state", asJSON(u.State)}, {"state_time", formatSeconds(u.StateTime)}, {"external_id", orNull(u.ExternalID)},
+		{"external_name", orNull(u.Name)}, {"format", orNull(u.Format)}, {"username", orNull(u.Login.Username)},
+		{"python_path", orNull(u.Login.PythonPath)}, {"shell_type", orNull(u.Login.ShellType)},
+	}
+}

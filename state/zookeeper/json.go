@@ -1,0 +1,220 @@
+package zookeeper
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// ownKey is the one key that npctl adds to a document, for what Nodepool has no word for. Zuul keeps it. A Nodepool
+// launcher drops it, which must be harmless: it holds nothing that anybody waits for.
+const ownKey = "npctl"
+
+// values are the keys of a document that follow from a record, in the order in which a new one lists them.
+type values []value
+
+type value struct {
+	key string
+	raw json.RawMessage // nil: no such key
+}
+
+// codec translates one kind of record. decode reads a document; of it, base is what the document says without npctl's
+// own key.
+type codec struct {
+	decode func(p place, data []byte, created int64) (record, base resources.Record, err error)
+	values func(resources.Record) values
+	extra  func(base, record resources.Record) any // what goes under npctl's own key; nil: nothing
+	fresh  func(*Store, resources.Record) values   // keys that only a new document gets
+}
+
+func (s *Store) codec(kind resources.Kind) codec {
+	switch kind {
+	case resources.KindRequest:
+		return codec{decodeRequest, requestValues, requestExtras, nil}
+	case resources.KindNode:
+		return codec{decodeNode, nodeValues, nodeExtras, (*Store).freshNode}
+	case resources.KindBuild:
+		return codec{decodeBuild, buildValues, buildExtras, nil}
+	default:
+		return codec{decodeUpload, uploadValues, uploadExtras, nil}
+	}
+}
+
+// encode writes a record. Of an old document every key stays as it is, to the byte, unless its meaning has changed. What
+// the keys of others say follows from told, which is the record but for names that only npctl knows.
+func (s *Store) encode(p place, record, told resources.Record, old []byte, created int64) ([]byte, error) {
+	c := s.codec(p.kind)
+	doc := &object{values: map[string]json.RawMessage{}}
+	var before values
+	if len(old) > 0 {
+		was, _, err := c.decode(p, old, created)
+		if err != nil {
+			return nil, err
+		}
+		if doc, err = parseObject(old); err != nil {
+			return nil, err
+		}
+		before = c.values(was)
+	}
+	doc.change(before, c.values(told))
+	if len(old) == 0 && c.fresh != nil {
+		doc.change(nil, c.fresh(s, told))
+	}
+	return s.withExtras(c, p, doc, record, created)
+}
+
+// change sets the keys whose values differ.
+func (o *object) change(before, after values) {
+	for i, v := range after {
+		same := i < len(before) && bytes.Equal(before[i].raw, v.raw)
+		switch {
+		case v.raw == nil && !same:
+			o.drop(v.key)
+		case v.raw != nil && (!same || !o.has(v.key)):
+			o.set(v.key, v.raw)
+		}
+	}
+}
+
+// withExtras puts under npctl's own key what the rest of the document would not read back as.
+func (s *Store) withExtras(c codec, p place, doc *object, record resources.Record, created int64) ([]byte, error) {
+	said := &object{keys: slices.Clone(doc.keys), values: maps.Clone(doc.values)}
+	said.drop(ownKey)
+	_, base, err := c.decode(p, said.bytes(), created)
+	if err != nil {
+		return nil, refuse("%s would not read back as it was written: %v", record.Key(), err)
+	}
+	old := doc.values[ownKey]
+	extra := mergeExtra(old, asJSON(c.extra(base, record)))
+	switch {
+	case string(extra) == "{}":
+		doc.drop(ownKey)
+	case !bytes.Equal(compacted(old), compacted(extra)):
+		doc.set(ownKey, extra)
+	}
+	return doc.bytes(), nil
+}
+
+func compacted(raw json.RawMessage) []byte {
+	var text bytes.Buffer
+	if json.Compact(&text, raw) != nil {
+		return nil
+	}
+	return text.Bytes()
+}
+
+// mergeExtra keeps of old what this npctl does not know: a newer one has written it.
+func mergeExtra(old, extra json.RawMessage) json.RawMessage {
+	before, err := parseObject(old)
+	if err != nil {
+		return extra
+	}
+	after, err := parseObject(extra)
+	if err != nil {
+		return extra
+	}
+	for _, key := range before.keys {
+		if !after.has(key) && !knownExtras[key] {
+			after.set(key, before.values[key])
+		}
+	}
+	return after.bytes()
+}
+
+var knownExtras = fieldNames(nodeExtra{}, requestExtra{}, buildExtra{}, uploadExtra{})
+
+// fieldNames are the JSON names of the structs' fields.
+func fieldNames(structs ...any) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range structs {
+		t := reflect.TypeOf(s)
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			names[name] = true
+		}
+	}
+	return names
+}
+
+// differ returns want where the document does not say it.
+func differ[T any](said, want T) *T {
+	if reflect.DeepEqual(said, want) {
+		return nil
+	}
+	return &want
+}
+
+// overlay puts what npctl has written in place of what the document says.
+func overlay[T any](field, extra *T) {
+	if extra != nil {
+		*field = *extra
+	}
+}
+
+// text is a string that may be null.
+type text string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *text) UnmarshalJSON(raw []byte) error {
+	*t = ""
+	if string(raw) == "null" {
+		return nil
+	}
+	return json.Unmarshal(raw, (*string)(t))
+}
+
+// anyText is a string, or the JSON of whatever is there instead.
+type anyText string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *anyText) UnmarshalJSON(raw []byte) error {
+	switch {
+	case string(raw) == "null":
+		*t = ""
+	case raw[0] == '"':
+		return json.Unmarshal(raw, (*string)(t))
+	default:
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, raw); err != nil {
+			return err
+		}
+		*t = anyText(compact.String())
+	}
+	return nil
+}
+
+// texts is a list of strings; old documents have a bare one.
+type texts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *texts) UnmarshalJSON(raw []byte) error {
+	if raw[0] == '"' {
+		var one string
+		err := json.Unmarshal(raw, &one)
+		*t = texts{one}
+		return err
+	}
+	var list []string
+	err := json.Unmarshal(raw, &list)
+	if *t = list; len(list) == 0 {
+		*t = nil
+	}
+	return err
+}
+
+// number is an integer that may come as a float or as null. What is no number counts as zero.
+type number int64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *number) UnmarshalJSON(raw []byte) error {
+	var f float64
+	if *n = 0; json.Unmarshal(bytes.Trim(raw, `"`), &f) == nil && f > -1e15 && f < 1e15 {
+		*n = number(f)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package zookeeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/npctl/npctl/state"
+)
+
+// lock is a lock with a name. While one of them is lost and was not given back, nothing may be written.
+type lock struct {
+	*contender
+	store *Store
+	name  string
+	id    string
+}
+
+var _ state.Lock = (*lock)(nil)
+
+const maxLockName = 1024 // bytes
+
+func namedLockDir(name string) string {
+	return namedDir + "/" + url.PathEscape(name)
+}
+
+// Lock implements state.Store. It ends with the session: a process that is killed has its locks for the session timeout.
+// What the holder leaves empty of ID, Who, Host, PID, Since and Version is filled in from this process.
+func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
+	if name == "" || len(name) > maxLockName || name == "." || name == ".." {
+		return nil, refuse("lock %.40q: a name of 1 to %d bytes is needed", name, maxLockName)
+	}
+	if s.opts.ReadOnly {
+		return nil, errReadOnly
+	}
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.waitSynced(ctx); err != nil {
+		return nil, err
+	}
+	own := s.completeHolder(holder)
+	for range maxTries {
+		l, err := s.tryLock(ctx, name, own)
+		if !errors.Is(err, errAgain) {
+			return l, err
+		}
+	}
+	return nil, fmt.Errorf("lock %s: its holders change: %w", name, state.ErrLocked)
+}
+
+// tryLock returns an untyped nil with every error.
+func (s *Store) tryLock(ctx context.Context, name string, own state.Holder) (state.Lock, error) {
+	dir := namedLockDir(name)
+	if locked, err := s.lockedBy(ctx, name); err != nil || locked != nil {
+		return nil, orLocked(err, locked)
+	}
+	data, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	contenders, err := s.enqueue(ctx, []string{dir}, data)
+	switch {
+	case errors.Is(err, errQueued):
+		_, locked, err := s.first(ctx, name, contenders[0])
+		_ = s.leave(ctx, contenders)
+		return nil, errors.Join(orLocked(err, locked), again(err, locked))
+	case err != nil:
+		_ = s.leave(ctx, contenders)
+		return nil, err
+	}
+	l := &lock{contender: contenders[0], store: s, name: name, id: own.ID}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.locks[l] = struct{}{}
+	return l, nil
+}
+
+// again is for when the holder was gone before it could be named.
+func again(err error, locked *state.LockedError) error {
+	if err == nil && locked == nil {
+		return errAgain
+	}
+	return nil
+}
+
+func orLocked(err error, locked *state.LockedError) error {
+	if err == nil && locked != nil {
+		return locked
+	}
+	return err
+}
+
+func (s *Store) completeHolder(h state.Holder) state.Holder {
+	if h.ID == "" {
+		h.ID = uuid.NewString()
+	}
+	if h.Host == "" {
+		h.Host = s.opts.Host
+	}
+	if h.Who == "" {
+		name := os.Getenv("USER")
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+		h.Who = name + "@" + s.opts.Host
+	}
+	if h.PID == 0 && h.Host == s.opts.Host {
+		h.PID = os.Getpid()
+	}
+	if h.Since.IsZero() {
+		h.Since = s.opts.Now().UTC().Truncate(time.Second)
+	}
+	if h.Version == "" {
+		h.Version = s.opts.Version
+	}
+	return h
+}
+
+// ID implements state.Lock.
+func (l *lock) ID() string { return l.id }
+
+// Lost implements state.Lock.
+func (l *lock) Lost() <-chan struct{} { return l.lost }
+
+// Unlock implements state.Lock.
+func (l *lock) Unlock(ctx context.Context) error {
+	s := l.store
+	s.mu.Lock()
+	_, known := s.locks[l]
+	delete(s.locks, l)
+	s.mu.Unlock()
+	if !known || s.ctx.Err() != nil {
+		return nil
+	}
+	if err := s.release(ctx, l.contender); err != nil {
+		return fmt.Errorf("unlock %s: %w", l.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package zookeeper
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// nodeJSON is a node as Nodepool writes it.
+type nodeJSON struct {
+	State       text               `json:"state"`
+	Time        seconds            `json:"state_time"`
+	Labels      texts              `json:"type"`
+	Provider    text               `json:"provider"`
+	Pool        text               `json:"pool"`
+	Request     text               `json:"allocated_to"`
+	Launcher    text               `json:"launcher"`
+	Created     seconds            `json:"created_time"`
+	External    anyText            `json:"external_id"`
+	Cloud       text               `json:"cloud"`
+	Region      text               `json:"region"`
+	Zone        text               `json:"az"`
+	HostID      text               `json:"host_id"`
+	Hostname    text               `json:"hostname"`
+	Interface   text               `json:"interface_ip"`
+	PublicIPv4  text               `json:"public_ipv4"`
+	PrivateIPv4 text               `json:"private_ipv4"`
+	PublicIPv6  text               `json:"public_ipv6"`
+	PrivateIPv6 text               `json:"private_ipv6"`
+	Connection  text               `json:"connection_type"`
+	Port        json.RawMessage    `json:"connection_port"` // a number, or an object with credentials
+	SSHPort     json.RawMessage    `json:"ssh_port"`
+	Username    *text              `json:"username"`
+	Python      text               `json:"python_path"`
+	Shell       text               `json:"shell_type"`
+	HostKeys    texts              `json:"host_keys"`
+	ImageID     text               `json:"image_id"`
+	Attributes  map[string]anyText `json:"attributes"`
+	Slot        number             `json:"slot"`
+	Resources   map[string]number  `json:"resources"`
+	Tenant      text               `json:"tenant_name"`
+	Requestor   text               `json:"requestor"`
+	Comment     anyText            `json:"comment"`
+	Hold        number             `json:"hold_expiration"`
+	Extra       *nodeExtra         `json:"npctl"`
+}
+
+// nodeExtra is what Nodepool has no word for. What others write is not in it: ours would outlive theirs.
+type nodeExtra struct {
+	Hash      *resources.Hash    `json:"hash,omitempty"`
+	Image     *string            `json:"image,omitempty"`
+	ImageID   *string            `json:"image_id,omitempty"`
+	Upload    *string            `json:"upload,omitempty"`
+	Attempt   *int64             `json:"attempt,omitempty"`
+	Login     *resources.Login   `json:"login,omitempty"`
+	Resources *resources.Amounts `json:"resources,omitempty"`
+	Static    *bool              `json:"static,omitempty"`
+	Seconds   *float64           `json:"seconds,omitempty"`
+	Error     *string            `json:"error,omitempty"`
+	Lease     *resources.Lease   `json:"lease,omitempty"`
+	Checked   *time.Time         `json:"checked,omitempty"`
+	Phases    *resources.Phases  `json:"phases,omitempty"`
+}
+
+const (
+	staticLauncher = "static driver" // in place of a launcher's id
+	stateDeleted   = "deleted"       // written a moment before a node's znode goes
+	defaultPort    = 22
+)
+
+func decodeNode(p place, data []byte, _ int64) (record, base resources.Record, err error) {
+	var doc nodeJSON
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, nil, err
+	}
+	n, err := doc.record(p.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	said := *n
+	doc.overlay(n)
+	return n, &said, nil
+}
+
+func (doc *nodeJSON) record(id string) (*resources.Node, error) {
+	switch {
+	case !sequence.MatchString(id):
+		return nil, errors.New("its name is not a sequence of ten digits")
+	case doc.State == "":
+		return nil, errors.New("it has no state")
+	}
+	n := &resources.Node{ID: id, State: resources.State(doc.State), StateTime: doc.Time.Time, Created: doc.Created.Time,
+		Provider: string(doc.Provider), Pool: string(doc.Pool), Labels: doc.Labels, ExternalID: string(doc.External),
+		Zone: string(doc.Zone), Cloud: string(doc.Cloud), Region: string(doc.Region), HostID: string(doc.HostID),
+		Hostname: string(doc.Hostname), HostKeys: doc.HostKeys, Slot: int64(doc.Slot), Comment: string(doc.Comment),
+		Request: string(doc.Request), Tenant: string(doc.Tenant), Requestor: string(doc.Requestor),
+		Static: doc.Launcher == staticLauncher,
+		Addresses: resources.Addresses{Interface: string(doc.Interface), PublicIPv4: string(doc.PublicIPv4),
+			PrivateIPv4: string(doc.PrivateIPv4), PublicIPv6: string(doc.PublicIPv6), PrivateIPv6: string(doc.PrivateIPv6)},
+		Login: doc.login(), Resources: doc.amounts()}
+	if n.State == stateDeleted {
+		n.State = resources.StateDeleting
+	}
+	if n.State == resources.StateHold && doc.Hold > 0 && !n.StateTime.IsZero() {
+		n.HoldUntil = n.StateTime.Add(time.Duration(min(int64(doc.Hold), maxHold)) * time.Second)
+	}
+	for name, value := range doc.Attributes {
+		if n.Attributes == nil {
+			n.Attributes = make(map[string]string, len(doc.Attributes))
+		}
+		n.Attributes[name] = string(value)
+	}
+	n.Image, n.ImageID, n.Upload = doc.image()
+	return n, nil
+}
+
+// image reads where the node was booted from: the znode of an upload, or the name of a cloud image.
+func (doc *nodeJSON) image() (image, id, upload string) {
+	at := string(doc.ImageID)
+	if upload, ok := uploadID(at); ok {
+		name, _, _ := strings.Cut(upload, "/")
+		return resources.ImageRef{Kind: resources.DiskImage, Name: name}.String(), "", upload
+	}
+	if at == "" {
+		return "", "", ""
+	}
+	return resources.ImageRef{Kind: resources.CloudImage, Name: at}.String(), "", ""
+}
+
+func (doc *nodeJSON) login() resources.Login {
+	l := resources.Login{Username: "zuul", PythonPath: string(doc.Python), ShellType: string(doc.Shell),
+		ConnectionType: string(doc.Connection), ConnectionPort: doc.port()}
+	if doc.Username != nil {
+		l.Username = string(*doc.Username)
+	}
+	return l
+}
+
+// port is zero for the credentials of a cluster, which stand where the port stands otherwise.
+func (doc *nodeJSON) port() int64 {
+	raw := doc.Port
+	if raw == nil {
+		raw = doc.SSHPort
+	}
+	if raw == nil {
+		return defaultPort
+	}
+	var port int64
+	if json.Unmarshal(raw, &port) != nil {
+		return 0
+	}
+	return port
+}
+
+func (doc *nodeJSON) amounts() resources.Amounts {
+	amount := func(name string) int64 { return int64(doc.Resources[name]) }
+	return resources.Amounts{Instances: amount("instances"), Cores: amount("cores"), RAM: amount("ram"),
+		Volumes: amount("volumes"), VolumeGB: amount("volume-gb")}
+}
+
+func (doc *nodeJSON) overlay(n *resources.Node) {
+	x := doc.Extra
+	if x == nil {
+		return
+	}
+	overlay(&n.Hash, x.Hash)
+	overlay(&n.Image, x.Image)
+	overlay(&n.ImageID, x.ImageID)
+	overlay(&n.Upload, x.Upload)
+	overlay(&n.Attempt, x.Attempt)
+	overlay(&n.Login, x.Login)
+	overlay(&n.Resources, x.Resources)
+	overlay(&n.Static, x.Static)
+	overlay(&n.Seconds, x.Seconds)
+	overlay(&n.Error, x.Error)
+	overlay(&n.Checked, x.Checked)
+	overlay(&n.Phases, x.Phases)
+	n.Lease = x.Lease
+}
+
+func nodeExtras(said, record resources.Record) any {
+	base, n := said.(*resources.Node), record.(*resources.Node)
+	return nodeExtra{Hash: differ(base.Hash, n.Hash), Image: differ(base.Image, n.Image), ImageID: differ(base.ImageID, n.ImageID),
+		Upload: differ(base.Upload, n.Upload), Attempt: differ(base.Attempt, n.Attempt), Login: differ(base.Login, n.Login),
+		Resources: differ(base.Resources, n.Resources), Static: differ(base.Static, n.Static),
+		Seconds: differ(base.Seconds, n.Seconds), Error: differ(base.Error, n.Error), Lease: n.Lease,
+		Checked: differ(base.Checked, n.Checked), Phases: differ(base.Phases, n.Phases)}
+}
+
+// nodeValues has every key that Nodepool always writes and that follows from the record.
+func nodeValues(record resources.Record) values {
+	n := record.(*resources.Node)
+	port := n.Login.ConnectionPort
+	if port == 0 {
+		port = defaultPort
+	}
+	python := n.Login.PythonPath
+	if python == "" {
+		python = "auto" // a null would be passed on as null
+	}
+	return values{
+		{"state", asJSON(n.State)}, {"state_time", formatSeconds(n.StateTime)}, {"cloud", orNull(n.Cloud)},
+		{"provider", orNull(n.Provider)}, {"pool", orNull(n.Pool)}, {"type", asJSON(notNil(n.Labels))},
+		{"allocated_to", orNull(n.Request)}, {"az", orNull(n.Zone)}, {"region", orNull(n.Region)},
+		{"public_ipv4", orNull(n.Addresses.PublicIPv4)}, {"private_ipv4", orNull(n.Addresses.PrivateIPv4)},
+		{"public_ipv6", orNull(n.Addresses.PublicIPv6)}, {"private_ipv6", orNull(n.Addresses.PrivateIPv6)},
+		{"host_id", orNull(n.HostID)}, {"interface_ip", orNull(n.Addresses.Interface)}, {"connection_port", asJSON(port)},
+		{"ssh_port", asJSON(port)}, {"image_id", imageValue(n)}, {"created_time", formatSeconds(n.Created)},
+		{"external_id", orNull(n.ExternalID)}, {"hostname", orNull(n.Hostname)}, {"comment", orNull(n.Comment)},
+		{"host_keys", asJSON(notNil(n.HostKeys))}, {"username", orNull(n.Login.Username)},
+		{"connection_type", orNull(n.Login.ConnectionType)}, {"shell_type", orNull(n.Login.ShellType)},
+		{"hold_expiration", holdValue(n)}, {"resources", amountsValue(n.Resources)}, {"slot", slotValue(n)},
+		{"attributes", attributesValue(n.Attributes)}, {"python_path", asJSON(python)}, {"tenant_name", orNull(n.Tenant)},
+		{"requestor", orNull(n.Requestor)},
+	}
+}
+
+// freshNode are the keys that a new node has besides. They are others' to change.
+func (s *Store) freshNode(record resources.Record) values {
+	n := record.(*resources.Node)
+	launcher := staticLauncher
+	if !n.Static {
+		launcher = s.launcherID(n.Provider, n.Pool)
+	}
+	return values{{"launcher", orNull(launcher)}, {"user_data", null}, {"driver_data", null}, {"hold_job", null}}
+}
+
+func imageValue(n *resources.Node) json.RawMessage {
+	if at, ok := uploadPath(n.Upload); ok {
+		return asJSON(at)
+	}
+	name, ok := strings.CutPrefix(n.Image, string(resources.CloudImage)+".")
+	if ok {
+		return orNull(name)
+	}
+	return orNull(n.ImageID)
+}
+
+const maxHold = 100 * 365 * 24 * 3600 // seconds
+
+// holdValue is how long the hold lasts from the time of the state, in whole seconds.
+func holdValue(n *resources.Node) json.RawMessage {
+	if n.HoldUntil.IsZero() {
+		return null
+	}
+	left := math.Ceil(n.HoldUntil.Sub(n.StateTime).Seconds())
+	return asJSON(int64(max(1, left))) // zero would mean for ever
+}
+
+func amountsValue(a resources.Amounts) json.RawMessage {
+	if a == (resources.Amounts{}) {
+		return null
+	}
+	amounts := map[string]int64{"instances": a.Instances, "cores": a.Cores, "ram": a.RAM}
+	for name, n := range map[string]int64{"volumes": a.Volumes, "volume-gb": a.VolumeGB} {
+		if n != 0 {
+			amounts[name] = n
+		}
+	}
+	return asJSON(amounts)
+}
+
+func slotValue(n *resources.Node) json.RawMessage {
+	if n.Slot == 0 && !n.Static {
+		return null
+	}
+	return asJSON(n.Slot)
+}
+
+func attributesValue(attributes map[string]string) json.RawMessage {
+	if len(attributes) == 0 {
+		return null
+	}
+	return asJSON(attributes)
+}

@@ -1,0 +1,170 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// Get implements state.Store. It serves what is known, which is what everybody had committed a moment ago.
+func (s *Store) Get(ctx context.Context, key resources.Key) (state.Entry, error) {
+	if err := s.usable(ctx); err != nil {
+		return state.Entry{}, err
+	}
+	if shared(key.Kind) {
+		return s.getShared(key)
+	}
+	entry, err := s.private.Get(ctx, key)
+	if err == nil {
+		return s.withFlags(entry), nil
+	}
+	if errors.Is(err, state.ErrNotFound) && key.Kind == resources.KindImage && checkNames(key.ID) == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.isSet(flag{image: key.ID, name: pauseName}) {
+			return pausedImage(key.ID), nil
+		}
+	}
+	return state.Entry{}, err
+}
+
+func (s *Store) getShared(key resources.Key) (state.Entry, error) {
+	s.mu.Lock()
+	_, z := s.cache.find(key)
+	var entry state.Entry
+	if z != nil {
+		entry = state.Entry{Record: z.record, Revision: state.Revision(z.mzxid)}
+	}
+	s.mu.Unlock()
+	if entry.Record == nil {
+		return entry, fmt.Errorf("%s: %w", key, state.ErrNotFound)
+	}
+	entry.Record = s.given(entry.Record)
+	return entry, nil
+}
+
+// List implements state.Store. All records that one Commit has changed show together, unless more changes come in than
+// can be read.
+func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entry, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	for _, kind := range kinds {
+		if resources.NewRecord(kind) == nil {
+			return nil, fmt.Errorf("list records: %w", refuse("there is no kind of record called %q", kind))
+		}
+	}
+	if len(kinds) == 0 {
+		kinds = resources.Kinds()
+	}
+	entries := s.listShared(kinds)
+	private, err := s.listPrivate(ctx, privateKinds(kinds))
+	if err != nil {
+		return nil, err
+	}
+	if entries = append(entries, private...); len(private) > 0 {
+		slices.SortStableFunc(entries, byKind)
+	}
+	return entries, nil
+}
+
+// listShared copies pointers while nothing can change, and the records after that.
+func (s *Store) listShared(kinds []resources.Kind) []state.Entry {
+	var entries []state.Entry
+	s.mu.Lock()
+	for _, kind := range resources.Kinds() {
+		if !shared(kind) || !slices.Contains(kinds, kind) {
+			continue
+		}
+		for _, id := range s.cache.ids(kind) {
+			z := s.cache.nodes[s.cache.records[kind][id]]
+			entries = append(entries, state.Entry{Record: z.record, Revision: state.Revision(z.mzxid)})
+		}
+	}
+	s.mu.Unlock()
+	for i := range entries {
+		entries[i].Record = s.given(entries[i].Record)
+	}
+	return entries
+}
+
+func (s *Store) listPrivate(ctx context.Context, kinds []resources.Kind) ([]state.Entry, error) {
+	if len(kinds) == 0 {
+		return nil, nil
+	}
+	entries, err := s.private.List(ctx, kinds...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		entries[i] = s.withFlags(entries[i])
+	}
+	if slices.Contains(kinds, resources.KindImage) {
+		before := len(entries)
+		if entries = s.pausedElsewhere(entries); len(entries) > before {
+			slices.SortStableFunc(entries, byKindAndID)
+		}
+	}
+	return entries, nil
+}
+
+func byKind(a, b state.Entry) int {
+	return slices.Index(resources.Kinds(), a.Record.Key().Kind) - slices.Index(resources.Kinds(), b.Record.Key().Kind)
+}
+
+func byKindAndID(a, b state.Entry) int {
+	if d := byKind(a, b); d != 0 {
+		return d
+	}
+	return strings.Compare(a.Record.Key().ID, b.Record.Key().ID)
+}
+
+// entryOf is a record as it is given out. s.mu is held.
+func (s *Store) entryOf(z *znode) state.Entry {
+	if z.record == nil {
+		return state.Entry{}
+	}
+	return state.Entry{Record: s.named(clone(z.record)), Revision: state.Revision(z.mzxid)}
+}
+
+// named fills in what other records tell: which pools have declined a request, and the id of a node's upload. s.mu is held.
+func (s *Store) named(record resources.Record) resources.Record {
+	switch r := record.(type) {
+	case *resources.Node:
+		if hasPath(r) {
+			r.Upload = s.cache.uploadAt(r.Upload)
+		}
+	case *resources.Request:
+		for i, d := range r.Declined {
+			if peer := s.cache.peers[d.By]; whole(d) && d.Provider == "" && peer != nil {
+				r.Declined[i].Provider, r.Declined[i].Pool = peer.Provider, peer.Pool
+			}
+		}
+	}
+	return record
+}
+
+func hasPath(n *resources.Node) bool { return strings.Contains(n.Upload, "/") }
+
+// given is a record as it goes out.
+func (s *Store) given(record resources.Record) resources.Record {
+	record = clone(record)
+	switch r := record.(type) {
+	case *resources.Node:
+		if !hasPath(r) {
+			return r
+		}
+	case *resources.Request:
+		if len(r.Declined) == 0 {
+			return r
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.named(record)
+}

@@ -1,0 +1,182 @@
+package zookeeper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// requestJSON is a request as Zuul and Nodepool write it.
+type requestJSON struct {
+	State    text            `json:"state"`
+	Time     seconds         `json:"state_time"`
+	Labels   texts           `json:"node_types"`
+	Who      text            `json:"requestor"`
+	Data     json.RawMessage `json:"requestor_data"`
+	Provider text            `json:"provider"`
+	Event    text            `json:"event_id"`
+	Relative number          `json:"relative_priority"`
+	Created  seconds         `json:"created_time"`
+	Tenant   text            `json:"tenant_name"`
+	Declined texts           `json:"declined_by"`
+	Nodes    texts           `json:"nodes"`
+	Reuse    *bool           `json:"reuse"`
+	Extra    *requestExtra   `json:"npctl"`
+}
+
+// requestExtra is what Nodepool has no word for.
+type requestExtra struct {
+	Deadline *time.Time           `json:"deadline,omitempty"`
+	Place    *resources.Place     `json:"place,omitempty"`
+	Declined *[]resources.Decline `json:"declined,omitempty"`
+	Error    *string              `json:"error,omitempty"`
+	Taken    *time.Time           `json:"taken,omitempty"`
+	Ready    *time.Time           `json:"ready,omitempty"`
+}
+
+var requestStates = []resources.State{resources.StateRequested, resources.StatePending, resources.StateFulfilled, resources.StateFailed}
+
+func decodeRequest(p place, data []byte, _ int64) (record, base resources.Record, err error) {
+	if !requestID.MatchString(p.id) {
+		return nil, nil, errors.New("its name is not of the form 200-0000000001")
+	}
+	var doc requestJSON
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, nil, err
+	}
+	switch state := resources.State(doc.State); {
+	case !slices.Contains(requestStates, state):
+		return nil, nil, fmt.Errorf("its state is %.40q", state)
+	case len(doc.Labels) == 0:
+		return nil, nil, errors.New("it asks for no nodes")
+	}
+	r := doc.record(p.id)
+	said := *r
+	doc.overlay(r)
+	return r, &said, nil
+}
+
+func (doc *requestJSON) record(id string) *resources.Request {
+	priority, _ := strconv.ParseInt(id[:strings.IndexByte(id, '-')], 10, 64)
+	r := &resources.Request{ID: id, State: resources.State(doc.State), StateTime: doc.Time.Time, Created: doc.Created.Time,
+		Labels: doc.Labels, Priority: priority, Relative: int64(doc.Relative), Who: string(doc.Who), Tenant: string(doc.Tenant),
+		Event: string(doc.Event), Provider: string(doc.Provider), Fresh: doc.Reuse != nil && !*doc.Reuse, Nodes: doc.Nodes}
+	if string(doc.Data) != "null" {
+		r.Data = doc.Data
+	}
+	for _, by := range doc.Declined {
+		r.Declined = append(r.Declined, resources.Decline{By: by})
+	}
+	return r
+}
+
+func (doc *requestJSON) overlay(r *resources.Request) {
+	x := doc.Extra
+	if x == nil {
+		return
+	}
+	overlay(&r.Deadline, x.Deadline)
+	overlay(&r.Place, x.Place)
+	overlay(&r.Error, x.Error)
+	overlay(&r.Taken, x.Taken)
+	overlay(&r.Ready, x.Ready)
+	if x.Declined != nil {
+		r.Declined = mergeDeclined(*x.Declined, doc.Declined)
+	}
+}
+
+// mergeDeclined joins our reasons with the ids that everybody writes: an id that is not there any more was taken back,
+// and one that we gave no reason for is somebody else's.
+func mergeDeclined(ours []resources.Decline, ids []string) []resources.Decline {
+	var all []resources.Decline
+	known := map[string]bool{}
+	for _, d := range ours {
+		if whole(d) && !slices.Contains(ids, d.By) {
+			continue
+		}
+		if whole(d) {
+			known[d.By] = true
+		}
+		all = append(all, d)
+	}
+	for _, id := range ids {
+		if !known[id] {
+			all = append(all, resources.Decline{By: id})
+		}
+	}
+	return all
+}
+
+// whole says whether a pool has declined by its id, and not just in one zone: the others know nothing of zones, to them
+// it has declined for good.
+func whole(d resources.Decline) bool { return d.By != "" && d.Zone == "" }
+
+func declinedBy(r *resources.Request) []string {
+	ids := []string{}
+	for _, d := range r.Declined {
+		if whole(d) && !slices.Contains(ids, d.By) {
+			ids = append(ids, d.By)
+		}
+	}
+	return ids
+}
+
+// requestValues has every key that Zuul indexes without a default, null where it does not apply.
+func requestValues(record resources.Record) values {
+	r := record.(*resources.Request)
+	data := r.Data
+	if len(data) == 0 {
+		data = null
+	}
+	return values{
+		{"state", asJSON(r.State)}, {"state_time", formatSeconds(r.StateTime)}, {"declined_by", asJSON(declinedBy(r))},
+		{"node_types", asJSON(notNil(r.Labels))}, {"nodes", asJSON(notNil(r.Nodes))}, {"reuse", asJSON(!r.Fresh)},
+		{"requestor", asJSON(r.Who)}, {"requestor_data", data}, {"provider", orNull(r.Provider)},
+		{"relative_priority", asJSON(r.Relative)}, {"event_id", orNull(r.Event)}, {"created_time", formatSeconds(r.Created)},
+		{"tenant_name", orNull(r.Tenant)},
+	}
+}
+
+func requestExtras(said, record resources.Record) any {
+	base, r := said.(*resources.Request), record.(*resources.Request)
+	return requestExtra{Deadline: differ(base.Deadline, r.Deadline), Place: differ(base.Place, r.Place),
+		Declined: differ(base.Declined, reasoned(r.Declined)), Error: differ(base.Error, r.Error),
+		Taken: differ(base.Taken, r.Taken), Ready: differ(base.Ready, r.Ready)}
+}
+
+// reasoned leaves out what was only looked up in the registry.
+func reasoned(declined []resources.Decline) []resources.Decline {
+	declined = slices.Clone(declined)
+	for i, d := range declined {
+		if whole(d) && d.Reason == "" {
+			declined[i] = resources.Decline{By: d.By}
+		}
+	}
+	return declined
+}
+
+// checkRequest refuses what others would choke on.
+func checkRequest(r *resources.Request) error {
+	switch {
+	case r.Priority < 0 || r.Priority > 999:
+		return refuse("priority %d of a request: it must have at most three digits", r.Priority)
+	case r.ID != "" && !requestID.MatchString(r.ID):
+		return refuse("request id %q: it must be of the form 200-0000000001", r.ID)
+	case len(r.Data) > 0 && !json.Valid(r.Data):
+		return refuse("data of a request: it is not JSON")
+	}
+	return nil
+}
+
+func notNil(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}

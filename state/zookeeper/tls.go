@@ -1,0 +1,96 @@
+package zookeeper
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// TLS names the files that prove who we are and whom we trust.
+type TLS struct {
+	Cert, Key string // PEM files; ZooKeeper asks for a client certificate unless told otherwise
+	CA        string // PEM file of authorities, in addition to the system's
+	// AnyName accepts a server whose certificate names another host, as Nodepool and Zuul do. The chain is verified
+	// in any case.
+	AnyName bool
+}
+
+const maxPEM = 1 << 20 // bytes
+
+// config reads the files.
+func (t *TLS) config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.Cert != "" || t.Key != "" {
+		cert, err := readPEM(t.Cert)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		key, err := readPEM(t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("client key: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate %s with key %s: %w", t.Cert, t.Key, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	roots, err := t.roots()
+	if err != nil {
+		return nil, err
+	}
+	c.RootCAs = roots
+	if t.AnyName {
+		c.InsecureSkipVerify = true // the standard library's way to verify in another manner: see VerifyConnection
+		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, roots) }
+	}
+	return c, nil
+}
+
+// roots are the system's authorities and the configured ones.
+func (t *TLS) roots() (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if t.CA == "" {
+		return pool, nil
+	}
+	text, err := readPEM(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("certificate authority: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("certificate authority %s: there is no certificate in it", t.CA)
+	}
+	return pool, nil
+}
+
+// verifyChain is what the standard library does, but for the name.
+func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
+	if len(s.PeerCertificates) == 0 {
+		return errors.New("the server showed no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, cert := range s.PeerCertificates[1:] {
+		between.AddCert(cert)
+	}
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between})
+	return err
+}
+
+func readPEM(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
+	if err == nil && len(text) > maxPEM {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxPEM)
+	}
+	return text, err
+}

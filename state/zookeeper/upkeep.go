@@ -1,0 +1,138 @@
+package zookeeper
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const (
+	upkeepEvery = time.Minute
+	// requestLockAge is how long the lock directory of a request stays after the request is gone: somebody who does not
+	// know yet may be about to use it.
+	requestLockAge = 8 * time.Hour
+	maxRemovals    = 500 // in one round
+)
+
+// upkeep does what is nobody's step: it removes contenders that were left behind, registers again after a lost session,
+// and removes lock directories of requests that are gone.
+func (s *Store) upkeep() {
+	tick := time.NewTicker(upkeepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.tend:
+		case <-tick.C:
+		}
+		if !s.Connected() || s.opts.ReadOnly {
+			continue
+		}
+		if err := s.tidy(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Debug("upkeep of ZooKeeper was cut short", "error", err)
+			time.AfterFunc(readPause, func() { hint(s.tend) })
+		}
+	}
+}
+
+func (s *Store) tidy(ctx context.Context) error {
+	if err := s.removeOrphans(ctx); err != nil {
+		return err
+	}
+	if err := s.reregister(ctx); err != nil {
+		return err
+	}
+	return s.removeRequestLocks(ctx)
+}
+
+// removeOrphans deletes contenders of ours that nobody needs. Those that have not shown for long never came to be.
+func (s *Store) removeOrphans(ctx context.Context) error {
+	s.mu.Lock()
+	var ops []any
+	for prefix, o := range s.orphans {
+		found := false
+		for name := range s.cache.queues[o.dir] {
+			if prefixOf(name) == prefix {
+				found = true
+				ops = append(ops, &zk.DeleteRequest{Path: s.at(o.dir + "/" + name), Version: -1})
+			}
+		}
+		if !found && s.mine[prefix] == nil && time.Since(o.since) > 2*s.sessionTimeout() {
+			delete(s.orphans, prefix)
+		}
+	}
+	s.mu.Unlock()
+	if len(ops) == 0 {
+		return nil
+	}
+	return s.deleteEach(ctx, ops)
+}
+
+func (s *Store) reregister(ctx context.Context) error {
+	s.registryMu.Lock()
+	defer s.registryMu.Unlock()
+	return s.syncRegistry(ctx)
+}
+
+// removeRequestLocks removes the lock directories that have outlived their requests.
+func (s *Store) removeRequestLocks(ctx context.Context) error {
+	unknown := s.noteStale()
+	for _, dir := range unknown {
+		_, stat, err := s.get(ctx, dir)
+		if ignore(err, zk.ErrNoNode) != nil {
+			return err
+		}
+		if err == nil {
+			s.mu.Lock()
+			s.stale[dir] = stat.Ctime
+			s.mu.Unlock()
+		}
+	}
+	for _, dir := range s.overdue() {
+		_, _, err := s.multi(ctx, "remove "+dir, []any{&zk.DeleteRequest{Path: s.at(dir), Version: -1}})
+		if ignore(err, zk.ErrNoNode, zk.ErrNotEmpty) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteStale notes which directories have no request any more, and returns those whose age has to be asked for: of a
+// directory that has come while we watched, it is enough to count from now.
+func (s *Store) noteStale() (unknown []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.opts.Now().UnixMilli()
+	for id := range kidsOf(s.cache.nodes[requestLocks]) {
+		dir := requestLocks + "/" + id
+		_, noted := s.stale[dir]
+		switch {
+		case s.cache.nodes[requestsDir+"/"+id] != nil:
+			delete(s.stale, dir)
+		case noted:
+		case s.cache.nodes[dir].born > s.loadedAt:
+			s.stale[dir] = now
+		case len(unknown) < maxRemovals:
+			unknown = append(unknown, dir)
+		}
+	}
+	return unknown
+}
+
+// overdue lists directories that are old enough and empty, and forgets those that are gone.
+func (s *Store) overdue() (dirs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.opts.Now().Add(-requestLockAge).UnixMilli()
+	for dir, since := range s.stale {
+		switch z := s.cache.nodes[dir]; {
+		case z == nil:
+			delete(s.stale, dir)
+		case since <= before && len(z.kids) == 0 && len(dirs) < maxRemovals:
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}

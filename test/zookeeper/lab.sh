@@ -1,0 +1,171 @@
+#!/bin/bash
+# A real ZooKeeper on loopback, with TLS and client certificates, of one or more servers.
+#   ./lab.sh start DIR [N]    start N servers (default 1); everything is below DIR, the settings for tests in DIR/env.sh.
+#                             A DIR that was started before keeps its ports and its data, and N has no effect.
+#   ./lab.sh stop DIR         stop all servers; DIR stays
+#   ./lab.sh restart DIR [I]  stop and start server I, or all
+#   ./lab.sh kill DIR [I]     SIGKILL
+#   ./lab.sh pause DIR [I]    SIGSTOP: connections stay and nothing answers
+#   ./lab.sh cont DIR [I]     SIGCONT
+#   ./lab.sh word DIR WORD    what server 1 says to a four-letter word: mntr, srvr, cons, wchs, dump …
+#   ./lab.sh env DIR          print the settings
+# Sessions may be as short as 0.5 s and as long as 120 s, which is what Zuul asks for.
+set -euo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+[ $# -ge 2 ] || { sed -n 2,12p "$0"; exit 2; }
+DIR=$(realpath -m "$2") RUN=$DIR/run LOG=$DIR/log ADDRESS=127.0.0.1
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+. "$source/../openstack/lib/process.sh"
+
+# choose_ports takes free ports below those that the kernel gives to connections, so that a server that is restarted
+# finds its own again.
+choose_ports() { # count
+  python3 - "$1" <<'PYTHON'
+import random, socket, sys
+held = []
+while len(held) < int(sys.argv[1]):
+    try:
+        held.append(socket.create_server(("127.0.0.1", random.randrange(20000, 32000))))
+    except OSError:
+        pass
+print(*[s.getsockname()[1] for s in held])
+PYTHON
+}
+
+authority() { openssl req -x509 -newkey rsa:2048 -nodes -days 30 -keyout "$1.key" -out "$1.pem" -subj "/CN=npctl-test-$1"; }
+
+signed() { # name, authority
+  openssl req -newkey rsa:2048 -nodes -keyout "$1.key" -out "$1.csr" -subj /CN=localhost
+  openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -CAcreateserial -days 30 -extfile extensions -out "$1.pem"
+}
+
+# The server and its clients have a certificate each; "stranger" is a client of another authority.
+certificates() {
+  mkdir -p "$DIR/tls"
+  (
+    cd "$DIR/tls"
+    printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n' >extensions
+    authority ca
+    authority other-ca
+    signed server ca
+    signed client ca
+    signed stranger other-ca
+    openssl pkcs8 -topk8 -nocrypt -in server.key -out server.p8
+    cat server.p8 server.pem >store.pem
+  ) 2>"$LOG/openssl.log" || { cat "$LOG/openssl.log" >&2; die "openssl failed"; }
+}
+
+port() { sed -n "$1p" "$DIR/ports" | cut -d' ' -f"$2"; } # server, 1 plain, 2 TLS, 3 among servers, 4 elections
+servers() { seq "$(wc -l <"$DIR/ports")"; }
+
+configuration() { # server
+  local home=$DIR/server-$1 other
+  mkdir -p "$home/data"
+  echo "$1" >"$home/data/myid"
+  cat >"$home/zoo.cfg" <<END
+tickTime=500
+initLimit=40
+syncLimit=20
+minSessionTimeout=500
+maxSessionTimeout=120000
+dataDir=$home/data
+clientPortAddress=$ADDRESS
+clientPort=$(port "$1" 1)
+secureClientPortAddress=$ADDRESS
+secureClientPort=$(port "$1" 2)
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location=$DIR/tls/store.pem
+ssl.trustStore.location=$DIR/tls/ca.pem
+ssl.clientAuth=need
+ssl.hostnameVerification=false
+maxClientCnxns=0
+4lw.commands.whitelist=*
+admin.enableServer=false
+END
+  if [ "$(servers | wc -l)" -gt 1 ]; then
+    for other in $(servers); do
+      echo "server.$other=$ADDRESS:$(port "$other" 3):$(port "$other" 4)"
+    done >>"$home/zoo.cfg"
+  fi
+  printf '%s\n' 'log4j.rootLogger=WARN, A' 'log4j.appender.A=org.apache.log4j.ConsoleAppender' \
+    'log4j.appender.A.layout=org.apache.log4j.PatternLayout' 'log4j.appender.A.layout.ConversionPattern=%d %p %m%n' \
+    >"$home/log4j.properties"
+}
+
+launch() { # server
+  local home=$DIR/server-$1 path
+  # the jar of Debian's package does not name all that it needs
+  path=$home:$(printf '%s:' /usr/share/java/{zookeeper,slf4j-log4j12,log4j-1.2}.jar /usr/share/java/netty*.jar)
+  start "zookeeper-$1" "$(port "$1" 2)" java -Xms64m -Xmx768m -Dzookeeper.jmx.log4j.disable=true -cp "$path" \
+    org.apache.zookeeper.server.quorum.QuorumPeerMain "$home/zoo.cfg"
+}
+
+say() { echo "$2" | nc -w2 -N $ADDRESS "$(port "$1" 1)"; } # server, word
+serves() { say "$1" srvr | grep -q Mode; }
+
+bring_up() { # server...
+  local i
+  for i; do launch "$i"; done
+  for i; do wait_for "zookeeper-$i" 60 serves "$i"; done
+}
+
+settings() {
+  local hosts='' i
+  for i in $(servers); do hosts+=,$ADDRESS:$(port "$i" 2); done
+  printf 'export %s=%q\n' NPCTL_TEST_ZOOKEEPER "${hosts#,}" \
+    NPCTL_TEST_ZOOKEEPER_CA "$DIR/tls/ca.pem" \
+    NPCTL_TEST_ZOOKEEPER_CERT "$DIR/tls/client.pem" NPCTL_TEST_ZOOKEEPER_KEY "$DIR/tls/client.key" \
+    NPCTL_TEST_ZOOKEEPER_STRANGER_CERT "$DIR/tls/stranger.pem" NPCTL_TEST_ZOOKEEPER_STRANGER_KEY "$DIR/tls/stranger.key" \
+    NPCTL_TEST_ZOOKEEPER_PLAIN "$ADDRESS:$(port 1 1)" \
+    NPCTL_TEST_ZOOKEEPER_LAB "$DIR" >"$DIR/env.sh"
+}
+
+first_time() { # count of servers
+  local ports i
+  mkdir -p "$RUN" "$LOG"
+  certificates
+  ports=$(choose_ports $((4 * $1)))
+  xargs -n4 <<<"$ports" >"$DIR/ports"
+  for i in $(servers); do configuration "$i"; done
+  settings
+}
+
+chosen() { if [ -n "${1:-}" ]; then echo "$1"; else servers; fi; }
+
+signal() { # name of the signal, server...
+  local name=$1 i pid
+  shift
+  for i; do
+    pid=$(pid_of "zookeeper-$i") || die "server $i does not run"
+    kill "-$name" "$pid"
+  done
+}
+
+killed() { # server...: those that run
+  local i pid
+  for i; do
+    ! pid=$(pid_of "zookeeper-$i") || kill -KILL "$pid"
+    down "$i"
+  done
+}
+
+down() { # server...
+  local i
+  for i; do stop "zookeeper-$i" 10; done
+}
+
+[ "$1" = start ] || [ -s "$DIR/ports" ] || die "nothing was started in $DIR"
+case $1 in
+  start)
+    [ -s "$DIR/env.sh" ] || first_time "${3:-1}"
+    bring_up $(servers)
+    echo "ZooKeeper listens at $(. "$DIR/env.sh" && echo "$NPCTL_TEST_ZOOKEEPER")" ;;
+  stop) down $(servers) ;;
+  restart) down $(chosen "${3:-}"); bring_up $(chosen "${3:-}") ;;
+  kill) killed $(chosen "${3:-}") ;;
+  pause) signal STOP $(chosen "${3:-}") ;;
+  cont) signal CONT $(chosen "${3:-}") ;;
+  word) say 1 "${3:?four-letter word}" ;;
+  env) cat "$DIR/env.sh" ;;
+  *) sed -n 2,12p "$0"; exit 2 ;;
+esac

@@ -1,0 +1,177 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Env is how to reach a lab.
+type Env struct {
+	Hosts         string // TLS, host:port, with commas between servers
+	Plain         string // host:port of the first server without TLS, for four-letter words
+	CA, Cert, Key string // files
+	// A client certificate of another authority, which the servers refuse.
+	StrangerCert, StrangerKey string
+}
+
+// Lab is a ZooKeeper of its own.
+type Lab struct {
+	Env
+	Dir string
+}
+
+// Start starts a ZooKeeper of so many servers, and kills it when the test ends.
+func Start(t testing.TB, servers int) *Lab {
+	t.Helper()
+	l, err := Open(filepath.Join(t.TempDir(), "zookeeper"), servers)
+	t.Cleanup(func() {
+		_ = l.Close()
+		if t.Failed() {
+			logFiles(t, filepath.Join(l.Dir, "log", "zookeeper-*.log"))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Open starts a ZooKeeper with all that it keeps in a directory, for a TestMain whose tests share it. Close it also after
+// an error.
+func Open(dir string, servers int) (*Lab, error) {
+	l := &Lab{Dir: dir}
+	if err := l.run("start", strconv.Itoa(servers)); err != nil {
+		return l, err
+	}
+	return l, l.readEnv()
+}
+
+// Close kills the servers, which is quicker than stopping them.
+func (l *Lab) Close() error {
+	if _, err := os.Stat(filepath.Join(l.Dir, "ports")); err != nil {
+		return nil // it never started
+	}
+	return l.Kill()
+}
+
+// Stop stops all servers in an orderly way. What they kept stays.
+func (l *Lab) Stop() error { return l.run("stop") }
+
+// Up starts the servers that do not run, with what they kept and at the same ports.
+func (l *Lab) Up() error { return l.run("start") }
+
+// Restart stops and starts servers, counted from 1; all without one.
+func (l *Lab) Restart(server ...int) error { return l.each("restart", server) }
+
+// Kill ends servers by SIGKILL.
+func (l *Lab) Kill(server ...int) error { return l.each("kill", server) }
+
+// Pause keeps the connections of servers open, and silent.
+func (l *Lab) Pause(server ...int) error { return l.each("pause", server) }
+
+// Continue ends a pause.
+func (l *Lab) Continue(server ...int) error { return l.each("cont", server) }
+
+// Word returns what the first server says to a four-letter word, such as mntr.
+func (l *Lab) Word(word string) (string, error) { return script("lab.sh", "word", l.Dir, word) }
+
+func (l *Lab) each(command string, servers []int) error {
+	if len(servers) == 0 {
+		return l.run(command)
+	}
+	for _, s := range servers {
+		if err := l.run(command, strconv.Itoa(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Lab) run(command string, arguments ...string) error {
+	_, err := script("lab.sh", append([]string{command, l.Dir}, arguments...)...)
+	return err
+}
+
+func (l *Lab) readEnv() error {
+	text, err := os.ReadFile(filepath.Join(l.Dir, "env.sh"))
+	if err != nil {
+		return err
+	}
+	set := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "="); ok {
+			set[name] = strings.ReplaceAll(value, `\`, "")
+		}
+	}
+	l.Env = environment(func(name string) string { return set[name] })
+	return nil
+}
+
+// FromEnviron returns the lab that somebody has started and whose env.sh was sourced.
+func FromEnviron() (Env, error) {
+	e := environment(os.Getenv)
+	if e.Hosts == "" {
+		return e, errors.New("NPCTL_TEST_ZOOKEEPER is not set: start one with test/zookeeper/lab.sh start DIR, and source DIR/env.sh")
+	}
+	return e, nil
+}
+
+func environment(get func(string) string) Env {
+	const prefix = "NPCTL_TEST_ZOOKEEPER"
+	return Env{
+		Hosts: get(prefix), Plain: get(prefix + "_PLAIN"),
+		CA: get(prefix + "_CA"), Cert: get(prefix + "_CERT"), Key: get(prefix + "_KEY"),
+		StrangerCert: get(prefix + "_STRANGER_CERT"), StrangerKey: get(prefix + "_STRANGER_KEY"),
+	}
+}
+
+// script runs one of the scripts in test/zookeeper and returns what it printed. Where it has to make a virtual environment
+// it takes minutes.
+func script(name string, arguments ...string) (string, error) {
+	dir, err := scripts()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	var out, talk strings.Builder
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, name), arguments...)
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(arguments, " "), err, out.String(), talk.String())
+	}
+	return out.String(), nil
+}
+
+// scripts returns test/zookeeper, from wherever in the module a test runs.
+func scripts() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return filepath.Join(at, "test", "zookeeper"), nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no go.mod above %s", dir)
+		}
+	}
+}
+
+func logFiles(t testing.TB, pattern string) {
+	t.Helper()
+	files, _ := filepath.Glob(pattern)
+	for _, f := range files {
+		text, _ := os.ReadFile(f)
+		t.Logf("%s:\n%s", f, text[max(0, len(text)-8000):])
+	}
+}

@@ -1,0 +1,140 @@
+//go:build integration
+
+package lab
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shared is what tests use that leave its servers alone. Each has requests and paths of its own in it.
+var shared *Lab
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "npctl-lab")
+	if err == nil {
+		shared, err = Open(dir, 1)
+	}
+	code := 1
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		code = m.Run()
+	}
+	_ = shared.Close()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// word asks over TLS, with a certificate or without.
+func word(t *testing.T, e Env, word, cert, key string) (string, error) {
+	t.Helper()
+	pem, err := os.ReadFile(e.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", e.Hosts)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, word); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(c)
+	return string(text), err
+}
+
+func TestServerTakesClientsOfItsAuthorityOnly(t *testing.T) {
+	t.Parallel()
+	l := shared
+	answer, err := word(t, l.Env, "srvr", l.Cert, l.Key)
+	if err != nil || !strings.Contains(answer, "Mode: standalone") {
+		t.Errorf("with a certificate: %q, %v", answer, err)
+	}
+	if answer, err := word(t, l.Env, "srvr", "", ""); err == nil && answer != "" {
+		t.Errorf("without a certificate: %q", answer)
+	}
+	if answer, err := word(t, l.Env, "srvr", l.StrangerCert, l.StrangerKey); err == nil && answer != "" {
+		t.Errorf("with a stranger's certificate: %q", answer)
+	}
+	if answer, err := l.Word("mntr"); err != nil || !strings.Contains(answer, "zk_packets_received") {
+		t.Errorf("mntr: %q, %v", answer, err)
+	}
+}
+
+func TestRecordsOutliveAKilledServer(t *testing.T) {
+	t.Parallel()
+	l := Start(t, 1)
+	zuul := StartPeer(t, l.Env, PeerOptions{})
+	ctx := t.Context()
+	must(t, zuul.Create(ctx, "/kept", "precious"))
+	must(t, l.Kill())
+	if _, err := l.Word("srvr"); err == nil {
+		t.Error("a killed server answers")
+	}
+	must(t, l.Up())
+	if r, err := zuul.Read(ctx, "/kept"); err != nil || r.Data != "precious" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	must(t, l.Restart())
+	if r, err := zuul.Read(ctx, "/kept"); err != nil || r.Data != "precious" {
+		t.Errorf("after a restart: got %+v, %v", r, err)
+	}
+}
+
+func TestEnsembleOutlivesOneServer(t *testing.T) {
+	t.Parallel()
+	l := Start(t, 3)
+	zuul := StartPeer(t, l.Env, PeerOptions{})
+	ctx := t.Context()
+	must(t, l.Kill(2))
+	must(t, zuul.Create(ctx, "/kept", "precious"))
+	must(t, l.Up())
+	must(t, l.Kill(1))
+	if r, err := zuul.Read(ctx, "/kept"); err != nil || r.Data != "precious" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+func TestPausedServerIsSilentUntilItGoesOn(t *testing.T) {
+	t.Parallel()
+	l := Start(t, 1)
+	zuul := StartPeer(t, l.Env, PeerOptions{})
+	must(t, l.Pause())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := zuul.Children(ctx, "/"); err == nil {
+		t.Error("a paused server answers")
+	}
+	must(t, l.Continue())
+	if _, err := zuul.Children(t.Context(), "/"); err != nil {
+		t.Error(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,79 @@
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Nodepool says what a real nodepool-launcher provides.
+type Nodepool struct {
+	Driver   string // static: machines whose SSH is not looked at; fake: its pretend OpenStack, up to 20 servers; test: at once
+	Provider string
+	Nodes    int
+	Labels   []string
+}
+
+// Launcher is a nodepool-launcher.
+type Launcher struct {
+	dir, configuration string
+}
+
+// StartLauncher starts a nodepool-launcher on the lab and kills it when the test ends. Its registration takes some seconds
+// to appear: Peer.AwaitPools waits for it.
+func StartLauncher(t testing.TB, l *Lab, n Nodepool) *Launcher {
+	t.Helper()
+	text, err := script("launcher.sh", append([]string{"config", l.Dir, n.Driver, n.Provider, strconv.Itoa(n.Nodes)}, n.Labels...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(l.Dir, "nodepool-"+n.Provider)
+	launcher := &Launcher{dir: dir, configuration: dir + ".yaml"}
+	if err := os.WriteFile(launcher.configuration, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = launcher.Kill() // it may have ended
+		if t.Failed() {
+			logFiles(t, filepath.Join(dir, "nodepool.log"))
+		}
+	})
+	if err := launcher.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return launcher
+}
+
+// Start starts it again.
+func (l *Launcher) Start() error {
+	_, err := script("launcher.sh", "start", l.dir, l.configuration)
+	return err
+}
+
+// Stop ends it in an orderly way.
+func (l *Launcher) Stop() error { return l.do("stop") }
+
+// Kill ends it by SIGKILL: its session stays until it times out, which takes 10 s.
+func (l *Launcher) Kill() error { return l.do("kill") }
+
+// Pause stops the process where it is.
+func (l *Launcher) Pause() error { return l.do("pause") }
+
+// Continue ends a pause.
+func (l *Launcher) Continue() error { return l.do("cont") }
+
+// PID is its process.
+func (l *Launcher) PID() (int, error) {
+	out, err := script("launcher.sh", "pid", l.dir)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(out))
+}
+
+func (l *Launcher) do(command string) error {
+	_, err := script("launcher.sh", command, l.dir)
+	return err
+}

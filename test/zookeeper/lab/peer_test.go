@@ -1,0 +1,143 @@
+//go:build integration
+
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPeerSubmitsWhatZuulDoes(t *testing.T) {
+	t.Parallel()
+	zuul, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
+	hello, err := zuul.Hello(ctx)
+	must(t, err)
+	sent, err := zuul.Request(ctx, Request{Labels: []string{"small", "large", "small"}, Priority: 99, RelativePriority: 3, Provider: "cloud", Tenant: "acme"})
+	must(t, err)
+	if !regexp.MustCompile(`^099-\d{10}$`).MatchString(sent.ID) {
+		t.Errorf("request %s, want 099- and ten digits", sent.ID)
+	}
+	record, err := zuul.Read(ctx, "/nodepool/requests/"+sent.ID)
+	must(t, err)
+	var got map[string]any
+	must(t, json.Unmarshal([]byte(record.Data), &got))
+	if !regexp.MustCompile(`"trace_id": \d{30,}`).MatchString(record.Data) {
+		t.Errorf("no trace id of 128 bits in %s", record.Data)
+	}
+	for _, k := range []string{"created_time", "state_time", "event_id", "requestor_data"} {
+		if got[k] == nil {
+			t.Errorf("no %s in %s", k, record.Data)
+		}
+		delete(got, k)
+	}
+	want := map[string]any{"node_types": []any{"small", "large", "small"}, "requestor": hello.System, "provider": "cloud",
+		"state": "requested", "relative_priority": 3.0, "tenant_name": "acme"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+}
+
+func TestSchedulerHearsOfTheEndOfItsRequests(t *testing.T) {
+	t.Parallel()
+	zuul, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
+	sent, err := zuul.Request(ctx, Request{Labels: []string{"small"}})
+	must(t, err)
+	path := "/nodepool/requests/" + sent.ID
+	record, err := zuul.Read(ctx, path)
+	must(t, err)
+	must(t, zuul.Write(ctx, path, strings.Replace(record.Data, `"requested"`, `"failed"`, 1)))
+	got, err := zuul.Wait(ctx, sent.ID, 10*time.Second)
+	must(t, err)
+	if got.State != "failed" || string(got.RequestorData) != string(sent.RequestorData) {
+		t.Errorf("got %+v, sent %s", got, sent.RequestorData)
+	}
+	must(t, zuul.Cancel(ctx, sent.ID))
+	if got, err := zuul.Wait(ctx, sent.ID, 10*time.Second); err != nil || got.State != "deleted" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := zuul.Wait(ctx, sent.ID, 10*time.Millisecond); err == nil {
+		t.Error("an end was heard twice")
+	}
+}
+
+func TestLockedRequestIsNotRevised(t *testing.T) {
+	t.Parallel()
+	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
+	sent, err := zuul.Request(ctx, Request{Labels: []string{"small"}})
+	must(t, err)
+	lock := "/nodepool/requests-lock/" + sent.ID
+	if locked, err := other.TryLock(ctx, lock); err != nil || !locked {
+		t.Fatalf("lock: %v, %v", locked, err)
+	}
+	if revised, err := zuul.Revise(ctx, sent.ID, 7); err != nil || revised {
+		t.Errorf("revised %v, %v while the request was locked", revised, err)
+	}
+	if locked, err := zuul.TryLock(ctx, lock); err != nil || locked {
+		t.Errorf("locked by two: %v, %v", locked, err)
+	}
+	must(t, other.Unlock(ctx, lock))
+	if revised, err := zuul.Revise(ctx, sent.ID, 7); err != nil || !revised {
+		t.Errorf("revised %v, %v", revised, err)
+	}
+	if _, err := zuul.Await(ctx, "/nodepool/requests/"+sent.ID, map[string]any{"relative_priority": 7}, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRequestWithoutNodesIsNotAccepted(t *testing.T) {
+	t.Parallel()
+	zuul, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
+	_, err := zuul.Accept(ctx, "200-2000000042")
+	var raised *PeerError
+	if !errors.As(err, &raised) || raised.Kind != "LookupError" {
+		t.Errorf("got %v, want a LookupError", err)
+	}
+}
+
+func TestExpiredSessionLosesItsLocks(t *testing.T) {
+	t.Parallel()
+	lock := "/" + t.Name()
+	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
+	before, err := zuul.Hello(ctx)
+	must(t, err)
+	must(t, zuul.Lock(ctx, lock, time.Second))
+	must(t, zuul.Cut(ctx))
+	if held, err := other.Contenders(ctx, lock); err != nil || len(held) != 1 {
+		t.Errorf("contenders after a cut: %v, %v", held, err)
+	}
+	must(t, zuul.Expire(ctx))
+	must(t, other.Lock(ctx, lock, 10*time.Second))
+	if after, err := zuul.AwaitConnected(ctx); err != nil || after.Session == before.Session {
+		t.Errorf("session %x before and %x after it expired, %v", before.Session, after.Session, err)
+	}
+}
+
+func TestKilledPeerLosesItsLocksAfterItsTimeout(t *testing.T) {
+	t.Parallel()
+	lock := "/" + t.Name()
+	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: 2 * time.Second}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
+	must(t, zuul.Lock(ctx, lock, time.Second))
+	zuul.Kill()
+	if locked, err := other.TryLock(ctx, lock); err != nil || locked {
+		t.Errorf("locked at once: %v, %v", locked, err)
+	}
+	must(t, other.Lock(ctx, lock, 10*time.Second))
+	if _, err := zuul.Children(ctx, "/"); err == nil {
+		t.Error("a killed peer answers")
+	}
+}
+
+func TestPeerThatIsClosedEndsItsSession(t *testing.T) {
+	t.Parallel()
+	there := "/" + t.Name()
+	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: time.Minute}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
+	must(t, zuul.CreateEphemeral(ctx, there, ""))
+	must(t, zuul.Close())
+	must(t, other.AwaitGone(ctx, there, 5*time.Second))
+}

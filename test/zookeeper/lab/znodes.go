@@ -1,0 +1,76 @@
+package lab
+
+import (
+	"context"
+	"time"
+)
+
+// What a Peer reads and writes by path, past Zuul's classes.
+
+// Read returns a znode.
+func (p *Peer) Read(ctx context.Context, path string) (Record, error) {
+	return ask[Record](ctx, p, "read", members{"path": path})
+}
+
+// Children returns the names of a znode's children, sorted.
+func (p *Peer) Children(ctx context.Context, path string) ([]string, error) {
+	return ask[[]string](ctx, p, "children", members{"path": path})
+}
+
+// Create makes a znode and its parents.
+func (p *Peer) Create(ctx context.Context, path, data string) error {
+	return p.Do(ctx, "create", members{"path": path, "data": data}, nil)
+}
+
+// CreateSequence makes a znode whose name begins with the path, and returns its path.
+func (p *Peer) CreateSequence(ctx context.Context, path, data string) (string, error) {
+	a, err := ask[struct{ Path string }](ctx, p, "create", members{"path": path, "data": data, "sequence": true})
+	return a.Path, err
+}
+
+// CreateEphemeral makes a znode that goes with the session.
+func (p *Peer) CreateEphemeral(ctx context.Context, path, data string) error {
+	return p.Do(ctx, "create", members{"path": path, "data": data, "ephemeral": true}, nil)
+}
+
+// Write replaces what is in a znode, whatever its version.
+func (p *Peer) Write(ctx context.Context, path, data string) error {
+	return p.Do(ctx, "write", members{"path": path, "data": data}, nil)
+}
+
+// Delete removes a znode with all below it.
+func (p *Peer) Delete(ctx context.Context, path string) error {
+	return p.Do(ctx, "delete", members{"path": path, "recursive": true}, nil)
+}
+
+// Await waits until the JSON of a znode has these members, and returns it.
+func (p *Peer) Await(ctx context.Context, path string, match map[string]any, timeout time.Duration) (string, error) {
+	a, err := ask[struct{ Data string }](ctx, p, "await", members{"path": path, "match": match, "timeout": timeout.Seconds()})
+	return a.Data, err
+}
+
+// AwaitGone waits until a znode does not exist.
+func (p *Peer) AwaitGone(ctx context.Context, path string, timeout time.Duration) error {
+	return p.Do(ctx, "await", members{"path": path, "timeout": timeout.Seconds()}, nil)
+}
+
+// TryLock takes kazoo's lock of a directory if nobody has it, and reports whether it did.
+func (p *Peer) TryLock(ctx context.Context, path string) (bool, error) {
+	a, err := ask[struct{ Locked bool }](ctx, p, "lock", members{"path": path})
+	return a.Locked, err
+}
+
+// Lock takes kazoo's lock of a directory, waiting for it; a LockTimeout when it could not.
+func (p *Peer) Lock(ctx context.Context, path string, timeout time.Duration) error {
+	return p.Do(ctx, "lock", members{"path": path, "timeout": timeout.Seconds()}, nil)
+}
+
+// Unlock gives back what TryLock or Lock took.
+func (p *Peer) Unlock(ctx context.Context, path string) error {
+	return p.Do(ctx, "unlock", members{"path": path}, nil)
+}
+
+// Contenders lists the identifiers of those who hold a lock or wait for it, in their order, as kazoo sees them.
+func (p *Peer) Contenders(ctx context.Context, path string) ([]string, error) {
+	return ask[[]string](ctx, p, "contenders", members{"path": path})
+}
