@@ -101,7 +101,7 @@ func (c *computation) freeQuota() map[string]*resources.Amounts {
 		if view.Err != "" {
 			continue
 		}
-		left := remaining(view.Quota.Limit, view.Quota.Used)
+		left := remaining(view.Quota.Limit, view.used())
 		free[name] = &left
 		c.sinceListing(name, &view, free[name])
 	}
@@ -121,12 +121,26 @@ func remaining(limit, used resources.Amounts) resources.Amounts {
 		VolumeGB: left(limit.VolumeGB, used.VolumeGB), Addresses: left(limit.Addresses, used.Addresses)}
 }
 
+// used is what the project takes. Its figures were read after its instances were listed, and some may have gone in between:
+// what is listed counts, since what goes is given back when it is known to have gone.
+func (v *ProviderView) used() resources.Amounts {
+	used := v.Quota.Used
+	var listed resources.Amounts
+	for i := range v.Instances {
+		each := v.Instances[i].Resources
+		each.Instances = max(each.Instances, 1)
+		listed = plus(listed, each)
+	}
+	used.Instances, used.Cores, used.RAM = max(used.Instances, listed.Instances), max(used.Cores, listed.Cores), max(used.RAM, listed.RAM)
+	return used
+}
+
 // sinceListing takes into account what the cloud's figures do not show yet: nodes on their way, and instances that have
 // gone meanwhile.
 func (c *computation) sinceListing(provider string, view *ProviderView, free *resources.Amounts) {
 	for _, n := range c.world.nodes[provider] {
-		if !n.Static && c.world.instances[n.ID] == nil && c.doomed[n.Key()] == "" {
-			*free = minus(*free, amounts(n))
+		if !n.Static && c.doomed[n.Key()] == "" {
+			*free = minus(*free, c.unseen(n))
 		}
 	}
 	if len(view.Gone) == 0 {
@@ -136,9 +150,31 @@ func (c *computation) sinceListing(provider string, view *ProviderView, free *re
 		if instance := &view.Instances[i]; view.Gone[instance.ID] {
 			each := instance.Resources
 			each.Instances = max(each.Instances, 1)
+			if view.Going[instance.ID] {
+				each = computeOnly(each)
+			}
 			*free = plus(*free, each)
 		}
 	}
+}
+
+// unseen is what a node takes or will take and the cloud's figures do not have. Instances get their volumes and addresses
+// some time after they are shown.
+func (c *computation) unseen(n *resources.Node) resources.Amounts {
+	instance, shown := c.world.instances[n.ID]
+	rest := amounts(n)
+	switch {
+	case !shown:
+		return rest
+	case instance.Status != resources.StatusPending:
+		return resources.Amounts{}
+	}
+	return resources.Amounts{Volumes: rest.Volumes, VolumeGB: rest.VolumeGB, Addresses: max(rest.Addresses-instance.Resources.Addresses, 0)}
+}
+
+// computeOnly leaves out what is taken from an instance before it is gone, so that the figures may be without it already.
+func computeOnly(a resources.Amounts) resources.Amounts {
+	return resources.Amounts{Instances: a.Instances, Cores: a.Cores, RAM: a.RAM}
 }
 
 // claim takes a delete step off the list of those that a launch may wait for.

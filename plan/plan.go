@@ -245,6 +245,7 @@ type ProviderView struct {
 	ListedAt  time.Time // when the listing began
 	Instances []resources.Instance
 	Gone      map[string]bool // ids of instances that are known to have gone since the listing
+	Going     map[string]bool // those of them that somebody had begun to delete before Quota was read
 	Images    []resources.RemoteImage
 	Leftovers []resources.Leftover
 	Place     string // what the provider leads to, such as a project in a region; empty when the driver cannot tell

@@ -165,8 +165,12 @@ func (e *Engine) view(ctx context.Context, name string, record *resources.Provid
 // list fills the view: one listing of each kind, and what the configuration's names mean.
 func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, view *plan.ProviderView) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { view.Instances, err = cloud.List(ctx); return err })
-	group.Go(func() (err error) { view.Quota, err = cloud.Quota(ctx); return err })
+	group.Go(func() (err error) {
+		if view.Instances, err = cloud.List(ctx); err == nil {
+			view.Quota, err = cloud.Quota(ctx) // it has to have all that is listed in its figures
+		}
+		return err
+	})
 	if store, ok := drivers.Images(cloud); ok {
 		group.Go(func() (err error) { view.Images, err = store.ListImages(ctx); return err })
 	}

@@ -26,7 +26,8 @@ type Runner struct {
 	engine    *Engine
 	running   map[string]plan.Step // by step id
 	launching map[plan.Address]*resources.Failure
-	gone      map[string]map[string]time.Time // provider → instances that steps have seen go
+	gone      map[string]map[string]departure // provider → instances that steps have seen go
+	looked    map[string]time.Time            // provider → when the newest look at it ended
 	launches  int
 	stopping  bool
 	moment    uint64            // grows with each step that ends
@@ -40,8 +41,11 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 		return nil, err
 	}
 	return &Runner{run: shared, engine: e, running: map[string]plan.Step{}, launching: map[plan.Address]*resources.Failure{}, ended: map[string]uint64{},
-		gone: map[string]map[string]time.Time{}}, nil
+		gone: map[string]map[string]departure{}, looked: map[string]time.Time{}}, nil
 }
+
+// departure is how a step has seen an instance go.
+type departure struct{ began, ended time.Time }
 
 // Use makes the steps to come work with another configuration.
 func (r *Runner) Use(e *Engine) {
@@ -78,13 +82,16 @@ func (r *Runner) Complete(seen *plan.Observed) {
 	defer r.mu.Unlock()
 	seen.Launching = maps.Clone(r.launching)
 	for name, view := range seen.Providers {
-		maps.DeleteFunc(r.gone[name], func(_ string, at time.Time) bool { return at.Before(view.ListedAt) })
+		maps.DeleteFunc(r.gone[name], func(_ string, d departure) bool { return d.ended.Before(view.ListedAt) })
 		if len(r.gone[name]) == 0 {
 			continue
 		}
-		view.Gone = make(map[string]bool, len(r.gone[name]))
-		for id := range r.gone[name] {
+		view.Gone, view.Going = make(map[string]bool, len(r.gone[name])), map[string]bool{}
+		for id, d := range r.gone[name] {
 			view.Gone[id] = true
+			if !d.began.After(r.looked[name]) {
+				view.Going[id] = true
+			}
 		}
 		seen.Providers[name] = view
 	}
@@ -177,7 +184,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 		r.ledger.hold(s.ID, s.Record)
 	}
 	x.report(Event{Kind: EventStart, Step: s})
-	started := time.Now()
+	started, began := time.Now(), x.Now()
 	var id string
 	var err error
 	stale := x.unverified(s)
@@ -200,7 +207,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	default:
 		id, err = x.do(ctx, s)
 	}
-	r.note(s, err)
+	r.note(s, began, err)
 	r.ledger.release(s.ID)
 	r.mu.Lock()
 	delete(r.running, s.ID)
@@ -245,7 +252,7 @@ func (r *Runner) launch(ctx context.Context, x *execution, s plan.Step, noted fu
 }
 
 // note remembers what the planner has to know of a step that is over.
-func (r *Runner) note(s plan.Step, err error) {
+func (r *Runner) note(s plan.Step, began time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -268,9 +275,9 @@ func (r *Runner) note(s plan.Step, err error) {
 		}
 	case err == nil && s.Action == plan.ActionDelete && s.External != "" && s.Provider != "":
 		if r.gone[s.Provider] == nil {
-			r.gone[s.Provider] = map[string]time.Time{}
+			r.gone[s.Provider] = map[string]departure{}
 		}
-		r.gone[s.Provider][s.External] = r.engine.Now()
+		r.gone[s.Provider][s.External] = departure{began, r.engine.Now()}
 	}
 }
 
@@ -280,7 +287,11 @@ func (r *Runner) Look(ctx context.Context, provider string) plan.ProviderView {
 	engine := r.engine
 	r.mu.Unlock()
 	record, _ := get[resources.ProviderRecord](r.ledger, resources.Key{Kind: resources.KindProvider, ID: provider})
-	return engine.view(ctx, provider, record)
+	view := engine.view(ctx, provider, record)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looked[provider] = engine.Now()
+	return view
 }
 
 // Sight records what carries our marks without a record in what has just been listed.

@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,9 @@ type lab struct {
 	dir    string
 	driver labDriver
 	ahead  atomic.Int64 // of the daemons' clocks, in nanoseconds
+
+	around  func(http.RoundTripper) http.RoundTripper // the calls of daemons, when set
+	refresh time.Duration                             // of daemons
 }
 
 func (l *lab) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
@@ -145,9 +149,13 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	transport := life.transport
+	if l.around != nil {
+		transport = func(inner http.RoundTripper) http.RoundTripper { return life.transport(l.around(inner)) }
+	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
-		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: life.transport, Now: l.now})
-	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load})
+		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Now: l.now})
+	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh})
 	if err != nil {
 		l.t.Fatal(err)
 	}
