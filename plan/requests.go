@@ -25,7 +25,7 @@ func (c *computation) requests() {
 	if c.opt.RefreshOnly || len(c.seen.Records.Requests) == 0 {
 		return
 	}
-	d := &dispatch{computation: c, idle: c.idleNodes(), tenants: c.tenantUse(), cramped: map[poolKey]*cramped{},
+	d := &dispatch{computation: c, idle: c.idleNodes(), tenants: c.tenantUse(), kept: map[string]bool{}, cramped: map[poolKey]*cramped{},
 		hopeless: map[string]bool{}}
 	for _, r := range byUrgency(c.seen.Records.Requests) {
 		switch {
@@ -54,6 +54,7 @@ type dispatch struct {
 	*computation
 	idle     map[poolKey]*stock
 	tenants  map[string]resources.Amounts
+	kept     map[string]bool // tenants of which a request has waited long
 	cramped  map[poolKey]*cramped
 	hopeless map[string]bool // shapes of requests that there is no room for in this round: room only gets less
 }

@@ -230,6 +230,32 @@ delete node 0000000011
 			},
 			want: `fail request 1 (why: its nodes were not taken within 10m0s)
 `},
+		"what a tenant was promised counts before there are nodes": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.Explain = true
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(2)}}
+				promised, urgent := request("1", "small", "small"), request("2", "small")
+				promised.State, promised.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				promised.Tenant, urgent.Tenant, urgent.Priority = "acme", "acme", promised.Priority-1
+				o.Records.Requests = []*resources.Request{promised, urgent}
+			},
+			want: `launch request 1 #1
+launch request 1 #2
+request.2 waits: tenant acme: max_servers is 2 and 2 are taken
+`},
+		"what a tenant may still use is kept for its request that has waited long": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.Explain = true
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(2)}}
+				n := addReady(o, "0000000011")
+				n.State, n.Tenant = resources.StateInUse, "acme"
+				large, small := request("1", "small", "small"), request("2", "small")
+				large.Tenant, small.Tenant, large.Created = "acme", "acme", now.Add(-reserveAfter)
+				o.Records.Requests = []*resources.Request{large, small}
+			},
+			want: `request.1 waits: tenant acme: max_servers is 2 and 1 are taken
+request.2 waits: what tenant acme may still use is kept for a request that has waited longer
+`},
 		"a tenant that has its share waits": {
 			ready: []string{"0000000011"},
 			change: func(d *resources.Desired, o *Observed, opt *Options) {

@@ -18,7 +18,29 @@ func (c *computation) tenantUse() map[string]resources.Amounts {
 			use[n.Tenant] = plus(use[n.Tenant], amounts(n))
 		}
 	}
+	for _, r := range c.seen.Records.Requests {
+		if r.Tenant != "" && r.State == resources.StatePending {
+			use[r.Tenant] = plus(use[r.Tenant], c.promised(r))
+		}
+	}
 	return use
+}
+
+// promised is what those nodes of a pending request will take of which there is no record yet.
+func (c *computation) promised(r *resources.Request) (all resources.Amounts) {
+	left := slices.Clone(r.Labels)
+	for _, n := range c.world.owned[r.ID] {
+		if i := slices.IndexFunc(left, func(label string) bool { return slices.Contains(n.Labels, label) }); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		}
+	}
+	view, _ := c.view(r.Place.Provider)
+	for _, label := range left {
+		each := view.Offers[OfferKey{r.Place.Pool, label}].Resources
+		each.Instances = 1
+		all = plus(all, each)
+	}
+	return all
 }
 
 // overTenantLimit says which limit of its tenant the request would break now, or nothing.
@@ -27,12 +49,23 @@ func (d *dispatch) overTenantLimit(r *resources.Request, o *option) string {
 	if i < 0 || r.Tenant == "" {
 		return ""
 	}
+	if d.kept[r.Tenant] {
+		return "what tenant " + r.Tenant + " may still use is kept for a request that has waited longer"
+	}
 	l := d.want.Settings.TenantLimits[i]
 	as := &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM}
 	if why := overLimits(as, d.tenants[r.Tenant], d.whole(o)); why != nil {
+		d.keep(r, as, o)
 		return fmt.Sprintf("tenant %s: %s", r.Tenant, why)
 	}
 	return ""
+}
+
+// keep lets no other request of the tenant go first once one has waited long, unless that one is larger than the limit.
+func (d *dispatch) keep(r *resources.Request, limit *resources.Pool, o *option) {
+	if d.seen.Now.Sub(r.Created) >= reserveAfter && overLimits(limit, resources.Amounts{}, d.whole(o)) == nil {
+		d.kept[r.Tenant] = true
+	}
 }
 
 // whole is what all nodes of the request take together.

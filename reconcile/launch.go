@@ -331,15 +331,15 @@ func (l *launching) ready(ctx context.Context, i resources.Instance) error {
 
 // clear removes what a failed attempt left, so that another can be made.
 func (l *launching) clear(ctx context.Context, cause error) error {
-	l.node.Error = cause.Error()
+	failed := *l.node
+	l.node.Error, l.node.ExternalID, l.made = cause.Error(), "", resources.Instance{} // who goes on after a crash must not wait for what goes here
 	if err := l.ledger.put(ctx, l.node); err != nil {
 		return err
 	}
-	if err := l.removeInstances(ctx, l.step, l.cloud, l.node); err != nil {
+	if err := l.removeInstances(ctx, l.step, l.cloud, &failed); err != nil {
 		return errors.Join(cause, err)
 	}
-	l.node.ExternalID, l.made = "", resources.Instance{}
-	return l.ledger.put(ctx, l.node)
+	return nil
 }
 
 // giveUp removes what the last attempt left. The record of a node that was made for a request stays for a moment: it

@@ -286,6 +286,11 @@ func (r *Runner) Look(ctx context.Context, provider string) plan.ProviderView {
 	r.mu.Lock()
 	engine := r.engine
 	r.mu.Unlock()
+	return r.LookAs(ctx, engine, provider)
+}
+
+// LookAs looks at a provider with another configuration, which nothing goes by yet.
+func (r *Runner) LookAs(ctx context.Context, engine *Engine, provider string) plan.ProviderView {
 	record, _ := get[resources.ProviderRecord](r.ledger, resources.Key{Kind: resources.KindProvider, ID: provider})
 	view := engine.view(ctx, provider, record)
 	r.mu.Lock()

@@ -6,13 +6,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 )
 
 // deletesAtMost is how many things a new configuration may remove without being told that it may.
 const deletesAtMost = 10
+
+// aheadTime is how long a new configuration waits for providers to say whether they know what it names.
+const aheadTime = 10 * time.Second
 
 // HeldBackError is why a new configuration was not taken: it would remove much.
 type HeldBackError struct {
@@ -57,6 +63,7 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	}
 	around.Sources, around.Hosts = seen.Sources, seen.Hosts // which take a while to ask
 	around.Providers, around.Frozen = seen.Providers, seen.Frozen
+	d.lookAhead(ctx, old.Desired, next, around.Providers)
 	seen = around
 	if err := next.Files(&seen); err != nil {
 		return plan.Plan{}, err
@@ -77,6 +84,55 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	d.runner.Use(next)
 	d.reloaded()
 	return p, nil
+}
+
+// lookAhead looks at those providers in which the new configuration makes nodes in another way, so that names they do not
+// know are found before it is taken. What does not answer in time is believed.
+func (d *Daemon) lookAhead(ctx context.Context, old resources.Desired, next *reconcile.Engine, views map[string]plan.ProviderView) {
+	ctx, cancel := context.WithTimeout(ctx, aheadTime)
+	defer cancel()
+	var group sync.WaitGroup
+	var mu sync.Mutex // guards views
+	for i := range next.Desired.Providers {
+		p := &next.Desired.Providers[i]
+		if !d.serves(p.Name) || !makesOtherwise(old, p) {
+			continue
+		}
+		group.Go(func() {
+			view := d.runner.LookAs(ctx, next, p.Name)
+			mu.Lock()
+			defer mu.Unlock()
+			if view.Err == "" {
+				views[p.Name] = view
+			}
+		})
+	}
+	group.Wait()
+}
+
+// makesOtherwise reports whether the provider is another one than before, or has an offer that it had not.
+func makesOtherwise(old resources.Desired, p *resources.Provider) bool {
+	i := slices.IndexFunc(old.Providers, func(o resources.Provider) bool { return o.Name == p.Name })
+	if i < 0 || !old.Providers[i].Config.RawEquals(p.Config) {
+		return true
+	}
+	for j := range p.Pools {
+		for k := range p.Pools[j].Offers {
+			if !hadOffer(&old.Providers[i], p.Pools[j].Name, &p.Pools[j].Offers[k]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hadOffer(p *resources.Provider, pool string, o *resources.Offer) bool {
+	i := slices.IndexFunc(p.Pools, func(x resources.Pool) bool { return x.Name == pool })
+	if i < 0 {
+		return false
+	}
+	before := p.Pools[i].Offer(o.Label)
+	return before != nil && before.Image == o.Image && before.Config.RawEquals(o.Config)
 }
 
 // removed lists what goes because the configuration does not want it any more.
