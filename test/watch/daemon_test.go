@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// logShown is how many bytes of the log are shown of a test that failed.
+const logShown = 256 << 10
+
 // site is a configuration with its state, in which daemons come and go.
 type site struct {
 	t   *testing.T
@@ -54,7 +57,17 @@ func newSite(t *testing.T, configuration string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			t.Logf("log:\n%s", log[max(0, len(log)-logShown):])
+		}
+		if os.Getenv("NPCTL_KEEP") != "" {
+			t.Logf("kept: %s", dir)
+			return
+		}
+		_ = os.RemoveAll(dir)
+	})
 	c, err := client.New(client.Options{Socket: filepath.Join(dir, "npctl.db.sock")})
 	if err != nil {
 		t.Fatal(err)
@@ -107,10 +120,6 @@ func (s *site) launch(cmd *exec.Cmd) *daemon {
 	s.t.Cleanup(func() {
 		_ = d.cmd.Process.Kill()
 		<-d.done
-		if s.t.Failed() {
-			text, _ := os.ReadFile(d.log)
-			s.t.Logf("log:\n%s", text)
-		}
 	})
 	return d
 }

@@ -1,0 +1,213 @@
+//go:build integration
+
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+const (
+	chaosLeast  = 45 * time.Second  // in which daemons are killed and clouds misbehave,
+	chaosMost   = 100 * time.Second // which goes on for longer on a slow machine
+	chaosCalm   = 2 * time.Minute   // in which everything has to come right afterwards
+	chaosUsers  = 20
+	chaosTenant = "limited"
+)
+
+// deadline is a context with a deadline.
+type deadline struct{ context.Context }
+
+func (d deadline) deadline() time.Time { at, _ := d.Deadline(); return at }
+
+// chaos is a fleet that users use while clouds misbehave and daemons are killed.
+type chaos struct {
+	*site
+	handouts
+	projects []*project
+	over     deadline // the end of it all
+
+	mu      sync.Mutex // guards what follows
+	counts  map[string]int
+	waits   []time.Duration
+	mistake map[string]bool // what was found wrong already
+}
+
+// TestDaemonsThatAreKilledUnderLoad has users ask for hundreds of nodes from clouds in which everything goes wrong now and
+// then, and kills the daemon again and again meanwhile. NPCTL_SEED repeats a run as far as the machine's pace allows.
+func TestDaemonsThatAreKilledUnderLoad(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv("NPCTL_SEED"); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatalf("NPCTL_SEED=%s: %v", given, err)
+		}
+	}
+	seed %= 1 << 31
+	t.Logf("NPCTL_SEED=%d", seed)
+	c := &chaos{site: newSite(t, chaosFleet(freePort(t), seed)), counts: map[string]int{}, mistake: map[string]bool{}}
+	for _, name := range []string{"one", "two"} {
+		p := c.project(name)
+		p.plant()
+		c.projects = append(c.projects, p)
+	}
+	c.faults(chaosFaults())
+	over, cancel := context.WithTimeout(t.Context(), chaosMost+chaosCalm)
+	c.over = deadline{over}
+	c.run(seed, cancel)
+}
+
+// faults makes clouds misbehave, or behave.
+func (c *chaos) faults(faults []sandboxcloud.Fault) {
+	c.t.Helper()
+	text, err := json.Marshal(faults)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, p := range c.projects {
+		path := filepath.Join(c.dir, "faults-"+p.name+".json")
+		if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil { // it is read as a whole
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
+	working, stop := context.WithCancel(c.over)
+	defer stop()
+	watching, blind := context.WithCancel(c.over)
+	defer blind()
+	var users, watchers sync.WaitGroup
+	defer func() { cancel(); users.Wait(); watchers.Wait() }()
+	for i := range chaosUsers {
+		u := &chaosUser{chaos: c, name: fmt.Sprintf("user%d", i), random: rand.New(rand.NewPCG(seed, uint64(i)))}
+		users.Go(func() { u.work(working) })
+	}
+	watchers.Go(func() { c.watch(watching) })
+	kills := c.lives(rand.New(rand.NewPCG(seed, 1<<20)))
+	stop()
+	c.faults([]sandboxcloud.Fault{})
+	d := c.start("-refresh=1s")
+	calm := time.Now()
+	users.Wait()
+	c.t.Logf("%d kills; %v; waited %s; %d nodes given; the last answer came %s after the last fault", kills, c.counts, c.percentiles(),
+		c.handouts.len(), time.Since(calm).Round(time.Millisecond))
+	c.settle()
+	blind()
+	watchers.Wait()
+	c.check()
+	given, refused := c.handouts.len(), c.refused()
+	c.t.Logf("settled %s after the last fault; clouds refused %d creates for lack of quota", time.Since(calm).Round(time.Millisecond), refused)
+	switch {
+	case kills < 12 || c.served() < 60:
+		c.t.Errorf("only %d kills and %d requests served: that tells too little", kills, c.served())
+	case refused > given/20: // servers that come late, after npctl has done without them, take what it counts on
+		c.t.Errorf("%d creates were sent for which there was no quota, with %d nodes given", refused, given)
+	}
+	d.stop()
+	c.destroy()
+}
+
+// lives starts a daemon whenever the one before has been killed, until enough has happened.
+func (c *chaos) lives(random *rand.Rand) (kills int) {
+	began := time.Now()
+	for {
+		if took := time.Since(began); took > chaosMost || took > chaosLeast && kills >= 24 && c.served() >= 200 {
+			return kills
+		}
+		d := c.launch(exec.CommandContext(context.WithoutCancel(c.over), program, "watch", "-config="+c.dir, "-refresh=1s"))
+		select {
+		case <-d.done:
+			c.t.Fatalf("the daemon has ended by itself: %v", d.err)
+		case <-time.After(300*time.Millisecond + time.Duration(random.Int64N(int64(3200*time.Millisecond)))):
+		}
+		d.signal(syscall.SIGKILL)
+		d.ends(10 * time.Second)
+		kills++
+	}
+}
+
+func (c *chaos) served() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts["served"]
+}
+
+func (c *chaos) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[what]++
+}
+
+func (c *chaos) waited(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waits = append(c.waits, d)
+}
+
+func (c *chaos) percentiles() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.Sort(c.waits)
+	if len(c.waits) == 0 {
+		return "by nobody"
+	}
+	at := func(part float64) time.Duration {
+		return c.waits[int(part*float64(len(c.waits)-1))].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("%s in the middle, %s for 1 of 20, %s at most", at(0.5), at(0.95), at(1))
+}
+
+// wrong says what is wrong, once.
+func (c *chaos) wrong(format string, values ...any) {
+	text := fmt.Sprintf(format, values...)
+	c.mu.Lock()
+	known := c.mistake[text]
+	c.mistake[text] = true
+	c.mu.Unlock()
+	if !known {
+		c.t.Errorf("%s: %s", time.Now().Format("15:04:05.000"), text)
+	}
+}
+
+// why asks the daemon, which may have no answer.
+func (c *chaos) why(subject string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.over), 5*time.Second)
+	defer cancel()
+	w, err := c.Why(ctx, subject)
+	if err != nil {
+		return ": " + err.Error()
+	}
+	text, _ := json.Marshal(w)
+	return ": " + string(text)
+}
+
+// failed looks at why a request failed: with these faults some do, for reasons that name them.
+func (c *chaos) failed(r wire.Request) {
+	if r.Labels[0] == "nothing" {
+		c.count("declined")
+		return
+	}
+	c.count("failed")
+	if !strings.Contains(r.Error, "could not be launched") {
+		c.wrong("request %s for %v failed: %s", r.ID, r.Labels, r.Error)
+	}
+}

@@ -1,0 +1,247 @@
+//go:build integration
+
+package watch
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// watch looks at clouds and records all the time.
+func (c *chaos) watch(ctx context.Context) {
+	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		for _, p := range c.projects {
+			c.untouched(p)
+			c.withinQuota(p)
+		}
+		if nodes, err := c.Nodes(ctx, client.NodeFilter{}); err == nil {
+			c.withinLimits(nodes)
+		}
+	}
+}
+
+// untouched looks at what others have in a cloud.
+func (c *chaos) untouched(p *project) {
+	if diff := p.changed(); diff != "" {
+		c.wrong("what others have in provider %s has changed (-before +after):\n%s", p.name, diff)
+	}
+}
+
+// withinQuota looks at what is in a cloud, whoever has made it.
+func (c *chaos) withinQuota(p *project) {
+	count := map[string]int{}
+	for _, thing := range p.things() {
+		count[thing.Type]++
+	}
+	for kind, limit := range chaosQuota[p.name] {
+		if count[kind] > limit {
+			c.wrong("provider %s has %d of %s, and its quota is %d", p.name, count[kind], kind, limit)
+		}
+	}
+}
+
+// withinLimits looks at what is on record.
+func (c *chaos) withinLimits(nodes []wire.Node) {
+	pools, tenant := map[string]int{}, 0
+	for _, n := range nodes {
+		pools[n.Provider+"/"+n.Pool]++
+		switch n.State {
+		case resources.StateFailed, resources.StateAborted, resources.StateDeleting: // what takes their place may be on its way
+		default:
+			if n.Tenant == chaosTenant {
+				tenant++
+			}
+		}
+	}
+	for pool, limit := range chaosPools {
+		if pools[pool] > limit {
+			c.wrong("pool %s has %d nodes on record, and max_servers is %d", pool, pools[pool], limit)
+		}
+	}
+	if tenant > chaosTenantLimit {
+		c.wrong("tenant %s has %d nodes, and may have %d", chaosTenant, tenant, chaosTenantLimit)
+	}
+}
+
+// stillThere fails the test when the server of a node is gone while its user has it.
+func (c *chaos) stillThere(use *handout, sure time.Time) {
+	n := use.node
+	for _, p := range c.projects {
+		if p.name != n.Provider {
+			continue
+		}
+		things := p.things()
+		i := slices.IndexFunc(things, func(t sandboxcloud.Thing) bool { return t.Type == "server" && t.ID == n.ExternalID })
+		switch {
+		case !time.Now().Before(sure):
+		case i < 0:
+			c.wrong("the server %s of node %s is gone while %s uses it", n.ExternalID, n.ID, use.user)
+		case things[i].Status != "ACTIVE" || markOf(things[i]).id != n.ID:
+			c.wrong("the server of node %s, which %s uses, is %+v", n.ID, use.user, things[i])
+		}
+	}
+}
+
+// settle waits until nothing is left but what is kept ready.
+func (c *chaos) settle() {
+	var left []string
+	for {
+		if left = c.unsettled(); len(left) == 0 {
+			return
+		}
+		select {
+		case <-c.over.Done():
+			c.t.Errorf("%s or more after the last fault there is still:\n%s", chaosCalm, strings.Join(left, "\n"))
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// unsettled lists what is not as it has to be in the end.
+func (c *chaos) unsettled() (left []string) {
+	ctx := context.WithoutCancel(c.over)
+	nodes, err := c.Nodes(ctx, client.NodeFilter{})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	free := map[string]int{}
+	for _, n := range nodes {
+		if n.State == resources.StateReady && n.Request == "" {
+			free[n.Labels[0]]++
+			continue
+		}
+		left = append(left, fmt.Sprintf("node %s of %s is %s, its request is %q, its error %q", n.ID, n.Provider, n.State, n.Request, n.Error))
+	}
+	if free["small"] < 1 || free["metal"] != 3 {
+		left = append(left, fmt.Sprintf("ready are %v", free))
+	}
+	requests, err := c.Requests(ctx, client.RequestFilter{})
+	if err != nil {
+		return append(left, err.Error())
+	}
+	for _, r := range requests {
+		if r.State != resources.StateFailed {
+			left = append(left, fmt.Sprintf("request %s for %v by %s is %s", r.ID, r.Labels, r.Who, r.State))
+		}
+	}
+	return append(left, c.leaked(ctx)...)
+}
+
+// leaked lists what carries our marks and has no record, and records of nodes that have no server.
+func (c *chaos) leaked(ctx context.Context) (found []string) {
+	status, err := c.Status(ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	before := c.records(ctx)
+	servers := map[string]bool{}
+	var strays []string
+	for _, p := range c.projects {
+		for _, thing := range p.ours(status.Installation) {
+			m := markOf(thing)
+			if thing.Type == "server" && servers[m.id] {
+				found = append(found, fmt.Sprintf("node %s has another server %s in %s", m.id, thing.ID, p.name))
+			}
+			servers[m.id] = servers[m.id] || thing.Type == "server"
+			if !before[m.kind+"/"+m.id] {
+				strays = append(strays, fmt.Sprintf("%s %s in %s is that of %s %s, which is not on record", thing.Type, thing.ID, p.name, m.kind, m.id))
+			}
+		}
+		for _, thing := range p.things() { // made by the cloud for a server of ours, without marks
+			if (thing.Type == "volume" || thing.Type == "port") && markOf(thing).installation == "" && p.foreign[thing.ID].ID == "" && thing.Of == "" {
+				found = append(found, fmt.Sprintf("%s %s in %s belongs to nothing", thing.Type, thing.ID, p.name))
+			}
+		}
+	}
+	for record := range before {
+		if id, ok := strings.CutPrefix(record, "node/"); ok && !servers[id] {
+			found = append(found, "node "+id+" has no server")
+		}
+	}
+	return append(found, strays...)
+}
+
+// records lists what is on record of what is in clouds: nodes that are no static ones, uploads and builds.
+func (c *chaos) records(ctx context.Context) map[string]bool {
+	known := map[string]bool{}
+	nodes, err := c.Nodes(ctx, client.NodeFilter{})
+	if err != nil {
+		c.wrong("%v", err)
+	}
+	for _, n := range nodes {
+		if !n.Static {
+			known["node/"+n.ID] = true
+		}
+	}
+	images, err := c.Images(ctx)
+	if err != nil {
+		c.wrong("%v", err)
+	}
+	for _, image := range images {
+		for _, u := range image.Uploads {
+			known["upload/"+u.ID] = true
+		}
+		for _, b := range image.Builds {
+			known["build/"+b.ID] = true
+		}
+	}
+	return known
+}
+
+// check looks back at all there was.
+func (c *chaos) check() {
+	for _, double := range c.doubles() {
+		c.wrong("%s", double)
+	}
+	for _, p := range c.projects {
+		c.untouched(p)
+	}
+}
+
+// refused counts the servers that a cloud refused for lack of quota. Faults that say so speak of 1 of 1.
+func (c *chaos) refused() (n int) {
+	log, err := os.ReadFile(filepath.Join(c.dir, "log"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range bytes.Lines(log) {
+		if bytes.Contains(line, []byte("launch attempt failed")) && bytes.Contains(line, []byte("Quota exceeded for ")) &&
+			bytes.Contains(line, []byte("but already used")) && !bytes.Contains(line, []byte("already used 1 of 1 ")) {
+			n++
+		}
+	}
+	return n
+}
+
+// destroy removes everything, so that only what others have is left.
+func (c *chaos) destroy() {
+	cmd := exec.CommandContext(c.t.Context(), program, "destroy", "-config="+c.dir, "-auto-approve")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		c.t.Errorf("npctl destroy: %v\n%s", err, out)
+	}
+	for _, p := range c.projects {
+		c.untouched(p)
+		for _, thing := range p.things() {
+			if p.foreign[thing.ID].ID == "" {
+				c.wrong("after everything was destroyed there is still %+v in %s", thing, p.name)
+			}
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(c.dir, "images", "*"))
+	if err != nil || len(files) > 0 {
+		c.wrong("after everything was destroyed there are still files: %v %v", files, err)
+	}
+}

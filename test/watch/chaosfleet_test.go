@@ -1,0 +1,176 @@
+//go:build integration
+
+package watch
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+// What is written in chaosFleet.
+const chaosTenantLimit = 4
+
+var (
+	chaosPools = map[string]int{"one/main": 8, "two/spare": 3}
+	chaosQuota = map[string]map[string]int{"one": {"server": 11}, "two": {"server": 12, "floating_ip": 8, "volume": 5}}
+)
+
+// chaosFleet has two clouds with a small quota each, in which others have two servers, and a machine that exists.
+func chaosFleet(port int, seed uint64) string {
+	return fmt.Sprintf(`
+npctl {
+  images_dir = "images"
+  leak_age   = "3s"
+  leak_limit = 50
+  tenant_limit "limited" { max_servers = 4 }
+}
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+  rebuild_age     = "10s"
+  keep            = 1
+  connection_port = %[1]d
+}
+
+label "small" { min_ready = 1 }
+label "large" {}
+label "volume" {}
+label "nothing" {}
+label "metal" {}
+
+provider "sandbox" "one" {
+  image_format   = "raw"
+  ssh_port       = %[1]d
+  build_time     = "300ms"
+  delete_time    = "200ms"
+  fault_file     = "${path.config}/faults-one.json"
+  seed           = %[2]d
+  rate           = 0
+  api_timeout    = "2s"
+  launch_timeout = "12s"
+  boot_timeout   = "6s"
+  quota {
+    instances = 11
+    cores     = 40
+  }
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = true
+    max_servers       = 8
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+    label "large" {
+      image  = diskimage.debian
+      flavor = "large"
+    }
+  }
+}
+
+provider "sandbox" "two" {
+  image_format   = "raw"
+  build_time     = "400ms"
+  delete_time    = "200ms"
+  address_time   = "100ms"
+  fault_file     = "${path.config}/faults-two.json"
+  seed           = %[2]d
+  rate           = 0
+  api_timeout    = "2s"
+  launch_timeout = "12s"
+  quota {
+    instances    = 12
+    floating_ips = 8
+    volumes      = 5
+  }
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    auto_floating_ip  = true
+    create_ports      = true
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+    label "volume" {
+      image            = diskimage.debian
+      flavor           = "small"
+      boot_from_volume = true
+      volume_size      = 1
+    }
+  }
+  pool "spare" {
+    networks          = ["private"]
+    host_key_checking = false
+    max_servers       = 3
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+
+provider "static" "rack" {
+  pool "main" {
+    node "metal1" {
+      labels            = ["metal"]
+      host_key_checking = false
+      slots             = 3
+    }
+  }
+}
+`, port, seed)
+}
+
+// chaosFaults are all that the sandbox knows of. Uploads begin to fail with the third image, so that there is one.
+func chaosFaults() []sandboxcloud.Fault {
+	faults := []sandboxcloud.Fault{
+		{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503, Probability: 0.01}, // a look at a cloud is a dozen of them
+		{Operation: "*.list", Action: sandboxcloud.LostBefore, Probability: 0.01},
+		{Operation: "*.list", Action: sandboxcloud.HangBefore, Probability: 0.002},
+		{Operation: "server.list", Action: sandboxcloud.LateListing, Delay: time.Second},
+		{Operation: "server.list", Action: sandboxcloud.Truncate},
+		{Operation: "server.create", Action: sandboxcloud.Answer, Status: 429, RetryAfter: time.Second},
+		{Operation: "server.create", Action: sandboxcloud.Answer, Status: 500},
+		{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "No valid host was found. "},
+		{Operation: "server.create", Action: sandboxcloud.OverQuota},
+		{Operation: "server.create", Action: sandboxcloud.LostBefore},
+		{Operation: "server.create", Action: sandboxcloud.LostAfter},
+		{Operation: "server.create", Action: sandboxcloud.Truncate},
+		{Operation: "server.create", Action: sandboxcloud.HangAfter},
+		{Operation: "server.create", Action: sandboxcloud.LateEffect, Delay: 3 * time.Second},
+		{Operation: "server.create", Action: sandboxcloud.LateListing, Delay: 2 * time.Second},
+		{Operation: "server.delete", Action: sandboxcloud.DeleteFails},
+		{Operation: "server.delete", Action: sandboxcloud.LostAfter},
+		{Operation: "server.delete", Action: sandboxcloud.LateEffect, Delay: 2 * time.Second},
+		{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500},
+		{Operation: "server.delete", Action: sandboxcloud.LateListing, Delay: 2 * time.Second},
+		{Operation: "server.show", Action: sandboxcloud.Slow, Delay: 500 * time.Millisecond},
+		{Operation: "floating_ip.create", Action: sandboxcloud.LostAfter},
+		{Operation: "floating_ip.create", Action: sandboxcloud.OverQuota},
+		{Operation: "floating_ip.update", Action: sandboxcloud.LateAddress, Delay: time.Second},
+		{Operation: "floating_ip.delete", Action: sandboxcloud.Answer, Status: 500},
+		{Operation: "port.create", Action: sandboxcloud.LostAfter},
+		{Operation: "port.delete", Action: sandboxcloud.Answer, Status: 500},
+		{Operation: "volume.create", Action: sandboxcloud.LostAfter},
+		{Operation: "volume.delete", Action: sandboxcloud.Answer, Status: 500},
+		{Operation: "image.create", Action: sandboxcloud.LostAfter, After: 2},
+		{Operation: "image.upload", Action: sandboxcloud.CutUpload, After: 2},
+		{Operation: "image.upload", Action: sandboxcloud.StuckSaving, After: 2},
+		{Operation: "image.delete", Action: sandboxcloud.LostAfter},
+		{Operation: "limits.show", Action: sandboxcloud.Slow, Delay: time.Second},
+		{Operation: "server.ssh", Action: sandboxcloud.LostBefore},
+		{Operation: "server.ssh", Action: sandboxcloud.Slow, Delay: 500 * time.Millisecond},
+	}
+	for i := range faults {
+		if faults[i].Probability == 0 {
+			faults[i].Probability = 0.03
+		}
+	}
+	return faults
+}

@@ -1,0 +1,108 @@
+//go:build integration
+
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// handout is one use of a node: from when it was given to its user until that one has let it go, or cannot rely on it any
+// more.
+type handout struct {
+	node        wire.Node
+	user        string
+	from, until time.Time
+}
+
+// handouts are all uses of nodes there were.
+type handouts struct {
+	mu  sync.Mutex
+	all []*handout // guarded by mu
+}
+
+// given notes that a user has a node. Its times are those of the daemon, which runs on the same clock.
+func (h *handouts) given(n wire.Node, user string) *handout {
+	one := &handout{node: n, user: user, from: n.StateTime}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, one)
+	return one
+}
+
+// ended notes until when the user had the node for sure.
+func (h *handouts) ended(one *handout, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one.until = at
+}
+
+func (h *handouts) len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all)
+}
+
+// doubles lists nodes that two had at a time, and machines of clouds that anybody got after somebody else.
+func (h *handouts) doubles() (found []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	byNode, byServer := map[string][]*handout{}, map[string][]*handout{}
+	for _, one := range h.all {
+		byNode[one.node.ID] = append(byNode[one.node.ID], one)
+		if !one.node.Static {
+			server := one.node.Provider + "/" + one.node.ExternalID
+			byServer[server] = append(byServer[server], one)
+		}
+	}
+	for node, uses := range byNode {
+		slices.SortFunc(uses, func(a, b *handout) int { return a.from.Compare(b.from) })
+		for i := range uses[1:] {
+			if before, after := uses[i], uses[i+1]; !before.node.Static || after.from.Before(before.until) {
+				found = append(found, fmt.Sprintf("node %s was given to %s at %s, which %s had from %s to %s", node, after.user, after.from,
+					before.user, before.from, before.until))
+			}
+		}
+	}
+	for server, uses := range byServer {
+		if len(uses) > 1 && uses[0].node.ID != uses[1].node.ID {
+			found = append(found, fmt.Sprintf("server %s was given as node %s and as node %s", server, uses[0].node.ID, uses[1].node.ID))
+		}
+	}
+	return found
+}
+
+func TestNodesInTwoHandsAreFound(t *testing.T) {
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	cloud := func(id, server string, from int) wire.Node {
+		return wire.Node{Node: resources.Node{ID: id, Provider: "one", ExternalID: server, StateTime: at(from)}}
+	}
+	slot := func(from int) wire.Node {
+		return wire.Node{Node: resources.Node{ID: "1", Provider: "rack", Static: true, StateTime: at(from)}}
+	}
+	for _, test := range []struct {
+		what  string
+		nodes []wire.Node // each is used for 10 s
+		want  int
+	}{
+		{"one slot, one after the other", []wire.Node{slot(10), slot(20), slot(0)}, 0},
+		{"one slot, overlapping", []wire.Node{slot(20), slot(11)}, 1},
+		{"two servers", []wire.Node{cloud("1", "a", 0), cloud("2", "b", 0)}, 0},
+		{"one server again, which had to be deleted", []wire.Node{cloud("1", "a", 0), cloud("1", "a", 100)}, 1},
+		{"one server as two nodes", []wire.Node{cloud("1", "a", 0), cloud("2", "a", 100)}, 1},
+	} {
+		var h handouts
+		for _, n := range test.nodes {
+			h.ended(h.given(n, "somebody"), n.StateTime.Add(10*time.Second))
+		}
+		if found := h.doubles(); len(found) != test.want {
+			t.Errorf("%s: %q, want %d", test.what, found, test.want)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+//go:build integration
+
+package watch
+
+import (
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+// project is the cloud of a provider as it is seen from above: beside the daemon, in the same file, and whatever faults make
+// of its lists.
+type project struct {
+	t       *testing.T
+	name    string
+	cloud   *sandboxcloud.Cloud
+	foreign map[string]sandboxcloud.Thing // what somebody else has made, by id
+}
+
+// project opens the cloud of a provider, which it makes unless a daemon has done so.
+func (s *site) project(provider string) *project {
+	s.t.Helper()
+	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: filepath.Join(s.dir, ".npctl", "providers", provider, "sandbox.json")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = cloud.Close() })
+	return &project{t: s.t, name: provider, cloud: cloud}
+}
+
+func (p *project) things() []sandboxcloud.Thing {
+	p.t.Helper()
+	things, err := p.cloud.Inventory()
+	if err != nil {
+		p.t.Error(err)
+	}
+	return things
+}
+
+// mark is what tells whose a thing is.
+type mark struct{ installation, kind, id, pool string }
+
+func markOf(t sandboxcloud.Thing) mark {
+	m := mark{installation: t.Metadata["npctl_installation"], pool: t.Metadata["npctl_pool"]}
+	for _, kind := range []string{"node", "upload", "build"} { // a snapshot has its build's beside those of its base
+		if id := t.Metadata["npctl_"+kind+"_id"]; id != "" {
+			m.kind, m.id = kind, id
+		}
+	}
+	if query, ok := strings.CutPrefix(t.Text, "npctl:"); ok {
+		if values, err := url.ParseQuery(query); err == nil {
+			m = mark{values.Get("installation"), values.Get("kind"), values.Get("id"), values.Get("pool")}
+		}
+	}
+	return m
+}
+
+// ours lists what an installation has made there.
+func (p *project) ours(installation string) (list []sandboxcloud.Thing) {
+	p.t.Helper()
+	for _, thing := range p.things() {
+		if markOf(thing).installation == installation {
+			list = append(list, thing)
+		}
+	}
+	return list
+}
+
+// plant lets others have things of every type, some of which look like npctl's.
+func (p *project) plant() {
+	p.t.Helper()
+	before := map[string]bool{}
+	for _, thing := range p.things() {
+		before[thing.ID] = true
+	}
+	another := map[string]string{"npctl_installation": "00000000-0000-4000-8000-000000000000", "npctl_node_id": "0000000001"}
+	for _, server := range []sandboxcloud.ForeignServer{{Name: "np0000000001"}, {Name: "np0000000002", Metadata: another}} {
+		if _, err := p.cloud.AddServer(server); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.plantByHand("npctl:" + url.Values{"installation": {another["npctl_installation"]}, "kind": {"node"}, "id": {"0000000001"}}.Encode())
+	p.foreign = map[string]sandboxcloud.Thing{}
+	for _, thing := range p.things() {
+		if !before[thing.ID] {
+			p.foreign[thing.ID] = thing
+		}
+	}
+	if len(p.foreign) < 8 {
+		p.t.Fatalf("planted are only %v", p.foreign)
+	}
+}
+
+// plantByHand makes things as a colleague with a client of OpenStack does.
+func (p *project) plantByHand(text string) {
+	p.t.Helper()
+	ctx, access := p.t.Context(), p.cloud.Access()
+	account, err := openstack.NewClient(access.AuthURL)
+	p.must(err)
+	account.HTTPClient = http.Client{Transport: p.cloud.Transport()}
+	p.must(openstack.Authenticate(ctx, account, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
+		Password: access.Password, TenantName: access.Project, DomainName: access.Domain}))
+	in := gophercloud.EndpointOpts{Region: access.Region}
+	network, err := openstack.NewNetworkV2(account, in)
+	p.must(err)
+	page, err := networks.List(network, nil).AllPages(ctx)
+	p.must(err)
+	known, err := networks.ExtractNetworks(page)
+	p.must(err)
+	for _, n := range known {
+		switch n.Name {
+		case "private":
+			for _, description := range []string{text, ""} {
+				_, err := ports.Create(ctx, network, ports.CreateOpts{NetworkID: n.ID, Name: "np0000000001", Description: description}).Extract()
+				p.must(err)
+			}
+		case "public":
+			_, err := floatingips.Create(ctx, network, floatingips.CreateOpts{FloatingNetworkID: n.ID, Description: text}).Extract()
+			p.must(err)
+		}
+	}
+	image, err := openstack.NewImageV2(account, in)
+	p.must(err)
+	made, err := images.Create(ctx, image, images.CreateOpts{Name: "debian-1700000000", DiskFormat: "raw", ContainerFormat: "bare", Tags: []string{"npctl"},
+		Properties: map[string]string{"npctl_installation": "00000000-0000-4000-8000-000000000000", "npctl_upload_id": "0000000001"}}).Extract()
+	p.must(err)
+	p.must(imagedata.Upload(ctx, image, made.ID, strings.NewReader("theirs")).ExtractErr())
+	volume, err := openstack.NewBlockStorageV3(account, in)
+	p.must(err)
+	_, err = volumes.Create(ctx, volume, volumes.CreateOpts{Size: 1, Name: "theirs", Metadata: map[string]string{"npctl_node_id": "0000000001"}}, nil).Extract()
+	p.must(err)
+}
+
+func (p *project) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// changed says how what others have there differs from what they had.
+func (p *project) changed() string {
+	p.t.Helper()
+	now := map[string]sandboxcloud.Thing{}
+	for _, thing := range p.things() {
+		if _, theirs := p.foreign[thing.ID]; theirs {
+			now[thing.ID] = thing
+		}
+	}
+	return cmp.Diff(p.foreign, now)
+}

@@ -1,0 +1,278 @@
+//go:build integration
+
+package watch
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// rolling is a cloud with a label, to be changed under load.
+const rolling = `
+npctl { images_dir = "images" }
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "printf old >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+  keep = 1
+}
+
+label "small" {
+  min_ready     = 2
+  max_ready_age = "3s"
+}
+
+provider "sandbox" "one" {
+  image_format = "raw"
+  build_time   = "200ms"
+  delete_time  = "100ms"
+  rate         = 0
+  pool "main" {
+    networks    = ["private"]
+    max_servers = 8
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+`
+
+// second is another provider with the label, and with one that it alone has.
+const second = `
+label "spare" { min_ready = 12 }
+
+provider "sandbox" "two" {
+  image_format = "raw"
+  build_time   = "200ms"
+  delete_time  = "100ms"
+  rate         = 0
+  pool "main" {
+    networks = ["private"]
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+    label "spare" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+`
+
+// edited is the text with something changed in it.
+func edited(t *testing.T, text string, pairs ...string) string {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("there is no %s in\n%s", pairs[i], text)
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// with lists nodes.
+func (s *site) with(f client.NodeFilter) []wire.Node {
+	s.t.Helper()
+	nodes, err := s.Nodes(s.t.Context(), f)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return nodes
+}
+
+func TestALabelIsRenamedUnderLoad(t *testing.T) {
+	s := newSite(t, rolling)
+	d := s.start()
+	f := s.traffic("small", s.project("one"))
+	f.flows()
+	for _, change := range []struct {
+		from, to string
+		reload   func()
+	}{
+		{"small", "tiny", func() {
+			d.signal(syscall.SIGHUP)
+			s.await("the configuration was reloaded", func() bool { return d.logged("configuration reloaded") })
+		}},
+		{"tiny", "little", func() { s.reload(0, "Configuration reloaded.") }},
+	} {
+		f.leaves(change.from)
+		s.write(edited(t, rolling, `label "small"`, `label "`+change.to+`"`))
+		change.reload()
+		f.asks(change.to)
+		f.flows()
+		s.await("nodes with the old label are gone", func() bool { return len(s.with(client.NodeFilter{Label: change.from})) == 0 })
+		s.await("there are ready ones with the new label", func() bool {
+			return len(s.with(client.NodeFilter{Label: change.to, States: []string{"ready"}})) >= 2
+		})
+	}
+	f.end()
+	for _, why := range f.failed {
+		if !strings.Contains(why, "small") && !strings.Contains(why, "tiny") {
+			t.Errorf("a request for a label that was renamed is told: %s", why)
+		}
+	}
+	t.Logf("told to those who asked for the old labels: %q", f.failed)
+	d.stop()
+}
+
+// image is what is recorded of an image.
+func (s *site) image(name string) (img wire.Image) {
+	s.t.Helper()
+	images, err := s.Images(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if i := slices.IndexFunc(images, func(i wire.Image) bool { return i.Name == name }); i >= 0 {
+		return images[i]
+	}
+	return img
+}
+
+// uploads are the ids of those in a cloud that are ready.
+func uploads(img wire.Image) (ids []string) {
+	for _, u := range img.Uploads {
+		if u.State == resources.StateReady {
+			ids = append(ids, u.ID)
+		}
+	}
+	return ids
+}
+
+func TestAnImageIsReplacedUnderLoad(t *testing.T) {
+	s := newSite(t, rolling)
+	d := s.start()
+	p := s.project("one")
+	f := s.traffic("small", p)
+	f.flows()
+	old := uploads(s.image("debian"))
+	if len(old) != 1 {
+		t.Fatalf("uploads are %v", old)
+	}
+
+	s.write(edited(t, rolling, "printf old", "printf new"))
+	s.reload(0, "build")
+	s.await("the new build is in the cloud", func() bool {
+		return slices.ContainsFunc(uploads(s.image("debian")), func(id string) bool { return id != old[0] })
+	})
+	f.flows()
+	s.await("no node is from the old build", func() bool {
+		nodes := s.with(client.NodeFilter{})
+		return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.Upload == old[0] })
+	})
+	s.await("the old build is gone", func() bool { return len(s.image("debian").Builds) == 1 && s.imagesIn(p) == 1 })
+
+	other := edited(t, rolling, `diskimage "debian"`, `diskimage "noble"`, "diskimage.debian", "diskimage.noble")
+	s.write(other)
+	s.reload(0, "build")
+	s.await("every node is from the other image", func() bool {
+		nodes := s.with(client.NodeFilter{})
+		return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.Image != "diskimage.noble" })
+	})
+	f.flows()
+	s.await("the old image is gone", func() bool { return len(s.image("debian").Builds) == 0 && s.imagesIn(p) == 1 })
+	f.end()
+	d.stop()
+}
+
+// imagesIn counts what was uploaded to a cloud and is there.
+func (s *site) imagesIn(p *project) (n int) {
+	for _, thing := range p.things() {
+		if thing.Type == "image" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAProviderIsRemovedUnderLoad(t *testing.T) {
+	s := newSite(t, rolling+second)
+	d := s.start()
+	one, two := s.project("one"), s.project("two")
+	f := s.traffic("small", one, two)
+	s.await("both providers are full of nodes", func() bool { return len(s.with(client.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
+	used := s.nodes("spare")[0]
+	f.flows()
+
+	s.write(rolling) // one edit
+	s.reload(1, "would remove node.", "-allow-destroy")
+	d.signal(syscall.SIGHUP)
+	s.await("it is told that the new configuration was not taken", func() bool { return d.logged("was not taken") })
+	f.flows()
+	s.await("the old one goes on", func() bool { return len(s.with(client.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
+
+	s.reloadWith([]string{"-allow-destroy"}, 0, "Configuration reloaded.")
+	s.await("only the node in use is left in the provider", func() bool {
+		nodes := s.with(client.NodeFilter{Provider: "two", Label: "spare"})
+		return len(nodes) == 1 && nodes[0].ID == used.ID && nodes[0].State == resources.StateInUse
+	})
+	f.flows()
+	if gone := f.disturbed(used); gone != "" {
+		t.Error(gone)
+	}
+	if _, err := s.ReturnNode(t.Context(), used.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.await("nothing remembers the provider", func() bool {
+		providers, err := s.Providers(t.Context())
+		return err == nil && len(providers) == 1 && providers[0].Name == "one"
+	})
+	if left := two.things(); len(left) > 0 {
+		t.Errorf("in its cloud there is still %+v", left)
+	}
+	f.flows()
+	f.end()
+	d.stop()
+}
+
+func TestAPoolIsShrunkUnderLoad(t *testing.T) {
+	s := newSite(t, rolling)
+	d := s.start()
+	p := s.project("one")
+	f := s.traffic("small", p)
+	s.await("the pool is in use", func() bool { return len(s.with(client.NodeFilter{})) > 4 })
+	s.write(edited(t, rolling, "max_servers = 8", "max_servers = 2"))
+	s.reload(0)
+	s.await("there are as many nodes as the pool may have", func() bool { return len(s.with(client.NodeFilter{})) <= 2 })
+	most := 0
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		most = max(most, len(s.with(client.NodeFilter{})))
+	}
+	if most > 2 {
+		t.Errorf("there were %d nodes in a pool of 2", most)
+	}
+	f.flows()
+	s.write(rolling)
+	s.reload(0)
+	s.await("the pool grows again", func() bool { return len(s.with(client.NodeFilter{})) > 2 })
+	f.end()
+	d.stop()
+}
+
+func TestAMistakeInTheConfigurationIsRefusedUnderLoad(t *testing.T) {
+	s := newSite(t, rolling)
+	d := s.start()
+	f := s.traffic("small", s.project("one"))
+	f.flows()
+	s.write(edited(t, rolling, "max_servers", "max_serfers"))
+	s.reload(1, "npctl.hcl:24", `"max_servers"`)
+	f.flows()
+	s.write(edited(t, rolling, `flavor = "small"`, `flavor = "smal"`))
+	s.reload(1, "provider.one.pool.main.label.small", `"smal"`, "small")
+	f.flows()
+	s.write(edited(t, rolling, "min_ready     = 2", "min_ready     = 3"))
+	s.reload(0, "Configuration reloaded.")
+	f.end()
+	s.await("the next one without mistakes is taken", func() bool { return s.census() == "map[ready:3]" })
+	d.stop()
+}

@@ -1,0 +1,115 @@
+//go:build integration
+
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// machine is the block of one; all are the same sshd.
+func machine(m *sshd, name, label string) string {
+	return fmt.Sprintf(`
+    node %q {
+      address         = "127.0.0.1"
+      labels          = [%q]
+      host_keys       = [%q]
+      username        = "root"
+      connection_port = %d
+      slots           = 2
+    }
+`, name, label, m.hostKey(), m.port)
+}
+
+func machines(blocks ...string) string {
+	text := `
+npctl { images_dir = "images" }
+label "metal" {}
+label "iron" {}
+provider "static" "rack" {
+  pool "main" {
+`
+	for _, block := range blocks {
+		text += block
+	}
+	return text + "  }\n}\n"
+}
+
+func TestAMachineIsRemovedWhileItIsInUse(t *testing.T) {
+	s := newSite(t, "")
+	m := s.newMachine()
+	m.start()
+	first, other := machine(m, "metal1", "metal"), machine(m, "iron1", "iron")
+	s.write(machines(first, other))
+	d := s.start()
+	s.await("all slots are ready", func() bool { return s.census() == "map[ready:4]" })
+	f := s.traffic("iron")
+	used := s.nodes("metal")[0]
+	s.write(machines(other))
+	s.reload(0)
+	s.await("its free slot is forgotten", func() bool { return len(s.with(client.NodeFilter{Label: "metal"})) == 1 })
+	f.flows()
+	n, err := s.Node(t.Context(), used.ID)
+	if err != nil || n.State != resources.StateInUse {
+		t.Fatalf("the slot in use is %s, %v", n.State, err)
+	}
+	if out, err := s.ssh(used, "echo", "hello"); err != nil || out != "hello\n" {
+		t.Errorf("ssh to the machine in use: %v: %s", err, out)
+	}
+	if _, err := s.ReturnNode(t.Context(), used.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.await("it is forgotten once it is given back", func() bool {
+		_, err := s.Node(t.Context(), used.ID)
+		return errors.Is(err, state.ErrNotFound)
+	})
+	f.end()
+	s.await("the other machine is as it was", func() bool { return s.census() == "map[ready:2]" })
+	d.stop()
+}
+
+func TestALabelOfAMachineIsChangedWhileItIsInUse(t *testing.T) {
+	s := newSite(t, "")
+	m := s.newMachine()
+	m.start()
+	s.write(machines(machine(m, "metal1", "metal"), machine(m, "metal2", "metal")))
+	d := s.start()
+	s.await("all slots are ready", func() bool { return s.census() == "map[ready:4]" })
+	var used wire.Node
+	for used.Hostname != "metal1" {
+		if used.ID != "" {
+			defer s.ReturnNode(t.Context(), used.ID) //nolint:errcheck // it is not what is looked at
+		}
+		used = s.nodes("metal")[0]
+	}
+	f := s.traffic("metal")
+	s.write(machines(machine(m, "metal1", "iron"), machine(m, "metal2", "metal")))
+	s.reload(0)
+	fresh := s.nodes("iron")[0]
+	if fresh.Hostname != "metal1" || fresh.ID == used.ID {
+		t.Errorf("for the new label node %s of %s is given", fresh.ID, fresh.Hostname)
+	}
+	f.flows()
+	n, err := s.Node(t.Context(), used.ID)
+	if err != nil || n.State != resources.StateInUse {
+		t.Errorf("the slot in use is %s, %v", n.State, err)
+	}
+	for _, id := range []string{used.ID, fresh.ID} {
+		if _, err := s.ReturnNode(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	s.await("both slots have the new label alone", func() bool {
+		nodes := s.with(client.NodeFilter{Label: "iron", States: []string{"ready"}})
+		return len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return slices.Contains(n.Labels, "metal") })
+	})
+	f.end()
+	d.stop()
+}

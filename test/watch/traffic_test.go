@@ -1,0 +1,181 @@
+//go:build integration
+
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// clientsAtATime is how many clients make up traffic.
+const clientsAtATime = 5
+
+// traffic is clients who take a node, use it for half a second and give it back, again and again. None of their requests
+// may fail, but for a label that is leaving.
+type traffic struct {
+	*site
+	handouts
+	projects []*project
+	stop     context.CancelFunc
+	clients  sync.WaitGroup
+	ending   sync.Once
+	served   atomic.Int64
+
+	mu      sync.Mutex      // guards what follows
+	label   string          // that is asked for
+	leaving map[string]bool // labels
+	failed  []string        // what requests for those were told
+}
+
+// traffic begins with requests for a label.
+func (s *site) traffic(label string, projects ...*project) *traffic {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(s.t.Context())
+	f := &traffic{site: s, projects: projects, stop: stop, label: label, leaving: map[string]bool{}}
+	for i := range clientsAtATime {
+		f.clients.Go(func() { f.client(ctx, fmt.Sprintf("client%d", i)) })
+	}
+	s.t.Cleanup(f.end)
+	return f
+}
+
+// end lets every client finish what it does, and looks back.
+func (f *traffic) end() {
+	f.ending.Do(func() {
+		f.stop()
+		f.clients.Wait()
+		for _, double := range f.doubles() {
+			f.t.Error(double)
+		}
+		f.t.Logf("%d requests were served", f.served.Load())
+	})
+}
+
+func (f *traffic) client(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		label := f.label
+		f.mu.Unlock()
+		if err := f.once(context.WithoutCancel(ctx), name, label); err != nil {
+			f.fails(label, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// once makes one request and sees it through.
+func (f *traffic) once(ctx context.Context, name, label string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	made, err := f.CreateRequest(ctx, wire.NewRequest{Labels: []string{label}, Who: name})
+	if err != nil {
+		return err
+	}
+	r, err := f.WaitRequest(ctx, made.ID)
+	if err != nil {
+		return fmt.Errorf("request %s: %w", made.ID, err)
+	}
+	if r.State != resources.StateFulfilled {
+		return fmt.Errorf("request %s: %w", made.ID, errors.New(r.Error))
+	}
+	nodes, err := f.TakeRequest(ctx, r.ID, name, 0)
+	if err != nil {
+		return fmt.Errorf("request %s: %w", made.ID, err)
+	}
+	use := f.given(nodes[0], name)
+	time.Sleep(500 * time.Millisecond)
+	if gone := f.disturbed(nodes[0]); gone != "" {
+		f.t.Errorf("request %s: %s", r.ID, gone)
+	}
+	f.ended(use, time.Now())
+	if _, err := f.ReturnNode(ctx, nodes[0].ID); err != nil {
+		return fmt.Errorf("request %s: %w", made.ID, err)
+	}
+	f.served.Add(1)
+	return nil
+}
+
+// disturbed says what has become of a node that somebody uses.
+func (f *traffic) disturbed(n wire.Node) string {
+	for _, p := range f.projects {
+		if p.name != n.Provider {
+			continue
+		}
+		if !slices.ContainsFunc(p.things(), func(t sandboxcloud.Thing) bool { return t.ID == n.ExternalID && t.Status == "ACTIVE" }) {
+			return fmt.Sprintf("the server of node %s is gone while it is in use", n.ID)
+		}
+	}
+	return ""
+}
+
+func (f *traffic) fails(label string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.leaving[label] {
+		f.t.Errorf("a request for %s failed: %v", label, err)
+	}
+	f.failed = append(f.failed, err.Error())
+}
+
+// leaves lets requests for a label fail from now on.
+func (f *traffic) leaves(label string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leaving[label] = true
+}
+
+// asks lets clients ask for another label from now on.
+func (f *traffic) asks(label string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.label = label
+}
+
+// flows waits until every client may have been served twice anew.
+func (f *traffic) flows() {
+	f.t.Helper()
+	enough := f.served.Load() + 2*clientsAtATime
+	f.await("requests are served", func() bool { return f.served.Load() >= enough })
+}
+
+// npctl runs a command in the directory of the configuration, and returns its exit code and all that it says.
+func (s *site) npctl(args ...string) (code int, said string) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), program, append([]string{"-chdir=" + s.dir}, args...)...)
+	out, err := cmd.CombinedOutput()
+	var status *exec.ExitError
+	if err != nil && !errors.As(err, &status) {
+		s.t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// reload makes the daemon read its configuration anew, which has to end with that exit code and with those words.
+func (s *site) reload(want int, words ...string) {
+	s.t.Helper()
+	s.reloadWith(nil, want, words...)
+}
+
+func (s *site) reloadWith(options []string, want int, words ...string) {
+	s.t.Helper()
+	code, said := s.npctl(append([]string{"reload"}, options...)...)
+	if code != want {
+		s.t.Errorf("npctl reload %q ends with %d, not %d:\n%s", options, code, want, said)
+	}
+	for _, word := range words {
+		if !strings.Contains(said, word) {
+			s.t.Errorf("npctl reload %q does not say %q:\n%s", options, word, said)
+		}
+	}
+}
