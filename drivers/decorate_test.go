@@ -236,6 +236,27 @@ func TestRateHoldsForRetriesAndAbilities(t *testing.T) {
 	})
 }
 
+func TestRateDoesNotHoldForMachinesThatAreChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := drivers.Decorate(&machines{}, drivers.DecorateOptions{Rate: 1})
+		checker, _ := drivers.Checking(c)
+		start := time.Now()
+		for range 20 {
+			if _, err := checker.Check(t.Context(), resources.StaticNode{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("20 machines were checked in %s, want no wait", took)
+		}
+	})
+}
+
+// machines is a provider of machines that are always well.
+type machines struct{ drivers.Cloud }
+
+func (*machines) Check(context.Context, resources.StaticNode) ([]string, error) { return nil, nil }
+
 func TestWaitingForTheRateIsNoLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := drivers.Decorate(started(), drivers.DecorateOptions{Rate: 0.01})

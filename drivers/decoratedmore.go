@@ -55,11 +55,13 @@ func (d *decoratedConsole) ConsoleLog(ctx context.Context, id string) (string, e
 	return do(ctx, d.around, Call{Name: "console_log", Subject: id}, func(ctx context.Context) (string, error) { return d.inner.ConsoleLog(ctx, id) })
 }
 
+const callCheck = "check"
+
 type decoratedChecker struct {
 	inner  Checker
 	around Around
 }
 
 func (d *decoratedChecker) Check(ctx context.Context, node resources.StaticNode) ([]string, error) {
-	return do(ctx, d.around, Call{Name: "check", Subject: node.Name}, func(ctx context.Context) ([]string, error) { return d.inner.Check(ctx, node) })
+	return do(ctx, d.around, Call{Name: callCheck, Subject: node.Name}, func(ctx context.Context) ([]string, error) { return d.inner.Check(ctx, node) })
 }
