@@ -206,7 +206,7 @@ func (c *computation) setFree(n *resources.Node) {
 func (c *computation) overstays(n *resources.Node) Reason {
 	switch n.State {
 	case resources.StateInUse:
-		if n.Lease != nil && c.seen.Now.After(n.Lease.Until) || n.Lease == nil && c.seen.Shared && !c.seen.Held[n.Key()] {
+		if n.Lease != nil && c.seen.Now.After(n.Lease.Until) || n.Lease == nil && c.userGone(n) {
 			return ReasonLeaseExpired
 		}
 	case resources.StateHold:

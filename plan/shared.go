@@ -20,7 +20,7 @@ import (
 //   - A pool that never can serve the request declines it by the id that it is registered under. With the declines of
 //     all registered pools the request has failed; otherwise it is anybody's again.
 //   - A pending request that nobody has claimed was lost by whoever had taken it, and begins anew.
-//   - A node in use that nobody has claimed, and that has no lease, has lost its user.
+//   - A node in use that nobody has claimed has lost its user, unless that one had asked for it through npctl.
 //   - A request that was answered is its requestor's to remove, unless it was made through npctl (see OwnRequestor).
 
 // OwnRequestor begins the requestor of requests that were made through npctl, where the store is shared. Their nodes have
@@ -47,6 +47,12 @@ func (c *computation) serving() bool {
 // abandoned reports whether a request was taken by somebody who is gone.
 func (c *computation) abandoned(r *resources.Request) bool {
 	return c.seen.Shared && r != nil && r.State == resources.StatePending && !c.seen.Held[r.Key()] && !c.busy(r.Key())
+}
+
+// userGone reports whether whoever uses a node is gone. Users claim what they use; those who came through npctl have a lease
+// at most.
+func (c *computation) userGone(n *resources.Node) bool {
+	return c.seen.Shared && !c.seen.Held[n.Key()] && !strings.HasPrefix(n.Requestor, OwnRequestor)
 }
 
 // forsaken reports whether a node belongs to a request that begins anew, which frees it.

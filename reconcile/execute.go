@@ -88,6 +88,11 @@ type outcome struct {
 // independent of every other's. What a failed step was needed for is skipped and named; the rest is done. When ctx
 // ends nothing new is begun, and what runs is stopped in a state that the next run goes on from.
 func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (Result, error) {
+	ctx, release, err := e.tenure(ctx, p)
+	if err != nil {
+		return Result{}, err
+	}
+	defer release()
 	x, err := e.begin(ctx, seen)
 	if err != nil {
 		return Result{}, err
@@ -153,7 +158,8 @@ func (x *execution) step(ctx context.Context, s plan.Step) {
 	defer release()
 	started := time.Now()
 	x.report(Event{Kind: EventStart, Step: s})
-	id, err := x.do(ctx, s)
+	id, err := x.do(x.ledger.claims.begin(ctx, s.ID), s)
+	x.ledger.claims.end(ctx, s.ID)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrInterrupted) {
 		err = fmt.Errorf("%w: %w", ErrInterrupted, err)
 	}
@@ -291,6 +297,11 @@ func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
 			return "", err
 		}
 	}
+	if s.Action != plan.ActionLaunch { // which does that itself
+		if err := x.claimRecord(ctx, s); err != nil {
+			return "", err
+		}
+	}
 	switch {
 	case s.Action == plan.ActionForget:
 		return s.Record.ID, x.ledger.drop(ctx, s.Record)
@@ -298,6 +309,8 @@ func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
 		return s.Request, x.serve(ctx, s)
 	case s.Action == plan.ActionDecline:
 		return s.Request, x.decline(ctx, s)
+	case s.Thing == plan.ThingRequest && s.Action == plan.ActionUpdate:
+		return s.Request, x.restartRequest(ctx, s)
 	case s.Thing == plan.ThingNode && s.Action == plan.ActionUpdate && s.Node == "":
 		return s.Record.ID, x.updateNode(ctx, s)
 	case s.Thing == plan.ThingRecord && s.Action == plan.ActionUpdate:

@@ -101,6 +101,9 @@ func (l *launching) find() error {
 // intend writes the record that makes the node ours, whatever happens next.
 func (l *launching) intend(ctx context.Context) error {
 	if l.step.Record.Kind != "" {
+		if err := l.claimRecord(ctx, l.step); err != nil {
+			return err
+		}
 		node, ok := get[resources.Node](l.ledger, l.step.Record)
 		if !ok {
 			return fmt.Errorf("%s is gone from the state", l.step.Record)
@@ -119,7 +122,17 @@ func (l *launching) intend(ctx context.Context) error {
 	if err := l.chooseImage(ctx); err != nil {
 		return err
 	}
-	return l.ledger.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static)...)...)
+	if l.ledger.claims.store != nil {
+		l.node.State = resources.StateInit // nobody touches it until it is claimed
+	}
+	if err := l.ledger.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static)...)...); err != nil {
+		return err
+	}
+	if l.node.State == resources.StateBuilding {
+		return nil
+	}
+	l.node.State = resources.StateBuilding
+	return l.ledger.put(ctx, l.node)
 }
 
 // dedicate makes the node its request's, which may have been cancelled meanwhile.

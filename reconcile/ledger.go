@@ -19,7 +19,8 @@ const commitTimeout = 30 * time.Second
 
 // ledger is the executor's view of the store: the newest revision of every record it knows.
 type ledger struct {
-	store state.Store
+	store  state.Store
+	claims *claims
 
 	mu        sync.Mutex // guards the maps
 	revisions map[resources.Key]state.Revision
@@ -34,7 +35,7 @@ func openLedger(ctx context.Context, store state.Store) (*ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
-	l := &ledger{store: store, revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{},
+	l := &ledger{store: store, claims: newClaims(store), revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{},
 		busy: map[resources.Key]string{}, changed: make(chan struct{}, 1)}
 	for _, entry := range entries {
 		l.keep(entry)
@@ -52,7 +53,7 @@ func (l *ledger) keep(entry state.Entry) {
 func (l *ledger) know(entry state.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.revisions[entry.Record.Key()] != entry.Revision {
+	if l.revisions[entry.Record.Key()] < entry.Revision {
 		l.keep(entry)
 		l.hint()
 	}
@@ -80,8 +81,21 @@ func (l *ledger) putFor(ctx context.Context, step string, records ...resources.R
 		ops[i] = state.Op{Record: r, Revision: l.revisions[r.Key()], Force: same}
 	}
 	l.mu.Unlock()
-	_, err := l.commit(ctx, step, ops)
-	return err
+	entries, err := l.commit(ctx, step, ops)
+	if err != nil || step == "" || l.claims.store == nil {
+		return err
+	}
+	for i, op := range ops {
+		if op.Revision != 0 || !owned(op.Record) {
+			continue
+		}
+		entry, err := l.claims.take(ctx, step, entries[i].Record.Key())
+		if err != nil {
+			return err
+		}
+		l.know(entry)
+	}
+	return nil
 }
 
 // replace writes records that were read at those revisions, all or none. When a client has changed one meanwhile, nothing
@@ -92,7 +106,7 @@ func (l *ledger) replace(ctx context.Context, entries ...state.Entry) error {
 		ops[i] = state.Op{Record: e.Record, Revision: e.Revision}
 	}
 	_, err := l.commit(ctx, "", ops)
-	if errors.Is(err, state.ErrConflict) {
+	if errors.Is(err, state.ErrConflict) && !errors.Is(err, errChanged) {
 		return fmt.Errorf("%w: %w", errChanged, err)
 	}
 	return err
@@ -121,7 +135,12 @@ func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]sta
 	defer cancel()
 	entries, err := l.store.Commit(ctx, ops...)
 	if err != nil {
-		return nil, fmt.Errorf("write state: %w", err)
+		err = fmt.Errorf("write state: %w", err)
+		if l.claims.store != nil && errors.Is(err, state.ErrConflict) {
+			l.refresh(ctx, ops)
+			return nil, fmt.Errorf("%w: %w", errChanged, err)
+		}
+		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // observeTimeout bounds the look at one provider, whatever its API does.
@@ -43,6 +44,9 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	}
 	if seen.Records, err = e.records(ctx); err != nil {
 		return seen, err
+	}
+	if store, ok := e.Store.(state.Shared); ok {
+		seen.Shared, seen.Peers, seen.Claimed = true, store.Peers(), store.Claimed()
 	}
 	if refresh {
 		unreachable(&seen)
@@ -100,6 +104,9 @@ func (e *Engine) Files(seen *plan.Observed) (err error) {
 
 // unreachable says of providers that only nodes or uploads name that nobody could look at them.
 func unreachable(seen *plan.Observed) {
+	if seen.Shared { // those are others'
+		return
+	}
 	named := func(name string) {
 		if _, looked := seen.Providers[name]; !looked {
 			seen.Providers[name] = plan.ProviderView{Err: "it is neither configured nor remembered; put its block back, or drop its records with npctl state rm"}

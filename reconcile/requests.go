@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -21,10 +22,23 @@ func (x *execution) serve(ctx context.Context, s plan.Step) error {
 			return err
 		}
 	}
+	if err := x.claimRequest(ctx, s); err != nil {
+		return err
+	}
+	now, err := x.give(ctx, s)
+	if now != resources.StatePending {
+		x.ledger.claims.letGo(ctx, s.Record)
+	}
+	return err
+}
+
+// give writes which nodes are the request's, and returns the state that it is in then.
+func (x *execution) give(ctx context.Context, s plan.Step) (resources.State, error) {
 	r, at := find[resources.Request](x.ledger, s.Record)
 	if r == nil {
-		return fmt.Errorf("%s: %w", s.Record, errChanged)
+		return "", fmt.Errorf("%s: %w", s.Record, errChanged)
 	}
+	before := r.State
 	entries := []state.Entry{{Record: r, Revision: at}}
 	ready := 0
 	for _, id := range s.Nodes {
@@ -33,14 +47,14 @@ func (x *execution) serve(ctx context.Context, s plan.Step) error {
 		}
 		n, at := find[resources.Node](x.ledger, resources.Key{Kind: resources.KindNode, ID: id})
 		if n == nil || n.Request != "" && n.Request != r.ID {
-			return fmt.Errorf("node %s: %w", id, errChanged)
+			return before, fmt.Errorf("node %s: %w", id, errChanged)
 		}
 		if n.State == resources.StateReady {
 			ready++
 		}
 		if n.Request == "" {
 			if n.State != resources.StateReady {
-				return fmt.Errorf("node %s: %w", id, errChanged)
+				return before, fmt.Errorf("node %s: %w", id, errChanged)
 			}
 			n.Request, n.Tenant, n.Requestor = r.ID, r.Tenant, r.Who
 			entries = append(entries, state.Entry{Record: n, Revision: at})
@@ -56,11 +70,15 @@ func (x *execution) serve(ctx context.Context, s plan.Step) error {
 	} else if r.State != resources.StatePending {
 		r.State, r.StateTime = resources.StatePending, now
 	}
-	return x.ledger.replace(ctx, entries...)
+	if err := x.ledger.replace(ctx, entries...); err != nil {
+		return before, err
+	}
+	return r.State, nil
 }
 
 // decline notes the pools that will not serve a request. One that no pool is left for, or that has no more use, fails.
 func (x *execution) decline(ctx context.Context, s plan.Step) error {
+	defer x.ledger.claims.letGo(ctx, s.Record)
 	r, at := find[resources.Request](x.ledger, s.Record)
 	if r == nil {
 		return nil // it was cancelled
@@ -104,4 +122,27 @@ func (x *execution) updateNode(ctx context.Context, s plan.Step) error {
 		return fmt.Errorf("this npctl cannot update a node because %s", s.Reason.Text())
 	}
 	return x.ledger.replace(ctx, state.Entry{Record: n, Revision: at})
+}
+
+// restartRequest lets a request begin anew that nobody works on any more, and frees what was taken for it.
+func (x *execution) restartRequest(ctx context.Context, s plan.Step) error {
+	r, at := find[resources.Request](x.ledger, s.Record)
+	if r == nil || r.State != resources.StatePending {
+		return fmt.Errorf("%s: %w", s.Record, errChanged)
+	}
+	now := x.Now()
+	r.State, r.StateTime, r.Place, r.Taken, r.Nodes = resources.StateRequested, now, resources.Place{}, time.Time{}, nil
+	entries := []state.Entry{{Record: r, Revision: at}}
+	for _, id := range s.Nodes {
+		n, at := find[resources.Node](x.ledger, resources.Key{Kind: resources.KindNode, ID: id})
+		if n == nil || n.Request != r.ID {
+			continue
+		}
+		n.Request, n.Tenant, n.Requestor = "", "", ""
+		if n.State != resources.StateReady {
+			n.State, n.StateTime = resources.StateDeleting, now
+		}
+		entries = append(entries, state.Entry{Record: n, Revision: at})
+	}
+	return x.ledger.replace(ctx, entries...)
 }

@@ -24,7 +24,7 @@ type Runner struct {
 
 	mu        sync.Mutex // guards what follows
 	engine    *Engine
-	running   map[string]plan.Step // by step id
+	running   map[string]underway // by step id
 	launching map[plan.Address]*resources.Failure
 	gone      map[string]map[string]departure // provider → instances that steps have seen go
 	looked    map[string]time.Time            // provider → when the newest look at it ended
@@ -34,14 +34,21 @@ type Runner struct {
 	ended     map[string]uint64 // by step id: the moment at which it ended
 }
 
-// NewRunner returns a runner over the engine's store, which nobody else may write to except through the runner.
+// NewRunner returns a runner over the engine's store. Nobody else may write to it except through the runner, unless it is
+// a shared one: see Follow.
 func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 	shared, err := newRun(ctx, e.Store)
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{run: shared, engine: e, running: map[string]plan.Step{}, launching: map[plan.Address]*resources.Failure{}, ended: map[string]uint64{},
+	return &Runner{run: shared, engine: e, running: map[string]underway{}, launching: map[plan.Address]*resources.Failure{}, ended: map[string]uint64{},
 		gone: map[string]map[string]departure{}, looked: map[string]time.Time{}}, nil
+}
+
+// underway is a step that is being done.
+type underway struct {
+	plan.Step
+	done chan struct{} // closed when it is over
 }
 
 // departure is how a step has seen an instance go.
@@ -66,7 +73,7 @@ func (r *Runner) Running() []plan.Step {
 	defer r.mu.Unlock()
 	steps := make([]plan.Step, 0, len(r.running))
 	for _, s := range r.running {
-		steps = append(steps, s)
+		steps = append(steps, s.Step)
 	}
 	return steps
 }
@@ -78,6 +85,9 @@ func (r *Runner) Complete(seen *plan.Observed) {
 	seen.Moment = r.moment // before the records are read: what ends from here on may be missing in them
 	r.mu.Unlock()
 	seen.Records, seen.Busy = r.ledger.snapshot()
+	if shared := r.Shared(); shared != nil {
+		seen.Shared, seen.Peers, seen.Claimed, seen.Held = true, shared.Peers(), shared.Claimed(), r.ledger.claims.keys()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen.Launching = maps.Clone(r.launching)
@@ -133,7 +143,7 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	var begun []plan.Step
 	under := map[string]int{} // lasting steps by provider
 	for _, s := range r.running {
-		under[s.Provider] += count(lasting(s))
+		under[s.Provider] += count(lasting(s.Step))
 	}
 	for _, s := range p.Steps {
 		if len(s.Needs)+len(s.After) > 0 || r.stopping || lasting(s) && under[s.Provider] >= begunAtMost {
@@ -146,7 +156,7 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 		if _, already := r.running[s.ID]; already || r.ended[s.ID] > seen.Moment {
 			continue // the plan may know nothing yet of what it has done
 		}
-		r.running[s.ID] = s
+		r.running[s.ID] = underway{s, make(chan struct{})}
 		under[s.Provider] += count(lasting(s))
 		begun = append(begun, s)
 	}
@@ -180,6 +190,7 @@ func count(is bool) int {
 // step does one step. It calls noted once what it is about to do is in the store.
 func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func()) {
 	defer noted()
+	ctx = r.ledger.claims.begin(ctx, s.ID)
 	if s.Record.Kind != "" {
 		r.ledger.hold(s.ID, s.Record)
 	}
@@ -208,8 +219,10 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 		id, err = x.do(ctx, s)
 	}
 	r.note(s, began, err)
+	r.ledger.claims.end(ctx, s.ID)
 	r.ledger.release(s.ID)
 	r.mu.Lock()
+	close(r.running[s.ID].done)
 	delete(r.running, s.ID)
 	r.moment++
 	r.ended[s.ID] = r.moment

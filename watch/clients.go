@@ -75,7 +75,7 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 		n.Priority = defaultPriority
 	}
 	r := &resources.Request{State: resources.StateRequested, StateTime: now, Created: now, Labels: n.Labels, Priority: n.Priority,
-		Relative: n.Relative, Who: n.Who, Tenant: n.Tenant, Event: n.Event, Provider: n.Provider, Data: n.Data, Deadline: n.Deadline, Fresh: n.Fresh}
+		Relative: n.Relative, Who: d.requestor(n.Who), Tenant: n.Tenant, Event: n.Event, Provider: n.Provider, Data: n.Data, Deadline: n.Deadline, Fresh: n.Fresh}
 	entries, err := d.runner.Commit(ctx, state.Op{Record: r})
 	if err != nil {
 		return nil, err

@@ -84,6 +84,8 @@ type Daemon struct {
 
 	filesErr string // why the newest pass could not look at the images directory; only passes use it
 
+	tenures tenures
+	roster  roster
 	stall   stall
 	parking parking
 	beat    atomic.Int64 // when the newest pass ended, in nanoseconds since 1970
@@ -102,7 +104,8 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		o.Stall = stallAfter
 	}
 	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, frozen: map[string]bool{},
-		began: o.Engine.Now(), lookers: map[string]bool{}, failing: map[string]*resources.Failure{}}
+		began: o.Engine.Now(), lookers: map[string]bool{}, failing: map[string]*resources.Failure{},
+		tenures: newTenures(), roster: newRoster()}
 	o.Engine.Report = d.report
 	var err error
 	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
@@ -129,6 +132,8 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	helpers.Go(func() { d.lookAround(side) })
 	helpers.Go(func() { d.Journal.keep(side) })
 	helpers.Go(func() { d.tidy(side) })
+	helpers.Go(func() { d.follow(side) })
+	helpers.Go(func() { d.register(side) })
 	d.watchProviders(side, &helpers)
 	d.loop(ctx, work)
 	stopSide()
@@ -182,6 +187,9 @@ func (d *Daemon) rest() time.Duration {
 func (d *Daemon) pass(ctx context.Context) time.Duration {
 	started := time.Now()
 	defer func() { d.beat.Store(time.Now().UnixNano()) }()
+	if !d.connected() {
+		return 0
+	}
 	engine, seen := d.observed()
 	d.files(engine, &seen)
 	d.runner.Complete(&seen)
@@ -198,6 +206,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 		d.Observe(pass)
 	}
 	d.watchStall(pass)
+	d.enroll(pass)
 	return pass.Took
 }
 
@@ -235,6 +244,11 @@ func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 	for name := range d.frozen {
 		seen.Frozen[name] = true
 	}
+	for name := range d.lookers {
+		if !d.tenured(name) {
+			seen.Frozen[name] = true
+		}
+	}
 	return d.current, seen
 }
 
@@ -260,7 +274,7 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 // known reports whether every provider has said what format it takes, or has had its time to. The caller holds mu.
 func (d *Daemon) known(now time.Time) bool {
 	for i := range d.current.Desired.Providers {
-		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !d.frozen[name] {
+		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !d.frozen[name] && d.tenured(name) {
 			return now.Sub(d.began) > firstLooks
 		}
 	}

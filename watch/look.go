@@ -73,8 +73,22 @@ func (d *Daemon) serves(provider string) bool {
 	return len(d.Providers) == 0 || slices.Contains(d.Providers, provider)
 }
 
-// watchProvider lists one provider again and again.
+// watchProvider looks at one provider for as long as there is one, whenever this process serves it.
 func (d *Daemon) watchProvider(ctx context.Context, name string) {
+	for ctx.Err() == nil && !d.gone(name) {
+		served, release := d.takeProvider(ctx, name)
+		if served == nil {
+			return
+		}
+		d.lookAt(served, name)
+		if ctx.Err() == nil {
+			release()
+		}
+	}
+}
+
+// lookAt lists one provider again and again.
+func (d *Daemon) lookAt(ctx context.Context, name string) {
 	for {
 		view := d.runner.Look(ctx, name)
 		if ctx.Err() != nil {
@@ -173,7 +187,7 @@ func (d *Daemon) Unseen() (names []string) {
 	defer d.mu.Unlock()
 	for i := range d.current.Desired.Providers {
 		name := d.current.Desired.Providers[i].Name
-		if _, looked := d.views[name]; !looked && d.serves(name) {
+		if _, looked := d.views[name]; !looked && d.serves(name) && !d.standsBy(name) {
 			names = append(names, name)
 		}
 	}

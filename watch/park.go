@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,6 +81,7 @@ func (d *Daemon) begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	if d.parking.parked {
 		return nil
 	}
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return s.Provider != "" && !d.tenured(s.Provider) })
 	return d.runner.Begin(ctx, p, seen)
 }
 

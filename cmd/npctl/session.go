@@ -88,7 +88,7 @@ func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options)
 		return plan.Plan{}, err
 	}
 	if daemon, ok := s.store.(*daemonStore); ok {
-		if seen.Busy, err = daemon.Busy(ctx); err != nil {
+		if err := beside(ctx, daemon, &seen); err != nil {
 			return plan.Plan{}, err
 		}
 	}
@@ -97,6 +97,27 @@ func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options)
 		return plan.Plan{}, err
 	}
 	return plan.Compute(s.config.Desired, seen, opt), nil
+}
+
+// beside adds what the daemon does, and what others do in its state. What is asked for there is served by the daemon.
+func beside(ctx context.Context, daemon *daemonStore, seen *plan.Observed) error {
+	work, err := daemon.Work(ctx)
+	if err != nil {
+		return err
+	}
+	seen.Busy, seen.Shared, seen.Claimed, seen.Peers = keySet(work.Busy), work.Shared, keySet(work.Claimed), work.Peers
+	for i := range seen.Peers {
+		seen.Peers[i].Own = false
+	}
+	return nil
+}
+
+func keySet(keys []resources.Key) map[resources.Key]bool {
+	set := make(map[resources.Key]bool, len(keys))
+	for _, key := range keys {
+		set[key] = true
+	}
+	return set
 }
 
 // looking tells people on a terminal what they wait for.

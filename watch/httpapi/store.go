@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -30,7 +32,7 @@ func (s *Server) storeTable() []route {
 		{method: http.MethodGet, path: at + "/record", need: local, name: "storeGet", query: []param{kind, {"id", "string", ""}}, answer: wire.Entry{}, do: (*call).storeGet},
 		{method: http.MethodPost, path: at + "/commit", need: local, name: "storeCommit", body: wire.Commit{}, bodySize: commitSize, answer: wire.Committed{}, do: (*call).storeCommit},
 		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", lasting: true, do: (*call).storeWatch},
-		{method: http.MethodGet, path: at + "/busy", need: local, name: "storeBusy", answer: wire.Busy{}, do: (*call).storeBusy},
+		{method: http.MethodGet, path: at + "/work", need: local, name: "storeWork", answer: wire.Work{}, do: (*call).storeWork},
 		{method: http.MethodGet, path: at + "/locks", need: local, name: "storeLocks", answer: wire.Locks{}, do: (*call).storeLocks},
 		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", lasting: true, body: wire.Lock{}, do: (*call).storeLock},
 		{method: http.MethodDelete, path: at + "/locks", need: local, name: "storeUnlock", query: []param{{"id", "string", ""}, {"force", "boolean", ""}},
@@ -175,14 +177,14 @@ func (c *call) storeWatch() (any, error) {
 	return nil, nil
 }
 
-// storeBusy tells which records the daemon's steps work on: for whoever plans, these are nobody's leftovers.
-func (c *call) storeBusy() (any, error) {
+// storeWork tells what goes on in the store.
+func (c *call) storeWork() (any, error) {
 	_, busy := c.records()
-	answer := wire.Busy{Keys: []resources.Key{}}
-	for key := range busy {
-		answer.Keys = append(answer.Keys, key)
+	work := wire.Work{Busy: slices.AppendSeq([]resources.Key{}, maps.Keys(busy))}
+	if store := c.daemon.Runner().Shared(); store != nil {
+		work.Shared, work.Peers, work.Claimed = true, store.Peers(), slices.Collect(maps.Keys(store.Claimed()))
 	}
-	return answer, nil
+	return work, nil
 }
 
 func (c *call) storeLocks() (any, error) { return wire.Locks{Locks: c.locks.list()}, nil }

@@ -14,21 +14,46 @@ type Store interface {
 	state.Identified
 }
 
-// timed is a store whose commits are timed.
-type timed struct {
-	Store
-	m *Metrics
-}
+// timed is a store whose commits are timed, and shared one that others work in too.
+type (
+	timed struct {
+		Store
+		m *Metrics
+	}
+	shared struct {
+		state.Shared
+		state.Identified
+		m *Metrics
+	}
+)
 
-var _ Store = timed{}
+var (
+	_ Store        = timed{}
+	_ Store        = shared{}
+	_ state.Shared = shared{}
+)
 
 // Timed returns the store, with its commits timed.
-func (m *Metrics) Timed(s Store) Store { return timed{s, m} }
+func (m *Metrics) Timed(s Store) Store {
+	if others, ok := s.(state.Shared); ok {
+		return shared{others, s, m}
+	}
+	return timed{s, m}
+}
 
 // Commit implements state.Store.
 func (t timed) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	return t.m.commit(ctx, t.Store, ops)
+}
+
+// Commit implements state.Store.
+func (t shared) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	return t.m.commit(ctx, t.Shared, ops)
+}
+
+func (m *Metrics) commit(ctx context.Context, store state.Store, ops []state.Op) ([]state.Entry, error) {
 	started := time.Now()
-	entries, err := t.Store.Commit(ctx, ops...)
+	entries, err := store.Commit(ctx, ops...)
 	result := "done"
 	switch {
 	case errors.Is(err, state.ErrConflict):
@@ -36,6 +61,6 @@ func (t timed) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, erro
 	case err != nil:
 		result = "failed"
 	}
-	t.m.time("npctl_state_commit_seconds", time.Since(started).Seconds(), result)
+	m.time("npctl_state_commit_seconds", time.Since(started).Seconds(), result)
 	return entries, err
 }

@@ -232,17 +232,10 @@ func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return hints, nil
 }
 
-// Busy tells which records the daemon's steps work on. Whoever plans leaves them alone.
-func (s *Store) Busy(ctx context.Context) (map[resources.Key]bool, error) {
-	var list wire.Busy
-	if err := s.call(ctx, http.MethodGet, at("store", "busy"), nil, nil, &list); err != nil {
-		return nil, err
-	}
-	busy := make(map[resources.Key]bool, len(list.Keys))
-	for _, key := range list.Keys {
-		busy[key] = true
-	}
-	return busy, nil
+// Work tells what the daemon and others do in its state.
+func (s *Store) Work(ctx context.Context) (work wire.Work, err error) {
+	err = s.call(ctx, http.MethodGet, at("store", "work"), nil, nil, &work)
+	return work, err
 }
 
 // Close implements state.Store. It gives locks back.

@@ -51,9 +51,12 @@ type Committed struct {
 	Entries []Entry `json:"entries"`
 }
 
-// Busy lists the records that the daemon's steps work on.
-type Busy struct {
-	Keys []resources.Key `json:"keys"`
+// Work is what goes on in the store: whoever plans leaves that alone.
+type Work struct {
+	Busy    []resources.Key  `json:"busy"`              // records that the daemon's steps work on
+	Shared  bool             `json:"shared,omitempty"`  // other processes work in the store of the daemon
+	Claimed []resources.Key  `json:"claimed,omitempty"` // records that they work on
+	Peers   []resources.Peer `json:"peers,omitempty"`   // pools that are registered, the daemon's too
 }
 
 // Lock is a lock that is held.

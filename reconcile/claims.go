@@ -1,0 +1,199 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// unclaimTimeout bounds giving one claim back.
+const unclaimTimeout = 10 * time.Second
+
+// claims are the records that this process works on, where others work in the same store. Where nobody else does there
+// are none, and nothing here does anything.
+type claims struct {
+	store state.Shared // nil: nobody else works in the store
+
+	mu    sync.Mutex // guards what follows
+	held  map[resources.Key]*claimed
+	steps map[string]context.CancelCauseFunc // by step id: how to stop one that has lost its claim
+}
+
+type claimed struct {
+	lock state.Lock
+	step string        // that it ends with; empty: it lasts until it is let go
+	done chan struct{} // closed when it is given back
+}
+
+func newClaims(store state.Store) *claims {
+	shared, _ := store.(state.Shared)
+	return &claims{store: shared, held: map[resources.Key]*claimed{}, steps: map[string]context.CancelCauseFunc{}}
+}
+
+// begin returns a context for a step that ends when something is lost that the step has claimed.
+func (c *claims) begin(ctx context.Context, step string) context.Context {
+	if c.store == nil {
+		return ctx
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.steps[step] = cancel
+	return ctx
+}
+
+// take claims a record, for as long as the step lasts or, without a step, until it is let go. What another has, or what is
+// gone, is errChanged.
+func (c *claims) take(ctx context.Context, step string, key resources.Key) (state.Entry, error) {
+	c.mu.Lock()
+	_, already := c.held[key]
+	c.mu.Unlock()
+	if already {
+		return state.Entry{}, fmt.Errorf("%s is worked on here: %w", key, errChanged)
+	}
+	lock, entry, err := c.store.Claim(ctx, key)
+	if errors.Is(err, state.ErrLocked) || errors.Is(err, state.ErrNotFound) {
+		return state.Entry{}, fmt.Errorf("%w: %w", errChanged, err)
+	}
+	if err != nil {
+		return state.Entry{}, err
+	}
+	mine := &claimed{lock: lock, step: step, done: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[key] = mine
+	go c.guard(context.WithoutCancel(ctx), key, mine)
+	return entry, nil
+}
+
+// guard ends what is done under a claim that was lost. A step gives its own back when it has ended: until then nothing can
+// be written under it.
+func (c *claims) guard(ctx context.Context, key resources.Key, mine *claimed) {
+	select {
+	case <-mine.lock.Lost():
+	case <-mine.done:
+		return
+	}
+	if mine.step != "" {
+		c.stop(mine.step, fmt.Errorf("the claim of %s: %w", key, state.ErrLost))
+		return
+	}
+	c.mu.Lock()
+	current := c.held[key] == mine
+	if current {
+		delete(c.held, key)
+	}
+	c.mu.Unlock()
+	if current {
+		giveBack(ctx, mine)
+	}
+}
+
+// stop makes a step end.
+func (c *claims) stop(step string, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if stop := c.steps[step]; stop != nil {
+		stop(why)
+	}
+}
+
+// end gives back what a step has claimed.
+func (c *claims) end(ctx context.Context, step string) {
+	if c.store == nil {
+		return
+	}
+	c.mu.Lock()
+	if cancel := c.steps[step]; cancel != nil {
+		cancel(nil)
+		delete(c.steps, step)
+	}
+	var back []*claimed
+	for key, mine := range c.held {
+		if mine.step == step {
+			back = append(back, mine)
+			delete(c.held, key)
+		}
+	}
+	c.mu.Unlock()
+	giveBack(ctx, back...)
+}
+
+// letGo gives a record back, if it is claimed.
+func (c *claims) letGo(ctx context.Context, key resources.Key) {
+	c.mu.Lock()
+	mine := c.held[key]
+	delete(c.held, key)
+	c.mu.Unlock()
+	if mine != nil {
+		giveBack(ctx, mine)
+	}
+}
+
+// giveBack ends claims. One that cannot be given back ends with the session.
+func giveBack(ctx context.Context, back ...*claimed) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unclaimTimeout)
+	defer cancel()
+	for _, mine := range back {
+		close(mine.done)
+		_ = mine.lock.Unlock(ctx)
+	}
+}
+
+// keys lists what is claimed.
+func (c *claims) keys() map[resources.Key]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := make(map[resources.Key]bool, len(c.held))
+	for key := range c.held {
+		keys[key] = true
+	}
+	return keys
+}
+
+// claimRecord claims the record that a step works on for longer than it takes to write it. One that others have changed
+// since the step was planned is errChanged: it is planned for anew.
+func (x *execution) claimRecord(ctx context.Context, s plan.Step) error {
+	if x.ledger.claims.store == nil || !lasting(s) {
+		return nil
+	}
+	switch s.Record.Kind {
+	case resources.KindNode, resources.KindUpload, resources.KindBuild:
+	default:
+		return nil
+	}
+	entry, err := x.ledger.claims.take(ctx, s.ID, s.Record)
+	if err != nil {
+		return err
+	}
+	x.ledger.know(entry)
+	if planned := x.seen.Records.Revisions[s.Record]; uint64(entry.Revision) != planned && len(s.Needs) == 0 { // which may have changed it
+		return fmt.Errorf("%s was changed after the step was planned: %w", s.Record, errChanged)
+	}
+	return nil
+}
+
+// claimRequest claims a request that has to wait for its nodes, until it is answered. What is answered at once needs no
+// more than a commit does by itself.
+func (x *execution) claimRequest(ctx context.Context, s plan.Step) error {
+	if x.ledger.claims.store == nil || !slices.Contains(s.Nodes, "") || x.ledger.claims.keys()[s.Record] {
+		return nil
+	}
+	entry, err := x.ledger.claims.take(ctx, "", s.Record)
+	if err != nil {
+		return err
+	}
+	x.ledger.know(entry)
+	if r := entry.Record.(*resources.Request); r.State != resources.StateRequested {
+		x.ledger.claims.letGo(ctx, s.Record)
+		return fmt.Errorf("request %s is %s: %w", r.ID, r.State, errChanged)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// Shared is the runner's store where others work in it too, or nil.
+func (r *Runner) Shared() state.Shared { return r.ledger.claims.store }
+
+// Follow keeps up with what others write, where they work in the same store, until ctx ends.
+func (r *Runner) Follow(ctx context.Context) error {
+	if r.Shared() == nil {
+		return nil
+	}
+	hints, err := r.Shared().Watch(ctx)
+	if err != nil {
+		return fmt.Errorf("follow the state: %w", err)
+	}
+	for range hints {
+		r.ledger.catchUp(ctx)
+	}
+	return nil
+}
+
+// Abandon ends what is being done in a provider, as far as it has been begun, and returns a channel that closes when it
+// has ended.
+func (r *Runner) Abandon(provider string) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var steps []underway
+	for _, s := range r.running {
+		if s.Provider == provider {
+			steps = append(steps, s)
+			r.ledger.claims.stop(s.ID, fmt.Errorf("provider %s: %w", provider, state.ErrLost))
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		for _, s := range steps {
+			<-s.done
+		}
+		close(ended)
+	}()
+	return ended
+}
+
+// catchUp takes over what has changed since it was called last. Of what this process writes at the same moment the newer
+// revision counts.
+func (l *ledger) catchUp(ctx context.Context) {
+	changed, gone := l.claims.store.Changes()
+	l.mu.Lock()
+	for _, entry := range changed {
+		if l.revisions[entry.Record.Key()] < entry.Revision {
+			l.keep(entry)
+		}
+	}
+	for key, revision := range gone {
+		if l.revisions[key] <= revision {
+			delete(l.revisions, key)
+			delete(l.records, key)
+		}
+	}
+	l.hint() // also when only a claim, a registration or the connection has changed
+	l.mu.Unlock()
+	for key := range gone {
+		if key.Kind == resources.KindRequest {
+			l.claims.letGo(ctx, key) // it was cancelled, or its requestor has what it wanted
+		}
+	}
+}
+
+// refresh reads records anew after a commit has found that others have changed them.
+func (l *ledger) refresh(ctx context.Context, ops []state.Op) {
+	for _, op := range ops {
+		key := op.Key
+		if op.Record != nil {
+			key = op.Record.Key()
+		}
+		entry, err := l.store.Get(ctx, key)
+		switch {
+		case err == nil:
+			l.know(entry)
+		case errors.Is(err, state.ErrNotFound):
+			l.forget(key)
+		}
+	}
+}
+
+// forget drops a record that is gone.
+func (l *ledger) forget(key resources.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.revisions, key)
+	delete(l.records, key)
+	l.hint()
+}

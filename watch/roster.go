@@ -1,0 +1,140 @@
+package watch
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// registerRetry is the time between two tries to make known what this process serves.
+const registerRetry = time.Second
+
+// roster is which pools this process serves, as the others in the same store are to know it.
+type roster struct {
+	changed chan struct{} // gets a hint when it has
+
+	mu      sync.Mutex // guards what follows
+	pools   []resources.Peer
+	severed bool // the store cannot be relied upon, which has been told
+}
+
+func newRoster() roster { return roster{changed: make(chan struct{}, 1)} }
+
+// connected reports whether what is known of the store can be relied upon. While it cannot, nothing is decided.
+func (d *Daemon) connected() bool {
+	store := d.runner.Shared()
+	if store == nil {
+		return true
+	}
+	connected := store.Connected()
+	d.roster.mu.Lock()
+	defer d.roster.mu.Unlock()
+	switch {
+	case !connected && !d.roster.severed:
+		d.Log.Error("the state cannot be reached: nothing is decided until it can")
+	case connected && d.roster.severed:
+		d.Log.Info("the state can be reached again")
+	}
+	d.roster.severed = !connected
+	return connected
+}
+
+// follow keeps up with what others write into the same store.
+func (d *Daemon) follow(ctx context.Context) {
+	if err := d.runner.Follow(ctx); err != nil && ctx.Err() == nil {
+		d.Log.Error("what others write cannot be followed", "error", err)
+	}
+}
+
+// enroll takes down what this process serves, as of a pass.
+func (d *Daemon) enroll(p Pass) {
+	if d.runner.Shared() == nil {
+		return
+	}
+	pools := poolsServed(p)
+	d.roster.mu.Lock()
+	defer d.roster.mu.Unlock()
+	if reflect.DeepEqual(pools, d.roster.pools) {
+		return
+	}
+	d.roster.pools = pools
+	select {
+	case d.roster.changed <- struct{}{}:
+	default:
+	}
+}
+
+// poolsServed lists the configured pools of providers that are looked after. One is paused while it has no room for what
+// it could serve, or while its provider cannot be reached: others whom it would go before take on requests meanwhile.
+func poolsServed(p Pass) (pools []resources.Peer) {
+	for i := range p.Desired.Providers {
+		provider := &p.Desired.Providers[i]
+		if p.Seen.Frozen[provider.Name] {
+			continue
+		}
+		for j := range provider.Pools {
+			pool := &provider.Pools[j]
+			if labels := labelsOf(pool); len(labels) > 0 {
+				waiting := slices.Contains(p.Plan.Waiting, resources.Place{Provider: provider.Name, Pool: pool.Name})
+				pools = append(pools, resources.Peer{Provider: provider.Name, Pool: pool.Name, Labels: labels,
+					Priority: pool.Priority, Paused: waiting || p.Seen.Providers[provider.Name].Err != ""})
+			}
+		}
+	}
+	return pools
+}
+
+func labelsOf(pool *resources.Pool) []string {
+	labels := map[string]bool{}
+	for i := range pool.Offers {
+		labels[pool.Offers[i].Label] = true
+	}
+	for i := range pool.Nodes {
+		for _, label := range pool.Nodes[i].Labels {
+			labels[label] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(labels))
+}
+
+// register makes known what this process serves whenever that changes.
+func (d *Daemon) register(ctx context.Context) {
+	for {
+		select {
+		case <-d.roster.changed:
+		case <-ctx.Done():
+			return
+		}
+		d.roster.mu.Lock()
+		pools := d.roster.pools
+		d.roster.mu.Unlock()
+		for {
+			err := d.runner.Shared().Register(ctx, pools)
+			if err == nil {
+				d.nudge()
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			d.Log.Warn("what this process serves could not be made known", "error", err)
+			if !sleep(ctx, registerRetry) {
+				return
+			}
+		}
+	}
+}
+
+// requestor is how a request that is made here names who it is for.
+func (d *Daemon) requestor(who string) string {
+	if d.runner.Shared() == nil {
+		return who
+	}
+	return plan.OwnRequestor + who
+}
