@@ -2,6 +2,7 @@ package resources
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -196,6 +197,19 @@ func (p *Pool) Offer(label string) *Offer {
 		}
 	}
 	return nil
+}
+
+// LabelNames are those of the pool's offers and machines, sorted.
+func (p *Pool) LabelNames() []string {
+	var names []string
+	for i := range p.Offers {
+		names = append(names, p.Offers[i].Label)
+	}
+	for i := range p.Nodes {
+		names = append(names, p.Nodes[i].Labels...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // StaticNode is a machine that exists: a `node` block.

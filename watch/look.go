@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -192,4 +193,21 @@ func (d *Daemon) Unseen() (names []string) {
 		}
 	}
 	return names
+}
+
+// NotReady says why the daemon cannot serve everything yet, or cannot any more; it is empty when it can.
+func (d *Daemon) NotReady() string {
+	d.roster.mu.Lock()
+	severed := d.roster.severed
+	d.roster.mu.Unlock()
+	switch unseen := d.Unseen(); {
+	case severed:
+		return "the state cannot be reached"
+	case len(unseen) > 0:
+		return "nobody has looked yet at " + strings.Join(unseen, ", ")
+	case d.Beat().IsZero():
+		return "nothing has been decided yet"
+	default:
+		return ""
+	}
 }

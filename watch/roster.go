@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -80,7 +79,7 @@ func poolsServed(p Pass) (pools []resources.Peer) {
 		}
 		for j := range provider.Pools {
 			pool := &provider.Pools[j]
-			if labels := labelsOf(pool); len(labels) > 0 {
+			if labels := pool.LabelNames(); len(labels) > 0 {
 				waiting := slices.Contains(p.Plan.Waiting, resources.Place{Provider: provider.Name, Pool: pool.Name})
 				pools = append(pools, resources.Peer{Provider: provider.Name, Pool: pool.Name, Labels: labels,
 					Priority: pool.Priority, Paused: waiting || p.Seen.Providers[provider.Name].Err != ""})
@@ -88,19 +87,6 @@ func poolsServed(p Pass) (pools []resources.Peer) {
 		}
 	}
 	return pools
-}
-
-func labelsOf(pool *resources.Pool) []string {
-	labels := map[string]bool{}
-	for i := range pool.Offers {
-		labels[pool.Offers[i].Label] = true
-	}
-	for i := range pool.Nodes {
-		for _, label := range pool.Nodes[i].Labels {
-			labels[label] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(labels))
 }
 
 // register makes known what this process serves whenever that changes.

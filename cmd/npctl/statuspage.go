@@ -97,6 +97,8 @@ func providerRow(p *wire.Provider, now time.Time) []string {
 	switch {
 	case !p.Served:
 		state = "not served"
+	case p.StandsBy != nil:
+		state = "standby"
 	case p.Frozen:
 		state = "frozen"
 	case !p.Looked:
@@ -107,6 +109,9 @@ func providerRow(p *wire.Provider, now time.Time) []string {
 		state = "going"
 	}
 	problem := p.Error
+	if p.StandsBy != nil {
+		problem = "served by " + p.StandsBy.Who
+	}
 	if problem == "" && p.Failing != nil {
 		problem = fmt.Sprintf("%d launches failed, last %s ago: %s", p.Failing.Count, age(p.Failing.Time, now), p.Failing.Error)
 	}

@@ -154,10 +154,10 @@ func (w *watching) livez(answer http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintln(answer, "ok")
 }
 
-// readyz says whether every provider that is served was looked at, whatever came of it.
+// readyz says whether everything can be served.
 func (w *watching) readyz(answer http.ResponseWriter, _ *http.Request) {
-	if unseen := w.daemon.Unseen(); len(unseen) > 0 {
-		http.Error(answer, "nobody has looked yet at "+joinWords(unseen), http.StatusServiceUnavailable)
+	if why := w.daemon.NotReady(); why != "" {
+		http.Error(answer, why, http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = fmt.Fprintln(answer, "ok")

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/npctl/npctl/resources"
@@ -22,8 +21,8 @@ func (c *call) live() (any, error) {
 }
 
 func (c *call) ready() (any, error) {
-	if unseen := c.daemon.Unseen(); len(unseen) > 0 || c.daemon.Beat().IsZero() {
-		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Waits: unseen})
+	if why := c.daemon.NotReady(); why != "" {
+		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Why: why, Waits: c.daemon.Unseen()})
 	}
 	return wire.Health{Status: "ok"}, nil
 }
@@ -58,9 +57,7 @@ func (c *call) status() (any, error) {
 	for _, p := range pass.Plan.Problems {
 		s.Problems = append(s.Problems, string(p.Address)+": "+p.Text)
 	}
-	unseen := c.daemon.Unseen()
-	if s.Ready = len(unseen) == 0 && !s.PassAt.IsZero(); !s.Ready {
-		s.NotReady = "nobody has looked yet at " + strings.Join(unseen, ", ")
-	}
+	s.NotReady = c.daemon.NotReady()
+	s.Ready = s.NotReady == ""
 	return s, nil
 }

@@ -45,6 +45,9 @@ func (s *Server) providers() []wire.Provider {
 		p := byName[name]
 		p.Served = len(s.daemon.Providers) == 0 || slices.Contains(s.daemon.Providers, name)
 		p.Frozen, p.Looked = slices.Contains(frozen, name), p.Served && !slices.Contains(unseen, name)
+		if other, standsBy := s.daemon.StandsBy(name); standsBy {
+			p.StandsBy = &other
+		}
 		w.seen(p)
 		p.Use, p.Nodes = w.use(func(n *resources.Node) bool { return n.Provider == name })
 		list = append(list, *p)
@@ -71,7 +74,7 @@ func (w *world) pools(p *resources.Provider) []wire.Pool {
 		pool := &p.Pools[i]
 		use, _ := w.use(func(n *resources.Node) bool { return n.Provider == p.Name && n.Pool == pool.Name })
 		pools = append(pools, wire.Pool{Name: pool.Name, MaxServers: pool.MaxServers, MaxCores: pool.MaxCores, MaxRAM: pool.MaxRAM, Use: use,
-			Labels: poolLabels(pool), Machines: len(pool.Nodes)})
+			Labels: pool.LabelNames(), Machines: len(pool.Nodes)})
 	}
 	return pools
 }

@@ -129,20 +129,8 @@ func offeredLabels(want resources.Desired) []string {
 	}
 	for i := range want.Providers {
 		for j := range want.Providers[i].Pools {
-			names = append(names, poolLabels(&want.Providers[i].Pools[j])...)
+			names = append(names, want.Providers[i].Pools[j].LabelNames()...)
 		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func poolLabels(pool *resources.Pool) []string {
-	var names []string
-	for _, o := range pool.Offers {
-		names = append(names, o.Label)
-	}
-	for _, n := range pool.Nodes {
-		names = append(names, n.Labels...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

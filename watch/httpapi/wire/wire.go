@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // Version is the first part of every path but those of probes and of the description of the API.
@@ -107,6 +108,7 @@ type Provider struct {
 	Configured bool                    `json:"configured"`
 	Served     bool                    `json:"served" doc:"By this daemon."`
 	Frozen     bool                    `json:"frozen" doc:"Left alone by command, or not served here."`
+	StandsBy   *state.Holder           `json:"stands_by_for,omitempty" doc:"The process that serves it. This daemon takes over when that one ends."`
 	Looked     bool                    `json:"looked" doc:"It was looked at since the daemon began, whether it answered or not."`
 	Error      string                  `json:"error,omitempty" doc:"Why it could not be looked at."`
 	Listed     time.Time               `json:"listed,omitzero" doc:"When it last answered."`
@@ -268,6 +270,7 @@ type Status struct {
 // Health is the answer to probes.
 type Health struct {
 	Status string   `json:"status" doc:"ok, or not ready."`
+	Why    string   `json:"why,omitempty"`
 	Waits  []string `json:"waits_for,omitempty" doc:"Providers that nobody has looked at yet."`
 }
 
