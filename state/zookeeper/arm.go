@@ -103,11 +103,11 @@ func (c *armedConn) arm(answer []byte) error {
 	for _, path := range c.paths {
 		requests = append(requests, watchRequest(path)...)
 	}
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(armTimeout)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(armTimeout)); err != nil {
 		return err
 	}
-	_, err := c.Conn.Write(requests)
-	return errors.Join(err, c.Conn.SetWriteDeadline(time.Time{}))
+	_, err := c.Write(requests)
+	return errors.Join(err, c.SetWriteDeadline(time.Time{}))
 }
 
 func watchRequest(path string) []byte {

@@ -167,7 +167,7 @@ func (c *claim) Unlock(ctx context.Context) error {
 		delete(s.claims, c.key)
 	}
 	s.mu.Unlock()
-	if !known || s.ctx.Err() != nil {
+	if !known || s.over() {
 		return nil
 	}
 	if err := s.release(ctx, c.contender); err != nil {

@@ -77,7 +77,7 @@ func (s *Store) feed() {
 			return
 		case <-s.wake:
 		}
-		if err := s.catchUp(s.ctx); err != nil && s.ctx.Err() == nil {
+		if err := s.catchUp(s.ctx); err != nil && !s.over() {
 			s.log.Debug("reading from ZooKeeper was cut short", "error", err)
 			s.later(readPause)
 		}

@@ -67,7 +67,7 @@ func (s *Store) onDisconnected() {
 	}
 	s.link.up, s.link.synced = false, false
 	s.link.announce()
-	if s.ctx.Err() == nil {
+	if !s.over() {
 		s.log.Warn("connection to ZooKeeper lost", "server", s.conn.Server())
 	}
 	// The server keeps the session for this long after it has heard of us, which was before we heard of it.
@@ -96,7 +96,7 @@ func (s *Store) loseAll(why string) {
 		}
 		s.abandon(c)
 	}
-	if n > 0 && s.ctx.Err() == nil {
+	if n > 0 && !s.over() {
 		s.log.Warn("locks in ZooKeeper lost", "locks", n, "why", why)
 	}
 	s.hintAll()
@@ -114,7 +114,7 @@ func (s *Store) sessionTimeout() time.Duration {
 func (s *Store) Connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.link.up && s.link.synced && s.ctx.Err() == nil
+	return s.link.up && s.link.synced && !s.over()
 }
 
 // waitLinked waits for a connection, and gives up early when that takes a person to mend.

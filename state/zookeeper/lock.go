@@ -137,7 +137,7 @@ func (l *lock) Unlock(ctx context.Context) error {
 	_, known := s.locks[l]
 	delete(s.locks, l)
 	s.mu.Unlock()
-	if !known || s.ctx.Err() != nil {
+	if !known || s.over() {
 		return nil
 	}
 	if err := s.release(ctx, l.contender); err != nil {

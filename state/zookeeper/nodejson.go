@@ -114,21 +114,21 @@ func (doc *nodeJSON) record(id string) (*resources.Node, error) {
 		}
 		n.Attributes[name] = string(value)
 	}
-	n.Image, n.ImageID, n.Upload = doc.image()
+	n.Image, n.Upload = doc.image()
 	return n, nil
 }
 
 // image reads where the node was booted from: the znode of an upload, or the name of a cloud image.
-func (doc *nodeJSON) image() (image, id, upload string) {
+func (doc *nodeJSON) image() (image, upload string) {
 	at := string(doc.ImageID)
 	if upload, ok := uploadID(at); ok {
 		name, _, _ := strings.Cut(upload, "/")
-		return resources.ImageRef{Kind: resources.DiskImage, Name: name}.String(), "", upload
+		return resources.ImageRef{Kind: resources.DiskImage, Name: name}.String(), upload
 	}
 	if at == "" {
-		return "", "", ""
+		return "", ""
 	}
-	return resources.ImageRef{Kind: resources.CloudImage, Name: at}.String(), "", ""
+	return resources.ImageRef{Kind: resources.CloudImage, Name: at}.String(), ""
 }
 
 func (doc *nodeJSON) login() resources.Login {

@@ -138,9 +138,12 @@ func (s *Store) prepare(ctx context.Context) error {
 	return s.readLineage(ctx)
 }
 
+// over says that the store was closed.
+func (s *Store) over() bool { return s.ctx.Err() != nil }
+
 // usable reports whether the store may be used still.
 func (s *Store) usable(ctx context.Context) error {
-	if s.ctx.Err() != nil {
+	if s.over() {
 		return fmt.Errorf("state in ZooKeeper: %w", os.ErrClosed)
 	}
 	return ctx.Err()
@@ -152,7 +155,7 @@ const closeTimeout = 10 * time.Second
 // with the session.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	first := s.ctx.Err() == nil
+	first := !s.over()
 	s.stop()
 	s.mu.Unlock()
 	if !first {

@@ -30,7 +30,7 @@ func (s *Store) upkeep() {
 		if !s.Connected() || s.opts.ReadOnly {
 			continue
 		}
-		if err := s.tidy(s.ctx); err != nil && s.ctx.Err() == nil {
+		if err := s.tidy(s.ctx); err != nil && !s.over() {
 			s.log.Debug("upkeep of ZooKeeper was cut short", "error", err)
 			time.AfterFunc(readPause, func() { hint(s.tend) })
 		}

@@ -50,7 +50,8 @@ func (s *Store) write(ctx context.Context, changes []*change, flags []flag, cont
 		w.notOver(contenders)
 		return w.refused(failed, err)
 	}
-	return w.done(results, changes, contenders)
+	w.done(results, contenders)
+	return nil
 }
 
 func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contender) *write {
@@ -278,7 +279,7 @@ func (w *write) notOver(contenders []*contender) {
 }
 
 // done takes what was written into the cache. All of it has the zxid of the multi, which the serial tells.
-func (w *write) done(results []zk.MultiResponse, changes []*change, contenders []*contender) error {
+func (w *write) done(results []zk.MultiResponse, contenders []*contender) {
 	s := w.store
 	serial := results[len(results)-1].Stat
 	s.mu.Lock()
@@ -294,7 +295,6 @@ func (w *write) done(results []zk.MultiResponse, changes []*change, contenders [
 		}
 	}
 	s.hintAll()
-	return nil
 }
 
 // result takes one written record in. Its one event was ours; where there were more, the feed looks.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,8 +57,8 @@ func Open(dir string, servers int) (*Lab, error) {
 
 // Close kills the servers, which is quicker than stopping them.
 func (l *Lab) Close() error {
-	if _, err := os.Stat(filepath.Join(l.Dir, "ports")); err != nil {
-		return nil // it never started
+	if _, err := os.Stat(filepath.Join(l.Dir, "ports")); errors.Is(err, fs.ErrNotExist) { // it never started
+		return nil
 	}
 	return l.Kill()
 }

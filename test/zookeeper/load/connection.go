@@ -32,7 +32,9 @@ func connect(ctx context.Context, o Connection) (*client, error) {
 		return nil, err
 	}
 	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)
 	}
 	conn, events, err := zk.Connect(strings.Split(o.Hosts, ","), 30*time.Second, zk.WithDialer(dial), zk.WithLogInfo(false))
 	if err != nil {
