@@ -43,10 +43,18 @@ func (s *Store) Claim(ctx context.Context, key resources.Key) (state.Lock, state
 
 func (s *Store) claim(ctx context.Context, key resources.Key) (*claim, state.Entry, error) {
 	dir, err := s.claimable(ctx, key)
+	if errors.Is(err, state.ErrNotFound) { // it may have been made just now
+		if err = s.Sync(ctx); err == nil {
+			dir, err = s.claimable(ctx, key)
+		}
+	}
 	if err != nil {
 		return nil, state.Entry{}, err
 	}
 	contenders, err := s.enqueue(ctx, []string{dir}, nil)
+	if errors.Is(err, errAgain) { // its directory cannot be made
+		err = s.goneOr(key, err)
+	}
 	if err != nil {
 		return nil, state.Entry{}, errors.Join(queuedIsLocked(err), s.leave(ctx, contenders))
 	}
@@ -59,6 +67,16 @@ func (s *Store) claim(ctx context.Context, key resources.Key) (*claim, state.Ent
 		return nil, state.Entry{}, errors.Join(err, s.leave(ctx, contenders))
 	}
 	return c, entry, nil
+}
+
+// goneOr returns the error, unless the record is gone.
+func (s *Store) goneOr(key resources.Key, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, z := s.cache.find(key); z == nil {
+		return state.ErrNotFound
+	}
+	return err
 }
 
 // queuedIsLocked translates for those outside.

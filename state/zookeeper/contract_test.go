@@ -16,7 +16,7 @@ func TestContract(t *testing.T) {
 	statetest.Run(t, statetest.Harness{
 		New: func(t *testing.T) func(*testing.T) state.Store {
 			tr := newTree(t)
-			return func(t *testing.T) state.Store { return upToDate{tr.open(t)} }
+			return func(t *testing.T) state.Store { return upToDate{tr.open(t), tr} }
 		},
 		Steal: func(t *testing.T, s state.Store, _ string, lock state.Lock) {
 			if _, err := s.(upToDate).ForceUnlock(t.Context(), lock.ID()); err != nil {
@@ -26,9 +26,26 @@ func TestContract(t *testing.T) {
 	})
 }
 
+func TestSharedContract(t *testing.T) {
+	statetest.Shared(t, statetest.Harness{
+		New: func(t *testing.T) func(*testing.T) state.Store {
+			tr := newTree(t)
+			return func(t *testing.T) state.Store { return upToDate{tr.open(t), tr} }
+		},
+		Steal: func(t *testing.T, s state.Store, key string, claim state.Lock) {
+			if !s.(upToDate).tree.deleteContender(t, claim.ID()) {
+				t.Fatalf("no contender is the claim of %s", key)
+			}
+		},
+	})
+}
+
 // upToDate waits for what others have done before each read: the suite expects to see it at once, and this store shows it
 // a moment later.
-type upToDate struct{ *zookeeper.Store }
+type upToDate struct {
+	*zookeeper.Store
+	tree *tree
+}
 
 func (s upToDate) Get(ctx context.Context, key resources.Key) (state.Entry, error) {
 	if err := s.Sync(ctx); err != nil {

@@ -4,6 +4,7 @@ package zookeeper_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -171,6 +172,31 @@ func (tr *tree) there(t testing.TB, path string) bool {
 		t.Fatalf("look for %s: %v", path, err)
 	}
 	return there
+}
+
+// deleteContender removes the contender with that prefix from whichever lock it is in, as the end of its session does.
+func (tr *tree) deleteContender(t testing.TB, prefix string) (found bool) {
+	t.Helper()
+	tr.walk(t, "", func(path string) {
+		if strings.HasPrefix(path[strings.LastIndexByte(path, '/')+1:], prefix+"__lock__") {
+			tr.delete(t, path)
+			found = true
+		}
+	})
+	return found
+}
+
+// walk calls f with every znode, what is below one before it.
+func (tr *tree) walk(t testing.TB, path string, f func(path string)) {
+	t.Helper()
+	names, _, err := tr.raw.Children(tr.chroot + path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatalf("list %s: %v", path, err)
+	}
+	for _, name := range names {
+		tr.walk(t, path+"/"+name, f)
+		f(path + "/" + name)
+	}
 }
 
 func must(t testing.TB, err error) {
