@@ -13,7 +13,12 @@ import (
 // float, which is good for some hundred nanoseconds; we write and read all nine digits.
 type seconds struct{ time.Time }
 
-const maxSeconds = 1 << 40 // far beyond what anybody means
+// Far beyond what anybody means. Years outside of 0 to 9999 have no JSON in Go, so that one such record would be in the
+// way of a list of all.
+const (
+	maxSeconds = 200_000_000_000 // in the year 8307
+	minSeconds = -60_000_000_000 // in the year 68
+)
 
 // UnmarshalJSON implements json.Unmarshaler; null is the zero time.
 func (s *seconds) UnmarshalJSON(text []byte) error {
@@ -46,7 +51,7 @@ func parseSeconds(text string) (time.Time, error) {
 // parseFloat reads the forms that are rare: negative ones and those with an exponent.
 func parseFloat(text string) (time.Time, error) {
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(f) || math.Abs(f) > maxSeconds {
+	if err != nil || math.IsNaN(f) || f > maxSeconds || f < minSeconds {
 		return time.Time{}, fmt.Errorf("%.40q is no time: a number of seconds is", text)
 	}
 	whole := math.Floor(f)
