@@ -129,10 +129,10 @@ type content struct {
 	peer    *component
 }
 
-// put takes in content, unless something newer is known.
+// put takes in content, unless this or something newer is known.
 func (c *cache) put(at string, got content) {
 	z := c.add(at)
-	if z.known && got.mzxid < z.mzxid {
+	if z.known && got.mzxid <= z.mzxid {
 		return
 	}
 	z.known, z.data, z.version, z.mzxid, z.created, z.bad = true, got.data, got.version, got.mzxid, got.created, got.bad

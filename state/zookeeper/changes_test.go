@@ -1,0 +1,108 @@
+package zookeeper
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+var sharedKinds = []resources.Kind{resources.KindRequest, resources.KindNode, resources.KindBuild, resources.KindUpload}
+
+// Whoever follows Changes has what List has, whatever comes in: records that break and mend, go and come back, and uploads
+// that somebody has copied with the id that npctl gave them.
+func TestWhoFollowsChangesHasWhatListHas(t *testing.T) {
+	t.Parallel()
+	uploads := uploadsDir("noble", buildHex, "cloud")
+	paths := []string{requestsDir + "/200-0000000001", nodesDir + "/0000000001", nodesDir + "/0000000002", buildPath("noble", buildHex),
+		uploads + "/0000000001", uploads + "/0000000002", uploads + "/0000000003"}
+	rapid.Check(t, func(r *rapid.T) {
+		s := alone()
+		known := map[resources.Key]state.Entry{}
+		zxid := int64(0)
+		for range rapid.IntRange(1, 30).Draw(r, "steps") {
+			at := rapid.SampledFrom(paths).Draw(r, "path")
+			zxid++
+			switch rapid.SampledFrom([]string{"put", "put", "remove", "follow", "again"}).Draw(r, "what") {
+			case "put":
+				s.takeText(at, drawDocument(r), zxid)
+			case "remove":
+				s.cache.event(zk.EventNodeDeleted, at)
+			case "again": // as after a reconnection
+				if z := s.cache.nodes[at]; z != nil && z.known {
+					s.takeText(at, string(z.data), z.mzxid)
+				}
+			case "follow":
+				follow(r, s, known)
+			}
+		}
+		follow(r, s, known)
+		want := s.listShared(sharedKinds)
+		got := slices.SortedFunc(maps.Values(known), byKindAndID)
+		if diff := cmp.Diff(want, got); diff != "" && len(want)+len(got) > 0 {
+			r.Fatalf("(-List +Changes):\n%s", diff)
+		}
+		ids := map[resources.Key]bool{}
+		for _, entry := range want {
+			if key := entry.Record.Key(); ids[key] {
+				r.Fatalf("%s is listed twice", key)
+			} else {
+				ids[key] = true
+			}
+		}
+	})
+}
+
+// drawDocument draws a document that any kind takes, or none.
+func drawDocument(r *rapid.T) string {
+	own := rapid.SampledFrom([]string{"", `, "npctl": {"id": "0000000009"}`}).Draw(r, "own id")
+	text := rapid.SampledFrom([]string{`{"state": "pending", "node_types": ["a"]%s}`, `{"state": "failed", "node_types": ["a"]%s}`, "{", ""}).Draw(r, "text")
+	if strings.Contains(text, "%s") {
+		return fmt.Sprintf(text, own)
+	}
+	return text
+}
+
+func follow(r *rapid.T, s *Store, known map[resources.Key]state.Entry) {
+	changed, gone := s.Changes()
+	for key, last := range gone {
+		if old, ok := known[key]; ok && old.Revision > last {
+			r.Fatalf("%s went at revision %d and was at %d before", key, last, old.Revision)
+		}
+		delete(known, key)
+	}
+	for _, entry := range changed {
+		known[entry.Record.Key()] = entry
+	}
+}
+
+func TestReadingEverythingAgainIsNoChange(t *testing.T) {
+	t.Parallel()
+	s := alone()
+	at := requestsDir + "/200-0000000001"
+	s.takeText(at, zuulsRequest, 7)
+	s.Changes()
+	s.takeText(at, zuulsRequest, 7)
+	if changed, gone := s.Changes(); len(changed)+len(gone) > 0 {
+		t.Errorf("told of %v, %v", changed, gone)
+	}
+}
+
+func TestOlderReadDoesNotReplaceANewerOne(t *testing.T) {
+	t.Parallel()
+	s := alone()
+	at := requestsDir + "/200-0000000001"
+	s.takeText(at, strings.Replace(zuulsRequest, "requested", "failed", 1), 8)
+	s.takeText(at, zuulsRequest, 7)
+	if got := s.listShared(sharedKinds); len(got) != 1 || got[0].Record.(*resources.Request).State != resources.StateFailed || got[0].Revision != 8 {
+		t.Errorf("got %+v", got)
+	}
+}

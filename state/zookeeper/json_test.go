@@ -1,0 +1,232 @@
+package zookeeper
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// alone is a store without a ZooKeeper, which is enough for what it knows by itself.
+func alone() *Store {
+	return &Store{opts: Options{Host: "launch1"}, cache: newCache(), ids: map[poolKey]string{}, reported: map[string]int64{}}
+}
+
+func mustEncode(t interface{ Fatalf(string, ...any) }, p place, record resources.Record, old []byte) []byte {
+	text, err := alone().encode(p, record, record, old, 1_700_000_000_000)
+	if err != nil {
+		t.Fatalf("encode %+v: %v", record, err)
+	}
+	return text
+}
+
+func mustDecode(t interface{ Fatalf(string, ...any) }, p place, text []byte) resources.Record {
+	record, _, err := alone().codec(p.kind).decode(p, text, 1_700_000_000_000)
+	if err != nil {
+		t.Fatalf("decode %s: %v", text, err)
+	}
+	return record
+}
+
+func TestRecordsComeBackAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		p, want := drawRecord(r)
+		text := mustEncode(r, p, want, nil)
+		if diff := cmp.Diff(want, mustDecode(r, p, text)); diff != "" {
+			r.Fatalf("%s\n(-want +got):\n%s", text, diff)
+		}
+	})
+}
+
+func TestOneRecordWrittenOverAnotherComesBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		p, first := drawRecord(r)
+		old := mustEncode(r, p, first, nil)
+		p2, want := drawRecord(r)
+		if p2.kind != p.kind || p2.id != p.id {
+			r.Skip("another kind")
+		}
+		text := mustEncode(r, p, want, old)
+		if diff := cmp.Diff(want, mustDecode(r, p, text)); diff != "" {
+			r.Fatalf("%s\nover %s\n(-want +got):\n%s", text, old, diff)
+		}
+	})
+}
+
+func TestRecordThatDidNotChangeIsWrittenAsItWas(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		p, record := drawRecord(r)
+		old := withStrangers(r, mustEncode(r, p, record, nil))
+		if got := mustEncode(r, p, mustDecode(r, p, old), old); !bytes.Equal(got, old) {
+			r.Fatalf("\n%s became\n%s", old, got)
+		}
+	})
+}
+
+// withStrangers adds keys that npctl does not know, among the others.
+func withStrangers(r *rapid.T, text []byte) []byte {
+	doc, err := parseObject(text)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for i := range rapid.IntRange(0, 4).Draw(r, "strangers") {
+		key := fmt.Sprintf("stranger %d é", i)
+		doc.set(key, json.RawMessage(strings.TrimSpace(drawJSON(r, "stranger", 3))))
+	}
+	doc.keys = rapid.Permutation(doc.keys).Draw(r, "order")
+	return doc.bytes()
+}
+
+func TestKeysOfOthersAreKeptToTheByte(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		p, record := drawRecord(r)
+		old := withStrangers(r, mustEncode(r, p, record, nil))
+		p2, other := drawRecord(r)
+		if p2.kind != p.kind || p2.id != p.id {
+			r.Skip("another kind")
+		}
+		before, _ := parseObject(old)
+		after, err := parseObject(mustEncode(r, p, other, old))
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, key := range before.keys {
+			if strings.HasPrefix(key, "stranger") && !bytes.Equal(before.values[key], after.values[key]) {
+				r.Fatalf("%q was %s and is %s", key, before.values[key], after.values[key])
+			}
+		}
+	})
+}
+
+// A Nodepool launcher drops npctl's own key whenever it writes. What stays must be a record still, in the same state.
+func TestLosingNpctlsOwnKeyIsHarmless(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		p, want := drawRecord(r)
+		doc, err := parseObject(mustEncode(r, p, want, nil))
+		if err != nil {
+			r.Fatal(err)
+		}
+		doc.drop(ownKey)
+		got := mustDecode(r, p, doc.bytes())
+		if stateOf(got) != stateOf(want) {
+			r.Fatalf("state %s, want %s", stateOf(got), stateOf(want))
+		}
+		if n, ok := got.(*resources.Node); ok {
+			w := want.(*resources.Node)
+			if n.Request != w.Request || n.ExternalID != w.ExternalID || n.Provider != w.Provider || !cmp.Equal(n.Labels, w.Labels) {
+				r.Fatalf("got %+v, want %+v", n, w)
+			}
+		}
+	})
+}
+
+// Zuul makes an attribute of each key of a node; these would stand in for something else.
+func TestNoKeyStandsInForAnAttributeOfZuuls(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		n := drawNode(r)
+		doc, err := parseObject(mustEncode(r, placeOf(nodesDir+"/"+n.ID), n, nil))
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, key := range doc.keys {
+			if key[0] == '_' || slices.Contains([]string{"lock", "label", "name", "aliases"}, key) {
+				r.Fatalf("key %q in %s", key, doc.bytes())
+			}
+		}
+	})
+}
+
+func TestEveryKeyOfNodepoolsIsThere(t *testing.T) {
+	t.Parallel()
+	want := map[resources.Kind]string{
+		resources.KindRequest: "state state_time node_types requestor requestor_data provider event_id relative_priority created_time tenant_name declined_by nodes reuse",
+		resources.KindNode: "state state_time type provider pool allocated_to launcher created_time external_id cloud region az host_id interface_ip public_ipv4 " +
+			"private_ipv4 public_ipv6 connection_type connection_port ssh_port username python_path shell_type host_keys hostname image_id attributes slot " +
+			"resources tenant_name requestor user_data driver_data comment hold_job hold_expiration",
+		resources.KindBuild:  "state state_time builder builder_id username python_path shell_type",
+		resources.KindUpload: "state state_time external_id external_name format username python_path shell_type",
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		p, record := drawRecord(r)
+		doc, err := parseObject(mustEncode(r, p, record, nil))
+		if err != nil {
+			r.Fatal(err)
+		}
+		for key := range strings.FieldsSeq(want[p.kind]) {
+			if !doc.has(key) {
+				r.Fatalf("no %s in %s", key, doc.bytes())
+			}
+		}
+	})
+}
+
+func TestExtrasOfANewerNpctlAreKept(t *testing.T) {
+	t.Parallel()
+	p := placeOf(nodesDir + "/0000000001")
+	old := []byte(`{"state": "ready", "type": ["a"], "npctl": {"from_the_future": [1.50], "error": "old"}}`)
+	n := mustDecode(t, p, old).(*resources.Node)
+	n.Error, n.Comment = "", "mine"
+	doc, err := parseObject(mustEncode(t, p, n, old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := parseObject(doc.values[ownKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(own.values["from_the_future"]) != "[1.50]" || own.has("error") {
+		t.Errorf("npctl's own key is %s", doc.values[ownKey])
+	}
+}
+
+func TestWhatIsNoObjectIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "null", "[]", "1", `"x"`, "{", `{"a":1`, `{"a" 1}`, `{"a":1} {}`, `{"a":1}x`, "\xff", "{\"a\": \x00}"} {
+		if o, err := parseObject([]byte(text)); err == nil {
+			t.Errorf("%q was read as %v", text, slices.Collect(maps.Keys(o.values)))
+		}
+	}
+}
+
+// A document is taken in or refused; there is nothing else that it can do.
+func FuzzDocument(f *testing.F) {
+	for _, text := range malformed {
+		f.Add([]byte(text))
+	}
+	f.Add([]byte(zuulsRequest))
+	f.Add([]byte(nodepoolsNode))
+	places := []place{placeOf(requestsDir + "/200-0000000001"), placeOf(nodesDir + "/0000000001"), placeOf(buildPath("noble", buildHex)),
+		placeOf(uploadsDir("noble", buildHex, "cloud") + "/0000000001")}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, p := range places {
+			record, _, err := alone().codec(p.kind).decode(p, text, 1_700_000_000_000)
+			if err != nil {
+				continue
+			}
+			if _, err := json.Marshal(record); err != nil {
+				t.Fatalf("%s: %v", p.kind, err)
+			}
+			again, err := alone().encode(p, record, record, text, 1_700_000_000_000)
+			if err != nil {
+				continue // such as a key that comes twice
+			}
+			if diff := cmp.Diff(record, mustDecode(t, p, again)); diff != "" {
+				t.Fatalf("%s: %q became %q (-before +after):\n%s", p.kind, text, again, diff)
+			}
+		}
+	})
+}
