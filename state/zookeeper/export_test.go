@@ -9,12 +9,15 @@ import (
 )
 
 // Dial opens a session with the plain client, which sees everything from the root.
-func Dial(host string, t TLS) (*zk.Conn, error) {
+func Dial(servers []string, t TLS) (*zk.Conn, error) {
 	config, err := t.config()
 	if err != nil {
 		return nil, err
 	}
 	d := &dialer{config: config}
-	conn, _, err := zk.Connect([]string{host}, 4*time.Second, zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{servers: []string{host}}), zk.WithLogInfo(false))
+	conn, _, err := zk.Connect(servers, 4*time.Second, zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{servers: servers}), zk.WithLogInfo(false))
 	return conn, err
 }
+
+// Session is the number of the session, as ZooKeeper's own tools tell it.
+func (s *Store) Session() int64 { return s.conn.SessionID() }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,27 +19,12 @@ import (
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
 	"github.com/npctl/npctl/state/zookeeper"
+	"github.com/npctl/npctl/test/zookeeper/lab"
 )
-
-// lab is the ZooKeeper that the tests use, over TLS: see test/zookeeper.
-type lab struct {
-	host string
-	tls  zookeeper.TLS
-}
-
-func labFrom(t testing.TB) lab {
-	t.Helper()
-	l := lab{os.Getenv("NPCTL_TEST_ZOOKEEPER"), zookeeper.TLS{CA: os.Getenv("NPCTL_TEST_ZOOKEEPER_CA"),
-		Cert: os.Getenv("NPCTL_TEST_ZOOKEEPER_CERT"), Key: os.Getenv("NPCTL_TEST_ZOOKEEPER_KEY")}}
-	if l.host == "" || l.tls.CA == "" {
-		t.Fatal("NPCTL_TEST_ZOOKEEPER, _CA, _CERT and _KEY must say where a ZooKeeper with TLS is")
-	}
-	return l
-}
 
 // tree is a part of ZooKeeper for one test.
 type tree struct {
-	lab
+	lab.Env
 	chroot  string
 	raw     *zk.Conn // speaks to the whole of ZooKeeper, as others do
 	private string   // file of the private store
@@ -48,17 +32,29 @@ type tree struct {
 
 func newTree(t testing.TB) *tree {
 	t.Helper()
-	tr := &tree{lab: labFrom(t), chroot: "/npctl-test-" + uuid.NewString(), private: filepath.Join(t.TempDir(), "private.db")}
+	env, err := lab.FromEnviron()
+	must(t, err)
+	return newTreeIn(t, env)
+}
+
+// newTreeIn makes one in a ZooKeeper of the test's own.
+func newTreeIn(t testing.TB, env lab.Env) *tree {
+	t.Helper()
+	tr := &tree{Env: env, chroot: "/npctl-test-" + uuid.NewString(), private: filepath.Join(t.TempDir(), "private.db")}
 	tr.raw = tr.connect(t)
 	tr.create(t, "", "")
 	t.Cleanup(func() { tr.removeAll(t, tr.chroot) })
 	return tr
 }
 
+func (tr *tree) servers() []string { return strings.Split(tr.Hosts, ",") }
+
+func (tr *tree) tls() zookeeper.TLS { return zookeeper.TLS{CA: tr.CA, Cert: tr.Cert, Key: tr.Key} }
+
 // connect opens a session with the plain client.
 func (tr *tree) connect(t testing.TB) *zk.Conn {
 	t.Helper()
-	conn, err := zookeeper.Dial(tr.host, tr.tls)
+	conn, err := zookeeper.Dial(tr.servers(), tr.tls())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +80,8 @@ func (tr *tree) open(t testing.TB, with ...func(*zookeeper.Options)) *zookeeper.
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := zookeeper.Options{Hosts: []string{tr.host}, Chroot: tr.chroot, TLS: &tr.tls, Private: private, Version: "0.1.0",
+	secure := tr.tls()
+	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, Version: "0.1.0",
 		Host: "launch1.example", SessionTimeout: 4 * time.Second,
 		Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	for _, f := range with {
@@ -104,6 +101,19 @@ func (tr *tree) open(t testing.TB, with ...func(*zookeeper.Options)) *zookeeper.
 	})
 	return s
 }
+
+// session makes sessions that long.
+func session(d time.Duration) func(*zookeeper.Options) {
+	return func(o *zookeeper.Options) { o.SessionTimeout = d }
+}
+
+// through connects by way of a proxy.
+func through(p *lab.Proxy) func(*zookeeper.Options) {
+	return func(o *zookeeper.Options) { o.Hosts = []string{p.Address()} }
+}
+
+// silent keeps a log of faults that the test itself makes out of its output.
+func silent(o *zookeeper.Options) { o.Log = nil }
 
 // testLog shows the log with the test that it is of.
 type testLog struct{ t testing.TB }

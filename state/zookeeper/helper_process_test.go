@@ -1,0 +1,93 @@
+//go:build integration
+
+package zookeeper_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/zookeeper"
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+const holderChroot = "NPCTL_TEST_HOLDER_CHROOT"
+
+// TestMain is also a process that holds things until it is killed.
+func TestMain(m *testing.M) {
+	chroot := os.Getenv(holderChroot)
+	if chroot == "" {
+		os.Exit(m.Run())
+	}
+	if err := hold(chroot, os.Args[1]); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// hold claims all nodes, takes a lock and registers a pool, says so, and waits for its end.
+func hold(chroot, dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	env, err := lab.FromEnviron()
+	if err != nil {
+		return err
+	}
+	private, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "private.db")})
+	if err != nil {
+		return err
+	}
+	s, err := zookeeper.Open(ctx, zookeeper.Options{Hosts: strings.Split(env.Hosts, ","), Chroot: chroot, Private: private,
+		TLS: &zookeeper.TLS{CA: env.CA, Cert: env.Cert, Key: env.Key}, SessionTimeout: time.Second})
+	if err != nil {
+		return err
+	}
+	entries, err := s.List(ctx, resources.KindNode)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if _, _, err := s.Claim(ctx, entry.Record.Key()); err != nil {
+			return err
+		}
+	}
+	if err := s.Register(ctx, []resources.Peer{{Provider: "cloud", Pool: "held"}}); err != nil {
+		return err
+	}
+	fmt.Println("held")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// startHolder runs this program as that process and returns how to kill it.
+func startHolder(t *testing.T, tr *tree) (kill func()) {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), self, t.TempDir())
+	cmd.Env, cmd.Stderr = append(os.Environ(), holderChroot+"="+tr.chroot), os.Stderr
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = stdin.Close()
+	}
+	t.Cleanup(kill)
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "held\n" {
+		t.Fatalf("the other process says %q, %v", line, err)
+	}
+	return kill
+}

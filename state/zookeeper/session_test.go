@@ -1,0 +1,239 @@
+//go:build integration
+
+package zookeeper_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/zookeeper"
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+// remote is a store whose connection can be cut and silenced, with everything that a session holds.
+type remote struct {
+	*zookeeper.Store
+	proxy *lab.Proxy
+	node  state.Entry
+	claim state.Lock
+	lock  state.Lock
+}
+
+func openRemote(t *testing.T, tr *tree, timeout time.Duration) *remote {
+	t.Helper()
+	r := &remote{proxy: lab.StartProxy(t, tr.servers()[0])}
+	r.Store = tr.open(t, through(r.proxy), session(timeout), silent)
+	key := one(t, r, state.Op{Record: node(resources.StateInit)}).Record.Key()
+	var err error
+	r.claim, r.node, err = r.Claim(t.Context(), key)
+	must(t, err)
+	r.lock, err = r.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
+	must(t, err)
+	must(t, r.Register(t.Context(), []resources.Peer{{Provider: "cloud", Pool: "main", Labels: []string{"debian"}}}))
+	return r
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestClaimsAndLocksOutliveACutConnection(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	other := tr.open(t)
+	r := openRemote(t, tr, 20*time.Second)
+	session := r.Session()
+	for range 3 {
+		before := r.proxy.Connections()
+		r.proxy.Cut()
+		eventually(t, "there is another connection", func() bool { return r.proxy.Connections() > before && r.Connected() })
+		changed := r.node.Record.(*resources.Node)
+		changed.Comment += "x"
+		r.node = one(t, r, state.Op{Record: changed, Revision: r.node.Revision})
+	}
+	if closed(r.claim.Lost()) || closed(r.lock.Lost()) || r.Session() != session {
+		t.Error("the session did not last")
+	}
+	if _, _, err := other.Claim(t.Context(), r.node.Record.Key()); !errors.Is(err, state.ErrLocked) {
+		t.Errorf("%v, want ErrLocked", err)
+	}
+	if err := r.claim.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatOthersDidDuringACutIsLearntAfterIt(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	other := tr.open(t)
+	r := openRemote(t, tr, 20*time.Second)
+	kept := one(t, other, state.Op{Record: node(resources.StateReady)})
+	gone := one(t, other, state.Op{Record: node(resources.StateReady)})
+	must(t, r.Sync(t.Context()))
+	r.Changes()
+	r.proxy.Block()
+	eventually(t, "the connection is seen to be gone", func() bool { return !r.Connected() })
+	if _, err := r.List(t.Context()); err != nil {
+		t.Errorf("List without a connection: %v; it serves what was known last", err)
+	}
+	changed := kept.Record.(*resources.Node)
+	changed.Comment = "changed"
+	kept = one(t, other, state.Op{Record: changed, Revision: kept.Revision})
+	made := one(t, other, state.Op{Record: node(resources.StateReady)})
+	one(t, other, state.Op{Key: gone.Record.Key(), Revision: gone.Revision})
+	claim, _, err := other.Claim(t.Context(), made.Record.Key())
+	must(t, err)
+	defer func() { must(t, claim.Unlock(t.Context())) }()
+	r.proxy.Unblock()
+	eventually(t, "it is connected again", r.Connected)
+	entries, lost := r.Changes()
+	slices.SortFunc(entries, func(a, b state.Entry) int { return int(a.Revision) - int(b.Revision) })
+	if diff := cmp.Diff([]state.Entry{kept, made}, entries); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[resources.Key]state.Revision{gone.Record.Key(): gone.Revision}, lost); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+	if claimed := r.Claimed(); !claimed[made.Record.Key()] {
+		t.Errorf("claimed are %v, want the new node", claimed)
+	}
+	if closed(r.claim.Lost()) {
+		t.Error("the claim was lost though the session lasted")
+	}
+}
+
+func TestSilenceLongerThanTheSessionLosesEverything(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	other := tr.open(t)
+	r := openRemote(t, tr, time.Second)
+	eventually(t, "the pool is registered", func() bool { return len(other.Peers()) == 1 })
+	id := other.Peers()[0].ID
+	key := r.node.Record.Key()
+	r.proxy.Pause()
+	eventually(t, "the silence is noticed", func() bool { return !r.Connected() })
+	// Whoever holds something must know that it is lost before anybody else can have it.
+	claimed := make(chan bool, 1)
+	eventually(t, "another can claim it", func() bool {
+		_, _, err := other.Claim(t.Context(), key)
+		if err == nil {
+			claimed <- closed(r.claim.Lost())
+		}
+		return err == nil
+	})
+	if !<-claimed {
+		t.Error("another had the claim before this one was told")
+	}
+	if !closed(r.lock.Lost()) {
+		t.Error("the lock is not lost")
+	}
+	must(t, other.Sync(t.Context()))
+	if peers := other.Peers(); len(peers) != 0 {
+		t.Errorf("%v is registered still", peers)
+	}
+	now := one(t, other, state.Op{Record: withComment(r.node, "another's"), Revision: r.node.Revision})
+	r.proxy.Resume()
+	eventually(t, "it is connected again", r.Connected)
+	if _, err := r.Commit(t.Context(), state.Op{Record: withComment(r.node, "mine"), Force: true}); !errors.Is(err, state.ErrLost) {
+		t.Errorf("commit under a lost lock: %v, want ErrLost", err)
+	}
+	must(t, r.lock.Unlock(t.Context()))
+	if _, err := r.Commit(t.Context(), state.Op{Record: withComment(r.node, "mine"), Force: true}); !errors.Is(err, state.ErrLost) {
+		t.Errorf("commit under a lost claim: %v, want ErrLost", err)
+	}
+	must(t, r.claim.Unlock(t.Context()))
+	if _, err := r.Commit(t.Context(), state.Op{Record: withComment(r.node, "mine"), Force: true}); !errors.Is(err, state.ErrLocked) {
+		t.Errorf("commit of what another has claimed: %v, want ErrLocked", err)
+	}
+	if got, err := r.Get(t.Context(), key); err != nil || !cmp.Equal(got, now) {
+		t.Errorf("got %+v, %v; want %+v", got, err, now)
+	}
+	eventually(t, "the pool is registered again", func() bool { return len(other.Peers()) == 1 })
+	if again := other.Peers()[0].ID; again != id {
+		t.Errorf("the pool has the id %s, had %s", again, id)
+	}
+	l, err := r.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
+	must(t, err)
+	must(t, l.Unlock(t.Context()))
+}
+
+func withComment(e state.Entry, text string) *resources.Node {
+	n := *e.Record.(*resources.Node)
+	n.Comment = text
+	return &n
+}
+
+// A commit that was sent and not answered when the session ended arrives late, or never. It must not be done then.
+func TestCommitThatArrivesAfterTheSessionIsNotWritten(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	other := tr.open(t)
+	r := openRemote(t, tr, time.Second)
+	key := r.node.Record.Key()
+	r.proxy.Pause()
+	result := make(chan error, 1)
+	go func() {
+		_, err := r.Commit(t.Context(), state.Op{Record: withComment(r.node, "late"), Revision: r.node.Revision})
+		result <- err
+	}()
+	eventually(t, "another can claim it", func() bool {
+		_, _, err := other.Claim(t.Context(), key)
+		return err == nil
+	})
+	r.proxy.Resume()
+	if err := <-result; err == nil {
+		t.Error("a commit in a session that has ended says that it was done")
+	}
+	eventually(t, "it is connected again", r.Connected)
+	must(t, other.Sync(t.Context()))
+	if got, err := other.Get(t.Context(), key); err != nil || got.Revision != r.node.Revision {
+		t.Errorf("the record is %+v, %v; want it untouched", got, err)
+	}
+}
+
+func TestProcessThatIsKilledHoldsNothingAfterItsSession(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	s := tr.open(t)
+	keys := map[resources.Key]bool{}
+	for range 5 {
+		keys[one(t, s, state.Op{Record: node(resources.StateReady)}).Record.Key()] = true
+	}
+	kill := startHolder(t, tr)
+	eventually(t, "all nodes are claimed", func() bool { return cmp.Equal(s.Claimed(), keys) && len(s.Peers()) == 1 })
+	killed := time.Now()
+	kill()
+	eventually(t, "no node is claimed", func() bool { return len(s.Claimed()) == 0 && len(s.Peers()) == 0 })
+	if took := time.Since(killed); took > 6*time.Second {
+		t.Errorf("it took %s with a session of 1 s", took)
+	}
+	for key := range keys {
+		c, _, err := s.Claim(t.Context(), key)
+		must(t, err)
+		must(t, c.Unlock(t.Context()))
+	}
+}
+
+func TestClosedStoreLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	r := openRemote(t, tr, 20*time.Second)
+	must(t, r.Close())
+	for _, dir := range []string{"/nodepool/components/pool", "/nodepool/components/launcher", "/npctl/locks/apply",
+		"/nodepool/nodes/" + r.node.Record.Key().ID + "/lock"} {
+		if names := tr.children(t, dir); len(names) > 0 {
+			t.Errorf("%s holds %v", dir, names)
+		}
+	}
+}
