@@ -6,11 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -103,6 +105,8 @@ func explain(address string, err error) error {
 		return fmt.Errorf("%w: the server refuses the client certificate; give one that an authority of its truststore has signed", what)
 	case errors.Is(err, errNoWatch):
 		return what
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // the other side did not like what it heard
+		return fmt.Errorf("%w: the server hung up; see whether the port is the one for TLS, mostly 2281, or for plain text, mostly 2181, as it is spoken to", what)
 	}
 	return fmt.Errorf("%w: see whether the server runs and the address is right", what)
 }

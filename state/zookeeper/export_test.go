@@ -3,6 +3,7 @@
 package zookeeper
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,9 +16,13 @@ func Dial(servers []string, t TLS) (*zk.Conn, error) {
 		return nil, err
 	}
 	d := &dialer{config: config}
-	conn, _, err := zk.Connect(servers, 4*time.Second, zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{servers: servers}), zk.WithLogInfo(false))
+	conn, _, err := zk.Connect(servers, 4*time.Second, zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{servers: servers}), zk.WithLogInfo(false),
+		zk.WithLogger(logger{slog.New(slog.DiscardHandler)}))
 	return conn, err
 }
 
 // Session is the number of the session, as ZooKeeper's own tools tell it.
 func (s *Store) Session() int64 { return s.conn.SessionID() }
+
+// Server is the one that the store is connected to.
+func (s *Store) Server() string { return s.conn.Server() }

@@ -1,0 +1,117 @@
+//go:build integration
+
+package zookeeper_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/zookeeper"
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+// tryOpen opens a store and closes it again.
+func tryOpen(t *testing.T, tr *tree, change func(*zookeeper.Options)) error {
+	t.Helper()
+	private, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "private.db")})
+	must(t, err)
+	defer func() { must(t, private.Close()) }()
+	secure := tr.tls()
+	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, OpenTimeout: 10 * time.Second}
+	change(&opts)
+	s, err := zookeeper.Open(t.Context(), opts)
+	if err == nil {
+		must(t, s.Close())
+	}
+	return err
+}
+
+func TestOpenSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	elsewhere := lab.StartProxyAt(t, "127.0.0.2:0", tr.servers()[0]).Address() // the certificate does not name it
+	dead := deadAddress(t)
+	authority := filepath.Join(filepath.Dir(tr.CA), "other-ca.pem")
+	noCert := filepath.Join(t.TempDir(), "empty.pem")
+	must(t, os.WriteFile(noCert, nil, 0o600))
+	for name, c := range map[string]struct {
+		change func(*zookeeper.Options)
+		want   []string // parts of the error
+	}{
+		"a client that the servers do not know": {func(o *zookeeper.Options) { o.TLS.Cert, o.TLS.Key = tr.StrangerCert, tr.StrangerKey },
+			[]string{tr.servers()[0], "refuses the client certificate"}},
+		"no client certificate":            {func(o *zookeeper.Options) { o.TLS.Cert, o.TLS.Key = "", "" }, []string{tr.servers()[0], "client certificate"}},
+		"an authority that has not signed": {func(o *zookeeper.Options) { o.TLS.CA = authority }, []string{tr.servers()[0], "unknown authority", "authority that has signed the server's certificate"}},
+		"no authority":                     {func(o *zookeeper.Options) { o.TLS.CA = "" }, []string{"authority that has signed"}},
+		"a server of another name":         {func(o *zookeeper.Options) { o.Hosts = []string{elsewhere} }, []string{elsewhere, "127.0.0.2", "check of names off"}},
+		"a file that is not there":         {func(o *zookeeper.Options) { o.TLS.CA = "/nowhere/ca.pem" }, []string{"/nowhere/ca.pem", "no such file"}},
+		"a file without a certificate":     {func(o *zookeeper.Options) { o.TLS.CA = noCert }, []string{noCert, "no certificate"}},
+		"a key of another certificate":     {func(o *zookeeper.Options) { o.TLS.Key = tr.StrangerKey }, []string{tr.Cert, tr.StrangerKey, "does not match"}},
+		"the port for plain text":          {func(o *zookeeper.Options) { o.Hosts = []string{tr.Plain}; o.OpenTimeout = 3 * time.Second }, []string{tr.Plain, "hung up", "for TLS"}},
+		"plain text to the port with TLS":  {func(o *zookeeper.Options) { o.TLS = nil; o.OpenTimeout = 3 * time.Second }, []string{tr.servers()[0], "hung up", "for plain text"}},
+		"nobody listens":                   {func(o *zookeeper.Options) { o.Hosts = []string{dead}; o.OpenTimeout = time.Second }, []string{dead, "refused", "whether the server runs"}},
+		"no such host":                     {func(o *zookeeper.Options) { o.Hosts = []string{"zk1.invalid"}; o.OpenTimeout = time.Second }, []string{"zk1.invalid", "whether the server runs and the address is right"}},
+		"a chroot that is not there":       {func(o *zookeeper.Options) { o.Chroot = tr.chroot + "/zuul" }, []string{tr.chroot + "/zuul", "is not there", "create it"}},
+		"a chroot that is no path":         {func(o *zookeeper.Options) { o.Chroot = "zuul" }, []string{`"zuul"`, "must be a path"}},
+		"a chroot behind a host":           {func(o *zookeeper.Options) { o.Hosts = []string{"zk1:2281/zuul"} }, []string{"zk1:2281/zuul", "apart from the hosts"}},
+		"no hosts":                         {func(o *zookeeper.Options) { o.Hosts = nil }, []string{"at least one"}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			err := tryOpen(t, tr, c.change)
+			if err == nil {
+				t.Fatal("it was opened")
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q: %v", part, err)
+				}
+			}
+			if took := time.Since(start); took > 8*time.Second {
+				t.Errorf("it took %s to say so", took)
+			}
+			t.Log(err)
+		})
+	}
+}
+
+// deadAddress is one at which nobody listens.
+func deadAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.3:0")
+	must(t, err)
+	defer func() { must(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+func TestNamesOfServersNeedNotBeChecked(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	elsewhere := lab.StartProxyAt(t, "127.0.0.2:0", tr.servers()[0]).Address()
+	must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS.AnyName = []string{elsewhere}, true }))
+	// the authority is checked in any case
+	err := tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS.AnyName, o.TLS.CA = []string{elsewhere}, true, "" })
+	if err == nil || !strings.Contains(err.Error(), "authority") {
+		t.Errorf("%v, want that the authority is unknown", err)
+	}
+}
+
+func TestPlainTextIsPossible(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS = []string{tr.Plain}, nil }))
+}
+
+func TestADeadServerOfSeveralIsPassedOver(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	for range 3 { // whichever is tried first
+		must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts = []string{deadAddress(t), tr.servers()[0]} }))
+	}
+}

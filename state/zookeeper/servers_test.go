@@ -1,0 +1,64 @@
+//go:build integration
+
+package zookeeper_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+func TestStoreGoesOnWhenTheServerIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
+	l := lab.Start(t, 1)
+	tr := newTreeIn(t, l.Env)
+	s := tr.open(t, session(30*time.Second), silent)
+	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
+	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
+	must(t, err)
+	must(t, s.Register(t.Context(), []resources.Peer{{Provider: "cloud", Pool: "main"}}))
+	must(t, l.Kill())
+	eventually(t, "the end of the server is noticed", func() bool { return !s.Connected() })
+	must(t, l.Up())
+	eventually(t, "it is connected again", s.Connected)
+	// What was committed is there still, and so is the session, with what it holds: the server has kept both.
+	entry = one(t, s, state.Op{Record: withComment(entry, "after"), Revision: entry.Revision})
+	if closed(claim.Lost()) {
+		t.Error("the claim was lost though the session lasted")
+	}
+	if peers := s.Peers(); len(peers) != 1 {
+		t.Errorf("%v is registered, want one pool", peers)
+	}
+	must(t, claim.Unlock(t.Context()))
+	one(t, s, state.Op{Key: entry.Record.Key(), Revision: entry.Revision})
+}
+
+func TestOneServerOfThreeMayDie(t *testing.T) {
+	t.Parallel()
+	l := lab.Start(t, 3)
+	tr := newTreeIn(t, l.Env)
+	s := tr.open(t, session(30*time.Second), silent)
+	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
+	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
+	must(t, err)
+	must(t, l.Kill(1+slices.Index(tr.servers(), s.Server())))
+	eventually(t, "a record can be written without that server", func() bool {
+		entries, err := s.Commit(t.Context(), state.Op{Record: withComment(entry, "without"), Force: true})
+		if err == nil {
+			entry = entries[0]
+		}
+		return err == nil
+	})
+	if closed(claim.Lost()) {
+		t.Error("the claim was lost though there was a majority all the time")
+	}
+	must(t, s.Sync(t.Context()))
+	if got, err := s.Get(t.Context(), entry.Record.Key()); err != nil || got.Record.(*resources.Node).Comment != "without" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	must(t, claim.Unlock(t.Context()))
+}
