@@ -23,9 +23,11 @@ import (
 )
 
 const (
-	chaosLeast  = 45 * time.Second  // in which daemons are killed and clouds misbehave,
-	chaosMost   = 100 * time.Second // which goes on for longer on a slow machine
-	chaosCalm   = 2 * time.Minute   // in which everything has to come right afterwards
+	chaosKills  = 24              // Daemons are killed and clouds misbehave until as many were killed,
+	chaosAsked  = 200             // as many requests were made,
+	chaosServed = 100             // and as many of them served: a slow machine takes longer for that,
+	chaosMost   = 4 * time.Minute // and one that takes longer than this fails.
+	chaosCalm   = 2 * time.Minute // in which everything has to come right afterwards
 	chaosUsers  = 20
 	chaosTenant = "limited"
 )
@@ -117,8 +119,9 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	given, refused := c.handouts.len(), c.refused()
 	c.t.Logf("settled %s after the last fault; clouds refused %d creates for lack of quota", time.Since(calm).Round(time.Millisecond), refused)
 	switch {
-	case kills < 12 || c.served() < 60:
-		c.t.Errorf("only %d kills and %d requests served: that tells too little", kills, c.served())
+	case !c.enough(kills):
+		c.t.Errorf("only %d kills and %d requests, of which %d were served, within %s: that tells too little", kills, c.counted("asked"),
+			c.counted("served"), chaosMost)
 	case refused > given/20: // servers that come late, after npctl has done without them, take what it counts on
 		c.t.Errorf("%d creates were sent for which there was no quota, with %d nodes given", refused, given)
 	}
@@ -130,7 +133,7 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 func (c *chaos) lives(random *rand.Rand) (kills int) {
 	began := time.Now()
 	for {
-		if took := time.Since(began); took > chaosMost || took > chaosLeast && kills >= 24 && c.served() >= 200 {
+		if c.enough(kills) || time.Since(began) > chaosMost {
 			return kills
 		}
 		d := c.launch(exec.CommandContext(context.WithoutCancel(c.over), program, "watch", "-config="+c.dir, "-refresh=1s"))
@@ -145,10 +148,15 @@ func (c *chaos) lives(random *rand.Rand) (kills int) {
 	}
 }
 
-func (c *chaos) served() int {
+// enough reports whether so much has happened that the run tells something.
+func (c *chaos) enough(kills int) bool {
+	return kills >= chaosKills && c.counted("asked") >= chaosAsked && c.counted("served") >= chaosServed
+}
+
+func (c *chaos) counted(what string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.counts["served"]
+	return c.counts[what]
 }
 
 func (c *chaos) count(what string) {

@@ -92,6 +92,7 @@ func (s *site) with(f client.NodeFilter) []wire.Node {
 }
 
 func TestALabelIsRenamedUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, rolling)
 	d := s.start()
 	f := s.traffic("small", s.project("one"))
@@ -150,6 +151,7 @@ func uploads(img wire.Image) (ids []string) {
 }
 
 func TestAnImageIsReplacedUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, rolling)
 	d := s.start()
 	p := s.project("one")
@@ -196,6 +198,7 @@ func (s *site) imagesIn(p *project) (n int) {
 }
 
 func TestAProviderIsRemovedUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, rolling+second)
 	d := s.start()
 	one, two := s.project("one"), s.project("two")
@@ -236,6 +239,7 @@ func TestAProviderIsRemovedUnderLoad(t *testing.T) {
 }
 
 func TestAPoolIsShrunkUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, rolling)
 	d := s.start()
 	p := s.project("one")
@@ -260,6 +264,7 @@ func TestAPoolIsShrunkUnderLoad(t *testing.T) {
 }
 
 func TestAMistakeInTheConfigurationIsRefusedUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, rolling)
 	d := s.start()
 	f := s.traffic("small", s.project("one"))

@@ -43,6 +43,7 @@ provider "static" "rack" {
 }
 
 func TestAMachineIsRemovedWhileItIsInUse(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()
 	m.start()
@@ -76,6 +77,7 @@ func TestAMachineIsRemovedWhileItIsInUse(t *testing.T) {
 }
 
 func TestALabelOfAMachineIsChangedWhileItIsInUse(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()
 	m.start()

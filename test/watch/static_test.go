@@ -134,6 +134,7 @@ provider "static" "rack" {
 }
 
 func TestMachinesAreCheckedGivenAndReturned(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()
 	m.start()
@@ -174,6 +175,7 @@ func TestMachinesAreCheckedGivenAndReturned(t *testing.T) {
 }
 
 func TestAMachineThatDoesNotAnswerIsNotReturnedToThePool(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()
 	m.start()
@@ -195,6 +197,7 @@ func TestAMachineThatDoesNotAnswerIsNotReturnedToThePool(t *testing.T) {
 }
 
 func TestAMachineWithAnotherHostKeyIsNotGiven(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()
 	m.start()
