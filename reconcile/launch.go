@@ -285,17 +285,17 @@ func (l *launching) create(ctx context.Context) error {
 // wait follows the instance through the provider's listings until it is ready.
 func (l *launching) wait(ctx context.Context) (resources.Instance, error) {
 	var ready resources.Instance
-	seen := false
+	seen, missing := false, 0
 	l.progress(l.step)("waiting for the instance to be ready", 0, 0)
 	err := l.poll(l.cloud).await(ctx, func(now listing) (bool, error) {
 		instance, found := now.byID[l.node.ExternalID]
 		if !found {
-			if seen {
+			if missing++; seen && missing > 1 {
 				return false, fmt.Errorf("instance %s disappeared while it started", l.node.ExternalID)
 			}
 			return false, nil // a list may lag behind
 		}
-		seen = true
+		seen, missing = true, 0
 		switch instance.Status {
 		case resources.StatusFailed:
 			return false, fault(instance)

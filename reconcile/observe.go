@@ -123,14 +123,16 @@ func unreachable(seen *plan.Observed) {
 // look asks every provider at once. A provider that fails has its error in its view; only ctx ending is an error.
 func (e *Engine) look(ctx context.Context) (map[string]plan.ProviderView, error) {
 	remembered := map[string]*resources.ProviderRecord{}
-	entries, err := e.Store.List(ctx, resources.KindProvider)
+	entries, err := e.Store.List(ctx, resources.KindProvider, resources.KindNode, resources.KindUpload)
 	if err != nil {
 		return nil, err
 	}
 	for _, entry := range entries {
-		record := entry.Record.(*resources.ProviderRecord)
-		remembered[record.Name] = record
+		if record, ok := entry.Record.(*resources.ProviderRecord); ok {
+			remembered[record.Name] = record
+		}
 	}
+	there := expect(recordsOf(entries))
 	names := slices.Collect(maps.Keys(remembered))
 	for _, p := range e.Desired.Providers {
 		names = append(names, p.Name)
@@ -141,7 +143,7 @@ func (e *Engine) look(ctx context.Context) (map[string]plan.ProviderView, error)
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, name := range slices.Compact(names) {
 		group.Go(func() error {
-			view := e.view(groupCtx, name, remembered[name])
+			view := e.view(groupCtx, name, remembered[name], there[name])
 			mu.Lock()
 			views[name] = view
 			mu.Unlock()
@@ -152,14 +154,14 @@ func (e *Engine) look(ctx context.Context) (map[string]plan.ProviderView, error)
 	return views, ctx.Err()
 }
 
-func (e *Engine) view(ctx context.Context, name string, record *resources.ProviderRecord) plan.ProviderView {
+func (e *Engine) view(ctx context.Context, name string, record *resources.ProviderRecord, there expected) plan.ProviderView {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	started := time.Now()
 	view := plan.ProviderView{ListedAt: e.Now()}
 	cloud, err := e.cloud(ctx, name, record)
 	if err == nil {
-		err = e.list(ctx, name, cloud, &view)
+		err = e.list(ctx, name, cloud, there, &view)
 	}
 	if err != nil {
 		return plan.ProviderView{Err: err.Error(), Rejected: rejected(err)}
@@ -170,16 +172,23 @@ func (e *Engine) view(ctx context.Context, name string, record *resources.Provid
 }
 
 // list fills the view: one listing of each kind, and what the configuration's names mean.
-func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, view *plan.ProviderView) error {
+func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, there expected, view *plan.ProviderView) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		if view.Instances, err = cloud.List(ctx); err == nil {
-			view.Quota, err = cloud.Quota(ctx) // it has to have all that is listed in its figures
-		}
+		view.Instances, err = twice(ctx, func() (instances []resources.Instance, err error) {
+			if instances, err = cloud.List(ctx); err == nil {
+				view.Quota, err = cloud.Quota(ctx) // it has to have all that is listed in its figures
+			}
+			return instances, err
+		}, func(i resources.Instance) string { return i.ID }, there.servers)
 		return err
 	})
 	if store, ok := drivers.Images(cloud); ok {
-		group.Go(func() (err error) { view.Images, err = store.ListImages(ctx); return err })
+		group.Go(func() (err error) {
+			list := func() ([]resources.RemoteImage, error) { return store.ListImages(ctx) }
+			view.Images, err = twice(ctx, list, func(i resources.RemoteImage) string { return i.ID }, there.images)
+			return err
+		})
 	}
 	if sweeper, ok := drivers.Sweeping(cloud); ok {
 		group.Go(func() (err error) { view.Leftovers, err = sweeper.Leftovers(ctx); return err })

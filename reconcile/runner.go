@@ -294,22 +294,22 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) {
 	}
 }
 
-// Look lists one provider, as Observe does.
+// Look lists one provider, as Observe does. What Complete adds to views relies on each look being used.
 func (r *Runner) Look(ctx context.Context, provider string) plan.ProviderView {
 	r.mu.Lock()
 	engine := r.engine
 	r.mu.Unlock()
-	return r.LookAs(ctx, engine, provider)
+	view := r.LookAs(ctx, engine, provider)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looked[provider] = engine.Now()
+	return view
 }
 
 // LookAs looks at a provider with another configuration, which nothing goes by yet.
 func (r *Runner) LookAs(ctx context.Context, engine *Engine, provider string) plan.ProviderView {
 	record, _ := get[resources.ProviderRecord](r.ledger, resources.Key{Kind: resources.KindProvider, ID: provider})
-	view := engine.view(ctx, provider, record)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.looked[provider] = engine.Now()
-	return view
+	return engine.view(ctx, provider, record, r.ledger.expect()[provider])
 }
 
 // Sight records what carries our marks without a record in what has just been listed.
