@@ -22,15 +22,22 @@ func (e *Engine) cloud(ctx context.Context, name string, record *resources.Provi
 	key := e.cloudKey(name, record)
 	e.mu.Lock()
 	open := e.clouds[key]
-	if open == nil {
-		open = &openCloud{}
+	first := open == nil
+	if first {
+		open = &openCloud{done: make(chan struct{})}
 		e.clouds[key] = open
 	}
 	e.mu.Unlock()
-	open.once.Do(func() {
+	if first {
 		open.cloud, open.err = e.open(ctx, name, record)
 		open.ready.Store(open.err == nil)
-	})
+		close(open.done)
+	}
+	select {
+	case <-open.done:
+	case <-ctx.Done(): // somebody else waits for a provider that hangs
+		return nil, context.Cause(ctx)
+	}
 	if open.err != nil { // whoever waited for it gets the error; whoever comes later tries again
 		e.mu.Lock()
 		if e.clouds[key] == open {

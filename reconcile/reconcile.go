@@ -58,8 +58,8 @@ type cloudKey struct{ name, config string }
 
 // openCloud is a connection, or the error that opening it gave.
 type openCloud struct {
-	once  sync.Once
-	ready atomic.Bool // cloud is there
+	done  chan struct{} // closed once it is open or was not to be opened: cloud and err are set then
+	ready atomic.Bool   // cloud is there
 	cloud drivers.Cloud
 	err   error
 }

@@ -1,0 +1,137 @@
+package watch_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+// serves asks for a node with the label, uses it and gives it back.
+func (l *lab) serves(d *watch.Daemon, label string) {
+	l.t.Helper()
+	r, err := d.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{label}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
+		l.t.Fatalf("request for %s is %s: %s", label, got.State, got.Error)
+	}
+	nodes, err := d.Take(l.t.Context(), r.ID, "me", 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := d.Return(l.t.Context(), nodes[0].ID); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func TestAConfigurationWithANameTheCloudDoesNotKnowIsRefused(t *testing.T) {
+	for name, test := range map[string]struct{ old, new, want string }{
+		"another flavor of an offer": {`flavor = "small"`, `flavor = "smal"`, `"smal"`},
+		"another network of a pool":  {`["private"]`, `["privat"]`, `"privat"`},
+		"another offer": {`label "metal" {}`, `label "metal" {}
+label "large" {}
+provider "lab" "two" {
+  image_format = "raw"
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    label "large" {
+      image  = diskimage.debian
+      flavor = "larg"
+    }
+  }
+}`, `"larg"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, fleet, sandboxcloud.Options{})
+				d, end := l.daemon()
+				defer end()
+				l.serves(d, "small")
+				if !strings.Contains(fleet, test.old) {
+					t.Fatalf("there is no %s", test.old)
+				}
+				l.write(strings.Replace(fleet, test.old, test.new, 1))
+				if _, err := d.Reload(t.Context(), false); err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("reload ends with %v, which does not name %s", err, test.want)
+				}
+				l.serves(d, "small")
+			})
+		})
+	}
+}
+
+// silent is a cloud that stops to answer until over is closed.
+type silent struct {
+	now  atomic.Bool
+	over chan struct{}
+}
+
+func (s *silent) around(inner http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if s.now.Load() {
+			select {
+			case <-req.Context().Done():
+				return nil, req.Context().Err()
+			case <-s.over:
+			}
+		}
+		return inner.RoundTrip(req)
+	})
+}
+
+// TestACloudThatHangsDelaysAReloadALittle: what it cannot say in time is believed, whether it hung from the start or
+// hangs now.
+func TestACloudThatHangsDelaysAReloadALittle(t *testing.T) {
+	for name, fromStart := range map[string]bool{"from the start": true, "later": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &silent{over: make(chan struct{})}
+				s.now.Store(fromStart)
+				l := newLab(t, fleet, sandboxcloud.Options{})
+				l.around = s.around
+				d, end := l.daemon()
+				defer end()
+				if fromStart {
+					synctest.Wait() // until somebody waits for its answer
+				} else {
+					l.serves(d, "small")
+				}
+				s.now.Store(true)
+				l.write(strings.Replace(fleet, `flavor = "small"`, `flavor = "large"`, 1))
+				began := time.Now()
+				if _, err := d.Reload(t.Context(), false); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took < 9*time.Second || took > 11*time.Second {
+					t.Errorf("the reload took %s", took)
+				}
+				l.serves(d, "metal")
+				close(s.over)
+				l.serves(d, "small")
+				l.await("the new flavor is taken", func() bool {
+					n := ready(d, "small")
+					return n != nil && n.Resources.Cores == 8
+				})
+			})
+		})
+	}
+}
+
+// ready is some node that is ready.
+func ready(d *watch.Daemon, label string) *resources.Node {
+	for _, n := range d.Last().Seen.Records.Nodes {
+		if n.State == resources.StateReady && n.Labels[0] == label {
+			return n
+		}
+	}
+	return nil
+}
