@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -27,16 +28,15 @@ func (r *Runner) Follow(ctx context.Context) error {
 	return nil
 }
 
-// Abandon ends what is being done in a provider, as far as it has been begun, and returns a channel that closes when it
-// has ended.
-func (r *Runner) Abandon(provider string) <-chan struct{} {
+// Abandon ends those steps that are being done and that of accepts, and returns a channel that closes when they have ended.
+func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var steps []underway
 	for _, s := range r.running {
-		if s.Provider == provider {
+		if of(&s.Step) {
 			steps = append(steps, s)
-			r.ledger.claims.stop(s.ID, fmt.Errorf("provider %s: %w", provider, state.ErrLost))
+			r.ledger.claims.stop(s.ID, state.ErrLost)
 		}
 	}
 	ended := make(chan struct{})

@@ -25,6 +25,8 @@ type Options struct {
 	Load func(ctx context.Context) (resources.Desired, error)
 	// Providers are those to serve; empty means all.
 	Providers []string
+	// Tasks are what to do; empty means all, but see does.
+	Tasks []Task
 	// Refresh is the time between two listings of a provider in which nothing happens.
 	Refresh time.Duration
 	Log     *slog.Logger
@@ -134,6 +136,7 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	helpers.Go(func() { d.tidy(side) })
 	helpers.Go(func() { d.follow(side) })
 	helpers.Go(func() { d.register(side) })
+	helpers.Go(func() { d.keepImages(side) })
 	d.watchProviders(side, &helpers)
 	d.loop(ctx, work)
 	stopSide()
@@ -245,7 +248,7 @@ func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 		seen.Frozen[name] = true
 	}
 	for name := range d.lookers {
-		if !d.tenured(name) {
+		if !d.needed(name) {
 			seen.Frozen[name] = true
 		}
 	}
@@ -274,7 +277,7 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 // known reports whether every provider has said what format it takes, or has had its time to. The caller holds mu.
 func (d *Daemon) known(now time.Time) bool {
 	for i := range d.current.Desired.Providers {
-		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !d.frozen[name] && d.tenured(name) {
+		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !d.frozen[name] && d.needed(name) {
 			return now.Sub(d.began) > firstLooks
 		}
 	}

@@ -65,6 +65,7 @@ func (d *Daemon) watchProviders(ctx context.Context, group *sync.WaitGroup) {
 		if !d.lookers[name] {
 			d.lookers[name] = true
 			group.Go(func() { d.watchProvider(ctx, name) })
+			group.Go(func() { d.keepProvider(ctx, name) })
 		}
 	}
 }
@@ -74,36 +75,28 @@ func (d *Daemon) serves(provider string) bool {
 	return len(d.Providers) == 0 || slices.Contains(d.Providers, provider)
 }
 
-// watchProvider looks at one provider for as long as there is one, whenever this process serves it.
+// watchProvider lists one provider again and again, while this process has to take care of anything there.
 func (d *Daemon) watchProvider(ctx context.Context, name string) {
-	for ctx.Err() == nil && !d.gone(name) {
-		served, release := d.takeProvider(ctx, name)
-		if served == nil {
-			return
-		}
-		d.lookAt(served, name)
-		if ctx.Err() == nil {
-			release()
-		}
-	}
-}
-
-// lookAt lists one provider again and again.
-func (d *Daemon) lookAt(ctx context.Context, name string) {
 	for {
-		view := d.runner.Look(ctx, name)
-		if ctx.Err() != nil {
-			return
-		}
-		d.setView(ctx, name, view)
 		wait := d.Refresh
-		if view.Err != "" {
-			wait = min(wait, retryLook)
+		if d.needed(name) {
+			view := d.runner.Look(ctx, name)
+			if ctx.Err() != nil {
+				return
+			}
+			d.setView(ctx, name, view)
+			if view.Err != "" {
+				wait = min(wait, retryLook)
+			}
+		} else {
+			d.mu.Lock()
+			delete(d.views, name)
+			d.mu.Unlock()
 		}
 		select {
 		case <-time.After(wait):
 		case <-d.nudges.of(name):
-			if !sleep(ctx, time.Second) { // what comes together is looked at once
+			if d.seen(name) && !sleep(ctx, time.Second) { // what comes together is looked at once
 				return
 			}
 		case <-ctx.Done():
@@ -113,6 +106,14 @@ func (d *Daemon) lookAt(ctx context.Context, name string) {
 			return
 		}
 	}
+}
+
+// seen reports whether somebody has looked at the provider.
+func (d *Daemon) seen(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, looked := d.views[name]
+	return looked
 }
 
 // gone reports that a provider is neither configured nor remembered any more, and forgets it.
@@ -188,7 +189,8 @@ func (d *Daemon) Unseen() (names []string) {
 	defer d.mu.Unlock()
 	for i := range d.current.Desired.Providers {
 		name := d.current.Desired.Providers[i].Name
-		if _, looked := d.views[name]; !looked && d.serves(name) && !d.standsBy(name) {
+		undecided := d.does(TaskNodes) && d.undecided(reconcile.ProviderLock(name)) || d.does(TaskImages) && d.undecided(imagesLock)
+		if _, looked := d.views[name]; !looked && d.serves(name) && (undecided || d.needed(name)) {
 			names = append(names, name)
 		}
 	}

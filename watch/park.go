@@ -81,7 +81,7 @@ func (d *Daemon) begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	if d.parking.parked {
 		return nil
 	}
-	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return s.Provider != "" && !d.tenured(s.Provider) })
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return !d.mayDo(&s) })
 	return d.runner.Begin(ctx, p, seen)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -154,15 +155,19 @@ func removed(p plan.Plan) []plan.Step {
 func (d *Daemon) reloaded() {
 	d.mu.Lock()
 	ctx, group := d.side, d.helpers
-	names := make([]string, 0, len(d.views))
-	for name := range d.views {
-		names = append(names, name)
-	}
 	d.mu.Unlock()
 	if ctx != nil {
 		d.watchProviders(ctx, group)
 	}
-	for _, name := range append(names, aroundNudge) {
+	d.nudgeAll()
+}
+
+// nudgeAll asks for a fresh look at everything.
+func (d *Daemon) nudgeAll() {
+	d.mu.Lock()
+	names := slices.AppendSeq([]string{aroundNudge}, maps.Keys(d.lookers))
+	d.mu.Unlock()
+	for _, name := range names {
 		d.nudges.nudge(name)
 	}
 	d.nudge()

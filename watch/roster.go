@@ -56,7 +56,7 @@ func (d *Daemon) enroll(p Pass) {
 	if d.runner.Shared() == nil {
 		return
 	}
-	pools := poolsServed(p)
+	pools := d.poolsServed(p)
 	d.roster.mu.Lock()
 	defer d.roster.mu.Unlock()
 	if reflect.DeepEqual(pools, d.roster.pools) {
@@ -71,10 +71,10 @@ func (d *Daemon) enroll(p Pass) {
 
 // poolsServed lists the configured pools of providers that are looked after. One is paused while it has no room for what
 // it could serve, or while its provider cannot be reached: others whom it would go before take on requests meanwhile.
-func poolsServed(p Pass) (pools []resources.Peer) {
+func (d *Daemon) poolsServed(p Pass) (pools []resources.Peer) {
 	for i := range p.Desired.Providers {
 		provider := &p.Desired.Providers[i]
-		if p.Seen.Frozen[provider.Name] {
+		if p.Seen.Frozen[provider.Name] || !d.tenured(provider.Name) {
 			continue
 		}
 		for j := range provider.Pools {

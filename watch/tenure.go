@@ -3,41 +3,71 @@ package watch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
-// Where several processes work in one store, each provider is served by one of them at a time: the one that has its lock.
-// The others stand by, and one of them takes over when the lock is free, which is when its holder stops or loses its
-// session. Nothing that was decided under a lock is done once it is lost.
+// Where several processes work in one store, each task is one process's at a time: the one that has its lock. Tasks are the
+// nodes of one provider, and all images. The others stand by, and one of them takes over when the lock is free, which is
+// when its holder stops or loses its session. Nothing that was decided under a lock is done once it is lost.
 
 const (
-	standbyEvery  = time.Second // between two tries to take a provider
+	standbyEvery  = time.Second // between two tries to take a lock
 	unlockTimeout = 10 * time.Second
+	imagesLock    = "images"
 )
 
-// tenures are the providers that this process serves, where it shares the store.
+// Task is a part of what there is to do.
+type Task string
+
+// The tasks of a daemon.
+const (
+	TaskNodes  Task = "nodes"  // nodes and requests, of the providers that it serves
+	TaskImages Task = "images" // builds and uploads
+)
+
+// tenures are the locks of tasks.
 type tenures struct {
-	mu     sync.Mutex                   // guards what follows
-	locks  map[string]state.Lock        // of those that this process serves
-	others map[string]state.LockedError // of those that it stands by for
+	mu     sync.Mutex              // guards what follows
+	locks  map[string]state.Lock   // that this process has, by name
+	others map[string]state.Holder // of those that it waits for
 }
 
 func newTenures() tenures {
-	return tenures{locks: map[string]state.Lock{}, others: map[string]state.LockedError{}}
+	return tenures{locks: map[string]state.Lock{}, others: map[string]state.Holder{}}
 }
 
-// tenured reports whether this process is the one that serves the provider.
+// does reports whether the daemon was told to do a task. Where the store is shared, one that was told to serve some
+// providers only leaves images to the others, unless it was told otherwise too.
+func (d *Daemon) does(task Task) bool {
+	if len(d.Tasks) > 0 {
+		return slices.Contains(d.Tasks, task)
+	}
+	return task == TaskNodes || len(d.Providers) == 0 || d.runner.Shared() == nil
+}
+
+// tenured reports whether this process is the one that takes care of the provider's nodes.
 func (d *Daemon) tenured(provider string) bool {
+	return d.does(TaskNodes) && d.serves(provider) && d.holds(reconcile.ProviderLock(provider))
+}
+
+// imagesTenured is tenured for images.
+func (d *Daemon) imagesTenured() bool { return d.does(TaskImages) && d.holds(imagesLock) }
+
+// holds reports whether this process has the lock. Where nobody else works in the store it needs none.
+func (d *Daemon) holds(name string) bool {
 	if d.runner.Shared() == nil {
 		return true
 	}
 	d.tenures.mu.Lock()
 	defer d.tenures.mu.Unlock()
-	lock := d.tenures.locks[provider]
+	lock := d.tenures.locks[name]
 	return lock != nil && !lost(lock)
 }
 
@@ -50,38 +80,125 @@ func lost(lock state.Lock) bool {
 	}
 }
 
-// StandsBy says who serves a provider instead of this process, which takes over when that one ends.
+// needed reports whether anything in the provider is to be taken care of by this process now.
+func (d *Daemon) needed(provider string) bool {
+	return d.tenured(provider) || d.serves(provider) && d.imagesTenured()
+}
+
+// undecided reports whether it is still to be found out whether a lock can be had.
+func (d *Daemon) undecided(name string) bool {
+	if d.holds(name) {
+		return false
+	}
+	d.tenures.mu.Lock()
+	defer d.tenures.mu.Unlock()
+	_, standsBy := d.tenures.others[name]
+	return !standsBy
+}
+
+// StandsBy says who takes care of a provider's nodes instead of this process, which takes over when that one ends.
 func (d *Daemon) StandsBy(provider string) (other state.Holder, standsBy bool) {
-	if d.tenured(provider) {
+	name := reconcile.ProviderLock(provider)
+	if d.holds(name) {
 		return state.Holder{}, false
 	}
 	d.tenures.mu.Lock()
 	defer d.tenures.mu.Unlock()
-	by, standsBy := d.tenures.others[provider]
-	return by.Holder, standsBy
+	other, standsBy = d.tenures.others[name]
+	return other, standsBy
 }
 
-func (d *Daemon) standsBy(provider string) bool {
-	_, standsBy := d.StandsBy(provider)
-	return standsBy
-}
-
-// takeProvider waits until this process may serve a provider, and returns a context that ends with that. It is nil when
-// the provider, or ctx, has ended before. release is for when the provider is not to be served any more; when the process
-// ends the lock goes with its session, after everything that is done under it.
-func (d *Daemon) takeProvider(ctx context.Context, name string) (served context.Context, release context.CancelFunc) {
-	store := d.runner.Shared()
-	if store == nil {
-		return context.WithCancel(ctx)
+// mayDo reports whether a step is of a task that is this process's.
+func (d *Daemon) mayDo(s *plan.Step) bool {
+	switch {
+	case ofImages(s):
+		return d.imagesTenured()
+	case s.Provider != "":
+		return d.tenured(s.Provider)
+	default:
+		return d.does(TaskNodes)
 	}
+}
+
+func ofImages(s *plan.Step) bool {
+	switch s.Thing {
+	case plan.ThingBuild, plan.ThingUpload, plan.ThingFile:
+		return true
+	case plan.ThingLeftover:
+		return s.Type == "image"
+	default:
+		return s.Record.Kind == resources.KindImage
+	}
+}
+
+// keepProvider has the lock of a provider whenever it can be had, for as long as there is the provider.
+func (d *Daemon) keepProvider(ctx context.Context, provider string) {
+	if d.runner.Shared() == nil || !d.does(TaskNodes) {
+		return
+	}
+	of := func(s *plan.Step) bool { return s.Provider == provider && !ofImages(s) }
+	d.keep(ctx, reconcile.ProviderLock(provider), of, func() { d.nudges.nudge(provider) }, func() bool { return d.gone(provider) })
+}
+
+// keepImages has the lock of images whenever it can be had.
+func (d *Daemon) keepImages(ctx context.Context) {
+	if d.runner.Shared() == nil || !d.does(TaskImages) {
+		return
+	}
+	d.keep(ctx, imagesLock, ofImages, d.nudgeAll, func() bool { return false })
+}
+
+// keep takes a lock again and again. changed is called when it was taken or lost; the steps that of accepts end when it is
+// lost. When the process ends, the lock goes with its session, after everything that is done under it.
+func (d *Daemon) keep(ctx context.Context, name string, of func(*plan.Step) bool, changed func(), needless func() bool) {
 	for {
-		lock, err := store.Lock(ctx, reconcile.ProviderLock(name), state.Holder{Operation: "watch"})
-		if err == nil {
-			return d.serveUnder(ctx, name, lock)
+		lock, err := d.runner.Shared().Lock(ctx, name, state.Holder{Operation: "watch"})
+		if err != nil {
+			d.standBy(name, err)
+			if !sleep(ctx, standbyEvery) || needless() {
+				return
+			}
+			continue
 		}
-		d.standBy(name, err)
-		if !sleep(ctx, standbyEvery) || d.gone(name) {
-			return nil, nil
+		d.tenures.mu.Lock()
+		d.tenures.locks[name] = lock
+		delete(d.tenures.others, name)
+		d.tenures.mu.Unlock()
+		d.Log.Info("taken over", "lock", name)
+		changed()
+		d.nudge()
+		if !d.hold(ctx, lock, needless) {
+			go func() { // steps go on for a while after ctx has ended
+				<-lock.Lost()
+				d.leave(name, lock, of)
+			}()
+			return
+		}
+		if lost(lock) {
+			d.Log.Warn("a lock was lost: nothing is done under it until it is taken again", "lock", name)
+		}
+		d.leave(name, lock, of)
+		changed()
+		if needless() {
+			return
+		}
+	}
+}
+
+// hold waits until the lock is lost or needless, and reports whether ctx still lives then.
+func (d *Daemon) hold(ctx context.Context, lock state.Lock, needless func() bool) bool {
+	look := time.NewTicker(standbyEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-lock.Lost():
+			return true
+		case <-ctx.Done():
+			return false
+		case <-look.C:
+			if needless() {
+				return true
+			}
 		}
 	}
 }
@@ -89,60 +206,36 @@ func (d *Daemon) takeProvider(ctx context.Context, name string) (served context.
 func (d *Daemon) standBy(name string, err error) {
 	other, locked := errors.AsType[*state.LockedError](err)
 	if !locked {
-		d.Log.Warn("provider could not be taken over", "provider", name, "error", err)
+		d.Log.Warn("a lock could not be taken", "lock", name, "error", err)
 		return
 	}
 	d.tenures.mu.Lock()
 	before := d.tenures.others[name]
-	d.tenures.others[name] = *other
+	d.tenures.others[name] = other.Holder
 	d.tenures.mu.Unlock()
-	if before.Holder.ID != other.Holder.ID {
-		d.Log.Info("another process serves the provider; this one stands by", "provider", name, "holder", other.Holder.Who, "since", other.Holder.Since)
+	if before.ID != other.Holder.ID {
+		d.Log.Info("standing by", "lock", name, "holder", other.Holder.Who, "since", other.Holder.Since)
+		d.nudge()
 	}
 }
 
-func (d *Daemon) serveUnder(ctx context.Context, name string, lock state.Lock) (context.Context, context.CancelFunc) {
-	served, cancel := context.WithCancel(ctx)
-	d.tenures.mu.Lock()
-	d.tenures.locks[name] = lock
-	delete(d.tenures.others, name)
-	d.tenures.mu.Unlock()
-	d.Log.Info("this process serves the provider", "provider", name)
-	d.nudge()
-	released := make(chan struct{})
-	go func() {
-		select {
-		case <-lock.Lost(): // also when the store is closed
-			cancel()
-			if ctx.Err() == nil {
-				d.Log.Warn("the lock of the provider was lost: nothing is done there until it is taken again", "provider", name)
-			}
-		case <-released:
-		}
-		d.leave(name, lock)
-	}()
-	return served, sync.OnceFunc(func() { cancel(); close(released) })
-}
-
-// leave ends what is done in a provider, and then gives its lock back.
-func (d *Daemon) leave(name string, lock state.Lock) {
+// leave ends what is done under a lock, and then gives it back: while one is lost that was not given back, nothing can be
+// written.
+func (d *Daemon) leave(name string, lock state.Lock, of func(*plan.Step) bool) {
 	d.parking.turn.Lock() // nothing is being begun
 	d.tenures.mu.Lock()
 	delete(d.tenures.locks, name)
 	d.tenures.mu.Unlock()
-	ended := d.runner.Abandon(name)
+	ended := d.runner.Abandon(of)
 	d.parking.turn.Unlock()
-	d.mu.Lock()
-	delete(d.views, name)
-	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
 	select {
 	case <-ended:
-	case <-ctx.Done(): // its writes are refused all the same: it has no claims
+	case <-ctx.Done(): // what it has claimed is lost with the lock, so that its writes are refused all the same
 	}
 	if err := lock.Unlock(ctx); err != nil {
-		d.Log.Warn("the lock of the provider could not be given back; it ends with the session", "provider", name, "error", err)
+		d.Log.Warn("a lock could not be given back; it ends with the session", "lock", name, "error", err)
 	}
 	d.nudge()
 }

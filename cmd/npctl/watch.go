@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
 )
 
 const watchDescription = `Keeps what the configuration describes, for ever, and gives nodes to those who ask for them. It is
@@ -30,6 +31,7 @@ ready, what it is doing and that it is alive, and takes sockets that systemd has
 Examples:
   npctl watch
   npctl watch -provider=vexxhost -provider=lab         (others are left alone)
+  npctl watch -serve=images                            (a builder, where others serve the nodes)
   npctl watch -metrics-listen=127.0.0.1:9107 -log-format=json
   npctl watch -listen=:8443 -tls-cert=cert.pem -tls-key=key.pem -token-file=tokens
 
@@ -41,7 +43,7 @@ Exit codes: 0 stopped by a signal, 1 error.`
 type watchCommand struct {
 	*app
 	variableOptions
-	providers                           []string
+	providers, tasks                    []string
 	socket, socketMode                  string
 	listen, cert, key, clientCA, tokens string
 	metricsListen                       string
@@ -59,6 +61,7 @@ func (a *app) watchCommand() *cli.Command {
 	c := &watchCommand{app: a}
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "provider", Category: categorySelect, Destination: &c.providers, Usage: "serve only the provider `NAME` and leave the others alone; may be given several times"},
+		&cli.StringSliceFlag{Name: "serve", Category: categorySelect, Destination: &c.tasks, Usage: "take care of `nodes` or images only; with a state that is shared, -provider alone means nodes"},
 		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Usage: "`DURATION` between two looks at a provider in which nothing happens"},
 		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` that running steps have to end after SIGTERM"},
 		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
@@ -130,8 +133,21 @@ func (c *watchCommand) check(cmd *cli.Command) error {
 	case c.listen == "" && c.cert+c.key+c.clientCA+c.tokens != "":
 		return errors.New("-tls-cert, -tls-key, -tls-client-ca and -token-file are for -listen, which is not given")
 	}
+	for _, task := range c.tasks {
+		if task != string(watch.TaskNodes) && task != string(watch.TaskImages) {
+			return hint(fmt.Errorf("option -serve: there is nothing called %q to take care of", task), "write nodes or images")
+		}
+	}
 	_, err := c.mode()
 	return err
+}
+
+// does lists the tasks that -serve names.
+func (c *watchCommand) does() (tasks []watch.Task) {
+	for _, task := range c.tasks {
+		tasks = append(tasks, watch.Task(task))
+	}
+	return tasks
 }
 
 // checkProviders makes sure that -provider names providers there are.

@@ -83,7 +83,7 @@ func (c *watchCommand) serve(ctx context.Context, s *session) error {
 	m := metrics.New(metrics.Options{Version: version(), Classify: errorKind})
 	s.engine.Drivers = tracedDrivers(s.engine.Drivers, m)
 	s.engine.Store = m.Timed(s.store)
-	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.reread, Providers: c.providers, Refresh: c.refresh, Log: c.log,
+	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.reread, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, Log: c.log,
 		Stall: c.stall, Observe: m.Pass, Step: m.Step, Taken: m.Taken, Reloaded: c.reloaded(m)})
 	if err != nil {
 		return err
