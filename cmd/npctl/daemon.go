@@ -74,8 +74,8 @@ func (c *daemonCommand) dial() (*client.Client, error) {
 		if err != nil {
 			return nil, hint(fmt.Errorf("where npctl watch listens is not known: %w", err), "name its socket with -socket or NPCTL_SOCKET, or the configuration with -config")
 		}
-		o.Socket = client.SocketPath(state, c.lookupEnv)
-		if err := client.CheckSocket(o.Socket, state); err != nil && !errors.Is(err, os.ErrNotExist) {
+		o.Socket = client.SocketPath(state.file, c.lookupEnv)
+		if err := client.CheckSocket(o.Socket, state.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 	}
@@ -106,11 +106,11 @@ func (c *daemonCommand) inOurWords(text string) string {
 
 // recordsWithout returns records from the state itself, for when npctl watch does not run.
 func (c *daemonCommand) recordsWithout(ctx context.Context, kind resources.Kind) ([]resources.Record, error) {
-	path, err := c.findState()
+	place, err := c.findState()
 	if err != nil {
 		return nil, err
 	}
-	store, err := c.openExisting(path, true)
+	store, err := c.openExisting(ctx, place, true)
 	if err != nil {
 		return nil, err
 	}

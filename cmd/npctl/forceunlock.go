@@ -41,11 +41,11 @@ func (a *app) forceUnlockCommand() *cli.Command {
 }
 
 func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
-	path, err := a.findState()
+	place, err := a.findState()
 	if err != nil {
 		return err
 	}
-	store, err := a.openExisting(path, false)
+	store, err := a.openExisting(ctx, place, false)
 	if err != nil {
 		return err
 	}

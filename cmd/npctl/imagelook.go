@@ -51,11 +51,11 @@ func (c *imageCommand) look(ctx context.Context, how thoroughness) (imageWorld, 
 
 // lookAtRecords is for when the configuration cannot be read. Without a state either, that is the error.
 func (c *imageCommand) lookAtRecords(ctx context.Context, wrong error) (imageWorld, error) {
-	path, ok := c.plainPath()
-	if !ok || !exists(path) {
+	place, ok := c.plainPlace()
+	if !ok || place.isEmpty() {
 		return imageWorld{}, wrong
 	}
-	store, err := c.openState(path, true)
+	store, err := c.openState(ctx, place, true)
 	if err != nil {
 		return imageWorld{}, err
 	}
@@ -64,12 +64,12 @@ func (c *imageCommand) lookAtRecords(ctx context.Context, wrong error) (imageWor
 	return imageWorld{seen: seen, wrong: wrong}, err
 }
 
-// plainPath is where the state is as far as that can be told without understanding the configuration.
-func (c *imageCommand) plainPath() (string, bool) {
+// plainPlace is where the state is as far as that can be told without understanding the configuration.
+func (c *imageCommand) plainPlace() (statePlace, bool) {
 	if c.global.state != "" {
-		return c.global.state, true
+		return filePlace(c.global.state), true
 	}
-	return plainStatePath(c.global.config)
+	return plainState(c.global.config)
 }
 
 // recordsOf is what the state holds, and nothing else.

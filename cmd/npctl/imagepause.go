@@ -111,11 +111,11 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 }
 
 func (c *imagePauseCommand) write(ctx context.Context, world imageWorld, refs []resources.ImageRef) (told []pauseFacts, err error) {
-	path, err := c.pathOf(world)
+	place, err := c.placeOf(world)
 	if err != nil {
 		return nil, err
 	}
-	store, err := c.openState(path, false)
+	store, err := c.openState(ctx, place, false)
 	if err != nil {
 		return nil, err
 	}
@@ -140,11 +140,11 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageWorld, refs []
 	return told, nil
 }
 
-func (c *imagePauseCommand) pathOf(world imageWorld) (string, error) {
-	if path, ok := c.plainPath(); world.wrong != nil && ok {
-		return path, nil
+func (c *imagePauseCommand) placeOf(world imageWorld) (statePlace, error) {
+	if place, ok := c.plainPlace(); world.wrong != nil && ok {
+		return place, nil
 	}
-	return c.statePath(world.want.Settings)
+	return c.statePlace(world.want.Settings)
 }
 
 // sentence says what is so now.

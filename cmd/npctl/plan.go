@@ -85,7 +85,7 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 // access is to read, but for a plan that is saved before there is a state: the plan is bound to the installation, so the
 // installation has to exist.
 func (c *planCommand) access(config *configuration) access {
-	if path, err := c.statePath(config.Desired.Settings); c.out != "" && err == nil && !exists(path) {
+	if place, err := c.statePlace(config.Desired.Settings); c.out != "" && err == nil && !exists(place.file) {
 		return writeState
 	}
 	return readState

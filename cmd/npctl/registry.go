@@ -24,6 +24,7 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/zookeeper"
 )
 
 // registry is everything that can be chosen by kind in a configuration.
@@ -39,7 +40,8 @@ func newRegistry() registry {
 		drivers:  map[string]drivers.Driver{},
 		builders: map[string]builders.Builder{},
 		states: map[string]schema.Block{
-			stateBolt: bolt.Schema(),
+			stateBolt:      bolt.Schema(),
+			stateZooKeeper: zookeeper.Schema(),
 		},
 	}
 	for _, d := range []drivers.Driver{
@@ -61,8 +63,11 @@ func newRegistry() registry {
 	return r
 }
 
-// stateBolt is the kind of the default store.
-const stateBolt = "bolt"
+// The kinds of stores; the first is the default.
+const (
+	stateBolt      = "bolt"
+	stateZooKeeper = "zookeeper"
+)
 
 // buildersFor returns the builders that can work under these settings.
 func (r registry) buildersFor(settings resources.Settings, log *slog.Logger) (map[string]builders.Builder, error) {

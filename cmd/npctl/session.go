@@ -15,7 +15,7 @@ import (
 type session struct {
 	app      *app
 	config   *configuration
-	path     string // of the state
+	place    statePlace
 	store    stateStore
 	identity state.Identity
 	engine   *reconcile.Engine
@@ -32,19 +32,19 @@ const (
 )
 
 func (a *app) openSession(ctx context.Context, c *configuration, parallelism int, may access) (*session, error) {
-	path, err := a.statePath(c.Desired.Settings)
+	place, err := a.statePlace(c.Desired.Settings)
 	if err != nil {
 		return nil, err
 	}
 	open := a.openState
 	if may == ownState {
-		open = a.openFile
+		open = a.openPlace
 	}
-	store, err := open(path, may == readState)
+	store, err := open(ctx, place, may == readState)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{app: a, config: c, path: path, store: store}
+	s := &session{app: a, config: c, place: place, store: store}
 	if s.identity, err = store.Identity(ctx); err != nil {
 		_ = store.Close() // nothing was written
 		return nil, err
@@ -56,7 +56,7 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 		return nil, err
 	}
 	s.engine = reconcile.New(reconcile.Options{Desired: c.Desired, Store: store, Drivers: c.registry.drivers,
-		Builders: able, DataDir: dataDir(path), Log: a.log})
+		Builders: able, DataDir: dataDir(place.file), Log: a.log})
 	return s, nil
 }
 

@@ -78,16 +78,16 @@ type stateReport struct {
 }
 
 func (c *showCommand) state(ctx context.Context) error {
-	path, err := c.findState()
+	place, err := c.findState()
 	if err != nil {
 		return err
 	}
-	store, err := c.openExisting(path, true)
+	store, err := c.openExisting(ctx, place, true)
 	if err != nil {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // only read
-	report := stateReport{FormatVersion: jsonVersion, Path: path}
+	report := stateReport{FormatVersion: jsonVersion, Path: place.String()}
 	if report.Identity, err = store.Identity(ctx); err != nil {
 		return err
 	}

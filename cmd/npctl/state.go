@@ -118,7 +118,7 @@ func (c *stateCommand) longList(entries []state.Entry) error {
 // garbage: that takes a quarter of the time of a list of thousands of nodes.
 func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool) ([]state.Entry, error) {
 	debug.SetGCPercent(400)
-	store, err := c.open(true)
+	store, err := c.open(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +134,12 @@ func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool
 	return choose(entries, addresses)
 }
 
-func (c *stateCommand) open(readOnly bool) (stateStore, error) {
-	path, err := c.findState()
+func (c *stateCommand) open(ctx context.Context, readOnly bool) (stateStore, error) {
+	place, err := c.findState()
 	if err != nil {
 		return nil, err
 	}
-	return c.openExisting(path, readOnly)
+	return c.openExisting(ctx, place, readOnly)
 }
 
 const stateShowDescription = `Prints every attribute of the records at or within the given addresses.
@@ -213,7 +213,7 @@ func (c *stateCommand) pull(ctx context.Context, cmd *cli.Command) error {
 	if err := arguments(cmd, 0); err != nil {
 		return err
 	}
-	store, err := c.open(true)
+	store, err := c.open(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -248,11 +248,15 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 		defer file.Close() //nolint:errcheck // only read
 		in = file
 	}
-	path, err := c.findState()
+	place, err := c.findState()
 	if err != nil {
 		return err
 	}
-	store, err := c.openState(path, false)
+	if place.shared != nil {
+		return hint(errors.New("others work in the state in ZooKeeper, so it cannot be replaced as a whole"),
+			"push into a file with -state=FILE; npctl state migrate moves a state")
+	}
+	store, err := c.openState(ctx, place, false)
 	if err != nil {
 		return err
 	}
@@ -269,7 +273,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		return c.ui.print("The state at %s is replaced (lineage %s, serial %d).", path, identity.Lineage, identity.Serial)
+		return c.ui.print("The state at %s is replaced (lineage %s, serial %d).", place, identity.Lineage, identity.Serial)
 	})
 }
 

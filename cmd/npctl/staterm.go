@@ -25,7 +25,7 @@ func (c *stateCommand) rm(ctx context.Context, cmd *cli.Command) error {
 	if cmd.NArg() == 0 {
 		return hint(errors.New("npctl state rm needs an address"), "npctl state list shows those there are")
 	}
-	store, err := c.open(c.dryRun)
+	store, err := c.open(ctx, c.dryRun)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// stateStore is the state as commands use it: a file that is open, or that of the npctl watch which works with it.
+// stateStore is the state as commands use it: a file, ZooKeeper, or that of the npctl watch which works with it.
 type stateStore interface {
 	state.Store
 	state.Identified
@@ -36,36 +36,36 @@ var (
 const daemonTimeout = 10 * time.Second
 
 // openState opens the state to read or to write it: through the npctl watch that works with it, where there is one.
-func (a *app) openState(path string, readOnly bool) (stateStore, error) {
-	store, err := a.daemonState(path)
+func (a *app) openState(ctx context.Context, p statePlace, readOnly bool) (stateStore, error) {
+	store, err := a.daemonState(p)
 	switch {
 	case err != nil:
 		return nil, err
 	case store != nil:
 		return store, nil
 	}
-	return a.openFile(path, readOnly)
+	return a.openPlace(ctx, p, readOnly)
 }
 
 // daemonState is the state through the npctl watch that works with it; nil when there is none.
-func (a *app) daemonState(path string) (*daemonStore, error) {
-	named, usual := a.socketsOf(path)
-	if err := client.CheckSocket(usual, path); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (a *app) daemonState(p statePlace) (*daemonStore, error) {
+	named, usual := a.socketsOf(p.file)
+	if err := client.CheckSocket(usual, p.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if nobody needs it, or become its owner")
 	}
 	for _, socket := range []string{named, usual} {
 		if socket == "" || !exists(socket) {
 			continue
 		}
-		if store, err := a.stateAt(socket, path); store != nil || err != nil {
+		if store, err := a.stateAt(socket, p); store != nil || err != nil {
 			return store, err
 		}
 	}
 	return nil, nil
 }
 
-// stateAt is the state of the npctl watch at a socket, if it is the one at path.
-func (a *app) stateAt(socket, path string) (*daemonStore, error) {
+// stateAt is the state of the npctl watch at a socket, if it is the one at that place.
+func (a *app) stateAt(socket string, p statePlace) (*daemonStore, error) {
 	c, err := client.New(client.Options{Socket: socket, Agent: version()})
 	if err != nil {
 		return nil, err
@@ -83,12 +83,12 @@ func (a *app) stateAt(socket, path string) (*daemonStore, error) {
 		return nil, hint(err, "use the npctl that npctl watch is of, or start npctl watch again with this one")
 	case err != nil:
 		return nil, err
-	case !sameFile(store.Path(), path):
-		a.log.Debug("the daemon at the socket has another state", "socket", socket, "its", store.Path(), "ours", path)
+	case !sameFile(store.Path(), p.file):
+		a.log.Debug("the daemon at the socket has another state", "socket", socket, "its", store.Path(), "ours", p.file)
 		return nil, store.Close()
 	}
 	a.log.Debug("state opened through npctl watch", "socket", socket)
-	return &daemonStore{Store: store, app: a, path: path}, nil
+	return &daemonStore{Store: store, app: a, place: p}, nil
 }
 
 // socketsOf says where the npctl watch of a state is looked for: where somebody has said, if they have, and where it
@@ -115,13 +115,13 @@ func sameFile(a, b string) bool {
 // daemonStore is the state of an npctl watch.
 type daemonStore struct {
 	*client.Store
-	app  *app
-	path string
+	app   *app
+	place statePlace
 }
 
-// Export reads the file, which is as of one moment and needs nothing of the daemon.
+// Export reads the state itself, which needs nothing of the daemon.
 func (s *daemonStore) Export(ctx context.Context, w io.Writer) error {
-	file, err := s.app.openFile(s.path, true)
+	file, err := s.app.openPlace(ctx, s.place, true)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ type watchCommand struct {
 	lockTimeout                         time.Duration
 	parallelism                         int
 	takeOver                            bool
-	statePath                           string        // of the first configuration
+	place                               statePlace    // of the first configuration
 	reloads                             chan struct{} // gets a hint when the configuration is to be read anew
 }
 
@@ -110,7 +110,7 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer s.close()
-	c.statePath = s.path
+	c.place = s.place
 	return c.locked(ctx, s, func(ctx context.Context) error { return c.serve(ctx, s) })
 }
 

@@ -25,12 +25,12 @@ func (c *watchCommand) reread(context.Context) (resources.Desired, error) {
 	if config.warnings != nil {
 		c.logDiagnostics(config.warnings)
 	}
-	path, err := c.app.statePath(config.Desired.Settings)
+	place, err := c.statePlace(config.Desired.Settings)
 	if err != nil {
 		return resources.Desired{}, err
 	}
-	if path != c.statePath {
-		return resources.Desired{}, hint(fmt.Errorf("the state cannot move from %s to %s while npctl watch runs", c.statePath, path),
+	if !place.same(c.place) {
+		return resources.Desired{}, hint(fmt.Errorf("the state cannot move from %s to %s while npctl watch runs", c.place, place),
 			"stop npctl watch, move the state, and start it again")
 	}
 	if err := c.checkProviders(config.Desired); err != nil {

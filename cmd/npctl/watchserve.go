@@ -129,7 +129,7 @@ func (w *watching) run(ctx context.Context) error {
 	helpers.Go(func() error { w.reloadOnHangup(side); return nil })
 	tell := newNotifier(w.log)
 	helpers.Go(func() error { tell.keep(side, w.daemon); return nil })
-	w.log.Info("watching", "version", version(), "state", w.session.path, "providers", len(w.session.config.Desired.Providers),
+	w.log.Info("watching", "version", version(), "state", w.place.String(), "providers", len(w.session.config.Desired.Providers),
 		"addresses", front.addresses())
 	err = w.untilEnd(ctx, tell)
 	endSide()

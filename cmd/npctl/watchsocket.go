@@ -23,7 +23,7 @@ func (c *watchCommand) mode() (fs.FileMode, error) {
 
 // ownSocket is the socket to make. One at another place than usual gets a link there, by which commands find it.
 func (c *watchCommand) ownSocket() (path string, link func() (remove func(), err error), err error) {
-	usual := client.SocketPath(c.statePath, c.lookupEnv)
+	usual := client.SocketPath(c.place.file, c.lookupEnv)
 	if err := removeLink(usual); err != nil {
 		return "", nil, err
 	}

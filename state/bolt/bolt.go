@@ -37,6 +37,8 @@ type Options struct {
 	Version  string        // of npctl, recorded in the file
 	Timeout  time.Duration // how long to wait for another process' transaction; 10 s when zero
 	ReadOnly bool          // write nothing; a missing file is an empty store
+	Role     Role          // what the file must be, and is made as
+	AnyRole  bool          // whatever the file is
 	Log      *slog.Logger  // told of dead holders' locks taken over; nil for nobody
 }
 
@@ -229,6 +231,9 @@ func isContract(err error) bool {
 		if errors.Is(err, own) {
 			return true
 		}
+	}
+	if _, other := errors.AsType[*RoleError](err); other {
+		return true
 	}
 	_, refused := errors.AsType[refusal](err)
 	return refused

@@ -18,9 +18,9 @@ import (
 // exportFormat is the version of the JSON document. It is raised only when an older npctl would misread it.
 const exportFormat = 1
 
-// document is what `npctl state pull` prints. Records are as they lie in the file, with fields that this npctl does not
+// Document is what `npctl state pull` prints. Records are as they lie in the file, with fields that this npctl does not
 // know; revisions and locks are not part of it.
-type document struct {
+type Document struct {
 	FormatVersion int                                           `json:"format_version"`
 	WrittenBy     string                                        `json:"written_by"`
 	Lineage       string                                        `json:"lineage"`
@@ -32,7 +32,7 @@ type document struct {
 
 // Export writes the whole state as one JSON document, as of one moment, sorted, the same bytes for the same state.
 func (s *Store) Export(ctx context.Context, w io.Writer) error {
-	var doc *document
+	var doc *Document
 	err := s.view(ctx, func(tx *bbolt.Tx, h *head) (err error) {
 		doc, err = readDocument(tx, h)
 		return err
@@ -43,21 +43,48 @@ func (s *Store) Export(ctx context.Context, w io.Writer) error {
 	if doc == nil {
 		return fmt.Errorf("export state %s: there is none yet", s.opts.Path)
 	}
-	buffered := bufio.NewWriter(w)
-	encoder := json.NewEncoder(buffered)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(doc); err != nil {
-		return fmt.Errorf("export state %s: %w", s.opts.Path, err)
-	}
-	if err := buffered.Flush(); err != nil {
+	if err := doc.Write(w); err != nil {
 		return fmt.Errorf("export state %s: %w", s.opts.Path, err)
 	}
 	return nil
 }
 
-func readDocument(tx *bbolt.Tx, h *head) (*document, error) {
-	doc := &document{FormatVersion: exportFormat, WrittenBy: h.WrittenBy, Lineage: h.Lineage, Serial: h.Serial,
+// NewDocument is an empty document, as this npctl writes it.
+func NewDocument(version string) *Document {
+	return &Document{FormatVersion: exportFormat, WrittenBy: version, Schema: firstSchema + len(migrations),
+		Sequences: map[resources.Kind]uint64{}, Records: map[resources.Kind]map[string]json.RawMessage{}}
+}
+
+// Add puts a record into the document, and keeps the sequence of its kind ahead of it.
+func (d *Document) Add(record resources.Record) error {
+	key := record.Key()
+	content, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	if d.Records[key.Kind] == nil {
+		d.Records[key.Kind] = map[string]json.RawMessage{}
+	}
+	d.Records[key.Kind][key.ID] = content
+	h := head{Sequences: d.Sequences}
+	h.noteID(key)
+	return nil
+}
+
+// Write prints the document, sorted, the same bytes for the same records.
+func (d *Document) Write(w io.Writer) error {
+	buffered := bufio.NewWriter(w)
+	encoder := json.NewEncoder(buffered)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(d); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+func readDocument(tx *bbolt.Tx, h *head) (*Document, error) {
+	doc := &Document{FormatVersion: exportFormat, WrittenBy: h.WrittenBy, Lineage: h.Lineage, Serial: h.Serial,
 		Schema: h.Schema, Sequences: h.Sequences, Records: map[resources.Kind]map[string]json.RawMessage{}}
 	records := tx.Bucket(recordsBucket)
 	if records == nil {

@@ -27,6 +27,8 @@ type head struct {
 	Sequences map[resources.Kind]uint64 `json:"sequences"` // the last id given
 	Counts    map[resources.Kind]int    `json:"counts"`    // records there must be: a lost one would look like a leak
 	Locks     int                       `json:"locks"`     // likewise
+	Role      Role                      `json:"role,omitempty"`
+	Elsewhere string                    `json:"elsewhere,omitempty"` // where the state is whose part this is
 
 	raw []byte // as it was read
 }
@@ -42,6 +44,9 @@ func (s *Store) readHead(tx *bbolt.Tx) (*head, error) {
 		return nil, err
 	}
 	if err := refuseNewer(h.Schema, s.schema(), h.WrittenBy); err != nil {
+		return nil, err
+	}
+	if err := s.checkRole(h); err != nil {
 		return nil, err
 	}
 	if s.lineage == "" {
@@ -96,4 +101,10 @@ func (h *head) save(tx *bbolt.Tx) error {
 func (s *Store) nextHead(h *head) {
 	h.Serial++
 	h.WrittenBy = s.opts.Version
+	if !s.opts.AnyRole {
+		h.Role = s.opts.Role
+	}
+	if h.Role == Whole {
+		h.Elsewhere = ""
+	}
 }

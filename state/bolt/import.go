@@ -26,6 +26,16 @@ func (s *Store) Import(ctx context.Context, r io.Reader, force bool) error {
 	if err != nil {
 		return fmt.Errorf("import state: %w", err)
 	}
+	return s.importDocument(ctx, doc, force)
+}
+
+// Take replaces all records by those of the document, whatever installation the state was of, and makes the file one of
+// the role that it was opened as. It is all or nothing.
+func (s *Store) Take(ctx context.Context, doc *Document) error {
+	return s.importDocument(ctx, doc, true)
+}
+
+func (s *Store) importDocument(ctx context.Context, doc *Document, force bool) error {
 	if err := refuseNewer(doc.Schema, s.schema(), doc.WrittenBy); err != nil {
 		return fmt.Errorf("import state: %w", err)
 	}
@@ -47,9 +57,9 @@ func (s *Store) Import(ctx context.Context, r io.Reader, force bool) error {
 }
 
 // parseDocument reads and checks what can be checked without knowing the state.
-func parseDocument(r io.Reader, limit int64) (*document, error) {
+func parseDocument(r io.Reader, limit int64) (*Document, error) {
 	limited := &io.LimitedReader{R: r, N: limit + 1}
-	doc := &document{}
+	doc := &Document{}
 	decoder := json.NewDecoder(limited)
 	err := decoder.Decode(doc)
 	if err == nil {
@@ -74,7 +84,7 @@ func parseDocument(r io.Reader, limit int64) (*document, error) {
 }
 
 // refuse says why the document must not replace the state.
-func (h *head) refuse(doc *document) error {
+func (h *head) refuse(doc *Document) error {
 	switch {
 	case h.Serial == 0:
 		return nil
@@ -89,7 +99,7 @@ func (h *head) refuse(doc *document) error {
 }
 
 // replace makes the document the state.
-func (s *Store) replace(tx *bbolt.Tx, h *head, doc *document) error {
+func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document) error {
 	if err := tx.DeleteBucket(recordsBucket); err != nil {
 		return err
 	}
@@ -112,7 +122,7 @@ func (s *Store) replace(tx *bbolt.Tx, h *head, doc *document) error {
 }
 
 // restore writes the document's records as they are, in whatever schema it has.
-func restore(tx *bbolt.Tx, h *head, doc *document) error {
+func restore(tx *bbolt.Tx, h *head, doc *Document) error {
 	records, err := tx.CreateBucket(recordsBucket)
 	if err != nil {
 		return err

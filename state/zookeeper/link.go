@@ -140,8 +140,10 @@ func (s *Store) await(ctx context.Context, there func() bool, look <-chan time.T
 		}
 		select {
 		case <-ctx.Done():
-			why, _ := s.dial.last()
-			return errors.Join(fmt.Errorf("%w: %w", errDown, ctx.Err()), why)
+			if why, _ := s.dial.last(); why != nil {
+				return fmt.Errorf("%w (%w): %w", errDown, ctx.Err(), why)
+			}
+			return fmt.Errorf("%w: %w", errDown, ctx.Err())
 		case <-s.ctx.Done():
 			return s.usable(ctx)
 		case <-changed:

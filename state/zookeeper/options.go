@@ -32,6 +32,11 @@ type Options struct {
 	Private state.Store
 	// ReadOnly refuses everything that would change a znode.
 	ReadOnly bool
+	// Lineage is that of the state that must be there; empty: any, and one is made when there is none.
+	Lineage string
+	// Arriving makes the state there one of that lineage, unless npctl has written to another there, and keeps everybody
+	// else out until Arrived is called: for somebody who brings a state from elsewhere.
+	Arriving bool
 
 	Host    string // name of this machine in registrations and locks; asked of the system when empty
 	Version string // of npctl

@@ -125,17 +125,17 @@ func (s *Store) prepare(ctx context.Context) error {
 			return fmt.Errorf("the chroot %s is not there: create it, or give the one that Zuul and Nodepool have", s.opts.Chroot)
 		}
 	}
+	if err := s.found(ctx); err != nil {
+		return err
+	}
 	if !s.opts.ReadOnly {
 		for _, dir := range []string{rootDir, requestsDir, requestLocks, nodesDir, imagesDir, registryDir, poolsDir, launchersDir} {
 			if err := s.ensure(ctx, dir, nil); err != nil {
 				return err
 			}
 		}
-		if err := s.ensureOwn(ctx); err != nil {
-			return err
-		}
 	}
-	return s.readLineage(ctx)
+	return nil
 }
 
 // over says that the store was closed.

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/zookeeper"
+)
+
+// sharedStore is a state in ZooKeeper with what this process keeps for itself. The lock that the commands of this
+// machine have in common is in the file: whoever works elsewhere is kept away by claims of single records.
+type sharedStore struct {
+	*zookeeper.Store
+	private *bolt.Store
+}
+
+var (
+	_ stateStore   = (*sharedStore)(nil)
+	_ state.Shared = (*sharedStore)(nil)
+)
+
+// openTimeout is how long people and systemd wait for ZooKeeper before they are told that it cannot be reached.
+const openTimeout = 10 * time.Second
+
+// openShared opens the file first: it knows which state it belongs to.
+func (a *app) openShared(ctx context.Context, p statePlace, readOnly bool) (*sharedStore, error) {
+	private, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), ReadOnly: readOnly, Role: bolt.Private, Log: a.log})
+	if err != nil {
+		return nil, explainPlace(err, p)
+	}
+	shared, err := a.joinShared(ctx, p, private, readOnly)
+	if err != nil {
+		return nil, errors.Join(explainPlace(err, p), private.Close())
+	}
+	return &sharedStore{shared, private}, nil
+}
+
+func (a *app) joinShared(ctx context.Context, p statePlace, private *bolt.Store, readOnly bool) (*zookeeper.Store, error) {
+	own, err := private.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opts := *p.shared
+	opts.Private, opts.ReadOnly, opts.Version, opts.Log = private, readOnly, version(), a.log
+	opts.OpenTimeout = openTimeout
+	if own.Serial > 0 {
+		opts.Lineage = own.Lineage
+	}
+	shared, err := zookeeper.Open(ctx, opts)
+	if err != nil || own.Serial > 0 || readOnly {
+		return shared, err
+	}
+	there, err := shared.Identity(ctx)
+	if err == nil {
+		err = private.Turn(ctx, bolt.Turn{Role: bolt.Private, Elsewhere: p.String(), Lineage: there.Lineage})
+	}
+	if err != nil {
+		return nil, errors.Join(err, shared.Close())
+	}
+	return shared, nil
+}
+
+// explainPlace adds what to do about a state that is not where it is looked for.
+func explainPlace(err error, p statePlace) error {
+	var role *bolt.RoleError
+	var lineage *zookeeper.LineageError
+	switch {
+	case errors.As(err, &role):
+		return hint(err, roleHint(role))
+	case errors.As(err, &lineage):
+		return hint(err, fmt.Sprintf("correct hosts and chroot; if ZooKeeper has lost its data or another state is meant, move %s away: "+
+			"what npctl made is known by the marks that it carries, and left alone by a state of another lineage", p.file))
+	case errors.Is(err, zookeeper.ErrArriving):
+		return hint(err, "finish it where it was begun: npctl state migrate")
+	default:
+		return err
+	}
+}
+
+func roleHint(e *bolt.RoleError) string {
+	switch e.Role {
+	case bolt.Private:
+		return fmt.Sprintf("write state %q in the configuration again; npctl state migrate brings a state back into a file", stateZooKeeper)
+	case bolt.Moving:
+		return "npctl state migrate goes on with it; npctl state migrate -abandon leaves it where it was"
+	case bolt.Moved:
+		return "correct the state block of the configuration, or name another file"
+	default:
+		return fmt.Sprintf("npctl state migrate -from=%s moves it to where the configuration says; or name another file", e.Path)
+	}
+}
+
+// Lock implements state.Store.
+func (s *sharedStore) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
+	if name == stateLock {
+		return s.private.Lock(ctx, name, holder)
+	}
+	return s.Store.Lock(ctx, name, holder)
+}
+
+// Holder implements stateStore.
+func (s *sharedStore) Holder(ctx context.Context, name string) (*state.Holder, error) {
+	if name == stateLock {
+		return s.private.Holder(ctx, name)
+	}
+	return s.Store.Holder(ctx, name)
+}
+
+// ForceUnlock implements stateStore. The lock may be in the file or in ZooKeeper.
+func (s *sharedStore) ForceUnlock(ctx context.Context, id string) (state.Holder, error) {
+	if own, err := s.private.Holder(ctx, stateLock); err != nil || own != nil && own.ID == id {
+		return s.private.ForceUnlock(ctx, id)
+	}
+	return s.Store.ForceUnlock(ctx, id)
+}
+
+// Export implements stateStore.
+func (s *sharedStore) Export(ctx context.Context, w io.Writer) error {
+	doc, err := s.document(ctx)
+	if err != nil {
+		return err
+	}
+	return doc.Write(w)
+}
+
+// Close implements state.Store.
+func (s *sharedStore) Close() error {
+	return errors.Join(s.Store.Close(), s.private.Close())
+}
+
+// document is the whole state, as npctl state pull prints it.
+func (s *sharedStore) document(ctx context.Context) (*bolt.Document, error) {
+	doc := bolt.NewDocument(version())
+	id, err := s.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	doc.Lineage, doc.Serial = id.Lineage, id.Serial
+	entries, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if err := doc.Add(e.Record); err != nil {
+			return nil, err
+		}
+	}
+	return doc, s.addSequences(ctx, doc)
+}
+
+// addSequences keeps the numbers of the document ahead of those that were given, whether or not their records are there.
+func (s *sharedStore) addSequences(ctx context.Context, doc *bolt.Document) error {
+	about, err := s.private.About(ctx)
+	if err != nil {
+		return err
+	}
+	for kind, last := range about.Sequences {
+		doc.Sequences[kind] = max(doc.Sequences[kind], last)
+	}
+	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
+		last, err := s.LastID(ctx, kind)
+		if err != nil {
+			return err
+		}
+		doc.Sequences[kind] = max(doc.Sequences[kind], last)
+	}
+	return nil
+}

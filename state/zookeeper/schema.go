@@ -1,0 +1,148 @@
+package zookeeper
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	str2duration "github.com/xhit/go-str2duration/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// DefaultFile is where a process keeps what concerns it alone when the configuration does not say, relative to the
+// configuration's directory.
+const DefaultFile = "npctl.db"
+
+// leastSession is the shortest session timeout that is taken: ZooKeeper grants no less than two of its ticks, which are
+// half a second long at the shortest.
+const leastSession = time.Second
+
+// Schema describes the `state "zookeeper"` block.
+func Schema() schema.Block {
+	return schema.Block{
+		Doc: "Keeps requests, nodes, builds and uploads in ZooKeeper 3.6 or later, as Nodepool does: Zuul, Nodepool and any number of npctl processes meet there. See state-zookeeper.md.",
+		Attributes: []schema.Attribute{
+			{Name: "hosts", Type: cty.List(cty.String), Required: true, Check: checkHosts,
+				Doc: "Servers of one ensemble as `host` or `host:port`; the port is 2281 with `tls` and 2181 without when not written."},
+			{Name: "chroot", Type: cty.String, Default: cty.StringVal(""), Check: checkChroot,
+				Doc: "Znode under which everything lies, such as `\"/zuul\"`: the one that Zuul and Nodepool have. It must exist. Empty for the root."},
+			{Name: "session_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10s"), Check: checkSession,
+				Doc: "Time after which ZooKeeper takes a silent process for dead and frees what it had locked, at least `\"1s\"`. The server may grant another."},
+			{Name: "file", Type: cty.String, Default: cty.StringVal(DefaultFile), Check: checkFile,
+				Doc: "File for what concerns this process alone, of its own for each process. A relative path starts at the configuration's directory. The file and its directory are made when they do not exist, for the user alone."},
+		},
+		Blocks: []schema.NestedBlock{{Name: "tls", Max: 1, Schema: tlsBlock()}},
+	}
+}
+
+func tlsBlock() schema.Block {
+	return schema.Block{
+		Doc: "PEM files for TLS. A relative path starts at the configuration's directory. Without the block, nothing is encrypted.",
+		Attributes: []schema.Attribute{
+			{Name: "cert", Type: cty.String, Check: checkFile, Doc: "Certificate of this client, with `key`. ZooKeeper wants one unless it was told otherwise."},
+			{Name: "key", Type: cty.String, Check: checkFile, Doc: "Private key of this client, not encrypted."},
+			{Name: "ca", Type: cty.String, Check: checkFile, Doc: "Certificates of authorities that are trusted, besides those of the system."},
+			{Name: "verify_host_names", Type: cty.Bool, Default: cty.True,
+				Doc: "Whether a server's certificate must name the host as it is written in `hosts`. Nodepool and Zuul do not look; the chain is verified in any case."},
+		},
+	}
+}
+
+// FromConfig reads the block. Relative paths start at dir. What the block does not say is left to the caller, the private
+// store above all, whose file is returned.
+func FromConfig(config cty.Value, dir string) (opts Options, file string, err error) {
+	if config == cty.NilVal || config.IsNull() || !config.IsWhollyKnown() {
+		return Options{}, "", errors.New("state \"zookeeper\": its values are not known")
+	}
+	config, _ = config.UnmarkDeep()
+	for _, host := range config.GetAttr("hosts").AsValueSlice() {
+		opts.Hosts = append(opts.Hosts, plain(host))
+	}
+	opts.Chroot = plain(config.GetAttr("chroot"))
+	if opts.SessionTimeout, err = str2duration.ParseDuration(plain(config.GetAttr("session_timeout"))); err != nil {
+		return Options{}, "", fmt.Errorf("state \"zookeeper\": session_timeout: %w", err)
+	}
+	if opts.TLS, err = tlsFrom(config.GetAttr("tls"), dir); err != nil {
+		return Options{}, "", fmt.Errorf("state \"zookeeper\": %w", err)
+	}
+	return opts, beside(dir, plain(config.GetAttr("file"))), nil
+}
+
+func tlsFrom(config cty.Value, dir string) (*TLS, error) {
+	if config.IsNull() {
+		return nil, nil
+	}
+	t := &TLS{Cert: beside(dir, plain(config.GetAttr("cert"))), Key: beside(dir, plain(config.GetAttr("key"))),
+		CA: beside(dir, plain(config.GetAttr("ca")))}
+	if verify := config.GetAttr("verify_host_names"); !verify.IsNull() {
+		t.AnyName = verify.False()
+	}
+	if (t.Cert == "") != (t.Key == "") {
+		return nil, errors.New("tls: cert and key belong together: write both or none")
+	}
+	return t, nil
+}
+
+// String names the place to people.
+func (o *Options) String() string {
+	return strings.Join(o.Hosts, ",") + strings.TrimSuffix(o.Chroot, "/")
+}
+
+func plain(v cty.Value) string {
+	if v.IsNull() {
+		return ""
+	}
+	return v.AsString()
+}
+
+func beside(dir, file string) string {
+	if file == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
+}
+
+func checkHosts(hosts cty.Value) error {
+	if hosts.LengthInt() == 0 {
+		return errors.New("at least one server is needed, such as \"zk1.example.com:2281\"")
+	}
+	for _, host := range hosts.AsValueSlice() {
+		if host.IsNull() {
+			return errors.New("a host is null")
+		}
+		if !host.IsKnown() {
+			continue
+		}
+		if _, err := withPort(host.AsString(), plainPort); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkChroot(chroot cty.Value) error {
+	at := strings.TrimSuffix(chroot.AsString(), "/")
+	if at == "" || at[0] == '/' && path.Clean(at) == at && printable(at) {
+		return nil
+	}
+	return fmt.Errorf("%q is no path such as /zuul", chroot.AsString())
+}
+
+func checkSession(timeout cty.Value) error {
+	if d, err := str2duration.ParseDuration(timeout.AsString()); err == nil && d < leastSession {
+		return fmt.Errorf("%q is less than %s, which no server grants", timeout.AsString(), leastSession)
+	}
+	return nil
+}
+
+func checkFile(file cty.Value) error {
+	if name := file.AsString(); name == "" || strings.ContainsAny(name, "\x00\r\n") {
+		return fmt.Errorf("%q is no path of a file", name)
+	}
+	return nil
+}
