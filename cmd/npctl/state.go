@@ -54,6 +54,7 @@ func (a *app) stateCommand() *cli.Command {
 			{Name: "rm", Usage: "forget records without deleting anything", ArgsUsage: "ADDRESS...", Description: stateRmDescription,
 				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only say what would be forgotten"}}, Action: c.rm},
 			{Name: "pull", Usage: "print the whole state as JSON", Description: statePullDescription, Action: c.pull},
+			c.stateMigrateCommand(),
 			{Name: "push", Usage: "replace the whole state", ArgsUsage: "FILE|-", Description: statePushDescription,
 				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "take a document of another installation, or an older one"}}, Action: c.push},
 		},

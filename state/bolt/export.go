@@ -28,6 +28,8 @@ type Document struct {
 	Schema        int                                           `json:"schema"`
 	Sequences     map[resources.Kind]uint64                     `json:"sequences"`
 	Records       map[resources.Kind]map[string]json.RawMessage `json:"records"` // by kind and id
+	// Move is the id of the move that brings the records from another store; it is not part of what is printed.
+	Move string `json:"-"`
 }
 
 // Export writes the whole state as one JSON document, as of one moment, sorted, the same bytes for the same state.

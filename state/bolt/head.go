@@ -29,6 +29,7 @@ type head struct {
 	Locks     int                       `json:"locks"`     // likewise
 	Role      Role                      `json:"role,omitempty"`
 	Elsewhere string                    `json:"elsewhere,omitempty"` // where the state is whose part this is
+	Move      string                    `json:"move,omitempty"`      // by which the records came here
 
 	raw []byte // as it was read
 }

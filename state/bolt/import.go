@@ -26,16 +26,16 @@ func (s *Store) Import(ctx context.Context, r io.Reader, force bool) error {
 	if err != nil {
 		return fmt.Errorf("import state: %w", err)
 	}
-	return s.importDocument(ctx, doc, force)
+	return s.importDocument(ctx, doc, force, func(*head) {})
 }
 
-// Take replaces all records by those of the document, whatever installation the state was of, and makes the file one of
-// the role that it was opened as. It is all or nothing.
-func (s *Store) Take(ctx context.Context, doc *Document) error {
-	return s.importDocument(ctx, doc, true)
+// Take replaces all records by those of the document, whatever installation the state was of, and makes the file what to
+// says. It is all or nothing.
+func (s *Store) Take(ctx context.Context, doc *Document, to Turn) error {
+	return s.importDocument(ctx, doc, true, func(h *head) { h.Role, h.Elsewhere = to.Role, to.Elsewhere })
 }
 
-func (s *Store) importDocument(ctx context.Context, doc *Document, force bool) error {
+func (s *Store) importDocument(ctx context.Context, doc *Document, force bool, also func(*head)) error {
 	if err := refuseNewer(doc.Schema, s.schema(), doc.WrittenBy); err != nil {
 		return fmt.Errorf("import state: %w", err)
 	}
@@ -47,7 +47,7 @@ func (s *Store) importDocument(ctx context.Context, doc *Document, force bool) e
 			return err
 		}
 		tx.OnCommit(func() { s.lineage = doc.Lineage })
-		return s.replace(tx, h, doc)
+		return s.replace(tx, h, doc, also)
 	})
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (h *head) refuse(doc *Document) error {
 }
 
 // replace makes the document the state.
-func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document) error {
+func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document, also func(*head)) error {
 	if err := tx.DeleteBucket(recordsBucket); err != nil {
 		return err
 	}
@@ -108,7 +108,9 @@ func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document) error {
 		h.Sequences[kind] = max(h.Sequences[kind], last)
 	}
 	clear(h.Counts)
+	h.Move = doc.Move
 	s.nextHead(h)
+	also(h)
 	if err := restore(tx, h, doc); err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ func (s *Store) checkRole(h *head) error {
 type About struct {
 	Role      Role
 	Elsewhere string // of a file that is not Whole: where the state is
+	Move      string // by which the records came here, see Document
 	// Sequences are the last ids that were given.
 	Sequences map[resources.Kind]uint64
 }
@@ -64,7 +65,7 @@ type About struct {
 func (s *Store) About(ctx context.Context) (About, error) {
 	var a About
 	err := s.view(ctx, func(_ *bbolt.Tx, h *head) error {
-		a = About{Role: h.Role, Elsewhere: h.Elsewhere, Sequences: h.Sequences}
+		a = About{Role: h.Role, Elsewhere: h.Elsewhere, Move: h.Move, Sequences: h.Sequences}
 		return nil
 	})
 	return a, err

@@ -296,6 +296,8 @@ func (c *change) lockDir() string {
 	switch {
 	case c.old != nil:
 		return claimDir(c.at, c.place, stateOf(c.old.record))
+	case c.imported: // nobody works on what is not there
+		return ""
 	case c.key.Kind == resources.KindBuild || c.key.Kind == resources.KindUpload:
 		return claimDir(c.at, c.place, stateOf(c.op.Record))
 	default:

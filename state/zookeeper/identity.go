@@ -21,6 +21,7 @@ type head struct {
 	WrittenBy string `json:"written_by"`
 	Lineage   string `json:"lineage"`
 	Arriving  bool   `json:"arriving,omitempty"` // records are being brought here, and not all of them are
+	Leaving   string `json:"leaving,omitempty"`  // the move by which some are taken away
 }
 
 // ErrArriving: a state is on its way to this place, and only a part of it is there.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/google/uuid"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -54,6 +55,38 @@ func (s *Store) Arrived(ctx context.Context) error {
 		return err
 	}
 	h.Arriving = false
+	return s.writeHead(ctx, h, version)
+}
+
+// Leave begins to take records away, and returns the id of the move: the same until Left, so that one that was cut short
+// can be told from another.
+func (s *Store) Leave(ctx context.Context) (id string, err error) {
+	if s.opts.ReadOnly {
+		return "", errReadOnly
+	}
+	h, version, err := s.readHead(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case h == nil:
+		return "", fmt.Errorf("%s was removed while npctl ran", s.at(ownDir))
+	case h.Leaving != "":
+		return h.Leaving, nil
+	}
+	h.Leaving = uuid.NewString()
+	return h.Leaving, s.writeHead(ctx, h, version)
+}
+
+// Left ends a move that Leave began.
+func (s *Store) Left(ctx context.Context) error {
+	if s.opts.ReadOnly {
+		return errReadOnly
+	}
+	h, version, err := s.readHead(ctx)
+	if err != nil || h == nil || h.Leaving == "" {
+		return err
+	}
+	h.Leaving = ""
 	return s.writeHead(ctx, h, version)
 }
 

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+)
+
+const stateMigrateDescription = `Moves the state from where it was to where the configuration says now: from a file into ZooKeeper,
+or back. First change the state block of the configuration, then migrate, naming the old place.
+
+Nodes, builds and uploads move with what is remembered of providers, images and times; they keep
+their ids, so that what carries npctl's marks in the clouds is known on the other side, too. Every
+record is read back and compared. Requests do not move: none may be open. npctl watch must
+not run, and nobody else may serve the providers.
+
+It can be cut short at any point; the same command goes on with it. Meanwhile nobody can use
+either half by accident, and -abandon leaves a state in its file that has not been moved
+whole. Out of ZooKeeper, only what is of this configuration's providers and images is taken.
+
+-from-config names a file with the old configuration, of which only the state block counts; its
+relative paths start where those of the new configuration do. Into ZooKeeper, -from can be left
+out when the state was in the file that the new state block names.
+
+Examples:
+  npctl state migrate -from=.npctl/npctl.db -dry-run
+  npctl state migrate -from=.npctl/npctl.db
+  git show HEAD~1:npctl.hcl > /tmp/old.hcl && npctl state migrate -from-config=/tmp/old.hcl
+
+Exit codes: 0 moved, 1 error.`
+
+// migrateCommand is npctl state migrate.
+type migrateCommand struct {
+	*app
+	variableOptions
+	from, fromConfig      string
+	json, dryRun, abandon bool
+	lockTimeout           time.Duration
+	// after is called after each thing that has been done for good; tests cut the move short there.
+	after func(what string) error
+}
+
+func (a *app) stateMigrateCommand() *cli.Command {
+	c := &migrateCommand{app: a, after: func(string) error { return nil }}
+	return &cli.Command{
+		Name: "migrate", Usage: "move the state to where the configuration says now", Description: stateMigrateDescription,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "from", Destination: &c.from, TakesFile: true, Usage: "`FILE` that the state is in"},
+			&cli.StringFlag{Name: "from-config", Destination: &c.fromConfig, TakesFile: true, Usage: "configuration `FILE` whose state block says where the state is"},
+			&cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only say what would move"},
+			&cli.BoolFlag{Name: "abandon", Destination: &c.abandon, Usage: "leave a state in its file that was not moved whole"},
+			&cli.DurationFlag{Name: "lock-timeout", Destination: &c.lockTimeout, Value: 15 * time.Second, Usage: "wait for a `DURATION` for locks, also for those of a process that was killed"},
+			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"},
+		}, c.flags()...),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 0); err != nil {
+				return err
+			}
+			if err := c.run(ctx); err != nil {
+				return c.jsonFailure(c.json, err)
+			}
+			return nil
+		},
+	}
+}
+
+func (c *migrateCommand) run(ctx context.Context) error {
+	if c.from != "" && c.fromConfig != "" {
+		return errors.New("-from and -from-config name the same thing: give one of them")
+	}
+	config, err := c.load(c.variableOptions)
+	if err != nil {
+		return err
+	}
+	to, err := c.statePlace(config.Desired.Settings)
+	if err != nil {
+		return err
+	}
+	if c.abandon {
+		return c.leaveThere(ctx, to)
+	}
+	from, err := c.oldPlace(to)
+	if err != nil {
+		return err
+	}
+	if err := c.noDaemon(from, to); err != nil {
+		return err
+	}
+	m := &migration{migrateCommand: c, config: config, from: from, to: to}
+	switch {
+	case from.shared == nil && to.shared != nil:
+		err = m.intoZooKeeper(ctx)
+	case from.shared != nil && to.shared == nil:
+		err = m.intoFile(ctx)
+	case from.same(to):
+		return hint(fmt.Errorf("the state is %s, and the configuration says so too", to.at()), "change the state block of the configuration first")
+	default:
+		return hint(errors.New("both places are of the same kind"), "npctl state pull and npctl state push copy a file; a ZooKeeper is copied with its own tools")
+	}
+	if err != nil {
+		return explainPlace(err, to)
+	}
+	return m.report.print(c)
+}
+
+// oldPlace says where the state is that is to move.
+func (c *migrateCommand) oldPlace(to statePlace) (statePlace, error) {
+	switch {
+	case c.from != "":
+		path, err := filepath.Abs(c.from)
+		return filePlace(path), err
+	case c.fromConfig != "":
+		return c.placeOfConfig()
+	case to.shared != nil && exists(to.file):
+		return filePlace(to.file), nil
+	default:
+		return statePlace{}, hint(errors.New("it is not said where the state is that is to move"), "name the file with -from, or an old configuration with -from-config")
+	}
+}
+
+func (c *migrateCommand) placeOfConfig() (statePlace, error) {
+	dir := c.global.config
+	info, err := os.Stat(dir)
+	if err != nil {
+		return statePlace{}, err
+	}
+	if !info.IsDir() {
+		dir = filepath.Dir(dir)
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return statePlace{}, err
+	}
+	if settings, ok := plainStateIn(c.fromConfig); ok && settings.Kind != "" {
+		return placeFrom(settings, dir)
+	}
+	old := *c.app
+	old.global.config = c.fromConfig
+	config, err := old.load(c.variableOptions)
+	if err != nil {
+		return statePlace{}, err
+	}
+	return placeFrom(config.Desired.Settings.State, dir)
+}
+
+// noDaemon refuses to move a state that somebody on this machine works with.
+func (c *migrateCommand) noDaemon(places ...statePlace) error {
+	for _, p := range places {
+		daemon, err := c.daemonState(p)
+		if err != nil {
+			return err
+		}
+		if daemon != nil {
+			return errors.Join(hint(fmt.Errorf("npctl watch works with the state in %s", p), "stop npctl watch, migrate, and start it again"), daemon.Close())
+		}
+	}
+	return nil
+}
+
+// openAny opens a file whatever it is.
+func (c *migrateCommand) openAny(path string) (*bolt.Store, bolt.About, error) {
+	file, err := bolt.Open(bolt.Options{Path: path, Version: version(), AnyRole: true, ReadOnly: c.dryRun, Log: c.log})
+	if err != nil {
+		return nil, bolt.About{}, err
+	}
+	about, err := file.About(context.Background())
+	if err != nil {
+		return nil, about, errors.Join(err, file.Close())
+	}
+	return file, about, nil
+}
+
+// leaveThere makes a state that was on its way the whole state again.
+func (c *migrateCommand) leaveThere(ctx context.Context, place statePlace) (err error) {
+	path := place.file
+	if c.from != "" {
+		if path, err = filepath.Abs(c.from); err != nil {
+			return err
+		}
+	}
+	if err := c.noDaemon(filePlace(path)); err != nil {
+		return err
+	}
+	file, about, err := c.openAny(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if about.Role != bolt.Moving {
+		return hint(fmt.Errorf("the state in %s is not on its way to anywhere", path), "-from names another file")
+	}
+	lock, err := c.lock(ctx, file, "state migrate", c.lockTimeout)
+	if err != nil {
+		return err
+	}
+	if err := file.Turn(ctx, bolt.Turn{Role: bolt.Whole}); err != nil {
+		return errors.Join(err, lock.Unlock(ctx))
+	}
+	c.ui.talk("The state stays in %s. What was copied of it to %s is of no use to anybody, until npctl state migrate overwrites it.", path, about.Elsewhere)
+	return lock.Unlock(ctx)
+}
+
+// unlockAll gives locks back; they end with the process anyway.
+func unlockAll(ctx context.Context, locks []state.Lock) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+	var all error
+	for _, lock := range locks {
+		if err := lock.Unlock(ctx); err != nil && !errors.Is(err, state.ErrLost) {
+			all = errors.Join(all, err)
+		}
+	}
+	return all
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// migrationReport is what npctl state migrate -json prints.
+type migrationReport struct {
+	FormatVersion string `json:"format_version"`
+	From          string `json:"from"`
+	To            string `json:"to"`
+	Lineage       string `json:"lineage"`
+	DryRun        bool   `json:"dry_run,omitempty"`
+	Nodes         int    `json:"nodes"`
+	Uploads       int    `json:"uploads"`
+	Builds        int    `json:"builds"`
+	Private       int    `json:"private"`                 // records that one process keeps for itself
+	There         int    `json:"there_already,omitempty"` // from an earlier run
+	Verified      int    `json:"verified"`
+	Requests      int    `json:"requests_dropped,omitempty"`
+	LeftBehind    int    `json:"left_behind,omitempty"` // of others
+	Backup        string `json:"backup,omitempty"`
+}
+
+func (r *migrationReport) count(cargo []resources.Record, found comparison, private []resources.Record, requests int) {
+	r.Nodes, r.Uploads, r.Builds = 0, 0, 0
+	for _, record := range cargo {
+		switch record.Key().Kind {
+		case resources.KindNode:
+			r.Nodes++
+		case resources.KindUpload:
+			r.Uploads++
+		case resources.KindBuild:
+			r.Builds++
+		}
+	}
+	r.Private, r.There, r.Requests = len(private), found.equal, requests
+}
+
+func (r *migrationReport) print(c *migrateCommand) error {
+	if c.json {
+		return c.ui.printJSON(r)
+	}
+	verb := "Moved"
+	if r.DryRun {
+		verb = "Would move"
+	}
+	lines := []string{fmt.Sprintf("%s %s, %s and %s from %s to %s.", verb, countWord(r.Nodes, "node", "nodes"), countWord(r.Uploads, "upload", "uploads"),
+		countWord(r.Builds, "build", "builds"), visible(r.From), visible(r.To))}
+	if r.There > 0 {
+		lines = append(lines, fmt.Sprintf("%s there already, from an earlier run.", countWord(r.There, "record was", "records were")))
+	}
+	if r.Requests > 0 {
+		lines = append(lines, fmt.Sprintf("%s not moved: all of them have ended.", countWord(r.Requests, "request was", "requests were")))
+	}
+	if r.LeftBehind > 0 {
+		lines = append(lines, fmt.Sprintf("%s left where they are: their providers and images are not in this configuration.", countWord(r.LeftBehind, "record is", "records are")))
+	}
+	if r.Backup != "" {
+		lines = append(lines, fmt.Sprintf("What the file held is in %s.", visible(r.Backup)))
+	}
+	if !r.DryRun {
+		lines = append(lines, fmt.Sprintf("All %d were read back and are the same. npctl plan shows that nothing is to be done.", r.Verified))
+	}
+	for _, line := range lines {
+		if err := c.ui.print("%s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
