@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -43,7 +45,7 @@ func newTreeIn(t testing.TB, env lab.Env) *tree {
 	tr := &tree{Env: env, chroot: "/npctl-test-" + uuid.NewString(), private: filepath.Join(t.TempDir(), "private.db")}
 	tr.raw = tr.connect(t)
 	tr.create(t, "", "")
-	t.Cleanup(func() { tr.removeAll(t, tr.chroot) })
+	t.Cleanup(func() { tr.remove(t) })
 	return tr
 }
 
@@ -62,15 +64,15 @@ func (tr *tree) connect(t testing.TB) *zk.Conn {
 	return conn
 }
 
-func (tr *tree) removeAll(t testing.TB, path string) {
-	names, _, err := tr.raw.Children(path)
-	if err != nil {
-		return
+// remove removes the tree, many znodes in a call.
+func (tr *tree) remove(t testing.TB) {
+	var deletes []any
+	for _, path := range append(tr.all(t), "") {
+		deletes = append(deletes, &zk.DeleteRequest{Path: tr.chroot + path, Version: -1})
 	}
-	for _, name := range names {
-		tr.removeAll(t, path+"/"+name)
+	for some := range slices.Chunk(deletes, 500) {
+		_, _ = tr.raw.Multi(some...) // what a session that has just ended leaves may go by itself meanwhile
 	}
-	_ = tr.raw.Delete(path, -1)
 }
 
 // open opens a store, as a further process would.
@@ -187,26 +189,41 @@ func (tr *tree) there(t testing.TB, path string) bool {
 // deleteContender removes the contender with that prefix from whichever lock it is in, as the end of its session does.
 func (tr *tree) deleteContender(t testing.TB, prefix string) (found bool) {
 	t.Helper()
-	tr.walk(t, "", func(path string) {
+	for _, path := range tr.all(t) {
 		if strings.HasPrefix(path[strings.LastIndexByte(path, '/')+1:], prefix+"__lock__") {
 			tr.delete(t, path)
 			found = true
 		}
-	})
+	}
 	return found
 }
 
-// walk calls f with every znode, what is below one before it.
-func (tr *tree) walk(t testing.TB, path string, f func(path string)) {
+// all lists every znode, what is below one before it.
+func (tr *tree) all(t testing.TB) []string {
 	t.Helper()
-	names, _, err := tr.raw.Children(tr.chroot + path)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		t.Fatalf("list %s: %v", path, err)
+	var all []string
+	for level := []string{""}; len(level) > 0; {
+		below := make([][]string, len(level))
+		var group errgroup.Group
+		group.SetLimit(64)
+		for i, path := range level {
+			group.Go(func() error {
+				names, _, err := tr.raw.Children(tr.chroot + path)
+				for _, name := range names {
+					below[i] = append(below[i], path+"/"+name)
+				}
+				if errors.Is(err, zk.ErrNoNode) {
+					return nil
+				}
+				return err
+			})
+		}
+		must(t, group.Wait())
+		level = slices.Concat(below...)
+		all = append(all, level...)
 	}
-	for _, name := range names {
-		tr.walk(t, path+"/"+name, f)
-		f(path + "/" + name)
-	}
+	slices.Reverse(all)
+	return all
 }
 
 func must(t testing.TB, err error) {

@@ -1,0 +1,126 @@
+//go:build integration
+
+package zookeeper_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/zookeeper"
+)
+
+// packets is how many ZooKeeper has received from a store, without those that only say that it is there.
+func (tr *tree) packets(t testing.TB, s *zookeeper.Store) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", tr.Plain)
+	must(t, err)
+	defer conn.Close() //nolint:errcheck // only read
+	_, err = io.WriteString(conn, "cons")
+	must(t, err)
+	text, err := io.ReadAll(conn)
+	must(t, err)
+	line := regexp.MustCompile(fmt.Sprintf(`recved=(\d+),.*sid=0x%x,`, uint64(s.Session()))).FindSubmatch(text)
+	if line == nil {
+		t.Fatalf("session %x is not in %s", s.Session(), text)
+	}
+	n, err := strconv.Atoi(string(line[1]))
+	must(t, err)
+	return n
+}
+
+// counted connects without TLS, since ZooKeeper counts the packets of no others for each connection. In a session of two
+// minutes it says every 40 s that it is there, which is not counted.
+func counted(tr *tree) func(*zookeeper.Options) {
+	return func(o *zookeeper.Options) { o.Hosts, o.TLS, o.SessionTimeout = []string{tr.Plain}, nil, 2*time.Minute }
+}
+
+func TestReadingAsksNothingOfZooKeeper(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	s := tr.open(t, counted(tr))
+	var last state.Entry
+	for range 20 {
+		last = one(t, s, state.Op{Record: node(resources.StateReady)})
+	}
+	before := tr.packets(t, s)
+	for range 100 {
+		entries, err := s.List(t.Context())
+		must(t, err)
+		if len(entries) != 20 {
+			t.Fatalf("%d records", len(entries))
+		}
+		_, err = s.Get(t.Context(), last.Record.Key())
+		must(t, err)
+		s.Changes()
+		s.Claimed()
+		s.Peers()
+	}
+	if after := tr.packets(t, s); after != before {
+		t.Errorf("%d packets", after-before)
+	}
+}
+
+// What a change costs, each of them a round trip.
+func TestPacketsOfEachChange(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	s := tr.open(t, counted(tr))
+	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
+	asked := one(t, s, state.Op{Record: request("debian")})
+	var claim state.Lock
+	count := func(what string, want int, do func()) {
+		t.Helper()
+		before := tr.packets(t, s)
+		do()
+		if got := tr.packets(t, s) - before; got != want {
+			t.Errorf("%s: %d packets, want %d", what, got, want)
+		}
+	}
+	count("create", 1, func() { one(t, s, state.Op{Record: node(resources.StateReady)}) })
+	count("commit for the first time", 2, func() {
+		entry = one(t, s, state.Op{Record: withComment(entry, "1"), Revision: entry.Revision})
+	})
+	count("commit", 2, func() { entry = one(t, s, state.Op{Record: withComment(entry, "2"), Revision: entry.Revision}) })
+	count("commit of nothing new", 0, func() { one(t, s, state.Op{Record: entry.Record, Revision: entry.Revision}) })
+	count("claim", 1, func() {
+		var err error
+		claim, _, err = s.Claim(t.Context(), entry.Record.Key())
+		must(t, err)
+	})
+	count("commit under the claim", 1, func() {
+		entry = one(t, s, state.Op{Record: withComment(entry, "3"), Revision: entry.Revision})
+	})
+	count("unlock", 1, func() { must(t, claim.Unlock(t.Context())) })
+	count("fulfil with a node, both free", 2, func() {
+		r := asked.Record.(*resources.Request)
+		r.State, r.Nodes = resources.StateFulfilled, []string{entry.Record.Key().ID}
+		n := withComment(entry, "4")
+		n.Request = r.ID
+		entries, err := s.Commit(t.Context(), state.Op{Record: r, Revision: asked.Revision}, state.Op{Record: n, Revision: entry.Revision})
+		must(t, err)
+		asked, entry = entries[0], entries[1]
+	})
+	count("refused commit", 0, func() {
+		if _, err := s.Commit(t.Context(), state.Op{Record: withComment(entry, "5"), Revision: entry.Revision - 1}); err == nil {
+			t.Error("a commit of an older version was done")
+		}
+	})
+	count("delete", 2, func() { one(t, s, state.Op{Key: entry.Record.Key(), Revision: entry.Revision}) })
+	count("change by another", 1, func() {
+		tr.create(t, "/nodepool/requests/200-0000000077", `{"state": "requested", "node_types": ["a"]}`)
+		eventually(t, "the request is known", func() bool {
+			_, err := s.Get(t.Context(), key(resources.KindRequest, "200-0000000077"))
+			return err == nil
+		})
+	})
+}
