@@ -142,3 +142,55 @@ func (l *lab) oneBuild(t *testing.T, where string) {
 		t.Errorf("killed %s: image files are %v, want one", where, names)
 	}
 }
+
+// TestKilledWhileAFailedAttemptIsCleared: the first server of a node fails in the cloud and another takes its place.
+// Whatever the moment of a kill, the next apply goes on at once: it does not wait for a server that was on its way out.
+func TestKilledWhileAFailedAttemptIsCleared(t *testing.T) {
+	for at, struck := 1, true; struck; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			one := strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1)
+			l := newLab(t, one, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
+			if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError,
+				Message: "No valid host was found. ", Times: 1}); err != nil {
+				t.Fatal(err)
+			}
+			l.kill.revive(at)
+			_, _, _ = l.run(t.Context(), plan.Options{})
+			where, died := l.kill.died()
+			l.kill.revive(0)
+			if struck = died; !died && at < 15 {
+				t.Errorf("only %d points were passed; the killer sees too little", at-1)
+			}
+			began := time.Now()
+			l.mustRun(t, plan.Options{})
+			if took := time.Since(began); took > 10*time.Minute {
+				t.Errorf("killed %s: the next apply took %s", where, took)
+			}
+			l.settle(t, plan.Options{}, where)
+			nodes := l.nodes()
+			for _, n := range nodes {
+				if n.State != resources.StateReady || n.Attempt > 3 {
+					t.Errorf("killed %s: node %s is %s after %d attempts: %s", where, n.ID, n.State, n.Attempt, n.Error)
+				}
+			}
+			if servers := l.ours(t, "one"); servers != 1 || len(nodes) != 1 {
+				t.Errorf("killed %s: there are %d nodes and %d servers of ours", where, len(nodes), servers)
+			}
+		})
+	}
+}
+
+// ours counts the servers in a cloud that carry our marks.
+func (l *lab) ours(t *testing.T, cloud string) (servers int) {
+	t.Helper()
+	things, err := l.driver.clouds[cloud].Inventory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thing := range things {
+		if thing.Type == "server" && thing.Metadata["npctl_installation"] != "" {
+			servers++
+		}
+	}
+	return servers
+}
