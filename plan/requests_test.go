@@ -256,6 +256,58 @@ request.2 waits: tenant acme: max_servers is 2 and 2 are taken
 			want: `request.1 waits: tenant acme: max_servers is 2 and 1 are taken
 request.2 waits: what tenant acme may still use is kept for a request that has waited longer
 `},
+		"a node on its way counts once of what its tenant was promised": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.Explain = true
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(3)}}
+				promised, more, most := request("1", "small", "small"), request("2", "small"), request("3", "small")
+				promised.State, promised.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				promised.Tenant, more.Tenant, most.Tenant = "acme", "acme", "acme"
+				n := readyNode("0000000011")
+				n.State, n.ExternalID, n.Request, n.Tenant = resources.StateBuilding, "", "1", "acme"
+				o.Records.Nodes = append(o.Records.Nodes, n)
+				o.Busy = map[resources.Key]bool{n.Key(): true}
+				o.Records.Requests = []*resources.Request{promised, more, most}
+			},
+			want: `serve request 2 at cloud/main [""]
+launch request 1 #2
+launch request 2 #1
+request.3 waits: tenant acme: max_servers is 3 and 3 are taken
+`},
+		"cores that a tenant was promised count": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.Explain = true
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxCores: ptr(3)}}
+				promised, urgent := request("1", "small"), request("2", "small")
+				promised.State, promised.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				promised.Tenant, urgent.Tenant, urgent.Priority = "acme", "acme", promised.Priority-1
+				v := o.Providers["cloud"]
+				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.Amounts{Cores: 2}}}}
+				o.Providers["cloud"] = v
+				o.Records.Requests = []*resources.Request{promised, urgent}
+			},
+			want: `launch request 1 #1
+request.2 waits: tenant acme: max_cores is 3 and 2 are taken
+`},
+		"nothing is kept for a request that is larger than what its tenant may have, or from other tenants": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.Explain = true
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(2)}, {Tenant: "umbrella", MaxServers: ptr(1)}}
+				huge, small, patient, theirs := request("1", "small", "small", "small"), request("2", "small"), request("3", "small", "small"), request("4", "small")
+				huge.Tenant, small.Tenant, patient.Tenant, theirs.Tenant = "acme", "acme", "acme", "umbrella"
+				huge.Created, patient.Created = now.Add(-2*reserveAfter), now.Add(-reserveAfter)
+				small.Priority, theirs.Priority = 201, 202
+				huge.Priority, patient.Priority = 200, 201
+				small.Created = now.Add(-2 * reserveAfter)
+				o.Records.Requests = []*resources.Request{huge, small, patient, theirs}
+			},
+			want: `serve request 2 at cloud/main [""]
+serve request 4 at cloud/main [""]
+launch request 2 #1
+launch request 4 #1
+request.1 waits: tenant acme: max_servers is 2 and 0 are taken
+request.3 waits: tenant acme: max_servers is 2 and 1 are taken
+`},
 		"a tenant that has its share waits": {
 			ready: []string{"0000000011"},
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
