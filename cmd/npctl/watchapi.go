@@ -13,7 +13,7 @@ type api interface {
 }
 
 func (w *watching) newAPI() (api, error) {
-	options := httpapi.Options{Version: version(), State: w.place.file, Metrics: w.metrics.Handler(), Log: w.log}
+	options := httpapi.Options{Version: version(), State: w.place.file, Metrics: w.metrics.Handler(), Guessed: w.metrics.Guessed, Log: w.log}
 	if w.tokens != "" {
 		tokens, err := httpapi.ReadTokens(w.tokens, w.log)
 		if err != nil {

@@ -133,7 +133,9 @@ func (c *call) authenticate(isLocal bool) error {
 	}
 	given, found := strings.CutPrefix(c.r.Header.Get("Authorization"), "Bearer ")
 	if found && c.Tokens != nil {
-		c.who, c.role = c.Tokens.find(strings.TrimSpace(given))
+		if err := c.recognize(strings.TrimSpace(given)); err != nil {
+			return err
+		}
 	}
 	switch {
 	case c.role >= c.route.need:
@@ -146,6 +148,22 @@ func (c *call) authenticate(isLocal bool) error {
 		return hinted(&failure{status: http.StatusForbidden, code: wire.CodeForbidden, detail: "the token " + quoted(c.who) + " may only look"},
 			"use one whose role is full")
 	}
+}
+
+// recognize finds out whose token that is, unless too many wrong ones have come from the same address.
+func (c *call) recognize(given string) error {
+	from, now := guesser(c.r.RemoteAddr), time.Now()
+	if wait := c.guesses.wait(from, now); wait > 0 {
+		c.Guessed(guessThrottled)
+		c.w.Header().Set("Retry-After", retryAfter(wait))
+		return hinted(&failure{status: http.StatusTooManyRequests, code: wire.CodeThrottled,
+			detail: "too many tokens from your address were wrong, so this one was not looked at"}, "try again a little later, with the right one")
+	}
+	if c.who, c.role = c.Tokens.find(given); c.role == nobody {
+		c.guesses.wrong(from, now)
+		c.Guessed(guessUnknown)
+	}
+	return nil
 }
 
 // turn waits until there is room for one more call.

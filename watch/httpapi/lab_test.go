@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,6 +100,28 @@ type lab struct {
 	store  *bolt.Store
 	socket string
 	*client.Client
+	guesses *tally
+}
+
+// tally counts.
+type tally struct {
+	mu sync.Mutex
+	by map[string]int // guarded by mu
+}
+
+func (c *tally) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]int{}
+	}
+	c.by[what]++
+}
+
+func (c *tally) all() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.by)
 }
 
 // newLab starts a daemon. Its log goes where it is looked at.
@@ -172,7 +196,8 @@ func (l *lab) start(log io.Writer) {
 		t.Fatal(err)
 	}
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "npctl_up 1\n") })
-	l.server = httpapi.New(l.daemon, httpapi.Options{Version: "1.2.3", State: path, Log: logger, Tokens: known, Metrics: metrics})
+	l.guesses = &tally{}
+	l.server = httpapi.New(l.daemon, httpapi.Options{Version: "1.2.3", State: path, Log: logger, Tokens: known, Metrics: metrics, Guessed: l.guesses.add})
 	ctx, stop := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- l.daemon.Run(ctx, time.Minute) }()

@@ -28,10 +28,11 @@ import (
 
 // Options is what a Server works with. All of it may be left empty.
 type Options struct {
-	Version string       // of npctl, told to clients
-	State   string       // path of the state, so that a client can tell whether it is the one it means
-	Tokens  *Tokens      // who may use what is not a unix socket; needed for those
-	Metrics http.Handler // served at /metrics; nil: nothing is there
+	Version string           // of npctl, told to clients
+	State   string           // path of the state, so that a client can tell whether it is the one it means
+	Tokens  *Tokens          // who may use what is not a unix socket; needed for those
+	Metrics http.Handler     // served at /metrics; nil: nothing is there
+	Guessed func(how string) // told of each wrong token: unknown, or throttled when it was not even looked at
 	Log     *slog.Logger
 }
 
@@ -67,6 +68,7 @@ type Server struct {
 	waits   chan struct{}
 	explain chan struct{} // one at a time recomputes a plan
 	locks   *locks
+	guesses *guesses
 	openapi []byte
 }
 
@@ -75,9 +77,12 @@ func New(daemon *watch.Daemon, o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Guessed == nil {
+		o.Guessed = func(string) {}
+	}
 	s := &Server{Options: o, daemon: daemon, epoch: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], started: time.Now(),
 		mux: http.NewServeMux(), calls: make(chan struct{}, callsAtOnce), waits: make(chan struct{}, waitsAtOnce),
-		explain: make(chan struct{}, 1)}
+		explain: make(chan struct{}, 1), guesses: newGuesses()}
 	s.locks = newLocks(daemon)
 	s.routes = append(s.table(), s.storeTable()...)
 	for i := range s.routes {

@@ -248,3 +248,39 @@ func TestATokenIsTakenAwayByEditingTheFile(t *testing.T) {
 		return client.IsCode(err, wire.CodeUnauthorized)
 	})
 }
+
+func TestTooManyWrongTokensAreNotLookedAt(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	a := newAuthority(t, "authority")
+	cert, key := a.issue("server")
+	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
+	ask := func(token string) error {
+		c, err := client.New(client.Options{URL: url, Token: token, CA: a.ca()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.Status(t.Context())
+		return err
+	}
+	unknown := 0
+	for client.IsCode(ask("wrong"), wire.CodeUnauthorized) {
+		if unknown++; unknown > 100 {
+			t.Fatalf("after %d wrong tokens the next one is looked at", unknown)
+		}
+	}
+	if unknown < 10 {
+		t.Errorf("%d wrong tokens were looked at, and ten may be wrong", unknown)
+	}
+	refused(t, ask(fullToken), wire.CodeThrottled, "a little later")
+	if err := ask(""); !client.IsCode(err, wire.CodeUnauthorized) {
+		t.Errorf("without a token: %v", err)
+	}
+	if _, err := l.Status(t.Context()); err != nil {
+		t.Errorf("by the socket: %v", err)
+	}
+	got := l.guesses.all()
+	if got["unknown"] != unknown || got["throttled"] != 2 {
+		t.Errorf("%d wrong tokens were looked at, and counted are %v", unknown, got)
+	}
+}

@@ -127,6 +127,8 @@ var families = []Family{
 		Help: "Time that writing to the state took, by result (done, conflict, failed).", Watch: "more than 0.1 s: a slow disk; failed ones at once"},
 	{Name: "npctl_state_records", Kind: Gauge, Labels: []string{"kind"},
 		Help: "Records in the state."},
+	{Name: "npctl_api_wrong_tokens_total", Kind: Counter, Labels: []string{"result"},
+		Help: "Calls to the API with a token that nobody knows, by result: unknown, or throttled where too many had come from the same address.", Watch: "a rate that is not usual: a client with an old token, or somebody who guesses"},
 	{Name: "npctl_build_info", Kind: Gauge, Labels: []string{"version", "goversion"},
 		Help: "1, with what npctl this is."},
 }

@@ -133,4 +133,7 @@ func (m *Metrics) Reload(result string) {
 	m.stale = result != "done"
 }
 
+// Guessed notes a wrong token: unknown, or throttled when it was not looked at.
+func (m *Metrics) Guessed(how string) { m.count("npctl_api_wrong_tokens_total", how) }
+
 func goVersion() string { return runtime.Version() }

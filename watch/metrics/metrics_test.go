@@ -178,6 +178,7 @@ func everything(t *testing.T) *metrics.Metrics {
 	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Action: plan.ActionDelete, Reason: plan.ReasonLeaked, Type: "port"}})
 	m.Pass(fleet())
 	m.Call("cloud", "list", time.Second, errors.New("no"))
+	m.Guessed("unknown")
 	m.Reload("refused")
 	store := m.Timed(brokenStore{})
 	if _, err := store.Commit(t.Context()); err == nil {

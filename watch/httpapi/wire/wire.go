@@ -307,6 +307,7 @@ const (
 	CodeMediaType    Code = "media-type"    // not JSON
 	CodeMethod       Code = "method"        // not that way
 	CodeBusy         Code = "busy"          // too much at a time
+	CodeThrottled    Code = "throttled"     // too many wrong tokens from the same address
 	CodeNotReady     Code = "not-ready"     // the daemon is still looking around, or is ending
 	CodeInternal     Code = "internal"      // a mistake of the daemon's
 	CodeUnsupported  Code = "not-supported" // not with this state, or not in this way
