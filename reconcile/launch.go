@@ -390,7 +390,8 @@ func (l *launching) console(ctx context.Context) (path string) {
 	if err != nil {
 		return ""
 	}
-	path = filepath.Join(dir, fmt.Sprintf("node-%s-attempt-%d.console.log", l.node.ID, l.node.Attempt))
+	path = filepath.Join(dir, fmt.Sprintf("node-%s-attempt-%d"+consoleEnd, l.node.ID, l.node.Attempt))
+	pruneConsoles(dir, time.Now()) // files have the machine's time
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return ""
 	}

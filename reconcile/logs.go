@@ -25,6 +25,44 @@ func (x *execution) logDir() (string, error) {
 	return dir, nil
 }
 
+// What is kept of consoles of machines that did not become ready.
+const (
+	consolesKept = 200
+	consolesAge  = 30 * 24 * time.Hour
+	consoleEnd   = ".console.log"
+)
+
+// pruneConsoles makes room for one more console: it removes those that are too many or too old.
+func pruneConsoles(dir string, now time.Time) {
+	entries, _ := os.ReadDir(dir)
+	consoles := newestFirst(dir, entries, func(name string) bool { return strings.HasSuffix(name, consoleEnd) })
+	for i, c := range consoles {
+		if i >= consolesKept-1 || now.Sub(c.time) > consolesAge {
+			_ = os.Remove(c.path)
+		}
+	}
+}
+
+// oldFile is a file in the directory of logs.
+type oldFile struct {
+	path string
+	time time.Time
+}
+
+// newestFirst lists the files of a directory whose names are wanted.
+func newestFirst(dir string, entries []os.DirEntry, wanted func(name string) bool) (files []oldFile) {
+	for _, entry := range entries {
+		if !wanted(entry.Name()) {
+			continue
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			files = append(files, oldFile{filepath.Join(dir, entry.Name()), info.ModTime()})
+		}
+	}
+	slices.SortFunc(files, func(a, b oldFile) int { return b.time.Compare(a.time) })
+	return files
+}
+
 // buildLog opens the log of a build and removes old ones of the same image.
 func (x *execution) buildLog(name string) (*os.File, error) {
 	dir, err := x.logDir()
@@ -43,22 +81,12 @@ func (x *execution) pruneLogs(dir, name string) {
 		return
 	}
 	image := name[:strings.LastIndexByte(name, '-')]
-	type old struct {
-		path string
-		time time.Time
-	}
-	var logs []old
 	entries, _ := os.ReadDir(dir)
-	for _, entry := range entries {
-		stem, isLog := strings.CutSuffix(entry.Name(), ".log")
-		if id := plan.BuildIDOfFile(entry.Name()); !isLog || id == "" || stem != image+"-"+id {
-			continue
-		}
-		if info, err := entry.Info(); err == nil {
-			logs = append(logs, old{filepath.Join(dir, entry.Name()), info.ModTime()})
-		}
-	}
-	slices.SortFunc(logs, func(a, b old) int { return b.time.Compare(a.time) })
+	logs := newestFirst(dir, entries, func(name string) bool {
+		stem, isLog := strings.CutSuffix(name, ".log")
+		id := plan.BuildIDOfFile(name)
+		return isLog && id != "" && stem == image+"-"+id
+	})
 	for _, l := range logs[min(max(keep-1, 0), len(logs)):] {
 		_ = os.Remove(l.path)
 	}
