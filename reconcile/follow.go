@@ -13,8 +13,9 @@ import (
 // Shared is the runner's store where others work in it too, or nil.
 func (r *Runner) Shared() state.Shared { return r.ledger.claims.store }
 
-// Follow keeps up with what others write, where they work in the same store, until ctx ends.
-func (r *Runner) Follow(ctx context.Context) error {
+// Follow keeps up with what others write, where they work in the same store, until ctx ends. News is called with each
+// record that others have written.
+func (r *Runner) Follow(ctx context.Context, news func(resources.Record)) error {
 	if r.Shared() == nil {
 		return nil
 	}
@@ -23,7 +24,9 @@ func (r *Runner) Follow(ctx context.Context) error {
 		return fmt.Errorf("follow the state: %w", err)
 	}
 	for range hints {
-		r.ledger.catchUp(ctx)
+		for _, record := range r.ledger.catchUp(ctx) {
+			news(record)
+		}
 	}
 	return nil
 }
@@ -50,13 +53,16 @@ func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 }
 
 // catchUp takes over what has changed since it was called last. Of what this process writes at the same moment the newer
-// revision counts.
-func (l *ledger) catchUp(ctx context.Context) {
+// revision counts. It returns the records that were newer.
+func (l *ledger) catchUp(ctx context.Context) (news []resources.Record) {
 	changed, gone := l.claims.store.Changes()
 	l.mu.Lock()
 	for _, entry := range changed {
 		if l.revisions[entry.Record.Key()] < entry.Revision {
 			l.keep(entry)
+			if !l.written(entry.Record.Key()) {
+				news = append(news, entry.Record)
+			}
 		}
 	}
 	for key, revision := range gone {
@@ -72,6 +78,7 @@ func (l *ledger) catchUp(ctx context.Context) {
 			l.claims.letGo(ctx, key) // it was cancelled, or its requestor has what it wanted
 		}
 	}
+	return news
 }
 
 // refresh reads records anew after a commit has found that others have changed them.

@@ -26,6 +26,7 @@ type ledger struct {
 	revisions map[resources.Key]state.Revision
 	records   map[resources.Key]resources.Record
 	busy      map[resources.Key]string // records that a running step works on, and its id
+	writing   map[resources.Key]int    // how many commits are under way that change a record
 
 	changed chan struct{} // gets a hint after records have changed
 }
@@ -36,7 +37,7 @@ func openLedger(ctx context.Context, store state.Store) (*ledger, error) {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	l := &ledger{store: store, claims: newClaims(store), revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{},
-		busy: map[resources.Key]string{}, changed: make(chan struct{}, 1)}
+		busy: map[resources.Key]string{}, writing: map[resources.Key]int{}, changed: make(chan struct{}, 1)}
 	for _, entry := range entries {
 		l.keep(entry)
 	}
@@ -133,6 +134,7 @@ func (l *ledger) drop(ctx context.Context, keys ...resources.Key) error {
 func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]state.Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
+	defer l.write(ops)()
 	entries, err := l.store.Commit(ctx, ops...)
 	if err != nil {
 		err = fmt.Errorf("write state: %w", err)
@@ -157,6 +159,35 @@ func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]sta
 	}
 	l.hint()
 	return entries, nil
+}
+
+// write notes that a commit is under way until the function that it returns is called.
+func (l *ledger) write(ops []state.Op) (written func()) {
+	if l.claims.store == nil {
+		return func() {}
+	}
+	keys := make([]resources.Key, len(ops))
+	for i, op := range ops {
+		if keys[i] = op.Key; op.Record != nil {
+			keys[i] = op.Record.Key() // without an id when it is new
+		}
+	}
+	add := func(n int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, key := range keys {
+			if l.writing[key] += n; l.writing[key] == 0 {
+				delete(l.writing, key)
+			}
+		}
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
+// written reports whether a record may just have been written by this process. The caller holds mu.
+func (l *ledger) written(key resources.Key) bool {
+	return l.writing[key] > 0 || l.writing[resources.Key{Kind: key.Kind}] > 0
 }
 
 // owned says of which records a step is the only one to work on.

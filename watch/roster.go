@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,9 +47,19 @@ func (d *Daemon) connected() bool {
 
 // follow keeps up with what others write into the same store.
 func (d *Daemon) follow(ctx context.Context) {
-	if err := d.runner.Follow(ctx); err != nil && ctx.Err() == nil {
+	if err := d.runner.Follow(ctx, d.hear); err != nil && ctx.Err() == nil {
 		d.Log.Error("what others write cannot be followed", "error", err)
 	}
+}
+
+// hear notes what others have made of a request that was made through npctl: somebody may wait for it here.
+func (d *Daemon) hear(record resources.Record) {
+	r, ok := record.(*resources.Request)
+	if !ok || !strings.HasPrefix(r.Who, plan.OwnRequestor) {
+		return
+	}
+	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), Code: "elsewhere",
+		Text: "another process has made it " + string(r.State) + because(r.Error)})
 }
 
 // enroll takes down what this process serves, as of a pass.
