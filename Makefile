@@ -7,8 +7,8 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race
 
-.PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads fuzz integration integration-openstack integration-images \
-	integration-sandbox integration-gearman integration-zuul integration-watch clean
+.PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
+	integration-sandbox integration-gearman integration-zuul integration-watch integration-zookeeper clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +59,10 @@ fuzz: ## fuzz the loader, the state file and gearman for a minute each
 bench-uploads: build ## uploads against dd and the openstack client (installs the client into a temporary venv)
 	./test/bench/uploads.sh
 
-integration: integration-sandbox integration-images integration-gearman integration-zuul integration-watch integration-openstack ## all integration targets
+bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
+	./test/zookeeper/bench.sh
+
+integration: integration-sandbox integration-images integration-gearman integration-zuul integration-watch integration-zookeeper integration-openstack ## all integration targets
 
 integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
 	./test/sandbox/run.sh
@@ -75,6 +78,9 @@ integration-zuul: build ## a real zuul-web (as root; installs Debian packages, a
 
 integration-watch: build ## npctl watch as a process, with real sshd and ssh (as root; installs Debian packages)
 	./test/watch/run.sh
+
+integration-zookeeper: build ## a real ZooKeeper, Zuul's own classes, nodepool-launcher (as root; installs Debian packages, and both into venvs)
+	./test/zookeeper/run.sh
 
 integration-openstack: build ## real OpenStack services on loopback (as root, Debian 12; installs packages, starts services)
 	./test/openstack/run.sh
