@@ -267,7 +267,7 @@ func (s *Store) locksFor(changes []*change) ([]string, error) {
 	defer s.mu.Unlock()
 	var dirs []string
 	for _, c := range changes {
-		if c.dir = ""; c.idle() {
+		if c.dir, c.barred = "", false; c.idle() {
 			continue
 		}
 		if own := s.claims[c.key]; own != nil {
@@ -283,7 +283,7 @@ func (s *Store) locksFor(changes []*change) ([]string, error) {
 		if s.takenByOthers(dir) {
 			return nil, fmt.Errorf("%s is claimed by another: %w, %w", c.key, state.ErrLocked, state.ErrConflict)
 		}
-		if c.dir = dir; !slices.Contains(dirs, dir) {
+		if c.dir, c.barred = dir, s.canBar(c, dir); !c.barred && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	statetest.Run(t, statetest.Harness{
 		New: func(t *testing.T) func(*testing.T) state.Store {
 			tr := newTree(t)
@@ -27,6 +28,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestSharedContract(t *testing.T) {
+	t.Parallel()
 	statetest.Shared(t, statetest.Harness{
 		New: func(t *testing.T) func(*testing.T) state.Store {
 			tr := newTree(t)

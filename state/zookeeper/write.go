@@ -23,6 +23,7 @@ const (
 	forRecord                // is a change itself
 	forWay                   // makes a directory, or removes what is below
 	forUnlock                // gives back what was claimed for the commit only
+	forBar                   // keeps others out of a lock
 	forSerial                // counts the commit, and tells its zxid
 )
 
@@ -43,7 +44,10 @@ type write struct {
 
 // write sends the changes. Locks that were taken for them end with them.
 func (s *Store) write(ctx context.Context, changes []*change, flags []flag, contenders []*contender) error {
-	w := s.newWrite(changes, flags, contenders)
+	w, err := s.newWrite(changes, flags, contenders)
+	if err != nil {
+		return err
+	}
 	defer s.endHold(w.hold)
 	results, failed, err := s.multi(ctx, "write", w.ops)
 	if err != nil {
@@ -54,7 +58,7 @@ func (s *Store) write(ctx context.Context, changes []*change, flags []flag, cont
 	return nil
 }
 
-func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contender) *write {
+func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contender) (*write, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := &write{store: s, maker: s.newMaker(), lost: map[int]func(){}, gone: map[string]bool{},
@@ -63,6 +67,11 @@ func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contende
 	for _, c := range changes {
 		if c.old == nil && c.op.Record != nil {
 			w.adds = append(w.adds, parentOf(c.at))
+		}
+	}
+	for _, c := range changes {
+		if err := w.bar(c, contenders); err != nil {
+			return nil, err
 		}
 	}
 	for _, c := range changes {
@@ -78,7 +87,7 @@ func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contende
 	}
 	w.add(&zk.SetDataRequest{Path: s.at(serialAt), Version: -1}, forSerial, serialAt, nil)
 	s.holds[w.hold] = struct{}{}
-	return w
+	return w, nil
 }
 
 func (w *write) add(op any, why purpose, what string, of *change) {
@@ -250,6 +259,8 @@ func (w *write) refused(i int, err error) error {
 		if errors.Is(err, zk.ErrNoNode) {
 			return fmt.Errorf("lock %s: %w", w.what[i], state.ErrLost)
 		}
+	case forBar:
+		return barRefused(s.at(w.what[i]), err)
 	case forSerial:
 		return fmt.Errorf("%s, which npctl made there, is gone; start npctl anew: %w", s.at(serialAt), err)
 	case forRecord:
