@@ -5,6 +5,7 @@ package zookeeper_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,11 @@ const holderChroot = "NPCTL_TEST_HOLDER_CHROOT"
 func TestMain(m *testing.M) {
 	chroot := os.Getenv(holderChroot)
 	if chroot == "" {
+		// The tests mostly wait: for sessions to end, for servers to start. -parallel says otherwise.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
 		os.Exit(m.Run())
 	}
 	if err := hold(chroot, os.Args[1]); err != nil {
