@@ -134,6 +134,7 @@ var claimTests = []sharedTest{
 		e.must(err)
 	}},
 	{"LetsNobodyElseCommit", claimExcludesCommits},
+	{"HoldsUnderCommitsOfOthers", claimHolds},
 	{"IsTakenByACommitOnlyForItself", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		for _, entry := range e.create(one, claimable()...) {
@@ -194,6 +195,42 @@ func claimExcludesCommits(e *sharedEnv) {
 			e.Errorf("something was written (-before +after):\n%s", diff)
 		}
 	}
+}
+
+// claimHolds has one handle commit without a claim as fast as it can, while another claims and then commits what it was
+// given: that must never be a version which has changed since.
+func claimHolds(e *sharedEnv) {
+	one, two := e.shared(), e.shared()
+	key := e.create(one, Node(1))[0].Record.Key()
+	_ = e.get(two, key)
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+			entry, err := one.Get(e.ctx(), key)
+			if err == nil {
+				_, err = one.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision})
+			}
+			if err != nil && !errors.Is(err, state.ErrConflict) {
+				e.Errorf("commit without a claim: %v", err)
+				return
+			}
+		}
+	})
+	for range 15 {
+		c, entry := e.claimSoon(two, key)
+		if _, err := two.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision}); err != nil {
+			e.Errorf("commit under the claim: %v", err)
+		}
+		e.must(c.Unlock(e.ctx()))
+	}
+	close(ended)
+	wg.Wait()
 }
 
 var lostClaimTests = []sharedTest{
