@@ -158,3 +158,26 @@ func TestStateTestingAndUnknownKeysAreLivedWith(t *testing.T) {
 		t.Error("it is there still")
 	}
 }
+
+// A client that uses the Go library's own locks leaves names that kazoo passes over, and so does npctl.
+func TestWhatIsNoContenderHindersNobody(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	s := tr.open(t)
+	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
+	at := "/nodepool/nodes/" + entry.Record.Key().ID
+	tr.create(t, at+"/lock", "")
+	tr.create(t, at+"/lock/_c_c7d1-lock-0000000000", "")
+	must(t, s.Sync(t.Context()))
+	if claimed := s.Claimed(); len(claimed) > 0 {
+		t.Errorf("claimed are %v", claimed)
+	}
+	entry = one(t, s, state.Op{Record: withComment(entry, "free"), Revision: entry.Revision})
+	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
+	must(t, err)
+	must(t, claim.Unlock(t.Context()))
+	one(t, s, state.Op{Key: entry.Record.Key(), Revision: entry.Revision})
+	if tr.there(t, at) {
+		t.Error("it is there still")
+	}
+}
