@@ -68,9 +68,16 @@ func (j *Journal) Add(event resources.Event) {
 func (j *Journal) add(event resources.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.events = append(j.events, Numbered{j.next, event})
-	j.next++
 	j.unsaved = append(j.unsaved, event)
+	j.append(event)
+}
+
+// append makes events known. The caller holds mu.
+func (j *Journal) append(events ...resources.Event) {
+	for _, event := range events {
+		j.events = append(j.events, Numbered{j.next, event})
+		j.next++
+	}
 	if most := journalPiece * journalPieces; len(j.events) > 2*most {
 		j.events = slices.Clone(j.events[len(j.events)-most:])
 	}
@@ -78,6 +85,19 @@ func (j *Journal) add(event resources.Event) {
 		select {
 		case waiter <- struct{}{}:
 		default:
+		}
+	}
+}
+
+// Written is told of records that somebody has written through the daemon's store: what is in the journal there is in this
+// one too.
+func (j *Journal) Written(entries []state.Entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range entries {
+		if piece, ok := e.Record.(*resources.Journal); ok {
+			j.pieces = append(j.pieces, piece.ID)
+			j.append(piece.Events...)
 		}
 	}
 }
@@ -147,16 +167,23 @@ func (j *Journal) flush(ctx context.Context) error {
 
 // step notes what became of a step.
 func (j *Journal) step(event reconcile.Event) {
+	if e, ok := journaled(event); ok {
+		j.add(e)
+	}
+}
+
+// journaled is what the journal has of what became of a step, if anything.
+func journaled(event reconcile.Event) (e resources.Event, ok bool) {
 	s := &event.Step
 	switch event.Kind {
 	case reconcile.EventStart, reconcile.EventDone, reconcile.EventFailed:
 	default:
-		return
+		return e, false
 	}
 	if event.Kind == reconcile.EventStart && s.Thing == plan.ThingRequest {
-		return // its end follows at once
+		return e, false // its end follows at once
 	}
-	e := resources.Event{Time: event.Time, Code: string(s.Action) + "-" + string(event.Kind), Subject: subjectOf(s, event.ID)}
+	e = resources.Event{Time: event.Time, Code: string(s.Action) + "-" + string(event.Kind), Subject: subjectOf(s, event.ID)}
 	e.Related = relatedTo(s, e.Subject)
 	e.Text = fmt.Sprintf("%s %s: %s", s.Action, s.Address, s.Reason.Text())
 	switch event.Kind {
@@ -173,7 +200,7 @@ func (j *Journal) step(event reconcile.Event) {
 			e.Text += fmt.Sprintf(", %s: %s", f.Name, f.Value)
 		}
 	}
-	j.add(e)
+	return e, true
 }
 
 // subjectOf is the record, or block, that a step is about.

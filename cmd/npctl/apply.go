@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -11,6 +12,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
 )
 
 const applyDescription = `Computes a plan as npctl plan does, shows it, asks, and does it. With PLANFILE (from npctl plan
@@ -205,12 +207,15 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, events *eventWriter) error {
 	progress := c.newProgress(p)
 	c.ui.onInterrupt(progress.interrupted)
+	notes, noted := s.journal(ctx)
 	s.engine.Report = func(e reconcile.Event) {
 		events.step(e)
 		progress.event(e)
+		notes.Step(e)
 	}
 	result, err := s.engine.Execute(ctx, p, s.seen)
 	progress.close()
+	noted()
 	c.ui.onInterrupt(nil)
 	events.summary(c.operation, result)
 	if !c.json {
@@ -228,6 +233,23 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 		return hint(result.Err(), "apply again when the reasons above are gone: it goes on from here")
 	}
 	return c.incomplete(p)
+}
+
+// journal begins to note steps in the journal, and returns how to end that: everything is written then.
+func (s *session) journal(ctx context.Context) (notes *watch.Notes, end func()) {
+	notes = watch.NewNotes(s.store)
+	keeping, stop := context.WithCancel(ctx)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { notes.Keep(keeping) })
+	return notes, func() {
+		stop()
+		keeper.Wait()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if err := notes.Flush(last); err != nil {
+			s.app.log.Warn("the journal is not complete", "error", err)
+		}
+	}
 }
 
 // incomplete is an error when a provider could not be looked at: nobody can say that all is as wanted.

@@ -125,6 +125,7 @@ func (c *call) storeCommit() (any, error) {
 	if err != nil {
 		return nil, refused(err)
 	}
+	c.daemon.Journal.Written(entries)
 	for i, e := range entries {
 		if answer.Entries[i], err = wireEntry(e); err != nil {
 			return nil, err
