@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/npctl/npctl/plan"
@@ -39,4 +41,30 @@ func (e *Engine) report(event Event) {
 	e.reporting.Lock()
 	defer e.reporting.Unlock()
 	e.Report(event)
+}
+
+// about tells the log what a step is about. The id is that of the record that it made.
+func about(s plan.Step, id string) []any {
+	attrs := []any{"step", s.ID}
+	add := func(name, value string) {
+		if value != "" {
+			attrs = append(attrs, name, value)
+		}
+	}
+	node := id
+	if s.Record.ID != "" {
+		node = s.Record.ID
+	}
+	switch s.Thing {
+	case plan.ThingNode:
+		add("node", node)
+	case plan.ThingRequest:
+	default:
+		add("id", id)
+	}
+	add("request", s.Request)
+	add("nodes", strings.Join(slices.DeleteFunc(slices.Clone(s.Nodes), func(id string) bool { return id == "" }), ","))
+	add("provider", s.Provider)
+	add("image", s.Image)
+	return attrs
 }

@@ -274,11 +274,11 @@ func (x *execution) finish(s plan.Step, id string, err error, took time.Duration
 		if errors.Is(err, ErrInterrupted) {
 			level = slog.LevelInfo
 		}
-		x.Log.Log(context.Background(), level, "step failed", "step", s.ID, "took", took, "id", id, "error", err)
+		x.Log.Log(context.Background(), level, "step failed", append(about(s, id), "took", took, "error", err)...)
 		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})
 		return
 	}
-	x.Log.Info("step done", "step", s.ID, "took", took, "id", id)
+	x.Log.Info("step done", append(about(s, id), "took", took)...)
 	x.report(Event{Kind: EventDone, Step: s, Took: took, ID: id})
 }
 
