@@ -19,6 +19,12 @@ import (
 // launchTimeout is how long an attempt may take where launch_timeout does not say.
 const launchTimeout = time.Hour
 
+// Why an attempt to launch a node was given up that took too long.
+var (
+	ErrLaunchTimeout = errors.New("not ready within launch_timeout")     // the whole of it
+	ErrBootTimeout   = errors.New("does not answer within boot_timeout") // there is a machine, and nobody answers in it
+)
+
 // launching is one node on its way from intent to ready.
 type launching struct {
 	*execution
@@ -241,8 +247,25 @@ func (l *launching) zone() string {
 // attempt asks for the instance, unless an earlier run did, and sees it through to ready.
 func (l *launching) attempt(ctx context.Context) error {
 	limit := cmp.Or(l.provider.LaunchTimeout, launchTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready within launch_timeout (%s)", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%s)", ErrLaunchTimeout, limit))
 	defer cancel()
+	if err := l.try(ctx); err != nil {
+		return timed(ctx, err)
+	}
+	return nil
+}
+
+// timed names the time limit that an error is due to, where the error itself only says that time was over.
+func timed(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrLaunchTimeout) && !errors.Is(err, ErrLaunchTimeout) && !errors.Is(err, ErrBootTimeout) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// try is an attempt as long as its time lasts.
+func (l *launching) try(ctx context.Context) error {
 	if l.node.ExternalID == "" {
 		if err := l.create(ctx); err != nil {
 			return err

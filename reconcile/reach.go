@@ -32,7 +32,7 @@ func (l *launching) reach(ctx context.Context, instance *resources.Instance) err
 	port := cmp.Or(l.node.Login.ConnectionPort, defaultPorts[how])
 	address := net.JoinHostPort(instance.Addresses.Interface, strconv.FormatInt(port, 10))
 	limit := cmp.Or(l.provider.BootTimeout, bootTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s does not answer within boot_timeout (%s)", address, limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s %w (%s)", address, ErrBootTimeout, limit))
 	defer cancel()
 	started := l.Now()
 	l.progress(l.step)("waiting for "+address+" to answer", 0, 0)

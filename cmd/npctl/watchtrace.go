@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/watch/metrics"
 )
 
@@ -52,15 +52,9 @@ func errorKind(err error) string {
 		return "rejected"
 	case errors.Is(err, drivers.ErrThrottled):
 		return "throttled"
-	case errors.Is(err, context.DeadlineExceeded), withinLimit(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, reconcile.ErrLaunchTimeout), errors.Is(err, reconcile.ErrBootTimeout):
 		return "timeout"
 	default:
 		return "other"
 	}
-}
-
-// withinLimit reports whether a node was not ready, or did not answer, in time: that error says so in words only.
-func withinLimit(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "within launch_timeout") || strings.Contains(text, "within boot_timeout")
 }
