@@ -1,0 +1,98 @@
+//go:build integration
+
+package share
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+// cloud is an OpenStack that all processes reach by HTTP, and that outlives them.
+type cloud struct {
+	t    *testing.T
+	name string
+	*sandboxcloud.Cloud
+	yaml string // file
+}
+
+// newCloud serves a cloud with an image called debian until the test ends.
+func newCloud(t *testing.T, name string, options sandboxcloud.Options) *cloud {
+	t.Helper()
+	made, err := sandboxcloud.Open(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := sandboxcloud.Serve(ctx, listener, made); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); _ = made.Close(); serving.Wait() })
+	c := &cloud{t: t, name: name, Cloud: made, yaml: filepath.Join(t.TempDir(), "clouds.yaml")}
+	text := sandboxcloud.CloudsYAML(sandboxcloud.AuthURL(listener.Addr()))
+	if err := os.WriteFile(c.yaml, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.addImage()
+	return c
+}
+
+func (c *cloud) addImage() {
+	c.t.Helper()
+	ctx, access := c.t.Context(), c.Access()
+	account, err := openstack.NewClient(access.AuthURL)
+	c.must(err)
+	account.HTTPClient = http.Client{Transport: c.Transport()}
+	c.must(openstack.Authenticate(ctx, account, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
+		Password: access.Password, TenantName: access.Project, DomainName: access.Domain}))
+	client, err := openstack.NewImageV2(account, gophercloud.EndpointOpts{Region: access.Region})
+	c.must(err)
+	made, err := images.Create(ctx, client, images.CreateOpts{Name: "debian", DiskFormat: "raw", ContainerFormat: "bare"}).Extract()
+	c.must(err)
+	c.must(imagedata.Upload(ctx, client, made.ID, bytes.NewReader([]byte("debian"))).ExtractErr())
+}
+
+func (c *cloud) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// servers are those there are, by id, with the node that each is marked with.
+func (c *cloud) servers() map[string]string {
+	things, err := c.Inventory()
+	if err != nil {
+		c.t.Error(err)
+	}
+	servers := map[string]string{}
+	for _, thing := range things {
+		if thing.Type == "server" {
+			servers[thing.ID] = thing.Metadata["npctl_node_id"]
+		}
+	}
+	return servers
+}
+
+// quick is a cloud in which things take a little time.
+var quick = sandboxcloud.Options{BuildTime: 300 * time.Millisecond, DeleteTime: 200 * time.Millisecond}

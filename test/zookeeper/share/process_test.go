@@ -1,0 +1,273 @@
+//go:build integration
+
+package share
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+	"github.com/npctl/npctl/watch/httpapi/client"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// program is the npctl that is tested.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "npctl")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "npctl")
+	args := []string{"build", "-o", program, "../../../cmd/npctl"}
+	if os.Getenv("NPCTL_RACE") != "" {
+		args = []string{"build", "-race", "-o", program, "../../../cmd/npctl"}
+	}
+	build := exec.CommandContext(context.Background(), "go", args...)
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+const (
+	session  = 2 * time.Second // of the processes
+	logShown = 96 << 10        // bytes of each log, of a test that failed
+)
+
+// machine is where an npctl runs: a directory with a configuration and a private file, and its way to ZooKeeper.
+type machine struct {
+	t    *testing.T
+	name string
+	dir  string
+	link *lab.Proxy
+	env  []string
+	*client.Client
+
+	cmd  *exec.Cmd     // of the newest process
+	done chan struct{} // closed when that has ended
+	err  error
+}
+
+// newMachine makes one whose npctl serves the providers of the configuration, which begins after the block npctl.
+func newMachine(t *testing.T, zk *lab.Lab, name, configuration string, clouds ...*cloud) *machine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, name: name, dir: dir, link: lab.StartProxy(t, zk.Hosts), env: os.Environ()}
+	for _, c := range clouds {
+		m.env = append(m.env, "OS_CLIENT_CONFIG_FILE="+c.yaml)
+	}
+	text := fmt.Sprintf(`
+npctl {
+  images_dir = "images"
+  leak_age   = "2s"
+  leak_limit = 50
+  state "zookeeper" {
+    hosts           = [%q]
+    session_timeout = %q
+    file            = "npctl.db"
+    tls {
+      cert = %q
+      key  = %q
+      ca   = %q
+    }
+  }
+}
+`, m.link.Address(), session, zk.Cert, zk.Key, zk.CA) + configuration
+	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if m.Client, err = client.New(client.Options{Socket: filepath.Join(dir, "npctl.db.sock")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.clean)
+	return m
+}
+
+func (m *machine) clean() {
+	if m.cmd != nil {
+		_ = m.cmd.Process.Kill()
+		<-m.done
+	}
+	if m.t.Failed() {
+		log := m.log()
+		m.t.Logf("log of %s:\n%s", m.name, log[max(0, len(log)-logShown):])
+	}
+	if os.Getenv("NPCTL_KEEP") != "" {
+		m.t.Logf("kept: %s %s", m.name, m.dir)
+		return
+	}
+	_ = os.RemoveAll(m.dir)
+}
+
+func (m *machine) log() []byte {
+	log, err := os.ReadFile(filepath.Join(m.dir, "log"))
+	if err != nil && m.cmd != nil {
+		m.t.Error(err)
+	}
+	return log
+}
+
+// launch starts a process, which may take a while to be ready.
+func (m *machine) launch() {
+	m.t.Helper()
+	log, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.done = make(chan struct{})
+	m.cmd = m.command("watch", "-refresh=2s", "-grace=5s", "-log-level="+level())
+	m.cmd.Stderr = log
+	if err := m.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		defer close(done)
+		m.err = cmd.Wait()
+		_ = log.Close()
+	}(m.cmd, m.done)
+}
+
+func level() string {
+	if os.Getenv("NPCTL_DEBUG") != "" {
+		return "debug"
+	}
+	return "info"
+}
+
+func (m *machine) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(context.WithoutCancel(m.t.Context()), program, append([]string{"-chdir=" + m.dir}, args...)...)
+	cmd.Env = m.env
+	return cmd
+}
+
+// start starts a process and waits until it is ready.
+func (m *machine) start() *machine {
+	m.t.Helper()
+	m.launch()
+	await(m.t, m.name+" is ready", time.Minute, func() bool { ready, err := m.Ready(m.t.Context()); return err == nil && ready })
+	return m
+}
+
+func (m *machine) signal(sig os.Signal) {
+	m.t.Helper()
+	if err := m.cmd.Process.Signal(sig); err != nil {
+		m.t.Errorf("signal %s to %s: %v", sig, m.name, err)
+	}
+}
+
+// kill ends the process by SIGKILL: its session stays until it times out.
+func (m *machine) kill() {
+	m.t.Helper()
+	m.signal(syscall.SIGKILL)
+	<-m.done
+}
+
+// stop ends the process in an orderly way.
+func (m *machine) stop() {
+	m.t.Helper()
+	m.signal(syscall.SIGTERM)
+	select {
+	case <-m.done:
+	case <-time.After(30 * time.Second):
+		m.t.Fatalf("%s still runs 30 s after SIGTERM", m.name)
+	}
+	var status *exec.ExitError
+	if errors.As(m.err, &status) {
+		m.t.Errorf("%s ended with %d after SIGTERM", m.name, status.ExitCode())
+	}
+}
+
+// logged counts the lines of the log that have all these words.
+func (m *machine) logged(words ...string) (count int) {
+	for line := range bytes.Lines(m.log()) {
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(string(line), word)
+		}
+		if all {
+			count++
+		}
+	}
+	return count
+}
+
+// provider is what the process says of one.
+func (m *machine) provider(name string) (p wire.Provider) {
+	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Second)
+	defer cancel()
+	all, err := m.Providers(ctx)
+	if err != nil {
+		return p
+	}
+	for _, one := range all {
+		if one.Name == name {
+			return one
+		}
+	}
+	return p
+}
+
+// await looks again and again until something is so.
+func await(t *testing.T, what string, within time.Duration, so func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for ; !so(); time.Sleep(30 * time.Millisecond) {
+		if time.Since(began) > within {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+	}
+	return time.Since(began)
+}
+
+// openstackProvider offers labels in a pool of so many servers.
+func openstackProvider(name string, servers int, priority int, labels ...string) string {
+	var offers, declared strings.Builder
+	for _, label := range labels {
+		fmt.Fprintf(&declared, "label %q {}\n", label)
+		fmt.Fprintf(&offers, "    label %q {\n      image  = cloud_image.debian\n      flavor = \"small\"\n    }\n", label)
+	}
+	return declared.String() + fmt.Sprintf(`
+provider "openstack" %q {
+  cloud = "sandbox"
+  rate  = 0
+  cloud_image "debian" { filters = { name = "debian" } }
+  pool "main" {
+    priority          = %d
+    networks          = ["private"]
+    host_key_checking = false
+    max_servers       = %d
+%s  }
+}
+`, name, priority, servers, offers.String())
+}
+
+// staticProvider has so many machines with labels, which nobody looks at.
+func staticProvider(name string, machines, priority int, labels ...string) string {
+	var text strings.Builder
+	for _, label := range labels {
+		fmt.Fprintf(&text, "label %q {}\n", label)
+	}
+	fmt.Fprintf(&text, "provider \"static\" %q {\n  pool \"main\" {\n    priority = %d\n", name, priority)
+	for i := range machines {
+		fmt.Fprintf(&text, "    node %q {\n      labels            = [\"%s\"]\n      host_key_checking = false\n    }\n",
+			fmt.Sprintf("127.2.0.%d", i+1), strings.Join(labels, `", "`))
+	}
+	return text.String() + "  }\n}\n"
+}
