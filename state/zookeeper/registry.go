@@ -61,18 +61,23 @@ func (s *Store) Register(ctx context.Context, pools []resources.Peer) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	s.registryMu.Lock()
-	defer s.registryMu.Unlock()
-	s.wantPools(pools)
-	if err := s.syncRegistry(ctx); err != nil {
+	if err := s.wantAndSync(ctx, pools); err != nil {
 		return fmt.Errorf("register pools: %w", err)
 	}
+	// without registryMu: when the session is lost now, the upkeep registers anew
 	return s.settle(ctx, func() bool {
 		return !slices.ContainsFunc(s.pools, func(r *registered) bool {
 			z := s.cache.nodes[r.path]
 			return z == nil || z.peer == nil
 		})
 	})
+}
+
+func (s *Store) wantAndSync(ctx context.Context, pools []resources.Peer) error {
+	s.registryMu.Lock()
+	defer s.registryMu.Unlock()
+	s.wantPools(pools)
+	return s.syncRegistry(ctx)
 }
 
 // wantPools replaces the list of what is to be registered, and keeps what is there already.
