@@ -18,7 +18,7 @@ import (
 // when its holder stops or loses its session. Nothing that was decided under a lock is done once it is lost.
 
 const (
-	standbyEvery  = time.Second // between two tries to take a lock
+	standbyEvery  = 250 * time.Millisecond // between two tries to take a lock
 	unlockTimeout = 10 * time.Second
 	imagesLock    = "images"
 )
