@@ -22,7 +22,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	for _, a := range opt.Replace {
 		c.requested[a] = false
 	}
-	c.world.withPeers(seen.Peers)
+	c.world.withPeers(seen.Peers, seen.Frozen)
 	c.deferUnreachable()
 	c.cloudProblems()
 	c.nodes()

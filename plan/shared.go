@@ -17,8 +17,9 @@ import (
 //     to others when the provider it prefers has a candidate elsewhere, when a candidate of another process has a better
 //     priority and is not paused, or when it lacks a label and there are candidates. Request.Provider is a preference
 //     here and not a must: the others take it for one.
-//   - A pool that never can serve the request declines it by the id that it is registered under. With the declines of
-//     all registered pools the request has failed; otherwise it is anybody's again.
+//   - A pool that never can serve the request declines it by the id that it is registered under, and by those of the
+//     processes that stand by for it. With the declines of all registered pools the request has failed; otherwise it is
+//     anybody's again.
 //   - A pending request that nobody has claimed was lost by whoever had taken it, and begins anew.
 //   - A node in use that nobody has claimed has lost its user, unless that one had asked for it through npctl.
 //   - A request that was answered is its requestor's to remove, unless it was made through npctl (see OwnRequestor).
@@ -30,18 +31,19 @@ const OwnRequestor = "npctl:"
 
 func madeHere(r *resources.Request) bool { return strings.HasPrefix(r.Who, OwnRequestor) }
 
-// withPeers gives each pool what it is registered as.
-func (w *world) withPeers(peers []resources.Peer) {
+// withPeers gives each pool what it is registered as, unless its provider is not this process's now.
+func (w *world) withPeers(peers []resources.Peer, frozen map[string]bool) {
 	for i := range peers {
-		if s := w.site[poolKey{peers[i].Provider, peers[i].Pool}]; s != nil && peers[i].Own {
-			s.peer = &peers[i]
+		p := &peers[i]
+		if s := w.site[poolKey{p.Provider, p.Pool}]; s != nil && p.Own && !frozen[p.Provider] {
+			s.peer = p
 		}
 	}
 }
 
 // serving reports whether this process serves requests at all.
 func (c *computation) serving() bool {
-	return slices.ContainsFunc(c.seen.Peers, func(p resources.Peer) bool { return p.Own })
+	return slices.ContainsFunc(c.seen.Peers, func(p resources.Peer) bool { return p.Own && !c.seen.Frozen[p.Provider] })
 }
 
 // abandoned reports whether a request was taken by somebody who is gone.
@@ -239,6 +241,7 @@ func (d *dispatch) declinedByAll(declined []resources.Decline) bool {
 // declineShared adds declines of ours to those that the request has.
 func (d *dispatch) declineShared(r *resources.Request, more []resources.Decline) {
 	all := slices.Concat(r.Declined, more)
+	all = append(all, d.alike(all)...)
 	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
 		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: all}
 	told := more
@@ -249,10 +252,26 @@ func (d *dispatch) declineShared(r *resources.Request, more []resources.Decline)
 	d.add(s)
 }
 
+// alike declines for processes that stand by for pools that have declined: they would say the same.
+func (d *dispatch) alike(declined []resources.Decline) (alike []resources.Decline) {
+	for _, p := range d.seen.Peers {
+		i := slices.IndexFunc(declined, func(n resources.Decline) bool {
+			return n.By != "" && n.Zone == "" && n.Provider == p.Provider && n.Pool == p.Pool
+		})
+		if i >= 0 && !declinedBy(declined, p.ID) {
+			alike = append(alike, resources.Decline{By: p.ID, Provider: p.Provider, Pool: p.Pool, Reason: declined[i].Reason})
+		}
+	}
+	return alike
+}
+
 func declineFacts(declined []resources.Decline) (facts []Fact) {
 	for _, no := range declined {
 		name := strings.TrimSuffix(no.Provider+"/"+no.Pool+"/"+no.Zone, "/")
-		facts = append(facts, Fact{cmp.Or(strings.Trim(name, "/"), no.By), cmp.Or(no.Reason, "declined by another process")})
+		fact := Fact{cmp.Or(strings.Trim(name, "/"), no.By), cmp.Or(no.Reason, "declined by another process")}
+		if !slices.Contains(facts, fact) { // of a holder and those who stand by
+			facts = append(facts, fact)
+		}
 	}
 	return facts
 }

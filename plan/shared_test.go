@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,6 +118,14 @@ func TestRequestsAmongOthers(t *testing.T) {
 				o.Peers[0].Own = false
 				o.Peers[0].ID = "elsewhere"
 			}, ""},
+		"what only a pool serves that we stand by for waits for its holder": {
+			func(_ *resources.Desired, o *Observed, _ *resources.Request) {
+				o.Frozen, o.Peers[2].Labels = map[string]bool{"cloud": true}, []string{"huge"}
+			}, ""},
+		"what we stand by for counts as yet to decline": {
+			func(_ *resources.Desired, o *Observed, r *resources.Request) {
+				o.Frozen, r.Labels, r.Declined = map[string]bool{"cloud": true}, []string{"none"}, []resources.Decline{no(farMain)}
+			}, "decline request 1 (lab/main: it has no label none, or fewer machines than are asked for)\n"},
 		"it waits for room": {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) { full(d, o) },
 			"request.1 waits: cloud/main: max_servers is 1 and 1 are taken\n"},
@@ -383,5 +392,38 @@ func TestDestroyLeavesRequestsOfOthers(t *testing.T) {
 	got := answers(Compute(d, o, Options{Destroy: true}))
 	if diff := cmp.Diff("fail request 2 (why: everything is to be destroyed)\ndelete node 0000000003\n", got); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+}
+
+func TestADeclineIsThatOfThoseWhoStandByToo(t *testing.T) {
+	for name, test := range map[string]struct {
+		declined []resources.Decline
+		standby  resources.Peer
+		want     string
+	}{
+		"for us":              {nil, resources.Peer{ID: "standby", Provider: "cloud", Pool: "main", Paused: true}, "decline standby"},
+		"for another":         {[]resources.Decline{{By: farMain, Provider: "far", Pool: "main"}}, resources.Peer{ID: "standby", Provider: "far", Pool: "main", Paused: true}, "fail standby"},
+		"for one who has not": {nil, resources.Peer{ID: "standby", Provider: "far", Pool: "main", Paused: true}, "decline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := idle()
+			among(&o)
+			o.Peers = append(o.Peers, test.standby)
+			r := request("1", "none")
+			r.Declined = test.declined
+			o.Records.Requests = []*resources.Request{r}
+			got := ""
+			for _, s := range Compute(d, o, Options{}).Steps {
+				if s.Action == ActionDecline {
+					got, _, _ = strings.Cut(s.ID, " ")
+					if declinedBy(s.Declined, "standby") {
+						got += " standby"
+					}
+				}
+			}
+			if got != test.want {
+				t.Errorf("the request is answered with %q, want %q", got, test.want)
+			}
+		})
 	}
 }

@@ -81,23 +81,32 @@ func (d *Daemon) enroll(p Pass) {
 }
 
 // poolsServed lists the configured pools of providers that are looked after. One is paused while it has no room for what
-// it could serve, or while its provider cannot be reached: others whom it would go before take on requests meanwhile.
+// it could serve, or while its provider cannot be reached: others whom it would go before take on requests meanwhile. Those
+// that this process stands by for are among them, paused: between two holders, a request that only they can serve waits,
+// where without any pool that could serve it the others would fail it.
 func (d *Daemon) poolsServed(p Pass) (pools []resources.Peer) {
 	for i := range p.Desired.Providers {
 		provider := &p.Desired.Providers[i]
-		if p.Seen.Frozen[provider.Name] || !d.tenured(provider.Name) {
+		if !d.does(TaskNodes) || !d.serves(provider.Name) || d.isFrozen(provider.Name) {
 			continue
 		}
+		idle := !d.tenured(provider.Name) || p.Seen.Providers[provider.Name].Err != ""
 		for j := range provider.Pools {
 			pool := &provider.Pools[j]
 			if labels := pool.LabelNames(); len(labels) > 0 {
 				waiting := slices.Contains(p.Plan.Waiting, resources.Place{Provider: provider.Name, Pool: pool.Name})
 				pools = append(pools, resources.Peer{Provider: provider.Name, Pool: pool.Name, Labels: labels,
-					Priority: pool.Priority, Paused: waiting || p.Seen.Providers[provider.Name].Err != ""})
+					Priority: pool.Priority, Paused: waiting || idle})
 			}
 		}
 	}
 	return pools
+}
+
+func (d *Daemon) isFrozen(provider string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.frozen[provider]
 }
 
 // register makes known what this process serves whenever that changes.
