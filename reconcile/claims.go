@@ -67,9 +67,13 @@ func (c *claims) take(ctx context.Context, step string, key resources.Key) (stat
 	}
 	mine := &claimed{lock: lock, step: step, done: make(chan struct{})}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.held[key] = mine
+	c.mu.Unlock()
 	go c.guard(context.WithoutCancel(ctx), key, mine)
+	if _, err := c.store.Get(ctx, key); errors.Is(err, state.ErrNotFound) { // who takes note that it is gone may have looked before
+		c.letGo(ctx, key)
+		return state.Entry{}, fmt.Errorf("%w: %w", errChanged, err)
+	}
 	return entry, nil
 }
 
@@ -173,7 +177,7 @@ func (x *execution) claimRecord(ctx context.Context, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	x.ledger.know(entry)
+	x.ledger.know(ctx, entry)
 	if planned := x.seen.Records.Revisions[s.Record]; uint64(entry.Revision) != planned && len(s.Needs) == 0 { // which may have changed it
 		return fmt.Errorf("%s was changed after the step was planned: %w", s.Record, errChanged)
 	}
@@ -190,7 +194,7 @@ func (x *execution) claimRequest(ctx context.Context, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	x.ledger.know(entry)
+	x.ledger.know(ctx, entry)
 	if r := entry.Record.(*resources.Request); r.State != resources.StateRequested {
 		x.ledger.claims.letGo(ctx, s.Record)
 		return fmt.Errorf("request %s is %s: %w", r.ID, r.State, errChanged)

@@ -34,12 +34,12 @@ func (x *execution) changeImage(ctx context.Context, name string, kind resources
 		before := cloneImage(record)
 		change(record)
 		if revision != 0 && reflect.DeepEqual(before, record) {
-			x.ledger.know(entry)
+			x.ledger.know(ctx, entry)
 			return nil
 		}
 		entries, err := x.Store.Commit(ctx, state.Op{Record: record, Revision: revision})
 		if err == nil {
-			x.ledger.know(entries[0])
+			x.ledger.know(ctx, entries[0])
 			return nil
 		}
 		if !errors.Is(err, state.ErrConflict) {

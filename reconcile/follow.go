@@ -53,7 +53,7 @@ func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 }
 
 // catchUp takes over what has changed since it was called last. Of what this process writes at the same moment the newer
-// revision counts. It returns the records that were newer.
+// revision counts. What is gone stays so: ids are not used again. It returns the records that were newer.
 func (l *ledger) catchUp(ctx context.Context) (news []resources.Record) {
 	changed, gone := l.claims.store.Changes()
 	l.mu.Lock()
@@ -65,8 +65,8 @@ func (l *ledger) catchUp(ctx context.Context) (news []resources.Record) {
 			}
 		}
 	}
-	for key, revision := range gone {
-		if l.revisions[key] <= revision {
+	for key := range gone {
+		if _, err := l.store.Get(ctx, key); errors.Is(err, state.ErrNotFound) {
 			delete(l.revisions, key)
 			delete(l.records, key)
 		}
@@ -91,7 +91,7 @@ func (l *ledger) refresh(ctx context.Context, ops []state.Op) {
 		entry, err := l.store.Get(ctx, key)
 		switch {
 		case err == nil:
-			l.know(entry)
+			l.know(ctx, entry)
 		case errors.Is(err, state.ErrNotFound):
 			l.forget(key)
 		}

@@ -50,12 +50,28 @@ func (l *ledger) keep(entry state.Entry) {
 	l.records[key] = entry.Record
 }
 
+// keepNewest keeps an entry, or what others have made of it since, which catchUp may have taken over already.
+func (l *ledger) keepNewest(ctx context.Context, entry state.Entry) {
+	if l.claims.store != nil && owned(entry.Record) {
+		now, err := l.store.Get(ctx, entry.Record.Key()) // answered from what the store knows, which is no older
+		if errors.Is(err, state.ErrNotFound) {
+			delete(l.revisions, entry.Record.Key())
+			delete(l.records, entry.Record.Key())
+			return
+		}
+		if err == nil && now.Revision > entry.Revision {
+			entry = now
+		}
+	}
+	l.keep(entry)
+}
+
 // know takes over an entry that was written without the ledger.
-func (l *ledger) know(entry state.Entry) {
+func (l *ledger) know(ctx context.Context, entry state.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.revisions[entry.Record.Key()] < entry.Revision {
-		l.keep(entry)
+		l.keepNewest(ctx, entry)
 		l.hint()
 	}
 }
@@ -94,7 +110,7 @@ func (l *ledger) putFor(ctx context.Context, step string, records ...resources.R
 		if err != nil {
 			return err
 		}
-		l.know(entry)
+		l.know(ctx, entry)
 	}
 	return nil
 }
@@ -152,7 +168,7 @@ func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]sta
 			delete(l.records, op.Key)
 			continue
 		}
-		l.keep(entries[i])
+		l.keepNewest(ctx, entries[i])
 		if step != "" && owned(op.Record) {
 			l.busy[entries[i].Record.Key()] = step
 		}

@@ -1,0 +1,161 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+)
+
+// sharedStore is a store that others work in too: they do something at the moment that a test chooses.
+type sharedStore struct {
+	*bolt.Store
+	changed   []state.Entry
+	gone      map[resources.Key]state.Revision
+	connected bool
+
+	afterCommit, afterClaim func() // once, before the caller hears of the end
+}
+
+var _ state.Shared = (*sharedStore)(nil)
+
+func newShared(t *testing.T) *sharedStore {
+	t.Helper()
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return &sharedStore{Store: store, connected: true}
+}
+
+func once(do *func()) {
+	if now := *do; now != nil {
+		*do = nil
+		now()
+	}
+}
+
+func (s *sharedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	entries, err := s.Store.Commit(ctx, ops...)
+	once(&s.afterCommit)
+	return entries, err
+}
+
+func (s *sharedStore) Claim(ctx context.Context, key resources.Key) (state.Lock, state.Entry, error) {
+	entry, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, entry, err
+	}
+	once(&s.afterClaim)
+	return &testLock{lost: make(chan struct{})}, entry, nil
+}
+
+func (s *sharedStore) Changes() ([]state.Entry, map[resources.Key]state.Revision) {
+	changed, gone := s.changed, s.gone
+	s.changed, s.gone = nil, nil
+	return changed, gone
+}
+func (s *sharedStore) Claimed() map[resources.Key]bool                  { return nil }
+func (s *sharedStore) Register(context.Context, []resources.Peer) error { return nil }
+func (s *sharedStore) Peers() []resources.Peer                          { return nil }
+func (s *sharedStore) Connected() bool                                  { return s.connected }
+
+type testLock struct {
+	lost     chan struct{}
+	released bool
+}
+
+func (l *testLock) ID() string                   { return "1" }
+func (l *testLock) Lost() <-chan struct{}        { return l.lost }
+func (l *testLock) Unlock(context.Context) error { l.released = true; return nil }
+
+// ended is what others do to a record: they remove it, and this process has taken note of that.
+func (s *sharedStore) ended(t *testing.T, l *ledger, key resources.Key) func() {
+	return func() {
+		entry, err := s.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Store.Commit(t.Context(), state.Op{Key: key, Revision: entry.Revision}); err != nil {
+			t.Fatal(err)
+		}
+		s.gone = map[resources.Key]state.Revision{key: entry.Revision - 1} // the newest that was read of it may be older
+		l.catchUp(t.Context())
+	}
+}
+
+func request(t *testing.T, s *sharedStore) resources.Key {
+	t.Helper()
+	entries, err := s.Store.Commit(t.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, Labels: []string{"small"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries[0].Record.Key()
+}
+
+func TestARequestThatEndsWhileItIsAnsweredIsForgotten(t *testing.T) {
+	s := newShared(t)
+	key := request(t, s)
+	l, err := openLedger(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := get[resources.Request](l, key)
+	r.State = resources.StateFulfilled
+	s.afterCommit = s.ended(t, l, key)
+	if err := l.put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := get[resources.Request](l, key); known {
+		t.Error("the request is known still, though it is gone")
+	}
+}
+
+func TestWhatOthersWriteRightAfterUsIsKnown(t *testing.T) {
+	s := newShared(t)
+	key := request(t, s)
+	l, err := openLedger(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := get[resources.Request](l, key)
+	r.State = resources.StatePending
+	s.afterCommit = func() {
+		now, err := s.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now.Record.(*resources.Request).Relative = 7
+		if s.changed, err = s.Store.Commit(t.Context(), state.Op{Record: now.Record, Revision: now.Revision}); err != nil {
+			t.Fatal(err)
+		}
+		l.catchUp(t.Context())
+	}
+	if err := l.put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := get[resources.Request](l, key); now.Relative != 7 {
+		t.Errorf("known is %+v, which is older than what others wrote", now)
+	}
+}
+
+func TestAClaimOfARequestThatEndsMeanwhileIsGivenBack(t *testing.T) {
+	s := newShared(t)
+	key := request(t, s)
+	l, err := openLedger(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.afterClaim = s.ended(t, l, key)
+	if _, err := l.claims.take(t.Context(), "", key); !errors.Is(err, errChanged) {
+		t.Errorf("the claim returned %v", err)
+	}
+	if held := l.claims.keys(); len(held) > 0 {
+		t.Errorf("claimed are still %v", held)
+	}
+}
