@@ -151,6 +151,46 @@ func giveBack(ctx context.Context, back ...*claimed) {
 	}
 }
 
+// securedPoll is how often is looked whether the store can be relied upon again.
+const securedPoll = 20 * time.Millisecond
+
+// secured waits until the store can be relied upon, and tells when what a step has claimed, if one is named, is lost. It is called before
+// something is done in a cloud: somebody else may go on with what was claimed by a process that was stopped, or cut off.
+func (c *claims) secured(ctx context.Context, step string) error {
+	if c.store == nil {
+		return nil
+	}
+	for !c.store.Connected() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(securedPoll):
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, mine := range c.held {
+		if step != "" && mine.step == step && lost(mine.lock) {
+			return fmt.Errorf("the claim of %s: %w", key, state.ErrLost)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func lost(lock state.Lock) bool {
+	select {
+	case <-lock.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// severed reports whether something failed because the store cannot be relied upon, which says nothing about clouds.
+func (c *claims) severed(err error) bool {
+	return c.store != nil && err != nil && (errors.Is(err, state.ErrLost) || !c.store.Connected())
+}
+
 // keys lists what is claimed.
 func (c *claims) keys() map[resources.Key]bool {
 	c.mu.Lock()

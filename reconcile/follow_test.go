@@ -159,3 +159,30 @@ func TestAClaimOfARequestThatEndsMeanwhileIsGivenBack(t *testing.T) {
 		t.Errorf("claimed are still %v", held)
 	}
 }
+
+func TestNothingIsDoneInACloudUnlessTheStoreCanBeReliedUpon(t *testing.T) {
+	s := newShared(t)
+	entries, err := s.Store.Commit(t.Context(), state.Op{Record: &resources.Node{State: resources.StateInit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClaims(s)
+	ctx := c.begin(t.Context(), "step")
+	if _, err := c.take(ctx, "step", entries[0].Record.Key()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.secured(ctx, "step"); err != nil {
+		t.Errorf("while all is well: %v", err)
+	}
+	s.connected = false
+	away, cancel := context.WithTimeoutCause(ctx, 3*securedPoll, errors.New("it took too long"))
+	defer cancel()
+	if err := c.secured(away, "step"); err == nil || err.Error() != "it took too long" {
+		t.Errorf("while the store is away: %v", err)
+	}
+	s.connected = true
+	close(c.held[entries[0].Record.Key()].lock.(*testLock).lost)
+	if err := c.secured(ctx, "step"); !errors.Is(err, state.ErrLost) {
+		t.Errorf("after the claim was lost: %v", err)
+	}
+}

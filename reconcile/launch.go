@@ -70,6 +70,8 @@ func (l *launching) run(ctx context.Context) error {
 		case err == nil:
 			l.took("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
 			return nil
+		case l.ledger.claims.severed(err):
+			return fmt.Errorf("%w: %w", ErrInterrupted, err)
 		case ctx.Err() != nil:
 			return ErrInterrupted // the record stays building; the next run goes on with it
 		}
@@ -294,6 +296,9 @@ func (l *launching) create(ctx context.Context) error {
 		return err
 	}
 	l.progress(l.step)("creating", 0, 0)
+	if err := l.ledger.claims.secured(ctx, l.step.ID); err != nil {
+		return err
+	}
 	started := l.Now()
 	instance, err := l.cloud.Create(ctx, l.spec(retried))
 	if err != nil {

@@ -55,6 +55,9 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 	defer cancel()
 	asked := map[string]int{}
 	ask := func(id string) error {
+		if err := x.ledger.claims.secured(ctx, s.ID); err != nil {
+			return err
+		}
 		asked[id]++
 		return cloud.Delete(ctx, id)
 	}
@@ -176,6 +179,9 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	}
 	cloud, err := x.cloud(ctx, s.Provider, x.rememberedProvider(s.Provider))
 	if err != nil {
+		return err
+	}
+	if err := x.ledger.claims.secured(ctx, s.ID); err != nil {
 		return err
 	}
 	switch s.Type {

@@ -269,7 +269,7 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case s.Action == plan.ActionLaunch && (errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged)):
+	case s.Action == plan.ActionLaunch && (errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.ledger.claims.severed(err)):
 	case s.Action == plan.ActionLaunch:
 		offer := plan.OfferAddress(s.Provider, s.Pool, s.Label)
 		for _, at := range []plan.Address{offer, plan.ProviderAddress(s.Provider)} {

@@ -293,6 +293,9 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 // removeImages deletes every image that carries these marks, and believes only a listing that they are gone.
 func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, marks resources.Marks, external string) error {
 	if external != "" {
+		if err := x.ledger.claims.secured(ctx, ""); err != nil {
+			return err
+		}
 		if err := store.DeleteImage(ctx, external); err != nil {
 			return fmt.Errorf("delete image %s: %w", external, err)
 		}
@@ -302,6 +305,9 @@ func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, 
 	for {
 		images, err := imagesMarked(ctx, store, marks)
 		if err != nil || len(images) == 0 {
+			return err
+		}
+		if err := x.ledger.claims.secured(ctx, ""); err != nil {
 			return err
 		}
 		for _, image := range images {

@@ -20,6 +20,7 @@ import (
 const (
 	opAddWatch      = 106
 	modeRecursive   = 1
+	noticeNumber    = -1   // of events
 	armNumber       = -120 // of our requests; the library counts upwards from 1, and -1, -2, -4 and -8 have a meaning
 	maxFrame        = 64 << 20
 	connectedHeader = 8 // bytes of an answer to a connect request up to the end of the session timeout
@@ -33,7 +34,8 @@ var errNoWatch = errors.New("the server knows no persistent watches: ZooKeeper 3
 type armedConn struct {
 	net.Conn
 	paths []string
-	heard *atomic.Int64 // when the server was last heard, in nanoseconds since 1970
+	heard *atomic.Int64 // when the server heard us for sure, in nanoseconds since 1970
+	asked atomic.Int64  // when something was sent, after the newest answer was read; 0 when nothing was
 	// granted is the timeout of the session, in nanoseconds.
 	granted *atomic.Int64
 	fail    func(error) // is told what ends the connection
@@ -85,8 +87,24 @@ func (c *armedConn) frame() ([]byte, error) {
 	frame := make([]byte, 4+size)
 	copy(frame, head[:])
 	_, err := io.ReadFull(c.Conn, frame[4:])
-	c.heard.Store(time.Now().UnixNano())
+	if notice := size >= 4 && int32(binary.BigEndian.Uint32(frame[4:])) == noticeNumber && c.greeted; !notice {
+		c.answered()
+	}
 	return frame, err
+}
+
+// answered notes that the server has heard something that was sent after the answer before. When this one was read says
+// nothing: a process that was stopped reads what has come meanwhile. Events say nothing either, since nobody asked for them.
+func (c *armedConn) answered() {
+	if sent := c.asked.Swap(0); sent != 0 {
+		c.heard.Store(sent)
+	}
+}
+
+// Write implements net.Conn.
+func (c *armedConn) Write(p []byte) (int, error) {
+	c.asked.CompareAndSwap(0, time.Now().UnixNano())
+	return c.Conn.Write(p)
 }
 
 func (c *armedConn) ours(content []byte) bool {

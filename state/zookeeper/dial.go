@@ -20,7 +20,7 @@ import (
 type dialer struct {
 	config  *tls.Config  // nil for plain text
 	paths   []string     // to watch
-	heard   atomic.Int64 // when a server was heard last, in nanoseconds since 1970
+	heard   atomic.Int64 // when a server has heard us for sure, in nanoseconds since 1970
 	granted atomic.Int64 // the timeout of the session, in nanoseconds
 
 	mu      sync.Mutex // guards what follows

@@ -70,7 +70,7 @@ func (s *Store) onDisconnected() {
 	if !s.over() {
 		s.log.Warn("connection to ZooKeeper lost", "server", s.conn.Server())
 	}
-	// The server keeps the session for this long after it has heard of us, which was before we heard of it.
+	// The server keeps the session for this long after it has heard of us.
 	left := time.Until(time.Unix(0, s.dial.heard.Load()).Add(s.sessionTimeout()))
 	epoch := s.link.epoch
 	s.link.expiry = time.AfterFunc(left, func() { s.onOverdue(epoch) })
@@ -110,11 +110,12 @@ func (s *Store) sessionTimeout() time.Duration {
 	return s.opts.SessionTimeout
 }
 
-// Connected implements state.Shared.
+// Connected implements state.Shared. A process that was stopped for so long that its session may be over is not, even
+// before it has noticed that.
 func (s *Store) Connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.link.up && s.link.synced && !s.over()
+	return s.link.up && s.link.synced && !s.over() && time.Since(time.Unix(0, s.dial.heard.Load())) < s.sessionTimeout()
 }
 
 // waitLinked waits for a connection, and gives up early when that takes a person to mend.
