@@ -1,0 +1,65 @@
+//go:build integration
+
+package serve
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+var (
+	program string      // the npctl that is tested
+	servers *lab.Lab    // what tests use that leave the servers alone, each with a chroot of its own
+	root    *connection // to those servers
+)
+
+func TestMain(m *testing.M) {
+	code := 1
+	dir, err := os.MkdirTemp("", "npctl-serve")
+	if err == nil {
+		code, err = run(m, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func run(m *testing.M, dir string) (int, error) {
+	flag.Parse()
+	if !given("test.parallel") { // most of the time these tests wait
+		if err := flag.Set("test.parallel", "5"); err != nil {
+			return 1, err
+		}
+	}
+	program = filepath.Join(dir, "npctl")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../../cmd/npctl")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return 1, fmt.Errorf("build npctl: %w", err)
+	}
+	var err error
+	servers, err = lab.Open(filepath.Join(dir, "zookeeper"), 1)
+	defer func() { _ = servers.Close() }()
+	if err != nil {
+		return 1, err
+	}
+	if root, err = connect(servers.Env); err != nil {
+		return 1, err
+	}
+	defer root.conn.Close()
+	return m.Run(), nil
+}
+
+func given(name string) (set bool) {
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}

@@ -1,0 +1,269 @@
+//go:build integration
+
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+const (
+	patience   = 30 * time.Second
+	glance     = 20 * time.Millisecond
+	npctlLimit = "2s" // how long a session of npctl may be silent
+	logShown   = 48 << 10
+)
+
+var sites atomic.Int64
+
+// site is a configuration in a tree of its own, with a Zuul.
+type site struct {
+	*tree
+	env  lab.Env
+	dir  string
+	zuul *lab.Peer
+	// hosts and extra are of the block state "zookeeper".
+	hosts, extra string
+}
+
+// newSite writes a configuration, in which STATE stands for where the state is, and starts a Zuul beside it.
+func newSite(t *testing.T, configuration string) *site {
+	t.Helper()
+	s := emptySite(t, servers.Env, root)
+	s.write(configuration)
+	s.zuul = lab.StartPeer(t, s.env, lab.PeerOptions{Hosts: s.env.Hosts + s.chroot})
+	return s
+}
+
+// emptySite has neither a configuration nor a Zuul.
+func emptySite(t *testing.T, env lab.Env, c *connection) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{env: env, dir: dir, hosts: env.Hosts, tree: &tree{t: t, conn: c.conn, chroot: fmt.Sprintf("/site-%d", sites.Add(1))}}
+	s.create("", "", 0)
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			t.Logf("log:\n%s", log[max(0, len(log)-logShown):])
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return s
+}
+
+func (s *site) write(configuration string) {
+	s.t.Helper()
+	state := fmt.Sprintf(`state "zookeeper" {
+    hosts           = ["%s"]
+    chroot          = %q
+    session_timeout = %q
+    tls {
+      cert = %q
+      key  = %q
+      ca   = %q
+      %s
+    }
+  }`, strings.ReplaceAll(s.hosts, ",", `", "`), s.chroot, npctlLimit, s.env.Cert, s.env.Key, s.env.CA, s.extra)
+	text := strings.Replace(configuration, "STATE", state, 1)
+	s.must(os.WriteFile(filepath.Join(s.dir, "npctl.hcl"), []byte(text), 0o600), "npctl.hcl")
+}
+
+// daemon is a process.
+type daemon struct {
+	s    *site
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+// start starts a daemon and waits until its pools are registered beside those that are.
+func (s *site) start(options ...string) *daemon {
+	s.t.Helper()
+	before := len(s.children(pools))
+	d := s.launch(options...)
+	s.await("its pools are registered", func() bool { d.runs(); return len(s.children(pools)) > before })
+	return d
+}
+
+func (s *site) launch(options ...string) *daemon {
+	s.t.Helper()
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	s.must(err, "log")
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), program, append([]string{"watch", "-config=" + s.dir, "-log-level=debug"}, options...)...)
+	cmd.Stderr = log
+	s.must(cmd.Start(), "npctl watch")
+	d := &daemon{s: s, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		d.err = cmd.Wait()
+		_ = log.Close()
+	}()
+	s.t.Cleanup(d.kill)
+	return d
+}
+
+// runs fails the test when the process has ended.
+func (d *daemon) runs() {
+	d.s.t.Helper()
+	select {
+	case <-d.done:
+		d.s.t.Fatalf("the daemon has ended: %v", d.err)
+	default:
+	}
+}
+
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	<-d.done
+}
+
+// stop ends it in an orderly way.
+func (d *daemon) stop() {
+	d.s.t.Helper()
+	d.s.must(d.cmd.Process.Signal(syscall.SIGTERM), "SIGTERM")
+	select {
+	case <-d.done:
+	case <-time.After(patience):
+		d.s.t.Fatalf("the daemon still runs %s after SIGTERM", patience)
+	}
+	if d.err != nil {
+		d.s.t.Errorf("the daemon ended with %v", d.err)
+	}
+}
+
+// npctl runs a command in the directory of the configuration, and returns what it printed and its exit code.
+func (s *site) npctl(arguments ...string) (out string, code int) {
+	s.t.Helper()
+	var text, talk bytes.Buffer
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append([]string{"-chdir=" + s.dir}, arguments...)...)
+	cmd.Stdout, cmd.Stderr = &text, &talk
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		s.t.Fatalf("npctl %q: %v", arguments, err)
+	}
+	if talk.Len() > 0 {
+		s.t.Logf("npctl %s: %s", strings.Join(arguments, " "), talk.String())
+	}
+	return text.String(), cmd.ProcessState.ExitCode()
+}
+
+// answer runs a command that has to work, with -json, and decodes what it printed.
+func (s *site) answer(into any, arguments ...string) {
+	s.t.Helper()
+	out, code := s.npctl(append(arguments, "-json")...)
+	if code != 0 {
+		s.t.Fatalf("npctl %q: exit code %d\n%s", arguments, code, out)
+	}
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		s.t.Fatalf("npctl %q: %v\n%s", arguments, err, out)
+	}
+}
+
+func (s *site) logged(text string) bool {
+	s.t.Helper()
+	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	s.must(err, "log")
+	return bytes.Contains(log, []byte(text))
+}
+
+// await looks again and again until something is so.
+func (s *site) await(what string, so func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(glance) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %s: %s; requests are %v, nodes %s", patience, what, s.states(), s.census())
+		}
+	}
+}
+
+// stays looks for some time that something is so, and goes on being so.
+func (s *site) stays(what string, d time.Duration, so func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); time.Sleep(glance) {
+		if !so() {
+			s.t.Fatalf("no more: %s; requests are %v, nodes %s", what, s.states(), s.census())
+		}
+	}
+}
+
+// states are those of all requests, by id.
+func (s *site) states() map[string]string {
+	s.t.Helper()
+	states := map[string]string{}
+	for _, id := range s.children(requests) {
+		if z := s.request(id); z != nil {
+			states[id] = fmt.Sprint(z.doc["state"])
+		}
+	}
+	return states
+}
+
+// ask lets Zuul ask for nodes and returns the request's id.
+func (s *site) ask(labels ...string) string {
+	s.t.Helper()
+	return s.submit(lab.Request{Labels: labels})
+}
+
+func (s *site) submit(r lab.Request) string {
+	s.t.Helper()
+	sent, err := s.zuul.Request(s.t.Context(), r)
+	s.must(err, "request")
+	return sent.ID
+}
+
+// ends waits until Zuul hears of the end of a request, and returns the nodes.
+func (s *site) ends(id, state string) []string {
+	s.t.Helper()
+	outcome, err := s.zuul.Wait(s.t.Context(), id, patience)
+	if err != nil || outcome.State != state {
+		s.t.Fatalf("request %s: %+v, %v; want it %s; it is %+v", id, outcome, err, state, s.request(id))
+	}
+	return outcome.Nodes
+}
+
+// served asks for nodes, waits for them and accepts them, as Zuul does before a build.
+func (s *site) served(labels ...string) (id string, nodes []string) {
+	s.t.Helper()
+	id = s.ask(labels...)
+	nodes = s.ends(id, "fulfilled")
+	s.accept(id)
+	return id, nodes
+}
+
+func (s *site) accept(id string) []map[string]any {
+	s.t.Helper()
+	accepted, err := s.zuul.Accept(s.t.Context(), id)
+	s.must(err, "accept "+id)
+	return accepted
+}
+
+// built begins and ends the build that has accepted a request.
+func (s *site) built(id string) {
+	s.t.Helper()
+	s.use(id)
+	s.must(s.zuul.Return(s.t.Context(), id), "return "+id)
+}
+
+func (s *site) use(id string) {
+	s.t.Helper()
+	s.must(s.zuul.Use(s.t.Context(), id), "use "+id)
+}

@@ -1,0 +1,179 @@
+//go:build integration
+
+package serve
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+// connection is one of nobody in particular: it sees znodes as they are, and plays others who write them.
+type connection struct{ conn *zk.Conn }
+
+func connect(e lab.Env) (*connection, error) {
+	pair, err := tls.LoadX509KeyPair(e.Cert, e.Key)
+	if err != nil {
+		return nil, err
+	}
+	pem, err := os.ReadFile(e.CA)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
+	}
+	conn, events, err := zk.Connect(strings.Split(e.Hosts, ","), 30*time.Second, zk.WithDialer(dial), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	limit := time.After(30 * time.Second)
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return &connection{conn}, nil
+			}
+		case <-limit:
+			conn.Close()
+			return nil, errors.New("no session within 30 s")
+		}
+	}
+}
+
+// tree is what is below a chroot.
+type tree struct {
+	t      *testing.T
+	conn   *zk.Conn
+	chroot string
+}
+
+// znode is one as it is.
+type znode struct {
+	text string
+	stat *zk.Stat
+	doc  map[string]any // numbers as json.Number; nil when the text is no object
+}
+
+func (z *znode) is(key string, value any) bool {
+	return z != nil && fmt.Sprint(z.doc[key]) == fmt.Sprint(value)
+}
+
+func (z *znode) list(key string) (list []string) {
+	if z != nil {
+		elements, _ := z.doc[key].([]any)
+		for _, v := range elements {
+			list = append(list, fmt.Sprint(v))
+		}
+	}
+	return list
+}
+
+// get returns nil for what is not there.
+func (r *tree) get(path string) *znode {
+	r.t.Helper()
+	data, stat, err := r.conn.Get(r.chroot + path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	r.must(err, path)
+	z := &znode{text: string(data), stat: stat}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	_ = decoder.Decode(&z.doc)
+	return z
+}
+
+func (r *tree) children(path string) []string {
+	r.t.Helper()
+	names, _, err := r.conn.Children(r.chroot + path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	r.must(err, path)
+	return names
+}
+
+// create makes a znode with its parents, with the flags of the client, and returns its path.
+func (r *tree) create(path, text string, flags int32) string {
+	r.t.Helper()
+	for i := 1; i < len(path); i++ {
+		if path[i] == '/' {
+			_, err := r.conn.Create(r.chroot+path[:i], nil, 0, zk.WorldACL(zk.PermAll))
+			if !errors.Is(err, zk.ErrNodeExists) {
+				r.must(err, path[:i])
+			}
+		}
+	}
+	made, err := r.conn.Create(r.chroot+path, []byte(text), flags, zk.WorldACL(zk.PermAll))
+	r.must(err, path)
+	return strings.TrimPrefix(made, r.chroot)
+}
+
+func (r *tree) set(path, text string) {
+	r.t.Helper()
+	_, err := r.conn.Set(r.chroot+path, []byte(text), -1)
+	r.must(err, path)
+}
+
+// remove deletes a znode with all below it, unless it is gone.
+func (r *tree) remove(path string) {
+	r.t.Helper()
+	for _, name := range r.children(path) {
+		r.remove(path + "/" + name)
+	}
+	if err := r.conn.Delete(r.chroot+path, -1); !errors.Is(err, zk.ErrNoNode) {
+		r.must(err, path)
+	}
+}
+
+func (r *tree) must(err error, path string) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatalf("%s%s: %v", r.chroot, path, err)
+	}
+}
+
+// Where things are.
+const (
+	requests     = "/nodepool/requests"
+	requestLocks = "/nodepool/requests-lock"
+	nodes        = "/nodepool/nodes"
+	pools        = "/nodepool/components/pool"
+)
+
+func (r *tree) request(id string) *znode { r.t.Helper(); return r.get(requests + "/" + id) }
+func (r *tree) node(id string) *znode    { r.t.Helper(); return r.get(nodes + "/" + id) }
+
+// locked reports whether anybody has the lock of a node, or waits for it.
+func (r *tree) locked(id string) bool {
+	r.t.Helper()
+	return len(r.children(nodes+"/"+id+"/lock")) > 0
+}
+
+// census counts nodes by state.
+func (r *tree) census() string {
+	r.t.Helper()
+	counts := map[string]int{}
+	for _, id := range r.children(nodes) {
+		if z := r.node(id); z != nil {
+			counts[fmt.Sprint(z.doc["state"])]++
+		}
+	}
+	return fmt.Sprint(counts)
+}
