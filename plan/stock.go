@@ -67,20 +67,54 @@ func (s *stock) zones(wanted string) []string {
 	return zones
 }
 
-// match finds nodes for the labels that are not served yet.
+// match finds nodes for as many labels as it can of those that are not served yet. The node that has waited longest goes
+// first, unless another label can be served by nothing else.
 func (s *stock) match(labels, have []string, zone string, anywhere bool) (nodes []string, n int) {
-	nodes = make([]string, len(labels))
-	for k, label := range labels {
-		if have != nil && have[k] != "" {
-			continue
-		}
-		for _, node := range s.nodes {
-			if (anywhere || node.Zone == zone) && slices.Contains(node.Labels, label) && !slices.Contains(nodes, node.ID) {
-				nodes[k] = node.ID
-				n++
-				break
-			}
+	m := matching{labels: labels, nodes: make([]string, len(labels)), taken: map[string]int{}}
+	for _, node := range s.nodes {
+		if anywhere || node.Zone == zone {
+			m.from = append(m.from, node)
 		}
 	}
-	return nodes, n
+	for k := range labels {
+		if (have == nil || have[k] == "") && (m.take(k) || m.displace(k, map[string]bool{})) {
+			n++
+		}
+	}
+	return m.nodes, n
+}
+
+// matching assigns nodes to the labels of a request.
+type matching struct {
+	labels []string
+	from   []*resources.Node
+	nodes  []string       // by position in labels
+	taken  map[string]int // position by node
+}
+
+// take gives a label a node that nobody has yet.
+func (m *matching) take(k int) bool {
+	for _, node := range m.from {
+		if _, taken := m.taken[node.ID]; !taken && slices.Contains(node.Labels, m.labels[k]) {
+			m.nodes[k], m.taken[node.ID] = node.ID, k
+			return true
+		}
+	}
+	return false
+}
+
+// displace gives a label a node that another label has, for which there is another one.
+func (m *matching) displace(k int, tried map[string]bool) bool {
+	for _, node := range m.from {
+		j, taken := m.taken[node.ID]
+		if !taken || tried[node.ID] || !slices.Contains(node.Labels, m.labels[k]) {
+			continue
+		}
+		tried[node.ID] = true
+		if m.take(j) || m.displace(j, tried) {
+			m.nodes[k], m.taken[node.ID] = node.ID, k
+			return true
+		}
+	}
+	return false
 }
