@@ -427,3 +427,27 @@ func TestADeclineIsThatOfThoseWhoStandByToo(t *testing.T) {
 		})
 	}
 }
+
+// A slot that two records are of would be given to two jobs.
+func TestSlotHasOneRecord(t *testing.T) {
+	for name, tc := range map[string]struct{ first, second resources.State }{
+		"both ready":       {resources.StateReady, resources.StateReady},
+		"the first in use": {resources.StateInUse, resources.StateReady},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := fleet(), settled()
+			i := slices.IndexFunc(o.Records.Nodes, func(n *resources.Node) bool { return n.Static })
+			again := *o.Records.Nodes[i]
+			o.Records.Nodes[i].State, again.State, again.ID = tc.first, tc.second, "0000000099"
+			o.Records.Nodes = append(o.Records.Nodes, &again)
+			p := Compute(d, o, Options{})
+			var got []string
+			for _, s := range p.Steps {
+				got = append(got, s.ID)
+			}
+			if diff := cmp.Diff([]string{"delete node 0000000099"}, got); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

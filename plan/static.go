@@ -16,14 +16,7 @@ type slotKey struct {
 
 // staticNodes registers, updates and removes the slots of machines that exist.
 func (c *computation) staticNodes() {
-	records := map[slotKey]*resources.Node{}
-	for _, list := range c.world.nodes {
-		for _, n := range list {
-			if n.Static {
-				records[slotKey{n.Provider, n.Pool, n.Hostname, n.Slot}] = n
-			}
-		}
-	}
+	records, twice := c.slotRecords()
 	for i := range c.want.Providers {
 		p := &c.want.Providers[i]
 		for _, pool := range p.Pools {
@@ -32,8 +25,42 @@ func (c *computation) staticNodes() {
 			}
 		}
 	}
-	for _, n := range c.leftSlots(records) {
+	for _, n := range append(c.leftSlots(records), twice...) {
 		c.removeSlot(n)
+	}
+}
+
+// slotRecords finds the record of each slot, and those that should not be: a slot is for one job at a time. The one that
+// somebody has stays.
+func (c *computation) slotRecords() (records map[slotKey]*resources.Node, twice []*resources.Node) {
+	records = map[slotKey]*resources.Node{}
+	for _, provider := range c.world.names {
+		for _, n := range c.world.nodes[provider] {
+			if !n.Static {
+				continue
+			}
+			key := slotKey{n.Provider, n.Pool, n.Hostname, n.Slot}
+			other := records[key]
+			switch {
+			case other == nil:
+				records[key] = n
+			case c.taken(n) && !c.taken(other):
+				records[key], twice = n, append(twice, other)
+			default:
+				twice = append(twice, n)
+			}
+		}
+	}
+	return records, twice
+}
+
+// taken reports whether a machine is somebody's, or is just being given up.
+func (c *computation) taken(n *resources.Node) bool {
+	switch n.State {
+	case resources.StateInUse, resources.StateHold, resources.StateDeleting:
+		return true
+	default:
+		return c.world.owns(n) || c.inTransit(n)
 	}
 }
 
@@ -45,7 +72,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		delete(records, key)
 		s := Step{Address: slotAddress(key, node.Slots), Thing: ThingNode, Provider: p.Name, Pool: pool,
 			Label: strings.Join(node.Labels, ","), Node: node.Name, Slot: slot, Source: node.Source}
-		taken := n != nil && (n.State == resources.StateInUse || n.State == resources.StateHold || n.State == resources.StateDeleting || c.world.owns(n) || c.inTransit(n))
+		taken := n != nil && c.taken(n)
 		for _, label := range node.Labels {
 			if !taken && (n != nil || c.reachable(p.Name)) {
 				c.usable[label]++
@@ -106,7 +133,7 @@ func (c *computation) removeSlot(n *resources.Node) {
 	if !c.reachable(n.Provider) {
 		return
 	}
-	if (n.State == resources.StateInUse || n.State == resources.StateHold) && !c.opt.Destroy {
+	if n.State != resources.StateDeleting && c.taken(n) && !c.opt.Destroy {
 		c.note(Info, "in-use", slotAddress(key, 1), resources.Source{},
 			"static node %s is %s and stays until it is given back", n.Hostname, n.State)
 		return
