@@ -52,35 +52,6 @@ func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 	return ended
 }
 
-// catchUp takes over what has changed since it was called last. Of what this process writes at the same moment the newer
-// revision counts. What is gone stays so: ids are not used again. It returns the records that were newer.
-func (l *ledger) catchUp(ctx context.Context) (news []resources.Record) {
-	changed, gone := l.claims.store.Changes()
-	l.mu.Lock()
-	for _, entry := range changed {
-		if l.revisions[entry.Record.Key()] < entry.Revision {
-			l.keep(entry)
-			if !l.written(entry.Record.Key()) {
-				news = append(news, entry.Record)
-			}
-		}
-	}
-	for key := range gone {
-		if _, err := l.store.Get(ctx, key); errors.Is(err, state.ErrNotFound) {
-			delete(l.revisions, key)
-			delete(l.records, key)
-		}
-	}
-	l.hint() // also when only a claim, a registration or the connection has changed
-	l.mu.Unlock()
-	for key := range gone {
-		if key.Kind == resources.KindRequest {
-			l.claims.letGo(ctx, key) // it was cancelled, or its requestor has what it wanted
-		}
-	}
-	return news
-}
-
 // refresh reads records anew after a commit has found that others have changed them.
 func (l *ledger) refresh(ctx context.Context, ops []state.Op) {
 	for _, op := range ops {

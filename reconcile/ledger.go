@@ -26,7 +26,7 @@ type ledger struct {
 	revisions map[resources.Key]state.Revision
 	records   map[resources.Key]resources.Record
 	busy      map[resources.Key]string // records that a running step works on, and its id
-	writing   map[resources.Key]int    // how many commits are under way that change a record
+	arrivals  arrivals
 
 	changed chan struct{} // gets a hint after records have changed
 }
@@ -37,7 +37,7 @@ func openLedger(ctx context.Context, store state.Store) (*ledger, error) {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	l := &ledger{store: store, claims: newClaims(store), revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{},
-		busy: map[resources.Key]string{}, writing: map[resources.Key]int{}, changed: make(chan struct{}, 1)}
+		busy: map[resources.Key]string{}, arrivals: arrivals{open: map[uint64][]resources.Key{}}, changed: make(chan struct{}, 1)}
 	for _, entry := range entries {
 		l.keep(entry)
 	}
@@ -89,15 +89,32 @@ func (l *ledger) put(ctx context.Context, records ...resources.Record) error {
 	return l.putFor(ctx, "", records...)
 }
 
-// putFor writes records of a step. Until the step is over nobody plans anything for them.
-func (l *ledger) putFor(ctx context.Context, step string, records ...resources.Record) error {
+// exchange is put in place of records that go.
+func (l *ledger) exchange(ctx context.Context, gone []resources.Key, records ...resources.Record) error {
+	ops := l.ops(records)
 	l.mu.Lock()
+	for _, key := range gone {
+		ops = append(ops, state.Op{Key: key, Revision: l.revisions[key]})
+	}
+	l.mu.Unlock()
+	_, err := l.commit(ctx, "", ops)
+	return err
+}
+
+func (l *ledger) ops(records []resources.Record) []state.Op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	ops := make([]state.Op, len(records))
 	for i, r := range records {
 		_, same := r.(*resources.Template) // named by its content, so writing it twice changes nothing
 		ops[i] = state.Op{Record: r, Revision: l.revisions[r.Key()], Force: same}
 	}
-	l.mu.Unlock()
+	return ops
+}
+
+// putFor writes records of a step. Until the step is over nobody plans anything for them.
+func (l *ledger) putFor(ctx context.Context, step string, records ...resources.Record) error {
+	ops := l.ops(records)
 	entries, err := l.commit(ctx, step, ops)
 	if err != nil || step == "" || l.claims.store == nil {
 		return err
@@ -150,9 +167,10 @@ func (l *ledger) drop(ctx context.Context, keys ...resources.Key) error {
 func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]state.Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	defer l.write(ops)()
+	number := l.begin(step, ops)
 	entries, err := l.store.Commit(ctx, ops...)
 	if err != nil {
+		l.end(ctx, number)
 		err = fmt.Errorf("write state: %w", err)
 		if l.claims.store != nil && errors.Is(err, state.ErrConflict) {
 			l.refresh(ctx, ops)
@@ -173,37 +191,38 @@ func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]sta
 			l.busy[entries[i].Record.Key()] = step
 		}
 	}
+	l.settle(ctx, number)
 	l.hint()
 	return entries, nil
 }
 
-// write notes that a commit is under way until the function that it returns is called.
-func (l *ledger) write(ops []state.Op) (written func()) {
+// begin takes down a commit that others may see before it returns, and which records the step is the only one to work on.
+func (l *ledger) begin(step string, ops []state.Op) (number uint64) {
 	if l.claims.store == nil {
-		return func() {}
+		return 0
 	}
-	keys := make([]resources.Key, len(ops))
-	for i, op := range ops {
-		if keys[i] = op.Key; op.Record != nil {
-			keys[i] = op.Record.Key() // without an id when it is new
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, op := range ops {
+		if step != "" && op.Record != nil && op.Record.Key().ID != "" && owned(op.Record) {
+			l.busy[op.Record.Key()] = step
 		}
 	}
-	add := func(n int) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, key := range keys {
-			if l.writing[key] += n; l.writing[key] == 0 {
-				delete(l.writing, key)
-			}
-		}
-	}
-	add(1)
-	return func() { add(-1) }
+	return l.arrivals.begin(ops)
 }
 
-// written reports whether a record may just have been written by this process. The caller holds mu.
-func (l *ledger) written(key resources.Key) bool {
-	return l.writing[key] > 0 || l.writing[resources.Key{Kind: key.Kind}] > 0
+// end takes over what has waited for a commit, which has failed.
+func (l *ledger) end(ctx context.Context, number uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settle(ctx, number)
+	l.hint()
+}
+
+func (l *ledger) settle(ctx context.Context, number uint64) {
+	for _, w := range l.arrivals.end(number) {
+		l.arrive(ctx, w)
+	}
 }
 
 // owned says of which records a step is the only one to work on.

@@ -52,14 +52,14 @@ func (d *Daemon) follow(ctx context.Context) {
 	}
 }
 
-// hear notes what others have made of a request that was made through npctl: somebody may wait for it here.
+// hear notes the answer to a request that was made through npctl: it may be another process that gives it, and somebody
+// may wait for it here.
 func (d *Daemon) hear(record resources.Record) {
 	r, ok := record.(*resources.Request)
-	if !ok || !strings.HasPrefix(r.Who, plan.OwnRequestor) {
+	if !ok || !strings.HasPrefix(r.Who, plan.OwnRequestor) || r.State != resources.StateFulfilled && r.State != resources.StateFailed {
 		return
 	}
-	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), Code: "elsewhere",
-		Text: "another process has made it " + string(r.State) + because(r.Error)})
+	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), Code: string(r.State), Text: "it is " + string(r.State) + because(r.Error)})
 }
 
 // enroll takes down what this process serves, as of a pass.
