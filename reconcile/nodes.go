@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/npctl/npctl/drivers"
@@ -16,6 +17,9 @@ const deleteTimeout = 10 * time.Minute
 
 // deletesAtMost is how often a delete is asked for again when the cloud accepted it and then failed.
 const deletesAtMost = 5
+
+// lookupTimeout bounds looking up the address of a machine by its name.
+const lookupTimeout = 2 * time.Second
 
 // deleteNode removes a node's instance, waits until it is gone, and then its record.
 func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
@@ -97,22 +101,25 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 
 // registerStatic writes the record of a machine that exists, or brings it up to date. It is ready once it answers.
 func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, error) {
-	node, err := x.staticNode(s)
+	pool, node, err := x.staticNode(s)
 	if err != nil {
 		return "", err
 	}
 	now := x.Now()
 	record := &resources.Node{Created: now, Static: true}
+	var left []resources.Key
 	if s.Record.Kind != "" {
 		old, ok := get[resources.Node](x.ledger, s.Record)
 		if !ok {
 			return "", fmt.Errorf("%s is gone from the state", s.Record)
 		}
-		record = old
+		if record = old; x.worn(old) {
+			left = append(left, old.Key())
+		}
 	}
 	record.Provider, record.Pool, record.Labels, record.Hash = s.Provider, s.Pool, node.Labels, node.Hashes.Current()
 	record.Hostname, record.Slot, record.HostKeys, record.Login = node.Name, s.Slot, node.HostKeys, node.Login
-	record.Addresses = resources.Addresses{Interface: node.Address}
+	record.ExternalID, record.Attributes, record.Addresses = node.Name, pool.NodeAttributes, x.addressesOf(ctx, node.Address)
 	if record.State == resources.StateInUse || record.State == resources.StateHold || record.State == resources.StateReady && record.Request != "" {
 		return record.ID, x.putStatic(ctx, record, node) // somebody uses it
 	}
@@ -131,7 +138,37 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	if record.State != resources.StateReady {
 		record.State, record.StateTime = resources.StateReady, now
 	}
-	return record.ID, x.putStatic(ctx, record, node)
+	if len(left) > 0 {
+		record.ID, record.Created = "", now
+	}
+	return record.ID, x.putStatic(ctx, record, node, left...)
+}
+
+// worn reports whether a record is one that others have used in a shared store. A machine goes into service again under a
+// new one: they know the old one by its id, as one they have held, for instance, and have written into it what it was to
+// them.
+func (x *execution) worn(n *resources.Node) bool {
+	return x.ledger.claims.store != nil && (n.State == resources.StateUsed || n.State == resources.StateFailed)
+}
+
+// addressesOf looks up a machine's address where others work in the store, who ask for it by its family.
+func (x *execution) addressesOf(ctx context.Context, address string) resources.Addresses {
+	a := resources.Addresses{Interface: address}
+	if x.ledger.claims.store == nil {
+		return a
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", address)
+	if err != nil || len(found) == 0 { // whoever connects to it will say so
+		return a
+	}
+	if ip := found[0].Unmap(); ip.Is4() {
+		a.PublicIPv4 = ip.String()
+	} else {
+		a.PublicIPv6 = ip.String()
+	}
+	return a
 }
 
 // failedStatic is the state of a machine that does not answer.
@@ -142,8 +179,9 @@ func (x *execution) failedStatic(before resources.State) resources.State {
 	return before
 }
 
-func (x *execution) putStatic(ctx context.Context, record *resources.Node, node *resources.StaticNode) error {
-	return x.ledger.put(ctx, append([]resources.Record{record}, x.template(record.Hash, node.Static)...)...)
+// putStatic writes the record of a machine, in place of those that are left behind.
+func (x *execution) putStatic(ctx context.Context, record *resources.Node, node *resources.StaticNode, left ...resources.Key) error {
+	return x.ledger.exchange(ctx, left, append([]resources.Record{record}, x.template(record.Hash, node.Static)...)...)
 }
 
 // checkStatic sees whether a machine answers, where its driver can tell.
@@ -159,17 +197,17 @@ func (x *execution) checkStatic(ctx context.Context, provider string, node *reso
 	return checker.Check(ctx, *node)
 }
 
-func (x *execution) staticNode(s plan.Step) (*resources.StaticNode, error) {
+func (x *execution) staticNode(s plan.Step) (*resources.Pool, *resources.StaticNode, error) {
 	if p, ok := x.provider(s.Provider); ok {
 		for i := range p.Pools {
 			for j := range p.Pools[i].Nodes {
 				if p.Pools[i].Name == s.Pool && p.Pools[i].Nodes[j].Name == s.Node {
-					return &p.Pools[i].Nodes[j], nil
+					return &p.Pools[i], &p.Pools[i].Nodes[j], nil
 				}
 			}
 		}
 	}
-	return nil, fmt.Errorf("%s is not configured", s.Address)
+	return nil, nil, fmt.Errorf("%s is not configured", s.Address)
 }
 
 // deleteLeftover removes a thing of ours that has no record.

@@ -86,7 +86,7 @@ func (x *execution) sortOut(n *resources.Node, why error) {
 // answers reports why a machine is not to be given away.
 func (x *execution) answers(ctx context.Context, n *resources.Node) error {
 	if n.Static {
-		machine, err := x.staticNode(plan.Step{Provider: n.Provider, Pool: n.Pool, Node: n.Hostname})
+		_, machine, err := x.staticNode(plan.Step{Provider: n.Provider, Pool: n.Pool, Node: n.Hostname})
 		if err != nil {
 			return nil //nolint:nilerr // it is configured no more, which is no reason to take it from who waits
 		}
