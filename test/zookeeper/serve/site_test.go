@@ -105,7 +105,7 @@ func (s *site) launch(options ...string) *daemon {
 	s.t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	s.must(err, "log")
-	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), program, append([]string{"watch", "-config=" + s.dir, "-log-level=debug"}, options...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), program, append([]string{"watch", "-config=" + s.dir}, options...)...)
 	cmd.Stderr = log
 	s.must(cmd.Start(), "npctl watch")
 	d := &daemon{s: s, cmd: cmd, done: make(chan struct{})}
@@ -266,4 +266,31 @@ func (s *site) built(id string) {
 func (s *site) use(id string) {
 	s.t.Helper()
 	s.must(s.zuul.Use(s.t.Context(), id), "use "+id)
+}
+
+// pool is what a pool of a provider is registered as.
+func (s *site) pool(provider string) (found registration) {
+	s.t.Helper()
+	for _, name := range s.children(pools) {
+		var r registration
+		if z := s.get(pools + "/" + name); z != nil && json.Unmarshal([]byte(z.text), &r) == nil && r.Provider == provider {
+			return r
+		}
+	}
+	return found
+}
+
+// registration is a pool in the registry.
+type registration struct {
+	Hostname string   `json:"hostname"`
+	Kind     string   `json:"kind"`
+	State    string   `json:"state"`
+	Version  string   `json:"version"`
+	API      *int     `json:"model_api"`
+	ID       string   `json:"id"`
+	Name     string   `json:"name"`
+	Provider string   `json:"provider_name"`
+	Labels   []string `json:"supported_labels"`
+	Priority int      `json:"priority"`
+	Paused   bool     `json:"paused"`
 }

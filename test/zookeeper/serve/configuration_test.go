@@ -1,0 +1,138 @@
+//go:build integration
+
+package serve
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+)
+
+// rack has two machines, of which one has two labels.
+const rack = `
+npctl {
+  STATE
+}
+label "metal" {}
+label "big" {}
+provider "static" "rack" {
+  pool "main" {
+    node_attributes = { executor-zone = "zone-1" }
+    node "metal1" {
+      address           = "127.0.0.1"
+      labels            = ["metal"]
+      host_key_checking = false
+    }
+    node "metal2" {
+      address           = "127.0.0.1"
+      labels            = ["metal", "big"]
+      host_key_checking = false
+      username          = "root"
+      connection_port   = 2222
+    }
+  }
+}
+`
+
+// single has one machine, which is all there is.
+const single = `
+npctl {
+  STATE
+}
+label "metal" {}
+` + machine
+
+const machine = `
+provider "static" "rack" {
+  pool "main" {
+    node "metal1" {
+      address           = "127.0.0.1"
+      labels            = ["metal"]
+      host_key_checking = false
+    }
+  }
+}
+`
+
+// cloud is a sandbox that is asked for some more: lines of the provider, and of its pool. Its label is small.
+type cloud struct {
+	settings, labels, provider, pool string
+	port                             int    // where servers answer SSH; nobody looks when 0
+	name                             string // of the provider; one when empty
+}
+
+func (c cloud) String() string {
+	return "npctl {\n  STATE\n  images_dir = \"images\"\n  leak_age = \"1s\"\n  " + c.settings + "\n}\n" + c.image() + c.block()
+}
+
+func (c cloud) image() string {
+	port := ""
+	if c.port != 0 {
+		port = fmt.Sprintf("connection_port = %d", c.port)
+	}
+	labels := c.labels
+	if labels == "" {
+		labels = `label "small" {}`
+	}
+	return fmt.Sprintf(`
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+  %s
+}
+%s
+label "large" {}
+`, port, labels)
+}
+
+func (c cloud) block() string {
+	ssh := ""
+	if c.port != 0 {
+		ssh = fmt.Sprintf("ssh_port = %d", c.port)
+	}
+	name := c.name
+	if name == "" {
+		name = "one"
+	}
+	provider := c.provider
+	for _, attribute := range []struct{ name, line string }{{"build_time", `build_time = "200ms"`}, {"delete_time", `delete_time = "100ms"`}} {
+		if !strings.Contains(provider, attribute.name) {
+			provider += "\n  " + attribute.line
+		}
+	}
+	return fmt.Sprintf(`
+provider "sandbox" %q {
+  image_format = "raw"
+  rate         = 0
+  %s
+  %s
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = %t
+    %s
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+    label "large" {
+      image  = diskimage.debian
+      flavor = "large"
+    }
+  }
+}
+`, name, ssh, provider, c.port != 0, c.pool)
+}
+
+// freePort is a TCP port that nobody listened at a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nothing was sent
+	return l.Addr().(*net.TCPAddr).Port
+}

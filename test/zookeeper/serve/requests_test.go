@@ -1,0 +1,310 @@
+//go:build integration
+
+package serve
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+// elsewhere registers a pool of another launcher, and returns its znode.
+func (s *site) elsewhere(id, provider string, priority int, labels ...string) string {
+	s.t.Helper()
+	return s.create(pools+"/elsewhere", fmt.Sprintf(`{"hostname": "elsewhere", "id": %q, "kind": "pool", "model_api": 0, "name": "main",
+		"paused": false, "priority": %d, "provider_name": %q, "state": "running", "supported_labels": ["%s"], "version": "11.0.0"}`,
+		id, priority, provider, strings.Join(labels, `", "`)), zk.FlagSequence)
+}
+
+func TestRequestsThatNobodyCanServeFail(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, rack+`label "iron" {}`+strings.ReplaceAll(strings.ReplaceAll(machine, `"rack"`, `"other"`), "metal", "iron"))
+	s.start()
+	s.await("both pools are registered", func() bool { return len(s.children(pools)) == 2 })
+	own := []string{s.pool("rack").ID, s.pool("other").ID}
+	slices.Sort(own)
+	failed := func(t *testing.T, id string, by ...string) {
+		t.Helper()
+		s.ends(id, "failed")
+		z := s.request(id)
+		declined := z.list("declined_by")
+		slices.Sort(declined)
+		if nodes, there := z.doc["nodes"].([]any); !there || len(nodes) != 0 || !slices.Equal(declined, by) {
+			t.Errorf("want no nodes and the declines of %q: %s", by, z.text)
+		}
+		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+	}
+	t.Run("a label that nobody serves", func(t *testing.T) { failed(t, s.ask("unheard-of"), own...) })
+	t.Run("labels that no single pool serves", func(t *testing.T) { failed(t, s.ask("metal", "iron"), own...) })
+	t.Run("more machines than there are", func(t *testing.T) { failed(t, s.ask("big", "big"), own...) })
+	t.Run("not before every registered pool has declined", func(t *testing.T) {
+		s.elsewhere("elsewhere-1", "theirs", 100, "small")
+		id := s.ask("unheard-of")
+		declines := func() int { return len(s.request(id).list("declined_by")) }
+		s.await("ours have declined", func() bool { return declines() == 2 })
+		s.stays("it waits for the other one", time.Second, func() bool { return s.request(id).is("state", "requested") && declines() == 2 })
+		if contenders := s.children(requestLocks + "/" + id); len(contenders) != 0 {
+			t.Errorf("contenders of what is left to others are %q", contenders)
+		}
+		z := s.request(id)
+		s.set(requests+"/"+id, strings.Replace(z.text, `"declined_by": [`, `"declined_by": ["elsewhere-1",`, 1))
+		failed(t, id, append([]string{"elsewhere-1"}, own...)...)
+	})
+	t.Run("a pool that goes is waited for no more", func(t *testing.T) {
+		id := s.ask("unheard-of")
+		s.await("ours have declined", func() bool { return len(s.request(id).list("declined_by")) == 2 })
+		for _, name := range s.children(pools) {
+			if strings.HasPrefix(name, "elsewhere") {
+				s.remove(pools + "/" + name)
+			}
+		}
+		failed(t, id, own...)
+	})
+	t.Run("a request that another pool could serve is left to it when ours cannot", func(t *testing.T) {
+		at := s.elsewhere("elsewhere-2", "theirs", 100, "small")
+		id := s.ask("small")
+		s.stays("it is left alone", time.Second, func() bool { z := s.request(id); return z.stat.Version == 0 })
+		s.remove(at)
+		failed(t, id, own...)
+	})
+}
+
+func TestFailedLaunchesFailTheRequest(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, cloud{provider: `
+  launch_attempts = 2
+  fault {
+    operation = "server.create"
+    action    = "server_error"
+    message   = "No valid host was found."
+    after     = 1
+  }`}.String())
+	s.start()
+	s.witness()
+	id := s.ask("small", "small")
+	s.ends(id, "failed")
+	z := s.request(id)
+	if declined := z.list("declined_by"); !slices.Equal(declined, []string{s.pool("one").ID}) || len(z.list("nodes")) != 0 {
+		t.Errorf("failed request: %s", z.text)
+	}
+	s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+	s.await("the node that failed is gone, and the other one is free", func() bool {
+		left := s.children(nodes)
+		return len(left) == 1 && s.node(left[0]).is("state", "ready") && s.node(left[0]).doc["allocated_to"] == nil
+	})
+}
+
+func TestCancelledRequestsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, cloud{provider: `build_time = "1s"`, pool: "max_servers = 1"}.String())
+	s.start()
+	cancel := func(id string) { s.must(s.zuul.Cancel(t.Context(), id), "cancel") }
+	id := s.ask("small")
+	s.await("a node is building for it", func() bool { return s.census() == "map[building:1]" })
+	cancel(id)
+	t.Run("cancelled while pending: its node is finished for others", func(t *testing.T) {
+		s.await("the node is ready and nobody's", func() bool {
+			left := s.children(nodes)
+			return len(left) == 1 && s.node(left[0]).is("state", "ready") && s.node(left[0]).doc["allocated_to"] == nil
+		})
+		if contenders := s.children(requestLocks + "/" + id); len(contenders) != 0 {
+			t.Errorf("contenders are %q", contenders)
+		}
+	})
+	node := s.children(nodes)[0]
+	t.Run("a ready node is given at once", func(t *testing.T) {
+		id = s.ask("small")
+		if got := s.ends(id, "fulfilled"); !slices.Equal(got, []string{node}) {
+			t.Errorf("given is %q, ready was %s", got, node)
+		}
+	})
+	t.Run("cancelled while fulfilled: its node is free again", func(t *testing.T) {
+		cancel(id)
+		s.await("the node is nobody's", func() bool { return s.node(node).doc["allocated_to"] == nil })
+		if z := s.node(node); z.doc["tenant_name"] != nil || z.doc["requestor"] != nil {
+			t.Errorf("free node: %s", z.text)
+		}
+	})
+	t.Run("cancelled while it waits for room", func(t *testing.T) {
+		first, _ := s.served("small")
+		waiting := s.ask("small")
+		s.await("the pool says that it is full", func() bool { return s.pool("one").Paused })
+		cancel(waiting)
+		s.await("nobody waits any more", func() bool { return !s.pool("one").Paused })
+		s.built(first)
+		s.await("the used node is gone", func() bool { return s.census() == "map[]" })
+	})
+	t.Run("a lock directory stays, in case somebody is about to use it, and is no obstacle", func(t *testing.T) {
+		if len(s.children(requestLocks)) == 0 {
+			t.Error("lock directories of requests are gone already; they stay for eight hours")
+		}
+		id, _ := s.served("small")
+		s.built(id)
+	})
+}
+
+func TestRequestsAreServedInTheirOrder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, single)
+	s.start()
+	s.await("the machine is ready", func() bool { return s.census() == "map[ready:1]" })
+	busy, _ := s.served("metal")
+	ids := map[string]string{}
+	for _, r := range []struct {
+		name               string
+		priority, relative int
+	}{{"low", 300, 0}, {"third", 200, 5}, {"fourth", 200, 20}, {"first", 199, 50}, {"second", 200, 9}} {
+		ids[r.name] = s.submit(lab.Request{Labels: []string{"metal"}, Priority: r.priority, RelativePriority: r.relative})
+	}
+	t.Run("what waits is requested, unlocked, and can be revised", func(t *testing.T) {
+		s.await("the pool says that it is full", func() bool { return s.pool("rack").Paused })
+		for name, id := range ids {
+			if z := s.request(id); !z.is("state", "requested") || len(s.children(requestLocks+"/"+id)) > 0 {
+				t.Errorf("%s: %s", name, z.text)
+			}
+		}
+		for name, relative := range map[string]int{"second": 1, "fourth": 30} {
+			if revised, err := s.zuul.Revise(t.Context(), ids[name], relative); err != nil || !revised {
+				t.Errorf("%s cannot be revised: %v", name, err)
+			}
+		}
+	})
+	var got []string
+	for range ids {
+		s.built(busy)
+		s.await("the next one has the machine", func() bool {
+			for name, id := range ids {
+				if s.request(id).is("state", "fulfilled") {
+					got, busy = append(got, name), id
+					return true
+				}
+			}
+			return false
+		})
+		s.accept(busy)
+	}
+	if want := []string{"first", "second", "third", "fourth", "low"}; !slices.Equal(got, want) {
+		t.Errorf("served were %q, want %q", got, want)
+	}
+	s.built(busy)
+	s.await("the pool says that it has room", func() bool { return !s.pool("rack").Paused && s.census() == "map[ready:1]" })
+}
+
+func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
+	t.Parallel()
+	second := strings.ReplaceAll(machine, `"rack"`, `"other"`)
+	s := newSite(t, single+strings.Replace(second, "pool", "priority = 200\n  pool", 1))
+	s.start()
+	s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" && len(s.children(pools)) == 2 })
+	of := func(r lab.Request) (id, provider string) {
+		id = s.submit(r)
+		return id, fmt.Sprint(s.node(s.ends(id, "fulfilled")[0]).doc["provider"])
+	}
+	metal := []string{"metal"}
+	t.Run("the provider that is asked for", func(t *testing.T) {
+		for _, want := range []string{"other", "rack"} {
+			id, got := of(lab.Request{Labels: metal, Provider: want})
+			if got != want {
+				t.Errorf("%s is asked for and %s given", want, got)
+			}
+			s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+		}
+	})
+	t.Run("a provider that nobody knows is no obstacle", func(t *testing.T) {
+		id, _ := of(lab.Request{Labels: metal, Provider: "unheard-of"})
+		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+	})
+	t.Run("the pool of the better priority", func(t *testing.T) {
+		id, got := of(lab.Request{Labels: metal})
+		if got != "rack" {
+			t.Errorf("%s is given", got)
+		}
+		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+	})
+	left := func(r lab.Request) string {
+		id := s.submit(r)
+		s.stays("it is left to the other launcher", time.Second, func() bool { return s.request(id).stat.Version == 0 })
+		return id
+	}
+	t.Run("another launcher's provider that is asked for", func(t *testing.T) {
+		at := s.elsewhere("elsewhere-1", "theirs", 300, "metal")
+		id := left(lab.Request{Labels: metal, Provider: "theirs"})
+		s.set(requests+"/"+id, strings.Replace(s.request(id).text, "{", `{"declined_by": ["elsewhere-1"], `, 1))
+		s.ends(id, "fulfilled")
+		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+		s.remove(at)
+	})
+	t.Run("another launcher's pool of a better priority, unless it is paused", func(t *testing.T) {
+		at := s.elsewhere("elsewhere-2", "theirs", 10, "metal")
+		id := left(lab.Request{Labels: metal})
+		s.set(at, strings.Replace(s.get(at).text, `"paused": false`, `"paused": true`, 1))
+		s.ends(id, "fulfilled")
+		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+		s.remove(at)
+	})
+}
+
+func TestTenantsHaveTheirLimits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, strings.Replace(rack, "STATE", "STATE\n  tenant_limit \"narrow\" { max_servers = 1 }", 1))
+	s.start()
+	s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" })
+	narrow := lab.Request{Labels: []string{"metal"}, Tenant: "narrow"}
+	first := s.submit(narrow)
+	s.ends(first, "fulfilled")
+	s.accept(first)
+	second := s.submit(narrow)
+	s.stays("the second one of the tenant waits, and is not declined", time.Second, func() bool {
+		z := s.request(second)
+		return z.is("state", "requested") && len(z.list("declined_by")) == 0
+	})
+	other, _ := s.served("metal")
+	s.built(other)
+	s.built(first)
+	s.ends(second, "fulfilled")
+}
+
+func TestServersOfARequestAreInOneZone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, cloud{labels: "label \"small\" {\n  min_ready = 2\n}"}.String())
+	s.start()
+	s.await("two are ready in advance, of nobody", func() bool { return s.census() == "map[ready:2]" })
+	for _, id := range s.children(nodes) {
+		if z := s.node(id); z.doc["allocated_to"] != nil || z.doc["tenant_name"] != nil {
+			t.Errorf("ready in advance: %s", z.text)
+		}
+	}
+	ready := s.children(nodes)
+	t.Run("what is ready is given first, and replaced", func(t *testing.T) {
+		id, got := s.served("small")
+		if !slices.Contains(ready, got[0]) {
+			t.Errorf("given is %q, ready were %q", got, ready)
+		}
+		s.await("two are ready again", func() bool { return s.census() == "map[ready:3]" })
+		s.built(id)
+	})
+	t.Run("ready ones and launched ones, of several labels, in their order", func(t *testing.T) {
+		for range 3 {
+			labels := []string{"large", "small", "small", "large"}
+			id, got := s.served(labels...)
+			zones := map[any]bool{}
+			for i, node := range got {
+				z := s.node(node)
+				zones[z.doc["az"]] = true
+				if !slices.Contains(z.list("type"), labels[i]) {
+					t.Errorf("%s is given for %s: %s", node, labels[i], z.text)
+				}
+			}
+			if len(zones) != 1 {
+				t.Errorf("zones of one request are %v", zones)
+			}
+			s.built(id)
+		}
+	})
+}

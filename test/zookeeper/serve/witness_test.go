@@ -1,0 +1,122 @@
+//go:build integration
+
+package serve
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// contender is what kazoo takes for one.
+var contender = regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`)
+
+// witness looks at all nodes and requests all the time, for what may never be.
+type witness struct {
+	s    *site
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu     sync.Mutex
+	states map[string][]string // guarded by mu: of each node, in their order
+	crimes map[string]bool     // guarded by mu
+}
+
+func (s *site) witness() *witness {
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	w := &witness{s: s, stop: stop, done: make(chan struct{}), states: map[string][]string{}, crimes: map[string]bool{}}
+	go w.watch(ctx)
+	s.t.Cleanup(func() {
+		w.stop()
+		<-w.done
+		for crime := range w.crimes {
+			s.t.Error(crime)
+		}
+	})
+	return w
+}
+
+func (w *witness) watch(ctx context.Context) {
+	defer close(w.done)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, id := range w.s.children(nodes) {
+			w.node(id)
+		}
+		for _, id := range w.s.children(requests) {
+			w.request(id)
+		}
+	}
+}
+
+var nodeStates = []string{"init", "building", "ready", "in-use", "used", "hold", "testing", "aborted", "failed", "deleting", "deleted"}
+
+func (w *witness) node(id string) {
+	z := w.s.node(id)
+	if z == nil {
+		return
+	}
+	state := fmt.Sprint(z.doc["state"])
+	locked := w.s.locked(id)
+	again := w.s.node(id)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if seen := w.states[id]; len(seen) == 0 || seen[len(seen)-1] != state {
+		w.states[id] = append(seen, state)
+	}
+	switch {
+	case !slices.Contains(nodeStates, state):
+		w.tells("node %s is %q: %s", id, state, z.text)
+	case state == "building" && !locked && again != nil && again.stat.Mzxid == z.stat.Mzxid:
+		w.tells("node %s is building and not locked: %s", id, z.text)
+	}
+	for key := range z.doc {
+		if slices.Contains([]string{"lock", "label", "name", "aliases"}, key) || strings.HasPrefix(key, "_") {
+			w.tells("node %s has the key %s: %s", id, key, z.text)
+		}
+	}
+	_, keys := z.doc["host_keys"].([]any)
+	_, labels := z.doc["type"].([]any)
+	if !keys || !labels || z.doc["python_path"] == nil {
+		w.tells("node %s is not as Zuul needs it: %s", id, z.text)
+	}
+}
+
+func (w *witness) request(id string) {
+	z := w.s.request(id)
+	if z == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch given, asked := z.list("nodes"), z.list("node_types"); {
+	case z.is("state", "fulfilled") && len(given) != len(asked):
+		w.tells("request %s is fulfilled by %d nodes: %s", id, len(given), z.text)
+	case !z.is("state", "fulfilled") && len(given) > 0:
+		w.tells("request %s names nodes: %s", id, z.text)
+	}
+}
+
+func (w *witness) tells(format string, args ...any) { w.crimes[fmt.Sprintf(format, args...)] = true }
+
+// saw checks that a node has been in these states, in their order; shorter ones may have been missed.
+func (w *witness) saw(t *testing.T, id string, states ...string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := slices.DeleteFunc(slices.Clone(w.states[id]), func(state string) bool { return !slices.Contains(states, state) })
+	if !slices.Equal(seen, states) {
+		t.Errorf("node %s was %q, want %q", id, w.states[id], states)
+	}
+}
