@@ -72,7 +72,7 @@ func howToReach(login resources.Login, config cty.Value) reaching {
 // loginReach is how a node with that login is reached, when it is to be looked at.
 func loginReach(login resources.Login) reaching {
 	switch {
-	case slices.Contains([]string{"", "ssh", "network_cli", "paramiko"}, login.ConnectionType):
+	case login.OverSSH():
 		return bySSH
 	case slices.Contains([]string{"winrm", "psrp", "netconf", "httpapi"}, login.ConnectionType):
 		return byConnection

@@ -118,6 +118,11 @@ type Login struct {
 	ConnectionPort int64  `json:"connection_port,omitempty"`
 }
 
+// OverSSH reports whether nodes with this login are reached by SSH.
+func (l Login) OverSSH() bool {
+	return slices.Contains([]string{"", "ssh", "network_cli", "paramiko"}, l.ConnectionType)
+}
+
 // Provider is a cloud project, or a set of machines that exist.
 type Provider struct {
 	Name           string

@@ -70,6 +70,20 @@ func NewRecord(kind Kind) Record {
 	}
 }
 
+// SetID gives a new record the id that a store has given it. Records of other kinds are named by what they are.
+func SetID(record Record, id string) {
+	switch r := record.(type) {
+	case *Node:
+		r.ID = id
+	case *Upload:
+		r.ID = id
+	case *Request:
+		r.ID = id
+	case *Journal:
+		r.ID = id
+	}
+}
+
 // ProviderRecord remembers how to reach a provider, so that what is in it can be deleted after its block is gone.
 type ProviderRecord struct {
 	Name           string          `json:"name"`

@@ -25,7 +25,7 @@ func (*Cloud) Check(ctx context.Context, node resources.StaticNode) ([]string, e
 		return node.HostKeys, ctx.Err()
 	}
 	address, limit := addressOf(node), timeoutOf(node.Config)
-	if !overSSH(node.Login) {
+	if !node.Login.OverSSH() {
 		return nil, dial(ctx, node.Name, address, limit)
 	}
 	shown, err := keyscan.Scan(ctx, address, limit)
@@ -53,10 +53,6 @@ func dial(ctx context.Context, name, address string, limit time.Duration) error 
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	return conn.Close()
-}
-
-func overSSH(l resources.Login) bool {
-	return slices.Contains([]string{"", "ssh", "network_cli", "paramiko"}, l.ConnectionType)
 }
 
 // addressOf is where a node is dialled. The ports are those of the usual services.

@@ -57,7 +57,7 @@ func finish(changes []*change) []state.Entry {
 	for i, c := range changes {
 		entries[i] = c.result
 		if c.unnamed {
-			setID(c.op.Record, c.key.ID)
+			resources.SetID(c.op.Record, c.key.ID)
 		}
 	}
 	return entries

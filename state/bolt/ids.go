@@ -38,19 +38,6 @@ func (h *head) noteID(key resources.Key) {
 	}
 }
 
-func setID(record resources.Record, id string) {
-	switch r := record.(type) {
-	case *resources.Node:
-		r.ID = id
-	case *resources.Upload:
-		r.ID = id
-	case *resources.Request:
-		r.ID = id
-	case *resources.Journal:
-		r.ID = id
-	}
-}
-
 // withID returns a shallow copy of the record that has the id.
 func withID(record resources.Record, id string) resources.Record {
 	switch r := record.(type) {
@@ -67,7 +54,7 @@ func withID(record resources.Record, id string) resources.Record {
 		c := *r
 		record = &c
 	}
-	setID(record, id)
+	resources.SetID(record, id)
 	return record
 }
 

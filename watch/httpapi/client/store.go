@@ -179,24 +179,10 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 			return nil, err
 		}
 		if ops[i].Record != nil && ops[i].Record.Key().ID == "" {
-			setID(ops[i].Record, made.Entries[i].ID)
+			resources.SetID(ops[i].Record, made.Entries[i].ID)
 		}
 	}
 	return entries, nil
-}
-
-// setID gives a new record the id that the store has given it.
-func setID(record resources.Record, id string) {
-	switch r := record.(type) {
-	case *resources.Node:
-		r.ID = id
-	case *resources.Upload:
-		r.ID = id
-	case *resources.Request:
-		r.ID = id
-	case *resources.Journal:
-		r.ID = id
-	}
 }
 
 // Watch implements state.Store.
