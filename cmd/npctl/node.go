@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -130,27 +129,11 @@ func nodeNote(n *wire.Node) string {
 
 // nodes asks npctl watch, or reads the state when that does not run.
 func (c *nodeCommand) nodes(ctx context.Context, filter client.NodeFilter) ([]wire.Node, error) {
-	d, err := c.dial()
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	nodes, err := d.Nodes(ctx, filter)
-	if !errors.Is(err, client.ErrNoDaemon) || c.socket != "" {
-		return append([]wire.Node{}, nodes...), err
-	}
-	records, fileErr := c.recordsWithout(ctx, resources.KindNode)
-	if fileErr != nil {
-		return nil, err // that nothing runs is what has to be told
-	}
-	nodes = []wire.Node{}
-	for _, r := range records {
-		if n := r.(*resources.Node); nodeMatches(filter, n) {
-			nodes = append(nodes, wire.Node{Node: *n})
-		}
-	}
-	c.tellWithout()
-	return nodes, nil
+	ask := func(ctx context.Context, d *client.Client) ([]wire.Node, error) { return d.Nodes(ctx, filter) }
+	return askAll(ctx, &c.daemonCommand, resources.KindNode, ask, func(r resources.Record) (wire.Node, bool) {
+		n := r.(*resources.Node)
+		return wire.Node{Node: *n}, nodeMatches(filter, n)
+	})
 }
 
 func nodeMatches(f client.NodeFilter, n *resources.Node) bool {
@@ -191,40 +174,11 @@ func (c *nodeCommand) shown(ctx context.Context, list []string) error {
 }
 
 // found returns the nodes with these ids.
-func (c *nodeCommand) found(ctx context.Context, list []string) (found []wire.Node, err error) {
-	d, err := c.dial()
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	for _, id := range list {
-		n, err := d.Node(ctx, id)
-		if errors.Is(err, client.ErrNoDaemon) && c.socket == "" {
-			return c.foundWithout(ctx, list, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, n)
-	}
-	return found, nil
-}
-
-// foundWithout looks into the state, when npctl watch does not run.
-func (c *nodeCommand) foundWithout(ctx context.Context, list []string, none error) (found []wire.Node, err error) {
-	records, err := c.recordsWithout(ctx, resources.KindNode)
-	if err != nil {
-		return nil, none // that nothing runs is what has to be told
-	}
-	for _, id := range list {
-		i := slices.IndexFunc(records, func(r resources.Record) bool { return r.Key().ID == id })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no node %s", id)
-		}
-		found = append(found, wire.Node{Node: *records[i].(*resources.Node)})
-	}
-	c.tellWithout()
-	return found, nil
+func (c *nodeCommand) found(ctx context.Context, list []string) ([]wire.Node, error) {
+	ask := func(ctx context.Context, d *client.Client, id string) (wire.Node, error) { return d.Node(ctx, id) }
+	return askEach(ctx, &c.daemonCommand, resources.KindNode, list, ask, func(r resources.Record) (wire.Node, bool) {
+		return wire.Node{Node: *r.(*resources.Node)}, true
+	})
 }
 
 // reachable shows how to get into nodes.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,34 +112,11 @@ func (c *requestCommand) listed(ctx context.Context) error {
 
 // requests asks npctl watch, or reads the state when that does not run.
 func (c *requestCommand) requests(ctx context.Context, filter client.RequestFilter) ([]wire.Request, error) {
-	d, err := c.dial()
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	requests, err := d.Requests(ctx, filter)
-	if !errors.Is(err, client.ErrNoDaemon) || c.socket != "" {
-		return append([]wire.Request{}, requests...), err
-	}
-	records, fileErr := c.recordsWithout(ctx, resources.KindRequest)
-	if fileErr != nil {
-		return nil, err // that nothing runs is what has to be told
-	}
-	requests = []wire.Request{}
-	for _, r := range records {
-		if request := r.(*resources.Request); matches(filter, request) {
-			requests = append(requests, wire.Request{Request: *request})
-		}
-	}
-	c.tellWithout()
-	return requests, nil
-}
-
-// tellWithout says that what is shown is not the work of anybody right now.
-func (c *daemonCommand) tellWithout() {
-	if !c.json {
-		c.ui.talk("%s npctl watch is not running, so nobody works on these.", c.ui.style(styleWarning, "Warning:"))
-	}
+	ask := func(ctx context.Context, d *client.Client) ([]wire.Request, error) { return d.Requests(ctx, filter) }
+	return askAll(ctx, &c.daemonCommand, resources.KindRequest, ask, func(r resources.Record) (wire.Request, bool) {
+		request := r.(*resources.Request)
+		return wire.Request{Request: *request}, matches(filter, request)
+	})
 }
 
 func matches(f client.RequestFilter, r *resources.Request) bool {
@@ -212,40 +188,13 @@ func (c *requestCommand) shown(ctx context.Context, list []string) error {
 }
 
 // found returns the requests with these ids.
-func (c *requestCommand) found(ctx context.Context, list []string) (found []wire.Request, err error) {
-	d, err := c.dial()
-	if err != nil {
-		return nil, err
+func (c *requestCommand) found(ctx context.Context, list []string) ([]wire.Request, error) {
+	ask := func(ctx context.Context, d *client.Client, id string) (wire.Request, error) {
+		return d.Request(ctx, id)
 	}
-	defer d.Close()
-	for _, id := range list {
-		r, err := d.Request(ctx, id)
-		if errors.Is(err, client.ErrNoDaemon) && c.socket == "" {
-			return c.foundWithout(ctx, list, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, r)
-	}
-	return found, nil
-}
-
-// foundWithout looks into the state, when npctl watch does not run.
-func (c *requestCommand) foundWithout(ctx context.Context, list []string, none error) (found []wire.Request, err error) {
-	records, err := c.recordsWithout(ctx, resources.KindRequest)
-	if err != nil {
-		return nil, none // that nothing runs is what has to be told
-	}
-	for _, id := range list {
-		i := slices.IndexFunc(records, func(r resources.Record) bool { return r.Key().ID == id })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no request %s", id)
-		}
-		found = append(found, wire.Request{Request: *records[i].(*resources.Request)})
-	}
-	c.tellWithout()
-	return found, nil
+	return askEach(ctx, &c.daemonCommand, resources.KindRequest, list, ask, func(r resources.Record) (wire.Request, bool) {
+		return wire.Request{Request: *r.(*resources.Request)}, true
+	})
 }
 
 // printRecord shows a record as a block of HCL, behind an empty line if it is not the first.
