@@ -104,8 +104,7 @@ func (l *ledger) arrive(ctx context.Context, w arrival) bool {
 	}
 	_, err := l.store.Get(ctx, w.key)
 	if errors.Is(err, state.ErrNotFound) {
-		delete(l.revisions, w.key)
-		delete(l.records, w.key)
+		l.lose(w.key)
 	}
 	return false
 }

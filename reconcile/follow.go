@@ -73,7 +73,6 @@ func (l *ledger) refresh(ctx context.Context, ops []state.Op) {
 func (l *ledger) forget(key resources.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.revisions, key)
-	delete(l.records, key)
+	l.lose(key)
 	l.hint()
 }

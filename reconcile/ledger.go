@@ -1,10 +1,12 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +27,7 @@ type ledger struct {
 	mu        sync.Mutex // guards the maps
 	revisions map[resources.Key]state.Revision
 	records   map[resources.Key]resources.Record
+	sorted    plan.Records             // the same once more, as plans have them
 	busy      map[resources.Key]string // records that a running step works on, and its id
 	arrivals  arrivals
 
@@ -38,6 +41,7 @@ func openLedger(ctx context.Context, store state.Store) (*ledger, error) {
 	}
 	l := &ledger{store: store, claims: newClaims(store), revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{},
 		busy: map[resources.Key]string{}, arrivals: arrivals{open: map[uint64][]resources.Key{}}, changed: make(chan struct{}, 1)}
+	slices.SortFunc(entries, func(a, b state.Entry) int { return cmp.Compare(a.Record.Key().ID, b.Record.Key().ID) }) // so that each is put last
 	for _, entry := range entries {
 		l.keep(entry)
 	}
@@ -48,6 +52,14 @@ func (l *ledger) keep(entry state.Entry) {
 	key := entry.Record.Key()
 	l.revisions[key] = entry.Revision
 	l.records[key] = entry.Record
+	l.sorted.Put(entry.Record, uint64(entry.Revision))
+}
+
+// lose drops a record. The caller holds mu.
+func (l *ledger) lose(key resources.Key) {
+	delete(l.revisions, key)
+	delete(l.records, key)
+	l.sorted.Drop(key)
 }
 
 // keepNewest keeps an entry, or what others have made of it since, which catchUp may have taken over already.
@@ -55,8 +67,7 @@ func (l *ledger) keepNewest(ctx context.Context, entry state.Entry) {
 	if l.claims.store != nil && owned(entry.Record) {
 		now, err := l.store.Get(ctx, entry.Record.Key()) // answered from what the store knows, which is no older
 		if errors.Is(err, state.ErrNotFound) {
-			delete(l.revisions, entry.Record.Key())
-			delete(l.records, entry.Record.Key())
+			l.lose(entry.Record.Key())
 			return
 		}
 		if err == nil && now.Revision > entry.Revision {
@@ -182,8 +193,7 @@ func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]sta
 	defer l.mu.Unlock()
 	for i, op := range ops {
 		if op.Record == nil {
-			delete(l.revisions, op.Key)
-			delete(l.records, op.Key)
+			l.lose(op.Key)
 			continue
 		}
 		l.keepNewest(ctx, entries[i])
@@ -256,18 +266,12 @@ func (l *ledger) release(step string) {
 // snapshot returns all records and which of them are being worked on, as of one moment.
 func (l *ledger) snapshot() (plan.Records, map[resources.Key]bool) {
 	l.mu.Lock()
-	r := plan.Records{Revisions: make(map[resources.Key]uint64, len(l.revisions))}
-	for key, record := range l.records {
-		r.Revisions[key] = uint64(l.revisions[key])
-		r.Add(record)
-	}
+	defer l.mu.Unlock()
 	busy := make(map[resources.Key]bool, len(l.busy))
 	for key := range l.busy {
 		busy[key] = true
 	}
-	l.mu.Unlock()
-	r.Sort()
-	return r, busy
+	return l.sorted.Clone(), busy
 }
 
 // get returns a copy of a record of type T that may be changed and put.
