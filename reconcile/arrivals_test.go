@@ -14,6 +14,7 @@ type early struct {
 	last    state.Revision
 	newest  state.Entry
 	entries []state.Entry
+	now     map[resources.Key]state.Entry
 	gone    map[resources.Key]state.Revision
 	told    func() // is called when all is told, and before Commit returns
 	fails   error  // of a commit that was made all the same
@@ -28,6 +29,7 @@ func (s *early) Commit(_ context.Context, ops ...state.Op) ([]state.Entry, error
 	for i, op := range ops {
 		if op.Record == nil {
 			s.gone[op.Key] = s.last
+			delete(s.now, op.Key)
 			continue
 		}
 		if n, ok := op.Record.(*resources.Node); ok && n.ID == "" {
@@ -37,9 +39,20 @@ func (s *early) Commit(_ context.Context, ops ...state.Op) ([]state.Entry, error
 		}
 		result[i] = state.Entry{Record: op.Record, Revision: s.last}
 		s.newest, s.entries = result[i], append(s.entries, result[i])
+		if s.now == nil {
+			s.now = map[resources.Key]state.Entry{}
+		}
+		s.now[op.Record.Key()] = result[i]
 	}
 	s.told()
 	return result, s.fails
+}
+
+func (s *early) Get(_ context.Context, key resources.Key) (state.Entry, error) {
+	if entry, there := s.now[key]; there {
+		return entry, nil
+	}
+	return state.Entry{}, state.ErrNotFound
 }
 
 func (s *early) Changes() ([]state.Entry, map[resources.Key]state.Revision) {
