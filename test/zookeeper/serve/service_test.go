@@ -98,7 +98,10 @@ func TestNodesOfADeadZuulAreTakenBack(t *testing.T) {
 	})
 	executor.Kill()
 	s.await("what was in use is gone", func() bool { return s.node(ids["in use"]) == nil })
-	s.await("what was in transit is free", func() bool { z := s.node(ids["in transit"]); return z.is("state", "ready") && z.doc["allocated_to"] == nil })
+	s.await("what was in transit is free", func() bool {
+		z := s.node(ids["in transit"])
+		return z.is("state", "ready") && z.doc["allocated_to"] == nil
+	})
 	if z := s.node(ids["held"]); !z.is("state", "hold") {
 		t.Errorf("held: %+v", z)
 	}

@@ -91,7 +91,9 @@ func TestNothingIsWrittenUnderALockThatWasLost(t *testing.T) {
 	s.await("a node is building", func() bool { return s.census() == "map[building:1]" })
 	node, before := s.children(nodes)[0], s.pool("one").ID
 	p.Pause()
-	s.await("its session is over", func() bool { return len(s.children(requestLocks+"/"+id)) == 0 && !s.locked(node) && len(s.children(pools)) == 0 })
+	s.await("its session is over", func() bool {
+		return len(s.children(requestLocks+"/"+id)) == 0 && !s.locked(node) && len(s.children(pools)) == 0
+	})
 	// Somebody else takes both, and has them while npctl comes back.
 	for _, path := range []string{requestLocks + "/" + id, nodes + "/" + node + "/lock"} {
 		if got, err := s.zuul.TryLock(t.Context(), path); err != nil || !got {
