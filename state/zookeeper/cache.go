@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -236,17 +235,34 @@ func (c *cache) subtree(at string) []string {
 	return append(all, at)
 }
 
-// contenderName is how kazoo tells contenders: the number at the end orders them, whatever stands before.
-var contenderName = regexp.MustCompile(`^(.*)__lock__(-?[0-9]{10})$`)
+const lockMark = "__lock__"
 
-func isContender(name string) bool { return contenderName.MatchString(name) }
+// splitContender reads a name as kazoo does: the ten digits at the end order the contenders, whatever stands before.
+func splitContender(name string) (prefix string, number int64, ok bool) {
+	i := strings.LastIndex(name, lockMark)
+	if i < 0 {
+		return "", 0, false
+	}
+	digits := name[i+len(lockMark):]
+	if len(strings.TrimPrefix(digits, "-")) != sequenceLength || digits[0] == '+' {
+		return "", 0, false
+	}
+	number, err := strconv.ParseInt(digits, 10, 64)
+	return name[:i], number, err == nil
+}
+
+func isContender(name string) bool {
+	_, _, ok := splitContender(name)
+	return ok
+}
 
 // prefixOf is what a contender chose for itself.
 func prefixOf(name string) string {
-	if m := contenderName.FindStringSubmatch(name); m != nil {
-		return m[1]
+	prefix, _, ok := splitContender(name)
+	if !ok {
+		return ""
 	}
-	return ""
+	return prefix
 }
 
 // queue lists the contenders of a lock directory, the holder first.
@@ -262,10 +278,6 @@ func compareContenders(a, b string) int {
 }
 
 func contenderNumber(name string) int64 {
-	m := contenderName.FindStringSubmatch(name)
-	if m == nil {
-		return 0
-	}
-	n, _ := strconv.ParseInt(m[2], 10, 64)
-	return n
+	_, number, _ := splitContender(name)
+	return number
 }

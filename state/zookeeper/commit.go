@@ -209,11 +209,6 @@ func (s *Store) locate(changes []*change) (behind bool) {
 
 // document writes what the znode of a put will hold.
 func (s *Store) document(c *change) (err error) {
-	var old []byte
-	var created int64
-	if c.old != nil {
-		old, created = c.old.data, c.old.created
-	}
 	record := c.op.Record
 	if c.id != "" {
 		record = withID(record, c.id)
@@ -223,10 +218,10 @@ func (s *Store) document(c *change) (err error) {
 			return refuse("%s cannot have priority %d: the id says it", c.key, r.Priority)
 		}
 	}
-	if c.data, err = s.encode(c.place, record, s.told(c), old, created); err != nil {
+	if c.data, err = s.encode(c.place, record, s.told(c), c.old); err != nil {
 		return err
 	}
-	c.same = old != nil && bytes.Equal(c.data, old)
+	c.same = c.old != nil && bytes.Equal(c.data, c.old.data)
 	return nil
 }
 

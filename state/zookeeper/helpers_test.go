@@ -44,7 +44,13 @@ func newTreeIn(t testing.TB, env lab.Env) *tree {
 	t.Helper()
 	tr := &tree{Env: env, chroot: "/npctl-test-" + uuid.NewString(), private: filepath.Join(t.TempDir(), "private.db")}
 	tr.raw = tr.connect(t)
-	tr.create(t, "", "")
+	eventually(t, "the chroot is made", func() bool { // on a busy machine the library gives up before it is connected
+		_, err := tr.raw.Create(tr.chroot, nil, 0, zk.WorldACL(zk.PermAll))
+		if err != nil && !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNodeExists) {
+			t.Fatal(err)
+		}
+		return err == nil || errors.Is(err, zk.ErrNodeExists)
+	})
 	t.Cleanup(func() { tr.remove(t) })
 	return tr
 }
@@ -244,7 +250,7 @@ func one(t testing.TB, s state.Store, op state.Op) state.Entry {
 // eventually waits for something that comes by events.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -46,23 +46,24 @@ func (s *Store) codec(kind resources.Kind) codec {
 }
 
 // encode writes a record. Of an old document every key stays as it is, to the byte, unless its meaning has changed. What
-// the keys of others say follows from told, which is the record but for names that only npctl knows.
-func (s *Store) encode(p place, record, told resources.Record, old []byte, created int64) ([]byte, error) {
+// the keys of others say follows from told, which is the record but for names that only npctl knows. old is nil for a new one.
+func (s *Store) encode(p place, record, told resources.Record, old *znode) ([]byte, error) {
 	c := s.codec(p.kind)
 	doc := &object{values: map[string]json.RawMessage{}}
 	var before values
-	if len(old) > 0 {
-		was, _, err := c.decode(p, old, created)
-		if err != nil {
+	var created int64
+	if old != nil {
+		created = old.created
+	}
+	if old != nil && old.record != nil {
+		var err error
+		if doc, err = parseObject(old.data); err != nil {
 			return nil, err
 		}
-		if doc, err = parseObject(old); err != nil {
-			return nil, err
-		}
-		before = c.values(was)
+		before = c.values(old.record)
 	}
 	doc.change(before, c.values(told))
-	if len(old) == 0 && c.fresh != nil {
+	if before == nil && c.fresh != nil {
 		doc.change(nil, c.fresh(s, told))
 	}
 	return s.withExtras(c, p, doc, record, created)

@@ -21,7 +21,11 @@ func alone() *Store {
 }
 
 func mustEncode(t interface{ Fatalf(string, ...any) }, p place, record resources.Record, old []byte) []byte {
-	text, err := alone().encode(p, record, record, old, 1_700_000_000_000)
+	z := &znode{place: p, created: 1_700_000_000_000}
+	if len(old) > 0 {
+		z.data, z.record = old, mustDecode(t, p, old)
+	}
+	text, err := alone().encode(p, record, record, z)
 	if err != nil {
 		t.Fatalf("encode %+v: %v", record, err)
 	}
@@ -220,7 +224,7 @@ func FuzzDocument(f *testing.F) {
 			if _, err := json.Marshal(record); err != nil {
 				t.Fatalf("%s: %v", p.kind, err)
 			}
-			again, err := alone().encode(p, record, record, text, 1_700_000_000_000)
+			again, err := alone().encode(p, record, record, &znode{data: text, record: record, created: 1_700_000_000_000})
 			if err != nil {
 				continue // such as a key that comes twice
 			}

@@ -34,6 +34,8 @@ var (
 	hexID     = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
+const sequenceLength = 10 // digits of a number that ZooKeeper gives
+
 // role is what a znode is for.
 type role int
 
