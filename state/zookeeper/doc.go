@@ -7,6 +7,10 @@
 // the versions seen, and on the locks under which it is made: what was claimed in a session that has ended since cannot
 // be written any more.
 //
+// What it costs, in calls to ZooKeeper: a commit one, also of requests and nodes that nobody has claimed, for which the lock's
+// directory is removed and made again in the same multi (see bar); of builds and uploads that nobody has claimed two. A claim
+// one, giving it back one, a change by somebody else one for its content, reading nothing.
+//
 // Rules that the rest of the package rests on:
 //   - ZooKeeper sends the events of a change before it answers whatever comes after the change, on one connection.
 //     So when the answer to an own change is there, the cache knows what was changed before it, or knows that it has to
