@@ -32,6 +32,7 @@ type sharedSource struct {
 	notes     []resources.Record // what the process has kept for itself
 	sequences map[resources.Kind]uint64
 	left      int // records of others
+	paused    []string
 }
 
 func (m *migration) intoFile(ctx context.Context) (err error) {
@@ -234,6 +235,14 @@ func (s *sharedSource) choose(entries []state.Entry, want resources.Desired) (ch
 			ours = needed[r.ID] || configuredImage(want, r.Image) != nil
 		case *resources.Request:
 			continue
+		case *resources.ImageRecord:
+			if e.Revision == 0 { // others have paused it, and it is not known here
+				continue
+			}
+			if s.notes = append(s.notes, r); r.Paused {
+				s.paused = append(s.paused, r.Name)
+			}
+			continue
 		default:
 			s.notes = append(s.notes, e.Record)
 			continue
@@ -316,6 +325,27 @@ func (m *migration) removeAll(ctx context.Context, source *sharedSource) error {
 			}
 		}
 		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return source.unpause(ctx)
+}
+
+// unpause takes the flags of images away that nobody has there any more.
+func (s *sharedSource) unpause(ctx context.Context) error {
+	entries, err := s.List(ctx, resources.KindBuild)
+	if err != nil {
+		return err
+	}
+	has := map[string]bool{}
+	for _, e := range entries {
+		has[e.Record.(*resources.Build).Image] = true
+	}
+	for _, image := range s.paused {
+		if has[image] {
+			continue
+		}
+		if err := s.PauseImage(ctx, image, false); err != nil {
 			return err
 		}
 	}

@@ -184,6 +184,13 @@ func (m *migration) bring(ctx context.Context, source *fileSource, target *zooke
 	if err := m.write(ctx, target, found.write); err != nil {
 		return err
 	}
+	for _, r := range source.private {
+		if image, ok := r.(*resources.ImageRecord); ok && image.Paused { // one that others have paused stays so
+			if err := target.PauseImage(ctx, image.Name, true); err != nil {
+				return err
+			}
+		}
+	}
 	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
 		if err := target.Reserve(ctx, kind, source.about.Sequences[kind]); err != nil {
 			return err

@@ -73,7 +73,17 @@ func (s *Store) BuildsWished() []string {
 // WishBuild asks for an image to be built, by whichever builder has it, or takes that back, which a builder does after
 // the build has succeeded and not before.
 func (s *Store) WishBuild(ctx context.Context, image string, wish bool) error {
-	if err := checkNames(image); err != nil {
+	return s.setFlag(ctx, flag{image, wishName, wish})
+}
+
+// PauseImage lets nobody build an image, or takes that back, whatever the private store remembers of it. A Commit of its
+// record does both.
+func (s *Store) PauseImage(ctx context.Context, image string, paused bool) error {
+	return s.setFlag(ctx, flag{image, pauseName, paused})
+}
+
+func (s *Store) setFlag(ctx context.Context, f flag) error {
+	if err := checkNames(f.image); err != nil {
 		return err
 	}
 	if err := s.usable(ctx); err != nil {
@@ -85,7 +95,7 @@ func (s *Store) WishBuild(ctx context.Context, image string, wish bool) error {
 	if err := s.heldLocks(); err != nil {
 		return err
 	}
-	flags := s.changedFlags([]flag{{image, wishName, wish}})
+	flags := s.changedFlags([]flag{f})
 	if len(flags) == 0 {
 		return nil
 	}
