@@ -246,9 +246,11 @@ func sameRecords(t *testing.T, what string, got, want map[resources.Key]resource
 	}
 }
 
-func TestStateMovesThereAndBack(t *testing.T) {
+func TestStateMoveThereAndBack(t *testing.T) {
+	t.Parallel()
 	for name, private := range map[string]string{"one file": "npctl.db", "two files": "private.db"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m := newMovable(t, private)
 			all := fleet()
 			lineage := m.fill(t, all)
@@ -321,9 +323,11 @@ func (m *movable) newIDs(t *testing.T) {
 	}
 }
 
-func TestMoveThatWasCutShortIsGoneOnWith(t *testing.T) {
+func TestStateMoveThatWasCutShortIsGoneOnWith(t *testing.T) {
+	t.Parallel()
 	for name, private := range map[string]string{"one file": "npctl.db", "two files": "private.db"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cuts := 0
 			for done := false; !done; cuts++ {
 				m := newMovable(t, private)
@@ -359,9 +363,11 @@ func (m *movable) nobodyGetsIn(t *testing.T, config, when string) {
 	}
 }
 
-func TestMoveBackThatWasCutShortIsGoneOnWith(t *testing.T) {
+func TestStateMoveBackThatWasCutShortIsGoneOnWith(t *testing.T) {
+	t.Parallel()
 	for name, private := range map[string]string{"one file": "npctl.db", "two files": "private.db"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cuts := 0
 			for done := false; !done; cuts++ {
 				m := newMovable(t, private)
@@ -393,7 +399,8 @@ func TestMoveBackThatWasCutShortIsGoneOnWith(t *testing.T) {
 	}
 }
 
-func TestMoveRefusesWhatOthersHave(t *testing.T) {
+func TestStateMoveRefusesWhatOthersHave(t *testing.T) {
+	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	m.fill(t, fleet())
 	for _, dir := range []string{"/nodepool", "/nodepool/nodes"} {
@@ -420,7 +427,8 @@ func TestMoveRefusesWhatOthersHave(t *testing.T) {
 	}
 }
 
-func TestMoveRefusesOpenRequestsAndServedProviders(t *testing.T) {
+func TestStateMoveRefusesOpenRequestsAndServedProviders(t *testing.T) {
+	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	all := fleet()
 	all[12].(*resources.Request).State = resources.StatePending
@@ -464,7 +472,8 @@ func TestMoveRefusesOpenRequestsAndServedProviders(t *testing.T) {
 	}
 }
 
-func TestWhatOthersHaveStaysBehind(t *testing.T) {
+func TestStateMoveLeavesWhatOthersHave(t *testing.T) {
+	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	all := fleet()
 	m.fill(t, all)
@@ -490,7 +499,8 @@ func TestWhatOthersHaveStaysBehind(t *testing.T) {
 	sameRecords(t, "back", got, expect(all, func(r resources.Record) resources.Record { return r }))
 }
 
-func TestUploadsOfNodepoolGetIDsOfTheFile(t *testing.T) {
+func TestStateMoveGivesUploadsOfNodepoolIDsOfTheFile(t *testing.T) {
+	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	m.fill(t, fleet()[:2])
 	if _, err := m.migrate(t, "zookeeper.hcl", never); err != nil {
@@ -532,7 +542,8 @@ func TestUploadsOfNodepoolGetIDsOfTheFile(t *testing.T) {
 	}
 }
 
-func TestAMoveCanBeAbandoned(t *testing.T) {
+func TestStateMoveCanBeAbandoned(t *testing.T) {
+	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	all := fleet()
 	m.fill(t, all)

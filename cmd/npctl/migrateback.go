@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -84,68 +86,78 @@ func (m *migration) takeOut(ctx context.Context, source *sharedSource, about bol
 	if err := servedByOthers(source.Peers(), source.providers); err != nil {
 		return err
 	}
-	move := ""
-	if !m.dryRun {
-		other := &migration{migrateCommand: m.migrateCommand}
-		locks, err := other.takeProviders(ctx, source.Store, source.providers)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, unlockAll(ctx, locks)) }()
-		if err := source.Sync(ctx); err != nil {
-			return err
-		}
-		if move, err = source.Leave(ctx); err != nil {
-			return err
-		}
-		if err := m.after("announced"); err != nil {
-			return err
-		}
+	if m.dryRun {
+		return m.tryOut(ctx, source)
+	}
+	locks, err := m.takeProviders(ctx, source.Store, source.providers)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlockAll(ctx, locks)) }()
+	if err := source.Sync(ctx); err != nil {
+		return err
 	}
 	target := source.private
 	if m.to.file != m.from.file {
-		if m.dryRun && !exists(m.to.file) {
-			target = nil
-		} else if target, about, err = m.openAny(m.to.file); err != nil {
+		if target, about, err = m.openAny(m.to.file); err != nil {
 			return err
-		} else {
-			defer func() { err = errors.Join(err, target.Close()) }()
 		}
+		defer func() { err = errors.Join(err, target.Close()) }()
 	}
-	arrived := about.Move != "" && about.Move == move
-	if !arrived && target != nil {
-		if err := m.checkTarget(ctx, target, about, source); err != nil {
-			return errors.Join(err, source.Left(context.WithoutCancel(ctx)))
-		}
-	}
+	return m.takeOver(ctx, source, target, about)
+}
+
+// tryOut says what would move.
+func (m *migration) tryOut(ctx context.Context, source *sharedSource) error {
 	if err := source.load(ctx, m.config.Desired); err != nil {
-		if !arrived && !m.dryRun {
-			err = errors.Join(err, source.Left(context.WithoutCancel(ctx)))
-		}
 		return err
 	}
-	m.report.count(source.cargo, comparison{}, source.notes, 0)
-	m.report.LeftBehind = source.left
-	if m.dryRun {
+	m.count(source)
+	if m.to.file == m.from.file || !exists(m.to.file) {
 		return nil
 	}
-	if !arrived {
-		if err := m.takeIn(ctx, source, target, move); err != nil {
-			return err
-		}
-	}
-	if err := m.after("arrived"); err != nil {
+	target, about, err := m.openAny(m.to.file)
+	if err != nil {
 		return err
 	}
-	if target != source.private {
-		if err := source.private.Turn(ctx, bolt.Turn{Role: bolt.Moved, Elsewhere: m.to.String()}); err != nil {
-			return err
-		}
-		if err := m.after("settled"); err != nil {
-			return err
-		}
+	return errors.Join(m.checkTarget(ctx, target, about, source), target.Close())
+}
+
+func (m *migration) count(source *sharedSource) {
+	m.report.count(source.cargo, comparison{}, source.notes, 0)
+	m.report.LeftBehind = source.left
+}
+
+// takeOver does what changes something. Before anything is written, the move is called off when it is refused.
+func (m *migration) takeOver(ctx context.Context, source *sharedSource, target *bolt.Store, about bolt.About) error {
+	move, err := source.Leave(ctx)
+	if err != nil {
+		return err
 	}
-	if err := m.removeAll(ctx, source); err != nil {
+	if err := m.after("announced"); err != nil {
+		return err
+	}
+	err = source.load(ctx, m.config.Desired)
+	if arrived := about.Move == move; !arrived {
+		if err == nil {
+			err = m.checkTarget(ctx, target, about, source)
+		}
+		if err != nil {
+			return errors.Join(err, source.Left(context.WithoutCancel(ctx)))
+		}
+		err = m.takeIn(ctx, source, target, move)
+	}
+	if err == nil {
+		m.count(source)
+		err = m.after("arrived")
+	}
+	if err == nil && target != source.private {
+		err = errors.Join(source.private.Turn(ctx, bolt.Turn{Role: bolt.Moved, Elsewhere: m.to.String()}), m.after("settled"))
+	}
+	if err == nil {
+		err = m.removeAll(ctx, source)
+	}
+	if err != nil {
 		return err
 	}
 	return source.Left(ctx)
@@ -179,9 +191,7 @@ func (s *sharedSource) load(ctx context.Context, want resources.Desired) error {
 	if err != nil {
 		return err
 	}
-	own := func(r *resources.Request) bool {
-		return len(r.Who) >= len(plan.OwnRequestor) && r.Who[:len(plan.OwnRequestor)] == plan.OwnRequestor
-	}
+	own := func(r *resources.Request) bool { return strings.HasPrefix(r.Who, plan.OwnRequestor) }
 	if err := openRequests(entries, own); err != nil {
 		return err
 	}
@@ -301,31 +311,25 @@ func (m *migration) takeIn(ctx context.Context, source *sharedSource, target *bo
 	return nil
 }
 
+// removeAtOnce is how many records are removed with one commit, with all that is below them.
+const removeAtOnce = 50
+
 // removeAll takes away what is in the file now: nodes first, so that nothing refers to what is gone.
 func (m *migration) removeAll(ctx context.Context, source *sharedSource) error {
-	entries := source.remove
-	for i := len(cargoKinds) - 1; i >= 0; i-- {
+	for _, kind := range slices.Backward(cargoKinds) {
 		var ops []state.Op
-		flush := func() error {
-			if len(ops) == 0 {
-				return nil
-			}
-			_, err := source.Commit(ctx, ops...)
-			ops = nil
-			return errors.Join(err, m.after("removed"))
-		}
-		for _, e := range entries {
-			if e.Record.Key().Kind != cargoKinds[i] {
-				continue
-			}
-			if ops = append(ops, state.Op{Key: e.Record.Key(), Force: true}); len(ops) == 50 {
-				if err := flush(); err != nil {
-					return err
-				}
+		for _, e := range source.remove {
+			if key := e.Record.Key(); key.Kind == kind {
+				ops = append(ops, state.Op{Key: key, Force: true})
 			}
 		}
-		if err := flush(); err != nil {
-			return err
+		for piece := range slices.Chunk(ops, removeAtOnce) {
+			if _, err := source.Commit(ctx, piece...); err != nil {
+				return err
+			}
+			if err := m.after("removed"); err != nil {
+				return err
+			}
 		}
 	}
 	return source.unpause(ctx)
