@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/npctl/npctl/reconcile"
@@ -329,12 +331,20 @@ func (m *migration) writePrivate(ctx context.Context, source *fileSource) (err e
 	return file.Take(ctx, doc, bolt.Turn{Role: bolt.Private, Elsewhere: m.to.String()})
 }
 
-// takeProviders keeps other processes from serving the providers meanwhile.
+// imagesLock is the lock that the npctl watch has which looks after images.
+const imagesLock = "images"
+
+// takeProviders keeps other processes from serving the providers and from building images meanwhile.
 func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, providers map[string]bool) (locks []state.Lock, err error) {
-	for provider := range providers {
-		lock, err := m.waitLock(ctx, target, reconcile.ProviderLock(provider))
+	names := []string{imagesLock}
+	for _, provider := range slices.Sorted(maps.Keys(providers)) {
+		names = append(names, reconcile.ProviderLock(provider))
+	}
+	for _, name := range names {
+		lock, err := m.waitLock(ctx, target, name)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("provider %s: %w", provider, err), unlockAll(ctx, locks))
+			return nil, errors.Join(hint(fmt.Errorf("others must not work with what moves: %w", err), "stop that process; one that was killed is gone when its session ends"),
+				unlockAll(ctx, locks))
 		}
 		locks = append(locks, lock)
 	}

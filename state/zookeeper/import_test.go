@@ -20,7 +20,8 @@ func (tr *tree) tryOpen(t *testing.T, with func(*zookeeper.Options)) error {
 	private, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "private.db"), Version: "0.1.0"})
 	must(t, err)
 	defer private.Close() //nolint:errcheck // nothing was written
-	opts := zookeeper.Options{Hosts: []string{tr.host}, Chroot: tr.chroot, TLS: &tr.tls, Private: private, Host: "launch1", SessionTimeout: 4 * time.Second}
+	secure := tr.tls()
+	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, Host: "launch1", SessionTimeout: 4 * time.Second}
 	with(&opts)
 	s, err := zookeeper.Open(t.Context(), opts)
 	if err != nil {
@@ -38,6 +39,7 @@ func arriving(name string) func(*zookeeper.Options) {
 }
 
 func TestStateThatIsNotThereIsNotMade(t *testing.T) {
+	t.Parallel()
 	tr := newTree(t)
 	var other *zookeeper.LineageError
 	if err := tr.tryOpen(t, lineage("mine")); !errors.As(err, &other) || other.Have != "" || other.Want != "mine" {
@@ -57,6 +59,7 @@ func TestStateThatIsNotThereIsNotMade(t *testing.T) {
 }
 
 func TestStateThatArrivesIsNobodysUntilItHas(t *testing.T) {
+	t.Parallel()
 	tr := newTree(t)
 	tr.open(t) // a state without a single record gives way
 	s := tr.open(t, arriving("mine"))
@@ -88,6 +91,7 @@ func TestStateThatArrivesIsNobodysUntilItHas(t *testing.T) {
 }
 
 func TestImportedUploadsAreKnownByTheirIDs(t *testing.T) {
+	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
 	b := &resources.Build{ID: "0123456789abcdef0123456789abcdef", Image: "debian", Kind: resources.DiskImage, State: resources.StateReady, Host: "h"}
@@ -110,6 +114,7 @@ func TestImportedUploadsAreKnownByTheirIDs(t *testing.T) {
 }
 
 func TestReservedNumbersAreNotGiven(t *testing.T) {
+	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
 	b := &resources.Build{ID: "0123456789abcdef0123456789abcdef", Image: "debian", Kind: resources.DiskImage, State: resources.StateBuilding, Host: "h"}
@@ -142,6 +147,7 @@ func TestReservedNumbersAreNotGiven(t *testing.T) {
 }
 
 func TestPauseIsForEverybody(t *testing.T) {
+	t.Parallel()
 	tr := newTree(t)
 	s, other := tr.open(t), tr.open(t, func(o *zookeeper.Options) { o.Host = "launch2" })
 	must(t, s.PauseImage(t.Context(), "debian", true))
@@ -159,6 +165,7 @@ func TestPauseIsForEverybody(t *testing.T) {
 }
 
 func TestMoveAwayHasOneIDUntilItIsOver(t *testing.T) {
+	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
 	first, err := s.Leave(t.Context())
