@@ -76,6 +76,20 @@ func TestNodepoolsNodeIsRead(t *testing.T) {
 	}
 }
 
+func TestNodepoolsUploadIsNotLookedForByMarks(t *testing.T) {
+	t.Parallel()
+	p := placeOf("/nodepool/images/noble/builds/" + buildHex + "/providers/cloud/images/0000000001")
+	theirs := mustDecode(t, p, []byte(`{"state": "ready", "state_time": 1795204853.38, "external_id": "b68f4c7d", "external_name": "noble-1795204853"}`))
+	u, isUpload := theirs.(*resources.Upload)
+	if !isUpload || !u.Unmarked {
+		t.Fatalf("%+v counts as marked: no cloud shows it so, and it would be taken for lost", theirs)
+	}
+	u.Unmarked = false
+	if ours := mustDecode(t, p, mustEncode(t, p, u, nil)).(*resources.Upload); ours.Unmarked {
+		t.Error("an upload of npctl's own comes back as one without marks")
+	}
+}
+
 // valuesOf writes a node and returns some of the keys.
 func valuesOf(t *testing.T, n *resources.Node, old string, keys ...string) map[string]string {
 	t.Helper()

@@ -153,9 +153,10 @@ func decodeUpload(p place, data []byte, created int64) (record, base resources.R
 	case !sequence.MatchString(p.parts[8]):
 		return nil, nil, errors.New("its name is not a sequence of ten digits")
 	}
+	// What Nodepool has uploaded carries Nodepool's metadata: that no image with our marks is there says nothing of it.
 	u := &resources.Upload{ID: p.id, Image: p.parts[2], Build: buildID(p.parts[2], p.parts[4]), Provider: p.parts[6],
 		State: resources.State(doc.State), StateTime: doc.Time.Time, Created: time.UnixMilli(created).UTC(), Format: string(doc.Format),
-		ExternalID: string(doc.External), Name: string(doc.Name), Login: imageLogin(doc.Username, doc.Python, doc.Shell)}
+		ExternalID: string(doc.External), Name: string(doc.Name), Login: imageLogin(doc.Username, doc.Python, doc.Shell), Unmarked: true}
 	said := *u
 	doc.overlay(u)
 	if u.ID != said.ID && !sequence.MatchString(u.ID) {
