@@ -332,6 +332,36 @@ func TestNodesAmongOthers(t *testing.T) {
 	}
 }
 
+func TestNodesThatNodepoolHasLaunchedAreGoneOnWith(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Observed, *resources.Node)
+		want   string
+	}{
+		"ready":                 {func(*Observed, *resources.Node) {}, ""},
+		"used":                  {func(_ *Observed, n *resources.Node) { n.State = resources.StateUsed }, "delete node 0000000011\n"},
+		"its server is gone":    {func(_ *Observed, n *resources.Node) { n.ExternalID = "another" }, "forget node 0000000011\n"},
+		"in a store of our own": {func(o *Observed, _ *resources.Node) { o.Shared = false }, "forget node 0000000011\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := idle()
+			among(&o)
+			n := addReady(&o, "0000000011")
+			n.Hash = ""
+			unmarked := &o.Providers["cloud"].Instances[0]
+			unmarked.Marks, n.ExternalID = resources.Marks{}, unmarked.ID
+			test.change(&o, n)
+			p := Compute(d, o, Options{})
+			if diff := cmp.Diff(test.want, answers(p)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			known := slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Code == "unmanaged" })
+			if want := test.want == "forget node 0000000011\n"; known != want {
+				t.Errorf("a server of others is noted: %v, want %v", known, want)
+			}
+		})
+	}
+}
+
 func TestNodeInTransitIsNotKeptReady(t *testing.T) {
 	d, o := idle()
 	d.Labels[0].MinReady = 1

@@ -139,9 +139,10 @@ func (c *computation) foreigners() {
 		}
 		var others int
 		var use resources.Amounts
+		adopted := c.world.adopted(provider)
 		for k := range view.Instances {
 			i := &view.Instances[k]
-			if i.Marks.Installation == c.seen.Installation {
+			if i.Marks.Installation == c.seen.Installation || i.Marks.Installation == "" && adopted[i.ID] != nil {
 				continue
 			}
 			others++

@@ -197,8 +197,13 @@ func (w *world) newestUpload(a, b *resources.Upload) int {
 // join finds what each record of the provider has in the cloud, and what there is without a record. Two providers may
 // lead into the same project: what belongs to a record of the other one is the other one's to judge.
 func (w *world) join(provider string, view *ProviderView, installation string) {
+	adopted := w.adopted(provider)
 	for k := range view.Instances {
 		i := &view.Instances[k]
+		if n := adopted[i.ID]; n != nil && i.Marks.Installation == "" && !view.Gone[i.ID] {
+			w.instances[n.ID] = i
+			continue
+		}
 		if i.Marks.Installation != installation || installation == "" || view.Gone[i.ID] {
 			continue
 		}
@@ -248,6 +253,21 @@ func (w *world) ofBuild(s stray) stray {
 		s.of = b.Key()
 	}
 	return s
+}
+
+// adopted are the nodes of a provider that others have launched, such as the Nodepool that had it before, by the cloud's
+// id: their servers carry no marks of ours, and the records alone say that they are the provider's.
+func (w *world) adopted(provider string) map[string]*resources.Node {
+	if w.ours == nil {
+		return nil
+	}
+	adopted := map[string]*resources.Node{}
+	for _, n := range w.nodes[provider] {
+		if n.Hash == "" && n.ExternalID != "" {
+			adopted[n.ExternalID] = n
+		}
+	}
+	return adopted
 }
 
 func (w *world) joinImages(provider string, view *ProviderView, installation string) {
