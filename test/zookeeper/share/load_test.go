@@ -24,7 +24,7 @@ type load struct {
 	use     time.Duration // at most
 	cancels float64       // how many requests are cancelled
 	limit   time.Duration // for one request
-	mayFail bool
+	mayFail func(wanted) bool
 
 	users sync.WaitGroup
 	over  context.Context
@@ -45,7 +45,8 @@ type load struct {
 
 func newLoad(t *testing.T, z *zuul, seed uint64, want func(*rand.Rand) wanted, clouds ...*cloud) *load {
 	l := &load{zuul: z, clouds: map[string]*cloud{}, seed: seed, want: want, use: 300 * time.Millisecond, limit: time.Minute,
-		handed: map[string]string{}, busy: map[string]string{}, served: map[string]int{}}
+		mayFail: func(wanted) bool { return false },
+		handed:  map[string]string{}, busy: map[string]string{}, served: map[string]int{}}
 	for _, c := range clouds {
 		l.clouds[c.name] = c
 	}
@@ -111,7 +112,8 @@ func (l *load) once(random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.over), l.limit)
 	defer cancel()
 	began := time.Now()
-	id, err := l.request(ctx, l.want(random))
+	w := l.want(random)
+	id, err := l.request(ctx, w)
 	if err != nil {
 		l.wrong("request: %v", err)
 		return
@@ -125,7 +127,7 @@ func (l *load) once(random *rand.Rand) {
 		l.wrong("%v", err)
 		return
 	}
-	l.note(id, a, time.Since(began))
+	l.note(id, w, a, time.Since(began))
 	if a.State == "failed" {
 		_ = l.delete(ctx, requestsRoot+"/"+id)
 		return
@@ -152,9 +154,9 @@ func (l *load) cancel(ctx context.Context, id string, random *rand.Rand) {
 	l.canceled++
 }
 
-func (l *load) note(id string, a answer, took time.Duration) {
-	if a.State == "failed" && !l.mayFail {
-		l.wrong("request %s has failed: declined by %v", id, a.Declined)
+func (l *load) note(id string, w wanted, a answer, took time.Duration) {
+	if a.State == "failed" && !l.mayFail(w) {
+		l.wrong("request %s for %v has failed: declined by %v", id, w.labels, a.Declined)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

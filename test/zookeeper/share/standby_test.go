@@ -30,7 +30,7 @@ func newDuo(t *testing.T) *duo {
 	return d
 }
 
-const serves = "this process serves the provider"
+const serves = `"taken over" lock="provider one"`
 
 // takesOver waits until the machine serves, and more requests are answered, and says how long that took.
 func (d *duo) takesOver(m *machine, within time.Duration) {
@@ -62,7 +62,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	d.takesOver(d.a, session+3*time.Second)
 	time.Sleep(time.Second)
 	d.b.signal(syscall.SIGCONT)
-	await(t, "the one that was paused stands by", 10*time.Second, func() bool { return d.b.logged("this one stands by") > 1 })
+	await(t, "the one that was paused stands by", 10*time.Second, func() bool { return d.b.logged("standing by") > 1 })
 
 	go d.a.stop()
 	d.takesOver(d.b, 3*time.Second)

@@ -20,6 +20,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -139,6 +140,28 @@ func named(path string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+// holderOf is which of the machines has the lock of a provider, nil when none has.
+func (z *zuul) holderOf(provider string, machines ...*machine) *machine {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	dir := "/npctl/locks/provider%20" + provider
+	names, err := z.children(ctx, dir)
+	if err != nil || len(names) == 0 {
+		return nil
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+	data, err := z.get(ctx, dir+"/"+names[0])
+	var holder state.Holder
+	if err != nil || json.Unmarshal(data, &holder) != nil {
+		return nil
+	}
+	i := slices.IndexFunc(machines, func(m *machine) bool { return m.cmd.Process.Pid == holder.PID })
+	if i < 0 {
+		return nil
+	}
+	return machines[i]
 }
 
 // wanted is what is asked for.

@@ -1,0 +1,140 @@
+//go:build integration
+
+package share
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+// pair is npctl with provider "npctl" and a real nodepool-launcher with provider "nodepool".
+type pair struct {
+	*load
+	t        *testing.T
+	npctl    *machine
+	nodepool *lab.Launcher
+}
+
+const (
+	ofNpctl    = 6 // machines
+	ofNodepool = 3
+	// longest that Nodepool needs for anything: a lost session takes it 10 s, its clean-up comes once a minute
+	nodepoolSession = 10 * time.Second
+)
+
+func newPair(t *testing.T) *pair {
+	zk := lab.Start(t, 1)
+	nodepool := lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "nodepool", Nodes: ofNodepool, Labels: []string{"common", "theirs"}})
+	c := newCloud(t, "npctl", quick)
+	p := &pair{t: t, nodepool: nodepool}
+	p.npctl = newMachine(t, zk, "npctl", openstackProvider("npctl", ofNpctl, 100, "common", "ours"), c).start()
+	p.load = newLoad(t, newZuul(t, zk.Env), 1, common, c)
+	await(t, "both are registered", 30*time.Second, func() bool { return p.pools() == 2 })
+	return p
+}
+
+// pools counts those that are registered.
+func (l *load) pools() int {
+	names, _ := l.children(l.over, poolsRoot)
+	return len(names)
+}
+
+// one asks for something, and returns what became of it once the nodes are given back, and who gave them.
+func (l *load) one(labels []string, provider string) (a answer, by string) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.over), 40*time.Second)
+	defer cancel()
+	id, err := l.request(ctx, wanted{labels: labels, provider: provider})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if a, err = l.wait(ctx, id); err != nil {
+		l.t.Fatal(err)
+	}
+	if a.State == "failed" {
+		if err := l.delete(ctx, requestsRoot+"/"+id); err != nil {
+			l.t.Error(err)
+		}
+		return a, ""
+	}
+	held, err := l.accept(ctx, id, a.Nodes)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.useAll(ctx, id, held, 0)
+	return a, held[0].Provider
+}
+
+func TestNpctlBesideNodepool(t *testing.T) {
+	p := newPair(t)
+	for _, test := range []struct {
+		labels       []string
+		prefer, want string
+	}{
+		{[]string{"ours"}, "", "npctl"},
+		{[]string{"theirs"}, "", "nodepool"},
+		{[]string{"common"}, "npctl", "npctl"},
+		{[]string{"common"}, "nodepool", "nodepool"},
+		{slices.Repeat([]string{"ours"}, ofNpctl), "", "npctl"},
+	} {
+		if a, by := p.one(test.labels, test.prefer); by != test.want {
+			t.Errorf("a request for %v, preferring %q, was answered by %q with %+v, want %s", test.labels, test.prefer, by, a, test.want)
+		}
+	}
+	for _, labels := range [][]string{{"nobody"}, {"ours", "theirs"}, slices.Repeat([]string{"ours"}, ofNpctl+1)} {
+		if a, by := p.one(labels, ""); a.State != "failed" || len(a.Declined) != 2 || len(a.Nodes) > 0 {
+			t.Errorf("a request for %v was answered by %q with %+v, want failed and two declines", labels, by, a)
+		}
+	}
+
+	p.begin(6)
+	await(t, "both serve", 40*time.Second, func() bool { return p.servedBy("npctl") > 2 && p.servedBy("nodepool") > 2 })
+
+	count := p.servedBy("nodepool")
+	p.npctl.kill()
+	await(t, "nodepool serves on", session+20*time.Second, func() bool { return p.servedBy("nodepool") > count+3 })
+	p.npctl.start()
+	count = p.servedBy("npctl")
+	await(t, "npctl serves again", 15*time.Second, func() bool { return p.servedBy("npctl") > count+3 })
+
+	if err := p.nodepool.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	count = p.servedBy("npctl")
+	await(t, "npctl serves on", 10*time.Second, func() bool { return p.servedBy("npctl") > count+3 })
+	await(t, "what nodepool had registered is gone", nodepoolSession+5*time.Second, func() bool { return p.pools() == 1 })
+	p.finish() // also those whose request nodepool had taken: npctl takes it over once its lock is gone
+	t.Logf("all requests were answered %s after nodepool was killed", time.Since(killed).Round(time.Millisecond))
+	if err := p.nodepool.Start(); err != nil { // its nodes are nobody else's to clean up
+		t.Fatal(err)
+	}
+	p.settles(60 * time.Second)
+	p.npctl.stop()
+}
+
+func TestPrioritiesOfPoolsAreHonouredBesideNodepool(t *testing.T) {
+	zk := lab.Start(t, 1)
+	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "nodepool", Nodes: ofNodepool, Labels: []string{"common"}})
+	l := newLoad(t, newZuul(t, zk.Env), 1, func(*rand.Rand) wanted { return wanted{labels: []string{"common"}} })
+	for _, test := range []struct {
+		priority int
+		want     string
+	}{{50, "npctl"}, {150, "nodepool"}} {
+		m := newMachine(t, zk, "npctl", staticProvider("npctl", 4, test.priority, "common"))
+		m.start()
+		await(t, "both are registered", 30*time.Second, func() bool { return l.pools() == 2 })
+		for range 4 {
+			if a, by := l.one([]string{"common"}, ""); by != test.want {
+				t.Errorf("with priority %d of npctl's pool a request was answered by %q with %+v, want %s", test.priority, by, a, test.want)
+			}
+		}
+		m.stop()
+		await(t, "npctl is gone", 10*time.Second, func() bool { return l.pools() == 1 })
+	}
+}

@@ -1,0 +1,212 @@
+//go:build integration
+
+package share
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+const (
+	chaosTime  = 35 * time.Second // of faults
+	chaosCalm  = 25 * time.Second // until everything has to be as it should
+	chaosUsers = 8
+	// outage is how long a provider may be without anybody, while a machine that could serve it is well: the session of who
+	// was lost, what ZooKeeper's ticks add, and what two busy cores do.
+	outage = session + 4*time.Second
+)
+
+// chaos is three machines on one ZooKeeper: A and B with provider one, C with provider two.
+type chaos struct {
+	*load
+	zk       *lab.Lab
+	random   *rand.Rand
+	machines []*machine
+	takeover []time.Duration
+}
+
+func TestChaos(t *testing.T) {
+	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any will do
+	if given := os.Getenv("NPCTL_SEED"); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("NPCTL_SEED=%d", seed)
+	c := newChaos(t, seed)
+	c.begin(chaosUsers)
+	await(t, "both providers serve", 30*time.Second, func() bool { return c.servedBy("one") > 0 && c.servedBy("two") > 0 })
+	c.rage()
+	await(t, "both providers serve again", outage+15*time.Second, c.both())
+	c.finish()
+	c.settles(chaosCalm)
+	c.report()
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	zk := lab.Start(t, 1)
+	one, two := newCloud(t, "one", quick), newCloud(t, "two", quick)
+	c := &chaos{zk: zk, random: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // faults
+	first, second := openstackProvider("one", 8, 100, "common", "one"), openstackProvider("two", 8, 100, "common", "two")
+	c.machines = []*machine{newMachine(t, zk, "A", first, one), newMachine(t, zk, "B", first, one), newMachine(t, zk, "C", second, two)}
+	for _, m := range c.machines {
+		m.start()
+	}
+	c.load = newLoad(t, newZuul(t, zk.Env), seed, chaosWants, one, two)
+	c.cancels = 0.1
+	c.mayFail = func(w wanted) bool { return w.labels[0] == "two" } // while nobody is there who has it
+	return c
+}
+
+// chaosWants asks for one to three nodes, of the label that all have or of one that one provider has.
+func chaosWants(random *rand.Rand) wanted {
+	label := []string{"common", "common", "common", "one", "two"}[random.IntN(5)]
+	w := wanted{labels: slices.Repeat([]string{label}, 1+random.IntN(3))}
+	if label == "common" {
+		w.provider = []string{"", "", "one", "two"}[random.IntN(4)]
+	}
+	return w
+}
+
+// both reports whether both providers have served since it was called.
+func (c *chaos) both() func() bool {
+	one, two := c.servedBy("one"), c.servedBy("two")
+	return func() bool { return c.servedBy("one") > one && c.servedBy("two") > two }
+}
+
+// rage does something bad again and again, and to ZooKeeper once.
+func (c *chaos) rage() {
+	began := time.Now()
+	worst := began.Add(chaosTime / 2)
+	for time.Since(began) < chaosTime {
+		if !worst.IsZero() && time.Now().After(worst) {
+			worst = time.Time{}
+			c.killZooKeeper()
+			continue
+		}
+		m := c.machines[c.random.IntN(3)]
+		if m != c.machines[2] {
+			c.whole()
+		}
+		switch c.random.IntN(6) {
+		case 0, 1:
+			c.killed(m)
+		case 2:
+			c.tell("%s: its connection is cut", m.name)
+			m.link.Cut()
+		case 3:
+			c.away(m, "nothing gets through", m.link.Pause, m.link.Resume)
+		case 4:
+			c.away(m, "it cannot connect", m.link.Block, m.link.Unblock)
+		case 5:
+			c.away(m, "the process is stopped", func() { m.signal(syscall.SIGSTOP) }, func() { m.signal(syscall.SIGCONT) })
+		}
+		c.pause(100, 2000)
+	}
+}
+
+// whole waits until A and B are both there: what happens to one of two is to be harmless, what happens to both is not.
+func (c *chaos) whole() {
+	await(c.t, "both machines of provider one are registered", outage+5*time.Second, func() bool {
+		names, _ := c.children(c.over, poolsRoot)
+		pools := 0
+		for _, name := range names {
+			data, _ := c.get(c.over, poolsRoot+"/"+name)
+			pools += bytes.Count(data, []byte(`"provider_name":"one"`))
+		}
+		return pools == 2
+	})
+}
+
+func (c *chaos) tell(format string, args ...any) {
+	c.t.Logf("%s %s", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+}
+
+// pause waits for so many milliseconds.
+func (c *chaos) pause(least, most int) {
+	time.Sleep(time.Duration(least+c.random.IntN(most-least)) * time.Millisecond)
+}
+
+func (c *chaos) killZooKeeper() {
+	c.tell("ZooKeeper is killed")
+	if err := c.zk.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.pause(100, 2000)
+	if err := c.zk.Up(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.tell("ZooKeeper is back")
+}
+
+// killed kills a process, and starts it again after a while.
+func (c *chaos) killed(m *machine) {
+	held := c.holder() == m
+	c.tell("%s is killed, which served provider one: %t", m.name, held)
+	at := time.Now()
+	m.kill()
+	c.pause(0, 3000)
+	if held {
+		c.taken(m, at)
+	}
+	m.launch()
+}
+
+// away takes a process away for shorter or longer than its session lasts.
+func (c *chaos) away(m *machine, what string, begin, end func()) {
+	held, long := c.holder() == m, c.random.IntN(2) == 0
+	c.tell("%s: %s, for long: %t; it served provider one: %t", m.name, what, long, held)
+	at := time.Now()
+	begin()
+	defer end()
+	if !long {
+		c.pause(100, int(session.Milliseconds())/2)
+		return
+	}
+	c.pause(int(session.Milliseconds())+1500, 2*int(session.Milliseconds())+2000)
+	if held {
+		c.taken(m, at)
+	}
+}
+
+// holder is who serves provider one, nil when nobody does or none of the processes that run.
+func (c *chaos) holder() *machine { return c.holderOf("one", c.machines[:2]...) }
+
+// taken waits until the other one serves provider one in place of a machine that was lost at a time.
+func (c *chaos) taken(lost *machine, at time.Time) {
+	other := c.machines[0]
+	if lost == other {
+		other = c.machines[1]
+	}
+	for c.holder() != other {
+		if time.Since(at) > outage {
+			c.t.Errorf("%s has not taken over from %s within %s", other.name, lost.name, outage)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	took := time.Since(at)
+	c.takeover = append(c.takeover, took)
+	c.tell("%s serves provider one %s after %s was lost", other.name, took.Round(time.Millisecond), lost.name)
+}
+
+func (c *chaos) report() {
+	c.t.Helper()
+	var times []string
+	slices.Sort(c.takeover)
+	for _, took := range c.takeover {
+		times = append(times, took.Round(time.Millisecond).String())
+	}
+	c.t.Logf("%d takeovers, with a session of %s: %s", len(times), session, strings.Join(times, " "))
+}
