@@ -19,7 +19,8 @@ import (
 //     here and not a must: the others take it for one.
 //   - A pool that never can serve the request declines it by the id that it is registered under, and by those of the
 //     processes that stand by for it. With the declines of all registered pools the request has failed; otherwise it is
-//     anybody's again.
+//     anybody's again. After the store was away, what nobody has registered for waits for a moment: they all may have to
+//     register again.
 //   - A pending request that nobody has claimed was lost by whoever had taken it, and begins anew.
 //   - A node in use that nobody has claimed has lost its user, unless that one had asked for it through npctl.
 //   - A request that was answered is its requestor's to remove, unless it was made through npctl (see OwnRequestor).
@@ -135,6 +136,9 @@ func (d *dispatch) offeredToAll(r *resources.Request) {
 	switch {
 	case len(options) > 0 && options[0].full == nil && d.overTenantLimit(r, options[0]) == "":
 		d.accept(r, options[0])
+		return
+	case d.seen.Returning && len(d.candidates(r)) == 0:
+		d.waits(r, "no pool is registered that could serve it, and the store was away until a moment ago")
 		return
 	case len(declined) > 0 || d.declinedByAll(r.Declined):
 		d.declineShared(r, declined)

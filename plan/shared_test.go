@@ -126,6 +126,15 @@ func TestRequestsAmongOthers(t *testing.T) {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
 				o.Frozen, r.Labels, r.Declined = map[string]bool{"cloud": true}, []string{"none"}, []resources.Decline{no(farMain)}
 			}, "decline request 1 (lab/main: it has no label none, or fewer machines than are asked for)\n"},
+		"what nobody has waits while others may be about to register again": {
+			func(_ *resources.Desired, o *Observed, r *resources.Request) {
+				o.Returning, r.Labels = true, []string{"none"}
+			},
+			"request.1 waits: no pool is registered that could serve it, and the store was away until a moment ago\n"},
+		"what others have is declined even then by who has declined it": {
+			func(d *resources.Desired, o *Observed, _ *resources.Request) {
+				o.Returning, d.Providers[0].Pools[0].MaxServers = true, ptr(0)
+			}, "decline request 1 (cloud/main: the request is too large: max_servers is 0 and 0 are taken)\n"},
 		"it waits for room": {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) { full(d, o) },
 			"request.1 waits: cloud/main: max_servers is 1 and 1 are taken\n"},

@@ -196,7 +196,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	engine, seen := d.observed()
 	d.files(engine, &seen)
 	d.runner.Complete(&seen)
-	seen.Now = engine.Now()
+	seen.Now, seen.Returning = engine.Now(), d.returned()
 	p := plan.Compute(engine.Desired, seen, plan.Options{Patient: true})
 	todo := p
 	todo.Steps = d.allowed(p, seen.Now)

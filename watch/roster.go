@@ -12,6 +12,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
+// returning is how long after the store was away others may need to register again. Their sessions may have ended.
+const returning = 10 * time.Second
+
 // registerRetry is the time between two tries to make known what this process serves.
 const registerRetry = time.Second
 
@@ -21,7 +24,8 @@ type roster struct {
 
 	mu      sync.Mutex // guards what follows
 	pools   []resources.Peer
-	severed bool // the store cannot be relied upon, which has been told
+	severed bool      // the store cannot be relied upon, which has been told
+	back    time.Time // when it could be reached again
 }
 
 func newRoster() roster { return roster{changed: make(chan struct{}, 1)} }
@@ -39,10 +43,18 @@ func (d *Daemon) connected() bool {
 	case !connected && !d.roster.severed:
 		d.Log.Error("the state cannot be reached: nothing is decided until it can")
 	case connected && d.roster.severed:
+		d.roster.back = time.Now()
 		d.Log.Info("the state can be reached again")
 	}
 	d.roster.severed = !connected
 	return connected
+}
+
+// returned reports whether the store was away until a moment ago.
+func (d *Daemon) returned() bool {
+	d.roster.mu.Lock()
+	defer d.roster.mu.Unlock()
+	return time.Since(d.roster.back) < returning
 }
 
 // follow keeps up with what others write into the same store.
