@@ -4,7 +4,6 @@ package share
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 type pair struct {
 	*load
 	t        *testing.T
+	zk       *lab.Lab
 	npctl    *machine
 	nodepool *lab.Launcher
 }
@@ -31,7 +31,7 @@ func newPair(t *testing.T) *pair {
 	zk := lab.Start(t, 1)
 	nodepool := lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "nodepool", Nodes: ofNodepool, Labels: []string{"common", "theirs"}})
 	c := newCloud(t, "npctl", quick)
-	p := &pair{t: t, nodepool: nodepool}
+	p := &pair{t: t, zk: zk, nodepool: nodepool}
 	p.npctl = newMachine(t, zk, "npctl", openstackProvider("npctl", ofNpctl, 100, "common", "ours"), c).start()
 	p.load = newLoad(t, newZuul(t, zk.Env), 1, common, c)
 	await(t, "both are registered", 30*time.Second, func() bool { return p.pools() == 2 })
@@ -92,6 +92,8 @@ func TestNpctlBesideNodepool(t *testing.T) {
 		}
 	}
 
+	p.priorities()
+
 	p.begin(6)
 	await(t, "both serve", 40*time.Second, func() bool { return p.servedBy("npctl") > 2 && p.servedBy("nodepool") > 2 })
 
@@ -118,23 +120,20 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	p.npctl.stop()
 }
 
-func TestPrioritiesOfPoolsAreHonouredBesideNodepool(t *testing.T) {
-	zk := lab.Start(t, 1)
-	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "nodepool", Nodes: ofNodepool, Labels: []string{"common"}})
-	l := newLoad(t, newZuul(t, zk.Env), 1, func(*rand.Rand) wanted { return wanted{labels: []string{"common"}} })
+// priorities lets a further npctl offer what nodepool has too, in a pool that goes before it or after it.
+func (p *pair) priorities() {
 	for _, test := range []struct {
 		priority int
 		want     string
-	}{{50, "npctl"}, {150, "nodepool"}} {
-		m := newMachine(t, zk, "npctl", staticProvider("npctl", 4, test.priority, "common"))
-		m.start()
-		await(t, "both are registered", 30*time.Second, func() bool { return l.pools() == 2 })
-		for range 4 {
-			if a, by := l.one([]string{"common"}, ""); by != test.want {
-				t.Errorf("with priority %d of npctl's pool a request was answered by %q with %+v, want %s", test.priority, by, a, test.want)
+	}{{50, "rack"}, {150, "nodepool"}} {
+		m := newMachine(p.t, p.zk, "rack", staticProvider("rack", 2, test.priority, "theirs")).start()
+		await(p.t, "all are registered", 30*time.Second, func() bool { return p.pools() == 3 })
+		for range 3 {
+			if a, by := p.one([]string{"theirs"}, ""); by != test.want {
+				p.t.Errorf("with priority %d of npctl's pool a request was answered by %q with %+v, want %s", test.priority, by, a, test.want)
 			}
 		}
 		m.stop()
-		await(t, "npctl is gone", 10*time.Second, func() bool { return l.pools() == 1 })
+		await(p.t, "npctl is gone", 10*time.Second, func() bool { return p.pools() == 2 })
 	}
 }

@@ -38,6 +38,7 @@ type load struct {
 	canceled int
 	served   map[string]int // by provider
 	slowest  time.Duration
+	slow     string // which that was
 	latency  []time.Duration
 	last     time.Time // of the newest answer
 	wrongs   []string
@@ -83,8 +84,8 @@ func (l *load) finish() {
 	if len(l.latency) > 0 {
 		median = l.latency[len(l.latency)/2]
 	}
-	l.t.Logf("%d requests answered, %d of them failed; %d cancelled; served by %v; median %s, slowest %s", l.answered, l.failed, l.canceled,
-		l.served, median.Round(time.Millisecond), l.slowest.Round(time.Millisecond))
+	l.t.Logf("%d requests answered, %d of them failed; %d cancelled; served by %v; median %s, slowest %s (%s)", l.answered, l.failed, l.canceled,
+		l.served, median.Round(time.Millisecond), l.slowest.Round(time.Millisecond), l.slow)
 }
 
 func (l *load) wrong(format string, args ...any) {
@@ -167,7 +168,9 @@ func (l *load) note(id string, w wanted, a answer, took time.Duration) {
 		return
 	}
 	l.latency = append(l.latency, took)
-	l.slowest = max(l.slowest, took)
+	if took > l.slowest {
+		l.slowest, l.slow = took, fmt.Sprintf("%s for %v, preferring %q, from %s", id, w.labels, w.provider, time.Now().Add(-took).Format("15:04:05.000"))
+	}
 }
 
 // useAll uses nodes for a while and gives them back.
@@ -192,7 +195,10 @@ func (l *load) useAll(ctx context.Context, id string, held []*node, use time.Dur
 func (l *load) taken(n *node, id string) {
 	names := []string{"node " + n.ID, "machine " + n.Hostname}
 	l.mu.Lock()
-	server := n.server()
+	server := ""
+	if l.clouds[n.Provider] != nil {
+		server = n.server()
+	}
 	before, again := l.handed[server]
 	if server != "" {
 		names[1] = "server " + server
