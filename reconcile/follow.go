@@ -32,6 +32,7 @@ func (r *Runner) Follow(ctx context.Context, news func(resources.Record)) error 
 }
 
 // Abandon ends those steps that are being done and that of accepts, and returns a channel that closes when they have ended.
+// Requests that were to be served by such steps are given back then: whoever takes over begins with them anew.
 func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,9 +48,19 @@ func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 		for _, s := range steps {
 			<-s.done
 		}
+		r.giveRequestsBack(of)
 		close(ended)
 	}()
 	return ended
+}
+
+func (r *Runner) giveRequestsBack(of func(*plan.Step) bool) {
+	for key := range r.ledger.claims.keys() {
+		request, _ := get[resources.Request](r.ledger, key)
+		if request != nil && of(&plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: request.Place.Provider}) {
+			r.ledger.claims.letGo(context.Background(), key)
+		}
+	}
 }
 
 // refresh reads records anew after a commit has found that others have changed them.

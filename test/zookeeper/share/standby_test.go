@@ -4,6 +4,7 @@ package share
 
 import (
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,13 +18,15 @@ func common(*rand.Rand) wanted { return wanted{labels: []string{"common"}} }
 type duo struct {
 	a, b *machine
 	*load
+	zk    *lab.Lab
 	cloud *cloud
+	third *machine // on which nothing runs
 }
 
 func newDuo(t *testing.T) *duo {
 	zk := lab.Start(t, 1)
 	c := newCloud(t, "one", quick)
-	d := &duo{cloud: c}
+	d := &duo{zk: zk, cloud: c}
 	d.a = newMachine(t, zk, "A", openstackProvider("one", 8, 100, "common"), c).start()
 	d.b = newMachine(t, zk, "B", openstackProvider("one", 8, 100, "common"), c).start()
 	d.load = newLoad(t, newZuul(t, zk.Env), 1, common, c)
@@ -49,6 +52,12 @@ func TestAStandbyTakesOver(t *testing.T) {
 	if d.a.logged(serves) != 1 || d.b.logged(serves) != 0 {
 		t.Fatal("not just the first one serves")
 	}
+	if p := d.b.provider("one"); p.StandsBy == nil || p.StandsBy.PID != d.a.cmd.Process.Pid || d.a.provider("one").StandsBy != nil {
+		t.Errorf("B says of the provider: %+v", p)
+	}
+	if out, err := d.b.command("status", "-once").CombinedOutput(); err != nil || !strings.Contains(string(out), "standby") {
+		t.Errorf("npctl status of the standby: %v\n%s", err, out)
+	}
 	d.begin(4)
 	await(t, "requests are answered", 20*time.Second, func() bool { return d.count() > 10 })
 
@@ -66,7 +75,35 @@ func TestAStandbyTakesOver(t *testing.T) {
 
 	go d.a.stop()
 	d.takesOver(d.b, 3*time.Second)
+
+	d.a.start()
+	more := strings.Replace(openstackProvider("one", 8, 100, "common", "spare"), `"spare" {}`, `"spare" { min_ready = 1 }`, 1)
+	d.third = newMachine(t, d.zk, "third", more, d.cloud)
+	d.unlock()
+	d.isRefused()
 	d.finish()
 	d.settles(20 * time.Second)
 	d.b.stop()
+}
+
+// unlock takes the provider from its holder with the command for people. Either of the two serves on.
+func (d *duo) unlock() {
+	d.t.Helper()
+	before := d.a.logged(serves) + d.b.logged(serves)
+	if out, err := d.third.command("force-unlock", "-force", d.lockOf("one").ID).CombinedOutput(); err != nil {
+		d.t.Errorf("force-unlock: %v\n%s", err, out)
+	}
+	await(d.t, "somebody takes it", 15*time.Second, func() bool { return d.a.logged(serves)+d.b.logged(serves) > before })
+	count := d.count()
+	await(d.t, "requests go on after force-unlock", 15*time.Second, func() bool { return d.count() > count+6 })
+}
+
+// isRefused looks at what is said to somebody who applies a plan beside those who serve.
+func (d *duo) isRefused() {
+	d.t.Helper()
+	out, err := d.third.command("apply", "-auto-approve").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "provider one") || !strings.Contains(string(out), "watch") {
+		d.t.Errorf("beside npctl watch, apply ended with %v and said:\n%s", err, out)
+	}
+	d.t.Logf("apply on a third machine: %s", out)
 }

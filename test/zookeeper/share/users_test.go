@@ -142,22 +142,26 @@ func named(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// holderOf is which of the machines has the lock of a provider, nil when none has.
-func (z *zuul) holderOf(provider string, machines ...*machine) *machine {
+// lockOf is who has the lock of a provider, without a PID when nobody has.
+func (z *zuul) lockOf(provider string) (holder state.Holder) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	dir := "/npctl/locks/provider%20" + provider
 	names, err := z.children(ctx, dir)
 	if err != nil || len(names) == 0 {
-		return nil
+		return holder
 	}
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
-	data, err := z.get(ctx, dir+"/"+names[0])
-	var holder state.Holder
-	if err != nil || json.Unmarshal(data, &holder) != nil {
-		return nil
+	if data, err := z.get(ctx, dir+"/"+names[0]); err == nil {
+		_ = json.Unmarshal(data, &holder)
 	}
-	i := slices.IndexFunc(machines, func(m *machine) bool { return m.cmd.Process.Pid == holder.PID })
+	return holder
+}
+
+// holderOf is which of the machines has the lock of a provider, nil when none has.
+func (z *zuul) holderOf(provider string, machines ...*machine) *machine {
+	pid := z.lockOf(provider).PID
+	i := slices.IndexFunc(machines, func(m *machine) bool { return m.cmd.Process.Pid == pid })
 	if i < 0 {
 		return nil
 	}
