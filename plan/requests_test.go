@@ -308,6 +308,25 @@ launch request 4 #1
 request.1 waits: tenant acme: max_servers is 2 and 0 are taken
 request.3 waits: tenant acme: max_servers is 2 and 1 are taken
 `},
+		"nodes in a zone that was given up are none of the request any more": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers[0].Pools[0].MaxServers = ptr(10)
+				r := request("1", "small", "small", "small")
+				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main", Zone: "az2"}
+				r.Declined = []resources.Decline{{Provider: "cloud", Pool: "main", Zone: "az1"}}
+				before, here := addReady(o, "0000000011"), addReady(o, "0000000012")
+				before.Request, before.Zone, here.Request, here.Zone = "1", "az1", "1", "az2"
+				failed, starting := readyNode("0000000013"), readyNode("0000000014")
+				failed.State, failed.Error, failed.Request, failed.Zone = resources.StateFailed, "no host", "1", "az1"
+				starting.State, starting.Request, starting.Zone = resources.StateBuilding, "1", "az1"
+				o.Records.Nodes = append(o.Records.Nodes, failed, starting)
+				o.Busy = map[resources.Key]bool{starting.Key(): true, failed.Key(): true}
+				o.Records.Requests = []*resources.Request{r}
+			},
+			want: `free node 0000000011
+launch request 1 #2
+launch request 1 #3
+`},
 		"a tenant that has its share waits": {
 			ready: []string{"0000000011"},
 			change: func(d *resources.Desired, o *Observed, opt *Options) {

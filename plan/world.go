@@ -179,7 +179,11 @@ func (w *world) owns(n *resources.Node) bool {
 	if r == nil || r.State != resources.StatePending && r.State != resources.StateFulfilled {
 		return false
 	}
-	return r.Place.Provider == n.Provider && r.Place.Pool == n.Pool || r.State == resources.StateFulfilled && slices.Contains(r.Nodes, n.ID)
+	if r.State == resources.StateFulfilled && slices.Contains(r.Nodes, n.ID) {
+		return true
+	}
+	zone := r.Place.Zone == "" || n.Zone == "" || r.Place.Zone == n.Zone // another one is from before the pool's zone was given up
+	return zone && r.Place.Provider == n.Provider && r.Place.Pool == n.Pool
 }
 
 func newestBuild(a, b *resources.Build) int {
