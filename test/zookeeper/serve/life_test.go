@@ -86,7 +86,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 	if len(accepted) != 1 || accepted[0]["label"] != "big" || accepted[0]["interface_ip"] != "127.0.0.1" {
 		t.Errorf("Zuul has %+v", accepted)
 	}
-	t.Run("ready, allocated to a request that is gone, and locked: in transit, left alone", func(t *testing.T) {
+	s.check("ready, allocated to a request that is gone, and locked: in transit, left alone", func(t *testing.T) {
 		before := s.node(ids[0]).stat.Mzxid
 		s.stays("the node is as it was", 2*time.Second, func() bool { return s.node(ids[0]).stat.Mzxid == before })
 	})
@@ -96,7 +96,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 	}
 	s.must(s.zuul.Return(t.Context(), sent.ID), "return")
 	s.await("the machine is ready again", func() bool { return s.census() == "map[ready:2]" })
-	t.Run("a machine that was used comes back as a new node, which knows nothing of the build", func(t *testing.T) {
+	s.check("a machine that was used comes back as a new node, which knows nothing of the build", func(t *testing.T) {
 		if z := s.node(ids[0]); z != nil {
 			t.Errorf("the old record is still there: %s", z.text)
 		}
@@ -109,7 +109,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 			}
 		}
 	})
-	t.Run("several labels are served in their order, whichever machine has waited longest", func(t *testing.T) {
+	s.check("several labels are served in their order, whichever machine has waited longest", func(t *testing.T) {
 		for _, labels := range [][]string{{"metal", "big"}, {"big", "metal"}} {
 			id, ids := s.served(labels...)
 			for i, label := range labels {
@@ -121,7 +121,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 			s.await("ready again", func() bool { return s.census() == "map[ready:2]" })
 		}
 	})
-	t.Run("SIGTERM removes the registration at once", func(t *testing.T) {
+	s.check("SIGTERM removes the registration at once", func(t *testing.T) {
 		d.stop()
 		if left := s.children(pools); len(left) > 0 {
 			t.Errorf("registered are still %q", left)
@@ -142,7 +142,7 @@ func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	id := s.submit(lab.Request{Labels: []string{"small"}, Tenant: "acme"})
 
 	s.await("it is pending", func() bool { return s.request(id).is("state", "pending") })
-	t.Run("a pending request is locked", func(t *testing.T) {
+	s.check("a pending request is locked", func(t *testing.T) {
 		if contenders := s.children(requestLocks + "/" + id); len(contenders) != 1 || !contender.MatchString(contenders[0]) {
 			t.Errorf("contenders are %q", contenders)
 		}
@@ -159,7 +159,7 @@ func TestServerLivesFromRequestToDeletion(t *testing.T) {
 		}
 		return building != nil
 	})
-	t.Run("what the server takes and how to log in is known while it is building", func(t *testing.T) {
+	s.check("what the server takes and how to log in is known while it is building", func(t *testing.T) {
 		for _, key := range []string{"image_id", "username", "python_path", "connection_port", "connection_type", "resources", "allocated_to", "launcher"} {
 			if building.doc[key] == nil {
 				t.Errorf("no %s in %s", key, building.text)
@@ -168,7 +168,7 @@ func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	})
 	ids := s.ends(id, "fulfilled")
 	request, node := s.request(id), s.node(ids[0])
-	t.Run("the node is the request's and unlocked before the request is fulfilled", func(t *testing.T) {
+	s.check("the node is the request's and unlocked before the request is fulfilled", func(t *testing.T) {
 		_, lock, err := s.conn.Children(s.chroot + nodes + "/" + ids[0] + "/lock")
 		s.must(err, "lock")
 		if node.stat.Mzxid > request.stat.Mzxid || lock.Pzxid > request.stat.Mzxid || lock.NumChildren != 0 {

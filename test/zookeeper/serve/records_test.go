@@ -35,7 +35,7 @@ func TestWhatOthersWriteIsKeptToTheByte(t *testing.T) {
 	}
 	id := strings.TrimPrefix(path, requests+"/")
 	node := s.get(path).list("nodes")[0]
-	t.Run("of a node too", func(t *testing.T) {
+	s.check("of a node too", func(t *testing.T) {
 		s.accept(id)
 		s.set(nodes+"/"+node, strings.Replace(s.node(node).text, "{", `{"node_properties": {"spot": true}, "big": 36893488147419103232,`, 1))
 		s.use(id)
@@ -80,14 +80,14 @@ func TestMalformedRecordsHarmOnlyThemselves(t *testing.T) {
 			t.Errorf("%s was %q and is %+v", path, text, z)
 		}
 	}
-	t.Run("commands work beside them", func(t *testing.T) {
+	s.check("commands work beside them", func(t *testing.T) {
 		for _, command := range [][]string{{"request", "list"}, {"node", "list"}, {"plan"}, {"state", "list"}} {
 			if out, code := s.npctl(command...); code != 0 {
 				t.Errorf("npctl %q: exit code %d\n%s", command, code, out)
 			}
 		}
 	})
-	t.Run("one that is mended is served", func(t *testing.T) {
+	s.check("one that is mended is served", func(t *testing.T) {
 		path := requests + "/100-0000009001"
 		s.set(path, whole)
 		s.await("it is fulfilled", func() bool { return s.get(path).is("state", "fulfilled") })
@@ -111,7 +111,7 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 	if z := s.node(got[0]); !z.is("provider", "rack") {
 		t.Errorf("given is %s", z.text)
 	}
-	t.Run("credentials in connection_port are never printed", func(t *testing.T) {
+	s.check("credentials in connection_port are never printed", func(t *testing.T) {
 		for _, command := range [][]string{{"node", "list"}, {"node", "list", "-json"}, {"node", "show", "0000000000", "-json"}, {"state", "list"},
 			{"state", "show", "node/0000000000"}, {"plan"}, {"plan", "-json"}, {"show"}, {"status", "-once"}} {
 			if out, _ := s.npctl(command...); strings.Contains(out, secret[:12]) {

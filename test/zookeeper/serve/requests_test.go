@@ -40,10 +40,10 @@ func TestRequestsThatNobodyCanServeFail(t *testing.T) {
 		}
 		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
 	}
-	t.Run("a label that nobody serves", func(t *testing.T) { failed(t, s.ask("unheard-of"), own...) })
-	t.Run("labels that no single pool serves", func(t *testing.T) { failed(t, s.ask("metal", "iron"), own...) })
-	t.Run("more machines than there are", func(t *testing.T) { failed(t, s.ask("big", "big"), own...) })
-	t.Run("not before every registered pool has declined", func(t *testing.T) {
+	s.check("a label that nobody serves", func(t *testing.T) { failed(t, s.ask("unheard-of"), own...) })
+	s.check("labels that no single pool serves", func(t *testing.T) { failed(t, s.ask("metal", "iron"), own...) })
+	s.check("more machines than there are", func(t *testing.T) { failed(t, s.ask("big", "big"), own...) })
+	s.check("not before every registered pool has declined", func(t *testing.T) {
 		s.elsewhere("elsewhere-1", "theirs", 100, "small")
 		id := s.ask("unheard-of")
 		declines := func() int { return len(s.request(id).list("declined_by")) }
@@ -56,7 +56,7 @@ func TestRequestsThatNobodyCanServeFail(t *testing.T) {
 		s.set(requests+"/"+id, strings.Replace(z.text, `"declined_by": [`, `"declined_by": ["elsewhere-1",`, 1))
 		failed(t, id, append([]string{"elsewhere-1"}, own...)...)
 	})
-	t.Run("a pool that goes is waited for no more", func(t *testing.T) {
+	s.check("a pool that goes is waited for no more", func(t *testing.T) {
 		id := s.ask("unheard-of")
 		s.await("ours have declined", func() bool { return len(s.request(id).list("declined_by")) == 2 })
 		for _, name := range s.children(pools) {
@@ -66,7 +66,7 @@ func TestRequestsThatNobodyCanServeFail(t *testing.T) {
 		}
 		failed(t, id, own...)
 	})
-	t.Run("a request that another pool could serve is left to it when ours cannot", func(t *testing.T) {
+	s.check("a request that another pool could serve is left to it when ours cannot", func(t *testing.T) {
 		at := s.elsewhere("elsewhere-2", "theirs", 100, "small")
 		id := s.ask("small")
 		s.stays("it is left alone", time.Second, func() bool { z := s.request(id); return z.stat.Version == 0 })
@@ -108,7 +108,7 @@ func TestCancelledRequestsLeaveNothingBehind(t *testing.T) {
 	id := s.ask("small")
 	s.await("a node is building for it", func() bool { return s.census() == "map[building:1]" })
 	cancel(id)
-	t.Run("cancelled while pending: its node is finished for others", func(t *testing.T) {
+	s.check("cancelled while pending: its node is finished for others", func(t *testing.T) {
 		s.await("the node is ready and nobody's", func() bool {
 			left := s.children(nodes)
 			return len(left) == 1 && s.node(left[0]).is("state", "ready") && s.node(left[0]).doc["allocated_to"] == nil
@@ -118,20 +118,20 @@ func TestCancelledRequestsLeaveNothingBehind(t *testing.T) {
 		}
 	})
 	node := s.children(nodes)[0]
-	t.Run("a ready node is given at once", func(t *testing.T) {
+	s.check("a ready node is given at once", func(t *testing.T) {
 		id = s.ask("small")
 		if got := s.ends(id, "fulfilled"); !slices.Equal(got, []string{node}) {
 			t.Errorf("given is %q, ready was %s", got, node)
 		}
 	})
-	t.Run("cancelled while fulfilled: its node is free again", func(t *testing.T) {
+	s.check("cancelled while fulfilled: its node is free again", func(t *testing.T) {
 		cancel(id)
 		s.await("the node is nobody's", func() bool { return s.node(node).doc["allocated_to"] == nil })
 		if z := s.node(node); z.doc["tenant_name"] != nil || z.doc["requestor"] != nil {
 			t.Errorf("free node: %s", z.text)
 		}
 	})
-	t.Run("cancelled while it waits for room", func(t *testing.T) {
+	s.check("cancelled while it waits for room", func(t *testing.T) {
 		first, _ := s.served("small")
 		waiting := s.ask("small")
 		s.await("the pool says that it is full", func() bool { return s.pool("one").Paused })
@@ -140,7 +140,7 @@ func TestCancelledRequestsLeaveNothingBehind(t *testing.T) {
 		s.built(first)
 		s.await("the used node is gone", func() bool { return s.census() == "map[]" })
 	})
-	t.Run("a lock directory stays, in case somebody is about to use it, and is no obstacle", func(t *testing.T) {
+	s.check("a lock directory stays, in case somebody is about to use it, and is no obstacle", func(t *testing.T) {
 		if len(s.children(requestLocks)) == 0 {
 			t.Error("lock directories of requests are gone already; they stay for eight hours")
 		}
@@ -162,7 +162,7 @@ func TestRequestsAreServedInTheirOrder(t *testing.T) {
 	}{{"low", 300, 0}, {"third", 200, 5}, {"fourth", 200, 20}, {"first", 199, 50}, {"second", 200, 9}} {
 		ids[r.name] = s.submit(lab.Request{Labels: []string{"metal"}, Priority: r.priority, RelativePriority: r.relative})
 	}
-	t.Run("what waits is requested, unlocked, and can be revised", func(t *testing.T) {
+	s.check("what waits is requested, unlocked, and can be revised", func(t *testing.T) {
 		s.await("the pool says that it is full", func() bool { return s.pool("rack").Paused })
 		for name, id := range ids {
 			if z := s.request(id); !z.is("state", "requested") || len(s.children(requestLocks+"/"+id)) > 0 {
@@ -207,7 +207,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		return id, fmt.Sprint(s.node(s.ends(id, "fulfilled")[0]).doc["provider"])
 	}
 	metal := []string{"metal"}
-	t.Run("the provider that is asked for", func(t *testing.T) {
+	s.check("the provider that is asked for", func(t *testing.T) {
 		for _, want := range []string{"other", "rack"} {
 			id, got := of(lab.Request{Labels: metal, Provider: want})
 			if got != want {
@@ -216,11 +216,11 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 			s.must(s.zuul.Cancel(t.Context(), id), "cancel")
 		}
 	})
-	t.Run("a provider that nobody knows is no obstacle", func(t *testing.T) {
+	s.check("a provider that nobody knows is no obstacle", func(t *testing.T) {
 		id, _ := of(lab.Request{Labels: metal, Provider: "unheard-of"})
 		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
 	})
-	t.Run("the pool of the better priority", func(t *testing.T) {
+	s.check("the pool of the better priority", func(t *testing.T) {
 		id, got := of(lab.Request{Labels: metal})
 		if got != "rack" {
 			t.Errorf("%s is given", got)
@@ -232,7 +232,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		s.stays("it is left to the other launcher", time.Second, func() bool { return s.request(id).stat.Version == 0 })
 		return id
 	}
-	t.Run("another launcher's provider that is asked for", func(t *testing.T) {
+	s.check("another launcher's provider that is asked for", func(t *testing.T) {
 		at := s.elsewhere("elsewhere-1", "theirs", 300, "metal")
 		id := left(lab.Request{Labels: metal, Provider: "theirs"})
 		s.set(requests+"/"+id, strings.Replace(s.request(id).text, "{", `{"declined_by": ["elsewhere-1"], `, 1))
@@ -240,7 +240,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
 		s.remove(at)
 	})
-	t.Run("another launcher's pool of a better priority, unless it is paused", func(t *testing.T) {
+	s.check("another launcher's pool of a better priority, unless it is paused", func(t *testing.T) {
 		at := s.elsewhere("elsewhere-2", "theirs", 10, "metal")
 		id := left(lab.Request{Labels: metal})
 		s.set(at, strings.Replace(s.get(at).text, `"paused": false`, `"paused": true`, 1))
@@ -281,7 +281,7 @@ func TestServersOfARequestAreInOneZone(t *testing.T) {
 		}
 	}
 	ready := s.children(nodes)
-	t.Run("what is ready is given first, and replaced", func(t *testing.T) {
+	s.check("what is ready is given first, and replaced", func(t *testing.T) {
 		id, got := s.served("small")
 		if !slices.Contains(ready, got[0]) {
 			t.Errorf("given is %q, ready were %q", got, ready)
@@ -289,7 +289,7 @@ func TestServersOfARequestAreInOneZone(t *testing.T) {
 		s.await("two are ready again", func() bool { return s.census() == "map[ready:3]" })
 		s.built(id)
 	})
-	t.Run("ready ones and launched ones, of several labels, in their order", func(t *testing.T) {
+	s.check("ready ones and launched ones, of several labels, in their order", func(t *testing.T) {
 		for range 3 {
 			labels := []string{"large", "small", "small", "large"}
 			id, got := s.served(labels...)

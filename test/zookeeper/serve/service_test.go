@@ -105,8 +105,8 @@ func TestNodesOfADeadZuulAreTakenBack(t *testing.T) {
 	if z := s.node(ids["held"]); !z.is("state", "hold") {
 		t.Errorf("held: %+v", z)
 	}
-	t.Run("what is free is given to another", func(t *testing.T) {
-		id, got := s.served("small")
+	s.check("what is free is given to another", func(t *testing.T) {
+		_, got := s.served("small")
 		if got[0] != ids["in transit"] {
 			t.Errorf("given is %q", got)
 		}
@@ -115,7 +115,6 @@ func TestNodesOfADeadZuulAreTakenBack(t *testing.T) {
 			z := s.node(got[0])
 			return z.is("state", "ready") && z.doc["allocated_to"] == nil
 		})
-		_ = id
 	})
 }
 
@@ -133,7 +132,7 @@ func TestRequestsGoWithWhoeverAskedEphemerally(t *testing.T) {
 		left := s.children(nodes)
 		return s.request("900-0000000900") == nil && len(left) == 1 && s.node(left[0]).is("state", "ready") && s.node(left[0]).doc["allocated_to"] == nil
 	})
-	t.Run("reuse false is served by what is launched for it", func(t *testing.T) {
+	s.check("reuse false is served by what is launched for it", func(t *testing.T) {
 		ready := s.children(nodes)[0]
 		path := s.create(requests+"/900-", text, zk.FlagSequence)
 		s.await("it is fulfilled", func() bool { return s.get(path).is("state", "fulfilled") })
@@ -146,7 +145,7 @@ func TestRequestsGoWithWhoeverAskedEphemerally(t *testing.T) {
 // TestWhatACrashLeavesIsPutRight has what a launcher leaves behind that dies at each point.
 func TestWhatACrashLeavesIsPutRight(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cloud{provider: `build_time = "3s"`, pool: "max_servers = 2"}.String())
+	s := newSite(t, cloud{provider: `build_time = "3s"`}.String())
 	d := s.start()
 	s.await("the image is there", func() bool { return s.logged("upload provider") })
 	id := s.ask("small", "small")

@@ -67,13 +67,17 @@ func (s *site) settled(census string) {
 func TestCutConnectionsAreNoticedByNobody(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{pool: "max_servers = 4"}.String())
+	s.timeout = "20s"
+	s.write(cloud{pool: "max_servers = 4"}.String())
 	s.start()
 	s.witness()
 	registered := s.children(pools)
 	wait := s.churn(3, 3, "small")
-	for range 6 {
-		time.Sleep(300 * time.Millisecond)
+	for range 5 {
+		before := p.Connections()
 		p.Cut()
+		s.await("it has connected anew", func() bool { return p.Connections() > before })
+		time.Sleep(300 * time.Millisecond)
 	}
 	wait()
 	s.settled("map[]")
@@ -195,12 +199,15 @@ func TestZuulMayLoseItsSession(t *testing.T) {
 	if _, err := s.zuul.AwaitConnected(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("what it used is taken back, and what it asked for is served", func(t *testing.T) {
+	s.check("what it used is taken back, and what it asked for is served", func(t *testing.T) {
 		if got := s.ends(waiting, "fulfilled"); got[0] == in[0] {
 			t.Errorf("given is the node that was in use: %q", got)
 		}
 	})
 	s.must(s.zuul.Cut(t.Context()), "cut")
+	if _, err := s.zuul.AwaitConnected(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s.accept(waiting)
 	s.built(waiting)
 	s.settled("map[ready:1]")

@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	patience   = 30 * time.Second
-	glance     = 20 * time.Millisecond
-	npctlLimit = "2s" // how long a session of npctl may be silent
-	logShown   = 48 << 10
+	patience = 30 * time.Second
+	glance   = 20 * time.Millisecond
+	logShown = 48 << 10
 )
 
 var sites atomic.Int64
@@ -35,8 +34,8 @@ type site struct {
 	env  lab.Env
 	dir  string
 	zuul *lab.Peer
-	// hosts and extra are of the block state "zookeeper".
-	hosts, extra string
+	// hosts, timeout and extra are of the block state "zookeeper".
+	hosts, timeout, extra string
 }
 
 // newSite writes a configuration, in which STATE stands for where the state is, and starts a Zuul beside it.
@@ -55,7 +54,7 @@ func emptySite(t *testing.T, env lab.Env, c *connection) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{env: env, dir: dir, hosts: env.Hosts, tree: &tree{t: t, conn: c.conn, chroot: fmt.Sprintf("/site-%d", sites.Add(1))}}
+	s := &site{env: env, dir: dir, hosts: env.Hosts, timeout: "2s", tree: &tree{t: t, conn: c.conn, chroot: fmt.Sprintf("/site-%d", sites.Add(1))}}
 	s.create("", "", 0)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -79,7 +78,7 @@ func (s *site) write(configuration string) {
       ca   = %q
       %s
     }
-  }`, strings.ReplaceAll(s.hosts, ",", `", "`), s.chroot, npctlLimit, s.env.Cert, s.env.Key, s.env.CA, s.extra)
+  }`, strings.ReplaceAll(s.hosts, ",", `", "`), s.chroot, s.timeout, s.env.Cert, s.env.Key, s.env.CA, s.extra)
 	text := strings.Replace(configuration, "STATE", state, 1)
 	s.must(os.WriteFile(filepath.Join(s.dir, "npctl.hcl"), []byte(text), 0o600), "npctl.hcl")
 }
@@ -183,6 +182,16 @@ func (s *site) logged(text string) bool {
 	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	s.must(err, "log")
 	return bytes.Contains(log, []byte(text))
+}
+
+// check is a part of the test that stands for itself.
+func (s *site) check(name string, f func(t *testing.T)) {
+	whole := s.t
+	defer func() { s.t = whole }()
+	whole.Run(name, func(t *testing.T) {
+		s.t = t
+		f(t)
+	})
 }
 
 // await looks again and again until something is so.

@@ -18,7 +18,7 @@ var contender = regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`)
 
 // witness looks at all nodes and requests all the time, for what may never be.
 type witness struct {
-	s    *site
+	tree *tree
 	stop context.CancelFunc
 	done chan struct{}
 
@@ -29,13 +29,14 @@ type witness struct {
 
 func (s *site) witness() *witness {
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	w := &witness{s: s, stop: stop, done: make(chan struct{}), states: map[string][]string{}, crimes: map[string]bool{}}
+	w := &witness{tree: &tree{t: s.t, conn: s.conn, chroot: s.chroot, aside: true}, stop: stop, done: make(chan struct{}), states: map[string][]string{}, crimes: map[string]bool{}}
 	go w.watch(ctx)
-	s.t.Cleanup(func() {
+	t := s.t
+	t.Cleanup(func() {
 		w.stop()
 		<-w.done
 		for crime := range w.crimes {
-			s.t.Error(crime)
+			t.Error(crime)
 		}
 	})
 	return w
@@ -51,10 +52,10 @@ func (w *witness) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, id := range w.s.children(nodes) {
+		for _, id := range w.tree.children(nodes) {
 			w.node(id)
 		}
-		for _, id := range w.s.children(requests) {
+		for _, id := range w.tree.children(requests) {
 			w.request(id)
 		}
 	}
@@ -63,13 +64,13 @@ func (w *witness) watch(ctx context.Context) {
 var nodeStates = []string{"init", "building", "ready", "in-use", "used", "hold", "testing", "aborted", "failed", "deleting", "deleted"}
 
 func (w *witness) node(id string) {
-	z := w.s.node(id)
+	z := w.tree.node(id)
 	if z == nil {
 		return
 	}
 	state := fmt.Sprint(z.doc["state"])
-	locked := w.s.locked(id)
-	again := w.s.node(id)
+	locked := w.tree.locked(id)
+	again := w.tree.node(id)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if seen := w.states[id]; len(seen) == 0 || seen[len(seen)-1] != state {
@@ -94,7 +95,7 @@ func (w *witness) node(id string) {
 }
 
 func (w *witness) request(id string) {
-	z := w.s.request(id)
+	z := w.tree.request(id)
 	if z == nil {
 		return
 	}
