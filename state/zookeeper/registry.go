@@ -51,6 +51,7 @@ type registered struct {
 	kind string
 	path string
 	data []byte
+	sent []byte // what the znode holds; nil when that is not certain
 }
 
 // Register implements state.Shared.
@@ -170,26 +171,31 @@ func (s *Store) register(ctx context.Context, r *registered) error {
 	s.mu.Lock()
 	s.adopt(r)
 	z := s.cache.nodes[r.path]
-	same := z != nil && bytes.Equal(z.data, r.data)
+	same := z != nil && r.sent != nil && bytes.Equal(r.sent, r.data) // not the cache: it may not know yet what was written last
 	s.mu.Unlock()
+	data := r.data
 	switch {
 	case same:
 		return nil
 	case z != nil:
-		_, _, err := s.multi(ctx, "update registration", []any{&zk.SetDataRequest{Path: s.at(r.path), Data: r.data, Version: -1}})
+		r.sent = nil
+		_, _, err := s.multi(ctx, "update registration", []any{&zk.SetDataRequest{Path: s.at(r.path), Data: data, Version: -1}})
+		if err == nil {
+			r.sent = data
+		}
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
 	}
 	dir := registryDir + "/" + r.kind
-	results, _, err := s.multi(ctx, "register", []any{&zk.CreateRequest{Path: s.at(dir + "/" + s.opts.Host), Data: r.data,
+	results, _, err := s.multi(ctx, "register", []any{&zk.CreateRequest{Path: s.at(dir + "/" + s.opts.Host), Data: data,
 		Acl: openACL, Flags: zk.FlagEphemeral | zk.FlagSequence}})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.path = strings.TrimPrefix(results[0].String, s.opts.Chroot)
+	r.path, r.sent = strings.TrimPrefix(results[0].String, s.opts.Chroot), data
 	return nil
 }
 
