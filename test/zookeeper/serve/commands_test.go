@@ -117,7 +117,7 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 		if z := s.node(id); !z.is("state", "hold") || !z.is("comment", "to look at it") {
 			t.Errorf("held: %s", z.text)
 		}
-		s.says("", "node", "delete", id)
+		s.says("", "node", "delete", "-force", id)
 		s.await("it is ready again", func() bool { return s.census() == "map[ready:2]" })
 	})
 	s.check("without the daemon, commands read ZooKeeper themselves", func(t *testing.T) {

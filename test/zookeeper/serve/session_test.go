@@ -164,7 +164,7 @@ func TestServersThatAreKilledLoseNoRequest(t *testing.T) {
 	}
 	t.Cleanup(c.conn.Close)
 	s := emptySite(t, l.Env, c)
-	s.write(cloud{pool: "max_servers = 4"}.String())
+	s.write(cloud{provider: `build_time = "3s"`, pool: "max_servers = 4"}.String())
 	s.zuul = lab.StartPeer(t, s.env, lab.PeerOptions{Hosts: s.env.Hosts + s.chroot, Timeout: time.Minute})
 	s.start()
 	s.await("the image is there", func() bool { return s.logged("upload provider") })
