@@ -70,7 +70,7 @@ func TestCutConnectionsAreNoticedByNobody(t *testing.T) {
 	s.timeout = "20s"
 	s.write(cloud{pool: "max_servers = 4"}.String())
 	s.start()
-	s.witness()
+	s.witnessOfLosses()
 	registered := s.children(pools)
 	wait := s.churn(3, 3, "small")
 	for range 5 {
@@ -139,7 +139,7 @@ func TestLostSessionsLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{pool: "max_servers = 4"}.String())
 	s.start()
-	s.witness()
+	s.witnessOfLosses()
 	wait := s.churn(3, 3, "small", "small")
 	for range 2 {
 		time.Sleep(700 * time.Millisecond)

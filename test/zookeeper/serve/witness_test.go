@@ -18,18 +18,26 @@ var contender = regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`)
 
 // witness looks at all nodes and requests all the time, for what may never be.
 type witness struct {
-	tree *tree
-	stop context.CancelFunc
-	done chan struct{}
+	tree    *tree
+	stop    context.CancelFunc
+	done    chan struct{}
+	orderly bool // nobody loses a lock
 
 	mu     sync.Mutex
 	states map[string][]string // guarded by mu: of each node, in their order
 	crimes map[string]bool     // guarded by mu
 }
 
-func (s *site) witness() *witness {
+// witness begins to look.
+func (s *site) witness() *witness { return s.begin(&witness{orderly: true}) }
+
+// witnessOfLosses is for when sessions are lost, and with them the locks of nodes that are building.
+func (s *site) witnessOfLosses() *witness { return s.begin(&witness{}) }
+
+func (s *site) begin(w *witness) *witness {
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	w := &witness{tree: &tree{t: s.t, conn: s.conn, chroot: s.chroot, aside: true}, stop: stop, done: make(chan struct{}), states: map[string][]string{}, crimes: map[string]bool{}}
+	w.tree = &tree{t: s.t, conn: s.conn, chroot: s.chroot, aside: true}
+	w.stop, w.done, w.states, w.crimes = stop, make(chan struct{}), map[string][]string{}, map[string]bool{}
 	go w.watch(ctx)
 	t := s.t
 	t.Cleanup(func() {
@@ -79,7 +87,7 @@ func (w *witness) node(id string) {
 	switch {
 	case !slices.Contains(nodeStates, state):
 		w.tells("node %s is %q: %s", id, state, z.text)
-	case state == "building" && !locked && again != nil && again.stat.Mzxid == z.stat.Mzxid:
+	case w.orderly && state == "building" && !locked && again != nil && again.stat.Mzxid == z.stat.Mzxid:
 		w.tells("node %s is building and not locked: %s", id, z.text)
 	}
 	for key := range z.doc {
