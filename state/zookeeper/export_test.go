@@ -3,6 +3,7 @@
 package zookeeper
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -26,3 +27,6 @@ func (s *Store) Session() int64 { return s.conn.SessionID() }
 
 // Server is the one that the store is connected to.
 func (s *Store) Server() string { return s.conn.Server() }
+
+// Tidy does at once what is done every minute.
+func (s *Store) Tidy(ctx context.Context) error { return s.tidy(ctx) }
