@@ -138,7 +138,7 @@ func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	hello, err := s.zuul.Hello(t.Context())
 	s.must(err, "hello")
 	w := s.witness()
-	s.await("the image is there", func() bool { return len(s.children("/nodepool/images")) > 0 && s.logged("upload") })
+	s.imaged()
 	id := s.submit(lab.Request{Labels: []string{"small"}, Tenant: "acme"})
 
 	s.await("it is pending", func() bool { return s.request(id).is("state", "pending") })

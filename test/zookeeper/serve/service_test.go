@@ -147,7 +147,7 @@ func TestWhatACrashLeavesIsPutRight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{provider: `build_time = "3s"`}.String())
 	d := s.start()
-	s.await("the image is there", func() bool { return s.logged("upload provider") })
+	s.imaged()
 	id := s.ask("small", "small")
 	s.await("nodes are building", func() bool { return s.census() == "map[building:2]" })
 	d.kill()

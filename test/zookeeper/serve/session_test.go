@@ -70,6 +70,7 @@ func TestCutConnectionsAreNoticedByNobody(t *testing.T) {
 	s.timeout = "20s"
 	s.write(cloud{pool: "max_servers = 4"}.String())
 	s.start()
+	s.imaged()
 	s.witnessOfLosses()
 	registered := s.children(pools)
 	wait := s.churn(3, 3, "small")
@@ -90,7 +91,7 @@ func TestNothingIsWrittenUnderALockThatWasLost(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{provider: `build_time = "1s"`, pool: "max_servers = 2"}.String())
 	s.start()
-	s.await("the image is there", func() bool { return s.logged("upload provider") })
+	s.imaged()
 	id := s.ask("small")
 	s.await("a node is building", func() bool { return s.census() == "map[building:1]" })
 	node, before := s.children(nodes)[0], s.pool("one").ID
@@ -139,6 +140,7 @@ func TestLostSessionsLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{pool: "max_servers = 4"}.String())
 	s.start()
+	s.imaged()
 	s.witnessOfLosses()
 	wait := s.churn(3, 3, "small", "small")
 	for range 2 {
@@ -167,7 +169,7 @@ func TestServersThatAreKilledLoseNoRequest(t *testing.T) {
 	s.write(cloud{provider: `build_time = "3s"`, pool: "max_servers = 4"}.String())
 	s.zuul = lab.StartPeer(t, s.env, lab.PeerOptions{Hosts: s.env.Hosts + s.chroot, Timeout: time.Minute})
 	s.start()
-	s.await("the image is there", func() bool { return s.logged("upload provider") })
+	s.imaged()
 	first, in := s.served("small")
 	s.use(first)
 	asked := s.ask("small", "small")

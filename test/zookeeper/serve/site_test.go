@@ -204,6 +204,12 @@ func (s *site) await(what string, so func() bool) {
 	}
 }
 
+// imaged waits until servers can be launched. A build that is cut off is begun again a minute later.
+func (s *site) imaged() {
+	s.t.Helper()
+	s.await("the image is there", func() bool { return s.logged("upload provider") })
+}
+
 // stays looks for some time that something is so, and goes on being so.
 func (s *site) stays(what string, d time.Duration, so func() bool) {
 	s.t.Helper()
