@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -19,6 +20,7 @@ import (
 type gate struct {
 	mu     sync.Mutex           // guards the rest
 	calls  []string             // that came by, "POST compute /servers"
+	failed []string             // those of them that the services refused, "403 POST compute /servers"
 	before func(c string) error // called before a call is passed on; an error cuts the connection instead
 	after  func(c string) error // called before the answer is passed back; an error cuts the connection instead
 }
@@ -62,7 +64,10 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 			panic(http.ErrAbortHandler)
 		}
 		one := *proxy
-		one.ModifyResponse = func(*http.Response) error { return g.hook(call, false) }
+		one.ModifyResponse = func(answer *http.Response) error {
+			g.answered(call, answer.StatusCode)
+			return g.hook(call, false)
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), runLimit)
 		defer cancel()
 		one.ServeHTTP(w, r.WithContext(ctx))
@@ -86,11 +91,45 @@ func (g *gate) hook(call string, before bool) error {
 	return ask(call)
 }
 
+// answered notes what a service refuses.
+func (g *gate) answered(call string, status int) {
+	if status < 400 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failed = append(g.failed, fmt.Sprintf("%d %s", status, call))
+}
+
+// refusals lists the calls to make something that a service refused.
+func (g *gate) refusals() (calls []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, call := range g.failed {
+		if strings.Contains(call, " POST ") {
+			calls = append(calls, call)
+		}
+	}
+	return calls
+}
+
+// made lists the calls of a kind, such as "DELETE compute".
+func (g *gate) made(kind string) (calls []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, call := range g.calls {
+		if strings.HasPrefix(call, kind) {
+			calls = append(calls, call)
+		}
+	}
+	return calls
+}
+
 // set replaces the hooks and forgets the calls.
 func (g *gate) set(before, after func(call string) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.before, g.after, g.calls = before, after, nil
+	g.before, g.after, g.calls, g.failed = before, after, nil, nil
 }
 
 // count says how many calls came by: under true those that change something, under false all of them.

@@ -7,11 +7,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/test/openstack/lab"
 )
@@ -65,94 +63,17 @@ const goldenOffer = `
     }
 `
 
-// sshd is an OpenSSH server for the machines of a place: it starts at the address of each that a build boots.
-type sshd struct {
-	at      *place
-	p       *project
-	stop    chan struct{}
-	stopped chan struct{}
-	started []string // addresses
-}
-
-// answers starts to wait for machines.
-func (p *project) answers(at *place) *sshd {
+// answers plays the machines that builds boot, at their floating addresses, with the host key that the configuration has.
+func (p *project) answers(at *place) {
 	p.t.Helper()
-	for _, name := range []string{"id", "host"} {
-		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", filepath.Join(at.dir, name)).CombinedOutput(); err != nil {
-			p.t.Fatalf("ssh-keygen: %v\n%s", err, out)
-		}
-	}
-	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
-		p.t.Fatal(err)
-	}
-	s := &sshd{at: at, p: p, stop: make(chan struct{}), stopped: make(chan struct{})}
-	go s.watch()
-	p.t.Cleanup(func() { close(s.stop); <-s.stopped })
-	return s
-}
-
-// watch starts a server for each new address, and stops them all in the end.
-func (s *sshd) watch() {
-	defer close(s.stopped)
-	running := map[string]*exec.Cmd{}
-	defer func() {
-		for _, cmd := range running {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	}()
-	tick := time.NewTicker(300 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.stop:
-			return
-		case <-tick.C:
-		}
-		for _, address := range s.machines() {
-			if running[address] != nil {
-				continue
-			}
-			cmd := exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-h", filepath.Join(s.at.dir, "host"), "-o", "ListenAddress="+address+":22",
-				"-o", "AuthorizedKeysFile="+filepath.Join(s.at.dir, "id.pub"), "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "UsePAM=no")
-			log, err := os.OpenFile(filepath.Join(s.at.dir, "sshd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-			if err != nil {
-				s.p.t.Error(err)
-				return
-			}
-			cmd.Stderr = log
-			if err := cmd.Start(); err != nil {
-				s.p.t.Errorf("sshd: %v", err)
-				return
-			}
-			_ = log.Close()
-			running[address] = cmd
-			s.started = append(s.started, address)
-		}
-	}
-}
-
-// machines are the floating addresses of the servers that builds have booted.
-func (s *sshd) machines() (addresses []string) {
-	_, answer, err := s.p.try(s.p.t.Context(), "GET", compute, "servers/detail", nil)
-	list, ok := answer["servers"].([]any)
-	if err != nil || !ok {
-		return nil
-	}
-	for _, one := range list {
-		server := one.(object)
+	at.keygen("host")
+	p.sshd(at, func(string) string { return "host" }, func(server object) string {
 		if server["metadata"].(object)["npctl_build_id"] == nil {
-			continue
+			return ""
 		}
-		for _, network := range server["addresses"].(object) {
-			for _, a := range network.([]any) {
-				if a.(object)["OS-EXT-IPS:type"] == "floating" {
-					addresses = append(addresses, a.(object)["addr"].(string))
-				}
-			}
-		}
-	}
-	return addresses
+		floating, _ := addressesOf(server)
+		return floating
+	})
 }
 
 // snapshotPlace has the base image in the cloud already.

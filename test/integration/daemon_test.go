@@ -1,0 +1,308 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// daemon is an npctl watch that runs in a place.
+type daemon struct {
+	at   *place
+	cmd  *exec.Cmd
+	done chan struct{} // closed at its end
+}
+
+// watch starts a daemon and waits until it is ready. It ends with the test.
+func (at *place) watch(options ...string) *daemon {
+	at.t.Helper()
+	path, err := binary()
+	if err != nil {
+		at.t.Fatal(err)
+	}
+	log, err := os.OpenFile(at.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		at.t.Fatal(err)
+	}
+	defer log.Close()
+	d := &daemon{at: at, cmd: exec.CommandContext(context.WithoutCancel(at.t.Context()), path, append([]string{"watch"}, options...)...), done: make(chan struct{})}
+	d.cmd.Dir, d.cmd.Env, d.cmd.Stderr = at.dir, at.env, log
+	if err := d.cmd.Start(); err != nil {
+		at.t.Fatal(err)
+	}
+	go func() {
+		defer close(d.done)
+		_ = d.cmd.Wait()
+	}()
+	at.t.Cleanup(func() {
+		_ = d.cmd.Process.Kill()
+		<-d.done
+	})
+	began := time.Now()
+	eventually(at.t, "npctl watch is ready", func() bool {
+		_, err := d.get("/readyz")
+		return err == nil || d.over(at.t)
+	})
+	at.t.Logf("npctl watch is ready after %.1f s", time.Since(began).Seconds())
+	return d
+}
+
+func (at *place) logFile() string { return filepath.Join(at.dir, "watch.log") }
+
+// tellLog shows the log of the place's daemons when the test has failed.
+func (at *place) tellLog() {
+	at.t.Cleanup(func() {
+		if at.t.Failed() {
+			text, _ := os.ReadFile(at.logFile())
+			at.t.Logf("log of npctl watch:\n%s", text)
+		}
+	})
+}
+
+// over fails the test when the daemon has ended by itself.
+func (d *daemon) over(t *testing.T) bool {
+	t.Helper()
+	select {
+	case <-d.done:
+		t.Fatalf("npctl watch has ended: %s", d.cmd.ProcessState)
+	default:
+	}
+	return false
+}
+
+// kill ends it without warning.
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	<-d.done
+}
+
+// stop ends it in an orderly way and returns how long that took.
+func (d *daemon) stop(within time.Duration) time.Duration {
+	d.at.t.Helper()
+	began := time.Now()
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		d.at.t.Fatal(err)
+	}
+	select {
+	case <-d.done:
+	case <-time.After(within):
+		d.at.t.Fatalf("npctl watch still runs %s after SIGTERM", within)
+	}
+	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
+		d.at.t.Errorf("npctl watch: exit code %d after SIGTERM", code)
+	}
+	return time.Since(began)
+}
+
+// get asks at the daemon's socket for what has no command.
+func (d *daemon) get(path string) (string, error) {
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(d.at.dir, "npctl.db.sock"))
+		}}}
+	answer, err := client.Get("http://npctl" + path) //nolint:noctx // it has a time limit
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return string(text), err
+}
+
+// metric is the value of a metric, which is written with its labels; 0 when it is not there.
+func (d *daemon) metric(name string) float64 {
+	d.at.t.Helper()
+	text, err := d.get("/metrics")
+	if err != nil {
+		d.at.t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	value, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		d.at.t.Fatal(err)
+	}
+	return value
+}
+
+// node and reply are what npctl request and npctl node say with -json, as far as tests look at it.
+type node struct {
+	ID         string   `json:"id"`
+	State      string   `json:"state"`
+	Labels     []string `json:"labels"`
+	ExternalID string   `json:"external_id"`
+	Attempt    int      `json:"attempt"`
+	HostKeys   []string `json:"host_keys"`
+	Request    string   `json:"request"`
+	Addresses  struct {
+		Interface string `json:"interface"`
+	} `json:"addresses"`
+	Login struct {
+		Username string `json:"username"`
+	} `json:"login"`
+}
+
+type reply struct {
+	Requests []struct {
+		ID       string            `json:"id"`
+		State    string            `json:"state"`
+		Error    string            `json:"error"`
+		Declined []json.RawMessage `json:"declined"`
+	} `json:"requests"`
+	Nodes []node `json:"nodes"`
+}
+
+// says runs an npctl that prints JSON. Unlike run it may be called from any goroutine.
+func (at *place) says(args ...string) (a reply, err error) {
+	ctx, cancel := context.WithTimeout(at.t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd, stdout, stderr := at.command(ctx, append(args, "-json")...)
+	if err := cmd.Run(); err != nil {
+		return a, fmt.Errorf("npctl %s: %w\n%s%s", strings.Join(args, " "), err, stdout, stderr)
+	}
+	if err := json.NewDecoder(bytes.NewReader(stdout.Bytes())).Decode(&a); err != nil {
+		return a, fmt.Errorf("npctl %s: %w in\n%s", strings.Join(args, " "), err, stdout)
+	}
+	return a, nil
+}
+
+// asks is npctl request create for nodes of these labels.
+func asks(labels []string, options ...string) []string {
+	args := append([]string{"request", "create"}, options...)
+	for _, label := range labels {
+		args = append(args, "-label="+label)
+	}
+	return args
+}
+
+// gets asks for nodes, waits for them and takes them.
+func (at *place) gets(labels ...string) []node {
+	at.t.Helper()
+	a, err := at.taken(asks(labels, "-take"), labels)
+	if err != nil {
+		at.t.Fatal(err)
+	}
+	return a
+}
+
+// taken runs an npctl that takes nodes, which have to be one for each label.
+func (at *place) taken(args, labels []string) ([]node, error) {
+	began := time.Now()
+	a, err := at.says(args...)
+	if err != nil {
+		return nil, err
+	}
+	var got []string
+	for _, n := range a.Nodes {
+		got = append(got, n.Labels...)
+	}
+	if !slices.Equal(got, labels) {
+		return nil, fmt.Errorf("nodes of %q for a request of %q", got, labels)
+	}
+	at.t.Logf("nodes for %q after %.1f s", labels, time.Since(began).Seconds())
+	return a.Nodes, nil
+}
+
+// requests asks for nodes and does not wait: the id of the request.
+func (at *place) requests(labels ...string) string {
+	at.t.Helper()
+	a, err := at.says(asks(labels)...)
+	if err != nil || len(a.Requests) != 1 {
+		at.t.Fatalf("%+v, %v", a, err)
+	}
+	return a.Requests[0].ID
+}
+
+// stateOf is the state of a request.
+func (at *place) stateOf(request string) string {
+	at.t.Helper()
+	a, err := at.says("request", "show", request)
+	if err != nil || len(a.Requests) != 1 {
+		at.t.Fatalf("%+v, %v", a, err)
+	}
+	if len(a.Requests[0].Declined) > 0 {
+		at.t.Errorf("request %s was declined: %s", request, a.Requests[0].Declined)
+	}
+	return a.Requests[0].State
+}
+
+// returns gives nodes back.
+func (at *place) returns(nodes ...node) {
+	at.t.Helper()
+	args := []string{"node", "return"}
+	for _, n := range nodes {
+		args = append(args, n.ID)
+	}
+	if _, err := at.says(args...); err != nil {
+		at.t.Error(err)
+	}
+}
+
+// census counts the nodes by state.
+func (at *place) census() string {
+	at.t.Helper()
+	a, err := at.says("node", "list")
+	if err != nil {
+		at.t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, n := range a.Nodes {
+		counts[n.State]++
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(counts), "map["), "]")
+}
+
+// eventuallyCensus waits until the nodes are in these states.
+func (at *place) eventuallyCensus(want string) {
+	at.t.Helper()
+	began, got := time.Now(), ""
+	eventually(at.t, "nodes are "+want, func() bool {
+		if now := at.census(); now != got {
+			got = now
+			at.t.Logf("nodes are %q after %.1f s", got, time.Since(began).Seconds())
+		}
+		return got == want
+	})
+}
+
+// ssh runs a command on a node, which has to show the host key that npctl says it has.
+func (at *place) ssh(n node, command ...string) (string, error) {
+	known := ""
+	for _, key := range n.HostKeys {
+		known += n.Addresses.Interface + " " + key + "\n"
+	}
+	file := filepath.Join(at.dir, "known-"+n.ID)
+	if err := os.WriteFile(file, []byte(known), 0o600); err != nil {
+		return "", err
+	}
+	args := []string{"-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile=" + file, "-o", "ConnectTimeout=10",
+		"-i", filepath.Join(at.dir, "id"), n.Login.Username + "@" + n.Addresses.Interface}
+	out, err := exec.CommandContext(at.t.Context(), "ssh", append(args, command...)...).CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("ssh %s: %w: %s", n.Addresses.Interface, err, out)
+	}
+	return string(out), err
+}

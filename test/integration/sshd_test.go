@@ -1,0 +1,128 @@
+//go:build integration
+
+package integration
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// sshd plays machines with OpenSSH: the cloud boots nothing, but its addresses are this host's own, so a server listens at
+// the address of each machine for as long as the cloud shows it.
+type sshd struct {
+	at      *place
+	p       *project
+	hostKey func(address string) string // name of the file of the host key
+	address func(server object) string  // where a machine answers; empty when it does not
+	running map[string]*exec.Cmd        // by address
+}
+
+// sshd starts to play machines, until the test ends. Whoever has the key in the place's file id may log in.
+func (p *project) sshd(at *place, hostKey func(string) string, address func(object) string) {
+	p.t.Helper()
+	at.keygen("id")
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	s := &sshd{at: at, p: p, hostKey: hostKey, address: address, running: map[string]*exec.Cmd{}}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.play(stop)
+	}()
+	p.t.Cleanup(func() { close(stop); <-stopped })
+}
+
+// keygen makes a pair of keys, NAME and NAME.pub.
+func (at *place) keygen(name string) {
+	at.t.Helper()
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", filepath.Join(at.dir, name)).CombinedOutput(); err != nil {
+		at.t.Errorf("ssh-keygen: %v\n%s", err, out)
+	}
+}
+
+// play follows the machines there are.
+func (s *sshd) play(stop chan struct{}) {
+	defer s.only(nil)
+	tick := time.NewTicker(300 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		there, ok := s.machines()
+		if !ok {
+			continue
+		}
+		s.only(there)
+		for address := range there {
+			if s.running[address] == nil {
+				s.start(address)
+			}
+		}
+	}
+}
+
+// machines lists where machines answer, unless Nova does not.
+func (s *sshd) machines() (there map[string]bool, ok bool) {
+	_, answer, err := s.p.try(s.p.t.Context(), http.MethodGet, compute, "servers/detail", nil)
+	list, ok := answer["servers"].([]any)
+	if err != nil || !ok {
+		return nil, false
+	}
+	there = map[string]bool{}
+	for _, server := range list {
+		if address := s.address(server.(object)); address != "" {
+			there[address] = true
+		}
+	}
+	return there, true
+}
+
+func (s *sshd) start(address string) {
+	cmd := exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-h", filepath.Join(s.at.dir, s.hostKey(address)), "-o", "ListenAddress="+address+":22",
+		"-o", "AuthorizedKeysFile="+filepath.Join(s.at.dir, "id.pub"), "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "UsePAM=no")
+	log, err := os.OpenFile(filepath.Join(s.at.dir, "sshd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.p.t.Error(err)
+		return
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		s.p.t.Errorf("sshd: %v", err)
+		return
+	}
+	s.running[address] = cmd
+}
+
+// only stops those that are gone.
+func (s *sshd) only(there map[string]bool) {
+	for address, cmd := range s.running {
+		if !there[address] {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			delete(s.running, address)
+		}
+	}
+}
+
+// addressesOf are a server's own addresses, as far as Nova shows them.
+func addressesOf(server object) (floating, fixed string) {
+	for _, network := range server["addresses"].(object) {
+		for _, one := range network.([]any) {
+			address := one.(object)["addr"].(string)
+			if one.(object)["OS-EXT-IPS:type"] == "floating" {
+				floating = address
+			} else {
+				fixed = address
+			}
+		}
+	}
+	return floating, fixed
+}

@@ -1,0 +1,243 @@
+//go:build integration
+
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/openstack/lab"
+)
+
+// Tests here use npctl watch as people and CI systems do. Nova boots nothing, so OpenSSH answers at the addresses of nodes.
+
+// served is a fleet for a daemon: nodes with a floating IP, with a boot volume, and of another flavor without either.
+const served = settings + `
+label "small"  { min_ready = 1 }
+label "volume" {}
+label "medium" {}
+
+provider "openstack" "acme" {
+  cloud = "mine"
+  rate  = 40
+  cloud_image "tiny" {
+    image_name = "tiny"
+    username   = "root"
+  }
+  pool "main" {
+    networks         = ["private"]
+    security_groups  = ["ssh"]
+    key_name         = "lab"
+    auto_floating_ip = true
+    create_ports     = true
+    label "small" {
+      image  = cloud_image.tiny
+      flavor = "small"
+    }
+    label "volume" {
+      image            = cloud_image.tiny
+      flavor           = "small"
+      boot_from_volume = true
+      volume_size      = 20
+    }
+    label "medium" {
+      image            = cloud_image.tiny
+      flavor           = "medium"
+      auto_floating_ip = false
+    }
+  }
+}
+`
+
+// unanswered is the same where nobody answers.
+var unanswered = strings.Replace(strings.Replace(served, "networks  ", "host_key_checking = false\n    networks  ", 1), "min_ready = 1", "min_ready = 0", 1)
+
+// nodesAnswer plays the machines of nodes, each with a host key of its own.
+func (p *project) nodesAnswer(at *place) {
+	p.t.Helper()
+	key := func(address string) string {
+		name := "host-" + address
+		if _, err := os.Stat(filepath.Join(at.dir, name)); err != nil {
+			at.keygen(name)
+		}
+		return name
+	}
+	p.sshd(at, key, func(server object) string {
+		if server["metadata"].(object)["npctl_node_id"] == nil {
+			return ""
+		}
+		floating, fixed := addressesOf(server)
+		if server["metadata"].(object)["npctl_label"] != "medium" {
+			return floating
+		}
+		return fixed
+	})
+}
+
+// watched is a place for a daemon in a project of its own, with a gate before the services.
+func watched(t *testing.T, config string) (p *project, g *gate, at *place) {
+	t.Helper()
+	p = newProject(t).furnish()
+	g = p.gated()
+	at = p.newPlace(config)
+	at.tellLog()
+	return p, g, at
+}
+
+// TestOpenStackWatchServesNodes is the whole life of nodes: ready in advance, given out, used, held, gone.
+func TestOpenStackWatchServesNodes(t *testing.T) {
+	t.Parallel()
+	p, _, at := watched(t, served)
+	before := p.things()
+	p.quota(map[string]int{lab.Instances: 40, lab.Cores: 80, lab.FloatingIPs: 40})
+	p.nodesAnswer(at)
+	d := at.watch()
+	at.eventuallyCensus("ready:1")
+
+	nodes := at.gets("small", "volume", "medium")
+	at.entered(nodes...)
+	p.hasServersFor(nodes)
+	at.eventuallyCensus("in-use:3 ready:1")
+	used := p.thingsOf(nodes)
+	if got := count(used); got["server"] != 3 || got["port"] < 3 || got["floating IP"] != 2 || got["volume"] != 1 {
+		t.Errorf("three nodes have %v in the cloud:\n%s", got, strings.Join(lines(used), "\n"))
+	}
+	at.returns(nodes...)
+	held := at.gets("small")[0]
+	t.Run("Hold", func(t *testing.T) { p.with(t).holds(at.with(t), held) })
+	for id, left := range p.things() {
+		if _, was := used[id]; was {
+			t.Errorf("%s is left of a used node", left)
+		}
+	}
+	at.eventuallyCensus("ready:1")
+	p.mustHave(before, map[string]int{"server": 1, "floating IP": 1})
+	if _, err := at.ssh(nodes[0], "true"); err == nil {
+		t.Errorf("node %s still answers", nodes[0].ID)
+	}
+
+	t.Run("ManyAtOnce", func(t *testing.T) { at.with(t).manyAtOnce() })
+	at.eventuallyCensus("ready:1")
+	p.mustHave(before, map[string]int{"server": 1, "floating IP": 1})
+	d.tells()
+	t.Logf("ended within %s", d.stop(time.Minute).Round(time.Millisecond))
+	at.nothingToDo()
+	at.gone(p, before)
+}
+
+// entered logs in to nodes.
+func (at *place) entered(nodes ...node) {
+	at.t.Helper()
+	for _, n := range nodes {
+		if len(n.HostKeys) == 0 {
+			at.t.Errorf("node %s has no host keys", n.ID)
+		}
+		if _, err := at.ssh(n, "true"); err != nil {
+			at.t.Errorf("node %s: %v", n.ID, err)
+		}
+	}
+}
+
+// hasServersFor compares what npctl says of nodes with what Nova does.
+func (p *project) hasServersFor(nodes []node) {
+	p.t.Helper()
+	servers := p.nodes()
+	for _, n := range nodes {
+		server := servers[n.ExternalID]
+		if server == nil || server["status"] != "ACTIVE" || server["metadata"].(object)["npctl_node_id"] != n.ID {
+			p.t.Errorf("node %s is server %s, of which Nova says %v", n.ID, n.ExternalID, server)
+		}
+	}
+}
+
+// thingsOf are the servers of nodes, with all that belongs to them.
+func (p *project) thingsOf(nodes []node) map[string]thing {
+	p.t.Helper()
+	all, found := p.things(), map[string]thing{}
+	for _, n := range nodes {
+		for id, t := range all {
+			port, ofPort := all[text(t.object["port_id"])]
+			if id == n.ExternalID || t.object["device_id"] == n.ExternalID || ofPort && port.object["device_id"] == n.ExternalID || attachedTo(t, n.ExternalID) {
+				found[id] = t
+			}
+		}
+	}
+	return found
+}
+
+// attachedTo reports whether a volume is a server's.
+func attachedTo(t thing, server string) bool {
+	attachments, _ := t.object["attachments"].([]any)
+	return len(attachments) > 0 && attachments[0].(object)["server_id"] == server
+}
+
+// holds keeps a node in use for some seconds.
+func (p *project) holds(at *place, n node) {
+	at.mustRun(0, "node", "hold", "-reason=look at it", "-until=6s", n.ID)
+	end := time.Now().Add(5 * time.Second) // it has begun some time before
+	for time.Now().Before(end) {
+		if a, err := at.says("node", "show", n.ID); err != nil || a.Nodes[0].State != "hold" {
+			at.t.Fatalf("the held node is %+v, %v", a, err)
+		}
+		at.entered(n)
+	}
+	at.mustRun(0, "why", "node/"+n.ID).says("look at it", "held")
+	eventually(at.t, "the held node is gone", func() bool { return p.nodes()[n.ExternalID] == nil })
+	if time.Now().Before(end) {
+		at.t.Error("the node was gone before its time")
+	}
+}
+
+// manyAtOnce asks for nodes ten times at the same time. Nobody gets one that somebody else has.
+func (at *place) manyAtOnce() {
+	at.t.Helper()
+	orders := [][]string{{"small"}, {"medium", "small"}, {"medium"}, {"small", "medium", "volume"}, {"medium", "medium"},
+		{"small"}, {"medium", "medium", "medium"}, {"small", "small"}, {"medium"}, {"volume", "medium"}}
+	var mu sync.Mutex
+	holders := map[string][]int{}
+	var users sync.WaitGroup
+	for i, labels := range orders {
+		users.Go(func() {
+			nodes, err := at.taken(asks(labels, "-take"), labels)
+			if err != nil {
+				at.t.Error(err)
+				return
+			}
+			mu.Lock()
+			for _, n := range nodes {
+				holders[n.ID] = append(holders[n.ID], i)
+			}
+			mu.Unlock()
+			at.entered(nodes[0])
+			at.returns(nodes...)
+		})
+	}
+	users.Wait()
+	for id, who := range holders {
+		if len(who) > 1 {
+			at.t.Errorf("node %s was given to requests %v", id, who)
+		}
+	}
+}
+
+// tells looks at what the daemon tells of all that.
+func (d *daemon) tells() {
+	t := d.at.t
+	t.Helper()
+	if n := d.metric(`npctl_requests_finished_total{result="fulfilled"}`); n != 12 {
+		t.Errorf("metrics know %v fulfilled requests, want 12", n)
+	}
+	for _, phase := range []string{"queue", "quota", "create", "boot", "keyscan", "hand_over"} {
+		if n := d.metric(`npctl_request_phase_seconds_count{phase="` + phase + `"}`); n == 0 {
+			t.Errorf("metrics know nothing of the phase %s", phase)
+		}
+	}
+	boot, keyscan := d.metric(`npctl_node_launch_seconds_sum{phase="boot",provider="acme"}`), d.metric(`npctl_node_launch_seconds_sum{phase="keyscan",provider="acme"}`)
+	if launches := d.metric(`npctl_node_launches_total{provider="acme",reason="",result="ready"}`); launches < 21 || boot < launches/2 || keyscan <= 0 {
+		t.Errorf("metrics know %v launches with %v s of boot and %v s of keyscan", launches, boot, keyscan)
+	}
+}
