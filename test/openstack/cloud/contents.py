@@ -2,6 +2,7 @@
 import os
 import subprocess
 import time
+from concurrent import futures
 
 import openstack
 
@@ -38,14 +39,17 @@ ZONES = {'compute1': 'az1', 'compute2': 'az2'}
 
 def fill():
     admin = openstack.connect(cloud='admin')
-    npctl = openstack.connect(cloud='npctl')
     other = openstack.connect(cloud='other')
-    flavors(admin)
-    images({'admin': admin, 'other': other})
-    networks(admin, npctl)
-    access(npctl)
-    volume_type(admin)
-    zones(admin)
+    with futures.ThreadPoolExecutor() as aside:
+        made = aside.submit(images, {'admin': admin, 'other': other})  # mostly waits
+        # connections of its own: those above are in use
+        admin, npctl = openstack.connect(cloud='admin'), openstack.connect(cloud='npctl')
+        flavors(admin)
+        networks(admin, npctl)
+        access(npctl)
+        volume_type(admin)
+        zones(admin)
+        made.result()
 
 
 def flavors(admin):
