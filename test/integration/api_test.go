@@ -117,10 +117,10 @@ func (a *api) find(t *testing.T, service, path, key, name string) object {
 	return nil
 }
 
-// eventually asks until the answer is yes.
+// eventually asks until the answer is yes; not often, as the services have better to do.
 func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(400 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); <-tick.C {
 		if yes() {

@@ -167,7 +167,7 @@ func (p *project) behindOurBack(at *place, theirs map[string]thing) {
 	at.mustRun(0, "apply", "-auto-approve").says("1 launched")
 	p.do(p.t, "GET", compute, "servers/"+stranger, nil)
 	p.do(p.t, "DELETE", compute, "servers/"+stranger, nil)
-	eventually(p.t, "the stranger is gone", func() bool { _, there := p.things()[stranger]; return !there })
+	eventually(p.t, "the stranger is gone", func() bool { _, there := p.thingsOfKind("server")[stranger]; return !there })
 	p.mustHave(theirs, map[string]int{"server": 2, "image": 1, "floating IP": 2})
 	at.nothingToDo()
 }

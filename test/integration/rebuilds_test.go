@@ -357,7 +357,7 @@ func (r *rebuilding) recorded() {
 // active lists the active images with npctl's marks, by id, with their provider.
 func (r *rebuilding) active() map[string]string {
 	found := map[string]string{}
-	for _, thing := range of(r.p.things(), "image") {
+	for _, thing := range of(r.p.thingsOfKind("image"), "image") {
 		if thing.state == "active" && thing.object["npctl_installation"] != nil {
 			found[thing.object["id"].(string)] = text(thing.object["npctl_provider"])
 		}

@@ -101,7 +101,7 @@ func (at *place) script(text string) {
 func (p *project) images() map[string]object {
 	p.t.Helper()
 	found := map[string]object{}
-	for _, t := range of(p.things(), "image") {
+	for _, t := range of(p.thingsOfKind("image"), "image") {
 		name, _, _ := strings.Cut(t.name, "-")
 		found[name] = t.object
 	}

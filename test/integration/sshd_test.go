@@ -47,7 +47,7 @@ func (at *place) keygen(name string) {
 // play follows the machines there are.
 func (s *sshd) play(stop chan struct{}) {
 	defer s.only(nil)
-	tick := time.NewTicker(300 * time.Millisecond)
+	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {

@@ -33,8 +33,17 @@ var kinds = []struct{ kind, service, path, key, changed string }{
 // things lists everything in the project, by id.
 func (p *project) things() map[string]thing {
 	p.t.Helper()
+	return p.thingsOfKind("")
+}
+
+// thingsOfKind lists the things of one kind, or of all when it is empty.
+func (p *project) thingsOfKind(kind string) map[string]thing {
+	p.t.Helper()
 	all := map[string]thing{}
 	for _, k := range kinds {
+		if kind != "" && k.kind != kind {
+			continue
+		}
 		for _, o := range p.list(p.t, k.service, strings.ReplaceAll(k.path, "PROJECT", p.id), k.key) {
 			all[o["id"].(string)] = thing{k.kind, text(o["name"]), text(o["status"]), text(o[k.changed]), o}
 		}
@@ -102,8 +111,8 @@ func lines(all map[string]thing) []string {
 func (p *project) nodes() map[string]object {
 	p.t.Helper()
 	found := map[string]object{}
-	for id, t := range p.things() {
-		if marks, ok := t.object["metadata"].(object); ok && t.kind == "server" && marks["npctl_installation"] != nil {
+	for id, t := range p.thingsOfKind("server") {
+		if marks, ok := t.object["metadata"].(object); ok && marks["npctl_installation"] != nil {
 			found[id] = t.object
 		}
 	}

@@ -17,6 +17,15 @@ esac
 exec 9>"$WORK/up.lock"
 flock -n 9 || die "another up.sh or down.sh is at work in $WORK"
 
+if [ -n "$purge" ]; then # nothing is to be kept, so nobody has to end well
+  [ -f "$WORK/ports" ] || die "$WORK is no lab of ours, not deleting it"
+  for name in $PROCESSES; do stop "$name" 0 & done
+  wait
+  rm -rf "$WORK"
+  say "stopped, deleted $WORK"
+  exit
+fi
+
 services=$(for name in $PROCESSES; do [[ " $BACKENDS " == *" $name "* ]] || echo "$name"; done)
 for name in $services; do stop "$name" 10 & done
 wait
@@ -24,9 +33,3 @@ for name in mariadb memcached rabbitmq; do stop "$name" 30 & done
 wait
 stop epmd 5
 say "stopped"
-
-if [ -n "$purge" ]; then
-  [ -f "$WORK/ports" ] || die "$WORK is no lab of ours, not deleting it"
-  rm -rf "$WORK"
-  say "deleted $WORK"
-fi

@@ -11,6 +11,10 @@ as_root_or_die
 began=$SECONDS
 took() { echo "run.sh: $* took $((SECONDS - began)) s"; began=$SECONDS; }
 
+# What the tests are made of is compiled while apt and the lab leave a core to it.
+go vet -tags integration ./test/openstack/lab ./drivers/openstack ./internal/sandboxcloud ./test/integration ./cmd/npctl &
+vet=$!
+
 test/dib/install.sh # examples/openstack.hcl builds its image
 eval "$(test/dib/env.sh)"
 took "installing diskimage-builder"
@@ -19,6 +23,7 @@ running=$(test/openstack/faults.sh list 2>/dev/null || true)
 test/openstack/up.sh
 . "${NPCTL_OPENSTACK_WORK:-${TMPDIR:-/tmp}/npctl-openstack}/env.sh"
 test/openstack/faults.sh clear
+wait "$vet"
 took "bringing up the lab"
 
 go_test ./test/openstack/lab
