@@ -66,6 +66,7 @@ func (b *borrowed) attempt(ctx context.Context, number int64) error {
 
 // wait follows the machine through the provider's listings.
 func (b *borrowed) wait(ctx context.Context, spec drivers.Spec) error {
+	var patience patience
 	seen := false
 	return b.poll(b.cloud).await(ctx, func(now listing) (bool, error) {
 		instance, found := now.byID[b.external]
@@ -81,7 +82,7 @@ func (b *borrowed) wait(ctx context.Context, spec drivers.Spec) error {
 		if instance.Status != resources.StatusFailed {
 			var err error
 			if instance, err = b.cloud.Advance(ctx, spec, instance); err != nil {
-				return false, err
+				return false, patience.with(err)
 			}
 		}
 		if instance.Status == resources.StatusFailed {

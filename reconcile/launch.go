@@ -313,6 +313,7 @@ func (l *launching) create(ctx context.Context) error {
 // wait follows the instance through the provider's listings until it is ready.
 func (l *launching) wait(ctx context.Context) (resources.Instance, error) {
 	var ready resources.Instance
+	var patience patience
 	seen, missing := false, 0
 	l.progress(l.step)("waiting for the instance to be ready", 0, 0)
 	err := l.poll(l.cloud).await(ctx, func(now listing) (bool, error) {
@@ -332,7 +333,7 @@ func (l *launching) wait(ctx context.Context) (resources.Instance, error) {
 		}
 		advanced, err := l.cloud.Advance(ctx, l.spec(false), instance)
 		if err != nil {
-			return false, err
+			return false, patience.with(err)
 		}
 		if advanced.Status == resources.StatusFailed {
 			return false, fault(advanced)

@@ -141,3 +141,19 @@ func (p *poller) list(ctx context.Context) (n news, deliver bool) {
 	}
 	return n, true
 }
+
+// advancesAtMost is how often Advance may fail for an instance in ways that may pass.
+const advancesAtMost = 5
+
+// patience counts failed calls of Advance for one instance. An instance that has started is worth more than the call:
+// Advance looks at what is there before it does anything, so after a call without an answer the next listing asks again.
+// Making another instance instead would only give a slow cloud more to do.
+type patience int
+
+// with returns nil when the call is to be made again.
+func (p *patience) with(err error) error {
+	if *p++; *p < advancesAtMost && drivers.MayPass(err) {
+		return nil
+	}
+	return err
+}

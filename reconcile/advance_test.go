@@ -1,0 +1,69 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
+)
+
+// TestServerOutlivesAFloatingIPWithoutAnAnswer has a cloud that starts the server and then does not answer when it is
+// asked for a floating IP. The server is kept, and has one floating IP in the end.
+func TestServerOutlivesAFloatingIPWithoutAnAnswer(t *testing.T) {
+	for _, fault := range []sandboxcloud.Fault{{Action: sandboxcloud.LostBefore}, {Action: sandboxcloud.LostAfter}, {Action: sandboxcloud.Answer, Status: 500}} {
+		fault.Operation, fault.Times = "floating_ip.create", 2
+		t.Run(string(fault.Action), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, strings.Replace(twoClouds, "min_ready = 2", "min_ready = 1", 1), sandboxcloud.Options{})
+				cloud := l.driver.clouds["one"]
+				if err := cloud.SetFaults(fault); err != nil {
+					t.Fatal(err)
+				}
+				l.mustRun(t, plan.Options{})
+				if n := cloud.Calls()["server.create"]; n != 1 {
+					t.Errorf("%d servers were asked for, want 1", n)
+				}
+				if got := thingsIn(t, cloud); got["server"] != 1 || got["floating_ip"] != 1 {
+					t.Errorf("the cloud has %v, want one server with one floating IP", got)
+				}
+				for _, n := range l.nodes() {
+					if n.Attempt != 1 {
+						t.Errorf("node %s was made by attempt %d, want the first", n.ID, n.Attempt)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestFloatingIPThatIsNeverGivenEndsTheAttempt has a cloud whose trouble does not pass.
+func TestFloatingIPThatIsNeverGivenEndsTheAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		always := sandboxcloud.Fault{Operation: "floating_ip.create", Action: sandboxcloud.Answer, Status: 500, Times: 1000}
+		if err := l.driver.clouds["one"].SetFaults(always); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := l.run(t.Context(), plan.Options{}); err == nil || !strings.Contains(err.Error(), "floating IP") {
+			t.Fatalf("apply = %v, want an error about the floating IP", err)
+		}
+		l.behave(t)
+		l.mustRun(t, plan.Options{})
+	})
+}
+
+// thingsIn counts what is in a cloud, by type.
+func thingsIn(t *testing.T, cloud *sandboxcloud.Cloud) map[string]int {
+	t.Helper()
+	things, err := cloud.Inventory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, thing := range things {
+		got[thing.Type]++
+	}
+	return got
+}
