@@ -114,6 +114,9 @@ func (c *cache) event(kind zk.EventType, at string) {
 		}
 	case zk.EventNodeDeleted:
 		c.remove(at)
+		if c.tombs != nil { // also of what was not known yet: a listing that was asked for before may have it
+			c.tombs[at] = c.seq
+		}
 	}
 }
 

@@ -109,3 +109,16 @@ func TestLocksOfRecords(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatGoesWhileItIsBeingListedIsNotAddedAgain(t *testing.T) {
+	const dir = "/nodepool/nodes/0000000001/lock"
+	contender := strings.Repeat("0", 32) + "__lock__0000000000"
+	c := newCache()
+	c.tombs = map[string]uint64{}
+	asked := c.seq
+	c.event(zk.EventNodeDeleted, dir+"/"+contender) // which has come while there was no connection
+	c.children(dir, []string{contender}, asked)
+	if queue := c.queue(dir); len(queue) > 0 {
+		t.Errorf("in the queue is %v, which is gone", queue)
+	}
+}
