@@ -64,7 +64,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		m.start()
 	}
 	c.load = newLoad(t, newZuul(t, zk.Env), seed, chaosWants, one, two)
-	c.cancels = 0.1
+	c.cancels, c.asked = 0.1, c.machines
 	c.mayFail = func(w wanted) bool { return w.labels[0] == "two" } // while nobody is there who has it
 	return c
 }

@@ -24,6 +24,7 @@ type load struct {
 	use     time.Duration // at most
 	cancels float64       // how many requests are cancelled
 	limit   time.Duration // for one request
+	asked   []*machine    // what they know is shown when something is left over
 	mayFail func(wanted) bool
 
 	users sync.WaitGroup
@@ -305,5 +306,9 @@ func (l *load) settles(within time.Duration) {
 	}
 	for _, one := range left {
 		l.t.Errorf("after %s: %s", within, one)
+	}
+	for _, m := range l.asked {
+		out, err := m.command("node", "list").CombinedOutput()
+		l.t.Logf("what %s knows: %v\n%s", m.name, err, out)
 	}
 }
