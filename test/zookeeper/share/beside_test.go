@@ -71,6 +71,7 @@ func (l *load) one(labels []string, provider string) (a answer, by string) {
 }
 
 func TestNpctlBesideNodepool(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	for _, test := range []struct {
 		labels       []string

@@ -48,6 +48,7 @@ func (d *duo) takesOver(m *machine, within time.Duration) {
 }
 
 func TestAStandbyTakesOver(t *testing.T) {
+	t.Parallel()
 	d := newDuo(t)
 	if d.a.logged(serves) != 1 || d.b.logged(serves) != 0 {
 		t.Fatal("not just the first one serves")
