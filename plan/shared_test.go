@@ -490,3 +490,22 @@ func TestSlotHasOneRecord(t *testing.T) {
 		})
 	}
 }
+
+// Zuul claims the nodes as soon as it hears that the request is fulfilled, which was while a launch that had just ended
+// still had its own claim.
+func TestRequestIsFulfilledWhenItsNodesAreLetGo(t *testing.T) {
+	d, o := idle("0000000007")
+	among(&o)
+	r := request("1", "small")
+	r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+	o.Records.Requests, o.Records.Nodes[len(o.Records.Nodes)-1].Request = []*resources.Request{r}, "1"
+	o.Held = map[resources.Key]bool{r.Key(): true}
+	o.Busy = map[resources.Key]bool{{Kind: resources.KindNode, ID: "0000000007"}: true}
+	if diff := cmp.Diff("", answers(Compute(d, o, Options{}))); diff != "" {
+		t.Errorf("while it is worked on (-want +got):\n%s", diff)
+	}
+	o.Busy = nil
+	if diff := cmp.Diff("serve request 1 at cloud/main [\"0000000007\"]\n", answers(Compute(d, o, Options{}))); diff != "" {
+		t.Errorf("when it is let go (-want +got):\n%s", diff)
+	}
+}

@@ -191,6 +191,13 @@ func (c *claims) severed(err error) bool {
 	return c.store != nil && err != nil && (errors.Is(err, state.ErrLost) || !c.store.Connected())
 }
 
+// has reports whether a record is claimed.
+func (c *claims) has(key resources.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held[key] != nil
+}
+
 // keys lists what is claimed.
 func (c *claims) keys() map[resources.Key]bool {
 	c.mu.Lock()

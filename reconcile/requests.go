@@ -49,7 +49,7 @@ func (x *execution) give(ctx context.Context, s plan.Step) (resources.State, err
 		if n == nil || n.Request != "" && n.Request != r.ID {
 			return before, fmt.Errorf("node %s: %w", id, errChanged)
 		}
-		if n.State == resources.StateReady {
+		if n.State == resources.StateReady && !x.ledger.claims.has(n.Key()) { // whoever gets it has to be able to claim it
 			ready++
 		}
 		if n.Request == "" {

@@ -207,25 +207,36 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		return id, fmt.Sprint(s.node(s.ends(id, "fulfilled")[0]).doc["provider"])
 	}
 	metal := []string{"metal"}
+	cancel := func(id string) {
+		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+		s.await("both machines are free", func() bool {
+			for _, node := range s.children(nodes) {
+				if z := s.node(node); !z.is("state", "ready") || z.doc["allocated_to"] != nil {
+					return false
+				}
+			}
+			return true
+		})
+	}
 	s.check("the provider that is asked for", func(t *testing.T) {
 		for _, want := range []string{"other", "rack"} {
 			id, got := of(lab.Request{Labels: metal, Provider: want})
 			if got != want {
 				t.Errorf("%s is asked for and %s given", want, got)
 			}
-			s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+			cancel(id)
 		}
 	})
 	s.check("a provider that nobody knows is no obstacle", func(t *testing.T) {
 		id, _ := of(lab.Request{Labels: metal, Provider: "unheard-of"})
-		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+		cancel(id)
 	})
 	s.check("the pool of the better priority", func(t *testing.T) {
 		id, got := of(lab.Request{Labels: metal})
 		if got != "rack" {
 			t.Errorf("%s is given", got)
 		}
-		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+		cancel(id)
 	})
 	left := func(r lab.Request) string {
 		id := s.submit(r)
@@ -237,7 +248,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		id := left(lab.Request{Labels: metal, Provider: "theirs"})
 		s.set(requests+"/"+id, strings.Replace(s.request(id).text, "{", `{"declined_by": ["elsewhere-1"], `, 1))
 		s.ends(id, "fulfilled")
-		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+		cancel(id)
 		s.remove(at)
 	})
 	s.check("another launcher's pool of a better priority, unless it is paused", func(t *testing.T) {
@@ -245,7 +256,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		id := left(lab.Request{Labels: metal})
 		s.set(at, strings.Replace(s.get(at).text, `"paused": false`, `"paused": true`, 1))
 		s.ends(id, "fulfilled")
-		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
+		cancel(id)
 		s.remove(at)
 	})
 }
