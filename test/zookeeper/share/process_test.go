@@ -105,8 +105,13 @@ func (m *machine) clean() {
 		_ = m.cmd.Process.Kill()
 		<-m.done
 	}
+	log := m.log()
+	for _, bug := range []string{"DATA RACE", "panic: "} {
+		if bytes.Contains(log, []byte(bug)) {
+			m.t.Errorf("the log of %s has a %s", m.name, bug)
+		}
+	}
 	if m.t.Failed() {
-		log := m.log()
 		m.t.Logf("log of %s:\n%s", m.name, log[max(0, len(log)-logShown):])
 	}
 	if os.Getenv("NPCTL_KEEP") != "" {
