@@ -217,6 +217,9 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	progress.close()
 	noted()
 	c.ui.onInterrupt(nil)
+	if err != nil && len(result.Done)+len(result.Failed)+len(result.Skipped) == 0 { // nothing was begun
+		return served(err)
+	}
 	events.summary(c.operation, result)
 	if !c.json {
 		if err := c.tell(p, result); err != nil {
@@ -233,6 +236,14 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 		return hint(result.Err(), "apply again when the reasons above are gone: it goes on from here")
 	}
 	return c.incomplete(p)
+}
+
+// served tells what to do when another process takes care of a provider.
+func served(err error) error {
+	if _, other := errors.AsType[*state.LockedError](err); other {
+		return hint(err, "npctl watch does there what the configuration says; apply on its machine, or stop it first")
+	}
+	return err
 }
 
 // journal begins to note steps in the journal, and returns how to end that: everything is written then.

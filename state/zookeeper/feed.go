@@ -62,7 +62,7 @@ func (s *Store) onGone(at string) {
 	prefix := prefixOf(nameOf(at))
 	if c := s.mine[prefix]; c != nil && c.dir == parentOf(at) {
 		c.there = false
-		if !c.ending && c.lose() {
+		if !c.ending && c.lose() && s.ctx.Err() == nil {
 			s.log.Warn("lock in ZooKeeper was taken away", "lock", c.dir)
 		}
 	}
