@@ -229,7 +229,7 @@ func (c *computation) buildDue(img *resources.Image, newest *resources.Build, us
 
 // stale is why the newest build will not do, whatever its age.
 func (c *computation) stale(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
-	if c.asked(imageAddress(img.Kind, img.Name)) {
+	if c.asked(imageAddress(img.Kind, img.Name)) || slices.Contains(c.seen.Wished, img.Name) {
 		return dueBuild{reason: ReasonRequested}
 	}
 	if newest == nil {

@@ -203,6 +203,7 @@ type Observed struct {
 	Peers        []resources.Peer               // where it is shared: the pools that are registered, ours too
 	Returning    bool                           // the store was away until a moment ago, so that others may not have registered again
 	Claimed      map[resources.Key]bool         // records that others work on; they are left alone
+	Wished       []string                       // images that somebody else has asked to be built
 	Held         map[resources.Key]bool         // records that this process has claimed, as of after the records were read
 	Moment       uint64                         // tells a runner which of its steps had ended before the records were read
 }

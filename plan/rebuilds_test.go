@@ -443,3 +443,15 @@ func TestFilesOfOlderBuildsGoToo(t *testing.T) {
 		}
 	}
 }
+
+func TestAnImageIsBuiltWhenSomebodyElseHasAsked(t *testing.T) {
+	d, o := fleet(), settled()
+	for _, s := range Compute(d, o, Options{}).Steps {
+		t.Errorf("%s is planned before", s.ID)
+	}
+	o.Wished = []string{"nobody-has-it", d.Images[0].Name}
+	steps := Compute(d, o, Options{}).Steps
+	if i := slices.IndexFunc(steps, func(s Step) bool { return s.Action == ActionBuild }); i < 0 || steps[i].Image != d.Images[0].Name || steps[i].Reason != ReasonRequested {
+		t.Errorf("steps are %+v", steps)
+	}
+}

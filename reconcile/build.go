@@ -54,6 +54,11 @@ func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 	x.results.Lock()
 	x.built[img.Name] = m.build.ID
 	x.results.Unlock()
+	if store := x.ledger.claims.store; store != nil {
+		if err := store.WishBuild(ctx, img.Name, false); err != nil {
+			return m.build.ID, err
+		}
+	}
 	return m.build.ID, x.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
 }
 

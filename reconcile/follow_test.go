@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/npctl/npctl/resources"
@@ -17,6 +18,7 @@ type sharedStore struct {
 	changed   []state.Entry
 	gone      map[resources.Key]state.Revision
 	connected bool
+	wished    []string
 
 	afterCommit, afterClaim func() // once, before the caller hears of the end
 }
@@ -63,7 +65,14 @@ func (s *sharedStore) Changes() ([]state.Entry, map[resources.Key]state.Revision
 func (s *sharedStore) Claimed() map[resources.Key]bool                  { return nil }
 func (s *sharedStore) Register(context.Context, []resources.Peer) error { return nil }
 func (s *sharedStore) Peers() []resources.Peer                          { return nil }
-func (s *sharedStore) Connected() bool                                  { return s.connected }
+func (s *sharedStore) BuildsWished() []string                           { return s.wished }
+
+func (s *sharedStore) WishBuild(_ context.Context, image string, wish bool) error {
+	s.wished = slices.DeleteFunc(s.wished, func(name string) bool { return name == image && !wish })
+	return nil
+}
+
+func (s *sharedStore) Connected() bool { return s.connected }
 
 type testLock struct {
 	lost     chan struct{}

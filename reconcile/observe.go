@@ -46,7 +46,7 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 		return seen, err
 	}
 	if store, ok := e.Store.(state.Shared); ok {
-		seen.Shared, seen.Peers, seen.Claimed = true, store.Peers(), store.Claimed()
+		seen.Shared, seen.Peers, seen.Claimed, seen.Wished = true, store.Peers(), store.Claimed(), store.BuildsWished()
 	}
 	if refresh {
 		unreachable(&seen)

@@ -87,6 +87,7 @@ func (r *Runner) Complete(seen *plan.Observed) {
 	seen.Records, seen.Busy = r.ledger.snapshot()
 	if shared := r.Shared(); shared != nil {
 		seen.Shared, seen.Peers, seen.Claimed, seen.Held = true, shared.Peers(), shared.Claimed(), r.ledger.claims.keys()
+		seen.Wished = shared.BuildsWished()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,6 +27,10 @@ type Shared interface {
 	Register(ctx context.Context, pools []resources.Peer) error
 	// Peers lists the pools that are registered, by whomever, as far as is known here.
 	Peers() []resources.Peer
+	// BuildsWished lists the images that somebody has asked to be built, by whatever tool.
+	BuildsWished() []string
+	// WishBuild asks for an image to be built, by whoever builds it, or takes that back: after a build has succeeded.
+	WishBuild(ctx context.Context, image string, wish bool) error
 	// Connected reports whether what is known here can be relied upon. Nothing is to be decided while it cannot.
 	Connected() bool
 }

@@ -54,7 +54,7 @@ func (w *write) flag(f flag) {
 	}
 }
 
-// BuildsWished lists the images that somebody has asked to be built, by whatever tool.
+// BuildsWished implements state.Shared.
 func (s *Store) BuildsWished() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +70,7 @@ func (s *Store) BuildsWished() []string {
 	return images
 }
 
-// WishBuild asks for an image to be built, by whichever builder has it, or takes that back, which a builder does after
-// the build has succeeded and not before.
+// WishBuild implements state.Shared.
 func (s *Store) WishBuild(ctx context.Context, image string, wish bool) error {
 	return s.setFlag(ctx, flag{image, wishName, wish})
 }
