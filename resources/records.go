@@ -84,6 +84,27 @@ func SetID(record Record, id string) {
 	}
 }
 
+// GivenID says whether stores give ids to new records of the kind.
+func GivenID(kind Kind) bool {
+	return kind == KindNode || kind == KindUpload || kind == KindRequest || kind == KindJournal
+}
+
+// StateOf is the state that a record is in; empty where records of the kind have none.
+func StateOf(record Record) State {
+	switch r := record.(type) {
+	case *Node:
+		return r.State
+	case *Build:
+		return r.State
+	case *Upload:
+		return r.State
+	case *Request:
+		return r.State
+	default:
+		return ""
+	}
+}
+
 // ProviderRecord remembers how to reach a provider, so that what is in it can be deleted after its block is gone.
 type ProviderRecord struct {
 	Name           string          `json:"name"`

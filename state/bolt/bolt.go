@@ -235,6 +235,6 @@ func isContract(err error) bool {
 	if _, other := errors.AsType[*RoleError](err); other {
 		return true
 	}
-	_, refused := errors.AsType[refusal](err)
+	_, refused := errors.AsType[state.Refusal](err)
 	return refused
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
-	"strings"
-	"unicode/utf8"
 
 	"go.etcd.io/bbolt"
 
@@ -74,48 +71,15 @@ type change struct {
 
 // prepare refuses ops that are wrong whatever the store holds.
 func prepare(ops []state.Op) ([]*change, error) {
-	seen := make(map[resources.Key]bool, len(ops))
-	changes := make([]*change, len(ops))
-	for i, op := range ops {
-		c := &change{op: op, key: op.Key}
-		if op.Record != nil {
-			if reflect.ValueOf(op.Record).IsNil() {
-				return nil, refuse("op %d: a nil %T cannot be written", i, op.Record)
-			}
-			c.key = op.Record.Key()
-			c.unnamed = c.key.ID == "" && setsID(c.key.Kind)
-		}
-		if err := c.validate(); err != nil {
-			return nil, fmt.Errorf("op %d: %w", i, err)
-		}
-		if seen[c.key] && !c.unnamed {
-			return nil, refuse("op %d: a second change of %s", i, c.key)
-		}
-		seen[c.key] = true
-		changes[i] = c
+	checked, err := state.Check(ops)
+	if err != nil {
+		return nil, err
+	}
+	changes := make([]*change, len(checked))
+	for i, c := range checked {
+		changes[i] = &change{op: c.Op, key: c.Subject, unnamed: c.Unnamed}
 	}
 	return changes, nil
-}
-
-func (c *change) validate() error {
-	empty := resources.NewRecord(c.key.Kind)
-	switch {
-	case empty == nil:
-		return refuse("there is no kind of record called %q", c.key.Kind)
-	case c.op.Record != nil && reflect.TypeOf(empty) != reflect.TypeOf(c.op.Record):
-		return refuse("a %T is no %s", c.op.Record, c.key.Kind)
-	case c.op.Record != nil && c.op.Key != (resources.Key{}) && c.op.Key != c.key:
-		return refuse("the key is %s and the record's is %s", c.op.Key, c.key)
-	case c.unnamed && c.op.Revision != 0:
-		return refuse("a %s without an id cannot be at revision %d", c.key.Kind, c.op.Revision)
-	case c.unnamed:
-		return nil
-	case c.key.ID == "":
-		return refuse("a %s without an id", c.key.Kind)
-	case len(c.key.ID) > maxID || strings.ContainsRune(c.key.ID, 0) || !utf8.ValidString(c.key.ID):
-		return refuse("%s has an id of %d bytes, at most %d of UTF-8 without NUL are allowed", c.key.Kind, len(c.key.ID), maxID)
-	}
-	return nil
 }
 
 func (c *change) apply(tx *bbolt.Tx, h *head) error {
@@ -176,7 +140,7 @@ func (c *change) put(bucket *bbolt.Bucket, old []byte, revision state.Revision) 
 	}
 	content, err := json.Marshal(record)
 	if err != nil {
-		return refuse("%s: %v", c.key, err)
+		return state.Refuse("%s: %v", c.key, err)
 	}
 	if err := c.checkMove(old, record); err != nil {
 		return err
@@ -185,11 +149,11 @@ func (c *change) put(bucket *bbolt.Bucket, old []byte, revision state.Revision) 
 		return err
 	}
 	if len(content) > maxRecord {
-		return refuse("%s is %d bytes long, at most %d are allowed", c.key, len(content), maxRecord)
+		return state.Refuse("%s is %d bytes long, at most %d are allowed", c.key, len(content), maxRecord)
 	}
 	stored, err := decode(c.key.Kind, []byte(c.key.ID), content)
 	if err != nil {
-		return refuse("%s would not read back as it was written: %v", c.key, err)
+		return state.Refuse("%s would not read back as it was written: %v", c.key, err)
 	}
 	c.result = state.Entry{Record: stored, Revision: revision}
 	return bucket.Put([]byte(c.key.ID), seal([]byte(c.key.Kind), []byte(c.key.ID), revision, content))
@@ -203,8 +167,8 @@ func (c *change) checkMove(old []byte, record resources.Record) error {
 			return damage("%s: %v", c.key, err)
 		}
 	}
-	if to := stateOf(record); !resources.LegalMove(c.key.Kind, from.State, to) {
-		return refuse("%s may not go from state %q to %q: this is a bug in npctl", c.key, from.State, to)
+	if to := resources.StateOf(record); !resources.LegalMove(c.key.Kind, from.State, to) {
+		return state.Refuse("%s may not go from state %q to %q: this is a bug in npctl", c.key, from.State, to)
 	}
 	return nil
 }

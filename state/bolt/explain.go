@@ -25,13 +25,6 @@ func damage(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
-// refusal is an error about what the caller asked for; the file is all right.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
-func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
-
 // hints are next steps for people, by the error they belong to.
 var hints = []struct {
 	err  error

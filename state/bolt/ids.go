@@ -12,11 +12,6 @@ import (
 // idDigits is how long an id that the store gives is, as in Nodepool.
 const idDigits = 10
 
-// setsID says whether the store gives ids to new records of the kind.
-func setsID(kind resources.Kind) bool {
-	return kind == resources.KindNode || kind == resources.KindUpload || kind == resources.KindRequest || kind == resources.KindJournal
-}
-
 // nextID returns an id that no record of the kind ever had.
 func (h *head) nextID(kind resources.Kind, bucket *bbolt.Bucket) string {
 	for {
@@ -30,7 +25,7 @@ func (h *head) nextID(kind resources.Kind, bucket *bbolt.Bucket) string {
 
 // noteID keeps the sequence ahead of ids that came from elsewhere.
 func (h *head) noteID(key resources.Key) {
-	if !setsID(key.Kind) || len(key.ID) != idDigits {
+	if !resources.GivenID(key.Kind) || len(key.ID) != idDigits {
 		return
 	}
 	if n, err := strconv.ParseUint(key.ID, 10, 64); err == nil {
@@ -56,19 +51,4 @@ func withID(record resources.Record, id string) resources.Record {
 	}
 	resources.SetID(record, id)
 	return record
-}
-
-func stateOf(record resources.Record) resources.State {
-	switch r := record.(type) {
-	case *resources.Node:
-		return r.State
-	case *resources.Build:
-		return r.State
-	case *resources.Upload:
-		return r.State
-	case *resources.Request:
-		return r.State
-	default:
-		return ""
-	}
 }

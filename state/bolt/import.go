@@ -89,10 +89,10 @@ func (h *head) refuse(doc *Document) error {
 	case h.Serial == 0:
 		return nil
 	case doc.Lineage != h.Lineage:
-		return refuse("import state: the document is of another installation (lineage %s, here it is %s): "+
+		return state.Refuse("import state: the document is of another installation (lineage %s, here it is %s): "+
 			"everything in the clouds that carries this installation's marks would be forgotten; use -force if that is meant", doc.Lineage, h.Lineage)
 	case doc.Serial < h.Serial:
-		return refuse("import state: the document is older than the state (serial %d, here it is %d): "+
+		return state.Refuse("import state: the document is older than the state (serial %d, here it is %d): "+
 			"pull again and repeat the change, or use -force to lose what happened since", doc.Serial, h.Serial)
 	}
 	return nil
@@ -132,7 +132,7 @@ func restore(tx *bbolt.Tx, h *head, doc *Document) error {
 	for _, kind := range slices.Sorted(maps.Keys(doc.Records)) {
 		bucket, err := records.CreateBucket([]byte(kind))
 		if err != nil {
-			return refuse("import state: the kind %q cannot be stored: %v", kind, err)
+			return state.Refuse("import state: the kind %q cannot be stored: %v", kind, err)
 		}
 		bucket.FillPercent = 0.9 // written in order once
 		byID := doc.Records[kind]
@@ -146,15 +146,14 @@ func restore(tx *bbolt.Tx, h *head, doc *Document) error {
 }
 
 func fillOne(bucket *bbolt.Bucket, h *head, key resources.Key, raw json.RawMessage) error {
-	c := &change{key: key}
 	if resources.NewRecord(key.Kind) != nil {
-		if err := c.validate(); err != nil {
-			return refuse("import state: %v", err)
+		if _, err := state.Check([]state.Op{{Key: key}}); err != nil {
+			return state.Refuse("import state: %v", err)
 		}
 	}
 	content, err := compact(raw)
 	if err != nil || len(content) > maxRecord {
-		return refuse("import state: %s is no JSON object of at most %d bytes", key, maxRecord)
+		return state.Refuse("import state: %s is no JSON object of at most %d bytes", key, maxRecord)
 	}
 	h.Counts[key.Kind]++
 	h.noteID(key)
@@ -170,7 +169,7 @@ func checkRecords(tx *bbolt.Tx) error {
 		}
 		for _, v := range collect(nil, []byte(kind), bucket) {
 			if _, err := v.entry(); err != nil {
-				return refuse("import state: %v", err)
+				return state.Refuse("import state: %v", err)
 			}
 		}
 	}

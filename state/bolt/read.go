@@ -70,7 +70,7 @@ func (h *head) checkCount(kind resources.Kind, got int) error {
 func knownKinds(kinds []resources.Kind) error {
 	for _, kind := range kinds {
 		if resources.NewRecord(kind) == nil {
-			return refuse("there is no kind of record called %q", kind)
+			return state.Refuse("there is no kind of record called %q", kind)
 		}
 	}
 	return nil

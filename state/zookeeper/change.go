@@ -2,9 +2,7 @@ package zookeeper
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
 
@@ -13,7 +11,6 @@ import (
 )
 
 const (
-	maxID = 1024 // bytes
 	// maxCommit bounds the data of one commit. ZooKeeper refuses packets of 1 MiB by closing the connection, which would
 	// end whatever else is under way on it.
 	maxCommit = 1<<20 - 32<<10
@@ -44,49 +41,21 @@ type change struct {
 
 // prepare refuses ops that are wrong whatever the store holds.
 func prepare(ops []state.Op) ([]*change, error) {
-	seen := make(map[resources.Key]bool, len(ops))
-	changes := make([]*change, len(ops))
-	for i, op := range ops {
-		c := &change{op: op, key: op.Key}
-		if op.Record != nil {
-			if reflect.ValueOf(op.Record).IsNil() {
-				return nil, refuse("op %d: a nil %T cannot be written", i, op.Record)
-			}
-			c.key = op.Record.Key()
-			c.unnamed = c.key.ID == "" && setsID(c.key.Kind)
+	checked, err := state.Check(ops)
+	if err != nil {
+		return nil, err
+	}
+	changes := make([]*change, len(checked))
+	for i, c := range checked {
+		changes[i] = &change{op: c.Op, key: c.Subject, unnamed: c.Unnamed}
+		if c.Record == nil || !shared(c.Subject.Kind) {
+			continue
 		}
-		if err := c.validate(); err != nil {
+		if err := changes[i].validateShared(); err != nil {
 			return nil, fmt.Errorf("op %d: %w", i, err)
 		}
-		if seen[c.key] && !c.unnamed {
-			return nil, refuse("op %d: a second change of %s", i, c.key)
-		}
-		seen[c.key] = true
-		changes[i] = c
 	}
 	return changes, nil
-}
-
-func (c *change) validate() error {
-	empty := resources.NewRecord(c.key.Kind)
-	switch {
-	case empty == nil:
-		return refuse("there is no kind of record called %q", c.key.Kind)
-	case c.op.Record != nil && reflect.TypeOf(empty) != reflect.TypeOf(c.op.Record):
-		return refuse("a %T is no %s", c.op.Record, c.key.Kind)
-	case c.op.Record != nil && c.op.Key != (resources.Key{}) && c.op.Key != c.key:
-		return refuse("the key is %s and the record's is %s", c.op.Key, c.key)
-	case c.unnamed && c.op.Revision != 0:
-		return refuse("a %s without an id cannot be at revision %d", c.key.Kind, c.op.Revision)
-	case c.key.ID == "" && !c.unnamed:
-		return refuse("a %s without an id", c.key.Kind)
-	case len(c.key.ID) > maxID || strings.ContainsRune(c.key.ID, 0) || !utf8.ValidString(c.key.ID):
-		return refuse("%s has an id of %d bytes, at most %d of UTF-8 without NUL are allowed", c.key.Kind, len(c.key.ID), maxID)
-	}
-	if c.op.Record != nil && shared(c.key.Kind) {
-		return c.validateShared()
-	}
-	return nil
 }
 
 // validateShared refuses what has no place in the tree.
@@ -96,11 +65,11 @@ func (c *change) validateShared() error {
 		return checkRequest(r)
 	case *resources.Node:
 		if r.ID != "" && !sequence.MatchString(r.ID) {
-			return refuse("node id %q: it must have ten digits", r.ID)
+			return state.Refuse("node id %q: it must have ten digits", r.ID)
 		}
 	case *resources.Build:
 		if placeOf(buildPath(r.Image, r.ID)).id != r.ID {
-			return refuse("build id %q of image %q: it must have 32 hexadecimal digits", r.ID, r.Image)
+			return state.Refuse("build id %q of image %q: it must have 32 hexadecimal digits", r.ID, r.Image)
 		}
 		return checkNames(r.Image, buildName(r.ID))
 	case *resources.Upload:
@@ -114,7 +83,7 @@ func checkUpload(u *resources.Upload) error {
 		return err
 	}
 	if at, ok := uploadPath(u.ID); !ok || parentOf(at) != uploadsDir(u.Image, u.Build, u.Provider) {
-		return refuse("upload id %q: it must be %s/%s/%s/ and ten digits", u.ID, u.Image, buildName(u.Build), u.Provider)
+		return state.Refuse("upload id %q: it must be %s/%s/%s/ and ten digits", u.ID, u.Image, buildName(u.Build), u.Provider)
 	}
 	return nil
 }
@@ -185,11 +154,11 @@ func (c *change) checkMove() error {
 	}
 	var from resources.State
 	if c.old != nil && c.old.record != nil {
-		from = stateOf(c.old.record)
+		from = resources.StateOf(c.old.record)
 	}
-	to := stateOf(c.op.Record)
+	to := resources.StateOf(c.op.Record)
 	if from != "" && (from == to || !knownState(c.key.Kind, from)) || resources.LegalMove(c.key.Kind, from, to) {
 		return nil
 	}
-	return refuse("%s may not go from state %q to %q: this is a bug in npctl", c.key, from, to)
+	return state.Refuse("%s may not go from state %q to %q: this is a bug in npctl", c.key, from, to)
 }

@@ -114,7 +114,7 @@ func (s *Store) claimable(ctx context.Context, key resources.Key) (string, error
 	if z == nil {
 		return "", state.ErrNotFound
 	}
-	dir := claimDir(at, z.place, stateOf(z.record))
+	dir := claimDir(at, z.place, resources.StateOf(z.record))
 	if len(s.cache.queues[dir]) > 0 || s.claims[key] != nil {
 		return "", state.ErrLocked
 	}
@@ -124,7 +124,7 @@ func (s *Store) claimable(ctx context.Context, key resources.Key) (string, error
 func (s *Store) writable(ctx context.Context, kind resources.Kind) error {
 	switch {
 	case !shared(kind):
-		return refuse("a %s is this process's alone", kind)
+		return state.Refuse("a %s is this process's alone", kind)
 	case s.opts.ReadOnly:
 		return errReadOnly
 	}
@@ -160,8 +160,8 @@ func (s *Store) keep(c *claim, entry state.Entry) error {
 	if z == nil {
 		return state.ErrNotFound
 	}
-	if claimDir(at, z.place, stateOf(entry.Record)) != c.dir {
-		return fmt.Errorf("it has just become %s: %w", stateOf(entry.Record), state.ErrLocked)
+	if claimDir(at, z.place, resources.StateOf(entry.Record)) != c.dir {
+		return fmt.Errorf("it has just become %s: %w", resources.StateOf(entry.Record), state.ErrLocked)
 	}
 	if c.over {
 		return state.ErrLost
@@ -226,7 +226,7 @@ func (s *Store) guards(dir string, f func(resources.Key)) {
 	}
 	for name := range beside.kids {
 		z := s.cache.nodes[above+"/"+name]
-		if z != nil && z.record != nil && claimDir(above+"/"+name, z.place, stateOf(z.record)) == dir {
+		if z != nil && z.record != nil && claimDir(above+"/"+name, z.place, resources.StateOf(z.record)) == dir {
 			f(z.record.Key())
 		}
 	}

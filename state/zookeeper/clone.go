@@ -43,44 +43,11 @@ func shared(kind resources.Kind) bool {
 	}
 }
 
-func stateOf(record resources.Record) resources.State {
-	switch r := record.(type) {
-	case *resources.Node:
-		return r.State
-	case *resources.Build:
-		return r.State
-	case *resources.Upload:
-		return r.State
-	case *resources.Request:
-		return r.State
-	default:
-		return ""
-	}
-}
-
-func setID(record resources.Record, id string) {
-	switch r := record.(type) {
-	case *resources.Node:
-		r.ID = id
-	case *resources.Upload:
-		r.ID = id
-	case *resources.Request:
-		r.ID = id
-	case *resources.Journal:
-		r.ID = id
-	}
-}
-
 // withID returns a copy of the record that has the id.
 func withID(record resources.Record, id string) resources.Record {
 	record = clone(record)
-	setID(record, id)
+	resources.SetID(record, id)
 	return record
-}
-
-// setsID says whether the store gives ids to new records of the kind.
-func setsID(kind resources.Kind) bool {
-	return kind == resources.KindNode || kind == resources.KindUpload || kind == resources.KindRequest || kind == resources.KindJournal
 }
 
 // knownStates are those that resources.LegalMove knows of; others may have written others.

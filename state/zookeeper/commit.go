@@ -34,7 +34,7 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	for i, c := range changes {
 		entries[i] = c.result
 		if c.unnamed {
-			setID(c.op.Record, c.result.Record.Key().ID)
+			resources.SetID(c.op.Record, c.result.Record.Key().ID)
 		}
 	}
 	return entries, nil
@@ -169,7 +169,7 @@ func (s *Store) examine(ctx context.Context, changes []*change) ([]string, error
 		total += len(c.data)
 	}
 	if total > maxCommit {
-		return nil, refuse("%s and what is written with it are %d bytes long, at most %d are allowed", changes[0].key, total, maxCommit)
+		return nil, state.Refuse("%s and what is written with it are %d bytes long, at most %d are allowed", changes[0].key, total, maxCommit)
 	}
 	return s.locksFor(changes)
 }
@@ -215,7 +215,7 @@ func (s *Store) document(c *change) (err error) {
 	}
 	if r, ok := record.(*resources.Request); ok && r.ID != "" {
 		if want := fmt.Sprintf("%03d-", r.Priority); r.ID[:4] != want {
-			return refuse("%s cannot have priority %d: the id says it", c.key, r.Priority)
+			return state.Refuse("%s cannot have priority %d: the id says it", c.key, r.Priority)
 		}
 	}
 	if c.data, err = s.encode(c.place, record, s.told(c), c.old); err != nil {
@@ -290,11 +290,11 @@ func (s *Store) locksFor(changes []*change) ([]string, error) {
 func (c *change) lockDir() string {
 	switch {
 	case c.old != nil:
-		return claimDir(c.at, c.place, stateOf(c.old.record))
+		return claimDir(c.at, c.place, resources.StateOf(c.old.record))
 	case c.imported: // nobody works on what is not there
 		return ""
 	case c.key.Kind == resources.KindBuild || c.key.Kind == resources.KindUpload:
-		return claimDir(c.at, c.place, stateOf(c.op.Record))
+		return claimDir(c.at, c.place, resources.StateOf(c.op.Record))
 	default:
 		return ""
 	}

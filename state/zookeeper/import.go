@@ -99,7 +99,7 @@ func (s *Store) Import(ctx context.Context, records ...resources.Record) error {
 	ops := make([]state.Op, len(records))
 	for i, r := range records {
 		if kind := r.Key().Kind; !shared(kind) || kind == resources.KindRequest {
-			return refuse("a %s cannot be brought from another store", kind)
+			return state.Refuse("a %s cannot be brought from another store", kind)
 		}
 		ops[i] = state.Op{Record: r, Force: true}
 	}
@@ -135,7 +135,7 @@ func (s *Store) LastID(ctx context.Context, kind resources.Kind) (uint64, error)
 		last, _, err := s.lastUpload(ctx)
 		return last, err
 	default:
-		return 0, refuse("a %s has no number", kind)
+		return 0, state.Refuse("a %s has no number", kind)
 	}
 }
 
@@ -151,7 +151,7 @@ func (s *Store) Reserve(ctx context.Context, kind resources.Kind, upTo uint64) e
 	case resources.KindUpload:
 		return s.skipUploads(ctx, upTo)
 	default:
-		return refuse("a %s has no number", kind)
+		return state.Refuse("a %s has no number", kind)
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *Store) skipNodes(ctx context.Context, upTo uint64) error {
 		}
 		missing := upTo + 1 - made
 		if missing > mostSkipped {
-			return refuse("nodes are numbered from %d here and from %d there: the difference is too large", made, upTo+1)
+			return state.Refuse("nodes are numbered from %d here and from %d there: the difference is too large", made, upTo+1)
 		}
 		skip := nodesDir + "/npctl-skip"
 		pair := []any{&zk.CreateRequest{Path: s.at(skip), Acl: openACL}, &zk.DeleteRequest{Path: s.at(skip), Version: -1}}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // ownKey is the one key that npctl adds to a document, for what Nodepool has no word for. Zuul keeps it. A Nodepool
@@ -88,7 +89,7 @@ func (s *Store) withExtras(c codec, p place, doc *object, record resources.Recor
 	said.drop(ownKey)
 	_, base, err := c.decode(p, said.bytes(), created)
 	if err != nil {
-		return nil, refuse("%s would not read back as it was written: %v", record.Key(), err)
+		return nil, state.Refuse("%s would not read back as it was written: %v", record.Key(), err)
 	}
 	old := doc.values[ownKey]
 	extra := mergeExtra(old, asJSON(c.extra(base, record)))

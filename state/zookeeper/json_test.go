@@ -125,8 +125,8 @@ func TestLosingNpctlsOwnKeyIsHarmless(t *testing.T) {
 		}
 		doc.drop(ownKey)
 		got := mustDecode(r, p, doc.bytes())
-		if stateOf(got) != stateOf(want) {
-			r.Fatalf("state %s, want %s", stateOf(got), stateOf(want))
+		if resources.StateOf(got) != resources.StateOf(want) {
+			r.Fatalf("state %s, want %s", resources.StateOf(got), resources.StateOf(want))
 		}
 		if n, ok := got.(*resources.Node); ok {
 			w := want.(*resources.Node)

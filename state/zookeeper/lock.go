@@ -35,7 +35,7 @@ func namedLockDir(name string) string {
 // What the holder leaves empty of ID, Who, Host, PID, Since and Version is filled in from this process.
 func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
 	if name == "" || len(name) > maxLockName || name == "." || name == ".." {
-		return nil, refuse("lock %.40q: a name of 1 to %d bytes is needed", name, maxLockName)
+		return nil, state.Refuse("lock %.40q: a name of 1 to %d bytes is needed", name, maxLockName)
 	}
 	if s.opts.ReadOnly {
 		return nil, errReadOnly

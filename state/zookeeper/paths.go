@@ -1,11 +1,11 @@
 package zookeeper
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // The znodes that everybody shares, and npctl's own.
@@ -176,7 +176,7 @@ func uploadID(at string) (string, bool) {
 func checkNames(names ...string) error {
 	for _, name := range names {
 		if name == "" || name == "." || name == ".." || name == lockName || strings.ContainsAny(name, "/\x00") || !printable(name) {
-			return refuse("%q cannot be the name of a znode", name)
+			return state.Refuse("%q cannot be the name of a znode", name)
 		}
 	}
 	return nil
@@ -195,10 +195,3 @@ func printable(name string) bool {
 func parentOf(at string) string { return at[:strings.LastIndexByte(at, '/')] }
 
 func nameOf(at string) string { return at[strings.LastIndexByte(at, '/')+1:] }
-
-// refusal is an error of the caller: trying again does not help.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
-func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 var buildHex = strings.Repeat("7b0c", 8)
@@ -104,10 +105,7 @@ func TestRecordsWithImpossibleNamesAreRefused(t *testing.T) {
 		&resources.Upload{Image: "a", Build: buildHex, Provider: "..", State: "uploading"},
 		&resources.Upload{ID: "a/" + buildHex + "/other/0000000001", Image: "a", Build: buildHex, Provider: "p", State: "uploading"},
 	} {
-		c := &change{key: r.Key()}
-		c.op.Record = r
-		c.unnamed = c.key.ID == ""
-		if err := c.validate(); err == nil {
+		if _, err := prepare([]state.Op{{Record: r}}); err == nil {
 			t.Errorf("%+v was not refused", r)
 		}
 	}

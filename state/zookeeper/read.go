@@ -56,7 +56,7 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 	}
 	for _, kind := range kinds {
 		if resources.NewRecord(kind) == nil {
-			return nil, fmt.Errorf("list records: %w", refuse("there is no kind of record called %q", kind))
+			return nil, fmt.Errorf("list records: %w", state.Refuse("there is no kind of record called %q", kind))
 		}
 	}
 	if len(kinds) == 0 {

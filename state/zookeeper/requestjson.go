@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // requestJSON is a request as Zuul and Nodepool write it.
@@ -165,11 +166,11 @@ func reasoned(declined []resources.Decline) []resources.Decline {
 func checkRequest(r *resources.Request) error {
 	switch {
 	case r.Priority < 0 || r.Priority > 999:
-		return refuse("priority %d of a request: it must have at most three digits", r.Priority)
+		return state.Refuse("priority %d of a request: it must have at most three digits", r.Priority)
 	case r.ID != "" && !requestID.MatchString(r.ID):
-		return refuse("request id %q: it must be of the form 200-0000000001", r.ID)
+		return state.Refuse("request id %q: it must be of the form 200-0000000001", r.ID)
 	case len(r.Data) > 0 && !json.Valid(r.Data):
-		return refuse("data of a request: it is not JSON")
+		return state.Refuse("data of a request: it is not JSON")
 	}
 	return nil
 }

@@ -1,0 +1,73 @@
+package state
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/npctl/npctl/resources"
+)
+
+const maxID = 1024 // bytes
+
+// Refusal is an error of the caller: the store is all right, and trying again does not help.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+// Refuse returns a Refusal.
+func Refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
+
+// CheckedOp is an op that makes sense.
+type CheckedOp struct {
+	Op
+	Subject resources.Key // what it is about
+	Unnamed bool          // the store gives the id
+}
+
+// Check refuses ops that are wrong whatever a store holds. Every Commit begins with it.
+func Check(ops []Op) ([]CheckedOp, error) {
+	seen := make(map[resources.Key]bool, len(ops))
+	checked := make([]CheckedOp, len(ops))
+	for i, op := range ops {
+		c := CheckedOp{Op: op, Subject: op.Key}
+		if op.Record != nil {
+			if reflect.ValueOf(op.Record).IsNil() {
+				return nil, Refuse("op %d: a nil %T cannot be written", i, op.Record)
+			}
+			c.Subject = op.Record.Key()
+			c.Unnamed = c.Subject.ID == "" && resources.GivenID(c.Subject.Kind)
+		}
+		if err := c.check(); err != nil {
+			return nil, fmt.Errorf("op %d: %w", i, err)
+		}
+		if seen[c.Subject] && !c.Unnamed {
+			return nil, Refuse("op %d: a second change of %s", i, c.Subject)
+		}
+		seen[c.Subject] = true
+		checked[i] = c
+	}
+	return checked, nil
+}
+
+func (c *CheckedOp) check() error {
+	empty := resources.NewRecord(c.Subject.Kind)
+	switch {
+	case empty == nil:
+		return Refuse("there is no kind of record called %q", c.Subject.Kind)
+	case c.Record != nil && reflect.TypeOf(empty) != reflect.TypeOf(c.Record):
+		return Refuse("a %T is no %s", c.Record, c.Subject.Kind)
+	case c.Record != nil && c.Key != (resources.Key{}) && c.Key != c.Subject:
+		return Refuse("the key is %s and the record's is %s", c.Key, c.Subject)
+	case c.Unnamed && c.Revision != 0:
+		return Refuse("a %s without an id cannot be at revision %d", c.Subject.Kind, c.Revision)
+	case c.Unnamed:
+		return nil
+	case c.Subject.ID == "":
+		return Refuse("a %s without an id", c.Subject.Kind)
+	case len(c.Subject.ID) > maxID || strings.ContainsRune(c.Subject.ID, 0) || !utf8.ValidString(c.Subject.ID):
+		return Refuse("%s has an id of %d bytes, at most %d of UTF-8 without NUL are allowed", c.Subject.Kind, len(c.Subject.ID), maxID)
+	}
+	return nil
+}
