@@ -209,6 +209,7 @@ func TestOpenStackQuotaIsSeenAndHit(t *testing.T) {
 	g := p.gated()
 	at := p.newPlace(small)
 	at.change("auto_floating_ip = false", "auto_floating_ip = true")
+	at.change("launch_attempts = 2", "launch_attempts = 2\n  max_concurrency = 1") // of two at once Nova refuses both
 
 	restore := p.quota(map[string]int{lab.Instances: 1})
 	at.run("plan").says("quota").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete.")
