@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ func (m *Metrics) Pass(p watch.Pass) {
 	m.last = p
 	launched := m.launched
 	m.launched = nil
-	answered := m.newlyAnswered(p.Seen.Records.Requests)
+	answered := m.newlyAnswered(p.Seen)
 	if first {
 		answered = nil // an earlier daemon has counted them
 	}
@@ -49,19 +50,22 @@ func (m *Metrics) notice(seen plan.Observed) {
 	m.noticed = noticed
 }
 
+// answeredFor is how long a request is remembered after it was last seen: whoever takes its nodes is heard of a moment
+// later, when a pass may have seen it gone.
+const answeredFor = time.Minute
+
 // newlyAnswered returns the requests that have been fulfilled or failed since the pass before. The caller holds mu.
-func (m *Metrics) newlyAnswered(requests []*resources.Request) (fresh []*resources.Request) {
-	still := make(map[string]bool, len(m.answered))
-	for _, r := range requests {
+func (m *Metrics) newlyAnswered(seen plan.Observed) (fresh []*resources.Request) {
+	for _, r := range seen.Records.Requests {
 		if r.State != resources.StateFulfilled && r.State != resources.StateFailed {
 			continue
 		}
-		if !m.answered[r.ID] {
+		if _, known := m.answered[r.ID]; !known {
 			fresh = append(fresh, r)
 		}
-		still[r.ID] = true
+		m.answered[r.ID] = seen.Now
 	}
-	m.answered = still
+	maps.DeleteFunc(m.answered, func(_ string, last time.Time) bool { return seen.Now.Sub(last) > answeredFor })
 	return fresh
 }
 
@@ -85,11 +89,11 @@ func (m *Metrics) launchTook(n *resources.Node) {
 // Taken takes in that a requestor has come for its nodes. It is for watch.Options.Taken.
 func (m *Metrics) Taken(r *resources.Request, nodes []*resources.Node) {
 	m.mu.Lock()
-	first := !m.answered[r.ID] // it was fulfilled and taken between two passes
-	m.answered[r.ID] = true
+	_, known := m.answered[r.ID] // otherwise it was fulfilled and taken between two passes
+	m.answered[r.ID] = m.last.Seen.Now
 	noticed := m.noticed[r.ID]
 	m.mu.Unlock()
-	if first {
+	if !known {
 		sorted := slices.SortedFunc(slices.Values(nodes), func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) })
 		m.finished(r, noticed, sorted)
 	}

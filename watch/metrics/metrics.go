@@ -49,7 +49,7 @@ type Metrics struct {
 	stalled  func() time.Duration
 	running  func() []plan.Step
 	stale    bool
-	answered map[string]bool      // requests that were counted as fulfilled or failed, by id, as long as there is a record
+	answered map[string]time.Time // requests that were counted as fulfilled or failed, by id, and when they were last seen
 	noticed  map[string]time.Time // when requests were first looked at, by id, as long as there is a record
 	launched []string             // ids of nodes whose launch is over and not counted yet
 }
@@ -60,7 +60,7 @@ func New(o Options) *Metrics {
 		o.Classify = func(error) string { return "other" }
 	}
 	m := &Metrics{options: o, registry: prometheus.NewRegistry(), counters: map[string]*prometheus.CounterVec{},
-		histograms: map[string]*prometheus.HistogramVec{}, gauges: map[string]*prometheus.Desc{}, answered: map[string]bool{}}
+		histograms: map[string]*prometheus.HistogramVec{}, gauges: map[string]*prometheus.Desc{}, answered: map[string]time.Time{}}
 	for _, f := range families {
 		switch f.Kind {
 		case Counter:

@@ -52,6 +52,7 @@ func TestARequestCountsOnceHoweverItIsNoticed(t *testing.T) {
 		happens []func(*metrics.Metrics)
 	}{
 		{"seen by passes, then taken", []func(*metrics.Metrics){pass(&waiting), pass(fulfilled()), pass(fulfilled()), taken, pass()}},
+		{"gone when it is heard that it was taken", []func(*metrics.Metrics){pass(&waiting), pass(fulfilled()), pass(), taken, pass()}},
 		{"taken between two passes", []func(*metrics.Metrics){pass(&waiting), taken, pass(), pass()}},
 		{"taken while a pass is made that saw it wait", []func(*metrics.Metrics){pass(&waiting), taken, pass(&waiting), pass()}},
 		{"taken while a pass is made that saw it fulfilled", []func(*metrics.Metrics){pass(&waiting), taken, pass(fulfilled()), pass()}},
