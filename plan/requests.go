@@ -205,7 +205,7 @@ func (d *dispatch) nodesOf(r *resources.Request) (nodes []string, ready int) {
 		for i, label := range r.Labels {
 			if nodes[i] == "" && slices.Contains(n.Labels, label) {
 				nodes[i] = n.ID
-				if n.State == resources.StateReady && !(d.seen.Shared && d.busy(n.Key())) { // its requestor is about to claim it
+				if n.State == resources.StateReady && (!d.seen.Shared || !d.busy(n.Key())) { // its requestor is about to claim it
 					ready++
 				}
 				break
