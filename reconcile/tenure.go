@@ -12,6 +12,9 @@ import (
 // ProviderLock is the name of the lock that the process has which works in a provider, where others work in the same store.
 func ProviderLock(provider string) string { return "provider " + provider }
 
+// ImagesLock is the name of the lock of the process that looks after images there.
+const ImagesLock = "images"
+
 // tenure takes the providers of a plan for as long as it is being done. What is lost of them ends the returned context.
 func (e *Engine) tenure(ctx context.Context, p plan.Plan) (under context.Context, release func(), err error) {
 	store, shared := e.Store.(state.Shared)

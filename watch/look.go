@@ -189,7 +189,7 @@ func (d *Daemon) Unseen() (names []string) {
 	defer d.mu.Unlock()
 	for i := range d.current.Desired.Providers {
 		name := d.current.Desired.Providers[i].Name
-		undecided := d.does(TaskNodes) && d.undecided(reconcile.ProviderLock(name)) || d.does(TaskImages) && d.undecided(imagesLock)
+		undecided := d.does(TaskNodes) && d.undecided(reconcile.ProviderLock(name)) || d.does(TaskImages) && d.undecided(reconcile.ImagesLock)
 		if _, looked := d.views[name]; !looked && d.serves(name) && (undecided || d.needed(name)) {
 			names = append(names, name)
 		}

@@ -20,7 +20,6 @@ import (
 const (
 	standbyEvery  = 250 * time.Millisecond // between two tries to take a lock
 	unlockTimeout = 10 * time.Second
-	imagesLock    = "images"
 )
 
 // Task is a part of what there is to do.
@@ -58,7 +57,7 @@ func (d *Daemon) tenured(provider string) bool {
 }
 
 // imagesTenured is tenured for images.
-func (d *Daemon) imagesTenured() bool { return d.does(TaskImages) && d.holds(imagesLock) }
+func (d *Daemon) imagesTenured() bool { return d.does(TaskImages) && d.holds(reconcile.ImagesLock) }
 
 // holds reports whether this process has the lock. Where nobody else works in the store it needs none.
 func (d *Daemon) holds(name string) bool {
@@ -145,7 +144,7 @@ func (d *Daemon) keepImages(ctx context.Context) {
 	if d.runner.Shared() == nil || !d.does(TaskImages) {
 		return
 	}
-	d.keep(ctx, imagesLock, ofImages, d.nudgeAll, func() bool { return false })
+	d.keep(ctx, reconcile.ImagesLock, ofImages, d.nudgeAll, func() bool { return false })
 }
 
 // keep takes a lock again and again. changed is called when it was taken or lost; the steps that of accepts end when it is

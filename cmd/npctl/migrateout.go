@@ -331,12 +331,9 @@ func (m *migration) writePrivate(ctx context.Context, source *fileSource) (err e
 	return file.Take(ctx, doc, bolt.Turn{Role: bolt.Private, Elsewhere: m.to.String()})
 }
 
-// imagesLock is the lock that the npctl watch has which looks after images.
-const imagesLock = "images"
-
 // takeProviders keeps other processes from serving the providers and from building images meanwhile.
 func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, providers map[string]bool) (locks []state.Lock, err error) {
-	names := []string{imagesLock}
+	names := []string{reconcile.ImagesLock}
 	for _, provider := range slices.Sorted(maps.Keys(providers)) {
 		names = append(names, reconcile.ProviderLock(provider))
 	}
