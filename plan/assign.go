@@ -194,6 +194,9 @@ func (d *dispatch) missing(o *option, r *resources.Request, have []string) (neve
 	if why := d.tooLarge(o, all); why != nil {
 		return "the request is too large: " + why.String()
 	}
+	if why := d.beyondTenant(r, o); why != "" && have == nil {
+		return why
+	}
 	if o.full == nil && o.missing > 0 {
 		o.full = d.noRoom(o)
 	}

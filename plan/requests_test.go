@@ -289,7 +289,7 @@ request.3 waits: tenant acme: max_servers is 3 and 3 are taken
 			want: `launch request 1 #1
 request.2 waits: tenant acme: max_cores is 3 and 2 are taken
 `},
-		"nothing is kept for a request that is larger than what its tenant may have, or from other tenants": {
+		"a request that is larger than what its tenant may have fails, and nothing is kept from other tenants": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true
 				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(2)}, {Tenant: "umbrella", MaxServers: ptr(1)}}
@@ -301,11 +301,11 @@ request.2 waits: tenant acme: max_cores is 3 and 2 are taken
 				small.Created = now.Add(-2 * reserveAfter)
 				o.Records.Requests = []*resources.Request{huge, small, patient, theirs}
 			},
-			want: `serve request 2 at cloud/main [""]
+			want: `fail request 1 (cloud/main: the request is too large for tenant acme: max_servers is 2 and 0 are taken)
+serve request 2 at cloud/main [""]
 serve request 4 at cloud/main [""]
 launch request 2 #1
 launch request 4 #1
-request.1 waits: tenant acme: max_servers is 2 and 0 are taken
 request.3 waits: tenant acme: max_servers is 2 and 1 are taken
 `},
 		"nodes in a zone that was given up are none of the request any more": {

@@ -43,29 +43,42 @@ func (c *computation) promised(r *resources.Request) (all resources.Amounts) {
 	return all
 }
 
-// overTenantLimit says which limit of its tenant the request would break now, or nothing.
-func (d *dispatch) overTenantLimit(r *resources.Request, o *option) string {
+// tenantLimit is what the tenant of a request may have; nil when that is not limited.
+func (d *dispatch) tenantLimit(r *resources.Request) *resources.Pool {
 	i := slices.IndexFunc(d.want.Settings.TenantLimits, func(l resources.TenantLimit) bool { return l.Tenant == r.Tenant })
 	if i < 0 || r.Tenant == "" {
+		return nil
+	}
+	l := d.want.Settings.TenantLimits[i]
+	return &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM}
+}
+
+// overTenantLimit says which limit of its tenant the request would break now, or nothing. Once a request has waited long, no
+// other of the tenant goes first.
+func (d *dispatch) overTenantLimit(r *resources.Request, o *option) string {
+	limit := d.tenantLimit(r)
+	if limit == nil {
 		return ""
 	}
 	if d.kept[r.Tenant] {
 		return "what tenant " + r.Tenant + " may still use is kept for a request that has waited longer"
 	}
-	l := d.want.Settings.TenantLimits[i]
-	as := &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM}
-	if why := overLimits(as, d.tenants[r.Tenant], d.whole(o)); why != nil {
-		d.keep(r, as, o)
-		return fmt.Sprintf("tenant %s: %s", r.Tenant, why)
+	why := overLimits(limit, d.tenants[r.Tenant], d.whole(o))
+	if why == nil {
+		return ""
 	}
-	return ""
+	d.kept[r.Tenant] = d.seen.Now.Sub(r.Created) >= reserveAfter
+	return fmt.Sprintf("tenant %s: %s", r.Tenant, why)
 }
 
-// keep lets no other request of the tenant go first once one has waited long, unless that one is larger than the limit.
-func (d *dispatch) keep(r *resources.Request, limit *resources.Pool, o *option) {
-	if d.seen.Now.Sub(r.Created) >= reserveAfter && overLimits(limit, resources.Amounts{}, d.whole(o)) == nil {
-		d.kept[r.Tenant] = true
+// beyondTenant says which limit of its tenant the request would break even if the tenant had nothing else, or nothing.
+func (d *dispatch) beyondTenant(r *resources.Request, o *option) string {
+	if limit := d.tenantLimit(r); limit != nil {
+		if why := overLimits(limit, resources.Amounts{}, d.whole(o)); why != nil {
+			return fmt.Sprintf("the request is too large for tenant %s: %s", r.Tenant, why)
+		}
 	}
+	return ""
 }
 
 // whole is what all nodes of the request take together.
