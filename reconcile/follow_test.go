@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -20,7 +22,8 @@ type sharedStore struct {
 	connected bool
 	wished    []string
 
-	afterCommit, afterClaim func() // once, before the caller hears of the end
+	afterCommit, afterClaim func()       // once, before the caller hears of the end
+	claimErr                func() error // what each claim ends with
 }
 
 var _ state.Shared = (*sharedStore)(nil)
@@ -52,6 +55,9 @@ func (s *sharedStore) Claim(ctx context.Context, key resources.Key) (state.Lock,
 	entry, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, entry, err
+	}
+	if s.claimErr != nil {
+		return nil, entry, s.claimErr()
 	}
 	once(&s.afterClaim)
 	return &testLock{lost: make(chan struct{})}, entry, nil
@@ -193,5 +199,38 @@ func TestNothingIsDoneInACloudUnlessTheStoreCanBeReliedUpon(t *testing.T) {
 	close(c.held[entries[0].Record.Key()].lock.(*testLock).lost)
 	if err := c.secured(ctx, "step"); !errors.Is(err, state.ErrLost) {
 		t.Errorf("after the claim was lost: %v", err)
+	}
+}
+
+func TestWhatOthersWorkOnIsLeftAloneForAWhile(t *testing.T) {
+	s := newShared(t)
+	entries, err := s.Store.Commit(t.Context(), state.Op{Record: &resources.Build{ID: "b1", Image: "tiny", Kind: resources.DiskImage, State: resources.StateBuilding}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	r, err := NewRunner(t.Context(), New(Options{Store: s, Now: func() time.Time { return now }}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := plan.Step{ID: "delete build b1", Action: plan.ActionDelete, Thing: plan.ThingBuild, Record: entries[0].Record.Key()}
+	tries := 0
+	begin := func() {
+		t.Helper()
+		s.claimErr = func() error { tries++; return &state.LockedError{} }
+		var seen plan.Observed
+		r.Complete(&seen)
+		r.Begin(t.Context(), plan.Plan{Steps: []plan.Step{step}}, seen)
+		r.steps.Wait()
+	}
+	begin()
+	begin()
+	if tries != 1 {
+		t.Errorf("the build was asked for %d times at once, want once", tries)
+	}
+	now = now.Add(elsewherePause)
+	begin()
+	if tries != 2 {
+		t.Errorf("the build was asked for %d times, want once more after the pause", tries)
 	}
 }

@@ -9,11 +9,23 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// How often a provider is listed while steps wait for it: twice the time a listing takes, within these bounds.
+// How often a provider is listed while steps wait for it. A listing that shows what somebody waited for makes the pause after
+// it shorter, down to twice the time a listing takes, and one that shows nothing makes it longer: a cloud that is done at
+// once is asked at once, and one that takes its time is not asked for nothing.
 const (
-	pollLeast = 200 * time.Millisecond
-	pollMost  = 5 * time.Second
+	pauseLeast = 10 * time.Millisecond
+	pollLeast  = 200 * time.Millisecond // that the pause grows to where listings take no time
+	pollMost   = 5 * time.Second
 )
+
+// pause is the time until the next listing.
+func pause(before, took time.Duration, useful bool) time.Duration {
+	least := min(max(2*took, pauseLeast), pollMost)
+	if useful {
+		return max(before/2, least)
+	}
+	return min(max(before*3/2, least), max(least, pollLeast))
+}
 
 // listing is what one List showed.
 type listing struct {
@@ -28,9 +40,11 @@ type poller struct {
 	ctx          context.Context // of the execution; the poller's goroutine ends with it
 	group        *sync.WaitGroup // of the execution, which waits for the goroutine
 
-	mu      sync.Mutex // guards waiters and running
+	mu      sync.Mutex // guards what follows
 	waiters map[*waiter]bool
 	running bool
+	useful  bool          // somebody has seen what it waited for since the newest listing
+	pause   time.Duration // after the newest listing
 }
 
 // waiter gets the newest listing, or the error of a provider that will never answer.
@@ -76,6 +90,9 @@ func (p *poller) await(ctx context.Context, check func(listing) (bool, error)) e
 				return n.err
 			}
 			if done, err := check(n.listing); done || err != nil {
+				p.mu.Lock()
+				p.useful = true
+				p.mu.Unlock()
 				return err
 			}
 		case <-ctx.Done():
@@ -99,10 +116,18 @@ func (p *poller) run() {
 			}
 		}
 		select {
-		case <-time.After(min(max(2*time.Since(started), pollLeast), pollMost)):
+		case <-time.After(p.next(time.Since(started))):
 		case <-p.ctx.Done():
 		}
 	}
+}
+
+// next is the time until the next listing, after one that took so long.
+func (p *poller) next(took time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pause, p.useful = pause(p.pause, took, p.useful), false
+	return p.pause
 }
 
 // waiting returns those who wait now; when there is nobody the poller stops.

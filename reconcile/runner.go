@@ -30,9 +30,13 @@ type Runner struct {
 	looked    map[string]time.Time            // provider → when the newest look at it ended
 	launches  int
 	stopping  bool
-	moment    uint64            // grows with each step that ends
-	ended     map[string]uint64 // by step id: the moment at which it ended
+	moment    uint64               // grows with each step that ends
+	ended     map[string]uint64    // by step id: the moment at which it ended
+	elsewhere map[string]time.Time // by step id: until when it is left alone, since others work on its record
 }
+
+// elsewherePause is how long a step is left alone whose record others work on without that being known when it is planned.
+const elsewherePause = time.Second
 
 // NewRunner returns a runner over the engine's store. Nobody else may write to it except through the runner, unless it is
 // a shared one: see Follow.
@@ -42,7 +46,7 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 		return nil, err
 	}
 	return &Runner{run: shared, engine: e, running: map[string]underway{}, launching: map[plan.Address]*resources.Failure{}, ended: map[string]uint64{},
-		gone: map[string]map[string]departure{}, looked: map[string]time.Time{}}, nil
+		elsewhere: map[string]time.Time{}, gone: map[string]map[string]departure{}, looked: map[string]time.Time{}}, nil
 }
 
 // underway is a step that is being done.
@@ -141,6 +145,7 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	r.mu.Lock()
 	engine := r.engine
 	maps.DeleteFunc(r.ended, func(_ string, at uint64) bool { return at <= seen.Moment })
+	maps.DeleteFunc(r.elsewhere, func(_ string, until time.Time) bool { return !engine.Now().Before(until) })
 	var begun []plan.Step
 	under := map[string]int{} // lasting steps by provider
 	for _, s := range r.running {
@@ -154,7 +159,7 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 			r.launches++
 			s.ID = fmt.Sprintf("%s (%d)", s.ID, r.launches)
 		}
-		if _, already := r.running[s.ID]; already || r.ended[s.ID] > seen.Moment {
+		if _, already := r.running[s.ID]; already || r.ended[s.ID] > seen.Moment || !r.elsewhere[s.ID].IsZero() {
 			continue // the plan may know nothing yet of what it has done
 		}
 		r.running[s.ID] = underway{s, make(chan struct{})}
@@ -227,6 +232,9 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	delete(r.running, s.ID)
 	r.moment++
 	r.ended[s.ID] = r.moment
+	if lasting(s) && errors.Is(err, state.ErrLocked) {
+		r.elsewhere[s.ID] = x.Now().Add(elsewherePause)
+	}
 	r.mu.Unlock()
 	if errors.Is(err, errChanged) {
 		x.Log.Debug("step overtaken", "step", s.ID, "error", err)

@@ -128,11 +128,15 @@ func imageName(template, image, upload string, now time.Time) string {
 
 // send brings the file there, from this host or from the one that has it, and writes the result.
 func (x *execution) send(ctx context.Context, s plan.Step, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
-	file resources.ImageFile, u *resources.Upload) (err error) {
+	file resources.ImageFile, u *resources.Upload) error {
+	if err := x.ledger.claims.secured(ctx, s.ID); err != nil {
+		return err
+	}
 	started := time.Now()
 	report := x.progress(s)
 	spec := x.imageSpec(p, b, file, u, func(sent int64) { report("uploading", sent, file.Size) })
 	var image resources.RemoteImage
+	var err error
 	if b.Remote {
 		image, u.Unmarked, err = x.sendFromAfar(ctx, store, p, b, spec, func(sent, total int64) { report("uploading", sent, total) })
 	} else {
