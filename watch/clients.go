@@ -117,7 +117,7 @@ func (d *Daemon) Node(id string) (*resources.Node, error) {
 
 // CancelRequest withdraws a request. Its nodes are free again.
 func (d *Daemon) CancelRequest(ctx context.Context, id string) error {
-	return again(func() error {
+	return Again(ctx, func() error {
 		r, revision, err := reconcile.Lookup[resources.Request](d.runner, resources.KindRequest, id)
 		if err != nil {
 			return err
@@ -136,7 +136,7 @@ func (d *Daemon) Take(ctx context.Context, id, holder string, lease time.Duratio
 	if err := checkLease(holder, lease); err != nil {
 		return nil, err
 	}
-	err = again(func() error {
+	err = Again(ctx, func() error {
 		nodes, err = d.take(ctx, id, holder, lease)
 		return err
 	})
@@ -249,7 +249,7 @@ func (d *Daemon) Hold(ctx context.Context, id, reason string, until time.Time) (
 
 // change changes a node that no step works on.
 func (d *Daemon) change(ctx context.Context, id, code string, change func(*resources.Node, time.Time) error) (node *resources.Node, err error) {
-	err = again(func() error {
+	err = Again(ctx, func() error {
 		n, revision, err := reconcile.Lookup[resources.Node](d.runner, resources.KindNode, id)
 		if err != nil {
 			return err
@@ -275,10 +275,10 @@ func (d *Daemon) change(ctx context.Context, id, code string, change func(*resou
 	return node, err
 }
 
-// again tries once more, a few times, when a record has changed meanwhile.
-func again(try func() error) (err error) {
-	for range 10 {
-		if err = try(); !errors.Is(err, state.ErrConflict) {
+// Again tries once more, a few times, when a record has changed meanwhile, with a pause for that change to be known here.
+func Again(ctx context.Context, try func() error) (err error) {
+	for pause := time.Millisecond; pause < time.Second; pause *= 2 {
+		if err = try(); !errors.Is(err, state.ErrConflict) || !sleep(ctx, pause) {
 			return err
 		}
 	}

@@ -84,7 +84,8 @@ type Daemon struct {
 
 	reloading sync.Mutex // held while the configuration is read anew
 
-	filesErr string // why the newest pass could not look at the images directory; only passes use it
+	filesErr string         // why the newest pass could not look at the images directory; only passes use it
+	rivals   map[rival]bool // that have been told of; only passes use it
 
 	tenures tenures
 	roster  roster
@@ -161,9 +162,9 @@ func (d *Daemon) loop(ctx, work context.Context) {
 		case <-d.wake:
 		case <-timer.C:
 		}
-		took := d.pass(work)
-		select { // at most half of the time goes into passes, and what comes meanwhile is seen by one of them
-		case <-time.After(max(took, passGap)):
+		thought := d.pass(work)
+		select { // at most half of a processor goes into passes, and what comes meanwhile is seen by one of them
+		case <-time.After(max(thought, passGap)):
 		case <-ctx.Done():
 			return
 		}
@@ -186,7 +187,7 @@ func (d *Daemon) rest() time.Duration {
 	return idleEvery
 }
 
-// pass looks at what is known, decides, and begins what is to be done.
+// pass looks at what is known, decides, and begins what is to be done. It returns how long it took to decide.
 func (d *Daemon) pass(ctx context.Context) time.Duration {
 	started := time.Now()
 	defer func() { d.beat.Store(time.Now().UnixNano()) }()
@@ -200,6 +201,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	p := plan.Compute(engine.Desired, seen, plan.Options{Patient: true})
 	todo := p
 	todo.Steps = d.allowed(p, seen.Now)
+	thought := time.Since(started)
 	begun := d.begin(ctx, todo, seen)
 	pass := Pass{Desired: engine.Desired, Seen: seen, Plan: p, Begun: begun, Took: time.Since(started)}
 	d.mu.Lock()
@@ -209,8 +211,9 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 		d.Observe(pass)
 	}
 	d.watchStall(pass)
+	d.watchRivals(pass)
 	d.enroll(pass)
-	return pass.Took
+	return thought
 }
 
 // files looks at the images directory. While that cannot be done, files are left alone and everything else goes on.

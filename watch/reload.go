@@ -182,7 +182,8 @@ func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error
 	if !known {
 		return fmt.Errorf("there is no provider %s", provider)
 	}
-	if err := d.runner.FreezeProvider(ctx, provider, frozen); err != nil {
+	// a step may be writing the provider's record for the first time
+	if err := Again(ctx, func() error { return d.runner.FreezeProvider(ctx, provider, frozen) }); err != nil {
 		return err
 	}
 	d.mu.Lock()

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -72,6 +73,34 @@ func (d *Daemon) hear(record resources.Record) {
 		return
 	}
 	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), Code: string(r.State), Text: "it is " + string(r.State) + because(r.Error)})
+}
+
+// watchRivals tells of processes that take care of a provider of this one and do not know its lock: what the one makes, the
+// other may take for leaked. Each is told of once while it is there.
+func (d *Daemon) watchRivals(p Pass) {
+	now := rivals(p.Seen.Peers, d.tenured)
+	for r := range now {
+		if !d.rivals[r] {
+			d.Log.Error("another program serves a provider of this process: end one of them, or give that provider to one only",
+				"provider", r.provider, "host", r.host, "program", r.program)
+			d.Journal.add(resources.Event{Time: p.Seen.Now, Subject: "provider/" + r.provider, Code: "rival",
+				Text: fmt.Sprintf("%s on %s serves it too: end one of them, or give this provider to one only", r.program, r.host)})
+		}
+	}
+	d.rivals = now
+}
+
+// rival is a program that serves a provider that this process takes care of.
+type rival struct{ provider, host, program string }
+
+func rivals(peers []resources.Peer, tenured func(provider string) bool) map[rival]bool {
+	found := map[rival]bool{}
+	for i := range peers {
+		if p := &peers[i]; !p.IsOurs() && tenured(p.Provider) {
+			found[rival{p.Provider, p.Host, p.Program}] = true
+		}
+	}
+	return found
 }
 
 // enroll takes down what this process serves, as of a pass.

@@ -171,8 +171,8 @@ var registryTests = []sharedTest{
 		}
 		e.eventually(two, "another sees the pools", func() bool { return diff.Equal(want, described(two.Peers())) })
 		for i, p := range two.Peers() {
-			if p.Own || !slices.ContainsFunc(own, func(o resources.Peer) bool { return o.ID == p.ID }) {
-				e.Errorf("pool %d is %+v to another, want it not to be Own and an id of %v", i, p, own)
+			if p.Own || !p.IsOurs() || !slices.ContainsFunc(own, func(o resources.Peer) bool { return o.ID == p.ID }) {
+				e.Errorf("pool %d is %+v to another, want it to be an npctl's, not Own, and an id of %v", i, p, own)
 			}
 		}
 	}},
@@ -243,7 +243,7 @@ func idOf(peers []resources.Peer, pool string) string {
 func described(peers []resources.Peer) []resources.Peer {
 	peers = slices.Clone(peers)
 	for i := range peers {
-		peers[i].ID, peers[i].Own, peers[i].Host = "", false, ""
+		peers[i].ID, peers[i].Own, peers[i].Host, peers[i].Program = "", false, "", ""
 	}
 	slices.SortFunc(peers, func(a, b resources.Peer) int { return cmp.Compare(a.Pool, b.Pool) })
 	return peers

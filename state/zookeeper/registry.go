@@ -25,6 +25,7 @@ const (
 // component is a registration as others write it.
 type component struct {
 	Host     text    `json:"hostname"`
+	Program  text    `json:"version"`
 	Kind     text    `json:"kind"`
 	ID       string  `json:"id"`
 	Pool     string  `json:"name"`
@@ -255,7 +256,7 @@ func (s *Store) Peers() []resources.Peer {
 		if c.Priority != nil {
 			priority = int64(*c.Priority)
 		}
-		peers = append(peers, resources.Peer{ID: id, Own: own[id], Host: string(c.Host), Provider: c.Provider, Pool: c.Pool,
+		peers = append(peers, resources.Peer{ID: id, Own: own[id], Host: string(c.Host), Program: string(c.Program), Provider: c.Provider, Pool: c.Pool,
 			Labels: slices.Clone(c.Labels), Priority: priority, Paused: c.Paused})
 	}
 	return peers

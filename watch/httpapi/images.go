@@ -9,6 +9,7 @@ import (
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -94,12 +95,7 @@ func (c *call) setPaused(paused bool, reason string) (any, error) {
 		return nil, err
 	}
 	img := found.(wire.Image)
-	for range 10 {
-		if err = c.writePaused(c.ctx(), img, paused, reason); !errors.Is(err, state.ErrConflict) {
-			break
-		}
-	}
-	if err != nil {
+	if err = watch.Again(c.ctx(), func() error { return c.writePaused(c.ctx(), img, paused, reason) }); err != nil {
 		return nil, err
 	}
 	code, text := "unpaused", "may be built again"

@@ -1,14 +1,12 @@
 package httpapi
 
 import (
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -127,12 +125,7 @@ func (c *call) freeze(frozen bool) (any, error) {
 		return nil, &failure{status: http.StatusConflict, code: wire.CodeState, detail: "provider " + before.Name + " is not served by this daemon",
 			hint: "it is left alone as long as npctl watch runs with -provider and without it"}
 	}
-	for range 10 { // a step may be writing the provider's record for the first time
-		if err = c.daemon.Freeze(c.ctx(), before.Name, frozen); !errors.Is(err, state.ErrConflict) {
-			break
-		}
-	}
-	if err != nil {
+	if err = c.daemon.Freeze(c.ctx(), before.Name, frozen); err != nil {
 		return nil, err
 	}
 	if before.Frozen != frozen {

@@ -4,6 +4,8 @@ package serve
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -259,6 +261,14 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		cancel(id)
 		s.remove(at)
 	})
+	s.check("another launcher with the same provider is told of", func(t *testing.T) {
+		at := s.elsewhere("elsewhere-3", "other", 200, "none")
+		s.await("it is told of", func() bool {
+			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			return strings.Contains(string(log), "another program serves a provider of this process")
+		})
+		s.remove(at)
+	})
 }
 
 func TestTenantsHaveTheirLimits(t *testing.T) {
@@ -270,6 +280,7 @@ func TestTenantsHaveTheirLimits(t *testing.T) {
 	first := s.submit(narrow)
 	s.ends(first, "fulfilled")
 	s.accept(first)
+	s.ends(s.submit(lab.Request{Labels: []string{"metal", "metal"}, Tenant: "narrow"}), "failed") // it never could be served
 	second := s.submit(narrow)
 	s.stays("the second one of the tenant waits, and is not declined", time.Second, func() bool {
 		z := s.request(second)
