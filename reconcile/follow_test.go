@@ -234,3 +234,34 @@ func TestWhatOthersWorkOnIsLeftAloneForAWhile(t *testing.T) {
 		t.Errorf("the build was asked for %d times, want once more after the pause", tries)
 	}
 }
+
+func TestADepartureIsKnownForAsLongAsAnOlderListingIsUsed(t *testing.T) {
+	now := time.Now()
+	r, err := NewRunner(t.Context(), New(Options{Store: newShared(t), Now: func() time.Time { return now }}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := func(listed time.Time) bool {
+		seen := plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: listed}}}
+		r.Complete(&seen)
+		return seen.Providers["cloud"].Gone["server"]
+	}
+	listed := now
+	now = now.Add(time.Second)
+	r.note(plan.Step{Action: plan.ActionDelete, Provider: "cloud", External: "server"}, now, nil)
+	if ahead := now.Add(time.Second); gone(ahead) { // such as for a new configuration, which may be refused
+		t.Error("a listing that began later shows by itself that it is gone")
+	}
+	if !gone(listed) {
+		t.Error("the departure was forgotten while the older listing is in use")
+	}
+	r.Look(t.Context(), "cloud")
+	if !gone(listed) {
+		t.Error("the departure was forgotten before the newest listing is in use")
+	}
+	r.listed["cloud"] = now.Add(time.Second)
+	r.Look(t.Context(), "cloud")
+	if len(r.gone["cloud"]) != 0 {
+		t.Error("the departure is still kept though no listing in use is older")
+	}
+}

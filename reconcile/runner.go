@@ -28,6 +28,7 @@ type Runner struct {
 	launching map[plan.Address]*resources.Failure
 	gone      map[string]map[string]departure // provider → instances that steps have seen go
 	looked    map[string]time.Time            // provider → when the newest look at it ended
+	listed    map[string]time.Time            // provider → when the newest look that saw it began
 	launches  int
 	stopping  bool
 	moment    uint64               // grows with each step that ends
@@ -46,7 +47,7 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 		return nil, err
 	}
 	return &Runner{run: shared, engine: e, running: map[string]underway{}, launching: map[plan.Address]*resources.Failure{}, ended: map[string]uint64{},
-		elsewhere: map[string]time.Time{}, gone: map[string]map[string]departure{}, looked: map[string]time.Time{}}, nil
+		elsewhere: map[string]time.Time{}, gone: map[string]map[string]departure{}, looked: map[string]time.Time{}, listed: map[string]time.Time{}}, nil
 }
 
 // underway is a step that is being done.
@@ -97,12 +98,14 @@ func (r *Runner) Complete(seen *plan.Observed) {
 	defer r.mu.Unlock()
 	seen.Launching = maps.Clone(r.launching)
 	for name, view := range seen.Providers {
-		maps.DeleteFunc(r.gone[name], func(_ string, d departure) bool { return d.ended.Before(view.ListedAt) })
 		if len(r.gone[name]) == 0 {
 			continue
 		}
 		view.Gone, view.Going = make(map[string]bool, len(r.gone[name])), map[string]bool{}
 		for id, d := range r.gone[name] {
+			if d.ended.Before(view.ListedAt) {
+				continue
+			}
 			view.Gone[id] = true
 			if !d.began.After(r.looked[name]) {
 				view.Going[id] = true
@@ -303,7 +306,7 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) {
 	}
 }
 
-// Look lists one provider, as Observe does. What Complete adds to views relies on each look being used.
+// Look lists one provider, as Observe does, for the view to be used until the next look.
 func (r *Runner) Look(ctx context.Context, provider string) plan.ProviderView {
 	r.mu.Lock()
 	engine := r.engine
@@ -311,7 +314,12 @@ func (r *Runner) Look(ctx context.Context, provider string) plan.ProviderView {
 	view := r.LookAs(ctx, engine, provider)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := r.listed[provider] // that view may still be in use
+	maps.DeleteFunc(r.gone[provider], func(_ string, d departure) bool { return d.ended.Before(before) })
 	r.looked[provider] = engine.Now()
+	if view.Err == "" {
+		r.listed[provider] = view.ListedAt
+	}
 	return view
 }
 
