@@ -77,6 +77,7 @@ func (s *Store) tryEnqueue(ctx context.Context, dirs []string, data []byte) ([]*
 		for _, c := range contenders {
 			s.abandon(c)
 		}
+		s.forget(contenders)
 		return nil, err
 	}
 	s.noteMade(contenders, results[len(results)-len(contenders):])
@@ -192,7 +193,7 @@ func (s *Store) abandon(c *contender) {
 	hint(s.tend)
 }
 
-// forget drops contenders that were never made. s.mu is held.
+// forget drops contenders that are nobody's lock. s.mu is held.
 func (s *Store) forget(contenders []*contender) {
 	for _, c := range contenders {
 		delete(s.mine, c.prefix)
