@@ -38,7 +38,7 @@ var stateBlock = schema.Block{
 }
 
 var tenantLimitBlock = schema.Block{
-	Doc: "What one tenant may use at a time, over all providers.",
+	Doc: "What one tenant may use at a time, over all providers. A request that needs more by itself fails.",
 	Attributes: []schema.Attribute{
 		{Name: "max_servers", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Nodes. Without it there is no limit."},
 		{Name: "max_cores", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "CPU cores. Without it there is no limit."},
