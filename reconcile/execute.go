@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
@@ -55,7 +54,7 @@ type run struct {
 	pollers     sync.WaitGroup
 
 	guard   sync.Mutex // guards the maps
-	slots   map[string]chan struct{}
+	places  map[string]*places
 	seats   map[string]func() // by step id: gives its place back while it only waits
 	polls   map[drivers.Cloud]*poller
 	known   map[string]bool      // providers whose record is up to date
@@ -131,7 +130,7 @@ func newRun(ctx context.Context, store state.Store) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{ledger: l, slots: map[string]chan struct{}{}, seats: map[string]func(){}, polls: map[drivers.Cloud]*poller{}, known: map[string]bool{},
+	r := &run{ledger: l, places: map[string]*places{}, seats: map[string]func(){}, polls: map[drivers.Cloud]*poller{}, known: map[string]bool{},
 		seconds: map[string][]float64{}}
 	r.pollCtx, r.stopPolling = context.WithCancel(context.WithoutCancel(ctx))
 	return r, nil
@@ -187,77 +186,6 @@ func (x *execution) await(ctx context.Context, s plan.Step) error {
 		return ErrInterrupted
 	}
 	return nil
-}
-
-// concurrency is how many steps ask a provider for something at a time where max_concurrency does not say how many are
-// under way.
-const concurrency = 20
-
-// slot takes one of the places that the step's provider, or the builders, have.
-func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err error) {
-	key, size := "provider "+s.Provider, concurrency
-	limited := false
-	if p, ok := x.provider(s.Provider); ok && p.MaxConcurrency > 0 {
-		size, limited = int(p.MaxConcurrency), true
-	}
-	switch s.Action {
-	case plan.ActionBuild, plan.ActionConvert:
-		key, size = "build", max(x.Builds, 1) // a build fills a machine
-		if x.madeElsewhere(s.Image) {
-			key, size = "build elsewhere", concurrency // and these fill others, whose queue they wait in
-		}
-	case plan.ActionUpload:
-		key, size = "upload "+s.Provider, 2
-	}
-	release, err = x.place(ctx, key, size)
-	if err != nil || limited || s.Action == plan.ActionBuild || s.Action == plan.ActionConvert || s.Action == plan.ActionUpload {
-		return release, err
-	}
-	early := sync.OnceFunc(release)
-	x.guard.Lock()
-	x.seats[s.ID] = early
-	x.guard.Unlock()
-	return func() {
-		x.guard.Lock()
-		delete(x.seats, s.ID)
-		x.guard.Unlock()
-		early()
-	}, nil
-}
-
-// waits says that a step has asked for what it needs and only waits now, which costs nothing: unless the provider limits
-// what is under way, others may begin.
-func (r *run) waits(s plan.Step) {
-	r.guard.Lock()
-	release := r.seats[s.ID]
-	r.guard.Unlock()
-	if release != nil {
-		release()
-	}
-}
-
-// madeElsewhere reports whether other hosts make the image.
-func (x *execution) madeElsewhere(image string) bool {
-	_, builder, err := x.imageBuilder(image)
-	_, remote := builder.(builders.Remote)
-	return err == nil && remote
-}
-
-// place takes one of so many places.
-func (r *run) place(ctx context.Context, key string, size int) (release func(), err error) {
-	r.guard.Lock()
-	slots := r.slots[key]
-	if slots == nil {
-		slots = make(chan struct{}, max(size, 1))
-		r.slots[key] = slots
-	}
-	r.guard.Unlock()
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, nil
-	case <-ctx.Done():
-		return nil, ErrInterrupted
-	}
 }
 
 // finish reports a step that was tried.

@@ -64,6 +64,7 @@ func (r *Runner) Use(e *Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.engine = e
+	r.resize(e.Desired.Providers)
 	r.guard.Lock()
 	defer r.guard.Unlock()
 	r.known = map[string]bool{}

@@ -135,3 +135,29 @@ func ready(d *watch.Daemon, label string) *resources.Node {
 	}
 	return nil
 }
+
+func TestMaxConcurrencyIsTakenWithoutARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limited := func(most string) string {
+			return strings.NewReplacer("min_ready = 1", "min_ready = 4", `provider "lab" "one" {`, `provider "lab" "one" {
+  max_concurrency = `+most).Replace(fleet)
+		}
+		l := newLab(t, limited("1"), sandboxcloud.Options{BuildTime: 10 * time.Minute})
+		d, end := l.daemon()
+		defer end()
+		created := func() int { return l.driver.clouds["one"].Calls()["server.create"] }
+		l.await("a launch is under way", func() bool { return created() > 0 })
+		time.Sleep(time.Minute)
+		if n := created(); n != 1 {
+			t.Fatalf("%d servers are being made at a time, want 1", n)
+		}
+		l.write(limited("3"))
+		if _, err := d.Reload(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := created(); n != 3 {
+			t.Errorf("with max_concurrency = 3, %d servers are being made at a time", n)
+		}
+	})
+}
