@@ -1,10 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
@@ -53,17 +56,18 @@ func TestRecordsStaySorted(t *testing.T) {
 			kept.Put(r, uint64(i))
 			all[r.Key()], revisions[r.Key()] = r, uint64(i)
 		}
-		var want Records
-		for _, r := range all {
-			want.Add(r)
+		var want Records // as a store lists them
+		for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b resources.Key) int { return cmp.Compare(a.ID, b.ID) }) {
+			want.Put(all[key], revisions[key])
 		}
-		want.Sort()
 		before := kept.Clone()
 		kept.Drop(resources.Key{Kind: resources.KindNode, ID: "5"})
 		kept.Put(record(resources.KindNode, "4"), 99)
-		want.Revisions = revisions
-		if diff := cmp.Diff(want, before, cmpopts.EquateEmpty()); diff != "" {
+		if diff := gocmp.Diff(want, before, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("records (-sorted +kept):\n%s", diff)
+		}
+		if !slices.IsSortedFunc(before.Nodes, func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) }) || len(before.Revisions) != len(all) {
+			t.Fatalf("%d records, want %d and the nodes sorted: %v", len(before.Revisions), len(all), before.Nodes)
 		}
 	})
 }

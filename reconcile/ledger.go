@@ -1,12 +1,10 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +39,6 @@ func openLedger(ctx context.Context, store state.Store) (*ledger, error) {
 	}
 	l := &ledger{store: store, claims: newClaims(store), revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{},
 		busy: map[resources.Key]string{}, arrivals: arrivals{open: map[uint64][]resources.Key{}}, changed: make(chan struct{}, 1)}
-	slices.SortFunc(entries, func(a, b state.Entry) int { return cmp.Compare(a.Record.Key().ID, b.Record.Key().ID) }) // so that each is put last
 	for _, entry := range entries {
 		l.keep(entry)
 	}

@@ -311,7 +311,7 @@ func (e *Engine) files() ([]plan.ImageFile, error) {
 	return files, nil
 }
 
-// records reads the whole store, sorted for the planner.
+// records reads the whole store for the planner.
 func (e *Engine) records(ctx context.Context) (plan.Records, error) {
 	entries, err := e.Store.List(ctx)
 	if err != nil {
@@ -319,9 +319,7 @@ func (e *Engine) records(ctx context.Context) (plan.Records, error) {
 	}
 	r := plan.Records{Revisions: make(map[resources.Key]uint64, len(entries))}
 	for _, entry := range entries {
-		r.Revisions[entry.Record.Key()] = uint64(entry.Revision)
-		r.Add(entry.Record)
+		r.Put(entry.Record, uint64(entry.Revision))
 	}
-	r.Sort()
 	return r, nil
 }
