@@ -119,14 +119,14 @@ func (l *ledger) catchUp(ctx context.Context) (news []resources.Record) {
 			news = append(news, entry.Record)
 		}
 	}
-	for key := range gone {
+	for _, key := range gone {
 		if w := (arrival{key: key}); !l.arrivals.defers(w, true) {
 			l.arrive(ctx, w)
 		}
 	}
 	l.hint() // also when only a claim, a registration or the connection has changed
 	l.mu.Unlock()
-	for key := range gone {
+	for _, key := range gone {
 		if key.Kind == resources.KindRequest {
 			l.claims.letGo(ctx, key) // it was cancelled, or its requestor has what it wanted
 		}

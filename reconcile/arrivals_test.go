@@ -15,7 +15,7 @@ type early struct {
 	newest  state.Entry
 	entries []state.Entry
 	now     map[resources.Key]state.Entry
-	gone    map[resources.Key]state.Revision
+	gone    []resources.Key
 	told    func() // is called when all is told, and before Commit returns
 	fails   error  // of a commit that was made all the same
 }
@@ -24,11 +24,11 @@ func (s *early) List(context.Context, ...resources.Kind) ([]state.Entry, error) 
 
 func (s *early) Commit(_ context.Context, ops ...state.Op) ([]state.Entry, error) {
 	s.last++
-	s.gone = map[resources.Key]state.Revision{}
+	s.gone = nil
 	result := make([]state.Entry, len(ops))
 	for i, op := range ops {
 		if op.Record == nil {
-			s.gone[op.Key] = s.last
+			s.gone = append(s.gone, op.Key)
 			delete(s.now, op.Key)
 			continue
 		}
@@ -55,7 +55,7 @@ func (s *early) Get(_ context.Context, key resources.Key) (state.Entry, error) {
 	return state.Entry{}, state.ErrNotFound
 }
 
-func (s *early) Changes() ([]state.Entry, map[resources.Key]state.Revision) {
+func (s *early) Changes() ([]state.Entry, []resources.Key) {
 	entries, gone := s.entries, s.gone
 	s.entries, s.gone = nil, nil
 	return entries, gone

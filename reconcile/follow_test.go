@@ -18,7 +18,7 @@ import (
 type sharedStore struct {
 	*bolt.Store
 	changed   []state.Entry
-	gone      map[resources.Key]state.Revision
+	gone      []resources.Key
 	connected bool
 	wished    []string
 
@@ -63,7 +63,7 @@ func (s *sharedStore) Claim(ctx context.Context, key resources.Key) (state.Lock,
 	return &testLock{lost: make(chan struct{})}, entry, nil
 }
 
-func (s *sharedStore) Changes() ([]state.Entry, map[resources.Key]state.Revision) {
+func (s *sharedStore) Changes() ([]state.Entry, []resources.Key) {
 	changed, gone := s.changed, s.gone
 	s.changed, s.gone = nil, nil
 	return changed, gone
@@ -99,7 +99,7 @@ func (s *sharedStore) ended(t *testing.T, l *ledger, key resources.Key) func() {
 		if _, err := s.Store.Commit(t.Context(), state.Op{Key: key, Revision: entry.Revision}); err != nil {
 			t.Fatal(err)
 		}
-		s.gone = map[resources.Key]state.Revision{key: entry.Revision - 1} // the newest that was read of it may be older
+		s.gone = []resources.Key{key}
 		l.catchUp(t.Context())
 	}
 }

@@ -17,9 +17,9 @@ type Shared interface {
 	// Claim takes a node, a request, an upload, or a build for as long as somebody works on it, and returns it as it is
 	// then: ErrLocked when another has it, ErrNotFound when it is gone. It does not wait.
 	Claim(ctx context.Context, key resources.Key) (Lock, Entry, error)
-	// Changes returns what has changed since it was called last, everything at first: the records as they are now, and what
-	// is gone with the revision that it had at its end. One caller follows a store in this way, whenever Watch hints.
-	Changes() (changed []Entry, gone map[resources.Key]Revision)
+	// Changes returns what has changed since it was called last, everything at first: the records as they are now, and the
+	// keys of what is gone. One caller follows a store in this way, whenever Watch hints.
+	Changes() (changed []Entry, gone []resources.Key)
 	// Claimed lists what others have claimed, as far as is known here.
 	Claimed() map[resources.Key]bool
 	// Register makes known which pools this process serves, instead of those that it has made known before. It returns

@@ -47,7 +47,7 @@ var changesTests = []sharedTest{
 			_, err := s.Commit(e.ctx(), state.Op{Key: key, Revision: entry.Revision})
 			e.must(err)
 			changed, gone := s.Changes()
-			if d := diff.Diff(map[resources.Key]state.Revision{key: entry.Revision}, gone); d != "" || len(changed) > 0 {
+			if d := diff.Diff([]resources.Key{key}, gone); d != "" || len(changed) > 0 {
 				e.Errorf("changed: %v (-want +got):\n%s", changed, d)
 			}
 		}
@@ -94,7 +94,7 @@ func changesAgreeWithList(e *sharedEnv) {
 	known := map[resources.Key]state.Entry{}
 	follow := func() {
 		changed, gone := follower.Changes()
-		for key := range gone {
+		for _, key := range gone {
 			delete(known, key)
 		}
 		for _, entry := range changed {

@@ -39,12 +39,12 @@ type cache struct {
 	records map[resources.Kind]map[string]string // path by id
 	sorted  map[resources.Kind][]string          // ids, until one comes or goes
 	peers   map[string]*component                // registered pools by id
-	news    map[resources.Key]int64              // records that have come, changed or gone, with the newest mzxid known of them
+	news    map[resources.Key]struct{}           // records that have come, changed or gone
 }
 
 func newCache() *cache {
 	return &cache{nodes: map[string]*znode{}, dirty: map[string]uint64{}, queues: map[string]map[string]bool{},
-		records: map[resources.Kind]map[string]string{}, sorted: map[resources.Kind][]string{}, peers: map[string]*component{}, news: map[resources.Key]int64{}}
+		records: map[resources.Kind]map[string]string{}, sorted: map[resources.Kind][]string{}, peers: map[string]*component{}, news: map[resources.Key]struct{}{}}
 }
 
 // add makes a znode known, with its parents. A record or registration is to be read.
@@ -153,7 +153,7 @@ func (c *cache) setRecord(at string, z *znode, record resources.Record) {
 		c.records[z.place.kind] = byID
 	}
 	if old != nil && (record == nil || record.Key() != old.Key()) {
-		c.news[old.Key()] = z.mzxid
+		c.news[old.Key()] = struct{}{}
 		delete(byID, old.Key().ID)
 		delete(c.sorted, z.place.kind)
 	}
@@ -163,7 +163,7 @@ func (c *cache) setRecord(at string, z *znode, record resources.Record) {
 	if other := byID[record.Key().ID]; other != "" && other != at { // a copy that somebody has made
 		z.record = withID(record, z.place.id)
 	}
-	c.news[z.record.Key()] = z.mzxid
+	c.news[z.record.Key()] = struct{}{}
 	if id := z.record.Key().ID; byID[id] == "" {
 		byID[id] = at
 		delete(c.sorted, z.place.kind)

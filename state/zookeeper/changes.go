@@ -6,16 +6,15 @@ import (
 )
 
 // Changes implements state.Shared. It tells of what is in ZooKeeper; what is private to this process nobody else changes.
-func (s *Store) Changes() (changed []state.Entry, gone map[resources.Key]state.Revision) {
+func (s *Store) Changes() (changed []state.Entry, gone []resources.Key) {
 	s.mu.Lock()
 	news := s.cache.news
-	s.cache.news = map[resources.Key]int64{}
-	gone = map[resources.Key]state.Revision{}
-	for key, last := range news {
+	s.cache.news = map[resources.Key]struct{}{}
+	for key := range news {
 		if _, z := s.cache.find(key); z != nil {
 			changed = append(changed, state.Entry{Record: z.record, Revision: state.Revision(z.mzxid)})
 		} else {
-			gone[key] = state.Revision(last)
+			gone = append(gone, key)
 		}
 	}
 	s.mu.Unlock()

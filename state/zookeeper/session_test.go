@@ -102,7 +102,7 @@ func TestWhatOthersDidDuringACutIsLearntAfterIt(t *testing.T) {
 	if diff := cmp.Diff([]state.Entry{kept, made}, entries); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[resources.Key]state.Revision{gone.Record.Key(): gone.Revision}, lost); diff != "" {
+	if diff := cmp.Diff([]resources.Key{gone.Record.Key()}, lost); diff != "" {
 		t.Errorf("gone (-want +got):\n%s", diff)
 	}
 	if claimed := r.Claimed(); !claimed[made.Record.Key()] {

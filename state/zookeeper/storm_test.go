@@ -96,7 +96,7 @@ func TestChangesOfAStormMakeWhatIsThere(t *testing.T) {
 
 func follow(s *zookeeper.Store, known map[resources.Key]state.Entry) {
 	changed, gone := s.Changes()
-	for key := range gone {
+	for _, key := range gone {
 		delete(known, key)
 	}
 	for _, entry := range changed {
