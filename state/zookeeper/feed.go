@@ -46,6 +46,7 @@ func (s *Store) onChange(kind zk.EventType, at string) {
 	}
 	if kind == zk.EventNodeDeleted {
 		s.onGone(at)
+		delete(s.reported, at)
 	} else if _, orphan := s.orphans[prefixOf(nameOf(at))]; orphan {
 		hint(s.tend)
 	}
