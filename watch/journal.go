@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,11 +15,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-const (
-	journalPiece  = 200             // events in one record
-	journalPieces = 25              // records that are kept
-	journalEvery  = 2 * time.Second // between two writings
-)
+const journalEvery = 2 * time.Second // between two writings
 
 // Journal remembers the newest of what has happened, also over a restart.
 type Journal struct {
@@ -28,7 +25,9 @@ type Journal struct {
 	mu      sync.Mutex // guards what follows
 	events  []Numbered // oldest first
 	unsaved []resources.Event
-	pieces  []string // ids of records, oldest first
+	pieces  []string       // ids of records, oldest first
+	page    page           // the newest of them, unless that is a client's
+	clients map[string]int // how many events are known of records that clients have written, by id
 	next    uint64
 	waiters map[chan struct{}]bool
 }
@@ -40,14 +39,14 @@ type Numbered struct {
 }
 
 func openJournal(ctx context.Context, runner *reconcile.Runner, store state.Store) (*Journal, error) {
-	j := &Journal{runner: runner, next: 1, waiters: map[chan struct{}]bool{}}
+	j := &Journal{runner: runner, next: 1, clients: map[string]int{}, waiters: map[chan struct{}]bool{}}
 	entries, err := store.List(ctx, resources.KindJournal)
 	if err != nil {
 		return nil, err
 	}
 	for _, entry := range entries {
 		piece := entry.Record.(*resources.Journal)
-		j.pieces = append(j.pieces, piece.ID)
+		j.pieces, j.page = append(j.pieces, piece.ID), pageOf(piece)
 		for _, event := range piece.Events {
 			j.events = append(j.events, Numbered{j.next, event})
 			j.next++
@@ -68,7 +67,7 @@ func (j *Journal) Add(event resources.Event) {
 func (j *Journal) add(event resources.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.unsaved = append(j.unsaved, event)
+	j.unsaved = newest(append(j.unsaved, event))
 	j.append(event)
 }
 
@@ -95,10 +94,17 @@ func (j *Journal) Written(entries []state.Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range entries {
-		if piece, ok := e.Record.(*resources.Journal); ok {
-			j.pieces = append(j.pieces, piece.ID)
-			j.append(piece.Events...)
+		piece, ok := e.Record.(*resources.Journal)
+		if !ok {
+			continue
 		}
+		known, again := j.clients[piece.ID]
+		if !again {
+			j.pieces = append(j.pieces, piece.ID)
+		}
+		j.append(piece.Events[min(known, len(piece.Events)):]...)
+		j.clients[piece.ID] = len(piece.Events)
+		j.page = page{} // what comes now stands behind it
 	}
 }
 
@@ -106,7 +112,7 @@ func (j *Journal) Written(entries []state.Entry) {
 func (j *Journal) Since(number uint64, subject string) []Numbered {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(j.events, number+1, func(e Numbered, n uint64) int { return int(int64(e.Number) - int64(n)) })
+	i, _ := slices.BinarySearchFunc(j.events, number+1, func(e Numbered, n uint64) int { return cmp.Compare(e.Number, n) })
 	var found []Numbered
 	for _, e := range j.events[i:] {
 		if subject == "" || e.Subject == subject || slices.Contains(e.Related, subject) {
@@ -143,26 +149,38 @@ func (j *Journal) flush(ctx context.Context) error {
 	j.unsaved = nil
 	j.mu.Unlock()
 	for len(events) > 0 {
-		n := min(len(events), journalPiece)
-		ops := []state.Op{{Record: &resources.Journal{Events: events[:n]}}}
-		j.mu.Lock()
-		for _, id := range j.pieces[:max(0, len(j.pieces)-journalPieces+1)] {
-			ops = append(ops, state.Op{Key: resources.Key{Kind: resources.KindJournal, ID: id}, Force: true})
-		}
-		j.mu.Unlock()
-		entries, err := j.runner.Commit(ctx, ops...)
+		written, err := j.write(ctx, events)
 		if err != nil {
 			j.mu.Lock()
-			j.unsaved = append(events, j.unsaved...)
+			j.unsaved = newest(append(events, j.unsaved...))
 			j.mu.Unlock()
 			return fmt.Errorf("write journal: %w", err)
 		}
-		j.mu.Lock()
-		j.pieces = append(j.pieces[max(0, len(j.pieces)-journalPieces+1):], entries[0].Record.Key().ID)
-		j.mu.Unlock()
-		events = events[n:]
+		events = events[written:]
 	}
 	return nil
+}
+
+// write writes as many events as one record has room for.
+func (j *Journal) write(ctx context.Context, events []resources.Event) (written int, err error) {
+	j.mu.Lock()
+	w := j.page.write(events, j.pieces)
+	j.mu.Unlock()
+	entries, err := j.runner.Commit(ctx, w.ops...)
+	if err != nil {
+		return 0, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, id := range j.pieces[:w.dropped] {
+		delete(j.clients, id)
+	}
+	j.pieces = j.pieces[w.dropped:]
+	if w.page.id == "" {
+		j.pieces = append(j.pieces, entries[0].Record.Key().ID)
+	}
+	j.page = w.done(entries)
+	return w.written, nil
 }
 
 // step notes what became of a step.

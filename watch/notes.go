@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,7 +17,9 @@ type Notes struct {
 
 	mu      sync.Mutex // guards unsaved
 	unsaved []resources.Event
-	writing sync.Mutex // held by Flush
+
+	writing sync.Mutex // held by Flush; guards page
+	page    page
 }
 
 // NewNotes returns notes for a store. Whoever may write records there may Flush them.
@@ -29,7 +30,7 @@ func (n *Notes) Step(event reconcile.Event) {
 	if e, ok := journaled(event); ok {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.unsaved = append(n.unsaved, e)
+		n.unsaved = newest(append(n.unsaved, e))
 	}
 }
 
@@ -49,29 +50,35 @@ func (n *Notes) Flush(ctx context.Context) error {
 	n.unsaved = nil
 	n.mu.Unlock()
 	for len(events) > 0 {
-		piece := events[:min(len(events), journalPiece)]
-		if err := n.write(ctx, piece); err != nil {
+		written, err := n.write(ctx, events)
+		if err != nil {
 			n.mu.Lock()
-			n.unsaved = append(events, n.unsaved...)
+			n.unsaved = newest(append(events, n.unsaved...))
 			n.mu.Unlock()
 			return fmt.Errorf("write journal: %w", err)
 		}
-		events = events[len(piece):]
+		events = events[written:]
 	}
 	return nil
 }
 
-// write adds a record and removes those beyond the number that is kept. Their ids grow.
-func (n *Notes) write(ctx context.Context, piece []resources.Event) error {
+// write writes as many events as one record has room for.
+func (n *Notes) write(ctx context.Context, events []resources.Event) (written int, err error) {
 	entries, err := n.store.List(ctx, resources.KindJournal)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	slices.SortFunc(entries, func(a, b state.Entry) int { return cmp.Compare(a.Record.Key().ID, b.Record.Key().ID) })
-	ops := []state.Op{{Record: &resources.Journal{Events: piece}}}
-	for _, old := range entries[:max(0, len(entries)-journalPieces+1)] {
-		ops = append(ops, state.Op{Key: old.Record.Key(), Force: true})
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.Record.Key().ID
 	}
-	_, err = n.store.Commit(ctx, ops...)
-	return err
+	if !slices.Contains(ids, n.page.id) {
+		n.page = page{} // a daemon has removed it meanwhile
+	}
+	w := n.page.write(events, ids)
+	if entries, err = n.store.Commit(ctx, w.ops...); err != nil {
+		return 0, err
+	}
+	n.page = w.done(entries)
+	return w.written, nil
 }

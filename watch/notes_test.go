@@ -51,3 +51,38 @@ func TestNotesKeepTheNewestOfTheJournal(t *testing.T) {
 		t.Errorf("the newest event is about %s, not %s", newest, want)
 	}
 }
+
+func TestNotesThatAreWrittenOftenShareARecord(t *testing.T) {
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // a test's
+	notes := watch.NewNotes(store)
+	const events = 250
+	for i := range events {
+		notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(i),
+			Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
+		if err := notes.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := store.List(t.Context(), resources.KindJournal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for _, entry := range entries {
+		for _, e := range entry.Record.(*resources.Journal).Events {
+			kept = append(kept, e.Subject)
+		}
+	}
+	if len(entries) != 2 || len(kept) != events {
+		t.Errorf("%d events are kept in %d records, want %d in 2", len(kept), len(entries), events)
+	}
+	for i, subject := range kept {
+		if want := fmt.Sprintf("node/%d", i); subject != want {
+			t.Fatalf("event %d is about %s, want %s", i, subject, want)
+		}
+	}
+}

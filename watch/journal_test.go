@@ -1,0 +1,73 @@
+package watch_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
+)
+
+// noted lists the subjects of the events that a test has made.
+func noted(d *watch.Daemon) (subjects []string) {
+	for _, e := range d.Journal.Since(0, "") {
+		if e.Code == "test" {
+			subjects = append(subjects, e.Subject)
+		}
+	}
+	return subjects
+}
+
+func testEvent(i int) resources.Event {
+	return resources.Event{Time: time.Now(), Subject: fmt.Sprintf("node/%d", i), Code: "test", Text: "something"}
+}
+
+func TestTheJournalOutlivesADaemonAlsoWhereLittleHappensAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
+		const each = 60
+		var want []string
+		for life := range 3 {
+			d, end := l.daemon()
+			for i := range each {
+				d.Journal.Add(testEvent(life*each + i))
+				want = append(want, fmt.Sprintf("node/%d", life*each+i))
+				time.Sleep(3 * time.Second) // each is written by itself
+			}
+			end()
+		}
+		d, end := l.daemon()
+		defer end()
+		if got := noted(d); !slices.Equal(got, want) {
+			t.Errorf("the journal has %d events %v, want the %d that there were", len(got), got, len(want))
+		}
+	})
+}
+
+func TestWhatAClientNotesIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
+		d, end := l.daemon()
+		defer end()
+		var want []string
+		piece := &resources.Journal{ID: "0000000100"}
+		for i := range 6 {
+			want = append(want, fmt.Sprintf("node/%d", i))
+			if i%2 == 0 { // the daemon itself has something to say in between
+				d.Journal.Add(testEvent(i))
+				time.Sleep(3 * time.Second)
+				continue
+			}
+			piece.Events = append(slices.Clip(piece.Events), testEvent(i))
+			d.Journal.Written([]state.Entry{{Record: piece}, {}})
+		}
+		if got := noted(d); !slices.Equal(got, want) {
+			t.Errorf("the journal has %v, want %v", got, want)
+		}
+	})
+}
