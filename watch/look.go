@@ -64,8 +64,26 @@ func (d *Daemon) watchProviders(ctx context.Context, group *sync.WaitGroup) {
 		}
 		if !d.lookers[name] {
 			d.lookers[name] = true
-			group.Go(func() { d.watchProvider(ctx, name) })
-			group.Go(func() { d.keepProvider(ctx, name) })
+			group.Go(func() { d.attend(ctx, name) })
+		}
+	}
+}
+
+// attend looks at a provider and has its lock, for as long as there is the provider. One of both finds out that it is gone,
+// so that a provider that comes back at that moment has both again.
+func (d *Daemon) attend(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		gone := make(chan struct{})
+		var both sync.WaitGroup
+		both.Go(func() {
+			if d.watchProvider(ctx, name); ctx.Err() == nil {
+				close(gone)
+			}
+		})
+		both.Go(func() { d.keepProvider(ctx, name, gone) })
+		both.Wait()
+		if d.forget(name) {
+			return
 		}
 	}
 }
@@ -75,7 +93,8 @@ func (d *Daemon) serves(provider string) bool {
 	return len(d.Providers) == 0 || slices.Contains(d.Providers, provider)
 }
 
-// watchProvider lists one provider again and again, while this process has to take care of anything there.
+// watchProvider lists one provider again and again, while this process has to take care of anything there. It ends when the
+// provider is gone.
 func (d *Daemon) watchProvider(ctx context.Context, name string) {
 	for {
 		wait := d.Refresh
@@ -116,13 +135,24 @@ func (d *Daemon) seen(name string) bool {
 	return looked
 }
 
-// gone reports that a provider is neither configured nor remembered any more, and forgets it.
+// gone reports that a provider is neither configured nor remembered any more.
 func (d *Daemon) gone(name string) bool {
-	_, _, err := reconcile.Lookup[resources.ProviderRecord](d.runner, resources.KindProvider, name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	configured := slices.ContainsFunc(d.current.Desired.Providers, func(p resources.Provider) bool { return p.Name == name })
-	if configured || err == nil {
+	return d.isGone(name)
+}
+
+// isGone is gone for who holds mu.
+func (d *Daemon) isGone(name string) bool {
+	_, _, err := reconcile.Lookup[resources.ProviderRecord](d.runner, resources.KindProvider, name)
+	return err != nil && !slices.ContainsFunc(d.current.Desired.Providers, func(p resources.Provider) bool { return p.Name == name })
+}
+
+// forget is the end of who attended a provider that is gone. One that was put back meanwhile it reports not to be.
+func (d *Daemon) forget(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.isGone(name) {
 		return false
 	}
 	delete(d.views, name)
@@ -166,7 +196,9 @@ func (d *Daemon) lookAround(ctx context.Context) {
 			d.Log.Error("what images are made of could not be looked at", "error", err)
 		default:
 			d.mu.Lock()
-			d.around = around
+			if d.current == engine { // otherwise a new configuration was taken meanwhile, with what goes into its own images
+				d.around = around
+			}
 			d.mu.Unlock()
 			d.nudge()
 		}

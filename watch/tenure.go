@@ -67,12 +67,13 @@ func (d *Daemon) holds(name string) bool {
 	d.tenures.mu.Lock()
 	defer d.tenures.mu.Unlock()
 	lock := d.tenures.locks[name]
-	return lock != nil && !lost(lock)
+	return lock != nil && !over(lock.Lost())
 }
 
-func lost(lock state.Lock) bool {
+// over reports whether a channel was closed that nothing is ever sent to.
+func over(closed <-chan struct{}) bool {
 	select {
-	case <-lock.Lost():
+	case <-closed:
 		return true
 	default:
 		return false
@@ -130,13 +131,13 @@ func ofImages(s *plan.Step) bool {
 	}
 }
 
-// keepProvider has the lock of a provider whenever it can be had, for as long as there is the provider.
-func (d *Daemon) keepProvider(ctx context.Context, provider string) {
+// keepProvider has the lock of a provider whenever it can be had, until the provider is gone.
+func (d *Daemon) keepProvider(ctx context.Context, provider string, gone <-chan struct{}) {
 	if d.runner.Shared() == nil || !d.does(TaskNodes) {
 		return
 	}
 	of := func(s *plan.Step) bool { return s.Provider == provider && !ofImages(s) }
-	d.keep(ctx, reconcile.ProviderLock(provider), of, func() { d.nudges.nudge(provider) }, func() bool { return d.gone(provider) })
+	d.keep(ctx, reconcile.ProviderLock(provider), of, func() { d.nudges.nudge(provider) }, gone)
 }
 
 // keepImages has the lock of images whenever it can be had.
@@ -144,17 +145,18 @@ func (d *Daemon) keepImages(ctx context.Context) {
 	if d.runner.Shared() == nil || !d.does(TaskImages) {
 		return
 	}
-	d.keep(ctx, reconcile.ImagesLock, ofImages, d.nudgeAll, func() bool { return false })
+	d.keep(ctx, reconcile.ImagesLock, ofImages, d.nudgeAll, nil)
 }
 
 // keep takes a lock again and again. changed is called when it was taken or lost; the steps that of accepts end when it is
-// lost. When the process ends, the lock goes with its session, after everything that is done under it.
-func (d *Daemon) keep(ctx context.Context, name string, of func(*plan.Step) bool, changed func(), needless func() bool) {
+// lost. When the process ends, the lock goes with its session, after everything that is done under it. Once needless is
+// closed it is given back.
+func (d *Daemon) keep(ctx context.Context, name string, of func(*plan.Step) bool, changed func(), needless <-chan struct{}) {
 	for {
 		lock, err := d.runner.Shared().Lock(ctx, name, state.Holder{Operation: "watch"})
 		if err != nil {
 			d.standBy(name, err)
-			if !sleep(ctx, standbyEvery) || needless() {
+			if !sleep(ctx, standbyEvery) || over(needless) {
 				return
 			}
 			continue
@@ -166,39 +168,33 @@ func (d *Daemon) keep(ctx context.Context, name string, of func(*plan.Step) bool
 		d.Log.Info("taken over", "lock", name)
 		changed()
 		d.nudge()
-		if !d.hold(ctx, lock, needless) {
+		if !hold(ctx, lock, needless) {
 			go func() { // steps go on for a while after ctx has ended
 				<-lock.Lost()
 				d.leave(name, lock, of)
 			}()
 			return
 		}
-		if lost(lock) {
+		if over(lock.Lost()) {
 			d.Log.Warn("a lock was lost: nothing is done under it until it is taken again", "lock", name)
 		}
 		d.leave(name, lock, of)
 		changed()
-		if needless() {
+		if over(needless) {
 			return
 		}
 	}
 }
 
 // hold waits until the lock is lost or needless, and reports whether ctx still lives then.
-func (d *Daemon) hold(ctx context.Context, lock state.Lock, needless func() bool) bool {
-	look := time.NewTicker(standbyEvery)
-	defer look.Stop()
-	for {
-		select {
-		case <-lock.Lost():
-			return true
-		case <-ctx.Done():
-			return false
-		case <-look.C:
-			if needless() {
-				return true
-			}
-		}
+func hold(ctx context.Context, lock state.Lock, needless <-chan struct{}) bool {
+	select {
+	case <-lock.Lost():
+		return true
+	case <-needless:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
