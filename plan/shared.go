@@ -220,6 +220,14 @@ func leaves(own *resources.Peer, candidates []*resources.Peer) bool {
 	return slices.ContainsFunc(candidates, func(p *resources.Peer) bool { return !p.Own && !p.Paused && p.Priority < own.Priority })
 }
 
+// Concerns reports whether a request waits for a pool of ours, of a provider that mine accepts, to serve it: nobody else has
+// claimed it, and the pool has its labels and has not declined it.
+func Concerns(seen Observed, r *resources.Request, mine func(provider string) bool) bool {
+	return !seen.Claimed[r.Key()] && slices.ContainsFunc(seen.Peers, func(p resources.Peer) bool {
+		return p.Own && mine(p.Provider) && servesAll(&p, r.Labels) && !declinedBy(r.Declined, p.ID)
+	})
+}
+
 func servesAll(p *resources.Peer, labels []string) bool {
 	return !slices.ContainsFunc(labels, func(label string) bool { return !slices.Contains(p.Labels, label) })
 }

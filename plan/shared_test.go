@@ -509,3 +509,26 @@ func TestRequestIsFulfilledWhenItsNodesAreLetGo(t *testing.T) {
 		t.Errorf("when it is let go (-want +got):\n%s", diff)
 	}
 }
+
+func TestARequestConcernsWhoCouldServeIt(t *testing.T) {
+	r := &resources.Request{ID: "200-0000000001", State: resources.StateRequested, Labels: []string{"small", "large"}}
+	own := resources.Peer{ID: "own", Own: true, Provider: "cloud", Pool: "main", Labels: []string{"large", "small"}}
+	for name, test := range map[string]struct {
+		change func(*Observed, *resources.Request)
+		want   bool
+	}{
+		"it waits":                       {func(*Observed, *resources.Request) {}, true},
+		"somebody else works on it":      {func(o *Observed, r *resources.Request) { o.Claimed = map[resources.Key]bool{r.Key(): true} }, false},
+		"the pool has declined it":       {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{By: "own"}} }, false},
+		"another pool has declined it":   {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{By: "other"}} }, true},
+		"the pool lacks a label":         {func(o *Observed, _ *resources.Request) { o.Peers[0].Labels = []string{"small"} }, false},
+		"the pool is somebody else's":    {func(o *Observed, _ *resources.Request) { o.Peers[0].Own = false }, false},
+		"another process looks after it": {func(o *Observed, _ *resources.Request) { o.Peers[0].Provider = "other" }, false},
+	} {
+		seen, asked := Observed{Shared: true, Peers: []resources.Peer{own}}, *r
+		test.change(&seen, &asked)
+		if got := Concerns(seen, &asked, func(provider string) bool { return provider == "cloud" }); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +61,14 @@ func (s *stall) look(requests []*resources.Request, now time.Time, after time.Du
 	return oldest, begins, over
 }
 
+// concerning lists the requests that this process has to do with.
+func (d *Daemon) concerning(seen plan.Observed) []*resources.Request {
+	if !seen.Shared {
+		return seen.Records.Requests
+	}
+	return slices.DeleteFunc(slices.Clone(seen.Records.Requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, d.tenured) })
+}
+
 // oldestWaiting is the request that has waited longest; nil when none waits.
 func oldestWaiting(requests []*resources.Request) (oldest *resources.Request) {
 	for _, r := range requests {
@@ -81,7 +90,7 @@ func (d *Daemon) Stalled() time.Duration {
 
 // watchStall tells of a stall when it begins, now and then while it lasts, and when it is over.
 func (d *Daemon) watchStall(pass Pass) {
-	oldest, begins, over := d.stall.look(pass.Seen.Records.Requests, pass.Seen.Now, d.Stall)
+	oldest, begins, over := d.stall.look(d.concerning(pass.Seen), pass.Seen.Now, d.Stall)
 	switch {
 	case begins:
 		lasts, why := d.Stalled().Round(time.Second), d.whyWaiting(pass, oldest)
