@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
@@ -61,36 +60,8 @@ func (b *borrowed) attempt(ctx context.Context, number int64) error {
 	}
 	b.external = made.ID
 	b.progress(b.step)("waiting for the machine to be ready", 0, 0)
-	return b.wait(ctx, spec)
-}
-
-// wait follows the machine through the provider's listings.
-func (b *borrowed) wait(ctx context.Context, spec drivers.Spec) error {
-	var patience patience
-	seen := false
-	return b.poll(b.cloud).await(ctx, func(now listing) (bool, error) {
-		instance, found := now.byID[b.external]
-		switch {
-		case !found && seen:
-			return false, fmt.Errorf("instance %s disappeared while it started", b.external)
-		case !found:
-			return false, nil // a list may lag behind
-		case instance.Status == resources.StatusDeleting:
-			return false, fmt.Errorf("somebody is deleting instance %s", instance.ID)
-		}
-		seen = true
-		if instance.Status != resources.StatusFailed {
-			var err error
-			if instance, err = b.cloud.Advance(ctx, spec, instance); err != nil {
-				return false, patience.with(err)
-			}
-		}
-		if instance.Status == resources.StatusFailed {
-			return false, fault(instance)
-		}
-		b.instance = instance
-		return instance.Status == resources.StatusReady && instance.Addresses.Interface != "", nil
-	})
+	b.instance, err = b.awaitReady(ctx, b.cloud, spec, b.external)
+	return err
 }
 
 // Console implements builders.Machine.
@@ -117,44 +88,12 @@ func (b *borrowed) Close(ctx context.Context) error {
 func (b *borrowed) remove(ctx context.Context) error {
 	err := b.removeInstances(ctx, b.step, b.cloud, &resources.Node{ID: b.build, Provider: b.provider.Name, ExternalID: b.external})
 	if b.captured {
-		err = errors.Join(err, b.removeImages(ctx))
+		err = errors.Join(err, b.removeImages(ctx, b.images, b.marks(), ""))
 	}
 	return err
 }
 
-// removeImages deletes every image that carries the build's marks.
-func (b *borrowed) removeImages(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("the snapshot is not gone after %s", deleteTimeout))
-	defer cancel()
-	for {
-		found, err := b.snapshotsThereAre(ctx)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		for _, image := range found {
-			if err := b.images.DeleteImage(ctx, image.ID); err != nil {
-				return fmt.Errorf("delete snapshot %s: %w", image.ID, err)
-			}
-		}
-		select {
-		case <-time.After(pollLeast):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // snapshotsThereAre lists the images of this build's machine.
 func (b *borrowed) snapshotsThereAre(ctx context.Context) ([]resources.RemoteImage, error) {
-	images, err := b.images.ListImages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var ours []resources.RemoteImage
-	for _, i := range images {
-		if i.Marks.Installation == b.seen.Installation && i.Marks.Kind == resources.KindBuild && i.Marks.ID == b.build {
-			ours = append(ours, i)
-		}
-	}
-	return ours, nil
+	return imagesMarked(ctx, b.images, b.marks())
 }

@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/npctl/npctl/drivers"
@@ -167,46 +166,17 @@ func (l *launching) amounts() resources.Amounts {
 }
 
 // chooseImage takes the newest usable upload, or what the cloud_image block means.
-func (l *launching) chooseImage(ctx context.Context) error {
+func (l *launching) chooseImage(ctx context.Context) (err error) {
 	ref := l.offer.Image
 	if ref.Kind == resources.CloudImage {
-		return l.chooseCloudImage(ctx, ref)
+		l.node.ImageID, l.node.Login, err = l.cloudImage(ctx, l.provider, ref)
+		return err
 	}
 	upload := l.uploadOf(ref.Name)
 	if upload == nil {
 		return fmt.Errorf("image %s is not in provider %s", ref, l.provider.Name)
 	}
 	l.node.ImageID, l.node.Upload, l.node.Login = upload.ExternalID, upload.ID, upload.Login
-	return nil
-}
-
-// chooseCloudImage takes what the plan found, or looks itself when the plan was made without looking.
-func (l *launching) chooseCloudImage(ctx context.Context, ref resources.ImageRef) error {
-	i := slices.IndexFunc(l.provider.CloudImages, func(spec resources.CloudImageSpec) bool { return spec.Name == ref.Name })
-	if i < 0 {
-		return fmt.Errorf("provider %s has no %s", l.provider.Name, ref)
-	}
-	spec := l.provider.CloudImages[i]
-	image := l.seen.Providers[l.provider.Name].CloudImages[ref.Name].Image
-	if image.ID == "" {
-		cloud, err := l.execution.cloud(ctx, l.provider.Name, nil)
-		if err != nil {
-			return err
-		}
-		resolver, ok := drivers.Resolving(cloud)
-		if !ok {
-			return fmt.Errorf("%s: %w", ref, drivers.ErrNotSupported)
-		}
-		found, problems, err := resolver.ResolveImage(ctx, spec)
-		if err != nil {
-			return err
-		}
-		if len(problems) > 0 {
-			return fmt.Errorf("%w: %s: %s = %q: %s", drivers.ErrRejected, ref, problems[0].Attribute, problems[0].Value, problems[0].Detail)
-		}
-		image = found
-	}
-	l.node.ImageID, l.node.Login = image.ID, spec.Login
 	return nil
 }
 
@@ -276,8 +246,9 @@ func (l *launching) try(ctx context.Context) error {
 	l.waits(l.step)
 	instance := l.made
 	if instance.Status != resources.StatusReady || instance.Addresses.Interface == "" {
+		l.progress(l.step)("waiting for the instance to be ready", 0, 0)
 		var err error
-		if instance, err = l.wait(ctx); err != nil {
+		if instance, err = l.awaitReady(ctx, l.cloud, l.spec(false), l.node.ExternalID); err != nil {
 			return err
 		}
 	}
@@ -308,54 +279,6 @@ func (l *launching) create(ctx context.Context) error {
 	l.node.Phases = resources.Phases{Create: l.asked.Sub(started).Seconds()}
 	l.node.ExternalID, l.made = instance.ID, instance
 	return l.ledger.put(ctx, l.node)
-}
-
-// wait follows the instance through the provider's listings until it is ready.
-func (l *launching) wait(ctx context.Context) (resources.Instance, error) {
-	var ready resources.Instance
-	var patience patience
-	seen, missing := false, 0
-	l.progress(l.step)("waiting for the instance to be ready", 0, 0)
-	err := l.poll(l.cloud).await(ctx, func(now listing) (bool, error) {
-		instance, found := now.byID[l.node.ExternalID]
-		if !found {
-			if missing++; seen && missing > 1 {
-				return false, fmt.Errorf("instance %s disappeared while it started", l.node.ExternalID)
-			}
-			return false, nil // a list may lag behind
-		}
-		seen, missing = true, 0
-		switch instance.Status {
-		case resources.StatusFailed:
-			return false, fault(instance)
-		case resources.StatusDeleting:
-			return false, fmt.Errorf("somebody is deleting instance %s", instance.ID)
-		}
-		advanced, err := l.cloud.Advance(ctx, l.spec(false), instance)
-		if err != nil {
-			return false, patience.with(err)
-		}
-		if advanced.Status == resources.StatusFailed {
-			return false, fault(advanced)
-		}
-		ready = advanced
-		return advanced.Status == resources.StatusReady && advanced.Addresses.Interface != "", nil
-	})
-	return ready, err
-}
-
-// fault turns what the cloud says of a failed instance into an error of the kind that decides what happens next.
-func fault(i resources.Instance) error {
-	text := i.Fault
-	if text == "" {
-		text = "the cloud gives no reason"
-	}
-	kinds := map[resources.FaultKind]error{resources.FaultQuota: drivers.ErrQuota,
-		resources.FaultCapacity: drivers.ErrCapacity, resources.FaultRejected: drivers.ErrRejected}
-	if kind := kinds[i.FaultKind]; kind != nil {
-		return fmt.Errorf("instance %s failed: %w: %s", i.ID, kind, text)
-	}
-	return fmt.Errorf("instance %s failed: %s", i.ID, text)
 }
 
 // ready writes the result.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"slices"
 	"strings"
 	"sync"
 
@@ -143,10 +142,11 @@ func offerOf(p *resources.Provider, pool, label string) (*resources.Pool, *resou
 }
 
 // chooseImage takes the newest upload that is ready, or what the cloud_image block means.
-func (b *borrowed) chooseImage(ctx context.Context) error {
+func (b *borrowed) chooseImage(ctx context.Context) (err error) {
 	ref := b.offer.Image
 	if ref.Kind == resources.CloudImage {
-		return b.chooseCloudImage(ctx, ref)
+		b.image, b.login, err = b.cloudImage(ctx, b.provider, ref)
+		return err
 	}
 	var newest *resources.Upload
 	for _, u := range all[resources.Upload](b.ledger) {
@@ -159,31 +159,6 @@ func (b *borrowed) chooseImage(ctx context.Context) error {
 		return fmt.Errorf("label %s boots from %s, which is not in provider %s yet", b.offer.Label, ref, b.provider.Name)
 	}
 	b.image, b.login = newest.ExternalID, newest.Login
-	return nil
-}
-
-func (b *borrowed) chooseCloudImage(ctx context.Context, ref resources.ImageRef) error {
-	i := slices.IndexFunc(b.provider.CloudImages, func(spec resources.CloudImageSpec) bool { return spec.Name == ref.Name })
-	if i < 0 {
-		return fmt.Errorf("%w: provider %s has no %s", drivers.ErrRejected, b.provider.Name, ref)
-	}
-	spec := b.provider.CloudImages[i]
-	b.image, b.login = b.seen.Providers[b.provider.Name].CloudImages[ref.Name].Image.ID, spec.Login
-	if b.image != "" {
-		return nil
-	}
-	resolver, ok := drivers.Resolving(b.cloud)
-	if !ok {
-		return fmt.Errorf("%s: %w", ref, drivers.ErrNotSupported)
-	}
-	found, problems, err := resolver.ResolveImage(ctx, spec)
-	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("%w: %s = %q: %s", drivers.ErrRejected, problems[0].Attribute, problems[0].Value, problems[0].Detail)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", ref, err)
-	}
-	b.image = found.ID
 	return nil
 }
 

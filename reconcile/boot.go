@@ -1,0 +1,87 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// What nodes and the machines of builders have in common on their way from an image to ready.
+
+// cloudImage is what a cloud_image block means: as the plan has found it, or as the cloud says when the plan was made
+// without looking.
+func (x *execution) cloudImage(ctx context.Context, p *resources.Provider, ref resources.ImageRef) (id string, login resources.Login, err error) {
+	i := slices.IndexFunc(p.CloudImages, func(spec resources.CloudImageSpec) bool { return spec.Name == ref.Name })
+	if i < 0 {
+		return "", login, fmt.Errorf("%w: provider %s has no %s", drivers.ErrRejected, p.Name, ref)
+	}
+	spec := p.CloudImages[i]
+	if id := x.seen.Providers[p.Name].CloudImages[ref.Name].Image.ID; id != "" {
+		return id, spec.Login, nil
+	}
+	cloud, err := x.cloud(ctx, p.Name, nil)
+	if err != nil {
+		return "", login, err
+	}
+	resolver, ok := drivers.Resolving(cloud)
+	if !ok {
+		return "", login, fmt.Errorf("%s: %w", ref, drivers.ErrNotSupported)
+	}
+	found, problems, err := resolver.ResolveImage(ctx, spec)
+	if err == nil && len(problems) > 0 {
+		err = fmt.Errorf("%w: %s = %q: %s", drivers.ErrRejected, problems[0].Attribute, problems[0].Value, problems[0].Detail)
+	}
+	if err != nil {
+		return "", login, fmt.Errorf("%s: %w", ref, err)
+	}
+	return found.ID, spec.Login, nil
+}
+
+// awaitReady follows an instance through the provider's listings until it is ready.
+func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec drivers.Spec, id string) (ready resources.Instance, err error) {
+	var patience patience
+	seen, missing := false, 0
+	err = x.poll(cloud).await(ctx, func(now listing) (bool, error) {
+		instance, found := now.byID[id]
+		if !found {
+			if missing++; seen && missing > 1 {
+				return false, fmt.Errorf("instance %s disappeared while it started", id)
+			}
+			return false, nil // a list may lag behind
+		}
+		seen, missing = true, 0
+		switch instance.Status {
+		case resources.StatusFailed:
+			return false, fault(instance)
+		case resources.StatusDeleting:
+			return false, fmt.Errorf("somebody is deleting instance %s", id)
+		}
+		advanced, err := cloud.Advance(ctx, spec, instance)
+		if err != nil {
+			return false, patience.with(err)
+		}
+		if advanced.Status == resources.StatusFailed {
+			return false, fault(advanced)
+		}
+		ready = advanced
+		return advanced.Status == resources.StatusReady && advanced.Addresses.Interface != "", nil
+	})
+	return ready, err
+}
+
+// fault turns what the cloud says of a failed instance into an error of the kind that decides what happens next.
+func fault(i resources.Instance) error {
+	text := i.Fault
+	if text == "" {
+		text = "the cloud gives no reason"
+	}
+	kinds := map[resources.FaultKind]error{resources.FaultQuota: drivers.ErrQuota,
+		resources.FaultCapacity: drivers.ErrCapacity, resources.FaultRejected: drivers.ErrRejected}
+	if kind := kinds[i.FaultKind]; kind != nil {
+		return fmt.Errorf("instance %s failed: %w: %s", i.ID, kind, text)
+	}
+	return fmt.Errorf("instance %s failed: %s", i.ID, text)
+}
