@@ -317,6 +317,9 @@ func (l *launching) giveUp(ctx context.Context, cause error) error {
 	if err := l.ledger.put(ctx, l.node); err != nil {
 		return errors.Join(cause, err)
 	}
+	if l.cloud == nil && l.node.Attempt > 0 {
+		return cause // an earlier run has asked for a machine, which only the record tells of until somebody can look
+	}
 	if l.cloud != nil {
 		if err := l.removeInstances(ctx, l.step, l.cloud, l.node); err != nil {
 			return errors.Join(cause, err)

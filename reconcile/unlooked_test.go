@@ -1,0 +1,61 @@
+package reconcile_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// TestANodeThatNobodyCanLookAtKeepsItsRecord: a run ends in the middle of launches, and the next one cannot even log in to
+// go on with them. The servers that the first one has asked for stay known.
+func TestANodeThatNobodyCanLookAtKeepsItsRecord(t *testing.T) {
+	for name, cancelled := range map[string]bool{"the cloud refuses": false, "the run is cancelled": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, oneCloud(), sandboxcloud.Options{BuildTime: 10 * time.Minute})
+				short, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if _, _, err := l.run(short, plan.Options{}); err == nil || len(l.nodes()) == 0 {
+					t.Fatalf("the first run ends with %v and %d nodes, want it interrupted in the middle of some", err, len(l.nodes()))
+				}
+				e, end := l.engine()
+				seen, err := e.Observe(t.Context(), true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := plan.Compute(e.Desired, seen, plan.Options{})
+				end()
+
+				fault := sandboxcloud.Fault{Operation: "token.create", Action: sandboxcloud.Answer, Status: 401, Times: 1000}
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				if cancelled {
+					fault.Action = sandboxcloud.HangBefore
+					time.AfterFunc(5*time.Second, stop)
+				}
+				if err := l.driver.clouds["one"].SetFaults(fault); err != nil {
+					t.Fatal(err)
+				}
+				e, end = l.engine()
+				result, err := e.Execute(ctx, p, seen)
+				end()
+				if len(result.Failed) == 0 {
+					t.Fatalf("nothing failed: %v, %v", result, err)
+				}
+				if servers, nodes := thingsIn(t, l.driver.clouds["one"])["server"], len(l.nodes()); servers != 2 || nodes != servers {
+					t.Errorf("there are %d servers and %d records, want 2 of each", servers, nodes)
+				}
+				l.behave(t)
+				l.settle(t, plan.Options{}, name)
+				for _, r := range l.records(resources.KindSighting) {
+					t.Errorf("taken for a leak: %v", r.Key())
+				}
+			})
+		})
+	}
+}
