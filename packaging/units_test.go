@@ -3,7 +3,6 @@ package packaging_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/test/program"
 )
 
 // unit is a unit file: values by section and name.
@@ -82,22 +83,10 @@ func units(t *testing.T) []string {
 	return files
 }
 
-// program is npctl.
-var program string
+// npctl is the program that is shipped.
+var npctl string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "npctl")
-	if err != nil {
-		panic(err)
-	}
-	program = filepath.Join(dir, "npctl")
-	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../cmd/npctl").CombinedOutput(); err != nil {
-		panic(string(out))
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
 func TestUnitsRunCommandsThereAre(t *testing.T) {
 	commands := [][]string{dockerCommand(t, "watch"), dockerCommand(t, "builder")}
@@ -113,7 +102,7 @@ func TestUnitsRunCommandsThereAre(t *testing.T) {
 		commands = append(commands, words[1:])
 	}
 	for _, words := range commands {
-		help, err := exec.CommandContext(t.Context(), program, words[0], "-help").CombinedOutput()
+		help, err := exec.CommandContext(t.Context(), npctl, words[0], "-help").CombinedOutput()
 		if err != nil {
 			t.Errorf("npctl %s: %v\n%s", words[0], err, help)
 		}
@@ -216,7 +205,7 @@ func TestSystemdUnderstandsTheUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := filepath.Join(dir, filepath.Base(file))
-		if err := os.WriteFile(to, bytes.ReplaceAll(text, []byte("/usr/bin/npctl"), []byte(program)), 0o600); err != nil {
+		if err := os.WriteFile(to, bytes.ReplaceAll(text, []byte("/usr/bin/npctl"), []byte(npctl)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		copies = append(copies, to)

@@ -18,47 +18,28 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-	"testing"
 	"time"
+
+	"github.com/npctl/npctl/test/program"
 )
 
 // daemon is an npctl watch that runs in a place.
 type daemon struct {
-	at   *place
-	cmd  *exec.Cmd
-	done chan struct{} // closed at its end
+	at *place
+	*program.Process
 }
 
 // watch starts a daemon and waits until it is ready. It ends with the test.
 func (at *place) watch(options ...string) *daemon {
 	at.t.Helper()
-	path, err := binary()
-	if err != nil {
-		at.t.Fatal(err)
-	}
-	log, err := os.OpenFile(at.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		at.t.Fatal(err)
-	}
-	defer log.Close()
-	d := &daemon{at: at, cmd: exec.CommandContext(context.WithoutCancel(at.t.Context()), path, append([]string{"watch"}, options...)...), done: make(chan struct{})}
-	d.cmd.Dir, d.cmd.Env, d.cmd.Stderr = at.dir, at.env, log
-	if err := d.cmd.Start(); err != nil {
-		at.t.Fatal(err)
-	}
-	go func() {
-		defer close(d.done)
-		_ = d.cmd.Wait()
-	}()
-	at.t.Cleanup(func() {
-		_ = d.cmd.Process.Kill()
-		<-d.done
-	})
+	cmd := exec.CommandContext(context.WithoutCancel(at.t.Context()), npctl, append([]string{"watch"}, options...)...)
+	cmd.Dir, cmd.Env = at.dir, at.env
+	d := &daemon{at, program.Start(at.t, cmd, at.logFile())}
 	began := time.Now()
 	eventually(at.t, "npctl watch is ready", func() bool {
+		d.Runs()
 		_, err := d.get("/readyz")
-		return err == nil || d.over(at.t)
+		return err == nil
 	})
 	at.t.Logf("npctl watch is ready after %.1f s", time.Since(began).Seconds())
 	return d
@@ -74,41 +55,6 @@ func (at *place) tellLog() {
 			at.t.Logf("log of npctl watch:\n%s", text)
 		}
 	})
-}
-
-// over fails the test when the daemon has ended by itself.
-func (d *daemon) over(t *testing.T) bool {
-	t.Helper()
-	select {
-	case <-d.done:
-		t.Fatalf("npctl watch has ended: %s", d.cmd.ProcessState)
-	default:
-	}
-	return false
-}
-
-// kill ends it without warning.
-func (d *daemon) kill() {
-	_ = d.cmd.Process.Kill()
-	<-d.done
-}
-
-// stop ends it in an orderly way and returns how long that took.
-func (d *daemon) stop(within time.Duration) time.Duration {
-	d.at.t.Helper()
-	began := time.Now()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		d.at.t.Fatal(err)
-	}
-	select {
-	case <-d.done:
-	case <-time.After(within):
-		d.at.t.Fatalf("npctl watch still runs %s after SIGTERM", within)
-	}
-	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
-		d.at.t.Errorf("npctl watch: exit code %d after SIGTERM", code)
-	}
-	return time.Since(began)
 }
 
 // get asks at the daemon's socket for what has no command.

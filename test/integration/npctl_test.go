@@ -7,42 +7,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/test/program"
 )
 
-// binary builds npctl once for all tests; $NPCTL names one that is built already.
-var binary = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("NPCTL"); path != "" {
-		return filepath.Abs(path)
-	}
-	dir, err := os.MkdirTemp("", "npctl-integration-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "npctl")
-	build := exec.Command("go", "build", "-o", path, "github.com/npctl/npctl/cmd/npctl")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build npctl: %w\n%s", err, out)
-	}
-	return path, nil
-})
+// npctl is the program that is tested.
+var npctl string
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := binary(); err == nil && os.Getenv("NPCTL") == "" {
-		_ = os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
 // runLimit ends an npctl that hangs.
 const runLimit = 15 * time.Minute
@@ -115,14 +94,10 @@ type outcome struct {
 // command prepares an npctl.
 func (at *place) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 	at.t.Helper()
-	path, err := binary()
-	if err != nil {
-		at.t.Fatal(err)
-	}
 	if args[0] == "plan" || args[0] == "apply" || args[0] == "destroy" {
 		args = append(append([]string{}, args...), at.args...)
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, npctl, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = at.dir, at.env, &stdout, &stderr
 	cmd.WaitDelay = 10 * time.Second

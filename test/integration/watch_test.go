@@ -124,7 +124,7 @@ func TestOpenStackWatchServesNodes(t *testing.T) {
 	at.eventuallyCensus("ready:1")
 	p.mustHave(before, map[string]int{"server": 1, "floating IP": 1})
 	d.tells()
-	t.Logf("ended within %s", d.stop(time.Minute).Round(time.Millisecond))
+	t.Logf("ended within %s", d.Stop().Round(time.Millisecond))
 	at.nothingToDo()
 	at.gone(p, before)
 }

@@ -125,7 +125,7 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	case refused > given/20: // servers that come late, after npctl has done without them, take what it counts on
 		c.t.Errorf("%d creates were sent for which there was no quota, with %d nodes given", refused, given)
 	}
-	d.stop()
+	d.Stop()
 	c.destroy()
 }
 
@@ -136,14 +136,14 @@ func (c *chaos) lives(random *rand.Rand) (kills int) {
 		if c.enough(kills) || time.Since(began) > chaosMost {
 			return kills
 		}
-		d := c.launch(exec.CommandContext(context.WithoutCancel(c.over), program, "watch", "-config="+c.dir, "-refresh=1s"))
+		d := c.launch(exec.CommandContext(context.WithoutCancel(c.over), npctl, "watch", "-config="+c.dir, "-refresh=1s"))
 		select {
-		case <-d.done:
-			c.t.Fatalf("the daemon has ended by itself: %v", d.err)
+		case <-d.Done:
+			d.Runs() // which it does not
 		case <-time.After(300*time.Millisecond + time.Duration(random.Int64N(int64(3200*time.Millisecond)))):
 		}
-		d.signal(syscall.SIGKILL)
-		d.ends(10 * time.Second)
+		d.Signal(syscall.SIGKILL)
+		d.Ends(10 * time.Second)
 		kills++
 	}
 }

@@ -6,40 +6,25 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// program is the npctl that is tested.
-var program string
+// npctl is the program that is tested.
+var npctl string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "npctl")
-	if err != nil {
-		panic(err)
-	}
-	program = filepath.Join(dir, "npctl")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../cmd/npctl")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
 // logShown is how many bytes of the log are shown of a test that failed.
 const logShown = 256 << 10
@@ -84,83 +69,17 @@ func (s *site) write(configuration string) {
 	}
 }
 
-// daemon is a process.
-type daemon struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{}
-	err  error
-}
-
 // start starts a daemon and waits until it is ready.
-func (s *site) start(options ...string) *daemon {
+func (s *site) start(options ...string) *program.Process {
 	s.t.Helper()
-	d := s.launch(exec.CommandContext(context.WithoutCancel(s.t.Context()), program, append([]string{"watch", "-config=" + s.dir}, options...)...))
+	d := s.launch(exec.CommandContext(context.WithoutCancel(s.t.Context()), npctl, append([]string{"watch", "-config=" + s.dir}, options...)...))
 	s.await("the daemon is ready", func() bool { ready, err := s.Ready(s.t.Context()); return err == nil && ready })
 	return d
 }
 
-func (s *site) launch(cmd *exec.Cmd) *daemon {
+func (s *site) launch(cmd *exec.Cmd) *program.Process {
 	s.t.Helper()
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	d := &daemon{t: s.t, cmd: cmd, log: log.Name(), done: make(chan struct{})}
-	d.cmd.Stderr = log
-	if err := d.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	go func() {
-		defer close(d.done)
-		d.err = d.cmd.Wait()
-		_ = log.Close()
-	}()
-	s.t.Cleanup(func() {
-		_ = d.cmd.Process.Kill()
-		<-d.done
-	})
-	return d
-}
-
-func (d *daemon) signal(sig os.Signal) {
-	d.t.Helper()
-	if err := d.cmd.Process.Signal(sig); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-// ends waits for the end of the process and returns its exit code.
-func (d *daemon) ends(within time.Duration) int {
-	d.t.Helper()
-	select {
-	case <-d.done:
-	case <-time.After(within):
-		d.t.Fatalf("the daemon still runs after %s", within)
-	}
-	var status *exec.ExitError
-	if errors.As(d.err, &status) {
-		return status.ExitCode()
-	}
-	return 0
-}
-
-// stop ends it in an orderly way.
-func (d *daemon) stop() {
-	d.t.Helper()
-	d.signal(syscall.SIGTERM)
-	if code := d.ends(time.Minute); code != 0 {
-		d.t.Errorf("exit code %d after SIGTERM", code)
-	}
-}
-
-func (d *daemon) logged(text string) bool {
-	log, err := os.ReadFile(d.log)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return bytes.Contains(log, []byte(text))
+	return program.Start(s.t, cmd, filepath.Join(s.dir, "log"))
 }
 
 // await looks again and again until something is so.
@@ -190,7 +109,7 @@ func (s *site) asked(labels ...string) []wire.Node {
 	for _, label := range labels {
 		args = append(args, "-label="+label)
 	}
-	cmd := exec.CommandContext(s.t.Context(), program, args...)
+	cmd := exec.CommandContext(s.t.Context(), npctl, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

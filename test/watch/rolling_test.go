@@ -102,8 +102,8 @@ func TestALabelIsRenamedUnderLoad(t *testing.T) {
 		reload   func()
 	}{
 		{"small", "tiny", func() {
-			d.signal(syscall.SIGHUP)
-			s.await("the configuration was reloaded", func() bool { return d.logged("configuration reloaded") })
+			d.Signal(syscall.SIGHUP)
+			s.await("the configuration was reloaded", func() bool { return d.Logged("configuration reloaded") > 0 })
 		}},
 		{"tiny", "little", func() { s.reload(0, "Configuration reloaded.") }},
 	} {
@@ -124,7 +124,7 @@ func TestALabelIsRenamedUnderLoad(t *testing.T) {
 		}
 	}
 	t.Logf("told to those who asked for the old labels: %q", f.failed)
-	d.stop()
+	d.Stop()
 }
 
 // image is what is recorded of an image.
@@ -184,7 +184,7 @@ func TestAnImageIsReplacedUnderLoad(t *testing.T) {
 	f.flows()
 	s.await("the old image is gone", func() bool { return len(s.image("debian").Builds) == 0 && s.imagesIn(p) == 1 })
 	f.end()
-	d.stop()
+	d.Stop()
 }
 
 // imagesIn counts what was uploaded to a cloud and is there.
@@ -209,8 +209,8 @@ func TestAProviderIsRemovedUnderLoad(t *testing.T) {
 
 	s.write(rolling) // one edit
 	s.reload(1, "would remove node.", "-allow-destroy")
-	d.signal(syscall.SIGHUP)
-	s.await("it is told that the new configuration was not taken", func() bool { return d.logged("was not taken") })
+	d.Signal(syscall.SIGHUP)
+	s.await("it is told that the new configuration was not taken", func() bool { return d.Logged("was not taken") > 0 })
 	f.flows()
 	s.await("the old one goes on", func() bool { return len(s.with(client.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 
@@ -235,7 +235,7 @@ func TestAProviderIsRemovedUnderLoad(t *testing.T) {
 	}
 	f.flows()
 	f.end()
-	d.stop()
+	d.Stop()
 }
 
 func TestAPoolIsShrunkUnderLoad(t *testing.T) {
@@ -260,7 +260,7 @@ func TestAPoolIsShrunkUnderLoad(t *testing.T) {
 	s.reload(0)
 	s.await("the pool grows again", func() bool { return len(s.with(client.NodeFilter{})) > 2 })
 	f.end()
-	d.stop()
+	d.Stop()
 }
 
 func TestAMistakeInTheConfigurationIsRefusedUnderLoad(t *testing.T) {
@@ -279,5 +279,5 @@ func TestAMistakeInTheConfigurationIsRefusedUnderLoad(t *testing.T) {
 	s.reload(0, "Configuration reloaded.")
 	f.end()
 	s.await("the next one without mistakes is taken", func() bool { return s.census() == "map[ready:3]" })
-	d.stop()
+	d.Stop()
 }

@@ -73,7 +73,7 @@ func TestAMachineIsRemovedWhileItIsInUse(t *testing.T) {
 	})
 	f.end()
 	s.await("the other machine is as it was", func() bool { return s.census() == "map[ready:2]" })
-	d.stop()
+	d.Stop()
 }
 
 func TestALabelOfAMachineIsChangedWhileItIsInUse(t *testing.T) {
@@ -113,5 +113,5 @@ func TestALabelOfAMachineIsChangedWhileItIsInUse(t *testing.T) {
 		return len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return slices.Contains(n.Labels, "metal") })
 	})
 	f.end()
-	d.stop()
+	d.Stop()
 }

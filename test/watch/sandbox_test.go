@@ -73,7 +73,7 @@ func TestNodesAreGivenUsedAndRefilled(t *testing.T) {
 	if _, err := s.ssh(nodes[0], "true"); err == nil {
 		t.Errorf("node %s still answers", nodes[0].ID)
 	}
-	d.stop()
+	d.Stop()
 }
 
 func TestAHeldNodeStaysUntilItsTime(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAHeldNodeStaysUntilItsTime(t *testing.T) {
 	if time.Now().Before(until) {
 		t.Error("the node was gone before its time")
 	}
-	d.stop()
+	d.Stop()
 }
 
 func TestTheConfigurationIsReadAnewAtSIGHUP(t *testing.T) {
@@ -106,15 +106,15 @@ func TestTheConfigurationIsReadAnewAtSIGHUP(t *testing.T) {
 	d := s.start()
 	s.await("one node is ready", func() bool { return s.census() == "map[ready:1]" })
 	s.write(strings.Replace(cloud(port, 3, "0s"), "max_servers", "max_serfers", 1))
-	d.signal(syscall.SIGHUP)
-	s.await("the mistake is told", func() bool { return d.logged("max_serfers") && d.logged("was not taken") })
+	d.Signal(syscall.SIGHUP)
+	s.await("the mistake is told", func() bool { return d.Logged("max_serfers") > 0 && d.Logged("was not taken") > 0 })
 	if got := s.census(); got != "map[ready:1]" {
 		t.Errorf("nodes are %s after a configuration with a mistake", got)
 	}
 	s.write(cloud(port, 3, "0s"))
-	d.signal(syscall.SIGHUP)
+	d.Signal(syscall.SIGHUP)
 	s.await("there are as many nodes as the new one wants", func() bool { return s.census() == "map[ready:3]" })
-	d.stop()
+	d.Stop()
 }
 
 func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
@@ -133,8 +133,8 @@ func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.signal(syscall.SIGKILL)
-	d.ends(10 * time.Second)
+	d.Signal(syscall.SIGKILL)
+	d.Ends(10 * time.Second)
 	began := time.Now()
 	d = s.start("-refresh=1s") // so that the quota shows soon what is gone
 	t.Logf("ready %s after the start", time.Since(began).Round(time.Millisecond))
@@ -159,7 +159,7 @@ func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
 		providers, err := s.Providers(t.Context())
 		return err == nil && s.census() == "map[]" && providers[0].Quota != nil && providers[0].Quota.Used.Instances == 0
 	})
-	d.stop()
+	d.Stop()
 }
 
 func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
@@ -171,12 +171,12 @@ func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
 	}
 	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
 	began := time.Now()
-	d.signal(syscall.SIGTERM)
-	s.await("it says so", func() bool { return d.logged("stopping: nothing more is begun") })
+	d.Signal(syscall.SIGTERM)
+	s.await("it says so", func() bool { return d.Logged("stopping: nothing more is begun") > 0 })
 	if _, err := s.Status(t.Context()); err != nil {
 		t.Errorf("it does not answer while it ends: %v", err)
 	}
-	if code := d.ends(10 * time.Second); code != 0 {
+	if code := d.Ends(10 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	took := time.Since(began)
@@ -189,17 +189,17 @@ func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
 	if nodes[0].Attempt != 1 {
 		t.Errorf("the node that was begun before was launched %d times", nodes[0].Attempt)
 	}
-	d.stop()
+	d.Stop()
 }
 
 func TestASecondSignalEndsAtOnce(t *testing.T) {
 	s := newSite(t, cloud(freePort(t), 1, "60s"))
 	d := s.start("-grace=1h")
 	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
-	d.signal(syscall.SIGTERM)
-	s.await("it says so", func() bool { return d.logged("stopping: nothing more is begun") })
-	d.signal(syscall.SIGTERM)
-	if code := d.ends(2 * time.Second); code != 130 {
+	d.Signal(syscall.SIGTERM)
+	s.await("it says so", func() bool { return d.Logged("stopping: nothing more is begun") > 0 })
+	d.Signal(syscall.SIGTERM)
+	if code := d.Ends(2 * time.Second); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
 }
@@ -209,7 +209,7 @@ func TestASocketOfSystemdIsTaken(t *testing.T) {
 	path := filepath.Join(s.dir, "npctl.db.sock")
 	opened := listenFiles(t, "unix", path)
 	metrics := listenFiles(t, "tcp", "127.0.0.1:0")
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, program, "watch", "-config="+s.dir)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, npctl, "watch", "-config="+s.dir)
 	cmd.Env = append(os.Environ(), "LISTEN_FDS=2", "LISTEN_FDNAMES=api:metrics")
 	cmd.ExtraFiles = []*os.File{opened.file, metrics.file}
 	d := s.launch(cmd)
@@ -220,7 +220,7 @@ func TestASocketOfSystemdIsTaken(t *testing.T) {
 	} else {
 		_ = answer.Body.Close()
 	}
-	d.stop()
+	d.Stop()
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("it removed the socket, which is systemd's: %v", err)
 	}

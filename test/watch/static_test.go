@@ -171,7 +171,7 @@ func TestMachinesAreCheckedGivenAndReturned(t *testing.T) {
 		}
 		s.await("both slots are ready again", func() bool { return s.census() == "map[ready:2]" })
 	}
-	d.stop()
+	d.Stop()
 }
 
 func TestAMachineThatDoesNotAnswerIsNotReturnedToThePool(t *testing.T) {
@@ -193,7 +193,7 @@ func TestAMachineThatDoesNotAnswerIsNotReturnedToThePool(t *testing.T) {
 	})
 	m.start()
 	s.await("it is ready again", func() bool { return s.census() == "map[ready:2]" })
-	d.stop()
+	d.Stop()
 }
 
 func TestAMachineWithAnotherHostKeyIsNotGiven(t *testing.T) {
@@ -217,5 +217,5 @@ func TestAMachineWithAnotherHostKeyIsNotGiven(t *testing.T) {
 	if r, err := s.WaitRequest(ctx, r.ID); err == nil && r.State == resources.StateFulfilled {
 		t.Errorf("the machine was given: %+v", r)
 	}
-	d.stop()
+	d.Stop()
 }

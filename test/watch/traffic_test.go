@@ -152,7 +152,7 @@ func (f *traffic) flows() {
 // npctl runs a command in the directory of the configuration, and returns its exit code and all that it says.
 func (s *site) npctl(args ...string) (code int, said string) {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), program, append([]string{"-chdir=" + s.dir}, args...)...)
+	cmd := exec.CommandContext(s.t.Context(), npctl, append([]string{"-chdir=" + s.dir}, args...)...)
 	out, err := cmd.CombinedOutput()
 	var status *exec.ExitError
 	if err != nil && !errors.As(err, &status) {

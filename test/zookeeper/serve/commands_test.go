@@ -124,7 +124,7 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 		id, _ := s.served("big")
 		s.built(id)
 		s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" })
-		d.stop()
+		d.Stop()
 		for _, id := range s.children(nodes) {
 			s.says(id, "state", "list")
 		}

@@ -122,7 +122,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 		}
 	})
 	s.check("SIGTERM removes the registration at once", func(t *testing.T) {
-		d.stop()
+		d.Stop()
 		if left := s.children(pools); len(left) > 0 {
 			t.Errorf("registered are still %q", left)
 		}

@@ -3,19 +3,18 @@
 package serve
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
 var (
-	program string      // the npctl that is tested
+	npctl   string      // the program that is tested
 	servers *lab.Lab    // what tests use that leave the servers alone, each with a chroot of its own
 	root    *connection // to those servers
 )
@@ -40,13 +39,12 @@ func run(m *testing.M, dir string) (int, error) {
 			return 1, err
 		}
 	}
-	program = filepath.Join(dir, "npctl")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../../cmd/npctl")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return 1, fmt.Errorf("build npctl: %w", err)
+	path, remove, err := program.Build()
+	if err != nil {
+		return 1, err
 	}
-	var err error
+	defer remove()
+	npctl = path
 	servers, err = lab.Open(filepath.Join(dir, "zookeeper"), 1)
 	defer func() { _ = servers.Close() }()
 	if err != nil {

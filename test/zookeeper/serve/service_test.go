@@ -150,7 +150,7 @@ func TestWhatACrashLeavesIsPutRight(t *testing.T) {
 	s.imaged()
 	id := s.ask("small", "small")
 	s.await("nodes are building", func() bool { return s.census() == "map[building:2]" })
-	d.kill()
+	d.Kill()
 	if z := s.request(id); !z.is("state", "pending") {
 		t.Errorf("request: %s", z.text)
 	}

@@ -222,7 +222,7 @@ func TestServersNeedNotBeNamedInTheirCertificates(t *testing.T) {
 	s.hosts, s.extra = p.Address(), "verify_host_names = false"
 	s.write(single)
 	d := s.start()
-	d.stop()
+	d.Stop()
 	s.extra = ""
 	s.write(single)
 	if out, code := s.npctl("plan"); code == 0 {

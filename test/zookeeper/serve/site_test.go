@@ -13,10 +13,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -83,67 +83,19 @@ func (s *site) write(configuration string) {
 	s.must(os.WriteFile(filepath.Join(s.dir, "npctl.hcl"), []byte(text), 0o600), "npctl.hcl")
 }
 
-// daemon is a process.
-type daemon struct {
-	s    *site
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error
-}
-
 // start starts a daemon and waits until its pools are registered beside those that are.
-func (s *site) start(options ...string) *daemon {
+func (s *site) start(options ...string) *program.Process {
 	s.t.Helper()
 	before := len(s.children(pools))
 	d := s.launch(options...)
-	s.await("its pools are registered", func() bool { d.runs(); return len(s.children(pools)) > before })
+	s.await("its pools are registered", func() bool { d.Runs(); return len(s.children(pools)) > before })
 	return d
 }
 
-func (s *site) launch(options ...string) *daemon {
+func (s *site) launch(options ...string) *program.Process {
 	s.t.Helper()
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	s.must(err, "log")
-	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), program, append([]string{"watch", "-config=" + s.dir}, options...)...)
-	cmd.Stderr = log
-	s.must(cmd.Start(), "npctl watch")
-	d := &daemon{s: s, cmd: cmd, done: make(chan struct{})}
-	go func() {
-		defer close(d.done)
-		d.err = cmd.Wait()
-		_ = log.Close()
-	}()
-	s.t.Cleanup(d.kill)
-	return d
-}
-
-// runs fails the test when the process has ended.
-func (d *daemon) runs() {
-	d.s.t.Helper()
-	select {
-	case <-d.done:
-		d.s.t.Fatalf("the daemon has ended: %v", d.err)
-	default:
-	}
-}
-
-func (d *daemon) kill() {
-	_ = d.cmd.Process.Kill()
-	<-d.done
-}
-
-// stop ends it in an orderly way.
-func (d *daemon) stop() {
-	d.s.t.Helper()
-	d.s.must(d.cmd.Process.Signal(syscall.SIGTERM), "SIGTERM")
-	select {
-	case <-d.done:
-	case <-time.After(patience):
-		d.s.t.Fatalf("the daemon still runs %s after SIGTERM", patience)
-	}
-	if d.err != nil {
-		d.s.t.Errorf("the daemon ended with %v", d.err)
-	}
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), npctl, append([]string{"watch", "-config=" + s.dir}, options...)...)
+	return program.Start(s.t, cmd, filepath.Join(s.dir, "log"))
 }
 
 // npctl runs a command in the directory of the configuration, and returns what it printed and its exit code.
@@ -152,7 +104,7 @@ func (s *site) npctl(arguments ...string) (out string, code int) {
 	var text, talk bytes.Buffer
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, append([]string{"-chdir=" + s.dir}, arguments...)...)
+	cmd := exec.CommandContext(ctx, npctl, append([]string{"-chdir=" + s.dir}, arguments...)...)
 	cmd.Stdout, cmd.Stderr = &text, &talk
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -99,7 +99,7 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	await(t, "both serve", 40*time.Second, func() bool { return p.servedBy("npctl") > 2 && p.servedBy("nodepool") > 2 })
 
 	count := p.servedBy("nodepool")
-	p.npctl.kill()
+	p.npctl.Kill()
 	await(t, "nodepool serves on", session+20*time.Second, func() bool { return p.servedBy("nodepool") > count+3 })
 	p.npctl.start()
 	count = p.servedBy("npctl")
@@ -118,7 +118,7 @@ func TestNpctlBesideNodepool(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.settles(60 * time.Second)
-	p.npctl.stop()
+	p.npctl.Stop()
 }
 
 // priorities lets a further npctl offer what nodepool has too, in a pool that goes before it or after it.
@@ -134,7 +134,7 @@ func (p *pair) priorities() {
 				p.t.Errorf("with priority %d of npctl's pool a request was answered by %q with %+v, want %s", test.priority, by, a, test.want)
 			}
 		}
-		m.stop()
+		m.Stop()
 		await(p.t, "npctl is gone", 10*time.Second, func() bool { return p.pools() == 2 })
 	}
 }

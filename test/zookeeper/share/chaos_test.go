@@ -110,7 +110,7 @@ func (c *chaos) rage() {
 		case 4:
 			c.away(m, "it cannot connect", m.link.Block, m.link.Unblock)
 		case 5:
-			c.away(m, "the process is stopped", func() { m.signal(syscall.SIGSTOP) }, func() { m.signal(syscall.SIGCONT) })
+			c.away(m, "the process is stopped", func() { m.Signal(syscall.SIGSTOP) }, func() { m.Signal(syscall.SIGCONT) })
 		}
 		c.pause(100, 2000)
 	}
@@ -155,7 +155,7 @@ func (c *chaos) killed(m *machine) {
 	held := c.holder() == m
 	c.tell("%s is killed, which served provider one: %t", m.name, held)
 	at := time.Now()
-	m.kill()
+	m.Kill()
 	c.pause(0, 3000)
 	if held {
 		c.taken(m, at)

@@ -5,43 +5,24 @@ package share
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// program is the npctl that is tested.
-var program string
+// npctl is the program that is tested.
+var npctl string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "npctl")
-	if err != nil {
-		panic(err)
-	}
-	program = filepath.Join(dir, "npctl")
-	args := []string{"build", "-o", program, "../../../cmd/npctl"}
-	if os.Getenv("NPCTL_RACE") != "" {
-		args = []string{"build", "-race", "-o", program, "../../../cmd/npctl"}
-	}
-	build := exec.CommandContext(context.Background(), "go", args...)
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
 const (
 	session  = 2 * time.Second // of the processes
@@ -56,10 +37,7 @@ type machine struct {
 	link *lab.Proxy
 	env  []string
 	*client.Client
-
-	cmd  *exec.Cmd     // of the newest process
-	done chan struct{} // closed when that has ended
-	err  error
+	*program.Process // the newest
 }
 
 // newMachine makes one whose npctl serves the providers of the configuration, which begins after the block npctl.
@@ -101,11 +79,11 @@ npctl {
 }
 
 func (m *machine) clean() {
-	if m.cmd != nil {
-		_ = m.cmd.Process.Kill()
-		<-m.done
+	var log []byte
+	if m.Process != nil {
+		m.Kill()
+		log = m.Log()
 	}
-	log := m.log()
 	for _, bug := range []string{"DATA RACE", "panic: "} {
 		if bytes.Contains(log, []byte(bug)) {
 			m.t.Errorf("the log of %s has a %s", m.name, bug)
@@ -121,32 +99,10 @@ func (m *machine) clean() {
 	_ = os.RemoveAll(m.dir)
 }
 
-func (m *machine) log() []byte {
-	log, err := os.ReadFile(filepath.Join(m.dir, "log"))
-	if err != nil && m.cmd != nil {
-		m.t.Error(err)
-	}
-	return log
-}
-
 // launch starts a process, which may take a while to be ready.
 func (m *machine) launch() {
 	m.t.Helper()
-	log, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.done = make(chan struct{})
-	m.cmd = m.command("watch", "-refresh=2s", "-grace=5s", "-log-level="+level())
-	m.cmd.Stderr = log
-	if err := m.cmd.Start(); err != nil {
-		m.t.Fatal(err)
-	}
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		defer close(done)
-		m.err = cmd.Wait()
-		_ = log.Close()
-	}(m.cmd, m.done)
+	m.Process = program.Start(m.t, m.command("watch", "-refresh=2s", "-grace=5s", "-log-level="+level()), filepath.Join(m.dir, "log"))
 }
 
 func level() string {
@@ -157,7 +113,7 @@ func level() string {
 }
 
 func (m *machine) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(context.WithoutCancel(m.t.Context()), program, append([]string{"-chdir=" + m.dir}, args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(m.t.Context()), npctl, append([]string{"-chdir=" + m.dir}, args...)...)
 	cmd.Env = m.env
 	return cmd
 }
@@ -168,49 +124,6 @@ func (m *machine) start() *machine {
 	m.launch()
 	await(m.t, m.name+" is ready", time.Minute, func() bool { ready, err := m.Ready(m.t.Context()); return err == nil && ready })
 	return m
-}
-
-func (m *machine) signal(sig os.Signal) {
-	m.t.Helper()
-	if err := m.cmd.Process.Signal(sig); err != nil {
-		m.t.Errorf("signal %s to %s: %v", sig, m.name, err)
-	}
-}
-
-// kill ends the process by SIGKILL: its session stays until it times out.
-func (m *machine) kill() {
-	m.t.Helper()
-	m.signal(syscall.SIGKILL)
-	<-m.done
-}
-
-// stop ends the process in an orderly way.
-func (m *machine) stop() {
-	m.t.Helper()
-	m.signal(syscall.SIGTERM)
-	select {
-	case <-m.done:
-	case <-time.After(30 * time.Second):
-		m.t.Fatalf("%s still runs 30 s after SIGTERM", m.name)
-	}
-	var status *exec.ExitError
-	if errors.As(m.err, &status) {
-		m.t.Errorf("%s ended with %d after SIGTERM", m.name, status.ExitCode())
-	}
-}
-
-// logged counts the lines of the log that have all these words.
-func (m *machine) logged(words ...string) (count int) {
-	for line := range bytes.Lines(m.log()) {
-		all := true
-		for _, word := range words {
-			all = all && strings.Contains(string(line), word)
-		}
-		if all {
-			count++
-		}
-	}
-	return count
 }
 
 // provider is what the process says of one.

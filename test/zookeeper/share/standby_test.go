@@ -38,9 +38,9 @@ const serves = `"taken over" lock="provider one"`
 // takesOver waits until the machine serves, and more requests are answered, and says how long that took.
 func (d *duo) takesOver(m *machine, within time.Duration) {
 	d.t.Helper()
-	before := m.logged(serves)
+	before := m.Logged(serves)
 	began := time.Now()
-	await(d.t, m.name+" takes over", within, func() bool { return m.logged(serves) > before })
+	await(d.t, m.name+" takes over", within, func() bool { return m.Logged(serves) > before })
 	took := time.Since(began)
 	count := d.count()
 	await(d.t, "requests go on", 15*time.Second, func() bool { return d.count() > count+3 })
@@ -50,10 +50,10 @@ func (d *duo) takesOver(m *machine, within time.Duration) {
 func TestAStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	d := newDuo(t)
-	if d.a.logged(serves) != 1 || d.b.logged(serves) != 0 {
+	if d.a.Logged(serves) != 1 || d.b.Logged(serves) != 0 {
 		t.Fatal("not just the first one serves")
 	}
-	if p := d.b.provider("one"); p.StandsBy == nil || p.StandsBy.PID != d.a.cmd.Process.Pid || d.a.provider("one").StandsBy != nil {
+	if p := d.b.provider("one"); p.StandsBy == nil || p.StandsBy.PID != d.a.PID() || d.a.provider("one").StandsBy != nil {
 		t.Errorf("B says of the provider: %+v", p)
 	}
 	if out, err := d.b.command("status", "-once").CombinedOutput(); err != nil || !strings.Contains(string(out), "standby") {
@@ -63,18 +63,18 @@ func TestAStandbyTakesOver(t *testing.T) {
 	await(t, "requests are answered", 20*time.Second, func() bool { return d.count() > 10 })
 
 	began := time.Now()
-	d.a.kill()
+	d.a.Kill()
 	d.takesOver(d.b, session+2*time.Second)
 	t.Logf("killed: %s", time.Since(began))
 
 	d.a.start()
-	d.b.signal(syscall.SIGSTOP)
+	d.b.Signal(syscall.SIGSTOP)
 	d.takesOver(d.a, session+3*time.Second)
 	time.Sleep(time.Second)
-	d.b.signal(syscall.SIGCONT)
-	await(t, "the one that was paused stands by", 10*time.Second, func() bool { return d.b.logged("standing by") > 1 })
+	d.b.Signal(syscall.SIGCONT)
+	await(t, "the one that was paused stands by", 10*time.Second, func() bool { return d.b.Logged("standing by") > 1 })
 
-	go d.a.stop()
+	go d.a.Stop()
 	d.takesOver(d.b, 3*time.Second)
 
 	d.a.start()
@@ -84,17 +84,17 @@ func TestAStandbyTakesOver(t *testing.T) {
 	d.isRefused()
 	d.finish()
 	d.settles(20 * time.Second)
-	d.b.stop()
+	d.b.Stop()
 }
 
 // unlock takes the provider from its holder with the command for people. Either of the two serves on.
 func (d *duo) unlock() {
 	d.t.Helper()
-	before := d.a.logged(serves) + d.b.logged(serves)
+	before := d.a.Logged(serves) + d.b.Logged(serves)
 	if out, err := d.third.command("force-unlock", "-force", d.lockOf("one").ID).CombinedOutput(); err != nil {
 		d.t.Errorf("force-unlock: %v\n%s", err, out)
 	}
-	await(d.t, "somebody takes it", 15*time.Second, func() bool { return d.a.logged(serves)+d.b.logged(serves) > before })
+	await(d.t, "somebody takes it", 15*time.Second, func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
 	count := d.count()
 	await(d.t, "requests go on after force-unlock", 15*time.Second, func() bool { return d.count() > count+6 })
 }

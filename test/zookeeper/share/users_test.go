@@ -161,7 +161,7 @@ func (z *zuul) lockOf(provider string) (holder state.Holder) {
 // holderOf is which of the machines has the lock of a provider, nil when none has.
 func (z *zuul) holderOf(provider string, machines ...*machine) *machine {
 	pid := z.lockOf(provider).PID
-	i := slices.IndexFunc(machines, func(m *machine) bool { return m.cmd.Process.Pid == pid })
+	i := slices.IndexFunc(machines, func(m *machine) bool { return m.PID() == pid })
 	if i < 0 {
 		return nil
 	}

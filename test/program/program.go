@@ -1,0 +1,163 @@
+// Package program builds npctl and runs it beside tests that treat it as people do: as a program.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Main builds npctl, notes its path, runs the tests and returns their exit code.
+func Main(m *testing.M, path *string) int {
+	built, remove, err := Build()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer remove()
+	*path = built
+	return m.Run()
+}
+
+// Build builds npctl and returns its path. $NPCTL names one that is built already; with $NPCTL_RACE it tells of races.
+func Build() (path string, remove func(), err error) {
+	if given := os.Getenv("NPCTL"); given != "" {
+		path, err = filepath.Abs(given)
+		return path, func() {}, err
+	}
+	dir, err := os.MkdirTemp("", "npctl-program")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	path = filepath.Join(dir, "npctl")
+	race, cgo := "-race=false", "CGO_ENABLED=0"
+	if os.Getenv("NPCTL_RACE") != "" {
+		race, cgo = "-race", "CGO_ENABLED=1"
+	}
+	cmd := exec.CommandContext(context.Background(), "go", "build", race, "-o", path, "github.com/npctl/npctl/cmd/npctl")
+	cmd.Env = append(os.Environ(), cgo)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		remove()
+		return "", nil, fmt.Errorf("build npctl: %w\n%s", err, out)
+	}
+	return path, remove, nil
+}
+
+// Process is an npctl, or what has become of it.
+type Process struct {
+	Done <-chan struct{} // closed at its end
+
+	t   *testing.T
+	cmd *exec.Cmd
+	log string
+}
+
+// Start starts a command whose talk goes to the end of a file. It is killed when the test ends.
+func Start(t *testing.T, cmd *exec.Cmd, log string) *Process {
+	t.Helper()
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // the process has its own
+	cmd.Stderr = file
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // cmd.ProcessState tells
+	}()
+	p := &Process{Done: done, t: t, cmd: cmd, log: log}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Runs fails the test when the process has ended by itself.
+func (p *Process) Runs() {
+	p.t.Helper()
+	select {
+	case <-p.Done:
+		p.t.Fatalf("npctl has ended: %s", p.cmd.ProcessState)
+	default:
+	}
+}
+
+// Signal sends it a signal.
+func (p *Process) Signal(sig os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Errorf("signal %s: %v", sig, err)
+	}
+}
+
+// Kill ends it without warning.
+func (p *Process) Kill() {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Errorf("kill npctl: %v", err)
+		return
+	}
+	<-p.Done
+}
+
+// Ends waits for its end and returns the exit code.
+func (p *Process) Ends(within time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.Done:
+	case <-time.After(within):
+		p.t.Fatalf("npctl still runs after %s", within)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// stopTime is how long an orderly end may take.
+const stopTime = time.Minute
+
+// Stop ends it in an orderly way, and returns how long that took.
+func (p *Process) Stop() time.Duration {
+	p.t.Helper()
+	began := time.Now()
+	p.Signal(syscall.SIGTERM)
+	if code := p.Ends(stopTime); code != 0 {
+		p.t.Errorf("npctl: exit code %d after SIGTERM", code)
+	}
+	return time.Since(began)
+}
+
+// Log is what the file has of it, and of those before it.
+func (p *Process) Log() []byte {
+	p.t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Error(err)
+	}
+	return text
+}
+
+// Logged counts the lines of the log that have all these words.
+func (p *Process) Logged(words ...string) (count int) {
+	p.t.Helper()
+	for line := range bytes.Lines(p.Log()) {
+		all := true
+		for _, word := range words {
+			all = all && bytes.Contains(line, []byte(word))
+		}
+		if all {
+			count++
+		}
+	}
+	return count
+}
