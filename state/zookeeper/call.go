@@ -92,8 +92,11 @@ func (s *Store) exists(ctx context.Context, path string) (bool, error) {
 	})
 }
 
-// ensure makes a znode unless it is there.
+// ensure makes a znode unless it is there. It and multi are the only ways to write.
 func (s *Store) ensure(ctx context.Context, path string, data []byte) error {
+	if s.opts.ReadOnly {
+		return fmt.Errorf("create %s: %w", s.at(path), errReadOnly)
+	}
 	_, err := ask(ctx, s, "create "+s.at(path), func() (string, error) {
 		return s.conn.Create(s.at(path), data, 0, openACL)
 	})
@@ -108,6 +111,9 @@ var openACL = zk.WorldACL(zk.PermAll)
 
 // multi makes all changes or none. Of a refusal it returns which change was the reason.
 func (s *Store) multi(ctx context.Context, doing string, ops []any) ([]zk.MultiResponse, int, error) {
+	if s.opts.ReadOnly {
+		return nil, -1, fmt.Errorf("%s: %w", doing, errReadOnly)
+	}
 	results, err := ask(ctx, s, doing, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
 	for i, r := range results {
 		if r.Error != nil {
