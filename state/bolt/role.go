@@ -18,6 +18,8 @@ const (
 	Whole Role = ""
 	// Private is what one process keeps for itself beside a state that many share.
 	Private Role = "private"
+	// Shadow is what a process keeps for itself that only looks on while others work in a state.
+	Shadow Role = "shadow"
 	// Moving is a whole state on its way to another place. Nobody works with it until it is there, or stays after all.
 	Moving Role = "moving"
 	// Moved is what is left of a state that lies in another place now.
@@ -35,6 +37,8 @@ func (e *RoleError) Error() string {
 	switch e.Role {
 	case Private:
 		return fmt.Sprintf("%s is no state by itself: it keeps what one process has beside the state in %s", e.Path, e.Elsewhere)
+	case Shadow:
+		return fmt.Sprintf("%s is no state by itself: it keeps what npctl watch -shadow has noted", e.Path)
 	case Moving:
 		return fmt.Sprintf("the state in %s is being moved to %s", e.Path, e.Elsewhere)
 	case Moved:

@@ -38,13 +38,13 @@ func mustOpenAs(t *testing.T, path string, with func(*bolt.Options)) *bolt.Store
 var oneNode = &resources.Node{ID: "0000000003", State: resources.StateReady, Provider: "p", Pool: "main", Labels: []string{"x"}}
 
 func TestFileIsOpenedOnlyAsWhatItIs(t *testing.T) {
-	for _, made := range []bolt.Role{bolt.Whole, bolt.Private} {
+	for _, made := range []bolt.Role{bolt.Whole, bolt.Private, bolt.Shadow} {
 		path := filepath.Join(t.TempDir(), "npctl.db")
 		s := mustOpenAs(t, path, as(made))
 		if _, err := s.Commit(t.Context(), state.Op{Record: &resources.History{Subject: "build/x", Seconds: []float64{1}}}); err != nil {
 			t.Fatal(err)
 		}
-		for _, wanted := range []bolt.Role{bolt.Whole, bolt.Private, bolt.Moving, bolt.Moved} {
+		for _, wanted := range []bolt.Role{bolt.Whole, bolt.Private, bolt.Shadow, bolt.Moving, bolt.Moved} {
 			for _, readOnly := range []bool{false, true} {
 				_, err := openAs(t, path, func(o *bolt.Options) { o.Role, o.ReadOnly = wanted, readOnly })
 				var other *bolt.RoleError
