@@ -40,6 +40,11 @@ type Options struct {
 	Reloaded func(plan.Plan, error)
 	// Stall is how long requests may wait while nothing is launched or served before that is told; 0 means 15 minutes.
 	Stall time.Duration
+	// Shadow makes the daemon look on while others serve: it decides, begins nothing, and compares. The store must be one that
+	// others work in; it needs no right to write there.
+	Shadow bool
+	// Compared, when set, is told of each request that a shadow has compared.
+	Compared func(Verdict)
 }
 
 // Pass is one round of the daemon: what was seen, what was decided, and what was begun.
@@ -90,6 +95,7 @@ type Daemon struct {
 	tenures tenures
 	roster  roster
 	stall   stall
+	shadow  *shadow // nil unless Options.Shadow
 	parking parking
 	beat    atomic.Int64 // when the newest pass ended, in nanoseconds since 1970
 }
@@ -113,6 +119,12 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	var err error
 	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
 		return nil, err
+	}
+	if o.Shadow {
+		if d.runner.Shared() == nil {
+			return nil, errors.New("a shadow needs a state that others work in")
+		}
+		d.shadow = newShadow()
 	}
 	if d.Journal, err = openJournal(ctx, d.runner, o.Engine.Store); err != nil {
 		return nil, err
@@ -145,9 +157,10 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	d.runner.Stop(limit, cut)
+	d.sumUp()
 	finish, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
-	return errors.Join(d.runner.Tidy(finish), d.Journal.flush(finish))
+	return errors.Join(d.tidyNow(finish), d.Journal.flush(finish))
 }
 
 // loop makes a pass whenever something has changed.
@@ -198,7 +211,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	d.files(engine, &seen)
 	d.runner.Complete(&seen)
 	seen.Now, seen.Returning = engine.Now(), d.returned()
-	p := plan.Compute(engine.Desired, seen, plan.Options{Patient: true})
+	p := d.decide(engine.Desired, seen)
 	todo := p
 	todo.Steps = d.allowed(p, seen.Now)
 	thought := time.Since(started)
@@ -213,6 +226,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	d.watchStall(pass)
 	d.watchRivals(pass)
 	d.enroll(pass)
+	d.compare(pass)
 	return thought
 }
 
@@ -349,7 +363,7 @@ func (d *Daemon) report(event reconcile.Event) {
 // tidy writes down from time to time how long things took, and drops what nothing refers to.
 func (d *Daemon) tidy(ctx context.Context) {
 	for sleep(ctx, tidyEvery) {
-		if err := d.unlessParked(func() error { return d.runner.Tidy(ctx) }); err != nil && ctx.Err() == nil {
+		if err := d.unlessParked(func() error { return d.tidyNow(ctx) }); err != nil && ctx.Err() == nil {
 			d.Log.Error("the state could not be tidied", "error", err)
 		}
 		d.mu.Lock()
@@ -360,6 +374,14 @@ func (d *Daemon) tidy(ctx context.Context) {
 		}
 		d.mu.Unlock()
 	}
+}
+
+// tidyNow writes what a shadow has nothing of.
+func (d *Daemon) tidyNow(ctx context.Context) error {
+	if d.Shadow {
+		return nil
+	}
+	return d.runner.Tidy(ctx)
 }
 
 // sleep waits, and reports whether ctx still lives.

@@ -174,7 +174,7 @@ func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderVie
 	}
 	seen := plan.Observed{Now: d.Engine.Now(), Installation: around.Installation, Providers: map[string]plan.ProviderView{name: view}}
 	d.runner.Complete(&seen)
-	if seen.Installation != "" {
+	if seen.Installation != "" && !d.Shadow {
 		if err := d.unlessParked(func() error { return d.runner.Sight(ctx, seen) }); err != nil && ctx.Err() == nil {
 			d.Log.Error("what was seen in a provider could not be noted", "provider", name, "error", err)
 		}

@@ -74,11 +74,11 @@ func (d *Daemon) unpark() {
 	d.reloaded()
 }
 
-// begin begins steps, unless the daemon is parked.
+// begin begins steps, unless the daemon is parked or a shadow.
 func (d *Daemon) begin(ctx context.Context, p plan.Plan, seen plan.Observed) []plan.Step {
 	d.parking.turn.Lock()
 	defer d.parking.turn.Unlock()
-	if d.parking.parked {
+	if d.parking.parked || d.Shadow {
 		return nil
 	}
 	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return !d.mayDo(&s) })

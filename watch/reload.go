@@ -75,7 +75,7 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	for _, problem := range p.Problems {
 		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)
 	}
-	if deletes := removed(p); len(deletes) > deletesAtMost && !allowDestroy {
+	if deletes := removed(p); len(deletes) > deletesAtMost && !allowDestroy && !d.Shadow {
 		return p, &HeldBackError{Deletes: deletes}
 	}
 	d.mu.Lock()

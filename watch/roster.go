@@ -69,6 +69,10 @@ func (d *Daemon) follow(ctx context.Context) {
 // may wait for it here.
 func (d *Daemon) hear(record resources.Record) {
 	r, ok := record.(*resources.Request)
+	if ok && d.shadow != nil {
+		d.shadow.hear(r)
+		return
+	}
 	if !ok || !strings.HasPrefix(r.Who, plan.OwnRequestor) || r.State != resources.StateFulfilled && r.State != resources.StateFailed {
 		return
 	}
@@ -78,6 +82,9 @@ func (d *Daemon) hear(record resources.Record) {
 // watchRivals tells of processes that take care of a provider of this one and do not know its lock: what the one makes, the
 // other may take for leaked. Each is told of once while it is there.
 func (d *Daemon) watchRivals(p Pass) {
+	if d.Shadow {
+		return // they are whom it looks at
+	}
 	now := rivals(p.Seen.Peers, d.tenured)
 	for r := range now {
 		if !d.rivals[r] {
@@ -105,7 +112,7 @@ func rivals(peers []resources.Peer, tenured func(provider string) bool) map[riva
 
 // enroll takes down what this process serves, as of a pass.
 func (d *Daemon) enroll(p Pass) {
-	if d.runner.Shared() == nil {
+	if d.runner.Shared() == nil || d.Shadow {
 		return
 	}
 	pools := d.poolsServed(p)

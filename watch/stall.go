@@ -90,6 +90,9 @@ func (d *Daemon) Stalled() time.Duration {
 
 // watchStall tells of a stall when it begins, now and then while it lasts, and when it is over.
 func (d *Daemon) watchStall(pass Pass) {
+	if d.Shadow { // what it would begin says nothing of what is begun
+		return
+	}
 	oldest, begins, over := d.stall.look(d.concerning(pass.Seen), pass.Seen.Now, d.Stall)
 	switch {
 	case begins:

@@ -59,9 +59,10 @@ func (d *Daemon) tenured(provider string) bool {
 // imagesTenured is tenured for images.
 func (d *Daemon) imagesTenured() bool { return d.does(TaskImages) && d.holds(reconcile.ImagesLock) }
 
-// holds reports whether this process has the lock. Where nobody else works in the store it needs none.
+// holds reports whether this process has the lock. Where nobody else works in the store it needs none, and a shadow acts as if
+// it had them all.
 func (d *Daemon) holds(name string) bool {
-	if d.runner.Shared() == nil {
+	if d.runner.Shared() == nil || d.Shadow {
 		return true
 	}
 	d.tenures.mu.Lock()
@@ -133,7 +134,7 @@ func ofImages(s *plan.Step) bool {
 
 // keepProvider has the lock of a provider whenever it can be had, until the provider is gone.
 func (d *Daemon) keepProvider(ctx context.Context, provider string, gone <-chan struct{}) {
-	if d.runner.Shared() == nil || !d.does(TaskNodes) {
+	if d.runner.Shared() == nil || !d.does(TaskNodes) || d.Shadow {
 		return
 	}
 	of := func(s *plan.Step) bool { return s.Provider == provider && !ofImages(s) }
@@ -142,7 +143,7 @@ func (d *Daemon) keepProvider(ctx context.Context, provider string, gone <-chan 
 
 // keepImages has the lock of images whenever it can be had.
 func (d *Daemon) keepImages(ctx context.Context) {
-	if d.runner.Shared() == nil || !d.does(TaskImages) {
+	if d.runner.Shared() == nil || !d.does(TaskImages) || d.Shadow {
 		return
 	}
 	d.keep(ctx, reconcile.ImagesLock, ofImages, d.nudgeAll, nil)
