@@ -53,6 +53,10 @@ func (c *call) serve(isLocal bool) error {
 	if err := c.authenticate(isLocal); err != nil {
 		return err
 	}
+	if c.daemon.Shadow && c.r.Method != http.MethodGet && c.route.name != "reload" {
+		return hinted(&failure{status: http.StatusConflict, code: wire.CodeUnsupported, detail: "this npctl watch only looks on (-shadow), and changes nothing"},
+			"ask whoever serves the requests; npctl watch without -shadow serves them itself")
+	}
 	c.mux.ServeHTTP(discard{}, c.r) // it sets the values of the path
 	if len(c.id()) > idLength {
 		return invalid("an id of %d bytes is longer than any", len(c.id()))

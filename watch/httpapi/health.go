@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -35,12 +36,24 @@ func (c *call) metrics() (any, error) {
 	return nil, nil
 }
 
+// comparisons is nil for a daemon that serves.
+func comparisons(counts map[watch.Result]int) map[string]int {
+	if counts == nil {
+		return nil
+	}
+	all := make(map[string]int, len(counts))
+	for result, n := range counts {
+		all[string(result)] = n
+	}
+	return all
+}
+
 func (c *call) status() (any, error) {
 	pass := c.daemon.Last()
 	records, _ := c.records()
 	s := wire.Status{Version: c.Version, Installation: pass.Seen.Installation, PID: os.Getpid(), Host: host(), Started: c.started, Now: time.Now(),
 		Requests: map[resources.State]int{}, Nodes: map[resources.State]int{}, Running: len(c.daemon.Runner().Running()),
-		Planned: pass.Plan.Summary().String(), Problems: []string{}, PassTook: pass.Took.Seconds(), PassAt: c.daemon.Beat(), Parked: c.locks.parkedBy()}
+		Shadow: comparisons(c.daemon.Comparisons()), Planned: pass.Plan.Summary().String(), Problems: []string{}, PassTook: pass.Took.Seconds(), PassAt: c.daemon.Beat(), Parked: c.locks.parkedBy()}
 	for _, r := range records.Requests {
 		s.Requests[r.State]++
 		waits := r.State == resources.StateRequested || r.State == resources.StatePending

@@ -26,6 +26,7 @@ import (
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
+	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi"
@@ -101,6 +102,7 @@ type lab struct {
 	socket string
 	*client.Client
 	guesses *tally
+	shadow  bool // the daemon looks on only
 }
 
 // tally counts.
@@ -127,6 +129,11 @@ func (c *tally) all() map[string]int {
 // newLab starts a daemon. Its log goes where it is looked at.
 func newLab(t testing.TB, configuration string, log io.Writer) *lab {
 	t.Helper()
+	return newLabWith(t, configuration, log, false)
+}
+
+func newLabWith(t testing.TB, configuration string, log io.Writer, shadow bool) *lab {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +144,7 @@ func newLab(t testing.TB, configuration string, log io.Writer) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cloud.Close() })
-	l := &lab{t: t, dir: dir, driver: labDriver{cloud}, socket: filepath.Join(dir, "npctl.db.sock")}
+	l := &lab{t: t, dir: dir, driver: labDriver{cloud}, socket: filepath.Join(dir, "npctl.db.sock"), shadow: shadow}
 	l.write(configuration)
 	l.start(log)
 	return l
@@ -182,9 +189,13 @@ func (l *lab) start(log io.Writer) {
 	if l.store, err = bolt.Open(bolt.Options{Path: path}); err != nil {
 		t.Fatal(err)
 	}
-	engine := reconcile.New(reconcile.Options{Desired: desired, Store: l.store, Drivers: l.drivers(), Log: logger,
+	var store state.Store = l.store
+	if l.shadow {
+		store = meeting{l.store}
+	}
+	engine := reconcile.New(reconcile.Options{Desired: desired, Store: store, Drivers: l.drivers(), Log: logger,
 		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data")})
-	if l.daemon, err = watch.New(t.Context(), watch.Options{Engine: engine, Load: l.load, Log: logger, Refresh: 200 * time.Millisecond}); err != nil {
+	if l.daemon, err = watch.New(t.Context(), watch.Options{Engine: engine, Load: l.load, Shadow: l.shadow, Log: logger, Refresh: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	tokens := filepath.Join(l.dir, "tokens")

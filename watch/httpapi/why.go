@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -22,6 +23,7 @@ type explanation struct {
 	plan    plan.Plan // decided anew for this moment, with what requests wait for
 	running []plan.Step
 	now     time.Time
+	would   watch.Choice // of a shadow, about a request
 }
 
 // why explains what is happening to a thing.
@@ -62,14 +64,17 @@ func (c *call) explanation(subject string) (*explanation, error) {
 	c.daemon.Runner().Complete(&seen)
 	seen.Now = e.now
 	e.pass.Seen, e.records, e.busy = seen, seen.Records, seen.Busy
-	e.plan = plan.Compute(e.pass.Desired, seen, plan.Options{Patient: true, Explain: true})
+	e.plan = plan.Compute(e.pass.Desired, c.daemon.Considered(e.pass.Desired, seen), plan.Options{Patient: true, Explain: true})
 	e.Subject = subject
 	events := c.daemon.Journal.Since(0, subject)
 	for _, one := range events[max(len(events)-eventsOfWhy, 0):] {
 		e.Events = append(e.Events, shownEvent(one))
 	}
-	if kind, name, _ := strings.Cut(subject, "/"); kind == "provider" || kind == "label" {
+	switch kind, name, _ := strings.Cut(subject, "/"); kind {
+	case "provider", "label":
 		e.failing(name)
+	case "request":
+		e.would = c.daemon.WouldDo(name)
 	}
 	return e, nil
 }

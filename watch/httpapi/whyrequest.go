@@ -44,6 +44,9 @@ func (e *explanation) request(id string) error {
 	default:
 		e.requested(r)
 	}
+	if e.would.Do != "" {
+		e.Summary = "Others serve it; npctl would " + e.would.String() + "."
+	}
 	return nil
 }
 

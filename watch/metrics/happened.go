@@ -165,6 +165,9 @@ func phases(r *resources.Request, noticed time.Time, nodes []*resources.Node) []
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
+// Compared takes in what a shadow has found. It is for watch.Options.Compared.
+func (m *Metrics) Compared(v watch.Verdict) { m.count("npctl_shadow_requests_total", string(v.Result)) }
+
 // Step takes in what happens to a step. It is for watch.Options.Step.
 func (m *Metrics) Step(e reconcile.Event) {
 	s := &e.Step

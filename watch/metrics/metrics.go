@@ -85,6 +85,11 @@ func (m *Metrics) Watch(d *watch.Daemon) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stalled, m.running = d.Stalled, d.Runner().Running
+	if d.Shadow {
+		for _, result := range watch.Results() { // so that the first is an increase
+			m.add("npctl_shadow_requests_total", 0, string(result))
+		}
+	}
 }
 
 // Registry is where the metrics are, for tests.

@@ -258,6 +258,7 @@ type Status struct {
 	Parked       string                  `json:"parked,omitempty" doc:"Who has asked the daemon to begin nothing, such as npctl apply."`
 	Requests     map[resources.State]int `json:"requests"`
 	OldestWaits  time.Time               `json:"oldest_waits_since,omitzero" doc:"When the oldest request that has no answer yet was made."`
+	Shadow       map[string]int          `json:"shadow,omitzero" doc:"Of npctl watch -shadow: how many requests that others have answered compare how with what it would have done, see npctl_shadow_requests_total. Absent when it serves."`
 	Nodes        map[resources.State]int `json:"nodes"`
 	Free         int                     `json:"free_nodes" doc:"Ready and set aside for nobody."`
 	Running      int                     `json:"running_steps"`
