@@ -75,6 +75,9 @@ func (c *daemonCommand) dial() (*client.Client, error) {
 			return nil, hint(fmt.Errorf("where npctl watch listens is not known: %w", err), "name its socket with -socket or NPCTL_SOCKET, or the configuration with -config")
 		}
 		o.Socket = client.SocketPath(state.file, c.lookupEnv)
+		if aside := client.SocketPath(state.aside().file, c.lookupEnv); !exists(o.Socket) && exists(aside) { // npctl watch -shadow
+			o.Socket, state = aside, state.aside()
+		}
 		if err := client.CheckSocket(o.Socket, state.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}

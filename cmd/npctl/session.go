@@ -28,7 +28,8 @@ type access int
 const (
 	readState access = iota
 	writeState
-	ownState // writeState, and never that of a daemon: for those who would be one themselves
+	ownState   // writeState, and never that of a daemon: for those who would be one themselves
+	asideState // ownState for those who only look on, and write nothing but what they note for themselves
 )
 
 func (a *app) openSession(ctx context.Context, c *configuration, parallelism int, may access) (*session, error) {
@@ -36,11 +37,16 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 	if err != nil {
 		return nil, err
 	}
-	open := a.openState
-	if may == ownState {
-		open = a.openPlace
+	var store stateStore
+	switch may {
+	case asideState:
+		place = place.aside()
+		store, err = untyped(a.openAside(ctx, place))
+	case ownState:
+		store, err = a.openPlace(ctx, place, false)
+	default:
+		store, err = a.openState(ctx, place, may == readState)
 	}
-	store, err := open(ctx, place, may == readState)
 	if err != nil {
 		return nil, err
 	}

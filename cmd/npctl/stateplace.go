@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -21,6 +22,13 @@ type statePlace struct {
 
 // filePlace is a state in a file.
 func filePlace(path string) statePlace { return statePlace{file: path} }
+
+// aside is the place for somebody who only looks on: the same state, and another file.
+func (p statePlace) aside() statePlace {
+	ext := filepath.Ext(p.file)
+	p.file = strings.TrimSuffix(p.file, ext) + ".shadow" + ext
+	return p
+}
 
 // String names the place to people.
 func (p statePlace) String() string {

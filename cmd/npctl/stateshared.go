@@ -41,6 +41,22 @@ func (a *app) openShared(ctx context.Context, p statePlace, readOnly bool) (*sha
 	return &sharedStore{shared, private}, nil
 }
 
+// openAside opens a shared state to look on for as long as others work in it: nothing can be written there, and what is noted
+// is in a file that is of no state.
+func (a *app) openAside(ctx context.Context, p statePlace) (*sharedStore, error) {
+	private, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), Role: bolt.Shadow, Log: a.log})
+	if err != nil {
+		return nil, explainPlace(err, p)
+	}
+	opts := *p.shared
+	opts.Private, opts.ReadOnly, opts.Version, opts.Log, opts.OpenTimeout = private, true, version(), a.log, openTimeout
+	shared, err := zookeeper.Open(ctx, opts)
+	if err != nil {
+		return nil, errors.Join(explainPlace(err, p), private.Close())
+	}
+	return &sharedStore{shared, private}, nil
+}
+
 func (a *app) joinShared(ctx context.Context, p statePlace, private *bolt.Store, readOnly bool) (*zookeeper.Store, error) {
 	own, err := private.Identity(ctx)
 	if err != nil {
@@ -87,6 +103,8 @@ func roleHint(e *bolt.RoleError) string {
 	switch e.Role {
 	case bolt.Private:
 		return fmt.Sprintf("write state %q in the configuration again; npctl state migrate brings a state back into a file", stateZooKeeper)
+	case bolt.Shadow:
+		return "name another file in the state block; this one may be removed when nobody needs its events"
 	case bolt.Moving:
 		return "npctl state migrate goes on with it; npctl state migrate -abandon leaves it where it was"
 	case bolt.Moved:

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -25,6 +24,9 @@ func statusPage(d statusDocument) string {
 	fmt.Fprintf(&b, "Requests  %s%s\n", stateCounts(s.Requests), oldest(s))
 	fmt.Fprintf(&b, "Nodes     %s; %d free\n", stateCounts(s.Nodes), s.Free)
 	fmt.Fprintf(&b, "Plan      %s %d steps run. Decided in %s.\n", s.Planned, s.Running, time.Duration(s.PassTook*float64(time.Second)).Round(100*time.Microsecond))
+	if s.Shadow != nil {
+		fmt.Fprintf(&b, "Shadow    %s\n", stateCounts(s.Shadow))
+	}
 	for i, p := range s.Problems {
 		if i == 5 {
 			fmt.Fprintf(&b, "          ... and %d more problems\n", len(s.Problems)-i)
@@ -67,7 +69,7 @@ func oldest(s *wire.Status) string {
 }
 
 // stateCounts is such as "2 ready, 1 in-use".
-func stateCounts(counts map[resources.State]int) string {
+func stateCounts[T ~string](counts map[T]int) string {
 	var parts []string
 	for _, state := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))

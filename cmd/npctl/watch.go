@@ -25,6 +25,9 @@ would delete much; the old one goes on then. SIGTERM or ^C once begins nothing m
 go on for as long as -grace allows: what is cut off is gone on with by the next npctl watch. Twice
 ends it at once, which is safe too.
 
+With -shadow it changes nothing. It looks on while others, such as Nodepool, serve the same requests, and
+tells for each whether it would have done the same with this configuration; docs/zuul.md has more.
+
 Nothing is served to the network unless -listen or -metrics-listen says so. Under systemd it tells when it is
 ready, what it is doing and that it is alive, and takes sockets that systemd has opened.
 
@@ -32,6 +35,7 @@ Examples:
   npctl watch
   npctl watch -provider=vexxhost -provider=lab         (others are left alone)
   npctl watch -serve=images                            (a builder, where others serve the nodes)
+  npctl watch -shadow                                  (beside Nodepool, before anything is moved)
   npctl watch -metrics-listen=127.0.0.1:9107 -log-format=json
   npctl watch -listen=:8443 -tls-cert=cert.pem -tls-key=key.pem -token-file=tokens
 
@@ -50,7 +54,7 @@ type watchCommand struct {
 	refresh, grace, stall               time.Duration
 	lockTimeout                         time.Duration
 	parallelism                         int
-	takeOver                            bool
+	takeOver, shadow                    bool
 	place                               statePlace    // of the first configuration
 	reloads                             chan struct{} // gets a hint when the configuration is to be read anew
 }
@@ -62,6 +66,7 @@ func (a *app) watchCommand() *cli.Command {
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "provider", Category: categorySelect, Destination: &c.providers, Usage: "serve only the provider `NAME` and leave the others alone; may be given several times"},
 		&cli.StringSliceFlag{Name: "serve", Category: categorySelect, Destination: &c.tasks, Usage: "take care of `nodes` or images only; with a state that is shared, -provider alone means nodes"},
+		&cli.BoolFlag{Name: "shadow", Category: categorySelect, Destination: &c.shadow, Usage: "change nothing: tell what would have been done about the requests that others serve; needs a state that is shared"},
 		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Usage: "`DURATION` between two looks at a provider in which nothing happens"},
 		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` that running steps have to end after SIGTERM"},
 		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
@@ -105,7 +110,14 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.checkProviders(config.Desired); err != nil {
 		return err
 	}
-	s, err := c.openSession(ctx, config, c.parallelism, ownState)
+	may := ownState
+	if c.shadow {
+		may = asideState
+		if err := c.checkShadow(config.Desired.Settings); err != nil {
+			return err
+		}
+	}
+	s, err := c.openSession(ctx, config, c.parallelism, may)
 	if err != nil {
 		return err
 	}
@@ -138,8 +150,21 @@ func (c *watchCommand) check(cmd *cli.Command) error {
 			return hint(fmt.Errorf("option -serve: there is nothing called %q to take care of", task), "write nodes or images")
 		}
 	}
+	if c.shadow && len(c.tasks) > 0 && !slices.Contains(c.tasks, string(watch.TaskNodes)) {
+		return hint(errors.New("-shadow compares what is done about requests for nodes, and -serve leaves them out"), "leave -serve out")
+	}
 	_, err := c.mode()
 	return err
+}
+
+// checkShadow makes sure that there are others to look at.
+func (c *watchCommand) checkShadow(s resources.Settings) error {
+	place, err := c.statePlace(s)
+	if err != nil || place.shared != nil {
+		return err
+	}
+	return hint(fmt.Errorf("-shadow looks on while others serve requests, and nobody else does in %s", place.file),
+		fmt.Sprintf("write state %q in the configuration, and leave -state out; npctl plan shows what would be done otherwise", stateZooKeeper))
 }
 
 // does lists the tasks that -serve names.

@@ -29,6 +29,9 @@ func (c *watchCommand) reread(context.Context) (resources.Desired, error) {
 	if err != nil {
 		return resources.Desired{}, err
 	}
+	if c.shadow && place.shared != nil {
+		place = place.aside()
+	}
 	if !place.same(c.place) {
 		return resources.Desired{}, hint(fmt.Errorf("the state cannot move from %s to %s while npctl watch runs", c.place, place),
 			"stop npctl watch, move the state, and start it again")

@@ -82,9 +82,12 @@ func (c *watchCommand) takeLockOver(ctx context.Context, s *session) error {
 func (c *watchCommand) serve(ctx context.Context, s *session) error {
 	m := metrics.New(metrics.Options{Version: version(), Classify: errorKind})
 	s.engine.Drivers = tracedDrivers(s.engine.Drivers, m)
+	if c.shadow {
+		s.engine.Drivers = lookingDrivers(s.engine.Drivers)
+	}
 	s.engine.Store = m.Timed(s.store)
 	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.reread, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, Log: c.log,
-		Stall: c.stall, Observe: m.Pass, Step: m.Step, Taken: m.Taken, Reloaded: c.reloaded(m)})
+		Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, Observe: m.Pass, Step: m.Step, Taken: m.Taken, Reloaded: c.reloaded(m)})
 	if err != nil {
 		return err
 	}
@@ -129,7 +132,7 @@ func (w *watching) run(ctx context.Context) error {
 	helpers.Go(func() error { w.reloadOnHangup(side); return nil })
 	tell := newNotifier(w.log)
 	helpers.Go(func() error { tell.keep(side, w.daemon); return nil })
-	w.log.Info("watching", "version", version(), "state", w.place.String(), "providers", len(w.session.config.Desired.Providers),
+	w.log.Info("watching", "version", version(), "shadow", w.shadow, "state", w.place.String(), "providers", len(w.session.config.Desired.Providers),
 		"addresses", front.addresses())
 	err = w.untilEnd(ctx, tell)
 	endSide()

@@ -41,6 +41,26 @@ func (t tracedDriver) Open(ctx context.Context, env drivers.Env, config cty.Valu
 	})), nil
 }
 
+// lookingDrivers returns drivers whose clouds can be looked at, and not changed.
+func lookingDrivers(all map[string]drivers.Driver) map[string]drivers.Driver {
+	looking := make(map[string]drivers.Driver, len(all))
+	for kind, d := range all {
+		looking[kind] = lookingDriver{d}
+	}
+	return looking
+}
+
+type lookingDriver struct{ drivers.Driver }
+
+// Open implements drivers.Driver.
+func (l lookingDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	cloud, err := l.Driver.Open(ctx, env, config)
+	if err != nil {
+		return nil, err
+	}
+	return drivers.Wrap(cloud, drivers.LookOnly()), nil
+}
+
 // errorKind says in one word why a cloud did not do what it was asked for; see metrics.Reasons.
 func errorKind(err error) string {
 	switch {
