@@ -104,6 +104,9 @@ func (m *Metrics) Taken(r *resources.Request, nodes []*resources.Node) {
 
 // finished counts a request that was answered.
 func (m *Metrics) finished(r *resources.Request, noticed time.Time, nodes []*resources.Node) {
+	if r.State == resources.StateFulfilled && r.Ready.IsZero() {
+		return // whoever has served it is no npctl, and says nothing of times
+	}
 	m.count("npctl_requests_finished_total", string(r.State))
 	if r.State != resources.StateFulfilled {
 		return

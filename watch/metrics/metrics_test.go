@@ -180,6 +180,7 @@ func everything(t *testing.T) *metrics.Metrics {
 	m.Call("cloud", "list", time.Second, errors.New("no"))
 	m.Guessed("unknown")
 	m.Reload("refused")
+	m.Compared(watch.Verdict{Result: watch.ResultAgree})
 	store := m.Timed(brokenStore{})
 	if _, err := store.Commit(t.Context()); err == nil {
 		t.Fatal("the commit went well")

@@ -81,6 +81,32 @@ func TestWhatEarlierDaemonsAnsweredIsNotCountedAgain(t *testing.T) {
 	}
 }
 
+func TestWhatNodepoolServesIsNotTimed(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	m.Pass(fleet())
+	theirs := *fulfilled()
+	theirs.Ready, theirs.Taken, theirs.Place = time.Time{}, time.Time{}, resources.Place{}
+	m.Pass(withRequest(fleet(), &theirs))
+	got := []string{histogram(t, m, "npctl_request_ready_seconds", "small"), histogram(t, m, "npctl_request_phase_seconds", "queue"),
+		fmt.Sprint(gather(t, m)["npctl_requests_finished_total"].GetMetric()[1].GetCounter().GetValue())}
+	if diff := cmp.Diff([]string{"none", "none", "0"}, got); diff != "" {
+		t.Errorf("ready, queue, fulfilled (-want +got):\n%s", diff)
+	}
+}
+
+func TestAShadowCountsWhatItHasCompared(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	for _, result := range []watch.Result{watch.ResultAgree, watch.ResultAgree, watch.ResultWouldWait} {
+		m.Compared(watch.Verdict{Result: result})
+	}
+	text := scrape(t, m)
+	for _, line := range []string{`npctl_shadow_requests_total{result="agree"} 2`, `npctl_shadow_requests_total{result="would_wait"} 1`} {
+		if lines := linesOf(text, line); len(lines) != 1 {
+			t.Errorf("missing %s", line)
+		}
+	}
+}
+
 func TestARequestsTimeIsSplit(t *testing.T) {
 	launched := func(id string, created float64, p resources.Phases) *resources.Node {
 		return &resources.Node{ID: id, Created: at(created), Phases: p}
