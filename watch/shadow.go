@@ -104,39 +104,53 @@ func (s *shadow) hear(r *resources.Request) {
 
 // judge compares what has ended. ours tells which providers npctl would serve.
 func (s *shadow) judge(seen plan.Observed, ours func(provider string) bool) (verdicts []Verdict) {
-	nodes := map[string][]*resources.Node{}
-	for _, n := range seen.Records.Nodes {
-		if n.Request != "" {
-			nodes[n.Request] = append(nodes[n.Request], n)
-		}
-	}
-	there := map[string]bool{}
+	there := make(map[string]bool, len(seen.Records.Requests))
 	for _, r := range seen.Records.Requests {
 		there[r.ID] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(s.open)) {
-		r := s.open[id]
-		if heard := s.heard[id]; heard != nil {
-			r.Request = heard
-		}
-		if there[id] && !answered(r.Request) {
-			continue
-		}
+	ended := s.ended(there)
+	nodes := nodesOf(seen.Records.Nodes, ended)
+	for _, id := range slices.Sorted(maps.Keys(ended)) {
+		r := ended[id]
 		live := outcomeOf(r.Request, nodes[id])
 		live.Ours = live.Answer == AnswerFailed || ours(live.Place.Provider)
 		v := Verdict{Time: seen.Now, Request: r.Request, Would: r.choice, Live: live, Result: compare(r.choice, live)}
 		verdicts = append(verdicts, v)
 		s.counts[v.Result]++
 		delete(s.open, id)
-		delete(s.heard, id)
 		if there[id] {
 			s.done[id] = true
 		}
 	}
-	maps.DeleteFunc(s.heard, func(id string, _ *resources.Request) bool { return s.done[id] })
+	maps.DeleteFunc(s.heard, func(id string, _ *resources.Request) bool { return ended[id] != nil || s.done[id] })
 	return verdicts
+}
+
+// ended are those that have an answer or are gone. The caller holds mu.
+func (s *shadow) ended(there map[string]bool) map[string]*onlooked {
+	ended := map[string]*onlooked{}
+	for id, r := range s.open {
+		if heard := s.heard[id]; heard != nil {
+			r.Request = heard
+		}
+		if !there[id] || answered(r.Request) {
+			ended[id] = r
+		}
+	}
+	return ended
+}
+
+// nodesOf sorts out the nodes of requests.
+func nodesOf(all []*resources.Node, requests map[string]*onlooked) map[string][]*resources.Node {
+	nodes := map[string][]*resources.Node{}
+	for _, n := range all {
+		if len(requests) > 0 && requests[n.Request] != nil {
+			nodes[n.Request] = append(nodes[n.Request], n)
+		}
+	}
+	return nodes
 }
 
 // outcomeOf tells what became of a request that is answered or gone. A requestor removes a request as soon as it has taken the

@@ -322,7 +322,7 @@ func TestAShadowTellsWhatItWouldHaveDone(t *testing.T) {
 	cancelled := l.ask("metal")
 	l.would(cancelled, watch.DoServe)
 	l.remove(cancelled)
-	l.ends(cancelled, watch.ResultWithdrawn)
+	l.ends(cancelled, watch.ResultGone)
 
 	m2 := l.machine("m2")
 	m2.State = resources.StateInUse
@@ -336,7 +336,7 @@ func TestAShadowTellsWhatItWouldHaveDone(t *testing.T) {
 	l.put(full)
 	l.ends(full, watch.ResultWouldWait)
 
-	want := map[watch.Result]int{watch.ResultAgree: 3, watch.ResultWouldDecline: 1, watch.ResultOtherPool: 1, watch.ResultWithdrawn: 1, watch.ResultWouldWait: 1}
+	want := map[watch.Result]int{watch.ResultAgree: 3, watch.ResultWouldDecline: 1, watch.ResultOtherPool: 1, watch.ResultGone: 1, watch.ResultWouldWait: 1}
 	if diff := cmp.Diff(want, l.d.Comparisons()); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}

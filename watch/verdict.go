@@ -54,7 +54,7 @@ type Answer string
 const (
 	AnswerServed Answer = "served"
 	AnswerFailed Answer = "failed"
-	AnswerNone   Answer = "none" // it was withdrawn
+	AnswerNone   Answer = "none" // that was seen: it was withdrawn, or removed right after its answer
 )
 
 // Outcome is what became of a request.
@@ -76,7 +76,7 @@ func (o Outcome) String() string {
 	case o.Answer == AnswerFailed:
 		return "it has failed"
 	default:
-		return "it was withdrawn"
+		return "it was gone before an answer was seen"
 	}
 }
 
@@ -92,14 +92,14 @@ const (
 	ResultWouldLeave   Result = "would_leave"   // it was served by what is npctl's here, and npctl would have left it to others
 	ResultWouldServe   Result = "would_serve"   // it has failed, and npctl would have served it
 	ResultElsewhere    Result = "elsewhere"     // somebody else was first: a provider that npctl does not serve here
-	ResultWithdrawn    Result = "withdrawn"     // nobody has answered it
+	ResultGone         Result = "gone"          // it was removed before an answer was seen
 	ResultUnknown      Result = "unknown"       // it was answered before npctl could look at it, or nobody can tell from where
 )
 
 // Results lists all results.
 func Results() []Result {
 	return []Result{ResultAgree, ResultOtherPool, ResultWouldDecline, ResultWouldWait, ResultWouldLeave, ResultWouldServe, ResultElsewhere,
-		ResultWithdrawn, ResultUnknown}
+		ResultGone, ResultUnknown}
 }
 
 // Differs reports whether the result is one that somebody should look at.
@@ -123,7 +123,7 @@ func compare(would Choice, live Outcome) Result {
 	passes := would.Do == DoDecline || would.Do == DoLeave
 	switch {
 	case live.Answer == AnswerNone:
-		return ResultWithdrawn
+		return ResultGone
 	case would.Do == "" || live.Answer == AnswerServed && live.Place.Provider == "":
 		return ResultUnknown
 	case live.Answer == AnswerFailed && passes:

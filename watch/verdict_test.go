@@ -23,12 +23,12 @@ func TestChoicesAreComparedWithWhatWasDone(t *testing.T) {
 		would                          Choice
 		here, far, failed, gone, where Result
 	}{
-		{serve, ResultAgree, ResultElsewhere, ResultWouldServe, ResultWithdrawn, ResultUnknown},
-		{Choice{Do: DoServe, Place: at("there")}, ResultOtherPool, ResultElsewhere, ResultWouldServe, ResultWithdrawn, ResultUnknown},
-		{Choice{Do: DoDecline}, ResultWouldDecline, ResultAgree, ResultAgree, ResultWithdrawn, ResultUnknown},
-		{Choice{Do: DoLeave}, ResultWouldLeave, ResultAgree, ResultAgree, ResultWithdrawn, ResultUnknown},
-		{Choice{Do: DoWait}, ResultWouldWait, ResultElsewhere, ResultWouldWait, ResultWithdrawn, ResultUnknown},
-		{Choice{}, ResultUnknown, ResultUnknown, ResultUnknown, ResultWithdrawn, ResultUnknown},
+		{serve, ResultAgree, ResultElsewhere, ResultWouldServe, ResultGone, ResultUnknown},
+		{Choice{Do: DoServe, Place: at("there")}, ResultOtherPool, ResultElsewhere, ResultWouldServe, ResultGone, ResultUnknown},
+		{Choice{Do: DoDecline}, ResultWouldDecline, ResultAgree, ResultAgree, ResultGone, ResultUnknown},
+		{Choice{Do: DoLeave}, ResultWouldLeave, ResultAgree, ResultAgree, ResultGone, ResultUnknown},
+		{Choice{Do: DoWait}, ResultWouldWait, ResultElsewhere, ResultWouldWait, ResultGone, ResultUnknown},
+		{Choice{}, ResultUnknown, ResultUnknown, ResultUnknown, ResultGone, ResultUnknown},
 	} {
 		got := []Result{compare(test.would, here), compare(test.would, far), compare(test.would, failed), compare(test.would, gone), compare(test.would, nowhere)}
 		want := []Result{test.here, test.far, test.failed, test.gone, test.where}

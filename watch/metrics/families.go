@@ -46,8 +46,8 @@ var families = []Family{
 	{Name: "npctl_request_phase_seconds", Kind: Histogram, Labels: []string{"phase"}, buckets: readyBuckets,
 		Help: "Parts of a request's time: queue (until it was looked at), quota (until there was room and its last node was begun), create, boot and keyscan (of that node), other (retries of it), hand_over (until the requestor took the nodes).", Watch: "the phase that grows when requests take longer"},
 	{Name: "npctl_shadow_requests_total", Kind: Counter, Labels: []string{"result"},
-		Help:  "Of npctl watch -shadow: requests that others have answered, by how that compares with what npctl would have done: agree; other_pool, would_decline, would_wait, would_leave, would_serve (differences, named by what npctl would have done); elsewhere (a provider that npctl does not serve was first), withdrawn, unknown.",
-		Watch: "any but agree, elsewhere and withdrawn"},
+		Help:  "Of npctl watch -shadow: requests that others have answered, by how that compares with what npctl would have done: agree; other_pool, would_decline, would_wait, would_leave, would_serve (differences, named by what npctl would have done); elsewhere (a provider that npctl does not serve was first), gone (withdrawn, or removed before its answer was seen), unknown (answered before npctl could look at it, or nobody can tell from where).",
+		Watch: "any but agree, elsewhere and gone"},
 	{Name: "npctl_watch_stalled_seconds", Kind: Gauge,
 		Help: "For how long requests have waited while nothing was launched or served; 0 below the time that -stall allows.", Watch: "more than 0"},
 
