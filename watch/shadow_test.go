@@ -69,7 +69,7 @@ func (s *stage) Register(context.Context, []resources.Peer) error { return s.ref
 
 func (s *stage) WishBuild(context.Context, string, bool) error { return s.refuse("wish") }
 
-func (s *stage) Changes() (changed []state.Entry, gone map[resources.Key]state.Revision) {
+func (s *stage) Changes() (changed []state.Entry, gone []resources.Key) {
 	entries, err := s.List(context.Background(), resources.KindRequest, resources.KindNode)
 	if err != nil {
 		return nil, nil
@@ -83,10 +83,9 @@ func (s *stage) Changes() (changed []state.Entry, gone map[resources.Key]state.R
 			changed = append(changed, e)
 		}
 	}
-	gone = map[resources.Key]state.Revision{}
-	for key, revision := range s.known {
+	for key := range s.known {
 		if _, still := there[key]; !still {
-			gone[key] = revision
+			gone = append(gone, key)
 		}
 	}
 	s.known = there

@@ -21,7 +21,7 @@ var _ state.Shared = meeting{}
 func (meeting) Claim(context.Context, resources.Key) (state.Lock, state.Entry, error) {
 	return nil, state.Entry{}, state.ErrLocked
 }
-func (m meeting) Changes() (changed []state.Entry, gone map[resources.Key]state.Revision) {
+func (m meeting) Changes() (changed []state.Entry, gone []resources.Key) {
 	changed, _ = m.List(context.Background())
 	return changed, nil
 }

@@ -37,7 +37,8 @@ type machine struct {
 	link *lab.Proxy
 	env  []string
 	*client.Client
-	*program.Process // the newest
+	*program.Process          // the newest
+	options          []string // of npctl watch, besides those that all have
 }
 
 // newMachine makes one whose npctl serves the providers of the configuration, which begins after the block npctl.
@@ -102,7 +103,8 @@ func (m *machine) clean() {
 // launch starts a process, which may take a while to be ready.
 func (m *machine) launch() {
 	m.t.Helper()
-	m.Process = program.Start(m.t, m.command("watch", "-refresh=2s", "-grace=5s", "-log-level="+level()), filepath.Join(m.dir, "log"))
+	options := append([]string{"watch", "-refresh=2s", "-grace=5s", "-log-level=" + level()}, m.options...)
+	m.Process = program.Start(m.t, m.command(options...), filepath.Join(m.dir, "log"))
 }
 
 func level() string {

@@ -1,0 +1,364 @@
+//go:build integration
+
+package share
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	zookeeper "github.com/go-zookeeper/zk"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+	"github.com/npctl/npctl/watch/httpapi/client"
+)
+
+// onlooker is npctl watch -shadow beside real launchers of Nodepool.
+type onlooker struct {
+	*load
+	t   *testing.T
+	zk  *lab.Lab
+	npc *machine
+}
+
+// inRack is how many machines are in the larger provider. Nodepool may take a minute until one that was used is ready again.
+const inRack = 12
+
+// pool is a block for machines that Nodepool has too: those of launcher.sh are called 127.1.0.1, 127.1.0.2 and so on.
+func pool(provider string, priority int, machines ...[]string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "provider \"static\" %q {\n  pool \"main\" {\n    priority = %d\n", provider, priority)
+	for i, labels := range machines {
+		fmt.Fprintf(&text, "    node \"127.1.0.%d\" {\n      labels            = [\"%s\"]\n      host_key_checking = false\n    }\n", i+1, strings.Join(labels, `", "`))
+	}
+	return text.String() + "  }\n}\n"
+}
+
+func newOnlooker(t *testing.T, zk *lab.Lab, configuration string) *onlooker {
+	o := &onlooker{t: t, zk: zk, npc: newMachine(t, zk, "shadow", configuration)}
+	o.npc.options = []string{"-shadow", "-log-format=json"}
+	var err error
+	if o.npc.Client, err = client.New(client.Options{Socket: filepath.Join(o.npc.dir, "npctl.shadow.db.sock")}); err != nil {
+		t.Fatal(err)
+	}
+	o.load = newLoad(t, newZuul(t, zk.Env), 1, common)
+	return o
+}
+
+// verdict is what the log has of one comparison.
+type verdict struct {
+	Level   string   `json:"level"`
+	Request string   `json:"request"`
+	Labels  []string `json:"labels"`
+	Result  string   `json:"result"`
+	Npctl   side     `json:"npctl"`
+	Live    side     `json:"live"`
+}
+
+type side struct {
+	Do       string `json:"do"`
+	Answer   string `json:"answer"`
+	Provider string `json:"provider"`
+	Pool     string `json:"pool"`
+	Why      string `json:"why"`
+}
+
+func (o *onlooker) verdicts() (all []verdict) {
+	o.t.Helper()
+	for line := range bytes.Lines(o.npc.Log()) {
+		var v verdict
+		if json.Unmarshal(line, &v) == nil && v.Result != "" {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// of waits for the only verdict about a request.
+func (o *onlooker) of(id string) verdict {
+	o.t.Helper()
+	about := func() []verdict {
+		return slices.DeleteFunc(o.verdicts(), func(v verdict) bool { return v.Request != id })
+	}
+	await(o.t, "request "+id+" is compared", 20*time.Second, func() bool { return len(about()) > 0 })
+	all := about()
+	if len(all) != 1 {
+		o.t.Errorf("request %s was compared %d times: %+v", id, len(all), all)
+	}
+	return all[0]
+}
+
+func (o *onlooker) ask(w wanted) string {
+	o.t.Helper()
+	id, err := o.request(o.over, w)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return id
+}
+
+// take waits for nodes and takes them, as Zuul does.
+func (o *onlooker) take(id string) []*node {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(o.over, 90*time.Second)
+	defer cancel()
+	a, err := o.wait(ctx, id)
+	if err != nil || a.State != "fulfilled" {
+		o.t.Fatalf("request %s: %+v, %v", id, a, err)
+	}
+	held, err := o.accept(ctx, id, a.Nodes)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return held
+}
+
+// run asks for nodes, uses them for a moment and gives them back. It returns what the shadow says of it.
+func (o *onlooker) run(w wanted) verdict {
+	o.t.Helper()
+	id := o.ask(w)
+	o.useAll(o.over, id, o.take(id), 0)
+	return o.of(id)
+}
+
+// failing asks for what nobody has.
+func (o *onlooker) failing(w wanted) verdict {
+	o.t.Helper()
+	id := o.ask(w)
+	ctx, cancel := context.WithTimeout(o.over, 40*time.Second)
+	defer cancel()
+	if a, err := o.wait(ctx, id); err != nil || a.State != "failed" {
+		o.t.Errorf("request %s: %+v, %v", id, a, err)
+	}
+	v := o.of(id)
+	if err := o.delete(ctx, requestsRoot+"/"+id); err != nil {
+		o.t.Error(err)
+	}
+	return v
+}
+
+func (o *onlooker) says(v verdict, want verdict, why string) {
+	o.t.Helper()
+	if !strings.Contains(v.Npctl.Why, why) {
+		o.t.Errorf("request %s: npctl says %q, want %q", v.Request, v.Npctl.Why, why)
+	}
+	v.Request, v.Npctl.Why, v.Live.Why = "", "", ""
+	if diff := cmp.Diff(want, v); diff != "" {
+		o.t.Errorf("verdict (-want +got):\n%s", diff)
+	}
+}
+
+// stamp is what changes of a znode when anybody writes to it, or makes or removes a child.
+type stamp struct {
+	Data                                  string
+	Czxid, Mzxid, Pzxid                   int64
+	Version, Cversion, Aversion, Children int32
+	Owner                                 int64
+}
+
+// stamps are those of everything that is there.
+func (z *zuul) stamps() map[string]stamp {
+	z.t.Helper()
+	all := map[string]stamp{}
+	var walk func(path string)
+	walk = func(path string) {
+		at := path
+		if at == "" {
+			at = "/"
+		}
+		data, s, err := z.conn.Get(at)
+		if errors.Is(err, zookeeper.ErrNoNode) {
+			return
+		}
+		if err != nil {
+			z.t.Fatalf("%s: %v", at, err)
+		}
+		all[at] = stamp{string(data), s.Czxid, s.Mzxid, s.Pzxid, s.Version, s.Cversion, s.Aversion, s.NumChildren, s.EphemeralOwner}
+		names, _, err := z.conn.Children(at)
+		if err != nil && !errors.Is(err, zookeeper.ErrNoNode) {
+			z.t.Fatalf("%s: %v", at, err)
+		}
+		for _, name := range names {
+			if at != "/zookeeper" {
+				walk(path + "/" + name)
+			}
+		}
+	}
+	walk("")
+	return all
+}
+
+func TestAShadowBesideNodepool(t *testing.T) {
+	t.Parallel()
+	zk := lab.Start(t, 1)
+	rack := lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "rack", Nodes: inRack, Labels: []string{"common", "pair", "theirs"}})
+	annex := lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "annex", Nodes: 1, Labels: []string{"common"}})
+	common, pair := []string{"common"}, []string{"pair", "pair"}
+	machines := append(slices.Repeat([][]string{common}, inRack-1), []string{"common", "pair"})
+	o := newOnlooker(t, zk, declared+pool("rack", 100, machines...)+pool("annex", 50, common))
+	await(t, "Nodepool has registered", 30*time.Second, func() bool { return o.pools() == 2 })
+	await(t, "Nodepool has its machines", 30*time.Second, func() bool { names, _ := o.children(o.over, nodesRoot); return len(names) == inRack+1 })
+	if _, err := o.conn.Create(requestsRoot, nil, 0, zookeeper.WorldACL(zookeeper.PermAll)); err != nil { // as Zuul does
+		t.Fatal(err)
+	}
+	o.npc.start()
+
+	onRack, onAnnex := side{Do: "serve", Provider: "rack", Pool: "main"}, side{Do: "serve", Provider: "annex", Pool: "main"}
+	fromRack, fromAnnex := side{Answer: "served", Provider: "rack", Pool: "main"}, side{Answer: "served", Provider: "annex", Pool: "main"}
+	if err := annex.Pause(); err != nil { // so that rack is first, which npctl would not let it be
+		t.Fatal(err)
+	}
+	id := o.ask(wanted{labels: common})
+	held := o.take(id)
+	if err := annex.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	o.says(o.of(id), verdict{Level: "WARN", Labels: common, Result: "other_pool", Npctl: onAnnex, Live: fromRack}, "1 ready, 0 to launch")
+	o.useAll(o.over, id, held, 0)
+	o.says(o.run(wanted{labels: common, provider: "rack"}), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onRack, Live: fromRack}, "1 ready")
+	o.says(o.run(wanted{labels: common, provider: "annex"}), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onAnnex, Live: fromAnnex}, "1 ready")
+	declines := side{Do: "decline"}
+	o.says(o.run(wanted{labels: []string{"theirs"}}),
+		verdict{Level: "WARN", Labels: []string{"theirs"}, Result: "would_decline", Npctl: declines, Live: fromRack}, "rack/main: it has no label theirs")
+	o.says(o.run(wanted{labels: pair}), verdict{Level: "WARN", Labels: pair, Result: "would_decline", Npctl: declines, Live: fromRack}, "fewer machines than are asked for")
+	o.says(o.failing(wanted{labels: []string{"nobody"}}),
+		verdict{Level: "INFO", Labels: []string{"nobody"}, Result: "agree", Npctl: declines, Live: side{Answer: "failed"}}, "no label nobody")
+
+	o.commands(id)
+	o.matching(pool("rack", 100, slices.Repeat([][]string{{"common", "pair", "theirs"}}, inRack)...) + pool("annex", 100, common))
+	o.full()
+	o.leavesNoTrace(rack, annex)
+}
+
+// declared are the labels, of which not every configuration offers all.
+const declared = "label \"common\" {}\nlabel \"pair\" {}\nlabel \"theirs\" {}\n"
+
+// full lets everything be in use while more is asked for.
+func (o *onlooker) full() {
+	o.t.Helper()
+	o.settles(90 * time.Second)
+	all, last := o.ask(wanted{labels: slices.Repeat([]string{"theirs"}, inRack)}), o.ask(wanted{labels: []string{"common"}, provider: "annex"})
+	held, one := o.take(all), o.take(last)
+	for _, n := range slices.Concat(held, one) {
+		if err := o.state(o.over, n, "in-use"); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	if all, last := o.of(all), o.of(last); all.Result != "agree" || last.Result != "agree" {
+		o.t.Errorf("requests for everything: %+v and %+v", all, last)
+	}
+	cancelled := o.ask(wanted{labels: []string{"common"}})
+	o.would("let it wait", cancelled)
+	if err := o.delete(o.over, requestsRoot+"/"+cancelled); err != nil {
+		o.t.Fatal(err)
+	}
+	if v := o.of(cancelled); v.Result != "gone" || v.Npctl.Do != "wait" {
+		o.t.Errorf("a request that was cancelled: %+v", v)
+	}
+	waits := o.ask(wanted{labels: []string{"common"}, provider: "annex"})
+	o.would("let it wait", waits)
+	o.useAll(o.over, last, one, 0)
+	o.useAll(o.over, waits, o.take(waits), 0)
+	if v := o.of(waits); v.Result != "agree" || v.Npctl.Provider != "annex" {
+		o.t.Errorf("a request that has waited: %+v", v)
+	}
+	o.useAll(o.over, all, held, 0)
+}
+
+// would waits until npctl says that it would do that about a request.
+func (o *onlooker) would(do, id string) {
+	o.t.Helper()
+	await(o.t, "npctl would "+do, 20*time.Second, func() bool {
+		why, err := o.npc.Why(o.t.Context(), "request/"+id)
+		return err == nil && strings.Contains(why.Summary, "npctl would "+do)
+	})
+}
+
+// commands looks at what people are told, and that they can change nothing.
+func (o *onlooker) commands(id string) {
+	o.t.Helper()
+	for _, test := range []struct {
+		want string
+		args []string
+		fail bool
+	}{
+		{"other_pool", []string{"status", "-once"}, false},
+		{"npctl would serve it from annex/main", []string{"why", "request/" + id}, false},
+		{"only looks on", []string{"request", "create", "-label=common"}, true},
+		{"only looks on", []string{"freeze", "rack"}, true},
+		{"", []string{"plan"}, false}, // besides, whoever looks on
+	} {
+		out, err := o.npc.command(test.args...).CombinedOutput()
+		if (err != nil) != test.fail || !strings.Contains(string(out), test.want) {
+			o.t.Errorf("npctl %s ended with %v and said:\n%s", strings.Join(test.args, " "), err, out)
+		}
+	}
+}
+
+// matching gives npctl what Nodepool has, and lets many ask: every request is told of once, and npctl would have done the same.
+func (o *onlooker) matching(configuration string) {
+	o.t.Helper()
+	at := filepath.Join(o.npc.dir, "npctl.hcl")
+	text, err := os.ReadFile(at)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(string(text), declared)
+	if err := os.WriteFile(at, []byte(before+declared+configuration), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	o.npc.Signal(syscall.SIGHUP)
+	await(o.t, "the configuration was read anew", 20*time.Second, func() bool { return o.npc.Logged("configuration reloaded") == 1 })
+	var ids []string
+	for range 6 {
+		ids = append(ids, o.ask(wanted{labels: []string{"theirs"}}))
+	}
+	for _, id := range ids {
+		o.useAll(o.over, id, o.take(id), 0)
+		if v := o.of(id); v.Result != "agree" || v.Npctl.Provider != "rack" {
+			o.t.Errorf("with the same configuration: %+v", v)
+		}
+	}
+}
+
+// leavesNoTrace stops Nodepool, so that nobody writes any more but the shadow, if it did.
+func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
+	o.t.Helper()
+	for _, l := range launchers {
+		if err := l.Stop(); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	o.npc.Stop()
+	if o.npc.Logged("shadow: requests compared", `"agree":`) != 1 {
+		o.t.Error("at its end it does not sum up")
+	}
+	await(o.t, "no pool is registered", 20*time.Second, func() bool { return o.pools() == 0 })
+	id := o.ask(wanted{labels: []string{"common"}})
+	before := o.stamps()
+	if _, there := before["/npctl"]; there {
+		o.t.Errorf("there is %v", slices.Sorted(maps.Keys(before)))
+	}
+	o.npc.start()
+	o.would("serve it", id)
+	time.Sleep(2 * session) // more than one look at everything
+	if diff := cmp.Diff(before, o.stamps()); diff != "" {
+		o.t.Errorf("while it looked on (-before +after):\n%s", diff)
+	}
+	o.npc.Stop()
+	time.Sleep(session) // its session is over
+	if diff := cmp.Diff(before, o.stamps()); diff != "" {
+		o.t.Errorf("after it has stopped (-before +after):\n%s", diff)
+	}
+}
