@@ -1,8 +1,8 @@
 # npctl: `make demo` and `make test` need nothing but Go and make.
 SHELL := /bin/bash
 export CGO_ENABLED := 0
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+VERSION ?= $(shell git describe --tags --exact-match --dirty 2>/dev/null)
+LDFLAGS := -s -w -X main.release=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race

@@ -1,0 +1,40 @@
+package packaging_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestTheReleaseIsSetInAVariableThatThereIs: the linker says nothing of a name that it does not find.
+func TestTheReleaseIsSetInAVariableThatThereIs(t *testing.T) {
+	var program strings.Builder
+	files, err := filepath.Glob("../cmd/npctl/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program.Write(text)
+	}
+	set := regexp.MustCompile(`-X main\.(\w+)=`)
+	for _, file := range []string{"../Makefile", "docker/Dockerfile"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := set.FindStringSubmatch(string(text))
+		if found == nil {
+			t.Errorf("%s sets no release", file)
+			continue
+		}
+		if !regexp.MustCompile(`(?m)^var ` + found[1] + ` string$`).MatchString(program.String()) {
+			t.Errorf("%s sets main.%s, which is no variable of a string", file, found[1])
+		}
+	}
+}
