@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
-	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
 	"github.com/npctl/npctl/state"
@@ -66,26 +64,9 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 // complete fills in what the caller did not say. What can be checked of this machine is recorded only when the holder
 // is on it.
 func (s *Store) complete(h state.Holder) lockRecord {
-	if h.ID == "" {
-		h.ID = uuid.NewString()
-	}
-	if h.Who == "" {
-		h.Who = s.self.user()
-	}
-	if h.Host == "" {
-		h.Host = s.self.Host
-	}
-	if h.PID == 0 && h.Host == s.self.Host {
-		h.PID = s.self.PID
-	}
+	h = h.Or(state.Self(s.self.Host, s.opts.Version))
 	if h.Started == "" && h.Host == s.self.Host {
 		h.Started, _ = startOf(h.PID)
-	}
-	if h.Since.IsZero() {
-		h.Since = time.Now().UTC().Truncate(time.Second)
-	}
-	if h.Version == "" {
-		h.Version = s.opts.Version
 	}
 	record := lockRecord{Holder: h}
 	if h.Host == s.self.Host {

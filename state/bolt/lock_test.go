@@ -141,7 +141,7 @@ func TestHolderIsFilledIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	self := thisProcess()
-	want := &state.Holder{ID: l.ID(), Operation: "apply", Who: self.user(), Host: self.Host, PID: os.Getpid(),
+	want := &state.Holder{ID: l.ID(), Operation: "apply", Who: state.Self(self.Host, "").Who, Host: self.Host, PID: os.Getpid(),
 		Started: self.Started, Since: got.Since, Version: "0.2.0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"strings"
 	"syscall"
 )
@@ -47,14 +46,6 @@ func firstLine(path string) string {
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSpace(line)
-}
-
-func (p process) user() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	return name + "@" + p.Host
 }
 
 // startOf returns when the process started; it is empty where there is no /proc. The error is os.ErrProcessDone when

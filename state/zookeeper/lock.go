@@ -6,11 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"os/user"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/npctl/npctl/state"
 )
@@ -46,7 +41,7 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 	if err := s.waitSynced(ctx); err != nil {
 		return nil, err
 	}
-	own := s.completeHolder(holder)
+	own := holder.Or(state.Self(s.opts.Host, s.opts.Version))
 	for range maxTries {
 		l, err := s.tryLock(ctx, name, own)
 		if !errors.Is(err, errAgain) {
@@ -96,32 +91,6 @@ func orLocked(err error, locked *state.LockedError) error {
 		return locked
 	}
 	return err
-}
-
-func (s *Store) completeHolder(h state.Holder) state.Holder {
-	if h.ID == "" {
-		h.ID = uuid.NewString()
-	}
-	if h.Host == "" {
-		h.Host = s.opts.Host
-	}
-	if h.Who == "" {
-		name := os.Getenv("USER")
-		if u, err := user.Current(); err == nil {
-			name = u.Username
-		}
-		h.Who = name + "@" + s.opts.Host
-	}
-	if h.PID == 0 && h.Host == s.opts.Host {
-		h.PID = os.Getpid()
-	}
-	if h.Since.IsZero() {
-		h.Since = s.opts.Now().UTC().Truncate(time.Second)
-	}
-	if h.Version == "" {
-		h.Version = s.opts.Version
-	}
-	return h
 }
 
 // ID implements state.Lock.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/user"
 	"slices"
 	"strings"
 	"sync"
@@ -103,11 +101,7 @@ func (l *locks) busy(err error) error {
 
 // own is the daemon as the holder of the state.
 func (l *locks) own() state.Holder {
-	who := "somebody"
-	if u, err := user.Current(); err == nil {
-		who = u.Username
-	}
-	return state.Holder{ID: ownLock, Operation: "watch", Who: who + "@" + host(), Host: host(), PID: os.Getpid(), Since: l.since}
+	return state.Holder{ID: ownLock, Operation: "watch", Since: l.since}.Or(state.Self(host(), ""))
 }
 
 // drop ends a lock, if it is held still.

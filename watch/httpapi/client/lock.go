@@ -8,11 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/user"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -83,33 +80,11 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 
 // complete says who this process is, where the caller does not.
 func complete(h state.Holder, agent string) state.Holder {
-	if h.ID == "" {
-		h.ID = uuid.NewString()
-	}
 	name, err := os.Hostname()
 	if err != nil {
 		name = "localhost"
 	}
-	if h.Host == "" {
-		h.Host = name
-	}
-	if h.Who == "" {
-		who := "somebody"
-		if u, err := user.Current(); err == nil {
-			who = u.Username
-		}
-		h.Who = who + "@" + h.Host
-	}
-	if h.PID == 0 && h.Host == name {
-		h.PID = os.Getpid()
-	}
-	if h.Since.IsZero() {
-		h.Since = time.Now().UTC().Truncate(time.Second)
-	}
-	if h.Version == "" {
-		h.Version = agent
-	}
-	return h
+	return h.Or(state.Self(name, agent))
 }
 
 // ID implements state.Lock.
