@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -22,7 +21,7 @@ const nodeDescription = `Looks at nodes, gives them back, and keeps some for peo
 // nodeCommand is what the subcommands of npctl node share.
 type nodeCommand struct {
 	daemonCommand
-	filter        client.NodeFilter
+	filter        wire.NodeFilter
 	states        string
 	reason, until string
 	holder        string
@@ -128,17 +127,12 @@ func nodeNote(n *wire.Node) string {
 }
 
 // nodes asks npctl watch, or reads the state when that does not run.
-func (c *nodeCommand) nodes(ctx context.Context, filter client.NodeFilter) ([]wire.Node, error) {
+func (c *nodeCommand) nodes(ctx context.Context, filter wire.NodeFilter) ([]wire.Node, error) {
 	ask := func(ctx context.Context, d *client.Client) ([]wire.Node, error) { return d.Nodes(ctx, filter) }
 	return askAll(ctx, &c.daemonCommand, resources.KindNode, ask, func(r resources.Record) (wire.Node, bool) {
 		n := r.(*resources.Node)
-		return wire.Node{Node: *n}, nodeMatches(filter, n)
+		return wire.Node{Node: *n}, filter.Matches(n)
 	})
-}
-
-func nodeMatches(f client.NodeFilter, n *resources.Node) bool {
-	return (len(f.States) == 0 || slices.Contains(f.States, string(n.State))) && (f.Label == "" || slices.Contains(n.Labels, f.Label)) && (f.Provider == "" || n.Provider == f.Provider) &&
-		(f.Pool == "" || n.Pool == f.Pool) && (f.Request == "" || n.Request == f.Request) && (f.Tenant == "" || n.Tenant == f.Tenant)
 }
 
 const nodeShowDescription = `Prints everything that is known of nodes. npctl why node/ID tells what is happening to one.

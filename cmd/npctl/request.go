@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -87,7 +86,7 @@ func (c *requestCommand) list(ctx context.Context, cmd *cli.Command) error {
 }
 
 func (c *requestCommand) listed(ctx context.Context) error {
-	filter := client.RequestFilter{Label: c.label, Tenant: c.tenant, Who: c.who}
+	filter := wire.RequestFilter{Label: c.label, Tenant: c.tenant, Who: c.who}
 	if c.states != "" {
 		filter.States = strings.Split(c.states, ",")
 	}
@@ -111,17 +110,12 @@ func (c *requestCommand) listed(ctx context.Context) error {
 }
 
 // requests asks npctl watch, or reads the state when that does not run.
-func (c *requestCommand) requests(ctx context.Context, filter client.RequestFilter) ([]wire.Request, error) {
+func (c *requestCommand) requests(ctx context.Context, filter wire.RequestFilter) ([]wire.Request, error) {
 	ask := func(ctx context.Context, d *client.Client) ([]wire.Request, error) { return d.Requests(ctx, filter) }
 	return askAll(ctx, &c.daemonCommand, resources.KindRequest, ask, func(r resources.Record) (wire.Request, bool) {
 		request := r.(*resources.Request)
-		return wire.Request{Request: *request}, matches(filter, request)
+		return wire.Request{Request: *request}, filter.Matches(request)
 	})
-}
-
-func matches(f client.RequestFilter, r *resources.Request) bool {
-	return (len(f.States) == 0 || slices.Contains(f.States, string(r.State))) && (f.Tenant == "" || r.Tenant == f.Tenant) &&
-		(f.Who == "" || r.Who == f.Who) && (f.Label == "" || slices.Contains(r.Labels, f.Label))
 }
 
 func requestRow(r *wire.Request, now time.Time) []string {

@@ -91,7 +91,7 @@ func lookAt(ctx context.Context, d *client.Client) (doc statusDocument, err erro
 	group.Go(func() (err error) { doc.Labels, err = d.Labels(ctx); return err })
 	group.Go(func() (err error) { doc.Steps, err = d.Steps(ctx); return err })
 	group.Go(func() (err error) {
-		doc.Requests, err = d.Requests(ctx, client.RequestFilter{States: []string{"requested", "pending"}})
+		doc.Requests, err = d.Requests(ctx, wire.RequestFilter{States: []string{"requested", "pending"}})
 		doc.Requests = append([]wire.Request{}, doc.Requests...)
 		return err
 	})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -26,7 +25,7 @@ func (c *chaos) watch(ctx context.Context) {
 			c.untouched(p)
 			c.withinQuota(p)
 		}
-		if nodes, err := c.Nodes(ctx, client.NodeFilter{}); err == nil {
+		if nodes, err := c.Nodes(ctx, wire.NodeFilter{}); err == nil {
 			c.withinLimits(nodes)
 		}
 	}
@@ -113,7 +112,7 @@ func (c *chaos) settle() {
 // unsettled lists what is not as it has to be in the end.
 func (c *chaos) unsettled() (left []string) {
 	ctx := context.WithoutCancel(c.over)
-	nodes, err := c.Nodes(ctx, client.NodeFilter{})
+	nodes, err := c.Nodes(ctx, wire.NodeFilter{})
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -128,7 +127,7 @@ func (c *chaos) unsettled() (left []string) {
 	if free["small"] < 1 || free["metal"] != 3 {
 		left = append(left, fmt.Sprintf("ready are %v", free))
 	}
-	requests, err := c.Requests(ctx, client.RequestFilter{})
+	requests, err := c.Requests(ctx, wire.RequestFilter{})
 	if err != nil {
 		return append(left, err.Error())
 	}
@@ -177,7 +176,7 @@ func (c *chaos) leaked(ctx context.Context) (found []string) {
 // records lists what is on record of what is in clouds: nodes that are no static ones, uploads and builds.
 func (c *chaos) records(ctx context.Context) map[string]bool {
 	known := map[string]bool{}
-	nodes, err := c.Nodes(ctx, client.NodeFilter{})
+	nodes, err := c.Nodes(ctx, wire.NodeFilter{})
 	if err != nil {
 		c.wrong("%v", err)
 	}

@@ -123,7 +123,7 @@ func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 func (u *chaosUser) lookUp(event string) string {
 	var known []wire.Request
 	if _, err := u.insist(func(ctx context.Context) (err error) {
-		known, err = u.Requests(ctx, client.RequestFilter{Who: u.name})
+		known, err = u.Requests(ctx, wire.RequestFilter{Who: u.name})
 		return err
 	}); err != nil {
 		u.wrong("%s cannot list its requests: %v", u.name, err)

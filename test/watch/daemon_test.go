@@ -145,7 +145,7 @@ func (s *site) take(id string) []wire.Node {
 // census counts nodes by state.
 func (s *site) census() string {
 	s.t.Helper()
-	nodes, err := s.Nodes(s.t.Context(), client.NodeFilter{})
+	nodes, err := s.Nodes(s.t.Context(), wire.NodeFilter{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -82,7 +81,7 @@ func edited(t *testing.T, text string, pairs ...string) string {
 }
 
 // with lists nodes.
-func (s *site) with(f client.NodeFilter) []wire.Node {
+func (s *site) with(f wire.NodeFilter) []wire.Node {
 	s.t.Helper()
 	nodes, err := s.Nodes(s.t.Context(), f)
 	if err != nil {
@@ -112,9 +111,9 @@ func TestALabelIsRenamedUnderLoad(t *testing.T) {
 		change.reload()
 		f.asks(change.to)
 		f.flows()
-		s.await("nodes with the old label are gone", func() bool { return len(s.with(client.NodeFilter{Label: change.from})) == 0 })
+		s.await("nodes with the old label are gone", func() bool { return len(s.with(wire.NodeFilter{Label: change.from})) == 0 })
 		s.await("there are ready ones with the new label", func() bool {
-			return len(s.with(client.NodeFilter{Label: change.to, States: []string{"ready"}})) >= 2
+			return len(s.with(wire.NodeFilter{Label: change.to, States: []string{"ready"}})) >= 2
 		})
 	}
 	f.end()
@@ -169,7 +168,7 @@ func TestAnImageIsReplacedUnderLoad(t *testing.T) {
 	})
 	f.flows()
 	s.await("no node is from the old build", func() bool {
-		nodes := s.with(client.NodeFilter{})
+		nodes := s.with(wire.NodeFilter{})
 		return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.Upload == old[0] })
 	})
 	s.await("the old build is gone", func() bool { return len(s.image("debian").Builds) == 1 && s.imagesIn(p) == 1 })
@@ -178,7 +177,7 @@ func TestAnImageIsReplacedUnderLoad(t *testing.T) {
 	s.write(other)
 	s.reload(0, "build")
 	s.await("every node is from the other image", func() bool {
-		nodes := s.with(client.NodeFilter{})
+		nodes := s.with(wire.NodeFilter{})
 		return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.Image != "diskimage.noble" })
 	})
 	f.flows()
@@ -203,7 +202,7 @@ func TestAProviderIsRemovedUnderLoad(t *testing.T) {
 	d := s.start()
 	one, two := s.project("one"), s.project("two")
 	f := s.traffic("small", one, two)
-	s.await("both providers are full of nodes", func() bool { return len(s.with(client.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
+	s.await("both providers are full of nodes", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 	used := s.nodes("spare")[0]
 	f.flows()
 
@@ -212,11 +211,11 @@ func TestAProviderIsRemovedUnderLoad(t *testing.T) {
 	d.Signal(syscall.SIGHUP)
 	s.await("it is told that the new configuration was not taken", func() bool { return d.Logged("was not taken") > 0 })
 	f.flows()
-	s.await("the old one goes on", func() bool { return len(s.with(client.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
+	s.await("the old one goes on", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 
 	s.reloadWith([]string{"-allow-destroy"}, 0, "Configuration reloaded.")
 	s.await("only the node in use is left in the provider", func() bool {
-		nodes := s.with(client.NodeFilter{Provider: "two", Label: "spare"})
+		nodes := s.with(wire.NodeFilter{Provider: "two", Label: "spare"})
 		return len(nodes) == 1 && nodes[0].ID == used.ID && nodes[0].State == resources.StateInUse
 	})
 	f.flows()
@@ -244,13 +243,13 @@ func TestAPoolIsShrunkUnderLoad(t *testing.T) {
 	d := s.start()
 	p := s.project("one")
 	f := s.traffic("small", p)
-	s.await("the pool is in use", func() bool { return len(s.with(client.NodeFilter{})) > 4 })
+	s.await("the pool is in use", func() bool { return len(s.with(wire.NodeFilter{})) > 4 })
 	s.write(edited(t, rolling, "max_servers = 8", "max_servers = 2"))
 	s.reload(0)
-	s.await("there are as many nodes as the pool may have", func() bool { return len(s.with(client.NodeFilter{})) <= 2 })
+	s.await("there are as many nodes as the pool may have", func() bool { return len(s.with(wire.NodeFilter{})) <= 2 })
 	most := 0
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		most = max(most, len(s.with(client.NodeFilter{})))
+		most = max(most, len(s.with(wire.NodeFilter{})))
 	}
 	if most > 2 {
 		t.Errorf("there were %d nodes in a pool of 2", most)
@@ -258,7 +257,7 @@ func TestAPoolIsShrunkUnderLoad(t *testing.T) {
 	f.flows()
 	s.write(rolling)
 	s.reload(0)
-	s.await("the pool grows again", func() bool { return len(s.with(client.NodeFilter{})) > 2 })
+	s.await("the pool grows again", func() bool { return len(s.with(wire.NodeFilter{})) > 2 })
 	f.end()
 	d.Stop()
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -55,7 +54,7 @@ func TestAMachineIsRemovedWhileItIsInUse(t *testing.T) {
 	used := s.nodes("metal")[0]
 	s.write(machines(other))
 	s.reload(0)
-	s.await("its free slot is forgotten", func() bool { return len(s.with(client.NodeFilter{Label: "metal"})) == 1 })
+	s.await("its free slot is forgotten", func() bool { return len(s.with(wire.NodeFilter{Label: "metal"})) == 1 })
 	f.flows()
 	n, err := s.Node(t.Context(), used.ID)
 	if err != nil || n.State != resources.StateInUse {
@@ -109,7 +108,7 @@ func TestALabelOfAMachineIsChangedWhileItIsInUse(t *testing.T) {
 		}
 	}
 	s.await("both slots have the new label alone", func() bool {
-		nodes := s.with(client.NodeFilter{Label: "iron", States: []string{"ready"}})
+		nodes := s.with(wire.NodeFilter{Label: "iron", States: []string{"ready"}})
 		return len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return slices.Contains(n.Labels, "metal") })
 	})
 	f.end()

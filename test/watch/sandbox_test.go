@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -129,7 +128,7 @@ func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
 		ids = append(ids, r.ID)
 	}
 	s.await("nodes are on their way", func() bool { return s.census() == "map[building:3]" })
-	before, err := s.Nodes(t.Context(), client.NodeFilter{})
+	before, err := s.Nodes(t.Context(), wire.NodeFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

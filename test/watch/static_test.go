@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -204,7 +203,7 @@ func TestAMachineWithAnotherHostKeyIsNotGiven(t *testing.T) {
 	s.write(rack(m, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGnC0nQ8yYq7yGkq6Yz0k9vP3pT5wE1rS2uV4xZ6aB8c"))
 	d := s.start()
 	s.await("the slots have failed", func() bool { return s.census() == "map[failed:2]" })
-	nodes, err := s.Nodes(t.Context(), client.NodeFilter{})
+	nodes, err := s.Nodes(t.Context(), wire.NodeFilter{})
 	if err != nil || !strings.Contains(nodes[0].Error, "does not show the host key") {
 		t.Errorf("nodes are %+v, %v", nodes, err)
 	}

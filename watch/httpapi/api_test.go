@@ -118,11 +118,11 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		filter client.RequestFilter
+		filter wire.RequestFilter
 		want   int
 	}{
-		{client.RequestFilter{}, 3}, {client.RequestFilter{Who: "a"}, 2}, {client.RequestFilter{Tenant: "t-b"}, 1}, {client.RequestFilter{Label: "small"}, 0},
-		{client.RequestFilter{States: []string{"requested", "pending"}}, 3}, {client.RequestFilter{States: []string{"failed"}}, 0},
+		{wire.RequestFilter{}, 3}, {wire.RequestFilter{Who: "a"}, 2}, {wire.RequestFilter{Tenant: "t-b"}, 1}, {wire.RequestFilter{Label: "small"}, 0},
+		{wire.RequestFilter{States: []string{"requested", "pending"}}, 3}, {wire.RequestFilter{States: []string{"failed"}}, 0},
 	} {
 		got, err := l.Requests(t.Context(), c.filter)
 		if err != nil || len(got) != c.want {
@@ -135,11 +135,11 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		filter client.NodeFilter
+		filter wire.NodeFilter
 		want   int
 	}{
-		{client.NodeFilter{Provider: "rack"}, 2}, {client.NodeFilter{Label: "metal", Pool: "main", States: []string{"in-use"}}, 2},
-		{client.NodeFilter{Tenant: "nobody's"}, 0}, {client.NodeFilter{Request: "0000000099"}, 0},
+		{wire.NodeFilter{Provider: "rack"}, 2}, {wire.NodeFilter{Label: "metal", Pool: "main", States: []string{"in-use"}}, 2},
+		{wire.NodeFilter{Tenant: "nobody's"}, 0}, {wire.NodeFilter{Request: "0000000099"}, 0},
 	} {
 		if got, err := l.Nodes(t.Context(), c.filter); err != nil || len(got) != c.want {
 			t.Errorf("%+v: %d nodes, want %d: %v", c.filter, len(got), c.want, err)

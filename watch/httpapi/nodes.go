@@ -10,17 +10,9 @@ import (
 
 func (c *call) listNodes() (any, error) {
 	records, busy := c.records()
-	states, label, provider := c.words("state"), c.values.Get("label"), c.values.Get("provider")
-	pool, request, tenant := c.values.Get("pool"), c.values.Get("request"), c.values.Get("tenant")
-	var chosen []*resources.Node
-	for _, n := range records.Nodes {
-		if len(states) > 0 && !slices.Contains(states, string(n.State)) || label != "" && !slices.Contains(n.Labels, label) ||
-			provider != "" && n.Provider != provider || pool != "" && n.Pool != pool ||
-			request != "" && n.Request != request || tenant != "" && n.Tenant != tenant {
-			continue
-		}
-		chosen = append(chosen, n)
-	}
+	filter := wire.NodeFilter{States: c.words("state"), Label: c.values.Get("label"), Provider: c.values.Get("provider"), Pool: c.values.Get("pool"),
+		Request: c.values.Get("request"), Tenant: c.values.Get("tenant")}
+	chosen := slices.DeleteFunc(records.Nodes, func(n *resources.Node) bool { return !filter.Matches(n) })
 	chosen, next := page(c, chosen, func(n *resources.Node) string { return n.ID })
 	doing := c.doing()
 	list := wire.Nodes{Nodes: make([]wire.Node, len(chosen)), Next: next}

@@ -23,16 +23,8 @@ func (s *Server) records() (plan.Records, map[resources.Key]bool) {
 
 func (c *call) listRequests() (any, error) {
 	records, _ := c.records()
-	states, label := c.words("state"), c.values.Get("label")
-	tenant, who := c.values.Get("tenant"), c.values.Get("requestor")
-	var chosen []*resources.Request
-	for _, r := range records.Requests {
-		if len(states) > 0 && !slices.Contains(states, string(r.State)) || label != "" && !slices.Contains(r.Labels, label) ||
-			tenant != "" && r.Tenant != tenant || who != "" && r.Who != who {
-			continue
-		}
-		chosen = append(chosen, r)
-	}
+	filter := wire.RequestFilter{States: c.words("state"), Label: c.values.Get("label"), Tenant: c.values.Get("tenant"), Who: c.values.Get("requestor")}
+	chosen := slices.DeleteFunc(records.Requests, func(r *resources.Request) bool { return !filter.Matches(r) })
 	chosen, next := page(c, chosen, func(r *resources.Request) string { return r.ID })
 	assigned := assignments(records.Nodes)
 	list := wire.Requests{Requests: make([]wire.Request, len(chosen)), Next: next}

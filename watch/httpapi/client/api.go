@@ -16,18 +16,6 @@ import (
 // pageSize is how much of a list is asked for at a time.
 const pageSize = 5000
 
-// RequestFilter narrows a list of requests. What is empty does not.
-type RequestFilter struct {
-	States             []string
-	Label, Tenant, Who string
-}
-
-// NodeFilter narrows a list of nodes. What is empty does not.
-type NodeFilter struct {
-	States                                 []string
-	Label, Provider, Pool, Request, Tenant string
-}
-
 // CreateRequest asks for nodes.
 func (c *Client) CreateRequest(ctx context.Context, r wire.NewRequest) (made wire.Request, err error) {
 	err = c.call(ctx, http.MethodPost, at("requests"), nil, r, &made)
@@ -54,7 +42,7 @@ func (c *Client) WaitRequest(ctx context.Context, id string) (r wire.Request, er
 }
 
 // Requests lists requests, by id.
-func (c *Client) Requests(ctx context.Context, f RequestFilter) (all []wire.Request, err error) {
+func (c *Client) Requests(ctx context.Context, f wire.RequestFilter) (all []wire.Request, err error) {
 	query := values("state", listed(f.States), "label", f.Label, "tenant", f.Tenant, "requestor", f.Who)
 	err = pages(query, func() (string, error) {
 		var page wire.Requests
@@ -78,7 +66,7 @@ func (c *Client) TakeRequest(ctx context.Context, id, holder string, lease time.
 }
 
 // Nodes lists nodes, by id.
-func (c *Client) Nodes(ctx context.Context, f NodeFilter) (all []wire.Node, err error) {
+func (c *Client) Nodes(ctx context.Context, f wire.NodeFilter) (all []wire.Node, err error) {
 	query := values("state", listed(f.States), "label", f.Label, "provider", f.Provider, "pool", f.Pool, "request", f.Request, "tenant", f.Tenant)
 	err = pages(query, func() (string, error) {
 		var page wire.Nodes
