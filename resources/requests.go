@@ -35,6 +35,9 @@ type Request struct {
 // Key implements Record.
 func (r *Request) Key() Key { return Key{KindRequest, r.ID} }
 
+// Waits reports whether it has no answer yet.
+func (r *Request) Waits() bool { return r.State == StateRequested || r.State == StatePending }
+
 // Place is a pool of a provider, and a zone where that matters.
 type Place struct {
 	Provider string `json:"provider"`

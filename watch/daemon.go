@@ -193,7 +193,7 @@ func (d *Daemon) rest() time.Duration {
 		return busyEvery
 	}
 	for _, r := range d.last.Seen.Records.Requests {
-		if r.State == resources.StateRequested || r.State == resources.StatePending {
+		if r.Waits() {
 			return busyEvery
 		}
 	}

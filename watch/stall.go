@@ -72,8 +72,7 @@ func (d *Daemon) concerning(seen plan.Observed) []*resources.Request {
 // oldestWaiting is the request that has waited longest; nil when none waits.
 func oldestWaiting(requests []*resources.Request) (oldest *resources.Request) {
 	for _, r := range requests {
-		waits := r.State == resources.StateRequested || r.State == resources.StatePending
-		if waits && (oldest == nil || r.Created.Before(oldest.Created)) {
+		if r.Waits() && (oldest == nil || r.Created.Before(oldest.Created)) {
 			oldest = r
 		}
 	}

@@ -84,7 +84,7 @@ func statusOf(d *watch.Daemon) string {
 	pass := d.Last()
 	waiting, inUse, ready, answering := 0, 0, 0, 0
 	for _, r := range pass.Seen.Records.Requests {
-		if r.State == resources.StateRequested || r.State == resources.StatePending {
+		if r.Waits() {
 			waiting++
 		}
 	}

@@ -56,8 +56,7 @@ func (c *call) status() (any, error) {
 		Shadow: comparisons(c.daemon.Comparisons()), Planned: pass.Plan.Summary().String(), Problems: []string{}, PassTook: pass.Took.Seconds(), PassAt: c.daemon.Beat(), Parked: c.locks.parkedBy()}
 	for _, r := range records.Requests {
 		s.Requests[r.State]++
-		waits := r.State == resources.StateRequested || r.State == resources.StatePending
-		if waits && (s.OldestWaits.IsZero() || r.Created.Before(s.OldestWaits)) {
+		if r.Waits() && (s.OldestWaits.IsZero() || r.Created.Before(s.OldestWaits)) {
 			s.OldestWaits = r.Created
 		}
 	}

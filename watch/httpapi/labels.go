@@ -32,15 +32,11 @@ func (w *world) label(name string) wire.Label {
 		}
 	}
 	for _, r := range w.records.Requests {
-		if waiting(r) && slices.Contains(r.Labels, name) {
+		if r.Waits() && slices.Contains(r.Labels, name) {
 			l.Waiting++
 		}
 	}
 	return l
-}
-
-func waiting(r *resources.Request) bool {
-	return r.State == resources.StateRequested || r.State == resources.StatePending
 }
 
 func (w *world) offers(label string) []wire.Offer {

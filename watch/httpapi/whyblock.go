@@ -33,7 +33,7 @@ func (e *explanation) label(name string) error {
 		return at == plan.Address("label."+name) || strings.HasSuffix(string(at), ".label."+name)
 	})
 	for _, r := range e.records.Requests {
-		if waiting(r) && slices.Contains(r.Labels, name) && len(e.Related) < 20 {
+		if r.Waits() && slices.Contains(r.Labels, name) && len(e.Related) < 20 {
 			e.relate("request/" + r.ID)
 		}
 	}

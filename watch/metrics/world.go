@@ -81,7 +81,7 @@ func (s scrape) requests() {
 	oldest := 0.0
 	for _, r := range s.Seen.Records.Requests {
 		states[r.State]++
-		if r.State != resources.StateRequested && r.State != resources.StatePending {
+		if !r.Waits() {
 			continue
 		}
 		oldest = max(oldest, s.Seen.Now.Sub(r.Created).Seconds())
