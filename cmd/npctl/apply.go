@@ -94,7 +94,7 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 		return err
 	}
 	defer s.close()
-	return c.locked(ctx, s, func(ctx context.Context) error {
+	return c.locked(ctx, s.store, c.operation, c.lockTimeout, func(ctx context.Context) error {
 		if saved != nil {
 			return c.applySaved(ctx, s, *saved, events)
 		}
@@ -110,33 +110,6 @@ func (c *applyCommand) checkApply(cmd *cli.Command) error {
 		return hint(fmt.Errorf("-json asks nothing"), "give -auto-approve too, or a PLANFILE that was reviewed")
 	}
 	return c.check()
-}
-
-// locked runs work while nobody else may work on the state. When the lock is lost, the work is stopped.
-func (c *applyCommand) locked(ctx context.Context, s *session, work func(context.Context) error) error {
-	lock, err := c.lock(ctx, s.store, c.operation, c.lockTimeout)
-	if err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() {
-		select {
-		case <-lock.Lost():
-			stop(state.ErrLost)
-		case <-ctx.Done():
-		}
-	}()
-	err = work(ctx)
-	if errors.Is(context.Cause(ctx), state.ErrLost) {
-		return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
-	}
-	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if unlockErr := lock.Unlock(release); unlockErr != nil && !errors.Is(unlockErr, state.ErrLost) {
-		return errors.Join(err, fmt.Errorf("unlock the state: %w", unlockErr))
-	}
-	return err
 }
 
 // applyFresh plans, shows, asks and does.

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/builders/gearman"
+	wire "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/reconcile"
 )
 
@@ -74,11 +75,11 @@ func (a *app) serveBuilds(ctx context.Context, o builderOptions) error {
 		return err
 	}
 	defer s.close()
-	lock, err := a.lock(ctx, s.store, "builder", o.wait)
-	if err != nil {
-		return err
-	}
-	defer lock.Unlock(context.WithoutCancel(ctx)) //nolint:errcheck // it ends with the process
+	return a.locked(ctx, s.store, "builder", o.wait, func(ctx context.Context) error { return a.makeBuilds(ctx, s, o, servers) })
+}
+
+// makeBuilds builds for whoever asks until ctx ends.
+func (a *app) makeBuilds(ctx context.Context, s *session, o builderOptions, servers wire.Options) error {
 	s.engine.Builds = o.builds
 	delete(s.engine.Builders, "gearman") // a host that asked others would ask itself
 	shop, err := reconcile.NewWorkshop(ctx, s.engine)

@@ -71,7 +71,7 @@ func (c *imageChange) change(ctx context.Context, events *eventWriter, decide de
 		return err
 	}
 	defer s.close()
-	return c.locked(ctx, s, func(ctx context.Context) error {
+	return c.locked(ctx, s.store, c.operation, c.lockTimeout, func(ctx context.Context) error {
 		made, err := c.decide(ctx, s, decide)
 		if err != nil {
 			return err

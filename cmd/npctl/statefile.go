@@ -85,3 +85,33 @@ func (a *app) lock(ctx context.Context, store state.Store, operation string, wai
 		}
 	}
 }
+
+// unlockTimeout bounds giving locks back.
+const unlockTimeout = 10 * time.Second
+
+// locked runs work while nobody else may work on the state. When the lock is lost, the work is stopped.
+func (a *app) locked(ctx context.Context, store state.Store, operation string, wait time.Duration, work func(context.Context) error) error {
+	lock, err := a.lock(ctx, store, operation, wait)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-lock.Lost():
+			stop(state.ErrLost)
+		case <-ctx.Done():
+		}
+	}()
+	err = work(ctx)
+	if errors.Is(context.Cause(ctx), state.ErrLost) {
+		return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
+	}
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+	if unlockErr := lock.Unlock(release); unlockErr != nil && !errors.Is(unlockErr, state.ErrLost) {
+		err = errors.Join(err, fmt.Errorf("unlock the state: %w", unlockErr))
+	}
+	return err
+}

@@ -123,7 +123,7 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	}
 	defer s.close()
 	c.place = s.place
-	return c.locked(ctx, s, func(ctx context.Context) error { return c.serve(ctx, s) })
+	return c.alone(ctx, s, func(ctx context.Context) error { return c.serve(ctx, s) })
 }
 
 // check finds options that make no sense.

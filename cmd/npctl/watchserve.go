@@ -17,45 +17,25 @@ import (
 // watchOperation is what the lock of the state is held for.
 const watchOperation = "watch"
 
-const (
-	// cutAfter is how long steps that were cut off have to end before the process does.
-	cutAfter = 10 * time.Second
-	// unlockTimeout bounds giving the state's lock back.
-	unlockTimeout = 10 * time.Second
-)
+// cutAfter is how long steps that were cut off have to end before the process does.
+const cutAfter = 10 * time.Second
 
 // errStuck is why npctl ends though steps are running.
 var errStuck = errors.New("steps that were cut off did not end; the next npctl watch goes on with them")
 
-// locked runs work while nobody else may work on the state. When the lock is lost, the work is stopped.
-func (c *watchCommand) locked(ctx context.Context, s *session, work func(context.Context) error) error {
+// alone runs work while nobody else may work on the state.
+func (c *watchCommand) alone(ctx context.Context, s *session, work func(context.Context) error) error {
 	if err := c.takeLockOver(ctx, s); err != nil {
 		return err
 	}
-	lock, err := c.lock(ctx, s.store, watchOperation, c.lockTimeout)
-	if err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() {
-		select {
-		case <-lock.Lost():
-			c.log.Error("the lock of the state was taken away: stopping")
-			stop(state.ErrLost)
-		case <-ctx.Done():
-		}
-	}()
-	err = work(ctx)
-	if errors.Is(context.Cause(ctx), state.ErrLost) {
-		return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
-	}
-	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
-	defer cancel()
-	if unlockErr := lock.Unlock(release); unlockErr != nil && !errors.Is(unlockErr, state.ErrLost) {
-		err = errors.Join(err, fmt.Errorf("unlock the state: %w", unlockErr))
-	}
-	return err
+	return c.locked(ctx, s.store, watchOperation, c.lockTimeout, func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() {
+			if errors.Is(context.Cause(ctx), state.ErrLost) {
+				c.log.Error("the lock of the state was taken away: stopping")
+			}
+		})()
+		return work(ctx)
+	})
 }
 
 // takeLockOver ends the lock of a predecessor in another container, of which nobody can tell whether it lives: whoever
