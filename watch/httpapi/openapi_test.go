@@ -106,7 +106,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	if valid(map[string]any{"$ref": "#/components/schemas/Health"}, `{"status":"ok","undescribed":1}`) == nil {
 		t.Fatal("a member that is not described is let through, so this test finds nothing")
 	}
-	small, metal := l.taken(0, "small")[0], l.taken(60e9, "metal")[0]
+	servers, metal := l.taken(0, "small", "small"), l.taken(60e9, "metal")[0]
+	small, other := servers[0], servers[1]
 	called := map[string]bool{}
 	call := func(method, template, path, body string, want int, header ...string) string {
 		t.Helper()
@@ -167,7 +168,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	call("POST", "/v1/nodes/{id}/hold", "/v1/nodes/"+metal.ID+"/hold", `{"reason":"look","until":"2099-01-01T00:00:00Z"}`, 200)
 	call("POST", "/v1/nodes/{id}/release", "/v1/nodes/"+metal.ID+"/release", "", 200)
 	call("POST", "/v1/nodes/{id}/return", "/v1/nodes/"+small.ID+"/return", "", 200)
-	call("DELETE", "/v1/nodes/{id}", "/v1/nodes/"+small.ID+"?force=true&reason=test", "", 200)
+	call("DELETE", "/v1/nodes/{id}", "/v1/nodes/"+other.ID+"?force=true&reason=test", "", 200)
 	call("POST", "/v1/reload", "/v1/reload", `{"allow_destroy":false}`, 200)
 	for path, methods := range doc.Paths {
 		for method, operation := range methods {
