@@ -123,6 +123,23 @@ upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 			},
 			want: "note failing diskimage.debian\n",
 		},
+		"also where it is of what has failed": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				d.Images[0].Hashes = resources.Hashes{"v1:changed"}
+				opt.Patient = true
+				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 3, Time: now, Hash: "v1:changed"}}}
+			},
+			want: "note failing diskimage.debian\n",
+		},
+		"but not one of something else than has failed": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				d.Images[0].Hashes = resources.Hashes{"v1:mended"}
+				opt.Patient = true
+				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 3, Time: now, Hash: "v1:changed"}}}
+			},
+			want: `build diskimage.debian: inputs-changed
+upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
+`},
 		"and tries again after a while": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				d.Images[0].Hashes = resources.Hashes{"v1:changed"}

@@ -189,13 +189,18 @@ func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *r
 		c.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, due.reason.Text())
 	case c.seen.Builders != nil && !slices.Contains(c.seen.Builders, img.Builder):
 		c.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
-	case due.reason != ReasonRequested && c.waits(failure, buildPatience):
+	case due.reason != ReasonRequested && c.waits(failure, buildPatience) && !c.mended(img, failure):
 		c.note(Warning, "failing", at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
 			times(failure.Count), clock(buildPatience.until(failure)), firstLine(failure.Error))
 	default:
 		return false
 	}
 	return true
+}
+
+// mended reports whether an image is made of something else since it has failed: that may be the remedy.
+func (c *computation) mended(img *resources.Image, f *resources.Failure) bool {
+	return f.Hash != "" && f.Hash != c.hashes(img).Current()
 }
 
 func (c *computation) touchBuild(image string, newest *resources.Build) []Fingerprint {

@@ -64,6 +64,7 @@ func (r *Runner) Use(e *Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.engine = e
+	clear(r.launching) // whose configuration may be mended now
 	r.resize(e.Desired.Providers)
 	r.guard.Lock()
 	defer r.guard.Unlock()

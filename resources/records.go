@@ -176,6 +176,7 @@ type Failure struct {
 	Kind  FaultKind `json:"kind,omitempty"`
 	Error string    `json:"error"`
 	Build string    `json:"build,omitempty"` // whose log may tell more
+	Hash  Hash      `json:"hash,omitempty"`  // of what that was to be made of
 }
 
 // Version is one of the images that a source offers.

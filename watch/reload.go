@@ -81,6 +81,7 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	d.mu.Lock()
 	d.current = next
 	d.around = around
+	clear(d.failing) // what was done in vain may be mended
 	d.mu.Unlock()
 	d.runner.Use(next)
 	d.reloaded()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -158,6 +159,44 @@ func TestMaxConcurrencyIsTakenWithoutARestart(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := created(); n != 3 {
 			t.Errorf("with max_concurrency = 3, %d servers are being made at a time", n)
+		}
+	})
+}
+
+func TestAReloadTriesWhatHasFailedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		cloud := l.driver.clouds["one"]
+		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		d, end := l.daemon()
+		defer end()
+		failures := func() int {
+			if f := d.Last().Seen.Launching[plan.ProviderAddress("one")]; f != nil {
+				return f.Count
+			}
+			return 0
+		}
+		time.Sleep(time.Hour)
+		before := failures()
+		for failures() == before {
+			time.Sleep(time.Second)
+		}
+		if err := cloud.SetFaults(); err != nil { // somebody has mended what npctl knows nothing of
+			t.Fatal(err)
+		}
+		refused := cloud.Calls()["server.create"]
+		time.Sleep(time.Minute)
+		if n := cloud.Calls()["server.create"]; n != refused {
+			t.Fatalf("what has failed for an hour is tried again within a minute: %d calls, %d before", n, refused)
+		}
+		if _, err := d.Reload(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := cloud.Calls()["server.create"]; n == refused {
+			t.Error("it is not tried again after a reload either")
 		}
 	})
 }
