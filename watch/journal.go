@@ -46,7 +46,7 @@ func openJournal(ctx context.Context, runner *reconcile.Runner, store state.Stor
 	}
 	for _, entry := range entries {
 		piece := entry.Record.(*resources.Journal)
-		j.pieces, j.page = append(j.pieces, piece.ID), pageOf(piece)
+		j.pieces, j.page = append(j.pieces, piece.ID), pageOf(entry)
 		for _, event := range piece.Events {
 			j.events = append(j.events, Numbered{j.next, event})
 			j.next++
@@ -164,9 +164,9 @@ func (j *Journal) flush(ctx context.Context) error {
 // write writes as many events as one record has room for.
 func (j *Journal) write(ctx context.Context, events []resources.Event) (written int, err error) {
 	j.mu.Lock()
-	w := j.page.write(events, j.pieces)
+	before, ids := j.page, j.pieces
 	j.mu.Unlock()
-	entries, err := j.runner.Commit(ctx, w.ops...)
+	w, err := before.commit(events, ids, func(ops ...state.Op) ([]state.Entry, error) { return j.runner.Commit(ctx, ops...) })
 	if err != nil {
 		return 0, err
 	}
@@ -176,10 +176,10 @@ func (j *Journal) write(ctx context.Context, events []resources.Event) (written 
 		delete(j.clients, id)
 	}
 	j.pieces = j.pieces[w.dropped:]
-	if w.page.id == "" {
-		j.pieces = append(j.pieces, entries[0].Record.Key().ID)
+	if w.made {
+		j.pieces = append(j.pieces, w.page.id)
 	}
-	j.page = w.done(entries)
+	j.page = w.page
 	return w.written, nil
 }
 

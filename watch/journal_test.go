@@ -71,3 +71,30 @@ func TestWhatAClientNotesIsToldOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestARecordThatAClientWritesToIsLeftToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
+		d, end := l.daemon()
+		d.Journal.Add(testEvent(0))
+		time.Sleep(3 * time.Second)
+		var pieces []state.Entry
+		var err error
+		if pieces, err = d.Engine.Store.List(t.Context(), resources.KindJournal); err != nil || len(pieces) != 1 {
+			t.Fatalf("the journal has %d records: %v", len(pieces), err)
+		}
+		piece := pieces[0].Record.(*resources.Journal) // as one that began it before the daemon was started
+		piece.Events = append(piece.Events, testEvent(1))
+		if _, err = d.Runner().Commit(t.Context(), state.Op{Record: piece, Revision: pieces[0].Revision}); err != nil {
+			t.Fatal(err)
+		}
+		d.Journal.Add(testEvent(2))
+		time.Sleep(3 * time.Second)
+		end()
+		d, end = l.daemon()
+		defer end()
+		if got, want := noted(d), []string{"node/0", "node/1", "node/2"}; !slices.Equal(got, want) {
+			t.Errorf("the journal has %v, want %v", got, want)
+		}
+	})
+}

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/npctl/npctl/reconcile"
@@ -72,13 +71,10 @@ func (n *Notes) write(ctx context.Context, events []resources.Event) (written in
 	for i, e := range entries {
 		ids[i] = e.Record.Key().ID
 	}
-	if !slices.Contains(ids, n.page.id) {
-		n.page = page{} // a daemon has removed it meanwhile
-	}
-	w := n.page.write(events, ids)
-	if entries, err = n.store.Commit(ctx, w.ops...); err != nil {
+	w, err := n.page.commit(events, ids, func(ops ...state.Op) ([]state.Entry, error) { return n.store.Commit(ctx, ops...) })
+	if err != nil {
 		return 0, err
 	}
-	n.page = w.done(entries)
+	n.page = w.page
 	return w.written, nil
 }

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/npctl/npctl/resources"
@@ -15,13 +16,15 @@ const (
 
 // page is the record of the journal that is written to until it is full.
 type page struct {
-	id     string // empty: it is to be made
-	events []resources.Event
-	size   int
+	id       string // empty: it is to be made
+	revision state.Revision
+	events   []resources.Event
+	size     int
 }
 
-func pageOf(piece *resources.Journal) (p page) {
-	p.id = piece.ID
+func pageOf(entry state.Entry) page {
+	piece := entry.Record.(*resources.Journal)
+	p := page{id: piece.ID, revision: entry.Revision}
 	for _, e := range piece.Events {
 		p.add(e)
 	}
@@ -32,15 +35,16 @@ func pageOf(piece *resources.Journal) (p page) {
 type writing struct {
 	page    page // as it is afterwards
 	ops     []state.Op
-	written int // events
-	dropped int // records, the oldest
+	made    bool // it is a new record
+	written int  // events
+	dropped int  // records, the oldest
 }
 
 // write writes as many of the events as there is room for, and removes the oldest records beyond the number that is kept.
 // ids are those of all there are, oldest first.
 func (p *page) write(events []resources.Event, ids []string) (w writing) {
 	if p.takes(events[0]) {
-		w.page = page{id: p.id, events: slices.Clip(p.events), size: p.size}
+		w.page = page{id: p.id, revision: p.revision, events: slices.Clip(p.events), size: p.size}
 	}
 	for w.written < len(events) && w.page.takes(events[w.written]) {
 		w.page.add(events[w.written])
@@ -51,17 +55,26 @@ func (p *page) write(events []resources.Event, ids []string) (w writing) {
 		kept--
 	}
 	w.dropped = max(0, len(ids)-kept)
-	w.ops = []state.Op{{Record: &resources.Journal{ID: w.page.id, Events: w.page.events}, Force: w.page.id != ""}}
+	w.ops = []state.Op{{Record: &resources.Journal{ID: w.page.id, Events: w.page.events}, Revision: w.page.revision}}
 	for _, id := range ids[:w.dropped] {
 		w.ops = append(w.ops, state.Op{Key: resources.Key{Kind: resources.KindJournal, ID: id}, Force: true})
 	}
 	return w
 }
 
-// done is the page after the commit has returned entries.
-func (w *writing) done(entries []state.Entry) page {
-	w.page.id = entries[0].Record.Key().ID
-	return w.page
+// commit makes a writing of events. A page that somebody else has written to, or removed, is left for a new one.
+func (p *page) commit(events []resources.Event, ids []string, do func(ops ...state.Op) ([]state.Entry, error)) (writing, error) {
+	for w := p.write(events, ids); ; w = (&page{}).write(events, ids) {
+		entries, err := do(w.ops...)
+		switch {
+		case err == nil:
+			w.made = w.page.id == ""
+			w.page.id, w.page.revision = entries[0].Record.Key().ID, entries[0].Revision
+			return w, nil
+		case w.page.id == "" || !errors.Is(err, state.ErrConflict):
+			return writing{}, err
+		}
+	}
 }
 
 func (p *page) add(e resources.Event) { p.events, p.size = append(p.events, e), p.size+sizeOf(e) }
