@@ -323,20 +323,19 @@ func (w *Workshop) sendAsOwn(ctx context.Context, store drivers.ImageStore, p *r
 // fileOf returns the build's file of the format, which is made when there is none.
 func (w *Workshop) fileOf(ctx context.Context, id, format string) (resources.ImageFile, error) {
 	file, err, _ := w.flight.Do("convert "+id+" to "+format, func() (any, error) {
-		b, ok := w.kept(id)
-		if !ok {
-			return nil, fmt.Errorf("build %s is not here", id)
+		for converted := false; ; converted = true {
+			b, ok := w.kept(id)
+			if !ok {
+				return nil, fmt.Errorf("build %s is not here", id)
+			}
+			if f, ok := b.File(format); ok || converted {
+				return f, nil
+			}
+			step := plan.Step{ID: "convert " + id + " to " + format, Action: plan.ActionConvert, Image: b.Image, Build: id, Format: format}
+			if err := w.convertBuild(ctx, step); err != nil {
+				return nil, err
+			}
 		}
-		if f, ok := b.File(format); ok {
-			return f, nil
-		}
-		step := plan.Step{ID: "convert " + id + " to " + format, Action: plan.ActionConvert, Image: b.Image, Build: id, Format: format}
-		if err := w.convertBuild(ctx, step); err != nil {
-			return nil, err
-		}
-		b, _ = w.kept(id)
-		f, _ := b.File(format)
-		return f, nil
 	})
 	if err != nil {
 		return resources.ImageFile{}, err
