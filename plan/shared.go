@@ -91,7 +91,7 @@ func (c *computation) strange(n *resources.Node) bool {
 
 // sharedRequest is what is done about a request that nobody else works on.
 func (d *dispatch) sharedRequest(r *resources.Request) {
-	answered := r.State == resources.StateFulfilled || r.State == resources.StateFailed
+	answered := r.Answered()
 	switch {
 	case answered && !madeHere(r) || !answered && !d.serving():
 	case d.opt.Destroy:

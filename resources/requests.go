@@ -38,6 +38,9 @@ func (r *Request) Key() Key { return Key{KindRequest, r.ID} }
 // Waits reports whether it has no answer yet.
 func (r *Request) Waits() bool { return r.State == StateRequested || r.State == StatePending }
 
+// Answered reports whether it got its answer.
+func (r *Request) Answered() bool { return r.State == StateFulfilled || r.State == StateFailed }
+
 // Place is a pool of a provider, and a zone where that matters.
 type Place struct {
 	Provider string `json:"provider"`

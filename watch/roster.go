@@ -73,7 +73,7 @@ func (d *Daemon) hear(record resources.Record) {
 		d.shadow.hear(r)
 		return
 	}
-	if !ok || !strings.HasPrefix(r.Who, plan.OwnRequestor) || r.State != resources.StateFulfilled && r.State != resources.StateFailed {
+	if !ok || !strings.HasPrefix(r.Who, plan.OwnRequestor) || !r.Answered() {
 		return
 	}
 	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), Code: string(r.State), Text: "it is " + string(r.State) + because(r.Error)})

@@ -35,10 +35,6 @@ func newShadow() *shadow {
 	return &shadow{open: map[string]*onlooked{}, done: map[string]bool{}, heard: map[string]*resources.Request{}, counts: map[Result]int{}}
 }
 
-func answered(r *resources.Request) bool {
-	return r.State == resources.StateFulfilled || r.State == resources.StateFailed
-}
-
 // meet takes down requests. What was answered before there was a shadow is no concern of it.
 func (s *shadow) meet(requests []*resources.Request) {
 	s.mu.Lock()
@@ -50,7 +46,7 @@ func (s *shadow) meet(requests []*resources.Request) {
 		case known != nil:
 			known.Request = r
 		case s.done[r.ID]:
-		case answered(r) && !s.met:
+		case r.Answered() && !s.met:
 			s.done[r.ID] = true
 		default:
 			s.open[r.ID] = &onlooked{Request: r}
@@ -97,7 +93,7 @@ func (s *shadow) note(p plan.Plan) {
 func (s *shadow) hear(r *resources.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if answered(r) && !s.done[r.ID] {
+	if r.Answered() && !s.done[r.ID] {
 		s.heard[r.ID] = r
 	}
 }
@@ -135,7 +131,7 @@ func (s *shadow) ended(there map[string]bool) map[string]*onlooked {
 		if heard := s.heard[id]; heard != nil {
 			r.Request = heard
 		}
-		if !there[id] || answered(r.Request) {
+		if !there[id] || r.Answered() {
 			ended[id] = r
 		}
 	}

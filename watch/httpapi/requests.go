@@ -135,7 +135,7 @@ func (c *call) answered(id string, wait time.Duration) (any, error) {
 	var r *resources.Request
 	look := func() (done bool, err error) {
 		r, err = c.daemon.Request(id)
-		return err == nil && (r.State == resources.StateFulfilled || r.State == resources.StateFailed), missing("request", id, err)
+		return err == nil && r.Answered(), missing("request", id, err)
 	}
 	if err := c.await("request/"+id, wait, look); err != nil {
 		return nil, err

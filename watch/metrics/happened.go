@@ -57,7 +57,7 @@ const answeredFor = time.Minute
 // newlyAnswered returns the requests that have been fulfilled or failed since the pass before. The caller holds mu.
 func (m *Metrics) newlyAnswered(seen plan.Observed) (fresh []*resources.Request) {
 	for _, r := range seen.Records.Requests {
-		if r.State != resources.StateFulfilled && r.State != resources.StateFailed {
+		if !r.Answered() {
 			continue
 		}
 		if _, known := m.answered[r.ID]; !known {

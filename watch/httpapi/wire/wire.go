@@ -38,11 +38,6 @@ type Request struct {
 	Assigned []string `json:"assigned,omitempty" doc:"Ids of the nodes that are set aside or on their way for it while it is pending."`
 }
 
-// Answered reports whether the request got its answer.
-func (r *Request) Answered() bool {
-	return r.State == resources.StateFulfilled || r.State == resources.StateFailed
-}
-
 // Requests is a page of a list of requests.
 type Requests struct {
 	Requests []Request `json:"requests"`
