@@ -16,7 +16,7 @@ var providerBlock = schema.Block{
 		{Name: "boot_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5m"),
 			Doc: "Time in which an active machine must become reachable."},
 		{Name: "launch_attempts", Type: cty.Number, Default: cty.NumberIntVal(3), Min: least(1), Check: wholeNumber,
-			Doc: "Attempts to launch a node, the first one included."},
+			Doc: "Attempts to launch a node, the first one included. What the cloud does not answer is none: the launch is put off until it does."},
 		{Name: "api_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("60s"), Doc: "Time limit of one API call."},
 		{Name: "rate", Type: cty.Number, Default: cty.NumberIntVal(10), Min: least(0), Doc: "API calls a second; `0` means no limit."},
 		{Name: "max_concurrency", Type: cty.Number, Min: least(1), Check: wholeNumber,

@@ -29,6 +29,9 @@ var (
 	ErrRejected = errors.New("rejected")
 	// ErrThrottled: the cloud asks for fewer calls. The error may carry a RetryAfter.
 	ErrThrottled = errors.New("throttled")
+	// ErrUnavailable: the cloud does not answer, or says that it cannot for now. Nothing is known to be wrong with what was
+	// asked for. Wait until the cloud is there again; it counts as no attempt.
+	ErrUnavailable = errors.New("unavailable")
 )
 
 // RetryAfter is implemented by errors that know when to try again.

@@ -47,4 +47,4 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("%s: no answer within %s", e.call, e.after)
 }
 
-func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
+func (e *timeoutError) Unwrap() []error { return []error{context.DeadlineExceeded, ErrUnavailable} }

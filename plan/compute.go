@@ -64,6 +64,7 @@ type computation struct {
 	coming   map[imageAt]string            // upload steps by image and provider
 	renewed  map[resources.Key]bool        // uploads that -replace names: they go once their successors are there
 	doomed   map[resources.Key]string      // record → ID of the step that removes it
+	putOff   map[string]string             // node on its way → why nothing is done for it now
 	changing map[resources.Key]bool        // records that a step brings up to date
 }
 

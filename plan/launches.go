@@ -103,10 +103,10 @@ func (c *computation) breaker(at *place) string {
 	offer := c.seen.Launching[OfferAddress(at.at.provider, at.at.pool, at.offer.Label)]
 	whole := c.seen.Launching[ProviderAddress(at.provider.Name)]
 	for _, f := range []*resources.Failure{offer, whole} {
-		if f == nil || f == whole && f.Count < breakAt || !c.waits(f, launchPatience) {
+		if f == nil || f == whole && f.Count < breakAt || !c.waits(f, launchesAfter(f)) {
 			continue
 		}
-		return fmt.Sprintf("launches have failed %s, the next try is after %s: %s", times(f.Count), clock(launchPatience.until(f)), f.Error)
+		return fmt.Sprintf("launches have failed %s, the next try is after %s: %s", times(f.Count), clock(launchesAfter(f).until(f)), f.Error)
 	}
 	return ""
 }

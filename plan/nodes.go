@@ -27,6 +27,7 @@ func (c *computation) nodes() {
 	c.pools = map[poolKey]*poolUse{}
 	c.usable = map[string]int{}
 	c.retired = map[string][]retiredNode{}
+	c.putOff = map[string]string{}
 	for _, provider := range c.world.names {
 		for _, n := range c.world.nodes[provider] {
 			switch {
@@ -153,11 +154,26 @@ func (c *computation) unfinishedNode(n *resources.Node, at *place) {
 		c.endNode(n, ReasonConfigChanged)
 		return
 	}
-	c.count(n)
-	c.useful(n, at)
-	zone, external, label := "", "", at.offer.Label
+	zone, external, label := "", n.ExternalID, at.offer.Label
 	if instance := c.world.instances[n.ID]; instance != nil {
 		external = instance.ID
+	}
+	why := c.breaker(at)
+	if external == "" && !c.world.owns(n) { // nothing is lost with it
+		switch {
+		case n.Request != "":
+			c.endNode(n, ReasonRequestGone)
+			return
+		case why != "": // another pool may have what it is for, and until then
+			c.endNode(n, ReasonFailed, facts("error", n.Error)...)
+			return
+		}
+	}
+	c.count(n)
+	c.useful(n, at)
+	if why != "" {
+		c.putOff[n.ID] = why
+		return
 	}
 	if c.world.owns(n) {
 		zone = c.world.requests[n.Request].Place.Zone

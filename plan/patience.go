@@ -16,8 +16,17 @@ var (
 	buildPatience  = patience{first: time.Minute, most: 2 * time.Hour}
 	uploadPatience = patience{first: 30 * time.Second, most: time.Hour}
 	launchPatience = patience{first: 5 * time.Second, most: 10 * time.Minute}
+	awayPatience   = patience{first: 5 * time.Second, most: time.Minute} // nobody has to mend anything of ours
 	staticPatience = patience{first: 30 * time.Second, most: 10 * time.Minute}
 )
+
+// launchesAfter is how long launches that failed like that are left alone.
+func launchesAfter(f *resources.Failure) patience {
+	if f.Kind == resources.FaultUnavailable {
+		return awayPatience
+	}
+	return launchPatience
+}
 
 // until is when the next try is due.
 func (p patience) until(f *resources.Failure) time.Time {

@@ -68,7 +68,7 @@ func forbidden(steps []Step, want resources.Desired, records Records, opt Option
 // guard that forbade that as well could not be left on.
 func wearsOut(r Reason) bool {
 	switch r {
-	case ReasonSuperseded, ReasonUploaded, ReasonFailed, ReasonUnfinished, ReasonUsed, ReasonMaxReadyAge, ReasonLeaked, ReasonDuplicate:
+	case ReasonSuperseded, ReasonUploaded, ReasonFailed, ReasonUnfinished, ReasonUsed, ReasonMaxReadyAge, ReasonLeaked, ReasonDuplicate, ReasonRequestGone:
 		return true
 	default:
 		return false

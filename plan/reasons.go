@@ -42,6 +42,7 @@ const (
 	ReasonLeaseExpired    Reason = "lease-expired"
 	ReasonHoldExpired     Reason = "hold-expired"
 	ReasonAbandoned       Reason = "abandoned"
+	ReasonUnavailable     Reason = "unavailable"
 )
 
 var reasonTexts = map[Reason]string{
@@ -85,6 +86,7 @@ var reasonTexts = map[Reason]string{
 	ReasonLeaseExpired:    "its user has not been heard of",
 	ReasonHoldExpired:     "it has been held for as long as is allowed",
 	ReasonAbandoned:       "whoever had taken it is gone",
+	ReasonUnavailable:     "the provider that had taken it does not answer",
 }
 
 // Text says the reason in words; an unknown code is its own text.

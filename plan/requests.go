@@ -145,6 +145,12 @@ func (d *dispatch) pending(r *resources.Request) {
 		d.add(s)
 		return
 	}
+	if why := d.stuck(r, nodes); why != "" {
+		if d.moveOn(r, why) {
+			return
+		}
+		d.waits(r, why)
+	}
 	if !slices.Contains(nodes, "") {
 		return // the rest is on its way
 	}

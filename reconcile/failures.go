@@ -12,6 +12,14 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
+// errAway is why a launch was put off: the provider does not answer.
+var errAway = errors.New("the provider does not answer")
+
+// away reports whether an error says of a provider that it is not there for now, and nothing of what it was asked for.
+func away(err error) bool {
+	return (errors.Is(err, drivers.ErrUnavailable) || errors.Is(err, drivers.ErrThrottled)) && drivers.MayPass(err)
+}
+
 // errorLength is how much of an error is kept in a record.
 const errorLength = 2000
 
@@ -94,6 +102,8 @@ func faultKind(err error) resources.FaultKind {
 		return resources.FaultCapacity
 	case errors.Is(err, drivers.ErrRejected):
 		return resources.FaultRejected
+	case errors.Is(err, errAway):
+		return resources.FaultUnavailable
 	default:
 		return ""
 	}

@@ -38,14 +38,34 @@ type launching struct {
 	made     resources.Instance // as it was then
 }
 
-// launch makes a node, or goes on with one that an earlier run began.
+// awayPause is how long a plan that is carried out once waits, at first, for a provider that does not answer. A daemon plans
+// when to try again.
+const awayPause = 5 * time.Second
+
+// launch makes a node, or goes on with one that an earlier run began. Where nobody answers it tries as often as it would
+// where launches fail: the next run goes on with the node.
 func (x *execution) launch(ctx context.Context, s plan.Step) (string, error) {
 	l, err := x.intendLaunch(ctx, s)
 	if err != nil {
 		return "", err
 	}
-	return l.node.ID, l.run(ctx)
+	pause := awayPause
+	for left := l.attempts(); ; left-- {
+		err = l.run(ctx)
+		if left <= 1 || !errors.Is(err, errAway) {
+			return l.node.ID, err
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-ctx.Done():
+			return l.node.ID, ErrInterrupted
+		}
+	}
 }
+
+// attempts is how many of them there may be.
+func (l *launching) attempts() int64 { return max(l.provider.LaunchAttempts, 1) }
 
 // intendLaunch writes the record of a node that run then makes.
 func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*launching, error) {
@@ -59,10 +79,11 @@ func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*launching, 
 // run tries until the node is ready, or no attempt is left.
 func (l *launching) run(ctx context.Context) error {
 	var err error
-	if l.cloud, err = l.execution.cloud(ctx, l.provider.Name, nil); err != nil {
+	if l.cloud, err = l.execution.cloud(ctx, l.provider.Name, nil); away(err) {
+		return l.putOff(ctx, err)
+	} else if err != nil {
 		return l.giveUp(ctx, err)
 	}
-	attempts := max(l.provider.LaunchAttempts, 1)
 	for {
 		err := l.attempt(ctx)
 		switch {
@@ -73,13 +94,15 @@ func (l *launching) run(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", ErrInterrupted, err)
 		case ctx.Err() != nil:
 			return ErrInterrupted // the record stays building; the next run goes on with it
+		case away(err):
+			return l.putOff(ctx, err)
 		}
 		if path := l.console(ctx); path != "" {
 			err = fmt.Errorf("%w (console: %s)", err, path)
 		}
 		l.Log.Warn("launch attempt failed", "node", l.node.ID, "attempt", l.node.Attempt, "error", err)
-		if l.node.Attempt >= attempts || rejected(err) || errors.Is(err, drivers.ErrQuota) {
-			cause := fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, l.node.Attempt, attempts, err)
+		if made := l.node.Attempt - l.node.Unanswered; made >= l.attempts() || rejected(err) || errors.Is(err, drivers.ErrQuota) {
+			cause := fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts(), err)
 			return l.giveUp(ctx, cause)
 		}
 		if err := l.clear(ctx, err); err != nil {
@@ -273,6 +296,9 @@ func (l *launching) create(ctx context.Context) error {
 	started := l.Now()
 	instance, err := l.cloud.Create(ctx, l.spec(retried))
 	if err != nil {
+		if away(err) {
+			l.node.Unanswered++
+		}
 		return err
 	}
 	l.asked = l.Now()
@@ -305,6 +331,14 @@ func (l *launching) clear(ctx context.Context, cause error) error {
 		return errors.Join(cause, err)
 	}
 	return nil
+}
+
+// putOff leaves the node as it is until the provider is there again: that nobody answers is no fault of the node. What the
+// provider may have made without telling is found by the next attempt.
+func (l *launching) putOff(ctx context.Context, cause error) error {
+	l.node.Error = cause.Error()
+	err := fmt.Errorf("launch node %s: %w: %w", l.node.ID, errAway, cause)
+	return errors.Join(err, l.ledger.put(ctx, l.node))
 }
 
 // giveUp removes what the last attempt left. The record of a node that was made for a request stays for a moment: it

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -45,6 +46,8 @@ type poller struct {
 	running bool
 	useful  bool          // somebody has seen what it waited for since the newest listing
 	pause   time.Duration // after the newest listing
+	failing error         // of the newest listing
+	asked   time.Time     // when the listing that is under way was begun; zero when none is
 }
 
 // waiter gets the newest listing, or the error of a provider that will never answer.
@@ -96,8 +99,23 @@ func (p *poller) await(ctx context.Context, check func(listing) (bool, error)) e
 				return err
 			}
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return p.over(context.Cause(ctx))
 		}
+	}
+}
+
+// over is why waiting has ended: where the provider gives no lists, what was waited for may have happened.
+func (p *poller) over(cause error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	silence := time.Since(p.asked)
+	switch {
+	case p.failing != nil:
+		return fmt.Errorf("%w: %w", cause, p.failing)
+	case !p.asked.IsZero() && silence >= drivers.DefaultTimeout:
+		return fmt.Errorf("%w: %w: no list within %s", cause, drivers.ErrUnavailable, silence.Round(time.Second))
+	default:
+		return cause
 	}
 }
 
@@ -153,7 +171,13 @@ func (w *waiter) send(n news) {
 
 // list asks once. An error that may pass is not delivered: not seen is not gone, and waiters have their own time limit.
 func (p *poller) list(ctx context.Context) (n news, deliver bool) {
+	p.mu.Lock()
+	p.asked = time.Now()
+	p.mu.Unlock()
 	instances, err := p.cloud.List(ctx)
+	p.mu.Lock()
+	p.failing, p.asked = err, time.Time{}
+	p.mu.Unlock()
 	if err != nil {
 		return news{err: err}, rejected(err)
 	}

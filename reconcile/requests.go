@@ -124,8 +124,10 @@ func (x *execution) updateNode(ctx context.Context, s plan.Step) error {
 	return x.ledger.replace(ctx, state.Entry{Record: n, Revision: at})
 }
 
-// restartRequest lets a request begin anew that nobody works on any more, and frees what was taken for it.
+// restartRequest lets a request begin anew that nobody works on any more, or that others can serve sooner, and frees what was
+// taken for it.
 func (x *execution) restartRequest(ctx context.Context, s plan.Step) error {
+	defer x.ledger.claims.letGo(ctx, s.Record)
 	r, at := find[resources.Request](x.ledger, s.Record)
 	if r == nil || r.State != resources.StatePending {
 		return fmt.Errorf("%s: %w", s.Record, errChanged)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -291,14 +290,7 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) {
 				delete(r.launching, at)
 				continue
 			}
-			f := &resources.Failure{Count: 1, Time: r.engine.Now(), Kind: faultKind(err), Error: err.Error()}
-			if before := r.launching[at]; before != nil {
-				f.Count += before.Count
-			}
-			if errors.Is(err, drivers.ErrQuota) || errors.Is(err, drivers.ErrCapacity) {
-				f.Count = 1 // the cloud is full, not broken
-			}
-			r.launching[at] = f
+			r.launching[at] = launchFailed(r.launching[at], began, r.engine.Now(), err)
 		}
 	case err == nil && s.Action == plan.ActionDelete && s.External != "" && s.Provider != "":
 		if r.gone[s.Provider] == nil {
@@ -306,6 +298,20 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) {
 		}
 		r.gone[s.Provider][s.External] = departure{began, r.engine.Now()}
 	}
+}
+
+// launchFailed is what is remembered after one more launch that failed.
+func launchFailed(before *resources.Failure, began, now time.Time, err error) *resources.Failure {
+	f := &resources.Failure{Count: 1, Time: now, Kind: faultKind(err), Error: err.Error()}
+	switch {
+	case before == nil:
+	case f.Kind == resources.FaultQuota || f.Kind == resources.FaultCapacity: // the cloud is full, not broken
+	case f.Kind == resources.FaultUnavailable && began.Before(before.Time): // what ran at the same time met the same outage
+		f.Count = before.Count
+	default:
+		f.Count += before.Count
+	}
+	return f
 }
 
 // Look lists one provider, as Observe does, for the view to be used until the next look.

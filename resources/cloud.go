@@ -34,6 +34,8 @@ const (
 	FaultQuota    FaultKind = "quota"
 	FaultCapacity FaultKind = "capacity"
 	FaultRejected FaultKind = "rejected"
+	// FaultUnavailable is of what was never made, since the cloud did not answer.
+	FaultUnavailable FaultKind = "unavailable"
 )
 
 // Instance is a machine in a cloud.

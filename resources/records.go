@@ -232,6 +232,7 @@ type Node struct {
 	ImageID    string            `json:"image_id,omitempty"`    // the cloud's id of that image
 	Upload     string            `json:"upload,omitempty"`      // upload record, when npctl uploaded the image
 	Attempt    int64             `json:"attempt,omitempty"`     // launch attempts so far
+	Unanswered int64             `json:"unanswered,omitempty"`  // those of them that came to nothing since the cloud did not answer
 	Addresses  Addresses         `json:"addresses,omitzero"`
 	Zone       string            `json:"zone,omitempty"`
 	Cloud      string            `json:"cloud,omitempty"`

@@ -87,7 +87,7 @@ func (r registry) buildersFor(settings resources.Settings, log *slog.Logger) (ma
 
 // errorKinds are the errors that keep their meaning on the way from a build host.
 var errorKinds = map[string]error{"quota": drivers.ErrQuota, "capacity": drivers.ErrCapacity, "rejected": drivers.ErrRejected,
-	"throttled": drivers.ErrThrottled, "not-supported": drivers.ErrNotSupported}
+	"throttled": drivers.ErrThrottled, "unavailable": drivers.ErrUnavailable, "not-supported": drivers.ErrNotSupported}
 
 // gearmanOptions says how the job servers are reached. Paths start at the configuration's directory.
 func gearmanOptions(settings resources.Settings, log *slog.Logger) (wire.Options, error) {

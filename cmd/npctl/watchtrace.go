@@ -74,6 +74,8 @@ func errorKind(err error) string {
 		return "throttled"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, reconcile.ErrLaunchTimeout), errors.Is(err, reconcile.ErrBootTimeout):
 		return "timeout"
+	case errors.Is(err, drivers.ErrUnavailable):
+		return "unavailable"
 	default:
 		return "other"
 	}

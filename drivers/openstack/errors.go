@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -57,6 +59,11 @@ type unsentError struct{ error }
 func (e unsentError) Unwrap() error     { return e.error }
 func (e unsentError) NothingDone() bool { return true }
 
+// unansweredError is a request to which no answer came.
+type unansweredError struct{ error }
+
+func (e unansweredError) Unwrap() []error { return []error{e.error, drivers.ErrUnavailable} }
+
 // wrap says what was being done and gives an error its kind.
 func wrap(doing string, err error) error {
 	if err == nil {
@@ -75,11 +82,15 @@ func wrap(doing string, err error) error {
 	}
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
-		return unsentError{fmt.Errorf("%s: %w", doing, err)}
+		return unsentError{fmt.Errorf("%s: %w", doing, unansweredError{err})}
 	}
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) {
 		return unsentError{fmt.Errorf("%s: %w: %w; name the CA with cacert in the clouds.yaml entry", doing, drivers.ErrRejected, err)}
+	}
+	var transport *url.Error
+	if errors.As(err, &transport) || errors.Is(err, io.ErrUnexpectedEOF) { // no answer, or half of one
+		err = unansweredError{err}
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
@@ -113,11 +124,11 @@ func kindOf(status int, message string, after time.Duration) error {
 		return drivers.ErrThrottled
 	case status == http.StatusForbidden || status == http.StatusConflict || status == http.StatusRequestEntityTooLarge || status == http.StatusBadRequest:
 		return refusal(status, message, after)
-	case status == http.StatusRequestTimeout:
-		return nil
+	case status == http.StatusRequestTimeout || status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout:
+		return drivers.ErrUnavailable
 	case status >= 400 && status < 500:
 		return drivers.ErrRejected
-	default:
+	default: // the service is there and cannot do this
 		return nil
 	}
 }

@@ -2,10 +2,15 @@ package openstack
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,7 +42,7 @@ func TestAnswersBecomeTheKindsThatMatter(t *testing.T) {
 		{"nova too many", 429, `{"overLimit": {"code": 429, "message": "This request was rate-limited."}}`, http.Header{"Retry-After": {"7"}}, drivers.ErrThrottled, "rate-limited", 7 * time.Second},
 		{"nova too many, old", 413, `{"overLimit": {"code": 413, "message": "This request was rate-limited."}}`, http.Header{"Retry-After": {"3"}}, drivers.ErrThrottled, "rate-limited", 3 * time.Second},
 		{"nova down", 500, `{"computeFault": {"code": 500, "message": "Unexpected API Error."}}`, http.Header{"X-Openstack-Request-Id": {"req-1"}}, nil, "[req-1]", 0},
-		{"proxy", 503, `<html><body><h1>503 Service Unavailable</h1>No server is available.</body></html>`, http.Header{"Retry-After": {"9"}}, nil, "No server is available", 9 * time.Second},
+		{"proxy", 503, `<html><body><h1>503 Service Unavailable</h1>No server is available.</body></html>`, http.Header{"Retry-After": {"9"}}, drivers.ErrUnavailable, "No server is available", 9 * time.Second},
 		{"neutron floating IPs", 409, `{"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['floatingip'].", "detail": ""}}`, nil, drivers.ErrQuota, "floatingip", 0},
 		{"neutron addresses", 409, `{"NeutronError": {"type": "IpAddressGenerationFailure", "message": "No more IP addresses available on network 1.", "detail": ""}}`, nil, drivers.ErrCapacity, "No more IP", 0},
 		{"neutron no way out", 404, `{"NeutronError": {"type": "ExternalGatewayForFloatingIPNotFound", "message": "External network 1 is not reachable from subnet 2.", "detail": ""}}`, nil, drivers.ErrRejected, "not reachable", 0},
@@ -45,14 +50,15 @@ func TestAnswersBecomeTheKindsThatMatter(t *testing.T) {
 		{"glance space", 413, `<html><head><title>413 Request Entity Too Large</title></head><body>Denying attempt to upload image because it exceeds the quota: 10</body></html>`, nil, drivers.ErrQuota, "exceeds the quota", 0},
 		{"glance format", 400, `400 Bad Request: Invalid disk format 'x' for image.`, nil, drivers.ErrRejected, "Invalid disk format", 0},
 		{"keystone", 401, `{"error": {"code": 401, "message": "The request you have made requires authentication."}}`, nil, drivers.ErrRejected, "requires authentication", 0},
-		{"empty", 502, ``, nil, nil, "Bad Gateway", 0},
+		{"empty", 502, ``, nil, drivers.ErrUnavailable, "Bad Gateway", 0},
+		{"proxy that waited", 504, ``, nil, drivers.ErrUnavailable, "Gateway Timeout", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.header == nil {
 				test.header = http.Header{}
 			}
 			err := wrap("do it", gophercloud.ErrUnexpectedResponseCode{Actual: test.status, Body: []byte(test.body), ResponseHeader: test.header, URL: "http://secret"})
-			for _, kind := range []error{drivers.ErrQuota, drivers.ErrCapacity, drivers.ErrRejected, drivers.ErrThrottled} {
+			for _, kind := range []error{drivers.ErrQuota, drivers.ErrCapacity, drivers.ErrRejected, drivers.ErrThrottled, drivers.ErrUnavailable} {
 				if errors.Is(err, kind) != errors.Is(test.kind, kind) {
 					t.Errorf("%v is %v: %t", err, kind, errors.Is(err, kind))
 				}
@@ -82,6 +88,25 @@ func TestTroubleOnTheWayMayPass(t *testing.T) {
 	refused := &gophercloud.ErrUnableToReauthenticate{ErrReauth: gophercloud.ErrUnexpectedResponseCode{Actual: 401}}
 	if got := wrap("do it", refused); !errors.Is(got, drivers.ErrRejected) {
 		t.Errorf("changed password: %v, want ErrRejected", got)
+	}
+}
+
+// Whoever got no answer knows nothing of what was asked for.
+func TestNoAnswerIsToldFromAnAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"cut":       {&url.Error{Op: "Post", URL: "http://cloud", Err: io.EOF}, true},
+		"timeout":   {&url.Error{Op: "Post", URL: "http://cloud", Err: context.DeadlineExceeded}, true},
+		"refused":   {&url.Error{Op: "Post", URL: "http://cloud", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, true},
+		"half":      {fmt.Errorf("decode: %w", io.ErrUnexpectedEOF), true},
+		"strange":   {errors.New("invalid character '<' looking for beginning of value"), false},
+		"untrusted": {&url.Error{Op: "Post", URL: "https://cloud", Err: &tls.CertificateVerificationError{Err: errors.New("unknown authority")}}, false},
+	} {
+		if got := wrap("do it", test.err); errors.Is(got, drivers.ErrUnavailable) != test.want {
+			t.Errorf("%s: %v is unavailable: %t, want %t", name, got, !test.want, test.want)
+		}
 	}
 }
 

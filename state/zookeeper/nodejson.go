@@ -51,19 +51,20 @@ type nodeJSON struct {
 
 // nodeExtra is what Nodepool has no word for. What others write is not in it: ours would outlive theirs.
 type nodeExtra struct {
-	Hash      *resources.Hash    `json:"hash,omitempty"`
-	Image     *string            `json:"image,omitempty"`
-	ImageID   *string            `json:"image_id,omitempty"`
-	Upload    *string            `json:"upload,omitempty"`
-	Attempt   *int64             `json:"attempt,omitempty"`
-	Login     *resources.Login   `json:"login,omitempty"`
-	Resources *resources.Amounts `json:"resources,omitempty"`
-	Static    *bool              `json:"static,omitempty"`
-	Seconds   *float64           `json:"seconds,omitempty"`
-	Error     *string            `json:"error,omitempty"`
-	Lease     *resources.Lease   `json:"lease,omitempty"`
-	Checked   *time.Time         `json:"checked,omitempty"`
-	Phases    *resources.Phases  `json:"phases,omitempty"`
+	Hash       *resources.Hash    `json:"hash,omitempty"`
+	Image      *string            `json:"image,omitempty"`
+	ImageID    *string            `json:"image_id,omitempty"`
+	Upload     *string            `json:"upload,omitempty"`
+	Attempt    *int64             `json:"attempt,omitempty"`
+	Unanswered *int64             `json:"unanswered,omitempty"`
+	Login      *resources.Login   `json:"login,omitempty"`
+	Resources  *resources.Amounts `json:"resources,omitempty"`
+	Static     *bool              `json:"static,omitempty"`
+	Seconds    *float64           `json:"seconds,omitempty"`
+	Error      *string            `json:"error,omitempty"`
+	Lease      *resources.Lease   `json:"lease,omitempty"`
+	Checked    *time.Time         `json:"checked,omitempty"`
+	Phases     *resources.Phases  `json:"phases,omitempty"`
 }
 
 const (
@@ -172,6 +173,7 @@ func (doc *nodeJSON) overlay(n *resources.Node) {
 	overlay(&n.ImageID, x.ImageID)
 	overlay(&n.Upload, x.Upload)
 	overlay(&n.Attempt, x.Attempt)
+	overlay(&n.Unanswered, x.Unanswered)
 	overlay(&n.Login, x.Login)
 	overlay(&n.Resources, x.Resources)
 	overlay(&n.Static, x.Static)
@@ -185,8 +187,8 @@ func (doc *nodeJSON) overlay(n *resources.Node) {
 func nodeExtras(said, record resources.Record) any {
 	base, n := said.(*resources.Node), record.(*resources.Node)
 	return nodeExtra{Hash: differ(base.Hash, n.Hash), Image: differ(base.Image, n.Image), ImageID: differ(base.ImageID, n.ImageID),
-		Upload: differ(base.Upload, n.Upload), Attempt: differ(base.Attempt, n.Attempt), Login: differ(base.Login, n.Login),
-		Resources: differ(base.Resources, n.Resources), Static: differ(base.Static, n.Static),
+		Upload: differ(base.Upload, n.Upload), Attempt: differ(base.Attempt, n.Attempt), Unanswered: differ(base.Unanswered, n.Unanswered),
+		Login: differ(base.Login, n.Login), Resources: differ(base.Resources, n.Resources), Static: differ(base.Static, n.Static),
 		Seconds: differ(base.Seconds, n.Seconds), Error: differ(base.Error, n.Error), Lease: n.Lease,
 		Checked: differ(base.Checked, n.Checked), Phases: differ(base.Phases, n.Phases)}
 }

@@ -57,7 +57,7 @@ var families = []Family{
 	{Name: "npctl_label_min_ready", Kind: Gauge, Labels: []string{"label"},
 		Help: "Nodes that min_ready of the label asks for."},
 	{Name: "npctl_node_launches_total", Kind: Counter, Labels: []string{"provider", "result", "reason"},
-		Help: "Launches that ended, by result (ready, failed) and, of failed ones, reason (quota, capacity, rejected, throttled, timeout, other).", Watch: "failed ones by reason"},
+		Help: "Launches that ended, by result (ready, failed) and, of failed ones, reason (quota, capacity, rejected, throttled, timeout, unavailable, other).", Watch: "failed ones by reason"},
 	{Name: "npctl_node_launch_seconds", Kind: Histogram, Labels: []string{"provider", "phase"}, buckets: readyBuckets,
 		Help: "Time of a successful launch: all of it (total), and in the cloud's API (create), until it was active with its addresses (boot), until it answered (keyscan)."},
 	{Name: "npctl_provider_launch_failures", Kind: Gauge, Labels: []string{"provider"},

@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // Reasons are what Options.Classify returns.
-var Reasons = []string{"quota", "capacity", "rejected", "throttled", "timeout", "other"}
+var Reasons = []string{"quota", "capacity", "rejected", "throttled", "timeout", "unavailable", "other"}
 
 // Metrics counts. Its methods may be called from several goroutines.
 type Metrics struct {

@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// unanswered is a fleet of two clouds in which one label's launch at "cloud" got no answer a moment ago. A request waits for
+// its node.
+func unanswered() (resources.Desired, Observed) {
+	d, o := idle()
+	second := d.Providers[0]
+	second.Name, second.Pools = "second", slices.Clone(second.Pools)
+	d.Providers = append(d.Providers, second)
+	o.Providers["second"] = ProviderView{ListedAt: now.Add(-time.Minute), Quota: unlimited()}
+	for _, u := range slices.Clone(o.Records.Uploads) {
+		if u.Provider == "cloud" {
+			there := *u
+			there.ID, there.Provider = u.ID+"-second", "second"
+			o.Records.Uploads = append(o.Records.Uploads, &there)
+			view := o.Providers["second"]
+			view.Images = append(view.Images, resources.RemoteImage{ID: there.ExternalID, Status: resources.StatusReady,
+				Marks: resources.Marks{Installation: o.Installation, Kind: resources.KindUpload, ID: there.ID, Provider: "second"}})
+			o.Providers["second"] = view
+		}
+	}
+	n := readyNode("0000000011")
+	n.State, n.StateTime, n.ExternalID, n.Request = resources.StateBuilding, now, "", "1"
+	n.Attempt, n.Unanswered, n.Error = 1, 1, "no answer within 1m0s"
+	o.Records.Nodes = append(o.Records.Nodes, n)
+	r := request("1", "small")
+	r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+	o.Records.Requests = []*resources.Request{r}
+	o.Launching = map[Address]*resources.Failure{OfferAddress("cloud", "main", "small"): {Count: 1, Time: now,
+		Kind: resources.FaultUnavailable, Error: "no answer within 1m0s"}}
+	return d, o
+}
+
+const putOff = "request.1 waits: launches have failed once, the next try is after 2026-11-20T12:00:05Z: no answer within 1m0s\n"
+
+func TestProviderThatDoesNotAnswerIsWaitedFor(t *testing.T) {
+	full := func(d *resources.Desired) { d.Providers[len(d.Providers)-1].Pools[0].MaxServers = ptr(0) }
+	for name, test := range map[string]struct {
+		change func(*resources.Desired, *Observed, *resources.Node)
+		want   string
+	}{
+		"by a request that nobody else can serve": {func(d *resources.Desired, _ *Observed, _ *resources.Node) { full(d) }, putOff},
+		"and not by one that another can serve":   {func(*resources.Desired, *Observed, *resources.Node) {}, "restart request 1\n"},
+		"as long as the node is worked on": {func(_ *resources.Desired, o *Observed, n *resources.Node) {
+			o.Busy = map[resources.Key]bool{n.Key(): true}
+		}, ""},
+		"until it is time to ask again": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
+			o.Launching[OfferAddress("cloud", "main", "small")].Time = now.Add(-6 * time.Second)
+		}, "launch node 0000000011\n"},
+		"for a minute at the most": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
+			f := o.Launching[OfferAddress("cloud", "main", "small")]
+			f.Count, f.Time = 1000, now.Add(-61*time.Second)
+		}, "launch node 0000000011\n"},
+		"until the deadline": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
+			o.Records.Requests[0].Deadline = now.Add(-time.Second)
+		}, "fail request 1 (why: its deadline has passed)\n"},
+		"by a request that wants it": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
+			o.Records.Requests[0].Provider = "cloud"
+		}, putOff},
+		"also where the server is made already": {func(d *resources.Desired, o *Observed, n *resources.Node) {
+			full(d)
+			n.ExternalID = "server-1"
+		}, putOff},
+		"when it gives no lists either": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
+			o.Providers["cloud"] = ProviderView{Err: "no answer"}
+		}, "restart request 1\n"},
+		"but nobody has looked at it yet": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
+			delete(o.Providers, "cloud")
+			o.Frozen = map[string]bool{"cloud": true}
+			o.Launching = nil
+		}, ""},
+		"not by a node whose request is gone": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
+			o.Records.Requests = nil
+		}, "delete node 0000000011\n"},
+		"not by a node that is to be ready in advance": {func(d *resources.Desired, o *Observed, n *resources.Node) {
+			d.Labels[0].MinReady, n.Request, o.Records.Requests = 1, "", nil
+		}, "launch provider.second.pool.main.label.small #1\ndelete node 0000000011\n"},
+		"by one of which there is a server": {func(d *resources.Desired, o *Observed, n *resources.Node) {
+			d.Labels[0].MinReady, n.Request, n.ExternalID, o.Records.Requests = 1, "", "server-1", nil
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := unanswered()
+			test.change(&d, &o, o.Records.Nodes[len(o.Records.Nodes)-1])
+			if diff := cmp.Diff(test.want, answers(Compute(d, o, Options{Patient: true, Explain: true}))); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAnOutageIsNoReasonToWaitForWhoApplies: somebody who says npctl apply wants it now.
+func TestAnOutageIsNoReasonToWaitForWhoApplies(t *testing.T) {
+	d, o := unanswered()
+	if diff := cmp.Diff("launch node 0000000011\n", answers(Compute(d, o, Options{}))); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+}
+
+func TestTwoRequestsDoNotMoveToOnePlace(t *testing.T) {
+	d, o := unanswered()
+	d.Providers[len(d.Providers)-1].Pools[0].MaxServers = ptr(1)
+	second, n := *o.Records.Requests[0], *o.Records.Nodes[len(o.Records.Nodes)-1]
+	second.ID, n.ID, n.Request = "2", "0000000012", "2"
+	o.Records.Requests, o.Records.Nodes = append(o.Records.Requests, &second), append(o.Records.Nodes, &n)
+	want := "restart request 1\nrequest.2 waits: launches have failed once, the next try is after 2026-11-20T12:00:05Z: no answer within 1m0s\n"
+	if diff := cmp.Diff(want, answers(Compute(d, o, Options{Patient: true, Explain: true}))); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+}

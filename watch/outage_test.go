@@ -1,0 +1,174 @@
+package watch_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+// stocked is the fleet without nodes that are ready in advance.
+var stocked = strings.Replace(fleet, "min_ready = 1", "min_ready = 0", 1)
+
+// outage starts a daemon over a fleet whose images are in place, and has cloud one answer no create from then on.
+func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d *watch.Daemon, end func()) {
+	t.Helper()
+	l = newLab(t, config, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
+	d, end = l.daemon()
+	providers := strings.Count(config, `provider "lab"`)
+	l.await("the images are in place", func() bool {
+		uploads := d.Last().Seen.Records.Uploads
+		for _, u := range uploads {
+			if u.State != resources.StateReady {
+				return false
+			}
+		}
+		return len(uploads) == providers
+	})
+	if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Status: 503}); err != nil {
+		t.Fatal(err)
+	}
+	return l, d, end
+}
+
+func (l *lab) asks(d *watch.Daemon, r watch.NewRequest) string {
+	l.t.Helper()
+	made, err := d.CreateRequest(l.t.Context(), r)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return made.ID
+}
+
+// servers counts ours in a cloud.
+func (l *lab) servers(cloud string) (n int) {
+	l.t.Helper()
+	things, err := l.driver.clouds[cloud].Inventory()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, thing := range things {
+		if thing.Type == "server" && thing.Metadata["npctl_installation"] != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAnOutageFailsNoRequest has a cloud that answers no create for half an hour, while all else works. That is far longer
+// than all attempts together would take.
+func TestAnOutageFailsNoRequest(t *testing.T) {
+	for _, action := range []sandboxcloud.Action{sandboxcloud.HangBefore, sandboxcloud.LostBefore, sandboxcloud.Answer} {
+		t.Run(string(action), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, d, end := outage(t, stocked, action)
+				defer end()
+				id := l.asks(d, watch.NewRequest{Labels: []string{"small", "small"}})
+				time.Sleep(30 * time.Minute)
+				if r, err := d.Request(id); err != nil || r.State != resources.StatePending || len(r.Declined) > 0 {
+					t.Fatalf("during the outage the request is %+v, %v", r, err)
+				}
+				if n := l.driver.clouds["one"].Calls()["server.create"]; n < 10 || n > 200 {
+					t.Errorf("in half an hour the cloud was asked for servers %d times", n)
+				}
+				if err := l.driver.clouds["one"].SetFaults(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(75 * time.Second) // the longest pause, the wait for an answer that was under way, and the boot
+				if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
+					t.Errorf("after the outage the request is %s: %s", r.State, r.Error)
+				}
+				for _, n := range d.Last().Seen.Records.Nodes {
+					if n.Request == id && (n.Attempt-n.Unanswered != 1 || n.Error != "") {
+						t.Errorf("node %s was ready after %d attempts, %d of them without answer, with error %q", n.ID, n.Attempt, n.Unanswered, n.Error)
+					}
+				}
+				if n := l.servers("one"); n != 2 {
+					t.Errorf("there are %d servers for two nodes", n)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatWasMadeWithoutAnAnswerIsUsed has a cloud that makes what it is asked for and never says so.
+func TestWhatWasMadeWithoutAnAnswerIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d, end := outage(t, stocked, sandboxcloud.HangAfter)
+		defer end()
+		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}})
+		time.Sleep(2 * time.Minute)
+		if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
+			t.Fatalf("request is %s: %s", r.State, r.Error)
+		}
+		if asked, made := l.driver.clouds["one"].Calls()["server.create"], l.servers("one"); asked != 1 || made != 1 {
+			t.Errorf("the cloud was asked for %d servers and made %d, want one", asked, made)
+		}
+	})
+}
+
+// TestADeadlineEndsWaitingForAnOutage: and nothing is made for the request when the cloud is there again.
+func TestADeadlineEndsWaitingForAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
+		defer end()
+		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}, Deadline: l.now().Add(10 * time.Minute)})
+		time.Sleep(9 * time.Minute)
+		if r, err := d.Request(id); err != nil || r.State != resources.StatePending {
+			t.Fatalf("before its deadline the request is %+v, %v", r, err)
+		}
+		time.Sleep(2 * time.Minute)
+		if r := l.fulfilled(d, id); r.State != resources.StateFailed || !strings.Contains(r.Error, "deadline") {
+			t.Errorf("after its deadline the request is %s: %s", r.State, r.Error)
+		}
+		if err := l.driver.clouds["one"].SetFaults(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := l.servers("one"); n != 0 {
+			t.Errorf("there are %d servers that nobody asked for", n)
+		}
+	})
+}
+
+// TestAnOutageOfOneProviderIsTheOthersToServe: what is ready in advance, and what is asked for.
+func TestAnOutageOfOneProviderIsTheOthersToServe(t *testing.T) {
+	one := fleet[strings.Index(fleet, `provider "lab" "one"`):strings.Index(fleet, `provider "static"`)]
+	for _, action := range []sandboxcloud.Action{sandboxcloud.HangBefore, sandboxcloud.LostBefore} {
+		t.Run(string(action), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, d, end := outage(t, stocked+strings.Replace(one, `"one"`, `"two"`, 1), action)
+				defer end()
+				var ids []string
+				for range 4 { // both have as much room as the other
+					ids = append(ids, l.asks(d, watch.NewRequest{Labels: []string{"small"}}))
+				}
+				time.Sleep(2 * time.Minute)
+				for _, id := range ids {
+					if r := l.fulfilled(d, id); r.State != resources.StateFulfilled || r.Place.Provider != "two" {
+						t.Errorf("request %s is %s by %s: %s", id, r.State, r.Place.Provider, r.Error)
+					}
+				}
+				if n := l.driver.clouds["one"].Calls()["server.create"]; n == 0 {
+					t.Error("nobody has asked the cloud that is away")
+				}
+				if err := l.driver.clouds["one"].SetFaults(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Minute)
+				for _, n := range d.Last().Seen.Records.Nodes {
+					if n.Provider == "one" {
+						t.Errorf("node %s of the provider that was away is %s", n.ID, n.State)
+					}
+				}
+				if n := l.servers("one"); n != 0 {
+					t.Errorf("it has %d servers that nobody asked for", n)
+				}
+			})
+		})
+	}
+}
