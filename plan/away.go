@@ -9,8 +9,8 @@ import (
 
 // A provider that does not answer says nothing about what it was asked for. So that uses up no attempt of a node: its launch is
 // put off, for longer each time (see breaker), and a request waits for its nodes until its deadline, unless another pool
-// can serve it now. Nodes that no request waits for are given up where nothing is made of them yet, so that min_ready is
-// met elsewhere.
+// can serve it now. Nodes that no request waits for are given up where nothing is known to be made of them yet and another
+// provider has the label, so that min_ready is met there.
 
 // stuck says why a pending request gets no further where it is, or nothing.
 func (d *dispatch) stuck(r *resources.Request, nodes []string) string {
@@ -40,6 +40,17 @@ func (d *dispatch) moveOn(r *resources.Request, why string) bool {
 		Reason: ReasonUnavailable, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID,
 		Evidence: []Fact{{r.Place.Provider + "/" + r.Place.Pool, why}}})
 	return true
+}
+
+// offeredElsewhere reports whether another provider has the same label, and nothing is known to be wrong there.
+func (c *computation) offeredElsewhere(here *place) bool {
+	return slices.ContainsFunc(c.world.sites, func(s *site) bool {
+		if s.at.provider == here.at.provider || !c.reachable(s.at.provider) {
+			return false
+		}
+		at := c.placeOf(s, here.offer.Label)
+		return at != nil && len(at.problems) == 0 && c.breaker(at) == ""
+	})
 }
 
 // servedElsewhere reports whether a pool of another provider can serve a request now, and counts what that takes. What room

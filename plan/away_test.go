@@ -85,6 +85,10 @@ func TestProviderThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 		"not by a node that is to be ready in advance": {func(d *resources.Desired, o *Observed, n *resources.Node) {
 			d.Labels[0].MinReady, n.Request, o.Records.Requests = 1, "", nil
 		}, "launch provider.second.pool.main.label.small #1\ndelete node 0000000011\n"},
+		"by one that nobody else offers": {func(d *resources.Desired, o *Observed, n *resources.Node) {
+			d.Providers = slices.Delete(d.Providers, len(d.Providers)-1, len(d.Providers))
+			d.Labels[0].MinReady, n.Request, o.Records.Requests = 1, "", nil
+		}, ""},
 		"by one of which there is a server": {func(d *resources.Desired, o *Observed, n *resources.Node) {
 			d.Labels[0].MinReady, n.Request, n.ExternalID, o.Records.Requests = 1, "", "server-1", nil
 		}, ""},

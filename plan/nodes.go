@@ -164,7 +164,7 @@ func (c *computation) unfinishedNode(n *resources.Node, at *place) {
 		case n.Request != "":
 			c.endNode(n, ReasonRequestGone)
 			return
-		case why != "": // another pool may have what it is for, and until then
+		case why != "" && c.offeredElsewhere(at):
 			c.endNode(n, ReasonFailed, facts("error", n.Error)...)
 			return
 		}
