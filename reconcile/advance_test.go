@@ -10,9 +10,10 @@ import (
 )
 
 // TestServerOutlivesAFloatingIPWithoutAnAnswer has a cloud that starts the server and then does not answer when it is
-// asked for a floating IP. The server is kept, and has one floating IP in the end.
+// asked for a floating IP, or refuses one for a moment. The server is kept, and has one floating IP in the end.
 func TestServerOutlivesAFloatingIPWithoutAnAnswer(t *testing.T) {
-	for _, fault := range []sandboxcloud.Fault{{Action: sandboxcloud.LostBefore}, {Action: sandboxcloud.LostAfter}, {Action: sandboxcloud.Answer, Status: 500}} {
+	for _, fault := range []sandboxcloud.Fault{{Action: sandboxcloud.LostBefore}, {Action: sandboxcloud.LostAfter}, {Action: sandboxcloud.Answer, Status: 500},
+		{Action: sandboxcloud.OverQuota}} {
 		fault.Operation, fault.Times = "floating_ip.create", 2
 		t.Run(string(fault.Action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

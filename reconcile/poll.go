@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -196,12 +197,13 @@ const advancesAtMost = 5
 
 // patience counts failed calls of Advance for one instance. An instance that has started is worth more than the call:
 // Advance looks at what is there before it does anything, so after a call without an answer the next listing asks again.
-// Making another instance instead would only give a slow cloud more to do.
+// Making another instance instead would only give a slow cloud more to do. A quota that is refused is asked for again as well:
+// nothing is begun without room, and Neutron counts what it is about to finish twice, as itself and as its reservation.
 type patience int
 
 // with returns nil when the call is to be made again.
 func (p *patience) with(err error) error {
-	if *p++; *p < advancesAtMost && drivers.MayPass(err) {
+	if *p++; *p < advancesAtMost && (drivers.MayPass(err) || errors.Is(err, drivers.ErrQuota)) {
 		return nil
 	}
 	return err
