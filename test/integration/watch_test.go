@@ -109,12 +109,12 @@ func TestOpenStackWatchServesNodes(t *testing.T) {
 	at.returns(nodes...)
 	held := at.gets("small")[0]
 	t.Run("Hold", func(t *testing.T) { p.with(t).holds(at.with(t), held) })
+	at.eventuallyCensus("ready:1")
 	for id, left := range p.things() {
 		if _, was := used[id]; was {
 			t.Errorf("%s is left of a used node", left)
 		}
 	}
-	at.eventuallyCensus("ready:1")
 	p.mustHave(before, map[string]int{"server": 1, "floating IP": 1})
 	if _, err := at.ssh(nodes[0], "true"); err == nil {
 		t.Errorf("node %s still answers", nodes[0].ID)

@@ -1,0 +1,277 @@
+//go:build integration
+
+package integration
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/openstack/lab"
+)
+
+// TestOpenStackWatchKeepsToTheQuota has requests for more than the project may use, in which somebody else has a server.
+// They wait, and nothing is ever sent that Nova or Neutron would refuse.
+func TestOpenStackWatchKeepsToTheQuota(t *testing.T) {
+	t.Parallel()
+	p, g, at := watched(t, strings.Replace(unanswered, "create_ports     = true", "", 1))
+	p.server("np0000000001", "none")
+	before := p.things()
+	p.quota(map[string]int{lab.Instances: 4, lab.FloatingIPs: 2})
+	g.oneByOne("POST network /floatingips") // of two at once Neutron counts one twice, as itself and as its reservation
+	d := at.watch("-refresh=2s")            // so that much is seen half made
+
+	first := at.gets("small", "small")
+	address := at.requests("small")
+	at.explained(address, "quota: 0 floating IPs left and 1 needed")
+	last := at.gets("medium")
+	instance := at.requests("medium")
+	at.explained(instance, "quota: 0 instances left and 1 needed")
+	at.returns(first[0])
+	second := at.waits(address, "small")
+	at.returns(last...)
+	third := at.waits(instance, "medium")
+	at.returns(first[1], second[0], third[0])
+
+	t.Run("Rush", func(t *testing.T) { at.with(t).rush(3, 2) })
+	at.eventuallyCensus("")
+	if refused := g.refusals(); len(refused) > 0 {
+		t.Errorf("calls that were refused:\n%s", strings.Join(refused, "\n"))
+	}
+	if n := d.metric(`npctl_request_phase_seconds_sum{phase="quota"}`); n < 5 {
+		t.Errorf("metrics know of %v s of waiting for the quota", n)
+	}
+	d.stop(time.Minute)
+	p.mustBe(before)
+}
+
+// oneByOne lets calls of a kind through one after the other.
+func (g *gate) oneByOne(kind string) {
+	turn := make(chan struct{}, 1)
+	g.set(func(call string) error {
+		if call != kind {
+			return nil
+		}
+		select {
+		case turn <- struct{}{}:
+			return nil
+		case <-time.After(time.Minute):
+			return errCut
+		}
+	}, func(call string) error {
+		if call == kind {
+			<-turn
+		}
+		return nil
+	})
+}
+
+// explained fails the test unless npctl why soon tells what a request waits for.
+func (at *place) explained(request, want string) {
+	at.t.Helper()
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(300 * time.Millisecond) {
+		cmd, stdout, stderr := at.command(at.t.Context(), "why", "request/"+request)
+		err := cmd.Run()
+		if err == nil && strings.Contains(stdout.String(), want) {
+			break
+		}
+		if time.Now().After(end) {
+			at.t.Fatalf("npctl why request/%s does not say %q: %v\n%s%s", request, want, err, stdout, stderr)
+		}
+	}
+	if state := at.stateOf(request); state != "requested" {
+		at.t.Errorf("request %s is %s", request, state)
+	}
+}
+
+// waits waits for the nodes of a request and takes them.
+func (at *place) waits(request string, labels ...string) []node {
+	at.t.Helper()
+	began := time.Now()
+	if _, err := at.says("request", "wait", request); err != nil {
+		at.t.Fatal(err)
+	}
+	nodes, err := at.taken([]string{"request", "take", request}, labels)
+	if err != nil {
+		at.t.Fatal(err)
+	}
+	at.t.Logf("request %s was served within %.1f s", request, time.Since(began).Seconds())
+	return nodes
+}
+
+// rush has users that take and return nodes again and again.
+func (at *place) rush(users, times int) {
+	var all sync.WaitGroup
+	for range users {
+		all.Go(func() {
+			for range times {
+				nodes, err := at.taken(asks([]string{"small"}, "-take"), []string{"small"})
+				if err != nil {
+					at.t.Error(err)
+					return
+				}
+				at.returns(nodes...)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestOpenStackWatchIsKilled kills the daemon while nodes are made, right after Nova or Neutron has done something and
+// before npctl knows, and stops one that has no time to end its work. Every request is answered in the end, and nothing is
+// left.
+func TestOpenStackWatchIsKilled(t *testing.T) {
+	t.Parallel()
+	p, g, at := watched(t, unanswered)
+	before := p.things()
+	p.quota(map[string]int{lab.Instances: 20, lab.FloatingIPs: 20})
+	orders := map[string][]string{}
+	ask := func(labels ...string) string {
+		id := at.requests(labels...)
+		orders[id] = labels
+		return id
+	}
+	g.killedAt(at, "POST compute /servers", func() {
+		ask("small", "medium")
+		ask("small")
+		ask("volume", "small")
+	})
+	g.killedAt(at, "POST network /floatingips", func() {})
+
+	d := at.watch("-grace=1s")
+	last := ask("small")
+	var begun node
+	eventually(t, "another node is on its way", func() bool {
+		a, err := at.says("node", "list", "-request="+last)
+		if err != nil || len(a.Nodes) == 0 {
+			return false
+		}
+		begun = a.Nodes[0]
+		return begun.ExternalID != ""
+	})
+	t.Logf("with a second of grace it ended within %s", d.stop(10*time.Second).Round(time.Millisecond))
+	if a, err := at.says("node", "show", begun.ID); err != nil || a.Nodes[0].State != "building" {
+		t.Errorf("the node that was begun is %+v, %v", a, err)
+	}
+
+	d = at.watch()
+	taken := map[string]bool{}
+	for id, labels := range orders {
+		for _, n := range at.waits(id, labels...) {
+			if taken[n.ID] {
+				t.Errorf("node %s was given out twice", n.ID)
+			}
+			taken[n.ID] = true
+			if n.ID == begun.ID && (n.Attempt != 1 || n.ExternalID != begun.ExternalID) {
+				t.Errorf("the node that was begun before SIGTERM is %+v, and was %+v", n, begun)
+			}
+			at.returns(n)
+		}
+	}
+	if !taken[begun.ID] {
+		t.Errorf("node %s was begun before SIGTERM and not gone on with", begun.ID)
+	}
+	at.eventuallyCensus("")
+	eventually(t, "nothing is left", func() bool { return len(without(p.things(), before)) == 0 })
+	d.stop(time.Minute)
+	p.mustBe(before)
+}
+
+// killedAt runs a daemon until the second call of a kind has reached the service, and kills it before the answer. Calls
+// of that kind wait until ready returns.
+func (g *gate) killedAt(at *place, kind string, ready func()) {
+	at.t.Helper()
+	armed, struck := make(chan struct{}), make(chan struct{})
+	var d *daemon
+	var n atomic.Int32
+	g.set(func(call string) error {
+		if call == kind {
+			<-armed
+		}
+		return nil
+	}, func(call string) error {
+		if call != kind {
+			return nil
+		}
+		switch n.Add(1) {
+		case 1:
+			return nil
+		case 2:
+			d.kill()
+			close(struck)
+		}
+		return errCut
+	})
+	d = at.watch()
+	ready()
+	close(armed)
+	select {
+	case <-struck:
+	case <-time.After(3 * time.Minute): // others keep Nova busy
+		at.t.Fatalf("there was no second %s", kind)
+	}
+	g.set(nil, nil)
+	at.t.Logf("killed at %s", kind)
+}
+
+// TestOpenStackWatchOutlivesANovaThatHangs stops Nova's API for 15 seconds when it is asked for a server, several times
+// longer than npctl waits for an answer. Requests wait, nothing is declined or deleted, and then all of it goes on.
+func TestOpenStackWatchOutlivesANovaThatHangs(t *testing.T) {
+	p, g, at := watched(t, strings.Replace(unanswered, `label "small"  { min_ready = 0 }`, `label "small"  { min_ready = 1 }`, 1))
+	at.change("rate  = 40", "rate  = 40\n  api_timeout = \"4s\"\n  launch_attempts = 1") // none is used up
+	before := p.things()
+	p.quota(map[string]int{lab.Instances: 20, lab.FloatingIPs: 20})
+	d := at.watch("-refresh=3s")
+	at.eventuallyCensus("ready:1")
+	used := at.gets("medium")
+	resume := func() {}
+	paused := make(chan struct{})
+	var once sync.Once
+	g.set(func(call string) error {
+		if call == "POST compute /servers" {
+			once.Do(func() {
+				resume = p.pause("nova-api")
+				close(paused)
+			})
+		}
+		return nil
+	}, nil)
+	orders := [][]string{{"medium", "medium"}, {"small"}, {"small"}}
+	ids := []string{at.requests(orders[0]...)}
+	<-paused
+	for _, labels := range orders[1:] {
+		ids = append(ids, at.requests(labels...))
+	}
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+		for _, id := range ids {
+			if state := at.stateOf(id); !slices.Contains([]string{"requested", "pending", "fulfilled"}, state) {
+				t.Errorf("request %s is %s", id, state)
+			}
+		}
+	}
+	listed := time.Unix(int64(d.metric(`npctl_provider_listed_timestamp_seconds{provider="acme"}`)), 0)
+	if silent := time.Since(listed); silent < 12*time.Second || silent > time.Minute {
+		t.Errorf("Nova hangs since 15 s, and npctl says that it answered %s ago", silent)
+	}
+	at.mustRun(0, "why", "request/"+ids[0]).says("acme/main in zone", "0 of 2 are ready", "is building since")
+	if calls := g.made("DELETE"); len(calls) > 0 {
+		t.Errorf("while Nova hung: %v", calls)
+	}
+	resume()
+	var nodes []node
+	for i, id := range ids {
+		nodes = append(nodes, at.waits(id, orders[i]...)...)
+	}
+	at.returns(append(nodes, used...)...)
+	at.eventuallyCensus("ready:1")
+	eventually(t, "only the node that is ready in advance is left", func() bool {
+		left := count(without(p.things(), before))
+		return left["server"] == 1 && left["floating IP"] == 1
+	})
+	d.stop(time.Minute)
+	at.settled()
+	at.gone(p, before)
+}
