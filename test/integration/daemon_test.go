@@ -122,7 +122,7 @@ type reply struct {
 
 // says runs an npctl that prints JSON. Unlike run it may be called from any goroutine.
 func (at *place) says(args ...string) (a reply, err error) {
-	ctx, cancel := context.WithTimeout(at.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(at.t.Context(), 5*time.Minute) // Nova takes its time on a busy machine
 	defer cancel()
 	cmd, stdout, stderr := at.command(ctx, append(args, "-json")...)
 	if err := cmd.Run(); err != nil {
