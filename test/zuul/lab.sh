@@ -10,14 +10,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 DIR=$(realpath -m "$2") RUN=$DIR/run LOG=$DIR/log ADDRESS=127.0.0.1
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 . "$source/../openstack/lib/process.sh"
-
-free_ports() { # count
-  python3 - "$1" <<'PYTHON'
-import socket, sys
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
-print(*[s.getsockname()[1] for s in held])
-PYTHON
-}
+. "$source/lib.sh"
 
 certificates() { # a CA, and one pair for server and clients
   mkdir -p "$DIR/tls"
@@ -60,18 +53,6 @@ END
 }
 
 zookeeper_is_up() { echo srvr | nc -w1 -N $ADDRESS "$1" | grep -q Mode; }
-
-postgres() {
-  local bin
-  bin=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -1)
-  mkdir -p "$DIR/postgres"
-  chown postgres "$DIR/postgres"
-  (cd / && runuser -u postgres -- "$bin/initdb" -D "$DIR/postgres/data" -A trust -U zuul --no-sync) >"$LOG/initdb.log" 2>&1 ||
-    { cat "$LOG/initdb.log" >&2; die "initdb failed"; }
-  start postgres - runuser -u postgres -- "$bin/postgres" -D "$DIR/postgres/data" -c listen_addresses= -c fsync=off \
-    -c unix_socket_directories="$DIR/postgres"
-  wait_for postgres 30 psql -h "$DIR/postgres" -U zuul -c 'create database zuul' postgres
-}
 
 settings() { # ZooKeeper's port, web port
   cat >"$DIR/zuul.conf" <<END
@@ -128,13 +109,6 @@ tools() { # venv, web port
     --tenant closed --user admin --expires-in 60
   printf 'export %s=%q\n' NPCTL_TEST_ZUUL "http://$ADDRESS:$2" NPCTL_TEST_ZUUL_PUT "$DIR/put" NPCTL_TEST_ZUUL_TOKEN "$DIR/token" \
     NPCTL_TEST_ZUUL_ADMIN_TOKEN "$DIR/admin-token" >"$DIR/env.sh"
-}
-
-program() { # name command...
-  local file=$DIR/$1
-  shift
-  { echo '#!/bin/bash'; printf 'exec'; printf ' %q' "$@"; echo ' "$@"'; } >"$file"
-  chmod +x "$file"
 }
 
 # A tenant shows up in zuul-web once the scheduler has laid it out.

@@ -4,16 +4,11 @@ package serve
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -24,36 +19,8 @@ import (
 type connection struct{ conn *zk.Conn }
 
 func connect(e lab.Env) (*connection, error) {
-	pair, err := tls.LoadX509KeyPair(e.Cert, e.Key)
-	if err != nil {
-		return nil, err
-	}
-	pem, err := os.ReadFile(e.CA)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	config := &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
-	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
-	}
-	conn, events, err := zk.Connect(strings.Split(e.Hosts, ","), 30*time.Second, zk.WithDialer(dial), zk.WithLogInfo(false))
-	if err != nil {
-		return nil, err
-	}
-	limit := time.After(30 * time.Second)
-	for {
-		select {
-		case e := <-events:
-			if e.State == zk.StateHasSession {
-				return &connection{conn}, nil
-			}
-		case <-limit:
-			conn.Close()
-			return nil, errors.New("no session within 30 s")
-		}
-	}
+	conn, err := lab.Connect(e)
+	return &connection{conn}, err
 }
 
 // tree is what is below a chroot.

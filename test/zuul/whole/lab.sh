@@ -1,0 +1,156 @@
+#!/bin/bash
+# A whole Zuul on loopback, which runs jobs: ZooKeeper with TLS, PostgreSQL on a socket, git repositories, zuul-scheduler,
+# zuul-merger, zuul-executor with bubblewrap and Ansible, zuul-web; and machines for jobs, each a real sshd at an address of
+# its own. Who gives the machines to Zuul is not here.
+#   ./lab.sh start DIR VENV ANSIBLE   start it, as root; all is below DIR, whose path has to be short; settings for tests
+#                                     are in DIR/env.sh
+#   ./lab.sh stop DIR                 end it; DIR stays
+set -euo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+[ $# -ge 2 ] || { sed -n 2,8p "$0"; exit 2; }
+DIR=$(realpath -m "$2") RUN=$DIR/run LOG=$DIR/log ADDRESS=127.0.0.1
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+. "$source/../../openstack/lib/process.sh"
+. "$source/../lib.sh"
+
+machines=(127.77.0.1 127.77.0.2 127.77.0.3)
+
+repositories() { # the projects "config" and "app", and a working copy of "app" to push from
+  local name
+  for name in config app; do
+    git init -q --bare -b main "$DIR/git/$name"
+    cp -r "$source/git/$name" "$DIR/work-$name"
+    git init -q -b main "$DIR/work-$name"
+    git -C "$DIR/work-$name" config user.name tester
+    git -C "$DIR/work-$name" config user.email tester@example.org
+    git -C "$DIR/work-$name" add .
+    git -C "$DIR/work-$name" commit -q -m begin
+    git -C "$DIR/work-$name" commit -q -m 'go on' --allow-empty
+    git -C "$DIR/work-$name" remote add origin "$DIR/git/$name"
+    git -C "$DIR/work-$name" push -q origin main
+  done
+}
+
+# Everybody may log in with the executor's key; each machine has a host key of its own.
+sshds() { # port
+  local address
+  mkdir -p "$DIR/ssh" /run/sshd
+  ssh-keygen -q -t ed25519 -N '' -C '' -f "$DIR/ssh/id"
+  for address in "${machines[@]}"; do
+    ssh-keygen -q -t ed25519 -N '' -C '' -f "$DIR/ssh/$address"
+    start "sshd-$address" - /usr/sbin/sshd -D -e -f /dev/null -h "$DIR/ssh/$address" -o "ListenAddress=$address:$1" \
+      -o "AuthorizedKeysFile=$DIR/ssh/id.pub" -o StrictModes=no -o PidFile=none -o UsePAM=no
+  done
+}
+
+# The limits of the executor's governor are for hosts that do nothing else.
+settings() { # finger port, web port, ansible
+  . "$DIR/zookeeper/env.sh"
+  cat >"$DIR/zuul.conf" <<CONF
+[zookeeper]
+hosts=$NPCTL_TEST_ZOOKEEPER
+tls_cert=$NPCTL_TEST_ZOOKEEPER_CERT
+tls_key=$NPCTL_TEST_ZOOKEEPER_KEY
+tls_ca=$NPCTL_TEST_ZOOKEEPER_CA
+session_timeout=20
+[keystore]
+password=keystore
+[database]
+dburi=postgresql+psycopg2://zuul@/zuul?host=$DIR/postgres
+[connection git]
+driver=git
+baseurl=file://$DIR/git
+poll_delay=1
+[scheduler]
+tenant_config=$DIR/tenants.yaml
+state_dir=$DIR/state
+command_socket=$DIR/state/scheduler.socket
+[merger]
+git_dir=$DIR/merger-git
+git_user_name=zuul
+git_user_email=zuul@example.org
+command_socket=$DIR/state/merger.socket
+[executor]
+hostname=localhost
+state_dir=$DIR/state
+git_dir=$DIR/executor-git
+job_dir=$DIR/builds
+command_socket=$DIR/state/executor.socket
+finger_port=$1
+private_key_file=$DIR/ssh/id
+variables=$DIR/site.yaml
+trusted_rw_paths=$LOG
+ansible_root=$3
+manage_ansible=false
+ansible_setup_timeout=120
+load_multiplier=100
+min_avail_mem=1
+min_avail_hdd=1
+sigterm_method=stop
+[web]
+listen_address=$ADDRESS
+port=$2
+root=http://$ADDRESS:$2/
+command_socket=$DIR/state/web.socket
+[auth "test"]
+driver=HS256
+allow_authz_override=true
+realm=zuul.example.org
+default=true
+client_id=zuul
+issuer_id=npctl-test
+secret=a-secret-of-more-than-thirty-two-bytes
+CONF
+  printf '%s\n' "npctl_site: $DIR" 'zuul_console_disabled: true' "ansible_remote_tmp: $DIR/ansible-remote" >"$DIR/site.yaml"
+  cat >"$DIR/tenants.yaml" <<CONF
+- tenant:
+    name: site
+    source:
+      git:
+        config-projects: [{config: {load-branch: main}}]
+        untrusted-projects: [app]
+CONF
+}
+
+begin() { # program, venv
+  start "$1" - "$2/bin/zuul-$1" -d -f -c "$DIR/zuul.conf"
+}
+
+# Zuul is up when its web pages have its pipelines, and somebody to run jobs.
+is_up() { # web port
+  curl -sf -m 5 "http://$ADDRESS:$1/api/tenant/site/pipelines" | grep -q patient || return 1
+  curl -sf -m 5 "http://$ADDRESS:$1/api/components" | python3 -c '
+import json, sys
+there = json.load(sys.stdin)
+sys.exit(not all(any(c["state"] == "running" for c in there.get(kind, [])) for kind in ("scheduler", "merger", "executor")))'
+}
+
+case $1 in
+  start)
+    venv=$(realpath "${3:?virtual environment with zuul}") ansible=$(realpath "${4:?directory with ansible}")
+    mkdir -p "$RUN" "$LOG" "$DIR"/{state,builds,ran,go,git}
+    chmod 755 "$DIR" # the database runs as another user
+    "$source/../../zookeeper/lab.sh" start "$DIR/zookeeper"
+    postgres
+    repositories
+    read -r finger web ssh < <(free_ports 3)
+    sshds "$ssh"
+    settings "$finger" "$web" "$ansible"
+    for name in scheduler merger executor web; do begin "$name" "$venv"; done
+    wait_for web 180 is_up "$web"
+    for name in scheduler merger executor; do
+      running "$name" || { show_log "$name"; die "$name has ended"; }
+    done
+    program admin-token "$venv/bin/python" -W ignore "$venv/bin/zuul-admin" -c "$DIR/zuul.conf" create-auth-token --auth-config test \
+      --tenant site --user admin --expires-in 3600
+    cat "$DIR/zookeeper/env.sh" >"$DIR/env.sh"
+    printf 'export %s=%q\n' NPCTL_TEST_ZUUL_SITE "$DIR" NPCTL_TEST_ZUUL_WEB "http://$ADDRESS:$web" NPCTL_TEST_ZUUL_SSH "$ssh" \
+      NPCTL_TEST_ZUUL_MACHINES "${machines[*]}" NPCTL_TEST_ZUUL_TOKEN "$DIR/admin-token" NPCTL_TEST_ZUUL_VENV "$venv" >>"$DIR/env.sh"
+    echo "Zuul is at http://$ADDRESS:$web/, its machines at port $ssh of ${machines[*]}" ;;
+  stop)
+    for name in web executor merger scheduler; do stop "$name" 10; done
+    for address in "${machines[@]}"; do stop "sshd-$address" 2; done
+    stop postgres 10
+    [ ! -s "$DIR/zookeeper/ports" ] || "$source/../../zookeeper/lab.sh" kill "$DIR/zookeeper" ;;
+  *) sed -n 2,8p "$0"; exit 2 ;;
+esac

@@ -1,0 +1,269 @@
+//go:build integration
+
+package whole
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+const (
+	patience = 90 * time.Second
+	glance   = 200 * time.Millisecond
+	logShown = 24 << 10
+
+	nodes    = "/nodepool/nodes"
+	requests = "/nodepool/requests"
+)
+
+var (
+	program string // the npctl that is tested
+	shared  site   // what all tests have in common
+)
+
+func TestMain(m *testing.M) {
+	code := 1
+	dir, err := os.MkdirTemp("", "npctl-whole")
+	if err == nil {
+		code, err = run(m, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func run(m *testing.M, dir string) (int, error) {
+	shared = site{dir: dir, lab: os.Getenv("NPCTL_TEST_ZUUL_SITE"), url: os.Getenv("NPCTL_TEST_ZUUL_WEB")}
+	env, err := lab.FromEnviron()
+	if err != nil || shared.lab == "" {
+		return 1, errors.Join(err, errors.New("start a Zuul with test/zuul/whole/lab.sh, and source its env.sh"))
+	}
+	shared.env = env
+	if shared.conn, err = lab.Connect(env); err != nil {
+		return 1, err
+	}
+	defer shared.conn.Close()
+	token, err := exec.CommandContext(context.Background(), os.Getenv("NPCTL_TEST_ZUUL_TOKEN")).Output()
+	if err != nil {
+		return 1, fmt.Errorf("token: %w", err)
+	}
+	shared.token = strings.TrimSpace(string(token))
+	program = filepath.Join(dir, "npctl")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../../cmd/npctl")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return 1, fmt.Errorf("build npctl: %w", err)
+	}
+	return m.Run(), os.WriteFile(filepath.Join(dir, "done"), nil, 0o600)
+}
+
+// site is a Zuul, its machines, and an npctl that serves them.
+type site struct {
+	t          *testing.T
+	env        lab.Env
+	dir        string // npctl's
+	lab        string // Zuul's
+	url, token string // of Zuul's web pages
+	conn       *zk.Conn
+
+	npctl *exec.Cmd
+	done  chan struct{} // closed when it has ended
+}
+
+// newSite starts npctl, and looks at the end of the test that all machines are free again.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := shared
+	s.t = t
+	s.configure()
+	t.Cleanup(func() {
+		s.end(syscall.SIGTERM)
+		if t.Failed() {
+			for _, file := range []string{filepath.Join(s.dir, "log"), filepath.Join(s.lab, "log", "executor.log"), filepath.Join(s.lab, "log", "scheduler.log")} {
+				text, _ := os.ReadFile(file)
+				t.Logf("%s:\n%s", file, text[max(0, len(text)-logShown):])
+			}
+		}
+	})
+	s.start()
+	s.allFree()
+	return &s
+}
+
+func (s *site) configure() {
+	s.t.Helper()
+	var machines strings.Builder
+	for _, address := range addresses() {
+		fmt.Fprintf(&machines, `
+    node %q {
+      labels          = ["metal"]
+      username        = "root"
+      python_path     = "/usr/bin/python3"
+      connection_port = %s
+    }`, address, os.Getenv("NPCTL_TEST_ZUUL_SSH"))
+	}
+	text := fmt.Sprintf(`
+npctl {
+  state "zookeeper" {
+    hosts           = ["%s"]
+    session_timeout = "4s"
+    tls {
+      cert = %q
+      key  = %q
+      ca   = %q
+    }
+  }
+}
+label "metal" {}
+provider "static" "rack" {
+  pool "main" {%s
+  }
+}
+`, strings.ReplaceAll(s.env.Hosts, ",", `", "`), s.env.Cert, s.env.Key, s.env.CA, machines.String())
+	s.must(os.WriteFile(filepath.Join(s.dir, "npctl.hcl"), []byte(text), 0o600), "npctl.hcl")
+}
+
+func addresses() []string { return strings.Fields(os.Getenv("NPCTL_TEST_ZUUL_MACHINES")) }
+
+func (s *site) start() {
+	s.t.Helper()
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	s.must(err, "log")
+	defer log.Close()
+	s.npctl = exec.CommandContext(context.WithoutCancel(s.t.Context()), program, "watch", "-config="+s.dir)
+	s.npctl.Stderr = log
+	s.must(s.npctl.Start(), "npctl watch")
+	s.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		defer close(done)
+		_ = cmd.Wait()
+	}(s.npctl, s.done)
+}
+
+// kill ends npctl by SIGKILL: its session stays until it times out.
+func (s *site) kill() { s.end(syscall.SIGKILL) }
+
+func (s *site) end(with syscall.Signal) {
+	_ = s.npctl.Process.Signal(with)
+	<-s.done
+}
+
+// node is what Zuul and npctl know of one.
+type node struct {
+	ID          string `json:"-"`
+	State       string `json:"state"`
+	AllocatedTo string `json:"allocated_to"`
+	Address     string `json:"interface_ip"`
+	Comment     string `json:"comment"`
+	Locked      bool   `json:"-"`
+}
+
+func (n node) String() string { return fmt.Sprintf("%s %s %s", n.ID, n.Address, n.State) }
+
+// nodes are all that there are.
+func (s *site) nodes() (all []node) {
+	s.t.Helper()
+	for _, id := range s.children(nodes) {
+		n := node{ID: id}
+		if s.read(nodes+"/"+id, &n) {
+			n.Locked = len(s.children(nodes+"/"+id+"/lock")) > 0
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// in are the nodes in a state, by their addresses.
+func (s *site) in(state string) map[string]node {
+	s.t.Helper()
+	found := map[string]node{}
+	for _, n := range s.nodes() {
+		if n.State == state {
+			found[n.Address] = n
+		}
+	}
+	return found
+}
+
+// waiting counts requests for so many nodes that nobody has answered.
+func (s *site) waiting(count int) (requested int) {
+	s.t.Helper()
+	for _, id := range s.children(requests) {
+		var r struct {
+			State string   `json:"state"`
+			Types []string `json:"node_types"`
+		}
+		if s.read(requests+"/"+id, &r) && len(r.Types) == count && (r.State == "requested" || r.State == "pending") {
+			requested++
+		}
+	}
+	return requested
+}
+
+// allFree waits until every machine is ready for anybody, and nothing is asked for.
+func (s *site) allFree() {
+	s.t.Helper()
+	s.await("all machines are free", func() bool {
+		free := 0
+		for _, n := range s.nodes() {
+			if n.State == "ready" && n.AllocatedTo == "" && !n.Locked {
+				free++
+			}
+		}
+		return free == len(addresses()) && free == len(s.nodes()) && len(s.children(requests)) == 0
+	})
+}
+
+func (s *site) children(path string) []string {
+	s.t.Helper()
+	names, _, err := s.conn.Children(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	s.must(err, path)
+	return names
+}
+
+// read reports whether it is there.
+func (s *site) read(path string, into any) bool {
+	s.t.Helper()
+	text, _, err := s.conn.Get(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false
+	}
+	s.must(err, path)
+	s.must(json.Unmarshal(text, into), path)
+	return true
+}
+
+func (s *site) must(err error, what string) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// await looks again and again until something is so.
+func (s *site) await(what string, so func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(glance) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %s: %s; nodes are %v", patience, what, s.nodes())
+		}
+	}
+}

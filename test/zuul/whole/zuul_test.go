@@ -1,0 +1,176 @@
+//go:build integration
+
+package whole
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	tenant  = "/api/tenant/site"
+	project = tenant + "/project/app"
+	branch  = "refs/heads/main"
+)
+
+// build is what Zuul says of one.
+type build struct {
+	UUID   string `json:"uuid"`
+	Job    string `json:"job_name"`
+	Result string `json:"result"` // empty while it runs
+	Ref    struct {
+		New string `json:"newrev"`
+	} `json:"ref"`
+}
+
+// hold is a request of Zuul's to keep the nodes of a build that fails.
+type hold struct {
+	ID    string `json:"id"`
+	Nodes []struct {
+		Build string   `json:"build"`
+		Nodes []string `json:"nodes"`
+	} `json:"nodes"`
+}
+
+// web asks Zuul, as its operators do, and decodes the answer unless into is nil.
+func (s *site) web(method, path string, send, into any) {
+	s.t.Helper()
+	text, err := json.Marshal(send)
+	s.must(err, path)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(text))
+	s.must(err, path)
+	r.Header.Set("Authorization", s.token)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	s.must(err, path)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	s.must(err, path)
+	if answer.StatusCode >= 300 {
+		s.t.Fatalf("%s %s: %s\n%s", method, path, answer.Status, body)
+	}
+	if into != nil {
+		s.must(json.Unmarshal(body, into), path)
+	}
+}
+
+// enqueue starts what the pipeline has for the project's branch.
+func (s *site) enqueue(pipeline string) {
+	s.t.Helper()
+	revisions := strings.Fields(s.git("rev-parse", "HEAD", "HEAD~"))
+	s.web(http.MethodPost, project+"/enqueue", map[string]string{"trigger": "git", "pipeline": pipeline, "ref": branch,
+		"newrev": revisions[0], "oldrev": revisions[1]}, nil)
+}
+
+// dequeue cancels it.
+func (s *site) dequeue(pipeline string) {
+	s.t.Helper()
+	s.web(http.MethodPost, project+"/dequeue", map[string]string{"pipeline": pipeline, "ref": branch}, nil)
+}
+
+// autohold asks for the nodes of the next build of a job that fails, for so long; 0 is for ever.
+func (s *site) autohold(job, reason string, expiration time.Duration) {
+	s.t.Helper()
+	s.web(http.MethodPost, project+"/autohold", map[string]any{"job": job, "reason": reason, "count": 1, "ref": nil, "change": nil,
+		"node_hold_expiration": int(expiration.Seconds())}, nil)
+}
+
+func (s *site) autoholds() (all []hold) {
+	s.t.Helper()
+	s.web(http.MethodGet, tenant+"/autohold", nil, &all)
+	return all
+}
+
+func (s *site) endAutohold(id string) {
+	s.t.Helper()
+	s.web(http.MethodDelete, tenant+"/autohold/"+id, nil, nil)
+}
+
+// builds lists what the database has of a job.
+func (s *site) builds(job string) (all []build) {
+	s.t.Helper()
+	s.web(http.MethodGet, tenant+"/builds?job_name="+job, nil, &all)
+	return all
+}
+
+// ended waits for the end of a build of a job that was not there before.
+func (s *site) ended(job, result string, before []build) (b build) {
+	s.t.Helper()
+	s.await(job+" has ended", func() bool {
+		now := s.builds(job)
+		if len(now) == len(before) {
+			return false
+		}
+		b = now[0]
+		return b.Result != ""
+	})
+	if b.Result != result {
+		s.t.Fatalf("%s ended with %s, want %s\n%s", job, b.Result, result, s.text("log", "build-"+b.UUID+".txt"))
+	}
+	return b
+}
+
+// began waits until a build of a job that was not there before is at work on its nodes.
+func (s *site) began(job string, before []build) (b build) {
+	s.t.Helper()
+	s.await(job+" runs", func() bool {
+		now := s.builds(job)
+		if len(now) > len(before) {
+			b = now[0]
+			return s.text("ran", b.UUID) != ""
+		}
+		return false
+	})
+	return b
+}
+
+// letGo makes a build of the job "wait" go on.
+func (s *site) letGo(b build) {
+	s.t.Helper()
+	s.must(os.WriteFile(filepath.Join(s.lab, "go", b.UUID), nil, 0o600), "let go")
+}
+
+// ran says at which address each node of a build has run it, as SSH sees it.
+func (s *site) ran(b build) map[string]string {
+	s.t.Helper()
+	at := map[string]string{}
+	for line := range strings.Lines(s.text("ran", b.UUID)) {
+		if words := strings.Fields(line); len(words) == 5 { // name, client and its port, server and its port
+			at[words[0]] = words[3]
+		}
+	}
+	return at
+}
+
+// text is what is in a file of the lab, if it is there.
+func (s *site) text(path ...string) string {
+	text, _ := os.ReadFile(filepath.Join(append([]string{s.lab}, path...)...))
+	return string(text)
+}
+
+// push changes the project, and returns the commit.
+func (s *site) push(greeting string) string {
+	s.t.Helper()
+	s.must(os.WriteFile(filepath.Join(s.lab, "work-app", "greeting"), []byte(greeting), 0o600), "greeting")
+	s.git("commit", "-q", "-a", "-m", "say "+greeting)
+	s.git("push", "-q", "origin", "main")
+	return strings.TrimSpace(s.git("rev-parse", "HEAD"))
+}
+
+func (s *site) git(arguments ...string) string {
+	s.t.Helper()
+	out, err := exec.CommandContext(s.t.Context(), "git", append([]string{"-C", filepath.Join(s.lab, "work-app")}, arguments...)...).CombinedOutput()
+	s.must(err, fmt.Sprintf("git %q: %s", arguments, out))
+	return string(out)
+}
