@@ -16,21 +16,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 DIR=$(realpath -m "$2") RUN=$DIR/run LOG=$DIR/log ADDRESS=127.0.0.1
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 . "$source/../openstack/lib/process.sh"
-
-# choose_ports takes free ports below those that the kernel gives to connections, so that a server that is restarted
-# finds its own again.
-choose_ports() { # count
-  python3 - "$1" <<'PYTHON'
-import random, socket, sys
-held = []
-while len(held) < int(sys.argv[1]):
-    try:
-        held.append(socket.create_server(("127.0.0.1", random.randrange(20000, 32000))))
-    except OSError:
-        pass
-print(*[s.getsockname()[1] for s in held])
-PYTHON
-}
+. "$source/../lib/ports.sh"
 
 authority() { openssl req -x509 -newkey rsa:2048 -nodes -days 30 -keyout "$1.key" -out "$1.pem" -subj "/CN=npctl-test-$1"; }
 

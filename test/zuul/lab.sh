@@ -10,6 +10,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 DIR=$(realpath -m "$2") RUN=$DIR/run LOG=$DIR/log ADDRESS=127.0.0.1
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 . "$source/../openstack/lib/process.sh"
+. "$source/../lib/ports.sh"
 . "$source/lib.sh"
 
 certificates() { # a CA, and one pair for server and clients
@@ -125,7 +126,7 @@ case $1 in
     venv=$(realpath "${3:?virtual environment with zuul}")
     mkdir -p "$RUN" "$LOG" "$DIR/state"
     chmod 755 "$DIR" # the database runs as another user
-    read -r plain secure web < <(free_ports 3)
+    read -r plain secure web < <(choose_ports 3)
     certificates
     zookeeper "$plain" "$secure"
     postgres

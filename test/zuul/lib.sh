@@ -1,13 +1,5 @@
 # What labs with a Zuul have in common. Sourced after ../openstack/lib/process.sh; $DIR is the lab's directory.
 
-free_ports() { # count
-  python3 - "$1" <<'PYTHON'
-import socket, sys
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
-print(*[s.getsockname()[1] for s in held])
-PYTHON
-}
-
 # postgres starts a database on a socket in DIR/postgres; its user and its database are called zuul.
 postgres() {
   local bin

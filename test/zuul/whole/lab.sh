@@ -11,6 +11,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 DIR=$(realpath -m "$2") RUN=$DIR/run LOG=$DIR/log ADDRESS=127.0.0.1
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 . "$source/../../openstack/lib/process.sh"
+. "$source/../../lib/ports.sh"
 . "$source/../lib.sh"
 
 machines=(127.77.0.1 127.77.0.2 127.77.0.3)
@@ -133,7 +134,7 @@ case $1 in
     "$source/../../zookeeper/lab.sh" start "$DIR/zookeeper"
     postgres
     repositories
-    read -r finger web ssh < <(free_ports 3)
+    read -r finger web ssh < <(choose_ports 3)
     sshds "$ssh"
     settings "$finger" "$web" "$ansible"
     for name in scheduler merger executor web; do begin "$name" "$venv"; done

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	patience = 90 * time.Second
+	patience = 2 * time.Minute
 	glance   = 200 * time.Millisecond
 	logShown = 24 << 10
 
@@ -170,6 +170,7 @@ type node struct {
 	AllocatedTo string `json:"allocated_to"`
 	Address     string `json:"interface_ip"`
 	Comment     string `json:"comment"`
+	Expiration  int    `json:"hold_expiration"` // seconds of a hold; 0 is for ever
 	Locked      bool   `json:"-"`
 }
 
