@@ -46,7 +46,7 @@ func openJournal(ctx context.Context, runner *reconcile.Runner, store state.Stor
 	}
 	for _, entry := range entries {
 		piece := entry.Record.(*resources.Journal)
-		j.pieces, j.page = append(j.pieces, piece.ID), pageOf(entry)
+		j.pieces, j.page, j.clients[piece.ID] = append(j.pieces, piece.ID), pageOf(entry), len(piece.Events)
 		for _, event := range piece.Events {
 			j.events = append(j.events, Numbered{j.next, event})
 			j.next++

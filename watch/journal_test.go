@@ -93,7 +93,9 @@ func TestARecordThatAClientWritesToIsLeftToIt(t *testing.T) {
 		end()
 		d, end = l.daemon()
 		defer end()
-		if got, want := noted(d), []string{"node/0", "node/1", "node/2"}; !slices.Equal(got, want) {
+		piece.Events = append(piece.Events, testEvent(3))
+		d.Journal.Written([]state.Entry{{Record: piece}})
+		if got, want := noted(d), []string{"node/0", "node/1", "node/2", "node/3"}; !slices.Equal(got, want) {
 			t.Errorf("the journal has %v, want %v", got, want)
 		}
 	})
