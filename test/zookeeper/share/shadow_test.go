@@ -28,7 +28,6 @@ import (
 type onlooker struct {
 	*load
 	t   *testing.T
-	zk  *lab.Lab
 	npc *machine
 }
 
@@ -45,8 +44,8 @@ func pool(provider string, priority int, machines ...[]string) string {
 	return text.String() + "  }\n}\n"
 }
 
-func newOnlooker(t *testing.T, zk *lab.Lab, configuration string) *onlooker {
-	o := &onlooker{t: t, zk: zk, npc: newMachine(t, zk, "shadow", configuration)}
+func newOnlooker(t *testing.T, zk *lab.Lab, configuration string, clouds ...*cloud) *onlooker {
+	o := &onlooker{t: t, npc: newMachine(t, zk, "shadow", configuration, clouds...)}
 	o.npc.options = []string{"-shadow", "-log-format=json"}
 	var err error
 	if o.npc.Client, err = client.New(client.Options{Socket: filepath.Join(o.npc.dir, "npctl.shadow.db.sock")}); err != nil {
@@ -351,7 +350,7 @@ func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
 		o.t.Errorf("there is %v", slices.Sorted(maps.Keys(before)))
 	}
 	o.npc.start()
-	o.would("serve it", id)
+	o.would("", id)         // serve it, or wait for machines that Nodepool has not made ready again
 	time.Sleep(2 * session) // more than one look at everything
 	if diff := cmp.Diff(before, o.stamps()); diff != "" {
 		o.t.Errorf("while it looked on (-before +after):\n%s", diff)
@@ -360,5 +359,44 @@ func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
 	time.Sleep(session) // its session is over
 	if diff := cmp.Diff(before, o.stamps()); diff != "" {
 		o.t.Errorf("after it has stopped (-before +after):\n%s", diff)
+	}
+}
+
+// TestAShadowLaunchesNothing has Nodepool's pretend OpenStack on one side and one on the other side that npctl would launch in.
+func TestAShadowLaunchesNothing(t *testing.T) {
+	t.Parallel()
+	zk := lab.Start(t, 1)
+	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "fake", Provider: "one", Nodes: 4, Labels: []string{"common"}})
+	c := newCloud(t, "one", quick)
+	o := newOnlooker(t, zk, openstackProvider("one", 2, 100, "common"), c)
+	await(t, "Nodepool has registered", 30*time.Second, func() bool { return o.pools() == 1 })
+	if _, err := o.conn.Create(requestsRoot, nil, 0, zookeeper.WorldACL(zookeeper.PermAll)); err != nil { // as Zuul does
+		t.Fatal(err)
+	}
+	o.npc.start()
+	common, onOne, fromOne := []string{"common"}, side{Do: "serve", Provider: "one", Pool: "main"}, side{Answer: "served", Provider: "one", Pool: "main"}
+	var ids []string
+	var held [][]*node
+	for range 2 {
+		id := o.ask(wanted{labels: common})
+		held = append(held, o.take(id))
+		o.says(o.of(id), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onOne, Live: fromOne}, "0 ready, 1 to launch")
+		ids = append(ids, id)
+	}
+	id := o.ask(wanted{labels: common})
+	held = append(held, o.take(id))
+	o.says(o.of(id), verdict{Level: "WARN", Labels: common, Result: "would_wait", Npctl: side{Do: "wait"}, Live: fromOne}, "max_servers is 2 and 2 are taken")
+	for i, id := range append(ids, id) {
+		o.useAll(o.over, id, held[i], 0)
+	}
+	if servers := c.servers(); len(servers) > 0 {
+		t.Errorf("it has launched %v", servers)
+	}
+	if bad := o.npc.Logged(`"level":"ERROR"`); bad > 0 {
+		t.Errorf("%d errors are in its log", bad)
+	}
+	o.npc.Stop()
+	if _, there := o.stamps()["/npctl"]; there {
+		t.Error("it has made /npctl")
 	}
 }
