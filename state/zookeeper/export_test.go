@@ -28,5 +28,11 @@ func (s *Store) Session() int64 { return s.conn.SessionID() }
 // Server is the one that the store is connected to.
 func (s *Store) Server() string { return s.conn.Server() }
 
+// WritePast tries to write in both ways that there are, past everything that asks first whether that may be.
+func (s *Store) WritePast(ctx context.Context) []error {
+	_, _, err := s.multi(ctx, "write", []any{&zk.SetDataRequest{Path: s.at(nodesDir), Version: -1}})
+	return []error{s.ensure(ctx, nodesDir+"/0000000099", nil), err}
+}
+
 // Tidy does at once what is done every minute.
 func (s *Store) Tidy(ctx context.Context) error { return s.tidy(ctx) }

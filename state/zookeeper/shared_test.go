@@ -141,6 +141,11 @@ func TestReadOnlyStoreChangesNothing(t *testing.T) {
 			t.Errorf("%s: %v, want that it is for reading only", name, err)
 		}
 	}
+	for _, err := range s.WritePast(t.Context()) {
+		if err == nil || !strings.Contains(err.Error(), "reading only") {
+			t.Errorf("past all that: %v, want that it is for reading only", err)
+		}
+	}
 	if diff := cmp.Diff(before, tr.all(t)); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
