@@ -112,8 +112,11 @@ func (w *watching) run(ctx context.Context) error {
 	helpers.Go(func() error { w.reloadOnHangup(side); return nil })
 	tell := newNotifier(w.log)
 	helpers.Go(func() error { tell.keep(side, w.daemon); return nil })
-	w.log.Info("watching", "version", version(), "shadow", w.shadow, "state", w.place.String(), "providers", len(w.session.config.Desired.Providers),
+	w.log.Info("watching", "version", version(), "state", w.place.String(), "providers", len(w.session.config.Desired.Providers),
 		"addresses", front.addresses())
+	if w.shadow {
+		w.log.Info("shadow: nothing is changed, requests that others serve are compared")
+	}
 	err = w.untilEnd(ctx, tell)
 	endSide()
 	_ = helpers.Wait() // they return no errors
