@@ -1,6 +1,8 @@
 #!/bin/bash
 # Runs jobs of a whole Zuul on machines of npctl. Installs the Debian packages this needs, as root, and Zuul and Ansible from
-# PyPI. Fails when anything is missing. Takes about N minutes.
+# PyPI. Fails when anything is missing.
+#
+#   NPCTL_ZUUL_VERSIONS   the versions to run (default the newest; 11.3.0, whose classes ../../zookeeper has, does as well)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../../.."
@@ -8,12 +10,18 @@ cd "$here/../../.."
 
 as_root_or_die
 test/zuul/whole/install.sh
-venv=$(test/zuul/whole/install.sh --zuul)
-ansible=$(test/zuul/whole/install.sh --ansible)
 work=$(mktemp -d)
 trap 'test/zuul/whole/lab.sh stop "$work/lab" || true; rm -rf --one-file-system "$work"' EXIT
 chmod 755 "$work"
-began=$SECONDS
-test/zuul/whole/lab.sh start "$work/lab" "$venv" "$ansible"
-echo "run.sh: Zuul is up after $((SECONDS - began)) s"
-(. "$work/lab/env.sh" && go_test ./test/zuul/whole)
+for version in ${NPCTL_ZUUL_VERSIONS:-14.3.0}; do
+  began=$SECONDS
+  venv=$(test/zuul/whole/install.sh --zuul "$version")
+  ansible=$(test/zuul/whole/install.sh --ansible "$version")
+  echo "run.sh: Zuul $version and its Ansible are installed after $((SECONDS - began)) s"
+  began=$SECONDS
+  test/zuul/whole/lab.sh start "$work/lab" "$venv" "$ansible"
+  echo "run.sh: Zuul $version is up after $((SECONDS - began)) s"
+  (. "$work/lab/env.sh" && go_test ./test/zuul/whole)
+  test/zuul/whole/lab.sh stop "$work/lab"
+  rm -rf --one-file-system "$work/lab"
+done

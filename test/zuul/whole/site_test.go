@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute
-	glance   = 200 * time.Millisecond
+	patience = 3 * time.Minute
+	glance   = 500 * time.Millisecond
 	logShown = 24 << 10
 
 	nodes    = "/nodepool/nodes"
