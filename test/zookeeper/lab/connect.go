@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -26,7 +27,8 @@ func Connect(e Env) (*zk.Conn, error) {
 	roots.AppendCertsFromPEM(pem)
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
+		dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: config}
+		return dialer.DialContext(context.Background(), network, address)
 	}
 	conn, events, err := zk.Connect(strings.Split(e.Hosts, ","), 30*time.Second, zk.WithDialer(dial), zk.WithLogInfo(false))
 	if err != nil {
