@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs jobs of a whole Zuul on machines of npctl. Installs the Debian packages this needs, as root, and Zuul and Ansible from
-# PyPI. Fails when anything is missing.
+# PyPI. Fails when anything is missing. Takes two to four minutes for a version, depending on what else two cores have to do,
+# and up to two more for installing it the first time.
 #
 #   NPCTL_ZUUL_VERSIONS   the versions to run (default the newest; 11.3.0, whose classes ../../zookeeper has, does as well)
 set -euo pipefail
