@@ -122,3 +122,29 @@ func TestTwoRequestsDoNotMoveToOnePlace(t *testing.T) {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }
+
+// TestAmongOthersAnOutageIsTheOthersToServe: who has the room is theirs to know.
+func TestAmongOthersAnOutageIsTheOthersToServe(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Observed, *resources.Request)
+		want   string
+	}{
+		"a pool elsewhere serves it":       {func(*Observed, *resources.Request) {}, "restart request 1\n"},
+		"it is paused":                     {func(o *Observed, _ *resources.Request) { o.Peers[2].Paused = true }, putOff},
+		"it has declined":                  {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{no(farMain)} }, putOff},
+		"it stands by for the same cloud":  {func(o *Observed, _ *resources.Request) { o.Peers[2].Provider = "cloud" }, putOff},
+		"the provider is the one it wants": {func(_ *Observed, r *resources.Request) { r.Provider = "cloud" }, putOff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := unanswered()
+			d.Providers = slices.Delete(d.Providers, len(d.Providers)-1, len(d.Providers))
+			among(&o)
+			r := o.Records.Requests[0]
+			o.Held[r.Key()] = true
+			test.change(&o, r)
+			if diff := cmp.Diff(test.want, answers(Compute(d, o, Options{Patient: true, Explain: true}))); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
