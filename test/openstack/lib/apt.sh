@@ -18,7 +18,7 @@ apt_install() { # package...
   local log started=$EPOCHSECONDS
   log=$(mktemp "${TMPDIR:-/tmp}/npctl-apt.XXXXXX")
   echo "installing: $missing"
-  if ! apt_run $missing >"$log" 2>&1; then
+  if ! (flock 9 && apt_run $missing) 9>/var/lock/npctl-apt >"$log" 2>&1; then # others may be at it for parts of their own
     tail -30 "$log" >&2
     echo "apt-get could not install the packages above; the whole log is $log" >&2
     return 1
