@@ -55,23 +55,32 @@ func TestMachinesOfFailedJobsAreHeld(t *testing.T) {
 	s.autohold("fail-too", "to look soon", 8*time.Second)
 	t.Cleanup(func() { s.endAutoholds("fail-too") }) // Zuul keeps it a day longer than its machine
 	s.enqueue("broken")
-	long := s.ran(s.ended("fail", fails, "FAILURE"))["node"]
-	short := s.ran(s.ended("fail-too", others, "FAILURE"))["node"]
+	short := s.held(s.ended("fail-too", others, "FAILURE"))
 	began := time.Now()
-	s.await("both machines are held", func() bool { return len(s.in("hold")) == 2 })
-	held := s.in("hold")
-	if held[long].Comment != "to look at it" || held[short].Comment != "to look soon" || held[short].Expiration != 8 {
-		t.Errorf("the jobs ran at %s and %s, held are %+v", long, short, held)
+	long := s.held(s.ended("fail", fails, "FAILURE"))
+	if long.Comment != "to look at it" || long.Expiration != 0 || short.Comment != "to look soon" || short.Expiration != 8 {
+		t.Errorf("held are %+v and %+v", long, short)
 	}
-	s.await("the shorter hold has expired", func() bool { return s.in("ready")[short].ID != "" })
+	s.await("the shorter hold has expired", func() bool { return s.in("ready")[short.Address].ID != "" })
 	if took := time.Since(began); took < 3*time.Second {
 		t.Errorf("a hold of 8 s took %s", took)
 	}
-	if now := s.in("hold")[long]; now.ID != held[long].ID {
-		t.Errorf("the longer hold was of %+v, is of %+v", held[long], now)
+	if now := s.in("hold")[long.Address]; now != long {
+		t.Errorf("the longer hold was of %+v, is of %+v", long, now)
 	}
 	s.endAutoholds("fail")
 	s.allFree()
+}
+
+// held waits until the machine of a build is held, and returns it.
+func (s *site) held(b build) (n node) {
+	s.t.Helper()
+	address := s.ran(b)["node"]
+	s.await("the machine of "+b.Job+" is held", func() bool {
+		n = s.in("hold")[address]
+		return n.ID != ""
+	})
+	return n
 }
 
 // TestKilledNpctlDisturbsNoJob has a job on one machine that runs all the time and ends while nobody is there to take its
