@@ -27,7 +27,7 @@ func (x *execution) rememberProvider(ctx context.Context, name string) error {
 	if known || !configured {
 		return nil
 	}
-	record, err := remember(p, x.Drivers[p.Driver].Schema().Provider)
+	record, err := Remember(p, x.Drivers[p.Driver].Schema().Provider)
 	if err != nil {
 		return err
 	}

@@ -115,8 +115,8 @@ func (e *Engine) remembered(name string, record *resources.ProviderRecord) (*res
 	return &resources.Provider{Name: name, Driver: record.Driver, Config: config}, nil
 }
 
-// remember turns a configured provider into what is kept of it: everything that is not sensitive.
-func remember(p *resources.Provider, body schema.Block) (*resources.ProviderRecord, error) {
+// Remember turns a configured provider into what is kept of it: everything that is not sensitive.
+func Remember(p *resources.Provider, body schema.Block) (*resources.ProviderRecord, error) {
 	config := withoutSecrets(p.Config, body)
 	text, err := ctyjson.Marshal(config, body.Type())
 	if err != nil {

@@ -78,6 +78,10 @@ func (s *sharedStore) WishBuild(_ context.Context, image string, wish bool) erro
 	return nil
 }
 
+func (s *sharedStore) ProvidersFrozen() []string { return nil }
+
+func (s *sharedStore) FreezeProvider(context.Context, string, bool) error { return nil }
+
 func (s *sharedStore) Connected() bool { return s.connected }
 
 type testLock struct {

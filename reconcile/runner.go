@@ -378,7 +378,8 @@ func (r *Runner) Stop(ctx context.Context, cut context.CancelFunc) {
 	r.end()
 }
 
-// FreezeProvider notes that a provider is to be left alone, or is not any more.
+// FreezeProvider notes that a provider is to be left alone, or is not any more: by all processes, where others work in the
+// same store.
 func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) error {
 	r.mu.Lock()
 	engine := r.engine
@@ -387,6 +388,9 @@ func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) e
 	if !ok {
 		return fmt.Errorf("there is no provider %s", name)
 	}
+	if shared := r.Shared(); shared != nil {
+		return shared.FreezeProvider(ctx, name, frozen)
+	}
 	release, err := r.place(ctx, "record of provider "+name, 1)
 	if err != nil {
 		return err
@@ -394,7 +398,7 @@ func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) e
 	defer release()
 	record, known := get[resources.ProviderRecord](r.ledger, resources.Key{Kind: resources.KindProvider, ID: name})
 	if !known {
-		if record, err = remember(p, engine.Drivers[p.Driver].Schema().Provider); err != nil {
+		if record, err = Remember(p, engine.Drivers[p.Driver].Schema().Provider); err != nil {
 			return err
 		}
 	}

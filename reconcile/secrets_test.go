@@ -19,7 +19,7 @@ func TestSecretsInNestedBlocksAreNotRemembered(t *testing.T) {
 	config := cty.ObjectVal(map[string]cty.Value{"tls": cty.ObjectVal(map[string]cty.Value{
 		"token": cty.StringVal("hunter2").Mark("sensitive"),
 		"key":   cty.ObjectVal(map[string]cty.Value{"password": cty.StringVal("hunter3")})})})
-	record, err := remember(&resources.Provider{Name: "p", Driver: "d", Config: config}, body)
+	record, err := Remember(&resources.Provider{Name: "p", Driver: "d", Config: config}, body)
 	if err != nil {
 		t.Fatal(err)
 	}

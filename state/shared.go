@@ -31,6 +31,12 @@ type Shared interface {
 	BuildsWished() []string
 	// WishBuild asks for an image to be built, by whoever builds it, or takes that back: after a build has succeeded.
 	WishBuild(ctx context.Context, image string, wish bool) error
+	// ProvidersFrozen lists the providers that are to be left alone by every process, as far as is known here. It is they that
+	// count, and not Frozen of the records of providers, which shows the same in what is read and changes nothing when written.
+	ProvidersFrozen() []string
+	// FreezeProvider has every process leave a provider alone, also those that come later, until that is taken back by
+	// whomever. This handle knows it when FreezeProvider has returned.
+	FreezeProvider(ctx context.Context, provider string, frozen bool) error
 	// Connected reports whether what is known here can be relied upon. Nothing is to be decided while it cannot.
 	Connected() bool
 }

@@ -78,8 +78,9 @@ type Daemon struct {
 	mu      sync.Mutex        // guards what follows
 	current *reconcile.Engine // with the newest configuration; Options.Engine has the first
 	views   map[string]plan.ProviderView
-	around  plan.Observed // what is neither in clouds nor in the store
-	frozen  map[string]bool
+	around  plan.Observed   // what is neither in clouds nor in the store
+	frozen  map[string]bool // by command, where the store is not shared; see frozenNow
+	others  map[string]bool // providers that this daemon was told not to serve
 	lookers map[string]bool // providers that somebody looks at
 	side    context.Context // ends with Run, and with it those who look
 	helpers *sync.WaitGroup
@@ -112,7 +113,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Stall <= 0 {
 		o.Stall = stallAfter
 	}
-	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, frozen: map[string]bool{},
+	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, frozen: map[string]bool{}, others: map[string]bool{},
 		began: o.Engine.Now(), lookers: map[string]bool{}, failing: map[string]*resources.Failure{},
 		tenures: newTenures(), roster: newRoster()}
 	o.Engine.Report = d.report
@@ -260,10 +261,7 @@ func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 			seen.Providers[name] = plan.ProviderView{Err: notLooked}
 		}
 	}
-	seen.Frozen = make(map[string]bool, len(d.frozen))
-	for name := range d.frozen {
-		seen.Frozen[name] = true
-	}
+	seen.Frozen = d.leftAlone()
 	for name := range d.lookers {
 		if !d.needed(name) {
 			seen.Frozen[name] = true
@@ -293,8 +291,9 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 
 // known reports whether every provider has said what format it takes, or has had its time to. The caller holds mu.
 func (d *Daemon) known(now time.Time) bool {
+	frozen := d.frozenNow()
 	for i := range d.current.Desired.Providers {
-		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !d.frozen[name] && d.needed(name) {
+		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !frozen[name] && d.needed(name) {
 			return now.Sub(d.began) > firstLooks
 		}
 	}

@@ -59,7 +59,7 @@ func (d *Daemon) watchProviders(ctx context.Context, group *sync.WaitGroup) {
 	}
 	for name := range names {
 		if !d.serves(name) {
-			d.frozen[name] = true
+			d.others[name] = true
 			continue
 		}
 		if !d.lookers[name] {

@@ -133,9 +133,12 @@ func (d *Daemon) enroll(p Pass) {
 // that this process stands by for are among them, paused: between two holders, a request that only they can serve waits,
 // where without any pool that could serve it the others would fail it.
 func (d *Daemon) poolsServed(p Pass) (pools []resources.Peer) {
+	d.mu.Lock()
+	frozen := d.frozenNow()
+	d.mu.Unlock()
 	for i := range p.Desired.Providers {
 		provider := &p.Desired.Providers[i]
-		if !d.does(TaskNodes) || !d.serves(provider.Name) || d.isFrozen(provider.Name) {
+		if !d.does(TaskNodes) || !d.serves(provider.Name) || frozen[provider.Name] {
 			continue
 		}
 		idle := !d.tenured(provider.Name) || p.Seen.Providers[provider.Name].Err != ""
@@ -149,12 +152,6 @@ func (d *Daemon) poolsServed(p Pass) (pools []resources.Peer) {
 		}
 	}
 	return pools
-}
-
-func (d *Daemon) isFrozen(provider string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.frozen[provider]
 }
 
 // register makes known what this process serves whenever that changes.

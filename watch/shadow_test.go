@@ -30,6 +30,7 @@ type stage struct {
 	peers   []resources.Peer
 	claimed map[resources.Key]bool
 	known   map[resources.Key]state.Revision
+	frozen  []string
 	tries   []string // to change what is not the shadow's
 }
 
@@ -108,8 +109,16 @@ func (s *stage) Peers() []resources.Peer {
 	return slices.Clone(s.peers)
 }
 
+func (s *stage) FreezeProvider(context.Context, string, bool) error { return s.refuse("freeze") }
+
 func (s *stage) BuildsWished() []string { return nil }
 func (s *stage) Connected() bool        { return true }
+
+func (s *stage) ProvidersFrozen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.frozen)
+}
 
 // looked is a shadow beside a launcher that the test plays.
 type looked struct {

@@ -31,7 +31,7 @@ func (a *app) freezeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "freeze", Category: categoryDaemon, Usage: "leave providers or images alone", ArgsUsage: "PROVIDER|image/NAME...",
 		Description: `Makes npctl watch leave providers alone: nothing is made, deleted or handed out there until npctl thaw, also over
-a restart. What is being done goes on to its end. An image that is frozen is not built; that is npctl image pause.
+a restart. Where the state is in ZooKeeper, that holds for every npctl there. What is being done goes on to its end. An image that is frozen is not built; that is npctl image pause.
 
 Examples:
   npctl freeze vexxhost

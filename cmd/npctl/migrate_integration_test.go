@@ -52,6 +52,9 @@ func newMovable(t *testing.T, privateFile string) *movable {
 	hosts := `"` + strings.ReplaceAll(env(""), ",", `","`) + `"`
 	m.write(t, "file.hcl", `npctl { 
   state "bolt" { path = "npctl.db" }
+}
+provider "static" "hall" {
+  pool "main" {}
 }`)
 	m.write(t, "zookeeper.hcl", fmt.Sprintf(`npctl {
   state "zookeeper" {
@@ -170,7 +173,7 @@ func fleet() []resources.Record {
 		return r
 	}
 	all := []resources.Record{
-		&resources.ProviderRecord{Name: "cloud", Driver: "sandbox", Config: []byte(`{}`)},
+		&resources.ProviderRecord{Name: "cloud", Driver: "sandbox", Config: []byte(`{}`), Frozen: true},
 		&resources.ImageRecord{Name: "debian", Kind: resources.DiskImage, Paused: true, PauseReason: "it does not boot"},
 		&resources.Template{Hash: "v1:1", Static: map[string]string{"flavor": "small"}},
 		&resources.History{Subject: "build/debian", Seconds: []float64{3, 4}},
@@ -272,6 +275,10 @@ func TestStateMoveThereAndBack(t *testing.T) {
 			if there, _, err := m.raw.Exists(m.chroot + "/nodepool/images/debian/pause"); err != nil || !there {
 				t.Errorf("the image is paused in ZooKeeper: %t, %v", there, err)
 			}
+			if there, _, err := m.raw.Exists(m.chroot + "/npctl/frozen/cloud"); err != nil || !there {
+				t.Errorf("the provider is frozen in ZooKeeper: %t, %v", there, err)
+			}
+			m.freezeElsewhere(t, "hall", "theirs")
 			if _, err := m.open(t, "file.hcl"); err == nil {
 				t.Error("the file can be used as a state though that was moved")
 			}
@@ -284,6 +291,14 @@ func TestStateMoveThereAndBack(t *testing.T) {
 			got, id = m.records(t, "file.hcl")
 			fresh := got[resources.Key{Kind: resources.KindNode, ID: "0000005001"}]
 			want[fresh.Key()] = fresh
+			hall := resources.Key{Kind: resources.KindProvider, ID: "hall"}
+			want[hall] = got[hall]
+			if r, ok := got[hall].(*resources.ProviderRecord); !ok || !r.Frozen || r.Driver != "static" {
+				t.Errorf("a provider that another process has frozen is %+v", got[hall])
+			}
+			if names, _, err := m.raw.Children(m.chroot + "/npctl/frozen"); err != nil || len(names) != 1 || names[0] != "theirs" {
+				t.Errorf("frozen in ZooKeeper are %q, %v after everything has left", names, err)
+			}
 			sameRecords(t, "back", got, want)
 			if id.Lineage != lineage {
 				t.Errorf("the lineage back here is %s, want %s", id.Lineage, lineage)
@@ -303,6 +318,23 @@ func TestStateMoveThereAndBack(t *testing.T) {
 				t.Error("ZooKeeper can be used with a file that has become the state")
 			}
 		})
+	}
+}
+
+// freezeElsewhere is what another process does, of which this one knows nothing by itself.
+func (m *movable) freezeElsewhere(t *testing.T, providers ...string) {
+	t.Helper()
+	s, err := m.open(t, "zookeeper.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, provider := range providers {
+		if err := s.(state.Shared).FreezeProvider(t.Context(), provider, true); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -138,6 +139,9 @@ func (m *migration) takeOver(ctx context.Context, source *sharedSource, target *
 		return err
 	}
 	err = source.load(ctx, m.config.Desired)
+	if err == nil {
+		err = m.noteFrozen(source)
+	}
 	if arrived := about.Move == move; !arrived {
 		if err == nil {
 			err = m.checkTarget(ctx, target, about, source)
@@ -332,7 +336,45 @@ func (m *migration) removeAll(ctx context.Context, source *sharedSource) error {
 			}
 		}
 	}
-	return source.unpause(ctx)
+	if err := source.unpause(ctx); err != nil {
+		return err
+	}
+	return source.thaw(ctx)
+}
+
+// thaw takes the flags of providers away that have moved: they are frozen in the file.
+func (s *sharedSource) thaw(ctx context.Context) error {
+	for _, provider := range s.ProvidersFrozen() {
+		if !s.providers[provider] {
+			continue
+		}
+		if err := s.FreezeProvider(ctx, provider, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteFrozen adds records of configured providers that are frozen and that this process has never worked with; those that it
+// has worked with say so by themselves.
+func (m *migration) noteFrozen(source *sharedSource) error {
+	frozen := source.ProvidersFrozen()
+	for i := range m.config.Desired.Providers {
+		p := &m.config.Desired.Providers[i]
+		has := slices.ContainsFunc(source.notes, func(r resources.Record) bool {
+			return r.Key() == resources.Key{Kind: resources.KindProvider, ID: p.Name}
+		})
+		if has || !slices.Contains(frozen, p.Name) {
+			continue
+		}
+		record, err := reconcile.Remember(p, m.config.registry.drivers[p.Driver].Schema().Provider)
+		if err != nil {
+			return err
+		}
+		record.Frozen = true
+		source.notes = append(source.notes, record)
+	}
+	return nil
 }
 
 // unpause takes the flags of images away that nobody has there any more.

@@ -186,12 +186,8 @@ func (m *migration) bring(ctx context.Context, source *fileSource, target *zooke
 	if err := m.write(ctx, target, found.write); err != nil {
 		return err
 	}
-	for _, r := range source.private {
-		if image, ok := r.(*resources.ImageRecord); ok && image.Paused { // one that others have paused stays so
-			if err := target.PauseImage(ctx, image.Name, true); err != nil {
-				return err
-			}
-		}
+	if err := holdBack(ctx, source, target); err != nil {
+		return err
 	}
 	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
 		if err := target.Reserve(ctx, kind, source.about.Sequences[kind]); err != nil {
@@ -210,6 +206,27 @@ func (m *migration) bring(ctx context.Context, source *fileSource, target *zooke
 	}
 	m.report.Verified = len(source.cargo)
 	return m.settle(ctx, source)
+}
+
+// holdBack makes what the file holds back be so for everybody. What others have paused or frozen stays so.
+func holdBack(ctx context.Context, source *fileSource, target *zookeeper.Store) error {
+	for _, r := range source.private {
+		var err error
+		switch r := r.(type) {
+		case *resources.ImageRecord:
+			if r.Paused {
+				err = target.PauseImage(ctx, r.Name, true)
+			}
+		case *resources.ProviderRecord:
+			if r.Frozen {
+				err = target.FreezeProvider(ctx, r.Name, true)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compare looks at what the target has, and refuses what is in the way.

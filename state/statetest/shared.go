@@ -22,7 +22,7 @@ func Shared(t *testing.T, h Harness) {
 		tests []sharedTest
 	}{
 		{"Claim", claimTests}, {"LostClaim", lostClaimTests}, {"Claimed", claimedTests}, {"Changes", changesTests},
-		{"Registry", registryTests}, {"Connected", connectedTests},
+		{"Registry", registryTests}, {"Frozen", frozenTests}, {"Connected", connectedTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, test := range part.tests {

@@ -286,7 +286,7 @@ func (s *Store) load(ctx context.Context) error {
 		s.cache.tombs = nil
 		s.mu.Unlock()
 	}()
-	level := []string{rootDir, namedDir}
+	level := []string{rootDir, namedDir, frozenDir}
 	for len(level) > 0 {
 		next, err := s.loadLevel(ctx, level)
 		if err != nil {

@@ -23,6 +23,7 @@ const (
 	serialAt  = ownDir + "/serial"  // written by every commit
 	uploadsAt = ownDir + "/uploads" // holds the highest number of npctl's own uploads
 	namedDir  = ownDir + "/locks"   // of state.Store.Lock
+	frozenDir = ownDir + "/frozen"  // has a flag for each provider that is to be left alone
 	lockName  = "lock"              // of every lock directory but those of requests
 	pauseName = "pause"             // flag of an image
 	wishName  = "request-build"     // flag of an image
@@ -68,6 +69,8 @@ func placeOf(at string) place {
 		p.role = roleDir
 	case under(at, namedDir):
 		p.role = lockRole(len(p.parts) - 2)
+	case under(at, frozenDir):
+		p.role = [...]role{roleDir, roleFlag, roleOther}[min(len(p.parts)-2, 2)]
 	case under(at, requestLocks):
 		p.role = lockRole(len(p.parts) - 2)
 	case under(at, requestsDir):

@@ -55,6 +55,9 @@ func TestPlacesInNodepoolsTree(t *testing.T) {
 		{registryDir + "/builder/nb10000000001", roleComponent, "", ""},
 		{registryDir + "/pool", roleDir, "", ""},
 		{namedDir + "/apply", roleLock, "", ""},
+		{frozenDir, roleDir, "", ""},
+		{frozenDir + "/cloud-a", roleFlag, "", ""},
+		{frozenDir + "/cloud-a/other", roleOther, "", ""},
 		{namedDir + "/apply" + contender, roleContender, "", ""},
 	} {
 		p := placeOf(c.at)

@@ -44,16 +44,20 @@ func (s *Store) commitPrivate(ctx context.Context, changes []*change) error {
 	return nil
 }
 
-// withFlags shows an image as it is paused for all processes.
+// withFlags shows an image as it is paused for all processes, and a provider as it is frozen for them.
 func (s *Store) withFlags(entry state.Entry) state.Entry {
-	r, ok := entry.Record.(*resources.ImageRecord)
-	if !ok || checkNames(r.Name) != nil {
-		return entry
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.Paused = s.isSet(flag{image: r.Name, name: pauseName}); !r.Paused {
-		r.PauseReason = ""
+	switch r := entry.Record.(type) {
+	case *resources.ImageRecord:
+		if checkNames(r.Name) != nil {
+			break
+		}
+		if r.Paused = s.isSet(imageFlag(r.Name, pauseName)); !r.Paused {
+			r.PauseReason = ""
+		}
+	case *resources.ProviderRecord:
+		r.Frozen = s.isSet(frozenFlag(r.Name))
 	}
 	return entry
 }
@@ -73,7 +77,7 @@ func (s *Store) pausedElsewhere(entries []state.Entry) []state.Entry {
 		return entries
 	}
 	for image := range dir.kids {
-		if !known[image] && s.isSet(flag{image: image, name: pauseName}) {
+		if !known[image] && s.isSet(imageFlag(image, pauseName)) {
 			entries = append(entries, pausedImage(image))
 		}
 	}

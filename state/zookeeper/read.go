@@ -26,7 +26,7 @@ func (s *Store) Get(ctx context.Context, key resources.Key) (state.Entry, error)
 	if errors.Is(err, state.ErrNotFound) && key.Kind == resources.KindImage && checkNames(key.ID) == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.isSet(flag{image: key.ID, name: pauseName}) {
+		if s.isSet(imageFlag(key.ID, pauseName)) {
 			return pausedImage(key.ID), nil
 		}
 	}

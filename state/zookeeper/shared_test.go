@@ -136,7 +136,8 @@ func TestReadOnlyStoreChangesNothing(t *testing.T) {
 	_, _, claim := s.Claim(t.Context(), entry.Record.Key())
 	_, lock := s.Lock(t.Context(), "apply", state.Holder{})
 	for name, err := range map[string]error{"commit": commit, "claim": claim, "lock": lock, "register": s.Register(t.Context(), nil),
-		"wish": s.WishBuild(t.Context(), "noble", true)} {
+		"wish": s.WishBuild(t.Context(), "noble", true), "freeze": s.FreezeProvider(t.Context(), "cloud", true),
+		"thaw": s.FreezeProvider(t.Context(), "cloud", false)} {
 		if err == nil || !strings.Contains(err.Error(), "reading only") {
 			t.Errorf("%s: %v, want that it is for reading only", name, err)
 		}

@@ -79,7 +79,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 }
 
 func newStore(opts Options) (*Store, error) {
-	d := &dialer{paths: []string{opts.Chroot + rootDir, opts.Chroot + namedDir}}
+	d := &dialer{paths: []string{opts.Chroot + rootDir, opts.Chroot + namedDir, opts.Chroot + frozenDir}}
 	if opts.TLS != nil {
 		config, err := opts.TLS.config()
 		if err != nil {

@@ -25,12 +25,14 @@ func (m meeting) Changes() (changed []state.Entry, gone []resources.Key) {
 	changed, _ = m.List(context.Background())
 	return changed, nil
 }
-func (meeting) Claimed() map[resources.Key]bool                  { return nil }
-func (meeting) Register(context.Context, []resources.Peer) error { return nil }
-func (meeting) Peers() []resources.Peer                          { return nil }
-func (meeting) BuildsWished() []string                           { return nil }
-func (meeting) WishBuild(context.Context, string, bool) error    { return nil }
-func (meeting) Connected() bool                                  { return true }
+func (meeting) Claimed() map[resources.Key]bool                    { return nil }
+func (meeting) Register(context.Context, []resources.Peer) error   { return nil }
+func (meeting) Peers() []resources.Peer                            { return nil }
+func (meeting) BuildsWished() []string                             { return nil }
+func (meeting) WishBuild(context.Context, string, bool) error      { return nil }
+func (meeting) ProvidersFrozen() []string                          { return nil }
+func (meeting) FreezeProvider(context.Context, string, bool) error { return nil }
+func (meeting) Connected() bool                                    { return true }
 
 func TestAShadowAnswersAndChangesNothing(t *testing.T) {
 	l := newLabWith(t, fleet, nil, true)

@@ -1,0 +1,215 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/watch"
+)
+
+// square is a store in which another npctl works that the test plays. It freezes and thaws, and nothing else.
+type square struct {
+	*bolt.Store
+	hints chan struct{}
+	over  chan struct{} // closed in the end, and with it all locks are lost
+
+	mu     sync.Mutex // guards frozen
+	frozen map[string]bool
+}
+
+var _ state.Shared = (*square)(nil)
+
+func (s *square) Lock(context.Context, string, state.Holder) (state.Lock, error) {
+	return held{s.over}, nil
+}
+
+func (s *square) Claim(ctx context.Context, key resources.Key) (state.Lock, state.Entry, error) {
+	entry, err := s.Get(ctx, key)
+	return held{s.over}, entry, err
+}
+
+func (s *square) Watch(ctx context.Context) (<-chan struct{}, error) {
+	hints := make(chan struct{})
+	go func() {
+		defer close(hints)
+		for {
+			select {
+			case <-s.hints:
+				hints <- struct{}{}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return hints, nil
+}
+
+func (s *square) FreezeProvider(_ context.Context, provider string, frozen bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.frozen, provider); frozen {
+		s.frozen[provider] = true
+	}
+	return nil
+}
+
+func (s *square) ProvidersFrozen() (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.frozen {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (*square) Changes() (changed []state.Entry, gone []resources.Key) { return nil, nil }
+func (*square) Claimed() map[resources.Key]bool                        { return nil }
+func (*square) Register(context.Context, []resources.Peer) error       { return nil }
+func (*square) Peers() []resources.Peer                                { return nil }
+func (*square) BuildsWished() []string                                 { return nil }
+func (*square) WishBuild(context.Context, string, bool) error          { return nil }
+func (*square) Connected() bool                                        { return true }
+
+// held is a lock that nobody else wants.
+type held struct{ over chan struct{} }
+
+func (held) ID() string                   { return "1" }
+func (h held) Lost() <-chan struct{}      { return h.over }
+func (held) Unlock(context.Context) error { return nil }
+
+const racks = `
+npctl { images_dir = "images" }
+label "metal" {}
+provider "static" "rack" {
+  pool "main" {
+    node "127.2.0.1" {
+      labels            = ["metal"]
+      host_key_checking = false
+    }
+  }
+}
+provider "static" "hall" {
+  pool "main" {
+    node "127.2.0.2" {
+      labels            = ["metal"]
+      host_key_checking = false
+    }
+  }
+}
+`
+
+// machines lists those that a daemon takes care of.
+func machines(d *watch.Daemon) (names []string) {
+	for _, n := range d.Last().Seen.Records.Nodes {
+		names = append(names, n.Hostname)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// onSquare starts a daemon in a square where others have frozen providers.
+func (l *lab) onSquare(o watch.Options, frozen ...string) (*watch.Daemon, *square) {
+	l.t.Helper()
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	s := &square{Store: store, hints: make(chan struct{}, 1), over: make(chan struct{}), frozen: map[string]bool{}}
+	for _, name := range frozen {
+		s.frozen[name] = true
+	}
+	desired, err := l.load(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	o.Engine = reconcile.New(reconcile.Options{Desired: desired, Store: s, Drivers: l.drivers(), DataDir: filepath.Join(l.dir, "data")})
+	d, err := watch.New(l.t.Context(), o)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(l.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx, time.Minute) }()
+	l.t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-done, o.Engine.Close(), store.Close()); err != nil {
+			l.t.Error(err)
+		}
+		close(s.over)
+	})
+	return d, s
+}
+
+func TestWhatAnotherProcessHasFrozenIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, racks, sandboxcloud.Options{})
+		var passes atomic.Int64
+		d, s := l.onSquare(watch.Options{Observe: func(watch.Pass) { passes.Add(1) }}, "rack")
+		l.await("the other provider is taken care of", func() bool { return slices.Equal(machines(d), []string{"127.2.0.2"}) })
+		time.Sleep(time.Minute)
+		if got := machines(d); !slices.Equal(got, []string{"127.2.0.2"}) || !slices.Equal(d.Frozen(), []string{"rack"}) {
+			t.Errorf("frozen are %q, and there are %q", d.Frozen(), got)
+		}
+
+		for before := passes.Load(); passes.Load() == before; { // none is due in the next moment then
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+		before := passes.Load()
+		if err := s.FreezeProvider(t.Context(), "rack", false); err != nil {
+			t.Fatal(err)
+		}
+		s.hints <- struct{}{}
+		time.Sleep(100 * time.Millisecond)
+		if passes.Load() == before {
+			t.Error("no pass follows when another process thaws a provider")
+		}
+		l.await("it is taken care of", func() bool { return slices.Equal(machines(d), []string{"127.2.0.1", "127.2.0.2"}) })
+	})
+}
+
+func TestAFrozenProviderIsKnownToTheStoreAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, racks, sandboxcloud.Options{})
+		d, s := l.onSquare(watch.Options{})
+		l.await("both are taken care of", func() bool { return len(machines(d)) == 2 })
+		if err := d.Freeze(t.Context(), "hall", true); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.ProvidersFrozen(); !slices.Equal(got, []string{"hall"}) || !slices.Equal(d.Frozen(), got) {
+			t.Errorf("after it was asked to freeze hall, the store knows %q, and the daemon %q", got, d.Frozen())
+		}
+		for _, r := range d.Runner().Remembered() {
+			if r.Frozen {
+				t.Errorf("the record of %s, which one process has for itself, says it too", r.Name)
+			}
+		}
+		if err := d.Freeze(t.Context(), "hall", false); err != nil || len(d.Frozen()) > 0 || len(s.ProvidersFrozen()) > 0 {
+			t.Errorf("thawed: %v; frozen are %q", err, d.Frozen())
+		}
+	})
+}
+
+func TestProvidersThatAreNotServedAreNotFrozen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, racks, sandboxcloud.Options{})
+		d, s := l.onSquare(watch.Options{Providers: []string{"rack"}})
+		l.await("the one that it was told to serve is taken care of", func() bool { return len(machines(d)) > 0 })
+		if got := machines(d); !slices.Equal(got, []string{"127.2.0.1"}) || !slices.Equal(d.Frozen(), []string{"hall"}) || len(s.ProvidersFrozen()) > 0 {
+			t.Errorf("taken care of are %q; left alone are %q, and %q by all", got, d.Frozen(), s.ProvidersFrozen())
+		}
+	})
+}
