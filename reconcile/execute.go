@@ -87,7 +87,7 @@ type outcome struct {
 // independent of every other's. What a failed step was needed for is skipped and named; the rest is done. When ctx
 // ends nothing new is begun, and what runs is stopped in a state that the next run goes on from.
 func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (Result, error) {
-	ctx, release, err := e.tenure(ctx, p)
+	ctx, release, err := e.underLocks(ctx, p)
 	if err != nil {
 		return Result{}, err
 	}

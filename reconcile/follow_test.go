@@ -22,8 +22,10 @@ type sharedStore struct {
 	connected bool
 	wished    []string
 
-	afterCommit, afterClaim func()       // once, before the caller hears of the end
-	claimErr                func() error // what each claim ends with
+	locks                   map[string]*testLock // that were ever given, by name
+	others                  map[string]bool      // locks that others have
+	afterCommit, afterClaim func()               // once, before the caller hears of the end
+	claimErr                func() error         // what each claim ends with
 }
 
 var _ state.Shared = (*sharedStore)(nil)
@@ -61,6 +63,17 @@ func (s *sharedStore) Claim(ctx context.Context, key resources.Key) (state.Lock,
 	}
 	once(&s.afterClaim)
 	return &testLock{lost: make(chan struct{})}, entry, nil
+}
+
+func (s *sharedStore) Lock(_ context.Context, name string, _ state.Holder) (state.Lock, error) {
+	if s.others[name] {
+		return nil, &state.LockedError{Name: name, Holder: state.Holder{Operation: "watch", Who: "zuul@there"}}
+	}
+	if s.locks == nil {
+		s.locks = map[string]*testLock{}
+	}
+	s.locks[name] = &testLock{lost: make(chan struct{})}
+	return s.locks[name], nil
 }
 
 func (s *sharedStore) Changes() ([]state.Entry, []resources.Key) {

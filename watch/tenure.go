@@ -9,7 +9,6 @@ import (
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
-	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
@@ -111,24 +110,13 @@ func (d *Daemon) StandsBy(provider string) (other state.Holder, standsBy bool) {
 
 // mayDo reports whether a step is of a task that is this process's.
 func (d *Daemon) mayDo(s *plan.Step) bool {
-	switch {
-	case ofImages(s):
+	switch reconcile.LockOf(s) {
+	case reconcile.ImagesLock:
 		return d.imagesTenured()
-	case s.Provider != "":
-		return d.tenured(s.Provider)
-	default:
+	case "":
 		return d.does(TaskNodes)
-	}
-}
-
-func ofImages(s *plan.Step) bool {
-	switch s.Thing {
-	case plan.ThingBuild, plan.ThingUpload, plan.ThingFile:
-		return true
-	case plan.ThingLeftover:
-		return s.Type == "image"
 	default:
-		return s.Record.Kind == resources.KindImage
+		return d.tenured(s.Provider)
 	}
 }
 
@@ -137,8 +125,7 @@ func (d *Daemon) keepProvider(ctx context.Context, provider string, gone <-chan 
 	if d.runner.Shared() == nil || !d.does(TaskNodes) || d.Shadow {
 		return
 	}
-	of := func(s *plan.Step) bool { return s.Provider == provider && !ofImages(s) }
-	d.keep(ctx, reconcile.ProviderLock(provider), of, func() { d.nudges.nudge(provider) }, gone)
+	d.keep(ctx, reconcile.ProviderLock(provider), func() { d.nudges.nudge(provider) }, gone)
 }
 
 // keepImages has the lock of images whenever it can be had.
@@ -146,13 +133,13 @@ func (d *Daemon) keepImages(ctx context.Context) {
 	if d.runner.Shared() == nil || !d.does(TaskImages) || d.Shadow {
 		return
 	}
-	d.keep(ctx, reconcile.ImagesLock, ofImages, d.nudgeAll, nil)
+	d.keep(ctx, reconcile.ImagesLock, d.nudgeAll, nil)
 }
 
-// keep takes a lock again and again. changed is called when it was taken or lost; the steps that of accepts end when it is
-// lost. When the process ends, the lock goes with its session, after everything that is done under it. Once needless is
+// keep takes a lock again and again. changed is called when it was taken or lost; the steps that are under it end when it
+// is lost. When the process ends, the lock goes with its session, after everything that is done under it. Once needless is
 // closed it is given back.
-func (d *Daemon) keep(ctx context.Context, name string, of func(*plan.Step) bool, changed func(), needless <-chan struct{}) {
+func (d *Daemon) keep(ctx context.Context, name string, changed func(), needless <-chan struct{}) {
 	for {
 		lock, err := d.runner.Shared().Lock(ctx, name, state.Holder{Operation: "watch"})
 		if err != nil {
@@ -172,14 +159,14 @@ func (d *Daemon) keep(ctx context.Context, name string, of func(*plan.Step) bool
 		if !hold(ctx, lock, needless) {
 			go func() { // steps go on for a while after ctx has ended
 				<-lock.Lost()
-				d.leave(name, lock, of)
+				d.leave(name, lock)
 			}()
 			return
 		}
 		if over(lock.Lost()) {
 			d.Log.Warn("a lock was lost: nothing is done under it until it is taken again", "lock", name)
 		}
-		d.leave(name, lock, of)
+		d.leave(name, lock)
 		changed()
 		if over(needless) {
 			return
@@ -217,12 +204,12 @@ func (d *Daemon) standBy(name string, err error) {
 
 // leave ends what is done under a lock, and then gives it back: while one is lost that was not given back, nothing can be
 // written.
-func (d *Daemon) leave(name string, lock state.Lock, of func(*plan.Step) bool) {
+func (d *Daemon) leave(name string, lock state.Lock) {
 	d.parking.turn.Lock() // nothing is being begun
 	d.tenures.mu.Lock()
 	delete(d.tenures.locks, name)
 	d.tenures.mu.Unlock()
-	ended := d.runner.Abandon(of)
+	ended := d.runner.Abandon(func(s *plan.Step) bool { return reconcile.LockOf(s) == name })
 	d.parking.turn.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()

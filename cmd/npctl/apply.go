@@ -211,9 +211,13 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	return c.incomplete(p)
 }
 
-// served tells what to do when another process takes care of a provider.
+// served tells what to do when another process takes care of a provider, or of images.
 func served(err error) error {
-	if _, other := errors.AsType[*state.LockedError](err); other {
+	other, locked := errors.AsType[*state.LockedError](err)
+	switch {
+	case locked && other.Name == reconcile.ImagesLock:
+		return hint(err, "npctl watch builds and uploads there what the configuration says; apply on its machine, stop it first, or leave images out with -exclude")
+	case locked:
 		return hint(err, "npctl watch does there what the configuration says; apply on its machine, or stop it first")
 	}
 	return err

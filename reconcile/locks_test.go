@@ -1,0 +1,86 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+func TestStepsOfImagesAreUnderTheLockOfImages(t *testing.T) {
+	for name, c := range map[string]struct {
+		step plan.Step
+		want string
+	}{
+		"build":            {plan.Step{Action: plan.ActionBuild, Thing: plan.ThingBuild}, ImagesLock},
+		"upload":           {plan.Step{Action: plan.ActionUpload, Thing: plan.ThingUpload, Provider: "cloud"}, ImagesLock},
+		"file":             {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingFile}, ImagesLock},
+		"leaked image":     {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "image", Provider: "cloud"}, ImagesLock},
+		"record of image":  {plan.Step{Thing: plan.ThingRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, ImagesLock},
+		"leaked server":    {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "instance", Provider: "cloud"}, "provider cloud"},
+		"launch":           {plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "cloud"}, "provider cloud"},
+		"request":          {plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: "cloud"}, "provider cloud"},
+		"nobody's request": {plan.Step{Thing: plan.ThingRequest}, ""},
+	} {
+		if got := LockOf(&c.step); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// someSteps has two of images, in one provider, and one of nodes in another.
+func someSteps() plan.Plan {
+	return plan.Plan{Steps: []plan.Step{{ID: "1", Action: plan.ActionBuild, Thing: plan.ThingBuild}, {ID: "2", Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "rack"},
+		{ID: "3", Action: plan.ActionUpload, Thing: plan.ThingUpload, Provider: "cloud"}}}
+}
+
+func TestAPlanIsDoneUnderTheLocksOfItsSteps(t *testing.T) {
+	s := newShared(t)
+	e := New(Options{Store: s})
+	ctx, release, err := e.underLocks(t.Context(), someSteps())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(s.locks)), []string{ImagesLock, "provider rack"}; !slices.Equal(got, want) {
+		t.Errorf("taken are %q, want %q", got, want)
+	}
+	close(s.locks[ImagesLock].lost)
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, state.ErrLost) || !strings.HasPrefix(err.Error(), "images: ") {
+		t.Errorf("the lock of images is lost, and it ends with %v", err)
+	}
+	release()
+	for name, lock := range s.locks {
+		if !lock.released {
+			t.Errorf("lock %s was not given back", name)
+		}
+	}
+}
+
+func TestNothingOfAPlanIsDoneWhileOthersLookAfterImages(t *testing.T) {
+	s := newShared(t)
+	s.others = map[string]bool{ImagesLock: true}
+	e := New(Options{Store: s})
+	result, err := e.Execute(t.Context(), someSteps(), plan.Observed{})
+	if !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), "zuul@there") || len(result.Failed)+len(result.Skipped) > 0 {
+		t.Errorf("it ended with %v and %+v", err, result)
+	}
+	for name, lock := range s.locks {
+		if !lock.released {
+			t.Errorf("lock %s was not given back", name)
+		}
+	}
+	p := someSteps()
+	p.Steps = p.Steps[1:2]
+	_, release, err := e.underLocks(t.Context(), p)
+	if err != nil {
+		t.Fatalf("a plan without images: %v", err)
+	}
+	release()
+}
