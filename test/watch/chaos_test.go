@@ -111,12 +111,12 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	calm := time.Now()
 	users.Wait()
 	c.t.Logf("%d kills; %v; waited %s; %d nodes given; the last answer came %s after the last fault", kills, c.counts, c.percentiles(),
-		c.handouts.len(), time.Since(calm).Round(time.Millisecond))
+		c.len(), time.Since(calm).Round(time.Millisecond))
 	c.settle()
 	blind()
 	watchers.Wait()
 	c.check()
-	given, refused := c.handouts.len(), c.refused()
+	given, refused := c.len(), c.refused()
 	c.t.Logf("settled %s after the last fault; clouds refused %d creates for lack of quota", time.Since(calm).Round(time.Millisecond), refused)
 	switch {
 	case !c.enough(kills):

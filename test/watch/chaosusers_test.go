@@ -177,7 +177,7 @@ func (u *chaosUser) follow(id string, wanted wire.NewRequest, patience time.Dura
 
 func (u *chaosUser) cancel(id string) {
 	lost, err := u.insist(func(ctx context.Context) error { return u.CancelRequest(ctx, id) })
-	if err != nil && !(lost && errors.Is(err, state.ErrNotFound)) {
+	if err != nil && (!lost || !errors.Is(err, state.ErrNotFound)) {
 		u.wrong("request %s cannot be cancelled: %v", id, err)
 	}
 	u.count("cancelled")

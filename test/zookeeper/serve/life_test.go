@@ -66,7 +66,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 	ids := s.ends(sent.ID, "fulfilled")
 	request := s.request(sent.ID)
 	if diff := differs(request, facts{"state": "fulfilled", "state_time": epoch, "created_time": epoch, "node_types": []string{"big"},
-		"nodes": ids, "declined_by": []string{}, "reuse": true, "requestor": hello.System, "requestor_data": json.RawMessage(sent.RequestorData),
+		"nodes": ids, "declined_by": []string{}, "reuse": true, "requestor": hello.System, "requestor_data": sent.RequestorData,
 		"provider": nil, "relative_priority": 3, "event_id": pattern(`"[0-9a-f]{32}"`), "tenant_name": "acme"}); diff != "" {
 		t.Errorf("fulfilled request (-want +got):\n%s", diff)
 	}

@@ -172,7 +172,6 @@ func (z *zuul) holderOf(provider string, machines ...*machine) *machine {
 type wanted struct {
 	labels   []string
 	provider string
-	tenant   string
 }
 
 // answer is what a request says.
