@@ -148,3 +148,18 @@ func TestAmongOthersAnOutageIsTheOthersToServe(t *testing.T) {
 		})
 	}
 }
+
+func TestWhoAsksHearsWhyANodeIsPutOff(t *testing.T) {
+	d, o := unanswered()
+	d.Providers = slices.Delete(d.Providers, len(d.Providers)-1, len(d.Providers))
+	for explain, want := range map[bool][]string{true: {"node.0000000011 put-off", "request.1 waiting"}, false: nil} {
+		var got []string
+		for _, n := range Compute(d, o, Options{Patient: true, Explain: explain}).Notes {
+			got = append(got, string(n.Address)+" "+n.Code)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("notes with explanations %t (-want +got):\n%s", explain, diff)
+		}
+	}
+}

@@ -173,6 +173,9 @@ func (c *computation) unfinishedNode(n *resources.Node, at *place) {
 	c.useful(n, at)
 	if why != "" {
 		c.putOff[n.ID] = why
+		if c.opt.Explain {
+			c.note(Info, "put-off", nodeAddress(n.ID), resources.Source{}, "%s", why)
+		}
 		return
 	}
 	if c.world.owns(n) {

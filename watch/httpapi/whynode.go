@@ -87,6 +87,7 @@ func (e *explanation) nodeFacts(n *resources.Node) {
 	e.fact("cloud id", n.ExternalID)
 	e.fact("image", n.Image)
 	e.fact("attempts", map[bool]string{true: fmt.Sprint(n.Attempt), false: ""}[n.Attempt > 1])
+	e.fact("of them without answer", map[bool]string{true: fmt.Sprint(n.Unanswered), false: ""}[n.Unanswered > 0])
 	e.fact("error", n.Error)
 	if !n.Checked.IsZero() {
 		e.fact("answered", e.since(n.Checked)+" ago")
