@@ -53,6 +53,7 @@ type Pass struct {
 	Seen    plan.Observed
 	Plan    plan.Plan
 	Begun   []plan.Step
+	Served  map[string]bool // providers that this process takes care of, where others work in the same store
 	Took    time.Duration
 }
 
@@ -217,7 +218,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	todo.Steps = d.allowed(p, seen.Now)
 	thought := time.Since(started)
 	begun := d.begin(ctx, todo, seen)
-	pass := Pass{Desired: engine.Desired, Seen: seen, Plan: p, Begun: begun, Took: time.Since(started)}
+	pass := Pass{Desired: engine.Desired, Seen: seen, Plan: p, Begun: begun, Served: d.served(), Took: time.Since(started)}
 	d.mu.Lock()
 	d.last = pass
 	d.mu.Unlock()

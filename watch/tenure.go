@@ -55,6 +55,22 @@ func (d *Daemon) tenured(provider string) bool {
 	return d.does(TaskNodes) && d.serves(provider) && d.holds(reconcile.ProviderLock(provider))
 }
 
+// served are the providers that this process takes care of, where others work in the same store.
+func (d *Daemon) served() map[string]bool {
+	if d.runner.Shared() == nil || d.Shadow {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	served := map[string]bool{}
+	for name := range d.lookers {
+		if d.tenured(name) {
+			served[name] = true
+		}
+	}
+	return served
+}
+
 // imagesTenured is tenured for images.
 func (d *Daemon) imagesTenured() bool { return d.does(TaskImages) && d.holds(reconcile.ImagesLock) }
 

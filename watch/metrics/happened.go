@@ -21,7 +21,7 @@ func (m *Metrics) Pass(p watch.Pass) {
 	m.last = p
 	launched := m.launched
 	m.launched = nil
-	answered := m.newlyAnswered(p.Seen)
+	answered := m.newlyAnswered(p)
 	if first {
 		answered = nil // an earlier daemon has counted them
 	}
@@ -54,19 +54,39 @@ func (m *Metrics) notice(seen plan.Observed) {
 // later, when a pass may have seen it gone.
 const answeredFor = time.Minute
 
-// newlyAnswered returns the requests that have been fulfilled or failed since the pass before. The caller holds mu.
-func (m *Metrics) newlyAnswered(seen plan.Observed) (fresh []*resources.Request) {
+// newlyAnswered returns the requests that have been fulfilled or failed here since the pass before. The caller holds mu.
+func (m *Metrics) newlyAnswered(p watch.Pass) (fresh []*resources.Request) {
+	seen := &p.Seen
 	for _, r := range seen.Records.Requests {
 		if !r.Answered() {
 			continue
 		}
-		if _, known := m.answered[r.ID]; !known {
+		if _, known := m.answered[r.ID]; !known && answeredHere(r, p) {
 			fresh = append(fresh, r)
 		}
 		m.answered[r.ID] = seen.Now
 	}
 	maps.DeleteFunc(m.answered, func(_ string, last time.Time) bool { return seen.Now.Sub(last) > answeredFor })
 	return fresh
+}
+
+// answeredHere reports whether a request is to be counted by this process: of several in one store, by the one that takes care
+// of the provider that its nodes are from. Those that have failed are counted there with the step that fails them.
+func answeredHere(r *resources.Request, p watch.Pass) bool {
+	return !p.Seen.Shared || r.State == resources.StateFulfilled && p.Served[r.Place.Provider]
+}
+
+// fails takes in what becomes of a step that fails a request.
+func (m *Metrics) fails(e reconcile.Event) {
+	if e.Kind != reconcile.EventDone || e.Step.Action != plan.ActionDecline || e.Step.Reason == plan.ReasonDeclined {
+		return
+	}
+	m.mu.Lock()
+	shared := m.last.Seen.Shared
+	m.mu.Unlock()
+	if shared {
+		m.count("npctl_requests_finished_total", string(resources.StateFailed))
+	}
 }
 
 // nodeOf finds a node in records, which are sorted by id.
@@ -91,9 +111,9 @@ func (m *Metrics) Taken(r *resources.Request, nodes []*resources.Node) {
 	m.mu.Lock()
 	_, known := m.answered[r.ID] // otherwise it was fulfilled and taken between two passes
 	m.answered[r.ID] = m.last.Seen.Now
-	noticed := m.noticed[r.ID]
+	noticed, here := m.noticed[r.ID], answeredHere(r, m.last)
 	m.mu.Unlock()
-	if !known {
+	if !known && here {
 		sorted := slices.SortedFunc(slices.Values(nodes), func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) })
 		m.finished(r, noticed, sorted)
 	}
@@ -175,6 +195,7 @@ func (m *Metrics) Compared(v watch.Verdict) { m.count("npctl_shadow_requests_tot
 func (m *Metrics) Step(e reconcile.Event) {
 	s := &e.Step
 	result := "done"
+	m.fails(e)
 	switch e.Kind {
 	case reconcile.EventDone:
 	case reconcile.EventFailed:

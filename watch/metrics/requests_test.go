@@ -178,3 +178,50 @@ func TestLaunchesAreTimedByTheirRecord(t *testing.T) {
 		}
 	}
 }
+
+func TestOneOfSeveralProcessesCountsARequest(t *testing.T) {
+	failed := &resources.Request{ID: "200-0000000009", State: resources.StateFailed, Labels: []string{"moon"}, Created: at(0)}
+	fails := func(kind reconcile.EventKind) reconcile.Event {
+		return reconcile.Event{Time: at(99), Kind: kind, Step: plan.Step{Action: plan.ActionDecline, Thing: plan.ThingRequest, Reason: plan.ReasonAllDeclined, Record: failed.Key()}}
+	}
+	declines := fails(reconcile.EventDone)
+	declines.Step.Reason = plan.ReasonDeclined
+	for name, c := range map[string]struct {
+		served map[string]bool
+		steps  []reconcile.Event
+		want   []string // fulfilled, failed, timed
+	}{
+		"who serves the provider":            {map[string]bool{"cloud": true}, nil, []string{"1", "0", "1: 30 s"}},
+		"who serves another one":             {map[string]bool{"rack": true}, nil, []string{"0", "0", "none"}},
+		"who serves none, such as a shadow":  {nil, nil, []string{"0", "0", "none"}},
+		"who fails it":                       {nil, []reconcile.Event{fails(reconcile.EventStart), fails(reconcile.EventDone)}, []string{"0", "1", "none"}},
+		"who is overtaken by others":         {nil, []reconcile.Event{fails(reconcile.EventStart)}, []string{"0", "0", "none"}},
+		"who could not, since others did it": {nil, []reconcile.Event{fails(reconcile.EventStart), fails(reconcile.EventFailed)}, []string{"0", "0", "none"}},
+		"who has only declined it":           {nil, []reconcile.Event{declines}, []string{"0", "0", "none"}},
+	} {
+		m := metrics.New(metrics.Options{})
+		pass := func(requests ...*resources.Request) {
+			p := withRequest(fleet(), requests...)
+			p.Seen.Shared, p.Served = true, c.served
+			m.Pass(p)
+		}
+		served := fulfilled()
+		served.Place = resources.Place{Provider: "cloud", Pool: "main"}
+		pass()
+		for _, step := range c.steps {
+			m.Step(step)
+		}
+		pass(served, failed)
+		pass(served, failed)
+		m.Taken(served, []*resources.Node{{ID: "0000000001", StateTime: at(42)}}) // by whichever the requestor asks
+		pass()
+		finished := map[string]string{}
+		for _, one := range gather(t, m)["npctl_requests_finished_total"].GetMetric() {
+			finished[one.GetLabel()[0].GetValue()] = fmt.Sprint(one.GetCounter().GetValue())
+		}
+		got := []string{finished["fulfilled"], finished["failed"], histogram(t, m, "npctl_request_ready_seconds", "small")}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: fulfilled, failed, timed (-want +got):\n%s", name, diff)
+		}
+	}
+}
