@@ -1,0 +1,60 @@
+//go:build integration
+
+package share
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/zookeeper/lab"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// says runs a command of npctl, which goes well.
+func (m *machine) says(args ...string) {
+	m.t.Helper()
+	if out, err := m.command(args...).CombinedOutput(); err != nil {
+		m.t.Fatalf("npctl %s at %s: %v\n%s", strings.Join(args, " "), m.name, err, out)
+	}
+}
+
+func TestAStandbyLeavesAloneWhatIsFrozen(t *testing.T) {
+	t.Parallel()
+	zk := lab.Start(t, 1)
+	c := newCloud(t, "one", quick)
+	provider := strings.Replace(openstackProvider("one", 2, 100, "common"), `"common" {}`, `"common" { min_ready = 1 }`, 1)
+	a, b := newMachine(t, zk, "A", provider, c).start(), newMachine(t, zk, "B", provider, c).start()
+	ready := func(m *machine) string {
+		nodes, err := m.Nodes(t.Context(), wire.NodeFilter{})
+		if err != nil || len(nodes) != 1 || nodes[0].State != "ready" {
+			return ""
+		}
+		return nodes[0].ID
+	}
+	await(t, "a server is there", 30*time.Second, func() bool { return ready(b) != "" })
+	before := c.servers()
+
+	a.says("freeze", "one")
+	await(t, "the standby knows that it is frozen", 5*time.Second, func() bool { return b.provider("one").Frozen })
+	a.Kill()
+	await(t, "the standby takes over", session+5*time.Second, func() bool { return b.Logged(serves) == 1 })
+	b.says("node", "delete", ready(b))
+	time.Sleep(3 * time.Second) // several passes
+	if now := c.servers(); !maps.Equal(before, now) || !b.provider("one").Frozen {
+		t.Errorf("the standby, which has taken over, does not leave the provider alone: there were %v, and now %v", before, now)
+	}
+
+	a.start() // stands by now
+	b.says("thaw", "one")
+	await(t, "the one that has frozen it knows that it was thawed", 5*time.Second, func() bool { return !a.provider("one").Frozen })
+	await(t, "the server that was to be deleted is, and there is another one", 30*time.Second, func() bool {
+		for id := range c.servers() {
+			if _, old := before[id]; old {
+				return false
+			}
+		}
+		return ready(a) != ""
+	})
+}
