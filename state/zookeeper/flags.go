@@ -133,7 +133,7 @@ func (s *Store) setFlag(ctx context.Context, f flag) error {
 		return nil
 	}
 	err := s.commitShared(ctx, nil, flags)
-	if errors.Is(err, errAgain) {
+	if errors.Is(err, errAgain) && len(s.changedFlags([]flag{f})) == 0 {
 		return nil // somebody else has done it
 	}
 	return err
