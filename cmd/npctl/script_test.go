@@ -19,6 +19,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
 )
 
 func TestMain(m *testing.M) {
@@ -81,7 +82,8 @@ func scriptWaitFor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%s never held %s", args[0], args[1])
 }
 
-// scriptCloud does something in a sandbox behind npctl's back: cloud PROVIDER servers | cloud PROVIDER delete NAME.
+// scriptCloud does something in a sandbox behind npctl's back: cloud PROVIDER servers [READY] | cloud PROVIDER delete NAME.
+// With READY it waits until so many are ready.
 func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: cloud PROVIDER servers|delete NAME")
@@ -95,8 +97,24 @@ func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	cloud, err := driver.Open(context.Background(), env, cty.ObjectVal(values))
 	ts.Check(err)
 	defer cloud.Close() //nolint:errcheck // a sandbox has nothing to lose
-	instances, err := cloud.List(context.Background())
-	ts.Check(err)
+	list := func() (instances []resources.Instance, ready int) {
+		instances, err := cloud.List(context.Background())
+		ts.Check(err)
+		for _, i := range instances {
+			if i.Status == resources.StatusReady {
+				ready++
+			}
+		}
+		return instances, ready
+	}
+	instances, ready := list()
+	if args[1] == "servers" && len(args) > 2 {
+		want, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		for deadline := time.Now().Add(30 * time.Second); ready != want && time.Now().Before(deadline); instances, ready = list() {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	found := false
 	for _, i := range instances {
 		switch {
