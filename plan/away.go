@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -36,9 +35,7 @@ func (d *dispatch) moveOn(r *resources.Request, why string) bool {
 	if !d.servedElsewhere(&again, poolKey{r.Place.Provider, r.Place.Pool}) {
 		return false
 	}
-	d.add(Step{ID: "restart request " + r.ID, Address: requestAddress(r.ID), Action: ActionUpdate, Thing: ThingRequest,
-		Reason: ReasonUnavailable, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID,
-		Evidence: []Fact{{r.Place.Provider + "/" + r.Place.Pool, why}}})
+	d.add(restartStep(r, ReasonUnavailable, Fact{r.Place.Provider + "/" + r.Place.Pool, why}))
 	return true
 }
 

@@ -115,15 +115,18 @@ func (d *dispatch) sharedRequest(r *resources.Request) {
 
 // restart frees what was taken for an abandoned request, of whatever provider, and lets it be asked for anew.
 func (d *dispatch) restart(r *resources.Request) {
-	s := Step{ID: "restart request " + r.ID, Address: requestAddress(r.ID), Action: ActionUpdate, Thing: ThingRequest,
-		Reason: ReasonAbandoned, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID,
-		Evidence: []Fact{{"pending since", clock(r.StateTime)}}}
+	s := restartStep(r, ReasonAbandoned, Fact{"pending since", clock(r.StateTime)})
 	for _, n := range d.seen.Records.Nodes {
 		if n.Request == r.ID && d.forsaken(n) && !d.busy(n.Key()) {
 			s.Nodes = append(s.Nodes, n.ID)
 		}
 	}
 	d.add(s)
+}
+
+func restartStep(r *resources.Request, reason Reason, why Fact) Step {
+	return Step{ID: "restart request " + r.ID, Address: requestAddress(r.ID), Action: ActionUpdate, Thing: ThingRequest,
+		Reason: reason, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Evidence: []Fact{why}}
 }
 
 // offeredToAll finds a place for a request that other processes may serve as well.
