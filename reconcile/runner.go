@@ -126,9 +126,11 @@ func Lookup[T any](r *Runner, kind resources.Kind, id string) (*T, state.Revisio
 	return record, revision, nil
 }
 
-// Remembered lists the records of providers.
+// Remembered lists the records of providers, which are not to be changed.
 func (r *Runner) Remembered() []*resources.ProviderRecord {
-	return all[resources.ProviderRecord](r.ledger)
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	return slices.Clone(r.ledger.sorted.Providers)
 }
 
 // Busy reports whether a step works on a record.

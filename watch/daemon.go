@@ -80,7 +80,6 @@ type Daemon struct {
 	current *reconcile.Engine // with the newest configuration; Options.Engine has the first
 	views   map[string]plan.ProviderView
 	around  plan.Observed   // what is neither in clouds nor in the store
-	frozen  map[string]bool // by command, where the store is not shared; see frozenNow
 	others  map[string]bool // providers that this daemon was told not to serve
 	lookers map[string]bool // providers that somebody looks at
 	side    context.Context // ends with Run, and with it those who look
@@ -114,7 +113,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Stall <= 0 {
 		o.Stall = stallAfter
 	}
-	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, frozen: map[string]bool{}, others: map[string]bool{},
+	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, others: map[string]bool{},
 		began: o.Engine.Now(), lookers: map[string]bool{}, failing: map[string]*resources.Failure{},
 		tenures: newTenures(), roster: newRoster()}
 	o.Engine.Report = d.report
@@ -133,7 +132,6 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	d.Journal.tell = story(o.Log)
 	d.stall.progress = o.Engine.Now()
-	d.thaw()
 	return d, nil
 }
 

@@ -25,13 +25,6 @@ func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error
 	if err := Again(ctx, func() error { return d.runner.FreezeProvider(ctx, provider, frozen) }); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	if frozen {
-		d.frozen[provider] = true
-	} else {
-		delete(d.frozen, provider)
-	}
-	d.mu.Unlock()
 	d.nudge()
 	return nil
 }
@@ -50,24 +43,19 @@ func (d *Daemon) leftAlone() map[string]bool {
 	return names
 }
 
-// frozenNow are the providers that are frozen, by whomever. The caller holds mu.
+// frozenNow are the providers that are frozen, by whomever.
 func (d *Daemon) frozenNow() map[string]bool {
-	shared := d.runner.Shared()
-	if shared == nil {
-		return maps.Clone(d.frozen)
-	}
 	names := map[string]bool{}
-	for _, name := range shared.ProvidersFrozen() {
-		names[name] = true
+	if shared := d.runner.Shared(); shared != nil {
+		for _, name := range shared.ProvidersFrozen() {
+			names[name] = true
+		}
+		return names
 	}
-	return names
-}
-
-// thaw takes over what was frozen when the daemon ended.
-func (d *Daemon) thaw() {
 	for _, p := range d.runner.Remembered() {
 		if p.Frozen {
-			d.frozen[p.Name] = true
+			names[p.Name] = true
 		}
 	}
+	return names
 }

@@ -133,9 +133,7 @@ func (d *Daemon) enroll(p Pass) {
 // that this process stands by for are among them, paused: between two holders, a request that only they can serve waits,
 // where without any pool that could serve it the others would fail it.
 func (d *Daemon) poolsServed(p Pass) (pools []resources.Peer) {
-	d.mu.Lock()
 	frozen := d.frozenNow()
-	d.mu.Unlock()
 	for i := range p.Desired.Providers {
 		provider := &p.Desired.Providers[i]
 		if !d.does(TaskNodes) || !d.serves(provider.Name) || frozen[provider.Name] {
