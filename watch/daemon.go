@@ -207,9 +207,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	if !d.connected() {
 		return 0
 	}
-	engine, seen := d.observed()
-	d.files(engine, &seen)
-	d.runner.Complete(&seen)
+	engine, seen := d.complete()
 	seen.Now, seen.Returning = engine.Now(), d.returned()
 	p := d.decide(engine.Desired, seen)
 	todo := p
@@ -228,6 +226,17 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	d.enroll(pass)
 	d.compare(pass)
 	return thought
+}
+
+// complete puts together all that is known. Records read after a reload may have requests that only the new configuration
+// can serve, so they are never seen with the old one.
+func (d *Daemon) complete() (engine *reconcile.Engine, seen plan.Observed) {
+	for engine != d.engine() {
+		engine, seen = d.observed()
+		d.files(engine, &seen)
+		d.runner.Complete(&seen)
+	}
+	return engine, seen
 }
 
 // files looks at the images directory. While that cannot be done, files are left alone and everything else goes on.
@@ -303,6 +312,15 @@ func (d *Daemon) known(now time.Time) bool {
 func (d *Daemon) held(id string, now time.Time) bool {
 	f := d.failing[id]
 	return f != nil && now.Before(f.Time.Add(min(time.Second<<min(f.Count-1, 10), 5*time.Minute)))
+}
+
+// Desired is the configuration in force. After a reload the newest pass may not know it yet.
+func (d *Daemon) Desired() resources.Desired { return d.engine().Desired }
+
+func (d *Daemon) engine() *reconcile.Engine {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.current
 }
 
 // Last returns the newest pass.

@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -49,6 +50,7 @@ type lab struct {
 
 	around  func(http.RoundTripper) http.RoundTripper // the calls of daemons, when set
 	refresh time.Duration                             // of daemons
+	log     *slog.Logger                              // of daemons, when set
 }
 
 func (l *lab) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
@@ -155,7 +157,7 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
 		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Now: l.now})
-	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh})
+	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh, Log: l.log})
 	if err != nil {
 		l.t.Fatal(err)
 	}

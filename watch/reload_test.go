@@ -1,8 +1,13 @@
 package watch_test
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -197,6 +202,68 @@ func TestAReloadTriesWhatHasFailedAtOnce(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if n := cloud.Calls()["server.create"]; n == refused {
 			t.Error("it is not tried again after a reload either")
+		}
+	})
+}
+
+// onError is a log that calls back at the first error.
+type onError struct {
+	slog.Handler
+	once *sync.Once
+	call func()
+}
+
+func (onError) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onError) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelError {
+		h.once.Do(h.call)
+	}
+	return nil
+}
+
+// TestAPassWithTheOldConfigurationLeavesNewRequestsAlone: while a pass looks at the images directory, which it cannot read
+// and tells the log, the configuration is renewed, and a label asked for that only the new one has.
+func TestAPassWithTheOldConfigurationLeavesNewRequestsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		var d *watch.Daemon
+		asked := make(chan string, 1)
+		images := filepath.Join(l.dir, "images")
+		l.log = slog.New(onError{slog.DiscardHandler, &sync.Once{}, func() {
+			defer close(asked)
+			if err := os.Remove(images); err != nil {
+				t.Error(err)
+				return
+			}
+			l.write(strings.ReplaceAll(fleet, `"metal"`, `"iron"`))
+			if _, err := d.Reload(t.Context(), true); err != nil {
+				t.Error(err)
+				return
+			}
+			r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"iron"}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			asked <- r.ID
+		}})
+		var end func()
+		d, end = l.daemon()
+		defer end()
+		l.serves(d, "metal")
+		if err := os.RemoveAll(images); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(images, nil, 0o600); err != nil { // in place of the directory
+			t.Fatal(err)
+		}
+		id, ok := <-asked
+		if !ok {
+			t.FailNow()
+		}
+		if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
+			t.Errorf("the request is %s: %s", r.State, r.Error)
 		}
 	})
 }

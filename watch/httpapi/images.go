@@ -23,7 +23,7 @@ func (s *Server) images() []wire.Image {
 		}
 		return byName[name]
 	}
-	for _, img := range s.daemon.Last().Desired.Images {
+	for _, img := range s.daemon.Desired().Images {
 		one := of(img.Name, img.Kind)
 		one.Configured, one.Paused = true, img.Pause
 	}

@@ -20,6 +20,7 @@ type world struct {
 
 func (s *Server) world() world {
 	w := world{pass: s.daemon.Last()}
+	w.pass.Desired = s.daemon.Desired()
 	w.records, w.busy = s.records()
 	return w
 }

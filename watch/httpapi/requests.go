@@ -94,11 +94,7 @@ func (c *call) createRequest() (any, error) {
 // knownLabels refuses labels that nobody configures, with what was probably meant. A label that is configured and that
 // nobody offers is another matter: the request fails with the reasons.
 func (c *call) knownLabels(labels []string) error {
-	pass := c.daemon.Last()
-	if len(pass.Desired.Providers) == 0 {
-		return nil // nothing has been decided yet
-	}
-	known := offeredLabels(pass.Desired)
+	known := offeredLabels(c.daemon.Desired())
 	for _, label := range labels {
 		if label == "" || slices.Contains(known, label) {
 			continue
