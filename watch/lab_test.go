@@ -51,6 +51,7 @@ type lab struct {
 	around  func(http.RoundTripper) http.RoundTripper // the calls of daemons, when set
 	refresh time.Duration                             // of daemons
 	log     *slog.Logger                              // of daemons, when set
+	builder builders.Builder                          // of images
 }
 
 func (l *lab) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
@@ -95,7 +96,7 @@ provider "static" "rack" {
 
 func newLab(t testing.TB, configuration string, options sandboxcloud.Options) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}}}
+	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}}, builder: &exec.Builder{}}
 	for _, name := range []string{"one", "two"} {
 		cloud, err := sandboxcloud.Open(options)
 		if err != nil {
@@ -156,7 +157,7 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 		transport = func(inner http.RoundTripper) http.RoundTripper { return life.transport(l.around(inner)) }
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
-		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Now: l.now})
+		Builders: map[string]builders.Builder{"exec": l.builder}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Now: l.now})
 	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh, Log: l.log})
 	if err != nil {
 		l.t.Fatal(err)

@@ -30,12 +30,14 @@ func (n *nudges) of(provider string) chan struct{} {
 	return n.byProvider[provider]
 }
 
-// after nudges the looker at a provider in which a step has changed something that only a listing shows.
+// after nudges who looks at what a step has changed and only a look shows: a provider, or build hosts.
 func (n *nudges) after(s plan.Step) {
-	if s.Provider == "" || s.Action != plan.ActionUpload && s.Thing != plan.ThingLeftover && s.Thing != plan.ThingUpload {
-		return
+	switch {
+	case s.Action == plan.ActionBuild:
+		n.nudge(aroundNudge)
+	case s.Provider != "" && (s.Action == plan.ActionUpload || s.Thing == plan.ThingLeftover || s.Thing == plan.ThingUpload):
+		n.nudge(s.Provider)
 	}
-	n.nudge(s.Provider)
 }
 
 func (n *nudges) nudge(provider string) {
