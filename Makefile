@@ -8,7 +8,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race
 
 .PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
-	integration-sandbox integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-zookeeper clean
+	integration-sandbox integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd integration-zookeeper clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ bench-uploads: build ## uploads against dd and the openstack client (installs th
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
 
-integration: integration-sandbox integration-images integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-zookeeper integration-openstack ## all integration targets
+integration: integration-sandbox integration-images integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd integration-zookeeper integration-openstack ## all integration targets
 
 integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
 	./test/sandbox/run.sh
@@ -81,6 +81,9 @@ integration-zuul-jobs: build ## a whole Zuul with Ansible, whose jobs run on mac
 
 integration-watch: build ## npctl watch as a process, with real sshd and ssh (as root; installs Debian packages)
 	./test/watch/run.sh
+
+integration-systemd: build ## the units in packaging/systemd on a real systemd (as root; installs Debian packages)
+	./test/systemd/run.sh
 
 integration-zookeeper: build ## a real ZooKeeper, Zuul's own classes, nodepool-launcher (as root; installs Debian packages, and both into venvs)
 	./test/zookeeper/run.sh

@@ -1,0 +1,74 @@
+//go:build integration
+
+package systemd
+
+import (
+	"strings"
+	"testing"
+)
+
+// cloud is a provider that both services know.
+const cloud = `
+provider "openstack" "one" {
+  cloud        = "sandbox"
+  image_format = "raw"
+`
+
+const asking = settings + `
+diskimage "debian" {
+  builder "gearman" {}
+  formats = ["raw"]
+}
+
+label "small" { min_ready = 1 }
+` + cloud + `
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    label "small" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+`
+
+const building = `
+npctl {
+  images_dir    = "/var/lib/npctl-builder/images"
+  build_log_dir = "/var/lib/npctl-builder/build-logs"
+
+  gearman {
+    servers = ["127.0.0.1"]
+  }
+
+  state "bolt" {
+    path = "/var/lib/npctl-builder/npctl.db"
+  }
+}
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "test $(id -u) = 0 && printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+}
+` + cloud + "}\n"
+
+func TestABuilderServiceMakesImagesForTheOther(t *testing.T) {
+	t.Parallel()
+	m := boot(t)
+	m.run("install -m 755 bin/npctl /usr/bin/npctl && systemctl start gearman-job-server")
+	m.run("mkdir -p /etc/openstack && systemd-run --unit=cloud npctl sandbox -write-clouds=/etc/openstack/clouds.yaml")
+	m.await("the cloud is there", func() bool { return m.run("ls /etc/openstack") == "clouds.yaml" })
+	m.run("chmod 644 /etc/openstack/clouds.yaml") // both services read it
+	m.write("/etc/npctl-builder/npctl.hcl", building)
+	m.run("install -m 644 packaging/systemd/npctl-builder.service /etc/systemd/system/ && systemctl enable --now npctl-builder")
+	m.await("the build host offers its image", func() bool { return strings.Contains(m.run("gearadmin --status"), "image-build:debian") })
+	m.install(strings.Replace(asking, "npctl {", "npctl {\n  gearman {\n    servers = [\"127.0.0.1\"]\n  }\n", 1))
+	m.ready()
+	m.run("systemctl stop npctl-builder")
+	if result := m.is("npctl-builder", "Result"); result != "success" {
+		t.Errorf("the build host that was stopped ended with %s", result)
+	}
+}

@@ -1,0 +1,176 @@
+//go:build integration
+
+package systemd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/program"
+)
+
+// npctl is the program that is tested.
+var npctl string
+
+func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
+
+// checkout is where the machine has what a packager has: the program and the files of packaging.
+const checkout = "/srv/npctl"
+
+// patience is how long anything may take.
+const patience = time.Minute
+
+// machine is one with a systemd of its own.
+type machine struct {
+	t   *testing.T
+	pid int // of its systemd
+}
+
+// boot starts a machine, which ends with the test.
+func boot(t *testing.T) *machine {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "./lab.sh", t.TempDir())
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = cmd.Wait() }() // said tells
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
+	m := &machine{t: t}
+	m.await("systemd is up", func() bool {
+		select {
+		case <-done:
+			t.Fatalf("lab.sh has ended:\n%s", &said)
+		default:
+		}
+		m.pid = systemd(cmd.Process.Pid)
+		return m.pid != 0
+	})
+	m.unpack()
+	m.await("the machine runs", func() bool {
+		_, err := m.try("systemctl is-system-running")
+		return err == nil
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := m.try("journalctl --no-pager | grep -v runuser | tail -n 100")
+			t.Logf("journal:\n%s", log)
+		}
+	})
+	return m
+}
+
+// systemd is the child that has become systemd, or 0.
+func systemd(parent int) int {
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
+	child, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		return 0
+	}
+	if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", child)); string(name) != "systemd\n" {
+		return 0
+	}
+	return child
+}
+
+// await looks again and again until something is so.
+func (m *machine) await(what string, so func() bool) {
+	m.t.Helper()
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			m.t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// try runs a script in the machine, as root, and returns what it says.
+func (m *machine) try(script string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), 2*patience)
+	defer cancel()
+	root := fmt.Sprintf("/proc/%d/root", m.pid)
+	cmd := exec.CommandContext(ctx, "nsenter", "--target="+strconv.Itoa(m.pid), "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup",
+		"--root="+root, "--wd="+root+checkout, "sh", "-c", script)
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// run is try for what has to succeed.
+func (m *machine) run(script string) string {
+	m.t.Helper()
+	out, err := m.try(script)
+	if err != nil {
+		m.t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return out
+}
+
+// as is try as a user, who finds the daemon by the environment.
+func (m *machine) as(user, script string) (string, error) {
+	return m.try("cd / && NPCTL_SOCKET=/var/lib/npctl/npctl.db.sock runuser -u " + user + " -- " + script)
+}
+
+// write writes a file of the machine.
+func (m *machine) write(path, text string) {
+	m.t.Helper()
+	path = fmt.Sprintf("/proc/%d/root%s", m.pid, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as in /etc
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // as in /etc
+		m.t.Fatal(err)
+	}
+}
+
+// is is a property of a unit, as systemctl show prints it.
+func (m *machine) is(unit, property string) string {
+	m.t.Helper()
+	return m.run("systemctl show --value --property=" + property + " " + unit)
+}
+
+// unpack puts the program and the files of packaging where the commands of the documentation look for them.
+func (m *machine) unpack() {
+	m.t.Helper()
+	at := fmt.Sprintf("/proc/%d/root%s", m.pid, checkout)
+	for _, command := range [][]string{
+		{"mkdir", "-p", at + "/bin"},
+		{"cp", npctl, at + "/bin/npctl"},
+		{"cp", "-r", "../../packaging", at},
+	} {
+		if out, err := exec.CommandContext(m.t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil { //nolint:gosec // those above
+			m.t.Fatalf("%q: %v\n%s", command, err, out)
+		}
+	}
+}
+
+var typed = regexp.MustCompile(`(?m)^\$ (sudo .*)$`)
+
+// install does what docs/operations.md tells people to do, with a configuration.
+func (m *machine) install(configuration string) {
+	m.t.Helper()
+	m.write("/etc/npctl/npctl.hcl", configuration)
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	told, _, found := strings.Cut(string(page), "### New configuration")
+	commands := typed.FindAllStringSubmatch(told, -1)
+	if !found || len(commands) != 6 {
+		m.t.Fatalf("docs/operations.md tells to type %d commands, which are %q", len(commands), commands)
+	}
+	for _, command := range commands {
+		m.run(strings.ReplaceAll(command[1], "sudo ", ""))
+	}
+	m.run("useradd --groups npctl alice && useradd bob")
+}
