@@ -11,9 +11,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../openstack/lib/apt.sh"
 
 packages=(
-  zookeeper openssl netcat-openbsd # Zuul speaks to ZooKeeper over TLS only
-  postgresql                       # keeps the builds
-  bubblewrap git curl              # zuul-scheduler does not start without bwrap and git
+  zookeeper openjdk-17-jre-headless openssl netcat-openbsd # Zuul speaks to ZooKeeper over TLS only
+  postgresql                                               # keeps the builds
+  bubblewrap git curl                                      # zuul-scheduler does not start without bwrap and git
 )
 
 venv() { # version

@@ -46,26 +46,12 @@ sshds() { # port
 
 # The limits of the executor's governor are for hosts that do nothing else.
 settings() { # finger port, web port, ansible
-  . "$DIR/zookeeper/env.sh"
-  cat >"$DIR/zuul.conf" <<CONF
-[zookeeper]
-hosts=$NPCTL_TEST_ZOOKEEPER
-tls_cert=$NPCTL_TEST_ZOOKEEPER_CERT
-tls_key=$NPCTL_TEST_ZOOKEEPER_KEY
-tls_ca=$NPCTL_TEST_ZOOKEEPER_CA
-session_timeout=20
-[keystore]
-password=keystore
-[database]
-dburi=postgresql+psycopg2://zuul@/zuul?host=$DIR/postgres
+  zuul_conf "$2"
+  cat >>"$DIR/zuul.conf" <<CONF
 [connection git]
 driver=git
 baseurl=file://$DIR/git
 poll_delay=1
-[scheduler]
-tenant_config=$DIR/tenants.yaml
-state_dir=$DIR/state
-command_socket=$DIR/state/scheduler.socket
 [merger]
 git_dir=$DIR/merger-git
 git_user_name=zuul
@@ -88,19 +74,6 @@ load_multiplier=100
 min_avail_mem=1
 min_avail_hdd=1
 sigterm_method=stop
-[web]
-listen_address=$ADDRESS
-port=$2
-root=http://$ADDRESS:$2/
-command_socket=$DIR/state/web.socket
-[auth "test"]
-driver=HS256
-allow_authz_override=true
-realm=zuul.example.org
-default=true
-client_id=zuul
-issuer_id=npctl-test
-secret=a-secret-of-more-than-thirty-two-bytes
 CONF
   printf '%s\n' "npctl_site: $DIR" 'zuul_console_disabled: true' "ansible_remote_tmp: $DIR/ansible-remote" >"$DIR/site.yaml"
   cat >"$DIR/tenants.yaml" <<CONF
@@ -131,7 +104,7 @@ case $1 in
     venv=$(realpath "${3:?virtual environment with zuul}") ansible=$(realpath "${4:?directory with ansible}")
     mkdir -p "$RUN" "$LOG" "$DIR"/{state,builds,ran,go,git}
     chmod 755 "$DIR" # the database runs as another user
-    "$source/../../zookeeper/lab.sh" start "$DIR/zookeeper"
+    meeting_place
     postgres
     repositories
     read -r finger web ssh < <(choose_ports 3)
@@ -142,8 +115,7 @@ case $1 in
     for name in scheduler merger executor; do
       running "$name" || { show_log "$name"; die "$name has ended"; }
     done
-    program admin-token "$venv/bin/python" -W ignore "$venv/bin/zuul-admin" -c "$DIR/zuul.conf" create-auth-token --auth-config test \
-      --tenant site --user admin --expires-in 3600
+    admin_token "$venv" site 3600
     cat "$DIR/zookeeper/env.sh" >"$DIR/env.sh"
     printf 'export %s=%q\n' NPCTL_TEST_ZUUL_SITE "$DIR" NPCTL_TEST_ZUUL_WEB "http://$ADDRESS:$web" NPCTL_TEST_ZUUL_SSH "$ssh" \
       NPCTL_TEST_ZUUL_MACHINES "${machines[*]}" NPCTL_TEST_ZUUL_TOKEN "$DIR/admin-token" NPCTL_TEST_ZUUL_VENV "$venv" >>"$DIR/env.sh"
@@ -152,6 +124,6 @@ case $1 in
     for name in web executor merger scheduler; do stop "$name" 10; done
     for address in "${machines[@]}"; do stop "sshd-$address" 2; done
     stop postgres 10
-    [ ! -s "$DIR/zookeeper/ports" ] || "$source/../../zookeeper/lab.sh" kill "$DIR/zookeeper" ;;
+    leave_meeting_place ;;
   *) sed -n 2,8p "$0"; exit 2 ;;
 esac
