@@ -340,7 +340,28 @@ func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keyscan.Scan(t.Context(), net.JoinHostPort(at.PublicIPv4, strconv.Itoa(port)), time.Second); err == nil {
+	answers := func(within time.Duration) ([]string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		for {
+			found, err := keyscan.Scan(ctx, net.JoinHostPort(at.PublicIPv4, strconv.Itoa(port)), time.Second)
+			if err == nil || ctx.Err() != nil {
+				return found, err
+			}
+			time.Sleep(50 * time.Millisecond) // the port is refused at once
+		}
+	}
+	taken, err := answers(20 * time.Second)
+	if err != nil {
+		t.Fatalf("the other one does not take the port over: %v", err)
+	}
+	if diff := cmp.Diff(keys[0], taken); diff != "" {
+		t.Errorf("there it shows other keys (-before +after):\n%s", diff)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := answers(time.Second); err == nil {
 		t.Error("a server answers after the cloud was closed")
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -13,11 +16,15 @@ import (
 	"github.com/npctl/npctl/internal/sandboxssh"
 )
 
-// serveSSH lets the servers answer on ssh_port, and returns how to end that. A port that cannot be had is no error:
-// another npctl on the same file answers there, with the same host keys, and nothing but SSH needs it.
+// portPoll is how often is looked whether the port is free that somebody else has.
+const portPoll = time.Second
+
+// serveSSH lets the servers answer on ssh_port, and returns how to end that. A port that cannot be had is no error: another
+// npctl on the same file answers there, or this one under an older configuration, with the same host keys, and nothing but
+// SSH needs it. It is taken over when they end.
 func serveSSH(ctx context.Context, env drivers.Env, cloud *sandboxcloud.Cloud, config cty.Value) (stop func() error) {
 	r := reader{}
-	port := r.number(config, "ssh_port", 0)
+	port := int(r.number(config, "ssh_port", 0))
 	if port == 0 {
 		return func() error { return nil }
 	}
@@ -25,16 +32,43 @@ func serveSSH(ctx context.Context, env drivers.Env, cloud *sandboxcloud.Cloud, c
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	listener, err := sandboxssh.Listen(ctx, int(port))
-	if err = errors.Join(r.err, err); err != nil {
+	listener, err := sandboxssh.Listen(ctx, port)
+	err = errors.Join(r.err, err)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		log.Info("somebody else answers SSH for the servers of the sandbox, until the port is free", "provider", env.Provider, "error", err)
+	case err != nil:
 		log.Warn("this npctl answers no SSH for the servers of the sandbox", "provider", env.Provider, "error", err)
 		return func() error { return nil }
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- sandboxcloud.ServeSSH(serving, listener, cloud) }()
+	go func() {
+		if listener == nil {
+			listener = awaitPort(serving, port)
+		}
+		if listener == nil {
+			ended <- nil
+			return
+		}
+		ended <- sandboxcloud.ServeSSH(serving, listener, cloud)
+	}()
 	return sync.OnceValue(func() error {
 		cancel()
 		return <-ended
 	})
+}
+
+// awaitPort listens once the port is free; nil when ctx ends before.
+func awaitPort(ctx context.Context, port int) net.Listener {
+	for {
+		select {
+		case <-time.After(portPoll):
+		case <-ctx.Done():
+			return nil
+		}
+		if listener, err := sandboxssh.Listen(ctx, port); err == nil {
+			return listener
+		}
+	}
 }
