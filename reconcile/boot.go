@@ -22,7 +22,8 @@ func (x *execution) cloudImage(ctx context.Context, p *resources.Provider, ref r
 	if id := x.seen.Providers[p.Name].CloudImages[ref.Name].Image.ID; id != "" {
 		return id, spec.Login, nil
 	}
-	cloud, err := x.cloud(ctx, p.Name, nil)
+	cloud, release, err := x.cloud(ctx, p.Name, nil)
+	defer release()
 	if err != nil {
 		return "", login, err
 	}

@@ -18,6 +18,7 @@ type borrowed struct {
 	pool      *resources.Pool
 	offer     *resources.Offer
 	cloud     drivers.Cloud
+	leave     func() // is called when the cloud is used no more
 	snapshots drivers.Snapshots
 	images    drivers.ImageStore
 
@@ -80,6 +81,7 @@ func (b *borrowed) Console(ctx context.Context) string {
 // Close implements builders.Machine.
 func (b *borrowed) Close(ctx context.Context) error {
 	defer b.giveBack()
+	defer b.leave()
 	return b.remove(ctx)
 }
 

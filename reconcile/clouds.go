@@ -16,38 +16,6 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// cloud opens a provider once and keeps it open: as the configuration describes it, or, for one that is configured no
-// more, as its record remembers it.
-func (e *Engine) cloud(ctx context.Context, name string, record *resources.ProviderRecord) (drivers.Cloud, error) {
-	key := e.cloudKey(name, record)
-	e.mu.Lock()
-	open := e.clouds[key]
-	first := open == nil
-	if first {
-		open = &openCloud{done: make(chan struct{})}
-		e.clouds[key] = open
-	}
-	e.mu.Unlock()
-	if first {
-		open.cloud, open.err = e.open(ctx, name, record)
-		open.ready.Store(open.err == nil)
-		close(open.done)
-	}
-	select {
-	case <-open.done:
-	case <-ctx.Done(): // somebody else waits for a provider that hangs
-		return nil, context.Cause(ctx)
-	}
-	if open.err != nil { // whoever waited for it gets the error; whoever comes later tries again
-		e.mu.Lock()
-		if e.clouds[key] == open {
-			delete(e.clouds, key)
-		}
-		e.mu.Unlock()
-	}
-	return open.cloud, open.err
-}
-
 // cloudKey is what the connection to a provider depends on.
 func (e *Engine) cloudKey(name string, record *resources.ProviderRecord) cloudKey {
 	if key, configured := e.keys[name]; configured {

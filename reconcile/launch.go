@@ -78,8 +78,9 @@ func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*launching, 
 
 // run tries until the node is ready, or no attempt is left.
 func (l *launching) run(ctx context.Context) error {
-	var err error
-	if l.cloud, err = l.execution.cloud(ctx, l.provider.Name, nil); away(err) {
+	cloud, release, err := l.execution.cloud(ctx, l.provider.Name, nil)
+	defer release()
+	if l.cloud = cloud; away(err) {
 		return l.putOff(ctx, err)
 	} else if err != nil {
 		return l.giveUp(ctx, err)

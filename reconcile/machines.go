@@ -36,29 +36,40 @@ func (x *execution) machines(s plan.Step, buildID string) builders.Machines {
 // Boot implements builders.Machines. It makes as many attempts as a launch in that provider; what a failed one has made
 // is removed before the next.
 func (m *machines) Boot(ctx context.Context, provider, pool, label string) (builders.Machine, error) {
-	b, err := m.find(ctx, provider, pool, label)
+	b, err := m.find(provider, pool, label)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.rememberProvider(ctx, provider); err != nil {
+	if err := b.boot(ctx); err != nil {
+		b.leave()
 		return nil, err
 	}
-	if !m.take() {
-		return nil, fmt.Errorf("build %s has a machine already", m.build)
+	return b, nil
+}
+
+func (b *borrowed) boot(ctx context.Context) error {
+	if err := b.connect(ctx); err != nil {
+		return err
+	}
+	if err := b.rememberProvider(ctx, b.provider.Name); err != nil {
+		return err
+	}
+	if !b.take() {
+		return fmt.Errorf("build %s has a machine already", b.build)
 	}
 	attempts := max(b.provider.LaunchAttempts, 1)
 	for attempt := int64(1); ; attempt++ {
 		err := b.attempt(ctx, attempt)
 		if err == nil {
-			return b, nil
+			return nil
 		}
-		m.Log.Warn("boot of a machine for a build failed", "build", m.build, "provider", provider, "label", label, "attempt", attempt, "error", err)
+		b.Log.Warn("boot of a machine for a build failed", "build", b.build, "provider", b.provider.Name, "label", b.offer.Label, "attempt", attempt, "error", err)
 		clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 		left := b.remove(clear)
 		cancel()
 		if ctx.Err() != nil || left != nil || attempt >= attempts || rejected(err) || errors.Is(err, drivers.ErrQuota) {
-			m.giveBack()
-			return nil, errors.Join(fmt.Errorf("attempt %d of %d: %w", attempt, attempts, err), left)
+			b.giveBack()
+			return errors.Join(fmt.Errorf("attempt %d of %d: %w", attempt, attempts, err), left)
 		}
 		b.external = ""
 	}
@@ -78,8 +89,8 @@ func (m *machines) giveBack() {
 	m.lent = false
 }
 
-// find looks up what the configuration says about the machine, and connects.
-func (m *machines) find(ctx context.Context, provider, pool, label string) (*borrowed, error) {
+// find looks up what the configuration says about the machine.
+func (m *machines) find(provider, pool, label string) (*borrowed, error) {
 	p, ok := m.provider(provider)
 	if !ok {
 		return nil, fmt.Errorf("%w: provider %s is not configured%s", drivers.ErrRejected, provider, m.providersThereAre())
@@ -88,23 +99,27 @@ func (m *machines) find(ctx context.Context, provider, pool, label string) (*bor
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
 	}
-	cloud, err := m.cloud(ctx, provider, nil)
-	if err != nil {
-		return nil, err
+	return &borrowed{machines: m, provider: p, pool: where, offer: offer}, nil
+}
+
+// connect opens the provider, until leave is called, and sees that it can do what is needed.
+func (b *borrowed) connect(ctx context.Context) (err error) {
+	if b.cloud, b.leave, err = b.machines.cloud(ctx, b.provider.Name, nil); err != nil {
+		return err
 	}
-	b := &borrowed{machines: m, provider: p, pool: where, offer: offer, cloud: cloud}
-	if b.snapshots, ok = drivers.Snapshotting(cloud); !ok {
-		return nil, fmt.Errorf("%w: provider %s makes no snapshots: %w", drivers.ErrRejected, provider, drivers.ErrNotSupported)
+	var ok bool
+	if b.snapshots, ok = drivers.Snapshotting(b.cloud); !ok {
+		return fmt.Errorf("%w: provider %s makes no snapshots: %w", drivers.ErrRejected, b.provider.Name, drivers.ErrNotSupported)
 	}
-	if b.images, ok = drivers.Images(cloud); !ok {
-		return nil, fmt.Errorf("%w: provider %s keeps no images: %w", drivers.ErrRejected, provider, drivers.ErrNotSupported)
+	if b.images, ok = drivers.Images(b.cloud); !ok {
+		return fmt.Errorf("%w: provider %s keeps no images: %w", drivers.ErrRejected, b.provider.Name, drivers.ErrNotSupported)
 	}
-	if checker, ok := drivers.As[drivers.SnapshotChecker](cloud); ok {
-		if err := checker.CheckSnapshot(offer.Config); err != nil {
-			return nil, fmt.Errorf("label %s of pool %s: %w", label, where.Name, err)
+	if checker, ok := drivers.As[drivers.SnapshotChecker](b.cloud); ok {
+		if err := checker.CheckSnapshot(b.offer.Config); err != nil {
+			return fmt.Errorf("label %s of pool %s: %w", b.offer.Label, b.pool.Name, err)
 		}
 	}
-	return b, b.chooseImage(ctx)
+	return b.chooseImage(ctx)
 }
 
 func (m *machines) providersThereAre() string {

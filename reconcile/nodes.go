@@ -30,7 +30,8 @@ func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
 	if node.Static {
 		return x.ledger.drop(ctx, node.Key())
 	}
-	cloud, err := x.cloud(ctx, node.Provider, x.rememberedProvider(node.Provider))
+	cloud, release, err := x.cloud(ctx, node.Provider, x.rememberedProvider(node.Provider))
+	defer release()
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,8 @@ func (x *execution) putStatic(ctx context.Context, record *resources.Node, node 
 
 // checkStatic sees whether a machine answers, where its driver can tell.
 func (x *execution) checkStatic(ctx context.Context, provider string, node *resources.StaticNode) ([]string, error) {
-	cloud, err := x.cloud(ctx, provider, nil)
+	cloud, release, err := x.cloud(ctx, provider, nil)
+	defer release()
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +217,8 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	if s.Type == "file" {
 		return x.removeImageFile(ctx, s.External)
 	}
-	cloud, err := x.cloud(ctx, s.Provider, x.rememberedProvider(s.Provider))
+	cloud, release, err := x.cloud(ctx, s.Provider, x.rememberedProvider(s.Provider))
+	defer release()
 	if err != nil {
 		return err
 	}

@@ -159,7 +159,8 @@ func (e *Engine) view(ctx context.Context, name string, record *resources.Provid
 	defer cancel()
 	started := time.Now()
 	view := plan.ProviderView{ListedAt: e.Now()}
-	cloud, err := e.cloud(ctx, name, record)
+	cloud, release, err := e.cloud(ctx, name, record)
+	defer release()
 	if err == nil {
 		err = e.list(ctx, name, cloud, there, &view)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -65,6 +66,7 @@ func (x *execution) poll(cloud drivers.Cloud) *poller {
 	defer x.guard.Unlock()
 	p := x.polls[cloud]
 	if p == nil {
+		maps.DeleteFunc(x.polls, func(old drivers.Cloud, _ *poller) bool { return !x.connected(old) })
 		p = &poller{cloud: cloud, installation: x.seen.Installation, ctx: x.pollCtx, group: &x.pollers,
 			waiters: map[*waiter]bool{}}
 		x.polls[cloud] = p

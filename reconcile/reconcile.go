@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/npctl/npctl/builders"
@@ -47,23 +46,6 @@ type Engine struct {
 	reporting *sync.Mutex // held while Report runs
 }
 
-// connections are the providers that are open. Engines for newer configurations share them.
-type connections struct {
-	mu     sync.Mutex // guards clouds
-	clouds map[cloudKey]*openCloud
-}
-
-// cloudKey tells connections apart: a provider whose block has changed gets another one.
-type cloudKey struct{ name, config string }
-
-// openCloud is a connection, or the error that opening it gave.
-type openCloud struct {
-	done  chan struct{} // closed once it is open or was not to be opened: cloud and err are set then
-	ready atomic.Bool   // cloud is there
-	cloud drivers.Cloud
-	err   error
-}
-
 // New returns an engine. It connects to nothing yet.
 func New(o Options) *Engine {
 	if o.Log == nil {
@@ -78,10 +60,12 @@ func New(o Options) *Engine {
 	}
 	e := &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}}
 	e.keys = cloudKeys(o.Desired.Providers)
+	e.takeForce()
 	return e
 }
 
-// With returns an engine for another configuration that shares what the first one has open.
+// With returns an engine for another configuration that shares what the first one has open. What only another configuration
+// needs is closed some time after Runner.Use has put one in force.
 func (e *Engine) With(desired resources.Desired) *Engine {
 	next := *e
 	next.Desired, next.keys = desired, cloudKeys(desired.Providers)

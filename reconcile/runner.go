@@ -63,6 +63,7 @@ func (r *Runner) Use(e *Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.engine = e
+	e.takeForce()
 	clear(r.launching) // whose configuration may be mended now
 	r.resize(e.Desired.Providers)
 	r.guard.Lock()

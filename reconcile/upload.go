@@ -32,7 +32,8 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("provider %s is not configured", s.Provider)
 	}
-	cloud, err := x.cloud(ctx, s.Provider, nil)
+	cloud, release, err := x.cloud(ctx, s.Provider, nil)
+	defer release()
 	if err != nil {
 		return "", err
 	}
@@ -273,7 +274,8 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 	if !ok {
 		return nil
 	}
-	cloud, err := x.cloud(ctx, u.Provider, x.rememberedProvider(u.Provider))
+	cloud, release, err := x.cloud(ctx, u.Provider, x.rememberedProvider(u.Provider))
+	defer release()
 	if err != nil {
 		return err
 	}

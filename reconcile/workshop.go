@@ -122,10 +122,11 @@ func (w *Workshop) images(ctx context.Context, name string) (*resources.Provider
 	if !ok {
 		return nil, nil, fmt.Errorf("provider %s is not configured on this host", name)
 	}
-	cloud, err := w.cloud(ctx, name, nil)
+	cloud, release, err := w.cloud(ctx, name, nil)
 	if err != nil {
 		return nil, nil, err
 	}
+	release() // its configuration is in force for as long as there is a workshop
 	store, ok := drivers.Images(cloud)
 	if !ok {
 		return nil, nil, fmt.Errorf("provider %s takes no images: %w", name, drivers.ErrNotSupported)

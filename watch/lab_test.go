@@ -30,15 +30,20 @@ import (
 // labDriver is the openstack driver over an emulated OpenStack that outlives daemons.
 type labDriver struct {
 	clouds map[string]*sandboxcloud.Cloud
+	open   *atomic.Int64 // connections to them
 }
 
 func (labDriver) Kind() string          { return "lab" }
 func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
 func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	access := d.clouds[env.Provider].Access()
-	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
+	cloud, err := openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
 		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.clouds[env.Provider].Transport(),
-		CloudName: env.Provider}, config)
+		CloudName: env.Provider, Closed: func() error { d.open.Add(-1); return nil }}, config)
+	if err == nil {
+		d.open.Add(1)
+	}
+	return cloud, err
 }
 
 // lab is a configuration, a state file and emulated clouds, in which daemons come and go.
@@ -96,7 +101,7 @@ provider "static" "rack" {
 
 func newLab(t testing.TB, configuration string, options sandboxcloud.Options) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}}, builder: &exec.Builder{}}
+	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}, &atomic.Int64{}}, builder: &exec.Builder{}}
 	for _, name := range []string{"one", "two"} {
 		cloud, err := sandboxcloud.Open(options)
 		if err != nil {

@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -264,6 +265,81 @@ func TestAPassWithTheOldConfigurationLeavesNewRequestsAlone(t *testing.T) {
 		}
 		if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
 			t.Errorf("the request is %s: %s", r.State, r.Error)
+		}
+	})
+}
+
+// takes makes the daemon go on with another configuration.
+func (l *lab) takes(d *watch.Daemon, configuration string) {
+	l.t.Helper()
+	l.write(configuration)
+	if _, err := d.Reload(l.t.Context(), true); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// impatient is the fleet with another limit for calls, which makes its block another one and no node.
+func impatient(minutes int) string {
+	return strings.Replace(fleet, `provider "lab" "one" {`, fmt.Sprintf("provider \"lab\" \"one\" {\n  api_timeout = \"%dm\"", minutes), 1)
+}
+
+func TestConnectionsOfOldConfigurationsAreClosed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(l *lab, d *watch.Daemon)
+		left   int64
+	}{
+		"that were in force": {func(l *lab, d *watch.Daemon) {
+			for n := range 5 {
+				l.takes(d, impatient(n+2))
+				time.Sleep(time.Minute)
+			}
+		}, 1},
+		"that were refused": {func(l *lab, d *watch.Daemon) {
+			for n := range 5 {
+				l.write(strings.Replace(impatient(n+2), `flavor = "small"`, `flavor = "smal"`, 1))
+				if _, err := d.Reload(l.t.Context(), false); err == nil {
+					l.t.Fatal("a flavor that the cloud does not know is taken")
+				}
+			}
+		}, 1},
+		"whose provider is gone": {func(l *lab, d *watch.Daemon) {
+			l.takes(d, fleet[:strings.Index(fleet, `provider "lab"`)]+fleet[strings.Index(fleet, `provider "static"`):])
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, impatient(1), sandboxcloud.Options{})
+				d, end := l.daemon()
+				defer end()
+				l.serves(d, "small")
+				test.change(l, d)
+				time.Sleep(10 * time.Minute)
+				l.serves(d, "metal")
+				if n := l.driver.open.Load(); n != test.left {
+					t.Errorf("%d connections are open, want %d", n, test.left)
+				}
+			})
+		})
+	}
+}
+
+func TestAConnectionStaysOpenForWhatWasBegunWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, impatient(1), sandboxcloud.Options{BuildTime: 30 * time.Minute})
+		d, end := l.daemon()
+		defer end()
+		l.await("a launch is under way", func() bool { return l.driver.clouds["one"].Calls()["server.create"] > 0 })
+		l.takes(d, impatient(2))
+		time.Sleep(20 * time.Minute)
+		if n := l.driver.open.Load(); n != 2 {
+			t.Errorf("during the launch %d connections are open, want 2", n)
+		}
+		time.Sleep(20 * time.Minute)
+		if ready(d, "small") == nil {
+			t.Error("there is no node")
+		}
+		if n := l.driver.open.Load(); n != 1 {
+			t.Errorf("after the launch %d connections are open, want 1", n)
 		}
 	})
 }
