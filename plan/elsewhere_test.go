@@ -39,6 +39,15 @@ func withoutUpload(o *Observed) {
 	o.Providers["cloud"] = v
 }
 
+// uploadFails: the upload has failed three minutes ago, and waits for an hour.
+func uploadFails(o *Observed, opt *Options) {
+	withoutUpload(o)
+	noInstances(o)
+	o.Records.Nodes, opt.Patient, opt.Images = nil, true, []string{"debian"}
+	o.Records.Images = []*resources.ImageRecord{{Name: "debian", Uploads: map[string]*resources.Failure{
+		"cloud": {Count: 1, Kind: resources.FaultRejected, Time: now.Add(-3 * time.Minute)}}}}
+}
+
 const fetchOfC = `build zuul_image.debian: new-version
 upload provider.cloud.image.debian: not-uploaded needs(build zuul_image.debian)
 `
@@ -149,6 +158,20 @@ upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 			want: `build diskimage.debian: inputs-changed
 upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 `},
+		"who is patient leaves a failing upload alone": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				uploadFails(o, opt)
+				o.Reloaded = now.Add(-4 * time.Minute)
+			},
+			want: "note failing provider.cloud.image.debian\n",
+		},
+		"but not one that failed under another configuration": {
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				uploadFails(o, opt)
+				o.Reloaded = now.Add(-2 * time.Minute)
+			},
+			want: "upload provider.cloud.image.debian: not-uploaded\n",
+		},
 		"a provider without the image gets what there is while builds fail": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {
 				withoutUpload(o)

@@ -199,6 +199,7 @@ type Observed struct {
 	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
 	Frozen       map[string]bool                // providers that are to be left alone
 	Launching    map[Address]*resources.Failure // of offers and providers whose newest launches failed
+	Reloaded     time.Time                      // when a new configuration was taken, which may mend what had failed; zero when none was
 	Shared       bool                           // others work in the same store
 	Peers        []resources.Peer               // where it is shared: the pools that are registered, ours too
 	Returning    bool                           // the store was away until a moment ago, so that others may not have registered again

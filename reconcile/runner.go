@@ -25,6 +25,7 @@ type Runner struct {
 	engine    *Engine
 	running   map[string]underway // by step id
 	launching map[plan.Address]*resources.Failure
+	reloaded  time.Time                       // when the configuration was replaced; zero when it was not
 	gone      map[string]map[string]departure // provider → instances that steps have seen go
 	looked    map[string]time.Time            // provider → when the newest look at it ended
 	listed    map[string]time.Time            // provider → when the newest look that saw it began
@@ -58,13 +59,14 @@ type underway struct {
 // departure is how a step has seen an instance go.
 type departure struct{ began, ended time.Time }
 
-// Use makes the steps to come work with another configuration.
+// Use makes the steps to come work with another configuration. What has failed under the one before is tried again at once.
 func (r *Runner) Use(e *Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.engine = e
 	e.takeForce()
-	clear(r.launching) // whose configuration may be mended now
+	clear(r.launching)
+	r.reloaded = e.Now()
 	r.resize(e.Desired.Providers)
 	r.guard.Lock()
 	defer r.guard.Unlock()
@@ -98,7 +100,7 @@ func (r *Runner) Complete(seen *plan.Observed) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen.Launching = maps.Clone(r.launching)
+	seen.Launching, seen.Reloaded = maps.Clone(r.launching), r.reloaded
 	for name, view := range seen.Providers {
 		if len(r.gone[name]) == 0 {
 			continue

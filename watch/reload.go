@@ -71,6 +71,7 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	}
 	d.runner.Complete(&seen)
 	seen.Now = next.Now()
+	seen.Launching, seen.Reloaded = nil, seen.Now // as after Use
 	p := plan.Compute(desired, seen, plan.Options{Patient: true})
 	for _, problem := range p.Problems {
 		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)

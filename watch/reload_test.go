@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -265,6 +266,41 @@ func TestAPassWithTheOldConfigurationLeavesNewRequestsAlone(t *testing.T) {
 		}
 		if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
 			t.Errorf("the request is %s: %s", r.State, r.Error)
+		}
+	})
+}
+
+func TestAReloadTriesUploadsThatHaveFailedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		cloud := l.driver.clouds["one"]
+		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		d, end := l.daemon()
+		defer end()
+		asked := func() int { return cloud.Calls()["image.create"] }
+		l.await("an upload is refused", func() bool { return asked() > 0 })
+		refused := asked()
+		time.Sleep(10 * time.Minute)
+		if n := asked(); n != refused {
+			t.Fatalf("what was refused is tried again within ten minutes: %d calls, %d before", n, refused)
+		}
+		p, err := d.Reload(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action == plan.ActionUpload }) {
+			t.Errorf("whoever reloads is not told that it is tried again: %+v", p.Steps)
+		}
+		time.Sleep(10 * time.Second)
+		if n := asked(); n == refused {
+			t.Error("it is not tried again after a reload")
+		}
+		again := asked()
+		time.Sleep(10 * time.Minute)
+		if n := asked(); n != again {
+			t.Errorf("after one more refusal it is tried again within ten minutes: %d calls, %d before", n, again)
 		}
 	})
 }
