@@ -47,7 +47,8 @@ func (e errNeeds) Error() string {
 
 // run is what steps share for as long as an apply, or a daemon, runs.
 type run struct {
-	ledger *ledger
+	ledger   *ledger
+	unending bool // a runner's, whose steps are planned again when they have not been done
 
 	pollCtx     context.Context // ends with the run, and with it the pollers
 	stopPolling context.CancelFunc
@@ -199,8 +200,11 @@ func (x *execution) finish(s plan.Step, id string, err error, took time.Duration
 	x.results.Unlock()
 	if err != nil {
 		level := slog.LevelError
-		if errors.Is(err, ErrInterrupted) {
+		switch {
+		case errors.Is(err, ErrInterrupted):
 			level = slog.LevelInfo
+		case errors.Is(err, ErrAway) && x.unending:
+			level = slog.LevelDebug
 		}
 		x.Log.Log(context.Background(), level, "step failed", append(about(s, id), "took", took, "error", err)...)
 		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})

@@ -12,8 +12,9 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// errAway is why a launch was put off: the provider does not answer.
-var errAway = errors.New("the provider does not answer")
+// ErrAway is why a launch was put off: the provider does not answer. A Runner logs no error then: who plans the next try is to
+// tell, once for all launches.
+var ErrAway = errors.New("the provider does not answer")
 
 // away reports whether an error says of a provider that it is not there for now, and nothing of what it was asked for.
 func away(err error) bool {
@@ -102,7 +103,7 @@ func faultKind(err error) resources.FaultKind {
 		return resources.FaultCapacity
 	case errors.Is(err, drivers.ErrRejected):
 		return resources.FaultRejected
-	case errors.Is(err, errAway):
+	case errors.Is(err, ErrAway):
 		return resources.FaultUnavailable
 	default:
 		return ""

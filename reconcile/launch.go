@@ -52,7 +52,7 @@ func (x *execution) launch(ctx context.Context, s plan.Step) (string, error) {
 	pause := awayPause
 	for left := l.attempts(); ; left-- {
 		err = l.run(ctx)
-		if left <= 1 || !errors.Is(err, errAway) {
+		if left <= 1 || !errors.Is(err, ErrAway) {
 			return l.node.ID, err
 		}
 		select {
@@ -338,7 +338,7 @@ func (l *launching) clear(ctx context.Context, cause error) error {
 // provider may have made without telling is found by the next attempt.
 func (l *launching) putOff(ctx context.Context, cause error) error {
 	l.node.Error = cause.Error()
-	err := fmt.Errorf("launch node %s: %w: %w", l.node.ID, errAway, cause)
+	err := fmt.Errorf("launch node %s: %w: %w", l.node.ID, ErrAway, cause)
 	return errors.Join(err, l.ledger.put(ctx, l.node))
 }
 

@@ -46,6 +46,7 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	shared.unending = true
 	return &Runner{run: shared, engine: e, running: map[string]underway{}, launching: map[plan.Address]*resources.Failure{}, ended: map[string]uint64{},
 		elsewhere: map[string]time.Time{}, gone: map[string]map[string]departure{}, looked: map[string]time.Time{}, listed: map[string]time.Time{}}, nil
 }
@@ -134,6 +135,16 @@ func (r *Runner) Remembered() []*resources.ProviderRecord {
 	r.ledger.mu.Lock()
 	defer r.ledger.mu.Unlock()
 	return slices.Clone(r.ledger.sorted.Providers)
+}
+
+// PutOff is when a launch in the provider was last put off, because it did not answer, unless one was answered since.
+func (r *Runner) PutOff(provider string) (last time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.launching[plan.ProviderAddress(provider)]; f != nil && f.Kind == resources.FaultUnavailable {
+		last = f.Time
+	}
+	return last
 }
 
 // Busy reports whether a step works on a record.

@@ -81,6 +81,7 @@ type Daemon struct {
 	views   map[string]plan.ProviderView
 	around  plan.Observed   // what is neither in clouds nor in the store
 	others  map[string]bool // providers that this daemon was told not to serve
+	away    map[string]bool // providers that do not answer, as was told
 	lookers map[string]bool // providers that somebody looks at
 	side    context.Context // ends with Run, and with it those who look
 	helpers *sync.WaitGroup
@@ -113,7 +114,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Stall <= 0 {
 		o.Stall = stallAfter
 	}
-	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, others: map[string]bool{},
+	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, others: map[string]bool{}, away: map[string]bool{},
 		began: o.Engine.Now(), lookers: map[string]bool{}, failing: map[string]*resources.Failure{},
 		tenures: newTenures(), roster: newRoster()}
 	o.Engine.Report = d.report
@@ -368,6 +369,9 @@ func (d *Daemon) report(event reconcile.Event) {
 		delete(d.failing, event.Step.ID)
 		d.mu.Unlock()
 		d.nudges.after(event.Step)
+	}
+	if event.Step.Action == plan.ActionLaunch {
+		d.launched(event)
 	}
 	d.stall.note(event)
 	d.Journal.step(event)

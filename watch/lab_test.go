@@ -57,6 +57,7 @@ type lab struct {
 	refresh time.Duration                             // of daemons
 	log     *slog.Logger                              // of daemons, when set
 	builder builders.Builder                          // of images
+	told    *heard                                    // what was logged, where log writes to it
 }
 
 func (l *lab) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
@@ -162,7 +163,7 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 		transport = func(inner http.RoundTripper) http.RoundTripper { return life.transport(l.around(inner)) }
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
-		Builders: map[string]builders.Builder{"exec": l.builder}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Now: l.now})
+		Builders: map[string]builders.Builder{"exec": l.builder}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Log: l.log, Now: l.now})
 	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh, Log: l.log})
 	if err != nil {
 		l.t.Fatal(err)

@@ -112,6 +112,7 @@ func (d *Daemon) watchProvider(ctx context.Context, name string) {
 		} else {
 			d.mu.Lock()
 			delete(d.views, name)
+			delete(d.away, name)
 			d.mu.Unlock()
 		}
 		select {
@@ -158,22 +159,18 @@ func (d *Daemon) forget(name string) bool {
 		return false
 	}
 	delete(d.views, name)
+	delete(d.away, name)
 	delete(d.lookers, name)
 	return true
 }
 
 func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderView) {
 	d.mu.Lock()
-	before, known := d.views[name]
+	before := d.views[name]
 	d.views[name] = view
 	around := d.around
 	d.mu.Unlock()
-	if view.Err != "" && before.Err != view.Err {
-		d.Log.Warn("provider could not be looked at", "provider", name, "error", view.Err)
-	}
-	if view.Err == "" && known && before.Err != "" {
-		d.Log.Info("provider answers again", "provider", name)
-	}
+	d.lookedAt(name, &before, &view)
 	seen := plan.Observed{Now: d.Engine.Now(), Installation: around.Installation, Providers: map[string]plan.ProviderView{name: view}}
 	d.runner.Complete(&seen)
 	if seen.Installation != "" && !d.Shadow {

@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,8 @@ var stocked = strings.Replace(fleet, "min_ready = 1", "min_ready = 0", 1)
 func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d *watch.Daemon, end func()) {
 	t.Helper()
 	l = newLab(t, config, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
+	l.told = &heard{}
+	l.log = slog.New(slog.NewTextHandler(l.told, nil))
 	d, end = l.daemon()
 	providers := strings.Count(config, `provider "lab"`)
 	l.await("the images are in place", func() bool {
@@ -171,4 +174,58 @@ func TestAnOutageOfOneProviderIsTheOthersToServe(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnOutageIsToldOnce when it begins and once when it is over, whether only launches are not answered or nothing is.
+func TestAnOutageIsToldOnce(t *testing.T) {
+	for name, operation := range map[string]string{"of launches": "server.create", "of lists": "server.list", "of all": "*"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
+				defer end()
+				told := func(begun, over int) {
+					t.Helper()
+					warned, ended, failed := l.told.logged("level=WARN"), l.told.logged("provider answers again"), l.told.logged("level=ERROR")
+					if warned != begun || ended != over || failed != 0 {
+						t.Fatalf("told %d times that an outage begins, want %d, %d times that it is over, want %d, and %d errors:\n%s", warned, begun, ended, over,
+							failed, l.told.log.String())
+					}
+				}
+				for n := range 2 {
+					if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 503}); err != nil {
+						t.Fatal(err)
+					}
+					told(n, n)
+					id := l.asks(d, watch.NewRequest{Labels: []string{"small", "small"}})
+					time.Sleep(12 * time.Minute)
+					told(n+1, n)
+					if err := l.driver.clouds["one"].SetFaults(); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(3 * time.Minute)
+					if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
+						t.Fatalf("request is %s: %s", r.State, r.Error)
+					}
+					told(n+1, n+1)
+				}
+			})
+		})
+	}
+}
+
+// TestAnOutageIsOverWhenNothingIsLaunchedAnyMore: nobody would find out that launches are answered.
+func TestAnOutageIsOverWhenNothingIsLaunchedAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
+		defer end()
+		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}})
+		time.Sleep(3 * time.Minute)
+		if err := d.CancelRequest(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := l.told.logged("provider answers again"); n != 1 {
+			t.Errorf("told %d times that the provider answers, want once:\n%s", n, l.told.log.String())
+		}
+	})
 }
