@@ -54,12 +54,17 @@ func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 	x.results.Lock()
 	x.built[img.Name] = m.build.ID
 	x.results.Unlock()
-	if store := x.ledger.claims.store; store != nil {
+	if store, ok := x.Store.(wished); ok {
 		if err := store.WishBuild(ctx, img.Name, false); err != nil {
 			return m.build.ID, err
 		}
 	}
 	return m.build.ID, x.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
+}
+
+// wished is a store in which others ask for builds: a state.Shared, or that of a daemon which has one.
+type wished interface {
+	WishBuild(ctx context.Context, image string, wish bool) error
 }
 
 func (x *execution) imageBuilder(name string) (*resources.Image, builders.Builder, error) {

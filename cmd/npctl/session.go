@@ -112,6 +112,7 @@ func beside(ctx context.Context, daemon *daemonStore, seen *plan.Observed) error
 		return err
 	}
 	seen.Busy, seen.Shared, seen.Claimed, seen.Peers = keySet(work.Busy), work.Shared, keySet(work.Claimed), work.Peers
+	seen.Wished = work.Wished
 	for i := range seen.Peers {
 		seen.Peers[i].Own = false
 	}

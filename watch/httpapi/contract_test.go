@@ -34,6 +34,12 @@ func TestStoreOfADaemonKeepsTheContract(t *testing.T) {
 
 func serveStore(t *testing.T) (socket string) {
 	t.Helper()
+	return serveStoreAs(t, func(own *bolt.Store) state.Store { return own })
+}
+
+// serveStoreAs serves what is made of the store of a daemon.
+func serveStoreAs(t *testing.T, as func(own *bolt.Store) state.Store) (socket string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +49,7 @@ func serveStore(t *testing.T) (socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := watch.New(t.Context(), watch.Options{Engine: reconcile.New(reconcile.Options{Store: store})})
+	d, err := watch.New(t.Context(), watch.Options{Engine: reconcile.New(reconcile.Options{Store: as(store)})})
 	if err != nil {
 		t.Fatal(err)
 	}

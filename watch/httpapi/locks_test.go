@@ -3,14 +3,18 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
 	"github.com/npctl/npctl/watch/httpapi"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -128,5 +132,62 @@ func TestWhatIsWrittenThroughTheStoreIsKnownToTheDaemon(t *testing.T) {
 	}
 	if s.Path() == "" {
 		t.Error("the daemon does not say where its state is")
+	}
+}
+
+// wishing is a store in which others ask for builds.
+type wishing struct {
+	meeting
+	mu     sync.Mutex
+	wished map[string]bool
+}
+
+func (w *wishing) BuildsWished() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.wished))
+}
+
+func (w *wishing) WishBuild(_ context.Context, image string, wish bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.wished, image)
+	if wish {
+		w.wished[image] = true
+	}
+	return nil
+}
+
+// TestWhatOthersWishIsKnownBesideTheDaemon: who plans there plans it too, and who builds it takes the wish back.
+func TestWhatOthersWishIsKnownBesideTheDaemon(t *testing.T) {
+	s := openStoreOf(t, serveStoreAs(t, func(own *bolt.Store) state.Store {
+		return &wishing{meeting: meeting{own}, wished: map[string]bool{"debian": true, "ubuntu": true}}
+	}))
+	wished := func() []string {
+		t.Helper()
+		work, err := s.Work(t.Context())
+		if err != nil || !work.Shared {
+			t.Fatalf("the store is told to be nobody else's: %+v, %v", work, err)
+		}
+		return work.Wished
+	}
+	if got := wished(); !slices.Equal(got, []string{"debian", "ubuntu"}) {
+		t.Errorf("wished are %q", got)
+	}
+	if err := s.WishBuild(t.Context(), "debian", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := wished(); !slices.Equal(got, []string{"ubuntu"}) {
+		t.Errorf("after one was taken back, wished are %q", got)
+	}
+}
+
+func TestWhereNobodyElseWorksNobodyWishes(t *testing.T) {
+	s := openStoreOf(t, serveStore(t))
+	if err := s.WishBuild(t.Context(), "debian", false); err != nil {
+		t.Error(err)
+	}
+	if work, err := s.Work(t.Context()); err != nil || len(work.Wished) > 0 {
+		t.Errorf("wished are %q, %v", work.Wished, err)
 	}
 }

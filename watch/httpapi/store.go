@@ -33,6 +33,7 @@ func (s *Server) storeTable() []route {
 		{method: http.MethodPost, path: at + "/commit", need: local, name: "storeCommit", body: wire.Commit{}, bodySize: commitSize, answer: wire.Committed{}, do: (*call).storeCommit},
 		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", lasting: true, do: (*call).storeWatch},
 		{method: http.MethodGet, path: at + "/work", need: local, name: "storeWork", answer: wire.Work{}, do: (*call).storeWork},
+		{method: http.MethodPost, path: at + "/wish", need: local, name: "storeWish", body: wire.Wish{}, do: (*call).storeWish},
 		{method: http.MethodGet, path: at + "/locks", need: local, name: "storeLocks", answer: wire.Locks{}, do: (*call).storeLocks},
 		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", lasting: true, body: wire.Lock{}, do: (*call).storeLock},
 		{method: http.MethodDelete, path: at + "/locks", need: local, name: "storeUnlock", query: []param{{"id", "string", ""}, {"force", "boolean", ""}},
@@ -184,8 +185,19 @@ func (c *call) storeWork() (any, error) {
 	work := wire.Work{Busy: slices.AppendSeq([]resources.Key{}, maps.Keys(busy))}
 	if store := c.daemon.Runner().Shared(); store != nil {
 		work.Shared, work.Peers, work.Claimed = true, store.Peers(), slices.Collect(maps.Keys(store.Claimed()))
+		work.Wished = store.BuildsWished()
 	}
 	return work, nil
+}
+
+// storeWish does nothing where nobody else works in the store: then there is nobody who wishes.
+func (c *call) storeWish() (any, error) {
+	sent, err := body[wire.Wish](c)
+	store := c.daemon.Runner().Shared()
+	if err != nil || store == nil {
+		return nil, err
+	}
+	return nil, store.WishBuild(c.ctx(), sent.Image, sent.Wish)
 }
 
 func (c *call) storeLocks() (any, error) { return wire.Locks{Locks: c.locks.list()}, nil }

@@ -131,3 +131,20 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 		s.says("No changes.", "plan")
 	})
 }
+
+// TestBuildsThatOthersAskForAreKnownBesideADaemon that does not build: they are planned, and done once.
+func TestBuildsThatOthersAskForAreKnownBesideADaemon(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, cloud{}.String())
+	s.start("-serve=nodes")
+	s.says("1 built", "apply", "-auto-approve")
+	s.says("No changes.", "plan")
+	const wish = "/nodepool/images/debian/request-build" // as nodepool image-build and Nodepool's own tools do
+	s.create(wish, "", 0)
+	s.await("it is planned", func() bool { out, _ := s.npctl("plan"); return strings.Contains(out, "1 to build") })
+	s.says("1 built", "apply", "-auto-approve")
+	if s.get(wish) != nil {
+		t.Error("it is asked for still")
+	}
+	s.says("No changes.", "plan")
+}

@@ -224,6 +224,11 @@ func (s *Store) Work(ctx context.Context) (work wire.Work, err error) {
 	return work, err
 }
 
+// WishBuild asks for an image to be built, or takes that back, where others work in the daemon's store; see state.Shared.
+func (s *Store) WishBuild(ctx context.Context, image string, wish bool) error {
+	return s.call(ctx, http.MethodPost, at("store", "wish"), nil, wire.Wish{Image: image, Wish: wish}, nil)
+}
+
 // Close implements state.Store. It gives locks back.
 func (s *Store) Close() error {
 	s.close()

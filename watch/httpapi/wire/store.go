@@ -11,7 +11,7 @@ import (
 // and only between programs of the same version, so it is no part of what is promised.
 
 // StoreFormat is the version of this part. A client that knows another one has to keep away.
-const StoreFormat = 1
+const StoreFormat = 2
 
 // StoreHead says which state it is.
 type StoreHead struct {
@@ -57,6 +57,13 @@ type Work struct {
 	Shared  bool             `json:"shared,omitempty"`  // other processes work in the store of the daemon
 	Claimed []resources.Key  `json:"claimed,omitempty"` // records that they work on
 	Peers   []resources.Peer `json:"peers,omitempty"`   // pools that are registered, the daemon's too
+	Wished  []string         `json:"wished,omitempty"`  // images that somebody has asked to be built
+}
+
+// Wish asks for an image to be built, or takes that back.
+type Wish struct {
+	Image string `json:"image"`
+	Wish  bool   `json:"wish"`
 }
 
 // Lock is a lock that is held.
