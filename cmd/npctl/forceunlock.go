@@ -14,6 +14,10 @@ on a machine that cannot be asked: two applies at a time would both change the c
 process that died on this machine is taken over without this. A holder that lives learns of it
 and stops.
 
+Where the state is in ZooKeeper, providers and images have locks there, which go with the session of
+a process that dies. This takes those away too, from any machine. An npctl watch that lives ends what
+it does under the lock and takes it again, unless another one that stands by is faster.
+
 The id is in the message that says the state is locked, and in npctl show.
 
 Examples:
@@ -58,9 +62,9 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 		if holder != nil && holder.ID == id {
 			a.ui.talk("The state is locked by %s for %s since %s (process %d on %s, npctl %s).", visible(holder.Who), holder.Operation,
 				holder.Since.Local().Format(time.DateTime), holder.PID, visible(holder.Host), holder.Version)
-			if err := a.approveUnlock(ctx); err != nil {
-				return err
-			}
+		}
+		if err := a.approveUnlock(ctx); err != nil {
+			return err
 		}
 	}
 	holder, err := store.ForceUnlock(ctx, id)
@@ -71,7 +75,7 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 }
 
 func (a *app) approveUnlock(ctx context.Context) error {
-	answer, err := a.ui.ask(ctx, "Is that process surely dead?\n  Only 'yes' will be accepted: ")
+	answer, err := a.ui.ask(ctx, "Is the process that holds the lock surely dead?\n  Only 'yes' will be accepted: ")
 	switch {
 	case errors.Is(err, errNoTerminal):
 		return hint(fmt.Errorf("nobody can be asked whether to unlock, so nothing was done"), "give -force if that process is surely dead")

@@ -14,6 +14,9 @@ type api interface {
 
 func (w *watching) newAPI() (api, error) {
 	options := httpapi.Options{Version: version(), State: w.place.file, Metrics: w.metrics.Handler(), Guessed: w.metrics.Guessed, Log: w.log}
+	if store, shared := w.session.store.(*sharedStore); shared {
+		options.Unlock = store.Store.ForceUnlock // what is in the file is the daemon's own
+	}
 	if w.tokens != "" {
 		tokens, err := httpapi.ReadTokens(w.tokens, w.log)
 		if err != nil {

@@ -34,11 +34,11 @@ func TestStoreOfADaemonKeepsTheContract(t *testing.T) {
 
 func serveStore(t *testing.T) (socket string) {
 	t.Helper()
-	return serveStoreAs(t, func(own *bolt.Store) state.Store { return own })
+	return serveStoreAs(t, func(own *bolt.Store) state.Store { return own }, httpapi.Options{})
 }
 
 // serveStoreAs serves what is made of the store of a daemon.
-func serveStoreAs(t *testing.T, as func(own *bolt.Store) state.Store) (socket string) {
+func serveStoreAs(t *testing.T, as func(own *bolt.Store) state.Store, o httpapi.Options) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl")
 	if err != nil {
@@ -60,7 +60,8 @@ func serveStoreAs(t *testing.T, as func(own *bolt.Store) state.Store) (socket st
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- httpapi.New(d, httpapi.Options{State: filepath.Join(dir, "npctl.db")}).Serve(ctx, l) }()
+	o.State = filepath.Join(dir, "npctl.db")
+	go func() { served <- httpapi.New(d, o).Serve(ctx, l) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-served; err != nil {

@@ -162,7 +162,7 @@ func (w *wishing) WishBuild(_ context.Context, image string, wish bool) error {
 func TestWhatOthersWishIsKnownBesideTheDaemon(t *testing.T) {
 	s := openStoreOf(t, serveStoreAs(t, func(own *bolt.Store) state.Store {
 		return &wishing{meeting: meeting{own}, wished: map[string]bool{"debian": true, "ubuntu": true}}
-	}))
+	}, httpapi.Options{}))
 	wished := func() []string {
 		t.Helper()
 		work, err := s.Work(t.Context())
@@ -189,5 +189,33 @@ func TestWhereNobodyElseWorksNobodyWishes(t *testing.T) {
 	}
 	if work, err := s.Work(t.Context()); err != nil || len(work.Wished) > 0 {
 		t.Errorf("wished are %q, %v", work.Wished, err)
+	}
+}
+
+// TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt in the store, where others work in it too.
+func TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt(t *testing.T) {
+	var asked []string
+	s := openStoreOf(t, serveStoreAs(t, func(own *bolt.Store) state.Store { return meeting{own} }, httpapi.Options{
+		Unlock: func(_ context.Context, id string) (state.Holder, error) {
+			if asked = append(asked, id); id != "theirs" {
+				return state.Holder{}, state.ErrNotFound
+			}
+			return state.Holder{ID: id, Who: "root@there"}, nil
+		}}))
+	lent, err := s.Lock(t.Context(), "images", state.Holder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ForceUnlock(t.Context(), lent.ID()); err != nil {
+		t.Error(err)
+	}
+	if holder, err := s.ForceUnlock(t.Context(), "theirs"); err != nil || holder.Who != "root@there" {
+		t.Errorf("the lock of another process was held by %+v, %v", holder, err)
+	}
+	if _, err := s.ForceUnlock(t.Context(), "nobodys"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("a lock that nobody has: %v", err)
+	}
+	if want := []string{"theirs", "nobodys"}; !slices.Equal(asked, want) {
+		t.Errorf("in the store were looked for %q, want %q", asked, want)
 	}
 }

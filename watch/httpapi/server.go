@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	Metrics http.Handler     // served at /metrics; nil: nothing is there
 	Guessed func(how string) // told of each wrong token: unknown, or throttled when it was not even looked at
 	Log     *slog.Logger
+	// Unlock, when set, takes a lock of a store that others work in too from its holder, who is returned; see state.Shared.
+	Unlock func(ctx context.Context, id string) (state.Holder, error)
 }
 
 // Limits of what is served at a time, and for how long.

@@ -247,6 +247,9 @@ func (c *call) storeUnlock() (any, error) {
 	id := c.values.Get("id")
 	if c.yes("force") {
 		holder, err := c.locks.steal(id)
+		if errors.Is(err, state.ErrNotFound) && c.Unlock != nil { // the daemon has not lent it
+			holder, err = c.Unlock(c.ctx(), id)
+		}
 		return wire.Lock{Holder: holder}, err
 	}
 	one := c.locks.find(id)

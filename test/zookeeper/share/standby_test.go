@@ -80,7 +80,8 @@ func TestAStandbyTakesOver(t *testing.T) {
 	d.a.start()
 	more := strings.Replace(openstackProvider("one", 8, 100, "common", "spare"), `"spare" {}`, `"spare" { min_ready = 1 }`, 1)
 	d.third = newMachine(t, d.zk, "third", more, d.cloud)
-	d.unlock()
+	d.unlock(d.third)
+	d.unlock(d.a) // beside an npctl watch, which is asked
 	d.isRefused()
 	d.finish()
 	d.settles(20 * time.Second)
@@ -88,10 +89,10 @@ func TestAStandbyTakesOver(t *testing.T) {
 }
 
 // unlock takes the provider from its holder with the command for people. Either of the two serves on.
-func (d *duo) unlock() {
+func (d *duo) unlock(at *machine) {
 	d.t.Helper()
 	before := d.a.Logged(serves) + d.b.Logged(serves)
-	if out, err := d.third.command("force-unlock", "-force", d.lockOf("one").ID).CombinedOutput(); err != nil {
+	if out, err := at.command("force-unlock", "-force", d.lockOf("one").ID).CombinedOutput(); err != nil {
 		d.t.Errorf("force-unlock: %v\n%s", err, out)
 	}
 	await(d.t, "somebody takes it", 15*time.Second, func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
