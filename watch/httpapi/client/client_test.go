@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -114,7 +115,7 @@ func TestAListThatWasCutShortIsAnError(t *testing.T) {
 			_, _ = io.WriteString(w, `{"kind":"node","id":"1","revision":1,"record":{"id":"1"}}`+"\n")
 			return
 		}
-		_, _ = io.WriteString(w, `{"format":1}`)
+		_, _ = fmt.Fprintf(w, `{"format":%d}`, wire.StoreFormat)
 	})
 	defer end()
 	s, err := client.OpenStore(t.Context(), c)
