@@ -21,7 +21,7 @@ func (l *lab) fulfilled(labels ...string) wire.Request {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
 	defer cancel()
 	if r, err = l.WaitRequest(ctx, r.ID); err != nil || r.State != resources.StateFulfilled {
 		l.t.Fatalf("request is %s (%s): %v", r.State, r.Error, err)

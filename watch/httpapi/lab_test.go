@@ -255,9 +255,9 @@ const (
 // await waits until what is asked for is so.
 func (l *lab) await(what string, so func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			l.t.Fatalf("not within 20 seconds: %s", what)
+			l.t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

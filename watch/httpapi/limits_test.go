@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,18 +110,14 @@ func escape(text string) string {
 func TestSlowClientsAreLeft(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
-	started := time.Now()
 	conns := map[string]net.Conn{"a head that never ends": l.dial(), "nothing at all": l.dial()}
 	_, _ = io.WriteString(conns["a head that never ends"], "GET /v1/status HTTP/1.1\r\nHost: npctl\r\nX-Slow: ")
 	var wg sync.WaitGroup
 	for what, conn := range conns {
 		wg.Go(func() {
-			_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 			if _, err := io.Copy(io.Discard, conn); err != nil {
 				t.Errorf("%s: the connection was not closed: %v", what, err)
-			}
-			if took := time.Since(started); took > 15*time.Second {
-				t.Errorf("%s: closed after %s", what, took)
 			}
 		})
 	}
@@ -191,27 +188,35 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 func TestManyWaitAndOthersAreServed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
-	l.taken(0, "metal", "metal")
+	l.taken(0, "metal", "metal") // nothing else is to happen there
+	seen, err := l.Events(t.Context(), "", "provider/rack", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	const waiters = 300
 	var wg sync.WaitGroup
+	var answered atomic.Int32
 	for range waiters {
 		conn := l.dial()
-		_, _ = io.WriteString(conn, "GET /v1/events?after=1000000&wait=2s HTTP/1.1\r\nHost: npctl\r\nConnection: close\r\n\r\n")
+		_, _ = io.WriteString(conn, "GET /v1/events?subject=provider/rack&after="+seen.Next+"&wait=60s HTTP/1.1\r\nHost: npctl\r\nConnection: close\r\n\r\n")
 		wg.Go(func() {
-			_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 				t.Errorf("a waiter got %q, %v", line, err)
 			}
+			answered.Add(1)
 		})
 	}
-	started := time.Now()
 	for range 20 {
 		if _, err := l.Status(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if took := time.Since(started); took > 2*time.Second {
-		t.Errorf("20 calls took %s while %d wait", took, waiters)
+	if n := answered.Load(); n > 0 {
+		t.Errorf("20 calls were answered after %d of %d who wait for a minute", n, waiters)
+	}
+	if _, err := l.FreezeProvider(t.Context(), "rack"); err != nil { // which they wait for
+		t.Fatal(err)
 	}
 	wg.Wait()
 }

@@ -73,12 +73,10 @@ func TestWaitingGoesOnOverTheDeathOfADaemon(t *testing.T) {
 
 func TestNobodyIsWaitedForWhoNeverWasThere(t *testing.T) {
 	c, socket := newClient(t)
-	started := time.Now()
-	if _, err := c.WaitRequest(t.Context(), "1"); !errors.Is(err, client.ErrNoDaemon) || !strings.Contains(err.Error(), socket) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := c.WaitRequest(ctx, "1"); !errors.Is(err, client.ErrNoDaemon) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), socket) {
 		t.Errorf("error is %v", err)
-	}
-	if took := time.Since(started); took > 5*time.Second {
-		t.Errorf("it took %s to find out", took)
 	}
 }
 
