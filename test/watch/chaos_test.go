@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -62,7 +63,7 @@ func TestDaemonsThatAreKilledUnderLoad(t *testing.T) {
 	}
 	seed %= 1 << 31
 	t.Logf("NPCTL_SEED=%d", seed)
-	c := &chaos{site: newSite(t, chaosFleet(freePort(t), seed)), counts: map[string]int{}, mistake: map[string]bool{}}
+	c := &chaos{site: newSite(t, chaosFleet(program.FreePort(t), seed)), counts: map[string]int{}, mistake: map[string]bool{}}
 	for _, name := range []string{"one", "two"} {
 		p := c.project(name)
 		p.plant()

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,15 +194,4 @@ func (s *site) sees(n wire.Node) {
 			s.t.Errorf("node %s shows %s, and npctl says %s", n.ID, shown, key)
 		}
 	}
-}
-
-// freePort is a TCP port that nobody listened at a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // nothing was sent
-	return l.Addr().(*net.TCPAddr).Port
 }

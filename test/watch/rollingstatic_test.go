@@ -84,11 +84,14 @@ func TestALabelOfAMachineIsChangedWhileItIsInUse(t *testing.T) {
 	d := s.start()
 	s.await("all slots are ready", func() bool { return s.census() == "map[ready:4]" })
 	var used wire.Node
-	for used.Hostname != "metal1" {
-		if used.ID != "" {
-			defer s.ReturnNode(t.Context(), used.ID) //nolint:errcheck // it is not what is looked at
+	var others []wire.Node
+	for used = s.nodes("metal")[0]; used.Hostname != "metal1"; used = s.nodes("metal")[0] {
+		others = append(others, used)
+	}
+	for _, n := range others { // both slots of the other machine, perhaps, which those below are to use
+		if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
+			t.Fatal(err)
 		}
-		used = s.nodes("metal")[0]
 	}
 	f := s.traffic("metal")
 	s.write(machines(machine(m, "metal1", "iron"), machine(m, "metal2", "metal")))

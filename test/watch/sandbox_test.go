@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -52,7 +53,7 @@ provider "sandbox" "one" {
 }
 
 func TestNodesAreGivenUsedAndRefilled(t *testing.T) {
-	s := newSite(t, cloud(freePort(t), 1, "300ms"))
+	s := newSite(t, cloud(program.FreePort(t), 1, "300ms"))
 	d := s.start()
 	s.await("one node is ready in advance", func() bool { return s.census() == "map[ready:1]" })
 	nodes := s.asked("small", "small")
@@ -76,21 +77,23 @@ func TestNodesAreGivenUsedAndRefilled(t *testing.T) {
 }
 
 func TestAHeldNodeStaysUntilItsTime(t *testing.T) {
-	s := newSite(t, cloud(freePort(t), 0, "0s"))
+	s := newSite(t, cloud(program.FreePort(t), 0, "0s"))
 	d := s.start()
 	n := s.nodes("small")[0]
 	until := time.Now().Add(4 * time.Second)
 	if _, err := s.HoldNode(t.Context(), n.ID, "look at it", until); err != nil {
 		t.Fatal(err)
 	}
-	for time.Now().Before(until.Add(-500 * time.Millisecond)) {
-		if got := s.census(); got != "map[hold:1]" {
+	for ; time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
+		got := s.census()
+		out, err := s.ssh(n, "true")
+		switch {
+		case !time.Now().Before(until): // it may have ended while it was looked at
+		case got != "map[hold:1]":
 			t.Fatalf("nodes are %s before the hold ends", got)
-		}
-		if out, err := s.ssh(n, "true"); err != nil {
+		case err != nil:
 			t.Fatalf("a held node does not answer: %v: %s", err, out)
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 	s.await("the node is gone", func() bool { return s.census() == "map[]" })
 	if time.Now().Before(until) {
@@ -100,7 +103,7 @@ func TestAHeldNodeStaysUntilItsTime(t *testing.T) {
 }
 
 func TestTheConfigurationIsReadAnewAtSIGHUP(t *testing.T) {
-	port := freePort(t)
+	port := program.FreePort(t)
 	s := newSite(t, cloud(port, 1, "0s"))
 	d := s.start()
 	s.await("one node is ready", func() bool { return s.census() == "map[ready:1]" })
@@ -117,7 +120,7 @@ func TestTheConfigurationIsReadAnewAtSIGHUP(t *testing.T) {
 }
 
 func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
-	s := newSite(t, cloud(freePort(t), 0, "1s"))
+	s := newSite(t, cloud(program.FreePort(t), 0, "5s"))
 	d := s.start()
 	var ids []string
 	for range 3 {
@@ -162,7 +165,8 @@ func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
 }
 
 func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
-	s := newSite(t, cloud(freePort(t), 0, "6s"))
+	t.Parallel() // it mostly waits
+	s := newSite(t, cloud(program.FreePort(t), 0, "20s"))
 	d := s.start("-grace=1s")
 	r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small"}})
 	if err != nil {
@@ -175,13 +179,16 @@ func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
 	if _, err := s.Status(t.Context()); err != nil {
 		t.Errorf("it does not answer while it ends: %v", err)
 	}
-	if code := d.Ends(10 * time.Second); code != 0 {
+	if code := d.Ends(time.Minute); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	took := time.Since(began)
 	t.Logf("ended after %s", took.Round(time.Millisecond))
-	if took < time.Second || took > 4*time.Second {
-		t.Errorf("it took %s with 1 s of grace and a node that takes 6 s", took)
+	if took < time.Second {
+		t.Errorf("it took %s with 1 s of grace and a node that is not done", took)
+	}
+	if _, list := s.npctl("node", "list"); !strings.Contains(list, "building") {
+		t.Errorf("it has waited for the node, though its grace was over:\n%s", list)
 	}
 	d = s.start()
 	nodes := s.take(r.ID)
@@ -192,19 +199,19 @@ func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
 }
 
 func TestASecondSignalEndsAtOnce(t *testing.T) {
-	s := newSite(t, cloud(freePort(t), 1, "60s"))
+	s := newSite(t, cloud(program.FreePort(t), 1, "60s"))
 	d := s.start("-grace=1h")
 	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
 	d.Signal(syscall.SIGTERM)
 	s.await("it says so", func() bool { return d.Logged("stopping: nothing more is begun") > 0 })
 	d.Signal(syscall.SIGTERM)
-	if code := d.Ends(2 * time.Second); code != 130 {
+	if code := d.Ends(30 * time.Second); code != 130 { // half of what the node takes
 		t.Errorf("exit code %d, want 130", code)
 	}
 }
 
 func TestASocketOfSystemdIsTaken(t *testing.T) {
-	s := newSite(t, cloud(freePort(t), 0, "0s"))
+	s := newSite(t, cloud(program.FreePort(t), 0, "0s"))
 	path := filepath.Join(s.dir, "npctl.db.sock")
 	opened := listenFiles(t, "unix", path)
 	metrics := listenFiles(t, "tcp", "127.0.0.1:0")

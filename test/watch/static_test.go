@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -56,7 +57,7 @@ type sshd struct {
 // newMachine makes keys and the configuration of an sshd that lets the key of the site in.
 func (s *site) newMachine() *sshd {
 	s.t.Helper()
-	m := &sshd{t: s.t, dir: s.dir, port: freePort(s.t)}
+	m := &sshd{t: s.t, dir: s.dir, port: program.FreePort(s.t)}
 	m.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(m.dir, "host"))
 	m.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(m.dir, "id"))
 	config := fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/id.pub\nPidFile none\nUsePAM no\nStrictModes no\n"+
@@ -77,6 +78,7 @@ func (m *sshd) run(name string, args ...string) {
 	}
 }
 
+// start starts it and waits until it listens: npctl may look at it only once.
 func (m *sshd) start() {
 	m.t.Helper()
 	log, err := os.Create(filepath.Join(m.dir, "sshd.log"))
@@ -91,6 +93,13 @@ func (m *sshd) start() {
 	}
 	cmd := m.cmd
 	m.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	(&site{t: m.t}).await("sshd listens", func() bool {
+		c, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", m.port))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
 }
 
 func (m *sshd) stop() {
