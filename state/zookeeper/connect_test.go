@@ -22,7 +22,7 @@ func tryOpen(t *testing.T, tr *tree, change func(*zookeeper.Options)) error {
 	must(t, err)
 	defer func() { must(t, private.Close()) }()
 	secure := tr.tls()
-	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, OpenTimeout: 10 * time.Second}
+	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, OpenTimeout: 2 * time.Minute}
 	change(&opts)
 	s, err := zookeeper.Open(t.Context(), opts)
 	if err == nil {
@@ -52,10 +52,10 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 		"a file that is not there":         {func(o *zookeeper.Options) { o.TLS.CA = "/nowhere/ca.pem" }, []string{"/nowhere/ca.pem", "no such file"}},
 		"a file without a certificate":     {func(o *zookeeper.Options) { o.TLS.CA = noCert }, []string{noCert, "no certificate"}},
 		"a key of another certificate":     {func(o *zookeeper.Options) { o.TLS.Key = tr.StrangerKey }, []string{tr.Cert, tr.StrangerKey, "does not match"}},
-		"the port for plain text":          {func(o *zookeeper.Options) { o.Hosts = []string{tr.Plain}; o.OpenTimeout = 3 * time.Second }, []string{tr.Plain, "hung up", "for TLS"}},
-		"plain text to the port with TLS":  {func(o *zookeeper.Options) { o.TLS = nil; o.OpenTimeout = 3 * time.Second }, []string{tr.servers()[0], "hung up", "for plain text"}},
-		"nobody listens":                   {func(o *zookeeper.Options) { o.Hosts = []string{dead}; o.OpenTimeout = time.Second }, []string{dead, "refused", "whether the server runs"}},
-		"no such host":                     {func(o *zookeeper.Options) { o.Hosts = []string{"zk1.invalid"}; o.OpenTimeout = time.Second }, []string{"zk1.invalid", "whether the server runs and the address is right"}},
+		"the port for plain text":          {func(o *zookeeper.Options) { o.Hosts = []string{tr.Plain}; o.OpenTimeout = 5 * time.Second }, []string{tr.Plain, "hung up", "for TLS"}},
+		"plain text to the port with TLS":  {func(o *zookeeper.Options) { o.TLS = nil; o.OpenTimeout = 5 * time.Second }, []string{tr.servers()[0], "hung up", "for plain text"}},
+		"nobody listens":                   {func(o *zookeeper.Options) { o.Hosts = []string{dead}; o.OpenTimeout = 3 * time.Second }, []string{dead, "refused", "whether the server runs"}},
+		"no such host":                     {func(o *zookeeper.Options) { o.Hosts = []string{"zk1.invalid"}; o.OpenTimeout = 3 * time.Second }, []string{"zk1.invalid", "whether the server runs and the address is right"}},
 		"a chroot that is not there":       {func(o *zookeeper.Options) { o.Chroot = tr.chroot + "/zuul" }, []string{tr.chroot + "/zuul", "is not there", "create it"}},
 		"a chroot that is no path":         {func(o *zookeeper.Options) { o.Chroot = "zuul" }, []string{`"zuul"`, "must be a path"}},
 		"a chroot behind a host":           {func(o *zookeeper.Options) { o.Hosts = []string{"zk1:2281/zuul"} }, []string{"zk1:2281/zuul", "apart from the hosts"}},
@@ -73,7 +73,7 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 					t.Errorf("the error does not say %q: %v", part, err)
 				}
 			}
-			if took := time.Since(start); took > 8*time.Second {
+			if took := time.Since(start); took > time.Minute { // what cannot get better is not tried again
 				t.Errorf("it took %s to say so", took)
 			}
 			t.Log(err)

@@ -53,7 +53,7 @@ func hold(chroot, dir string) error {
 		return err
 	}
 	s, err := zookeeper.Open(ctx, zookeeper.Options{Hosts: strings.Split(env.Hosts, ","), Chroot: chroot, Private: private,
-		TLS: &zookeeper.TLS{CA: env.CA, Cert: env.Cert, Key: env.Key}, SessionTimeout: time.Second})
+		TLS: &zookeeper.TLS{CA: env.CA, Cert: env.Cert, Key: env.Key}, SessionTimeout: quick})
 	if err != nil {
 		return err
 	}

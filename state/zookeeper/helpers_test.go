@@ -90,7 +90,7 @@ func (tr *tree) open(t testing.TB, with ...func(*zookeeper.Options)) *zookeeper.
 	}
 	secure := tr.tls()
 	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, Version: "0.1.0",
-		Host: "launch1.example", SessionTimeout: 4 * time.Second,
+		Host: "launch1.example", SessionTimeout: 20 * time.Second,
 		Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	for _, f := range with {
 		f(&opts)

@@ -92,7 +92,7 @@ func TestZuulWaitsForALockOfOurs(t *testing.T) {
 	claim, _, err := s.Claim(ctx, key)
 	must(t, err)
 	got := make(chan error, 1)
-	go func() { got <- zuul.Lock(ctx, dir, 20*time.Second) }()
+	go func() { got <- zuul.Lock(ctx, dir, time.Minute) }()
 	eventually(t, "Zuul is in the queue", func() bool { return len(tr.children(t, dir)) == 2 })
 	if _, _, err := s.Claim(ctx, key); !errors.Is(err, state.ErrLocked) {
 		t.Errorf("a second claim: %v, want ErrLocked", err)
@@ -255,7 +255,7 @@ func TestRequestOfARealZuul(t *testing.T) {
 	one(t, s, state.Op{Record: asked, Revision: revision})
 	must(t, claim.Unlock(ctx))
 
-	outcome, err := zuul.Wait(ctx, sent.ID, 10*time.Second)
+	outcome, err := zuul.Wait(ctx, sent.ID, time.Minute)
 	must(t, err)
 	if outcome.State != "fulfilled" || !cmp.Equal(outcome.Nodes, asked.Nodes) || string(outcome.RequestorData) != string(sent.RequestorData) {
 		t.Errorf("Zuul has %+v, sent %s, and npctl gave %v", outcome, sent.RequestorData, asked.Nodes)

@@ -17,7 +17,7 @@ func TestNodepoolServesZuul(t *testing.T) {
 			StartLauncher(t, l, Nodepool{Driver: driver, Provider: "nodepool", Nodes: 6, Labels: []string{"small", "common"}})
 			_, err := zuul.AwaitPools(ctx, 1)
 			must(t, err)
-			held, err := zuul.Run(ctx, Run{Labels: labels, Clients: 3, Each: 1, Timeout: 30 * time.Second})
+			held, err := zuul.Run(ctx, Run{Labels: labels, Clients: 3, Each: 1, Timeout: time.Minute})
 			must(t, err)
 			if len(held) != 3 {
 				t.Errorf("%d requests, want 3", len(held))
@@ -41,7 +41,7 @@ func TestHeldNodeIsKeptUntilItsHoldEnds(t *testing.T) {
 	StartLauncher(t, l, Nodepool{Driver: "static", Provider: "nodepool", Nodes: 1, Labels: []string{"small"}})
 	sent, err := zuul.Request(ctx, Request{Labels: []string{"small"}})
 	must(t, err)
-	outcome, err := zuul.Wait(ctx, sent.ID, 30*time.Second)
+	outcome, err := zuul.Wait(ctx, sent.ID, time.Minute)
 	must(t, err)
 	if outcome.State != "fulfilled" || string(outcome.RequestorData) != string(sent.RequestorData) {
 		t.Errorf("got %+v, sent %s", outcome, sent.RequestorData)
@@ -53,14 +53,14 @@ func TestHeldNodeIsKeptUntilItsHoldEnds(t *testing.T) {
 	}
 	must(t, zuul.Use(ctx, sent.ID))
 	path := "/nodepool/nodes/" + outcome.Nodes[0]
-	_, err = zuul.Await(ctx, path, map[string]any{"state": "in-use"}, time.Second)
+	_, err = zuul.Await(ctx, path, map[string]any{"state": "in-use"}, 30*time.Second)
 	must(t, err)
 	hold, err := zuul.Hold(ctx, sent.ID, "look at it", time.Hour)
 	must(t, err)
-	_, err = zuul.Await(ctx, path, map[string]any{"state": "hold", "comment": "look at it", "hold_expiration": 3600}, time.Second)
+	_, err = zuul.Await(ctx, path, map[string]any{"state": "hold", "comment": "look at it", "hold_expiration": 3600}, 30*time.Second)
 	must(t, err)
 	must(t, zuul.EndHold(ctx, hold))
-	must(t, zuul.AwaitGone(ctx, path, 20*time.Second))
+	must(t, zuul.AwaitGone(ctx, path, time.Minute))
 }
 
 func TestStoppedLauncherTakesItsRegistrationAlong(t *testing.T) {

@@ -87,7 +87,7 @@ func TestLockedRequestIsNotRevised(t *testing.T) {
 	if revised, err := zuul.Revise(ctx, sent.ID, 7); err != nil || !revised {
 		t.Errorf("revised %v, %v", revised, err)
 	}
-	if _, err := zuul.Await(ctx, "/nodepool/requests/"+sent.ID, map[string]any{"relative_priority": 7}, 10*time.Second); err != nil {
+	if _, err := zuul.Await(ctx, "/nodepool/requests/"+sent.ID, map[string]any{"relative_priority": 7}, time.Minute); err != nil {
 		t.Error(err)
 	}
 }
@@ -108,13 +108,13 @@ func TestExpiredSessionLosesItsLocks(t *testing.T) {
 	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	before, err := zuul.Hello(ctx)
 	must(t, err)
-	must(t, zuul.Lock(ctx, lock, time.Second))
+	must(t, zuul.Lock(ctx, lock, 10*time.Second))
 	must(t, zuul.Cut(ctx))
 	if held, err := other.Contenders(ctx, lock); err != nil || len(held) != 1 {
 		t.Errorf("contenders after a cut: %v, %v", held, err)
 	}
 	must(t, zuul.Expire(ctx))
-	must(t, other.Lock(ctx, lock, 10*time.Second))
+	must(t, other.Lock(ctx, lock, time.Minute))
 	if after, err := zuul.AwaitConnected(ctx); err != nil || after.Session == before.Session {
 		t.Errorf("session %x before and %x after it expired, %v", before.Session, after.Session, err)
 	}
@@ -123,13 +123,13 @@ func TestExpiredSessionLosesItsLocks(t *testing.T) {
 func TestKilledPeerLosesItsLocksAfterItsTimeout(t *testing.T) {
 	t.Parallel()
 	lock := "/" + t.Name()
-	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: 2 * time.Second}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
-	must(t, zuul.Lock(ctx, lock, time.Second))
+	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: 5 * time.Second}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
+	must(t, zuul.Lock(ctx, lock, 10*time.Second))
 	zuul.Kill()
 	if locked, err := other.TryLock(ctx, lock); err != nil || locked {
 		t.Errorf("locked at once: %v, %v", locked, err)
 	}
-	must(t, other.Lock(ctx, lock, 10*time.Second))
+	must(t, other.Lock(ctx, lock, time.Minute))
 	if _, err := zuul.Children(ctx, "/"); err == nil {
 		t.Error("a killed peer answers")
 	}
@@ -141,5 +141,5 @@ func TestPeerThatIsClosedEndsItsSession(t *testing.T) {
 	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: time.Minute}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	must(t, zuul.CreateEphemeral(ctx, there, ""))
 	must(t, zuul.Close())
-	must(t, other.AwaitGone(ctx, there, 5*time.Second))
+	must(t, other.AwaitGone(ctx, there, 30*time.Second)) // half of what the session would last
 }

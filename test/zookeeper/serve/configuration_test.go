@@ -4,9 +4,7 @@ package serve
 
 import (
 	"fmt"
-	"net"
 	"strings"
-	"testing"
 )
 
 // rack has two machines, of which one has two labels.
@@ -124,15 +122,4 @@ provider "sandbox" %q {
   }
 }
 `, name, ssh, provider, c.port != 0, c.pool)
-}
-
-// freePort is a TCP port that nobody listened at a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // nothing was sent
-	return l.Addr().(*net.TCPAddr).Port
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -132,8 +133,8 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 // TestServerLivesFromRequestToDeletion follows what is launched in a cloud.
 func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	s := newSite(t, cloud{port: port, provider: `build_time = "1s"`, pool: `node_attributes = { executor-zone = "zone-1" }`}.String())
+	port := program.FreePort(t)
+	s := newSite(t, cloud{port: port, provider: `build_time = "5s"`, pool: `node_attributes = { executor-zone = "zone-1" }`}.String())
 	s.start()
 	hello, err := s.zuul.Hello(t.Context())
 	s.must(err, "hello")

@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
+	patience = time.Minute
 	glance   = 20 * time.Millisecond
 	logShown = 48 << 10
+	quick    = "3s" // a session that ends soon
 )
 
 var sites atomic.Int64
@@ -34,7 +35,8 @@ type site struct {
 	env  lab.Env
 	dir  string
 	zuul *lab.Peer
-	// hosts, timeout and extra are of the block state "zookeeper".
+	// hosts, timeout and extra are of the block state "zookeeper". The timeout is long enough for a busy machine, or quick
+	// where sessions are to be lost.
 	hosts, timeout, extra string
 }
 
@@ -54,7 +56,7 @@ func emptySite(t *testing.T, env lab.Env, c *connection) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{env: env, dir: dir, hosts: env.Hosts, timeout: "2s", tree: &tree{t: t, conn: c.conn, chroot: fmt.Sprintf("/site-%d", sites.Add(1))}}
+	s := &site{env: env, dir: dir, hosts: env.Hosts, timeout: "10s", tree: &tree{t: t, conn: c.conn, chroot: fmt.Sprintf("/site-%d", sites.Add(1))}}
 	s.create("", "", 0)
 	t.Cleanup(func() {
 		if t.Failed() {

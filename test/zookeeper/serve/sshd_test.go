@@ -13,12 +13,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/test/program"
 )
 
 // sshd starts a real one on loopback, and returns its port and the key that it shows.
 func (s *site) sshd() (port int, key string) {
 	s.t.Helper()
-	port = freePort(s.t)
+	port = program.FreePort(s.t)
 	out, err := exec.CommandContext(s.t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(s.dir, "host")).CombinedOutput()
 	s.must(err, "ssh-keygen: "+string(out))
 	config := fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nPidFile none\nUsePAM no\nStrictModes no\n", port, s.dir)
