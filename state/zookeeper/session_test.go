@@ -76,6 +76,24 @@ func TestClaimsAndLocksOutliveACutConnection(t *testing.T) {
 	}
 }
 
+func TestOpenOutlivesCutConnections(t *testing.T) {
+	t.Parallel()
+	for n := 0; n < 20; n += 2 { // each is cut at another moment
+		tr := newTree(t)
+		proxy := lab.StartProxy(t, tr.servers()[0])
+		opened := make(chan error, 1)
+		go func() {
+			opened <- tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts = []string{proxy.Address()} })
+		}()
+		eventually(t, "there is a connection", func() bool { return proxy.Connections() > 0 })
+		time.Sleep(time.Duration(n) * time.Millisecond)
+		proxy.Cut()
+		if err := <-opened; err != nil {
+			t.Errorf("cut %d ms after it was made: %v", n, err)
+		}
+	}
+}
+
 func TestWhatOthersDidDuringACutIsLearntAfterIt(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)

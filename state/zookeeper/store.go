@@ -108,13 +108,33 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := s.waitLinked(ctx); err != nil {
 		return err
 	}
-	if err := s.prepare(ctx); err != nil {
+	if err := s.prepareInTime(ctx); err != nil {
 		return err
 	}
 	s.workers.Go(s.feed)
 	s.workers.Go(s.upkeep)
 	return s.waitSynced(ctx)
 }
+
+// prepareInTime prepares, and does it again when the connection was lost meanwhile, as a busy server's is. All of it may be
+// done twice, but an arrival.
+func (s *Store) prepareInTime(ctx context.Context) error {
+	for {
+		err := s.prepare(ctx)
+		if !errors.Is(err, errUnknown) || s.opts.Arriving || ctx.Err() != nil {
+			return err
+		}
+		s.log.Info("ZooKeeper is asked again", "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(openPause):
+		}
+	}
+}
+
+// openPause is between two tries to open a state.
+const openPause = 100 * time.Millisecond
 
 // prepare checks the chroot and makes the directories and npctl's own znodes.
 func (s *Store) prepare(ctx context.Context) error {
