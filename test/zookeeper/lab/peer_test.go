@@ -60,8 +60,9 @@ func TestSchedulerHearsOfTheEndOfItsRequests(t *testing.T) {
 		t.Errorf("got %+v, sent %s", got, sent.RequestorData)
 	}
 	must(t, zuul.Cancel(ctx, sent.ID))
-	if got, err := zuul.Wait(ctx, sent.ID, time.Minute); err != nil || got.State != "deleted" {
-		t.Errorf("got %+v, %v", got, err)
+	for got.State != "deleted" { // a scheduler that is elected hears of all that has ended, once more perhaps
+		got, err = zuul.Wait(ctx, sent.ID, time.Minute)
+		must(t, err)
 	}
 	if _, err := zuul.Wait(ctx, sent.ID, 10*time.Millisecond); err == nil {
 		t.Error("an end was heard twice")

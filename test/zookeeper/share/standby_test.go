@@ -35,15 +35,17 @@ func newDuo(t *testing.T) *duo {
 
 const serves = `"taken over" lock="provider one"`
 
-// takesOver waits until the machine serves, and more requests are answered, and says how long that took.
-func (d *duo) takesOver(m *machine, within time.Duration) {
+// takesOver does something to the other machine, waits until this one serves and more requests are answered, and says how
+// long that took.
+func (d *duo) takesOver(m *machine, when func()) {
 	d.t.Helper()
 	before := m.Logged(serves)
 	began := time.Now()
-	await(d.t, m.name+" takes over", within, func() bool { return m.Logged(serves) > before })
+	when()
+	await(d.t, m.name+" takes over", func() bool { return m.Logged(serves) > before })
 	took := time.Since(began)
 	count := d.count()
-	await(d.t, "requests go on", 15*time.Second, func() bool { return d.count() > count+3 })
+	await(d.t, "requests go on", func() bool { return d.count() > count+3 })
 	d.t.Logf("%s took over after %s, and requests went on after %s", m.name, took.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 }
 
@@ -60,22 +62,17 @@ func TestAStandbyTakesOver(t *testing.T) {
 		t.Errorf("npctl status of the standby: %v\n%s", err, out)
 	}
 	d.begin(4)
-	await(t, "requests are answered", 20*time.Second, func() bool { return d.count() > 10 })
+	await(t, "requests are answered", func() bool { return d.count() > 10 })
 
-	began := time.Now()
-	d.a.Kill()
-	d.takesOver(d.b, session+2*time.Second)
-	t.Logf("killed: %s", time.Since(began))
+	d.takesOver(d.b, d.a.Kill)
 
 	d.a.start()
-	d.b.Signal(syscall.SIGSTOP)
-	d.takesOver(d.a, session+3*time.Second)
+	d.takesOver(d.a, func() { d.b.Signal(syscall.SIGSTOP) })
 	time.Sleep(time.Second)
 	d.b.Signal(syscall.SIGCONT)
-	await(t, "the one that was paused stands by", 10*time.Second, func() bool { return d.b.Logged("standing by") > 1 })
+	await(t, "the one that was paused stands by", func() bool { return d.b.Logged("standing by") > 1 })
 
-	go d.a.Stop()
-	d.takesOver(d.b, 3*time.Second)
+	d.takesOver(d.b, func() { d.a.Stop() })
 
 	d.a.start()
 	more := strings.Replace(openstackProvider("one", 8, 100, "common", "spare"), `"spare" {}`, `"spare" { min_ready = 1 }`, 1)
@@ -84,7 +81,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	d.unlock(d.a) // beside an npctl watch, which is asked
 	d.isRefused()
 	d.finish()
-	d.settles(20 * time.Second)
+	d.settles(patience)
 	d.b.Stop()
 }
 
@@ -95,9 +92,9 @@ func (d *duo) unlock(at *machine) {
 	if out, err := at.command("force-unlock", "-force", d.lockOf("one").ID).CombinedOutput(); err != nil {
 		d.t.Errorf("force-unlock: %v\n%s", err, out)
 	}
-	await(d.t, "somebody takes it", 15*time.Second, func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
+	await(d.t, "somebody takes it", func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
 	count := d.count()
-	await(d.t, "requests go on after force-unlock", 15*time.Second, func() bool { return d.count() > count+6 })
+	await(d.t, "requests go on after force-unlock", func() bool { return d.count() > count+6 })
 }
 
 // isRefused looks at what is said to somebody who applies a plan beside those who serve.
