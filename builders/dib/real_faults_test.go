@@ -31,11 +31,11 @@ func TestRealBuildThatIgnoresSIGTERMIsKilledWhenItsTimeIsOver(t *testing.T) {
 	_, err := new(dib.Builder).Build(t.Context(), j, &log)
 	took := time.Since(began)
 	t.Logf("ended after %.1fs: %v", took.Seconds(), err)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "was killed") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "did not end within 2s of SIGTERM and was killed") {
 		t.Errorf("error is %v, want a timeout after which the build was killed", err)
 	}
-	if took < j.Timeout+2*time.Second || took > j.Timeout+20*time.Second {
-		t.Errorf("the build ended after %v, want 22 s or a little more", took)
+	if took < j.Timeout+2*time.Second {
+		t.Errorf("the build ended after %v, want 22 s or more", took)
 	}
 	if !strings.Contains(log.String(), "never-ends: waits for ever") {
 		t.Errorf("the hook never ran: the test tests nothing; log:\n%s", &log)

@@ -198,9 +198,8 @@ func TestInterruptTwiceEndsAtOnce(t *testing.T) {
 	x.press("\x03")
 	x.expect("Once more ends npctl at once")
 	x.press("\x03")
-	started := time.Now()
-	if code, shown := x.end(); code != exitInterrupted || time.Since(started) > 5*time.Second {
-		t.Errorf("apply: exit code %d after %s, want %d at once:\n%s", code, time.Since(started), exitInterrupted, shown)
+	if code, shown := x.end(); code != exitInterrupted || strings.Contains(shown, "What was done is recorded") {
+		t.Errorf("apply: exit code %d, want %d, and not that it has ended in an orderly way:\n%s", code, exitInterrupted, shown)
 	}
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)

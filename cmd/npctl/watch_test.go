@@ -103,7 +103,7 @@ func (w *watched) end() int {
 	case code := <-w.code:
 		w.code <- code
 		return code
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		w.t.Fatalf("it does not end:\n%s", w.log)
 		return -1
 	}
@@ -112,13 +112,12 @@ func (w *watched) end() int {
 // await waits until something is so. It depends on other goroutines, and on files.
 func (w *watched) await(what string, so func() bool) {
 	w.t.Helper()
-	for range 600 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if so() {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
-	w.t.Fatalf("not within 12 s: %s\n%s", what, w.log)
+	w.t.Fatalf("not within a minute: %s\n%s", what, w.log)
 }
 
 // ask asks the API at the socket beside the state.

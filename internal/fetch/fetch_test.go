@@ -93,7 +93,7 @@ func TestInterruptedDownloadGoesOn(t *testing.T) {
 	s := serve(t, packed, cut(100_000), status(503), cut(200_000), hang(0), cut(3))
 	r := s.request(t, "/image.zst")
 	c := quick()
-	c.Stall = 100 * time.Millisecond
+	c.Stall = time.Second // one answer hangs, and no other is to be taken for that
 	got, err := c.Download(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -321,8 +321,8 @@ func TestItGivesUpInTheEnd(t *testing.T) {
 		want  string
 	}{
 		{"errors", status(500), "gave up after 4 tries without progress, at 0 bytes: the server answers 500 Internal Server Error"},
-		{"silence", hang(0), "no answer within 60ms"},
-		{"silence in the middle", hang(100), "no bytes for 60ms"},
+		{"silence", hang(0), "no answer within 250ms"},
+		{"silence in the middle", hang(100), "no bytes for 250ms"},
 		{"trickle", slow, " in "},
 		{"shorter than it says", longer, "without progress, at 2.0 KiB of 2.0 KiB: unexpected EOF"},
 		{"cut again and again, without ranges", func(s *server, w http.ResponseWriter, r *http.Request) bool {
@@ -334,7 +334,9 @@ func TestItGivesUpInTheEnd(t *testing.T) {
 			s := serve(t, file, repeat(50, test.fault)...)
 			r := s.request(t, "/image.raw")
 			c := quick()
-			c.Stall = 60 * time.Millisecond
+			if strings.HasPrefix(test.name, "silence") || test.name == "trickle" {
+				c.Stall = 250 * time.Millisecond
+			}
 			if test.name == "trickle" {
 				c.Floor = 1 << 20
 			}

@@ -3,6 +3,7 @@ package gearman_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -158,18 +159,21 @@ func TestSilentServerIsGivenUp(t *testing.T) {
 
 func TestQuietServerIsKept(t *testing.T) {
 	for _, kind := range []gearmantest.Kind{gearmantest.Gearmand, gearmantest.Python} {
-		server := gearmantest.Start(t, kind)
-		o := quick(t, server.Addr())
-		o.KeepAlive = 20 * time.Millisecond
-		g := newGate()
-		employ(t, o, 1, map[string]gearman.Handler{"f": g.handle})
-		done := submit(withTimeout(t), quick(t, server.Addr()), job("f"))
-		receive(t, g.begun, "the job")
-		waitFor(t, func() bool { return strings.Count(strings.Join(server.Log(), "\n"), "GET_STATUS") > 5 }, func() string { return "signs of life" })
-		g.open <- "still here"
-		if got := receive(t, done, "the result"); got != (result{"still here", nil}) || len(g.stopped) > 0 {
-			t.Errorf("%s: got %+v", kind, got)
-		}
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			t.Parallel() // it mostly waits
+			server := gearmantest.Start(t, kind)
+			o := quick(t, server.Addr())
+			o.KeepAlive = 500 * time.Millisecond // for the answer to a question, on a busy machine too
+			g := newGate()
+			employ(t, o, 1, map[string]gearman.Handler{"f": g.handle})
+			done := submit(withTimeout(t), quick(t, server.Addr()), job("f"))
+			receive(t, g.begun, "the job")
+			waitFor(t, func() bool { return strings.Count(strings.Join(server.Log(), "\n"), "GET_STATUS") > 5 }, func() string { return "signs of life" })
+			g.open <- "still here"
+			if got := receive(t, done, "the result"); got != (result{"still here", nil}) || len(g.stopped) > 0 {
+				t.Errorf("got %+v", got)
+			}
+		})
 	}
 }
 

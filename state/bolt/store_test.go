@@ -190,6 +190,11 @@ func TestAnotherProcessTransactionIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	patient, err := Open(Options{Path: path, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer patient.Close()
 	// Another open of the same file is what another process would have.
 	hog := newFile(path, time.Second)
 	held, err := hog.acquire(t.Context(), writing)
@@ -200,7 +205,7 @@ func TestAnotherProcessTransactionIsWaitedFor(t *testing.T) {
 		t.Errorf("while the file is in use: %v", err)
 	}
 	time.AfterFunc(5*time.Millisecond, func() { release(held) })
-	if _, err := s.List(t.Context()); err != nil {
+	if _, err := patient.List(t.Context()); err != nil {
 		t.Errorf("when it is given back in time: %v", err)
 	}
 }
