@@ -177,15 +177,16 @@ func attachedTo(t thing, server string) bool {
 
 // holds keeps a node in use for some seconds.
 func (p *project) holds(at *place, n node) {
-	at.mustRun(0, "node", "hold", "-reason=look at it", "-until=6s", n.ID)
-	end := time.Now().Add(5 * time.Second) // it has begun some time before
-	for time.Now().Before(end) {
-		if a, err := at.says("node", "show", n.ID); err != nil || a.Nodes[0].State != "hold" {
-			at.t.Fatalf("the held node is %+v, %v", a, err)
-		}
-		at.entered(n)
-	}
+	end := time.Now().Add(12 * time.Second)
+	at.mustRun(0, "node", "hold", "-reason=look at it", "-until=12s", n.ID)
 	at.mustRun(0, "why", "node/"+n.ID).says("look at it", "held")
+	for time.Now().Before(end) {
+		a, err := at.says("node", "show", n.ID)
+		_, entered := at.ssh(n, "true")
+		if now := time.Now(); now.Before(end) && (err != nil || a.Nodes[0].State != "hold" || entered != nil) { // else it has ended meanwhile
+			at.t.Fatalf("%s before its end the held node is %+v, %v, %v", end.Sub(now), a, err, entered)
+		}
+	}
 	eventually(at.t, "the held node is gone", func() bool { return p.nodes()[n.ExternalID] == nil })
 	if time.Now().Before(end) {
 		at.t.Error("the node was gone before its time")

@@ -155,7 +155,7 @@ func TestCreateThatTimesOutHappensLater(t *testing.T) {
 	resume, err := u.lab.Pause("neutron")
 	check(t, err)
 	defer func() { check(t, resume()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if _, err := u.create(ctx, "late"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("create with neutron paused = %v, want a timeout", err)
@@ -185,7 +185,7 @@ func TestDeleteThatIsAcceptedFails(t *testing.T) {
 
 func TestAddressAppearsLate(t *testing.T) {
 	u := connect(t)
-	check(t, u.lab.Faults(Rule{On: Address, Action: Delay, Name: u.prefix + "*", For: 4 * time.Second}))
+	check(t, u.lab.Faults(Rule{On: Address, Action: Delay, Name: u.prefix + "*", For: 10 * time.Second}))
 	s := u.mustCreate("shy")
 	u.wait(s.ID, "ACTIVE without an address", func(s *servers.Server) bool {
 		return s.Status == "ACTIVE" && addresses(s) == 0
@@ -197,7 +197,7 @@ func TestFloatingIPAppearsLate(t *testing.T) {
 	u := connect(t)
 	s := u.mustCreate("float")
 	u.wait(s.ID, "with an address", func(s *servers.Server) bool { return s.Status == "ACTIVE" && addresses(s) == 1 })
-	check(t, u.lab.Faults(Rule{On: FloatingIP, Action: Delay, Name: u.prefix + "*", For: 3 * time.Second}))
+	check(t, u.lab.Faults(Rule{On: FloatingIP, Action: Delay, Name: u.prefix + "*", For: 10 * time.Second}))
 	port := u.find(u.network, "ports?device_id="+s.ID, "ports")
 	ip, err := floatingips.Create(t.Context(), u.network,
 		floatingips.CreateOpts{FloatingNetworkID: u.public, PortID: port}).Extract()

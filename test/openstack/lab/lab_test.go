@@ -145,7 +145,7 @@ func service(t *testing.T, l *Lab, name string) int {
 
 func waitForState(t *testing.T, pid int, want string) {
 	t.Helper()
-	end := time.Now().Add(5 * time.Second)
+	end := time.Now().Add(time.Minute)
 	for got := ""; got != want; {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || time.Now().After(end) {

@@ -52,18 +52,17 @@ func TestMachinesOfFailedJobsAreHeld(t *testing.T) {
 	s := newSite(t)
 	fails, others := s.builds("fail"), s.builds("fail-too")
 	s.autohold("fail", "to look at it", 0)
-	s.autohold("fail-too", "to look soon", 8*time.Second)
-	t.Cleanup(func() { s.endAutoholds("fail-too") }) // Zuul keeps it a day longer than its machine
+	s.autohold("fail-too", "to look soon", 20*time.Second) // seen in time on a busy machine
+	t.Cleanup(func() { s.endAutoholds("fail-too") })       // Zuul keeps it a day longer than its machine
 	s.enqueue("broken")
 	short := s.held(s.ended("fail-too", others, "FAILURE"))
-	began := time.Now()
 	long := s.held(s.ended("fail", fails, "FAILURE"))
-	if long.Comment != "to look at it" || long.Expiration != 0 || short.Comment != "to look soon" || short.Expiration != 8 {
+	if long.Comment != "to look at it" || long.Expiration != 0 || short.Comment != "to look soon" || short.Expiration != 20 {
 		t.Errorf("held are %+v and %+v", long, short)
 	}
 	s.await("the shorter hold has expired", func() bool { return s.in("ready")[short.Address].ID != "" })
-	if took := time.Since(began); took < 3*time.Second {
-		t.Errorf("a hold of 8 s took %s", took)
+	if took := float64(time.Now().UnixMilli())/1000 - short.Since; took < 20 {
+		t.Errorf("a hold of 20 s took %.1f s", took)
 	}
 	if now := s.in("hold")[long.Address]; now != long {
 		t.Errorf("the longer hold was of %+v, is of %+v", long, now)
@@ -78,7 +77,7 @@ func (s *site) held(b build) (n node) {
 	address := s.ran(b)["node"]
 	s.await("the machine of "+b.Job+" is held", func() bool {
 		n = s.in("hold")[address]
-		return n.ID != ""
+		return n.ID != "" && !n.Locked // Zuul lets it go a moment later
 	})
 	return n
 }

@@ -165,13 +165,14 @@ func (s *site) end(with syscall.Signal) {
 
 // node is what Zuul and npctl know of one.
 type node struct {
-	ID          string `json:"-"`
-	State       string `json:"state"`
-	AllocatedTo string `json:"allocated_to"`
-	Address     string `json:"interface_ip"`
-	Comment     string `json:"comment"`
-	Expiration  int    `json:"hold_expiration"` // seconds of a hold; 0 is for ever
-	Locked      bool   `json:"-"`
+	ID          string  `json:"-"`
+	State       string  `json:"state"`
+	AllocatedTo string  `json:"allocated_to"`
+	Address     string  `json:"interface_ip"`
+	Comment     string  `json:"comment"`
+	Expiration  int     `json:"hold_expiration"` // seconds of a hold; 0 is for ever
+	Locked      bool    `json:"-"`
+	Since       float64 `json:"state_time"` // seconds since the epoch
 }
 
 func (n node) String() string { return fmt.Sprintf("%s %s %s", n.ID, n.Address, n.State) }
