@@ -118,7 +118,7 @@ func TestTheEndOfTheDaemonEndsWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 10 {
-		line, err := l.toldAtTheEnd(t, "/v1/requests/" + r.ID + "?wait=60s")
+		line, err := l.toldAtTheEnd(t, "/v1/requests/"+r.ID+"?wait=60s")
 		if err == nil && line == "HTTP/1.1 200 OK" {
 			return
 		}
