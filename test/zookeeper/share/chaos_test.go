@@ -81,7 +81,24 @@ func chaosWants(random *rand.Rand) wanted {
 // both reports whether both providers have served since it was called.
 func (c *chaos) both() func() bool {
 	one, two := c.servedBy("one"), c.servedBy("two")
-	return func() bool { return c.servedBy("one") > one && c.servedBy("two") > two }
+	return func() bool {
+		c.uphold(nil)
+		return c.servedBy("one") > one && c.servedBy("two") > two
+	}
+}
+
+// uphold starts again what has ended by itself, as systemd does: a process that cannot connect when it starts gives up.
+func (c *chaos) uphold(but *machine) {
+	for _, m := range c.machines {
+		select {
+		case <-m.Done:
+			if m != but {
+				c.tell("%s has ended by itself", m.name)
+				m.launch()
+			}
+		default:
+		}
+	}
 }
 
 // rage does something bad again and again, and to ZooKeeper once.
@@ -118,6 +135,7 @@ func (c *chaos) rage() {
 // whole waits until A and B are both there: what happens to one of two is to be harmless, what happens to both is not.
 func (c *chaos) whole() {
 	await(c.t, "both machines of provider one are registered", func() bool {
+		c.uphold(nil)
 		names, _ := c.children(c.over, poolsRoot)
 		pools := 0
 		for _, name := range names {
@@ -189,6 +207,7 @@ func (c *chaos) taken(lost *machine, at time.Time) {
 		other = c.machines[1]
 	}
 	for c.holder() != other {
+		c.uphold(lost)
 		if time.Since(at) > outage {
 			c.t.Errorf("%s has not taken over from %s within %s", other.name, lost.name, outage)
 			return
