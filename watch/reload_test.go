@@ -339,7 +339,9 @@ func TestConnectionsOfOldConfigurationsAreClosed(t *testing.T) {
 			}
 		}, 1},
 		"whose provider is gone": {func(l *lab, d *watch.Daemon) {
-			l.takes(d, fleet[:strings.Index(fleet, `provider "lab"`)]+fleet[strings.Index(fleet, `provider "static"`):])
+			before, after, _ := strings.Cut(fleet, `provider "lab"`)
+			_, others, _ := strings.Cut(after, `provider "static"`)
+			l.takes(d, before+`provider "static"`+others)
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
