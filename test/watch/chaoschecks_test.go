@@ -53,14 +53,14 @@ func (c *chaos) withinQuota(p *project) {
 
 // withinLimits looks at what is on record.
 func (c *chaos) withinLimits(nodes []wire.Node) {
-	pools, tenant := map[string]int{}, 0
+	pools, tenant := map[string]int{}, []string{}
 	for _, n := range nodes {
 		pools[n.Provider+"/"+n.Pool]++
 		switch n.State {
 		case resources.StateFailed, resources.StateAborted, resources.StateDeleting: // what takes their place may be on its way
 		default:
 			if n.Tenant == chaosTenant {
-				tenant++
+				tenant = append(tenant, fmt.Sprintf("%s of %s is %s for request %s", n.ID, n.Provider, n.State, n.Request))
 			}
 		}
 	}
@@ -69,8 +69,8 @@ func (c *chaos) withinLimits(nodes []wire.Node) {
 			c.wrong("pool %s has %d nodes on record, and max_servers is %d", pool, pools[pool], limit)
 		}
 	}
-	if tenant > chaosTenantLimit {
-		c.wrong("tenant %s has %d nodes, and may have %d", chaosTenant, tenant, chaosTenantLimit)
+	if len(tenant) > chaosTenantLimit {
+		c.wrong("tenant %s has %d nodes, and may have %d: %s", chaosTenant, len(tenant), chaosTenantLimit, strings.Join(tenant, ", "))
 	}
 }
 
