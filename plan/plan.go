@@ -197,6 +197,7 @@ type Observed struct {
 	Hosts        map[string]HostsView           // by builder kind, of those whose builds stay on the host that made them
 	Builders     []string                       // builder kinds that can be run here
 	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
+	Serving      []Step                         // that give nodes to requests just now; their records may not show it yet
 	Frozen       map[string]bool                // providers that are to be left alone
 	Launching    map[Address]*resources.Failure // of offers and providers whose newest launches failed
 	Reloaded     time.Time                      // when a new configuration was taken, which may mend what had failed; zero when none was

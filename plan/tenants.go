@@ -23,20 +23,44 @@ func (c *computation) tenantUse() map[string]resources.Amounts {
 			use[r.Tenant] = plus(use[r.Tenant], c.promised(r))
 		}
 	}
+	for i := range c.seen.Serving {
+		s := &c.seen.Serving[i]
+		if r := c.world.requests[s.Request]; r != nil && r.Tenant != "" && r.State == resources.StateRequested {
+			use[r.Tenant] = plus(use[r.Tenant], c.given(r, s))
+		}
+	}
 	return use
 }
 
+// given is what a request takes that a step is about to serve.
+func (c *computation) given(r *resources.Request, s *Step) (all resources.Amounts) {
+	left := []string{}
+	for i, id := range s.Nodes {
+		if n := c.world.node[id]; n != nil {
+			all = plus(all, amounts(n))
+		} else {
+			left = append(left, r.Labels[i])
+		}
+	}
+	return plus(all, c.offered(poolKey{s.Provider, s.Pool}, left))
+}
+
 // promised is what those nodes of a pending request will take of which there is no record yet.
-func (c *computation) promised(r *resources.Request) (all resources.Amounts) {
+func (c *computation) promised(r *resources.Request) resources.Amounts {
 	left := slices.Clone(r.Labels)
 	for _, n := range c.world.owned[r.ID] {
 		if i := slices.IndexFunc(left, func(label string) bool { return slices.Contains(n.Labels, label) }); i >= 0 {
 			left = slices.Delete(left, i, i+1)
 		}
 	}
-	view, _ := c.view(r.Place.Provider)
-	for _, label := range left {
-		each := view.Offers[OfferKey{r.Place.Pool, label}].Resources
+	return c.offered(poolKey{r.Place.Provider, r.Place.Pool}, left)
+}
+
+// offered is what new nodes with these labels take in a pool.
+func (c *computation) offered(at poolKey, labels []string) (all resources.Amounts) {
+	view, _ := c.view(at.provider)
+	for _, label := range labels {
+		each := view.Offers[OfferKey{at.pool, label}].Resources
 		each.Instances = 1
 		all = plus(all, each)
 	}

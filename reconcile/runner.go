@@ -93,6 +93,12 @@ func (r *Runner) Running() []plan.Step {
 func (r *Runner) Complete(seen *plan.Observed) {
 	r.mu.Lock()
 	seen.Moment = r.moment // before the records are read: what ends from here on may be missing in them
+	seen.Serving = nil     // likewise
+	for _, s := range r.running {
+		if s.Action == plan.ActionServe {
+			seen.Serving = append(seen.Serving, s.Step)
+		}
+	}
 	r.mu.Unlock()
 	seen.Records, seen.Busy = r.ledger.snapshot()
 	if shared := r.Shared(); shared != nil {

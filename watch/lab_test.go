@@ -56,6 +56,7 @@ type lab struct {
 	around  func(http.RoundTripper) http.RoundTripper // the calls of daemons, when set
 	refresh time.Duration                             // of daemons
 	log     *slog.Logger                              // of daemons, when set
+	static  drivers.Driver                            // for machines that exist
 	builder builders.Builder                          // of images
 	told    *heard                                    // what was logged, where log writes to it
 }
@@ -102,7 +103,7 @@ provider "static" "rack" {
 
 func newLab(t testing.TB, configuration string, options sandboxcloud.Options) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}, &atomic.Int64{}}, builder: &exec.Builder{}}
+	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}, &atomic.Int64{}}, builder: &exec.Builder{}, static: static.New()}
 	for _, name := range []string{"one", "two"} {
 		cloud, err := sandboxcloud.Open(options)
 		if err != nil {
@@ -123,7 +124,7 @@ func (l *lab) write(configuration string) {
 }
 
 func (l *lab) drivers() map[string]drivers.Driver {
-	return map[string]drivers.Driver{"lab": l.driver, "static": static.New()}
+	return map[string]drivers.Driver{"lab": l.driver, "static": l.static}
 }
 
 func (l *lab) load(context.Context) (resources.Desired, error) {
