@@ -52,24 +52,27 @@ func connect(t *testing.T) *user {
 	check(t, err)
 	image, err := openstack.NewImageV2(p, endpoint)
 	check(t, err)
-	u.image = u.find(image, "images?name=tiny", "images")
-	u.flavor = u.find(u.compute, "flavors", "flavors")
-	u.private = u.find(u.network, "networks?name=private", "networks")
-	u.public = u.find(u.network, "networks?name=public", "networks")
+	u.image = u.find(image, "images", "images", "tiny")
+	u.flavor = u.find(u.compute, "flavors", "flavors", "small")
+	u.private = u.find(u.network, "networks", "networks", "private")
+	u.public = u.find(u.network, "networks", "networks", "public")
 	return u
 }
 
-// find returns the id of the first object of a listing.
-func (u *user) find(c *gophercloud.ServiceClient, path, key string) string {
+// find returns the id of the object of a listing that has the name.
+func (u *user) find(c *gophercloud.ServiceClient, path, key, name string) string {
 	u.t.Helper()
 	var body map[string]any
 	_, err := c.Get(u.t.Context(), c.ServiceURL(path), &body, nil)
 	check(u.t, err)
-	first, _ := body[key].([]any)
-	if len(first) == 0 {
-		u.t.Fatalf("%s: nothing found", path)
+	objects, _ := body[key].([]any)
+	for _, object := range objects {
+		if o := object.(map[string]any); o["name"] == name {
+			return o["id"].(string)
+		}
 	}
-	return first[0].(map[string]any)["id"].(string)
+	u.t.Fatalf("%s: there is no %q", path, name)
+	return ""
 }
 
 func check(t *testing.T, err error) {
@@ -198,7 +201,7 @@ func TestFloatingIPAppearsLate(t *testing.T) {
 	s := u.mustCreate("float")
 	u.wait(s.ID, "with an address", func(s *servers.Server) bool { return s.Status == "ACTIVE" && addresses(s) == 1 })
 	check(t, u.lab.Faults(Rule{On: FloatingIP, Action: Delay, Name: u.prefix + "*", For: 10 * time.Second}))
-	port := u.find(u.network, "ports?device_id="+s.ID, "ports")
+	port := u.find(u.network, "ports?device_id="+s.ID, "ports", "")
 	ip, err := floatingips.Create(t.Context(), u.network,
 		floatingips.CreateOpts{FloatingNetworkID: u.public, PortID: port}).Extract()
 	check(t, err)
