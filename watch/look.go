@@ -184,9 +184,7 @@ func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderVie
 // lookAround looks again and again at files that go into images, at sources and at build hosts.
 func (d *Daemon) lookAround(ctx context.Context) {
 	for {
-		d.mu.Lock()
-		engine := d.current
-		d.mu.Unlock()
+		engine := d.engine()
 		around, err := engine.Around(ctx, true)
 		switch {
 		case ctx.Err() != nil:

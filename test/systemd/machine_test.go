@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/test/program"
 )
@@ -25,9 +24,6 @@ func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
 // checkout is where the machine has what a packager has: the program and the files of packaging.
 const checkout = "/srv/npctl"
-
-// patience is how long anything may take.
-const patience = time.Minute
 
 // machine is one with a systemd of its own.
 type machine struct {
@@ -88,16 +84,12 @@ func systemd(parent int) int {
 // await looks again and again until something is so.
 func (m *machine) await(what string, so func() bool) {
 	m.t.Helper()
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			m.t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	program.Await(m.t, what, so)
 }
 
 // try runs a script in the machine, as root, and returns what it says.
 func (m *machine) try(script string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), 2*patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), 2*program.Patience)
 	defer cancel()
 	root := fmt.Sprintf("/proc/%d/root", m.pid)
 	cmd := exec.CommandContext(ctx, "nsenter", "--target="+strconv.Itoa(m.pid), "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup",

@@ -84,11 +84,7 @@ func (s *site) launch(cmd *exec.Cmd) *program.Process {
 // await looks again and again until something is so.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within a minute: %s", what)
-		}
-	}
+	program.Await(s.t, what, so)
 }
 
 // nodes asks for nodes, waits for them and takes them.

@@ -93,7 +93,7 @@ func (m *sshd) start() {
 	}
 	cmd := m.cmd
 	m.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	(&site{t: m.t}).await("sshd listens", func() bool {
+	program.Await(m.t, "sshd listens", func() bool {
 		c, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", m.port))
 		if err == nil {
 			_ = c.Close()

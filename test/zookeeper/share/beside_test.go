@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -32,7 +33,7 @@ func newPair(t *testing.T) *pair {
 	p := &pair{t: t, zk: zk, nodepool: nodepool}
 	p.npctl = newMachine(t, zk, "npctl", openstackProvider("npctl", ofNpctl, 100, "common", "ours"), c).start()
 	p.load = newLoad(t, newZuul(t, zk.Env), 1, common, c)
-	await(t, "both are registered", func() bool { return p.pools() == 2 })
+	program.Await(t, "both are registered", func() bool { return p.pools() == 2 })
 	return p
 }
 
@@ -45,7 +46,7 @@ func (l *load) pools() int {
 // one asks for something, and returns what became of it once the nodes are given back, and who gave them.
 func (l *load) one(labels []string, provider string) (a answer, by string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.over), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.over), program.Patience)
 	defer cancel()
 	id, err := l.request(ctx, wanted{labels: labels, provider: provider})
 	if err != nil {
@@ -94,28 +95,28 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	p.priorities()
 
 	p.begin(6)
-	await(t, "both serve", func() bool { return p.servedBy("npctl") > 2 && p.servedBy("nodepool") > 2 })
+	program.Await(t, "both serve", func() bool { return p.servedBy("npctl") > 2 && p.servedBy("nodepool") > 2 })
 
 	count := p.servedBy("nodepool")
 	p.npctl.Kill()
-	await(t, "nodepool serves on", func() bool { return p.servedBy("nodepool") > count+3 })
+	program.Await(t, "nodepool serves on", func() bool { return p.servedBy("nodepool") > count+3 })
 	p.npctl.start()
 	count = p.servedBy("npctl")
-	await(t, "npctl serves again", func() bool { return p.servedBy("npctl") > count+3 })
+	program.Await(t, "npctl serves again", func() bool { return p.servedBy("npctl") > count+3 })
 
 	if err := p.nodepool.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	killed := time.Now()
 	count = p.servedBy("npctl")
-	await(t, "npctl serves on", func() bool { return p.servedBy("npctl") > count+3 })
-	await(t, "what nodepool had registered is gone", func() bool { return p.pools() == 1 })
+	program.Await(t, "npctl serves on", func() bool { return p.servedBy("npctl") > count+3 })
+	program.Await(t, "what nodepool had registered is gone", func() bool { return p.pools() == 1 })
 	p.finish() // also those whose request nodepool had taken: npctl takes it over once its lock is gone
 	t.Logf("all requests were answered %s after nodepool was killed", time.Since(killed).Round(time.Millisecond))
 	if err := p.nodepool.Start(); err != nil { // its nodes are nobody else's to clean up
 		t.Fatal(err)
 	}
-	p.settles(2 * patience) // Nodepool cleans up once a minute
+	p.settles(2 * program.Patience) // Nodepool cleans up once a minute
 	p.npctl.Stop()
 }
 
@@ -126,9 +127,9 @@ func (p *pair) priorities() {
 		want     string
 	}{{50, "rack"}, {150, "nodepool"}} {
 		m := newMachine(p.t, p.zk, "rack", staticProvider("rack", 2, test.priority, "theirs")).start()
-		await(p.t, "all are registered", func() bool { return p.pools() == 3 })
+		program.Await(p.t, "all are registered", func() bool { return p.pools() == 3 })
 		if test.want == "rack" {
-			await(p.t, "Nodepool has heard of it", func() bool { _, by := p.one([]string{"theirs"}, ""); return by == "rack" })
+			program.Await(p.t, "Nodepool has heard of it", func() bool { _, by := p.one([]string{"theirs"}, ""); return by == "rack" })
 		}
 		for range 3 {
 			if a, by := p.one([]string{"theirs"}, ""); by != test.want {
@@ -136,6 +137,6 @@ func (p *pair) priorities() {
 			}
 		}
 		m.Stop()
-		await(p.t, "npctl is gone", func() bool { return p.pools() == 2 })
+		program.Await(p.t, "npctl is gone", func() bool { return p.pools() == 2 })
 	}
 }

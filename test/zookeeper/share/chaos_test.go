@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -45,11 +46,11 @@ func TestChaos(t *testing.T) {
 	t.Logf("NPCTL_SEED=%d", seed)
 	c := newChaos(t, seed)
 	c.begin(chaosUsers)
-	await(t, "both providers serve", func() bool { return c.servedBy("one") > 0 && c.servedBy("two") > 0 })
+	program.Await(t, "both providers serve", func() bool { return c.servedBy("one") > 0 && c.servedBy("two") > 0 })
 	c.rage()
-	await(t, "both providers serve again", c.both())
+	program.Await(t, "both providers serve again", c.both())
 	c.finish()
-	c.settles(patience)
+	c.settles(program.Patience)
 	c.report()
 }
 
@@ -134,7 +135,7 @@ func (c *chaos) rage() {
 
 // whole waits until A and B are both there: what happens to one of two is to be harmless, what happens to both is not.
 func (c *chaos) whole() {
-	await(c.t, "both machines of provider one are registered", func() bool {
+	program.Await(c.t, "both machines of provider one are registered", func() bool {
 		c.uphold(nil)
 		names, _ := c.children(c.over, poolsRoot)
 		pools := 0

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -33,13 +34,13 @@ func TestAStandbyLeavesAloneWhatIsFrozen(t *testing.T) {
 		}
 		return nodes[0].ID
 	}
-	await(t, "a server is there", func() bool { return ready(b) != "" })
+	program.Await(t, "a server is there", func() bool { return ready(b) != "" })
 	before := c.servers()
 
 	a.says("freeze", "one")
-	await(t, "the standby knows that it is frozen", func() bool { return b.provider("one").Frozen })
+	program.Await(t, "the standby knows that it is frozen", func() bool { return b.provider("one").Frozen })
 	a.Kill()
-	await(t, "the standby takes over", func() bool { return b.Logged(serves) == 1 })
+	program.Await(t, "the standby takes over", func() bool { return b.Logged(serves) == 1 })
 	b.says("node", "delete", ready(b))
 	time.Sleep(3 * time.Second) // several passes
 	if now := c.servers(); !maps.Equal(before, now) || !b.provider("one").Frozen {
@@ -48,8 +49,8 @@ func TestAStandbyLeavesAloneWhatIsFrozen(t *testing.T) {
 
 	a.start() // stands by now
 	b.says("thaw", "one")
-	await(t, "the one that has frozen it knows that it was thawed", func() bool { p := a.provider("one"); return p.Name == "one" && !p.Frozen })
-	await(t, "the server that was to be deleted is, and there is another one", func() bool {
+	program.Await(t, "the one that has frozen it knows that it was thawed", func() bool { p := a.provider("one"); return p.Name == "one" && !p.Frozen })
+	program.Await(t, "the server that was to be deleted is, and there is another one", func() bool {
 		for id := range c.servers() {
 			if _, old := before[id]; old {
 				return false

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/npctl/npctl/test/program"
 )
 
 // load is users that ask for nodes again and again, and what became of it.
@@ -46,7 +48,7 @@ type load struct {
 }
 
 func newLoad(t *testing.T, z *zuul, seed uint64, want func(*rand.Rand) wanted, clouds ...*cloud) *load {
-	l := &load{zuul: z, clouds: map[string]*cloud{}, seed: seed, want: want, use: 300 * time.Millisecond, limit: 2 * patience,
+	l := &load{zuul: z, clouds: map[string]*cloud{}, seed: seed, want: want, use: 300 * time.Millisecond, limit: 2 * program.Patience,
 		mayFail: func(wanted) bool { return false },
 		handed:  map[string]string{}, busy: map[string]string{}, served: map[string]int{}}
 	for _, c := range clouds {

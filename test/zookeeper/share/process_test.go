@@ -27,9 +27,6 @@ func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 const (
 	session  = 3 * time.Second // of the processes
 	logShown = 96 << 10        // bytes of each log, of a test that failed
-	// patience is for what takes a moment, or a session and a moment, when nobody else needs the processors. The log says
-	// how long it took.
-	patience = time.Minute
 )
 
 // machine is where an npctl runs: a directory with a configuration and a private file, and its way to ZooKeeper.
@@ -127,7 +124,7 @@ func (m *machine) command(args ...string) *exec.Cmd {
 func (m *machine) start() *machine {
 	m.t.Helper()
 	m.launch()
-	await(m.t, m.name+" is ready", func() bool { ready, err := m.Ready(m.t.Context()); return err == nil && ready })
+	program.Await(m.t, m.name+" is ready", func() bool { ready, err := m.Ready(m.t.Context()); return err == nil && ready })
 	return m
 }
 
@@ -145,16 +142,6 @@ func (m *machine) provider(name string) (p wire.Provider) {
 		}
 	}
 	return p
-}
-
-// await looks again and again until something is so.
-func await(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for began := time.Now(); !so(); time.Sleep(30 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
 }
 
 // openstackProvider offers labels in a pool of so many servers.

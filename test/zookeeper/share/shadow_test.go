@@ -20,6 +20,7 @@ import (
 	zookeeper "github.com/go-zookeeper/zk"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
@@ -90,7 +91,7 @@ func (o *onlooker) of(id string) verdict {
 	about := func() []verdict {
 		return slices.DeleteFunc(o.verdicts(), func(v verdict) bool { return v.Request != id })
 	}
-	await(o.t, "request "+id+" is compared", func() bool { return len(about()) > 0 })
+	program.Await(o.t, "request "+id+" is compared", func() bool { return len(about()) > 0 })
 	all := about()
 	if len(all) != 1 {
 		o.t.Errorf("request %s was compared %d times: %+v", id, len(all), all)
@@ -111,7 +112,7 @@ func (o *onlooker) ask(w wanted) string {
 // gone before that it can only say so.
 func (o *onlooker) take(id string) []*node {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.over, 2*patience) // a machine that was used may take Nodepool a minute
+	ctx, cancel := context.WithTimeout(o.over, 2*program.Patience) // a machine that was used may take Nodepool a minute
 	defer cancel()
 	a, err := o.wait(ctx, id)
 	if err != nil || a.State != "fulfilled" {
@@ -137,7 +138,7 @@ func (o *onlooker) run(w wanted) verdict {
 func (o *onlooker) failing(w wanted) verdict {
 	o.t.Helper()
 	id := o.ask(w)
-	ctx, cancel := context.WithTimeout(o.over, patience)
+	ctx, cancel := context.WithTimeout(o.over, program.Patience)
 	defer cancel()
 	if a, err := o.wait(ctx, id); err != nil || a.State != "failed" {
 		o.t.Errorf("request %s: %+v, %v", id, a, err)
@@ -208,8 +209,8 @@ func TestAShadowBesideNodepool(t *testing.T) {
 	common, pair := []string{"common"}, []string{"pair", "pair"}
 	machines := append(slices.Repeat([][]string{common}, inRack-1), []string{"common", "pair"})
 	o := newOnlooker(t, zk, declared+pool("rack", 100, machines...)+pool("annex", 50, common))
-	await(t, "Nodepool has registered", func() bool { return o.pools() == 2 })
-	await(t, "Nodepool has its machines", func() bool { names, _ := o.children(o.over, nodesRoot); return len(names) == inRack+1 })
+	program.Await(t, "Nodepool has registered", func() bool { return o.pools() == 2 })
+	program.Await(t, "Nodepool has its machines", func() bool { names, _ := o.children(o.over, nodesRoot); return len(names) == inRack+1 })
 	if _, err := o.conn.Create(requestsRoot, nil, 0, zookeeper.WorldACL(zookeeper.PermAll)); err != nil { // as Zuul does
 		t.Fatal(err)
 	}
@@ -248,7 +249,7 @@ const declared = "label \"common\" {}\nlabel \"pair\" {}\nlabel \"theirs\" {}\n"
 // full lets everything be in use while more is asked for.
 func (o *onlooker) full() {
 	o.t.Helper()
-	o.settles(2 * patience)
+	o.settles(2 * program.Patience)
 	all, last := o.ask(wanted{labels: slices.Repeat([]string{"theirs"}, inRack)}), o.ask(wanted{labels: []string{"common"}, provider: "annex"})
 	held, one := o.take(all), o.take(last)
 	for _, n := range slices.Concat(held, one) {
@@ -280,7 +281,7 @@ func (o *onlooker) full() {
 // would waits until npctl says that it would do that about a request.
 func (o *onlooker) would(do, id string) {
 	o.t.Helper()
-	await(o.t, "npctl would "+do, func() bool {
+	program.Await(o.t, "npctl would "+do, func() bool {
 		why, err := o.npc.Why(o.t.Context(), "request/"+id)
 		return err == nil && strings.Contains(why.Summary, "npctl would "+do)
 	})
@@ -320,7 +321,7 @@ func (o *onlooker) matching(configuration string) {
 		o.t.Fatal(err)
 	}
 	o.npc.Signal(syscall.SIGHUP)
-	await(o.t, "the configuration was read anew", func() bool { return o.npc.Logged("configuration reloaded") == 1 })
+	program.Await(o.t, "the configuration was read anew", func() bool { return o.npc.Logged("configuration reloaded") == 1 })
 	var ids []string
 	for range 6 {
 		ids = append(ids, o.ask(wanted{labels: []string{"theirs"}}))
@@ -345,7 +346,7 @@ func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
 	if o.npc.Logged("shadow: requests compared", `"agree":`) != 1 {
 		o.t.Error("at its end it does not sum up")
 	}
-	await(o.t, "no pool is registered", func() bool { return o.pools() == 0 })
+	program.Await(o.t, "no pool is registered", func() bool { return o.pools() == 0 })
 	id := o.ask(wanted{labels: []string{"common"}})
 	before := o.stamps()
 	if _, there := before["/npctl"]; there {
@@ -371,7 +372,7 @@ func TestAShadowLaunchesNothing(t *testing.T) {
 	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "fake", Provider: "one", Nodes: 4, Labels: []string{"common"}})
 	c := newCloud(t, "one", quick)
 	o := newOnlooker(t, zk, openstackProvider("one", 2, 100, "common"), c)
-	await(t, "Nodepool has registered", func() bool { return o.pools() == 1 })
+	program.Await(t, "Nodepool has registered", func() bool { return o.pools() == 1 })
 	if _, err := o.conn.Create(requestsRoot, nil, 0, zookeeper.WorldACL(zookeeper.PermAll)); err != nil { // as Zuul does
 		t.Fatal(err)
 	}

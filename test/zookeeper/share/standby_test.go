@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -42,10 +43,10 @@ func (d *duo) takesOver(m *machine, when func()) {
 	before := m.Logged(serves)
 	began := time.Now()
 	when()
-	await(d.t, m.name+" takes over", func() bool { return m.Logged(serves) > before })
+	program.Await(d.t, m.name+" takes over", func() bool { return m.Logged(serves) > before })
 	took := time.Since(began)
 	count := d.count()
-	await(d.t, "requests go on", func() bool { return d.count() > count+3 })
+	program.Await(d.t, "requests go on", func() bool { return d.count() > count+3 })
 	d.t.Logf("%s took over after %s, and requests went on after %s", m.name, took.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 }
 
@@ -62,7 +63,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 		t.Errorf("npctl status of the standby: %v\n%s", err, out)
 	}
 	d.begin(4)
-	await(t, "requests are answered", func() bool { return d.count() > 10 })
+	program.Await(t, "requests are answered", func() bool { return d.count() > 10 })
 
 	d.takesOver(d.b, d.a.Kill)
 
@@ -70,7 +71,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	d.takesOver(d.a, func() { d.b.Signal(syscall.SIGSTOP) })
 	time.Sleep(time.Second)
 	d.b.Signal(syscall.SIGCONT)
-	await(t, "the one that was paused stands by", func() bool { return d.b.Logged("standing by") > 1 })
+	program.Await(t, "the one that was paused stands by", func() bool { return d.b.Logged("standing by") > 1 })
 
 	d.takesOver(d.b, func() { d.a.Stop() })
 
@@ -81,7 +82,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	d.unlock(d.a) // beside an npctl watch, which is asked
 	d.isRefused()
 	d.finish()
-	d.settles(patience)
+	d.settles(program.Patience)
 	d.b.Stop()
 }
 
@@ -92,9 +93,9 @@ func (d *duo) unlock(at *machine) {
 	if out, err := at.command("force-unlock", "-force", d.lockOf("one").ID).CombinedOutput(); err != nil {
 		d.t.Errorf("force-unlock: %v\n%s", err, out)
 	}
-	await(d.t, "somebody takes it", func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
+	program.Await(d.t, "somebody takes it", func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
 	count := d.count()
-	await(d.t, "requests go on after force-unlock", func() bool { return d.count() > count+6 })
+	program.Await(d.t, "requests go on after force-unlock", func() bool { return d.count() > count+6 })
 }
 
 // isRefused looks at what is said to somebody who applies a plan beside those who serve.
