@@ -22,6 +22,9 @@ const (
 	// another try. After a lost answer the caller has to look first (see Spec.Retried), and the thing may appear
 	// later than any look that could be taken here.
 	RepeatIfNothingDone
+	// RepeatUnlessLate is for calls that remove what an earlier try created (see ImageSpec.Retried). A call that used up
+	// its own timeout is not repeated: it would take as long again.
+	RepeatUnlessLate
 )
 
 // Weight is how long a call may take.

@@ -65,10 +65,14 @@ func (s *script) Quota(ctx context.Context) (resources.Quota, error) {
 func (s *script) Close() error { return nil }
 
 // store is a script that keeps images.
-type store struct{ script }
+type store struct {
+	script
+	retried []bool // of each UploadImage
+}
 
 func (s *store) ImageFormat() string { return "raw" }
-func (s *store) UploadImage(ctx context.Context, _ drivers.ImageSpec, _ io.ReadSeeker) (resources.RemoteImage, error) {
+func (s *store) UploadImage(ctx context.Context, spec drivers.ImageSpec, _ io.ReadSeeker) (resources.RemoteImage, error) {
+	s.retried = append(s.retried, spec.Retried)
 	return resources.RemoteImage{ID: "image"}, s.next(ctx)
 }
 func (s *store) DeleteImage(ctx context.Context, _ string) error { return s.next(ctx) }
@@ -147,17 +151,69 @@ func TestCreateIsTriedAgainOnlyWhenNothingWasMade(t *testing.T) {
 		} {
 			s := &store{}
 			c := drivers.Decorate(s, drivers.DecorateOptions{})
-			images, _ := drivers.Images(c)
 			for name, call := range map[string]func() error{
-				"Create":      func() error { _, err := c.Create(t.Context(), drivers.Spec{}); return err },
-				"Advance":     func() error { _, err := c.Advance(t.Context(), drivers.Spec{}, resources.Instance{}); return err },
-				"UploadImage": func() error { _, err := images.UploadImage(t.Context(), drivers.ImageSpec{}, nil); return err },
+				"Create":  func() error { _, err := c.Create(t.Context(), drivers.Spec{}); return err },
+				"Advance": func() error { _, err := c.Advance(t.Context(), drivers.Spec{}, resources.Instance{}); return err },
 			} {
 				s.errors, s.calls = []error{test.err}, nil
 				err := call()
 				if len(s.calls) != test.tries || (err == nil) != (test.tries == 2) {
 					t.Errorf("%s after %s: %d tries, %v; want %d", name, test.name, len(s.calls), err, test.tries)
 				}
+			}
+		}
+	})
+}
+
+func TestUploadIsTriedAgain(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		err   error
+		calls []bool // Retried of each call
+	}{
+		{"lost answer", io.ErrUnexpectedEOF, []bool{false, true}},
+		{"server error", answer{text: "500"}, []bool{false, true}},
+		{"unavailable with Retry-After", answer{text: "503", after: time.Second, kind: drivers.ErrUnavailable}, []bool{false, true}},
+		{"throttled", answer{text: "429", nothing: true, kind: drivers.ErrThrottled}, []bool{false, false}},
+		{"rejected", answer{text: "403", nothing: true, kind: drivers.ErrRejected}, []bool{false}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &store{script: script{errors: []error{test.err}}}
+				images, _ := drivers.Images(drivers.Decorate(s, drivers.DecorateOptions{}))
+				_, err := images.UploadImage(t.Context(), drivers.ImageSpec{}, nil)
+				if diff := cmp.Diff(test.calls, s.retried); diff != "" || (err == nil) != (len(test.calls) == 2) {
+					t.Errorf("UploadImage: %v; Retried of the calls (-want +got):\n%s", err, diff)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{script: script{hang: 24 * time.Hour}}
+		images, _ := drivers.Images(drivers.Decorate(s, drivers.DecorateOptions{UploadTimeout: time.Minute}))
+		if _, err := images.UploadImage(t.Context(), drivers.ImageSpec{}, nil); !errors.Is(err, context.DeadlineExceeded) || len(s.calls) != 1 {
+			t.Errorf("UploadImage that takes longer than upload_timeout: %v after %d calls, want one", err, len(s.calls))
+		}
+	})
+}
+
+func TestRetryAfterIsNoAttemptAndHasALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := answer{text: "429", after: 3 * time.Second, kind: drivers.ErrThrottled}
+		s := started()
+		s.errors = slices.Repeat([]error{busy}, 10)
+		if _, err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 1}).List(t.Context()); err != nil || len(s.calls) != 11 {
+			t.Errorf("List: %v after %d calls, want an answer to the 11th", err, len(s.calls))
+		}
+		for _, test := range []struct {
+			after time.Duration
+			calls int
+		}{{3 * time.Second, 41}, {time.Minute, 3}, {time.Hour, 1}} {
+			s = started()
+			s.errors = slices.Repeat([]error{answer{text: "429", after: test.after, kind: drivers.ErrThrottled}}, 100)
+			_, err := drivers.Decorate(s, drivers.DecorateOptions{}).List(t.Context())
+			if !errors.Is(err, drivers.ErrThrottled) || len(s.calls) != test.calls || time.Since(s.start) > drivers.RetryAfterLimit {
+				t.Errorf("Retry-After of %s: %v after %d calls and %s, want %d calls", test.after, err, len(s.calls), time.Since(s.start), test.calls)
 			}
 		}
 	})
@@ -181,7 +237,7 @@ func TestEndOfContextEndsThePauses(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		s := started()
-		cause := answer{text: "429", after: time.Hour, kind: drivers.ErrThrottled}
+		cause := answer{text: "429", after: time.Minute, kind: drivers.ErrThrottled}
 		s.errors = []error{cause}
 		start := time.Now()
 		err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(ctx, "x")
@@ -193,7 +249,7 @@ func TestEndOfContextEndsThePauses(t *testing.T) {
 
 func TestEveryCallHasATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{script{hang: 24 * time.Hour}}
+		s := &store{script: script{hang: 24 * time.Hour}}
 		c := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 1, Timeout: 10 * time.Second, UploadTimeout: time.Minute})
 		images, _ := drivers.Images(c)
 		for _, test := range []struct {
@@ -220,7 +276,7 @@ func TestEveryCallHasATimeout(t *testing.T) {
 
 func TestRateHoldsForRetriesAndAbilities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{script{start: time.Now()}}
+		s := &store{script: script{start: time.Now()}}
 		c := drivers.Decorate(s, drivers.DecorateOptions{Rate: 2})
 		images, _ := drivers.Images(c)
 		var wait sync.WaitGroup

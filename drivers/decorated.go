@@ -48,9 +48,11 @@ type decoratedImages struct {
 func (d *decoratedImages) ImageFormat() string { return d.inner.ImageFormat() }
 
 func (d *decoratedImages) UploadImage(ctx context.Context, spec ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
-	call := Call{Name: "upload_image", Subject: spec.Name, Repeat: RepeatIfNothingDone, Weight: Upload}
+	call := Call{Name: "upload_image", Subject: spec.Name, Repeat: RepeatUnlessLate, Weight: Upload}
 	return do(ctx, d.around, call, func(ctx context.Context) (resources.RemoteImage, error) {
-		return d.inner.UploadImage(ctx, spec, content)
+		image, err := d.inner.UploadImage(ctx, spec, content)
+		spec.Retried = spec.Retried || !IsNothingDone(err)
+		return image, err
 	})
 }
 

@@ -101,7 +101,8 @@ type ImageStore interface {
 	// ImageFormat is the format this cloud wants uploads in, such as qcow2.
 	ImageFormat() string
 	// UploadImage streams the content and returns once the image can be booted from, its size and checksums
-	// verified. On error nothing usable is left, but something with our marks may be: ListImages shows it.
+	// verified. On error nothing usable is left, but something with our marks may be: ListImages shows it. With
+	// ImageSpec.Retried it first deletes every image that carries these marks.
 	UploadImage(ctx context.Context, spec ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error)
 	// DeleteImage asks for removal; an image that is not there is no error.
 	DeleteImage(ctx context.Context, id string) error
@@ -121,6 +122,8 @@ type ImageSpec struct {
 	Tags       []string
 	Config     cty.Value // a value of the type of Schema().Image, or null
 	Progress   func(sent int64)
+	// Retried means that an earlier UploadImage with these marks may have created an image.
+	Retried bool
 }
 
 // Snapshots is a Cloud that can make an image of an instance's disk, and give its content.

@@ -15,38 +15,57 @@ const (
 	maxPause   = 20 * time.Second
 )
 
-// Retry makes a call again after errors that may pass. It gives up at once on ErrRejected, ErrQuota, ErrCapacity and
-// ErrNotSupported, when the caller's context is over, and where another try could make a second thing (see Repeat). A
-// cloud that says when to come back is obeyed.
+// RetryAfterLimit is the longest total time for which one call waits because the cloud asks for it with Retry-After.
+const RetryAfterLimit = 2 * time.Minute
+
+// Retry repeats a call after transient errors, at most attempts times in all. It does not repeat after ErrRejected,
+// ErrQuota, ErrCapacity and ErrNotSupported, when the caller's context has ended, and where a repetition could create a
+// second object (see Repeat). A refusal with Retry-After counts as no attempt: the call waits as long as the cloud asks,
+// up to RetryAfterLimit in all.
 func Retry(attempts int, log *slog.Logger) Around {
 	if attempts <= 0 {
 		attempts = DefaultAttempts
 	}
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
-		var last error
-		try := func() (struct{}, error) {
-			last = next(ctx)
-			switch {
-			case last == nil:
-				return struct{}{}, nil
-			case ctx.Err() != nil || !MayPass(last) || call.Repeat == RepeatIfNothingDone && !IsNothingDone(last):
-				return struct{}{}, backoff.Permanent(last)
-			case RetryAfterOf(last) > 0:
-				return struct{}{}, &backoff.RetryAfterError{Duration: RetryAfterOf(last)}
-			default:
-				return struct{}{}, last
+		growing, waited := pauses(), time.Duration(0)
+		for attempt := 1; ; {
+			err := next(ctx)
+			if err == nil || ctx.Err() != nil || !mayRepeat(call, err) {
+				return err
+			}
+			pause := RetryAfterOf(err)
+			if pause > 0 {
+				waited += pause
+			} else {
+				attempt++
+				pause = growing.NextBackOff()
+			}
+			if attempt > attempts || waited > RetryAfterLimit {
+				return err
+			}
+			log.LogAttrs(ctx, slog.LevelInfo, "cloud call failed, trying again",
+				slog.String("call", call.String()), slog.Duration("pause", pause), slog.String("error", err.Error()))
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return err // what the cloud said, even when the context ended in a pause
 			}
 		}
-		_, err := backoff.Retry(ctx, try,
-			backoff.WithBackOff(pauses()), backoff.WithMaxTries(uint(attempts)), backoff.WithMaxElapsedTime(0), //nolint:gosec // small and positive
-			backoff.WithNotify(func(_ error, pause time.Duration) {
-				log.LogAttrs(ctx, slog.LevelInfo, "cloud call failed, trying again",
-					slog.String("call", call.String()), slog.Duration("pause", pause), slog.String("error", last.Error()))
-			}))
-		if err != nil {
-			return last // what the cloud said, even when the context ended in a pause
-		}
-		return nil
+	}
+}
+
+// mayRepeat reports whether the call may be repeated after the error.
+func mayRepeat(call Call, err error) bool {
+	var late *timeoutError
+	switch {
+	case !MayPass(err):
+		return false
+	case call.Repeat == RepeatIfNothingDone:
+		return IsNothingDone(err)
+	case call.Repeat == RepeatUnlessLate:
+		return !errors.As(err, &late)
+	default:
+		return true
 	}
 }
 

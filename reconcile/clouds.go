@@ -57,7 +57,11 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 	}
 	env := drivers.Env{Log: e.Log.With("provider", name), Provider: name, Installation: installation,
 		Dir: filepath.Join(e.DataDir, name), WrapTransport: e.WrapTransport}
-	cloud, err := driver.Open(ctx, env, provider.Config)
+	var cloud drivers.Cloud
+	err = drivers.Retry(1, env.Log)(ctx, drivers.Call{Name: "open"}, func(ctx context.Context) (err error) { // waits as Retry-After asks
+		cloud, err = driver.Open(ctx, env, provider.Config)
+		return err
+	})
 	if err != nil {
 		return nil, err // every caller says which provider
 	}

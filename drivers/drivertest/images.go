@@ -24,6 +24,7 @@ func imageTests() []test {
 		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Images(s.Cloud); s.told(t, "images", ok) }},
 		{"UploadedImageIsWhatWasSent", has, uploadedIsListed},
 		{"DeletedImageGoesAndMayBeDeletedAgain", has, deleteImageTwice},
+		{"RetriedUploadRemovesWhatTheEarlierOneLeft", has, retriedUpload},
 		{"ContentWithAnotherSumIsRejected", has, wrongSum},
 		{"ContentThatEndsEarlyLeavesNothingUsable", has, endsEarly},
 		{"ContentThatFailsLeavesNothingUsable", has, readerFails},
@@ -136,6 +137,41 @@ func deleteImageTwice(t *testing.T, s *suite) {
 	if err := store.DeleteImage(t.Context(), made.ID); err != nil {
 		t.Errorf("DeleteImage once it is gone: %v", err)
 	}
+}
+
+func retriedUpload(t *testing.T, s *suite) {
+	store := s.images(t)
+	content := s.content()
+	spec := s.imageSpec(content)
+	first, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, func() error {
+		_, found, err := s.listedImage(t.Context(), store, spec.Marks.ID)
+		if err == nil && !found {
+			err = errors.New("the uploaded image is not listed")
+		}
+		return err
+	})
+	spec.Retried = true
+	second, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, func() error {
+		list, err := store.ListImages(t.Context())
+		var ids []string
+		for _, i := range list {
+			if i.Marks.Installation == s.installation && i.Marks.ID == spec.Marks.ID {
+				ids = append(ids, i.ID)
+			}
+		}
+		if err == nil && !slices.Equal(ids, []string{second.ID}) {
+			err = fmt.Errorf("images with the marks are %v, want %s; the first was %s", ids, second.ID, first.ID)
+		}
+		return err
+	})
 }
 
 func wrongSum(t *testing.T, s *suite) {

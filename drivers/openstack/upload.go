@@ -22,6 +22,11 @@ const cleanupLimit = 30 * time.Second
 // what Glance has.
 func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
 	doing := "upload image " + spec.Name
+	if spec.Retried {
+		if err := c.deleteMarkedImages(ctx, spec.Marks); err != nil {
+			return resources.RemoteImage{}, fmt.Errorf("%s: remove what an earlier attempt left: %w", doing, err)
+		}
+	}
 	created, err := c.createImage(ctx, doing, spec)
 	if err != nil {
 		return resources.RemoteImage{}, err
@@ -37,6 +42,23 @@ func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content
 		err = fmt.Errorf("%w (image %s stays behind: %w)", err, created.ID, left)
 	}
 	return resources.RemoteImage{}, err
+}
+
+// deleteMarkedImages deletes the images that carry these marks.
+func (c *Cloud) deleteMarkedImages(ctx context.Context, marks resources.Marks) error {
+	images, err := c.ListImages(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range images {
+		if i.Marks.Installation != marks.Installation || i.Marks.Kind != marks.Kind || i.Marks.ID != marks.ID {
+			continue
+		}
+		if err := c.DeleteImage(ctx, i.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Cloud) createImage(ctx context.Context, doing string, spec drivers.ImageSpec) (image, error) {
