@@ -189,7 +189,7 @@ func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *r
 		c.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, due.reason.Text())
 	case c.seen.Builders != nil && !slices.Contains(c.seen.Builders, img.Builder):
 		c.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
-	case due.reason != ReasonRequested && c.waits(failure, buildPatience) && !c.mended(img, failure):
+	case (due.reason != ReasonRequested || due.stored && failure != nil && failure.Requested) && c.waits(failure, buildPatience) && !c.mended(img, failure):
 		c.note(Warning, "failing", at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
 			times(failure.Count), clock(buildPatience.until(failure)), firstLine(failure.Error))
 	default:
@@ -216,6 +216,7 @@ type dueBuild struct {
 	evidence []Fact
 	changes  []Change
 	version  string
+	stored   bool // the request is kept in the store until a build succeeds
 }
 
 func (c *computation) buildDue(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
@@ -234,8 +235,11 @@ func (c *computation) buildDue(img *resources.Image, newest *resources.Build, us
 
 // stale is why the newest build will not do, whatever its age.
 func (c *computation) stale(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
-	if c.asked(imageAddress(img.Kind, img.Name)) || slices.Contains(c.seen.Wished, img.Name) {
+	if c.asked(imageAddress(img.Kind, img.Name)) {
 		return dueBuild{reason: ReasonRequested}
+	}
+	if slices.Contains(c.seen.Wished, img.Name) {
+		return dueBuild{reason: ReasonRequested, stored: true}
 	}
 	if newest == nil {
 		return dueBuild{reason: ReasonNoBuild}

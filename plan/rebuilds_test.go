@@ -455,3 +455,35 @@ func TestAnImageIsBuiltWhenSomebodyElseHasAsked(t *testing.T) {
 		t.Errorf("steps are %+v", steps)
 	}
 }
+
+// TestFailedBuildRequestIsRetriedWithBackoff: a request that stays in the store until it succeeds is tried at once, and
+// after a failure of its own later and later.
+func TestFailedBuildRequestIsRetriedWithBackoff(t *testing.T) {
+	for name, test := range map[string]struct {
+		failure resources.Failure
+		replace bool
+		builds  bool
+	}{
+		"another build has failed just now":     {failure: resources.Failure{Count: 7, Time: now}, builds: true},
+		"the request has failed just now":       {failure: resources.Failure{Count: 1, Time: now.Add(-time.Second), Requested: true}},
+		"the request failed a minute ago":       {failure: resources.Failure{Count: 1, Time: now.Add(-time.Minute), Requested: true}, builds: true},
+		"the request failed again and again":    {failure: resources.Failure{Count: 3, Time: now.Add(-3 * time.Minute), Requested: true}},
+		"a command asks after a failed request": {failure: resources.Failure{Count: 3, Time: now, Requested: true}, replace: true, builds: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := fleet(), settled()
+			o.Wished = []string{"debian"}
+			o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &test.failure}}
+			opt := Options{Patient: true}
+			if test.replace {
+				opt.Replace = []Address{"diskimage.debian"}
+			}
+			p := Compute(d, o, opt)
+			builds := slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == ActionBuild })
+			waits := slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Code == "failing" })
+			if builds != test.builds || waits == test.builds {
+				t.Errorf("planned: %t, want %t; a note that it waits: %t\n%s", builds, test.builds, waits, lines(p))
+			}
+		})
+	}
+}

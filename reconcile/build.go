@@ -251,7 +251,7 @@ func (m *making) failed(ctx context.Context, cause error) error {
 	if !interrupted {
 		remembered = m.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
 			r.Failure = m.failedAgain(r.Failure, cause, b.ID)
-			r.Failure.Hash = b.Hash
+			r.Failure.Hash, r.Failure.Requested = b.Hash, m.step.Reason == plan.ReasonRequested
 			if errors.Is(cause, builders.ErrGone) && b.Version != "" {
 				r.Gone = append(r.Gone[max(0, len(r.Gone)-gonesAtMost+1):], b.Version)
 			}

@@ -1,12 +1,14 @@
 package reconcile_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
 )
 
 // TestProviderThatAsksToWaitIsListed: Retry-After is respected from the first call on, the login included.
@@ -29,5 +31,25 @@ func TestProviderThatAsksToWaitIsListed(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestFailedBuildRequestIsRemembered(t *testing.T) {
+	l := newLab(t, strings.Replace(oneCloud(), "echo built", "exit 1; echo built", 1), sandboxcloud.Options{})
+	for _, requested := range []bool{true, false} {
+		opt := plan.Options{}
+		if requested {
+			opt.Replace = []plan.Address{"diskimage.debian"}
+		}
+		if _, _, err := l.run(t.Context(), opt); err == nil {
+			t.Fatal("the build did not fail")
+		}
+		images := l.records(resources.KindImage)
+		if len(images) != 1 {
+			t.Fatalf("images on record are %v", images)
+		}
+		if f := images[0].(*resources.ImageRecord).Failure; f == nil || f.Requested != requested {
+			t.Errorf("a build that was requested: %t; remembered is %+v", requested, f)
+		}
 	}
 }

@@ -177,6 +177,8 @@ type Failure struct {
 	Error string    `json:"error"`
 	Build string    `json:"build,omitempty"` // whose log may tell more
 	Hash  Hash      `json:"hash,omitempty"`  // of what that was to be made of
+	// Requested: the newest failure was of a build that somebody asked for.
+	Requested bool `json:"requested,omitempty"`
 }
 
 // Version is one of the images that a source offers.

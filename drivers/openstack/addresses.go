@@ -70,7 +70,7 @@ func (a addressChoice) pick(from resources.Addresses) string {
 type externalNetworks map[string]bool
 
 // addressesOf sorts a server's addresses: floating ones, those on external networks and those that are routed on the
-// Internet are public.
+// Internet are public. A server without a private IPv4 address has the public one in its place.
 func addressesOf(s server, external externalNetworks, choice addressChoice) resources.Addresses {
 	var found, chosen resources.Addresses
 	for _, network := range slices.Sorted(maps.Keys(s.Addresses)) {
@@ -82,6 +82,7 @@ func addressesOf(s server, external externalNetworks, choice addressChoice) reso
 		}
 	}
 	found.Interface = choice.pick(chosen)
+	found.PrivateIPv4 = firstOf(found.PrivateIPv4, found.PublicIPv4) // as Nodepool does; jobs with several nodes rely on it
 	return found
 }
 

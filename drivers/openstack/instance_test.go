@@ -64,7 +64,7 @@ func TestServersBecomeInstances(t *testing.T) {
 		"on an external network": {`"status": "ACTIVE", "addresses": {"public": [{"addr": "127.78.0.5", "version": 4}, {"addr": "fd00::5", "version": 6}]}`,
 			with(func(i *resources.Instance) {
 				i.Status = resources.StatusReady
-				i.Addresses = resources.Addresses{Interface: "127.78.0.5", PublicIPv4: "127.78.0.5", PublicIPv6: "fd00::5"}
+				i.Addresses = resources.Addresses{Interface: "127.78.0.5", PublicIPv4: "127.78.0.5", PrivateIPv4: "127.78.0.5", PublicIPv6: "fd00::5"}
 			})},
 		"IPv6 alone": {`"status": "ACTIVE", "addresses": {"private": [{"addr": "2001:db9::1", "version": 6}]}`, with(func(i *resources.Instance) {
 			i.Status, i.Addresses = resources.StatusReady, resources.Addresses{Interface: "2001:db9::1", PublicIPv6: "2001:db9::1"}
