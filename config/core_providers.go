@@ -22,7 +22,7 @@ var providerBlock = schema.Block{
 		{Name: "max_concurrency", Type: cty.Number, Min: least(1), Check: wholeNumber,
 			Doc: "Steps of a plan that are under way here at a time, nodes that start included. Without it only those that ask for something count, 20 at a time, and any number may wait for an answer."},
 		{Name: "priority", Type: cty.Number, Default: cty.NumberIntVal(100), Min: least(0), Check: wholeNumber,
-			Doc: "Providers with a lower number go first. Pools take it where they have none of their own."},
+			Doc: "Priority of the pools that have none of their own. A lower number goes first."},
 		{Name: "image_name_format", Type: cty.String, Default: cty.StringVal("{image_name}-{timestamp}"), Check: imageNameFormat,
 			Doc: "Name of uploads, with the placeholders `{image_name}`, `{upload_id}` and `{timestamp}` (seconds since 1970)."},
 		{Name: "upload_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("1h"), Doc: "Time limit of one upload."},
@@ -42,7 +42,7 @@ var poolBlock = schema.Block{
 		{Name: "max_volumes", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Volumes. Without it there is no limit."},
 		{Name: "max_volume_gb", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Total size of volumes in GB. Without it there is no limit."},
 		{Name: "ignore_provider_quota", Type: cty.Bool, Default: no, Doc: "Whether only the limits written here count and not the project's quota."},
-		{Name: "priority", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Pools with a lower number go first. Without it, the provider's."},
+		{Name: "priority", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Pools with a lower number go first, for `min_ready` and for requests. Without it, the provider's."},
 		{Name: "node_attributes", Type: textMap, Default: noTextsM, Doc: "Attributes that jobs see on nodes of this pool."},
 	},
 }

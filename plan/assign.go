@@ -28,11 +28,10 @@ func (o *option) place() resources.Place {
 	return resources.Place{Provider: o.at.provider, Pool: o.at.pool, Zone: o.zone}
 }
 
-// better orders pools that can serve a request: nodes that are ready before those that have to be launched.
+// better orders pools that can serve a request: nodes that are ready before those that have to be launched, then as
+// placementOrder says.
 func better(a, b *option) int {
-	return cmp.Or(cmp.Compare(min(a.missing, 1), min(b.missing, 1)), cmp.Compare(a.provider.Priority, b.provider.Priority),
-		cmp.Compare(a.pool.Priority, b.pool.Priority), cmp.Compare(b.share, a.share),
-		cmp.Compare(a.at.provider, b.at.provider), cmp.Compare(a.at.pool, b.at.pool))
+	return cmp.Or(cmp.Compare(min(a.missing, 1), min(b.missing, 1)), placementOrder(a.site, b.site, a.share, b.share))
 }
 
 // options lists the pools that could serve a request, the best one first, and those that never will with the reason.

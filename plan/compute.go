@@ -60,17 +60,12 @@ type computation struct {
 	free     map[string]*resources.Amounts // by provider: what quotas leave
 	crowded  map[poolKey]bool              // pools that requests wait for
 	usable   map[string]int                // label → nodes that count towards min_ready
-	retired  map[string][]retiredNode      // label → delete steps of nodes to be replaced
+	retired  map[string][]*retiredNode     // label → delete steps of nodes to be replaced
 	coming   map[imageAt]string            // upload steps by image and provider
 	renewed  map[resources.Key]bool        // uploads that -replace names: they go once their successors are there
 	doomed   map[resources.Key]string      // record → ID of the step that removes it
 	putOff   map[string]string             // node on its way → why nothing is done for it now
 	changing map[resources.Key]bool        // records that a step brings up to date
-}
-
-type retiredNode struct {
-	pool poolKey
-	step string
 }
 
 type imageAt struct{ image, provider string }
@@ -214,6 +209,7 @@ func (c *computation) finish() Plan {
 		p = c.onlyImages(p)
 	}
 	p = selectSteps(p, c.opt)
+	wholeMoves(p.Steps)
 	p.Problems = append(p.Problems, forbidden(p.Steps, c.declared, c.seen.Records, c.opt)...)
 	p.Steps = order(p.Steps)
 	return p

@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/npctl/npctl/resources"
@@ -31,11 +29,11 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 	places, refusals, mistaken := c.places(label)
 	have := label.MinReady - int64(missing)
 	for ; missing > 0; missing-- {
-		best := c.best(places, free)
-		if best == nil {
+		at, old := c.nextLaunch(places, label.Name, free)
+		if at == nil {
 			break
 		}
-		c.launch(best, label, have, free)
+		c.launch(at, label, have, old, free)
 	}
 	if missing == 0 || mistaken {
 		return // a problem says it already
@@ -111,32 +109,8 @@ func (c *computation) breaker(at *place) string {
 	return ""
 }
 
-// best chooses by priority, then by the share of the pool that is free, then by name.
-func (c *computation) best(places []*place, free map[string]*resources.Amounts) *place {
-	var best *place
-	for _, p := range places {
-		if c.refusal(p, free) != nil {
-			continue
-		}
-		if best == nil || c.before(p, best, free) {
-			best = p
-		}
-	}
-	return best
-}
-
-func (c *computation) before(a, b *place, free map[string]*resources.Amounts) bool {
-	return cmp.Or(
-		cmp.Compare(a.pool.Priority, b.pool.Priority),
-		cmp.Compare(c.freeShare(b.site, free), c.freeShare(a.site, free)),
-		cmp.Compare(a.provider.Name, b.provider.Name),
-		cmp.Compare(a.pool.Name, b.pool.Name),
-	) < 0
-}
-
-// launch adds the step for one node. A node that is to be replaced goes after its successor is ready where there is
-// room for both, and before it is launched where there is not.
-func (c *computation) launch(at *place, label *resources.Label, have int64, free map[string]*resources.Amounts) {
+// launch adds the step for one node, which replaces old if there is one.
+func (c *computation) launch(at *place, label *resources.Label, have int64, old *retiredNode, free map[string]*resources.Amounts) {
 	at.launched++
 	provider, pool := at.provider.Name, at.pool.Name
 	use := c.pool(provider, pool)
@@ -146,7 +120,7 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, free
 		Image: at.offer.Image.Name, Source: at.offer.Source, Estimate: c.launchEstimate(provider, label.Name),
 		Evidence: []Fact{{"min_ready", fmt.Sprint(label.MinReady)}, {"ready", fmt.Sprint(have)}}}
 	c.imageOf(&s, at)
-	if old := c.nextRetired(label.Name, poolKey{provider, pool}); old != "" {
+	if old != nil {
 		c.replace(&s, old, at, use, free)
 	}
 	for len(use.frees) > 0 && c.full(at, use, free) {
@@ -160,35 +134,6 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, free
 		*l = minus(*l, at.each)
 	}
 	c.add(s)
-}
-
-// nextRetired takes a node that a launch can replace: one of the same pool if there is one. Those that another launch
-// waits for already are passed over.
-func (c *computation) nextRetired(label string, here poolKey) string {
-	c.retired[label] = slices.DeleteFunc(c.retired[label], func(r retiredNode) bool { return !slices.Contains(c.pools[r.pool].frees, r.step) })
-	if len(c.retired[label]) == 0 {
-		return ""
-	}
-	i := max(slices.IndexFunc(c.retired[label], func(r retiredNode) bool { return r.pool == here }), 0)
-	next := c.retired[label][i]
-	c.retired[label] = slices.Delete(c.retired[label], i, i+1)
-	c.pools[next.pool].claim(next.step)
-	return next.step
-}
-
-// replace pairs a launch with the removal of the node it replaces.
-func (c *computation) replace(s *Step, old string, at *place, use *poolUse, free map[string]*resources.Amounts) {
-	gone := c.step(old)
-	s.Replaces, gone.Replaces = true, true
-	s.Reason, s.Changes = gone.Reason, gone.Changes
-	s.Evidence = append([]Fact{{"replaces", string(gone.Address)}}, s.Evidence...)
-	_, here := use.freed[old]
-	if here && c.full(at, use, free) {
-		s.Needs = append(s.Needs, old)
-		use.release(old, free[s.Provider])
-	} else {
-		gone.Needs = append(gone.Needs, s.ID)
-	}
 }
 
 // imageOf makes the launch wait for the image: for its upload when nothing usable is there, and just until the upload

@@ -26,7 +26,7 @@ type poolUse struct {
 func (c *computation) nodes() {
 	c.pools = map[poolKey]*poolUse{}
 	c.usable = map[string]int{}
-	c.retired = map[string][]retiredNode{}
+	c.retired = map[string][]*retiredNode{}
 	c.putOff = map[string]string{}
 	for _, provider := range c.world.names {
 		for _, n := range c.world.nodes[provider] {
@@ -253,13 +253,6 @@ func (c *computation) label(name string) *resources.Label {
 		return nil
 	}
 	return &c.want.Labels[i]
-}
-
-// retire plans the removal of a node for which a launch may step in.
-func (c *computation) retire(n *resources.Node, offer *resources.Offer, reason Reason, changes []Change, evidence ...Fact) {
-	id := c.endNode(n, reason, evidence...)
-	c.step(id).Changes = changes
-	c.retired[offer.Label] = append(c.retired[offer.Label], retiredNode{poolKey{n.Provider, n.Pool}, id})
 }
 
 // endNode plans the removal of a node, or of its record alone when the cloud has it no more.

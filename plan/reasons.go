@@ -55,7 +55,7 @@ var reasonTexts = map[Reason]string{
 	ReasonFormatMissing:   "a provider needs another format",
 	ReasonNotUploaded:     "the provider does not have the newest build",
 	ReasonBelowMinReady:   "fewer nodes are ready than min_ready asks for",
-	ReasonConfigChanged:   "a static attribute has changed",
+	ReasonConfigChanged:   "its configuration changed",
 	ReasonImageRemoved:    "the image is no longer used here",
 	ReasonLabelRemoved:    "the pool no longer offers the label",
 	ReasonPoolRemoved:     "the pool is no longer configured",

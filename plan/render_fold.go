@@ -9,6 +9,7 @@ type renderAlike struct {
 	thing                                                                     Thing
 	reason, other                                                             Reason
 	recorded                                                                  bool
+	from, to                                                                  Spot // of a move
 }
 
 // renderFold joins entries that differ only in which thing they are about. Leaks are always shown one by one: each is
@@ -43,6 +44,9 @@ func renderAlikeOf(e renderEntry, all bool) renderAlike {
 	}
 	if s.Action == ActionDelete && s.Thing != ThingFile {
 		alike.build = ""
+	}
+	if s.Move != nil {
+		alike.from, alike.to = s.Move.From, s.Move.To
 	}
 	if len(e.other) > 0 {
 		alike.other = e.other[0].Reason

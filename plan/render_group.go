@@ -162,12 +162,13 @@ func renderPlaceOf(s *Step) renderPlace {
 }
 
 // renderPairs finds for each half of a replacement its other half: the one it waits for or that waits for it, or else
-// the next one at the same place. A half without another is a step like any other.
+// the next one at the same place. A half without another is a step like any other, and so are the halves of a move, which
+// belong to two places.
 func renderPairs(steps []Step) map[int]int {
 	pairs := map[int]int{}
 	halves := map[string]int{}
 	for i := range steps {
-		if steps[i].Replaces {
+		if steps[i].Replaces && steps[i].Move == nil {
 			halves[steps[i].ID] = i
 		}
 	}
@@ -181,7 +182,7 @@ func renderPairs(steps []Step) map[int]int {
 		pairs[i], pairs[j] = j, i
 	}
 	for i := range steps {
-		if !steps[i].Replaces {
+		if !steps[i].Replaces || steps[i].Move != nil {
 			continue
 		}
 		for _, id := range slices.Concat(steps[i].Needs, steps[i].After) {
@@ -192,7 +193,7 @@ func renderPairs(steps []Step) map[int]int {
 	}
 	waiting := map[renderPlace][]int{}
 	for i := range steps {
-		if _, paired := pairs[i]; paired || !steps[i].Replaces {
+		if _, paired := pairs[i]; paired || !steps[i].Replaces || steps[i].Move != nil {
 			continue
 		}
 		place := renderPlaceOf(&steps[i])

@@ -163,6 +163,9 @@ func hostilePlan() Plan {
 		s.Evidence = append(s.Evidence, Fact{hostile, hostile})
 		s.Changes = append(s.Changes, Change{Attribute: hostile, Before: hostile, After: hostile + "x", Forces: true}, Change{Attribute: hostile, Before: hostile})
 		s.Touches = append(s.Touches, Fingerprint{hostile, hostile})
+		if s.Thing == ThingNode {
+			s.Move = &Move{Node: hostile, From: Spot{hostile, hostile, hostile}, To: Spot{hostile, hostile, hostile}}
+		}
 	}
 	p.Deferred = append(p.Deferred, hostile)
 	p.Notes = append(p.Notes, Note{Severity: Warning, Code: hostile, Address: hostile, Text: hostile, Source: resources.Source{File: hostile, Line: 1}})
@@ -215,6 +218,9 @@ func anyPlan(t *rapid.T) Plan {
 			Record:   resources.Key{Kind: rapid.SampledFrom(resources.Kinds()).Draw(t, "kind"), ID: name.Draw(t, "record")},
 			External: name.Draw(t, "external"), Type: name.Draw(t, "type"), Replaces: rapid.Bool().Draw(t, "replaces"),
 			Estimate: rapid.Float64Range(0, 1e6).Draw(t, "estimate"), Source: resources.Source{File: name.Draw(t, "file"), Line: rapid.IntRange(0, 9).Draw(t, "line")}}
+		if s.Replaces && rapid.Bool().Draw(t, "moves") {
+			s.Move = &Move{Node: name.Draw(t, "moved"), From: Spot{Provider: name.Draw(t, "from")}, To: Spot{s.Provider, s.Pool, name.Draw(t, "flavor")}}
+		}
 		if i > 0 && rapid.Bool().Draw(t, "waits") {
 			s.Needs = []string{fmt.Sprint("step ", rapid.IntRange(0, i-1).Draw(t, "need"))}
 		}

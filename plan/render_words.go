@@ -26,6 +26,8 @@ func renderItem(s *Step) string {
 		return s.Node
 	case s.Record.ID != "":
 		return s.Record.ID
+	case s.Move != nil:
+		return s.Move.Node
 	case s.Thing == ThingBuild && s.Build != "":
 		return s.Build
 	default:
@@ -48,6 +50,10 @@ func renderTitle(e renderEntry) string {
 	switch {
 	case len(e.other) > 0:
 		return "replace " + renderThings(e)
+	case s.Action == ActionLaunch && s.Move != nil:
+		return "move " + renderMoved(e) + " from " + renderSpot(s.Move.From) + " to " + renderSpot(s.Move.To)
+	case s.Move != nil:
+		return string(s.Action) + " " + renderThings(e) + ", moved to " + renderSpot(s.Move.To)
 	case s.Action == ActionLaunch && s.Record.ID == "":
 		return renderCount(n, "node") + renderPlaceText(s)
 	case s.Action == ActionBuild:
@@ -87,6 +93,27 @@ func renderThings(e renderEntry) string {
 	default:
 		return string(s.Thing) + " " + item + renderOf(s)
 	}
+}
+
+// renderMoved names a node that gets its successor elsewhere, or counts them.
+func renderMoved(e renderEntry) string {
+	s, text := e.lead[0], renderCount(len(e.lead), "node")
+	if len(e.lead) == 1 {
+		text = "node " + renderSafe(s.Move.Node)
+	}
+	if s.Label != "" {
+		text += " " + renderSafe(s.Label)
+	}
+	return text
+}
+
+// renderSpot is a pool with the flavor of the node there, if it is known.
+func renderSpot(at Spot) string {
+	text := renderSafe(at.Provider) + "/" + renderSafe(at.Pool)
+	if at.Flavor != "" {
+		text += " (" + renderSafe(at.Flavor) + ")"
+	}
+	return text
 }
 
 func renderPlaceText(s *Step) string {

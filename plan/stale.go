@@ -92,6 +92,7 @@ func staleDifferences(saved, now *Step) []string {
 	differs("cloud id", saved.External, now.External)
 	differs("type", saved.Type, now.Type)
 	differs("replaces", fmt.Sprint(saved.Replaces), fmt.Sprint(now.Replaces))
+	differs("move", staleMove(saved.Move), staleMove(now.Move))
 	differs("changes", staleChanges(saved.Changes), staleChanges(now.Changes))
 	for _, id := range slices.Concat(now.Needs, now.After) {
 		if !slices.Contains(saved.Needs, id) && !slices.Contains(saved.After, id) {
@@ -106,6 +107,13 @@ func staleRecord(s *Step) string {
 		return ""
 	}
 	return s.Record.String()
+}
+
+func staleMove(m *Move) string {
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("node %s from %s/%s to %s/%s", m.Node, m.From.Provider, m.From.Pool, m.To.Provider, m.To.Pool)
 }
 
 func staleChanges(changes []Change) string {

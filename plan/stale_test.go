@@ -87,6 +87,8 @@ func TestStaleLooksAtEveryField(t *testing.T) {
 			f.Set(reflect.ValueOf([]string{"another"}))
 		case f.Kind() == reflect.Slice:
 			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case f.Type() == reflect.TypeFor[*Move]():
+			now.Move = &Move{Node: "another"}
 		case f.Type() == reflect.TypeFor[resources.Key]():
 			now.Record.ID = "another"
 		case f.Type() == reflect.TypeFor[resources.Source]():

@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// spot is a pool with the label small for which an image is there.
+type poolSpec struct {
+	provider, pool string
+	providers      int64 // priority of the provider
+	own            int64 // priority of the pool; 0: the provider's
+	max            int64
+	flavor         string
+}
+
+// fleetOf is the fleet with other pools, all of which offer the label small.
+func fleetOf(pools ...poolSpec) (resources.Desired, Observed) {
+	d, o := fleet(), empty()
+	builds := settled().Records.Builds
+	o.Records.Builds, o.Files = builds, settled().Files
+	d.Providers = nil
+	o.Providers = map[string]ProviderView{}
+	for _, spec := range pools {
+		i := len(d.Providers) - 1
+		if i < 0 || d.Providers[i].Name != spec.provider {
+			d.Providers = append(d.Providers, resources.Provider{Name: spec.provider, Driver: "openstack", Priority: spec.providers})
+			i++
+			o.Formats[spec.provider] = "qcow2"
+			id := "upload-" + spec.provider
+			o.Records.Uploads = append(o.Records.Uploads, &resources.Upload{ID: id, Image: "debian", Build: builds[0].ID, Provider: spec.provider,
+				State: resources.StateReady, StateTime: now, Format: "qcow2", ExternalID: "image-" + id})
+			o.Providers[spec.provider] = ProviderView{ListedAt: now, Quota: unlimited(), Images: []resources.RemoteImage{{ID: "image-" + id,
+				Status: resources.StatusReady, Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: id}}}}
+		}
+		flavor := cmp.Or(spec.flavor, "small")
+		d.Providers[i].Pools = append(d.Providers[i].Pools, resources.Pool{Name: spec.pool, Priority: cmp.Or(spec.own, spec.providers), MaxServers: ptr(spec.max),
+			Offers: []resources.Offer{{Label: "small", Image: d.Images[0].Ref(), Hashes: resources.Hashes{resources.Hash("v1:" + flavor)},
+				Static: map[string]string{"flavor": fmt.Sprintf("%q", flavor)}}}})
+		o.Records.Templates = append(o.Records.Templates, &resources.Template{Hash: resources.Hash("v1:" + flavor),
+			Static: map[string]string{"flavor": fmt.Sprintf("%q", flavor)}})
+	}
+	return d, o
+}
+
+// addNode puts a ready node with a flavor into a pool.
+func (o *Observed) addNode(id, provider, pool, flavor string) *resources.Node {
+	n := readyNode(id)
+	n.Provider, n.Pool, n.Hash, n.Upload = provider, pool, resources.Hash("v1:"+flavor), "upload-"+provider
+	o.Records.Nodes = append(o.Records.Nodes, n)
+	o.Records.Templates = append(o.Records.Templates, &resources.Template{Hash: n.Hash, Static: map[string]string{"flavor": fmt.Sprintf("%q", flavor)}})
+	view := o.Providers[provider]
+	view.Instances = append(view.Instances, instance(id))
+	o.Providers[provider] = view
+	return n
+}
+
+func TestPlacementOrder(t *testing.T) {
+	type used struct{ provider, pool string }
+	for name, test := range map[string]struct {
+		pools []poolSpec
+		used  []used
+		want  string
+	}{
+		"the provider with the lower priority": {
+			pools: []poolSpec{{provider: "a", pool: "main", providers: 100, max: 10}, {provider: "b", pool: "main", providers: 50, max: 10}}, want: "b/main"},
+		"a pool's own priority instead of its provider's": {
+			pools: []poolSpec{{provider: "a", pool: "main", providers: 100, own: 10, max: 10}, {provider: "b", pool: "main", providers: 50, max: 10}}, want: "a/main"},
+		"a worse pool of the better provider": {
+			pools: []poolSpec{{provider: "a", pool: "main", providers: 10, own: 90, max: 10}, {provider: "b", pool: "main", providers: 50, max: 10}}, want: "b/main"},
+		"the better of two pools": {
+			pools: []poolSpec{{provider: "a", pool: "one", providers: 100, max: 10}, {provider: "a", pool: "two", providers: 100, own: 99, max: 10}}, want: "a/two"},
+		"priority before room": {
+			pools: []poolSpec{{provider: "a", pool: "main", providers: 50, max: 2}, {provider: "b", pool: "main", providers: 100, max: 10}},
+			used:  []used{{"a", "main"}}, want: "a/main"},
+		"the larger free share": {
+			pools: []poolSpec{{provider: "a", pool: "main", providers: 100, max: 2}, {provider: "b", pool: "main", providers: 100, max: 10}},
+			used:  []used{{"a", "main"}, {"b", "main"}}, want: "b/main"},
+		"the name of the provider": {
+			pools: []poolSpec{{provider: "b", pool: "main", providers: 100, max: 4}, {provider: "a", pool: "main", providers: 100, max: 8}}, want: "a/main"},
+		"the name of the pool": {
+			pools: []poolSpec{{provider: "a", pool: "two", providers: 100, max: 4}, {provider: "a", pool: "one", providers: 100, max: 8}}, want: "a/one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := fleetOf(test.pools...)
+			for i, u := range test.used {
+				o.addNode(fmt.Sprintf("%010d", i+1), u.provider, u.pool, "small").State = resources.StateInUse
+			}
+			d.Labels[0].MinReady = 1
+			launchedAt(t, "min_ready", Compute(d, o, Options{}), test.want)
+			d.Labels[0].MinReady = 0
+			o.Records.Requests = []*resources.Request{{ID: "request", State: resources.StateRequested, StateTime: now, Created: now, Labels: []string{"small"}}}
+			launchedAt(t, "request", Compute(d, o, Options{}), test.want)
+		})
+	}
+}
+
+func launchedAt(t *testing.T, what string, p Plan, want string) {
+	t.Helper()
+	for _, s := range p.Steps {
+		if s.Action == ActionLaunch {
+			if at := s.Provider + "/" + s.Pool; at != want {
+				t.Errorf("%s: launched in %s, want %s", what, at, want)
+			}
+			return
+		}
+	}
+	t.Errorf("%s: nothing is launched:\n%s", what, lines(p))
+}
