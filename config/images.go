@@ -112,11 +112,13 @@ func (l *loader) image(d *draft) *wantedImage {
 	all := l.complete(d.content, nil)
 	l.fillImage(&made.Image, all)
 	l.checkFormats(d, all)
+	bodies := []values{all}
 	if d.kind == resources.ZuulImage {
 		l.fillZuulImage(made, d, all)
 	} else {
-		l.fillDiskimage(made, d)
+		bodies = append(bodies, l.fillDiskimage(made, d))
 	}
+	l.block(made.Ref().String(), made.Builder, d.at, bodies...)
 	return made
 }
 
@@ -131,19 +133,22 @@ func (l *loader) fillImage(i *resources.Image, all values) {
 	i.Login = login(all)
 }
 
-func (l *loader) fillDiskimage(made *wantedImage, d *draft) {
+// fillDiskimage returns the values of the builder block, none after a mistake.
+func (l *loader) fillDiskimage(made *wantedImage, d *draft) values {
 	if d.builder == nil && d.orphan {
-		return
+		return nil
 	}
 	if d.builder == nil {
 		l.problem(d.at.Ptr(), "Missing block", fmt.Sprintf("The diskimage %q needs a builder block, of its own or of a parent.", d.name))
-		return
+		return nil
 	}
 	if d.builder.content == nil {
-		return // of an unknown kind, which has been reported
+		return nil // of an unknown kind, which has been reported
 	}
 	b := l.opts.Builders[d.builder.kind]
-	l.fillBuilder(made, d.builder.kind, b, l.complete(d.builder.content, nil))
+	all := l.complete(d.builder.content, nil)
+	l.fillBuilder(made, d.builder.kind, b, all)
+	return all
 }
 
 func (l *loader) fillZuulImage(made *wantedImage, d *draft, all values) {

@@ -17,6 +17,7 @@ func (l *loader) labels(w *world, vertices map[string]*vertex, ctx *hcl.EvalCont
 			l.sameName(one, "label", other.at)
 			continue
 		}
+		l.block("label."+one.name, "", at, all)
 		w.labels[one.name] = &wantedLabel{at: at, Label: resources.Label{
 			Name: one.name, MinReady: all.integer("min_ready"), MaxReadyAge: all.duration("max_ready_age"), Source: sourceOf(at),
 		}}

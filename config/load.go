@@ -48,6 +48,7 @@ type loader struct {
 	hidden    []hcl.Range // blanked out in the files of the Result
 	diags     hcl.Diagnostics
 	shown     map[string]VariableValue
+	blocks    []resources.Block   // what was evaluated, in no order
 	declared  map[string][]string // names by root: var, local, diskimage, …
 	bytesLeft int64
 	signsLeft int
@@ -117,7 +118,10 @@ func (l *loader) load() resources.Desired {
 	if l.diags.HasErrors() {
 		return resources.Desired{}
 	}
-	return w.desired(settings)
+	d := w.desired(settings)
+	d.Blocks = l.blocks
+	sortBy(d.Blocks, func(b resources.Block) string { return b.Address })
+	return d
 }
 
 // readAll reads and parses every file and sorts their blocks by type.

@@ -52,6 +52,7 @@ func (l *loader) pool(p *wantedProvider, one instance, ctx *hcl.EvalContext, sta
 		IgnoreProviderQuota: all.flag("ignore_provider_quota"), Priority: p.Priority,
 		NodeAttributes: all.textMap("node_attributes"), Config: all.of(p.specs.Pool), Source: sourceOf(at),
 	}}
+	l.block("provider."+p.Name+".pool."+one.name, "", at, all)
 	if own := all.limit("priority"); own != nil {
 		made.Priority = *own
 	}
@@ -86,7 +87,7 @@ func (l *loader) poolPart(pool *wantedPool, part part, around *surroundings) {
 		if part.block.Type == "label" {
 			l.offer(pool, one, ctx, around)
 		} else {
-			l.node(pool, one, ctx, p.specs)
+			l.node(p, pool, one, ctx)
 		}
 	}
 }
@@ -106,6 +107,7 @@ func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, aro
 	made := wantedOffer{at: one.block.LabelRanges[0], imageAt: *c.rangeOf("image"), Offer: resources.Offer{
 		Label: one.name, Config: all.of(s.Label), Source: sourceOf(at), Static: map[string]string{},
 	}}
+	l.block("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
 	image, known := all.usable("image")
 	if known {
 		made.Image = refOf(image)
@@ -133,8 +135,8 @@ func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.Ha
 }
 
 // node makes a machine that exists.
-func (l *loader) node(pool *wantedPool, one instance, ctx *hcl.EvalContext, s *driverSpecs) {
-	at := one.block.DefRange()
+func (l *loader) node(p *wantedProvider, pool *wantedPool, one instance, ctx *hcl.EvalContext) {
+	s, at := p.specs, one.block.DefRange()
 	for _, other := range pool.nodes {
 		if other.Name == one.name {
 			l.sameName(one, "node", hcl.Range{Filename: other.Source.File, Start: hcl.Pos{Line: other.Source.Line}})
@@ -154,6 +156,7 @@ func (l *loader) node(pool *wantedPool, one instance, ctx *hcl.EvalContext, s *d
 	static := staticOf(both, all)
 	made.Hashes = resources.HashValue(static)
 	showStatic(made.Static, "", both, all)
+	l.block("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)
 }
 

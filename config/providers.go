@@ -48,6 +48,7 @@ func (l *loader) provider(one instance, s *driverSpecs, ctx *hcl.EvalContext) *w
 		ImageNames: all.text("image_name_format"), UploadTimeout: all.duration("upload_timeout"),
 		PostUploadHook: all.text("post_upload_hook"), PreventDestroy: all.flag("prevent_destroy"),
 	}}
+	l.block("provider."+one.name, s.kind, at, all)
 	l.checkHook(made.PostUploadHook, c.rangeOf("post_upload_hook"))
 	parts := map[string][]part{}
 	for _, p := range c.parts {
@@ -129,6 +130,7 @@ func (l *loader) cloudImage(p *wantedProvider, one instance, ctx *hcl.EvalContex
 		Name: one.name, ImageID: all.text("image_id"), Image: all.text("image_name"), Filters: all.textMap("filters"),
 		Login: login(all), Config: all.of(p.specs.CloudImage), Source: sourceOf(at),
 	}
+	l.block("provider."+p.Name+".cloud_image."+one.name, "", at, all)
 	var written []string
 	for _, name := range []string{"image_id", "image_name", "filters"} {
 		if _, ok := c.attrs[name]; ok {
@@ -165,6 +167,7 @@ func (l *loader) providerImages(p *wantedProvider, parts []part) {
 			}
 			seen[one.name] = at
 			all := l.complete(l.decode(one.block.Body, one.context(part.ctx), p.specs.providerImage, at), nil)
+			l.block("provider."+p.Name+".image."+one.name, "", at, all)
 			p.images = append(p.images, &wantedProviderImage{at: at, ProviderImage: resources.ProviderImage{
 				Image: resources.ImageRef{Name: one.name}, Pause: all.flag("pause"), Properties: all.textMap("properties"),
 				Tags: all.texts("tags"), Login: login(all), Config: all.of(p.specs.Image), Source: sourceOf(at),

@@ -27,6 +27,7 @@ func (l *loader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) resou
 	}
 	all := l.complete(c, nil)
 	l.checkVersion(all.text("required_version"), c)
+	l.block("npctl", "", c.at, all)
 	return resources.Settings{
 		Dir:           l.dir,
 		ImagesDir:     all.text("images_dir"),
@@ -83,6 +84,7 @@ func (l *loader) stateSettings(parts []part) resources.StateSettings {
 		return resources.StateSettings{}
 	}
 	all := l.complete(l.decode(block.Body, parts[0].ctx, s, block.DefRange()), nil)
+	l.block("npctl.state", kind, block.DefRange(), all)
 	return resources.StateSettings{Kind: kind, Config: all.of(l.opts.States[kind])}
 }
 

@@ -215,10 +215,6 @@ func (c *computation) finish() Plan {
 	return p
 }
 
-func (c *computation) fingerprint(key resources.Key) Fingerprint {
-	return Fingerprint{Subject: key.String(), Digest: fmt.Sprint(c.seen.Records.Revisions[key])}
-}
-
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:8])

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/npctl/npctl/resources"
 )
 
 // A plan file is two lines of JSON: a header that says what it is, and the plan. The header holds the length and the
@@ -33,7 +35,7 @@ const FileLimit = 256 << 20
 
 const (
 	fileKind        = "npctl plan"
-	fileFormat      = 1
+	fileFormat      = 2
 	fileHeaderLimit = 4 << 10
 )
 
@@ -41,6 +43,10 @@ const (
 type File struct {
 	Meta Meta `json:"meta"`
 	Plan Plan `json:"plan"`
+	// Records are those that the steps rely on, by the subject of the fingerprint, to say later how they differ.
+	Records map[string]Attributes `json:"records,omitempty"`
+	// Blocks are those of the configuration that the plan was made with.
+	Blocks []resources.Block `json:"blocks,omitempty"`
 	// Variables are the values of the variables the plan was made with, without the sensitive ones.
 	Variables map[string]json.RawMessage `json:"variables,omitempty"`
 	// Sensitive names the variables that have to be given again.
@@ -202,15 +208,53 @@ func (f File) check() error {
 	return nil
 }
 
-// Bound returns nil when the plan was made for that installation and configuration, and otherwise says what differs.
-func (f File) Bound(lineage, configuration string) error {
-	switch {
-	case f.Meta.Lineage != lineage:
-		return fmt.Errorf("the plan is for the installation %q, and this state belongs to %q: apply it where it was made, or plan again",
-			renderSafe(f.Meta.Lineage), renderSafe(lineage))
-	case f.Meta.Digest != configuration:
-		return errors.New("the configuration, or a variable, has changed since the plan was made: plan again")
-	default:
+// CheckInstallation returns nil when the plan was made for the installation.
+func (f File) CheckInstallation(lineage string) error {
+	if f.Meta.Lineage == lineage {
 		return nil
 	}
+	return fmt.Errorf("the plan is for the installation %q, and this state belongs to %q: apply it where it was made, or plan again",
+		renderSafe(f.Meta.Lineage), renderSafe(lineage))
+}
+
+// ConfigurationChange is how a configuration differs from the one that a plan was made with.
+type ConfigurationChange struct {
+	// Blocks says what became of each block that differs, with its place. When it is empty, only sensitive values differ.
+	Blocks []string
+}
+
+// CheckConfiguration returns nil when the plan was made with the configuration.
+func (f File) CheckConfiguration(now resources.Desired) *ConfigurationChange {
+	if f.Meta.Digest == now.Digest {
+		return nil
+	}
+	change := &ConfigurationChange{}
+	saved := map[string]resources.Block{}
+	for _, b := range f.Blocks {
+		saved[b.Address] = b
+	}
+	for _, b := range now.Blocks {
+		was, known := saved[b.Address]
+		delete(saved, b.Address)
+		switch {
+		case !known:
+			change.Blocks = append(change.Blocks, blockText(b, "is new"))
+		case was.Digest != b.Digest:
+			change.Blocks = append(change.Blocks, blockText(b, "has changed"))
+		}
+	}
+	for _, b := range f.Blocks {
+		if _, gone := saved[b.Address]; gone {
+			change.Blocks = append(change.Blocks, blockText(b, "was removed"))
+		}
+	}
+	return change
+}
+
+func blockText(b resources.Block, what string) string {
+	place := b.Source.String()
+	if place != "" {
+		place = " (" + place + ")"
+	}
+	return renderSafe(b.Address) + renderSafe(place) + " " + what
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/resources"
 )
 
 func sampleFile() File {
@@ -39,7 +41,7 @@ func TestPlanFileHoldsAllOfThePlan(t *testing.T) {
 	if diff := cmp.Diff(f, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if stale := got.Stale(f.Plan); len(stale) > 0 {
+	if stale := got.Stale(f.Plan, &Records{}); len(stale) > 0 {
 		t.Errorf("stale against the plan it was made from: %v", stale)
 	}
 }
@@ -113,7 +115,7 @@ func TestWhatIsNoPlanFileIsRefused(t *testing.T) {
 		{"configuration", []byte("provider \"openstack\" \"x\" {}\n"), ErrNotPlanFile, "it does not begin like one"},
 		{"binary", bytes.Repeat([]byte{0, 0xff}, 1<<20), ErrNotPlanFile, "it does not begin like one"},
 		{"report", renderReport(t, samplePlan()), ErrNotPlanFile, "it is the output of -json"},
-		{"newer format", change(`"format":1`, `"format":2`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 2, and this npctl reads format 1"},
+		{"newer format", change(`"format":2`, `"format":3`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 3, and this npctl reads format 2"},
 		{"cut short", content[:len(content)/2], ErrPlanDamaged, "bytes are missing"},
 		{"only the header", content[:bytes.IndexByte(content, '\n')+1], ErrPlanDamaged, "bytes are missing"},
 		{"edited", change("debian-small", "debian-large"), ErrPlanDamaged, "does not match its checksum"},
@@ -182,14 +184,27 @@ func TestWhatIsNoRegularFileIsNotOpened(t *testing.T) {
 
 func TestPlanIsBoundToItsInstallationAndConfiguration(t *testing.T) {
 	f := sampleFile()
-	if err := f.Bound(f.Meta.Lineage, f.Meta.Digest); err != nil {
+	block := func(address, digest string, line int) resources.Block {
+		return resources.Block{Address: address, Digest: digest, Source: resources.Source{File: "npctl.hcl", Line: line}}
+	}
+	f.Blocks = []resources.Block{block("diskimage.a", "1", 3), block("label.b", "2", 9), block("label.c", "3", 12)}
+	if err := f.CheckInstallation(f.Meta.Lineage); err != nil {
 		t.Error(err)
 	}
-	if err := f.Bound("another", f.Meta.Digest); err == nil || !strings.Contains(err.Error(), `this state belongs to "another"`) {
+	if err := f.CheckInstallation("another"); err == nil || !strings.Contains(err.Error(), `this state belongs to "another"`) {
 		t.Errorf("got %v", err)
 	}
-	if err := f.Bound(f.Meta.Lineage, "sha256:11"); err == nil || !strings.Contains(err.Error(), "has changed since the plan was made") {
-		t.Errorf("got %v", err)
+	if change := f.CheckConfiguration(resources.Desired{Digest: f.Meta.Digest}); change != nil {
+		t.Errorf("got %v", change)
+	}
+	now := resources.Desired{Digest: "sha256:11", Blocks: []resources.Block{block("diskimage.a", "9", 4), block("label.b", "2", 90), block("label.d", "4", 13)}}
+	want := []string{"diskimage.a (npctl.hcl:4) has changed", "label.d (npctl.hcl:13) is new", "label.c (npctl.hcl:12) was removed"}
+	if diff := cmp.Diff(&ConfigurationChange{Blocks: want}, f.CheckConfiguration(now)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	now.Blocks = f.Blocks
+	if change := f.CheckConfiguration(now); change == nil || len(change.Blocks) > 0 {
+		t.Errorf("a sensitive value alone: got %v", change)
 	}
 }
 

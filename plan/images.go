@@ -173,7 +173,7 @@ func (c *computation) planBuild(img *resources.Image, newest, unfinished *resour
 	}
 	s := Step{Address: at, Action: ActionBuild, Thing: ThingBuild, Reason: due.reason, Evidence: due.evidence,
 		Changes: due.changes, Image: img.Name, Formats: formats, Version: due.version, Replaces: newest != nil,
-		Estimate: c.estimate("build/" + img.Name), Source: img.Source, Touches: c.touchBuild(img.Name, newest)}
+		Estimate: c.estimate("build/" + img.Name), Source: img.Source, Touches: c.touchBuild(img, newest)}
 	if unfinished != nil {
 		s.Record, s.Build = unfinished.Key(), unfinished.ID
 	}
@@ -203,11 +203,16 @@ func (c *computation) mended(img *resources.Image, f *resources.Failure) bool {
 	return f.Hash != "" && f.Hash != c.hashes(img).Current()
 }
 
-func (c *computation) touchBuild(image string, newest *resources.Build) []Fingerprint {
-	if newest == nil {
-		return []Fingerprint{{Subject: "builds of " + image, Digest: "none"}}
+// touchBuild returns what a new build relies on: that the newest one is still the newest, and the local files.
+func (c *computation) touchBuild(img *resources.Image, newest *resources.Build) []Fingerprint {
+	touches := []Fingerprint{{Subject: "builds of " + img.Name, Digest: noRecord}}
+	if newest != nil {
+		touches[0] = c.fingerprint(newest.Key())
 	}
-	return []Fingerprint{c.fingerprint(newest.Key())}
+	if inputs := c.seen.Inputs[img.Name]; inputs != "" {
+		touches = append(touches, Fingerprint{Subject: "files of " + img.Ref().String(), Digest: digest(string(inputs))})
+	}
+	return touches
 }
 
 // dueBuild is why a build is due; nothing when none is.

@@ -116,12 +116,6 @@ type Change struct {
 	Forces    bool   `json:"forces_replacement,omitempty"`
 }
 
-// Fingerprint is what a step relies on. When it has changed since, a saved plan is refused.
-type Fingerprint struct {
-	Subject string `json:"subject"` // such as node/0000000001 or provider.vexxhost/server/4f1c…
-	Digest  string `json:"digest"`
-}
-
 // Severity of a Note.
 type Severity string
 

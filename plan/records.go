@@ -63,6 +63,32 @@ func (r *Records) Drop(key resources.Key) {
 	}
 }
 
+// Get returns a record, or nil.
+func (r *Records) Get(key resources.Key) resources.Record {
+	switch key.Kind {
+	case resources.KindProvider:
+		return getByID(r.Providers, key.ID)
+	case resources.KindImage:
+		return getByID(r.Images, key.ID)
+	case resources.KindBuild:
+		return getByID(r.Builds, key.ID)
+	case resources.KindUpload:
+		return getByID(r.Uploads, key.ID)
+	case resources.KindNode:
+		return getByID(r.Nodes, key.ID)
+	case resources.KindRequest:
+		return getByID(r.Requests, key.ID)
+	case resources.KindTemplate:
+		return getByID(r.Templates, key.ID)
+	case resources.KindSighting:
+		return getByID(r.Sightings, key.ID)
+	case resources.KindHistory:
+		return getByID(r.Histories, key.ID)
+	default:
+		return nil
+	}
+}
+
 // Clone returns records that Put and Drop leave alone. The records themselves are shared.
 func (r *Records) Clone() Records {
 	return Records{Providers: slices.Clone(r.Providers), Images: slices.Clone(r.Images), Builds: slices.Clone(r.Builds),
@@ -78,6 +104,13 @@ func putByID[R resources.Record](list *[]R, record R) {
 		return
 	}
 	*list = slices.Insert(*list, i, record)
+}
+
+func getByID[R resources.Record](list []R, id string) resources.Record {
+	if i, found := placeByID(list, id); found {
+		return list[i]
+	}
+	return nil
 }
 
 func dropByID[R resources.Record](list *[]R, id string) {

@@ -20,7 +20,7 @@ func (m Mismatch) String() string {
 // Stale compares each saved step with the plan computed anew. A step is still good when the new plan has one with the
 // same id that does the same and relies on the same. Why it is needed may have changed meanwhile, and so may the rest
 // of the plan: steps that only the new plan has are not applied, so they make nothing stale.
-func (f File) Stale(current Plan) []Mismatch {
+func (f File) Stale(current Plan, records *Records) []Mismatch {
 	fresh := make(map[string]*Step, len(current.Steps))
 	for i := range current.Steps {
 		fresh[current.Steps[i].ID] = &current.Steps[i]
@@ -29,9 +29,9 @@ func (f File) Stale(current Plan) []Mismatch {
 	for i := range f.Plan.Steps {
 		saved := &f.Plan.Steps[i]
 		now, still := fresh[saved.ID]
-		reasons := []string{staleGone(saved, current)}
+		reasons := append([]string{staleGone(saved, current)}, f.changedRecords(saved, records)...)
 		if still {
-			reasons = staleDifferences(saved, now)
+			reasons = append(staleDifferences(saved, now), f.staleTouches(saved.Touches, now.Touches, records)...)
 		}
 		for _, why := range reasons {
 			all = append(all, Mismatch{StepID: saved.ID, Address: saved.Address, Why: why})
@@ -99,7 +99,7 @@ func staleDifferences(saved, now *Step) []string {
 			why = append(why, fmt.Sprintf("it now has to wait for %q", id))
 		}
 	}
-	return append(why, staleTouches(saved.Touches, now.Touches)...)
+	return why
 }
 
 func staleRecord(s *Step) string {
@@ -131,27 +131,51 @@ func staleValue(v string) string {
 	return renderCut(v, renderFactLimit)
 }
 
-// staleTouches names the subjects that are not as they were. Only digests were saved, so not what they were.
-func staleTouches(saved, now []Fingerprint) []string {
+// staleTouches names the subjects that are not as they were, and of records what differs.
+func (f File) staleTouches(saved, now []Fingerprint, records *Records) []string {
 	was := map[string]string{}
 	for _, f := range saved {
 		was[f.Subject] = f.Digest
 	}
 	var why []string
-	for _, f := range now {
-		digest, known := was[f.Subject]
-		delete(was, f.Subject)
+	for _, print := range now {
+		digest, known := was[print.Subject]
+		delete(was, print.Subject)
 		switch {
 		case !known:
-			why = append(why, f.Subject+" is new since the plan was made, and matters to this step")
-		case digest != f.Digest:
-			why = append(why, f.Subject+" has changed since the plan was made")
+			why = append(why, print.Subject+" is new since the plan was made, and matters to this step")
+		case digest != print.Digest:
+			why = append(why, f.changed(print.Subject, records)...)
 		}
 	}
-	for _, f := range saved {
-		if _, gone := was[f.Subject]; gone {
-			delete(was, f.Subject)
-			why = append(why, f.Subject+" was looked at for the plan, and is not there any more")
+	for _, print := range saved {
+		if _, gone := was[print.Subject]; gone {
+			delete(was, print.Subject)
+			why = append(why, print.Subject+" was looked at for the plan, and is not there any more")
+		}
+	}
+	return why
+}
+
+// changed says of a subject with another digest how it differs, as far as that was saved.
+func (f File) changed(subject string, records *Records) []string {
+	saved, known := f.Records[subject]
+	now := attributesOf(records.Get(keyOf(subject)))
+	if !known || now == nil {
+		return []string{subject + " has changed since the plan was made"}
+	}
+	why := saved.differences(now)
+	for i := range why {
+		why[i] = subject + ": " + why[i]
+	}
+	return why
+}
+
+// changedRecords says how the records differ that a step relied on and that are still there.
+func (f File) changedRecords(saved *Step, records *Records) (why []string) {
+	for _, print := range saved.Touches {
+		if now := attributesOf(records.Get(keyOf(print.Subject))); now != nil && now.digest() != print.Digest {
+			why = append(why, f.changed(print.Subject, records)...)
 		}
 	}
 	return why

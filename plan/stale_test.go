@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"encoding/json"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,7 +19,7 @@ func staleStep() Step {
 
 func staleWhys(saved, now Plan) []string {
 	var whys []string
-	for _, m := range (File{Plan: saved}).Stale(now) {
+	for _, m := range (File{Plan: saved}).Stale(now, &Records{}) {
 		whys = append(whys, m.String())
 	}
 	return whys
@@ -113,5 +115,65 @@ func TestStaleEscapesForeignText(t *testing.T) {
 				t.Errorf("%q in %q", c, why)
 			}
 		}
+	}
+}
+
+func TestStaleNamesTheAttributesThatDiffer(t *testing.T) {
+	node := func(state resources.State, lease *resources.Lease) *Records {
+		r := &Records{}
+		r.Put(&resources.Node{ID: "0000000003", State: state, Provider: "vexxhost", Lease: lease}, 1)
+		return r
+	}
+	step := func(r *Records) Plan {
+		s := staleStep()
+		s.Touches = []Fingerprint{(&computation{seen: Observed{Records: *r}}).fingerprint(s.Record)}
+		return Plan{Steps: []Step{s}}
+	}
+	before := node(resources.StateReady, nil)
+	f := File{Plan: step(before)}
+	f.Records = Reviewed(f.Plan, before)
+	for _, c := range []struct {
+		name string
+		now  *Records
+		plan func(*Records) Plan
+		want []string
+	}{
+		{"a lease", node(resources.StateReady, &resources.Lease{Holder: "x"}), step, nil},
+		{"the state", node(resources.StateInUse, nil), step,
+			[]string{`node/0000000003: state was "ready", is now "in-use"`}},
+		{"the state, and the step is gone", node(resources.StateInUse, nil), func(*Records) Plan { return Plan{} },
+			[]string{"no longer planned: to delete the node was done meanwhile, or is not needed any more",
+				`node/0000000003: state was "ready", is now "in-use"`}},
+		{"the record is gone", &Records{}, step, []string{"node/0000000003 has changed since the plan was made"}},
+	} {
+		var got []string
+		for _, m := range f.Stale(c.plan(c.now), c.now) {
+			got = append(got, m.Why)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestCopyOfTheStateHasTheSameFingerprints(t *testing.T) {
+	now := time.Date(2026, 3, 2, 13, 30, 0, 0, time.FixedZone("", 3600))
+	record := &resources.Node{ID: "0000000003", State: resources.StateReady, StateTime: now, Labels: []string{"a"}}
+	text, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied resources.Node
+	if err := json.Unmarshal(text, &copied); err != nil {
+		t.Fatal(err)
+	}
+	var here, there Records
+	here.Put(record, 17)
+	there.Put(&copied, 46)
+	at := func(r Records) Fingerprint {
+		return (&computation{seen: Observed{Records: r}}).fingerprint(record.Key())
+	}
+	if at(here) != at(there) || at(here) == at(Records{}) {
+		t.Errorf("%v, %v, without the record %v", at(here), at(there), at(Records{}))
 	}
 }

@@ -16,6 +16,15 @@ type Desired struct {
 	Providers []Provider
 	// Digest is a hash of the whole evaluated configuration; a saved plan is bound to it.
 	Digest string
+	// Blocks lists what the configuration was made of, sorted by address, to find out which of it has changed.
+	Blocks []Block
+}
+
+// Block is a block of the configuration, without those inside it that have an address of their own.
+type Block struct {
+	Address string `json:"address"`
+	Digest  string `json:"digest"` // of its values, but for the sensitive ones
+	Source  Source `json:"source,omitzero"`
 }
 
 // Settings is the npctl block.

@@ -42,8 +42,11 @@ func (c *applyCommand) readPlan(path string) (*plan.File, error) {
 
 // applySaved does the steps of a plan file, if they are still what would be planned.
 func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.File, events *eventWriter) error {
-	if err := file.Bound(s.identity.Lineage, s.config.Desired.Digest); err != nil {
-		return c.anotherConfiguration(file, err)
+	if err := file.CheckInstallation(s.identity.Lineage); err != nil {
+		return err
+	}
+	if change := file.CheckConfiguration(s.config.Desired); change != nil {
+		return c.anotherConfiguration(file, change)
 	}
 	current, err := s.compute(ctx, &c.planOptions, file.Meta.Options)
 	if err != nil {
@@ -52,7 +55,7 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.Fil
 	if err := s.sight(ctx, c.refresh); err != nil {
 		return err
 	}
-	if stale := file.Stale(current); len(stale) > 0 {
+	if stale := file.Stale(current, &s.seen.Records); len(stale) > 0 {
 		return c.refuse(file, stale)
 	}
 	events.plan(file.Plan, file.Meta)
@@ -67,23 +70,36 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.Fil
 	return c.execute(ctx, s, file.Plan, events)
 }
 
-func (c *applyCommand) anotherConfiguration(file plan.File, err error) error {
-	if len(file.Sensitive) > 0 {
-		return hint(err, fmt.Sprintf("sensitive variables are not saved and have to be given the same value again: %s", joinWords(file.Sensitive)))
+// anotherConfiguration lists the blocks that differ. Without any, only the value of a sensitive variable can.
+func (c *applyCommand) anotherConfiguration(file plan.File, change *plan.ConfigurationChange) error {
+	if len(change.Blocks) == 0 && len(file.Sensitive) > 0 {
+		return hint(errors.New("a sensitive value has changed since the plan was made: plan again"),
+			fmt.Sprintf("sensitive variables are not saved and have to be given the same value again: %s", joinWords(file.Sensitive)))
 	}
-	return hint(err, "apply it with the configuration it was made from, or make a new one with npctl plan -out=FILE")
+	c.changedSince(file, "the configuration has changed", change.Blocks)
+	return hint(errors.New("the configuration, or a variable, has changed since the plan was made: plan again"),
+		"apply it with the configuration it was made from, or make a new one with npctl plan -out=FILE")
 }
 
 // refuse lists what has changed since the plan was made.
 func (c *applyCommand) refuse(file plan.File, stale []plan.Mismatch) error {
-	const shown = 20
-	c.ui.talk("Since this plan was made (%s), what it touches has changed:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"))
-	for i, m := range stale {
-		if i == shown {
-			c.ui.talk("  ... and %d more", len(stale)-shown)
-			break
-		}
-		c.ui.talk("  - %s", m)
+	lines := make([]string, len(stale))
+	for i := range stale {
+		lines[i] = stale[i].String()
 	}
+	c.changedSince(file, "what it touches has changed", lines)
 	return hint(errors.New("the plan is stale, so nothing was done"), "look at a new one: npctl plan -out=FILE")
+}
+
+// changedSince lists changes since a plan was made.
+func (c *applyCommand) changedSince(file plan.File, what string, changes []string) {
+	const shown = 20
+	c.ui.talk("Since this plan was made (%s), %s:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"), what)
+	for i, change := range changes {
+		if i == shown {
+			c.ui.talk("  ... and %d more", len(changes)-shown)
+			return
+		}
+		c.ui.talk("  - %s", change)
+	}
 }

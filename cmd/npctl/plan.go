@@ -146,7 +146,8 @@ func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
 	if c.out == "" || len(p.Problems) > 0 {
 		return nil
 	}
-	file := plan.File{Meta: s.meta(opt), Plan: p, Variables: map[string]json.RawMessage{}}
+	file := plan.File{Meta: s.meta(opt), Plan: p, Records: plan.Reviewed(p, &s.seen.Records),
+		Blocks: s.config.Desired.Blocks, Variables: map[string]json.RawMessage{}}
 	for name, v := range s.config.Variables {
 		if v.Sensitive {
 			file.Sensitive = append(file.Sensitive, name)

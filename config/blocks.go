@@ -1,0 +1,32 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// block records what a block says, so that a saved plan can name the blocks that have changed. kind is what stands beside
+// the name, such as a driver. A sensitive value counts as written or not, whatever it is: the digest is not secret.
+func (l *loader) block(address, kind string, at hcl.Range, bodies ...values) {
+	sum := sha256.New()
+	_, _ = fmt.Fprintf(sum, "%q", kind)
+	for _, body := range bodies {
+		_, _ = fmt.Fprint(sum, "{")
+		for _, name := range slices.Sorted(maps.Keys(body)) {
+			_, _ = fmt.Fprintf(sum, "%q:", name)
+			if value := body[name]; value.ContainsMarked() {
+				_, _ = fmt.Fprint(sum, masked)
+			} else {
+				digestCty(sum, value)
+			}
+		}
+	}
+	l.blocks = append(l.blocks, resources.Block{Address: address, Digest: hex.EncodeToString(sum.Sum(nil)[:8]), Source: sourceOf(at)})
+}
