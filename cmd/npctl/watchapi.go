@@ -53,7 +53,7 @@ func (w *watching) bindTCP(ctx context.Context, f *front, api api) error {
 	if w.listen == "" {
 		return nil
 	}
-	l, err := httpapi.ListenTCP(ctx, w.listen, httpapi.TLS{Cert: w.cert, Key: w.key, ClientCA: w.clientCA})
+	l, err := httpapi.ListenTCP(ctx, w.listen, httpapi.TLS{Cert: w.cert, Key: w.key, ClientCA: w.clientCA}, w.log)
 	if err != nil {
 		return hint(err, "-listen takes an address of this machine and a free port, such as :8443")
 	}

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
-	"golang.org/x/net/netutil"
+
+	"github.com/npctl/npctl/internal/connlimit"
 )
 
 // metricsSocket is the FileDescriptorName of a socket unit that metrics are to be served at; every other is for the API.
@@ -18,11 +19,12 @@ const metricsSocket = "metrics"
 
 // Limits of the metrics listener, which asks nobody who they are.
 const (
-	metricsConnections = 64
-	metricsHeaderTime  = 5 * time.Second
-	metricsAnswerTime  = 30 * time.Second
-	metricsHeaderSize  = 8 << 10
-	aliveWithin        = time.Minute // since the newest pass
+	metricsConnections      = 256
+	metricsConnectionsOfOne = 32 // client address
+	metricsHeaderTime       = 5 * time.Second
+	metricsAnswerTime       = 30 * time.Second
+	metricsHeaderSize       = 8 << 10
+	aliveWithin             = time.Minute // since the newest pass
 )
 
 // front is everything that listens, in the order in which it was opened.
@@ -96,7 +98,7 @@ func (w *watching) bindMetrics(ctx context.Context, f *front) error {
 	if err != nil {
 		return hint(fmt.Errorf("serve metrics: %w", err), "-metrics-listen takes an address of this machine and a free port, such as 127.0.0.1:9107")
 	}
-	f.add(netutil.LimitListener(l, metricsConnections), w.serveMetrics)
+	f.add(connlimit.Listen(l, metricsConnections, metricsConnectionsOfOne), w.serveMetrics)
 	return nil
 }
 
@@ -110,7 +112,7 @@ func (w *watching) bindActivated(f *front, api api) (local bool, err error) {
 		for _, l := range listeners {
 			switch {
 			case name == metricsSocket:
-				f.add(netutil.LimitListener(l, metricsConnections), w.serveMetrics)
+				f.add(connlimit.Listen(l, metricsConnections, metricsConnectionsOfOne), w.serveMetrics)
 			case l.Addr().Network() == "unix":
 				local = true
 				f.add(l, api.Serve)
@@ -129,7 +131,7 @@ func (w *watching) serveMetrics(ctx context.Context, l net.Listener) error {
 	mux.Handle("GET /metrics", w.metrics.Handler())
 	mux.HandleFunc("GET /livez", w.livez)
 	mux.HandleFunc("GET /readyz", w.readyz)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: metricsHeaderTime, ReadTimeout: metricsHeaderTime, WriteTimeout: metricsAnswerTime,
+	server := &http.Server{Handler: mux, ConnState: connlimit.ConnState, ReadHeaderTimeout: metricsHeaderTime, ReadTimeout: metricsHeaderTime, WriteTimeout: metricsAnswerTime,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: metricsHeaderSize, ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() {
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)

@@ -1,6 +1,9 @@
 package httpapi
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // await returns once look is done, the time is over, or the daemon ends. It looks again when something happens to the
 // subject, and now and then, for what happens without being told.
@@ -31,6 +34,9 @@ func (c *call) await(subject string, wait time.Duration, look func() (done bool,
 			if seen = newest; len(news) == 0 {
 				continue
 			}
+		}
+		if c.r.Method == http.MethodGet && c.revoked() { // what another call has done is answered
+			return c.unauthorized()
 		}
 		if done, err := look(); done || err != nil {
 			return err

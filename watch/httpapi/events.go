@@ -131,11 +131,12 @@ type stream struct {
 	*call
 	flush *http.ResponseController
 	beat  *time.Ticker
+	check *time.Ticker // of the token
 }
 
 // stream begins an answer that goes on.
 func (c *call) stream(media string) *stream {
-	s := &stream{call: c, flush: http.NewResponseController(c.w), beat: time.NewTicker(streamBeats)}
+	s := &stream{call: c, flush: http.NewResponseController(c.w), beat: time.NewTicker(streamBeats), check: time.NewTicker(readEvery)}
 	c.lasts(0)
 	c.w.Header().Set("Content-Type", media)
 	c.w.WriteHeader(http.StatusOK)
@@ -179,12 +180,17 @@ func eventWord(e resources.Event) string {
 	}, e.Code)
 }
 
-// pause waits for a hint, and shows now and then that it lives. It has ended when the client or the daemon goes.
+// pause waits for a hint, and shows now and then that it lives. It has ended when the client or the daemon goes, or when
+// the client's token was revoked.
 func (s *stream) pause(hints <-chan struct{}, sign string) (ended bool) {
 	for {
 		select {
 		case _, open := <-hints:
-			return !open
+			return !open || s.revoked()
+		case <-s.check.C:
+			if s.revoked() {
+				return true
+			}
 		case <-s.beat.C:
 			if s.write(sign) != nil {
 				return true

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/npctl/npctl/internal/connlimit"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -135,9 +137,8 @@ func (c *call) authenticate(isLocal bool) error {
 		c.route = nil
 		return hinted(&failure{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "there is nothing here"}, "GET /openapi.json tells what there is")
 	}
-	given, found := strings.CutPrefix(c.r.Header.Get("Authorization"), "Bearer ")
-	if found && c.Tokens != nil {
-		if err := c.recognize(strings.TrimSpace(given)); err != nil {
+	if given, found := bearer(c.r); found && c.Tokens != nil {
+		if err := c.recognize(given); err != nil {
 			return err
 		}
 	}
@@ -145,18 +146,42 @@ func (c *call) authenticate(isLocal bool) error {
 	case c.role >= c.route.need:
 		return nil
 	case c.role == nobody:
-		c.w.Header().Set("WWW-Authenticate", `Bearer realm="npctl"`)
-		return hinted(&failure{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, detail: "a token is needed, and there is none that is known"},
-			"send it as Authorization: Bearer TOKEN")
+		return c.unauthorized()
 	default:
 		return hinted(&failure{status: http.StatusForbidden, code: wire.CodeForbidden, detail: "the token " + quoted(c.who) + " may only look"},
 			"use one whose role is full")
 	}
 }
 
+// unauthorized is the error of a call without a valid token.
+func (c *call) unauthorized() error {
+	c.w.Header().Set("WWW-Authenticate", `Bearer realm="npctl"`)
+	return hinted(&failure{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, detail: "a token is needed, and there is none that is known"},
+		"send it as Authorization: Bearer TOKEN")
+}
+
+// bearer returns the token of a request. The name of the scheme has no case.
+func bearer(r *http.Request) (token string, found bool) {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
+}
+
+// revoked reports whether the token of a call has become invalid, or too weak, since the call began.
+func (c *call) revoked() bool {
+	given, found := bearer(c.r)
+	if c.role == local || c.route.need == nobody || !found || c.Tokens == nil {
+		return false
+	}
+	if _, c.role = c.Tokens.find(given); c.role < c.route.need {
+		c.Log.Info("end a call whose token was revoked", "route", c.route.name, "who", c.who)
+		return true
+	}
+	return false
+}
+
 // recognize finds out whose token that is, unless too many wrong ones have come from the same address.
 func (c *call) recognize(given string) error {
-	from, now := guesser(c.r.RemoteAddr), time.Now()
+	from, now := connlimit.Client(c.r.RemoteAddr), time.Now()
 	if wait := c.guesses.wait(from, now); wait > 0 {
 		c.Guessed(guessThrottled)
 		c.w.Header().Set("Retry-After", retryAfter(wait))
@@ -191,8 +216,11 @@ func (c *call) turn() (done func(), err error) {
 
 // answerRoute does what is asked for and answers.
 func (c *call) answerRoute() error {
-	c.allowAnswer(answerTime)
-	result, err := c.route.do(c)
+	if c.r.ContentLength == 0 {
+		c.arrived()
+	}
+	c.allowAnswer(c.CallTime + answerTime)
+	result, err := c.do()
 	if err != nil {
 		return err
 	}
@@ -206,14 +234,39 @@ func (c *call) answerRoute() error {
 	return c.writeJSON(max(c.route.status, http.StatusOK), "application/json", result)
 }
 
+// do does what is asked for. A call that does not wait for something has CallTime for it.
+func (c *call) do() (any, error) {
+	if c.route.lasting {
+		return c.route.do(c)
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx(), c.CallTime, errCallTime)
+	defer cancel()
+	limited := *c
+	limited.r = c.r.WithContext(ctx)
+	result, err := c.route.do(&limited)
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errCallTime) {
+		err = hinted(&failure{status: http.StatusServiceUnavailable, code: wire.CodeTimeout, detail: fmt.Sprintf("the call was ended after %s", c.CallTime)},
+			"check what it has changed before you repeat it")
+	}
+	return result, err
+}
+
 // allowAnswer gives the client so long from now on to read what is written.
 func (c *call) allowAnswer(within time.Duration) {
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(within)) // where it cannot be set, as in tests, nothing is slow
 }
 
+// errCallTime is the cause with which the context of a call ends that takes too long.
+var errCallTime = errors.New("the call took too long")
+
+// arrived ends the time limit of the body, at which the call would count as abandoned.
+func (c *call) arrived() {
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // where it cannot be set, as in tests, nothing is slow
+}
+
 // lasts prepares for an answer that takes longer than a call may take to arrive. The body has to be read by then.
 func (c *call) lasts(wait time.Duration) {
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // or the call would count as abandoned
+	c.arrived()
 	c.allowAnswer(wait + answerTime)
 }
 

@@ -12,10 +12,9 @@ import (
 
 // How often somebody may be wrong about a token.
 const (
-	guessesAtOnce   = 10
-	guessEvery      = 6 * time.Second
-	guessersAtMost  = 4096 // addresses that are told apart; those that come later share one limit
-	guessersNetwork = 64   // bits of an IPv6 address that say whose it is
+	guessesAtOnce  = 10
+	guessEvery     = 6 * time.Second
+	guessersAtMost = 4096 // addresses that are told apart; those that come later share one limit
 )
 
 // What became of wrong tokens, for Options.Guessed.
@@ -36,21 +35,6 @@ func newGuesses() *guesses {
 }
 
 func guessLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(guessEvery), guessesAtOnce) }
-
-// guesser is the address that a call counts for. Whoever has an IPv6 network has all addresses in it.
-func guesser(remote string) netip.Addr {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Addr{}
-	}
-	addr := at.Addr().Unmap().WithZone("")
-	if addr.Is6() {
-		if network, err := addr.Prefix(guessersNetwork); err == nil {
-			return network.Addr()
-		}
-	}
-	return addr
-}
 
 // wait is how long the address has to wait before another token from it is looked at.
 func (g *guesses) wait(from netip.Addr, now time.Time) time.Duration {

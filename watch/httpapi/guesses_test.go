@@ -4,11 +4,13 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/connlimit"
 )
 
 func TestGuessesOfOneAddressAreLimited(t *testing.T) {
 	g, now := newGuesses(), time.Unix(1_700_000_000, 0)
-	here, there := guesser("192.0.2.1:1000"), guesser("192.0.2.2:1000")
+	here, there := connlimit.Client("192.0.2.1:1000"), connlimit.Client("192.0.2.2:1000")
 	for i := range guessesAtOnce {
 		if wait := g.wait(here, now); wait != 0 {
 			t.Fatalf("after %d guesses the next one has to wait %s", i, wait)
@@ -39,7 +41,7 @@ func TestAddressesThatCountAsOne(t *testing.T) {
 		{"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false},
 		{"[fe80::1%eth0]:1", "[fe80::2%eth1]:1", true},
 	} {
-		if got := guesser(pair.a) == guesser(pair.b); got != pair.same {
+		if got := connlimit.Client(pair.a) == connlimit.Client(pair.b); got != pair.same {
 			t.Errorf("%s and %s: %t, want %t", pair.a, pair.b, got, pair.same)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,9 +47,14 @@ func (c *call) read() ([]byte, error) {
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, hinted(&failure{status: http.StatusRequestTimeout, code: wire.CodeTimeout,
+			detail: fmt.Sprintf("the body did not arrive within %s; nothing was done", c.BodyTime)}, "send it again")
 	case err != nil:
 		return nil, invalid("what was sent did not arrive whole")
-	case len(text) == 0:
+	}
+	c.arrived()
+	if len(text) == 0 {
 		return nil, nil
 	}
 	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))

@@ -102,7 +102,8 @@ type lab struct {
 	socket string
 	*client.Client
 	guesses *tally
-	shadow  bool // the daemon looks on only
+	shadow  bool                        // the daemon looks on only
+	loading func(context.Context) error // called before the configuration is read, if set
 }
 
 // tally counts.
@@ -161,7 +162,12 @@ func (l *lab) drivers() map[string]drivers.Driver {
 	return map[string]drivers.Driver{"lab": l.driver, "static": static.New()}
 }
 
-func (l *lab) load(context.Context) (resources.Desired, error) {
+func (l *lab) load(ctx context.Context) (resources.Desired, error) {
+	if l.loading != nil {
+		if err := l.loading(ctx); err != nil {
+			return resources.Desired{}, err
+		}
+	}
 	schemas := map[string]schema.Driver{}
 	for kind, d := range l.drivers() {
 		schemas[kind] = d.Schema()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
+
+	"github.com/npctl/npctl/internal/connlimit"
 )
 
 // ErrInUse: somebody listens at that socket already.
@@ -105,9 +108,9 @@ type TLS struct {
 }
 
 // ListenTCP listens at an address such as 127.0.0.1:8989. Without TLS that has to be an address of this machine which no
-// other one reaches, since tokens could be read on the way.
-func ListenTCP(ctx context.Context, address string, t TLS) (net.Listener, error) {
-	config, err := t.config()
+// other one reaches, since tokens could be read on the way. The log gets what becomes of a certificate that is replaced; it may be nil.
+func ListenTCP(ctx context.Context, address string, t TLS, log *slog.Logger) (net.Listener, error) {
+	config, err := t.config(log)
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", address, err)
 	}
@@ -120,7 +123,7 @@ func ListenTCP(ctx context.Context, address string, t TLS) (net.Listener, error)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	l = netutil.LimitListener(l, connections)
+	l = connlimit.Listen(l, connections, connectionsOfOne)
 	if config != nil { // outside, so that package http sees that it is TLS and limits the handshake
 		l = tls.NewListener(l, config)
 	}
@@ -140,15 +143,15 @@ func onlyHere(address string) error {
 }
 
 // config reads the files. It is nil without any.
-func (t TLS) config() (*tls.Config, error) {
+func (t TLS) config(log *slog.Logger) (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil
 	}
 	if t.Cert == "" || t.Key == "" {
 		return nil, errors.New("TLS needs a certificate and its key")
 	}
-	pair := &certificate{cert: t.Cert, key: t.Key}
-	if _, err := pair.get(nil); err != nil {
+	pair, err := readCertificate(t.Cert, t.Key, log)
+	if err != nil {
 		return nil, err
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}}

@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl")
 	if err != nil {
@@ -178,18 +178,18 @@ func TestASocketOfSomebodyElseIsNotUsed(t *testing.T) {
 
 func TestTCPNeedsTLSUnlessItIsHere(t *testing.T) {
 	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "localhost:0", "192.0.2.1:0"} {
-		l, err := httpapi.ListenTCP(t.Context(), address, httpapi.TLS{})
+		l, err := httpapi.ListenTCP(t.Context(), address, httpapi.TLS{}, nil)
 		if err == nil {
 			_ = l.Close()
 			t.Errorf("%s is listened at without TLS", address)
 		}
 	}
-	l, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{})
+	l, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	if _, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{Cert: "x"}); err == nil {
+	if _, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{Cert: "x"}, nil); err == nil {
 		t.Error("TLS without a key")
 	}
 }

@@ -93,14 +93,15 @@ func (c *call) fail(err error) {
 	if c.w.(*answer).status != 0 {
 		panic(http.ErrAbortHandler)
 	}
-	if c.ctx().Err() != nil {
-		return // nobody is there any more
+	if known := (*failure)(nil); c.ctx().Err() != nil && !errors.As(err, &known) {
+		return // the client is gone
 	}
 	p := problem(err)
 	if p.Status == http.StatusInternalServerError {
 		c.Log.Error("api call failed", "path", c.r.URL.Path, "error", err)
 	}
-	if p.Status == http.StatusRequestEntityTooLarge || p.Status == http.StatusServiceUnavailable {
+	switch p.Status {
+	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable:
 		c.w.Header().Set("Connection", "close")
 	}
 	_ = c.writeJSON(p.Status, wire.MediaProblem, p) // a client that is gone needs no answer

@@ -11,6 +11,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/connlimit"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 )
@@ -35,28 +37,33 @@ type Options struct {
 	Metrics http.Handler     // served at /metrics; nil: nothing is there
 	Guessed func(how string) // told of each wrong token: unknown, or throttled when it was not even looked at
 	Log     *slog.Logger
+	// BodyTime is how long the body of a call may take to arrive, and CallTime how long a call may take that does not wait
+	// for something to happen. Zero means half a minute and a minute.
+	BodyTime, CallTime time.Duration
 	// Unlock, when set, takes a lock of a store that others work in too from its holder, who is returned; see state.Shared.
 	Unlock func(ctx context.Context, id string) (state.Holder, error)
 }
 
 // Limits of what is served at a time, and for how long.
 const (
-	connections   = 1024 // a listener
-	callsAtOnce   = 64   // that are answered at once
-	waitsAtOnce   = 2048 // that wait for something to happen
-	headerTime    = 5 * time.Second
-	bodyTime      = 30 * time.Second
-	answerTime    = 30 * time.Second // to write an answer, or a piece of one that goes on
-	idleTime      = 2 * time.Minute
-	headerSize    = 16 << 10
-	bodySize      = 1 << 20
-	queueTime     = 5 * time.Second // for one of callsAtOnce
-	shutdownTime  = 5 * time.Second
-	longestWait   = time.Minute // of a long poll
-	pollEvery     = 5 * time.Second
-	streamBeats   = 15 * time.Second // between signs of life of a stream
-	idLength      = 1024
-	reflectAtMost = 200 // bytes of what came in that an error repeats
+	connections      = 1024            // a listener
+	connectionsOfOne = connections / 4 // of one client address over TCP
+	callsAtOnce      = 64              // that are answered at once
+	waitsAtOnce      = 2048            // that wait for something to happen
+	headerTime       = 5 * time.Second
+	callTime         = time.Minute
+	bodyTime         = 30 * time.Second
+	answerTime       = 30 * time.Second // to write an answer, or a piece of one that goes on
+	idleTime         = 2 * time.Minute
+	headerSize       = 16 << 10
+	bodySize         = 1 << 20
+	queueTime        = 5 * time.Second // for one of callsAtOnce
+	shutdownTime     = 5 * time.Second
+	longestWait      = time.Minute // of a long poll
+	pollEvery        = 5 * time.Second
+	streamBeats      = 15 * time.Second // between signs of life of a stream
+	idLength         = 1024
+	reflectAtMost    = 200 // bytes of what came in that an error repeats
 )
 
 // Server answers requests. Its Serve can be called for several listeners.
@@ -83,6 +90,7 @@ func New(daemon *watch.Daemon, o Options) *Server {
 	if o.Guessed == nil {
 		o.Guessed = func(string) {}
 	}
+	o.BodyTime, o.CallTime = cmp.Or(o.BodyTime, bodyTime), cmp.Or(o.CallTime, callTime)
 	s := &Server{Options: o, daemon: daemon, epoch: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], started: time.Now(),
 		mux: http.NewServeMux(), calls: make(chan struct{}, callsAtOnce), waits: make(chan struct{}, waitsAtOnce),
 		explain: make(chan struct{}, 1), guesses: newGuesses()}
@@ -111,8 +119,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	server := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: headerSize,
-		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // clients that misbehave, mostly
+		ReadHeaderTimeout: headerTime, ReadTimeout: s.BodyTime, IdleTimeout: idleTime, MaxHeaderBytes: headerSize,
+		ErrorLog:  slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // clients that misbehave, mostly
+		ConnState: connlimit.ConnState,
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, serving{local: local, ending: ctx.Done()})
 		},

@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
-	"time"
 )
 
 // role is what somebody may do.
@@ -39,17 +37,9 @@ const tokenAtLeast = 20
 //	name role token
 //	name role sha256:hex
 //
-// where role is read-only or full. Empty lines and those that begin with # mean nothing. The file is read anew when it has
-// changed; one that cannot be understood leaves what was read before in effect.
-type Tokens struct {
-	path string
-	log  *slog.Logger
-
-	mu     sync.Mutex // guards what follows
-	known  []token
-	stamp  string
-	looked time.Time
-}
+// where role is read-only or full. Empty lines and those that begin with # mean nothing. The file is read again every two
+// seconds; one that cannot be understood leaves what was read before in effect.
+type Tokens struct{ reloading[[]token] }
 
 // token is what is kept of one: never itself.
 type token struct {
@@ -60,26 +50,29 @@ type token struct {
 
 // ReadTokens reads a file of tokens. One that others can read is refused, unless it has only hashes.
 func ReadTokens(path string, log *slog.Logger) (*Tokens, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	t := &Tokens{path: path, log: log}
-	stamp := fileStamp(path)
-	known, err := readTokens(path)
-	if err != nil {
-		return nil, err
-	}
-	t.known, t.stamp, t.looked = known, stamp, time.Now()
-	return t, nil
+	t := &Tokens{}
+	t.what, t.log = "the file of tokens", log
+	t.read = func() ([]token, []byte, error) { return readTokens(path) }
+	t.gone = func(err error) ([]token, bool) { return nil, errors.Is(err, os.ErrNotExist) }
+	return t, t.open()
 }
 
-func readTokens(path string) ([]token, error) {
-	text, err := readSmall(path)
-	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
+func readTokens(path string) (known []token, text []byte, err error) {
+	if text, err = readSmall(path); err != nil {
+		return nil, nil, fmt.Errorf("tokens: %w", err)
 	}
-	var known []token
-	plain := false
+	known, plain, err := parseTokens(path, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err := os.Stat(path); plain && (err != nil || info.Mode().Perm()&0o007 != 0) {
+		return nil, nil, fmt.Errorf("tokens: everybody on this machine can read %s; chmod 600 it, or write sha256:HEX instead of tokens", path)
+	}
+	return known, text, nil
+}
+
+// parseTokens parses the text of a file of tokens, and reports whether a token is written in plain.
+func parseTokens(path string, text []byte) (known []token, plain bool, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
@@ -88,25 +81,22 @@ func readTokens(path string) ([]token, error) {
 		}
 		one, isPlain, err := parseToken(line)
 		if err != nil {
-			return nil, fmt.Errorf("tokens: %s:%d: %w", path, n, err) // never with the line itself
+			return nil, false, fmt.Errorf("tokens: %s:%d: %w", path, n, err) // never with the line itself
 		}
 		for _, other := range known {
 			if other.name == one.name {
-				return nil, fmt.Errorf("tokens: %s:%d: %s is there twice", path, n, one.name)
+				return nil, false, fmt.Errorf("tokens: %s:%d: %s is there twice", path, n, one.name)
 			}
 		}
 		known, plain = append(known, one), plain || isPlain
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("tokens: %s: %w", path, err)
+		return nil, false, fmt.Errorf("tokens: %s: %w", path, err)
 	}
 	if len(known) == 0 {
-		return nil, fmt.Errorf("tokens: %s has none, so nobody could get in", path)
+		return nil, false, fmt.Errorf("tokens: %s has none, so nobody could get in", path)
 	}
-	if info, err := os.Stat(path); plain && (err != nil || info.Mode().Perm()&0o007 != 0) {
-		return nil, fmt.Errorf("tokens: everybody on this machine can read %s; chmod 600 it, or write sha256:HEX instead of tokens", path)
-	}
-	return known, nil
+	return known, plain, nil
 }
 
 func parseToken(line string) (one token, plain bool, err error) {
@@ -147,31 +137,4 @@ func (t *Tokens) find(given string) (name string, may role) {
 		}
 	}
 	return name, may
-}
-
-// current returns the tokens, read anew when their file has changed.
-func (t *Tokens) current() []token {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if time.Since(t.looked) < lookEvery {
-		return t.known
-	}
-	t.looked = time.Now()
-	stamp := fileStamp(t.path)
-	if stamp == t.stamp {
-		return t.known
-	}
-	t.stamp = stamp
-	known, err := readTokens(t.path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		t.log.Error("the file of tokens is gone, so nobody gets in any more", "path", t.path)
-		t.known = nil
-	case err != nil:
-		t.log.Error("the file of tokens cannot be read, so those from before stay", "error", err)
-	default:
-		t.log.Info("tokens read anew", "path", t.path, "tokens", len(known))
-		t.known = known
-	}
-	return t.known
 }

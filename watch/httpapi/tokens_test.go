@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -11,6 +12,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
+	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -26,13 +29,13 @@ import (
 
 // authority makes certificates.
 type authority struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T, name string) *authority {
+func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
 	a := &authority{t: t, dir: shortDir(t)}
 	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -78,7 +81,7 @@ func (a *authority) issue(name string) (cert, key string) {
 // overTLS serves the lab's daemon at a TCP port too, and returns its URL.
 func (l *lab) overTLS(t httpapi.TLS) string {
 	l.t.Helper()
-	listener, err := httpapi.ListenTCP(l.t.Context(), "127.0.0.1:0", t)
+	listener, err := httpapi.ListenTCP(l.t.Context(), "127.0.0.1:0", t, nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -185,7 +188,7 @@ func TestACertificateIsReplacedWhileServing(t *testing.T) {
 
 func TestNothingIsServedToTheNetworkWithoutTokens(t *testing.T) {
 	l := newLab(t, fleet, nil)
-	listener, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{})
+	listener, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,5 +285,85 @@ func TestTooManyWrongTokensAreNotLookedAt(t *testing.T) {
 	got := l.guesses.all()
 	if got["unknown"] != unknown || got["throttled"] != 2 {
 		t.Errorf("%d wrong tokens were looked at, and counted are %v", unknown, got)
+	}
+}
+
+func TestTokenIsRevokedAfterAFailedRead(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet, nil)
+	a := newAuthority(t, "authority")
+	cert, key := a.issue("server")
+	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
+	status := func(token string) error {
+		c, err := client.New(client.Options{URL: url, Token: token, CA: a.ca()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.Status(t.Context())
+		return err
+	}
+	tokens := filepath.Join(l.dir, "tokens")
+	if err := os.WriteFile(tokens, []byte("other full another-token-of-great-length"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(tokens, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second) // by when the file was due to be read once, which fails
+	if err := status(fullToken); err != nil {
+		t.Fatalf("a file that cannot be used takes tokens away: %v", err)
+	}
+	if err := os.Chmod(tokens, 0o600); err != nil { // which changes neither size nor time
+		t.Fatal(err)
+	}
+	l.await("the token is known no more", func() bool { return client.IsCode(status(fullToken), wire.CodeUnauthorized) })
+}
+
+// asking sends a GET with a token by TLS, and returns what comes back from the status line on.
+func (l *lab) asking(path, accept, token string) *bufio.Reader {
+	l.t.Helper()
+	a := newAuthority(l.t, "authority")
+	cert, key := a.issue("server")
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(l.overTLS(httpapi.TLS{Cert: cert, Key: key}), "https://"), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(50 * time.Second))
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: npctl\r\nAccept: %s\r\nConnection: close\r\nAuthorization: bearer %s\r\n\r\n", path, accept, token); err != nil {
+		l.t.Fatal(err)
+	}
+	return bufio.NewReader(conn)
+}
+
+// revokeTokens replaces all tokens of the lab.
+func (l *lab) revokeTokens() {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.dir, "tokens"), []byte("other full another-token-of-great-length"), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func TestEventStreamEndsWhenItsTokenIsRevoked(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet, nil)
+	answer := l.asking("/v1/events?subject=none", "text/event-stream", readToken)
+	if line, err := answer.ReadString('\n'); err != nil || strings.TrimSpace(line) != "HTTP/1.1 200 OK" {
+		t.Fatalf("the stream begins with %q, %v", line, err)
+	}
+	l.revokeTokens()
+	if _, err := io.Copy(io.Discard, answer); err != nil {
+		t.Errorf("the stream goes on with a token that was revoked: %v", err)
+	}
+}
+
+func TestWaitsEndWhenTheirTokenIsRevoked(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet, nil)
+	answer := l.asking("/v1/events?subject=none&wait=60s&after=0", "application/json", readToken)
+	l.revokeTokens()
+	if line, err := answer.ReadString('\n'); err != nil || strings.TrimSpace(line) != "HTTP/1.1 401 Unauthorized" {
+		t.Errorf("who waits with a token that was revoked gets %q, %v", line, err)
 	}
 }

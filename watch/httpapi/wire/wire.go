@@ -304,6 +304,7 @@ const (
 	CodeMethod       Code = "method"        // not that way
 	CodeBusy         Code = "busy"          // too much at a time
 	CodeThrottled    Code = "throttled"     // too many wrong tokens from the same address
+	CodeTimeout      Code = "timeout"       // the body, or the work, took too long
 	CodeNotReady     Code = "not-ready"     // the daemon is still looking around, or is ending
 	CodeInternal     Code = "internal"      // a mistake of the daemon's
 	CodeUnsupported  Code = "not-supported" // not with this state, or not in this way
