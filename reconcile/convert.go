@@ -19,7 +19,7 @@ func (x *execution) convert(ctx context.Context, s plan.Step, from resources.Ima
 	report := x.progress(s)
 	to := name + "." + format
 	result, err := qemuimg.Convert(ctx, filepath.Join(x.imagesDir(), from.Name), from.Format,
-		filepath.Join(x.imagesDir(), to), format, qemuimg.Options{Log: log,
+		filepath.Join(x.imagesDir(), to), format, qemuimg.Options{Log: log, Run: x.RunQemuImg,
 			Progress: func(done, total int64) { report("converting to "+format, done, total) }})
 	if err != nil {
 		return resources.ImageFile{}, err

@@ -8,15 +8,18 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/qemuimg/qemuimgtest"
 	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -93,35 +96,57 @@ esac
 echo "built $NPCTL_BUILD_ID" >>built
 `
 
-// qemuScript stands before the real qemu-img and lets it fail as full disks and quotas do, and as a crash does.
-const qemuScript = `#!/bin/sh
-cd 'DIR' || exit 9
-mood=$(cat qemu-mood 2>/dev/null)
-[ "$1" = convert ] && [ -n "$mood" ] || exec QEMU "$@"
-if [ "$mood" = together ]; then # not before another one has begun, or ten seconds have passed
-	touch "begun-$$"
-	for i in $(seq 100); do
-		[ "$(ls begun-* | wc -l)" -lt 2 ] || break
-		sleep 0.1
-	done
-	exec QEMU "$@"
-fi
-rm -f qemu-mood
-echo "$mood" >>hits
-case $mood in
-file-too-large) trap '' XFSZ; ulimit -f 64; exec QEMU "$@" ;;
-crashes) kill -SEGV $$ ;;
-half) for target; do :; done; printf half >"$target"; exit 1 ;;
-esac
-`
+// qemuImg stands in for the program qemu-img. What is in the file qemu-mood goes wrong, once, as full disks and quotas let it
+// fail, and as a crash does; the file hits says that it did.
+func (r *rebuildLab) qemuImg(ctx context.Context, spec process.Spec) error {
+	mood := r.read("qemu-mood")
+	if spec.Args[1] != "convert" || mood == "" {
+		return qemuimgtest.Run(ctx, spec)
+	}
+	if mood == "together" {
+		r.meeting.begin(ctx)
+		return qemuimgtest.Run(ctx, spec)
+	}
+	r.file("qemu-mood", "")
+	r.file("hits", r.read("hits")+mood+"\n")
+	switch mood {
+	case "file-too-large":
+		return qemuimgtest.End(spec, strings.NewReader("qemu-img: error while writing: File too large\n"), 1, 0)
+	case "crashes":
+		return qemuimgtest.End(spec, strings.NewReader(""), -1, syscall.SIGSEGV)
+	case "half":
+		r.overwrite(spec.Args[len(spec.Args)-1], "half")
+		return qemuimgtest.End(spec, strings.NewReader(""), 1, 0)
+	default:
+		return fmt.Errorf("%q is no mood of qemu-img", mood)
+	}
+}
+
+// meeting holds up what begins until a second one has begun, or ten simulated seconds have passed.
+type meeting struct {
+	begun  atomic.Int32
+	second chan struct{} // closed then
+}
+
+func (m *meeting) begin(ctx context.Context) {
+	if m.begun.Add(1) == 2 {
+		close(m.second)
+	}
+	select {
+	case <-m.second:
+	case <-time.After(10 * time.Second):
+	case <-ctx.Done():
+	}
+}
 
 // rebuildLab is a lab for rebuilds that go wrong.
 type rebuildLab struct {
 	*lab
-	watch  *watch
-	mill   *mill
-	small  bool // the images directory is on a small file system of its own
-	builds int  // at a time
+	watch   *watch
+	mill    *mill
+	meeting meeting // of two conversions
+	small   bool    // the images directory is on a small file system of its own
+	builds  int     // at a time
 
 	mu     sync.Mutex // guards tamper and seen
 	tamper *tamper
@@ -136,55 +161,40 @@ func rebuiltWith(keep int, deleted bool) string {
 
 func newRebuildLab(t *testing.T, m *mill, config string) *rebuildLab {
 	t.Helper()
-	r := &rebuildLab{mill: m, seen: map[string]int{}}
+	r := &rebuildLab{mill: m, meeting: meeting{second: make(chan struct{})}, seen: map[string]int{}}
 	log := slog.New(faultLog{slog.DiscardHandler, r})
 	r.lab = newLab(t, config, sandboxcloud.Options{ImageTime: 3 * time.Second, Log: log,
 		Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
 	r.watch = &watch{lab: r.lab, turn: make(chan struct{}, 1), had: map[string]bool{}}
-	qemu, err := osexec.LookPath("qemu-img")
-	if err != nil {
-		t.Fatalf("%v; install the package qemu-utils", err)
-	}
-	bin := filepath.Join(r.dir, "bin")
-	if err := os.Mkdir(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	r.file("build.sh", buildScript)
-	r.file("bin/qemu-img", strings.NewReplacer("DIR", r.dir, "QEMU", qemu).Replace(qemuScript))
-	r.images(qemu)
-	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	r.images()
 	return r
 }
 
 // file writes a file into the directory of the configuration.
 func (r *rebuildLab) file(name, text string) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // G306: scripts
+	r.overwrite(filepath.Join(r.dir, name), text)
+}
+
+func (r *rebuildLab) overwrite(path, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // G306: scripts
 		r.t.Fatal(err)
 	}
 }
 
-// images makes the image that every good build is, and one whose tables lead nowhere.
-func (r *rebuildLab) images(qemu string) {
+// images makes the image that every good build is, and one that is damaged.
+func (r *rebuildLab) images() {
 	r.t.Helper()
 	content := make([]byte, 1<<20)
 	for i := range content {
 		content[i] = byte(i / 7)
 	}
-	r.file("good.raw", string(content))
-	good := filepath.Join(r.dir, "good.qcow2")
-	out, err := osexec.Command(qemu, "convert", "-f", "raw", "-O", "qcow2", filepath.Join(r.dir, "good.raw"), good).CombinedOutput()
-	if err != nil {
-		r.t.Fatalf("qemu-img: %v\n%s", err, out)
-	}
-	text, err := os.ReadFile(good)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	l1 := text[40:48] // where the table of tables is, big endian; docs/interop/qcow2.txt of QEMU
-	at := int(l1[4])<<24 | int(l1[5])<<16 | int(l1[6])<<8 | int(l1[7])
-	copy(text[at:], "\x80\x00\x00\x00\x00\xff\xff\xff")
-	r.file("corrupt.qcow2", string(text))
+	good := qemuimgtest.Qcow2(content)
+	r.file("good.qcow2", string(good))
+	good[len(good)/2]++
+	r.file("corrupt.qcow2", string(good))
 }
 
 // engine starts a new one under the eyes of the watch.
@@ -195,6 +205,7 @@ func (r *rebuildLab) engine() (*reconcile.Engine, func()) {
 	r.watch.store = store.Store
 	e.Store = watchedStore{store, r.watch}
 	e.Builds = r.builds
+	e.RunQemuImg = r.qemuImg
 	e.Builders["exec"] = outside{&exec.Builder{}, r}
 	e.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
 		return r.watch.transport(r.kill.transport(r.tampering(inner)))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -34,6 +35,8 @@ type Options struct {
 	Report func(Event)
 	// WrapTransport, when set, is put around every HTTP transport.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
+	// RunQemuImg runs qemu-img; process.Run when nil.
+	RunQemuImg func(context.Context, process.Spec) error
 }
 
 // Engine observes and executes for one configuration and one store. Close it after use.

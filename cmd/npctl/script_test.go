@@ -19,10 +19,14 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/qemuimg/qemuimgtest"
 	"github.com/npctl/npctl/resources"
 )
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == qemuimgtest.Program {
+		qemuimgtest.Main()
+	}
 	testscript.Main(m, map[string]func(){"npctl": main})
 }
 
@@ -37,10 +41,12 @@ func TestSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	bin := qemuImgOfTests(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("TERM", "xterm")
 			env.Setenv("EXAMPLES", examples)
 			path := filepath.Join(env.WorkDir, "npctl.hcl")
@@ -57,6 +63,20 @@ func TestSessions(t *testing.T) {
 			"readonly": scriptReadOnly, "onfulldisk": scriptOnFullDisk,
 		},
 	})
+}
+
+// qemuImgOfTests returns a folder with a program qemu-img that is this binary.
+func qemuImgOfTests(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(bin, qemuimgtest.Program)); err != nil {
+		t.Fatal(err)
+	}
+	return bin
 }
 
 // scriptSub changes one line: sub FILE OLD NEW.

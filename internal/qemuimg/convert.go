@@ -45,6 +45,8 @@ type Options struct {
 	Progress   func(done, total int64)
 	Grace      time.Duration // 5 s when 0
 	SkipHashes bool          // leave the sums empty
+	// Run runs qemu-img; process.Run when nil. Tests put a stand-in here.
+	Run func(context.Context, process.Spec) error
 }
 
 // Result is a converted file. Its sums come from reading it once more: qemu-img does not write from start to end, so
@@ -157,12 +159,19 @@ func run(ctx context.Context, args []string, total int64, opts Options) error {
 	if opts.Log != nil {
 		_, _ = fmt.Fprintf(opts.Log, "npctl: %q\n", spec.Args)
 	}
-	err := process.Run(ctx, spec)
+	err := opts.run(ctx, spec)
 	var exit *process.ExitError
 	if errors.As(err, &exit) {
 		exit.Tail = slices.DeleteFunc(exit.Tail, percent.MatchString)
 	}
 	return err
+}
+
+func (o Options) run(ctx context.Context, spec process.Spec) error {
+	if o.Run != nil {
+		return o.Run(ctx, spec)
+	}
+	return process.Run(ctx, spec)
 }
 
 // spec is how every qemu-img is run.

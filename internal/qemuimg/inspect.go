@@ -76,7 +76,7 @@ func ask(ctx context.Context, path, format string, opts Options) (answer, error)
 	var text bytes.Buffer
 	spec := opts.spec([]string{"info", "--output=json", "-f", drivers[format], "--", path})
 	spec.Log, spec.LogLimit = &text, infoLimit
-	if err := process.Run(ctx, spec); err != nil {
+	if err := opts.run(ctx, spec); err != nil {
 		return answer{}, err
 	}
 	// Warnings may come before it, and how it ended comes after it.
