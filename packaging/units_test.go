@@ -190,32 +190,3 @@ func TestTheSocketIsWhereCommandsLook(t *testing.T) {
 		t.Error("docs/operations.md puts the state elsewhere")
 	}
 }
-
-// TestSystemdUnderstandsTheUnits asks systemd itself, where it is installed: it knows every name and value.
-func TestSystemdUnderstandsTheUnits(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not installed; the other tests here have read the units")
-	}
-	dir := t.TempDir()
-	var copies []string
-	for _, file := range units(t) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		to := filepath.Join(dir, filepath.Base(file))
-		if err := os.WriteFile(to, bytes.ReplaceAll(text, []byte("/usr/bin/npctl"), []byte(npctl)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		copies = append(copies, to)
-	}
-	out, err := exec.CommandContext(t.Context(), analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, copies...)...).CombinedOutput()
-	if err != nil || bytes.Contains(out, []byte("npctl")) {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
-	}
-	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=yes", "--threshold=20", filepath.Join(dir, "npctl-watch.service")).CombinedOutput()
-	if err != nil {
-		t.Errorf("systemd-analyze security: more than 2.0 of 10: %v\n%s", err, out)
-	}
-}

@@ -11,5 +11,5 @@ as_root_or_die
 test/dib/install.sh
 eval "$(test/dib/env.sh)"
 go_test_in_own_dev() { builders/dib/testdata/own-dev.sh bash -euo pipefail -c '. test/lib/gotest.sh; go_test "$@"' - "$@"; }
-go_test_in_own_dev ./builders/... ./internal/qemuimg
+go_test_in_own_dev ./builders/... ./internal/qemuimg ./internal/mounts ./internal/process
 go_test_in_own_dev -run '^TestDib' ./test/integration ./cmd/npctl

@@ -9,4 +9,5 @@ cd "$here/../.."
 
 as_root_or_die
 apt_install systemd dbus iproute2 util-linux passwd gearman-job-server gearman-tools
+go_test -run '^TestSystemd' ./packaging
 go_test ./test/systemd

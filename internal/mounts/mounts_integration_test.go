@@ -1,0 +1,105 @@
+//go:build integration
+
+package mounts
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// These tests need root, and a machine on which mounting is allowed; they fail elsewhere. test/dib/run.sh runs them.
+
+// mount does what a build does.
+func mount(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("mount", args...).CombinedOutput(); err != nil {
+		t.Fatalf("mount %q: %v: %s", args, err, out)
+	}
+}
+
+func TestTreeWithAMountIsNotDeleted(t *testing.T) {
+	dir, host := t.TempDir(), t.TempDir()
+	precious := filepath.Join(host, "precious")
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inside := filepath.Join(dir, "chroot", "d e v")
+	if err := os.MkdirAll(inside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, "--bind", host, inside)
+	t.Cleanup(func() { _ = exec.Command("umount", inside).Run() })
+	if err := RemoveTree(t.Context(), dir); !errors.Is(err, ErrBusy) {
+		t.Errorf("error is %v, want %v", err, ErrBusy)
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Fatalf("deleted through the mount: %v", err)
+	}
+	if err := errors.Join(Clear(t.Context(), dir), RemoveTree(t.Context(), dir)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Errorf("deleted through the mount: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the tree is still there")
+	}
+}
+
+func TestStackedAndBusyMountsAreCleared(t *testing.T) {
+	dir := t.TempDir()
+	mount(t, "-t", "tmpfs", "none", dir) // the directory itself is not the build's to unmount
+	t.Cleanup(func() { _ = exec.Command("umount", dir).Run() })
+	point := filepath.Join(dir, "a")
+	if err := os.Mkdir(point, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, "-t", "tmpfs", "none", point)
+	mount(t, "-t", "tmpfs", "none", point)
+	busy, err := os.Create(filepath.Join(point, "open")) // by us, who are not killed: only a lazy unmount helps
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	if err := Clear(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+	left, err := Below(dir)
+	if len(left) > 0 || err != nil {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	all, err := all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(all, dir) {
+		t.Error("the mount of the directory itself is gone")
+	}
+}
+
+func TestLoopDeviceOfADeletedFileIsDetached(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "disk")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("losetup", "-f", file).CombinedOutput(); err != nil {
+		t.Fatalf("losetup: %v: %s", err, out)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if loops, err := Loops(dir); len(loops) != 1 || err != nil {
+		t.Fatalf("loop devices: %v, %v; want one", loops, err)
+	}
+	if err := Clear(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+	if loops, err := Loops(dir); len(loops) != 0 || err != nil {
+		t.Errorf("loop devices left: %v, %v", loops, err)
+	}
+}
