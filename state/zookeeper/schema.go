@@ -46,9 +46,9 @@ func tlsBlock() schema.Block {
 		Attributes: []schema.Attribute{
 			{Name: "cert", Type: cty.String, Check: checkFile, Doc: "Certificate of this client, with `key`. ZooKeeper wants one unless it was told otherwise."},
 			{Name: "key", Type: cty.String, Check: checkFile, Doc: "Private key of this client, not encrypted."},
-			{Name: "ca", Type: cty.String, Check: checkFile, Doc: "Certificates of authorities that are trusted, besides those of the system."},
+			{Name: "ca", Type: cty.String, Check: checkFile, Doc: "Certificates of the authorities that are trusted. Only these are; without `ca`, those of the system."},
 			{Name: "verify_host_names", Type: cty.Bool, Default: cty.True,
-				Doc: "Whether a server's certificate must name the host as it is written in `hosts`. Nodepool and Zuul do not look; the chain is verified in any case."},
+				Doc: "Whether a server's certificate must name the host as it is written in `hosts`. Nodepool and Zuul do not check it; the chain is verified in any case. `false` needs `ca`."},
 		},
 	}
 }
@@ -84,6 +84,9 @@ func tlsFrom(config cty.Value, dir string) (*TLS, error) {
 	}
 	if (t.Cert == "") != (t.Key == "") {
 		return nil, errors.New("tls: cert and key belong together: write both or none")
+	}
+	if t.AnyName && t.CA == "" {
+		return nil, fmt.Errorf("tls: %w", errAnyNameOfAnyone)
 	}
 	return t, nil
 }

@@ -36,11 +36,11 @@ func TestBlockIsReadWithItsDefaults(t *testing.T) {
 		t.Errorf("the file is %s, the options\n%s", file, diff)
 	}
 	got, file, err = FromConfig(block(map[string]cty.Value{"chroot": cty.StringVal("/zuul"), "session_timeout": cty.StringVal("2m"), "file": cty.StringVal("/x.db"),
-		"tls": tlsValue(map[string]cty.Value{"cert": cty.StringVal("c.pem"), "key": cty.StringVal("/k.pem"), "verify_host_names": cty.False})}), "/etc/npctl")
+		"tls": tlsValue(map[string]cty.Value{"cert": cty.StringVal("c.pem"), "key": cty.StringVal("/k.pem"), "ca": cty.StringVal("ca.pem"), "verify_host_names": cty.False})}), "/etc/npctl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = Options{Hosts: want.Hosts, Chroot: "/zuul", SessionTimeout: 2 * time.Minute, TLS: &TLS{Cert: "/etc/npctl/c.pem", Key: "/k.pem", AnyName: true}}
+	want = Options{Hosts: want.Hosts, Chroot: "/zuul", SessionTimeout: 2 * time.Minute, TLS: &TLS{Cert: "/etc/npctl/c.pem", Key: "/k.pem", CA: "/etc/npctl/ca.pem", AnyName: true}}
 	if diff := cmp.Diff(want, got); diff != "" || file != "/x.db" {
 		t.Errorf("the file is %s, the options\n%s", file, diff)
 	}
@@ -59,6 +59,10 @@ func TestMistakesOfTheBlockAreFound(t *testing.T) {
 	half := block(map[string]cty.Value{"tls": tlsValue(map[string]cty.Value{"key": cty.StringVal("k.pem")})})
 	if _, _, err := FromConfig(half, "/"); err == nil || !strings.Contains(err.Error(), "belong together") {
 		t.Errorf("a key without a certificate: %v", err)
+	}
+	anyone := block(map[string]cty.Value{"tls": tlsValue(map[string]cty.Value{"verify_host_names": cty.False})})
+	if _, _, err := FromConfig(anyone, "/"); err == nil || !strings.Contains(err.Error(), "needs ca") {
+		t.Errorf("any certificate of a public authority would do: %v", err)
 	}
 	if _, _, err := FromConfig(block(map[string]cty.Value{"chroot": cty.UnknownVal(cty.String)}), "/"); err == nil {
 		t.Error("an unknown chroot was read")

@@ -12,9 +12,9 @@ import (
 // TLS names the files that prove who we are and whom we trust.
 type TLS struct {
 	Cert, Key string // PEM files; ZooKeeper asks for a client certificate unless told otherwise
-	CA        string // PEM file of authorities, in addition to the system's
+	CA        string // PEM file of the trusted authorities; the system's when it is empty
 	// AnyName accepts a server whose certificate names another host, as Nodepool and Zuul do. The chain is verified
-	// in any case.
+	// in any case, and needs CA: everybody gets a certificate for a name of their own from the system's authorities.
 	AnyName bool
 }
 
@@ -38,6 +38,9 @@ func (t *TLS) config() (*tls.Config, error) {
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
+	if t.AnyName && t.CA == "" {
+		return nil, errAnyNameOfAnyone
+	}
 	roots, err := t.roots()
 	if err != nil {
 		return nil, err
@@ -50,19 +53,22 @@ func (t *TLS) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// roots are the system's authorities and the configured ones.
+var errAnyNameOfAnyone = errors.New("verify_host_names = false needs ca: without it, a certificate of any public authority for any host would do")
+
+// roots returns the configured authorities, or the system's without any.
 func (t *TLS) roots() (*x509.CertPool, error) {
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
 	if t.CA == "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, fmt.Errorf("certificate authorities of the system: %w", err)
+		}
 		return pool, nil
 	}
 	text, err := readPEM(t.CA)
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority: %w", err)
 	}
+	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("certificate authority %s: there is no certificate in it", t.CA)
 	}
