@@ -55,7 +55,7 @@ func (s *script) Create(ctx context.Context, _ drivers.Spec) (resources.Instance
 func (s *script) Advance(ctx context.Context, _ drivers.Spec, seen resources.Instance) (resources.Instance, error) {
 	return seen, s.next(ctx)
 }
-func (s *script) Delete(ctx context.Context, _ string) error { return s.next(ctx) }
+func (s *script) Delete(ctx context.Context, _ string, _ resources.Marks) error { return s.next(ctx) }
 func (s *script) List(ctx context.Context) ([]resources.Instance, error) {
 	return []resources.Instance{{ID: "i"}}, s.next(ctx)
 }
@@ -75,7 +75,9 @@ func (s *store) UploadImage(ctx context.Context, spec drivers.ImageSpec, _ io.Re
 	s.retried = append(s.retried, spec.Retried)
 	return resources.RemoteImage{ID: "image"}, s.next(ctx)
 }
-func (s *store) DeleteImage(ctx context.Context, _ string) error { return s.next(ctx) }
+func (s *store) DeleteImage(ctx context.Context, _ string, _ resources.Marks) error {
+	return s.next(ctx)
+}
 func (s *store) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
 	return nil, s.next(ctx)
 }
@@ -118,7 +120,7 @@ func TestTriesEnd(t *testing.T) {
 		s := started()
 		last := errors.New("the last error")
 		s.errors = []error{errors.New("a"), errors.New("b"), last, errors.New("never asked for")}
-		err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 3}).Delete(t.Context(), "x")
+		err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 3}).Delete(t.Context(), "x", resources.Marks{})
 		if !errors.Is(err, last) || len(s.calls) != 3 {
 			t.Errorf("Delete: %v after %d tries; want %v after 3", err, len(s.calls), last)
 		}
@@ -223,7 +225,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := started()
 		s.errors = []error{answer{text: "429", after: 42 * time.Second, kind: drivers.ErrThrottled}}
-		if err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(t.Context(), "x"); err != nil {
+		if err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(t.Context(), "x", resources.Marks{}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]time.Duration{0, 42 * time.Second}, s.calls); diff != "" {
@@ -240,7 +242,7 @@ func TestEndOfContextEndsThePauses(t *testing.T) {
 		cause := answer{text: "429", after: time.Minute, kind: drivers.ErrThrottled}
 		s.errors = []error{cause}
 		start := time.Now()
-		err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(ctx, "x")
+		err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(ctx, "x", resources.Marks{})
 		if !errors.Is(err, drivers.ErrThrottled) || time.Since(start) != time.Second {
 			t.Errorf("Delete: %v after %s; want what the cloud said, after 1s", err, time.Since(start))
 		}
@@ -257,7 +259,7 @@ func TestEveryCallHasATimeout(t *testing.T) {
 			call func() error
 			want time.Duration
 		}{
-			{"Delete", func() error { return c.Delete(t.Context(), "x") }, 10 * time.Second},
+			{"Delete", func() error { return c.Delete(t.Context(), "x", resources.Marks{}) }, 10 * time.Second},
 			{"List", func() error { _, err := c.List(t.Context()); return err }, 100 * time.Second},
 			{"UploadImage", func() error { _, err := images.UploadImage(t.Context(), drivers.ImageSpec{}, nil); return err }, time.Minute},
 		} {
@@ -268,7 +270,7 @@ func TestEveryCallHasATimeout(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		if err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 1}).Delete(t.Context(), "x"); err == nil || time.Since(start) != drivers.DefaultTimeout {
+		if err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 1}).Delete(t.Context(), "x", resources.Marks{}); err == nil || time.Since(start) != drivers.DefaultTimeout {
 			t.Errorf("without options: %v after %s, want a timeout after %s", err, time.Since(start), drivers.DefaultTimeout)
 		}
 	})
@@ -281,7 +283,7 @@ func TestRateHoldsForRetriesAndAbilities(t *testing.T) {
 		images, _ := drivers.Images(c)
 		var wait sync.WaitGroup
 		for range 10 {
-			wait.Go(func() { _ = c.Delete(t.Context(), "x") })
+			wait.Go(func() { _ = c.Delete(t.Context(), "x", resources.Marks{}) })
 			wait.Go(func() { _, _ = images.ListImages(t.Context()) })
 		}
 		wait.Wait()
@@ -353,7 +355,7 @@ func TestCallsAreReportedAndLoggedOnce(t *testing.T) {
 		c := drivers.Decorate(s, drivers.DecorateOptions{Provider: "lab", Log: log, Observe: func(r drivers.Report) {
 			reports = append(reports, fmt.Sprintf("%s %s: %v", r.Provider, r.Call, r.Err))
 		}})
-		if err := c.Delete(t.Context(), "4711"); err != nil {
+		if err := c.Delete(t.Context(), "4711", resources.Marks{}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"lab delete 4711: boom", "lab delete 4711: <nil>"}, reports); diff != "" {

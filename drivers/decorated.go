@@ -26,8 +26,8 @@ func (d *decoratedCloud) Advance(ctx context.Context, spec Spec, seen resources.
 	return do(ctx, d.around, call, func(ctx context.Context) (resources.Instance, error) { return d.inner.Advance(ctx, spec, seen) })
 }
 
-func (d *decoratedCloud) Delete(ctx context.Context, id string) error {
-	return d.around(ctx, Call{Name: "delete", Subject: id}, func(ctx context.Context) error { return d.inner.Delete(ctx, id) })
+func (d *decoratedCloud) Delete(ctx context.Context, id string, expected resources.Marks) error {
+	return d.around(ctx, Call{Name: "delete", Subject: id}, func(ctx context.Context) error { return d.inner.Delete(ctx, id, expected) })
 }
 
 func (d *decoratedCloud) List(ctx context.Context) ([]resources.Instance, error) {
@@ -56,8 +56,9 @@ func (d *decoratedImages) UploadImage(ctx context.Context, spec ImageSpec, conte
 	})
 }
 
-func (d *decoratedImages) DeleteImage(ctx context.Context, id string) error {
-	return d.around(ctx, Call{Name: "delete_image", Subject: id}, func(ctx context.Context) error { return d.inner.DeleteImage(ctx, id) })
+func (d *decoratedImages) DeleteImage(ctx context.Context, id string, expected resources.Marks) error {
+	call := Call{Name: "delete_image", Subject: id}
+	return d.around(ctx, call, func(ctx context.Context) error { return d.inner.DeleteImage(ctx, id, expected) })
 }
 
 func (d *decoratedImages) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {

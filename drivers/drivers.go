@@ -7,6 +7,7 @@ package drivers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -32,6 +33,8 @@ var (
 	// ErrUnavailable: the cloud does not answer, or says that it cannot for now. Nothing is known to be wrong with what was
 	// asked for. Wait until the cloud is there again; it counts as no attempt.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrNotOurs: what was to be deleted does not carry the marks that the caller expects, so it was left alone.
+	ErrNotOurs = fmt.Errorf("%w: not created by npctl for this record", ErrRejected)
 )
 
 // RetryAfter is implemented by errors that know when to try again.
@@ -71,9 +74,12 @@ type Cloud interface {
 	// IP, and returns it as it is now. It does not wait; the caller calls it again after a later List until the
 	// instance is Ready or Failed. Doing nothing is right for a driver that needs none of it.
 	Advance(ctx context.Context, spec Spec, seen resources.Instance) (resources.Instance, error)
-	// Delete asks for the removal of an instance and of what was made with it. An instance that is not there is no
-	// error. The caller believes only List that it is gone.
-	Delete(ctx context.Context, id string) error
+	// Delete asks for the removal of an instance and of what was made with it. The driver reads the instance's marks right
+	// before: when they do not name the record that the expected marks name, it deletes nothing and returns ErrNotOurs.
+	// Empty marks expect an instance that carries none, which npctl has adopted. What others have attached to the instance
+	// stays, and stays without marks. An instance that is not there is no error. The caller believes only List that it
+	// is gone.
+	Delete(ctx context.Context, id string, expected resources.Marks) error
 	// List returns every instance of the project, of whomever it is. Its calls grow with pages, not with instances.
 	List(ctx context.Context) ([]resources.Instance, error)
 	// Quota returns limits and use of the whole project.
@@ -104,8 +110,9 @@ type ImageStore interface {
 	// verified. On error nothing usable is left, but something with our marks may be: ListImages shows it. With
 	// ImageSpec.Retried it first deletes every image that carries these marks.
 	UploadImage(ctx context.Context, spec ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error)
-	// DeleteImage asks for removal; an image that is not there is no error.
-	DeleteImage(ctx context.Context, id string) error
+	// DeleteImage asks for removal; an image that is not there is no error. The driver compares the image's marks with the
+	// expected ones right before, as Cloud.Delete does.
+	DeleteImage(ctx context.Context, id string, expected resources.Marks) error
 	// ListImages returns every image of the project that carries marks of any npctl installation.
 	ListImages(ctx context.Context) ([]resources.RemoteImage, error)
 }
@@ -149,7 +156,8 @@ type Resolver interface {
 type Sweeper interface {
 	// Leftovers lists ports, floating IPs and volumes that carry marks of any npctl installation.
 	Leftovers(ctx context.Context) ([]resources.Leftover, error)
-	// DeleteLeftover removes one; one that is not there is no error.
+	// DeleteLeftover removes one; one that is not there is no error. One that carries other marks than l, or is in use
+	// otherwise than l says, is ErrNotOurs and stays.
 	DeleteLeftover(ctx context.Context, l resources.Leftover) error
 }
 

@@ -17,8 +17,8 @@ func TestWhoLooksOnChangesNothing(t *testing.T) {
 	_, create := cloud.Create(ctx, drivers.Spec{})
 	_, advance := cloud.Advance(ctx, drivers.Spec{}, resources.Instance{})
 	_, upload := images.UploadImage(ctx, drivers.ImageSpec{}, strings.NewReader(""))
-	for name, err := range map[string]error{"create": create, "advance": advance, "upload": upload, "delete": cloud.Delete(ctx, "i"),
-		"delete image": images.DeleteImage(ctx, "i")} {
+	for name, err := range map[string]error{"create": create, "advance": advance, "upload": upload, "delete": cloud.Delete(ctx, "i", resources.Marks{}),
+		"delete image": images.DeleteImage(ctx, "i", resources.Marks{})} {
 		if !errors.Is(err, drivers.ErrLookingOnly) {
 			t.Errorf("%s: %v", name, err)
 		}

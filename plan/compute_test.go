@@ -142,11 +142,15 @@ launch provider.cloud.pool.main.label.small: below-min-ready
 				lost := resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "0000000001"}
 				kept := resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "0000000002"}
 				v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "ip-2", Marks: kept, InUse: true},
-					{Type: "volume", ID: "volume-1", Marks: lost, InUse: true}, {Type: "floating_ip", ID: "ip-1", Marks: lost}}
+					{Type: "volume", ID: "volume-1", Marks: lost, InUse: true}, {Type: "floating_ip", ID: "ip-1", Marks: lost},
+					{Type: "port", ID: "port-1", Marks: lost, InUse: true, Server: v.Instances[0].ID}, // somebody uses it with another server
+					{Type: "port", ID: "port-2", Marks: lost, InUse: true, Server: "a server that has gone"},
+					{Type: "port", ID: "port-3", Marks: lost, InUse: true}} // a router uses it
 				o.Providers["cloud"] = v
 			},
 			want: `delete provider.cloud.floating_ip.ip-1: orphaned
-forget node.0000000001: lost [node/0000000001] needs(delete provider.cloud.floating_ip.ip-1)
+delete provider.cloud.port.port-2: orphaned
+forget node.0000000001: lost [node/0000000001] needs(delete provider.cloud.floating_ip.ip-1) needs(delete provider.cloud.port.port-2)
 launch provider.cloud.pool.main.label.small: below-min-ready
 `},
 		"a server newer than the listing is not lost": {

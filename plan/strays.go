@@ -51,7 +51,7 @@ func (c *computation) orphans(n *resources.Node) []string {
 	slices.SortFunc(parts, func(a, b stray) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id)) })
 	var steps []string
 	for _, s := range parts {
-		if s.inUse && s.kind != "port" {
+		if s.inUse {
 			continue
 		}
 		steps = append(steps, c.add(Step{Address: strayAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: ReasonOrphaned,
@@ -71,7 +71,7 @@ func strayAddress(s stray) Address {
 // strayReason says why a stray thing is to be removed, or nothing when it has to be seen once more.
 func (c *computation) strayReason(s stray) (Reason, []Fact) {
 	evidence := []Fact{{"name", s.name}, {string(s.marks.Kind), s.marks.ID}}
-	if s.inUse && s.kind != "port" {
+	if s.inUse {
 		c.note(Warning, "leak-in-use", strayAddress(s), resources.Source{},
 			"%s %s carries our marks, has no record, and is in use; it is left alone", s.kind, s.id)
 		return "", nil

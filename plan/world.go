@@ -40,7 +40,7 @@ type stray struct {
 	name     string
 	marks    resources.Marks
 	of       resources.Key // the record that has another one, for duplicates
-	inUse    bool
+	inUse    bool          // by something that is there
 }
 
 // newWorld joins what was observed. declared is what is configured, also when nothing of it is wanted.
@@ -240,7 +240,7 @@ func (w *world) join(provider string, view *ProviderView, installation string) {
 		if l.Marks.Installation != installation || installation == "" {
 			continue
 		}
-		s := stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse}
+		s := stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse && !(l.Type == "port" && view.lacksServer(l.Server))}
 		switch n := w.node[l.Marks.ID]; {
 		case n == nil:
 			w.strays = append(w.strays, s)
@@ -248,6 +248,12 @@ func (w *world) join(provider string, view *ProviderView, installation string) {
 			w.parts[n.ID] = append(w.parts[n.ID], s)
 		}
 	}
+}
+
+// lacksServer reports whether the provider was listed without that server: Neutron may name one for a port long after it
+// has gone.
+func (v *ProviderView) lacksServer(id string) bool {
+	return id != "" && !slices.ContainsFunc(v.Instances, func(i resources.Instance) bool { return i.ID == id })
 }
 
 // ofBuild is a machine or snapshot that a build was made with. Those are removed when the build ends, so one that is

@@ -88,9 +88,9 @@ func (b *borrowed) Close(ctx context.Context) error {
 // remove deletes the machine and its image, each whatever becomes of the other, and believes only listings that they
 // are gone.
 func (b *borrowed) remove(ctx context.Context) error {
-	err := b.removeInstances(ctx, b.step, b.cloud, &resources.Node{ID: b.build, Provider: b.provider.Name, ExternalID: b.external})
+	err := b.removeInstances(ctx, b.step, b.cloud, doomed{external: b.external, marks: b.marks(), record: b.build})
 	if b.captured {
-		err = errors.Join(err, b.removeImages(ctx, b.images, b.marks(), ""))
+		err = errors.Join(err, b.removeImages(ctx, b.images, b.marks()))
 	}
 	return err
 }

@@ -328,7 +328,7 @@ func (l *launching) clear(ctx context.Context, cause error) error {
 	if err := l.ledger.put(ctx, l.node); err != nil {
 		return err
 	}
-	if err := l.removeInstances(ctx, l.step, l.cloud, &failed); err != nil {
+	if err := l.removeInstances(ctx, l.step, l.cloud, l.machineOf(&failed)); err != nil {
 		return errors.Join(cause, err)
 	}
 	return nil
@@ -356,7 +356,7 @@ func (l *launching) giveUp(ctx context.Context, cause error) error {
 		return cause // an earlier run has asked for a machine, which only the record tells of until somebody can look
 	}
 	if l.cloud != nil {
-		if err := l.removeInstances(ctx, l.step, l.cloud, l.node); err != nil {
+		if err := l.removeInstances(ctx, l.step, l.cloud, l.machineOf(l.node)); err != nil {
 			return errors.Join(cause, err)
 		}
 	}

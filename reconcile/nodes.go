@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/npctl/npctl/drivers"
@@ -42,7 +43,7 @@ func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
 	if err := x.ledger.put(ctx, node); err != nil {
 		return err
 	}
-	if err := x.removeInstances(ctx, s, cloud, node); err != nil {
+	if err := x.removeInstances(ctx, s, cloud, x.machineOf(node)); err != nil {
 		return err
 	}
 	return x.ledger.drop(ctx, node.Key())
@@ -53,32 +54,60 @@ func (x *execution) rememberedProvider(name string) *resources.ProviderRecord {
 	return record
 }
 
-// removeInstances deletes every instance that carries the node's marks and waits until none is listed. An instance that
-// no listing has shown yet is believed gone only after it was missing twice: lists may lag behind.
-func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud drivers.Cloud, node *resources.Node) error {
+// doomed is what a deletion is about: one instance, or every instance that carries the marks of one record.
+type doomed struct {
+	external string          // the cloud's id; may be empty where the marks say enough
+	marks    resources.Marks // that the instance with this id must carry
+	record   string          // id in the marks of further instances that go as well; empty: none
+}
+
+// machineOf is what the deletion of a node removes.
+func (x *execution) machineOf(n *resources.Node) doomed {
+	d := doomed{external: n.ExternalID, marks: resources.Marks{Installation: x.seen.Installation, Kind: resources.KindNode, ID: n.ID}, record: n.ID}
+	if n.Hash == "" && !x.isMarked(n.Provider, n.ExternalID) {
+		d.marks = resources.Marks{} // others have launched it, and the record alone says that it is the provider's
+	}
+	return d
+}
+
+func (x *execution) isMarked(provider, external string) bool {
+	i := slices.IndexFunc(x.seen.Providers[provider].Instances, func(i resources.Instance) bool { return i.ID == external })
+	return i >= 0 && x.seen.Providers[provider].Instances[i].Marks.Installation != ""
+}
+
+// removeInstances deletes every instance that d names and waits until none is listed. An instance that no listing has shown
+// yet is believed gone only after it was missing twice: lists may lag behind. An instance that does not carry the expected
+// marks is somebody else's by now; it is left alone, and counts as gone.
+func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud drivers.Cloud, d doomed) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("not gone after %s", deleteTimeout))
 	defer cancel()
-	asked := map[string]int{}
-	ask := func(id string) error {
+	asked, foreign := map[string]int{}, map[string]bool{}
+	ask := func(id string, marks resources.Marks) error {
 		if err := x.ledger.claims.secured(ctx, s.ID); err != nil {
 			return err
 		}
 		asked[id]++
-		return cloud.Delete(ctx, id)
+		err := cloud.Delete(ctx, id, marks)
+		if errors.Is(err, drivers.ErrNotOurs) {
+			x.Log.Warn("instance is left alone", "step", s.ID, "provider", s.Provider, "instance", id, "error", err)
+			foreign[id] = true
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("delete instance %s: %w", id, err)
+		}
+		return nil
 	}
-	if node.ExternalID != "" {
-		if err := ask(node.ExternalID); err != nil {
-			return fmt.Errorf("delete instance %s: %w", node.ExternalID, err)
+	if d.external != "" {
+		if err := ask(d.external, d.marks); err != nil {
+			return err
 		}
 	}
 	x.waits(s)
 	x.progress(s)("waiting for the instance to be gone", 0, 0)
 	missing, shown := 0, false
 	return x.poll(cloud).await(ctx, func(now listing) (bool, error) {
-		left := now.byNode[node.ID]
-		if i, found := now.byID[node.ExternalID]; found && len(left) == 0 {
-			left = append(left, i)
-		}
+		left := now.left(d, foreign)
 		if len(left) == 0 {
 			missing++
 			return shown || missing > 1, nil
@@ -92,12 +121,28 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 			if !again {
 				continue
 			}
-			if err := ask(i.ID); err != nil {
-				return false, fmt.Errorf("delete instance %s: %w", i.ID, err)
+			marks := i.Marks
+			if i.ID == d.external {
+				marks = d.marks
+			}
+			if err := ask(i.ID, marks); err != nil {
+				return false, err
 			}
 		}
 		return false, nil
 	})
+}
+
+// left lists what is still there of d.
+func (l listing) left(d doomed, foreign map[string]bool) []resources.Instance {
+	var left []resources.Instance
+	if d.record != "" {
+		left = append(left, l.byNode[d.record]...)
+	}
+	if i, found := l.byID[d.external]; found && len(left) == 0 {
+		left = append(left, i)
+	}
+	return slices.DeleteFunc(left, func(i resources.Instance) bool { return foreign[i.ID] })
 }
 
 // registerStatic writes the record of a machine that exists, or brings it up to date. It is ready once it answers.
@@ -227,13 +272,21 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	}
 	switch s.Type {
 	case "server":
-		return x.removeInstances(ctx, s, cloud, &resources.Node{Provider: s.Provider, ExternalID: s.External})
+		for _, i := range x.seen.Providers[s.Provider].Instances {
+			if i.ID == s.External {
+				return x.removeInstances(ctx, s, cloud, doomed{external: i.ID, marks: i.Marks})
+			}
+		}
 	case "image":
 		store, ok := drivers.Images(cloud)
 		if !ok {
 			return drivers.ErrNotSupported
 		}
-		return store.DeleteImage(ctx, s.External)
+		for _, i := range x.seen.Providers[s.Provider].Images {
+			if i.ID == s.External {
+				return store.DeleteImage(ctx, i.ID, i.Marks)
+			}
+		}
 	default:
 		sweeper, ok := drivers.Sweeping(cloud)
 		if !ok {
@@ -244,6 +297,6 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 				return sweeper.DeleteLeftover(ctx, l) // with its marks, which the driver compares
 			}
 		}
-		return fmt.Errorf("%s is not among what was seen", s.Address)
 	}
+	return fmt.Errorf("%s is not among what was seen", s.Address)
 }

@@ -258,7 +258,7 @@ func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u 
 	if err != nil {
 		return err
 	}
-	if err := x.removeImages(ctx, store, x.marksOf(u), u.ExternalID); err != nil {
+	if err := x.removeUploaded(ctx, store, u); err != nil {
 		return err
 	}
 	return x.ledger.drop(ctx, u.Key())
@@ -290,22 +290,63 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 	if err := x.ledger.put(ctx, u); err != nil {
 		return err
 	}
-	if err := x.removeImages(ctx, store, x.marksOf(u), u.ExternalID); err != nil {
+	if err := x.removeUploaded(ctx, store, u); err != nil {
 		return err
 	}
 	return x.ledger.drop(ctx, u.Key())
 }
 
-// removeImages deletes every image that carries these marks, and believes only a listing that they are gone.
-func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, marks resources.Marks, external string) error {
-	if external != "" {
-		if err := x.ledger.claims.secured(ctx, ""); err != nil {
+// removeUploaded deletes what a record of an upload names, and everything that carries its marks.
+func (x *execution) removeUploaded(ctx context.Context, store drivers.ImageStore, u *resources.Upload) error {
+	marks := x.marksOf(u)
+	if u.ExternalID != "" {
+		expected := marks
+		if u.Unmarked {
+			var err error
+			if expected, err = x.marksOfOthers(ctx, store, u); err != nil {
+				return err
+			}
+		}
+		if err := x.deleteImage(ctx, store, u.ExternalID, expected); err != nil {
 			return err
 		}
-		if err := store.DeleteImage(ctx, external); err != nil {
-			return fmt.Errorf("delete image %s: %w", external, err)
+	}
+	return x.removeImages(ctx, store, marks)
+}
+
+// marksOfOthers returns the marks of an image that was made by a host that does not know this installation's: those of
+// its own installation, or none.
+func (x *execution) marksOfOthers(ctx context.Context, store drivers.ImageStore, u *resources.Upload) (resources.Marks, error) {
+	images, err := store.ListImages(ctx)
+	if err != nil {
+		return resources.Marks{}, err
+	}
+	for _, i := range images {
+		if i.ID == u.ExternalID && i.Marks.Installation != x.seen.Installation {
+			return i.Marks, nil
 		}
 	}
+	return resources.Marks{}, nil
+}
+
+// deleteImage deletes one image. One that does not carry the expected marks is somebody else's by now, and left alone.
+func (x *execution) deleteImage(ctx context.Context, store drivers.ImageStore, id string, expected resources.Marks) error {
+	if err := x.ledger.claims.secured(ctx, ""); err != nil {
+		return err
+	}
+	err := store.DeleteImage(ctx, id, expected)
+	if errors.Is(err, drivers.ErrNotOurs) {
+		x.Log.Warn("image is left alone", "image", id, "error", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete image %s: %w", id, err)
+	}
+	return nil
+}
+
+// removeImages deletes every image that carries these marks, and believes only a listing that they are gone.
+func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, marks resources.Marks) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("image not gone after %s", deleteTimeout))
 	defer cancel()
 	for {
@@ -313,12 +354,9 @@ func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, 
 		if err != nil || len(images) == 0 {
 			return err
 		}
-		if err := x.ledger.claims.secured(ctx, ""); err != nil {
-			return err
-		}
 		for _, image := range images {
-			if err := store.DeleteImage(ctx, image.ID); err != nil {
-				return fmt.Errorf("delete image %s: %w", image.ID, err)
+			if err := x.deleteImage(ctx, store, image.ID, image.Marks); err != nil {
+				return err
 			}
 		}
 		select {

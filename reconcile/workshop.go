@@ -110,7 +110,7 @@ func (w *Workshop) dropUpload(ctx context.Context, u *resources.Upload) error {
 	if err != nil {
 		return err
 	}
-	if err := w.removeImages(ctx, store, w.marksOf(u), ""); err != nil {
+	if err := w.removeImages(ctx, store, w.marksOf(u)); err != nil {
 		return err
 	}
 	return w.ledger.drop(ctx, u.Key())
@@ -276,7 +276,7 @@ func (w *Workshop) sendMarked(ctx context.Context, store drivers.ImageStore, p *
 	if len(there) == 1 && there[0].Status == resources.StatusReady && there[0].Size == file.Size {
 		return there[0].ID, nil
 	}
-	if err := w.removeImages(ctx, store, s.Marks, ""); err != nil {
+	if err := w.removeImages(ctx, store, s.Marks); err != nil {
 		return "", err
 	}
 	spec := w.imageSpec(p, b, file, &resources.Upload{ID: s.Marks.ID, Name: s.Name}, func(sent int64) {
@@ -300,7 +300,7 @@ func (w *Workshop) sendMarked(ctx context.Context, store drivers.ImageStore, p *
 func (w *Workshop) undo(ctx context.Context, store drivers.ImageStore, marks resources.Marks) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return w.removeImages(ctx, store, marks, "")
+	return w.removeImages(ctx, store, marks)
 }
 
 // sendAsOwn sends for somebody who knows no marks. The image carries this host's, and its record is kept until the image

@@ -15,6 +15,12 @@ type Marks struct {
 	Hash         Hash
 }
 
+// OfSameRecord reports whether both marks name the same record of the same installation. Marks of things that npctl did
+// not make are empty, and equal to each other.
+func (m Marks) OfSameRecord(other Marks) bool {
+	return m.Installation == other.Installation && m.Kind == other.Kind && m.ID == other.ID
+}
+
 // Status is how far an instance or image is.
 type Status string
 
@@ -101,4 +107,6 @@ type Leftover struct {
 	Name  string
 	Marks Marks
 	InUse bool // attached to something
+	// Server is the id of the server that uses it; empty when nothing does, or something other than a server.
+	Server string
 }

@@ -54,7 +54,7 @@ func (c *instant) Advance(_ context.Context, _ drivers.Spec, seen resources.Inst
 	return seen, nil // nothing is left to do, so no call
 }
 
-func (c *instant) Delete(_ context.Context, id string) error {
+func (c *instant) Delete(_ context.Context, id string, _ resources.Marks) error {
 	c.calls.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -120,6 +120,7 @@ func sweeperTests() []test {
 		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Sweeping(s.Cloud); s.told(t, "sweeper", ok) }},
 		{"WhatStaysBehindIsListedAndRemoved", can, leftoverGoes},
 		{"WhatCarriesOtherMarksIsLeftAlone", can, otherMarksStay},
+		{"WhatIsInUseByNowIsLeftAlone", func(s *suite) bool { return can(s) && s.Use != nil }, inUseStays},
 	}
 }
 
@@ -170,6 +171,20 @@ func otherMarksStay(t *testing.T, s *suite) {
 	}
 	if _, err := s.leftover(t, sweeper, left.ID); err != nil {
 		t.Error(err)
+	}
+}
+
+func inUseStays(t *testing.T, s *suite) {
+	sweeper, _ := drivers.Sweeping(s.Cloud)
+	left := s.LeaveBehind(t, s.spec().Marks)
+	var seen resources.Leftover
+	s.eventually(t, func() (err error) { seen, err = s.leftover(t, sweeper, left.ID); return err })
+	s.Use(t, seen)
+	if err := sweeper.DeleteLeftover(t.Context(), seen); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("DeleteLeftover of a %s that is in use since it was listed: %v, want ErrNotOurs", seen.Type, err)
+	}
+	if now, err := s.leftover(t, sweeper, left.ID); err != nil || !now.InUse {
+		t.Errorf("leftover is %+v, %v; want it to stay in use", now, err)
 	}
 }
 

@@ -46,8 +46,15 @@ type Setup struct {
 	FillQuota func(t *testing.T)
 	// Foreign makes an instance without our marks and returns its id.
 	Foreign func(t *testing.T) string
+	// ForeignImage makes an image without our marks.
+	ForeignImage func(t *testing.T) Foreign
+	// Attach gives an instance one thing of every kind that others can attach to it, such as volumes, ports and floating
+	// IPs, without our marks. Kinds that the project does not have are left out.
+	Attach func(t *testing.T, instance string) []Foreign
 	// LeaveBehind makes a thing that is no instance with these marks, of a type that Leftovers lists.
 	LeaveBehind func(t *testing.T, marks resources.Marks) resources.Leftover
+	// Use makes something use what was left behind, until the test ends.
+	Use func(t *testing.T, l resources.Leftover)
 	// LoseNextAnswer makes the next instance that is created appear, though its Create returns an error.
 	LoseNextAnswer func(t *testing.T)
 	// Calls counts the calls to the cloud so far.
@@ -72,6 +79,12 @@ type Setup struct {
 	ImageSize int
 	// ImageFormat is of test images, whose content is random bytes; default raw.
 	ImageFormat string
+}
+
+// Foreign is a thing in the project that npctl did not make.
+type Foreign struct {
+	ID    string
+	Stays func() error // says what is wrong when it is gone, is going, or carries our marks
 }
 
 // BadOffer is an offer's configuration with one mistake.

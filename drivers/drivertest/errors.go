@@ -63,11 +63,11 @@ func endWithContext(t *testing.T, s *suite) {
 		"Create": func() error { _, err := s.Cloud.Create(ctx, s.spec()); return err },
 		"List":   func() error { _, err := s.Cloud.List(ctx); return err },
 		"Quota":  func() error { _, err := s.Cloud.Quota(ctx); return err },
-		"Delete": func() error { return s.Cloud.Delete(ctx, "00000000-0000-4000-8000-00000000dead") },
+		"Delete": func() error { return s.Cloud.Delete(ctx, "00000000-0000-4000-8000-00000000dead", s.spec().Marks) },
 	}
 	if store, ok := drivers.Images(s.Cloud); ok {
 		calls["ListImages"] = func() error { _, err := store.ListImages(ctx); return err }
-		calls["DeleteImage"] = func() error { return store.DeleteImage(ctx, "00000000-0000-4000-8000-00000000dead") }
+		calls["DeleteImage"] = func() error { return store.DeleteImage(ctx, "00000000-0000-4000-8000-00000000dead", s.spec().Marks) }
 	}
 	if r, ok := drivers.Resolving(s.Cloud); ok {
 		calls["ResolveImage"] = func() error {

@@ -25,6 +25,8 @@ func imageTests() []test {
 		{"UploadedImageIsWhatWasSent", has, uploadedIsListed},
 		{"DeletedImageGoesAndMayBeDeletedAgain", has, deleteImageTwice},
 		{"RetriedUploadRemovesWhatTheEarlierOneLeft", has, retriedUpload},
+		{"ImageOfAnotherRecordIsLeftAlone", has, imageOfAnotherRecord},
+		{"ImageOfOthersIsLeftAlone", func(s *suite) bool { return has(s) && s.ForeignImage != nil }, imageOfOthers},
 		{"ContentWithAnotherSumIsRejected", has, wrongSum},
 		{"ContentThatEndsEarlyLeavesNothingUsable", has, endsEarly},
 		{"ContentThatFailsLeavesNothingUsable", has, readerFails},
@@ -124,7 +126,7 @@ func deleteImageTwice(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.DeleteImage(t.Context(), made.ID); err != nil {
+	if err := store.DeleteImage(t.Context(), made.ID, spec.Marks); err != nil {
 		t.Fatal(err)
 	}
 	s.eventually(t, func() error {
@@ -134,7 +136,7 @@ func deleteImageTwice(t *testing.T, s *suite) {
 		}
 		return err
 	})
-	if err := store.DeleteImage(t.Context(), made.ID); err != nil {
+	if err := store.DeleteImage(t.Context(), made.ID, spec.Marks); err != nil {
 		t.Errorf("DeleteImage once it is gone: %v", err)
 	}
 }
@@ -172,6 +174,35 @@ func retriedUpload(t *testing.T, s *suite) {
 		}
 		return err
 	})
+}
+
+func imageOfAnotherRecord(t *testing.T, s *suite) {
+	store := s.images(t)
+	content := s.content()
+	spec := s.imageSpec(content)
+	made, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, marks := range otherMarks(spec.Marks) {
+		if err := store.DeleteImage(t.Context(), made.ID, marks); !errors.Is(err, drivers.ErrNotOurs) {
+			t.Errorf("DeleteImage that expects %s: %v, want ErrNotOurs", name, err)
+		}
+	}
+	if now, found, err := s.listedImage(t.Context(), store, spec.Marks.ID); err != nil || !found || now.Status != resources.StatusReady {
+		t.Errorf("the image is %+v, %v; want it to stay", now, err)
+	}
+}
+
+func imageOfOthers(t *testing.T, s *suite) {
+	store, marks := s.images(t), s.imageSpec(nil).Marks
+	foreign := s.ForeignImage(t)
+	if err := store.DeleteImage(t.Context(), foreign.ID, marks); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("DeleteImage: %v, want ErrNotOurs", err)
+	}
+	if err := foreign.Stays(); err != nil {
+		t.Error(err)
+	}
 }
 
 func wrongSum(t *testing.T, s *suite) {

@@ -20,6 +20,9 @@ func instanceTests() []test {
 		{"LostAnswerIsFoundAgain", func(s *suite) bool { return s.LoseNextAnswer != nil }, lostAnswer},
 		{"DeletedInstanceGoesAndMayBeDeletedAgain", nil, deleteTwice},
 		{"DeletingWhatIsNotThereIsNoError", nil, deleteUnknown},
+		{"InstanceOfAnotherRecordIsLeftAlone", nil, instanceOfAnotherRecord},
+		{"InstanceOfOthersIsLeftAlone", func(s *suite) bool { return s.Foreign != nil }, instanceOfOthers},
+		{"WhatOthersAttachedStaysWhenTheInstanceGoes", func(s *suite) bool { return s.Attach != nil }, attachedStays},
 		{"InstancesOfOthersAreListedWithoutMarks", func(s *suite) bool { return s.Foreign != nil }, foreignIsListed},
 		{"ManyAtOnceGetInstancesOfTheirOwn", nil, manyAtOnce},
 		{"ListingCostsPagesNotInstances", func(s *suite) bool { return s.Calls != nil }, listIsCheap},
@@ -98,15 +101,15 @@ func deleteTwice(t *testing.T, s *suite) {
 	s.create(t, spec)
 	made := s.ready(t, s.Cloud, spec)
 	for range 2 { // the second while it is on its way out
-		if err := s.Cloud.Delete(t.Context(), made.ID); err != nil {
+		if err := s.Cloud.Delete(t.Context(), made.ID, spec.Marks); err != nil {
 			t.Fatalf("Delete(%s): %v", made.ID, err)
 		}
 	}
 	s.gone(t, s.Cloud, made.ID)
-	if err := s.Cloud.Delete(t.Context(), made.ID); err != nil {
+	if err := s.Cloud.Delete(t.Context(), made.ID, spec.Marks); err != nil {
 		t.Errorf("Delete(%s) once it is gone: %v", made.ID, err)
 	}
-	if err := s.reopened(t).Delete(t.Context(), made.ID); err != nil {
+	if err := s.reopened(t).Delete(t.Context(), made.ID, spec.Marks); err != nil {
 		t.Errorf("Delete(%s) by another client: %v", made.ID, err)
 	}
 	s.nothingOf(t, spec.Marks)
@@ -132,8 +135,69 @@ func (s *suite) nothingOf(t *testing.T, m resources.Marks) {
 
 func deleteUnknown(t *testing.T, s *suite) {
 	id := randomHex(4) + "-" + randomHex(2) + "-4" + randomHex(2)[1:] + "-8" + randomHex(2)[1:] + "-" + randomHex(6)
-	if err := s.Cloud.Delete(t.Context(), id); err != nil {
+	if err := s.Cloud.Delete(t.Context(), id, s.spec().Marks); err != nil {
 		t.Errorf("Delete(%s): %v", id, err)
+	}
+}
+
+// otherMarks are such that a thing with these marks must not be deleted for.
+func otherMarks(m resources.Marks) map[string]resources.Marks {
+	id, installation, kind := m, m, m
+	id.ID += "-other"
+	installation.Installation += "-other"
+	kind.Kind = resources.KindBuild
+	return map[string]resources.Marks{"another id": id, "another installation": installation, "another kind": kind, "no marks": {}}
+}
+
+func instanceOfAnotherRecord(t *testing.T, s *suite) {
+	spec := s.spec()
+	s.create(t, spec)
+	made := s.ready(t, s.Cloud, spec)
+	for name, marks := range otherMarks(spec.Marks) {
+		for of, c := range map[string]drivers.Cloud{"the same client": s.Cloud, "another client": s.reopened(t)} {
+			if err := c.Delete(t.Context(), made.ID, marks); !errors.Is(err, drivers.ErrNotOurs) {
+				t.Errorf("Delete by %s that expects %s: %v, want ErrNotOurs", of, name, err)
+			}
+		}
+	}
+	if now := s.ready(t, s.Cloud, spec); now.ID != made.ID {
+		t.Errorf("listed is %s, want %s", now.ID, made.ID)
+	}
+}
+
+func instanceOfOthers(t *testing.T, s *suite) {
+	id := s.Foreign(t)
+	s.eventually(t, func() error {
+		if err := s.Cloud.Delete(t.Context(), id, s.spec().Marks); !errors.Is(err, drivers.ErrNotOurs) {
+			return fmt.Errorf("Delete: %w, want ErrNotOurs", err)
+		}
+		return nil
+	})
+	list, err := s.Cloud.List(t.Context())
+	i := slices.IndexFunc(list, func(i resources.Instance) bool { return i.ID == id })
+	if err != nil || i < 0 || list[i].Status == resources.StatusDeleting {
+		t.Errorf("instance %s does not stay: %v", id, err)
+	}
+}
+
+// Whatever kind of thing somebody attaches to an instance is theirs: it outlives the instance and never gets marks.
+func attachedStays(t *testing.T, s *suite) {
+	spec := s.spec()
+	s.create(t, spec)
+	made := s.ready(t, s.Cloud, spec)
+	things := s.Attach(t, made.ID)
+	if len(things) == 0 {
+		t.Fatal("Attach attached nothing")
+	}
+	if err := s.Cloud.Delete(t.Context(), made.ID, spec.Marks); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(t, s.Cloud, made.ID)
+	s.nothingOf(t, spec.Marks)
+	for _, thing := range things {
+		if err := thing.Stays(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -177,7 +241,7 @@ func manyAtOnce(t *testing.T, s *suite) {
 		}
 	}
 	parallel(len(ids), func(i int) {
-		if err := s.Cloud.Delete(t.Context(), ids[i]); err != nil {
+		if err := s.Cloud.Delete(t.Context(), ids[i], specs[i].Marks); err != nil {
 			t.Errorf("Delete(%s): %v", ids[i], err)
 		}
 	})

@@ -112,7 +112,7 @@ func snapshotIsRead(t *testing.T, s *suite) {
 func (s *suite) imageGoes(t *testing.T, image resources.RemoteImage) {
 	t.Helper()
 	store := s.images(t)
-	if err := store.DeleteImage(t.Context(), image.ID); err != nil {
+	if err := store.DeleteImage(t.Context(), image.ID, image.Marks); err != nil {
 		t.Fatal(err)
 	}
 	s.eventually(t, func() error {
@@ -149,10 +149,10 @@ func deleteDuringSnapshot(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Cloud.Delete(t.Context(), now.ID); err != nil {
+	if err := s.Cloud.Delete(t.Context(), now.ID, spec.Marks); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.images(t).DeleteImage(t.Context(), id); err != nil {
+	if err := s.images(t).DeleteImage(t.Context(), id, spec.Marks); err != nil {
 		t.Fatal(err)
 	}
 	s.gone(t, s.Cloud, now.ID)

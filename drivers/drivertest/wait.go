@@ -103,7 +103,7 @@ func (s *suite) deleteInstances(ctx context.Context, t *testing.T) {
 		}
 		for _, i := range list {
 			if i.Status != resources.StatusDeleting {
-				err = s.Cloud.Delete(ctx, i.ID)
+				err = s.Cloud.Delete(ctx, i.ID, i.Marks)
 			}
 		}
 		if time.Now().After(deadline) {
@@ -122,7 +122,7 @@ func (s *suite) deleteImages(ctx context.Context, t *testing.T) {
 	list, err := store.ListImages(ctx)
 	for _, i := range list {
 		if i.Marks.Installation == s.installation {
-			err = store.DeleteImage(ctx, i.ID)
+			err = store.DeleteImage(ctx, i.ID, i.Marks)
 		}
 	}
 	if err != nil {

@@ -142,9 +142,8 @@ func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.Marks, server
 		return err
 	}
 	for _, f := range found {
-		own := marksIn(f.Description)
 		elsewhere := f.Port != "" && !slices.ContainsFunc(ports, func(p port) bool { return p.ID == f.Port })
-		if own.ID != m.ID || own.Installation != m.Installation || elsewhere {
+		if !marksIn(f.Description).OfSameRecord(m) || elsewhere {
 			continue
 		}
 		if err := c.deleteIn(ctx, serviceNetwork, "floatingips", f.ID, "delete floating IP"); err != nil {

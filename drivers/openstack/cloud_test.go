@@ -294,11 +294,10 @@ func TestFloatingIPGoesBeforeItsServerAndOthersStay(t *testing.T) {
 	for _, path := range []string{"/network/v2.0/floatingips/fip1", "/network/v2.0/floatingips/fip2", "/compute/v2.1/servers/s1"} {
 		r.on("DELETE "+path, 204, "")
 	}
+	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "status": "ACTIVE", "metadata": {"npctl_installation": "inst",
+		"npctl_node_id": "0000000007", "npctl_floating_ip": "true"}}}`)
 	c := r.open(nil)
-	if _, err := c.List(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Delete(t.Context(), "s1"); err != nil {
+	if err := c.Delete(t.Context(), "s1", resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "0000000007"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"DELETE /network/v2.0/floatingips/fip1", "DELETE /network/v2.0/floatingips/fip2", "DELETE /compute/v2.1/servers/s1"}
@@ -315,7 +314,7 @@ func TestOwnPortsGoWithTheirServerAndThoseOfItsTwinStay(t *testing.T) {
 	for _, path := range []string{"/network/v2.0/ports/p1", "/network/v2.0/ports/p3", "/compute/v2.1/servers/s1"} {
 		r.on("DELETE "+path, 204, "")
 	}
-	if err := r.open(nil).Delete(t.Context(), "s1"); err != nil {
+	if err := r.open(nil).Delete(t.Context(), "s1", resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "7"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"DELETE /network/v2.0/ports/p1", "DELETE /network/v2.0/ports/p3", "DELETE /compute/v2.1/servers/s1"}
@@ -324,20 +323,76 @@ func TestOwnPortsGoWithTheirServerAndThoseOfItsTwinStay(t *testing.T) {
 	}
 }
 
-func TestServerThatWasListedIsDeletedInOneCall(t *testing.T) {
-	r := newReplay(t)
-	r.when("GET /compute/v2.1/servers/detail", serverPages([]string{"s1"}, 10, nil))
-	r.on("DELETE /compute/v2.1/servers/s1", 204, "")
-	c := r.open(nil)
-	if _, err := c.List(t.Context()); err != nil {
-		t.Fatal(err)
+// A listing may be old: whoever has taken a server over since then has removed its marks.
+func TestDeletingAServerReadsItsMarksFirst(t *testing.T) {
+	node := resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "s1"}
+	for name, test := range map[string]struct {
+		server   string
+		expected resources.Marks
+		want     error
+	}{
+		"ours":                 {`"metadata": {"npctl_installation": "inst", "npctl_node_id": "s1"}`, node, nil},
+		"adopted":              {`"metadata": {"nodepool_node_id": "1"}`, resources.Marks{}, nil},
+		"marks removed":        {`"metadata": {}`, node, drivers.ErrNotOurs},
+		"another node":         {`"metadata": {"npctl_installation": "inst", "npctl_node_id": "s2"}`, node, drivers.ErrNotOurs},
+		"another installation": {`"metadata": {"npctl_installation": "other", "npctl_node_id": "s1"}`, node, drivers.ErrNotOurs},
+		"of a build":           {`"metadata": {"npctl_installation": "inst", "npctl_build_id": "s1"}`, node, drivers.ErrNotOurs},
+		"not adopted":          {`"metadata": {"npctl_installation": "inst", "npctl_node_id": "s1"}`, resources.Marks{}, drivers.ErrNotOurs},
+		"its cell is down":     {`"status": "UNKNOWN"`, node, drivers.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplay(t)
+			r.when("GET /compute/v2.1/servers/detail", serverPages([]string{"s1"}, 10, nil))
+			r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", `+test.server+`}}`)
+			r.on("DELETE /compute/v2.1/servers/s1", 204, "")
+			c := r.open(nil)
+			if _, err := c.List(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Delete(t.Context(), "s1", test.expected); !errors.Is(err, test.want) {
+				t.Errorf("Delete: %v, want %v", err, test.want)
+			}
+			if deleted := len(r.asked("DELETE")) > 0; deleted != (test.want == nil) {
+				t.Errorf("deleted: %t", deleted)
+			}
+		})
 	}
-	before := len(r.asked(""))
-	if err := c.Delete(t.Context(), "s1"); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(r.asked("")) - before; n != 1 {
-		t.Errorf("%d calls, want 1", n)
+}
+
+func TestOnlyTheBootVolumeIsMarked(t *testing.T) {
+	const devices = `{"volumeAttachments": [{"volumeId": "data", "device": "/dev/vdb"}, {"volumeId": "boot", "device": "/dev/vda"}]}`
+	for name, test := range map[string]struct {
+		volumes string
+		want    string
+	}{
+		"a volume of somebody stays":              {`{"id": "data", "delete_on_termination": false}, {"id": "boot", "delete_on_termination": true}`, "boot"},
+		"only a volume of somebody":               {`{"id": "data", "delete_on_termination": false}`, ""},
+		"two that Nova deletes":                   {`{"id": "data", "delete_on_termination": true}, {"id": "boot", "delete_on_termination": true}`, "boot"},
+		"Nova does not show which ones go":        {`{"id": "data"}, {"id": "boot"}`, "boot"},
+		"one, and Nova does not show it":          {`{"id": "data"}`, ""},
+		"no volume is shown":                      {``, ""},
+		"two that Nova deletes, none at the root": {`{"id": "data", "delete_on_termination": true}, {"id": "other", "delete_on_termination": true}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplay(t)
+			r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "metadata": {"npctl_installation": "inst", "npctl_node_id": "7",
+				"npctl_volume_gb": "20"}, "os-extended-volumes:volumes_attached": [`+test.volumes+`]}}`)
+			r.on("GET /compute/v2.1/servers/s1/os-volume_attachments", 200, devices)
+			r.on("DELETE /compute/v2.1/servers/s1", 204, "")
+			for _, id := range []string{"data", "boot", "other"} {
+				r.on("POST /volume/v3/project/volumes/"+id+"/metadata", 200, `{}`)
+			}
+			if err := r.open(nil).Delete(t.Context(), "s1", resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "7"}); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			if test.want != "" {
+				want = []string{"POST /volume/v3/project/volumes/" + test.want + "/metadata"}
+			}
+			if diff := cmp.Diff(want, r.asked("POST /volume")); diff != "" {
+				t.Errorf("marked (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -2,23 +2,33 @@ package openstack
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
-// Delete implements drivers.Cloud. Floating IPs go first, since Neutron keeps them when their server goes; boot
-// volumes go with the server, but are marked before so that one that stays behind is known. After a lost answer there
-// may be two servers with the same marks: what is attached to the other one stays.
-func (c *Cloud) Delete(ctx context.Context, id string) error {
-	b, known := c.attached.belongings(id)
-	if !known || b.volume {
-		s, found, err := c.server(ctx, id)
-		if err != nil || !found {
-			return err
+// Delete implements drivers.Cloud. It reads the server first: what a listing said of it may be old. Floating IPs go before
+// the server, since Neutron keeps them when their server goes; the boot volume goes with the server, but is marked before
+// so that one that stays behind is known. After a lost answer there may be two servers with the same marks: what is
+// attached to the other one stays.
+func (c *Cloud) Delete(ctx context.Context, id string, expected resources.Marks) error {
+	s, found, err := c.server(ctx, id)
+	if err != nil || !found {
+		return err
+	}
+	b := c.belongingsOf(s.Metadata)
+	if err := checkMarks("server", s.ID, b.marks, expected); err != nil {
+		if s.Status == "UNKNOWN" { // its cell is down, and Nova shows no metadata
+			return fmt.Errorf("delete server %s: %w: its cell does not answer, so its metadata cannot be read", s.ID, drivers.ErrUnavailable)
 		}
-		b = c.belongingsOf(s.Metadata)
-		c.markVolumes(ctx, b, s)
+		return err
+	}
+	if b.volume && b.marks != (resources.Marks{}) {
+		c.markBootVolume(ctx, b, s)
 	}
 	if b.floating {
 		if err := c.deleteFloatingIPs(ctx, b.marks, id); err != nil {
@@ -30,11 +40,26 @@ func (c *Cloud) Delete(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	_, err := c.compute.Delete(ctx, c.compute.ServiceURL("servers", id), nil)
+	_, err = c.compute.Delete(ctx, c.compute.ServiceURL("servers", id), nil)
 	if err = wrap("delete server "+id, err); isStatus(err, http.StatusNotFound) {
 		return nil
 	}
 	return err
+}
+
+// checkMarks returns ErrNotOurs unless a thing carries the expected marks.
+func checkMarks(kind, id string, found, expected resources.Marks) error {
+	if found.OfSameRecord(expected) {
+		return nil
+	}
+	return fmt.Errorf("delete %s %s: %w: it carries %s, expected %s; it is left alone", kind, id, drivers.ErrNotOurs, describe(found), describe(expected))
+}
+
+func describe(m resources.Marks) string {
+	if m.Installation == "" {
+		return "no marks"
+	}
+	return fmt.Sprintf("the marks of %s %s of installation %s", m.Kind, m.ID, m.Installation)
 }
 
 // server fetches one; false means there is none.
@@ -49,22 +74,51 @@ func (c *Cloud) server(ctx context.Context, id string) (server, bool, error) {
 	return answer.Server, err == nil, err
 }
 
-// markVolumes writes marks on the volumes that go with a server. Nova makes them without any. That it fails must not
-// keep a server alive.
-func (c *Cloud) markVolumes(ctx context.Context, b belongings, s server) {
-	if !b.volume || b.marks == (resources.Marks{}) {
-		return
-	}
+// markBootVolume writes marks on the volume that npctl had Nova create with the server, which Nova makes without any. That
+// it fails must not keep a server alive.
+func (c *Cloud) markBootVolume(ctx context.Context, b belongings, s server) {
 	client, err := c.service(serviceVolume)
 	if err != nil {
 		return
 	}
-	for _, v := range s.Volumes {
-		body := map[string]any{"metadata": metadata(b.marks)}
-		var answer struct{}
-		_, err := client.Post(ctx, client.ServiceURL("volumes", v.ID, "metadata"), body, &answer, okCodes(http.StatusOK))
-		if err != nil && !isStatus(err, http.StatusNotFound) {
-			c.log.Warn("volume could not be marked; if it stays behind, npctl will not know it", "volume", v.ID, "server", s.ID, "error", wrap("mark volume", err))
+	id, err := c.bootVolumeOf(ctx, s)
+	if err != nil || id == "" {
+		c.log.Warn("boot volume is not known; if it stays behind, npctl will not know it", "server", s.ID, "error", err)
+		return
+	}
+	body := map[string]any{"metadata": metadata(b.marks)}
+	var answer struct{}
+	_, err = client.Post(ctx, client.ServiceURL("volumes", id, "metadata"), body, &answer, okCodes(http.StatusOK)) //nolint:bodyclose // gophercloud has read and closed it
+	if err != nil && !isStatus(err, http.StatusNotFound) {
+		c.log.Warn("volume could not be marked; if it stays behind, npctl will not know it", "volume", id, "server", s.ID, "error", wrap("mark volume", err))
+	}
+}
+
+// bootVolumeOf returns the volume that the server boots from. Nova deletes that volume with the server; others that it
+// shows (from 2.3 on it shows which ones it deletes) were attached later, and are told apart by their devices.
+func (c *Cloud) bootVolumeOf(ctx context.Context, s server) (string, error) {
+	candidates := slices.Clone(s.Volumes)
+	candidates = slices.DeleteFunc(candidates, func(v attachedVolume) bool { return v.DeleteOnTermination != nil && !*v.DeleteOnTermination })
+	if len(candidates) == 0 {
+		return "", nil
+	}
+	if len(candidates) == 1 && candidates[0].DeleteOnTermination != nil {
+		return candidates[0].ID, nil
+	}
+	var answer struct {
+		Attachments []struct {
+			Volume string `json:"volumeId"`
+			Device string `json:"device"`
+		} `json:"volumeAttachments"`
+	}
+	if err := get(ctx, c.compute, c.compute.ServiceURL("servers", s.ID, "os-volume_attachments"), &answer); err != nil {
+		return "", wrap("list volumes of server "+s.ID, err)
+	}
+	for _, a := range answer.Attachments {
+		isCandidate := slices.ContainsFunc(candidates, func(v attachedVolume) bool { return v.ID == a.Volume })
+		if isCandidate && strings.HasSuffix(a.Device, "da") { // /dev/vda, /dev/sda, /dev/xvda
+			return a.Volume, nil
 		}
 	}
+	return "", nil
 }

@@ -80,7 +80,7 @@ const keySHA256 = markPrefix + "sha256"
 
 func (i image) remote() resources.RemoteImage {
 	r := resources.RemoteImage{
-		ID: i.ID, Name: i.Name, Marks: marksOf(i.Properties), Status: imageStatus(i.Status), Format: i.Format, Size: i.Size,
+		ID: i.ID, Name: i.Name, Marks: i.marks(), Status: imageStatus(i.Status), Format: i.Format, Size: i.Size,
 		SHA256: i.Properties[keySHA256], Created: i.Created, Properties: map[string]string{},
 	}
 	if r.Marks.Kind == resources.KindBuild {
@@ -128,15 +128,23 @@ func (c *Cloud) ListImages(ctx context.Context) ([]resources.RemoteImage, error)
 	}
 	var ours []resources.RemoteImage
 	listed := map[string]bool{}
-	for n, i := range append(tagged, snapshots...) {
-		r := i.remote()
-		isOurs := r.Marks != (resources.Marks{}) && (n < len(tagged) || r.Marks.Kind == resources.KindBuild)
-		if isOurs && !listed[i.ID] {
+	for _, i := range append(tagged, snapshots...) {
+		if r := i.remote(); r.Marks != (resources.Marks{}) && !listed[i.ID] {
 			ours = append(ours, r)
 			listed[i.ID] = true
 		}
 	}
 	return ours, nil
+}
+
+// marks returns the image's own marks. A snapshot that somebody took of one of npctl's servers has inherited the properties
+// of the server's image, marks included, but neither its tag nor the mark of a build.
+func (i image) marks() resources.Marks {
+	m := marksOf(i.Properties)
+	if m.Kind != resources.KindBuild && !slices.Contains(i.Tags, markTag) {
+		return resources.Marks{}
+	}
+	return m
 }
 
 func (c *Cloud) listImages(ctx context.Context, filter url.Values) ([]image, error) {
@@ -163,7 +171,18 @@ func (c *Cloud) image(ctx context.Context, id string) (image, bool, error) {
 }
 
 // DeleteImage implements drivers.ImageStore. An image that servers or volumes still need gives an error that may pass.
-func (c *Cloud) DeleteImage(ctx context.Context, id string) error {
+func (c *Cloud) DeleteImage(ctx context.Context, id string, expected resources.Marks) error {
+	now, found, err := c.image(ctx, id)
+	if err != nil || !found || now.Status == "deleted" {
+		return err
+	}
+	if err := checkMarks("image", id, now.marks(), expected); err != nil {
+		return err
+	}
+	return c.removeImage(ctx, id)
+}
+
+func (c *Cloud) removeImage(ctx context.Context, id string) error {
 	client, err := c.service(serviceImage)
 	if err != nil {
 		return err

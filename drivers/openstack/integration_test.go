@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -102,6 +104,9 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		LeaveBehind: func(t *testing.T, m resources.Marks) resources.Leftover {
 			return leavePort(t, c, m)
 		},
+		ForeignImage:   func(t *testing.T) drivertest.Foreign { return others(t, c).ForeignImage(t) },
+		Attach:         func(t *testing.T, instance string) []drivertest.Foreign { return others(t, c).Attach(t, instance) },
+		Use:            func(t *testing.T, l resources.Leftover) { others(t, c).UsePort(t, l.ID) },
 		LoseNextAnswer: func(*testing.T) { w.lose.Store(true) },
 		FillQuota:      func(t *testing.T) { setQuota(t, "npctl", "instances=0") },
 		NoSnapshot:     offerConfig(map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(1)}),
@@ -153,6 +158,19 @@ func foreignServer(t *testing.T, c *Cloud, image string) string {
 		}
 	})
 	return id
+}
+
+// others stages what people do in the project by other means than npctl.
+func others(t *testing.T, c *Cloud) *openstacktest.Project {
+	t.Helper()
+	p := &openstacktest.Project{Compute: c.compute, Settle: 2 * time.Minute, Poll: 300 * time.Millisecond}
+	for kind, to := range map[string]**gophercloud.ServiceClient{serviceNetwork: &p.Network, serviceVolume: &p.Volume, serviceImage: &p.Image} {
+		var err error
+		if *to, err = c.service(kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
 }
 
 func leavePort(t *testing.T, c *Cloud, m resources.Marks) resources.Leftover {
@@ -215,23 +233,23 @@ func realServer(t *testing.T, c *Cloud, hostname string, attributes map[string]c
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Delete(contextFor(t), made.ID) })
+	t.Cleanup(func() { _ = c.Delete(contextFor(t), made.ID, spec.Marks) })
 	return spec, made
 }
 
 func TestRealDeleteThatFailsIsSeenAndRepeated(t *testing.T) {
 	c := mustOpen(t, os.Getenv("OS_CLOUD"), nil)
 	misbehave(t, `[{"on": "destroy", "name": "np-stuck", "action": "error", "times": 1}]`)
-	_, made := realServer(t, c, "np-stuck", nil)
+	spec, made := realServer(t, c, "np-stuck", nil)
 	listedAs(t, c, made.ID, resources.StatusReady)
-	if err := c.Delete(t.Context(), made.ID); err != nil {
+	if err := c.Delete(t.Context(), made.ID, spec.Marks); err != nil {
 		t.Fatal(err)
 	}
 	failed := listedAs(t, c, made.ID, resources.StatusFailed)
 	if failed.Fault == "" || failed.Marks.ID != "np-stuck" {
 		t.Errorf("server is %+v, want a fault and its marks", failed)
 	}
-	if err := c.Delete(t.Context(), made.ID); err != nil {
+	if err := c.Delete(t.Context(), made.ID, spec.Marks); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {

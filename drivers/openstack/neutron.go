@@ -18,6 +18,7 @@ type port struct {
 	Name        string    `json:"name"`
 	Network     string    `json:"network_id"`
 	Device      string    `json:"device_id"`
+	Owner       string    `json:"device_owner"`
 	Description string    `json:"description"`
 	FixedIPs    []fixedIP `json:"fixed_ips"`
 }
@@ -43,7 +44,7 @@ func (c *Cloud) listPorts(ctx context.Context, filter url.Values) ([]port, error
 		return nil, err
 	}
 	filter.Set("project_id", c.project)
-	filter["fields"] = []string{"id", "name", "network_id", "device_id", "description", "fixed_ips"}
+	filter["fields"] = []string{"id", "name", "network_id", "device_id", "device_owner", "description", "fixed_ips"}
 	return all(ctx, listing{client: client, path: "ports", query: filter, key: "ports", doing: "list ports"},
 		func(p port) string { return p.ID })
 }
@@ -130,6 +131,6 @@ func (c *Cloud) deleteOwnPorts(ctx context.Context, m resources.Marks, server st
 		return err
 	}
 	return c.deletePorts(ctx, slices.DeleteFunc(ports, func(p port) bool {
-		return marksIn(p.Description).ID != m.ID || p.Device != "" && p.Device != server
+		return !marksIn(p.Description).OfSameRecord(m) || p.Device != "" && p.Device != server
 	}))
 }

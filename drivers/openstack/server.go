@@ -20,9 +20,13 @@ type server struct {
 	Zone      string               `json:"OS-EXT-AZ:availability_zone"`
 	Flavor    serverFlavor         `json:"flavor"`
 	Fault     *fault               `json:"fault"`
-	Volumes   []struct {
-		ID string `json:"id"`
-	} `json:"os-extended-volumes:volumes_attached"`
+	Volumes   []attachedVolume     `json:"os-extended-volumes:volumes_attached"`
+}
+
+// attachedVolume is a volume as its server shows it.
+type attachedVolume struct {
+	ID                  string `json:"id"`
+	DeleteOnTermination *bool  `json:"delete_on_termination"` // not shown below microversion 2.3
 }
 
 type address struct {

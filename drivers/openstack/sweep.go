@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
@@ -64,7 +65,11 @@ func appendMarked(list []resources.Leftover, l resources.Leftover) []resources.L
 }
 
 func leftoverOfPort(p port) resources.Leftover {
-	return resources.Leftover{Type: leftoverPort, ID: p.ID, Name: p.Name, Marks: marksIn(p.Description), InUse: p.Device != ""}
+	l := resources.Leftover{Type: leftoverPort, ID: p.ID, Name: p.Name, Marks: marksIn(p.Description), InUse: p.Device != ""}
+	if p.Owner == "" || strings.HasPrefix(p.Owner, "compute:") {
+		l.Server = p.Device
+	}
+	return l
 }
 
 func leftoverOfFloatingIP(f floatingIP) resources.Leftover {
@@ -72,7 +77,11 @@ func leftoverOfFloatingIP(f floatingIP) resources.Leftover {
 }
 
 func leftoverOfVolume(v volume) resources.Leftover {
-	return resources.Leftover{Type: leftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: marksOf(v.Metadata), InUse: len(v.Attachments) > 0}
+	l := resources.Leftover{Type: leftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: marksOf(v.Metadata), InUse: len(v.Attachments) > 0}
+	if l.InUse {
+		l.Server = v.Attachments[0].Server
+	}
+	return l
 }
 
 func (c *Cloud) listVolumes(ctx context.Context) ([]volume, error) {
@@ -84,15 +93,18 @@ func (c *Cloud) listVolumes(ctx context.Context) ([]volume, error) {
 		func(v volume) string { return v.ID })
 }
 
-// DeleteLeftover implements drivers.Sweeper. It looks once more before it deletes: a thing that lost its marks since
-// the listing is somebody's.
+// DeleteLeftover implements drivers.Sweeper. It reads the thing again before it deletes: one that lost its marks since the
+// listing, or that something uses by now, is not npctl's to delete.
 func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
 	now, found, err := c.lookAgain(ctx, l)
 	if err != nil || !found {
 		return err
 	}
-	if now.Marks.Installation != l.Marks.Installation || now.Marks.ID != l.Marks.ID || l.Marks.Installation == "" {
-		return fmt.Errorf("%w: delete %s %s: it no longer carries the marks it was listed with; it is left alone", drivers.ErrRejected, l.Type, l.ID)
+	if !now.Marks.OfSameRecord(l.Marks) || l.Marks.Installation == "" {
+		return fmt.Errorf("delete %s %s: %w: it no longer carries the marks it was listed with; it is left alone", l.Type, l.ID, drivers.ErrNotOurs)
+	}
+	if now.InUse && (!l.InUse || now.Server != l.Server) {
+		return fmt.Errorf("delete %s %s: %w: it is in use since it was listed; it is left alone", l.Type, l.ID, drivers.ErrNotOurs)
 	}
 	switch l.Type {
 	case leftoverPort:

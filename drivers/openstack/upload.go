@@ -38,7 +38,7 @@ func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content
 	// The caller's context may be over already; what is left behind should not be, within reason.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
-	if left := c.DeleteImage(cleanup, created.ID); left != nil {
+	if left := c.removeImage(cleanup, created.ID); left != nil {
 		err = fmt.Errorf("%w (image %s stays behind: %w)", err, created.ID, left)
 	}
 	return resources.RemoteImage{}, err
@@ -51,10 +51,10 @@ func (c *Cloud) deleteMarkedImages(ctx context.Context, marks resources.Marks) e
 		return err
 	}
 	for _, i := range images {
-		if i.Marks.Installation != marks.Installation || i.Marks.Kind != marks.Kind || i.Marks.ID != marks.ID {
+		if !i.Marks.OfSameRecord(marks) {
 			continue
 		}
-		if err := c.DeleteImage(ctx, i.ID); err != nil {
+		if err := c.DeleteImage(ctx, i.ID, marks); err != nil {
 			return err
 		}
 	}

@@ -45,7 +45,7 @@ func uploadSpec() drivers.ImageSpec {
 func glance(r *replay, fields string) {
 	r.on("POST /image/v2/images", 201, `{"id": "i1", "status": "queued"}`)
 	r.on("PUT /image/v2/images/i1/file", 204, "")
-	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "name": "debian-1", "status": "active", "npctl_installation": "inst", "npctl_upload_id": "0000000003", `+fields+`}`)
+	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "name": "debian-1", "status": "active", "tags": ["npctl"], "npctl_installation": "inst", "npctl_upload_id": "0000000003", `+fields+`}`)
 	r.on("DELETE /image/v2/images/i1", 204, "")
 }
 
@@ -248,7 +248,8 @@ func TestPropertiesThatGlanceUsesItselfAreRejected(t *testing.T) {
 func TestImageInUseMayBeDeletedLater(t *testing.T) {
 	r := newReplay(t)
 	r.on("DELETE /image/v2/images/i1", 409, `409 Conflict: Image i1 could not be deleted because it is in use`)
-	err := r.open(nil).DeleteImage(t.Context(), "i1")
+	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "status": "active", "tags": ["npctl"], "npctl_installation": "inst", "npctl_upload_id": "7"}`)
+	err := r.open(nil).DeleteImage(t.Context(), "i1", resources.Marks{Installation: "inst", Kind: resources.KindUpload, ID: "7"})
 	if err == nil || !drivers.MayPass(err) || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("DeleteImage: %v; want an error that may pass and says that the image is in use", err)
 	}
@@ -257,7 +258,7 @@ func TestImageInUseMayBeDeletedLater(t *testing.T) {
 func TestHalfUploadsAreListed(t *testing.T) {
 	r := newReplay(t)
 	image := func(id, status string) string {
-		return fmt.Sprintf(`{"id": %q, "status": %q, "size": null, "checksum": null, "npctl_installation": "inst", "npctl_upload_id": %q}`, id, status, id)
+		return fmt.Sprintf(`{"id": %q, "status": %q, "size": null, "checksum": null, "tags": ["npctl"], "npctl_installation": "inst", "npctl_upload_id": %q}`, id, status, id)
 	}
 	r.on("GET /image/v2/images", 200, `{"images": [`+strings.Join([]string{image("1", "queued"), image("2", "saving"), image("3", "killed"), image("4", "active"),
 		image("5", "pending_delete"), `{"id": "6", "status": "active", "tags": ["npctl"]}`}, ",")+`]}`)

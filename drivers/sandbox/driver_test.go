@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,11 +15,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gophercloud/gophercloud/v2"
+	gopheropenstack "github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/drivers/openstack"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest"
 	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/internal/sandboxcloud"
@@ -127,8 +131,15 @@ func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup 
 			"zone": {Config: offer(map[string]cty.Value{"availability_zones": cty.ListVal([]cty.Value{cty.StringVal("az3")})}),
 				Attribute: "availability_zones", Near: "az1"},
 		},
-		FillQuota: func(t *testing.T) { w.fillQuota(t) },
-		Foreign:   func(t *testing.T) string { return w.foreign(t) },
+		FillQuota:    func(t *testing.T) { w.fillQuota(t) },
+		Foreign:      func(t *testing.T) string { return w.foreign(t) },
+		ForeignImage: func(t *testing.T) drivertest.Foreign { return w.others(t).ForeignImage(t) },
+		Attach:       func(t *testing.T, instance string) []drivertest.Foreign { return w.others(t).Attach(t, instance) },
+		LeaveBehind: func(t *testing.T, m resources.Marks) resources.Leftover {
+			id := w.others(t).LeaveVolume(t, map[string]string{"npctl_installation": m.Installation, "npctl_node_id": m.ID})
+			return resources.Leftover{Type: "volume", ID: id, Marks: m}
+		},
+		Use: func(t *testing.T, l resources.Leftover) { w.others(t).UseVolume(t, l.ID, w.foreign(t)) },
 		LoseNextAnswer: func(t *testing.T) {
 			writeFaults(t, faults, sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.LostAfter, Times: 1})
 		},
@@ -150,6 +161,35 @@ func (w *world) foreign(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = w.beside.Remove(id) })
 	return id
+}
+
+// others stages what people do in the project by other means than npctl.
+func (w *world) others(t *testing.T) *openstacktest.Project {
+	t.Helper()
+	access := w.beside.Access()
+	provider, err := gopheropenstack.NewClient(access.AuthURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider.HTTPClient = http.Client{Transport: w.beside.Transport()}
+	err = gopheropenstack.Authenticate(t.Context(), provider, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
+		Password: access.Password, DomainName: access.Domain, TenantName: access.Project})
+	p := &openstacktest.Project{Settle: 10 * time.Second, Poll: 5 * time.Millisecond}
+	for _, one := range []struct {
+		to   **gophercloud.ServiceClient
+		make func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)
+	}{
+		{&p.Compute, gopheropenstack.NewComputeV2}, {&p.Image, gopheropenstack.NewImageV2}, {&p.Network, gopheropenstack.NewNetworkV2},
+		{&p.Volume, gopheropenstack.NewBlockStorageV3},
+	} {
+		if err == nil {
+			*one.to, err = one.make(provider, gophercloud.EndpointOpts{Region: access.Region})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func (w *world) fillQuota(t *testing.T) {

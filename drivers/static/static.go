@@ -67,7 +67,7 @@ func (*Cloud) Advance(ctx context.Context, _ drivers.Spec, seen resources.Instan
 }
 
 // Delete implements drivers.Cloud: the machine stays.
-func (*Cloud) Delete(ctx context.Context, _ string) error { return ctx.Err() }
+func (*Cloud) Delete(ctx context.Context, _ string, _ resources.Marks) error { return ctx.Err() }
 
 // List implements drivers.Cloud: what exists is known from the configuration alone.
 func (*Cloud) List(ctx context.Context) ([]resources.Instance, error) { return nil, ctx.Err() }

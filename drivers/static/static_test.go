@@ -86,7 +86,7 @@ func TestNodesAreNeitherMadeNorListedNorDeleted(t *testing.T) {
 	if diff := cmp.Diff(first, again); diff != "" || err != nil {
 		t.Errorf("Create again: %v (-first +again):\n%s", err, diff)
 	}
-	if err := c.Delete(t.Context(), first.ID); err != nil {
+	if err := c.Delete(t.Context(), first.ID, first.Marks); err != nil {
 		t.Errorf("Delete: %v", err)
 	}
 	if list, err := c.List(t.Context()); err != nil || len(list) != 0 {

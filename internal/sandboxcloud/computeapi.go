@@ -27,6 +27,7 @@ func computeRoutes() []route {
 		{compute, "PUT", "/v2.1/servers/{id}/tags/{tag}", "server.tags", false, false, addServerTag},
 		{compute, "DELETE", "/v2.1/servers/{id}/tags/{tag}", "server.tags", false, false, deleteServerTag},
 		{compute, "GET", "/v2.1/servers/{id}/os-interface", "interface.list", false, false, listInterfaces},
+		{compute, "POST", "/v2.1/servers/{id}/os-interface", "interface.create", false, false, attachInterface},
 		{compute, "GET", "/v2.1/servers/{id}/os-security-groups", "server.show", false, false, showServerGroups},
 		{compute, "GET", "/v2.1/servers/{id}/os-volume_attachments", "attachment.list", false, false, listAttachments},
 		{compute, "POST", "/v2.1/servers/{id}/os-volume_attachments", "attachment.create", false, false, attachVolume},

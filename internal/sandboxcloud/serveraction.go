@@ -248,6 +248,43 @@ func showServerGroups(c *call) (*answer, error) {
 	})
 }
 
+func (c *call) interfaceView(p *port, tag string) view {
+	v := view{"port_id": p.ID, "net_id": p.Network, "mac_addr": p.MAC, "port_state": "ACTIVE", "fixed_ips": list(p.FixedIPs)}
+	if c.micro >= 70 {
+		v["tag"] = orNil(tag)
+	}
+	return v
+}
+
+// attachInterface gives a port that was made before to a server, which does not take it along when it goes.
+func attachInterface(c *call) (*answer, error) {
+	var in struct {
+		Attachment struct {
+			Port string `json:"port_id"`
+			Tag  string `json:"tag"`
+		} `json:"interfaceAttachment"`
+	}
+	if err := c.decodeLoosely(&in); err != nil {
+		return nil, err
+	}
+	return c.withServer(func(w *world, s *server) (*answer, error) {
+		p, err := c.findPort(w, in.Attachment.Port)
+		if err != nil {
+			return nil, err
+		}
+		if p.Device != "" {
+			return nil, badRequest("Port %s is still in use.", p.ID)
+		}
+		name := p.Network
+		if n, found := w.Networks.byID[p.Network]; found {
+			name = n.Name
+		}
+		s.Nics = append(slices.Clone(s.Nics), nic{Port: p.ID, Network: name, Tag: in.Attachment.Tag})
+		w.attachPort(p, s.ID, "compute:"+s.Zone, c.now)
+		return ok(view{"interfaceAttachment": c.interfaceView(p, in.Attachment.Tag)})
+	})
+}
+
 func listInterfaces(c *call) (*answer, error) {
 	return c.withServer(func(w *world, s *server) (*answer, error) {
 		views := []view{}
@@ -256,11 +293,7 @@ func listInterfaces(c *call) (*answer, error) {
 			if !found {
 				continue
 			}
-			v := view{"port_id": p.ID, "net_id": p.Network, "mac_addr": p.MAC, "port_state": "ACTIVE", "fixed_ips": list(p.FixedIPs)}
-			if c.micro >= 70 {
-				v["tag"] = orNil(n.Tag)
-			}
-			views = append(views, v)
+			views = append(views, c.interfaceView(p, n.Tag))
 		}
 		return ok(view{"interfaceAttachments": views})
 	})

@@ -1,0 +1,254 @@
+// Package openstacktest stages what other people do in a project that npctl uses: for the driver's contract tests, on the
+// sandbox and on a real OpenStack.
+package openstacktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/npctl/npctl/drivers/drivertest"
+)
+
+// Project holds a client of each service of one project.
+type Project struct {
+	Compute, Network, Volume, Image *gophercloud.ServiceClient
+
+	Settle time.Duration // the longest that something may take; default a minute
+	Poll   time.Duration // default 20 ms
+}
+
+// Names of what the sandbox and the real lab are filled with.
+const (
+	privateNetwork = "private"
+	publicNetwork  = "public"
+)
+
+// ownerName is the name of everything that is made here.
+const ownerName = "somebody-elses"
+
+type object = map[string]any
+
+// Attach attaches a volume, a port, and a floating IP on that port to a server. None of them carries marks, and all of
+// them are deleted when the test ends.
+func (p *Project) Attach(t *testing.T, server string) []drivertest.Foreign {
+	t.Helper()
+	volume := p.volume(t, nil)
+	p.post(t, p.Compute, "servers/"+server+"/os-volume_attachments", object{"volumeAttachment": object{"volumeId": volume}}, nil)
+	p.until(t, "volume "+volume+" in use", func() error { return p.hasStatus(volume, "in-use") })
+
+	port := p.port(t)
+	p.post(t, p.Compute, "servers/"+server+"/os-interface", object{"interfaceAttachment": object{"port_id": port}}, nil)
+	p.until(t, "port "+port+" attached", func() error {
+		now, err := p.show(p.Network, "ports/"+port, "port")
+		if err == nil && now["device_id"] != server {
+			err = fmt.Errorf("it is attached to %v", now["device_id"])
+		}
+		return err
+	})
+
+	address := p.floatingIP(t, port)
+	return []drivertest.Foreign{
+		p.foreign("volume "+volume, p.Volume, "volumes/"+volume, "volume"),
+		p.foreign("port "+port, p.Network, "ports/"+port, "port"),
+		p.foreign("floating IP "+address, p.Network, "floatingips/"+address, "floatingip"),
+	}
+}
+
+// ForeignImage makes an image without content.
+func (p *Project) ForeignImage(t *testing.T) drivertest.Foreign {
+	t.Helper()
+	var answer struct {
+		ID string `json:"id"`
+	}
+	p.post(t, p.Image, "images", object{"name": ownerName, "disk_format": "raw", "container_format": "bare"}, &answer)
+	p.removeLater(t, p.Image, "images/"+answer.ID)
+	f := p.foreign("image "+answer.ID, p.Image, "images/"+answer.ID, "")
+	f.ID = answer.ID
+	return f
+}
+
+// LeaveVolume makes a volume with metadata that nothing uses, and returns its id.
+func (p *Project) LeaveVolume(t *testing.T, metadata map[string]string) string {
+	t.Helper()
+	return p.volume(t, metadata)
+}
+
+// UsePort makes a server use a port, as far as Neutron knows, until the test ends.
+func (p *Project) UsePort(t *testing.T, port string) {
+	t.Helper()
+	set := func(ctx context.Context, server string) error {
+		body := object{"port": object{"device_id": server, "device_owner": map[bool]string{true: "compute:nova"}[server != ""]}}
+		_, err := p.Network.Put(ctx, p.Network.ServiceURL("ports", port), body, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}}) //nolint:bodyclose // gophercloud has read and closed it
+		return err
+	}
+	if err := set(t.Context(), "11111111-2222-4333-8444-555555555555"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := set(context.WithoutCancel(t.Context()), ""); err != nil {
+			t.Errorf("free port %s: %v", port, err)
+		}
+	})
+}
+
+// UseVolume attaches a volume to a server until the test ends.
+func (p *Project) UseVolume(t *testing.T, volume, server string) {
+	t.Helper()
+	p.post(t, p.Compute, "servers/"+server+"/os-volume_attachments", object{"volumeAttachment": object{"volumeId": volume}}, nil)
+	p.until(t, "volume "+volume+" in use", func() error { return p.hasStatus(volume, "in-use") })
+	t.Cleanup(func() {
+		address := p.Compute.ServiceURL("servers", server, "os-volume_attachments", volume)
+		if _, err := p.Compute.Delete(context.WithoutCancel(t.Context()), address, nil); err != nil { //nolint:bodyclose // gophercloud has read and closed it
+			t.Errorf("detach volume %s: %v", volume, err)
+		}
+		p.until(t, "volume "+volume+" free", func() error { return p.hasStatus(volume, "available") })
+	})
+}
+
+func (p *Project) volume(t *testing.T, metadata map[string]string) string {
+	t.Helper()
+	var answer struct {
+		Volume struct {
+			ID string `json:"id"`
+		} `json:"volume"`
+	}
+	request := object{"name": ownerName, "size": 1}
+	if len(metadata) > 0 {
+		request["metadata"] = metadata
+	}
+	p.post(t, p.Volume, "volumes", object{"volume": request}, &answer)
+	id := answer.Volume.ID
+	p.removeLater(t, p.Volume, "volumes/"+id)
+	p.until(t, "volume "+id+" available", func() error { return p.hasStatus(id, "available") })
+	return id
+}
+
+func (p *Project) hasStatus(volume, want string) error {
+	now, err := p.show(p.Volume, "volumes/"+volume, "volume")
+	if err == nil && now["status"] != want {
+		err = fmt.Errorf("it is %v", now["status"])
+	}
+	return err
+}
+
+func (p *Project) port(t *testing.T) string {
+	t.Helper()
+	var answer struct {
+		Port struct {
+			ID string `json:"id"`
+		} `json:"port"`
+	}
+	p.post(t, p.Network, "ports", object{"port": object{"network_id": p.network(t, privateNetwork), "name": ownerName}}, &answer)
+	p.removeLater(t, p.Network, "ports/"+answer.Port.ID)
+	return answer.Port.ID
+}
+
+func (p *Project) floatingIP(t *testing.T, port string) string {
+	t.Helper()
+	var answer struct {
+		FloatingIP struct {
+			ID string `json:"id"`
+		} `json:"floatingip"`
+	}
+	request := object{"floating_network_id": p.network(t, publicNetwork), "port_id": port, "description": ownerName}
+	p.post(t, p.Network, "floatingips", object{"floatingip": request}, &answer)
+	p.removeLater(t, p.Network, "floatingips/"+answer.FloatingIP.ID)
+	return answer.FloatingIP.ID
+}
+
+func (p *Project) network(t *testing.T, name string) string {
+	t.Helper()
+	var answer struct {
+		Networks []struct {
+			ID string `json:"id"`
+		} `json:"networks"`
+	}
+	_, err := p.Network.Get(t.Context(), p.Network.ServiceURL("networks")+"?name="+url.QueryEscape(name), &answer, nil) //nolint:bodyclose // gophercloud has read and closed it
+	if err != nil || len(answer.Networks) == 0 {
+		t.Fatalf("network %s: %v", name, err)
+	}
+	return answer.Networks[0].ID
+}
+
+// foreign describes a thing that must stay as it is.
+func (p *Project) foreign(what string, client *gophercloud.ServiceClient, path, key string) drivertest.Foreign {
+	return drivertest.Foreign{ID: what, Stays: func() error {
+		now, err := p.show(client, path, key)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if text := fmt.Sprint(now); strings.Contains(text, "npctl") {
+			return fmt.Errorf("%s carries marks: %s", what, text)
+		}
+		if status := fmt.Sprint(now["status"]); strings.Contains(status, "delet") {
+			return fmt.Errorf("%s is %s", what, status)
+		}
+		return nil
+	}}
+}
+
+func (p *Project) show(client *gophercloud.ServiceClient, path, key string) (object, error) {
+	var answer object
+	_, err := client.Get(context.Background(), client.ServiceURL(path), &answer, nil) //nolint:bodyclose // gophercloud has read and closed it
+	if err != nil || key == "" {
+		return answer, err
+	}
+	inner, ok := answer[key].(object)
+	if !ok {
+		return nil, errors.New("the answer has no " + key)
+	}
+	return inner, nil
+}
+
+func (p *Project) post(t *testing.T, client *gophercloud.ServiceClient, path string, body, into any) {
+	t.Helper()
+	ok := &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted}}
+	if _, err := client.Post(t.Context(), client.ServiceURL(path), body, into, ok); err != nil { //nolint:bodyclose // gophercloud has read and closed it
+		t.Fatalf("POST %s: %v", path, err)
+	}
+}
+
+// removeLater deletes a thing when the test ends, as soon as nothing uses it.
+func (p *Project) removeLater(t *testing.T, client *gophercloud.ServiceClient, path string) {
+	t.Cleanup(func() {
+		p.until(t, path+" deleted", func() error {
+			_, err := client.Delete(context.WithoutCancel(t.Context()), client.ServiceURL(path), nil) //nolint:bodyclose // gophercloud has read and closed it
+			if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+				return nil
+			}
+			return err
+		})
+	})
+}
+
+// until waits for something to be so.
+func (p *Project) until(t *testing.T, what string, check func() error) {
+	t.Helper()
+	settle, poll := p.Settle, p.Poll
+	if settle == 0 {
+		settle = time.Minute
+	}
+	if poll == 0 {
+		poll = 20 * time.Millisecond
+	}
+	deadline := time.Now().Add(settle)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s: after %s: %v", what, settle, err)
+			return
+		}
+		time.Sleep(poll)
+	}
+}
