@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/emicklei/dot"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
 // Graph returns the plan's steps in the dot language: an arrow leads from each step to what it waits for, a dashed one
@@ -91,7 +93,7 @@ func (p Plan) GraphJSON() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("graph as JSON: %w", err)
 	}
-	return append(renderSafeJSON(out), '\n'), nil
+	return append(text.JSON(out), '\n'), nil
 }
 
 func graphEdges(from, kind string, to []string, in map[string]bool) []graphEdge {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -125,7 +126,7 @@ func (p Plan) MarshalReport(meta Meta) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan as JSON: %w", err)
 	}
-	return append(renderSafeJSON(out), '\n'), nil
+	return append(text.JSON(out), '\n'), nil
 }
 
 func reportOf(s *Step) reportStep {

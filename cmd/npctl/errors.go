@@ -11,6 +11,7 @@ import (
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -120,16 +121,9 @@ func nearest(word string, words []string) string {
 	return best
 }
 
-// visible keeps what names and errors from elsewhere hold from driving the terminal. Line breaks stay.
-func visible(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
-			return '\uFFFD'
-		default:
-			return r
-		}
-	}, text)
-}
+// visible keeps names and errors from elsewhere from driving the terminal. Line breaks stay.
+func visible(block string) string { return text.Block(block) }
+
+// visibleLine is visible for what stands in a table or a sentence: line breaks are escaped too, so that no value makes
+// lines of its own.
+func visibleLine(value string) string { return text.Line(value) }

@@ -88,7 +88,7 @@ func (e *eventWriter) write(line eventLine) {
 		return
 	}
 	line.Time = time.Now().UTC()
-	text, err := json.Marshal(line)
+	text, err := marshalJSON(line)
 	if err != nil {
 		return
 	}

@@ -60,8 +60,8 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 			return err
 		}
 		if holder != nil && holder.ID == id {
-			a.ui.talk("The state is locked by %s for %s since %s (process %d on %s, npctl %s).", visible(holder.Who), holder.Operation,
-				holder.Since.Local().Format(time.DateTime), holder.PID, visible(holder.Host), holder.Version)
+			a.ui.talk("The state is locked by %s for %s since %s (process %d on %s, npctl %s).", visibleLine(holder.Who), holder.Operation,
+				holder.Since.Local().Format(time.DateTime), holder.PID, visibleLine(holder.Host), holder.Version)
 		}
 		if err := a.approveUnlock(ctx); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	return a.ui.print("Unlocked. It was held by %s for %s (process %d on %s).", visible(holder.Who), holder.Operation, holder.PID, visible(holder.Host))
+	return a.ui.print("Unlocked. It was held by %s for %s (process %d on %s).", visibleLine(holder.Who), holder.Operation, holder.PID, visibleLine(holder.Host))
 }
 
 func (a *app) approveUnlock(ctx context.Context) error {

@@ -145,5 +145,5 @@ func (c *daemonCommand) say(format string, args ...any) error {
 	if c.json {
 		return nil
 	}
-	return c.ui.print("%s", visible(fmt.Sprintf(format, args...)))
+	return c.ui.print("%s", visibleLine(fmt.Sprintf(format, args...)))
 }

@@ -12,7 +12,7 @@ import (
 // head tells in words what the tables below do not.
 func (p imagePage) head() {
 	f := p.facts
-	row := func(name, text string) { _, _ = fmt.Fprintf(p.w, "%s\t%s\n", name, visible(text)) }
+	row := func(name, text string) { _, _ = fmt.Fprintf(p.w, "%s\t%s\n", name, visibleLine(text)) }
 	if s := f.Settings; s != nil {
 		row("Image", fmt.Sprintf("%s, made by %s (%s)", f.Address, s.Builder, s.Source))
 		row("Formats", formatsText(f))

@@ -190,6 +190,7 @@ func timesText(n int) string {
 // oneLine is the first line of a text, not longer than that many characters.
 func oneLine(text string, most int) string {
 	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	line = visibleLine(line)
 	if runes := []rune(line); len(runes) > most {
 		line, more = string(runes[:most-1]), true
 	}

@@ -64,7 +64,7 @@ func TestALogOnATerminalShowsEscapes(t *testing.T) {
 		t.Fatalf("image build: exit code %d:\n%s", code, text)
 	}
 	code, shown := onTerminal(t, dir, nil, "image", "log", "tiny").end()
-	if want := "\na\uFFFD[31mred\nback\n"; code != 0 || strings.Contains(shown, "\x1b") || !strings.Contains(shown, want) {
+	if want := "\na\\x1b[31mred\nback\n"; code != 0 || strings.Contains(shown, "\x1b") || !strings.Contains(shown, want) {
 		t.Errorf("image log: exit code %d, want 0, no escapes and %q in:\n%q", code, want, shown)
 	}
 }

@@ -81,7 +81,7 @@ func (c *imagePauseCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return c.ui.printJSON(pauseDocument{jsonVersion, told})
 	}
 	for _, one := range told {
-		if err := c.ui.print("%s", visible(c.sentence(one))); err != nil {
+		if err := c.ui.print("%s", visibleLine(c.sentence(one))); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageWorld, refs []
 		told = append(told, fact)
 	}
 	if holder, err := store.Holder(ctx, stateLock); err == nil && holder != nil && c.paused && !c.json {
-		c.ui.talk("%s has been at work since %s, and does what it has planned.", visible(holder.Operation), holder.Since.Local().Format(time.DateTime))
+		c.ui.talk("%s has been at work since %s, and does what it has planned.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
 	}
 	return told, nil
 }

@@ -145,13 +145,13 @@ func (p imagePage) uploads() {
 func (p imagePage) failures() {
 	for i := range p.facts.Failures {
 		f := &p.facts.Failures[i]
-		_, _ = fmt.Fprintf(p.w, "\nThe %s failed%s %s ago (%s):\n  %s\n", visible(failureOf(f)), timesText(f.Count), age(f.Time, p.now),
+		_, _ = fmt.Fprintf(p.w, "\nThe %s failed%s %s ago (%s):\n  %s\n", visibleLine(failureOf(f)), timesText(f.Count), age(f.Time, p.now),
 			f.Time.Local().Format(time.DateTime), visible(indented(f.Error)))
 		if f.Kind == resources.FaultRejected {
 			_, _ = io.WriteString(p.w, "  Trying again is no use before somebody mends that.\n")
 		}
 		if f.Log != "" {
-			_, _ = fmt.Fprintf(p.w, "  Log: %s (npctl image log %s -build=%s)\n", visible(f.Log), visible(p.facts.Name), short(f.Build))
+			_, _ = fmt.Fprintf(p.w, "  Log: %s (npctl image log %s -build=%s)\n", visibleLine(f.Log), visibleLine(p.facts.Name), short(f.Build))
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (p imagePage) notes() {
 		if i == 0 {
 			_, _ = io.WriteString(p.w, "\n")
 		}
-		_, _ = fmt.Fprintf(p.w, "%s: %s (%s)\n", n.Severity, visible(n.Text), n.Code)
+		_, _ = fmt.Fprintf(p.w, "%s: %s (%s)\n", n.Severity, visibleLine(n.Text), n.Code)
 	}
 }
 

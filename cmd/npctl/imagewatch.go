@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -27,7 +26,7 @@ type logEvent struct {
 }
 
 func writeLogEvent(w io.Writer, e logEvent) error {
-	text, err := json.Marshal(e)
+	text, err := marshalJSON(e)
 	if err != nil {
 		return err
 	}

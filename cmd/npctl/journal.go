@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -73,7 +72,7 @@ func (c *eventsCommand) run(ctx context.Context, cmd *cli.Command) error {
 // tell prints an event on a line.
 func (c *eventsCommand) tell(e wire.Event) error {
 	if c.json {
-		text, err := json.Marshal(e)
+		text, err := marshalJSON(e)
 		if err != nil {
 			return err
 		}
@@ -85,7 +84,7 @@ func (c *eventsCommand) tell(e wire.Event) error {
 
 // eventLineText is an event for people.
 func eventLineText(e wire.Event) string {
-	return e.Time.Local().Format(time.DateTime) + "  " + visible(e.Subject) + "  " + visible(strings.ReplaceAll(e.Text, "\n", " "))
+	return e.Time.Local().Format(time.DateTime) + "  " + visibleLine(e.Subject) + "  " + visibleLine(strings.ReplaceAll(e.Text, "\n", " "))
 }
 
 // subjectOf takes a subject the way people write it: node.17, node/17, diskimage.debian.

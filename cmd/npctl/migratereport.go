@@ -48,7 +48,7 @@ func (r *migrationReport) print(c *migrateCommand) error {
 		verb = "Would move"
 	}
 	lines := []string{fmt.Sprintf("%s %s, %s and %s from %s to %s.", verb, countWord(r.Nodes, "node", "nodes"), countWord(r.Uploads, "upload", "uploads"),
-		countWord(r.Builds, "build", "builds"), visible(r.From), visible(r.To))}
+		countWord(r.Builds, "build", "builds"), visibleLine(r.From), visibleLine(r.To))}
 	if r.There > 0 {
 		lines = append(lines, fmt.Sprintf("%s there already, from an earlier run.", countWord(r.There, "record was", "records were")))
 	}
@@ -59,7 +59,7 @@ func (r *migrationReport) print(c *migrateCommand) error {
 		lines = append(lines, fmt.Sprintf("%s left where they are: their providers and images are not in this configuration.", countWord(r.LeftBehind, "record is", "records are")))
 	}
 	if r.Backup != "" {
-		lines = append(lines, fmt.Sprintf("What the file held is in %s.", visible(r.Backup)))
+		lines = append(lines, fmt.Sprintf("What the file held is in %s.", visibleLine(r.Backup)))
 	}
 	if !r.DryRun {
 		lines = append(lines, fmt.Sprintf("All %d were read back and are the same. npctl plan shows that nothing is to be done.", r.Verified))

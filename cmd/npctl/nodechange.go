@@ -37,7 +37,7 @@ func (c *nodeCommand) each(do change) cli.ActionFunc {
 				}
 				all = append(all, n)
 				if !c.json {
-					if err := c.ui.print("%s", visible(told)); err != nil {
+					if err := c.ui.print("%s", visibleLine(told)); err != nil {
 						return err
 					}
 				}

@@ -59,7 +59,7 @@ func (p *progress) close() {
 func (p *progress) event(e reconcile.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id, title := e.Step.ID, visible(stepTitle(e.Step))
+	id, title := e.Step.ID, visibleLine(stepTitle(e.Step))
 	switch e.Kind {
 	case reconcile.EventStart:
 		p.running[id] = &runningStep{title: title, since: p.now(), told: p.now()}
@@ -75,7 +75,7 @@ func (p *progress) event(e reconcile.Event) {
 		p.line("%s: %s", title, p.ui.style(styleGood, "done"+tookText(e.Took)+madeText(e)))
 	case reconcile.EventFailed:
 		p.end(id)
-		p.line("%s: %s: %s", title, p.ui.style(styleError, "failed"+tookText(e.Took)), visible(firstLine(e.Err)))
+		p.line("%s: %s: %s", title, p.ui.style(styleError, "failed"+tookText(e.Took)), visibleLine(firstLine(e.Err)))
 	case reconcile.EventSkipped:
 		p.end(id) // told in the end, with all others
 	}
@@ -86,7 +86,7 @@ func (p *progress) phase(id string, e reconcile.Event) {
 	if r == nil {
 		return
 	}
-	r.phase, r.done, r.total = visible(e.Phase), e.Done, e.Total
+	r.phase, r.done, r.total = visibleLine(e.Phase), e.Done, e.Total
 	if p.bars != nil {
 		p.bars.progress(id, r)
 	}

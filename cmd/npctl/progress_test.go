@@ -38,7 +38,7 @@ build diskimage.x: still installing packages [54s]
 build diskimage.x: still converting to raw (25%) [1m21s]
 build diskimage.x: done [1m35s] (build 01234567)
 upload provider.a.image.x: started
-upload provider.a.image.x: failed: quota` + "\uFFFD" + `[31m exceeded
+upload provider.a.image.x: failed: quota\x1b[31m exceeded
 `
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Errorf("lines (-want +got):\n%s", diff)

@@ -57,7 +57,7 @@ func (c *daemonCommand) reloaded(r wire.Reloaded) error {
 			c.ui.talk("  ... and %d more", len(r.Steps)-shown)
 			break
 		}
-		c.ui.talk("  %s %s: %s", s.Action, visible(s.Address), s.Text)
+		c.ui.talk("  %s %s: %s", s.Action, visibleLine(s.Address), s.Text)
 	}
 	return c.ui.print("Configuration reloaded. %s", r.Summary)
 }
@@ -69,6 +69,6 @@ func (c *daemonCommand) tellHeldBack(err error) {
 		return
 	}
 	for _, address := range no.Deletes {
-		c.ui.talk("  would remove %s", visible(address))
+		c.ui.talk("  would remove %s", visibleLine(address))
 	}
 }

@@ -74,7 +74,7 @@ func (c *requestCreate) run(ctx context.Context, cmd *cli.Command) error {
 			return c.created(r)
 		}
 		if !c.json {
-			c.ui.talk("Request %s asks for %s.", r.ID, visible(labelCounts(r.Labels)))
+			c.ui.talk("Request %s asks for %s.", r.ID, visibleLine(labelCounts(r.Labels)))
 		}
 		return c.answer(ctx, d, r.ID, c.takes)
 	})
@@ -160,7 +160,7 @@ func (c *requestCreate) created(r wire.Request) error {
 	if c.json {
 		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}})
 	}
-	return c.ui.print("Request %s asks for %s. npctl request wait %s tells when it is fulfilled.", r.ID, visible(labelCounts(r.Labels)), r.ID)
+	return c.ui.print("Request %s asks for %s. npctl request wait %s tells when it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
 }
 
 // answer waits for a request and shows its nodes, or takes them.

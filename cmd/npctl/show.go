@@ -188,7 +188,7 @@ func writeCells(w io.Writer, cells []string) {
 		if cell == "" {
 			cell = "-"
 		}
-		_, _ = io.WriteString(w, visible(cell))
+		_, _ = io.WriteString(w, visibleLine(cell))
 	}
 	_, _ = io.WriteString(w, "\n")
 }

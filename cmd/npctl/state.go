@@ -84,7 +84,7 @@ func (c *stateCommand) list(ctx context.Context, cmd *cli.Command) error {
 	}
 	out := make([]byte, 0, 32*len(entries))
 	for _, e := range entries {
-		out = append(append(out, visible(recordAddress(e.Record))...), '\n')
+		out = append(append(out, visibleLine(recordAddress(e.Record))...), '\n')
 	}
 	_, err = c.ui.out.Write(out)
 	return outputError(err)

@@ -58,7 +58,7 @@ func (c *stateCommand) forget(ctx context.Context, store state.Store, entries []
 		verb = "Forgot"
 	}
 	for _, e := range entries {
-		if err := c.ui.print("%s %s%s", verb, visible(recordAddress(e.Record)), visible(staysBehind(e.Record))); err != nil {
+		if err := c.ui.print("%s %s%s", verb, visibleLine(recordAddress(e.Record)), visibleLine(staysBehind(e.Record))); err != nil {
 			return err
 		}
 	}

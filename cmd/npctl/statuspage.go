@@ -20,7 +20,7 @@ const statusRows = 15
 func statusPage(d statusDocument) string {
 	var b strings.Builder
 	s := &d.Status
-	fmt.Fprintf(&b, "npctl watch %s on %s (process %d), up %s, %s\n", s.Version, s.Host, s.PID, age(s.Started, s.Now), readiness(s))
+	fmt.Fprintf(&b, "npctl watch %s on %s (process %d), up %s, %s\n", s.Version, s.Host, s.PID, age(s.Started, s.Now), visibleLine(readiness(s)))
 	fmt.Fprintf(&b, "Requests  %s%s\n", stateCounts(s.Requests), oldest(s))
 	fmt.Fprintf(&b, "Nodes     %s; %d free\n", stateCounts(s.Nodes), s.Free)
 	fmt.Fprintf(&b, "Plan      %s %d steps run. Decided in %s.\n", s.Planned, s.Running, time.Duration(s.PassTook*float64(time.Second)).Round(100*time.Microsecond))
@@ -44,7 +44,7 @@ func statusPage(d statusDocument) string {
 	if len(d.Events) > 0 {
 		b.WriteString("\n")
 		for _, e := range slices.Backward(d.Events) { // the newest first: what does not fit is at the end
-			fmt.Fprintf(&b, "%s  %s  %s\n", e.Time.Local().Format(time.TimeOnly), e.Subject, oneLine(e.Text, 300))
+			fmt.Fprintf(&b, "%s  %s  %s\n", e.Time.Local().Format(time.TimeOnly), visibleLine(e.Subject), oneLine(e.Text, 300))
 		}
 	}
 	return b.String()

@@ -36,7 +36,7 @@ func (c *applyCommand) failures(r reconcile.Result) {
 	}
 	c.ui.talk("")
 	for _, f := range r.Failed {
-		c.ui.talk("%s %s: %s", c.ui.style(styleError, "Failed:"), visible(stepTitle(f.Step)), visible(f.Err.Error()))
+		c.ui.talk("%s %s: %s", c.ui.style(styleError, "Failed:"), visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
 	}
 	const shown = 30
 	for i, f := range r.Skipped {
@@ -44,7 +44,7 @@ func (c *applyCommand) failures(r reconcile.Result) {
 			c.ui.talk("... and %d more skipped", len(r.Skipped)-shown)
 			break
 		}
-		c.ui.talk("%s %s: %s", c.ui.style(styleWarning, "Skipped:"), visible(stepTitle(f.Step)), visible(f.Err.Error()))
+		c.ui.talk("%s %s: %s", c.ui.style(styleWarning, "Skipped:"), visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
 	}
 	c.ui.talk("")
 }

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
 // release is set by the linker for released binaries.
@@ -86,9 +88,15 @@ const jsonVersion = "1.0"
 
 // printJSON prints one document.
 func (u *ui) printJSON(v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
+	doc, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("as JSON: %w", err)
 	}
-	return u.print("%s", text)
+	return u.print("%s", text.JSON(doc))
+}
+
+// marshalJSON is json.Marshal for what a terminal may show.
+func marshalJSON(v any) ([]byte, error) {
+	doc, err := json.Marshal(v)
+	return text.JSON(doc), err
 }

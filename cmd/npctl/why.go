@@ -64,7 +64,7 @@ func writeWhy(out io.Writer, w wire.Why) error {
 	if w.State != "" {
 		head += ": " + w.State
 	}
-	fmt.Fprintf(&b, "%s\n%s\n", head, w.Summary)
+	fmt.Fprintf(&b, "%s\n%s\n", visibleLine(head), visibleLine(w.Summary))
 	if len(w.Waits) > 0 {
 		b.WriteString("\nIt waits for\n")
 		for _, one := range w.Waits {
@@ -90,7 +90,7 @@ func writeWhy(out io.Writer, w wire.Why) error {
 		}
 	}
 	if len(w.Related) > 0 {
-		fmt.Fprintf(&b, "\nSee also: npctl why %s\n", strings.Join(w.Related, ", "))
+		fmt.Fprintf(&b, "\nSee also: npctl why %s\n", visibleLine(strings.Join(w.Related, ", ")))
 	}
 	_, err := io.WriteString(out, visible(b.String()))
 	return outputError(err)

@@ -9,9 +9,9 @@ import (
 func TestVisibleKeepsLinesAndStopsEscapes(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain\n\ttext":      "plain\n\ttext",
-		"\x1b[2Jgone":        "\uFFFD[2Jgone",
-		"back\u202ewards":    "back\uFFFDwards",
-		"nul\x00 and \u009b": "nul\uFFFD and \uFFFD",
+		"\x1b[2Jgone":        `\x1b[2Jgone`,
+		"back\u202ewards":    `back\u202ewards`,
+		"nul\x00 and \u009b": `nul\x00 and \u009b`,
 		"Zürich, 東京, émile":  "Zürich, 東京, émile",
 	} {
 		if got := visible(text); got != want {

@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"resources":        {"resources/schema"},
 	"resources/schema": {},
 	"config":           {"resources", "resources/schema"},
-	"plan":             {"resources"},
+	"plan":             {"resources", "internal/text"},
 	"state":            {"resources", "resources/schema"},
 	"state/*":          {"state", "resources", "resources/schema"},
 	"drivers":          {"resources", "resources/schema"},

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -155,7 +154,7 @@ func (s *stream) write(text string) error {
 
 // line sends a document on a line of its own.
 func (s *stream) line(v any) error {
-	text, err := json.Marshal(v)
+	text, err := marshal(v)
 	if err != nil {
 		return err
 	}
@@ -163,7 +162,7 @@ func (s *stream) line(v any) error {
 }
 
 func (s *stream) event(id string, e watch.Numbered) error {
-	text, err := json.Marshal(shownEvent(e))
+	text, err := marshal(shownEvent(e))
 	if err != nil {
 		return err
 	}

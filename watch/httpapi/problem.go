@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -107,14 +108,20 @@ func (c *call) fail(err error) {
 	_ = c.writeJSON(p.Status, wire.MediaProblem, p) // a client that is gone needs no answer
 }
 
+// marshal makes a document in which everything is escaped that a browser or a terminal would act on.
+func marshal(v any) ([]byte, error) {
+	doc, err := json.Marshal(v) // <, > and & are escaped in it
+	return text.JSON(doc), err
+}
+
 // writeJSON answers with a document.
 func (c *call) writeJSON(status int, media string, v any) error {
-	text, err := json.Marshal(v) // <, > and & are escaped in it
+	doc, err := marshal(v)
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	c.w.Header().Set("Content-Type", media)
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(append(text, '\n')) // a client that is gone needs no answer
+	_, _ = c.w.Write(append(doc, '\n')) // a client that is gone needs no answer
 	return nil
 }

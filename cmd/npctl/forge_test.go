@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// forged is what a client may send as its name or a reason: a line that looks like another record's.
+const forged = "x\n0000000099  fulfilled  tiny\r0000000098\u2028 \u009b31m\u202eroot"
+
+func TestClientsForgeNoLines(t *testing.T) {
+	now := time.Now()
+	request := &wire.Request{Request: resources.Request{ID: "0000000001", Labels: []string{"tiny"}, Who: forged, Error: forged, State: resources.StateFailed}}
+	shown := map[string]func(*strings.Builder){
+		"a row of requests": func(b *strings.Builder) {
+			w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+			writeCells(w, requestRow(request, now))
+			_ = w.Flush()
+		},
+		"why": func(b *strings.Builder) {
+			_ = writeWhy(b, wire.Why{Subject: "request/1", State: "failed", Summary: forged, Related: []string{forged},
+				Waits: []wire.Wait{{Text: forged}}, Facts: []wire.Fact{{Name: "requestor", Value: forged}},
+				Events: []wire.Event{{Event: resources.Event{Subject: "request/1", Text: forged}}}})
+		},
+		"the head of an image": func(b *strings.Builder) {
+			w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+			imagePage{w: w, facts: &imageFacts{Name: "debian", Pause: &imagePause{Command: true, Reason: forged}}, now: now}.head()
+			_ = w.Flush()
+		},
+		"the status": func(b *strings.Builder) {
+			b.WriteString(visible(statusPage(statusDocument{Status: wire.Status{Parked: forged, Problems: []string{forged}, Now: now, Started: now},
+				Requests: []wire.Request{*request}, Events: []wire.Event{{Event: resources.Event{Subject: forged, Text: forged}}}})))
+		},
+	}
+	for what, write := range shown {
+		var b strings.Builder
+		write(&b)
+		if strings.ContainsAny(b.String(), "\r\u2028\u009b\u202e") {
+			t.Errorf("%s drives the terminal: %q", what, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if strings.HasPrefix(strings.TrimSpace(line), "0000000099") {
+				t.Errorf("%s has a line that a client has made:\n%s", what, b.String())
+			}
+		}
+	}
+	doc, err := marshalJSON(request)
+	if err != nil || strings.ContainsAny(string(doc), "\u2028\u009b\u202e") {
+		t.Errorf("JSON drives the terminal: %q, %v", doc, err)
+	}
+}
