@@ -8,7 +8,8 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race
 
 .PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
-	integration-sandbox integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd integration-zookeeper clean
+	integration-newcomer integration-sandbox integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd \
+	integration-zookeeper clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +63,10 @@ bench-uploads: build ## uploads against dd and the openstack client (installs th
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
 
-integration: integration-sandbox integration-images integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd integration-zookeeper integration-openstack ## all integration targets
+integration: integration-newcomer integration-sandbox integration-images integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd integration-zookeeper integration-openstack ## all integration targets
+
+integration-newcomer: ## the README's two commands on a minimal Debian, as an unprivileged user (as root; installs mmdebstrap)
+	./test/newcomer/run.sh
 
 integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
 	./test/sandbox/run.sh

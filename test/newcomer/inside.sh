@@ -1,0 +1,37 @@
+# What run.sh does in the namespace: mount what a machine has, become the newcomer, run the commands. Sourced.
+
+# devices gives the root a /dev with the usual nodes and terminals of its own.
+devices() { # root
+  local node
+  mount -t tmpfs -o mode=755 none "$1/dev"
+  mkdir "$1/dev/pts" "$1/dev/shm"
+  for node in null zero full random urandom tty; do
+    : >"$1/dev/$node"
+    mount --bind "/dev/$node" "$1/dev/$node"
+  done
+  mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 none "$1/dev/pts"
+  mount -t tmpfs -o mode=1777 none "$1/dev/shm"
+  ln -s pts/ptmx "$1/dev/ptmx"
+  ln -s /proc/self/fd "$1/dev/fd"
+  ln -s fd/0 "$1/dev/stdin"
+  ln -s fd/1 "$1/dev/stdout"
+  ln -s fd/2 "$1/dev/stderr"
+}
+
+inside() { # root, Go's directory
+  local command began variables
+  mount -t proc none "$1/proc"
+  devices "$1"
+  mkdir -p "$1/usr/local/go"
+  mount --bind "$2" "$1/usr/local/go"
+  mount -o remount,bind,ro "$1/usr/local/go"
+  mapfile -t variables <"$1/settings"
+  while read -r command; do
+    printf '\nnewcomer: $ %s\n' "$command"
+    began=$SECONDS
+    timeout "$limit" chroot --userspec="$uid:$uid" --groups="$uid" "$1" /usr/bin/env -i \
+      HOME=/home/newcomer USER=newcomer LOGNAME=newcomer SHELL=/bin/bash LANG=C.UTF-8 PATH=/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin \
+      "${variables[@]}" bash -c "cd ~/npctl && $command" </dev/null || { echo "newcomer: \"$command\" failed" >&2; return 1; }
+    echo "newcomer: \"$command\" passed after $((SECONDS - began)) s"
+  done <"$1/commands"
+}

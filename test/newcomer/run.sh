@@ -1,0 +1,97 @@
+#!/bin/bash
+# Runs the two commands that README.md begins with as a newcomer does: as an unprivileged user, on a minimal Debian 12 with
+# Go, make, git and certificates, in a fresh clone of the commit, with empty caches. Fails when either command fails, so
+# that no test may need a tool that the README does not name.
+#
+# Needs root. Everything is mounted in a namespace of its own, which ends with the script, as does every process in it.
+#   NPCTL_NEWCOMER_KEEP=1 ./run.sh      keeps the root's directory
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/../.."
+. test/lib/gotest.sh
+. test/openstack/lib/apt.sh
+
+readonly suite=bookworm uid=1000 limit=40m
+
+# In the namespace: run.sh inside ROOT GO
+if [ "${1:-}" = inside ]; then
+  . "$here/inside.sh"
+  inside "$2" "$3"
+  exit
+fi
+
+# commands prints the commands of the first indented block in README.md, without comments.
+commands() {
+  awk '/^    make / { sub(/ +#.*/, ""); sub(/^ +/, ""); print; found = 1; next } found { exit }' README.md
+}
+
+# mirror prints where this machine gets its Debian from.
+mirror() {
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' "Codename: $suite" 2>/dev/null | grep -m 1 . ||
+    echo http://deb.debian.org/debian
+}
+
+# make_root installs a minimal Debian with this machine's mirror, proxy and certificates.
+make_root() { # directory
+  local line options=()
+  while read -r line; do options+=(--aptopt="$line"); done \
+    < <(apt-config dump Acquire::http::Proxy Acquire::https::Proxy Acquire::https::CAInfo | grep -v '""')
+  mmdebstrap --quiet --mode=root --variant=minbase --include=make,git,ca-certificates "${options[@]}" \
+    "$suite" "$1" "$(mirror)" </dev/null
+  cp /etc/resolv.conf "$1/etc/resolv.conf"
+  if [ -d /usr/local/share/ca-certificates ]; then
+    cp -rL /usr/local/share/ca-certificates/. "$1/usr/local/share/ca-certificates/"
+  fi
+  in_root "$1" update-ca-certificates >/dev/null 2>&1
+  in_root "$1" useradd --create-home --uid "$uid" --shell /bin/bash newcomer
+}
+
+# in_root runs a command there, with none of this machine's variables: there is no $TMPDIR of this machine.
+in_root() { # directory command...
+  chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "${@:2}"
+}
+
+# clone puts the commit into the newcomer's home, with nothing that git does not have.
+clone() { # directory
+  local to=$1/home/newcomer/npctl settings=$1/root/gitconfig
+  export GIT_CONFIG_GLOBAL=$settings # a checkout that belongs to another user is no error
+  git config --file "$settings" safe.directory '*'
+  git clone --quiet --no-local "file://$PWD" "$to"
+  git -C "$to" checkout --quiet --detach "$(git rev-parse HEAD)"
+  unset GIT_CONFIG_GLOBAL
+  chown -R "$uid:$uid" "$to"
+}
+
+# settings prints the variables that the newcomer gets of this machine: how to reach the network, and nothing else.
+settings() {
+  local name
+  for name in {http,https,ftp,all,no}_proxy {HTTP,HTTPS,FTP,ALL,NO}_PROXY; do
+    [ -z "${!name:-}" ] || echo "$name=${!name}"
+  done
+  for name in GOPROXY GOSUMDB GONOSUMDB GONOPROXY GOPRIVATE GOINSECURE; do
+    echo "$name=$(go env "$name")"
+  done
+}
+
+clean() {
+  [ -z "${worker:-}" ] || { kill "$worker" 2>/dev/null && wait "$worker" || true; }
+  [ -n "${NPCTL_NEWCOMER_KEEP:-}" ] || rm -rf --one-file-system "$root"
+}
+
+as_root_or_die
+mapfile -t wanted < <(commands)
+[ "${#wanted[@]}" = 2 ] || { echo "README.md begins with ${#wanted[@]} commands and not with two: ${wanted[*]}" >&2; exit 1; }
+apt_install mmdebstrap git util-linux
+root=$(mktemp -d "${TMPDIR:-/tmp}/npctl-newcomer.XXXXXX")
+chmod 755 "$root"
+trap clean EXIT
+trap 'exit 130' INT TERM
+began=$SECONDS
+make_root "$root"
+clone "$root"
+settings >"$root/settings"
+printf '%s\n' "${wanted[@]}" >"$root/commands"
+echo "newcomer: a minimal Debian is ready after $((SECONDS - began)) s"
+unshare --mount --pid --fork --kill-child --propagation private -- "$here/run.sh" inside "$root" "$(go env GOROOT)" </dev/null &
+worker=$!
+wait "$worker"
