@@ -13,7 +13,7 @@ import (
 // Compute decides what has to happen. It does no I/O and asks no clock; everything it may know is in its arguments.
 func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	declared := want
-	seen = withoutMoved(seen)
+	seen = besideWorker(withoutMoved(seen))
 	if opt.Destroy {
 		want = resources.Desired{Settings: want.Settings, Digest: want.Digest}
 	}
@@ -23,6 +23,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 		c.requested[a] = false
 	}
 	c.world.withPeers(seen.Peers, seen.Frozen)
+	c.noteWorker()
 	c.deferUnreachable()
 	c.cloudProblems()
 	c.nodes()
@@ -201,7 +202,7 @@ func (c *computation) source(provider string) resources.Source {
 }
 
 func (c *computation) finish() Plan {
-	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred, Waiting: c.waiting()}
+	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred, InProgress: c.seen.Worker, Waiting: c.waiting()}
 	if len(c.opt.Remove) > 0 {
 		p.Problems = c.unremovable // whatever else is wrong does not stand in the way
 	}

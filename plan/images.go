@@ -57,6 +57,9 @@ func (c *computation) imageOfOffer(ref OfferRef) (string, bool) {
 
 // image plans one configured image.
 func (c *computation) image(img *resources.Image) {
+	if c.workedOn(img.Name) {
+		return
+	}
 	users := c.users(img)
 	unfinished := c.unfinishedBuilds(img)
 	c.unfinishedUploads(img)

@@ -35,8 +35,8 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 		}
 		c.launch(at, label, have, old, free)
 	}
-	if missing == 0 || mistaken {
-		return // a problem says it already
+	if missing == 0 || mistaken || c.seen.Worker != nil {
+		return // launched; a problem says it already; or the other process may be about to make what is missing
 	}
 	for _, p := range places {
 		refusals = append(refusals, fmt.Sprintf("%s: %s", p.at, c.refusal(p, free)))

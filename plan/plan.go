@@ -61,6 +61,8 @@ type Plan struct {
 	Unchanged int `json:"unchanged"`
 	// Deferred names providers that could not be looked at, and so are left alone.
 	Deferred []string `json:"deferred,omitempty"`
+	// InProgress is another process that was working on the state; what it works on is left alone.
+	InProgress *Worker `json:"in_progress,omitempty"`
 	// Waiting lists the pools for which requests wait that they can serve and have no room for now.
 	Waiting []resources.Place `json:"-"`
 }
@@ -191,6 +193,7 @@ type Observed struct {
 	Borrows      map[string]OfferRef            // by image: the offer whose machine its builder works on
 	Hosts        map[string]HostsView           // by builder kind, of those whose builds stay on the host that made them
 	Builders     []string                       // builder kinds that can be run here
+	Worker       *Worker                        // another process that holds the lock of the state; nil when there is none
 	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
 	Serving      []Step                         // that give nodes to requests just now; their records may not show it yet
 	Frozen       map[string]bool                // providers that are to be left alone

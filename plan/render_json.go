@@ -46,6 +46,8 @@ type reportDoc struct {
 	Notes     []Note        `json:"notes"`
 	Problems  []Problem     `json:"problems"`
 	Deferred  []string      `json:"deferred"`
+	// InProgress is there while another process works on the state.
+	InProgress *Worker `json:"in_progress,omitempty"`
 }
 
 type reportSummary struct {
@@ -111,13 +113,14 @@ func (p Plan) MarshalReport(meta Meta) ([]byte, error) {
 		FormatVersion: ReportVersion,
 		Meta:          meta,
 		Applyable:     !summary.Empty(),
-		Complete:      len(p.Deferred) == 0 && len(p.Problems) == 0,
+		Complete:      summary.unknown() == "" && len(p.Problems) == 0,
 		Errored:       len(p.Problems) > 0,
 		Summary:       reportSummary{summary, summary.String()},
 		Steps:         make([]reportStep, len(p.Steps)),
 		Notes:         append([]Note{}, p.Notes...),
 		Problems:      append([]Problem{}, p.Problems...),
 		Deferred:      append([]string{}, p.Deferred...),
+		InProgress:    p.InProgress,
 	}
 	for i := range p.Steps {
 		doc.Steps[i] = reportOf(&p.Steps[i])
@@ -159,7 +162,7 @@ func UnmarshalReport(report []byte) (Plan, Meta, error) {
 		return Plan{}, Meta{}, fmt.Errorf("%w that this npctl can read: its format_version is %s, written by npctl %s, and this one reads %d.x",
 			ErrReport, doc.FormatVersion, doc.NpctlVersion, reportMajor)
 	}
-	p := Plan{Notes: doc.Notes, Problems: doc.Problems, Unchanged: doc.Summary.Unchanged, Deferred: doc.Deferred}
+	p := Plan{Notes: doc.Notes, Problems: doc.Problems, Unchanged: doc.Summary.Unchanged, Deferred: doc.Deferred, InProgress: doc.InProgress}
 	for i := range doc.Steps {
 		p.Steps = append(p.Steps, doc.Steps[i].step())
 	}

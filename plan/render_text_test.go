@@ -296,7 +296,7 @@ func TestFoldingLosesNoStep(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := anyPlan(r)
 		seen := map[string]int{}
-		total := Summary{Unchanged: p.Unchanged, Problems: len(p.Problems) > 0}
+		total := Summary{Unchanged: p.Unchanged, Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
 		for _, g := range renderGroups(p, rapid.Bool().Draw(r, "verbose")) {
 			inGroup := 0
 			for _, e := range g.entries {

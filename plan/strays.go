@@ -77,6 +77,8 @@ func (c *computation) strayReason(s stray) (Reason, []Fact) {
 		return "", nil
 	}
 	switch {
+	case s.of.Kind == resources.KindBuild && c.busy(s.of):
+		return "", nil
 	case s.of.Kind == resources.KindBuild:
 		return ReasonUnfinished, evidence
 	case s.of.Kind != "":

@@ -7,24 +7,27 @@ import (
 
 // Summary counts the steps of a plan by action.
 type Summary struct {
-	Build     int  `json:"build"`
-	Convert   int  `json:"convert"`
-	Upload    int  `json:"upload"`
-	Launch    int  `json:"launch"`
-	Register  int  `json:"register"`
-	Update    int  `json:"update"`
-	Serve     int  `json:"serve"`
-	Decline   int  `json:"decline"`
-	Forget    int  `json:"forget"`
-	Delete    int  `json:"delete"`
-	Total     int  `json:"total"`     // steps, whatever they do
-	Unchanged int  `json:"unchanged"` // things that are as wanted
-	Problems  bool `json:"-"`         // something keeps the plan from being applied
+	Build     int `json:"build"`
+	Convert   int `json:"convert"`
+	Upload    int `json:"upload"`
+	Launch    int `json:"launch"`
+	Register  int `json:"register"`
+	Update    int `json:"update"`
+	Serve     int `json:"serve"`
+	Decline   int `json:"decline"`
+	Forget    int `json:"forget"`
+	Delete    int `json:"delete"`
+	Total     int `json:"total"`     // steps, whatever they do
+	Unchanged int `json:"unchanged"` // things that are as wanted
+	Deferred  int `json:"deferred"`  // providers that could not be listed
+	// InProgress reports whether another process was working on the state.
+	InProgress bool `json:"in_progress"`
+	Problems   bool `json:"-"` // something keeps the plan from being applied
 }
 
 // Summary counts what the plan would do.
 func (p Plan) Summary() Summary {
-	s := Summary{Unchanged: p.Unchanged, Problems: len(p.Problems) > 0}
+	s := Summary{Unchanged: p.Unchanged, Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
 	for i := range p.Steps {
 		s.add(p.Steps[i].Action)
 	}
@@ -96,10 +99,15 @@ var summaryActions = []struct {
 
 // String is the last line of everything people read about a plan: "No changes.", or a line such as
 // "Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete." in which those four words always appear, and convert,
-// register, update and forget where there are any. A plan with problems never says "No changes.".
+// register, update and forget where there are any. A plan with problems never says "No changes.", and a plan that does
+// not cover everything says why instead: "No known changes; 1 provider could not be listed.".
 func (s Summary) String() string {
-	if s.Empty() && !s.Problems {
+	why := s.unknown()
+	switch {
+	case s.Empty() && !s.Problems && why == "":
 		return "No changes."
+	case s.Empty() && !s.Problems:
+		return "No known changes; " + why + "."
 	}
 	var b strings.Builder
 	b.WriteString("Plan: ")
@@ -114,6 +122,9 @@ func (s Summary) String() string {
 		}
 		first = false
 		b.WriteString(strconv.Itoa(n) + " to " + string(a.action))
+	}
+	if why != "" {
+		b.WriteString("; " + why)
 	}
 	b.WriteByte('.')
 	return b.String()

@@ -27,6 +27,11 @@ func TestSummaryAlwaysHasTheFourWords(t *testing.T) {
 		{of(ActionRegister), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to register, 0 to delete."},
 		{of(ActionForget, ActionUpdate, ActionConvert, ActionRegister, ActionUpdate),
 			"Plan: 0 to build, 1 to convert, 0 to upload, 0 to launch, 1 to register, 2 to update, 1 to forget, 0 to delete."},
+		{Plan{Deferred: []string{"a"}}, "No known changes; 1 provider could not be listed."},
+		{Plan{Deferred: []string{"a", "b"}, InProgress: &Worker{}},
+			"No known changes; 2 providers could not be listed, and another npctl is working."},
+		{Plan{InProgress: &Worker{}, Steps: of(ActionLaunch).Steps},
+			"Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete; another npctl is working."},
 	} {
 		if got := c.plan.Summary().String(); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)

@@ -16,6 +16,7 @@ type app struct {
 	lookupEnv func(string) (string, bool)
 	log       *slog.Logger
 	global    globalOptions
+	lockID    string // of the lock on the state that this command holds
 }
 
 // globalOptions may stand before and behind the command.

@@ -19,7 +19,9 @@ made when there is none, since a saved plan belongs to one).
 
 The last line is always of the form
   Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.
-or "No changes.". A provider that cannot be looked at is named and left alone.
+or "No changes.". A provider that cannot be looked at is named and left alone, and so is what
+another npctl works on; the last line says so: "No known changes; 1 provider could not be
+listed." or "No known changes; another npctl is working.".
 
 Examples:
   npctl plan
@@ -181,6 +183,9 @@ func (c *planCommand) verdict(p plan.Plan) error {
 		return nil
 	case !p.Summary().Empty():
 		return exitCode(2)
+	case p.InProgress != nil:
+		c.ui.talk("%s whether there are changes is not known: another npctl is working.", c.ui.style(styleError, "Error:"))
+		return exitCode(1)
 	case len(p.Deferred) > 0:
 		c.ui.talk("%s whether there are changes is not known: not every provider could be looked at.", c.ui.style(styleError, "Error:"))
 		return exitCode(1)

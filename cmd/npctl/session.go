@@ -87,11 +87,21 @@ func (s *session) close() {
 
 // compute looks at the world and decides what to do.
 func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options) (plan.Plan, error) {
+	worker, err := s.worker(ctx) // one that ends while this looks has left records that show it at work
+	if err != nil {
+		return plan.Plan{}, err
+	}
 	done := s.looking(o.refresh)
 	seen, err := s.engine.Observe(ctx, o.refresh)
 	done()
 	if err != nil {
 		return plan.Plan{}, err
+	}
+	if seen.Worker, err = s.worker(ctx); err != nil {
+		return plan.Plan{}, err
+	}
+	if seen.Worker == nil {
+		seen.Worker = worker
 	}
 	if daemon, ok := s.store.(*daemonStore); ok {
 		if err := beside(ctx, daemon, &seen); err != nil {
@@ -103,6 +113,15 @@ func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options)
 		return plan.Plan{}, err
 	}
 	return plan.Compute(s.config.Desired, seen, opt), nil
+}
+
+// worker is another process that works on the state. Whoever holds the lock itself meets none.
+func (s *session) worker(ctx context.Context) (*plan.Worker, error) {
+	holder, err := s.store.Worker(ctx, stateLock)
+	if err != nil || holder == nil || holder.ID == s.app.lockID {
+		return nil, err
+	}
+	return &plan.Worker{Operation: holder.Operation, Who: holder.Who, Host: holder.Host, PID: holder.PID, Since: holder.Since}, nil
 }
 
 // beside adds what the daemon does, and what others do in its state. What is asked for there is served by the daemon.

@@ -95,6 +95,7 @@ func (a *app) locked(ctx context.Context, store state.Store, operation string, w
 	if err != nil {
 		return err
 	}
+	a.lockID = lock.ID()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {

@@ -122,6 +122,11 @@ func (s *sharedStore) Lock(ctx context.Context, name string, holder state.Holder
 	return s.Store.Lock(ctx, name, holder)
 }
 
+// Worker implements stateStore. Processes on other machines claim the records that they work on.
+func (s *sharedStore) Worker(ctx context.Context, name string) (*state.Holder, error) {
+	return s.private.Worker(ctx, name)
+}
+
 // Holder implements stateStore.
 func (s *sharedStore) Holder(ctx context.Context, name string) (*state.Holder, error) {
 	if name == stateLock {

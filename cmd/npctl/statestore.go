@@ -21,6 +21,8 @@ type stateStore interface {
 	state.Identified
 	// Holder returns who holds a lock, nil when nobody does.
 	Holder(ctx context.Context, name string) (*state.Holder, error)
+	// Worker returns the holder of a lock if it may be working: nil when nobody holds it, or a process that is dead.
+	Worker(ctx context.Context, name string) (*state.Holder, error)
 	// ForceUnlock takes a lock from its holder, who is returned.
 	ForceUnlock(ctx context.Context, id string) (state.Holder, error)
 	// Export writes the whole state.
@@ -117,6 +119,15 @@ type daemonStore struct {
 	*client.Store
 	app   *app
 	place statePlace
+}
+
+// Worker implements stateStore. The daemon that holds its own state says itself what it works on.
+func (s *daemonStore) Worker(ctx context.Context, name string) (*state.Holder, error) {
+	holder, err := s.Holder(ctx, name)
+	if err != nil || holder == nil || holder.Operation == watchOperation {
+		return nil, err
+	}
+	return holder, nil
 }
 
 // Export reads the state itself, which needs nothing of the daemon.

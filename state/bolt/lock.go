@@ -154,6 +154,19 @@ func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) 
 	return &record.Holder, nil
 }
 
+// Worker returns who holds the lock and may be working: nil when the holder is known to be dead.
+func (s *Store) Worker(ctx context.Context, name string) (*state.Holder, error) {
+	var record *lockRecord
+	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) (err error) {
+		record, err = readLock(tx, name)
+		return err
+	})
+	if err != nil || record == nil || s.self.deadBecause(*record) != "" {
+		return nil, err
+	}
+	return &record.Holder, nil
+}
+
 // ForceUnlock takes the lock with that id from its holder, who is returned. Whoever holds it learns of it within a
 // second, and at the latest when it commits.
 func (s *Store) ForceUnlock(ctx context.Context, lockID string) (state.Holder, error) {
