@@ -142,7 +142,7 @@ func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 			_, _ = ts.Stdout().Write([]byte(i.Name + " " + string(i.Status) + "\n"))
 		case i.Name == args[2]:
 			found = true
-			ts.Check(cloud.Delete(context.Background(), i.ID))
+			ts.Check(cloud.Delete(context.Background(), i.ID, i.Marks))
 		}
 	}
 	if args[1] == "servers" && len(instances) == 0 {
