@@ -96,7 +96,9 @@ func made(kind resources.Kind) bool {
 // the newer revision counts. What is gone stays so: ids are not used again.
 func (l *ledger) arrive(ctx context.Context, w arrival) bool {
 	if w.entry.Record != nil {
-		news := l.revisions[w.key] < w.entry.Revision
+		known := l.revisions[w.key]
+		// the pause flag of an image changes without a new revision
+		news := known < w.entry.Revision || known == w.entry.Revision && w.key.Kind == resources.KindImage
 		if news {
 			l.keep(w.entry)
 		}

@@ -98,8 +98,15 @@ func (m *making) intendAs(ctx context.Context, id string) error {
 	now, img := m.Now(), m.image
 	hash := plan.ImageHashes(img.Hashes, m.seen.Inputs[img.Name]).Current()
 	_, remote := m.builder.(builders.Remote)
+	builder := ""
+	if !remote && m.ledger.claims.store != nil { // other builders have builds in the same store
+		var err error
+		if builder, err = m.BuilderID(); err != nil {
+			return err
+		}
+	}
 	m.build = &resources.Build{ID: id, Image: img.Name, Kind: img.Kind, State: resources.StateBuilding,
-		StateTime: now, Created: now, Builder: img.Builder, Host: m.host, Hash: hash, Login: img.Login, Remote: remote}
+		StateTime: now, Created: now, Builder: img.Builder, Host: m.host, HostID: builder, Hash: hash, Login: img.Login, Remote: remote}
 	if m.step.Version != "" {
 		m.build.Version, m.build.Dated = m.step.Version, m.versionTime()
 	}

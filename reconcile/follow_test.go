@@ -81,10 +81,10 @@ func (s *sharedStore) Changes() ([]state.Entry, []resources.Key) {
 	s.changed, s.gone = nil, nil
 	return changed, gone
 }
-func (s *sharedStore) Claimed() map[resources.Key]bool                  { return nil }
-func (s *sharedStore) Register(context.Context, []resources.Peer) error { return nil }
-func (s *sharedStore) Peers() []resources.Peer                          { return nil }
-func (s *sharedStore) BuildsWished() []string                           { return s.wished }
+func (s *sharedStore) Claimed() map[resources.Key]bool                    { return nil }
+func (s *sharedStore) Register(context.Context, resources.Presence) error { return nil }
+func (s *sharedStore) Peers() []resources.Peer                            { return nil }
+func (s *sharedStore) BuildsWished() []string                             { return s.wished }
 
 func (s *sharedStore) WishBuild(_ context.Context, image string, wish bool) error {
 	s.wished = slices.DeleteFunc(s.wished, func(name string) bool { return name == image && !wish })

@@ -15,6 +15,12 @@ type Peer struct {
 	Paused   bool  // it waits for room and takes on no requests
 }
 
+// Presence is what a process registers where several processes work in one store.
+type Presence struct {
+	Pools   []Peer
+	Builder string // id of the builder, of a process that makes images; empty: it makes none
+}
+
 // IsOurs reports whether the process that serves the pool is an npctl, which keeps out of the way of others that serve the
 // same provider.
 func (p *Peer) IsOurs() bool { return p.Own || strings.HasPrefix(p.Program, "npctl") }

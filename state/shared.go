@@ -22,9 +22,9 @@ type Shared interface {
 	Changes() (changed []Entry, gone []resources.Key)
 	// Claimed lists what others have claimed, as far as is known here.
 	Claimed() map[resources.Key]bool
-	// Register makes known which pools this process serves, instead of those that it has made known before. It returns
-	// when everybody can see them; that lasts until the store is closed, also over lost sessions.
-	Register(ctx context.Context, pools []resources.Peer) error
+	// Register publishes which pools this process serves and whether it makes images, in place of what it published before.
+	// It returns when every process can see that. The registration lasts until the store is closed, also over lost sessions.
+	Register(ctx context.Context, presence resources.Presence) error
 	// Peers lists the pools that are registered, by whomever, as far as is known here.
 	Peers() []resources.Peer
 	// BuildsWished lists the images that somebody has asked to be built, by whatever tool.

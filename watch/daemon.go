@@ -81,8 +81,9 @@ type Daemon struct {
 
 	reloading sync.Mutex // held while the configuration is read anew
 
-	filesErr string         // why the newest pass could not look at the images directory; only passes use it
-	rivals   map[rival]bool // that have been told of; only passes use it
+	filesErr   string         // why the newest pass could not look at the images directory; only passes use it
+	builderErr string         // why the newest pass had no id of the builder; only passes use it
+	rivals     map[rival]bool // that have been told of; only passes use it
 
 	tenures tenures
 	roster  roster

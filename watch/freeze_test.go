@@ -77,7 +77,7 @@ func (s *square) ProvidersFrozen() (names []string) {
 
 func (*square) Changes() (changed []state.Entry, gone []resources.Key) { return nil, nil }
 func (*square) Claimed() map[resources.Key]bool                        { return nil }
-func (*square) Register(context.Context, []resources.Peer) error       { return nil }
+func (*square) Register(context.Context, resources.Presence) error     { return nil }
 func (*square) Peers() []resources.Peer                                { return nil }
 func (*square) BuildsWished() []string                                 { return nil }
 func (*square) WishBuild(context.Context, string, bool) error          { return nil }

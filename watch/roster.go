@@ -23,10 +23,10 @@ const registerRetry = time.Second
 type roster struct {
 	changed chan struct{} // gets a hint when it has
 
-	mu      sync.Mutex // guards what follows
-	pools   []resources.Peer
-	severed bool      // the store cannot be relied upon, which has been told
-	back    time.Time // when it could be reached again
+	mu       sync.Mutex // guards what follows
+	presence resources.Presence
+	severed  bool      // the store cannot be relied upon, which has been told
+	back     time.Time // when it could be reached again
 }
 
 func newRoster() roster { return roster{changed: make(chan struct{}, 1)} }
@@ -115,13 +115,13 @@ func (d *Daemon) enroll(p Pass) {
 	if d.runner.Shared() == nil || d.Shadow {
 		return
 	}
-	pools := d.poolsServed(p)
+	now := resources.Presence{Pools: d.poolsServed(p), Builder: d.builderID(p)}
 	d.roster.mu.Lock()
 	defer d.roster.mu.Unlock()
-	if reflect.DeepEqual(pools, d.roster.pools) {
+	if reflect.DeepEqual(now, d.roster.presence) {
 		return
 	}
-	d.roster.pools = pools
+	d.roster.presence = now
 	select {
 	case d.roster.changed <- struct{}{}:
 	default:
@@ -152,6 +152,23 @@ func (d *Daemon) poolsServed(p Pass) (pools []resources.Peer) {
 	return pools
 }
 
+// builderID identifies this process as a builder, if it makes images. It stands by for images as well as it makes them.
+func (d *Daemon) builderID(p Pass) string {
+	if !d.does(TaskImages) || len(p.Desired.Images) == 0 {
+		return ""
+	}
+	id, err := d.engine().BuilderID()
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	if problem != "" && problem != d.builderErr {
+		d.Log.Error("this process is not registered as a builder", "error", problem)
+	}
+	d.builderErr = problem
+	return id
+}
+
 // register makes known what this process serves whenever that changes.
 func (d *Daemon) register(ctx context.Context) {
 	for {
@@ -161,10 +178,10 @@ func (d *Daemon) register(ctx context.Context) {
 			return
 		}
 		d.roster.mu.Lock()
-		pools := d.roster.pools
+		presence := d.roster.presence
 		d.roster.mu.Unlock()
 		for {
-			err := d.runner.Shared().Register(ctx, pools)
+			err := d.runner.Shared().Register(ctx, presence)
 			if err == nil {
 				d.nudge()
 				break

@@ -66,7 +66,7 @@ func (s *stage) Claim(_ context.Context, key resources.Key) (state.Lock, state.E
 	return nil, state.Entry{}, s.refuse("claim " + key.String())
 }
 
-func (s *stage) Register(context.Context, []resources.Peer) error { return s.refuse("register") }
+func (s *stage) Register(context.Context, resources.Presence) error { return s.refuse("register") }
 
 func (s *stage) WishBuild(context.Context, string, bool) error { return s.refuse("wish") }
 

@@ -155,7 +155,7 @@ func (e *sharedEnv) churn(s state.Shared, base, rounds int) {
 var registryTests = []sharedTest{
 	{"ShowsPoolsToAll", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), []resources.Peer{pool("a", 1), pool("b", 2)}))
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1), pool("b", 2)}}))
 		own := one.Peers() // at once
 		if len(own) != 2 {
 			e.Fatalf("own pools are %v, want two", own)
@@ -178,12 +178,12 @@ var registryTests = []sharedTest{
 	}},
 	{"ReplacesWhatWasKnownBefore", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), []resources.Peer{pool("a", 1), pool("b", 2)}))
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1), pool("b", 2)}}))
 		before := idOf(one.Peers(), "b")
 		b := pool("b", 7)
 		b.Labels, b.Paused = []string{"other"}, true
 		want := []resources.Peer{b, pool("c", 3)}
-		e.must(one.Register(e.ctx(), want))
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: want}))
 		if d := diff.Diff(want, described(one.Peers())); d != "" {
 			e.Errorf("own (-want +got):\n%s", d)
 		}
@@ -191,13 +191,13 @@ var registryTests = []sharedTest{
 			e.Errorf("pool b has the id %s, had %s", now, before)
 		}
 		e.eventually(two, "another sees the new pools", func() bool { return diff.Equal(want, described(two.Peers())) })
-		e.must(one.Register(e.ctx(), nil))
+		e.must(one.Register(e.ctx(), resources.Presence{}))
 		e.eventually(two, "no pool is there", func() bool { return len(two.Peers()) == 0 })
 	}},
 	{"TellsProcessesApart", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), []resources.Peer{pool("a", 1)}))
-		e.must(two.Register(e.ctx(), []resources.Peer{pool("a", 1)}))
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1)}}))
+		e.must(two.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1)}}))
 		e.eventually(one, "both are there", func() bool { return len(one.Peers()) == 2 })
 		peers := one.Peers()
 		if peers[0].ID == peers[1].ID || peers[0].Own == peers[1].Own {
@@ -206,14 +206,14 @@ var registryTests = []sharedTest{
 	}},
 	{"EndsWithTheStore", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), []resources.Peer{pool("a", 1)}))
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1)}}))
 		e.eventually(two, "the pool is there", func() bool { return len(two.Peers()) == 1 })
 		e.must(one.Close())
 		e.eventually(two, "the pool is gone", func() bool { return len(two.Peers()) == 0 })
 	}},
 	{"NamesThePoolsThatDeclined", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), []resources.Peer{pool("a", 1)}))
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1)}}))
 		id := idOf(one.Peers(), "a")
 		r := record(resources.KindRequest, 1).(*resources.Request)
 		r.Declined = []resources.Decline{{By: id}}

@@ -71,7 +71,15 @@ func (c *cache) add(at string) *znode {
 	if z.place.hasContent() {
 		c.dirty[at] = c.seq
 	}
+	c.notePause(z.place)
 	return z
+}
+
+// notePause lists the image of a pause flag that appears or goes among the changed records.
+func (c *cache) notePause(p place) {
+	if p.role == roleFlag && p.parts[1] == nameOf(imagesDir) && p.parts[3] == pauseName {
+		c.news[resources.Key{Kind: resources.KindImage, ID: p.parts[2]}] = struct{}{}
+	}
 }
 
 // hasContent says whether the znode's data matters.
@@ -88,6 +96,7 @@ func (c *cache) remove(at string) {
 	}
 	c.setRecord(at, z, nil)
 	c.setPeer(z, nil)
+	c.notePause(z.place)
 	delete(c.nodes, at)
 	delete(c.dirty, at)
 	if parent := c.nodes[parentOf(at)]; parent != nil {

@@ -1,17 +1,23 @@
 package zookeeper
 
 import (
+	"errors"
+
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
-// Changes implements state.Shared. It tells of what is in ZooKeeper; what is private to this process nobody else changes.
+// Changes implements state.Shared. It lists what is in ZooKeeper, and records of images whose pause flags have changed. No
+// other process changes further records of the private store.
 func (s *Store) Changes() (changed []state.Entry, gone []resources.Key) {
 	s.mu.Lock()
 	news := s.cache.news
 	s.cache.news = map[resources.Key]struct{}{}
+	var images []resources.Key
 	for key := range news {
-		if _, z := s.cache.find(key); z != nil {
+		if key.Kind == resources.KindImage {
+			images = append(images, key)
+		} else if _, z := s.cache.find(key); z != nil {
 			changed = append(changed, state.Entry{Record: z.record, Revision: state.Revision(z.mzxid)})
 		} else {
 			gone = append(gone, key)
@@ -20,6 +26,17 @@ func (s *Store) Changes() (changed []state.Entry, gone []resources.Key) {
 	s.mu.Unlock()
 	for i := range changed {
 		changed[i].Record = s.given(changed[i].Record)
+	}
+	for _, key := range images {
+		entry, err := s.Get(s.ctx, key)
+		switch {
+		case err == nil:
+			changed = append(changed, entry)
+		case errors.Is(err, state.ErrNotFound):
+			gone = append(gone, key)
+		default:
+			s.log.Debug("the record of an image cannot be read", "image", key.ID, "error", err)
+		}
 	}
 	return changed, gone
 }

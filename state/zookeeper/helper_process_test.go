@@ -66,7 +66,7 @@ func hold(chroot, dir string) error {
 			return err
 		}
 	}
-	if err := s.Register(ctx, []resources.Peer{{Provider: "cloud", Pool: "held"}}); err != nil {
+	if err := s.Register(ctx, resources.Presence{Pools: []resources.Peer{{Provider: "cloud", Pool: "held"}}}); err != nil {
 		return err
 	}
 	fmt.Println("held")

@@ -18,6 +18,7 @@ const (
 	registryDir  = rootDir + "/components"
 	poolsDir     = registryDir + "/pool"
 	launchersDir = registryDir + "/launcher"
+	buildersDir  = registryDir + "/builder"
 
 	ownDir    = "/npctl"            // holds the lineage
 	serialAt  = ownDir + "/serial"  // written by every commit

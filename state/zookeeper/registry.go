@@ -56,15 +56,15 @@ type registered struct {
 }
 
 // Register implements state.Shared.
-func (s *Store) Register(ctx context.Context, pools []resources.Peer) error {
+func (s *Store) Register(ctx context.Context, presence resources.Presence) error {
 	if s.opts.ReadOnly {
 		return errReadOnly
 	}
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if err := s.wantAndSync(ctx, pools); err != nil {
-		return fmt.Errorf("register pools: %w", err)
+	if err := s.wantAndSync(ctx, presence); err != nil {
+		return fmt.Errorf("register: %w", err)
 	}
 	// without registryMu: when the session is lost now, the upkeep registers anew
 	return s.settle(ctx, func() bool {
@@ -75,17 +75,56 @@ func (s *Store) Register(ctx context.Context, pools []resources.Peer) error {
 	})
 }
 
-func (s *Store) wantAndSync(ctx context.Context, pools []resources.Peer) error {
+func (s *Store) wantAndSync(ctx context.Context, presence resources.Presence) error {
 	s.registryMu.Lock()
 	defer s.registryMu.Unlock()
-	s.wantPools(pools)
+	s.want(presence)
 	return s.syncRegistry(ctx)
 }
 
-// wantPools replaces the list of what is to be registered, and keeps what is there already.
-func (s *Store) wantPools(pools []resources.Peer) {
+// want replaces the list of what is to be registered, and keeps what is there already.
+func (s *Store) want(presence resources.Presence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.wantPools(presence.Pools)
+	s.wantBuilder(presence.Builder)
+	if s.process == nil && len(presence.Pools) > 0 {
+		s.process = &registered{kind: "launcher", data: s.processData("launcher", "")}
+	}
+}
+
+// wantBuilder is want for the builder. s.mu is held.
+func (s *Store) wantBuilder(id string) {
+	switch {
+	case id == "" && s.builder != nil:
+		s.dismiss(s.builder)
+		s.builder = nil
+	case id != "":
+		if s.builder == nil {
+			s.builder = &registered{kind: "builder"}
+		}
+		s.builder.data = s.processData("builder", id)
+	}
+}
+
+// dismiss has a registration removed. s.mu is held.
+func (s *Store) dismiss(r *registered) {
+	if r.path != "" {
+		s.unwanted = append(s.unwanted, r.path)
+	}
+}
+
+// processData is the document of a process, with sorted keys. s.mu is held.
+func (s *Store) processData(kind, id string) []byte {
+	doc := map[string]any{"hostname": s.opts.Host, "kind": kind, "model_api": modelAPI, "state": "running", "version": s.program()}
+	if id != "" {
+		doc["id"] = id
+	}
+	return asJSON(doc)
+}
+
+// wantPools is want for pools. s.mu is held.
+func (s *Store) wantPools(pools []resources.Peer) {
 	known := map[poolKey]*registered{}
 	for _, r := range s.pools {
 		known[r.key] = r
@@ -102,11 +141,7 @@ func (s *Store) wantPools(pools []resources.Peer) {
 		s.pools = append(s.pools, r)
 	}
 	for _, r := range known {
-		s.unwanted = append(s.unwanted, r.path)
-	}
-	if s.process == nil && len(pools) > 0 {
-		s.process = &registered{kind: "launcher", data: asJSON(map[string]any{"hostname": s.opts.Host, "kind": "launcher",
-			"model_api": modelAPI, "state": "running", "version": s.program()})}
+		s.dismiss(r)
 	}
 }
 
@@ -145,10 +180,7 @@ func (s *Store) syncRegistry(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	wanted := slices.Clone(s.pools)
-	if s.process != nil {
-		wanted = append(wanted, s.process)
-	}
+	wanted := s.registrations()
 	unwanted := s.unwanted
 	s.mu.Unlock()
 	for _, r := range wanted {
@@ -165,6 +197,17 @@ func (s *Store) syncRegistry(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.unwanted = nil
 	return nil
+}
+
+// registrations lists what is to be registered. s.mu is held.
+func (s *Store) registrations() []*registered {
+	all := slices.Clone(s.pools)
+	for _, r := range []*registered{s.process, s.builder} {
+		if r != nil {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // register makes or updates one registration.
@@ -226,8 +269,8 @@ func (s *Store) unregister(ctx context.Context) {
 	defer s.registryMu.Unlock()
 	s.mu.Lock()
 	var ops []any
-	for _, r := range append(s.pools, s.process) {
-		if r != nil && s.cache.nodes[r.path] != nil {
+	for _, r := range s.registrations() {
+		if s.cache.nodes[r.path] != nil {
 			ops = append(ops, &zk.DeleteRequest{Path: s.at(r.path), Version: -1})
 		}
 	}

@@ -20,7 +20,7 @@ func TestStoreGoesOnWhenTheServerIsKilledAndComesBack(t *testing.T) {
 	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
 	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
 	must(t, err)
-	must(t, s.Register(t.Context(), []resources.Peer{{Provider: "cloud", Pool: "main"}}))
+	must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.Peer{{Provider: "cloud", Pool: "main"}}}))
 	must(t, l.Kill())
 	eventually(t, "the end of the server is noticed", func() bool { return !s.Connected() })
 	must(t, l.Up())

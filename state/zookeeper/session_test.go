@@ -38,7 +38,7 @@ func openRemote(t *testing.T, tr *tree, timeout time.Duration) *remote {
 	must(t, err)
 	r.lock, err = r.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
 	must(t, err)
-	must(t, r.Register(t.Context(), []resources.Peer{{Provider: "cloud", Pool: "main", Labels: []string{"debian"}}}))
+	must(t, r.Register(t.Context(), resources.Presence{Pools: []resources.Peer{{Provider: "cloud", Pool: "main", Labels: []string{"debian"}}}}))
 	return r
 }
 

@@ -135,7 +135,7 @@ func TestReadOnlyStoreChangesNothing(t *testing.T) {
 	_, commit := s.Commit(t.Context(), state.Op{Key: entry.Record.Key(), Revision: entry.Revision})
 	_, _, claim := s.Claim(t.Context(), entry.Record.Key())
 	_, lock := s.Lock(t.Context(), "apply", state.Holder{})
-	for name, err := range map[string]error{"commit": commit, "claim": claim, "lock": lock, "register": s.Register(t.Context(), nil),
+	for name, err := range map[string]error{"commit": commit, "claim": claim, "lock": lock, "register": s.Register(t.Context(), resources.Presence{}),
 		"wish": s.WishBuild(t.Context(), "noble", true), "freeze": s.FreezeProvider(t.Context(), "cloud", true),
 		"thaw": s.FreezeProvider(t.Context(), "cloud", false)} {
 		if err == nil || !strings.Contains(err.Error(), "reading only") {

@@ -51,7 +51,8 @@ type Store struct {
 	locks    map[*lock]struct{}
 	reported map[string]int64 // malformed records that were logged, by path, at which mzxid
 	pools    []*registered
-	process  *registered
+	process  *registered // as a launcher
+	builder  *registered
 	unwanted []string           // registrations to remove
 	ids      map[poolKey]string // of pools, as long as this process lives
 	loadedAt uint64             // number of the newest event when everything had been read for the first time
@@ -149,7 +150,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	if !s.opts.ReadOnly {
-		for _, dir := range []string{rootDir, requestsDir, requestLocks, nodesDir, imagesDir, registryDir, poolsDir, launchersDir} {
+		for _, dir := range []string{rootDir, requestsDir, requestLocks, nodesDir, imagesDir, registryDir, poolsDir, launchersDir, buildersDir} {
 			if err := s.ensure(ctx, dir, nil); err != nil {
 				return err
 			}

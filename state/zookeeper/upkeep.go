@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,11 +13,13 @@ const (
 	// requestLockAge is how long the lock directory of a request stays after the request is gone: somebody who does not
 	// know yet may be about to use it.
 	requestLockAge = 8 * time.Hour
-	maxRemovals    = 500 // in one round
+	// emptyAge is how long a record may stay without data: a client may be about to write it.
+	emptyAge    = 10 * time.Minute
+	maxRemovals = 500 // in one round
 )
 
-// upkeep does what is nobody's step: it removes contenders that were left behind, registers again after a lost session,
-// and removes lock directories of requests that are gone.
+// upkeep does what belongs to no step: it removes contenders that were left behind, registers again after a lost session,
+// and removes lock directories of requests that are gone and records without data.
 func (s *Store) upkeep() {
 	tick := time.NewTicker(upkeepEvery)
 	defer tick.Stop()
@@ -44,7 +47,10 @@ func (s *Store) tidy(ctx context.Context) error {
 	if err := s.reregister(ctx); err != nil {
 		return err
 	}
-	return s.removeRequestLocks(ctx)
+	if err := s.removeRequestLocks(ctx); err != nil {
+		return err
+	}
+	return s.removeEmpty(ctx)
 }
 
 // removeOrphans deletes contenders of ours that nobody needs. Those that have not shown for long never came to be.
@@ -135,4 +141,59 @@ func (s *Store) overdue() (dirs []string) {
 		}
 	}
 	return dirs
+}
+
+// removeEmpty deletes records without data: a client that died between creating a znode and writing it leaves one, and so
+// does a lock that was created in a record's directory after the record was deleted.
+func (s *Store) removeEmpty(ctx context.Context) error {
+	for _, at := range s.empty() {
+		ops := s.emptyOps(at)
+		if len(ops) == 0 {
+			continue
+		}
+		_, _, err := s.multi(ctx, "remove "+at, ops)
+		if err == nil {
+			s.log.Info("a record without data was removed from ZooKeeper", "znode", at)
+		}
+		if ignore(err, zk.ErrNoNode, zk.ErrNotEmpty, zk.ErrBadVersion) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty lists records that have had no data for long.
+func (s *Store) empty() (paths []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.opts.Now().Add(-emptyAge).UnixMilli()
+	for at, z := range s.cache.nodes {
+		if z.place.role == roleRecord && z.known && len(z.data) == 0 && z.created <= before && len(paths) < maxRemovals {
+			paths = append(paths, at)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// emptyOps deletes a record without data and all below it. There are none when a process has locked it, when it has data
+// by now, or when it is a build that still has uploads.
+func (s *Store) emptyOps(at string) (ops []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	z := s.cache.nodes[at]
+	if _, dirty := s.cache.dirty[at]; z == nil || dirty || len(z.data) > 0 || s.held(at) {
+		return nil
+	}
+	for _, below := range s.cache.subtree(at) {
+		version := int32(-1)
+		switch p := s.cache.nodes[below].place; {
+		case below == at:
+			version = z.version
+		case p.role == roleContender || p.role == roleRecord:
+			return nil
+		}
+		ops = append(ops, &zk.DeleteRequest{Path: s.at(below), Version: version})
+	}
+	return ops
 }

@@ -220,7 +220,7 @@ func TestRequestOfARealZuul(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s, zuul, ctx := tr.open(t), startZuul(t, tr), t.Context()
-	must(t, s.Register(ctx, []resources.Peer{{Provider: "cloud", Pool: "main", Labels: []string{"small", "large"}, Priority: 100}}))
+	must(t, s.Register(ctx, resources.Presence{Pools: []resources.Peer{{Provider: "cloud", Pool: "main", Labels: []string{"small", "large"}, Priority: 100}}}))
 	pools, err := zuul.AwaitPools(ctx, 1)
 	must(t, err)
 	if diff := cmp.Diff([]string{"large", "small"}, pools[0].Labels); diff != "" {

@@ -26,7 +26,7 @@ func (m meeting) Changes() (changed []state.Entry, gone []resources.Key) {
 	return changed, nil
 }
 func (meeting) Claimed() map[resources.Key]bool                    { return nil }
-func (meeting) Register(context.Context, []resources.Peer) error   { return nil }
+func (meeting) Register(context.Context, resources.Presence) error { return nil }
 func (meeting) Peers() []resources.Peer                            { return nil }
 func (meeting) BuildsWished() []string                             { return nil }
 func (meeting) WishBuild(context.Context, string, bool) error      { return nil }
