@@ -201,3 +201,25 @@ func (c *computation) full(at *place, use *poolUse, free map[string]*resources.A
 	l := free[at.at.provider]
 	return l != nil && !at.pool.IgnoreProviderQuota && overQuota(*l, at.each) != nil
 }
+
+// OverLimits returns the limit of the pool that more would break beside what is in use, or "".
+func OverLimits(pool *resources.Pool, use, more resources.Amounts) string {
+	if l := overLimits(pool, use, more); l != nil {
+		return l.String()
+	}
+	return ""
+}
+
+// OverQuota returns what the quota has too little of for more, or "".
+func OverQuota(q resources.Quota, more resources.Amounts) string {
+	if l := overQuota(remaining(q.Limit, q.Used), more); l != nil {
+		return l.String()
+	}
+	return ""
+}
+
+// Amounts is what a node takes.
+func Amounts(n *resources.Node) resources.Amounts { return amounts(n) }
+
+// Plus adds amounts.
+func Plus(a, b resources.Amounts) resources.Amounts { return plus(a, b) }

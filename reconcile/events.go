@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ type EventKind string
 const (
 	EventStart    EventKind = "start"
 	EventProgress EventKind = "progress"
+	EventRetry    EventKind = "retry" // a launch attempt failed, and another one follows
 	EventDone     EventKind = "done"
 	EventFailed   EventKind = "failed"
 	EventSkipped  EventKind = "skipped"
@@ -26,10 +28,10 @@ type Event struct {
 	Kind  EventKind
 	Step  plan.Step
 	Phase string        // what is going on, such as "waiting for the server to become active"
-	Done  int64         // bytes or percent, as Total
+	Done  int64         // bytes or percent, as Total; of a retry, the number of the attempt that failed
 	Total int64         // 0 when unknown
 	Took  time.Duration // of done and failed steps
-	Err   error         // why it failed or was skipped
+	Err   error         // why it failed, was skipped or is tried again
 	ID    string        // of the record that was made
 }
 
@@ -51,10 +53,7 @@ func about(s plan.Step, id string) []any {
 			attrs = append(attrs, name, value)
 		}
 	}
-	node := id
-	if s.Record.ID != "" {
-		node = s.Record.ID
-	}
+	node := cmp.Or(id, s.Record.ID) // a resumed launch may end with another record than it began with
 	switch s.Thing {
 	case plan.ThingNode:
 		add("node", node)

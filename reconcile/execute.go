@@ -18,6 +18,7 @@ type Result struct {
 	Done    []plan.Step
 	Failed  []Failure
 	Skipped []Failure // not tried: what they need failed, or the run was interrupted
+	Left    []Left    // of failed launch attempts, and not deleted yet
 }
 
 // Failure is a step that was not done, and why.
@@ -66,7 +67,8 @@ type run struct {
 type execution struct {
 	*Engine
 	*run
-	seen plan.Observed
+	seen    plan.Observed
+	cleaner *cleaner // nil where the next plan deletes what failed attempts leave
 
 	results  sync.Mutex // guards what follows
 	outcome  map[string]*outcome
@@ -104,11 +106,13 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 	if err := x.rememberImages(ctx, p); err != nil {
 		return x.result, err
 	}
+	x.cleaner = x.newCleaner(ctx)
 	var wg sync.WaitGroup
 	for _, s := range p.Steps {
 		wg.Go(func() { x.step(ctx, s) })
 	}
 	wg.Wait()
+	x.result.Left = x.cleaner.end()
 	return x.result, x.tidy(ctx)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -101,15 +102,29 @@ func (l *launching) run(ctx context.Context) error {
 		if path := l.console(ctx); path != "" {
 			err = fmt.Errorf("%w (console: %s)", err, path)
 		}
-		l.Log.Warn("launch attempt failed", "node", l.node.ID, "attempt", l.node.Attempt, "error", err)
-		if made := l.node.Attempt - l.node.Unanswered; made >= l.attempts() || rejected(err) || errors.Is(err, drivers.ErrQuota) {
-			cause := fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts(), err)
-			return l.giveUp(ctx, cause)
+		made := l.node.Attempt - l.node.Unanswered
+		l.logFailure(made, err)
+		if made >= l.attempts() || rejected(err) || errors.Is(err, drivers.ErrQuota) {
+			return l.giveUp(ctx, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts(), err))
 		}
-		if err := l.clear(ctx, err); err != nil {
+		l.report(Event{Kind: EventRetry, Step: l.step, ID: l.node.ID, Err: err, Done: made, Total: l.attempts()})
+		if err := l.succeed(ctx, err); errors.Is(err, drivers.ErrQuota) {
+			return l.giveUp(ctx, fmt.Errorf("launch node %s: %w", l.node.ID, err))
+		} else if ctx.Err() != nil {
+			return ErrInterrupted
+		} else if err != nil {
 			return err
 		}
 	}
+}
+
+// logFailure logs a failed attempt. Where a plan is executed once, events report it.
+func (l *launching) logFailure(made int64, cause error) {
+	level := slog.LevelDebug
+	if l.unending {
+		level = slog.LevelWarn
+	}
+	l.Log.Log(context.Background(), level, "launch attempt failed", "node", l.node.ID, "attempt", made, "error", cause)
 }
 
 // find looks up what the configuration says about the node.
@@ -321,19 +336,6 @@ func (l *launching) ready(ctx context.Context, i resources.Instance) error {
 	return l.ledger.put(ctx, n)
 }
 
-// clear removes what a failed attempt left, so that another can be made.
-func (l *launching) clear(ctx context.Context, cause error) error {
-	failed := *l.node
-	l.node.Error, l.node.ExternalID, l.made = cause.Error(), "", resources.Instance{} // who goes on after a crash must not wait for what goes here
-	if err := l.ledger.put(ctx, l.node); err != nil {
-		return err
-	}
-	if err := l.removeInstances(ctx, l.step, l.cloud, l.machineOf(&failed)); err != nil {
-		return errors.Join(cause, err)
-	}
-	return nil
-}
-
 // putOff leaves the node as it is until the provider is there again: that nobody answers is no fault of the node. What the
 // provider may have made without telling is found by the next attempt.
 func (l *launching) putOff(ctx context.Context, cause error) error {
@@ -342,8 +344,8 @@ func (l *launching) putOff(ctx context.Context, cause error) error {
 	return errors.Join(err, l.ledger.put(ctx, l.node))
 }
 
-// giveUp removes what the last attempt left. The record of a node that was made for a request stays for a moment: it
-// tells the planner that another pool has to serve the request, or, when it is aborted, that there was no room.
+// giveUp ends the launch and leaves the server of the last attempt to clean-up. The record of a node that was made for a
+// request tells the planner that another pool has to serve the request, or, when it is aborted, that there was no room.
 func (l *launching) giveUp(ctx context.Context, cause error) error {
 	l.node.State, l.node.StateTime, l.node.Error = resources.StateFailed, l.Now(), cause.Error()
 	if errors.Is(cause, drivers.ErrQuota) {
@@ -352,18 +354,15 @@ func (l *launching) giveUp(ctx context.Context, cause error) error {
 	if err := l.ledger.put(ctx, l.node); err != nil {
 		return errors.Join(cause, err)
 	}
-	if l.cloud == nil && l.node.Attempt > 0 {
-		return cause // an earlier run has asked for a machine, which only the record tells of until somebody can look
-	}
-	if l.cloud != nil {
-		if err := l.removeInstances(ctx, l.step, l.cloud, l.machineOf(l.node)); err != nil {
-			return errors.Join(cause, err)
-		}
-	}
-	if l.node.Request != "" {
+	switch {
+	case l.node.Attempt > 0:
+		l.cleanUp(l.node)
 		return cause
+	case l.node.Request != "":
+		return cause
+	default: // the cloud was asked for nothing
+		return errors.Join(cause, l.ledger.drop(ctx, l.node.Key()))
 	}
-	return errors.Join(cause, l.ledger.drop(ctx, l.node.Key()))
 }
 
 // console keeps what the machine said last, the best evidence there is, beside the build logs.

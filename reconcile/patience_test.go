@@ -53,3 +53,94 @@ func TestFailedBuildRequestIsRemembered(t *testing.T) {
 		}
 	}
 }
+
+// failing is one cloud with one node, whose servers fail as often as given and cannot be deleted.
+func failing(t *testing.T, config string, servers int) *lab {
+	t.Helper()
+	l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", "auto_floating_ip  = true", "").Replace(config),
+		sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: 5 * time.Second})
+	l.mustRun(t, plan.Options{Targets: []plan.Address{"diskimage.debian"}})
+	if err := l.driver.clouds["one"].SetFaults(
+		sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: servers},
+		sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// heals checks that clouds that behave again are brought to what is wanted.
+func (l *lab) heals(t *testing.T) {
+	t.Helper()
+	l.behave(t)
+	l.mustRun(t, plan.Options{})
+	nodes := l.nodes()
+	if servers := l.ours(t, "one"); servers != 1 || len(nodes) != 1 || nodes[0].State != resources.StateReady {
+		t.Errorf("in the end there are %d servers and nodes %+v, want one", servers, nodes)
+	}
+	if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
+		t.Errorf("there is still something to do:\n%s", text(p))
+	}
+}
+
+func TestNextAttemptDoesNotWaitForTheDeletionOfTheFailedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := failing(t, oneCloud(), 1)
+		started := time.Now()
+		_, result, err := l.run(t.Context(), plan.Options{})
+		if took := time.Since(started); err != nil || took > 2*time.Minute {
+			t.Errorf("apply: %v after %s", err, took)
+		}
+		if len(result.Left) != 1 || result.Left[0].Provider != "one" || result.Left[0].Server == "" || result.Left[0].Err == nil {
+			t.Errorf("left are %+v, want the failed server and why it is there", result.Left)
+		}
+		states := map[resources.State]int{}
+		for _, n := range l.nodes() {
+			states[n.State]++
+		}
+		if states[resources.StateReady] != 1 || states[resources.StateDeleting] != 1 {
+			t.Errorf("nodes are %v, want one that is ready and one on its way out", states)
+		}
+		l.heals(t)
+	})
+}
+
+func TestApplyEndsAfterItsAttemptsThoughNoServerIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := failing(t, oneCloud(), 0)
+		started := time.Now()
+		_, result, _ := l.run(t.Context(), plan.Options{})
+		if took := time.Since(started); took > 2*time.Minute {
+			t.Errorf("the apply took %s", took)
+		}
+		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "attempt 3 of 3: ") || len(result.Left) != 3 {
+			t.Errorf("failed are %v and left %+v", result.Failed, result.Left)
+		}
+		l.heals(t)
+	})
+}
+
+func TestAttemptWaitsForRoom(t *testing.T) {
+	crowded := strings.Replace(oneCloud(), `pool "main" {`, "pool \"main\" {\n    max_servers = 1", 1)
+	synctest.Test(t, func(t *testing.T) {
+		l := failing(t, crowded, 1)
+		_, result, _ := l.run(t.Context(), plan.Options{})
+		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "no room for the next attempt while failed servers are being deleted: max_servers is 1 and 1 are taken") {
+			t.Errorf("while the failed server cannot be deleted: %v", result.Failed)
+		}
+		if created := l.driver.clouds["one"].Calls()["server.create"]; created != 1 {
+			t.Errorf("the cloud was asked for %d servers", created)
+		}
+		l.heals(t)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := failing(t, crowded, 1)
+		if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: 1}); err != nil {
+			t.Fatal(err)
+		}
+		_, result, err := l.run(t.Context(), plan.Options{})
+		if err != nil || len(result.Left) != 0 {
+			t.Errorf("with a server that can be deleted: %v, left %+v", err, result.Left)
+		}
+		l.heals(t)
+	})
+}

@@ -40,6 +40,8 @@ type eventLine struct {
 	Total    int64                   `json:"total,omitempty"`
 	Seconds  float64                 `json:"seconds,omitempty"`
 	Record   string                  `json:"record,omitempty"`
+	Provider string                  `json:"provider,omitempty"`
+	Server   string                  `json:"server,omitempty"`
 	Message  string                  `json:"message,omitempty"`
 	Hint     string                  `json:"hint,omitempty"`
 	Outcome  *outcomeLine            `json:"outcome,omitempty"`
@@ -123,6 +125,9 @@ func (e *eventWriter) step(ev reconcile.Event) {
 }
 
 func (e *eventWriter) summary(operation string, r reconcile.Result) {
+	for _, l := range r.Left {
+		e.write(eventLine{Type: "leftover", Record: l.Node, Provider: l.Provider, Server: l.Server, Message: leftText(l)})
+	}
 	e.write(eventLine{Type: "summary", Message: operation, Outcome: &outcomeLine{
 		Summary: plan.Plan{Steps: r.Done}.Summary(), Failed: len(r.Failed), Skipped: len(r.Skipped), OK: r.Err() == nil}})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,8 @@ func TestARunningStepGivesASignOfLifeEveryHalfMinute(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		p.event(reconcile.Event{Kind: reconcile.EventDone, Step: build, Took: 95 * time.Second, ID: "0123456789abcdef"})
 		time.Sleep(time.Hour)
+		launch := plan.Step{ID: "launch x #1", Address: "provider.a.pool.main.label.x", Action: plan.ActionLaunch, Thing: plan.ThingNode}
+		p.event(reconcile.Event{Kind: reconcile.EventRetry, Step: launch, Err: errors.New("no valid host\nmore"), Done: 1, Total: 3})
 		p.event(reconcile.Event{Kind: reconcile.EventStart, Step: upload})
 		p.event(reconcile.Event{Kind: reconcile.EventFailed, Step: upload, Err: errors.New("quota\x1b[31m exceeded\nmore")})
 		p.close()
@@ -37,6 +40,7 @@ build diskimage.x: still installing packages [27s]
 build diskimage.x: still installing packages [54s]
 build diskimage.x: still converting to raw (25%) [1m21s]
 build diskimage.x: done [1m35s] (build 01234567)
+launch provider.a.pool.main.label.x #1: attempt 1 of 3 failed: no valid host; trying again
 upload provider.a.image.x: started
 upload provider.a.image.x: failed: quota\x1b[31m exceeded
 `
@@ -44,6 +48,29 @@ upload provider.a.image.x: failed: quota\x1b[31m exceeded
 			t.Errorf("lines (-want +got):\n%s", diff)
 		}
 	})
+}
+
+func TestLeftoversAreNamed(t *testing.T) {
+	var out, events bytes.Buffer
+	c := &applyCommand{app: newApp(streams{out: &out, err: &out}, notTerminal), operation: "apply"}
+	r := reconcile.Result{Left: []reconcile.Left{
+		{Node: "0000000001", Provider: "a", Server: "4711", Err: errors.New("500\nmore")}, {Node: "0000000002", Provider: "b"},
+	}}
+	if err := c.tell(plan.Plan{}, r); err != nil {
+		t.Fatal(err)
+	}
+	want := `Warning: server 4711 of node 0000000001 in provider a, left by a failed launch attempt, is not deleted yet: 500; the next apply, or npctl watch, deletes it
+Warning: the server of node 0000000002 in provider b, left by a failed launch attempt, is not deleted yet; the next apply, or npctl watch, deletes it
+
+Apply complete: 0 built, 0 uploaded, 0 launched, 0 deleted.
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	(&eventWriter{to: &events}).summary("apply", r)
+	if line := events.String(); !strings.Contains(line, `"type":"leftover"`) || !strings.Contains(line, `"record":"0000000001","provider":"a","server":"4711"`) {
+		t.Errorf("events are %s", line)
+	}
 }
 
 func TestResultSentence(t *testing.T) {

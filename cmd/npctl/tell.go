@@ -24,9 +24,10 @@ var pastWords = []struct {
 	{plan.ActionDelete, "deleted", true},
 }
 
-// tell lists what was not done, and ends with one line about what was.
+// tell lists what was not done and what is left, and ends with one line about what was done.
 func (c *applyCommand) tell(p plan.Plan, r reconcile.Result) error {
 	c.failures(r)
+	c.leftovers(r)
 	return c.ui.print("%s", resultSentence(c.operation, p, r))
 }
 
@@ -47,6 +48,29 @@ func (c *applyCommand) failures(r reconcile.Result) {
 		c.ui.talk("%s %s: %s", c.ui.style(styleWarning, "Skipped:"), visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
 	}
 	c.ui.talk("")
+}
+
+// leftovers names the servers of failed launch attempts that are not deleted yet.
+func (c *applyCommand) leftovers(r reconcile.Result) {
+	for _, l := range r.Left {
+		c.ui.talk("%s %s", c.ui.style(styleWarning, "Warning:"), visible(leftText(l)))
+	}
+	if len(r.Left) > 0 {
+		c.ui.talk("")
+	}
+}
+
+// leftText is a leftover in words.
+func leftText(l reconcile.Left) string {
+	text := "the server"
+	if l.Server != "" {
+		text = "server " + l.Server
+	}
+	text += fmt.Sprintf(" of node %s in provider %s, left by a failed launch attempt, is not deleted yet", l.Node, l.Provider)
+	if l.Err != nil {
+		text += ": " + firstLine(l.Err)
+	}
+	return text + "; the next apply, or npctl watch, deletes it"
 }
 
 // resultSentence is the last line, such as "Apply complete: 1 built, 1 uploaded, 2 launched, 0 deleted."
