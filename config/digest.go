@@ -25,7 +25,7 @@ func digestOf(d resources.Desired) string {
 }
 
 // derived fields say again what others say.
-var derived = map[string]bool{"Hashes": true, "Static": true, "Digest": true, "Blocks": true}
+var derived = map[string]bool{"Hashes": true, "Static": true, "Digest": true, "Blocks": true, "Values": true}
 
 // digestValue writes a value so that different values never make the same bytes: everything has its length or name
 // before it.

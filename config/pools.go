@@ -120,6 +120,7 @@ func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, aro
 	}
 	showStatic(made.Static, "", offerBlock, all)
 	showStatic(made.Static, "", s.Label, all)
+	made.Values = plannedValues(s.label, all)
 	pool.offers = append(pool.offers, made)
 }
 

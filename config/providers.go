@@ -170,7 +170,7 @@ func (l *loader) providerImages(p *wantedProvider, parts []part) {
 			l.block("provider."+p.Name+".image."+one.name, "", at, all)
 			p.images = append(p.images, &wantedProviderImage{at: at, ProviderImage: resources.ProviderImage{
 				Image: resources.ImageRef{Name: one.name}, Pause: all.flag("pause"), Properties: all.textMap("properties"),
-				Tags: all.texts("tags"), Login: login(all), Config: all.of(p.specs.Image), Source: sourceOf(at),
+				Tags: all.texts("tags"), Login: login(all), Config: all.of(p.specs.Image), Values: plannedValues(p.specs.Image, all), Source: sourceOf(at),
 			}})
 		}
 	}

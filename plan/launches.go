@@ -120,6 +120,7 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, old 
 		Image: at.offer.Image.Name, Source: at.offer.Source, Estimate: c.launchEstimate(provider, label.Name),
 		Evidence: []Fact{{"min_ready", fmt.Sprint(label.MinReady)}, {"ready", fmt.Sprint(have)}}}
 	c.imageOf(&s, at)
+	c.planLaunch(&s, at)
 	if old != nil {
 		c.replace(&s, old, at, use, free)
 	}

@@ -181,9 +181,11 @@ func (c *computation) unfinishedNode(n *resources.Node, at *place) {
 	if c.world.owns(n) {
 		zone = c.world.requests[n.Request].Place.Zone
 	}
-	c.add(Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
+	s := Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
 		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: label, Record: n.Key(),
-		Zone: zone, Request: n.Request, External: external, Estimate: c.launchEstimate(n.Provider, label), Source: at.offer.Source})
+		Zone: zone, Request: n.Request, External: external, Estimate: c.launchEstimate(n.Provider, label), Source: at.offer.Source}
+	c.planLaunch(&s, at)
+	c.add(s)
 }
 
 func (c *computation) launchEstimate(provider, label string) float64 {

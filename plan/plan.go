@@ -98,6 +98,7 @@ type Step struct {
 	External  string              `json:"external,omitempty"` // the cloud's id of what it acts on
 	Type      string              `json:"type,omitempty"`     // of a leftover: server, image, port, floating_ip, volume
 	Replaces  bool                `json:"replaces,omitempty"` // one half of a replacement
+	Values    map[string]string   `json:"values,omitempty"`   // of a launch or an upload: what it is to be made with, as JSON text
 	Move      *Move               `json:"move,omitempty"`     // of a replacement whose successor is launched in another pool
 	Touches   []Fingerprint       `json:"touches,omitempty"`
 	Estimate  float64             `json:"estimate_seconds,omitempty"` // from the history; 0 when there is none

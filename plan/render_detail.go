@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,11 +34,15 @@ const (
 	renderValueLimit = 72
 )
 
-// renderDetails are the lines under an entry's title: why, what differs, and which things it stands for.
-func renderDetails(e renderEntry, all bool) []renderLine {
+// renderDetails are the lines under an entry's title: why, what differs, and which things it stands for. With values, or
+// all, they say what is launched or uploaded, too.
+func renderDetails(e renderEntry, all, values bool) []renderLine {
 	lines := []renderLine{renderBecause("because ", e.lead, all)}
 	if len(e.other) > 0 && (e.other[0].Reason != e.lead[0].Reason || all) {
 		lines = append(lines, renderBecause("the new one because ", e.other, all))
+	}
+	if line := renderValues(e, all); line != nil && (all || values) {
+		lines = append(lines, line)
 	}
 	lines = append(lines, renderChangeLines(e, all)...)
 	if items := renderItems(e, all); items != "" {
@@ -62,6 +68,23 @@ func renderBecause(lead string, steps []*Step, all bool) renderLine {
 		line = append(line, renderSpan{" [" + renderSafe(s.Source.String()) + "]", styleFaint})
 	}
 	return line
+}
+
+// renderValues says what an entry's things are made with, or nothing.
+func renderValues(e renderEntry, all bool) renderLine {
+	values := e.made()[0].Values
+	if len(values) == 0 {
+		return nil
+	}
+	words := make([]string, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := renderSafe(values[name])
+		if !all {
+			value = renderCut(value, renderValueLimit)
+		}
+		words = append(words, renderSafe(name)+" "+value)
+	}
+	return renderLine{{"with " + strings.Join(words, ", "), stylePlain}}
 }
 
 func renderFactsText(facts []renderFact, all bool) string {

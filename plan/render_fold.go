@@ -4,12 +4,12 @@ import "strings"
 
 // renderAlike is what entries must have in common to be shown as one.
 type renderAlike struct {
-	symbol, image, build, format, provider, pool, label, kind, changes, facts string
-	action                                                                    Action
-	thing                                                                     Thing
-	reason, other                                                             Reason
-	recorded                                                                  bool
-	from, to                                                                  Spot // of a move
+	symbol, image, build, format, provider, pool, label, kind, changes, facts, values string
+	action                                                                            Action
+	thing                                                                             Thing
+	reason, other                                                                     Reason
+	recorded                                                                          bool
+	from, to                                                                          Spot // of a move
 }
 
 // renderFold joins entries that differ only in which thing they are about. Leaks are always shown one by one: each is
@@ -44,6 +44,9 @@ func renderAlikeOf(e renderEntry, all bool) renderAlike {
 	}
 	if s.Action == ActionDelete && s.Thing != ThingFile {
 		alike.build = ""
+	}
+	if values := renderValues(e, true); values != nil {
+		alike.values = values.String()
 	}
 	if s.Move != nil {
 		alike.from, alike.to = s.Move.From, s.Move.To

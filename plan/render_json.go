@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -56,41 +57,42 @@ type reportSummary struct {
 }
 
 type reportStep struct {
-	ID         string              `json:"id"`
-	Address    Address             `json:"address"`
-	Action     Action              `json:"action"`
-	Actions    []string            `json:"actions"` // in Terraform's words
-	Thing      Thing               `json:"thing"`
-	Reason     Reason              `json:"action_reason"`
-	ReasonText string              `json:"action_reason_text"`
-	Evidence   []Fact              `json:"evidence,omitempty"`
-	Changes    []Change            `json:"changes,omitempty"`
-	Needs      []string            `json:"needs,omitempty"`
-	After      []string            `json:"after,omitempty"`
-	Image      string              `json:"image,omitempty"`
-	ImageKind  resources.ImageKind `json:"image_kind,omitempty"`
-	Build      string              `json:"build,omitempty"`
-	Version    string              `json:"version,omitempty"`
-	Format     string              `json:"format,omitempty"`
-	Formats    []string            `json:"formats,omitempty"`
-	Upload     string              `json:"upload,omitempty"`
-	Provider   string              `json:"provider,omitempty"`
-	Pool       string              `json:"pool,omitempty"`
-	Label      string              `json:"label,omitempty"`
-	Node       string              `json:"node,omitempty"`
-	Slot       int64               `json:"slot,omitempty"`
-	Zone       string              `json:"zone,omitempty"`
-	Request    string              `json:"request,omitempty"`
-	Nodes      []string            `json:"nodes,omitempty"`
-	Declined   []resources.Decline `json:"declined,omitempty"`
-	Record     resources.Key       `json:"record,omitzero"`
-	External   string              `json:"external_id,omitempty"`
-	Type       string              `json:"type,omitempty"`
-	Replaces   bool                `json:"replaces,omitempty"`
-	Move       *Move               `json:"move,omitempty"`
-	Touches    []Fingerprint       `json:"touches,omitempty"`
-	Estimate   float64             `json:"estimate_seconds,omitempty"`
-	Source     resources.Source    `json:"source,omitzero"`
+	ID         string                     `json:"id"`
+	Address    Address                    `json:"address"`
+	Action     Action                     `json:"action"`
+	Actions    []string                   `json:"actions"` // in Terraform's words
+	Thing      Thing                      `json:"thing"`
+	Reason     Reason                     `json:"action_reason"`
+	ReasonText string                     `json:"action_reason_text"`
+	Evidence   []Fact                     `json:"evidence,omitempty"`
+	Changes    []Change                   `json:"changes,omitempty"`
+	Needs      []string                   `json:"needs,omitempty"`
+	After      []string                   `json:"after,omitempty"`
+	Image      string                     `json:"image,omitempty"`
+	ImageKind  resources.ImageKind        `json:"image_kind,omitempty"`
+	Build      string                     `json:"build,omitempty"`
+	Version    string                     `json:"version,omitempty"`
+	Format     string                     `json:"format,omitempty"`
+	Formats    []string                   `json:"formats,omitempty"`
+	Upload     string                     `json:"upload,omitempty"`
+	Provider   string                     `json:"provider,omitempty"`
+	Pool       string                     `json:"pool,omitempty"`
+	Label      string                     `json:"label,omitempty"`
+	Node       string                     `json:"node,omitempty"`
+	Slot       int64                      `json:"slot,omitempty"`
+	Zone       string                     `json:"zone,omitempty"`
+	Request    string                     `json:"request,omitempty"`
+	Nodes      []string                   `json:"nodes,omitempty"`
+	Declined   []resources.Decline        `json:"declined,omitempty"`
+	Record     resources.Key              `json:"record,omitzero"`
+	External   string                     `json:"external_id,omitempty"`
+	Type       string                     `json:"type,omitempty"`
+	Replaces   bool                       `json:"replaces,omitempty"`
+	Values     map[string]json.RawMessage `json:"planned_values,omitempty"`
+	Move       *Move                      `json:"move,omitempty"`
+	Touches    []Fingerprint              `json:"touches,omitempty"`
+	Estimate   float64                    `json:"estimate_seconds,omitempty"`
+	Source     resources.Source           `json:"source,omitzero"`
 }
 
 var reportActions = map[Action][]string{
@@ -143,9 +145,31 @@ func reportOf(s *Step) reportStep {
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,
 		Zone: s.Zone, Request: s.Request, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
-		External: s.External, Type: s.Type, Replaces: s.Replaces, Move: s.Move, Touches: s.Touches, Estimate: s.Estimate,
+		External: s.External, Type: s.Type, Replaces: s.Replaces, Values: reportValues(s.Values), Move: s.Move, Touches: s.Touches, Estimate: s.Estimate,
 		Source: s.Source,
 	}
+}
+
+func reportValues(values map[string]string) map[string]json.RawMessage {
+	if len(values) == 0 {
+		return nil
+	}
+	report := map[string]json.RawMessage{}
+	for name, text := range plannedTexts(maps.Clone(values)) {
+		report[name] = json.RawMessage(text)
+	}
+	return report
+}
+
+func stepValues(report map[string]json.RawMessage) map[string]string {
+	if len(report) == 0 {
+		return nil
+	}
+	values := map[string]string{}
+	for name, text := range report {
+		values[name] = string(text)
+	}
+	return values
 }
 
 // UnmarshalReport reads what MarshalReport wrote, of this npctl or of one with the same major version.
@@ -173,7 +197,7 @@ func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
 		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
-		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Move: r.Move, Touches: r.Touches,
+		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Values: stepValues(r.Values), Move: r.Move, Touches: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,
 	}
 }

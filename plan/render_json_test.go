@@ -129,6 +129,8 @@ func everyField(t *testing.T) Plan {
 			f.Set(reflect.ValueOf([]string{"x"}))
 		case value.Type().Field(i).Name == "Declined":
 			s.Declined = []resources.Decline{{Provider: "one", Pool: "main", Reason: "x"}}
+		case value.Type().Field(i).Name == "Values":
+			s.Values = map[string]string{"flavor": `"small"`, "networks": `["private"]`, "volume_size": "80"}
 		case value.Type().Field(i).Name == "Move":
 			s.Move = &Move{Node: "0000000001", From: Spot{"west", "main", "large"}, To: Spot{"east", "main", "small"}}
 		case value.Type().Field(i).Name == "Source":

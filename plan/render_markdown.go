@@ -214,7 +214,7 @@ func markdownFold(g renderGroup, open, concise bool) string {
 			body.WriteString(", " + estimate)
 		}
 		body.WriteByte('\n')
-		for _, line := range renderDetails(e, false) {
+		for _, line := range renderDetails(e, false, true) {
 			body.WriteString("    " + line.String() + "\n")
 		}
 	}

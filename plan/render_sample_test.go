@@ -163,6 +163,7 @@ func hostilePlan() Plan {
 		s.Evidence = append(s.Evidence, Fact{hostile, hostile})
 		s.Changes = append(s.Changes, Change{Attribute: hostile, Before: hostile, After: hostile + "x", Forces: true}, Change{Attribute: hostile, Before: hostile})
 		s.Touches = append(s.Touches, Fingerprint{hostile, hostile})
+		s.Values = map[string]string{hostile: hostile}
 		if s.Thing == ThingNode {
 			s.Move = &Move{Node: hostile, From: Spot{hostile, hostile, hostile}, To: Spot{hostile, hostile, hostile}}
 		}

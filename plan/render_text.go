@@ -58,7 +58,7 @@ func (t *textWriter) group(g renderGroup, o TextOptions) {
 		if o.Concise {
 			continue
 		}
-		for _, line := range renderDetails(e, o.Verbose) {
+		for _, line := range renderDetails(e, o.Verbose, false) {
 			t.line("      ", 8, line...)
 		}
 	}

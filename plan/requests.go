@@ -128,6 +128,7 @@ func (d *dispatch) launchFor(r *resources.Request, o *option, i int, needs ...st
 		Zone: o.zone, Image: at.offer.Image.Name, Request: r.ID, Source: at.offer.Source, Needs: needs,
 		Estimate: d.launchEstimate(o.at.provider, label), Evidence: []Fact{{"request", r.ID}}}
 	d.imageOf(&s, at)
+	d.planLaunch(&s, at)
 	d.add(s)
 }
 

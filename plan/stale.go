@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -31,7 +32,7 @@ func (f File) Stale(current Plan, records *Records) []Mismatch {
 		now, still := fresh[saved.ID]
 		reasons := append([]string{staleGone(saved, current)}, f.changedRecords(saved, records)...)
 		if still {
-			reasons = append(staleDifferences(saved, now), f.staleTouches(saved.Touches, now.Touches, records)...)
+			reasons = slices.Concat(staleDifferences(saved, now), f.staleValues(saved, now), f.staleTouches(saved.Touches, now.Touches, records))
 		}
 		for _, why := range reasons {
 			all = append(all, Mismatch{StepID: saved.ID, Address: saved.Address, Why: why})
@@ -97,6 +98,18 @@ func staleDifferences(saved, now *Step) []string {
 	for _, id := range slices.Concat(now.Needs, now.After) {
 		if !slices.Contains(saved.Needs, id) && !slices.Contains(saved.After, id) {
 			why = append(why, fmt.Sprintf("it now has to wait for %q", id))
+		}
+	}
+	return why
+}
+
+// staleValues says which planned values are not as they were. A plan that asked no cloud does not know what the names in
+// the configuration meant.
+func (f File) staleValues(saved, now *Step) []string {
+	var why []string
+	for _, name := range slices.Sorted(maps.Keys(saved.Values)) {
+		if is, both := now.Values[name]; both && is != saved.Values[name] && !f.Meta.Options.NoRefresh {
+			why = append(why, fmt.Sprintf("%s was %s, is now %s", name, staleValue(saved.Values[name]), staleValue(is)))
 		}
 	}
 	return why

@@ -14,6 +14,7 @@ import (
 func staleStep() Step {
 	return Step{ID: "s", Address: "node.0000000003", Action: ActionDelete, Thing: ThingNode, Reason: ReasonUsed,
 		Provider: "vexxhost", Record: resources.Key{Kind: resources.KindNode, ID: "0000000003"},
+		Values:  map[string]string{"flavor": "small"},
 		Touches: []Fingerprint{{"node/0000000003", "7"}, {"provider.vexxhost/server/4f1c", "aa"}}}
 }
 
@@ -89,6 +90,8 @@ func TestStaleLooksAtEveryField(t *testing.T) {
 			f.Set(reflect.ValueOf([]string{"another"}))
 		case f.Kind() == reflect.Slice:
 			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case f.Kind() == reflect.Map:
+			f.Set(reflect.ValueOf(map[string]string{"flavor": "another"}))
 		case f.Type() == reflect.TypeFor[*Move]():
 			now.Move = &Move{Node: "another"}
 		case f.Type() == reflect.TypeFor[resources.Key]():

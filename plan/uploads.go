@@ -124,6 +124,7 @@ func (c *computation) uploadStep(img *resources.Image, p *resources.Provider) St
 	if f := c.imageRecord(img.Name).Uploads[p.Name]; f != nil {
 		s.Evidence = failureFacts(f)
 	}
+	planUploadValues(&s, img, p)
 	return s
 }
 

@@ -90,6 +90,8 @@ type ResolvedOffer struct {
 	Flavor    string   // name and id, for people
 	Resources Amounts  // what one node takes of the quota
 	Zones     []string // zones to choose from; empty: the cloud chooses
+	// Values are what names in the configuration mean, as in Offer.Values, whose entries they replace.
+	Values map[string]string
 }
 
 // Problem is a mistake in configuration that only the cloud could find.

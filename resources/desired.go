@@ -162,6 +162,7 @@ type ProviderImage struct {
 	Tags       []string
 	Login      Login
 	Config     cty.Value
+	Values     map[string]string // as in Offer
 	Source     Source
 }
 
@@ -200,6 +201,7 @@ type Offer struct {
 	Config cty.Value         // label attributes, over the pool's where the label does not set them
 	Hashes Hashes            // of the static attributes
 	Static map[string]string // as in Image
+	Values map[string]string // what is not at its default, as JSON text; sensitive values are masked, long texts hashed
 	Source Source
 }
 

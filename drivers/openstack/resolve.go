@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -146,7 +147,35 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 		Flavor:    fmt.Sprintf("%s (%s)", o.flavor.Name, o.flavor.ID),
 		Resources: amountsOf(o, config),
 		Zones:     o.zones,
+		Values:    plannedValues(o, config),
 	}, nil, nil
+}
+
+// plannedValues are what the names in an offer mean today.
+func plannedValues(o offer, config cty.Value) map[string]string {
+	planned := map[string]any{"flavor": o.flavor.Name, "flavor_id": o.flavor.ID, "cores": o.flavor.VCPUs, "ram": o.flavor.RAM}
+	if len(o.networks) > 0 {
+		var names, ids []string
+		for _, n := range o.networks {
+			names, ids = append(names, n.Name), append(ids, n.ID)
+		}
+		planned["networks"], planned["network_ids"] = names, ids
+	}
+	if len(o.zones) > 0 {
+		planned["availability_zones"] = o.zones
+	}
+	if o.floating.ID != "" {
+		planned["floating_ip_network"] = o.floating.Name
+	}
+	if boolAttr(config, "boot_from_volume") {
+		planned["volume_size"] = volumeSize(config)
+	}
+	texts := map[string]string{}
+	for name, value := range planned {
+		text, _ := json.Marshal(value) // texts, numbers and lists of texts
+		texts[name] = string(text)
+	}
+	return texts
 }
 
 // problemsIn splits what a lookup returned: unknown names are problems, anything else is an error.

@@ -105,7 +105,7 @@ func offerAttributes() []schema.Attribute {
 			Doc: "Nodes count as ready once their SSH host keys have been seen."},
 		{Name: "key_name", Type: cty.String, Class: schema.Static,
 			Doc: "Nova key pair to put into servers."},
-		{Name: "userdata", Type: cty.String, Class: schema.Static, Check: checkUserdata,
+		{Name: "userdata", Type: cty.String, Class: schema.Static, Hashed: true, Check: checkUserdata,
 			Doc: "User data for cloud-init, at most 49149 bytes."},
 		{Name: "config_drive", Type: cty.Bool, Class: schema.Static,
 			Doc: "Give servers a config drive; default is the cloud's."},

@@ -48,6 +48,7 @@ type Attribute struct {
 	Default   cty.Value
 	Class     Class
 	Sensitive bool // never printed, stored or logged
+	Hashed    bool // a long text, of which plans show the SHA-256 among the planned values
 	// OneOf lists the only values a string (or each element of a list of strings) may have.
 	OneOf []string
 	// Format names the way a string is read: "" plain, FormatDuration.
