@@ -74,6 +74,25 @@ type Sweeper interface {
 	Sweep(ctx context.Context, dir string) error
 }
 
+// Tooled is a Builder that runs programs which the host has to have.
+type Tooled interface {
+	// Tools describes the builds of that configuration. A mistake in it shows when the image is built.
+	Tools(config cty.Value) Tools
+}
+
+// Tools is what a build needs of the host.
+type Tools struct {
+	Programs []Program
+	Makes    []string // formats that the builder makes without qemu-img
+}
+
+// Program is one that a builder runs.
+type Program struct {
+	Name    string
+	Package string // what to install on Debian; empty when unknown
+	Path    string // PATH, as the builder sets it
+}
+
 // ErrGone is wrapped by the error of a Build whose version cannot be fetched any more; another may be.
 var ErrGone = errors.New("not there any more")
 

@@ -213,6 +213,7 @@ func (c *computation) finish() Plan {
 	wholeMoves(p.Steps)
 	p.Problems = append(p.Problems, forbidden(p.Steps, c.declared, c.seen.Records, c.opt)...)
 	p.Steps = order(p.Steps)
+	p.Notes = append(p.Notes, c.missingPrograms(p.Steps)...)
 	return p
 }
 

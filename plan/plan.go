@@ -195,6 +195,8 @@ type Observed struct {
 	Hosts        map[string]HostsView           // by builder kind, of those whose builds stay on the host that made them
 	Builders     []string                       // builder kinds that can be run here
 	Worker       *Worker                        // another process that holds the lock of the state; nil when there is none
+	Tools        map[string]Tools               // by image: what builds need of this host
+	Converter    []Program                      // the programs of conversions that this host lacks
 	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
 	Serving      []Step                         // that give nodes to requests just now; their records may not show it yet
 	Frozen       map[string]bool                // providers that are to be left alone

@@ -64,6 +64,7 @@ func (e *Engine) Around(ctx context.Context, ask bool) (plan.Observed, error) {
 		return seen, err
 	}
 	seen.Borrows = e.borrows()
+	e.lookForTools(&seen)
 	if err = e.inputs(ctx, &seen); err != nil || !ask {
 		return seen, err
 	}

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/inputs"
 	"github.com/npctl/npctl/internal/process"
@@ -38,6 +40,7 @@ type Builder struct {
 
 var (
 	_ builders.Builder = (*Builder)(nil)
+	_ builders.Tooled  = (*Builder)(nil)
 	_ builders.Inputs  = (*Builder)(nil)
 	_ builders.Sweeper = (*Builder)(nil)
 )
@@ -64,6 +67,22 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 		return builders.Artifact{}, err
 	}
 	return collect(job, settings, formats)
+}
+
+// defaultCommand is the program that a build runs unless the configuration names another one.
+const defaultCommand = "disk-image-create"
+
+// Tools implements builders.Tooled. What a command of the configuration's own needs is not known.
+func (b *Builder) Tools(config cty.Value) builders.Tools {
+	s, err := read(config, "/", b.Schema())
+	if err != nil || s.command[0] != defaultCommand {
+		return builders.Tools{Makes: native}
+	}
+	path := withSbin(process.Getenv(process.BaseEnv(b.environ()), "PATH"))
+	return builders.Tools{
+		Programs: []builders.Program{{Name: defaultCommand, Package: "python3-diskimage-builder", Path: path}},
+		Makes:    slices.DeleteFunc(slices.Clone(native), func(format string) bool { return format == "qcow2" }), // made with qemu-img
+	}
 }
 
 // choose returns the formats to make: those wanted that diskimage-builder can make, or raw, which converts fastest.
@@ -114,13 +133,16 @@ func (s settings) arguments(formats []string, output string) []string {
 	return append(append(args, "-o", output), s.elements...)
 }
 
+func (b *Builder) environ() []string {
+	if b.Environ != nil {
+		return b.Environ
+	}
+	return os.Environ()
+}
+
 // environment is the clean environment plus what Nodepool sets; the user's own variables win over all but TMPDIR.
 func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) []string {
-	environ := b.Environ
-	if environ == nil {
-		environ = os.Environ()
-	}
-	env := process.BaseEnv(environ)
+	env := process.BaseEnv(b.environ())
 	env = process.Setenv(env, "PATH", withSbin(process.Getenv(env, "PATH")))
 	env = process.Setall(env, map[string]string{"DIB_IMAGE_NAME": job.Image, "DIB_IMAGE_FILENAME": output(job)})
 	if s.release != "" {

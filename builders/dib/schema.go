@@ -62,7 +62,7 @@ func contents() []schema.Attribute {
 func workings() []schema.Attribute {
 	return []schema.Attribute{
 		{
-			Name: "command", Type: cty.String, Class: schema.Dynamic, Default: cty.StringVal("disk-image-create"), Check: checkCommand,
+			Name: "command", Type: cty.String, Class: schema.Dynamic, Default: cty.StringVal(defaultCommand), Check: checkCommand,
 			Doc: "The program, with arguments that come first if need be, split by a shell's quoting rules. It gets disk-image-create's command line.",
 		},
 		{

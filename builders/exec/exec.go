@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/block"
 	"github.com/npctl/npctl/internal/imagefile"
@@ -30,6 +32,7 @@ type Builder struct {
 
 var (
 	_ builders.Builder = (*Builder)(nil)
+	_ builders.Tooled  = (*Builder)(nil)
 	_ builders.Inputs  = (*Builder)(nil)
 	_ builders.Sweeper = (*Builder)(nil)
 )
@@ -42,6 +45,7 @@ type settings struct {
 	command []string
 	env     map[string]string
 	dir     string
+	able    []string // formats that the command can make
 	formats []string // asked of the command
 	grace   time.Duration
 	secrets []string
@@ -60,11 +64,21 @@ func (b *Builder) read(job builders.Job) (settings, error) {
 		command: config.Strings("command"),
 		env:     block.Merge(config.Map("env"), config.Map("secret_env")),
 		dir:     absolute(job.BaseDir, config.String("working_dir")),
+		able:    config.Strings("formats"),
 		formats: ask(job.Formats, config.Strings("formats")),
 		grace:   grace,
 		secrets: config.Secrets(),
 	}
 	return s, nil
+}
+
+// Tools implements builders.Tooled. Which programs the command runs is not known, and an earlier step may make the command.
+func (b *Builder) Tools(config cty.Value) builders.Tools {
+	s, err := b.read(builders.Job{Config: config})
+	if err != nil {
+		return builders.Tools{}
+	}
+	return builders.Tools{Makes: s.able}
 }
 
 func absolute(base, path string) string {

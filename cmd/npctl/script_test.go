@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -19,12 +20,13 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/qemuimg"
 	"github.com/npctl/npctl/internal/qemuimg/qemuimgtest"
 	"github.com/npctl/npctl/resources"
 )
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == qemuimgtest.Program {
+	if filepath.Base(os.Args[0]) == qemuimg.Program {
 		qemuimgtest.Main()
 	}
 	testscript.Main(m, map[string]func(){"npctl": main})
@@ -41,12 +43,13 @@ func TestSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := qemuImgOfTests(t)
+	bin, bare := qemuImgOfTests(t), barePath(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("BAREPATH", bare)
 			env.Setenv("TERM", "xterm")
 			env.Setenv("EXAMPLES", examples)
 			path := filepath.Join(env.WorkDir, "npctl.hcl")
@@ -73,8 +76,24 @@ func qemuImgOfTests(t *testing.T) string {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(bin, qemuimgtest.Program)); err != nil {
+	if err := os.Symlink(self, filepath.Join(bin, qemuimg.Program)); err != nil {
 		t.Fatal(err)
+	}
+	return bin
+}
+
+// barePath returns a folder with npctl and a shell, and nothing else: the PATH of a host that lacks programs.
+func barePath(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range []string{"npctl", "sh"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return bin
 }

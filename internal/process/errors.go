@@ -92,16 +92,26 @@ func lookPath(spec Spec) (string, error) {
 		return path, executable(path)
 	}
 	search := Getenv(spec.Env, "PATH")
-	for _, dir := range filepath.SplitList(search) {
-		path := filepath.Join(dir, name)
-		if filepath.IsAbs(path) && executable(path) == nil {
-			return path, nil
-		}
+	if path := find(name, search); path != "" {
+		return path, nil
 	}
 	if spec.Missing != "" {
 		return "", fmt.Errorf("%s is %w: %s", name, ErrNotInstalled, spec.Missing)
 	}
 	return "", fmt.Errorf("%s is %w: there is no such program in PATH=%s", name, ErrNotInstalled, search)
+}
+
+// Installed reports whether Run would find a program of that name, without a slash, in that PATH.
+func Installed(name, search string) bool { return find(name, search) != "" }
+
+func find(name, search string) string {
+	for _, dir := range filepath.SplitList(search) {
+		path := filepath.Join(dir, name)
+		if filepath.IsAbs(path) && executable(path) == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 func executable(path string) error {

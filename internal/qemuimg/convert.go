@@ -25,6 +25,12 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
+// Program is what converts, and Package what has it on Debian.
+const (
+	Program = "qemu-img"
+	Package = "qemu-utils"
+)
+
 // drivers maps npctl's format names to qemu's.
 var drivers = map[string]string{"raw": "raw", "qcow2": "qcow2", "vhd": "vpc", "vhdx": "vhdx", "vmdk": "vmdk"}
 
@@ -178,7 +184,7 @@ func (o Options) run(ctx context.Context, spec process.Spec) error {
 func (o Options) spec(args []string) process.Spec {
 	command, env, grace := o.Command, o.Env, o.Grace
 	if command == "" {
-		command = "qemu-img"
+		command = Program
 	}
 	if env == nil {
 		env = process.BaseEnv(os.Environ())
@@ -188,7 +194,7 @@ func (o Options) spec(args []string) process.Spec {
 	}
 	return process.Spec{
 		Args: append([]string{command}, args...), Dir: "/", SharedMounts: true, Env: process.Setenv(env, "LC_ALL", "C"), Grace: grace,
-		Missing: "install the package qemu-utils (Debian, Ubuntu), qemu-img (Fedora, RHEL) or qemu-tools (openSUSE)",
+		Missing: "install the package " + Package + " (Debian, Ubuntu), qemu-img (Fedora, RHEL) or qemu-tools (openSUSE)",
 	}
 }
 

@@ -23,10 +23,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// Program is the name that a copy of a test's binary has to have for Main.
-const Program = "qemu-img"
-
-// Main is the program; TestMain calls it when the test's binary runs under the name Program.
+// Main is the program; TestMain calls it when the test's binary runs under the name qemuimg.Program.
 func Main() { os.Exit(command(os.Args[1:], os.Stdout)) }
 
 // Run does in this process what process.Run does with the program.
