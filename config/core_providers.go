@@ -26,6 +26,8 @@ var providerBlock = schema.Block{
 		{Name: "image_name_format", Type: cty.String, Default: cty.StringVal("{image_name}-{timestamp}"), Check: imageNameFormat,
 			Doc: "Name of uploads, with the placeholders `{image_name}`, `{upload_id}` and `{timestamp}` (seconds since 1970)."},
 		{Name: "upload_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("1h"), Doc: "Time limit of one upload."},
+		{Name: "max_uploads", Type: cty.Number, Default: cty.NumberIntVal(2), Min: least(1), Check: wholeNumber,
+			Doc: "Most images that are uploaded here at a time."},
 		{Name: "post_upload_hook", Type: cty.String, Check: notEmpty,
 			Doc: "Program run after each upload as `hook provider external-id file`; unless it ends with 0, the upload has failed. A path with a slash starts at the configuration's directory. It gets 30 minutes, and `NPCTL_PROVIDER`, `NPCTL_IMAGE_NAME`, `NPCTL_BUILD_ID`, `NPCTL_EXTERNAL_ID`, `NPCTL_CLOUD_IMAGE_NAME` and `NPCTL_FORMAT` in its environment."},
 		{Name: "prevent_destroy", Type: cty.Bool, Default: no,

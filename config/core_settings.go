@@ -20,6 +20,14 @@ var npctlBlock = schema.Block{
 			Doc: "Directory of build logs, one file per build."},
 		{Name: "build_log_retention", Type: cty.Number, Default: cty.NumberIntVal(7), Min: least(-1), Check: wholeNumber,
 			Doc: "Number of old logs kept per image; `-1` keeps all."},
+		{Name: "max_builds", Type: cty.Number, Default: cty.NumberIntVal(1), Min: least(1), Check: wholeNumber,
+			Doc: "Most images that are built on this machine at a time, by builders such as `exec` and `dib`."},
+		{Name: "max_fetches", Type: cty.Number, Default: cty.NumberIntVal(2), Min: least(1), Check: wholeNumber,
+			Doc: "Most builds of `zuul_image` blocks that are downloaded at a time."},
+		{Name: "max_snapshot_builds", Type: cty.Number, Default: cty.NumberIntVal(2), Min: least(1), Check: wholeNumber,
+			Doc: "Most images that are made from machines at a time (`builder \"snapshot\"`)."},
+		{Name: "max_conversions", Type: cty.Number, Default: cty.NumberIntVal(1), Min: least(1), Check: wholeNumber,
+			Doc: "Most builds that are converted to a further format at a time."},
 		{Name: "max_hold_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
 			Doc: "Longest time a node may be held; `\"0s\"` means for ever. A shorter time asked for with the hold wins."},
 		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: least(0), Check: wholeNumber,
@@ -43,6 +51,8 @@ var tenantLimitBlock = schema.Block{
 		{Name: "max_servers", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Nodes. Without it there is no limit."},
 		{Name: "max_cores", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "CPU cores. Without it there is no limit."},
 		{Name: "max_ram", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Memory in MiB. Without it there is no limit."},
+		{Name: "max_volumes", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Volumes. Without it there is no limit."},
+		{Name: "max_volume_gb", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Size of all volumes in GiB. Without it there is no limit."},
 	},
 }
 

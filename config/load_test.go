@@ -41,6 +41,7 @@ func TestEmptyBlocksGetDefaults(t *testing.T) {
 	same(t, "state", d.Settings.State.Kind, "bolt")
 	same(t, "state path", d.Settings.State.Config.GetAttr("path").AsString(), "npctl.db")
 	same(t, "images", d.Settings.ImagesDir, "images")
+	same(t, "work on images", d.Settings.ImageWork, resources.ImageWork{Builds: 1, Fetches: 2, Snapshots: 2, Conversions: 1})
 }
 
 func TestSettingsDecode(t *testing.T) {
@@ -66,16 +67,22 @@ npctl {
   tenant_limit "a" {
     max_cores = 10
     max_ram   = 0
+    max_volumes   = 4
+    max_volume_gb = 10
   }
+  max_builds          = 2
+  max_fetches         = 3
+  max_snapshot_builds = 4
+  max_conversions     = 5
 }
 `)
 	s := d.Settings
 	if hosts := s.State.Config.GetAttr("hosts").AsValueSlice(); s.State.Kind != "zookeeper" || hosts[0].AsString() != "zk1:2281" {
 		t.Errorf("state: got %s %#v", s.State.Kind, s.State.Config)
 	}
-	ten, zero, three := int64(10), int64(0), int64(3)
+	ten, zero, three, four := int64(10), int64(0), int64(3), int64(4)
 	same(t, "tenant limits", s.TenantLimits, []resources.TenantLimit{
-		{Tenant: "a", MaxCores: &ten, MaxRAM: &zero}, {Tenant: "b", MaxServers: &three},
+		{Tenant: "a", MaxCores: &ten, MaxRAM: &zero, MaxVolumes: &four, MaxVolumeGB: &ten}, {Tenant: "b", MaxServers: &three},
 	})
 	same(t, "gearman", s.Gearman, &resources.Gearman{
 		Servers: []string{"g1", "g2:4731"}, TLS: &resources.TLS{CA: "ca.pem", Cert: "cert.pem", Key: "key.pem"},
@@ -83,6 +90,7 @@ npctl {
 	same(t, "hold", s.MaxHoldAge, 7*24*time.Hour)
 	same(t, "leak age", s.LeakSightings, 90*time.Minute)
 	same(t, "logs kept", s.BuildLogKeep, -1)
+	same(t, "work on images", s.ImageWork, resources.ImageWork{Builds: 2, Fetches: 3, Snapshots: 4, Conversions: 5})
 }
 
 func TestRequiredVersionIsHeld(t *testing.T) {

@@ -46,6 +46,7 @@ func (l *loader) provider(one instance, s *driverSpecs, ctx *hcl.EvalContext) *w
 		LaunchAttempts: all.integer("launch_attempts"), APITimeout: all.duration("api_timeout"),
 		Rate: all.number("rate"), MaxConcurrency: all.integer("max_concurrency"), Priority: all.integer("priority"),
 		ImageNames: all.text("image_name_format"), UploadTimeout: all.duration("upload_timeout"),
+		MaxUploads:     all.integer("max_uploads"),
 		PostUploadHook: all.text("post_upload_hook"), PreventDestroy: all.flag("prevent_destroy"),
 	}}
 	l.block("provider."+one.name, s.kind, at, all)

@@ -29,12 +29,14 @@ func (l *loader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) resou
 	l.checkVersion(all.text("required_version"), c)
 	l.block("npctl", "", c.at, all)
 	return resources.Settings{
-		Dir:           l.dir,
-		ImagesDir:     all.text("images_dir"),
-		BuildLogDir:   all.text("build_log_dir"),
-		BuildLogKeep:  int(all.integer("build_log_retention")),
-		State:         l.stateSettings(c.parts),
-		MaxHoldAge:    all.duration("max_hold_age"),
+		Dir:          l.dir,
+		ImagesDir:    all.text("images_dir"),
+		BuildLogDir:  all.text("build_log_dir"),
+		BuildLogKeep: int(all.integer("build_log_retention")),
+		State:        l.stateSettings(c.parts),
+		MaxHoldAge:   all.duration("max_hold_age"),
+		ImageWork: resources.ImageWork{Builds: all.integer("max_builds"), Fetches: all.integer("max_fetches"),
+			Snapshots: all.integer("max_snapshot_builds"), Conversions: all.integer("max_conversions")},
 		TenantLimits:  tenantLimits(all),
 		Gearman:       gearman(all),
 		LeakLimit:     int(all.integer("leak_limit")),
@@ -98,6 +100,7 @@ func tenantLimits(all values) []resources.TenantLimit {
 		v := values(object.AsValueMap())
 		list = append(list, resources.TenantLimit{
 			Tenant: tenant, MaxServers: v.limit("max_servers"), MaxCores: v.limit("max_cores"), MaxRAM: v.limit("max_ram"),
+			MaxVolumes: v.limit("max_volumes"), MaxVolumeGB: v.limit("max_volume_gb"),
 		})
 	}
 	sortBy(list, func(t resources.TenantLimit) string { return t.Tenant })

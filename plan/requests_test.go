@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -288,6 +289,25 @@ request.3 waits: tenant acme: max_servers is 3 and 3 are taken
 			},
 			want: `launch request 1 #1
 request.2 waits: tenant acme: max_cores is 3 and 2 are taken
+`},
+		"volumes of a tenant count": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.Explain = true
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxVolumes: ptr(1)}, {Tenant: "umbrella", MaxVolumeGB: ptr(50)}}
+				v := o.Providers["cloud"]
+				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.Amounts{Volumes: 1, VolumeGB: 30}}}}
+				o.Providers["cloud"] = v
+				for i, tenant := range []string{"acme", "umbrella"} {
+					promised, urgent := request(strconv.Itoa(2*i+1), "small"), request(strconv.Itoa(2*i+2), "small")
+					promised.State, promised.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+					promised.Tenant, urgent.Tenant, urgent.Priority = tenant, tenant, promised.Priority-1
+					o.Records.Requests = append(o.Records.Requests, promised, urgent)
+				}
+			},
+			want: `launch request 1 #1
+launch request 3 #1
+request.2 waits: tenant acme: max_volumes is 1 and 1 are taken
+request.4 waits: tenant umbrella: max_volume_gb is 50 and 30 are taken
 `},
 		"a request that is larger than what its tenant may have fails, and nothing is kept from other tenants": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {

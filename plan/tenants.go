@@ -74,7 +74,7 @@ func (d *dispatch) tenantLimit(r *resources.Request) *resources.Pool {
 		return nil
 	}
 	l := d.want.Settings.TenantLimits[i]
-	return &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM}
+	return &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM, MaxVolumes: l.MaxVolumes, MaxVolumeGB: l.MaxVolumeGB}
 }
 
 // overTenantLimit says which limit of its tenant the request would break now, or nothing. Once a request has waited long, no

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -61,17 +62,80 @@ func (r *run) vacate(p *places) {
 	p.grant()
 }
 
-// resize makes the places of providers as many as they say by now. Who has one keeps it, and who waits may have one.
-func (r *run) resize(providers []resources.Provider) {
+// resize makes the places as many as a new configuration says. A step that has one keeps it.
+func (e *Engine) resize(r *run) {
 	r.guard.Lock()
 	defer r.guard.Unlock()
-	for i := range providers {
-		if p := r.places[providerPlaces(providers[i].Name)]; p != nil {
-			p.size, _ = concurrencyOf(&providers[i])
+	to := func(key string, size int) {
+		if p := r.places[key]; p != nil {
+			p.size = size
 			p.grant()
 		}
 	}
+	for i := range e.Desired.Providers {
+		p := &e.Desired.Providers[i]
+		size, _ := concurrencyOf(p)
+		to(providerPlaces(p.Name), size)
+		to(uploadPlaces(p.Name), uploadsOf(p))
+	}
+	for _, kind := range []string{workBuild, workFetch, workSnapshot, workConvert} {
+		to(kind, e.workSize(kind))
+	}
 }
+
+// Kinds of work on images, each with places of its own.
+const (
+	workBuild     = "build" // fills this machine
+	workFetch     = "fetch"
+	workSnapshot  = "snapshot"
+	workConvert   = "convert"
+	workElsewhere = "build elsewhere" // fills other machines, in whose queue the step waits
+)
+
+// workOf is the kind of work that a step on an image is.
+func (x *execution) workOf(s plan.Step) string {
+	_, builder, err := x.imageBuilder(s.Image)
+	_, remote := builder.(builders.Remote)
+	switch {
+	case err == nil && remote:
+		return workElsewhere
+	case s.Action == plan.ActionConvert:
+		return workConvert
+	}
+	i := slices.IndexFunc(x.Desired.Images, func(img resources.Image) bool { return img.Name == s.Image })
+	switch {
+	case i >= 0 && x.Desired.Images[i].Kind == resources.ZuulImage:
+		return workFetch
+	case i >= 0 && x.Desired.Images[i].Builder == "snapshot":
+		return workSnapshot
+	default:
+		return workBuild
+	}
+}
+
+// workSize is how many steps of a kind of work run at a time. A configuration that was not loaded from files may say nothing.
+func (e *Engine) workSize(kind string) int {
+	w := e.Desired.Settings.ImageWork
+	switch kind {
+	case workBuild:
+		return cmp.Or(e.Builds, int(w.Builds), 1)
+	case workFetch:
+		return cmp.Or(int(w.Fetches), 1)
+	case workSnapshot:
+		return cmp.Or(int(w.Snapshots), 1)
+	case workConvert:
+		return cmp.Or(int(w.Conversions), 1)
+	default:
+		return concurrency
+	}
+}
+
+func uploadPlaces(provider string) string { return "upload " + provider }
+
+// uploadsAtATime is how many uploads a provider takes that does not say how many.
+const uploadsAtATime = 2
+
+func uploadsOf(p *resources.Provider) int { return cmp.Or(int(p.MaxUploads), uploadsAtATime) }
 
 // concurrency is how many steps ask a provider for something at a time where max_concurrency does not say how many are
 // under way.
@@ -91,17 +155,17 @@ func concurrencyOf(p *resources.Provider) (size int, limited bool) {
 // slot takes one of the places that the step's provider, or the builders, have.
 func (x *execution) slot(ctx context.Context, s plan.Step) (release func(), err error) {
 	key, size, limited := providerPlaces(s.Provider), concurrency, false
+	uploads := uploadsAtATime
 	if p, ok := x.provider(s.Provider); ok {
 		size, limited = concurrencyOf(p)
+		uploads = uploadsOf(p)
 	}
 	switch s.Action {
 	case plan.ActionBuild, plan.ActionConvert:
-		key, size = "build", max(x.Builds, 1) // a build fills a machine
-		if x.madeElsewhere(s.Image) {
-			key, size = "build elsewhere", concurrency // and these fill others, whose queue they wait in
-		}
+		key = x.workOf(s)
+		size = x.workSize(key)
 	case plan.ActionUpload:
-		key, size = "upload "+s.Provider, 2
+		key, size = uploadPlaces(s.Provider), uploads
 	}
 	release, err = x.place(ctx, key, size)
 	if err != nil || limited || s.Action == plan.ActionBuild || s.Action == plan.ActionConvert || s.Action == plan.ActionUpload {
@@ -128,11 +192,4 @@ func (r *run) waits(s plan.Step) {
 	if release != nil {
 		release()
 	}
-}
-
-// madeElsewhere reports whether other hosts make the image.
-func (x *execution) madeElsewhere(image string) bool {
-	_, builder, err := x.imageBuilder(image)
-	_, remote := builder.(builders.Remote)
-	return err == nil && remote
 }

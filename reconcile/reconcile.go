@@ -28,7 +28,7 @@ type Options struct {
 	Drivers  map[string]drivers.Driver   // by kind
 	Builders map[string]builders.Builder // by kind
 	DataDir  string                      // for files of drivers; one folder a provider
-	Builds   int                         // builds at a time; 1 when 0
+	Builds   int                         // local builds at a time, in place of what the configuration says; 0: what it says
 	Log      *slog.Logger
 	Now      func() time.Time
 	// Report, when set, is told what happens while steps run. It is called from many goroutines, one call at a time.

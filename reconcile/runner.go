@@ -65,7 +65,7 @@ func (r *Runner) Use(e *Engine) {
 	e.takeForce()
 	clear(r.launching)
 	r.reloaded = e.Now()
-	r.resize(e.Desired.Providers)
+	e.resize(r.run)
 	r.guard.Lock()
 	defer r.guard.Unlock()
 	r.known = map[string]bool{}

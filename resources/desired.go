@@ -39,7 +39,16 @@ type Settings struct {
 	Gearman       *Gearman
 	LeakLimit     int           // leaked things deleted in one run at the most
 	LeakSightings time.Duration // least time between the two sightings of a leak
+	ImageWork     ImageWork
 	Source        Source
+}
+
+// ImageWork is how many steps of each kind of work on images run at a time.
+type ImageWork struct {
+	Builds      int64 // on this machine
+	Fetches     int64 // downloads of what Zuul has built
+	Snapshots   int64
+	Conversions int64
 }
 
 // StateSettings says which store keeps the records.
@@ -50,10 +59,12 @@ type StateSettings struct {
 
 // TenantLimit caps what one tenant may use at a time; nil means no limit.
 type TenantLimit struct {
-	Tenant     string
-	MaxServers *int64
-	MaxCores   *int64
-	MaxRAM     *int64 // MiB
+	Tenant      string
+	MaxServers  *int64
+	MaxCores    *int64
+	MaxRAM      *int64 // MiB
+	MaxVolumes  *int64
+	MaxVolumeGB *int64 // of all volumes
 }
 
 // Gearman names the job servers that builder hosts meet at.
@@ -146,6 +157,7 @@ type Provider struct {
 	Priority       int64         // lower goes first
 	ImageNames     string        // template of names of uploads
 	UploadTimeout  time.Duration
+	MaxUploads     int64 // at a time
 	PostUploadHook string
 	PreventDestroy bool
 	Pools          []Pool
