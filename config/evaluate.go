@@ -13,7 +13,14 @@ import (
 
 // evaluate returns the value of an expression, or reports why it has none and returns false.
 func (l *loader) evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, bool) {
-	value, diags := expr.Value(ctx)
+	if l.meter.fault.Load() != nil {
+		return cty.DynamicVal, false // it is reported
+	}
+	value, diags := l.meter.value(expr, ctx)
+	if l.meter.fault.Load() != nil {
+		l.diags = append(l.diags, diags...)
+		return cty.DynamicVal, false
+	}
 	if diags.HasErrors() {
 		l.diags = append(l.diags, redact(l.explain(expr, ctx, diags))...)
 		return cty.DynamicVal, false

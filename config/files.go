@@ -117,6 +117,9 @@ func (l *loader) parse(path string, src []byte) *hclsyntax.Body {
 	}
 	l.files[path] = file
 	body, _ := file.Body.(*hclsyntax.Body)
+	if body != nil {
+		l.meter.attach(body)
+	}
 	return body
 }
 

@@ -56,7 +56,7 @@ func plainFunctions() map[string]function.Function {
 		"signum": stdlib.SignumFunc, "sum": sumFunction,
 
 		"chomp": stdlib.ChompFunc, "format": formatFunction(stdlib.FormatFunc), "formatlist": formatFunction(stdlib.FormatListFunc),
-		"indent": stdlib.IndentFunc, "join": stdlib.JoinFunc, "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc,
+		"indent": indentFunction, "join": joinFunction, "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc,
 		"regexall": stdlib.RegexAllFunc, "replace": replaceFunction, "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
 		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
 		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
@@ -65,7 +65,7 @@ func plainFunctions() map[string]function.Function {
 
 		"alltrue": allTrueFunction, "anytrue": anyTrueFunction, "chunklist": stdlib.ChunklistFunc,
 		"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
-		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc,
+		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": distinctFunction,
 		"element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc, "index": indexFunction, "keys": stdlib.KeysFunc,
 		"length": lengthFunction, "lookup": lookupFunction, "merge": stdlib.MergeFunc, "one": oneFunction,
 		"range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc, "setintersection": stdlib.SetIntersectionFunc,

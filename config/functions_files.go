@@ -169,6 +169,7 @@ func (l *loader) render(path string, vars cty.Value, functions map[string]functi
 			return unknown, function.NewArgErrorf(1, "the template uses %q, which is not among its variables", traversal.RootName())
 		}
 	}
+	l.meter.attach(expr)
 	value, diags := expr.Value(&hcl.EvalContext{Variables: vars.AsValueMap(), Functions: functions})
 	if diags.HasErrors() {
 		return unknown, function.NewArgError(0, diags)

@@ -141,6 +141,59 @@ var setProductFunction = wrap(stdlib.SetProductFunc, func(args []cty.Value) erro
 	return nil
 })
 
+// indentFunction refuses texts that would be larger than any value may be.
+var indentFunction = wrap(stdlib.IndentFunc, func(args []cty.Value) error {
+	width, _ := args[0].Unmark()
+	text, _ := args[1].Unmark()
+	if !known(width, cty.Number) || !known(text, cty.String) {
+		return nil
+	}
+	spaces, _ := width.AsBigFloat().Float64()
+	if spaces*float64(strings.Count(text.AsString(), "\n")) > maxValueBytes {
+		return function.NewArgErrorf(0, "the text would have more than %s", sizeText(maxValueBytes))
+	}
+	return nil
+})
+
+// joinFunction refuses texts that would be larger than any value may be.
+var joinFunction = wrap(stdlib.JoinFunc, func(args []cty.Value) error {
+	separator, _ := args[0].Unmark()
+	if !known(separator, cty.String) {
+		return nil
+	}
+	size := 0
+	for _, list := range args[1:] {
+		list, _ = list.Unmark()
+		if !list.IsKnown() || list.IsNull() || !list.CanIterateElements() {
+			return nil
+		}
+		for it := list.ElementIterator(); it.Next(); {
+			_, element := it.Element()
+			if element, _ = element.Unmark(); known(element, cty.String) {
+				size += len(element.AsString())
+			}
+			if size += len(separator.AsString()); size > maxValueBytes {
+				return fmt.Errorf("the text would have more than %s", sizeText(maxValueBytes))
+			}
+		}
+	}
+	return nil
+})
+
+// distinctFunction refuses lists that would be compared for minutes.
+var distinctFunction = wrap(stdlib.DistinctFunc, func(args []cty.Value) error {
+	list, _ := args[0].Unmark()
+	if list.IsKnown() && !list.IsNull() && list.CanIterateElements() && list.LengthInt() > maxDistinct {
+		return function.NewArgErrorf(0, "the list has more than %d elements; toset removes duplicates too", maxDistinct)
+	}
+	return nil
+})
+
+// known reports whether a value of that type can be read.
+func known(value cty.Value, as cty.Type) bool {
+	return value.IsKnown() && !value.IsNull() && value.Type() == as
+}
+
 // wrap puts a check in front of a function.
 func wrap(f function.Function, check func([]cty.Value) error) function.Function {
 	return function.New(&function.Spec{

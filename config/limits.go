@@ -1,5 +1,7 @@
 package config
 
+import "time"
+
 // What a configuration may be at the most. They are far above what people write and keep hostile or broken input from
 // taking the machine's memory, its stack or a review's time.
 const (
@@ -14,4 +16,8 @@ const (
 	maxDataDepth  = 200 // of what jsondecode and yamldecode read
 	maxAliases    = 32  // in what yamldecode reads: aliases of aliases grow without end
 	maxNameBytes  = 200
+	maxElements   = 500_000     // that all for expressions make
+	maxMadeBytes  = 256 << 20   // of what they make
+	maxEvaluation = time.Minute // of all expressions
+	maxDistinct   = 10_000      // elements of a list, which are compared with each other
 )

@@ -24,6 +24,7 @@ type Options struct {
 	Drivers   map[string]schema.Driver    // by kind
 	Builders  map[string]schema.Block     // builder blocks by kind
 	States    map[string]schema.Block     // state blocks by kind
+	Stopped   <-chan struct{}             // ends the evaluation when it is closed; may be nil
 	Version   string                      // of npctl, for required_version; "" passes every check
 }
 
@@ -50,6 +51,7 @@ type loader struct {
 	shown     map[string]VariableValue
 	blocks    []resources.Block   // what was evaluated, in no order
 	declared  map[string][]string // names by root: var, local, diskimage, …
+	meter     *meter
 	bytesLeft int64
 	signsLeft int
 	budget    int // blocks that for_each and dynamic may still make
@@ -85,7 +87,7 @@ func newLoader(opts Options) *loader {
 	return &loader{
 		opts: opts, files: map[string]*hcl.File{}, shown: map[string]VariableValue{}, declared: map[string][]string{},
 		incomplete: map[string]bool{}, bytesLeft: maxTotalBytes, signsLeft: maxSigns, budget: maxExpansion, edges: maxEdges,
-		specs: newSpecs(opts),
+		specs: newSpecs(opts), meter: newMeter(opts.Stopped),
 	}
 }
 

@@ -50,8 +50,9 @@ are null when they are not written.
 
 func (r *reference) language() {
 	r.line("## The language\n")
-	r.line("A configuration is all `*.hcl` files of a directory but `*%s`, or one file. At most %s are read, with expressions nested at most %d deep.\n",
-		varsSuffix, sizeText(maxTotalBytes), maxNesting)
+	r.line("A configuration is all `*.hcl` files of a directory but `*%s`, or one file. At most %s are read, with expressions nested at most %d deep. "+
+		"All `for` expressions together may make %d elements and %s of values, within %s.\n",
+		varsSuffix, sizeText(maxTotalBytes), maxNesting, maxElements, sizeText(maxMadeBytes), maxEvaluation)
 	r.line("**References.** `var.x`, `local.x`, `path.config` (the directory of the configuration), `each.key` and `each.value` in a " +
 		"block with `for_each`, `diskimage.x` and `zuul_image.x`, `cloud_image.x` in the provider that has it, and `label.x` and " +
 		"`provider.x` for their names. A block with `for_each` is a map: `diskimage.debian[\"bookworm\"]`.\n")

@@ -143,7 +143,7 @@ func (l *loader) givenValue(v *variable) cty.Value {
 		}
 		expr, at = parsed, parsed.Range()
 	}
-	value, diags := expr.Value(nil)
+	value, diags := l.meter.value(expr, nil)
 	if diags.HasErrors() {
 		if v.sensitive {
 			diags = hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: at.Ptr(),
@@ -193,5 +193,6 @@ func (l *loader) parseArgument(v *variable) (hclsyntax.Expression, bool) {
 		l.diags = append(l.diags, diags...)
 		return nil, false
 	}
+	l.meter.attach(expr)
 	return expr, true
 }

@@ -39,7 +39,7 @@ func (a *app) load(v variableOptions) (*configuration, error) {
 	reg := newRegistry()
 	result, diags := config.Load(config.Options{
 		Path: path, Vars: v.vars, VarFiles: v.files, LookupEnv: a.lookupEnv,
-		Drivers: reg.driverSchemas(), Builders: reg.builderSchemas(), States: reg.states, Version: version(),
+		Drivers: reg.driverSchemas(), Builders: reg.builderSchemas(), States: reg.states, Version: version(), Stopped: a.ui.stopped,
 	})
 	var files map[string]*hcl.File
 	if result != nil {

@@ -32,12 +32,14 @@ type ui struct {
 	outFile, errFile   *os.File // nil when there is none to ask for a width
 
 	mu       sync.Mutex
-	onSignal func() // guarded by mu: says what ^C means right now; nil when that goes without saying
+	onSignal func()        // guarded by mu: says what ^C means right now; nil when that goes without saying
+	stopped  chan struct{} // closed at the first ^C or SIGTERM
+	stopOnce sync.Once
 	onHangup func() // guarded by mu: answers SIGHUP; nil where that means the same as ^C
 }
 
 func newUI(s streams, lookupEnv func(string) (string, bool)) *ui {
-	u := &ui{in: s.in, out: s.out, err: &divertible{to: s.err}}
+	u := &ui{stopped: make(chan struct{}), in: s.in, out: s.out, err: &divertible{to: s.err}}
 	u.outFile, _ = s.out.(*os.File)
 	u.errFile, _ = s.err.(*os.File)
 	in, _ := s.in.(*os.File)
@@ -92,6 +94,7 @@ func outputError(err error) error {
 
 // interrupted answers ^C.
 func (u *ui) interrupted() {
+	u.stopOnce.Do(func() { close(u.stopped) })
 	u.mu.Lock()
 	say := u.onSignal
 	u.mu.Unlock()
