@@ -159,7 +159,7 @@ func (d *dispatch) reuse(o *option, r *resources.Request, have []string) {
 		if declinedZone(r, o.at, zone) {
 			continue
 		}
-		if nodes, n := idle.match(r.Labels, have, zone, len(r.Labels) == 1); n > most {
+		if nodes, n := idle.match(r.Labels, have, zone, len(r.Labels) == 1); n > most && o.launchesIn(zone, nodes, have) {
 			best, most = nodes, n
 			if len(r.Labels) > 1 {
 				o.zone = zone
@@ -169,6 +169,17 @@ func (d *dispatch) reuse(o *option, r *resources.Request, have []string) {
 	if most > 0 {
 		o.nodes = best
 	}
+}
+
+// launchesIn reports whether the nodes that the request lacks beside nodes and have can be launched in the zone.
+func (o *option) launchesIn(zone string, nodes, have []string) bool {
+	for i, at := range o.places {
+		lacks := nodes[i] == "" && (have == nil || have[i] == "")
+		if lacks && len(nodes) > 1 && zone != "" && at != nil && len(at.zones) > 0 && !slices.Contains(at.zones, zone) {
+			return false
+		}
+	}
+	return true
 }
 
 // missing sums up what has to be launched, and says whether the pool could ever do that and whether it can now.

@@ -110,3 +110,27 @@ func launchedAt(t *testing.T, what string, p Plan, want string) {
 	}
 	t.Errorf("%s: nothing is launched:\n%s", what, lines(p))
 }
+
+func TestRequestOfSeveralNodesLaunchesWhereEachLabelMayBe(t *testing.T) {
+	d, o := fleetOf(poolSpec{provider: "a", pool: "main", providers: 100, max: 10})
+	d.Labels = append(d.Labels, resources.Label{Name: "zoned"})
+	d.Labels[0].MinReady = 0
+	offer := d.Providers[0].Pools[0].Offers[0]
+	offer.Label = "zoned"
+	d.Providers[0].Pools[0].Offers = append(d.Providers[0].Pools[0].Offers, offer)
+	o.addNode("0000000001", "a", "main", "small").Zone = "az1"
+	view := o.Providers["a"]
+	view.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Zones: []string{"az1", "az2"}}},
+		{"main", "zoned"}: {ResolvedOffer: resources.ResolvedOffer{Zones: []string{"az2"}}}}
+	o.Providers["a"] = view
+	o.Records.Requests = []*resources.Request{{ID: "request", State: resources.StateRequested, StateTime: now, Created: now, Labels: []string{"small", "zoned"}}}
+	p := Compute(d, o, Options{})
+	for _, s := range launches(p) {
+		if s.Zone != "az2" {
+			t.Errorf("%s in zone %q, and the label zoned is only in az2:\n%s", s.ID, s.Zone, lines(p))
+		}
+	}
+	if len(launches(p)) != 2 {
+		t.Errorf("the ready node in az1 is of no use:\n%s", lines(p))
+	}
+}

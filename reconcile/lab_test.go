@@ -31,6 +31,7 @@ import (
 type labDriver struct {
 	clouds map[string]*sandboxcloud.Cloud
 	moved  map[string]bool // the provider's block leads elsewhere by now
+	asked  *asked          // when set, what clouds are asked for is noted there
 }
 
 func (labDriver) Kind() string          { return "lab" }
@@ -40,9 +41,13 @@ func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) 
 	if d.moved[env.Provider] {
 		access.AuthURL = strings.Replace(access.AuthURL, "sandbox.", "elsewhere.", 1)
 	}
-	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
+	cloud, err := openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
 		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.clouds[env.Provider].Transport(),
 		CloudName: env.Provider}, config)
+	if inner, ok := cloud.(*openstack.Cloud); ok && d.asked != nil {
+		return &askedCloud{inner, env.Provider, d.asked}, err
+	}
+	return cloud, err
 }
 
 // lab is a configuration, a state file and emulated clouds. Engines come and go in it, as processes do.
@@ -100,7 +105,7 @@ provider "lab" "two" {
 
 func newLab(t testing.TB, config string, options sandboxcloud.Options) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir(), config: config, driver: labDriver{map[string]*sandboxcloud.Cloud{}, map[string]bool{}}, kill: &killer{}}
+	l := &lab{t: t, dir: t.TempDir(), config: config, driver: labDriver{clouds: map[string]*sandboxcloud.Cloud{}, moved: map[string]bool{}}, kill: &killer{}}
 	for _, name := range []string{"one", "two"} {
 		cloud, err := sandboxcloud.Open(options)
 		if err != nil {
