@@ -142,7 +142,11 @@ func fill(ctx context.Context, r Request, s *stream, to *sink) error {
 	if err := checkHead(s.header, head); err != nil {
 		return err
 	}
-	unpacked, err := unpack(body, layers(r.Packing, s.header))
+	layers, err := layers(r.Packing, s.header)
+	if err != nil {
+		return err
+	}
+	unpacked, err := unpack(body, layers)
 	if err != nil {
 		return err
 	}

@@ -557,3 +557,25 @@ func FuzzContentRange(f *testing.F) {
 		}
 	})
 }
+
+func TestOneContentEncodingIsUnpacked(t *testing.T) {
+	file := content()
+	for _, test := range []struct{ encoding, want string }{
+		{"gzip", ""},
+		{"identity, gzip", ""},
+		{"gzip, gzip", "sends it in 2 content encodings"},
+		{"zstd, gzip", "sends it in 2 content encodings"},
+		{strings.Repeat("zstd,", 250), "sends it in 250 content encodings"},
+	} {
+		s := serve(t, gzipped(t, file))
+		s.encoding = test.encoding
+		r := s.request(t, "/image.raw")
+		_, err := quick().Download(t.Context(), r)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%.40s: error is %v, want %q", test.encoding, err, test.want)
+		}
+		if test.want == "" {
+			checkFile(t, r, file)
+		}
+	}
+}

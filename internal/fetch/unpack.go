@@ -38,12 +38,13 @@ func PackingOf(address string) (Packing, string) {
 	return Bare, address
 }
 
-// layers lists what to unpack, outermost first. A server that tells the file's own packing as its Content-Encoding does
-// not mean two of them.
-func layers(packing Packing, header http.Header) []Packing {
+// layers lists what to unpack, outermost first: at most the one Content-Encoding of the answer and the file's own packing,
+// since each decoder takes memory of its own. A server that names the file's packing as its Content-Encoding does not mean
+// two of them.
+func layers(packing Packing, header http.Header) ([]Packing, error) {
 	var all []Packing
-	for encoding := range strings.SplitSeq(strings.ToLower(header.Get("Content-Encoding")), ",") {
-		switch strings.TrimSpace(encoding) {
+	for encoding := range strings.SplitSeq(strings.ToLower(strings.Join(header.Values("Content-Encoding"), ",")), ",") {
+		switch encoding = strings.TrimSpace(encoding); encoding {
 		case "gzip", "x-gzip":
 			all = append(all, Gzip)
 		case "zstd":
@@ -53,11 +54,13 @@ func layers(packing Packing, header http.Header) []Packing {
 			all = append(all, Packing(encoding))
 		}
 	}
-	slices.Reverse(all) // they are named in the order in which they were applied
+	if len(all) > 1 {
+		return nil, fmt.Errorf("the server sends it in %d content encodings; npctl unpacks one", len(all))
+	}
 	if packing != Bare && !slices.Contains(all, packing) {
 		all = append(all, packing)
 	}
-	return all
+	return all, nil
 }
 
 func unpack(from io.Reader, layers []Packing) (io.ReadCloser, error) {

@@ -50,6 +50,8 @@ type Spec struct {
 	Started func(pid int) // told the leader's process id, which is the group's too
 	// SharedMounts gives the program no mount namespace of its own, as is always so for other users than root.
 	SharedMounts bool
+	// Sandbox, when set, hides all other files from a program that root runs, where the system allows it.
+	Sandbox *Sandbox
 	// Chatter, when set, tells lines that say nothing about why a program failed; they are left out of errors.
 	Chatter func(line string) bool
 	RunID   string // value of RunIDVariable in the environment of this run alone; made up when empty
@@ -78,14 +80,15 @@ func Run(ctx context.Context, spec Spec) error {
 
 // child is a started program.
 type child struct {
-	spec   Spec
-	pid    int
-	runID  string
-	output *output
-	pipe   *os.File
-	pumped chan struct{} // closed when the output has ended
-	exited chan error    // gets what Wait returned, once
-	family family        // descendants seen so far
+	spec    Spec
+	sandbox string // the directory to remove in the end, or ""
+	pid     int
+	runID   string
+	output  *output
+	pipe    *os.File
+	pumped  chan struct{} // closed when the output has ended
+	exited  chan error    // gets what Wait returned, once
+	family  family        // descendants seen so far
 }
 
 func start(program string, spec Spec) (*child, error) {
@@ -98,14 +101,14 @@ func start(program string, spec Spec) (*child, error) {
 		runID = uuid.NewString()
 	}
 	spec.Env = append(spec.Env[:len(spec.Env):len(spec.Env)], RunIDVariable+"="+runID)
-	cmd, err := launch(program, spec, write)
+	cmd, sandbox, err := launch(program, spec, write)
 	_ = write.Close()
 	if err != nil {
 		_ = read.Close()
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	c := &child{
-		spec: spec, pid: cmd.Process.Pid, runID: runID, output: newOutput(spec), pipe: read,
+		spec: spec, sandbox: sandbox, pid: cmd.Process.Pid, runID: runID, output: newOutput(spec), pipe: read,
 		pumped: make(chan struct{}), exited: make(chan error, 1), family: family{},
 	}
 	if spec.Started != nil {
@@ -116,21 +119,26 @@ func start(program string, spec Spec) (*child, error) {
 	return c, nil
 }
 
-// launch starts the program, with mounts of its own if it may have them.
-func launch(program string, spec Spec, output *os.File) (*osexec.Cmd, error) {
-	attempt := func(attributes *syscall.SysProcAttr) (*osexec.Cmd, error) {
-		cmd := &osexec.Cmd{
+// launch starts the program, with mounts of its own if it may have them, and returns the directory of its sandbox.
+func launch(program string, spec Spec, output *os.File) (cmd *osexec.Cmd, sandbox string, err error) {
+	attempt := func(attributes *syscall.SysProcAttr) error {
+		cmd = &osexec.Cmd{
 			Path: program, Args: spec.Args, Dir: spec.Dir, Env: spec.Env, Stdout: output, Stderr: output, SysProcAttr: attributes,
 		}
-		return cmd, cmd.Start()
+		return cmd.Start()
+	}
+	if spec.Sandbox != nil {
+		if sandbox, err = inSandbox(program, *spec.Sandbox, attempt); !errors.Is(err, errNoSandbox) {
+			return cmd, sandbox, err
+		}
 	}
 	if own := ownMounts(); own != nil && !spec.SharedMounts {
 		// Root in a container often may not have a namespace; nor may it mount anything then.
-		if cmd, err := attempt(own); !errors.Is(err, syscall.EPERM) {
-			return cmd, err
+		if err = attempt(own); !errors.Is(err, syscall.EPERM) {
+			return cmd, "", err
 		}
 	}
-	return attempt(&syscall.SysProcAttr{Setpgid: true})
+	return cmd, "", attempt(&syscall.SysProcAttr{Setpgid: true})
 }
 
 // run waits for the program, stops it when ctx ends, and clears up behind it.
@@ -143,6 +151,9 @@ func (c *child) run(ctx context.Context) error {
 		stopped, waited = c.stop(context.Cause(ctx))
 	}
 	left := c.clear()
+	if c.sandbox != "" {
+		_ = os.Remove(c.sandbox) // empty: what was mounted there is gone with the program
+	}
 	err := c.verdict(waited, stopped)
 	c.output.finish(summary(err))
 	if left != nil {

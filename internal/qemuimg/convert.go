@@ -2,10 +2,11 @@
 //
 // Rules:
 //
-//  1. The format of a file is always told, never guessed: a raw image may be made to look like another format, and
-//     whoever guesses follows the file names in its header.
+//  1. The format of a file is always given, never guessed: a raw image may be made to look like another format, and
+//     a guess follows the file names in its header.
 //  2. A source that refers to other files (backing file, data file, extents) is refused before anything reads it.
-//  3. The result is written under another name and gets its own only when it is complete and on the disk.
+//  3. qemu-img run by root opens no file but the source and the result (process.Sandbox).
+//  4. The result is written under another name and gets its own only when it is complete and on the disk.
 package qemuimg
 
 import (
@@ -95,7 +96,12 @@ func convert(ctx context.Context, from, fromFormat, to, toFormat string, opts Op
 	}()
 	result.Virtual = info.VirtualSize
 	began := time.Now()
-	if err := run(ctx, arguments(from, fromFormat, imagefile.PartName(to), toFormat, opts), info.VirtualSize, opts); err != nil {
+	if err := makeEmpty(imagefile.PartName(to)); err != nil {
+		return result, err
+	}
+	sandbox := process.Sandbox{Read: []string{from}, Write: []string{imagefile.PartName(to)}}
+	args := arguments(from, fromFormat, imagefile.PartName(to), toFormat, opts)
+	if err := run(ctx, args, sandbox, info.VirtualSize, opts); err != nil {
 		return result, err
 	}
 	result.Convert = time.Since(began)
@@ -105,6 +111,15 @@ func convert(ctx context.Context, from, fromFormat, to, toFormat string, opts Op
 	}
 	result.Hash = time.Since(began)
 	return result, imagefile.Publish(to)
+}
+
+// makeEmpty makes the file that qemu-img writes to: in its sandbox it can make none.
+func makeEmpty(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 func checkNames(from, fromFormat, to, toFormat string) (string, string, error) {
@@ -148,8 +163,8 @@ func arguments(from, fromFormat, to, toFormat string, opts Options) []string {
 // percent is what -p prints, such as (12.34/100%).
 var percent = regexp.MustCompile(`^\((\d+\.\d+)/100%\)$`)
 
-func run(ctx context.Context, args []string, total int64, opts Options) error {
-	spec := opts.spec(args)
+func run(ctx context.Context, args []string, sandbox process.Sandbox, total int64, opts Options) error {
+	spec := opts.spec(args, sandbox)
 	spec.Line = func(line string) {
 		found := percent.FindStringSubmatch(line)
 		if found == nil {
@@ -181,7 +196,7 @@ func (o Options) run(ctx context.Context, spec process.Spec) error {
 }
 
 // spec is how every qemu-img is run.
-func (o Options) spec(args []string) process.Spec {
+func (o Options) spec(args []string, sandbox process.Sandbox) process.Spec {
 	command, env, grace := o.Command, o.Env, o.Grace
 	if command == "" {
 		command = Program
@@ -193,7 +208,7 @@ func (o Options) spec(args []string) process.Spec {
 		grace = 5 * time.Second
 	}
 	return process.Spec{
-		Args: append([]string{command}, args...), Dir: "/", SharedMounts: true, Env: process.Setenv(env, "LC_ALL", "C"), Grace: grace,
+		Args: append([]string{command}, args...), Dir: "/", SharedMounts: true, Sandbox: &sandbox, Env: process.Setenv(env, "LC_ALL", "C"), Grace: grace,
 		Missing: "install the package " + Package + " (Debian, Ubuntu), qemu-img (Fedora, RHEL) or qemu-tools (openSUSE)",
 	}
 }

@@ -38,7 +38,10 @@ esac
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return Options{Command: path}
+	return Options{Command: path, Run: func(ctx context.Context, spec process.Spec) error {
+		spec.Sandbox = nil // the program writes down its calls
+		return process.Run(ctx, spec)
+	}}
 }
 
 const plainInfo = `{"virtual-size": 1000, "actual-size": 100, "format": "raw", "format-specific": {"type": "raw"}}`
@@ -158,28 +161,83 @@ func TestSenselessConversionsAreRefused(t *testing.T) {
 	}
 }
 
+const (
+	sparse  = "createType=\"monolithicSparse\"\n"
+	extent  = "RW 8 SPARSE \"a.vmdk\"\n"
+	another = 4 // type of a VHD with a parent
+)
+
 func TestImagesThatReferToOthersAreRefusedBeforeQemuReadsThem(t *testing.T) {
+	noCapacity := []byte(vmdk(sparse + extent))
+	clear(noCapacity[12:20])
+	elsewhere := append([]byte(vmdk("parentFileNameHint=\"/etc/passwd\"\n")), []byte(vmdk(sparse + extent))[512:]...)
+	elsewhere[28] = 2 // where qemu-img does not look for a parent
+	long := append([]byte(vmdk(sparse + extent + strings.Repeat("\n", 512))[:1024]), "parentFileNameHint=\"/etc/passwd\""...)
+	long[36] = 1 // sector
+	first := []byte(vhd(vhdDynamic))
+	binary.BigEndian.PutUint32(first[60:], another)
+	encrypted := qcow2(2, 0, 0)
+	encrypted[35] = 1
 	for _, test := range []struct{ name, format, content string }{
 		{"qcow2 with a backing file", "qcow2", string(qcow2(3, 0x200, 0))},
 		{"qcow2 with a data file", "qcow2", string(qcow2(3, 0, 4))},
-		{"vmdk with an extent elsewhere", "vmdk", vmdk("createType=\"monolithicSparse\"\nRW 8 FLAT \"/etc/passwd\" 0\n")},
-		{"vmdk with a path", "vmdk", vmdk("createType=\"monolithicSparse\"\nRW 8 SPARSE \"/etc/passwd\"\n")},
-		{"vmdk with two extents", "vmdk", vmdk("createType=\"monolithicSparse\"\nRW 8 SPARSE \"a\"\nRW 8 SPARSE \"b\"\n")},
-		{"vmdk of another type", "vmdk", vmdk("createType=\"twoGbMaxExtentSparse\"\nRW 8 SPARSE \"a\"\n")},
-		{"vmdk with a parent", "vmdk", vmdk("createType=\"monolithicSparse\"\nparentFileNameHint=\"/etc/passwd\"\nRW 8 SPARSE \"a\"\n")},
-		{"vhd with a parent", "vhd", vhd(vhdDifferencing)},
+		{"qcow2 with an unknown feature", "qcow2", string(qcow2(3, 0, 1<<40))},
+		{"qcow2 with encryption", "qcow2", string(encrypted)},
+		{"vmdk with an extent elsewhere", "vmdk", vmdk(sparse + "RW 8 FLAT \"/etc/passwd\" 0\n")},
+		{"vmdk with a path", "vmdk", vmdk(sparse + "RW 8 SPARSE \"/etc/passwd\"\n")},
+		{"vmdk with two extents", "vmdk", vmdk(sparse + extent + extent)},
+		{"vmdk of another type", "vmdk", vmdk("createType=\"twoGbMaxExtentSparse\"\n" + extent)},
+		{"vmdk with a parent", "vmdk", vmdk(sparse + "parentFileNameHint=\"/etc/passwd\"\n" + extent)},
+		{"vmdk with a parent's id", "vmdk", vmdk(sparse + "parentCID=12345678\n" + extent)},
+		{"vmdk with a tab", "vmdk", vmdk("# createType=\"monolithicFlat\"\nRW\t1 FLAT \"/etc/passwd\" 0\n" + sparse + "NOACCESS 1 SPARSE \"x.vmdk\"\n")},
+		{"vmdk with a type in a comment", "vmdk", vmdk("# createType=\"monolithicFlat\"\n" + sparse + extent)},
+		{"vmdk with a type in a value", "vmdk", vmdk("ddb.comment = \"createType=\"\n" + sparse + extent)},
+		{"vmdk with an unknown line", "vmdk", vmdk(sparse + extent + "changeTrackPath=\"/etc/passwd\"\n")},
+		{"vmdk without a capacity", "vmdk", string(noCapacity)},
+		{"vmdk with a parent behind the descriptor", "vmdk", string(long)},
+		{"vhd with a parent", "vhd", vhd(another)},
+		{"vhd whose first footer has a parent", "vhd", string(first)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			opts := fake(t, plainInfo, `touch "$target"`)
-			from := source(t, test.content)
-			_, err := Convert(t.Context(), from, test.format, from+".raw", "raw", opts)
-			if !errors.Is(err, ErrUnsafe) {
+			if err := converted(t, test.format, test.content); !errors.Is(err, ErrUnsafe) {
 				t.Errorf("error is %v, want %v", err, ErrUnsafe)
 			}
-			if calls, err := os.ReadFile(filepath.Join(filepath.Dir(opts.Command), "calls")); err == nil {
-				t.Errorf("qemu-img was run: %s", calls)
-			}
 		})
+	}
+	if err := converted(t, "vmdk", string(elsewhere)); err == nil {
+		t.Error("a VMDK with its descriptor elsewhere was converted")
+	}
+}
+
+// converted converts an image that is to be refused.
+func converted(t *testing.T, format, content string) error {
+	t.Helper()
+	opts := fake(t, plainInfo, `touch "$target"`)
+	from := source(t, content)
+	_, err := Convert(t.Context(), from, format, from+".raw", "raw", opts)
+	if calls, err := os.ReadFile(filepath.Join(filepath.Dir(opts.Command), "calls")); err == nil {
+		t.Errorf("qemu-img was run: %s", calls)
+	}
+	return err
+}
+
+func TestImagesOfOneFileAreAccepted(t *testing.T) {
+	const vmware = "version=1\nencoding=\"UTF-8\"\nCID=fffffffe\nparentCID=ffffffff\nisNativeSnapshot=\"no\"\ncreateType=\"streamOptimized\"\n\n" +
+		"# Extent description\nRDONLY 83886080 SPARSE \"generated-stream.vmdk\"\n\n# The Disk Data Base \n#DDB\n\n" +
+		"ddb.adapterType = \"lsilogic\"\nddb.geometry.cylinders = \"5221\"\nddb.uuid.image=\"d1b3-4c\"\n"
+	const qemu = "version=1\nCID=d5c8ab37\nparentCID=ffffffff\ncreateType=\"monolithicSparse\"\n\n# Extent description\nRW 196608 SPARSE \"my disk.vmdk\"\n\n" +
+		"# The Disk Data Base\n#DDB\n\nddb.virtualHWVersion = \"4\"\nddb.toolsVersion = \"2147483647\"\n"
+	for _, test := range []struct{ name, format, content string }{
+		{"qcow2 version 2", "qcow2", string(qcow2(2, 0, 0))},
+		{"qcow2 with zstd", "qcow2", string(qcow2(3, 0, 1<<3))},
+		{"vmdk of qemu-img", "vmdk", vmdk(qemu)},
+		{"vmdk of VMware", "vmdk", vmdk(vmware)},
+		{"fixed vhd", "vhd", strings.Repeat("x", 512) + vhd(vhdFixed)[512:]},
+		{"dynamic vhd", "vhd", vhd(vhdDynamic)},
+	} {
+		if err := Check(source(t, test.content), test.format); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
 	}
 }
 
@@ -236,10 +294,11 @@ func qcow2(version uint32, backing, incompatible uint64) []byte {
 }
 
 func vmdk(descriptor string) string {
-	head := make([]byte, 1024)
+	head := make([]byte, 1536)
 	copy(head, "KDMV")
+	binary.LittleEndian.PutUint64(head[12:], 8)
 	binary.LittleEndian.PutUint64(head[28:], 1)
-	binary.LittleEndian.PutUint64(head[36:], 1)
+	binary.LittleEndian.PutUint64(head[36:], 2)
 	copy(head[512:], "# Disk DescriptorFile\n"+descriptor)
 	return string(head)
 }
@@ -248,5 +307,5 @@ func vhd(kind uint32) string {
 	foot := make([]byte, 512)
 	copy(foot, "conectix")
 	binary.BigEndian.PutUint32(foot[60:], kind)
-	return "conectix" + string(foot)
+	return string(foot) + string(foot)
 }

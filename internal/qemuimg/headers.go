@@ -1,16 +1,26 @@
 package qemuimg
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 )
 
+// The checks accept what is known to be harmless and refuse the rest: a header that npctl and qemu-img read differently is
+// an attack.
+
 var errTruncated = errors.New("image is cut short: its header is incomplete")
+
+// Incompatible features of qcow2 that change nothing about which files are opened: dirty, corrupt, compression type,
+// extended L2 entries.
+const (
+	qcow2External = 1 << 2
+	qcow2Harmless = 1<<0 | 1<<1 | 1<<3 | 1<<4
+)
 
 // checkQcow2 follows docs/interop/qcow2.txt of QEMU.
 func checkQcow2(file *os.File) error {
@@ -22,78 +32,119 @@ func checkQcow2(file *os.File) error {
 		return errTruncated
 	}
 	version := binary.BigEndian.Uint32(head[4:])
-	backing := binary.BigEndian.Uint64(head[8:])
 	switch {
 	case version != 2 && version != 3:
 		return fmt.Errorf("qcow2 version %d is not known", version)
-	case backing != 0:
+	case binary.BigEndian.Uint64(head[8:]) != 0:
 		return fmt.Errorf("%w: it has a backing file", ErrUnsafe)
+	case binary.BigEndian.Uint32(head[32:]) != 0:
+		return fmt.Errorf("%w: it is encrypted", ErrUnsafe)
 	case version == 2:
 		return nil
 	case len(head) < 80:
 		return errTruncated
-	case binary.BigEndian.Uint64(head[72:])&4 != 0:
+	}
+	switch features := binary.BigEndian.Uint64(head[72:]); {
+	case features&qcow2External != 0:
 		return fmt.Errorf("%w: its data is in an external data file", ErrUnsafe)
+	case features&^qcow2Harmless != 0:
+		return fmt.Errorf("%w: its incompatible features %#x are not known", ErrUnsafe, features)
 	}
 	return nil
 }
 
-// vmdkDescriptor is the largest descriptor that is read; real ones have under 1 KiB.
-const vmdkDescriptor = 64 << 10
+const (
+	vmdkSector = 512
+	// vmdkDescriptor is the largest descriptor that is read; real ones have under 1 KiB.
+	vmdkDescriptor = 64 << 10
+	// vmdkParent is how much qemu-img reads behind the header in search of a parent, however long the descriptor is.
+	vmdkParent = 20 * vmdkSector
+)
 
-// checkVMDK reads the descriptor inside a sparse VMDK: it may name a parent, or extents in other files.
+// checkVMDK reads the descriptor inside a sparse VMDK: it may name a parent, or extents in other files. qemu-img obeys the
+// extents of a header without a capacity, and looks for a parent right behind the header, wherever the header says that
+// the descriptor is.
 func checkVMDK(file *os.File) error {
-	head, err := section(file, 0, 512)
+	head, err := section(file, 0, vmdkSector)
 	if err != nil {
 		return err
 	}
-	if len(head) < 512 {
+	if len(head) < vmdkSector {
 		return errTruncated
 	}
+	capacity := binary.LittleEndian.Uint64(head[12:])
 	at, size := binary.LittleEndian.Uint64(head[28:]), binary.LittleEndian.Uint64(head[36:]) // in sectors
-	if at == 0 || at > 1<<20 || size == 0 || size*512 > vmdkDescriptor {
-		return errors.New("VMDK without a descriptor of its own is not taken")
+	if at != 1 || size == 0 || size > vmdkDescriptor/vmdkSector {
+		return errors.New("a VMDK is accepted only with a descriptor of its own right behind its header")
 	}
-	text, err := section(file, int64(at)*512, int64(size)*512) //nolint:gosec // bounded above
+	if capacity == 0 {
+		return fmt.Errorf("%w: the header of the VMDK has no capacity, so its descriptor would be obeyed", ErrUnsafe)
+	}
+	length := int64(size) * vmdkSector //nolint:gosec // G115: bounded above
+	text, err := section(file, vmdkSector, max(length, vmdkParent))
 	if err != nil {
 		return err
 	}
-	text, _, _ = bytes.Cut(text, []byte{0})
+	text, _, ended := bytes.Cut(text, []byte{0})
+	if int64(len(text)) > length || !ended && int64(len(text)) != length {
+		return fmt.Errorf("%w: the descriptor of the VMDK does not end where its header says", ErrUnsafe)
+	}
 	return checkDescriptor(string(text))
 }
 
+// Lines of a descriptor, as qemu-img, VMware and VirtualBox write them.
+var (
+	vmdkType   = regexp.MustCompile(`^createType="(monolithicSparse|streamOptimized)"$`)
+	vmdkExtent = regexp.MustCompile(`^(RW|RDONLY) [0-9]{1,19} SPARSE "[^"/\\[:cntrl:]]{1,255}"$`)
+	vmdkOthers = []*regexp.Regexp{
+		regexp.MustCompile(`^$`),
+		regexp.MustCompile(`^# ?(Disk DescriptorFile|Extent description|The Disk Data Base ?|DDB)?$`),
+		regexp.MustCompile(`^version=[0-9]{1,3}$`),
+		regexp.MustCompile(`^encoding="[A-Za-z0-9_.-]{1,64}"$`),
+		regexp.MustCompile(`^CID=[0-9a-fA-F]{1,8}$`),
+		regexp.MustCompile(`^parentCID=[fF]{8}$`),
+		regexp.MustCompile(`^isNativeSnapshot="no"$`),
+		regexp.MustCompile(`^ddb\.[A-Za-z0-9_.]{1,64} ?= ?"[^"[:cntrl:]]{0,255}"$`),
+	}
+	// vmdkWords are found by qemu-img wherever they are in the text.
+	vmdkWords = regexp.MustCompile(`(?i)createType|parentFileNameHint|CID`)
+)
+
 func checkDescriptor(text string) error {
-	extents, kind := 0, ""
-	lines := bufio.NewScanner(strings.NewReader(text))
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
-		name, value, _ := strings.Cut(line, "=")
-		value = strings.Trim(strings.TrimSpace(value), `"`)
+	extents, types := 0, 0
+	for line := range strings.SplitSeq(text, "\n") {
 		switch {
-		case strings.EqualFold(strings.TrimSpace(name), "createType"):
-			kind = value
-		case strings.EqualFold(strings.TrimSpace(name), "parentFileNameHint"):
-			return fmt.Errorf("%w: it has the parent %q", ErrUnsafe, value)
-		case strings.HasPrefix(line, "RW "), strings.HasPrefix(line, "RDONLY "), strings.HasPrefix(line, "NOACCESS "):
+		case vmdkType.MatchString(line):
+			types++
+		case vmdkExtent.MatchString(line):
 			extents++
-			if fields := strings.Fields(line); len(fields) < 3 || fields[2] != "SPARSE" || strings.Contains(line, "/") {
-				return fmt.Errorf("%w: %s", ErrUnsafe, line)
-			}
+		case !isVMDKLine(line):
+			return fmt.Errorf("%w: the line %.100q in the descriptor of the VMDK is not known", ErrUnsafe, line)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read VMDK descriptor: %w", err)
-	}
-	if extents != 1 || (kind != "monolithicSparse" && kind != "streamOptimized") {
-		return fmt.Errorf("%w: a VMDK of type %q with %d extents is not in one file", ErrUnsafe, kind, extents)
+	if extents != 1 || types != 1 {
+		return fmt.Errorf("%w: a VMDK with %d types and %d extents is not in one file", ErrUnsafe, types, extents)
 	}
 	return nil
 }
 
-// vhdDifferencing is the disk type of a VHD that needs a parent.
-const vhdDifferencing = 4
+func isVMDKLine(line string) bool {
+	for _, known := range vmdkOthers {
+		if known.MatchString(line) {
+			name, value, _ := strings.Cut(line, "=")
+			return !vmdkWords.MatchString(value) && (!strings.HasPrefix(name, "ddb.") || !vmdkWords.MatchString(name))
+		}
+	}
+	return false
+}
 
-// checkVHD reads the footer at the end.
+// The types of VHDs that are in one file.
+const (
+	vhdFixed   = 2
+	vhdDynamic = 3
+)
+
+// checkVHD reads the footer at the end, and its copy at the beginning, which qemu-img prefers.
 func checkVHD(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -102,15 +153,23 @@ func checkVHD(file *os.File) error {
 	if info.Size() < 512 {
 		return errTruncated
 	}
+	head, err := section(file, 0, 512)
+	if err != nil {
+		return err
+	}
 	foot, err := section(file, info.Size()-512, 512)
 	if err != nil {
 		return err
 	}
-	if !bytes.HasPrefix(foot, []byte("conectix")) {
+	if !isVHDFooter(foot) {
 		return errors.New("image is cut short: a VHD ends with a footer")
 	}
-	if binary.BigEndian.Uint32(foot[60:]) == vhdDifferencing {
-		return fmt.Errorf("%w: it is a differencing disk with a parent", ErrUnsafe)
+	for _, footer := range [][]byte{head, foot} {
+		if kind := binary.BigEndian.Uint32(footer[60:]); isVHDFooter(footer) && kind != vhdFixed && kind != vhdDynamic {
+			return fmt.Errorf("%w: it is a VHD of type %d; those of type 4 have a parent", ErrUnsafe, kind)
+		}
 	}
 	return nil
 }
+
+func isVHDFooter(text []byte) bool { return bytes.HasPrefix(text, []byte("conectix")) }

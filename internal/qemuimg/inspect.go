@@ -74,7 +74,7 @@ func ask(ctx context.Context, path, format string, opts Options) (answer, error)
 	ctx, cancel := process.WithTimeout(ctx, infoTimeout)
 	defer cancel()
 	var text bytes.Buffer
-	spec := opts.spec([]string{"info", "--output=json", "-f", drivers[format], "--", path})
+	spec := opts.spec([]string{"info", "--output=json", "-f", drivers[format], "--", path}, process.Sandbox{Read: []string{path}})
 	spec.Log, spec.LogLimit = &text, infoLimit
 	if err := opts.run(ctx, spec); err != nil {
 		return answer{}, err

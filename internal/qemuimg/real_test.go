@@ -3,14 +3,17 @@
 package qemuimg
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/process"
 )
 
 // These tests run the real qemu-img and fail when it is missing: whoever asks for them wants to know.
@@ -149,5 +152,36 @@ func TestRealFullDiskIsTold(t *testing.T) {
 	t.Log(err)
 	if got := files(t, small); len(got) != 0 {
 		t.Errorf("files are %v", got)
+	}
+}
+
+// TestRealQemuImgReadsNothingElse runs qemu-img, as root, on an image with a backing file, as though the check of headers
+// had missed it.
+func TestRealQemuImgReadsNothingElse(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("run as root: nobody else has a sandbox")
+	}
+	dir := t.TempDir()
+	secret, child, out := filepath.Join(dir, "secret"), filepath.Join(dir, "child.qcow2"), filepath.Join(dir, "out.raw")
+	if err := errors.Join(os.WriteFile(secret, []byte(strings.Repeat("top secret", 512)), 0o600), makeEmpty(out)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := exec.Command("qemu-img", "create", "-f", "qcow2", "-b", secret, "-F", "raw", child).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	spec := Options{}.spec([]string{"convert", "-f", "qcow2", "-O", "raw", "--", child, out}, process.Sandbox{Read: []string{child}, Write: []string{out}})
+	err := process.Run(t.Context(), spec)
+	if text, _ := os.ReadFile(out); err == nil || !strings.Contains(err.Error(), "No such file or directory") || bytes.Contains(text, []byte("secret")) {
+		t.Errorf("error is %v, and there are %d bytes; want that the backing file is not found", err, len(text))
+	}
+	spec.Sandbox = nil
+	if err := process.Run(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(out); !bytes.Contains(text, []byte("secret")) {
+		t.Error("without the sandbox, qemu-img reads no backing file either: this test shows nothing")
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "npctl-sandbox-*")); len(left) > 0 {
+		t.Errorf("directories of sandboxes are left: %q", left)
 	}
 }

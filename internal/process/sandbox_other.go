@@ -1,0 +1,10 @@
+//go:build !linux
+
+package process
+
+import "syscall"
+
+// inSandbox is not possible.
+func inSandbox(string, Sandbox, func(*syscall.SysProcAttr) error) (string, error) {
+	return "", errNoSandbox
+}
