@@ -202,6 +202,7 @@ func (c *computation) source(provider string) resources.Source {
 }
 
 func (c *computation) finish() Plan {
+	c.steps = c.withoutFailing(c.steps)
 	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred, InProgress: c.seen.Worker, Waiting: c.waiting()}
 	if len(c.opt.Remove) > 0 {
 		p.Problems = c.unremovable // whatever else is wrong does not stand in the way

@@ -193,7 +193,7 @@ func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *r
 	case c.seen.Builders != nil && !slices.Contains(c.seen.Builders, img.Builder):
 		c.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
 	case (due.reason != ReasonRequested || due.stored && failure != nil && failure.Requested) && c.waits(failure, buildPatience) && !c.mended(img, failure):
-		c.note(Warning, "failing", at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
+		c.note(Warning, NoteFailing, at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
 			times(failure.Count), clock(buildPatience.until(failure)), firstLine(failure.Error))
 	default:
 		return false

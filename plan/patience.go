@@ -8,6 +8,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
+// NoteFailing is the code of notes about steps that have failed and wait for their next try.
+const NoteFailing = "failing"
+
 // patience is how long something that has failed is left alone: longer each time, up to a limit. What cannot work before
 // somebody mends something starts at the limit.
 type patience struct{ first, most time.Duration }
@@ -18,6 +21,8 @@ var (
 	launchPatience = patience{first: 5 * time.Second, most: 10 * time.Minute}
 	awayPatience   = patience{first: 5 * time.Second, most: time.Minute} // nobody has to mend anything of ours
 	staticPatience = patience{first: 30 * time.Second, most: 10 * time.Minute}
+	deletePatience = patience{first: 5 * time.Second, most: 10 * time.Minute}
+	stepPatience   = patience{first: time.Second, most: 5 * time.Minute} // of every other step
 )
 
 // launchesAfter is how long launches that failed like that are left alone.
@@ -43,6 +48,24 @@ func (p patience) until(f *resources.Failure) time.Time {
 // waits reports whether a new try has to wait.
 func (c *computation) waits(f *resources.Failure, p patience) bool {
 	return c.opt.Patient && f != nil && c.seen.Now.Before(p.until(f))
+}
+
+// withoutFailing leaves out steps that have failed and are not due again yet, and what needs them.
+func (c *computation) withoutFailing(steps []Step) []Step {
+	waiting := map[string]bool{}
+	for _, s := range steps {
+		f, p := c.seen.Failing[s.ID], stepPatience
+		if s.Action == ActionDelete {
+			p = deletePatience
+		}
+		if s.Action == ActionLaunch || !c.waits(f, p) { // launches have patience of their own
+			continue
+		}
+		waiting[s.ID] = true
+		c.note(Warning, NoteFailing, s.Address, s.Source, "%s of %s has failed %s; it is tried again after %s: %s", s.Action, s.Address,
+			times(f.Count), clock(p.until(f)), firstLine(f.Error))
+	}
+	return without(steps, waiting)
 }
 
 // imageRecord is what is remembered of an image, which may be nothing.

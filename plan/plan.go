@@ -201,6 +201,7 @@ type Observed struct {
 	Serving      []Step                         // that give nodes to requests just now; their records may not show it yet
 	Frozen       map[string]bool                // providers that are to be left alone
 	Launching    map[Address]*resources.Failure // of offers and providers whose newest launches failed
+	Failing      map[string]*resources.Failure  // by step id: steps whose newest tries have failed
 	Reloaded     time.Time                      // when a new configuration was taken, which may mend what had failed; zero when none was
 	Shared       bool                           // others work in the same store
 	Peers        []resources.Peer               // where it is shared: the pools that are registered, ours too

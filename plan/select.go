@@ -92,6 +92,11 @@ func withoutExcluded(steps []Step, excludes []Address) []Step {
 	for _, s := range steps {
 		out[s.ID] = within(s.scopes(), excludes)
 	}
+	return without(steps, out)
+}
+
+// without leaves out steps, by id, and those that need them.
+func without(steps []Step, out map[string]bool) []Step {
 	for changed := true; changed; {
 		changed = false
 		for _, s := range steps {

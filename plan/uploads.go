@@ -97,7 +97,7 @@ func (c *computation) planUpload(img *resources.Image, p *resources.Provider, ne
 	case c.imagePaused(p, img):
 		c.note(Info, "paused", at, img.Source, "uploads of %s to %s are paused", img.Name, p.Name)
 	case c.waits(failure, uploadPatience) && !c.asked(at) && !failure.Time.Before(c.seen.Reloaded):
-		c.note(Warning, "failing", at, img.Source, "the upload of %s to %s has failed %s; it is tried again after %s: %s", img.Name, p.Name,
+		c.note(Warning, NoteFailing, at, img.Source, "the upload of %s to %s has failed %s; it is tried again after %s: %s", img.Name, p.Name,
 			times(failure.Count), clock(uploadPatience.until(failure)), firstLine(failure.Error))
 	case build == "":
 		c.coming[imageAt{img.Name, p.Name}] = c.uploadNewest(img, p, newest)

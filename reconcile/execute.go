@@ -168,7 +168,7 @@ func (x *execution) step(ctx context.Context, s plan.Step) {
 		err = fmt.Errorf("%w: %w", ErrInterrupted, err)
 	}
 	mine.ok = err == nil
-	x.finish(s, id, err, time.Since(started))
+	x.finish(s, id, err, time.Since(started), 0)
 }
 
 // await waits for the steps that come first. A step that is not part of the plan is not waited for.
@@ -193,8 +193,8 @@ func (x *execution) await(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// finish reports a step that was tried.
-func (x *execution) finish(s plan.Step, id string, err error, took time.Duration) {
+// finish reports a step that was tried. Of a step that fails again and again, the first failure is an error in the log.
+func (x *execution) finish(s plan.Step, id string, err error, took time.Duration, failures int) {
 	x.results.Lock()
 	if err == nil {
 		x.result.Done = append(x.result.Done, s)
@@ -207,14 +207,18 @@ func (x *execution) finish(s plan.Step, id string, err error, took time.Duration
 		switch {
 		case errors.Is(err, ErrInterrupted):
 			level = slog.LevelInfo
-		case errors.Is(err, ErrAway) && x.unending:
+		case errors.Is(err, ErrAway) && x.unending, failures > 1:
 			level = slog.LevelDebug
 		}
 		x.Log.Log(context.Background(), level, "step failed", append(about(s, id), "took", took, "error", err)...)
 		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})
 		return
 	}
-	x.Log.Info("step done", append(about(s, id), "took", took)...)
+	attrs := append(about(s, id), "took", took)
+	if failures > 0 {
+		attrs = append(attrs, "failures", failures)
+	}
+	x.Log.Info("step done", attrs...)
 	x.report(Event{Kind: EventDone, Step: s, Took: took, ID: id})
 }
 

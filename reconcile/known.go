@@ -12,6 +12,9 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
+// failingKept is how long the failure of a step is remembered that is planned no more.
+const failingKept = time.Hour
+
 // departure is how a step has seen an instance go.
 type departure struct{ began, ended time.Time }
 
@@ -34,7 +37,9 @@ func (r *Runner) Complete(seen *plan.Observed) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen.Launching, seen.Reloaded = maps.Clone(r.launching), r.reloaded
+	now := r.engine.Now()
+	maps.DeleteFunc(r.failing, func(_ string, f *resources.Failure) bool { return now.Sub(f.Time) > failingKept })
+	seen.Launching, seen.Failing, seen.Reloaded = maps.Clone(r.launching), maps.Clone(r.failing), r.reloaded
 	for name, view := range seen.Providers {
 		if len(r.gone[name]) == 0 {
 			continue

@@ -25,6 +25,7 @@ type Runner struct {
 	engine    *Engine
 	running   map[string]underway // by step id
 	launching map[plan.Address]*resources.Failure
+	failing   map[string]*resources.Failure   // by step id, of steps that are no launches
 	reloaded  time.Time                       // when the configuration was replaced; zero when it was not
 	gone      map[string]map[string]departure // provider → instances that steps have seen go
 	looked    map[string]time.Time            // provider → when the newest look at it ended
@@ -47,7 +48,8 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 		return nil, err
 	}
 	shared.unending = true
-	return &Runner{run: shared, engine: e, running: map[string]underway{}, launching: map[plan.Address]*resources.Failure{}, ended: map[string]uint64{},
+	return &Runner{run: shared, engine: e, running: map[string]underway{}, launching: map[plan.Address]*resources.Failure{},
+		failing: map[string]*resources.Failure{}, ended: map[string]uint64{},
 		elsewhere: map[string]time.Time{}, gone: map[string]map[string]departure{}, looked: map[string]time.Time{}, listed: map[string]time.Time{}}, nil
 }
 
@@ -64,6 +66,7 @@ func (r *Runner) Use(e *Engine) {
 	r.engine = e
 	e.takeForce()
 	clear(r.launching)
+	clear(r.failing)
 	r.reloaded = e.Now()
 	e.resize(r.run)
 	r.guard.Lock()
@@ -175,7 +178,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	default:
 		id, err = x.do(ctx, s)
 	}
-	r.note(s, began, err)
+	failures := r.note(s, began, err)
 	r.ledger.claims.end(ctx, s.ID)
 	r.ledger.release(s.ID)
 	r.mu.Lock()
@@ -191,7 +194,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 		x.Log.Debug("step overtaken", "step", s.ID, "error", err)
 		return
 	}
-	x.finish(s, id, err, time.Since(started))
+	x.finish(s, id, err, time.Since(started), failures)
 }
 
 // lasting reports whether a step takes longer than writing a record.
@@ -224,10 +227,14 @@ func (r *Runner) launch(ctx context.Context, x *execution, s plan.Step, noted fu
 	return l.node.ID, l.run(ctx)
 }
 
-// note remembers what the planner has to know of a step that is over.
-func (r *Runner) note(s plan.Step, began time.Time, err error) {
+// note remembers what the planner has to know of a step that is over. It returns how often in a row the step has failed:
+// this time included, or until now when it is done.
+func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if s.Action != plan.ActionLaunch {
+		failures = r.remember(s, err)
+	}
 	switch {
 	case s.Action == plan.ActionLaunch && (errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.ledger.claims.severed(err)):
 	case s.Action == plan.ActionLaunch:
@@ -245,6 +252,24 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) {
 		}
 		r.gone[s.Provider][s.External] = departure{began, r.engine.Now()}
 	}
+	return failures
+}
+
+// remember counts the failures of a step that is no launch. The caller holds mu.
+func (r *Runner) remember(s plan.Step, err error) (failures int) {
+	before := r.failing[s.ID]
+	if before != nil {
+		failures = before.Count
+	}
+	switch {
+	case err == nil:
+		delete(r.failing, s.ID)
+	case errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.ledger.claims.severed(err):
+	default:
+		failures++
+		r.failing[s.ID] = &resources.Failure{Count: failures, Time: r.engine.Now(), Kind: faultKind(err), Error: err.Error()}
+	}
+	return failures
 }
 
 // launchFailed is what is remembered after one more launch that failed.

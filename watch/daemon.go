@@ -7,7 +7,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -77,7 +76,6 @@ type Daemon struct {
 	helpers *sync.WaitGroup
 	last    Pass
 	began   time.Time
-	failing map[string]*resources.Failure // by step id: steps that are not tried again for a while
 
 	reloading sync.Mutex // held while the configuration is read anew
 
@@ -106,7 +104,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		o.Stall = stallAfter
 	}
 	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, others: map[string]bool{}, away: map[string]bool{},
-		began: o.Engine.Now(), lookers: map[string]bool{}, failing: map[string]*resources.Failure{},
+		began: o.Engine.Now(), lookers: map[string]bool{},
 		tenures: newTenures(), roster: newRoster()}
 	o.Engine.Report = d.report
 	var err error
@@ -181,7 +179,7 @@ func (d *Daemon) loop(ctx, work context.Context) {
 func (d *Daemon) rest() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.failing) > 0 {
+	if len(d.last.Seen.Failing) > 0 {
 		return busyEvery
 	}
 	for _, r := range d.last.Seen.Records.Requests {
@@ -230,21 +228,7 @@ func (d *Daemon) nudge() {
 
 // report is told what happens to steps.
 func (d *Daemon) report(event reconcile.Event) {
-	switch event.Kind {
-	case reconcile.EventFailed:
-		d.mu.Lock()
-		f := &resources.Failure{Count: 1, Time: event.Time, Error: fmt.Sprint(event.Err)}
-		if before := d.failing[event.Step.ID]; before != nil {
-			f.Count += before.Count
-		}
-		if event.Step.Action != plan.ActionLaunch { // those have a memory of their own
-			d.failing[event.Step.ID] = f
-		}
-		d.mu.Unlock()
-	case reconcile.EventDone:
-		d.mu.Lock()
-		delete(d.failing, event.Step.ID)
-		d.mu.Unlock()
+	if event.Kind == reconcile.EventDone {
 		d.nudges.after(event.Step)
 	}
 	if event.Step.Action == plan.ActionLaunch {
@@ -263,13 +247,6 @@ func (d *Daemon) tidy(ctx context.Context) {
 		if err := d.unlessParked(func() error { return d.tidyNow(ctx) }); err != nil && ctx.Err() == nil {
 			d.Log.Error("the state could not be tidied", "error", err)
 		}
-		d.mu.Lock()
-		for id, f := range d.failing {
-			if d.current.Now().Sub(f.Time) > time.Hour {
-				delete(d.failing, id)
-			}
-		}
-		d.mu.Unlock()
 	}
 }
 

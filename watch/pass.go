@@ -97,7 +97,7 @@ func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 	return d.current, seen
 }
 
-// allowed leaves out what the plan must not do, and what has just failed.
+// allowed leaves out what the plan must not do.
 func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 	forbidden := map[plan.Address]bool{}
 	for _, problem := range p.Problems {
@@ -108,7 +108,7 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 	var steps []plan.Step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.Action == plan.ActionDelete && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.known(now) || d.held(s.ID, now) {
+		if s.Action == plan.ActionDelete && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.known(now) {
 			continue
 		}
 		steps = append(steps, *s)
@@ -125,10 +125,4 @@ func (d *Daemon) known(now time.Time) bool {
 		}
 	}
 	return true
-}
-
-// held reports whether a step that failed is still left alone. The caller holds mu.
-func (d *Daemon) held(id string, now time.Time) bool {
-	f := d.failing[id]
-	return f != nil && now.Before(f.Time.Add(min(time.Second<<min(f.Count-1, 10), 5*time.Minute)))
 }

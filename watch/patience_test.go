@@ -1,12 +1,14 @@
 package watch_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -54,4 +56,47 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRefusedDeleteIsTriedAgainLaterAndLater: the cloud refuses to delete a server for an hour. One error is logged, and the end.
+func TestRefusedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d, end := outage(t, fleet, sandboxcloud.Answer)
+		defer end()
+		cloud := l.driver.clouds["one"]
+		if err := cloud.SetFaults(); err != nil {
+			t.Fatal(err)
+		}
+		l.await("a server", func() bool { return l.servers("one") == 1 })
+		time.Sleep(time.Minute)
+		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 409}); err != nil {
+			t.Fatal(err)
+		}
+		node := d.Last().Seen.Records.Nodes[slices.IndexFunc(d.Last().Seen.Records.Nodes, func(n *resources.Node) bool { return !n.Static })].ID
+		if _, err := d.DeleteNode(t.Context(), node, "", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		tries := cloud.Calls()["server.delete"]
+		if tries < 20 || tries > 80 { // four calls at each try
+			t.Errorf("in an hour the cloud was asked %d times to delete the server", tries)
+		}
+		failing := slices.IndexFunc(d.Last().Plan.Notes, func(n plan.Note) bool { return n.Code == plan.NoteFailing && n.Address == plan.Address("node."+node) })
+		if failing < 0 {
+			t.Errorf("the plan does not say that the deletion waits: %+v", d.Last().Plan.Notes)
+		}
+		if err := cloud.SetFaults(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Minute)
+		if n := l.servers("one"); n != 1 {
+			t.Errorf("%d servers are there in the end, want the one that takes its place", n)
+		}
+		if n := l.told.logged("step failed"); n != 1 {
+			t.Errorf("%d failed steps are in the log, want one", n)
+		}
+		if l.told.logged("failures=") != 1 {
+			t.Error("the log does not say that the deletion has succeeded after failures")
+		}
+	})
 }

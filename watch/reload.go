@@ -72,6 +72,7 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	d.runner.Complete(&seen)
 	seen.Now = next.Now()
 	seen.Launching, seen.Reloaded = nil, seen.Now // as after Use
+	seen.Failing = nil                            // every deletion counts, also one that is retried later
 	p := plan.Compute(desired, seen, plan.Options{Patient: true})
 	for _, problem := range p.Problems {
 		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)
@@ -82,7 +83,6 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	d.mu.Lock()
 	d.current = next
 	d.around = around
-	clear(d.failing) // what was done in vain may be mended
 	d.mu.Unlock()
 	d.runner.Use(next)
 	d.reloaded()

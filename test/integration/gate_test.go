@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,12 +22,17 @@ type gate struct {
 	mu     sync.Mutex           // guards the rest
 	calls  []string             // that came by, "POST compute /servers"
 	failed []string             // those of them that the services refused, "403 POST compute /servers"
-	before func(c string) error // called before a call is passed on; an error cuts the connection instead
+	before func(c string) error // called before a call is passed on; a refusal answers it, any other error cuts the connection
 	after  func(c string) error // called before the answer is passed back; an error cuts the connection instead
 }
 
 // errCut is for hooks that only want the connection cut.
 var errCut = errors.New("cut")
+
+// refusal is for hooks that answer in the place of a service.
+type refusal struct{ status, retryAfter int }
+
+func (r refusal) Error() string { return http.StatusText(r.status) }
 
 // gated puts a gate before the project's services: the entry "mine" leads through it.
 func (p *project) gated() *gate {
@@ -60,8 +66,9 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		call := r.Method + " " + service + " /" + strings.TrimPrefix(r.URL.Path, target.Path)
-		if g.hook(call, true) != nil {
-			panic(http.ErrAbortHandler)
+		if err := g.hook(call, true); err != nil {
+			refuse(w, err)
+			return
 		}
 		one := *proxy
 		one.ModifyResponse = func(answer *http.Response) error {
@@ -74,6 +81,16 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL + target.Path
+}
+
+// refuse answers as a refusal says, or cuts the connection.
+func refuse(w http.ResponseWriter, err error) {
+	var r refusal
+	if !errors.As(err, &r) {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(r.retryAfter))
+	http.Error(w, r.Error(), r.status)
 }
 
 // hook counts a call and asks what to do with it.

@@ -182,7 +182,7 @@ func TestOpenStackSpawnFails(t *testing.T) {
 	at := p.newPlace(small)
 	p.faults(lab.Rule{On: lab.Spawn, Name: "np0000000001", Times: 1},
 		lab.Rule{On: lab.Spawn, Action: lab.Abort, Name: "np0000000002", Times: 1})
-	at.mustRun(0, "apply", "-auto-approve").says("2 launched", "attempt 1 of 3 failed: ")
+	at.mustRun(0, "apply", "-auto-approve").says("2 launched", "attempt 1 of 2 failed: ")
 	p.mustHave(before, map[string]int{"server": 2})
 	at.nothingToDo()
 	at.gone(p, before)

@@ -114,6 +114,8 @@ var families = []Family{
 		Help: "Steps in the newest plan that are there because things are not as recorded or declared: lost, config-changed, inputs-changed."},
 	{Name: "npctl_steps_running", Kind: Gauge, Labels: []string{"action"},
 		Help: "Steps that are being done."},
+	{Name: "npctl_steps_failing", Kind: Gauge,
+		Help: "Steps other than launches that have failed and wait for their next try.", Watch: "more than 0 for an hour: npctl why names the error"},
 	{Name: "npctl_steps_total", Kind: Counter, Labels: []string{"action", "thing", "result"},
 		Help: "Steps that ended, by result (done, failed).", Watch: "deletes that fail"},
 	{Name: "npctl_watch_passes_total", Kind: Counter,

@@ -65,7 +65,8 @@ func fleet() watch.Pass {
 				Sightings: []*resources.Sighting{{Provider: "cloud", Type: "port"}, {Provider: "cloud", Type: "port"}},
 			},
 		},
-		Plan: plan.Plan{Steps: []plan.Step{{Action: plan.ActionLaunch}, {Action: plan.ActionDelete, Reason: plan.ReasonLost}}, Problems: []plan.Problem{{}}},
+		Plan: plan.Plan{Steps: []plan.Step{{Action: plan.ActionLaunch}, {Action: plan.ActionDelete, Reason: plan.ReasonLost}}, Problems: []plan.Problem{{}},
+			Notes: []plan.Note{{Code: plan.NoteFailing}, {Code: "paused"}}},
 	}
 }
 
@@ -102,6 +103,7 @@ npctl_image_files_bytes 1500
 npctl_plan_changes{action="launch"} 1
 npctl_plan_changes{action="build"} 0
 npctl_plan_problems 1
+npctl_steps_failing 1
 npctl_drift{reason="lost"} 1
 npctl_drift{reason="config-changed"} 0
 npctl_state_records{kind="node"} 3

@@ -200,6 +200,11 @@ func (s scrape) leaks() {
 func (s scrape) plan() {
 	s.actions("npctl_plan_changes", s.Plan.Steps)
 	s.gauge("npctl_plan_problems", float64(len(s.Plan.Problems)))
+	failing := 0
+	for i := range s.Plan.Notes {
+		failing += int(number(s.Plan.Notes[i].Code == plan.NoteFailing))
+	}
+	s.gauge("npctl_steps_failing", float64(failing))
 	drift := map[plan.Reason]int{plan.ReasonLost: 0, plan.ReasonConfigChanged: 0, plan.ReasonInputsChanged: 0}
 	for i := range s.Plan.Steps {
 		if _, counts := drift[s.Plan.Steps[i].Reason]; counts {

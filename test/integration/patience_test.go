@@ -1,0 +1,91 @@
+//go:build integration
+
+package integration
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/openstack/lab"
+)
+
+// TestOpenStackFailedServerThatIsNotDeletedDelaysNothing has a server that stays in BUILD and that Nova does not delete
+// meanwhile. The next attempt starts at once, and the apply names what is left.
+func TestOpenStackFailedServerThatIsNotDeletedDelaysNothing(t *testing.T) {
+	p := newProject(t).furnish()
+	before := p.things()
+	at := p.newPlace(small)
+	at.change("launch_attempts = 2", "launch_attempts = 2\n  launch_timeout = \"45s\"")
+	at.change("min_ready = 2", "min_ready = 1")
+	p.faults(lab.Rule{On: lab.Spawn, Action: lab.Hang, Times: 1})
+	began := time.Now()
+	at.mustRun(0, "apply", "-auto-approve").says("1 launched", "attempt 1 of 2 failed: ", "not ready within launch_timeout", "is not deleted yet")
+	if took := time.Since(began); took > 4*time.Minute {
+		t.Errorf("the apply took %s", took)
+	}
+	if err := p.lab.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	at.settled()
+	p.mustHave(before, map[string]int{"server": 1})
+	at.gone(p, before)
+}
+
+// TestOpenStackTransientUploadErrorsAreRetried has an image record whose answer is lost, and content that is refused
+// once with 503 and cut once.
+func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
+	p := newProject(t).furnish()
+	before := p.others()
+	g := p.gated()
+	at := p.newPlace(withImage)
+	var records, contents atomic.Int32
+	g.set(func(call string) error {
+		if strings.HasPrefix(call, "PUT image ") && strings.HasSuffix(call, "/file") {
+			switch contents.Add(1) {
+			case 1:
+				return refusal{status: 503, retryAfter: 2}
+			case 2:
+				return errCut
+			}
+		}
+		return nil
+	}, func(call string) error {
+		if strings.HasPrefix(call, "POST image ") && records.Add(1) == 1 {
+			return errCut
+		}
+		return nil
+	})
+	at.mustRun(0, "apply", "-auto-approve").says("1 uploaded", "2 launched")
+	if n := contents.Load(); n != 3 {
+		t.Errorf("the content was sent %d times, want 3", n)
+	}
+	at.nothingToDo()
+	p.mustHave(before, map[string]int{"server": 2, "floating IP": 2, "image": 1, "volume": 1})
+	g.set(nil, nil)
+	at.gone(p, before)
+}
+
+// TestOpenStackRetryAfterIsRespectedFromTheFirstCallOn has a Nova that refuses its first calls, the version document
+// included.
+func TestOpenStackRetryAfterIsRespectedFromTheFirstCallOn(t *testing.T) {
+	p := newProject(t).furnish()
+	before := p.things()
+	g := p.gated()
+	at := p.newPlace(small)
+	var refused atomic.Int32
+	g.set(func(call string) error {
+		if strings.Contains(call, " compute ") && refused.Add(1) <= 8 {
+			return refusal{status: 429, retryAfter: 3}
+		}
+		return nil
+	}, nil)
+	began := time.Now()
+	at.mustRun(0, "apply", "-auto-approve").says("2 launched")
+	if took := time.Since(began); took < 9*time.Second {
+		t.Errorf("the apply took %s; at least three calls one after the other were to wait for 3 s", took)
+	}
+	p.mustHave(before, map[string]int{"server": 2})
+	at.gone(p, before)
+}
