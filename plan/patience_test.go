@@ -41,3 +41,15 @@ func TestFailedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
 		}
 	}
 }
+
+// TestFailureInTheFutureDelaysNothing: the clock was a year ahead when a build, an upload, a launch and a deletion failed.
+func TestFailureInTheFutureDelaysNothing(t *testing.T) {
+	c := &computation{opt: Options{Patient: true}, seen: Observed{Now: now}}
+	for ahead, want := range map[time.Duration]bool{-time.Second: true, 30 * time.Second: true, 365 * 24 * time.Hour: false} {
+		for _, p := range []patience{buildPatience, uploadPatience, launchPatience, awayPatience, staticPatience, deletePatience} {
+			if got := c.waits(&resources.Failure{Count: 1, Time: now.Add(ahead)}, p); got != want {
+				t.Errorf("a failure %s from now with patience %v waits: %t, want %t", ahead, p, got, want)
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -109,6 +110,9 @@ func (x *execution) tidy(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := x.redate(ctx); err != nil {
+		return err
+	}
 	if err := x.ledger.drop(ctx, x.unused()...); err != nil {
 		return err
 	}
@@ -116,6 +120,29 @@ func (x *execution) tidy(ctx context.Context) error {
 		return nil
 	}
 	return x.disclaim(x.seen.Installation)
+}
+
+// futureSlack is how far in the future the date of a build may be without being taken for one of a clock that was set back.
+const futureSlack = time.Minute
+
+// redate gives ready builds that are dated in the future the present date, so that rebuild_age counts from now on. In a
+// shared store it changes nothing: dates there may be of other hosts' clocks.
+func (x *execution) redate(ctx context.Context) error {
+	if x.ledger.claims.store != nil {
+		return nil
+	}
+	now := x.Now()
+	for _, b := range all[resources.Build](x.ledger) {
+		if b.State != resources.StateReady || !b.StateTime.After(now.Add(futureSlack)) {
+			continue
+		}
+		x.Log.Warn("a build is dated in the future, so its date is set to the present", "image", b.Image, "build", b.ID, "date", b.StateTime)
+		b.StateTime = now
+		if err := x.ledger.put(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unused lists templates, image and history records that belong to nothing any more.

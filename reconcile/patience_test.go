@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,8 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
 )
 
 // TestProviderThatAsksToWaitIsListed: Retry-After is respected from the first call on, the login included.
@@ -143,4 +146,33 @@ func TestAttemptWaitsForRoom(t *testing.T) {
 		}
 		l.heals(t)
 	})
+}
+
+// TestImageBuiltInTheFutureIsRebuiltInTime: the clock was a year ahead when the image was built.
+func TestImageBuiltInTheFutureIsRebuiltInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, strings.Replace(oneCloud(), `diskimage "debian" {`, "diskimage \"debian\" {\n  rebuild_age = \"24h\"", 1), sandboxcloud.Options{})
+		l.mustRun(t, plan.Options{})
+		build := l.records(resources.KindBuild)[0].(*resources.Build)
+		build.StateTime = time.Now().Add(365 * 24 * time.Hour)
+		l.store(t, build)
+		l.mustRun(t, plan.Options{Replace: []plan.Address{"node." + plan.Address(l.nodes()[0].ID)}})
+		time.Sleep(25 * time.Hour)
+		if p := l.plan(plan.Options{}); !strings.Contains(text(p), "build diskimage.debian: rebuild-age") {
+			t.Errorf("a day later the plan is\n%s", text(p))
+		}
+	})
+}
+
+// store writes a record, whatever its revision.
+func (l *lab) store(t *testing.T, record resources.Record) {
+	t.Helper()
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // read only after the commit
+	if _, err := store.Commit(t.Context(), state.Op{Record: record, Force: true}); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -88,7 +88,7 @@ type Daemon struct {
 	stall   stall
 	shadow  *shadow // nil unless Options.Shadow
 	parking parking
-	beat    atomic.Int64 // when the newest pass ended, in nanoseconds since 1970
+	beat    atomic.Pointer[time.Time] // when the newest pass ended; nil before the first
 }
 
 // New returns a daemon. It takes over the engine's store: until Run has ended, everything that is written goes through
@@ -207,10 +207,10 @@ func (d *Daemon) Last() Pass {
 }
 
 // Beat is when the newest pass ended: passes follow each other within seconds for as long as all is well. It is zero
-// before the first.
+// before the first. It has a monotonic clock reading, so time.Since does not depend on how the wall clock is set.
 func (d *Daemon) Beat() time.Time {
-	if at := d.beat.Load(); at != 0 {
-		return time.Unix(0, at)
+	if at := d.beat.Load(); at != nil {
+		return *at
 	}
 	return time.Time{}
 }

@@ -22,7 +22,7 @@ type Pass struct {
 // pass looks at what is known, decides, and begins what is to be done. It returns how long it took to decide.
 func (d *Daemon) pass(ctx context.Context) time.Duration {
 	started := time.Now()
-	defer func() { d.beat.Store(time.Now().UnixNano()) }()
+	defer func() { now := time.Now(); d.beat.Store(&now) }()
 	if !d.connected() {
 		return 0
 	}

@@ -100,3 +100,14 @@ func TestRefusedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
 		}
 	})
 }
+
+// TestBeatIsMonotonic runs outside of a bubble, in which times have no monotonic clock reading.
+func TestBeatIsMonotonic(t *testing.T) {
+	l := newLab(t, fleet, sandboxcloud.Options{})
+	d, end := l.daemon()
+	defer end()
+	l.await("the first pass", func() bool { return !d.Beat().IsZero() })
+	if beat := d.Beat().String(); !strings.Contains(beat, " m=") {
+		t.Errorf("%s has no monotonic clock reading", beat)
+	}
+}
