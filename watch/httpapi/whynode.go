@@ -79,6 +79,23 @@ func (e *explanation) held(n *resources.Node, since string) {
 	e.wait("hold", "it is held until %s (in %s), or npctl node release %s", until.UTC().Format(time.RFC3339), rounded(until.Sub(e.now)), n.ID)
 }
 
+// inCloud is what the newest listing shows of a node's server, and how old the listing is. A node that became ready later
+// was ready in the cloud then.
+func (e *explanation) inCloud(n *resources.Node) string {
+	view := e.pass.Seen.Providers[n.Provider]
+	for _, instance := range view.Instances {
+		if n.ExternalID == "" || instance.ID != n.ExternalID {
+			continue
+		}
+		text := fmt.Sprintf("%s, listed %s ago", strings.TrimSpace(string(instance.Status)+" "+instance.Fault), e.since(view.ListedAt))
+		if launched := n.Created.Add(seconds(n.Seconds)); n.Seconds > 0 && view.ListedAt.Before(launched) {
+			text = fmt.Sprintf("%s when its launch ended, %s ago; the newest listing is older (%s)", resources.StatusReady, e.since(launched), text)
+		}
+		return text
+	}
+	return ""
+}
+
 func (e *explanation) nodeFacts(n *resources.Node) {
 	e.fact("labels", strings.Join(n.Labels, ", "))
 	e.fact("where", n.Provider+"/"+n.Pool+map[bool]string{true: " in zone " + n.Zone, false: ""}[n.Zone != ""])
@@ -95,11 +112,7 @@ func (e *explanation) nodeFacts(n *resources.Node) {
 	if p := n.Phases; p.Create+p.Boot+p.Keyscan > 0 {
 		e.fact("launch", fmt.Sprintf("create %s, boot %s, keyscan %s", rounded(seconds(p.Create)), rounded(seconds(p.Boot)), rounded(seconds(p.Keyscan))))
 	}
-	for _, instance := range e.pass.Seen.Providers[n.Provider].Instances {
-		if instance.ID == n.ExternalID && n.ExternalID != "" {
-			e.fact("in the cloud", strings.TrimSpace(string(instance.Status)+" "+instance.Fault))
-		}
-	}
+	e.fact("in the cloud", e.inCloud(n))
 	e.relate("provider/"+n.Provider, "request/"+n.Request)
 	for _, label := range n.Labels {
 		e.relate("label/" + label)

@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+func TestCloudStatusIsTheNewestThatIsKnown(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, test := range map[string]struct {
+		listed time.Time
+		node   resources.Node
+		want   string
+	}{
+		"on its way":          {ago(40 * time.Second), resources.Node{ExternalID: "4711", Created: ago(time.Minute)}, "pending no host, listed 40s ago"},
+		"listed since":        {ago(10 * time.Second), resources.Node{ExternalID: "4711", Created: ago(time.Minute), Seconds: 30}, "pending no host, listed 10s ago"},
+		"ready after listing": {ago(40 * time.Second), resources.Node{ExternalID: "4711", Created: ago(time.Minute), Seconds: 30}, "ready when its launch ended, 30s ago; the newest listing is older (pending no host, listed 40s ago)"},
+		"not listed":          {ago(40 * time.Second), resources.Node{ExternalID: "4712"}, ""},
+		"without server":      {ago(40 * time.Second), resources.Node{}, ""},
+	} {
+		test.node.Provider = "cloud"
+		e := &explanation{now: now, world: world{pass: watch.Pass{Seen: plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: test.listed,
+			Instances: []resources.Instance{{ID: "4711", Status: resources.StatusPending, Fault: "no host"}}}}}}}}
+		if got := e.inCloud(&test.node); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
