@@ -59,6 +59,20 @@ var requestMoves = map[State][]State{
 	StateFulfilled: {StateFailed}, // its requestor never came for the nodes
 }
 
+// StatesOf lists the states that a record of that kind can be in.
+func StatesOf(kind Kind) []State {
+	moves := map[Kind]map[State][]State{KindNode: nodeMoves, KindBuild: buildMoves, KindUpload: uploadMoves, KindRequest: requestMoves}[kind]
+	var states []State
+	for from, to := range moves {
+		if from != "" {
+			states = append(states, from)
+		}
+		states = append(states, to...)
+	}
+	slices.Sort(states)
+	return slices.Compact(states)
+}
+
 // LegalMove reports whether a record of that kind may go from one state to another. Going from a state to itself is
 // always legal (a record may be written without changing state), and every record may be removed.
 func LegalMove(kind Kind, from, to State) bool {

@@ -255,7 +255,7 @@ func (c *chaos) client(ctx context.Context, name string, random *rand.Rand) {
 	shapes := [][]string{{"small"}, {"small"}, {"small", "small"}, {"large"}, {"large", "small"}, {"small", "small", "small", "small"},
 		{"metal"}, {"metal", "metal"}, {"nothing"}}
 	for ctx.Err() == nil {
-		wanted := watch.NewRequest{Labels: shapes[random.IntN(len(shapes))], Who: name, Priority: int64(100 * (1 + random.IntN(3)))}
+		wanted := watch.NewRequest{Labels: shapes[random.IntN(len(shapes))], Who: name, Priority: new(int64(100 * (1 + random.IntN(3))))}
 		var id string
 		err := c.call(func(d *watch.Daemon) error {
 			r, err := d.CreateRequest(context.Background(), wanted)

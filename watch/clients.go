@@ -33,7 +33,7 @@ var (
 // NewRequest is what a client asks for.
 type NewRequest struct {
 	Labels   []string        `json:"labels"`
-	Priority int64           `json:"priority,omitempty"` // 0 means 200
+	Priority *int64          `json:"priority,omitempty"` // nil means 200
 	Relative int64           `json:"relative_priority,omitempty"`
 	Who      string          `json:"requestor,omitempty"`
 	Tenant   string          `json:"tenant,omitempty"`
@@ -61,8 +61,8 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 		return nil, fmt.Errorf("%w: data has %d bytes, at most %d are kept", ErrInvalid, len(n.Data), dataAtMost)
 	case len(n.Data) > 0 && !json.Valid(n.Data):
 		return nil, fmt.Errorf("%w: data is not JSON", ErrInvalid)
-	case n.Priority < 0 || n.Priority > 999:
-		return nil, fmt.Errorf("%w: priority %d is not from 0 to 999", ErrInvalid, n.Priority)
+	case n.Priority != nil && (*n.Priority < 1 || *n.Priority > 999):
+		return nil, fmt.Errorf("%w: priority %d is not from 1 to 999", ErrInvalid, *n.Priority)
 	case !n.Deadline.IsZero() && n.Deadline.Before(now):
 		return nil, fmt.Errorf("%w: the deadline %s has passed", ErrInvalid, n.Deadline.Format(time.RFC3339))
 	}
@@ -71,10 +71,11 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 			return nil, fmt.Errorf("%w: a text has %d bytes, at most %d are kept", ErrInvalid, len(text), textAtMost)
 		}
 	}
-	if n.Priority == 0 {
-		n.Priority = defaultPriority
+	priority := int64(defaultPriority)
+	if n.Priority != nil {
+		priority = *n.Priority
 	}
-	r := &resources.Request{State: resources.StateRequested, StateTime: now, Created: now, Labels: n.Labels, Priority: n.Priority,
+	r := &resources.Request{State: resources.StateRequested, StateTime: now, Created: now, Labels: n.Labels, Priority: priority,
 		Relative: n.Relative, Who: d.requestor(n.Who), Tenant: n.Tenant, Event: n.Event, Provider: n.Provider, Data: n.Data, Deadline: n.Deadline, Fresh: n.Fresh}
 	entries, err := d.runner.Commit(ctx, state.Op{Record: r})
 	if err != nil {
@@ -212,14 +213,17 @@ func (d *Daemon) Renew(ctx context.Context, id, holder string) (*resources.Node,
 	})
 }
 
-// Return gives a node back after use. A static node is ready again afterwards, any other is deleted.
+// Return gives a node back after use. A static node is ready again afterwards, any other is deleted. It may be repeated: a
+// static node that is ready is checked once more. Another node that is ready was not used, and stays.
 func (d *Daemon) Return(ctx context.Context, id string) (*resources.Node, error) {
 	return d.change(ctx, id, "returned", func(n *resources.Node, now time.Time) error {
-		switch n.State {
-		case resources.StateInUse, resources.StateHold, resources.StateReady:
+		switch {
+		case n.State == resources.StateReady && !n.Static:
+			return fmt.Errorf("%w: node %s is ready and was not used", ErrState, id)
+		case n.State == resources.StateReady, n.State == resources.StateInUse, n.State == resources.StateHold:
 			n.State, n.StateTime, n.Lease = resources.StateUsed, now, nil
 			return nil
-		case resources.StateUsed, resources.StateDeleting:
+		case n.State == resources.StateUsed, n.State == resources.StateDeleting:
 			return nil
 		default:
 			return fmt.Errorf("%w: node %s is %s", ErrState, id, n.State)

@@ -75,6 +75,9 @@ func (c *nodeCommand) listed(ctx context.Context) error {
 	if c.states != "" {
 		c.filter.States = strings.Split(c.states, ",")
 	}
+	if err := wire.CheckStates(resources.KindNode, c.filter.States); err != nil {
+		return err
+	}
 	if c.filter.Request != "" {
 		c.filter.Request = idOf(resources.KindRequest, c.filter.Request)
 	}

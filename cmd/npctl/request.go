@@ -90,6 +90,9 @@ func (c *requestCommand) listed(ctx context.Context) error {
 	if c.states != "" {
 		filter.States = strings.Split(c.states, ",")
 	}
+	if err := wire.CheckStates(resources.KindRequest, filter.States); err != nil {
+		return err
+	}
 	requests, err := c.requests(ctx, filter)
 	if err != nil {
 		return err

@@ -38,6 +38,7 @@ type requestCreate struct {
 	ask            wire.NewRequest
 	labels         []string
 	data, deadline string
+	priority       int64
 	waits, takes   bool
 }
 
@@ -45,7 +46,7 @@ func (a *app) requestCreateCommand() *cli.Command {
 	c := &requestCreate{requestCommand: a.newRequest()}
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "label", Category: categorySelect, Destination: &c.labels, Usage: "ask for a node of a `LABEL`; may be given several times"},
-		&cli.Int64Flag{Name: "priority", Category: categorySelect, Destination: &c.ask.Priority, Usage: "`NUMBER` from 1 to 999, lower goes first; 200 when it is not given"},
+		&cli.Int64Flag{Name: "priority", Category: categorySelect, Value: 200, Destination: &c.priority, Usage: "`NUMBER` from 1 to 999, lower goes first; 200 when it is not given"},
 		&cli.Int64Flag{Name: "relative", Category: categorySelect, Destination: &c.ask.Relative, Usage: "`NUMBER` that orders requests of one priority, lower goes first"},
 		&cli.StringFlag{Name: "requestor", Category: categorySelect, Destination: &c.ask.Who, Usage: "who asks, instead of user@host: a `NAME` for people"},
 		&cli.StringFlag{Name: "tenant", Category: categorySelect, Destination: &c.ask.Tenant, Usage: "`TENANT` whose limits it counts against"},
@@ -91,7 +92,7 @@ func (c *requestCreate) check(cmd *cli.Command) (err error) {
 	if (c.lease != 0 || c.holder != "") && !c.takes {
 		return hint(errors.New("-lease and -holder are for those who take the nodes"), "give -take too, or take them later with npctl request take")
 	}
-	c.ask.Labels = c.labels
+	c.ask.Labels, c.ask.Priority = c.labels, &c.priority
 	if c.ask.Who == "" {
 		c.ask.Who = whoAmI()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -219,6 +220,13 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 		{"POST", "/v1/requests", `{"labels":["metal"]} {}`, 400, wire.CodeInvalid, "not valid JSON"},
 		{"POST", "/v1/requests", `not JSON`, 400, wire.CodeInvalid, "not valid JSON"},
 		{"POST", "/v1/requests", "", 400, wire.CodeInvalid, "nothing was sent"},
+		{"POST", "/v1/requests", `{"labels":["metal"],"priority":0}`, 400, wire.CodeInvalid, "from 1 to 999"},
+		{"POST", "/v1/requests", "null", 400, wire.CodeInvalid, "null was sent"},
+		{"POST", "/v1/reload", " null ", 400, wire.CodeInvalid, "null was sent"},
+		{"POST", "/v1/nodes/0000000001/hold", "null", 400, wire.CodeInvalid, "null was sent"},
+		{"GET", "/v1/nodes?state=ready,bogus", "", 400, wire.CodeInvalid, "building, deleting"},
+		{"GET", "/v1/nodes/0000000001?state=fulfilled", "", 400, wire.CodeInvalid, "its states are"},
+		{"GET", "/v1/requests?state=in-use", "", 400, wire.CodeInvalid, "failed, fulfilled, pending, requested"},
 		{"POST", "/v1/requests/1/take", `{"lease_seconds":1}`, 400, wire.CodeInvalid, "not between"},
 		{"GET", "/v1/requests?stat=failed", "", 400, wire.CodeInvalid, "it takes state, label"},
 		{"GET", "/v1/requests?limit=many", "", 400, wire.CodeInvalid, "an integer"},
@@ -297,4 +305,44 @@ func TestAConfigurationIsReloadedOrRefused(t *testing.T) {
 	l.write(strings.Replace(fleet, "max_servers", "max_serfers", 1))
 	_, err := l.Reload(t.Context(), false)
 	refused(t, err, wire.CodeRefused, "max_serfers")
+}
+
+func TestOnlyUsedNodesAreReturned(t *testing.T) {
+	l := newLab(t, strings.Replace(fleet, `label "small" {}`, `label "small" { min_ready = 1 }`, 1), nil)
+	var ready wire.Node
+	l.await("a node is ready", func() bool {
+		nodes, err := l.Nodes(t.Context(), wire.NodeFilter{Label: "small", States: []string{"ready"}})
+		if err != nil || len(nodes) == 0 {
+			return false
+		}
+		ready = nodes[0]
+		return true
+	})
+	_, err := l.ReturnNode(t.Context(), ready.ID)
+	refused(t, err, wire.CodeState, "was not used")
+	if n, err := l.Node(t.Context(), ready.ID); err != nil || n.State != resources.StateReady {
+		t.Errorf("the node is %s, %v", n.State, err)
+	}
+	metal := l.taken(0, "metal")[0]
+	for range 2 { // as after an answer that was lost
+		if _, err := l.ReturnNode(t.Context(), metal.ID); err != nil {
+			t.Error(err)
+		}
+		if _, err := l.WaitNode(t.Context(), metal.ID, resources.StateReady); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLabelWithASlashIsServed(t *testing.T) {
+	l := newLab(t, fleet+"\nlabel \"debian/12\" {}\n", nil)
+	l.await("the label is known", func() bool {
+		status, _, text := l.raw("GET", "/v1/labels/debian%2F12", "")
+		return status == http.StatusOK && strings.Contains(text, `"debian/12"`)
+	})
+	for _, path := range []string{"/v1/labels/a%2f..%2fb", "/v1/labels/%2fa", "/v1/images/debian%2f12"} {
+		if status, _, text := l.raw("GET", path, ""); status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
 }

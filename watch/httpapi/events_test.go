@@ -40,30 +40,30 @@ func TestEventsAreWaitedFor(t *testing.T) {
 var errEnough = errors.New("enough")
 
 func TestAPlaceInTheJournalHoldsOverARestart(t *testing.T) {
-	l := newLab(t, fleet, nil)
-	if _, err := l.FreezeProvider(t.Context(), "one"); err != nil {
+	l := newLab(t, fleet+"\nprovider \"lab\" \"idle\" {}\n", nil) // nothing else happens to that provider
+	if _, err := l.FreezeProvider(t.Context(), "idle"); err != nil {
 		t.Fatal(err)
 	}
-	seen, err := l.Events(t.Context(), "", "provider/one", 0)
+	seen, err := l.Events(t.Context(), "", "provider/idle", 0)
 	if err != nil || len(seen.Events) == 0 {
 		t.Fatalf("events %+v: %v", seen, err)
 	}
-	if _, err := l.ThawProvider(t.Context(), "one"); err != nil {
+	if _, err := l.ThawProvider(t.Context(), "idle"); err != nil {
 		t.Fatal(err)
 	}
 	number, rest, _ := strings.Cut(seen.Next, "-")
 	_, at, _ := strings.Cut(rest, "-")
 	for name, after := range map[string]string{"as told": seen.Next, "of a daemon before": "7-abcdefabcdef-" + at, "a number": number} {
-		got, err := l.Events(t.Context(), after, "provider/one", 0)
+		got, err := l.Events(t.Context(), after, "provider/idle", 0)
 		if err != nil || len(got.Events) != 1 || got.Events[0].Code != "thawed" {
 			t.Errorf("%s (%s): %+v, %v", name, after, got.Events, err)
 		}
 	}
-	all, err := l.Events(t.Context(), "0", "provider/one", 1)
+	all, err := l.Events(t.Context(), "0", "provider/idle", 1)
 	if err != nil || len(all.Events) != 1 || all.Events[0].Code != "frozen" {
 		t.Errorf("the oldest event is %+v: %v", all, err)
 	}
-	if newest, err := l.Events(t.Context(), "", "provider/one", 1); err != nil || len(newest.Events) != 1 || newest.Events[0].Code != "thawed" {
+	if newest, err := l.Events(t.Context(), "", "provider/idle", 1); err != nil || len(newest.Events) != 1 || newest.Events[0].Code != "thawed" {
 		t.Errorf("the newest event is %+v: %v", newest, err)
 	}
 }

@@ -81,6 +81,9 @@ func (discard) Header() http.Header         { return http.Header{} }
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) WriteHeader(int)             {}
 
+// labelPath begins the path of a label, whose name may have a slash; it is written %2F.
+const labelPath = "/" + wire.Version + "/labels/"
+
 // checkPath refuses paths that mean something else to somebody: with empty or dotted parts, with slashes or control
 // characters in disguise.
 func checkPath(u *url.URL) error {
@@ -90,7 +93,7 @@ func checkPath(u *url.URL) error {
 		return invalid("the path is too long")
 	case !strings.HasPrefix(raw, "/") || !utf8.ValidString(path):
 		return invalid("the path cannot be understood")
-	case strings.Count(raw, "/") != strings.Count(path, "/"), strings.Contains(path, `\`):
+	case strings.Count(raw, "/") != strings.Count(path, "/") && !strings.HasPrefix(raw, labelPath), strings.Contains(path, `\`):
 		return invalid("the path has a slash in disguise")
 	}
 	for _, r := range path {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,9 @@ func (c *call) read() ([]byte, error) {
 }
 
 func decode(text []byte, into any) error {
+	if string(bytes.TrimSpace(text)) == "null" {
+		return invalid("null was sent, and an object is expected")
+	}
 	err := jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true))
 	var semantic *jsonv2.SemanticError
 	switch {

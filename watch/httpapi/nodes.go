@@ -9,8 +9,12 @@ import (
 )
 
 func (c *call) listNodes() (any, error) {
+	states, err := c.states(resources.KindNode)
+	if err != nil {
+		return nil, err
+	}
 	records, busy := c.records()
-	filter := wire.NodeFilter{States: c.words("state"), Label: c.values.Get("label"), Provider: c.values.Get("provider"), Pool: c.values.Get("pool"),
+	filter := wire.NodeFilter{States: states, Label: c.values.Get("label"), Provider: c.values.Get("provider"), Pool: c.values.Get("pool"),
 		Request: c.values.Get("request"), Tenant: c.values.Get("tenant")}
 	chosen := slices.DeleteFunc(records.Nodes, func(n *resources.Node) bool { return !filter.Matches(n) })
 	chosen, next := page(c, chosen, func(n *resources.Node) string { return n.ID })
@@ -50,7 +54,10 @@ func (d doing) of(n *resources.Node, busy map[resources.Key]bool) string {
 }
 
 func (c *call) showNode() (any, error) {
-	states := c.words("state")
+	states, err := c.states(resources.KindNode)
+	if err != nil {
+		return nil, err
+	}
 	var n *resources.Node
 	before := resources.State("")
 	look := func() (done bool, err error) {

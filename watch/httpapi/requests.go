@@ -22,8 +22,12 @@ func (s *Server) records() (plan.Records, map[resources.Key]bool) {
 }
 
 func (c *call) listRequests() (any, error) {
+	states, err := c.states(resources.KindRequest)
+	if err != nil {
+		return nil, err
+	}
 	records, _ := c.records()
-	filter := wire.RequestFilter{States: c.words("state"), Label: c.values.Get("label"), Tenant: c.values.Get("tenant"), Who: c.values.Get("requestor")}
+	filter := wire.RequestFilter{States: states, Label: c.values.Get("label"), Tenant: c.values.Get("tenant"), Who: c.values.Get("requestor")}
 	chosen := slices.DeleteFunc(records.Requests, func(r *resources.Request) bool { return !filter.Matches(r) })
 	chosen, next := page(c, chosen, func(r *resources.Request) string { return r.ID })
 	assigned := assignments(records.Nodes)

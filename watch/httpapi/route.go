@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // route is one thing that can be asked for. The description of the API is made from the same table.
@@ -153,6 +156,15 @@ func (c *call) words(name string) []string {
 		return nil
 	}
 	return strings.Split(c.values.Get(name), ",")
+}
+
+// states splits the parameter state. What is no state of that kind of record is refused.
+func (c *call) states(kind resources.Kind) ([]string, error) {
+	states := c.words("state")
+	if err := wire.CheckStates(kind, states); err != nil {
+		return nil, invalid("parameter state: %s", err)
+	}
+	return states, nil
 }
 
 // The parameters that several routes have.

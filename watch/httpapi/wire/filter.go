@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -27,6 +29,25 @@ type NodeFilter struct {
 func (f NodeFilter) Matches(n *resources.Node) bool {
 	return isOneOf(f.States, n.State) && isIn(f.Label, n.Labels) && is(f.Provider, n.Provider) && is(f.Pool, n.Pool) &&
 		is(f.Request, n.Request) && is(f.Tenant, n.Tenant)
+}
+
+// CheckStates refuses states that no record of that kind can be in.
+func CheckStates(kind resources.Kind, states []string) error {
+	known := resources.StatesOf(kind)
+	for _, state := range states {
+		if !slices.Contains(known, resources.State(state)) {
+			return fmt.Errorf("a %s cannot be in state %q; its states are %s", kind, state, strings.Join(stateNames(known), ", "))
+		}
+	}
+	return nil
+}
+
+func stateNames(states []resources.State) []string {
+	names := make([]string, len(states))
+	for i, s := range states {
+		names[i] = string(s)
+	}
+	return names
 }
 
 func isOneOf(states []string, state resources.State) bool {

@@ -21,7 +21,7 @@ const MediaProblem = "application/problem+json"
 // NewRequest asks for nodes.
 type NewRequest struct {
 	Labels   []string        `json:"labels" doc:"What is asked for: one node each, all in one pool of one provider. A label may come several times."`
-	Priority int64           `json:"priority,omitempty" doc:"From 1 to 999; lower goes first. 200 when it is not given."`
+	Priority *int64          `json:"priority,omitempty" doc:"From 1 to 999; lower goes first. 200 when it is not given."`
 	Relative int64           `json:"relative_priority,omitempty" doc:"Orders requests of one priority; lower goes first."`
 	Who      string          `json:"requestor,omitempty" doc:"Who asks, for people."`
 	Tenant   string          `json:"tenant,omitempty" doc:"Whose limits it counts against."`
