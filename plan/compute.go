@@ -85,6 +85,9 @@ func (c *computation) add(s Step) string {
 	if s.Image != "" {
 		s.ImageKind = c.imageKind(s.Image)
 	}
+	if r := c.world.requests[s.Request]; r != nil {
+		s.EventID = r.Event
+	}
 	if s.Action == ActionUpdate {
 		c.changing[s.Record] = true
 	}

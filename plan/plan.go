@@ -92,6 +92,7 @@ type Step struct {
 	Slot      int64               `json:"slot,omitempty"`     // static node's slot
 	Zone      string              `json:"zone,omitempty"`     // of a request's nodes
 	Request   string              `json:"request,omitempty"`  // id of the request that it is for
+	EventID   string              `json:"event_id,omitempty"` // of that request: what its requestor calls it, such as an event of Zuul
 	Nodes     []string            `json:"nodes,omitempty"`    // of a serve step: ids by position in the request; empty where one is launched
 	Declined  []resources.Decline `json:"declined,omitempty"` // of a decline step
 	Record    resources.Key       `json:"record,omitzero"`    // the record it acts on, when there is one

@@ -504,3 +504,23 @@ delete node 0000000012
 		})
 	}
 }
+
+func TestStepsForARequestCarryItsEventID(t *testing.T) {
+	d, o := idle("0000000011")
+	r := request("1", "small", "small")
+	r.Event = "e5"
+	o.Records.Requests = []*resources.Request{r}
+	p := Compute(d, o, Options{})
+	found := 0
+	for _, s := range p.Steps {
+		if s.Request == "1" {
+			found++
+		}
+		if (s.Request == "1") != (s.EventID == "e5") {
+			t.Errorf("%s has event id %q", s.ID, s.EventID)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d steps are for the request, want 2", found)
+	}
+}

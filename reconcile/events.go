@@ -62,6 +62,7 @@ func about(s plan.Step, id string) []any {
 		add("id", id)
 	}
 	add("request", s.Request)
+	add("event_id", s.EventID)
 	add("nodes", strings.Join(slices.DeleteFunc(slices.Clone(s.Nodes), func(id string) bool { return id == "" }), ","))
 	add("provider", s.Provider)
 	add("image", s.Image)

@@ -15,8 +15,8 @@ func TestTheLogSaysWhatAStepIsAbout(t *testing.T) {
 		id   string
 		want string
 	}{
-		{plan.Step{ID: "launch request 7 #1 (3)", Thing: plan.ThingNode, Request: "7", Provider: "one", Image: "debian"}, "17",
-			`step="launch request 7 #1 (3)" node=17 request=7 provider=one image=debian`},
+		{plan.Step{ID: "launch request 7 #1 (3)", Thing: plan.ThingNode, Request: "7", EventID: "e5", Provider: "one", Image: "debian"}, "17",
+			`step="launch request 7 #1 (3)" node=17 request=7 event_id=e5 provider=one image=debian`},
 		{plan.Step{ID: "delete node 17", Thing: plan.ThingNode, Record: resources.Key{Kind: resources.KindNode, ID: "17"}, Provider: "one"}, "",
 			`step="delete node 17" node=17 provider=one`},
 		{plan.Step{ID: "serve request 7", Thing: plan.ThingRequest, Record: resources.Key{Kind: resources.KindRequest, ID: "7"}, Request: "7",

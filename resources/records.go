@@ -257,6 +257,12 @@ type Node struct {
 	HoldUntil  time.Time         `json:"hold_until,omitzero"` // zero: for as long as max_hold_age allows
 	Checked    time.Time         `json:"checked,omitzero"`    // when it was last seen to answer
 	Phases     Phases            `json:"phases,omitzero"`     // how long the parts of its launch took
+
+	// What Zuul and Nodepool write. npctl shows it and never changes it.
+	Launcher   string `json:"launcher,omitempty"`    // id of the pool of another program that launched it
+	HoldJob    string `json:"hold_job,omitempty"`    // what it is held for
+	UserData   string `json:"user_data,omitempty"`   // what its user says of its use
+	DriverData string `json:"driver_data,omitempty"` // of the driver that made it, as JSON
 }
 
 // Lease is a use that ends by itself unless it is renewed.

@@ -73,4 +73,5 @@ type Event struct {
 	Related []string  `json:"related,omitempty"` // further subjects
 	Code    string    `json:"code"`              // such as launched, ready, fulfilled, waiting
 	Text    string    `json:"text"`
+	EventID string    `json:"event_id,omitempty"` // of the request that it concerns: what its requestor calls it
 }

@@ -82,7 +82,7 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 		return nil, err
 	}
 	created := entries[0].Record.(*resources.Request)
-	d.Journal.Add(resources.Event{Time: now, Subject: created.Key().String(), Code: "created", Related: labelSubjects(n.Labels),
+	d.Journal.Add(resources.Event{Time: now, Subject: created.Key().String(), EventID: created.Event, Code: "created", Related: labelSubjects(n.Labels),
 		Text: fmt.Sprintf("request for %v by %s", n.Labels, orNobody(n.Who))})
 	return created, nil
 }
@@ -125,7 +125,7 @@ func (d *Daemon) CancelRequest(ctx context.Context, id string) error {
 		}
 		_, err = d.runner.Commit(ctx, state.Op{Key: r.Key(), Revision: revision})
 		if err == nil {
-			d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), Code: "cancelled", Text: "cancelled while " + string(r.State)})
+			d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), EventID: r.Event, Code: "cancelled", Text: "cancelled while " + string(r.State)})
 		}
 		return err
 	})
@@ -181,7 +181,7 @@ func (d *Daemon) take(ctx context.Context, id, holder string, lease time.Duratio
 		return nil, err
 	}
 	for _, n := range nodes {
-		d.Journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Related: []string{r.Key().String()}, Code: "taken",
+		d.Journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Related: []string{r.Key().String()}, EventID: r.Event, Code: "taken",
 			Text: "taken by " + orNobody(holder)})
 	}
 	if d.Taken != nil {

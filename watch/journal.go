@@ -201,7 +201,7 @@ func journaled(event reconcile.Event) (e resources.Event, ok bool) {
 	if event.Kind == reconcile.EventStart && s.Thing == plan.ThingRequest {
 		return e, false // its end follows at once
 	}
-	e = resources.Event{Time: event.Time, Code: string(s.Action) + "-" + string(event.Kind), Subject: subjectOf(s, event.ID)}
+	e = resources.Event{Time: event.Time, Code: string(s.Action) + "-" + string(event.Kind), Subject: subjectOf(s, event.ID), EventID: s.EventID}
 	e.Related = relatedTo(s, e.Subject)
 	e.Text = fmt.Sprintf("%s %s: %s", s.Action, s.Address, s.Reason.Text())
 	switch event.Kind {

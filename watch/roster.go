@@ -76,7 +76,7 @@ func (d *Daemon) hear(record resources.Record) {
 	if !ok || !strings.HasPrefix(r.Who, plan.OwnRequestor) || !r.Answered() {
 		return
 	}
-	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), Code: string(r.State), Text: "it is " + string(r.State) + because(r.Error)})
+	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), EventID: r.Event, Code: string(r.State), Text: "it is " + string(r.State) + because(r.Error)})
 }
 
 // watchRivals tells of processes that take care of a provider of this one and do not know its lock: what the one makes, the

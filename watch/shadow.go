@@ -249,7 +249,7 @@ func (d *Daemon) tell(v Verdict) {
 		slog.Group("live", slog.String("answer", string(v.Live.Answer)), slog.String("provider", v.Live.Place.Provider),
 			slog.String("pool", v.Live.Place.Pool), slog.String("why", v.Live.Why)),
 		slog.Duration("age", v.Time.Sub(r.Created).Round(time.Millisecond)))
-	d.Journal.add(resources.Event{Time: v.Time, Subject: r.Key().String(), Related: labelSubjects(r.Labels), Code: "shadow-" + string(v.Result),
+	d.Journal.add(resources.Event{Time: v.Time, Subject: r.Key().String(), EventID: r.Event, Related: labelSubjects(r.Labels), Code: "shadow-" + string(v.Result),
 		Text: v.String()})
 }
 

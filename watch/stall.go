@@ -97,7 +97,7 @@ func (d *Daemon) watchStall(pass Pass) {
 	case begins:
 		lasts, why := d.Stalled().Round(time.Second), d.whyWaiting(pass, oldest)
 		d.Log.Error("requests wait and nothing is launched or served", "for", lasts, "oldest_request", oldest.ID, "labels", oldest.Labels, "why", why)
-		d.Journal.add(resources.Event{Time: pass.Seen.Now, Subject: oldest.Key().String(), Related: labelSubjects(oldest.Labels), Code: "stalled",
+		d.Journal.add(resources.Event{Time: pass.Seen.Now, Subject: oldest.Key().String(), EventID: oldest.Event, Related: labelSubjects(oldest.Labels), Code: "stalled",
 			Text: fmt.Sprintf("nothing has been launched or served for %s while this waits: %s", lasts, why)})
 	case over:
 		d.Log.Info("requests are served again")

@@ -22,6 +22,9 @@ func story(log *slog.Logger) func(resources.Event) {
 			at[kind] = len(attrs)
 			attrs = append(attrs, slog.String(kind, name))
 		}
+		if e.EventID != "" {
+			attrs = append(attrs, slog.String("event_id", e.EventID))
+		}
 		kind, _, _ := strings.Cut(e.Subject, "/")
 		log.LogAttrs(context.Background(), slog.LevelInfo, kind+" "+e.Code, attrs...)
 	}

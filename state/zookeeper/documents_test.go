@@ -70,7 +70,8 @@ func TestNodepoolsNodeIsRead(t *testing.T) {
 		Addresses: resources.Addresses{Interface: "192.0.2.17", PublicIPv4: "192.0.2.17", PrivateIPv4: "10.0.0.17"},
 		Login:     resources.Login{Username: "zuul", PythonPath: "auto", ConnectionType: "ssh", ConnectionPort: 22}, HostKeys: []string{"ssh-ed25519 AAAA"},
 		Resources: resources.Amounts{Instances: 1, Cores: 4, RAM: 8192}, Attributes: map[string]string{"executor-zone": "zone-1"},
-		Request: "200-0000000311", Tenant: "acme", Requestor: "0f6d2c1b"}
+		Request: "200-0000000311", Tenant: "acme", Requestor: "0f6d2c1b",
+		Launcher: "launch1.example.org-PoolWorker.cloud-a-r1-main-7c0d"}
 	if diff := cmp.Diff(want, mustDecode(t, placeOf(nodesDir+"/0000000042"), []byte(nodepoolsNode))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -234,3 +234,21 @@ func FuzzDocument(f *testing.F) {
 		}
 	})
 }
+
+// What Zuul and Nodepool say of a node is shown, and stays as it is.
+func TestWhatOthersSayOfANodeIsShown(t *testing.T) {
+	at := placeOf(nodesDir + "/0000000001")
+	text := []byte(`{"state": "hold", "type": ["a"], "launcher": "nl01-PoolWorker.cloud-main", "hold_job": "tenant proj job", ` +
+		`"user_data": "{\"n\": 1}", "driver_data": {"a": [1]}}`)
+	n := mustDecode(t, at, text).(*resources.Node)
+	if n.Launcher != "nl01-PoolWorker.cloud-main" || n.HoldJob != "tenant proj job" || n.UserData != `{"n": 1}` || n.DriverData != `{"a":[1]}` {
+		t.Errorf("read %+v", n)
+	}
+	n.State, n.HoldJob = resources.StateUsed, "changed"
+	written := string(mustEncode(t, at, n, text))
+	for _, kept := range []string{`"hold_job": "tenant proj job"`, `"driver_data": {"a": [1]}`, `"launcher": "nl01-PoolWorker.cloud-main"`} {
+		if !strings.Contains(written, kept) {
+			t.Errorf("%s is not in %s", kept, written)
+		}
+	}
+}

@@ -19,6 +19,9 @@ type nodeJSON struct {
 	Pool        text               `json:"pool"`
 	Request     text               `json:"allocated_to"`
 	Launcher    text               `json:"launcher"`
+	HoldJob     anyText            `json:"hold_job"`
+	UserData    anyText            `json:"user_data"`
+	DriverData  anyText            `json:"driver_data"`
 	Created     seconds            `json:"created_time"`
 	External    anyText            `json:"external_id"`
 	Cloud       text               `json:"cloud"`
@@ -99,10 +102,14 @@ func (doc *nodeJSON) record(id string) (*resources.Node, error) {
 		Zone: string(doc.Zone), Cloud: string(doc.Cloud), Region: string(doc.Region), HostID: string(doc.HostID),
 		Hostname: string(doc.Hostname), HostKeys: doc.HostKeys, Slot: int64(doc.Slot), Comment: string(doc.Comment),
 		Request: string(doc.Request), Tenant: string(doc.Tenant), Requestor: string(doc.Requestor),
-		Static: doc.Launcher == staticLauncher,
+		Static: doc.Launcher == staticLauncher, HoldJob: string(doc.HoldJob),
+		UserData: string(doc.UserData), DriverData: string(doc.DriverData),
 		Addresses: resources.Addresses{Interface: string(doc.Interface), PublicIPv4: string(doc.PublicIPv4),
 			PrivateIPv4: string(doc.PrivateIPv4), PublicIPv6: string(doc.PublicIPv6), PrivateIPv6: string(doc.PrivateIPv6)},
 		Login: doc.login(), Resources: doc.amounts()}
+	if doc.Extra == nil && !n.Static { // npctl did not launch it
+		n.Launcher = string(doc.Launcher)
+	}
 	if n.State == stateDeleted {
 		n.State = resources.StateDeleting
 	}

@@ -22,6 +22,7 @@ func (e *explanation) request(id string) error {
 	e.fact("labels", strings.Join(r.Labels, ", "))
 	e.fact("created", e.since(r.Created)+" ago by "+cmp.Or(r.Who, "nobody named"))
 	e.fact("tenant", r.Tenant)
+	e.fact("event id", r.Event)
 	e.fact("wanted provider", r.Provider)
 	if !r.Deadline.IsZero() {
 		e.fact("deadline", "in "+rounded(r.Deadline.Sub(e.now)))
