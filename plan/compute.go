@@ -63,6 +63,7 @@ type computation struct {
 	usable   map[string]int                // label → nodes that count towards min_ready
 	retired  map[string][]*retiredNode     // label → delete steps of nodes to be replaced
 	coming   map[imageAt]string            // upload steps by image and provider
+	relogin  map[resources.Key]string      // uploads with another login from now on, and the step that records it
 	renewed  map[resources.Key]bool        // uploads that -replace names: they go once their successors are there
 	doomed   map[resources.Key]string      // record → ID of the step that removes it
 	putOff   map[string]string             // node on its way → why nothing is done for it now

@@ -13,6 +13,7 @@ import (
 func (c *computation) images() {
 	c.coming = map[imageAt]string{}
 	c.renewed = map[resources.Key]bool{}
+	c.relogin = map[resources.Key]string{}
 	for i := range c.want.Images {
 		c.image(&c.want.Images[i])
 	}
@@ -78,6 +79,9 @@ func (c *computation) image(img *resources.Image) {
 	}
 	c.superseded(img, users, build)
 	c.uploadedFiles(img, users, build)
+	for _, p := range users {
+		c.logins(img, p)
+	}
 }
 
 // unfinishedBuilds plans the removal of builds that failed or were interrupted. The newest one that can be gone on with

@@ -153,6 +153,9 @@ func (c *computation) imageOf(s *Step, at *place) {
 	coming, ready := c.coming[imageAt{ref.Name, s.Provider}], c.readyUploads(ref.Name, s.Provider)
 	if len(ready) > 0 {
 		s.Upload = ready[0].ID
+		if update := c.relogin[ready[0].Key()]; update != "" {
+			s.Needs = append(s.Needs, update)
+		}
 	}
 	switch {
 	case coming == "":

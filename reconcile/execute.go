@@ -253,6 +253,8 @@ func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
 		return s.Request, x.restartRequest(ctx, s)
 	case s.Thing == plan.ThingNode && s.Action == plan.ActionUpdate && s.Node == "":
 		return s.Record.ID, x.updateNode(ctx, s)
+	case s.Thing == plan.ThingUpload && s.Action == plan.ActionUpdate:
+		return s.Record.ID, x.updateUpload(ctx, s)
 	case s.Thing == plan.ThingRecord && s.Action == plan.ActionUpdate:
 		return s.Record.ID, nil // rememberProvider and rememberImages have written it
 	case s.Action == plan.ActionBuild:

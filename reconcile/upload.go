@@ -20,6 +20,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // upload brings a build to a provider: intent, stream, result.
@@ -87,26 +88,35 @@ func (x *execution) intendUpload(ctx context.Context, step string, b *resources.
 	return u, nil
 }
 
-// login is how one gets into nodes of the image there: as its block says, unless the provider's does.
+// login is how a job gets into nodes of the image there: as configured, or, when the image is configured no more, as the
+// build has it.
 func (x *execution) login(b *resources.Build, p *resources.Provider) resources.Login {
-	login := b.Login
-	own, ok := providerImage(p, b)
-	if !ok {
-		return login
+	if img := x.image(b.Image); img != nil {
+		return img.LoginIn(p)
 	}
-	if own.Login.Username != "" {
-		login.Username = own.Login.Username
+	return b.Login
+}
+
+// updateUpload records the configured login of an upload.
+func (x *execution) updateUpload(ctx context.Context, s plan.Step) error {
+	u, at := find[resources.Upload](x.ledger, s.Record)
+	img := x.image(s.Image)
+	p, configured := x.provider(s.Provider)
+	if u == nil || u.State != resources.StateReady || img == nil || !configured {
+		return fmt.Errorf("%s: %w", s.Record, errChanged)
 	}
-	if own.Login.PythonPath != "" {
-		login.PythonPath = own.Login.PythonPath
+	u.Login = img.LoginIn(p)
+	return x.ledger.replace(ctx, state.Entry{Record: u, Revision: at})
+}
+
+// image returns the configured image of that name, or nil.
+func (x *execution) image(name string) *resources.Image {
+	for i := range x.Desired.Images {
+		if x.Desired.Images[i].Name == name {
+			return &x.Desired.Images[i]
+		}
 	}
-	if own.Login.ShellType != "" {
-		login.ShellType = own.Login.ShellType
-	}
-	if own.Login.ConnectionType != "" {
-		login.ConnectionType, login.ConnectionPort = own.Login.ConnectionType, own.Login.ConnectionPort
-	}
-	return login
+	return nil
 }
 
 func providerImage(p *resources.Provider, b *resources.Build) (resources.ProviderImage, bool) {

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -128,6 +129,27 @@ type Image struct {
 
 // Ref names the image.
 func (i Image) Ref() ImageRef { return ImageRef{i.Kind, i.Name} }
+
+// LoginIn is how a job gets into nodes that a provider boots from the image: the provider's own block wins.
+func (i *Image) LoginIn(p *Provider) Login {
+	for k := range p.Images {
+		if p.Images[k].Image == i.Ref() {
+			return p.Images[k].Login.over(i.Login)
+		}
+	}
+	return i.Login
+}
+
+// over is a login with what it leaves empty taken from another. A connection type brings its port with it.
+func (l Login) over(below Login) Login {
+	return Login{
+		Username:       cmp.Or(l.Username, below.Username),
+		PythonPath:     cmp.Or(l.PythonPath, below.PythonPath),
+		ShellType:      cmp.Or(l.ShellType, below.ShellType),
+		ConnectionType: cmp.Or(l.ConnectionType, below.ConnectionType),
+		ConnectionPort: cmp.Or(l.ConnectionPort, below.ConnectionPort),
+	}
+}
 
 // Login says how a job gets into nodes of an image.
 type Login struct {

@@ -1,0 +1,58 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// logins plans to bring the login of an image's uploads in line with the configuration. Nodes launched later get it.
+func (c *computation) logins(img *resources.Image, p *resources.Provider) {
+	if !c.reachable(p.Name) {
+		return
+	}
+	for _, u := range c.readyUploads(img.Name, p.Name) {
+		if u.Unmarked && c.seen.Shared { // another program's, which keeps its own login
+			continue
+		}
+		changes := loginChanges(u.Login, img.LoginIn(p))
+		if len(changes) == 0 {
+			continue
+		}
+		at := uploadAddress(p.Name, img.Name)
+		c.relogin[u.Key()] = c.add(Step{ID: "update login of upload " + u.ID, Address: at, Action: ActionUpdate, Thing: ThingUpload,
+			Reason: ReasonConfigChanged, Image: img.Name, Build: u.Build, Provider: p.Name, Record: u.Key(), Changes: changes, Source: img.Source})
+		if n := c.readyOn(u); n > 0 {
+			c.note(Info, "login-kept", at, img.Source, "%s of %s in %s: no change of the login until the next launch",
+				plural(n, "ready node"), img.Name, p.Name)
+		}
+	}
+}
+
+// readyOn counts the ready nodes that run from an upload and stay.
+func (c *computation) readyOn(u *resources.Upload) (n int) {
+	for _, node := range c.world.nodes[u.Provider] {
+		if node.Upload == u.ID && node.State == resources.StateReady && c.doomed[node.Key()] == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func loginChanges(before, after resources.Login) []Change {
+	port := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	changes := []Change{
+		{Attribute: "username", Before: before.Username, After: after.Username},
+		{Attribute: "python_path", Before: before.PythonPath, After: after.PythonPath},
+		{Attribute: "shell_type", Before: before.ShellType, After: after.ShellType},
+		{Attribute: "connection_type", Before: before.ConnectionType, After: after.ConnectionType},
+		{Attribute: "connection_port", Before: port(before.ConnectionPort), After: port(after.ConnectionPort)},
+	}
+	return slices.DeleteFunc(changes, func(c Change) bool { return c.Before == c.After })
+}
