@@ -2,6 +2,9 @@ package config
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -83,6 +86,32 @@ func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) 
 	default:
 		return cty.ListVal(objects)
 	}
+}
+
+// checkNeeded reports groups of attributes of which none is set.
+func (l *loader) checkNeeded(b schema.Block, c *content, all values) {
+	for _, group := range b.Needed {
+		set := slices.ContainsFunc(group, func(name string) bool {
+			value, ok := all[name]
+			return ok && (!value.IsKnown() || !value.IsNull())
+		})
+		if !set {
+			l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs one of the attributes %s.", begun(c.spec.what), quotedList(group)))
+		}
+	}
+}
+
+// quotedList is a list such as "a", "b" and "c".
+func quotedList(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	if len(quoted) < 2 {
+		return strings.Join(quoted, "")
+	}
+	last := len(quoted) - 1
+	return strings.Join(quoted[:last], ", ") + " and " + quoted[last]
 }
 
 func blockType(want *nestedSpec) cty.Type {

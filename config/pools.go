@@ -104,6 +104,7 @@ func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, aro
 	}
 	c := l.decode(one.block.Body, ctx, s.offer, at)
 	all := l.complete(c, around.pool)
+	l.checkNeeded(s.Label, c, all)
 	made := wantedOffer{at: one.block.LabelRanges[0], imageAt: *c.rangeOf("image"), Offer: resources.Offer{
 		Label: one.name, Config: all.of(s.Label), Source: sourceOf(at), Static: map[string]string{},
 	}}

@@ -56,7 +56,7 @@ func manners() []schema.Attribute {
 		{Name: "token_file", Type: cty.String, Check: checkFile,
 			Doc: "File that holds the token, relative to the directory of the configuration. It is read anew for each use."},
 		{Name: "token_command", Type: cty.List(cty.String), Check: notEmpty,
-			Doc: "Command that prints the token, run in the directory of the configuration with npctl's own environment. It is run anew for each use."},
+			Doc: "Command that prints the token, run in the directory of the configuration with the clean environment of builders. It is run for each use, also by `npctl plan`."},
 		{Name: "poll_interval", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5m"),
 			Doc: "Time between two questions for new builds."},
 		whole("poll_builds", "Number of newest builds that each question looks at.", 20),

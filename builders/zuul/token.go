@@ -101,13 +101,15 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// run runs the command. It is no build: it needs npctl's environment to log in, and its output is nobody's to read.
+// run runs the command, with the clean environment of builders: a plan runs it too, and whoever proposes a change of the
+// configuration is not to read npctl's environment.
 func (t tokenSource) run(ctx context.Context) (string, error) {
 	ctx, cancel := process.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	var out, complaints limited
 	command := exec.CommandContext(ctx, t.command[0], t.command[1:]...) //nolint:gosec // what the configuration says
 	command.Dir, command.Stdout, command.Stderr = t.dir, &out, &complaints
+	command.Env = process.BaseEnv(os.Environ())
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = time.Second

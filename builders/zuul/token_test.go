@@ -251,3 +251,17 @@ func clientCertificate(t *testing.T, dir string) (cert, key string, pool *x509.C
 	pool.AddCert(made)
 	return keep(t, dir, "client.pem", "CERTIFICATE", der), keep(t, dir, "client.key", "PRIVATE KEY", secret), pool
 }
+
+// TestTokenCommandGetsACleanEnvironment: a plan of a change that is not merged runs the command.
+func TestTokenCommandGetsACleanEnvironment(t *testing.T) {
+	t.Setenv("OS_PASSWORD", "hunter2")
+	dir := t.TempDir()
+	write(t, dir, "show", "#!/bin/sh\ntest -n \"$PATH\" && echo \"${OS_PASSWORD-clean}\"")
+	d, b := newDouble(t, periodic(1, 1, raw)), quick()
+	d.mu.Lock()
+	d.token = "clean"
+	d.mu.Unlock()
+	if _, err := b.Versions(t.Context(), d.block("token_command", words("./show")), dir); err != nil {
+		t.Error(err)
+	}
+}

@@ -25,7 +25,7 @@ func SharedSchema() schema.Driver {
 		Doc:            driverDoc,
 		Provider:       schema.Block{Attributes: sharedAttributes()},
 		Pool:           schema.Block{Attributes: poolAttributes()},
-		Label:          schema.Block{Attributes: labelAttributes()},
+		Label:          schema.Block{Attributes: labelAttributes(), Needed: [][]string{{"flavor", "min_ram"}}},
 		Image:          schema.Block{Attributes: imageAttributes()},
 		HasLabels:      true,
 		HasImages:      true,

@@ -36,6 +36,8 @@ type Block struct {
 	Doc        string // one sentence or two, Markdown
 	Attributes []Attribute
 	Blocks     []NestedBlock
+	// Needed lists groups of attributes; of each group at least one must be set.
+	Needed [][]string
 }
 
 // Attribute is one `name = value` line.
