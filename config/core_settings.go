@@ -31,9 +31,9 @@ var npctlBlock = schema.Block{
 		{Name: "max_hold_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
 			Doc: "Longest time a node may be held; `\"0s\"` means for ever. A shorter time asked for with the hold wins."},
 		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: least(0), Check: wholeNumber,
-			Doc: "Most leaked things (made by this npctl and in no record) that one run deletes."},
+			Doc: "Most leaked things (made by this npctl and in no record) that are deleted within `leak_age`, however often npctl runs."},
 		{Name: "leak_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10m"),
-			Doc: "Least time between the two sightings after which a leaked thing is deleted."},
+			Doc: "Least time between the two sightings after which a leaked thing is deleted, and the time for which `leak_limit` counts."},
 	},
 	Blocks: []schema.NestedBlock{
 		{Name: "tenant_limit", Label: "tenant", Schema: tenantLimitBlock},

@@ -66,6 +66,7 @@ type computation struct {
 	relogin  map[resources.Key]string      // uploads with another login from now on, and the step that records it
 	renewed  map[resources.Key]bool        // uploads that -replace names: they go once their successors are there
 	doomed   map[resources.Key]string      // record → ID of the step that removes it
+	old      bool                          // the state is older than the clouds, and leaks are left alone
 	putOff   map[string]string             // node on its way → why nothing is done for it now
 	changing map[resources.Key]bool        // records that a step brings up to date
 }
@@ -216,6 +217,7 @@ func (c *computation) finish() Plan {
 	}
 	p = selectSteps(p, c.opt)
 	wholeMoves(p.Steps)
+	p = c.withConsent(p)
 	p.Problems = append(p.Problems, forbidden(p.Steps, c.declared, c.seen.Records, c.opt)...)
 	p.Steps = order(p.Steps)
 	p.Notes = append(p.Notes, c.missingPrograms(p.Steps)...)

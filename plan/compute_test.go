@@ -215,7 +215,8 @@ delete diskimage.debian: superseded [build/00000000000000000000000000000001] nee
 upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 `},
 		"a removed provider is drained, cleared and forgotten": {
-			change: func(d *resources.Desired, o *Observed, _ *Options) {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.AllowDestroy = AllowAll
 				d.Providers = d.Providers[1:]
 				d.Labels[0].MinReady = 0
 				d.Images = nil
@@ -253,6 +254,7 @@ delete provider.lab.pool.main.node.metal: destroy [node/0000000003]
 			},
 			want: `delete provider.cloud.image.debian: image-removed [upload/1]
 delete diskimage.debian: image-removed [build/00000000000000000000000000000001] needs(delete upload 1)
+problem npctl: the configuration would remove 2 of 3 things (provider.cloud.image.debian, diskimage.debian), and more than half needs consent
 problem provider.cloud.image.debian: the plan deletes upload provider.cloud.image.debian, and image debian has prevent_destroy
 problem diskimage.debian: the plan deletes build diskimage.debian, and image debian has prevent_destroy
 `},
@@ -291,6 +293,17 @@ note unmanaged provider.cloud
 				twin.ID = "server-late"
 				v.Instances = append(v.Instances, twin)
 				o.Providers["cloud"] = v
+			},
+			want: "note leak-sighted provider.cloud.server.server-late\n",
+		},
+		"a second instance of a node is deleted when it is seen again": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				twin := instance("0000000001")
+				twin.ID = "server-late"
+				v.Instances = append(v.Instances, twin)
+				o.Providers["cloud"] = v
+				o.Records.Sightings = []*resources.Sighting{{Provider: "cloud", Type: "server", External: "server-late", First: now.Add(-2 * time.Minute), Last: now}}
 			},
 			want: "delete provider.cloud.server.server-late: duplicate\n",
 		},

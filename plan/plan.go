@@ -63,6 +63,8 @@ type Plan struct {
 	Deferred []string `json:"deferred,omitempty"`
 	// InProgress is another process that was working on the state; what it works on is left alone.
 	InProgress *Worker `json:"in_progress,omitempty"`
+	// Consent is set when the steps that are Held need consent.
+	Consent *Consent `json:"-"`
 	// Waiting lists the pools for which requests wait that they can serve and have no room for now.
 	Waiting []resources.Place `json:"-"`
 }
@@ -100,6 +102,7 @@ type Step struct {
 	Type      string              `json:"type,omitempty"`     // of a leftover: server, image, port, floating_ip, volume
 	Replaces  bool                `json:"replaces,omitempty"` // one half of a replacement
 	Values    map[string]string   `json:"values,omitempty"`   // of a launch or an upload: what it is to be made with, as JSON text
+	Held      bool                `json:"held,omitempty"`     // is not done without consent
 	Move      *Move               `json:"move,omitempty"`     // of a replacement whose successor is launched in another pool
 	Touches   []Fingerprint       `json:"touches,omitempty"`
 	Estimate  float64             `json:"estimate_seconds,omitempty"` // from the history; 0 when there is none
@@ -163,6 +166,8 @@ type Options struct {
 	// Upload names builds by their ids. Each is uploaded as if it were the newest of its image, none is built of that
 	// image, and nothing else is planned.
 	Upload []string `json:"upload,omitempty"`
+	// Hold holds back everything that the configuration no longer wants: an earlier plan of it needed consent.
+	Hold bool `json:"-"`
 	// Patient leaves what has failed alone for a while, longer each time. Somebody who applies a plan is not patient.
 	Patient bool `json:"patient,omitempty"`
 	// Explain adds a note to each request that waits.
@@ -172,7 +177,7 @@ type Options struct {
 // Allow says what a plan may delete.
 type Allow string
 
-// What a plan may delete. AllowAll is the default.
+// What a plan may delete. When nothing is said, a plan may delete everything as long as it is not much, see Consent.
 const (
 	AllowNone   Allow = "none"
 	AllowNodes  Allow = "nodes"

@@ -205,7 +205,7 @@ func TestStrayInAProviderWithoutRecordsIsSighted(t *testing.T) {
 	v := o.Providers["cloud"]
 	v.Instances = []resources.Instance{instance("0000000077")}
 	o.Providers["cloud"] = v
-	if sighted, _ := Sightings(o); len(sighted) != 1 {
+	if sighted, _ := Sightings(o, time.Minute); len(sighted) != 1 {
 		t.Errorf("sighted %v", sighted)
 	}
 }

@@ -420,7 +420,7 @@ func TestAfterApplyTheNextPlanIsEmpty(t *testing.T) {
 		var p Plan
 		for round := range 4 {
 			seen := m.observe()
-			sighted, gone := Sightings(seen)
+			sighted, gone := Sightings(seen, 0)
 			m.Records.Sightings = slices.DeleteFunc(m.Records.Sightings, func(s *resources.Sighting) bool { return slices.Contains(gone, s.Key()) })
 			for _, s := range sighted {
 				m.Records.Sightings = slices.DeleteFunc(m.Records.Sightings, func(old *resources.Sighting) bool { return old.Key() == s.Key() })

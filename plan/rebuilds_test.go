@@ -276,7 +276,7 @@ func drawWorkshop(t *rapid.T) (resources.Desired, *workshop) {
 // turn is one pass of a daemon or one apply.
 func (w *workshop) turn(t *rapid.T, d resources.Desired, opt Options, fails *rapid.Generator[bool]) {
 	seen := w.observe()
-	sighted, _ := Sightings(seen)
+	sighted, _ := Sightings(seen, 0)
 	w.Records.Sightings = sighted
 	w.note(fmt.Sprintf("-- %s, patient %t, replace %v", w.Now.Format(time.DateTime), opt.Patient, opt.Replace))
 	w.apply(t, d, Compute(d, w.observe(), opt), fails)

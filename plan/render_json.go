@@ -88,6 +88,7 @@ type reportStep struct {
 	External   string                     `json:"external_id,omitempty"`
 	Type       string                     `json:"type,omitempty"`
 	Replaces   bool                       `json:"replaces,omitempty"`
+	Held       bool                       `json:"held,omitempty"`
 	Values     map[string]json.RawMessage `json:"planned_values,omitempty"`
 	Move       *Move                      `json:"move,omitempty"`
 	Touches    []Fingerprint              `json:"touches,omitempty"`
@@ -145,7 +146,7 @@ func reportOf(s *Step) reportStep {
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,
 		Zone: s.Zone, Request: s.Request, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
-		External: s.External, Type: s.Type, Replaces: s.Replaces, Values: reportValues(s.Values), Move: s.Move, Touches: s.Touches, Estimate: s.Estimate,
+		External: s.External, Type: s.Type, Replaces: s.Replaces, Held: s.Held, Values: reportValues(s.Values), Move: s.Move, Touches: s.Touches, Estimate: s.Estimate,
 		Source: s.Source,
 	}
 }
@@ -197,7 +198,7 @@ func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
 		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
-		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Values: stepValues(r.Values), Move: r.Move, Touches: r.Touches,
+		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Held: r.Held, Values: stepValues(r.Values), Move: r.Move, Touches: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,
 	}
 }

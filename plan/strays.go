@@ -14,9 +14,11 @@ import (
 var ourName = regexp.MustCompile(`^np\d{10}$`)
 
 // strays plans the removal of what carries our marks and belongs to no record. Such a thing is removed only when it was
-// seen twice, some time apart, and only so many in one run: state restored from a backup makes everything look leaked.
+// seen twice, leak_age apart, and only leak_limit of them within leak_age: state restored from a backup makes everything
+// that was made since look leaked.
 func (c *computation) strays() {
-	left := c.want.Settings.LeakLimit
+	left := c.want.Settings.LeakLimit - c.lately()
+	c.oldState()
 	slices.SortFunc(c.world.strays, func(a, b stray) int {
 		return cmp.Or(cmp.Compare(a.provider, b.provider), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
 	})
@@ -26,20 +28,78 @@ func (c *computation) strays() {
 		switch {
 		case reason == "":
 			continue
-		case left == 0 && !c.opt.Destroy:
+		case c.isBegun(s):
+		case left <= 0 && !c.opt.Destroy:
 			held++
 			continue
+		default:
+			left--
 		}
-		left--
 		c.add(Step{Address: strayAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: reason,
 			Evidence: evidence, Provider: s.provider, Type: s.kind, External: s.id,
 			Touches: []Fingerprint{{Subject: string(strayAddress(s)), Digest: digest(s.marks.ID, s.id)}}})
 	}
 	if held > 0 {
 		c.note(Warning, "leak-limit", "", c.want.Settings.Source,
-			"%d more leaked things wait for the next run: leak_limit is %d", held, c.want.Settings.LeakLimit)
+			"%s to be deleted: leak_limit allows %d in %s", plural(held, "more leaked thing")+" "+waitsOr(held), c.want.Settings.LeakLimit, c.want.Settings.LeakSightings)
 	}
 }
+
+func waitsOr(n int) string {
+	if n == 1 {
+		return "waits"
+	}
+	return "wait"
+}
+
+// lately counts the leaks whose deletion began within leak_age.
+func (c *computation) lately() int {
+	n := 0
+	for _, s := range c.seen.Records.Sightings {
+		if c.isRecent(s) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *computation) isRecent(s *resources.Sighting) bool {
+	return !s.Deleted.IsZero() && c.seen.Now.Sub(s.Deleted) < c.want.Settings.LeakSightings
+}
+
+// isBegun reports whether the deletion of a stray began lately, so that leak_limit has counted it.
+func (c *computation) isBegun(s stray) bool {
+	seen := c.sighting(s)
+	return seen != nil && c.isRecent(seen)
+}
+
+// oldState notes that the state is older than what is in the clouds, and has leaks left alone then: they may be nodes in use
+// whose records were lost.
+func (c *computation) oldState() {
+	var first *resources.Sighting
+	n := 0
+	for _, s := range c.world.strays {
+		if seen := c.sighting(s); seen != nil && seen.Ahead {
+			if n++; first == nil || seen.Of.ID < first.Of.ID {
+				first = seen
+			}
+		}
+	}
+	if n == 0 || c.opt.Destroy {
+		return
+	}
+	held := "nothing without a record is deleted until -allow-destroy=all says that it may be"
+	if c.opt.AllowDestroy == AllowAll {
+		held = "-allow-destroy=all: what has no record is deleted as leaked"
+	} else {
+		c.old = true
+	}
+	c.note(Warning, NoteOldState, "", resources.Source{}, "the state is older than the clouds: %s there carry ids that this state never gave (such as %s); "+
+		"it was restored from a backup, or is a copy; %s", plural(n, "thing"), first.Of, held)
+}
+
+// NoteOldState is the code of the note that the state is older than the clouds.
+const NoteOldState = "old-state"
 
 // orphans plans the removal of what was made for a node that has no server any more, and returns the steps: whoever
 // deleted the server behind our back left its floating IP, and once the record is gone it is a leak like any other.
@@ -76,25 +136,35 @@ func (c *computation) strayReason(s stray) (Reason, []Fact) {
 			"%s %s carries our marks, has no record, and is in use; it is left alone", s.kind, s.id)
 		return "", nil
 	}
+	reason, what := ReasonLeaked, "has no record"
 	switch {
 	case s.of.Kind == resources.KindBuild && c.busy(s.of):
-		return "", nil
+		return "", nil // the build is at work
 	case s.of.Kind == resources.KindBuild:
 		return ReasonUnfinished, evidence
 	case s.of.Kind != "":
-		return ReasonDuplicate, append(evidence, Fact{"record", s.of.String()})
+		reason, what = ReasonDuplicate, fmt.Sprintf("is not the one that %s records", s.of)
+		evidence = append(evidence, Fact{"record", s.of.String()})
 	}
 	if c.opt.Destroy {
-		return ReasonDestroy, evidence
+		if reason == ReasonLeaked {
+			reason = ReasonDestroy
+		}
+		return reason, evidence
+	}
+	if c.old {
+		c.note(Info, "leak-held", strayAddress(s), resources.Source{},
+			"%s %s (%s) carries our marks and %s; it is left alone, since the state is older than the clouds", s.kind, s.name, s.id, what)
+		return "", nil
 	}
 	seen := c.sighting(s)
 	if seen == nil || c.seen.Now.Sub(seen.First) < c.want.Settings.LeakSightings {
 		c.note(Info, "leak-sighted", strayAddress(s), resources.Source{},
-			"%s %s (%s) carries our marks and has no record; it is deleted if it is still there %s after an apply has seen it",
-			s.kind, s.name, s.id, c.want.Settings.LeakSightings)
+			"%s %s (%s) carries our marks and %s; it is deleted if it is still there %s after an apply has seen it",
+			s.kind, s.name, s.id, what, c.want.Settings.LeakSightings)
 		return "", nil
 	}
-	return ReasonLeaked, append(evidence, Fact{"first seen", seen.First.UTC().Format(time.RFC3339)})
+	return reason, append(evidence, Fact{"first seen", seen.First.UTC().Format(time.RFC3339)})
 }
 
 func (c *computation) sighting(s stray) *resources.Sighting {
@@ -107,12 +177,14 @@ func (c *computation) sighting(s stray) *resources.Sighting {
 }
 
 // Sightings returns the sighting records as they should be after these observations: new strays first seen now, known
-// ones counted again, and, under gone, those of providers that were looked at and have them no more.
-func Sightings(seen Observed) (now []*resources.Sighting, gone []resources.Key) {
+// ones counted again, and, under gone, those of providers that were looked at and have them no more. Those that were deleted
+// within age stay, since they count.
+func Sightings(seen Observed, age time.Duration) (now []*resources.Sighting, gone []resources.Key) {
 	w := newWorld(resources.Desired{}, resources.Desired{}, seen)
 	there := map[resources.Key]bool{}
 	for _, s := range w.strays {
-		record := resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id, First: seen.Now}
+		record := resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id, First: seen.Now,
+			Of: resources.Key{Kind: s.marks.Kind, ID: s.marks.ID}}
 		for _, old := range seen.Records.Sightings {
 			if old.Key() == record.Key() {
 				record = *old
@@ -125,7 +197,8 @@ func Sightings(seen Observed) (now []*resources.Sighting, gone []resources.Key) 
 	for _, old := range seen.Records.Sightings {
 		view, asked := seen.Providers[old.Provider]
 		asked = asked || old.Provider == "" && seen.Files != nil
-		if asked && view.Err == "" && !there[old.Key()] {
+		isCounted := !old.Deleted.IsZero() && seen.Now.Sub(old.Deleted) < age
+		if asked && view.Err == "" && !there[old.Key()] && !isCounted {
 			gone = append(gone, old.Key())
 		}
 	}

@@ -181,7 +181,7 @@ func (e *Engine) configured(image string) bool {
 // Sight records what carries our marks and has no record, so that the next plan knows it was seen before. It is called
 // while the store is locked, after Observe.
 func (e *Engine) Sight(ctx context.Context, seen plan.Observed) error {
-	now, gone := plan.Sightings(seen)
+	now, gone := plan.Sightings(seen, e.Desired.Settings.LeakSightings)
 	if len(now) == 0 && len(gone) == 0 {
 		return nil
 	}

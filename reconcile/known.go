@@ -117,7 +117,10 @@ func (r *Runner) LookAs(ctx context.Context, engine *Engine, provider string) pl
 
 // Sight records what carries our marks without a record in what has just been listed.
 func (r *Runner) Sight(ctx context.Context, seen plan.Observed) error {
-	now, gone := plan.Sightings(seen)
+	r.mu.Lock()
+	age := r.engine.Desired.Settings.LeakSightings
+	r.mu.Unlock()
+	now, gone := plan.Sightings(seen, age)
 	for _, s := range now {
 		if err := r.ledger.put(ctx, s); err != nil {
 			return err

@@ -257,6 +257,17 @@ func (x *execution) staticNode(s plan.Step) (*resources.Pool, *resources.StaticN
 	return nil, nil, fmt.Errorf("%s is not configured", s.Address)
 }
 
+// countLeak records that the deletion of a leak begins: leak_limit holds over time.
+func (x *execution) countLeak(ctx context.Context, s plan.Step) error {
+	key := (&resources.Sighting{Provider: s.Provider, Type: s.Type, External: s.External}).Key()
+	seen, ok := get[resources.Sighting](x.ledger, key)
+	if !ok {
+		return nil
+	}
+	seen.Deleted = x.Now()
+	return x.ledger.put(ctx, seen)
+}
+
 // deleteLeftover removes a thing of ours that has no record.
 func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	if s.Type == "file" {
@@ -268,6 +279,9 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 		return err
 	}
 	if err := x.ledger.claims.secured(ctx, s.ID); err != nil {
+		return err
+	}
+	if err := x.countLeak(ctx, s); err != nil {
 		return err
 	}
 	switch s.Type {

@@ -231,7 +231,7 @@ func TestForgottenProviderLeavesNoSighting(t *testing.T) {
 		cut := strings.Index(l.config, `provider "lab" "two"`)
 		l.config = strings.Replace(l.config[:cut], `label "large" { min_ready = 1 }`, ``, 1)
 		for range 4 {
-			p, _, err := l.run(t.Context(), plan.Options{})
+			p, _, err := l.run(t.Context(), plan.Options{AllowDestroy: plan.AllowAll})
 			t.Logf("apply: %v\n%s", err, text(p))
 			time.Sleep(time.Minute)
 		}

@@ -319,6 +319,12 @@ type Sighting struct {
 	First    time.Time `json:"first"`
 	Last     time.Time `json:"last"`
 	Count    int       `json:"count"`
+	// Of is the record that its marks name, which may not be there.
+	Of Key `json:"of,omitzero"`
+	// Ahead is set by the store: it had never given an id as high as the one in the marks, so it is older than the cloud.
+	Ahead bool `json:"ahead,omitempty"`
+	// Deleted is when its newest deletion began. The record is kept for leak_age after that, since leak_limit counts it.
+	Deleted time.Time `json:"deleted,omitzero"`
 }
 
 // Key implements Record.

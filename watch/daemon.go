@@ -22,6 +22,8 @@ type Options struct {
 	Engine *reconcile.Engine
 	// Load reads the configuration anew, for Reload.
 	Load func(ctx context.Context) (resources.Desired, error)
+	// AllowDestroy consents to whatever the first configuration removes.
+	AllowDestroy bool
 	// Providers are those to serve; empty means all.
 	Providers []string
 	// Tasks are what to do; empty means all, but see does.
@@ -76,6 +78,12 @@ type Daemon struct {
 	helpers *sync.WaitGroup
 	last    Pass
 	began   time.Time
+	// Removals that the configuration in force asks for: whether somebody has consented, why they are held back since some
+	// pass, and why the newest pass holds them back.
+	consented        bool
+	holding, heldNow *plan.Consent
+	config           ConfigState // but for what the newest plan says
+	oldState         string      // why leaks are left alone, in the newest pass
 
 	reloading sync.Mutex // held while the configuration is read anew
 
@@ -104,7 +112,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		o.Stall = stallAfter
 	}
 	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, others: map[string]bool{}, away: map[string]bool{},
-		began: o.Engine.Now(), lookers: map[string]bool{},
+		began: o.Engine.Now(), consented: o.AllowDestroy, config: ConfigState{Taken: o.Engine.Now()}, lookers: map[string]bool{},
 		tenures: newTenures(), roster: newRoster()}
 	o.Engine.Report = d.report
 	var err error

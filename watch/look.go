@@ -166,11 +166,8 @@ func (d *Daemon) forget(name string) bool {
 
 func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderView) {
 	d.mu.Lock()
-	before := d.views[name]
-	d.views[name] = view
 	around := d.around
 	d.mu.Unlock()
-	d.lookedAt(name, &before, &view)
 	seen := plan.Observed{Now: d.Engine.Now(), Installation: around.Installation, Providers: map[string]plan.ProviderView{name: view}}
 	d.runner.Complete(&seen)
 	if seen.Installation != "" && !d.Shadow {
@@ -178,6 +175,11 @@ func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderVie
 			d.Log.Error("what was seen in a provider could not be noted", "provider", name, "error", err)
 		}
 	}
+	d.mu.Lock() // after the sightings, which keep new ids above those that were seen
+	before := d.views[name]
+	d.views[name] = view
+	d.mu.Unlock()
+	d.lookedAt(name, &before, &view)
 	d.nudge()
 }
 

@@ -29,6 +29,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	engine, seen := d.complete()
 	seen.Now, seen.Returning = engine.Now(), d.returned()
 	p := d.decide(engine.Desired, seen)
+	d.holdBack(engine, p)
 	todo := p
 	todo.Steps = d.allowed(p, seen.Now)
 	thought := time.Since(started)
@@ -108,7 +109,7 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 	var steps []plan.Step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.Action == plan.ActionDelete && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.known(now) {
+		if s.Held || s.Action == plan.ActionDelete && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.known(now) {
 			continue
 		}
 		steps = append(steps, *s)

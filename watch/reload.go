@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,25 +14,16 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// deletesAtMost is how many things a new configuration may remove without being told that it may.
-const deletesAtMost = 10
-
 // aheadTime is how long a new configuration waits for providers to say whether they know what it names.
 const aheadTime = 10 * time.Second
 
 // HeldBackError is why a new configuration was not taken: it would remove much.
 type HeldBackError struct {
+	Consent *plan.Consent
 	Deletes []plan.Step
 }
 
-func (e *HeldBackError) Error() string {
-	names := make([]string, 0, 5)
-	for _, s := range e.Deletes[:min(len(e.Deletes), 5)] {
-		names = append(names, string(s.Address))
-	}
-	return fmt.Sprintf("the new configuration would remove %d things (%s, ...), more than the %d that need no consent", len(e.Deletes),
-		strings.Join(names, ", "), deletesAtMost)
-}
+func (e *HeldBackError) Error() string { return "new configuration: " + e.Consent.Error() }
 
 // Reload reads the configuration anew and goes on with it. A configuration with mistakes is refused as a whole, and so is
 // one that would remove much, unless allowDestroy says that this is meant; the old one goes on then. It returns what the new
@@ -42,6 +32,7 @@ func (d *Daemon) Reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	d.reloading.Lock() // what was read later has to win
 	defer d.reloading.Unlock()
 	p, err := d.reload(ctx, allowDestroy)
+	d.readConfig(err)
 	if d.Reloaded != nil {
 		d.Reloaded(p, err)
 	}
@@ -73,15 +64,16 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	seen.Now = next.Now()
 	seen.Launching, seen.Reloaded = nil, seen.Now // as after Use
 	seen.Failing = nil                            // every deletion counts, also one that is retried later
-	p := plan.Compute(desired, seen, plan.Options{Patient: true})
+	p := plan.Compute(desired, seen, plan.Options{Patient: true, AllowDestroy: allowed(allowDestroy)})
 	for _, problem := range p.Problems {
 		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)
 	}
-	if deletes := removed(p); len(deletes) > deletesAtMost && !allowDestroy && !d.Shadow {
-		return p, &HeldBackError{Deletes: deletes}
+	if p.Consent != nil && !d.Shadow {
+		return p, &HeldBackError{Consent: p.Consent, Deletes: held(p)}
 	}
 	d.mu.Lock()
 	d.current = next
+	d.consented, d.holding = allowDestroy, nil
 	d.around = around
 	d.mu.Unlock()
 	d.runner.Use(next)
@@ -138,16 +130,12 @@ func hadOffer(p *resources.Provider, pool string, o *resources.Offer) bool {
 	return before != nil && before.Image == o.Image && before.Config.RawEquals(o.Config)
 }
 
-// removed lists what goes because the configuration does not want it any more.
-func removed(p plan.Plan) []plan.Step {
+// held lists the steps that need consent.
+func held(p plan.Plan) []plan.Step {
 	var steps []plan.Step
 	for _, s := range p.Steps {
-		switch s.Reason {
-		case plan.ReasonImageRemoved, plan.ReasonLabelRemoved, plan.ReasonPoolRemoved, plan.ReasonProviderRemoved, plan.ReasonStaticNodeGone,
-			plan.ReasonConfigChanged, plan.ReasonAboveMaxServers:
-			if s.Action == plan.ActionDelete {
-				steps = append(steps, s)
-			}
+		if s.Held {
+			steps = append(steps, s)
 		}
 	}
 	return steps

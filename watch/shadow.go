@@ -200,7 +200,7 @@ func orDeclined(why string) string {
 // decide makes the plan of a pass.
 func (d *Daemon) decide(desired resources.Desired, seen plan.Observed) plan.Plan {
 	if d.shadow == nil {
-		return plan.Compute(desired, seen, plan.Options{Patient: true})
+		return plan.Compute(desired, seen, d.options())
 	}
 	d.shadow.meet(seen.Records.Requests)
 	p := plan.Compute(desired, d.Considered(desired, seen), plan.Options{Patient: true, Explain: true})

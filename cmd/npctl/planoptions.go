@@ -31,7 +31,7 @@ func (o *planOptions) flags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "replace", Category: categorySelect, Destination: &o.replace, Usage: "make the thing at this `ADDRESS` anew: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"},
 		&cli.BoolFlag{Name: "refresh", Category: categorySelect, Destination: &o.refresh, Value: true, HideDefault: true, Usage: "look at the clouds; -refresh=false believes the state instead"},
 		&cli.BoolFlag{Name: "refresh-only", Category: categorySelect, Destination: &o.refreshOnly, Usage: "only bring the state in line with what is; make and delete nothing"},
-		&cli.StringFlag{Name: "allow-destroy", Category: categorySelect, Destination: &o.allow, Value: string(plan.AllowAll), Usage: "`WHAT` changes of the configuration may delete: none, nodes, images or all; a plan that deletes more is refused. What wears out (old builds, failed, used and aged nodes) may always go"},
+		&cli.StringFlag{Name: "allow-destroy", Category: categorySelect, Destination: &o.allow, Usage: "`WHAT` changes of the configuration may delete: none, nodes, images or all; a plan that deletes more is refused. Without it a plan is refused that removes more than 10 things, or more than half. What wears out (old builds, failed, used and aged nodes) may always go"},
 		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
 		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "hide and shorten nothing"},
 	}
@@ -44,7 +44,7 @@ func (o *planOptions) destroyFlag() cli.Flag {
 
 // check finds options that contradict each other.
 func (o *planOptions) check() error {
-	allowed := []plan.Allow{plan.AllowNone, plan.AllowNodes, plan.AllowImages, plan.AllowAll}
+	allowed := []plan.Allow{"", plan.AllowNone, plan.AllowNodes, plan.AllowImages, plan.AllowAll}
 	switch {
 	case !slices.Contains(allowed, plan.Allow(o.allow)):
 		return hint(fmt.Errorf("option -allow-destroy: %q does not exist", o.allow), "write none, nodes, images or all")
@@ -68,7 +68,7 @@ func (o *planOptions) compute() plan.Options {
 
 // narrowed reports whether anything was said about what to plan.
 func (o *planOptions) narrowed() bool {
-	return len(o.targets)+len(o.excludes)+len(o.replace) > 0 || o.destroy || o.refreshOnly || o.allow != string(plan.AllowAll)
+	return len(o.targets)+len(o.excludes)+len(o.replace) > 0 || o.destroy || o.refreshOnly || o.allow != ""
 }
 
 func addresses(texts []string) []plan.Address {

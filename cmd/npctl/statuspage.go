@@ -27,6 +27,7 @@ func statusPage(d statusDocument) string {
 	if s.Shadow != nil {
 		fmt.Fprintf(&b, "Shadow    %s\n", stateCounts(s.Shadow))
 	}
+	b.WriteString(configurationLines(&s.Config, s.Now))
 	for i, p := range s.Problems {
 		if i == 5 {
 			fmt.Fprintf(&b, "          ... and %d more problems\n", len(s.Problems)-i)
@@ -46,6 +47,21 @@ func statusPage(d statusDocument) string {
 		for _, e := range slices.Backward(d.Events) { // the newest first: what does not fit is at the end
 			fmt.Fprintf(&b, "%s  %s  %s\n", e.Time.Local().Format(time.TimeOnly), visibleLine(e.Subject), oneLine(e.Text, 300))
 		}
+	}
+	return b.String()
+}
+
+// configurationLines tell of a configuration that was refused, and of what the one in force does not do.
+func configurationLines(c *wire.Configuration, now time.Time) string {
+	var b strings.Builder
+	if c.Error != "" {
+		fmt.Fprintf(&b, "Config    refused %s ago, the one of %s ago is in force: %s\n", age(c.Refused, now), age(c.Taken, now), oneLine(c.Error, 500))
+	}
+	if c.HeldBack != "" {
+		fmt.Fprintf(&b, "Held back %s deletions: %s; npctl reload -allow-destroy, if that is meant\n", fmt.Sprint(len(c.Deletes)), oneLine(c.HeldBack, 500))
+	}
+	if c.OldState != "" {
+		fmt.Fprintf(&b, "State     %s\n", oneLine(c.OldState, 500))
 	}
 	return b.String()
 }

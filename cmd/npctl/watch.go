@@ -54,7 +54,7 @@ type watchCommand struct {
 	refresh, grace, stall               time.Duration
 	lockTimeout                         time.Duration
 	parallelism                         int
-	takeOver, shadow                    bool
+	takeOver, shadow, allowDestroy      bool
 	place                               statePlace    // of the first configuration
 	reloads                             chan struct{} // gets a hint when the configuration is to be read anew
 }
@@ -65,6 +65,7 @@ func (a *app) watchCommand() *cli.Command {
 	c := &watchCommand{app: a}
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "provider", Category: categorySelect, Destination: &c.providers, Usage: "serve only the provider `NAME` and leave the others alone; may be given several times"},
+		&cli.BoolFlag{Name: "allow-destroy", Category: categorySelect, Destination: &c.allowDestroy, Usage: "delete what the configuration no longer wants even if that is much, and leaks though the state is older than the clouds; until the next reload"},
 		&cli.StringSliceFlag{Name: "serve", Category: categorySelect, Destination: &c.tasks, Usage: "take care of `nodes` or images only; with a state that is shared, -provider alone means nodes"},
 		&cli.BoolFlag{Name: "shadow", Category: categorySelect, Destination: &c.shadow, Usage: "change nothing: tell what would have been done about the requests that others serve; needs a state that is shared"},
 		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Usage: "`DURATION` between two looks at a provider in which nothing happens"},

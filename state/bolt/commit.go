@@ -108,7 +108,7 @@ func (c *change) apply(tx *bbolt.Tx, h *head) error {
 		h.Counts[c.key.Kind]++
 		h.noteID(c.key)
 	}
-	return c.put(bucket, old, state.Revision(h.Serial))
+	return c.put(h, bucket, old, state.Revision(h.Serial))
 }
 
 // before returns the content that the change replaces, nil when there is none, after checking its revision.
@@ -133,10 +133,13 @@ func (c *change) before(bucket *bbolt.Bucket) ([]byte, error) {
 	}
 }
 
-func (c *change) put(bucket *bbolt.Bucket, old []byte, revision state.Revision) error {
+func (c *change) put(h *head, bucket *bbolt.Bucket, old []byte, revision state.Revision) error {
 	record := c.op.Record
 	if c.unnamed {
 		record = withID(record, c.key.ID)
+	}
+	if sighting, ok := record.(*resources.Sighting); ok {
+		record = h.noteSighting(sighting)
 	}
 	content, err := json.Marshal(record)
 	if err != nil {

@@ -33,6 +33,19 @@ func (h *head) noteID(key resources.Key) {
 	}
 }
 
+// noteSighting keeps the sequence ahead of an id that a cloud shows, and returns the sighting. When the file has never given
+// an id as high it is older than the cloud: it was restored from a backup.
+func (h *head) noteSighting(s *resources.Sighting) *resources.Sighting {
+	given := h.Sequences[s.Of.Kind]
+	h.noteID(s.Of)
+	if h.Sequences[s.Of.Kind] == given {
+		return s
+	}
+	c := *s
+	c.Ahead = true
+	return &c
+}
+
 // withID returns a shallow copy of the record that has the id.
 func withID(record resources.Record, id string) resources.Record {
 	switch r := record.(type) {

@@ -25,7 +25,15 @@ func (c *call) ready() (any, error) {
 	if why := c.daemon.NotReady(); why != "" {
 		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Why: why, Waits: c.daemon.Unseen()})
 	}
-	return wire.Health{Status: "ok"}, nil
+	return wire.Health{Status: "ok", Notes: c.daemon.Configuration().Notes()}, nil
+}
+
+func configurationOf(s watch.ConfigState) wire.Configuration {
+	c := wire.Configuration{Taken: s.Taken, Refused: s.Refused, Error: s.Error, HeldBack: s.HeldBack, OldState: s.OldState}
+	for i := range s.Deletes {
+		c.Deletes = append(c.Deletes, string(s.Deletes[i].Address))
+	}
+	return c
 }
 
 func (c *call) metrics() (any, error) {
@@ -69,6 +77,7 @@ func (c *call) status() (any, error) {
 	for _, p := range pass.Plan.Problems {
 		s.Problems = append(s.Problems, string(p.Address)+": "+p.Text)
 	}
+	s.Config = configurationOf(c.daemon.Configuration())
 	s.NotReady = c.daemon.NotReady()
 	s.Ready = s.NotReady == ""
 	return s, nil

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ func (w world) Collect(to chan<- prometheus.Metric) {
 		return // nobody has looked yet, so nothing is known
 	}
 	s.gauge("npctl_watch_last_pass_timestamp_seconds", unix(pass.Seen.Now))
+	s.heldBack()
 	s.requests()
 	s.nodes()
 	s.providers()
@@ -50,6 +52,19 @@ func (w world) Collect(to chan<- prometheus.Metric) {
 	s.images()
 	s.plan()
 	s.records()
+}
+
+// heldBack tells what the newest plan leaves alone.
+func (s *scrape) heldBack() {
+	n := 0
+	for i := range s.Plan.Steps {
+		if s.Plan.Steps[i].Held {
+			n++
+		}
+	}
+	s.gauge("npctl_watch_held_back", float64(n))
+	old := slices.ContainsFunc(s.Plan.Notes, func(n plan.Note) bool { return n.Code == plan.NoteOldState })
+	s.gauge("npctl_watch_state_old", number(old))
 }
 
 // scrape is one answer.

@@ -259,13 +259,25 @@ type Status struct {
 	Running      int                     `json:"running_steps"`
 	Planned      string                  `json:"plan" doc:"The summary of the newest plan."`
 	Problems     []string                `json:"problems" doc:"Mistakes that keep steps from being planned."`
+	Config       Configuration           `json:"configuration" doc:"What became of the newest configuration, and what the one in force does not do."`
 	PassTook     float64                 `json:"pass_seconds" doc:"How long the newest round of deciding took."`
 	PassAt       time.Time               `json:"pass_at,omitzero"`
+}
+
+// Configuration is what became of the newest configuration, and what the one in force does not do.
+type Configuration struct {
+	Taken    time.Time `json:"taken" doc:"When the configuration in force was read."`
+	Refused  time.Time `json:"refused,omitzero" doc:"When a newer configuration was refused; the one in force is older since."`
+	Error    string    `json:"error,omitempty" doc:"Why the newer configuration was refused, with its mistakes."`
+	HeldBack string    `json:"held_back,omitempty" doc:"Why deletions that the configuration asks for wait for consent."`
+	Deletes  []string  `json:"held_back_deletes,omitempty" doc:"What would be deleted."`
+	OldState string    `json:"old_state,omitempty" doc:"Why nothing without a record is deleted: the state is older than the clouds."`
 }
 
 // Health is the answer to probes.
 type Health struct {
 	Status string   `json:"status" doc:"ok, or not ready."`
+	Notes  []string `json:"notes,omitempty" doc:"What somebody should know all the same: a refused configuration, deletions that are held back, a state older than the clouds."`
 	Why    string   `json:"why,omitempty"`
 	Waits  []string `json:"waits_for,omitempty" doc:"Providers that nobody has looked at yet."`
 }

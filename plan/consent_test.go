@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// twoLabels is a provider with so many nodes of labels a and b, one build and one upload.
+func twoLabels(a, b int) (resources.Desired, Observed) {
+	d, o := fleet(), settled()
+	d.Providers = d.Providers[:1]
+	delete(o.Providers, "lab")
+	pool := &d.Providers[0].Pools[0]
+	pool.MaxServers = nil
+	offer := pool.Offers[0]
+	pool.Offers, d.Labels, o.Records.Nodes = nil, nil, nil
+	view := o.Providers["cloud"]
+	view.Instances = nil
+	for _, label := range []struct {
+		name  string
+		count int
+	}{{"a", a}, {"b", b}} {
+		offer.Label = label.name
+		pool.Offers = append(pool.Offers, offer)
+		d.Labels = append(d.Labels, resources.Label{Name: label.name, MinReady: int64(label.count)})
+		for range label.count {
+			n := readyNode(fmt.Sprintf("%010d", len(o.Records.Nodes)+1))
+			n.Labels = []string{label.name}
+			o.Records.Nodes = append(o.Records.Nodes, n)
+			view.Instances = append(view.Instances, instance(n.ID))
+		}
+	}
+	o.Providers["cloud"] = view
+	return d, o
+}
+
+func TestRemovalsThatNeedConsent(t *testing.T) {
+	drop := func(label string) func(*resources.Desired) {
+		return func(d *resources.Desired) {
+			pool := &d.Providers[0].Pools[0]
+			for i := range pool.Offers {
+				if pool.Offers[i].Label == label {
+					pool.Offers = append(pool.Offers[:i:i], pool.Offers[i+1:]...)
+					break
+				}
+			}
+			for i := range d.Labels {
+				if d.Labels[i].Name == label {
+					d.Labels = append(d.Labels[:i:i], d.Labels[i+1:]...)
+					break
+				}
+			}
+		}
+	}
+	rename := func(d *resources.Desired) {
+		for i := range d.Providers[0].Pools[0].Offers {
+			if d.Providers[0].Pools[0].Offers[i].Label == "a" {
+				d.Providers[0].Pools[0].Offers[i].Label = "c"
+			}
+		}
+		for i := range d.Labels {
+			if d.Labels[i].Name == "a" {
+				d.Labels[i].Name = "c"
+			}
+		}
+	}
+	empty := func(d *resources.Desired) { *d = resources.Desired{Settings: d.Settings} }
+	// Beside the nodes there are a build and an upload.
+	for name, test := range map[string]struct {
+		a, b   int
+		change func(*resources.Desired)
+		opt    Options
+		want   string // in the problem; empty means that no consent is needed
+	}{
+		"nothing changes":                    {a: 20, b: 0, change: func(*resources.Desired) {}},
+		"more than ten":                      {a: 11, b: 30, change: drop("a"), want: "would remove 11 things"},
+		"ten of many":                        {a: 10, b: 30, change: drop("a")},
+		"most of a small fleet":              {a: 5, b: 1, change: drop("a"), want: "would remove 5 of 8 things"},
+		"half of a small fleet":              {a: 4, b: 2, change: drop("a")},
+		"a label is renamed":                 {a: 5, b: 0, change: rename},
+		"min_ready is lowered":               {a: 9, b: 0, change: func(d *resources.Desired) { d.Labels[0].MinReady, d.Labels[1].MinReady = 1, 0 }},
+		"max_servers is lowered":             {a: 9, b: 0, change: func(d *resources.Desired) { d.Providers[0].Pools[0].MaxServers = ptr(1) }},
+		"an empty configuration":             {a: 1, b: 0, change: empty, want: "the configuration is empty"},
+		"an empty configuration, big fleet":  {a: 20, b: 20, change: empty, want: "the configuration is empty"},
+		"with consent":                       {a: 11, b: 30, change: drop("a"), opt: Options{AllowDestroy: AllowAll}},
+		"-destroy":                           {a: 11, b: 30, change: drop("a"), opt: Options{Destroy: true}},
+		"held by an earlier plan":            {a: 1, b: 30, change: drop("a"), opt: Options{Hold: true}, want: "would remove 1 of"},
+		"held by an earlier plan, none left": {a: 1, b: 30, change: func(*resources.Desired) {}, opt: Options{Hold: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := twoLabels(test.a, test.b)
+			test.change(&d)
+			p := Compute(d, o, test.opt)
+			var problem string
+			for _, q := range p.Problems {
+				problem += q.Text
+			}
+			if test.want == "" && problem != "" || !strings.Contains(problem, test.want) {
+				t.Errorf("problems are %q, want %q", problem, test.want)
+			}
+			patient := test.opt
+			patient.Patient = true
+			p = Compute(d, o, patient)
+			if len(p.Problems) > 0 {
+				t.Errorf("a daemon's plan has problems: %+v", p.Problems)
+			}
+			for _, s := range p.Steps {
+				if s.Held != (test.want != "" && s.unconfigured()) {
+					t.Errorf("%s (%s) is held: %t", s.ID, s.Reason, s.Held)
+				}
+			}
+			if noted := strings.Contains(lines(p), NoteConsent); noted != (test.want != "") {
+				t.Errorf("noted: %t", noted)
+			}
+		})
+	}
+}
