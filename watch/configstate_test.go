@@ -1,0 +1,141 @@
+package watch_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+// fleetOf is a fleet with so many nodes of a label in a cloud.
+func fleetOf(min string) string {
+	return strings.Replace(fleet, "min_ready = 1", "min_ready = "+min, 1)
+}
+
+// codes lists what the journal says of the configuration.
+func codes(d *watch.Daemon) string {
+	var all []string
+	for _, e := range d.Journal.Since(0, "configuration") {
+		all = append(all, e.Code)
+	}
+	return strings.Join(all, " ")
+}
+
+// A daemon that is restarted with a configuration that lost much would delete it without anybody having asked for that.
+func TestStartWithAConfigurationThatLostMuchDeletesNothing(t *testing.T) {
+	half := fleetOf("4")
+	half = half[:strings.Index(half, `provider "lab" "one"`)]
+	half = strings.NewReplacer(`label "small" { min_ready = 4 }`, "", `label "metal" {}`, "").Replace(half)
+	for name, test := range map[string]struct{ configuration, reason string }{
+		"an empty file":     {"", "the configuration is empty"},
+		"half of the files": {half, "more than half needs consent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, fleetOf("4"), sandboxcloud.Options{})
+				d, end := l.daemon()
+				l.await("four nodes are there", func() bool { return len(readyNodes(d, "small")) == 4 })
+				end()
+				l.write(test.configuration)
+				d, end = l.daemon()
+				defer end()
+				time.Sleep(20 * time.Minute)
+				if n := l.servers("one"); n != 4 {
+					t.Errorf("there are %d servers, want 4", n)
+				}
+				state := d.Configuration()
+				if !strings.Contains(state.HeldBack, test.reason) || len(state.Deletes) == 0 || len(state.Notes()) != 1 {
+					t.Errorf("the state of the configuration is %+v", state)
+				}
+				if got := codes(d); got != "deletions-held-back" {
+					t.Errorf("events are %q", got)
+				}
+				var held *watch.HeldBackError
+				if _, err := d.Reload(t.Context(), false); !errors.As(err, &held) {
+					t.Errorf("reload without consent: %v, want it to be held back", err)
+				}
+				if _, err := d.Reload(t.Context(), true); err != nil {
+					t.Fatal(err)
+				}
+				l.await("everything is deleted", func() bool { return l.servers("one") == 0 })
+				if state := d.Configuration(); state.HeldBack != "" || state.Error != "" || len(state.Notes()) > 0 {
+					t.Errorf("after consent the state of the configuration is %+v", state)
+				}
+			})
+		})
+	}
+}
+
+// Nodes that go by and by must not make what waits for consent few enough to go without it.
+func TestHeldDeletionsStayHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleetOf("4"), sandboxcloud.Options{})
+		d, end := l.daemon()
+		l.await("four nodes are there", func() bool { return len(readyNodes(d, "small")) == 4 })
+		end()
+		l.write("")
+		d, end = l.daemon()
+		defer end()
+		l.await("deletions are held back", func() bool { return d.Configuration().HeldBack != "" })
+		for _, n := range readyNodes(d, "small") {
+			if err := l.driver.clouds["one"].Remove(n.ExternalID); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Minute)
+			if l.servers("one") == 1 {
+				break
+			}
+		}
+		time.Sleep(20 * time.Minute)
+		if n := l.servers("one"); n != 1 {
+			t.Errorf("there are %d servers, want 1", n)
+		}
+	})
+}
+
+func readyNodes(d *watch.Daemon, label string) []*resources.Node {
+	var nodes []*resources.Node
+	for _, n := range d.Last().Seen.Records.Nodes {
+		if n.State == resources.StateReady && n.Labels[0] == label {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+func TestReloadWithMistakesShowsInTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		d, end := l.daemon()
+		defer end()
+		l.serves(d, "small")
+		began := d.Configuration().Taken
+		l.write(fleet + "\nlabel {\n")
+		time.Sleep(time.Minute)
+		if _, err := d.Reload(t.Context(), false); err == nil {
+			t.Fatal("a configuration with a mistake was taken")
+		}
+		state := d.Configuration()
+		if !state.Taken.Equal(began) || !state.Refused.Equal(time.Now()) || !strings.Contains(state.Error, "npctl.hcl") {
+			t.Errorf("the state of the configuration is %+v", state)
+		}
+		if got := codes(d); got != "config-refused" {
+			t.Errorf("events are %q", got)
+		}
+		l.write(fleet)
+		if _, err := d.Reload(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if state := d.Configuration(); state.Error != "" || !state.Refused.IsZero() || !state.Taken.Equal(time.Now()) {
+			t.Errorf("after a reload the state of the configuration is %+v", state)
+		}
+		if got := codes(d); got != "config-refused config-taken" {
+			t.Errorf("events are %q", got)
+		}
+	})
+}
