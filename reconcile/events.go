@@ -66,5 +66,6 @@ func about(s plan.Step, id string) []any {
 	add("nodes", strings.Join(slices.DeleteFunc(slices.Clone(s.Nodes), func(id string) bool { return id == "" }), ","))
 	add("provider", s.Provider)
 	add("image", s.Image)
+	add("reason", string(s.Reason))
 	return attrs
 }

@@ -17,8 +17,8 @@ func TestTheLogSaysWhatAStepIsAbout(t *testing.T) {
 	}{
 		{plan.Step{ID: "launch request 7 #1 (3)", Thing: plan.ThingNode, Request: "7", EventID: "e5", Provider: "one", Image: "debian"}, "17",
 			`step="launch request 7 #1 (3)" node=17 request=7 event_id=e5 provider=one image=debian`},
-		{plan.Step{ID: "delete node 17", Thing: plan.ThingNode, Record: resources.Key{Kind: resources.KindNode, ID: "17"}, Provider: "one"}, "",
-			`step="delete node 17" node=17 provider=one`},
+		{plan.Step{ID: "delete node 17", Thing: plan.ThingNode, Record: resources.Key{Kind: resources.KindNode, ID: "17"}, Provider: "one", Reason: plan.ReasonLeaked}, "",
+			`step="delete node 17" node=17 provider=one reason=leaked`},
 		{plan.Step{ID: "serve request 7", Thing: plan.ThingRequest, Record: resources.Key{Kind: resources.KindRequest, ID: "7"}, Request: "7",
 			Nodes: []string{"17", "", "18"}, Provider: "one"}, "", `step="serve request 7" request=7 nodes=17,18 provider=one`},
 		{plan.Step{ID: "upload debian", Thing: plan.ThingUpload, Image: "debian", Provider: "one"}, "3",

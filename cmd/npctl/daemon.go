@@ -81,8 +81,20 @@ func (c *daemonCommand) dial() (*client.Client, error) {
 		if err := client.CheckSocket(o.Socket, state.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
+	default:
+		if err := checkNamed(at); err != nil {
+			return nil, err
+		}
 	}
 	return client.New(o)
+}
+
+// checkNamed refuses a socket of somebody else that -socket or NPCTL_SOCKET names.
+func checkNamed(socket string) error {
+	if err := client.CheckNamedSocket(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return hint(fmt.Errorf("socket of npctl watch: %w", err), "npctl watch has its socket in a directory of its own, such as /var/lib/npctl")
+	}
+	return nil
 }
 
 // explain adds the next step to an error.

@@ -34,11 +34,20 @@ func (a *app) openLog() error {
 	}
 	options := &slog.HandlerOptions{Level: from}
 	if format == "json" {
+		options.ReplaceAttr = inSeconds
 		a.log = slog.New(slog.NewJSONHandler(a.ui.err, options))
 	} else {
 		a.log = slog.New(slog.NewTextHandler(a.ui.err, options))
 	}
 	return nil
+}
+
+// inSeconds writes durations as seconds, which their names say: took becomes took_seconds. JSON has no unit for them.
+func inSeconds(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() != slog.KindDuration {
+		return attr
+	}
+	return slog.Float64(attr.Key+"_seconds", attr.Value.Duration().Seconds())
 }
 
 // sentences shows warnings to people.

@@ -55,6 +55,11 @@ func (a *app) daemonState(p statePlace) (*daemonStore, error) {
 	if err := client.CheckSocket(usual, p.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if nobody needs it, or become its owner")
 	}
+	if named != "" {
+		if err := checkNamed(named); err != nil {
+			return nil, err
+		}
+	}
 	for _, socket := range []string{named, usual} {
 		if socket == "" || !exists(socket) {
 			continue

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 )
@@ -55,5 +57,14 @@ func TestHintsOutliveWrapping(t *testing.T) {
 	err := errors.Join(hint(errors.New("no"), "try this"), errors.New("and that"))
 	if got := nextStep(err); got != "try this" {
 		t.Errorf("nextStep = %q", got)
+	}
+}
+
+func TestDurationsInJSONLogsAreSeconds(t *testing.T) {
+	var b strings.Builder
+	log := slog.New(slog.NewJSONHandler(&b, &slog.HandlerOptions{ReplaceAttr: inSeconds}))
+	log.Info("step done", "took", 1500*time.Millisecond, "step", "x")
+	if got := b.String(); !strings.Contains(got, `"took_seconds":1.5,"step":"x"`) {
+		t.Errorf("the log has %s", got)
 	}
 }

@@ -59,7 +59,7 @@ func open(ctx context.Context, env drivers.Env, e entry, config cty.Value) (*Clo
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cloud{env: env, log: env.Log.With("provider", env.Provider), entry: e, clients: map[string]*gophercloud.ServiceClient{}}
+	c := &Cloud{env: env, log: env.Log, entry: e, clients: map[string]*gophercloud.ServiceClient{}}
 	c.imageFormat = firstOf(stringAttr(config, "image_format"), strings.ToLower(e.imageFormat), uploadFormats()[0])
 	if !slices.Contains(uploadFormats(), c.imageFormat) {
 		return nil, fmt.Errorf("%w: image format %q of cloud %q%s", drivers.ErrRejected, c.imageFormat, e.name, meant(c.imageFormat, uploadFormats()))

@@ -176,6 +176,36 @@ func TestASocketOfSomebodyElseIsNotUsed(t *testing.T) {
 	}
 }
 
+func TestANamedSocketOfAnotherUserNeedsTheirDirectory(t *testing.T) {
+	path := filepath.Join(shortDir(t), "sock")
+	l, err := httpapi.ListenUnix(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := client.CheckNamedSocket(path); err != nil {
+		t.Errorf("our own socket: %v", err)
+	}
+	if os.Getuid() != 0 {
+		t.Log("not root: sockets of others cannot be made")
+		return
+	}
+	dir := filepath.Dir(path)
+	for _, c := range []struct {
+		socket, dir int
+		mode        fs.FileMode
+		taken       bool
+	}{{12345, 12345, 0o755, true}, {12345, 0, 0o755, true}, {12345, 12345, 0o777 | fs.ModeSticky, false}, {12345, 12345, 0o770, false},
+		{12345, 54321, 0o755, false}, {0, 0, 0o777 | fs.ModeSticky, true}} {
+		if err := errors.Join(os.Chown(path, c.socket, 0), os.Chown(dir, c.dir, 0), os.Chmod(dir, c.mode)); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.CheckNamedSocket(path); (err == nil) != c.taken {
+			t.Errorf("socket of %d in a directory of %d with mode %v: %v", c.socket, c.dir, c.mode, err)
+		}
+	}
+}
+
 func TestTCPNeedsTLSUnlessItIsHere(t *testing.T) {
 	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "localhost:0", "192.0.2.1:0"} {
 		l, err := httpapi.ListenTCP(t.Context(), address, httpapi.TLS{}, nil)

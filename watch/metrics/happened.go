@@ -15,6 +15,7 @@ import (
 // Pass takes in a pass of the daemon. It is for watch.Options.Observe.
 func (m *Metrics) Pass(p watch.Pass) {
 	m.count("npctl_watch_passes_total")
+	m.fromZero(&p.Desired)
 	m.time("npctl_watch_pass_seconds", p.Took.Seconds())
 	m.mu.Lock()
 	first := m.last.Seen.Now.IsZero()
@@ -35,6 +36,26 @@ func (m *Metrics) Pass(p watch.Pass) {
 	}
 	for _, r := range answered {
 		m.finished(r, noticed[r.ID], p.Seen.Records.Nodes)
+	}
+}
+
+// fromZero makes the counters of what is configured exist, so that the first event is an increase.
+func (m *Metrics) fromZero(want *resources.Desired) {
+	for i := range want.Images {
+		m.add("npctl_image_builds_total", 0, want.Images[i].Name, ready("done"))
+		m.add("npctl_image_builds_total", 0, want.Images[i].Name, ready("failed"))
+	}
+	for i := range want.Providers {
+		p := &want.Providers[i]
+		if !slices.ContainsFunc(p.Pools, func(pool resources.Pool) bool { return len(pool.Offers) > 0 }) {
+			continue // nothing is launched there
+		}
+		m.add("npctl_image_uploads_total", 0, p.Name, ready("done"))
+		m.add("npctl_image_uploads_total", 0, p.Name, ready("failed"))
+		m.add("npctl_node_launches_total", 0, p.Name, "ready", "")
+		for _, reason := range Reasons {
+			m.add("npctl_node_launches_total", 0, p.Name, "failed", reason)
+		}
 	}
 }
 

@@ -76,6 +76,12 @@ func New(o Options) *Metrics {
 	for _, result := range []resources.State{resources.StateFailed, resources.StateFulfilled} { // so that the first is an increase
 		m.add("npctl_requests_finished_total", 0, string(result))
 	}
+	for name, results := range map[string][]string{"npctl_watch_reloads_total": {"done", "refused", "held_back"}, "npctl_api_wrong_tokens_total": {"unknown", "throttled"},
+		"npctl_leaked_total": {"server", "image", "port", "volume", "floating_ip"}} {
+		for _, result := range results {
+			m.add(name, 0, result)
+		}
+	}
 	m.registry.MustRegister(world{m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -259,3 +259,21 @@ func TestNothingIsShownBeforeSomebodyHasLooked(t *testing.T) {
 		t.Errorf("config_stale (-want +got):\n%s", diff)
 	}
 }
+
+func TestCountersStartAtZero(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	m.Pass(fleet())
+	text := scrape(t, m)
+	for _, want := range []string{
+		`npctl_api_wrong_tokens_total{result="throttled"} 0`, `npctl_watch_reloads_total{result="refused"} 0`, `npctl_leaked_total{type="server"} 0`,
+		`npctl_image_builds_total{image="debian",result="failed"} 0`, `npctl_image_uploads_total{provider="cloud",result="ready"} 0`,
+		`npctl_node_launches_total{provider="cloud",reason="quota",result="failed"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if strings.Contains(text, `npctl_node_launches_total{provider="rack"`) {
+		t.Error("launches are counted where nothing is launched")
+	}
+}

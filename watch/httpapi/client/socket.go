@@ -50,6 +50,28 @@ func CheckSocket(path, statePath string) error {
 	return nil
 }
 
+// CheckNamedSocket refuses a socket at a place that the user has named, when it belongs to somebody else and may have been
+// put there by a third: unless it is root's or this user's, it has to be in a directory of its owner or of root which no
+// other user and no group can write to.
+func CheckNamedSocket(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	owner, known := ownerOf(info)
+	if !known || owner == 0 || owner == os.Getuid() {
+		return nil
+	}
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if of, _ := ownerOf(dir); of != owner && of != 0 || dir.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s belongs to user %d, and others can write to its directory", path, owner)
+	}
+	return nil
+}
+
 func ownerOf(info os.FileInfo) (int, bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
