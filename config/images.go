@@ -123,7 +123,7 @@ func (l *loader) image(d *draft) *wantedImage {
 }
 
 func (l *loader) fillImage(i *resources.Image, all values) {
-	i.Formats, i.KeepFormats = all.texts("formats"), all.texts("keep_formats")
+	i.Formats, i.KeepFormats = resources.ImageFormats(all.texts("formats")), resources.ImageFormats(all.texts("keep_formats"))
 	i.DeleteAfterUpload = all.flag("delete_after_upload")
 	i.RebuildAge = all.duration("rebuild_age")
 	i.Keep = int(all.integer("keep"))
@@ -211,13 +211,13 @@ func (l *loader) checkFormats(d *draft, all values) {
 	}
 	for _, name := range []string{"formats", "keep_formats"} {
 		for _, format := range all.texts(name) {
-			if !slices.Contains(known, format) {
+			if !slices.Contains(known, resources.ImageFormat(format)) {
 				l.unknownFormat(d.content.rangeOf(name), format, known)
 			}
 		}
 	}
 	for _, artifact := range d.content.blocks["artifact"] {
-		if d.kind == resources.ZuulImage && !slices.Contains(known, artifact.label) {
+		if d.kind == resources.ZuulImage && !slices.Contains(known, resources.ImageFormat(artifact.label)) {
 			l.unknownFormat(artifact.at.Ptr(), artifact.label, known)
 		}
 	}

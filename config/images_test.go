@@ -108,6 +108,28 @@ provider "acme" "p" {
 	}
 }
 
+func TestFormatsHaveTheNamesOfZuul(t *testing.T) {
+	d := source(t, `
+zuul_image "z" {
+  api_url      = "https://zuul.example.com/"
+  project      = "org/images"
+  pipelines    = ["periodic"]
+  job          = "build"
+  formats      = ["qcow", "vpc"]
+  keep_formats = ["qcow"]
+  artifact "qcow" {}
+}
+label "l" {}
+provider "acme" "p" {
+  cloud = "x"
+  pool "a" {
+    label "l" { image = zuul_image.z }
+  }
+}`)
+	same(t, "formats", d.Images[0].Formats, []string{"qcow2", "vhd"})
+	same(t, "keep_formats", d.Images[0].KeepFormats, []string{"qcow2"})
+}
+
 func TestConfigsHaveTheTypesOfTheirSchemas(t *testing.T) {
 	d := source(t, sprintf(offering, "", ""))
 	o := testOptions("")

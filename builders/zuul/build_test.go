@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
 )
@@ -390,4 +392,49 @@ func TestOneFailureEndsTheOthers(t *testing.T) {
 		t.Errorf("error is %v, %v", err, ctx.Err())
 	}
 	checkContent(t, j, nil)
+}
+
+func TestArtifactsDoNotLeadToThisHost(t *testing.T) {
+	s := newSite(t)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/away":
+			http.Redirect(w, r, s.files.URL+"/5f3/debian.qcow2", http.StatusFound)
+		case "/here":
+			_, _ = w.Write(qcow2Image)
+		default:
+			s.double.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(front.Close)
+	s.artifact()["metadata"] = row{"type": "zuul_image", "format": "qcow2"}
+	for _, test := range []struct {
+		name, address string
+		allowed       cty.Value
+		want          string
+	}{
+		{"an address of this host", s.files.URL + "/5f3/debian.qcow2", cty.False, "127.0.0.1 is an address of this host; npctl fetches nothing from there unless the image says local_artifacts = true"},
+		{"a redirect to this host", front.URL + "/away", cty.False, "127.0.0.1 is an address of this host"},
+		{"the host of Zuul", front.URL + "/here", cty.False, ""},
+		{"a redirect that is allowed", front.URL + "/away", cty.True, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s.artifact()["url"] = test.address
+			_, err := quick().Build(t.Context(), job(t, s.block("api_url", front.URL, "local_artifacts", test.allowed), "qcow2"), &bytes.Buffer{})
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("error is %v, want %q", err, test.want)
+			}
+		})
+	}
+	if got := s.files.requests(); len(got) != 1 {
+		t.Errorf("the server of files was asked %q, want one request, the one that is allowed", got)
+	}
+}
+
+func TestFormatsHaveTheNamesOfZuul(t *testing.T) {
+	s := newSite(t)
+	made, err := quick().Build(t.Context(), job(t, s.block("artifact", wants("qcow")), "qcow2"), &bytes.Buffer{})
+	if err != nil || len(made.Files) != 1 || made.Files[0].Format != "qcow2" {
+		t.Errorf("files are %+v, %v; want one of qcow2", made.Files, err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/internal/fetch"
+	"github.com/npctl/npctl/resources"
 )
 
 // offer is a file that a build has of the image.
@@ -20,9 +21,6 @@ type offer struct {
 	packing     fetch.Packing
 	sha256, md5 string // of the unpacked file; empty when not told
 }
-
-// aliases are other words for formats in metadata and in the ends of addresses.
-var aliases = map[string]string{"vpc": "vhd", "qcow": "qcow2", "tar.gz": "tgz"}
 
 // endings are those that tell a format. Others, such as img, tell nothing.
 var endings = []string{"raw", "qcow2", "qcow", "vhd", "vpc", "vhdx", "vmdk", "ova", "tar", "tgz", "squashfs"}
@@ -40,10 +38,7 @@ func formatOf(a artifact) string {
 			format = ending
 		}
 	}
-	if alias, ok := aliases[format]; ok {
-		return alias
-	}
-	return format
+	return resources.ImageFormat(format)
 }
 
 // fitting finds, for each format that is configured, the artifacts that may be its file.

@@ -301,7 +301,7 @@ func (d *double) block(pairs ...any) cty.Value {
 	values := new(zuul.Builder).Schema().Null().AsValueMap()
 	written := map[string]any{
 		"api_url": d.URL + d.prefix, "tenant": "T", "project": "org/images", "pipelines": words("periodic"), "job": "build-image",
-		"artifact": wants("raw", "qcow2"),
+		"artifact": wants("raw", "qcow2"), "local_artifacts": cty.True,
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		written[pairs[i].(string)] = pairs[i+1]

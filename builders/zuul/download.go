@@ -57,7 +57,10 @@ func (s *source) fetchOne(ctx context.Context, o offer, path string, progress fu
 		URL: o.address, Path: path, Packing: o.packing, Limit: s.sizeLimit, SHA256: o.sha256, MD5: o.md5,
 		Progress: progress, Note: func(text string) { log.printf("%s: %s", o.format, text) },
 	})
+	var place *fetch.PlaceError
 	switch {
+	case errors.As(err, &place):
+		return got.Sums, fmt.Errorf("%w; npctl fetches nothing from there unless the image says local_artifacts = true", err)
 	case errors.Is(err, fetch.ErrGone):
 		return got.Sums, fmt.Errorf("%w: %w", builders.ErrGone, err)
 	case errors.Is(err, fetch.ErrTooLarge):

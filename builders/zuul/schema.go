@@ -62,6 +62,9 @@ func manners() []schema.Attribute {
 		whole("poll_builds", "Number of newest builds that each question looks at.", 20),
 		{Name: "api_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("60s"), Doc: "Time limit of one API call."},
 		whole("max_size_gb", "Largest file that is fetched, in GiB, after decompression.", 100),
+		{Name: "local_artifacts", Type: cty.Bool, Default: cty.False,
+			Doc: "Whether addresses of artifacts, which the job chooses, and their redirects may lead to the host of npctl itself, to link-local addresses " +
+				"and to metadata services of clouds. Zuul's own host and port are always allowed."},
 	}
 }
 

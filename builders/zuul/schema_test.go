@@ -52,6 +52,7 @@ func TestMistakesThatOnlyTheWholeBlockShows(t *testing.T) {
 	}{
 		{d.block("token", "a", "token_file", "b"), "at most one of token, token_file and token_command"},
 		{d.block("artifact", wants("../../etc/passwd")), "no image format"},
+		{d.block("artifact", wants("qcow", "qcow2")), "two artifact blocks for the format qcow2"},
 		{d.block("artifact", cty.MapValEmpty(wants("raw").Type().ElementType())), "there is no artifact block"},
 		{d.block("api_timeout", "soon"), "no duration"},
 		{cty.StringVal("x"), "no known object"},

@@ -13,6 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -33,6 +34,7 @@ type settings struct {
 	newest    int // builds looked at
 	timeout   time.Duration
 	sizeLimit int64
+	local     bool // artifacts may be on this host
 	secrets   []string
 }
 
@@ -69,7 +71,7 @@ func read(config cty.Value, baseDir string, s schema.Block) (settings, error) {
 	return settings{
 		root: root, tenant: tenant, project: b.String("project"), branch: b.String("branch"), job: b.String("job"),
 		pipelines: b.Strings("pipelines"), trusted: b.Strings("trusted_pipelines"), imageName: b.String("image_name"),
-		artifacts: artifacts, token: token, tls: tls, newest: newest, timeout: timeout, sizeLimit: size << 30, secrets: b.Secrets(),
+		artifacts: artifacts, token: token, tls: tls, newest: newest, timeout: timeout, sizeLimit: size << 30, local: b.Bool("local_artifacts"), secrets: b.Secrets(),
 	}, nil
 }
 
@@ -82,13 +84,17 @@ func oneTenant(inAddress, written string) (string, error) {
 
 func readArtifacts(config cty.Value) (map[string]wanted, error) {
 	found := map[string]wanted{}
-	for format, value := range config.GetAttr("artifact").AsValueMap() {
+	for label, value := range config.GetAttr("artifact").AsValueMap() {
+		format := resources.ImageFormat(label)
 		b, err := block.Read(value, artifactBlock())
 		if err != nil {
 			return nil, err
 		}
 		if !formatName.MatchString(format) {
-			return nil, fmt.Errorf("artifact %q is labelled with no image format: write one such as \"raw\" or \"qcow2\"", format)
+			return nil, fmt.Errorf("artifact %q is labelled with no image format: write one such as \"raw\" or \"qcow2\"", label)
+		}
+		if _, twice := found[format]; twice {
+			return nil, fmt.Errorf("there are two artifact blocks for the format %s: leave out one of them", format)
 		}
 		found[format] = wanted{kind: b.String("type"), name: b.String("name")}
 	}

@@ -96,16 +96,19 @@ func (b *Builder) open(config cty.Value, baseDir string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := newTransport(s)
+	forAPI, forArtifacts, err := newTransports(s)
 	if err != nil {
 		return nil, err
 	}
 	client := b.Fetch
-	client.HTTP = fetch.NewClient(transport)
-	return &source{settings: s, api: newAPI(s, transport, b.Wait), fetch: client, builder: b}, nil
+	client.HTTP = fetch.NewClient(forArtifacts)
+	return &source{settings: s, api: newAPI(s, forAPI, b.Wait), fetch: client, builder: b}, nil
 }
 
-func (s *source) close() { s.api.client.CloseIdleConnections() }
+func (s *source) close() {
+	s.api.client.CloseIdleConnections()
+	s.fetch.HTTP.CloseIdleConnections()
+}
 
 // hide takes tokens out of an error's text.
 func (s *source) hide(err error) error {

@@ -12,14 +12,17 @@ import (
 	"time"
 )
 
-const mostRedirects = 5
+const (
+	mostRedirects = 5
+	dialTimeout   = 15 * time.Second
+)
 
 // NewTransport returns a transport with time limits for connecting. Time limits for answers are the caller's. It speaks
 // HTTP/1.1: one large file fills a connection better than a stream with a window of its own does.
 func NewTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    15 * time.Second,
 		DisableCompression:     true, // checksums and ranges are those of the bytes as they lie there
@@ -66,7 +69,8 @@ func checkAddress(u *url.URL) error {
 func Passing(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var redirect *redirectError
-	return !errors.As(err, &certificate) && !errors.As(err, &redirect)
+	var place *PlaceError
+	return !errors.As(err, &certificate) && !errors.As(err, &redirect) && !errors.As(err, &place)
 }
 
 // PassingStatus reports whether a status may be another one soon.

@@ -18,7 +18,7 @@ zuul_image "z" {
   job           = "j"
   token         = "hunter2"
   token_file    = "/x"
-  artifact "qcow" {}
+  artifact "qcow3" {}
 }
 label "l" {}
 provider "acme" "one" {
