@@ -26,11 +26,14 @@ var arrows = map[string][]string{
 	"state/*":          {"state", "resources", "resources/schema"},
 	"drivers":          {"resources", "resources/schema"},
 	"drivers/*":        {"drivers", "resources", "resources/schema", "internal/*"},
-	"builders":         {"resources", "resources/schema"},
-	"builders/*":       {"builders", "resources", "resources/schema", "internal/*"},
-	"reconcile":        {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
-	"watch":            {"resources", "plan", "state", "reconcile"},
-	"watch/*":          {"watch", "resources", "plan", "state", "reconcile", "internal/*"},
+	// stages foreign attachments for the suite of all drivers
+	"drivers/openstack/openstacktest": {"drivers/drivertest"},
+
+	"builders":   {"resources", "resources/schema"},
+	"builders/*": {"builders", "resources", "resources/schema", "internal/*"},
+	"reconcile":  {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
+	"watch":      {"resources", "plan", "state", "reconcile"},
+	"watch/*":    {"watch", "resources", "plan", "state", "reconcile", "internal/*"},
 	// what the API and its clients say to each other; clients need nothing else of the daemon
 	"watch/httpapi":        {"watch", "watch/httpapi/wire", "resources", "plan", "state", "reconcile", "internal/*"},
 	"watch/httpapi/wire":   {"resources", "state"},
