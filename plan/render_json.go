@@ -82,6 +82,7 @@ type reportStep struct {
 	Slot       int64                      `json:"slot,omitempty"`
 	Zone       string                     `json:"zone,omitempty"`
 	Request    string                     `json:"request,omitempty"`
+	EventID    string                     `json:"event_id,omitempty"`
 	Nodes      []string                   `json:"nodes,omitempty"`
 	Declined   []resources.Decline        `json:"declined,omitempty"`
 	Record     resources.Key              `json:"record,omitzero"`
@@ -145,7 +146,7 @@ func reportOf(s *Step) reportStep {
 		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes,
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,
-		Zone: s.Zone, Request: s.Request, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
+		Zone: s.Zone, Request: s.Request, EventID: s.EventID, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
 		External: s.External, Type: s.Type, Replaces: s.Replaces, Held: s.Held, Values: reportValues(s.Values), Move: s.Move, Touches: s.Touches, Estimate: s.Estimate,
 		Source: s.Source,
 	}
@@ -198,7 +199,7 @@ func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
 		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
-		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Held: r.Held, Values: stepValues(r.Values), Move: r.Move, Touches: r.Touches,
+		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, EventID: r.EventID, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Held: r.Held, Values: stepValues(r.Values), Move: r.Move, Touches: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,
 	}
 }
