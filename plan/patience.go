@@ -48,8 +48,8 @@ func (p patience) until(f *resources.Failure) time.Time {
 // clockSlack is how far in the future a time may be that another process, or an earlier reading of the clock, wrote.
 const clockSlack = time.Minute
 
-// waits reports whether a new try has to wait. A failure dated in the future is from before the clock was set back: nobody
-// knows when it was, so it delays nothing.
+// waits reports whether a new try has to wait. A failure dated in the future was recorded before the clock was
+// set back: its true time is unknown, so it delays nothing.
 func (c *computation) waits(f *resources.Failure, p patience) bool {
 	return c.opt.Patient && f != nil && !f.Time.After(c.seen.Now.Add(clockSlack)) && c.seen.Now.Before(p.until(f))
 }
