@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/urfave/cli/v3"
@@ -70,7 +71,14 @@ func checkThere(path string) error {
 	if err != nil {
 		return hint(fmt.Errorf("read configuration: %w", err), "name a file or a directory with -config, or go there with -chdir")
 	}
-	if files, err := filepath.Glob(filepath.Join(path, "*.hcl")); info.IsDir() && err == nil && len(files) == 0 {
+	if !info.IsDir() {
+		return nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil { // such as without a descriptor left
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return filepath.Ext(e.Name()) == ".hcl" }) {
 		return hint(fmt.Errorf("there is no configuration in %s", path), "npctl init writes one to start from; -config names another place")
 	}
 	return nil

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDirectoryThatCannotBeReadIsNotWithoutConfiguration(t *testing.T) {
+	if err := checkThere(t.TempDir()); err == nil || !strings.Contains(err.Error(), "there is no configuration in") {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if os.Getuid() == 0 {
+		t.Log("root: every directory can be read")
+		return
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o300); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkThere(dir); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("a directory that cannot be read: %v", err)
+	}
+}
