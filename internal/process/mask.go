@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -14,7 +15,7 @@ import (
 const Mask = "(sensitive)"
 
 // Masker takes secrets out of text: as they are, line by line, and as they look when quoted for a shell, for a URL, for
-// JSON or in base64.
+// JSON, in hex or in base64, also inside of user:secret.
 type Masker struct {
 	secrets [][]byte // longest first
 	longest int
@@ -51,9 +52,29 @@ func forms(secret string) []string {
 	if len(secret) >= 3 { // shorter ones are part of too many words in this form
 		all = append(all, strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="))
 	}
+	if len(secret) >= longSecret {
+		inHex := hex.EncodeToString([]byte(secret))
+		all = append(append(all, inHex, strings.ToUpper(inHex)), inside64(secret)...)
+	}
 	if strings.Contains(strings.TrimSpace(secret), "\n") {
 		for line := range strings.Lines(secret) {
 			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+// longSecret is how long a secret is whose parts, encoded, are no words by chance.
+const longSecret = 6
+
+// inside64 is how a secret looks inside of something longer in base64, such as user:secret, as far as that does not depend on
+// what is around it: at each of the three offsets, in both alphabets.
+func inside64(secret string) []string {
+	var all []string
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			text := encoding.EncodeToString(append(make([]byte, before), secret...))
+			all = append(all, text[(before*8+5)/6:(before+len(secret))*8/6])
 		}
 	}
 	return all

@@ -2,6 +2,7 @@ package process
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -66,4 +67,20 @@ func TestPiecesOfOutputAreMaskedAsOne(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestSecretsAreMaskedInEncodings(t *testing.T) {
+	const secret = "hunter2-?>~"
+	m := NewMasker([]string{secret})
+	for _, text := range []string{
+		hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
+		base64.StdEncoding.EncodeToString([]byte("u:" + secret)), base64.StdEncoding.EncodeToString([]byte("me:" + secret)),
+		base64.StdEncoding.EncodeToString([]byte("bot:" + secret + "\n")), base64.URLEncoding.EncodeToString([]byte("me:" + secret)),
+	} {
+		got := m.Text("Authorization: Basic " + text)
+		shown := strings.TrimPrefix(strings.Replace(got, Mask, "", 1), "Authorization: Basic ")
+		if !strings.Contains(got, Mask) || len(shown) > 10 {
+			t.Errorf("%s becomes %q", text, got)
+		}
+	}
 }
