@@ -79,7 +79,7 @@ func (u *chaosUser) wish() wire.NewRequest {
 		{"volume"}, {"volume", "small"}, {"small", "small", "small"}, {"metal"}, {"metal", "metal"}, {"nothing"}}
 	u.asked++
 	w := wire.NewRequest{Labels: shapes[u.random.IntN(len(shapes))], Who: u.name, Event: fmt.Sprintf("%s-%d", u.name, u.asked),
-		Priority: int64(100 * (1 + u.random.IntN(3))), Relative: int64(u.random.IntN(3)), Fresh: u.random.IntN(8) == 0}
+		Priority: new(int64(100 * (1 + u.random.IntN(3)))), Relative: int64(u.random.IntN(3)), Fresh: u.random.IntN(8) == 0}
 	if u.random.IntN(3) == 0 && len(w.Labels) <= 2 {
 		w.Tenant = chaosTenant
 	}
