@@ -92,6 +92,7 @@ func staleDifferences(saved, now *Step) []string {
 	differs("record", staleRecord(saved), staleRecord(now))
 	differs("cloud id", saved.External, now.External)
 	differs("type", saved.Type, now.Type)
+	differs("event_id", saved.EventID, now.EventID)
 	differs("held", fmt.Sprint(saved.Held), fmt.Sprint(now.Held))
 	differs("replaces", fmt.Sprint(saved.Replaces), fmt.Sprint(now.Replaces))
 	differs("move", staleMove(saved.Move), staleMove(now.Move))
