@@ -98,7 +98,7 @@ func (c *computation) add(s Step) string {
 	}
 	c.index[s.ID] = len(c.steps)
 	c.steps = append(c.steps, s)
-	if s.Action == ActionDelete || s.Action == ActionForget {
+	if s.Removes() || s.Action == ActionForget {
 		if c.doomed == nil {
 			c.doomed = map[resources.Key]string{}
 		}

@@ -241,7 +241,7 @@ delete node.0000000002: destroy [node/0000000002]
 delete provider.cloud.image.debian: destroy [upload/1] needs(delete node 0000000001) needs(delete node 0000000002)
 delete diskimage.debian: destroy [build/00000000000000000000000000000001] needs(delete upload 1)
 delete provider.cloud.floating_ip.f: destroy
-delete provider.lab.pool.main.node.metal: destroy [node/0000000003]
+unregister provider.lab.pool.main.node.metal: destroy [node/0000000003]
 `},
 		"prevent_destroy outlives its block": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {

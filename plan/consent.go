@@ -77,11 +77,11 @@ func (c *computation) consent(steps []Step) *Consent {
 
 // unconfigured reports whether the step removes a thing because the configuration no longer wants it.
 func (s *Step) unconfigured() bool {
-	if s.Action != ActionDelete || s.Replaces || s.Thing != ThingNode && s.Thing != ThingUpload && s.Thing != ThingBuild {
+	if !s.Removes() || s.Replaces || s.Thing != ThingNode && s.Thing != ThingUpload && s.Thing != ThingBuild {
 		return false
 	}
 	switch s.Reason {
-	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonStaticNodeGone, ReasonConfigChanged,
+	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonStaticNodeGone, ReasonSlotRemoved, ReasonConfigChanged,
 		ReasonAboveMaxServers:
 		return true
 	default:

@@ -19,16 +19,17 @@ type Action string
 
 // The actions. Create-like ones come before delete-like ones in every summary.
 const (
-	ActionBuild    Action = "build"    // make an image
-	ActionConvert  Action = "convert"  // make a further format of a build
-	ActionUpload   Action = "upload"   // put a build into a provider
-	ActionLaunch   Action = "launch"   // make a node
-	ActionRegister Action = "register" // take a static node's slot into the pool
-	ActionUpdate   Action = "update"   // change a record in place
-	ActionServe    Action = "serve"    // give nodes to a request
-	ActionDecline  Action = "decline"  // say that pools will not serve a request
-	ActionForget   Action = "forget"   // drop a record whose thing is gone
-	ActionDelete   Action = "delete"   // remove a thing and its record
+	ActionBuild      Action = "build"      // make an image
+	ActionConvert    Action = "convert"    // make a further format of a build
+	ActionUpload     Action = "upload"     // put a build into a provider
+	ActionLaunch     Action = "launch"     // make a node
+	ActionRegister   Action = "register"   // take a static node's slot into the pool
+	ActionUpdate     Action = "update"     // change a record in place
+	ActionServe      Action = "serve"      // give nodes to a request
+	ActionDecline    Action = "decline"    // say that pools will not serve a request
+	ActionForget     Action = "forget"     // drop a record whose thing is gone
+	ActionUnregister Action = "unregister" // drop the record of a static node's slot; the machine stays
+	ActionDelete     Action = "delete"     // remove a thing and its record
 )
 
 // Thing is what a step acts on.
@@ -108,6 +109,9 @@ type Step struct {
 	Estimate  float64             `json:"estimate_seconds,omitempty"` // from the history; 0 when there is none
 	Source    resources.Source    `json:"source,omitzero"`
 }
+
+// Removes reports whether the step takes something out of service: what guards against deletion count.
+func (s *Step) Removes() bool { return s.Action == ActionDelete || s.Action == ActionUnregister }
 
 // Fact is one piece of evidence.
 type Fact struct {

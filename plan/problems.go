@@ -47,17 +47,17 @@ func (c *computation) problem(at Address, provider string, p resources.Problem, 
 func forbidden(steps []Step, want resources.Desired, records Records, opt Options) []Problem {
 	var problems []Problem
 	for _, s := range steps {
-		if s.Action != ActionDelete || s.Thing == ThingRecord {
+		if !s.Removes() || s.Thing == ThingRecord {
 			continue
 		}
 		if kind := destroys(s); !wearsOut(s.Reason) && !opt.AllowDestroy.allows(kind) {
 			problems = append(problems, Problem{Address: s.Address, Provider: s.Provider,
-				Text: fmt.Sprintf("the plan deletes %s %s, and -allow-destroy=%s forbids that", s.Thing, s.Address, opt.AllowDestroy),
+				Text: fmt.Sprintf("the plan %ss %s %s, and -allow-destroy=%s forbids that", s.Action, s.Thing, s.Address, opt.AllowDestroy),
 				Hint: fmt.Sprintf("-allow-destroy=all or -allow-destroy=%s allows it, -exclude=%s leaves it out", kind, s.Address)})
 		}
 		if what := protected(s, want, records); what != "" {
 			problems = append(problems, Problem{Address: s.Address, Provider: s.Provider,
-				Text: fmt.Sprintf("the plan deletes %s %s, and %s has prevent_destroy", s.Thing, s.Address, what),
+				Text: fmt.Sprintf("the plan %ss %s %s, and %s has prevent_destroy", s.Action, s.Thing, s.Address, what),
 				Hint: "set prevent_destroy = false and apply that first; removing the block does not lift it"})
 		}
 	}
@@ -88,7 +88,7 @@ func (a Allow) allows(kind Allow) bool { return a == "" || a == AllowAll || a ==
 // said last. Retention (superseded, failed, replaced) is not destruction: what protects an image lets its builds age.
 func protected(s Step, want resources.Desired, records Records) string {
 	switch s.Reason {
-	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonStaticNodeGone, ReasonDestroy:
+	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonStaticNodeGone, ReasonSlotRemoved, ReasonDestroy:
 	default:
 		return ""
 	}

@@ -28,6 +28,7 @@ const (
 	ReasonDuplicate       Reason = "duplicate"
 	ReasonNewStaticNode   Reason = "new-static-node"
 	ReasonStaticNodeGone  Reason = "static-node-removed"
+	ReasonSlotRemoved     Reason = "slot-removed"
 	ReasonDestroy         Reason = "destroy"
 	ReasonNothingLeft     Reason = "nothing-left"
 	ReasonOrphaned        Reason = "orphaned"
@@ -69,9 +70,10 @@ var reasonTexts = map[Reason]string{
 	ReasonFailed:          "it has failed",
 	ReasonUnfinished:      "an earlier run was interrupted",
 	ReasonLeaked:          "it carries our marks and has no record",
-	ReasonDuplicate:       "it carries the marks of a record that has another one",
+	ReasonDuplicate:       "there is another one for the same record or slot",
 	ReasonNewStaticNode:   "the node is new in the configuration",
 	ReasonStaticNodeGone:  "the node is no longer configured",
+	ReasonSlotRemoved:     "the node is configured with fewer slots",
 	ReasonDestroy:         "everything is to be destroyed",
 	ReasonNothingLeft:     "nothing of it is left to remember",
 	ReasonOrphaned:        "the server it was made for is gone",

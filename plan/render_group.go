@@ -137,7 +137,7 @@ func renderSymbol(s *Step) string {
 	switch {
 	case s.Reason == ReasonLeaked || s.Thing == ThingLeftover:
 		return symbolLeak
-	case s.Action == ActionDelete:
+	case s.Removes():
 		return symbolRemove
 	case s.Action == ActionForget:
 		return symbolForget

@@ -14,7 +14,7 @@ func renderItems(e renderEntry, all bool) string {
 	if len(e.lead) < 2 || s.Action == ActionUpload || renderItem(s) == "" {
 		return ""
 	}
-	if s.Action == ActionRegister && !all {
+	if renderStatic(s) && !all {
 		if machines := renderSlots(e.lead); len(machines) > 1 {
 			return renderList(machines, all)
 		}

@@ -98,16 +98,17 @@ type reportStep struct {
 }
 
 var reportActions = map[Action][]string{
-	ActionBuild:    {"create"},
-	ActionConvert:  {"create"},
-	ActionUpload:   {"create"},
-	ActionLaunch:   {"create"},
-	ActionRegister: {"create"},
-	ActionUpdate:   {"update"},
-	ActionServe:    {"update"},
-	ActionDecline:  {"update"},
-	ActionForget:   {"forget"},
-	ActionDelete:   {"delete"},
+	ActionBuild:      {"create"},
+	ActionConvert:    {"create"},
+	ActionUpload:     {"create"},
+	ActionLaunch:     {"create"},
+	ActionRegister:   {"create"},
+	ActionUpdate:     {"update"},
+	ActionServe:      {"update"},
+	ActionDecline:    {"update"},
+	ActionForget:     {"forget"},
+	ActionUnregister: {"forget"},
+	ActionDelete:     {"delete"},
 }
 
 // MarshalReport returns the plan as one line of the documented JSON. Characters that would drive a terminal are escaped.

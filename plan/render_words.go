@@ -20,9 +20,9 @@ func renderItem(s *Step) string {
 			return s.Record.String()
 		}
 		return string(s.Address)
-	case s.Action == ActionRegister && s.Slot > 0:
-		return s.Node + "/" + strconv.FormatInt(s.Slot, 10)
-	case s.Action == ActionRegister:
+	case renderStatic(s) && strings.HasSuffix(string(s.Address), "]"):
+		return s.Node + "[" + strconv.FormatInt(s.Slot, 10) + "]"
+	case renderStatic(s):
 		return s.Node
 	case s.Record.ID != "":
 		return s.Record.ID
@@ -33,6 +33,11 @@ func renderItem(s *Step) string {
 	default:
 		return s.External
 	}
+}
+
+// renderStatic reports whether a step is about a slot of a machine that exists, which goes by the machine's name.
+func renderStatic(s *Step) bool {
+	return s.Thing == ThingNode && s.Node != ""
 }
 
 func renderFileName(s *Step) string {
@@ -72,9 +77,9 @@ func renderThings(e renderEntry) string {
 	s, n := e.lead[0], len(e.lead)
 	item := renderSafe(renderItem(s))
 	switch {
-	case s.Action == ActionRegister && n > 1:
+	case renderStatic(s) && n > 1:
 		return renderMachines(e.lead) + renderPlaceText(s)
-	case s.Action == ActionRegister:
+	case renderStatic(s):
 		return item + renderPlaceText(s)
 	case s.Thing == ThingLeftover && s.Reason == ReasonLeaked:
 		return "leaked " + renderSafe(s.Type) + " " + item + " in " + renderSafe(s.Provider)

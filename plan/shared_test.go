@@ -429,7 +429,7 @@ func TestDestroyLeavesRequestsOfOthers(t *testing.T) {
 	n.State, o.Claimed[n.Key()] = resources.StateInUse, true
 	o.Records.Requests = []*resources.Request{theirs, ours}
 	got := answers(Compute(d, o, Options{Destroy: true}))
-	if diff := cmp.Diff("fail request 2 (why: everything is to be destroyed)\ndelete node 0000000003\n", got); diff != "" {
+	if diff := cmp.Diff("fail request 2 (why: everything is to be destroyed)\nunregister node 0000000003\n", got); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }
@@ -484,7 +484,7 @@ func TestSlotHasOneRecord(t *testing.T) {
 			for _, s := range p.Steps {
 				got = append(got, s.ID)
 			}
-			if diff := cmp.Diff([]string{"delete node 0000000099"}, got); diff != "" {
+			if diff := cmp.Diff([]string{"unregister node 0000000099"}, got); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)
 			}
 		})

@@ -25,8 +25,11 @@ func (c *computation) staticNodes() {
 			}
 		}
 	}
-	for _, n := range append(c.leftSlots(records), twice...) {
-		c.removeSlot(n)
+	for _, n := range c.leftSlots(records) {
+		c.removeSlot(n, c.whyLeft(n))
+	}
+	for _, n := range twice {
+		c.removeSlot(n, ReasonDuplicate)
 	}
 }
 
@@ -96,7 +99,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 			s.Action, s.Reason, s.Record = ActionUpdate, ReasonUsed, n.Key()
 			c.add(s)
 		case n.State == resources.StateDeleting:
-			c.removeSlot(n)
+			c.removeSlot(n, ReasonUnfinished)
 		case !node.Hashes.Match(n.Hash):
 			s.Action, s.Reason, s.Record = ActionUpdate, ReasonConfigChanged, n.Key()
 			s.Changes = c.changes(n.Hash, node.Static)
@@ -128,18 +131,58 @@ func (c *computation) leftSlots(records map[slotKey]*resources.Node) []*resource
 	return left
 }
 
-func (c *computation) removeSlot(n *resources.Node) {
+// whyLeft says why the configuration has a slot no more.
+func (c *computation) whyLeft(n *resources.Node) Reason {
+	if n.State == resources.StateDeleting {
+		return ReasonUnfinished
+	}
+	if c.configuredSlots(n) > 0 {
+		return ReasonSlotRemoved
+	}
+	_, removed := c.placeOfNode(n)
+	if removed == ReasonProviderRemoved || removed == ReasonPoolRemoved {
+		return removed
+	}
+	return ReasonStaticNodeGone
+}
+
+// configuredSlots is how many slots the machine of a record has now.
+func (c *computation) configuredSlots(n *resources.Node) int64 {
+	s := c.world.site[poolKey{n.Provider, n.Pool}]
+	if s == nil {
+		return 0
+	}
+	i := slices.IndexFunc(s.pool.Nodes, func(node resources.StaticNode) bool { return node.Name == n.Hostname })
+	if i < 0 {
+		return 0
+	}
+	return s.pool.Nodes[i].Slots
+}
+
+// registeredSlots is how many slots the records of the same machine have.
+func (c *computation) registeredSlots(n *resources.Node) int64 {
+	slots := int64(0)
+	for _, other := range c.world.nodes[n.Provider] {
+		if other.Static && other.Pool == n.Pool && other.Hostname == n.Hostname {
+			slots = max(slots, other.Slot+1)
+		}
+	}
+	return slots
+}
+
+// removeSlot plans that the record of a slot goes. The machine is not touched.
+func (c *computation) removeSlot(n *resources.Node, reason Reason) {
 	key := slotKey{n.Provider, n.Pool, n.Hostname, n.Slot}
+	at := slotAddress(key, max(c.configuredSlots(n), c.registeredSlots(n)))
 	if !c.reachable(n.Provider) {
 		return
 	}
 	if n.State != resources.StateDeleting && c.taken(n) && !c.opt.Destroy {
-		c.note(Info, "in-use", slotAddress(key, 1), resources.Source{},
+		c.note(Info, "in-use", at, resources.Source{},
 			"static node %s is %s and stays until it is given back", n.Hostname, n.State)
 		return
 	}
-	c.add(Step{ID: "delete node " + n.ID, Address: slotAddress(key, 1), Action: ActionDelete, Thing: ThingNode,
-		Reason: c.because(ReasonStaticNodeGone), Provider: n.Provider, Pool: n.Pool, Node: n.Hostname, Slot: n.Slot,
-		Label: strings.Join(n.Labels, ","), Record: n.Key(),
-		Evidence: []Fact{{"state", string(n.State)}, {"machine", "is not touched"}}})
+	c.add(Step{ID: "unregister node " + n.ID, Address: at, Action: ActionUnregister, Thing: ThingNode,
+		Reason: c.because(reason), Provider: n.Provider, Pool: n.Pool, Node: n.Hostname, Slot: n.Slot,
+		Label: strings.Join(n.Labels, ","), Record: n.Key(), Evidence: []Fact{{"state", string(n.State)}}})
 }

@@ -7,19 +7,20 @@ import (
 
 // Summary counts the steps of a plan by action.
 type Summary struct {
-	Build     int `json:"build"`
-	Convert   int `json:"convert"`
-	Upload    int `json:"upload"`
-	Launch    int `json:"launch"`
-	Register  int `json:"register"`
-	Update    int `json:"update"`
-	Serve     int `json:"serve"`
-	Decline   int `json:"decline"`
-	Forget    int `json:"forget"`
-	Delete    int `json:"delete"`
-	Total     int `json:"total"`     // steps, whatever they do
-	Unchanged int `json:"unchanged"` // things that are as wanted
-	Deferred  int `json:"deferred"`  // providers that could not be listed
+	Build      int `json:"build"`
+	Convert    int `json:"convert"`
+	Upload     int `json:"upload"`
+	Launch     int `json:"launch"`
+	Register   int `json:"register"`
+	Update     int `json:"update"`
+	Serve      int `json:"serve"`
+	Decline    int `json:"decline"`
+	Forget     int `json:"forget"`
+	Unregister int `json:"unregister"`
+	Delete     int `json:"delete"`
+	Total      int `json:"total"`     // steps, whatever they do
+	Unchanged  int `json:"unchanged"` // things that are as wanted
+	Deferred   int `json:"deferred"`  // providers that could not be listed
 	// InProgress reports whether another process was working on the state.
 	InProgress bool `json:"in_progress"`
 	Problems   bool `json:"-"` // something keeps the plan from being applied
@@ -62,6 +63,8 @@ func (s *Summary) of(a Action) *int {
 		return &s.Decline
 	case ActionForget:
 		return &s.Forget
+	case ActionUnregister:
+		return &s.Unregister
 	case ActionDelete:
 		return &s.Delete
 	default:
@@ -94,12 +97,13 @@ var summaryActions = []struct {
 	{ActionDecline, false},
 	{ActionUpdate, false},
 	{ActionForget, false},
+	{ActionUnregister, false},
 	{ActionDelete, true},
 }
 
 // String is the last line of everything people read about a plan: "No changes.", or a line such as
 // "Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete." in which those four words always appear, and convert,
-// register, update and forget where there are any. A plan with problems never says "No changes.", and a plan that does
+// register, update, forget and unregister where there are any. A plan with problems never says "No changes.", and a plan that does
 // not cover everything says why instead: "No known changes; 1 provider could not be listed.".
 func (s Summary) String() string {
 	why := s.unknown()

@@ -109,7 +109,7 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 	var steps []plan.Step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.Held || s.Action == plan.ActionDelete && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.known(now) {
+		if s.Held || s.Removes() && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.known(now) {
 			continue
 		}
 		steps = append(steps, *s)

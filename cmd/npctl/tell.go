@@ -21,6 +21,7 @@ var pastWords = []struct {
 	{plan.ActionRegister, "registered", false},
 	{plan.ActionUpdate, "updated", false},
 	{plan.ActionForget, "forgotten", false},
+	{plan.ActionUnregister, "unregistered", false},
 	{plan.ActionDelete, "deleted", true},
 }
 

@@ -48,6 +48,10 @@ func (e *explanation) node(id string) error {
 	}
 	e.notes("note", func(at plan.Address) bool { return at == plan.Address("node."+id) })
 	for _, s := range append(e.Running, e.Planned...) {
+		if s.Action == string(plan.ActionUnregister) {
+			e.Summary += " It is going to be unregistered: " + s.Text + "."
+			break
+		}
 		if s.Action == string(plan.ActionDelete) {
 			e.Summary += " It is going to be deleted: " + s.Text + "."
 			break
