@@ -19,7 +19,7 @@ func TestOpenStackFailedServerThatIsNotDeletedDelaysNothing(t *testing.T) {
 	at := p.newPlace(small)
 	at.change("launch_attempts = 2", "launch_attempts = 2\n  launch_timeout = \"45s\"")
 	at.change("min_ready = 2", "min_ready = 1")
-	p.faults(lab.Rule{On: lab.Spawn, Action: lab.Hang, Name: "np*", Times: 1})
+	p.faults(lab.Rule{On: lab.Spawn, Action: lab.Hang, Name: "np0*", Times: 1})
 	began := time.Now()
 	at.mustRun(0, "apply", "-auto-approve").says("1 launched", "attempt 1 of 2 failed: ", "not ready within launch_timeout", "is not deleted yet")
 	if took := time.Since(began); took > 4*time.Minute {
