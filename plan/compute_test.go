@@ -242,6 +242,7 @@ delete provider.cloud.image.debian: destroy [upload/1] needs(delete node 0000000
 delete diskimage.debian: destroy [build/00000000000000000000000000000001] needs(delete upload 1)
 delete provider.cloud.floating_ip.f: destroy
 unregister provider.lab.pool.main.node.metal: destroy [node/0000000003]
+problem node.0000000001: node 0000000001 is in-use, and the plan removes it
 `},
 		"prevent_destroy outlives its block": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {

@@ -47,6 +47,9 @@ func (c *computation) problem(at Address, provider string, p resources.Problem, 
 func forbidden(steps []Step, want resources.Desired, records Records, opt Options) []Problem {
 	var problems []Problem
 	for _, s := range steps {
+		if q, found := inUse(s, records, opt); found {
+			problems = append(problems, q)
+		}
 		if !s.Removes() || s.Thing == ThingRecord {
 			continue
 		}
@@ -62,6 +65,34 @@ func forbidden(steps []Step, want resources.Desired, records Records, opt Option
 		}
 	}
 	return problems
+}
+
+// inUse is the problem of a destroy or -replace step that deletes a node in use or on hold, unless Options.AllowDestroy
+// covers nodes.
+func inUse(s Step, records Records, opt Options) (Problem, bool) {
+	asked := s.Reason == ReasonDestroy || s.Reason == ReasonRequested
+	if !s.Removes() || s.Thing != ThingNode || !asked || opt.AllowDestroy == AllowAll || opt.AllowDestroy == AllowNodes {
+		return Problem{}, false
+	}
+	i := slices.IndexFunc(records.Nodes, func(n *resources.Node) bool { return n.Key() == s.Record })
+	if i < 0 || records.Nodes[i].State != resources.StateInUse && records.Nodes[i].State != resources.StateHold {
+		return Problem{}, false
+	}
+	n := records.Nodes[i]
+	return Problem{Address: s.Address, Provider: s.Provider,
+		Text: fmt.Sprintf("node %s is %s%s, and the plan removes it", n.ID, n.State, userOf(n)),
+		Hint: fmt.Sprintf("wait until it is given back, leave it out with -exclude=%s, or allow it with -allow-destroy=all", s.Address)}, true
+}
+
+func userOf(n *resources.Node) string {
+	switch {
+	case n.Lease != nil && n.Lease.Holder != "":
+		return " by " + n.Lease.Holder
+	case n.Requestor != "":
+		return " by " + n.Requestor
+	default:
+		return ""
+	}
 }
 
 // wearsOut reports whether a thing goes because its time is over and not because somebody changed what is wanted. A

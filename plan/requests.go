@@ -32,10 +32,10 @@ func (c *computation) requests() {
 		case c.busy(r.Key()):
 		case c.seen.Shared:
 			d.sharedRequest(r)
+		case r.State == resources.StateFailed: // why it failed stays, also when everything is destroyed
+			c.forgetRequest(r)
 		case c.opt.Destroy:
 			d.fail(r, ReasonDestroy, "everything is to be destroyed")
-		case r.State == resources.StateFailed:
-			c.forgetRequest(r)
 		case r.State == resources.StateFulfilled:
 			d.fulfilled(r)
 		case !r.Deadline.IsZero() && c.seen.Now.After(r.Deadline):

@@ -240,7 +240,7 @@ func (w *world) join(provider string, view *ProviderView, installation string) {
 		if l.Marks.Installation != installation || installation == "" {
 			continue
 		}
-		s := stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse && !(l.Type == "port" && view.lacksServer(l.Server))}
+		s := stray{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse && (l.Type != "port" || !view.lacksServer(l.Server))}
 		switch n := w.node[l.Marks.ID]; {
 		case n == nil:
 			w.strays = append(w.strays, s)

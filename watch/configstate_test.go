@@ -28,8 +28,7 @@ func codes(d *watch.Daemon) string {
 
 // A daemon that is restarted with a configuration that lost much would delete it without anybody having asked for that.
 func TestStartWithAConfigurationThatLostMuchDeletesNothing(t *testing.T) {
-	half := fleetOf("4")
-	half = half[:strings.Index(half, `provider "lab" "one"`)]
+	half, _, _ := strings.Cut(fleetOf("4"), `provider "lab" "one"`)
 	half = strings.NewReplacer(`label "small" { min_ready = 4 }`, "", `label "metal" {}`, "").Replace(half)
 	for name, test := range map[string]struct{ configuration, reason string }{
 		"an empty file":     {"", "the configuration is empty"},

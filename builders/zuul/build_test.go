@@ -403,7 +403,7 @@ func TestArtifactsDoNotLeadToThisHost(t *testing.T) {
 		case "/here":
 			_, _ = w.Write(qcow2Image)
 		default:
-			s.double.ServeHTTP(w, r)
+			s.ServeHTTP(w, r)
 		}
 	}))
 	t.Cleanup(front.Close)

@@ -94,6 +94,10 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 		return err
 	}
 	defer s.close()
+	if _, running := s.store.(*daemonStore); running && c.destroy {
+		return hint(errors.New("npctl watch is running and would recreate everything that destroy deletes"),
+			"stop it first (systemctl stop npctl-watch), or remove blocks from the configuration and run npctl reload")
+	}
 	return c.locked(ctx, s.store, c.operation, c.lockTimeout, func(ctx context.Context) error {
 		if saved != nil {
 			return c.applySaved(ctx, s, *saved, events)

@@ -169,7 +169,7 @@ func instanceOfOthers(t *testing.T, s *suite) {
 	id := s.Foreign(t)
 	s.eventually(t, func() error {
 		if err := s.Cloud.Delete(t.Context(), id, s.spec().Marks); !errors.Is(err, drivers.ErrNotOurs) {
-			return fmt.Errorf("Delete: %w, want ErrNotOurs", err)
+			return fmt.Errorf("error of Delete is %w, want ErrNotOurs", err)
 		}
 		return nil
 	})

@@ -227,7 +227,7 @@ func (c *chaos) refused() (n int) {
 
 // destroy removes everything, so that only what others have is left.
 func (c *chaos) destroy() {
-	cmd := exec.CommandContext(c.t.Context(), npctl, "destroy", "-config="+c.dir, "-auto-approve")
+	cmd := exec.CommandContext(c.t.Context(), npctl, "destroy", "-config="+c.dir, "-auto-approve", "-allow-destroy=all")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		c.t.Errorf("npctl destroy: %v\n%s", err, out)
 	}
