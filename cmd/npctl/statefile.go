@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
 )
@@ -61,6 +62,17 @@ func dataDir(statePath string) string {
 	return filepath.Join(dir, "providers")
 }
 
+// lostLock returns why the lock of the state is lost: another process took it, or the state is gone.
+func lostLock(ctx context.Context, store state.Store) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+	if _, err := store.List(ctx, resources.KindNode); err != nil {
+		return hint(fmt.Errorf("stopped: the state was deleted or replaced during the operation: %w", err),
+			"restore the state from a backup before the next apply (docs/operations.md, Backup and restore)")
+	}
+	return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
+}
+
 // lockEvery is how often a lock that somebody else holds is tried again.
 const lockEvery = 250 * time.Millisecond
 
@@ -107,7 +119,7 @@ func (a *app) locked(ctx context.Context, store state.Store, operation string, w
 	}()
 	err = work(ctx)
 	if errors.Is(context.Cause(ctx), state.ErrLost) {
-		return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
+		return lostLock(ctx, store)
 	}
 	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
