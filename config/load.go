@@ -121,6 +121,10 @@ func (l *loader) load() resources.Desired {
 		return resources.Desired{}
 	}
 	d := w.desired(settings)
+	if len(d.Providers) == 0 && len(d.Images) == 0 {
+		l.warning(nil, "Empty configuration", "There are neither providers nor images. Applied to an existing state, it would remove everything in it, so that "+
+			"plan and apply ask for -allow-destroy=all.")
+	}
 	d.Blocks = l.blocks
 	sortBy(d.Blocks, func(b resources.Block) string { return b.Address })
 	return d

@@ -22,6 +22,7 @@ func TestDirectoryThatCannotBeReadIsNotWithoutConfiguration(t *testing.T) {
 	if err := os.Chmod(dir, 0o300); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	if err := checkThere(dir); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a directory that cannot be read: %v", err)
 	}

@@ -34,7 +34,7 @@ func TestGuardRefusesPlaces(t *testing.T) {
 	}
 	client := quick()
 	client.HTTP = NewClient(Guard(NewTransport(nil)))
-	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0"} {
+	for _, host := range []string{"127.0.0.1", "127.8.9.10", "0.0.0.0"} {
 		r := s.request(t, "/image.raw")
 		r.URL.Host = net.JoinHostPort(host, address.Port())
 		var place *PlaceError
