@@ -2,7 +2,9 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -55,5 +57,30 @@ func TestProvidersImageBlockOverridesTheLoginOfAnImage(t *testing.T) {
 		if got := img.LoginIn(&p); got != c.want {
 			t.Errorf("%+v: got %+v, want %+v", c.own, got, c.want)
 		}
+	}
+}
+
+func TestReadyNodesOnAnOlderBuildAreNoted(t *testing.T) {
+	want, seen := fleet(), settled()
+	seen.Records.Nodes[0].Upload, seen.Records.Nodes[1].Upload = "1", "1"
+	noted := func() []Note {
+		return slices.DeleteFunc(Compute(want, seen, Options{}).Notes, func(n Note) bool { return n.Code != "older-build" })
+	}
+	if notes := noted(); len(notes) > 0 {
+		t.Fatalf("there is one build: %v", notes)
+	}
+	older, newer := *seen.Records.Builds[0], *seen.Records.Uploads[0]
+	older.ID, older.StateTime, older.Files = buildID(2), now.Add(-2*time.Hour), nil
+	seen.Records.Builds = append(seen.Records.Builds, &older)
+	seen.Records.Uploads[0].Build = older.ID
+	newer.ID, newer.ExternalID = "2", "image-2"
+	seen.Records.Uploads = append(seen.Records.Uploads, &newer)
+	view := seen.Providers["cloud"]
+	view.Images = append(view.Images, resources.RemoteImage{ID: "image-2", Status: resources.StatusReady,
+		Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: "2"}})
+	seen.Providers["cloud"] = view
+	notes := noted()
+	if len(notes) != 1 || !strings.Contains(notes[0].Text, "2 ready nodes of debian in cloud") {
+		t.Errorf("2 nodes run from the older build, got %v", notes)
 	}
 }
