@@ -79,8 +79,6 @@ func (c *computation) strange(n *resources.Node) bool {
 	switch {
 	case !c.seen.Shared:
 		return false
-	case n.State == "deleted": // written a moment before a record goes; this one was left behind
-		c.endNode(n, ReasonLost)
 	case n.State == "testing":
 		c.count(n)
 	default:

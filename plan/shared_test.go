@@ -321,7 +321,6 @@ func TestNodesAmongOthers(t *testing.T) {
 		"its request is gone":               {func(_ *Observed, n *resources.Node) { n.Request = "9" }, "free node 0000000011\n"},
 		"held":                              {func(_ *Observed, n *resources.Node) { n.State = resources.StateHold }, ""},
 		"testing":                           {func(_ *Observed, n *resources.Node) { n.State = "testing" }, ""},
-		"a record that was left behind":     {func(_ *Observed, n *resources.Node) { n.State = "deleted" }, "forget node 0000000011\n"},
 		"being launched, nobody goes on":    {func(_ *Observed, n *resources.Node) { n.State = resources.StateBuilding }, "launch node 0000000011\n"},
 		"being launched by another process": {func(o *Observed, n *resources.Node) { n.State, o.Claimed[n.Key()] = resources.StateBuilding, true }, ""},
 		"of a fulfilled request whose place was lost": {func(o *Observed, n *resources.Node) {

@@ -167,7 +167,7 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	record.Hostname, record.Slot, record.HostKeys, record.Login = node.Name, s.Slot, node.HostKeys, node.Login
 	record.ExternalID, record.Attributes, record.Addresses = node.Name, pool.NodeAttributes, x.addressesOf(ctx, node.Address)
 	if record.State == resources.StateInUse || record.State == resources.StateHold || record.State == resources.StateReady && record.Request != "" {
-		return record.ID, x.putStatic(ctx, record, node) // somebody uses it
+		return x.putStatic(ctx, record, node) // in use
 	}
 	keys, unreachable := x.checkStatic(ctx, s.Provider, node)
 	record.Request, record.Tenant, record.Requestor, record.Lease, record.Comment = "", "", "", nil, ""
@@ -175,7 +175,8 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	if unreachable != nil {
 		record.Error, record.Attempt = unreachable.Error(), record.Attempt+1
 		record.State, record.StateTime = x.failedStatic(record.State), now
-		return record.ID, errors.Join(unreachable, x.putStatic(ctx, record, node))
+		id, err := x.putStatic(ctx, record, node)
+		return id, errors.Join(unreachable, err)
 	}
 	record.Error, record.Attempt, record.Checked = "", 0, now
 	if len(keys) > 0 {
@@ -187,7 +188,7 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	if len(left) > 0 {
 		record.ID, record.Created = "", now
 	}
-	return record.ID, x.putStatic(ctx, record, node, left...)
+	return x.putStatic(ctx, record, node, left...)
 }
 
 // worn reports whether a record is one that others have used in a shared store. A machine goes into service again under a
@@ -225,9 +226,11 @@ func (x *execution) failedStatic(before resources.State) resources.State {
 	return before
 }
 
-// putStatic writes the record of a machine, in place of those that are left behind.
-func (x *execution) putStatic(ctx context.Context, record *resources.Node, node *resources.StaticNode, left ...resources.Key) error {
-	return x.ledger.exchange(ctx, left, append([]resources.Record{record}, x.template(record.Hash, node.Static)...)...)
+// putStatic writes the record of a machine, in place of those that are left behind, and returns its ID, which a new record
+// gets here.
+func (x *execution) putStatic(ctx context.Context, record *resources.Node, node *resources.StaticNode, left ...resources.Key) (string, error) {
+	err := x.ledger.exchange(ctx, left, append([]resources.Record{record}, x.template(record.Hash, node.Static)...)...)
+	return record.ID, err
 }
 
 // checkStatic sees whether a machine answers, where its driver can tell.
