@@ -25,7 +25,7 @@ func TestRealBuildThatIgnoresSIGTERMIsKilledWhenItsTimeIsOver(t *testing.T) {
 		// What a shell is started with ignored, it cannot trap: neither does disk-image-create hear of the signal.
 		"command": cty.StringVal("env --ignore-signal=TERM disk-image-create"),
 	})
-	j.Timeout = 20 * time.Second // the hook is one of the first, so it waits by then
+	j.Timeout = 20 * time.Second // the hook is the first of root.d, so it runs by then on a busy machine, too
 	var log strings.Builder
 	began := time.Now()
 	_, err := new(dib.Builder).Build(t.Context(), j, &log)
