@@ -88,13 +88,8 @@ func (c *computation) image(img *resources.Image) {
 // olderBuilds notes the ready nodes that run from an older build of the image than new nodes will.
 func (c *computation) olderBuilds(img *resources.Image, p *resources.Provider) {
 	ready := c.readyUploads(img.Name, p.Name)
-	count := 0
-	for _, u := range ready {
-		if u.Build != ready[0].Build {
-			count += c.readyOn(u)
-		}
-	}
-	if count > 0 {
+	older := slices.DeleteFunc(slices.Clone(ready), func(u *resources.Upload) bool { return u.Build == ready[0].Build })
+	if count := c.readyOn(p.Name, older...); count > 0 {
 		c.note(Info, "older-build", uploadAddress(p.Name, img.Name), img.Source,
 			"%s of %s in %s: an older build; used nodes are replaced from the newest one", plural(count, "ready node"), img.Name, p.Name)
 	}

@@ -23,17 +23,21 @@ func (c *computation) logins(img *resources.Image, p *resources.Provider) {
 		at := uploadAddress(p.Name, img.Name)
 		c.relogin[u.Key()] = c.add(Step{ID: "update login of upload " + u.ID, Address: at, Action: ActionUpdate, Thing: ThingUpload,
 			Reason: ReasonConfigChanged, Image: img.Name, Build: u.Build, Provider: p.Name, Record: u.Key(), Changes: changes, Source: img.Source})
-		if n := c.readyOn(u); n > 0 {
+		if n := c.readyOn(p.Name, u); n > 0 {
 			c.note(Info, "login-kept", at, img.Source, "%s of %s in %s: no change of the login until the next launch",
 				plural(n, "ready node"), img.Name, p.Name)
 		}
 	}
 }
 
-// readyOn counts the ready nodes that run from an upload and stay.
-func (c *computation) readyOn(u *resources.Upload) (n int) {
-	for _, node := range c.world.nodes[u.Provider] {
-		if node.Upload == u.ID && node.State == resources.StateReady && c.doomed[node.Key()] == "" {
+// readyOn counts the ready nodes of a provider that run from one of its uploads and stay.
+func (c *computation) readyOn(provider string, uploads ...*resources.Upload) (n int) {
+	if len(uploads) == 0 {
+		return 0
+	}
+	for _, node := range c.world.nodes[provider] {
+		runs := slices.ContainsFunc(uploads, func(u *resources.Upload) bool { return node.Upload == u.ID })
+		if runs && node.State == resources.StateReady && c.doomed[node.Key()] == "" {
 			n++
 		}
 	}

@@ -71,14 +71,13 @@ func forbidden(steps []Step, want resources.Desired, records Records, opt Option
 // covers nodes.
 func inUse(s Step, records Records, opt Options) (Problem, bool) {
 	asked := s.Reason == ReasonDestroy || s.Reason == ReasonRequested
-	if !s.Removes() || s.Thing != ThingNode || !asked || opt.AllowDestroy == AllowAll || opt.AllowDestroy == AllowNodes {
+	if !s.Removes() || s.Thing != ThingNode || !asked || opt.AllowDestroy != "" && opt.AllowDestroy.allows(AllowNodes) {
 		return Problem{}, false
 	}
-	i := slices.IndexFunc(records.Nodes, func(n *resources.Node) bool { return n.Key() == s.Record })
-	if i < 0 || records.Nodes[i].State != resources.StateInUse && records.Nodes[i].State != resources.StateHold {
+	n, exists := records.Get(s.Record).(*resources.Node)
+	if !exists || n.State != resources.StateInUse && n.State != resources.StateHold {
 		return Problem{}, false
 	}
-	n := records.Nodes[i]
 	return Problem{Address: s.Address, Provider: s.Provider,
 		Text: fmt.Sprintf("node %s is %s%s, and the plan removes it", n.ID, n.State, userOf(n)),
 		Hint: fmt.Sprintf("wait until it is given back, leave it out with -exclude=%s, or allow it with -allow-destroy=all", s.Address)}, true
