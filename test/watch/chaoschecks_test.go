@@ -51,11 +51,14 @@ func (c *chaos) withinQuota(p *project) {
 	}
 }
 
-// withinLimits looks at what is on record.
+// withinLimits checks the limits of pools and tenants against the records. A node that takes the place of a failed one has a
+// record while the failed server is being deleted, but no server is created for it until the pool has room for both.
 func (c *chaos) withinLimits(nodes []wire.Node) {
 	pools, tenant := map[string]int{}, []string{}
 	for _, n := range nodes {
-		pools[n.Provider+"/"+n.Pool]++
+		if waits := n.State == resources.StateBuilding && n.ExternalID == "" && n.Error != ""; !waits {
+			pools[n.Provider+"/"+n.Pool]++
+		}
 		switch n.State {
 		case resources.StateFailed, resources.StateAborted, resources.StateDeleting: // what takes their place may be on its way
 		default:
