@@ -44,6 +44,14 @@ func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.
 	}
 }
 
+// DiagnosticLine is a diagnostic in one line: the summary and the place.
+func DiagnosticLine(diag *hcl.Diagnostic) string {
+	if diag.Subject == nil {
+		return diag.Summary
+	}
+	return fmt.Sprintf("%s (%s)", diag.Summary, rangeText(*diag.Subject))
+}
+
 // painter colours text where that is wanted.
 type painter struct{ on bool }
 

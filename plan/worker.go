@@ -44,10 +44,13 @@ func besideWorker(seen Observed) Observed {
 	return seen
 }
 
+// CodeInProgress is the code of the note about another process at work.
+const CodeInProgress = "in-progress"
+
 // noteWorker says who works on the state.
 func (c *computation) noteWorker() {
 	if w := c.seen.Worker; w != nil {
-		c.note(Warning, "in-progress", "", resources.Source{},
+		c.note(Warning, CodeInProgress, "", resources.Source{},
 			"%s (process %d on %s) has been working on the state for %s since %s; what it works on is left alone",
 			w.Who, w.PID, w.Host, w.Operation, clock(w.Since))
 	}

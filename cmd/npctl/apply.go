@@ -38,10 +38,9 @@ Exit codes: 0 everything was done, 1 error or something was not done, 130 interr
 type applyCommand struct {
 	*app
 	planOptions
-	autoApprove, input bool
-	lockTimeout        time.Duration
-	jsonInto           string
-	operation          string // apply or destroy
+	autoApprove bool
+	jsonInto    string
+	operation   string // apply or destroy
 }
 
 func (a *app) applyCommand() *cli.Command {
@@ -55,10 +54,9 @@ func (a *app) applyCommand() *cli.Command {
 func (c *applyCommand) applyFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
-		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &c.input, Value: true, HideDefault: true, Usage: "ask where an answer is needed; -input=false fails instead"},
-		&cli.DurationFlag{Name: "lock-timeout", Category: categoryRun, Destination: &c.lockTimeout, Usage: "wait for a `DURATION` such as 5m while somebody else works on the state"},
 		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line (see docs/json.md); asks nothing, so it needs -auto-approve or a PLANFILE"},
 		&cli.StringFlag{Name: "json-into", Category: categoryOutput, Destination: &c.jsonInto, TakesFile: true, Usage: "write the events of -json to `FILE` beside the text"},
+		c.compactFlag(),
 	}, c.flags()...)
 }
 

@@ -43,7 +43,7 @@ is stopped and left to another host.`,
 			&cli.IntFlag{Name: "upload-workers", Value: 4, Destination: &o.uploads, Usage: "do `NUMBER` uploads and removals at a time"},
 			&cli.StringFlag{Name: "host", Destination: &o.host, Usage: "`NAME` of this host as others see it; the machine's when not given"},
 			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &o.grace, Usage: "`TIME` that jobs in hand get when it is stopped"},
-			&cli.DurationFlag{Name: "lock-timeout", Destination: &o.wait, Usage: "wait for `TIME` when another npctl has the state"},
+			lockTimeoutFlag(&o.wait, ""),
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := arguments(cmd, 0); err != nil {

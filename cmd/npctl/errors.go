@@ -107,7 +107,13 @@ func sentence(text string) string {
 
 // diagnostics shows the mistakes of a configuration with their source lines.
 func (u *ui) diagnostics(d *diagnosed) {
-	config.WriteDiagnostics(u.err, d.diags, d.files, u.errColor, u.errWidth())
+	for _, diag := range d.diags {
+		if u.compact && diag.Severity == hcl.DiagWarning {
+			u.talk("%s %s", u.style(styleWarning, "Warning:"), visibleLine(config.DiagnosticLine(diag)))
+			continue
+		}
+		config.WriteDiagnostics(u.err, hcl.Diagnostics{diag}, d.files, u.errColor, u.errWidth())
+	}
 }
 
 // nearest finds what was probably meant, or nothing.

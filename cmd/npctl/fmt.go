@@ -33,7 +33,7 @@ Exit codes: 0 done, 1 error; with -check 1 also when a file is not in the canoni
 // fmtCommand is npctl fmt.
 type fmtCommand struct {
 	*app
-	check, diff, recursive, write bool
+	check, diff, recursive, write, list bool
 }
 
 func (a *app) fmtCommand() *cli.Command {
@@ -45,6 +45,7 @@ func (a *app) fmtCommand() *cli.Command {
 			&cli.BoolFlag{Name: "check", Destination: &c.check, Usage: "write nothing; fail when a file would be changed"},
 			&cli.BoolFlag{Name: "diff", Destination: &c.diff, Usage: "show what would be changed or was changed"},
 			&cli.BoolFlag{Name: "recursive", Destination: &c.recursive, Usage: "look into directories below, too"},
+			&cli.BoolFlag{Name: "list", Destination: &c.list, Value: true, HideDefault: true, Usage: "print the names of files that are not in the canonical layout; -list=false does not"},
 			&cli.BoolFlag{Name: "write", Destination: &c.write, Value: true, HideDefault: true, Usage: "write the files; -write=false only names them"},
 		},
 		Action: c.run,
@@ -126,8 +127,10 @@ func (c *fmtCommand) file(path string) (bool, error) {
 	if bytes.Equal(before, after) {
 		return false, nil
 	}
-	if err := c.ui.print("%s", path); err != nil {
-		return true, err
+	if c.list {
+		if err := c.ui.print("%s", path); err != nil {
+			return true, err
+		}
 	}
 	if c.diff {
 		if err := c.ui.print("%s", strings.TrimSuffix(unifiedDiff(path, before, after), "\n")); err != nil {

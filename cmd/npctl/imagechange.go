@@ -29,13 +29,9 @@ func (a *app) newImageChange(operation string) *imageChange {
 func (c *imageChange) flags(own ...cli.Flag) []cli.Flag {
 	return append(append(own,
 		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
-		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &c.input, Value: true, HideDefault: true, Usage: "ask where an answer is needed; -input=false fails instead"},
 		&cli.BoolFlag{Name: "dry-run", Category: categoryRun, Destination: &c.dryRun, Usage: "only show what would be done"},
-		&cli.DurationFlag{Name: "lock-timeout", Category: categoryRun, Destination: &c.lockTimeout, Usage: "wait for a `DURATION` such as 5m while somebody else works on the state"},
-		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
 		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); asks nothing, so it needs -auto-approve; with -dry-run: print the plan"},
-		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &c.verbose, Usage: "hide and shorten nothing"},
-	), c.variableOptions.flags()...)
+	), append(c.runFlags(), c.variableOptions.flags()...)...)
 }
 
 // imagePlan is a plan for images, and what it was made with.

@@ -24,6 +24,10 @@ func (v *variableOptions) flags() []cli.Flag {
 	}
 }
 
+func (a *app) compactFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "compact-warnings", Category: categoryOutput, Destination: &a.ui.compact, Usage: "show each warning in one line"}
+}
+
 // configuration is what was read, with everything that it can name.
 type configuration struct {
 	*config.Result

@@ -90,6 +90,9 @@ func (h *sentences) Handle(_ context.Context, r slog.Record) error {
 	if len(facts) > 0 {
 		text += " (" + strings.Join(facts, ", ") + ")"
 	}
+	if h.ui.compact {
+		long.Reset()
+	}
 	h.ui.talk("%s %s%s", h.ui.style(styleWarning, "Warning:"), text, long.String())
 	return nil
 }

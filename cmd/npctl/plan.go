@@ -21,7 +21,8 @@ The last line is always of the form
   Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.
 or "No changes.". A provider that cannot be looked at is named and left alone, and so is what
 another npctl works on; the last line says so: "No known changes; 1 provider could not be
-listed." or "No known changes; another npctl is working.".
+listed." or "No known changes; another npctl is working.". A plan takes no lock; with
+-lock-timeout it waits until the other npctl is done, up to that long.
 
 Examples:
   npctl plan
@@ -40,6 +41,7 @@ type planCommand struct {
 	planOptions
 	out, markdown string
 	detailed      bool
+	lock          bool
 }
 
 func (a *app) planCommand() *cli.Command {
@@ -51,6 +53,8 @@ func (a *app) planCommand() *cli.Command {
 			&cli.BoolFlag{Name: "detailed-exitcode", Category: categoryOutput, Destination: &c.detailed, Usage: "exit with 2 when there are changes"},
 			&cli.StringFlag{Name: "markdown", Category: categoryOutput, Destination: &c.markdown, TakesFile: true, Usage: "write the plan to `FILE` for a review comment as well (-: to stdout instead of the text)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md)"},
+			&cli.BoolFlag{Name: "lock", Category: categoryRun, Destination: &c.lock, Value: true, HideDefault: true, Usage: "wait for another npctl as -lock-timeout says and warn of it; -lock=false does neither (a plan never takes the lock)"},
+			c.compactFlag(),
 			c.destroyFlag(),
 		}, c.flags()...),
 		Action: c.run,
@@ -71,7 +75,7 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	}
 	defer s.close()
 	opt := c.compute()
-	p, err := s.compute(ctx, &c.planOptions, opt)
+	p, err := c.plan(ctx, s, opt)
 	if err != nil {
 		return c.jsonFailure(c.json, err)
 	}
@@ -82,6 +86,21 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	return c.verdict(p)
+}
+
+// plan makes the plan. With -lock=false it neither waits for another npctl nor warns of it; what that works on is still left
+// alone.
+func (c *planCommand) plan(ctx context.Context, s *session, opt plan.Options) (plan.Plan, error) {
+	if c.lock {
+		if err := s.awaitWorker(ctx, c.lockTimeout); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	p, err := s.compute(ctx, &c.planOptions, opt)
+	if !c.lock {
+		p.Notes = slices.DeleteFunc(p.Notes, func(n plan.Note) bool { return n.Code == plan.CodeInProgress })
+	}
+	return p, err
 }
 
 // access is to read, but for a plan that is saved before there is a state: the plan is bound to the installation, so the

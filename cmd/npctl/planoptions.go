@@ -20,6 +20,8 @@ type planOptions struct {
 	parallelism                int
 	verbose                    bool
 	json                       bool
+	input                      bool
+	lockTimeout                time.Duration
 }
 
 const categorySelect, categoryRun, categoryOutput = "What is planned", "How it is done", "Output"
@@ -32,10 +34,22 @@ func (o *planOptions) flags() []cli.Flag {
 		&cli.BoolFlag{Name: "refresh", Category: categorySelect, Destination: &o.refresh, Value: true, HideDefault: true, Usage: "look at the clouds; -refresh=false believes the state instead"},
 		&cli.BoolFlag{Name: "refresh-only", Category: categorySelect, Destination: &o.refreshOnly, Usage: "only bring the state in line with what is; make and delete nothing"},
 		&cli.StringFlag{Name: "allow-destroy", Category: categorySelect, Destination: &o.allow, Usage: "`WHAT` changes of the configuration may delete: none, nodes, images or all; a plan that deletes more is refused. Without it a plan is refused that removes more than 10 things, or more than half. What wears out (old builds, failed, used and aged nodes) may always go"},
+	}
+	return append(append(flags, o.runFlags()...), o.variableOptions.flags()...)
+}
+
+// runFlags are those of flags that do not say what to plan.
+func (o *planOptions) runFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &o.input, Value: true, HideDefault: true, Usage: "ask where an answer is needed; -input=false fails instead (npctl plan asks nothing)"},
+		lockTimeoutFlag(&o.lockTimeout, categoryRun),
 		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
 		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "hide and shorten nothing"},
 	}
-	return append(flags, o.variableOptions.flags()...)
+}
+
+func lockTimeoutFlag(wait *time.Duration, category string) cli.Flag {
+	return &cli.DurationFlag{Name: "lock-timeout", Category: category, Destination: wait, Usage: "wait for a `DURATION` such as 5m while another npctl works on the state"}
 }
 
 func (o *planOptions) destroyFlag() cli.Flag {

@@ -43,7 +43,7 @@ func (a *app) stateCommand() *cli.Command {
 	c := &stateCommand{app: a}
 	asJSON := &cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"}
 	all := &cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "bookkeeping records too: providers, templates, sightings, histories"}
-	wait := &cli.DurationFlag{Name: "lock-timeout", Destination: &c.lockTimeout, Usage: "wait for a `DURATION` such as 5m while somebody else works on the state"}
+	wait := lockTimeoutFlag(&c.lockTimeout, "")
 	return &cli.Command{
 		Name: "state", Category: categoryState, Usage: "look at and mend the state", Description: stateDescription,
 		Commands: []*cli.Command{

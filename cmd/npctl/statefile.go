@@ -98,6 +98,27 @@ func (a *app) lock(ctx context.Context, store state.Store, operation string, wai
 	}
 }
 
+// awaitWorker waits until no other process works on the state, for so long at most.
+func (s *session) awaitWorker(ctx context.Context, wait time.Duration) error {
+	deadline := time.Now().Add(wait)
+	for waiting := false; time.Now().Before(deadline); waiting = true {
+		worker, err := s.worker(ctx)
+		if err != nil || worker == nil {
+			return err
+		}
+		if !waiting {
+			s.app.ui.talk("Waiting for %s (process %d on %s), at work on the state for %s.",
+				visibleLine(worker.Who), worker.PID, visibleLine(worker.Host), worker.Operation)
+		}
+		select {
+		case <-time.After(min(lockEvery, time.Until(deadline))):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
 // unlockTimeout bounds giving locks back.
 const unlockTimeout = 10 * time.Second
 

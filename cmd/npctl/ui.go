@@ -29,6 +29,7 @@ type ui struct {
 	err                *divertible
 	inTerm, errTerm    bool
 	outColor, errColor bool
+	compact            bool     // warnings are one line each
 	outFile, errFile   *os.File // nil when there is none to ask for a width
 
 	mu       sync.Mutex

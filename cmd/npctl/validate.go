@@ -25,7 +25,7 @@ func (a *app) validateCommand() *cli.Command {
 	asJSON := false
 	return &cli.Command{
 		Name: "validate", Category: categoryMain, Usage: "check the configuration", Description: validateDescription,
-		Flags: append(v.flags(), &cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print one JSON document (see docs/json.md)"}),
+		Flags: append(v.flags(), a.compactFlag(), &cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print one JSON document (see docs/json.md)"}),
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if err := arguments(cmd, 0); err != nil {
 				return err
