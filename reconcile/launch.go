@@ -37,6 +37,8 @@ type launching struct {
 	started  time.Time
 	asked    time.Time          // when the cloud had accepted it
 	made     resources.Instance // as it was then
+
+	successor bool // the node took the place of one that this run failed to launch
 }
 
 // awayPause is how long a plan that is carried out once waits, at first, for a provider that does not answer. A daemon plans
@@ -87,6 +89,11 @@ func (l *launching) run(ctx context.Context) error {
 		return l.giveUp(ctx, err)
 	}
 	for {
+		if err := l.awaitRoom(ctx); errors.Is(err, drivers.ErrQuota) {
+			return l.giveUp(ctx, fmt.Errorf("launch node %s: %w", l.node.ID, err))
+		} else if err != nil {
+			return ErrInterrupted
+		}
 		err := l.attempt(ctx)
 		switch {
 		case err == nil:
@@ -108,11 +115,7 @@ func (l *launching) run(ctx context.Context) error {
 			return l.giveUp(ctx, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts(), err))
 		}
 		l.report(Event{Kind: EventRetry, Step: l.step, ID: l.node.ID, Err: err, Done: made, Total: l.attempts()})
-		if err := l.succeed(ctx, err); errors.Is(err, drivers.ErrQuota) {
-			return l.giveUp(ctx, fmt.Errorf("launch node %s: %w", l.node.ID, err))
-		} else if ctx.Err() != nil {
-			return ErrInterrupted
-		} else if err != nil {
+		if err := l.succeed(ctx, err); err != nil {
 			return err
 		}
 	}

@@ -51,11 +51,16 @@ func (l *launching) succeed(ctx context.Context, cause error) error {
 		}
 	}
 	l.cleanUp(&left)
-	return l.awaitRoom(ctx)
+	l.successor = true
+	return nil
 }
 
-// awaitRoom waits until the limits of the pool and the quota have room for the node beside what is being deleted.
+// awaitRoom waits, before an attempt that follows a failed one, until the limits of the pool and the quota have room for the
+// node beside what is being deleted. An earlier run may have ended during this wait.
 func (l *launching) awaitRoom(ctx context.Context) error {
+	if l.node.Attempt == 0 || l.node.ExternalID != "" {
+		return nil
+	}
 	limit, cancel := context.WithTimeout(ctx, roomTimeout)
 	defer cancel()
 	for {
@@ -83,8 +88,8 @@ func (l *launching) lacksRoom(ctx context.Context) string {
 			use = plan.Plus(use, plan.Amounts(n))
 		}
 	}
-	if why := plan.OverLimits(l.pool, use, plan.Amounts(l.node)); why != "" || l.pool.IgnoreProviderQuota {
-		return why
+	if why := plan.OverLimits(l.pool, use, plan.Amounts(l.node)); why != "" || l.pool.IgnoreProviderQuota || !l.successor {
+		return why // without successor, an earlier run may have created the server, and the quota counts it
 	}
 	quota, err := l.cloud.Quota(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -143,6 +144,22 @@ func TestAttemptWaitsForRoom(t *testing.T) {
 		_, result, err := l.run(t.Context(), plan.Options{})
 		if err != nil || len(result.Left) != 0 {
 			t.Errorf("with a server that can be deleted: %v, left %+v", err, result.Left)
+		}
+		l.heals(t)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := failing(t, crowded, 1)
+		soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if _, _, err := l.run(soon, plan.Options{}); err == nil || soon.Err() == nil {
+			t.Errorf("the run was to end while it waits for room: %v", err)
+		}
+		if n := l.nodes(); len(n) != 2 {
+			t.Errorf("nodes are %+v, want the failed one and its successor", n)
+		}
+		l.run(t.Context(), plan.Options{}) //nolint:errcheck // no room either
+		if created := l.driver.clouds["one"].Calls()["server.create"]; created != 1 {
+			t.Errorf("after a run that ended while it waited for room, the cloud was asked for %d servers", created)
 		}
 		l.heals(t)
 	})

@@ -54,22 +54,23 @@ func (c *chaos) withinQuota(p *project) {
 // withinLimits checks the limits of pools and tenants against the records. A node that takes the place of a failed one has a
 // record while the failed server is being deleted, but no server is created for it until the pool has room for both.
 func (c *chaos) withinLimits(nodes []wire.Node) {
-	pools, tenant := map[string]int{}, []string{}
+	pools, tenant := map[string][]string{}, []string{}
 	for _, n := range nodes {
-		if waits := n.State == resources.StateBuilding && n.ExternalID == "" && n.Error != ""; !waits {
-			pools[n.Provider+"/"+n.Pool]++
+		what := fmt.Sprintf("%s of %s is %s for request %q, server %q, error %q", n.ID, n.Provider, n.State, n.Request, n.ExternalID, n.Error)
+		if waits := n.ExternalID == "" && n.Error != ""; !waits {
+			pools[n.Provider+"/"+n.Pool] = append(pools[n.Provider+"/"+n.Pool], what)
 		}
 		switch n.State {
 		case resources.StateFailed, resources.StateAborted, resources.StateDeleting: // what takes their place may be on its way
 		default:
 			if n.Tenant == chaosTenant {
-				tenant = append(tenant, fmt.Sprintf("%s of %s is %s for request %s", n.ID, n.Provider, n.State, n.Request))
+				tenant = append(tenant, what)
 			}
 		}
 	}
 	for pool, limit := range chaosPools {
-		if pools[pool] > limit {
-			c.wrong("pool %s has %d nodes on record, and max_servers is %d", pool, pools[pool], limit)
+		if len(pools[pool]) > limit {
+			c.wrong("pool %s has %d nodes on record, and max_servers is %d:\n%s", pool, len(pools[pool]), limit, strings.Join(pools[pool], "\n"))
 		}
 	}
 	if len(tenant) > chaosTenantLimit {
