@@ -15,10 +15,11 @@ import (
 
 // Result is what became of a plan.
 type Result struct {
-	Done    []plan.Step
-	Failed  []Failure
-	Skipped []Failure // not tried: what they need failed, or the run was interrupted
-	Left    []Left    // of failed launch attempts, and not deleted yet
+	Done        []plan.Step
+	Failed      []Failure
+	Interrupted []Failure // stopped because ctx ended; the next run resumes them
+	Skipped     []Failure // not tried: what they need failed, or the run was interrupted
+	Left        []Left    // of failed launch attempts, and not deleted yet
 }
 
 // Failure is a step that was not done, and why.
@@ -29,11 +30,15 @@ type Failure struct {
 
 // Err sums the result up, or is nil when every step was done.
 func (r Result) Err() error {
-	if len(r.Failed) == 0 && len(r.Skipped) == 0 {
+	notDone := len(r.Failed) + len(r.Interrupted) + len(r.Skipped)
+	if notDone == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d steps failed and %d were skipped", len(r.Failed),
-		len(r.Done)+len(r.Failed)+len(r.Skipped), len(r.Skipped))
+	interrupted := ""
+	if n := len(r.Interrupted); n > 0 {
+		interrupted = fmt.Sprintf(", %d interrupted", n)
+	}
+	return fmt.Errorf("not all steps are done: %d failed%s, %d skipped of %d", len(r.Failed), interrupted, len(r.Skipped), len(r.Done)+notDone)
 }
 
 // ErrInterrupted is why steps were not begun, or not finished, when ctx ended.
@@ -196,9 +201,12 @@ func (x *execution) await(ctx context.Context, s plan.Step) error {
 // finish reports a step that was tried. Of a step that fails again and again, the first failure is an error in the log.
 func (x *execution) finish(s plan.Step, id string, err error, took time.Duration, failures int) {
 	x.results.Lock()
-	if err == nil {
+	switch {
+	case err == nil:
 		x.result.Done = append(x.result.Done, s)
-	} else {
+	case errors.Is(err, ErrInterrupted):
+		x.result.Interrupted = append(x.result.Interrupted, Failure{s, err})
+	default:
 		x.result.Failed = append(x.result.Failed, Failure{s, err})
 	}
 	x.results.Unlock()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -168,7 +169,7 @@ func (l *lab) run(ctx context.Context, opt plan.Options) (plan.Plan, reconcile.R
 	if err == nil {
 		err = result.Err()
 	}
-	for _, f := range append(result.Failed, result.Skipped...) {
+	for _, f := range slices.Concat(result.Failed, result.Interrupted, result.Skipped) {
 		err = fmt.Errorf("%w\n%s: %w", err, f.Step.ID, f.Err)
 	}
 	return p, result, err

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -241,7 +242,7 @@ func (r *rebuildLab) run(ctx context.Context, opt plan.Options) (plan.Plan, erro
 	if err == nil {
 		err = result.Err()
 	}
-	for _, f := range append(result.Failed, result.Skipped...) {
+	for _, f := range slices.Concat(result.Failed, result.Interrupted, result.Skipped) {
 		err = fmt.Errorf("%w\n    %s: %w", err, f.Step.ID, f.Err)
 	}
 	return p, err

@@ -72,8 +72,8 @@ func (l *lab) does(t *testing.T, a *afar, s plan.Step) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(result.Failed) > 0 {
-		return result.Failed[0].Err
+	if notDone := append(result.Failed, result.Interrupted...); len(notDone) > 0 {
+		return notDone[0].Err
 	}
 	return nil
 }

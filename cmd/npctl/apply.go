@@ -21,8 +21,8 @@ one, or when what the plan touches has changed meanwhile, and says what.
 
 Steps that do not need each other are done at the same time. When one fails, those that need
 it are skipped and named, the rest is done, and the exit code is 1; applying again goes on
-from there. ^C once begins nothing more, stops what can be stopped and records the rest;
-^C twice ends npctl at once, which is safe too.
+from there. ^C once starts no more steps, stops those that run and records where they are:
+they count as interrupted, not as failed. ^C twice ends npctl at once, which is safe too.
 
 Examples:
   npctl apply
@@ -54,7 +54,7 @@ func (a *app) applyCommand() *cli.Command {
 func (c *applyCommand) applyFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
-		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line (see docs/json.md); asks nothing, so it needs -auto-approve or a PLANFILE"},
+		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line (see docs/json.md); cannot prompt, so it needs -auto-approve or a PLANFILE"},
 		&cli.StringFlag{Name: "json-into", Category: categoryOutput, Destination: &c.jsonInto, TakesFile: true, Usage: "write the events of -json to `FILE` beside the text"},
 		c.compactFlag(),
 	}, c.flags()...)
@@ -109,7 +109,7 @@ func (c *applyCommand) checkApply(cmd *cli.Command) error {
 		return err
 	}
 	if c.json && !c.autoApprove && cmd.NArg() == 0 {
-		return hint(fmt.Errorf("-json asks nothing"), "give -auto-approve too, or a PLANFILE that was reviewed")
+		return hint(errors.New("-json cannot prompt"), "add -auto-approve, or pass a plan file")
 	}
 	return c.check()
 }
@@ -166,7 +166,7 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 	}
 	switch {
 	case errors.Is(err, errNoTerminal):
-		return hint(fmt.Errorf("nobody can be asked whether to %s this plan, so nothing was done", c.operation),
+		return hint(c.cannotAsk(),
 			"review it with npctl plan -out=FILE and npctl apply FILE, or give -auto-approve")
 	case err != nil:
 		return err
@@ -176,6 +176,14 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 	}
 	c.ui.talk("")
 	return nil
+}
+
+// cannotAsk is why there is no approval.
+func (c *applyCommand) cannotAsk() error {
+	if !c.input {
+		return errors.New("-input=false: cannot ask for approval, so nothing was done")
+	}
+	return errors.New("stdin is not a terminal: cannot ask for approval, so nothing was done")
 }
 
 // execute does the steps and tells what became of them.
@@ -192,7 +200,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	progress.close()
 	noted()
 	c.ui.onInterrupt(nil)
-	if err != nil && len(result.Done)+len(result.Failed)+len(result.Skipped) == 0 { // nothing was begun
+	if err != nil && len(result.Done)+len(result.Failed)+len(result.Interrupted)+len(result.Skipped) == 0 { // nothing was begun
 		return served(err)
 	}
 	events.summary(c.operation, result)
@@ -205,7 +213,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	case err != nil:
 		return err
 	case errors.Is(context.Cause(ctx), errSignal):
-		c.ui.talk("Interrupted. What was done is recorded; npctl apply goes on from here.")
+		c.ui.talk("Interrupted. What was done is recorded; run npctl %s again to resume.", c.operation)
 		return exitCode(exitInterrupted)
 	case result.Err() != nil:
 		return hint(result.Err(), "apply again when the reasons above are gone: it goes on from here")

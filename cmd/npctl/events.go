@@ -44,6 +44,7 @@ type eventLine struct {
 	Server   string                  `json:"server,omitempty"`
 	Message  string                  `json:"message,omitempty"`
 	Hint     string                  `json:"hint,omitempty"`
+	Stopped  bool                    `json:"interrupted,omitempty"`
 	Outcome  *outcomeLine            `json:"outcome,omitempty"`
 	Problems []config.JSONDiagnostic `json:"diagnostics,omitempty"`
 }
@@ -51,9 +52,10 @@ type eventLine struct {
 // outcomeLine counts what became of a plan.
 type outcomeLine struct {
 	plan.Summary
-	Failed  int  `json:"failed"`
-	Skipped int  `json:"skipped"`
-	OK      bool `json:"ok"`
+	Failed      int  `json:"failed"`
+	Interrupted int  `json:"interrupted"`
+	Skipped     int  `json:"skipped"`
+	OK          bool `json:"ok"`
 }
 
 // openEvents opens what -json and -json-into ask for.
@@ -114,6 +116,7 @@ func (e *eventWriter) step(ev reconcile.Event) {
 		Phase: ev.Phase, Done: ev.Done, Total: ev.Total, Seconds: ev.Took.Seconds(), Record: ev.ID}
 	if ev.Err != nil {
 		line.Message, line.Hint = ev.Err.Error(), nextStep(ev.Err)
+		line.Stopped = ev.Kind == reconcile.EventFailed && errors.Is(ev.Err, reconcile.ErrInterrupted)
 	}
 	if ev.Kind == reconcile.EventProgress {
 		if e.phase[ev.Step.ID] == ev.Phase {
@@ -129,7 +132,7 @@ func (e *eventWriter) summary(operation string, r reconcile.Result) {
 		e.write(eventLine{Type: "leftover", Record: l.Node, Provider: l.Provider, Server: l.Server, Message: leftText(l)})
 	}
 	e.write(eventLine{Type: "summary", Message: operation, Outcome: &outcomeLine{
-		Summary: plan.Plan{Steps: r.Done}.Summary(), Failed: len(r.Failed), Skipped: len(r.Skipped), OK: r.Err() == nil}})
+		Summary: plan.Plan{Steps: r.Done}.Summary(), Failed: len(r.Failed), Interrupted: len(r.Interrupted), Skipped: len(r.Skipped), OK: r.Err() == nil}})
 }
 
 // end is the last line: whether all went well, or why not.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -78,7 +77,7 @@ func (a *app) approveUnlock(ctx context.Context) error {
 	answer, err := a.ui.ask(ctx, "Is the process that holds the lock surely dead?\n  Only 'yes' will be accepted: ")
 	switch {
 	case errors.Is(err, errNoTerminal):
-		return hint(fmt.Errorf("nobody can be asked whether to unlock, so nothing was done"), "give -force if that process is surely dead")
+		return hint(errors.New("stdin is not a terminal: cannot ask for approval, so nothing was done"), "give -force if that process is surely dead")
 	case err != nil:
 		return err
 	case answer != "yes":

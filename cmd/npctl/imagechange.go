@@ -30,7 +30,7 @@ func (c *imageChange) flags(own ...cli.Flag) []cli.Flag {
 	return append(append(own,
 		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
 		&cli.BoolFlag{Name: "dry-run", Category: categoryRun, Destination: &c.dryRun, Usage: "only show what would be done"},
-		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); asks nothing, so it needs -auto-approve; with -dry-run: print the plan"},
+		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); cannot prompt, so it needs -auto-approve; with -dry-run: print the plan"},
 	), append(c.runFlags(), c.variableOptions.flags()...)...)
 }
 
@@ -60,7 +60,7 @@ func (c *imageChange) run(ctx context.Context, decide decision, prepare func(con
 
 func (c *imageChange) change(ctx context.Context, events *eventWriter, decide decision, prepare func(context.Context, *session) error) error {
 	if c.json && !c.autoApprove {
-		return hint(errors.New("-json asks nothing"), "give -auto-approve too, or -dry-run")
+		return hint(errors.New("-json cannot prompt"), "add -auto-approve, or -dry-run")
 	}
 	s, err := c.open(ctx, writeState)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *imageChange) show(s *session, made imagePlan) error {
 // approveImages asks whether to go on.
 func (c *imageChange) approveImages(ctx context.Context, p plan.Plan) error {
 	if !c.autoApprove && (!c.input || !c.ui.inTerm) {
-		return hint(errors.New("nobody can be asked whether to do this, so nothing was done"), "give -auto-approve; -dry-run only shows what would be done")
+		return hint(c.cannotAsk(), "give -auto-approve; -dry-run only shows what would be done")
 	}
 	return c.approve(ctx, p)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -77,6 +78,10 @@ func (p *progress) event(e reconcile.Event) {
 		p.line("%s: %s", title, p.ui.style(styleGood, "done"+tookText(e.Took)+madeText(e)))
 	case reconcile.EventFailed:
 		p.end(id)
+		if errors.Is(e.Err, reconcile.ErrInterrupted) {
+			p.line("%s: %s", title, p.ui.style(styleWarning, "interrupted"+tookText(e.Took)))
+			return
+		}
 		p.line("%s: %s: %s", title, p.ui.style(styleError, "failed"+tookText(e.Took)), visibleLine(firstLine(e.Err)))
 	case reconcile.EventSkipped:
 		p.end(id) // told in the end, with all others
@@ -153,8 +158,8 @@ func (p *progress) interrupted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ui.talk("")
-	p.ui.talk("%s Nothing more is begun; %d steps that run are being stopped, %d are left. Once more ends npctl at once.",
-		p.ui.style(styleWarning, "Interrupted."), len(p.running), p.total-p.ended-len(p.running))
+	p.ui.talk("%s stopping %s, skipping %d. Press ^C again to quit immediately.", p.ui.style(styleWarning, "Interrupted:"),
+		countWord(len(p.running), "running step", "running steps"), p.total-p.ended-len(p.running))
 }
 
 // tookText is a duration behind something, when it is worth telling.

@@ -88,6 +88,8 @@ func TestResultSentence(t *testing.T) {
 		{"destroy", reconcile.Result{Done: steps[3:4]}, "Destroy complete: 0 built, 0 uploaded, 0 launched, 1 forgotten, 0 deleted."},
 		{"apply", reconcile.Result{Done: steps[:1], Failed: []reconcile.Failure{failed}, Skipped: []reconcile.Failure{failed, failed}},
 			"Apply incomplete: 1 built, 0 uploaded, 0 launched, 0 deleted; 1 failed, 2 skipped of 5 steps."},
+		{"apply", reconcile.Result{Interrupted: []reconcile.Failure{failed}, Skipped: []reconcile.Failure{failed}},
+			"Apply incomplete: 0 built, 0 uploaded, 0 launched, 0 deleted; 0 failed, 1 interrupted, 1 skipped of 5 steps."},
 	} {
 		if got := resultSentence(c.operation, plan.Plan{Steps: steps}, c.result); got != c.want {
 			t.Errorf("resultSentence(%s, %+v)\n got %s\nwant %s", c.operation, c.result, got, c.want)

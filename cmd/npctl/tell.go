@@ -33,12 +33,15 @@ func (c *applyCommand) tell(p plan.Plan, r reconcile.Result) error {
 }
 
 func (c *applyCommand) failures(r reconcile.Result) {
-	if len(r.Failed)+len(r.Skipped) == 0 {
+	if len(r.Failed)+len(r.Interrupted)+len(r.Skipped) == 0 {
 		return
 	}
 	c.ui.talk("")
 	for _, f := range r.Failed {
 		c.ui.talk("%s %s: %s", c.ui.style(styleError, "Failed:"), visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
+	}
+	for _, f := range r.Interrupted {
+		c.ui.talk("%s %s", c.ui.style(styleWarning, "Interrupted:"), visibleLine(stepTitle(f.Step)))
 	}
 	const shown = 30
 	for i, f := range r.Skipped {
@@ -87,8 +90,12 @@ func resultSentence(operation string, p plan.Plan, r reconcile.Result) string {
 	if r.Err() == nil {
 		return fmt.Sprintf("%s complete: %s.", verb, strings.Join(parts, ", "))
 	}
-	return fmt.Sprintf("%s incomplete: %s; %d failed, %d skipped of %d steps.", verb, strings.Join(parts, ", "),
-		len(r.Failed), len(r.Skipped), len(p.Steps))
+	interrupted := ""
+	if n := len(r.Interrupted); n > 0 {
+		interrupted = fmt.Sprintf(", %d interrupted", n)
+	}
+	return fmt.Sprintf("%s incomplete: %s; %d failed%s, %d skipped of %s.", verb, strings.Join(parts, ", "),
+		len(r.Failed), interrupted, len(r.Skipped), countWord(len(p.Steps), "step", "steps"))
 }
 
 // stepTitle says what a step does to what.

@@ -196,7 +196,7 @@ func TestInterruptTwiceEndsAtOnce(t *testing.T) {
 	x := onTerminal(t, dir, nil, "apply", "-auto-approve")
 	waitForFile(t, filepath.Join(dir, "begun"))
 	x.press("\x03")
-	x.expect("Once more ends npctl at once")
+	x.expect("Press .C again to quit immediately")
 	x.press("\x03")
 	if code, shown := x.end(); code != exitInterrupted || strings.Contains(shown, "What was done is recorded") {
 		t.Errorf("apply: exit code %d, want %d, and not that it has ended in an orderly way:\n%s", code, exitInterrupted, shown)
