@@ -63,9 +63,9 @@ type File struct {
 
 // Inputs is a Builder whose configuration names local files that go into the image.
 type Inputs interface {
-	// InputHash digests the content of those files; with the configuration's own hash it decides whether an image
-	// has changed.
-	InputHash(ctx context.Context, config cty.Value, baseDir string) (resources.Hash, error)
+	// InputFiles digests those files. Their Hash, with the configuration's own, decides whether an image has changed;
+	// the digests of the single files only say which of them has.
+	InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error)
 }
 
 // Sweeper is a Builder that may leave mounts, loop devices or directories behind when npctl is killed.

@@ -155,7 +155,7 @@ func (c *computation) newestReady(image string) *resources.Build {
 
 // Hashes of an image: what its block says, and the local files that go into it.
 func (c *computation) hashes(img *resources.Image) resources.Hashes {
-	return ImageHashes(img.Hashes, c.seen.Inputs[img.Name])
+	return ImageHashes(img.Hashes, c.seen.Inputs[img.Name].Hash)
 }
 
 // ImageHashes combines the hashes of an image block with the digest of the local files that go into the image.
@@ -190,7 +190,7 @@ func (c *computation) planBuild(img *resources.Image, newest, unfinished *resour
 		return ""
 	}
 	s := Step{Address: at, Action: ActionBuild, Thing: ThingBuild, Reason: due.reason, Evidence: due.evidence,
-		Changes: due.changes, Image: img.Name, Formats: formats, Version: due.version, Replaces: newest != nil,
+		Changes: due.changes, Files: due.files, Image: img.Name, Formats: formats, Version: due.version, Replaces: newest != nil,
 		Estimate: c.estimate("build/" + img.Name), Source: img.Source, Touches: c.touchBuild(img, newest)}
 	if unfinished != nil {
 		s.Record, s.Build = unfinished.Key(), unfinished.ID
@@ -227,7 +227,7 @@ func (c *computation) touchBuild(img *resources.Image, newest *resources.Build) 
 	if newest != nil {
 		touches[0] = c.fingerprint(newest.Key())
 	}
-	if inputs := c.seen.Inputs[img.Name]; inputs != "" {
+	if inputs := c.seen.Inputs[img.Name].Hash; inputs != "" {
 		touches = append(touches, Fingerprint{Subject: "files of " + img.Ref().String(), Digest: digest(string(inputs))})
 	}
 	return touches
@@ -238,6 +238,7 @@ type dueBuild struct {
 	reason   Reason
 	evidence []Fact
 	changes  []Change
+	files    []FileChange
 	version  string
 	stored   bool // the request is kept in the store until a build succeeds
 }
@@ -269,7 +270,8 @@ func (c *computation) stale(img *resources.Image, newest *resources.Build, users
 	}
 	facts := []Fact{{"build", newest.ID}}
 	if !c.hashes(img).Match(newest.Hash) {
-		return dueBuild{reason: ReasonInputsChanged, evidence: facts, changes: c.changes(newest.Hash, img.Static)}
+		return dueBuild{reason: ReasonInputsChanged, evidence: facts, changes: c.changes(newest.Hash, img.Static),
+			files: c.changedFiles(newest.Hash, c.seen.Inputs[img.Name].Files)}
 	}
 	if missing := c.lostFile(img, newest, users); missing != "" {
 		return dueBuild{reason: ReasonFileMissing, evidence: append(facts, Fact{"format", missing})}
@@ -330,11 +332,11 @@ func (c *computation) present(f resources.ImageFile) bool {
 
 // changes shows how static attributes differ from those behind a recorded hash.
 func (c *computation) changes(recorded resources.Hash, now map[string]string) []Change {
-	i := slices.IndexFunc(c.seen.Records.Templates, func(t *resources.Template) bool { return t.Hash == recorded })
-	if i < 0 {
+	template := c.template(recorded)
+	if template == nil {
 		return nil
 	}
-	before := c.seen.Records.Templates[i].Static
+	before := template.Static
 	names := map[string]bool{}
 	for name := range before {
 		names[name] = true
@@ -349,6 +351,39 @@ func (c *computation) changes(recorded resources.Hash, now map[string]string) []
 		}
 	}
 	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Attribute, b.Attribute) })
+	return changes
+}
+
+// template is what a recorded hash was made from, or nil.
+func (c *computation) template(recorded resources.Hash) *resources.Template {
+	i := slices.IndexFunc(c.seen.Records.Templates, func(t *resources.Template) bool { return t.Hash == recorded })
+	if i < 0 {
+		return nil
+	}
+	return c.seen.Records.Templates[i]
+}
+
+// changedFiles lists the input files that differ from those behind a recorded hash, by path. Without a list on either
+// side nothing is known of them.
+func (c *computation) changedFiles(recorded resources.Hash, now map[string]string) (changes []FileChange) {
+	template := c.template(recorded)
+	if template == nil || template.Files == nil || now == nil {
+		return nil
+	}
+	for path, digest := range now {
+		switch before, known := template.Files[path]; {
+		case !known:
+			changes = append(changes, FileChange{path, FileAdded})
+		case before != digest:
+			changes = append(changes, FileChange{path, FileChanged})
+		}
+	}
+	for path := range template.Files {
+		if _, still := now[path]; !still {
+			changes = append(changes, FileChange{path, FileRemoved})
+		}
+	}
+	slices.SortFunc(changes, func(a, b FileChange) int { return strings.Compare(a.Path, b.Path) })
 	return changes
 }
 

@@ -79,8 +79,9 @@ type Step struct {
 	Reason    Reason              `json:"reason"`
 	Evidence  []Fact              `json:"evidence,omitempty"`
 	Changes   []Change            `json:"changes,omitempty"`
-	Needs     []string            `json:"needs,omitempty"` // IDs of steps that must have succeeded
-	After     []string            `json:"after,omitempty"` // IDs of steps that must have ended, however
+	Files     []FileChange        `json:"input_files,omitempty"` // of a build: the input files that differ, by path
+	Needs     []string            `json:"needs,omitempty"`       // IDs of steps that must have succeeded
+	After     []string            `json:"after,omitempty"`       // IDs of steps that must have ended, however
 	Image     string              `json:"image,omitempty"`
 	ImageKind resources.ImageKind `json:"image_kind,omitempty"` // the block type that the image has, or had
 	Build     string              `json:"build,omitempty"`      // build id; empty in an upload whose build is a step it needs
@@ -126,6 +127,22 @@ type Change struct {
 	After     string `json:"after,omitempty"`
 	Forces    bool   `json:"forces_replacement,omitempty"`
 }
+
+// FileChange is a file that is not as it was when the newest build of an image was made.
+type FileChange struct {
+	Path   string    `json:"path"` // relative to the configuration
+	Change FileState `json:"change"`
+}
+
+// FileState says how a file differs.
+type FileState string
+
+// How a file differs.
+const (
+	FileAdded   FileState = "added"
+	FileRemoved FileState = "removed"
+	FileChanged FileState = "changed"
+)
 
 // Severity of a Note.
 type Severity string
@@ -194,32 +211,32 @@ type Observed struct {
 	Now          time.Time
 	Installation string
 	Records      Records
-	Providers    map[string]ProviderView        // a provider without a view was not asked (-refresh=false)
-	Files        []ImageFile                    // in the images directory; nil when not looked
-	FilesOf      string                         // the installation that the images directory belongs to; empty when none has claimed it
-	Inputs       map[string]resources.Hash      // by image: digest of the local files that go into it
-	Unread       map[string]string              // by image: why the local files that go into it could not be read
-	Formats      map[string]string              // by provider: the image format it wants
-	Sources      map[string]SourceView          // by image, of those that are fetched from elsewhere; nil when nobody looked
-	Borrows      map[string]OfferRef            // by image: the offer whose machine its builder works on
-	Hosts        map[string]HostsView           // by builder kind, of those whose builds stay on the host that made them
-	Builders     []string                       // builder kinds that can be run here
-	Worker       *Worker                        // another process that holds the lock of the state; nil when there is none
-	Tools        map[string]Tools               // by image: what builds need of this host
-	Converter    []Program                      // the programs of conversions that this host lacks
-	Busy         map[resources.Key]bool         // records that a running step works on; they are left alone
-	Serving      []Step                         // that give nodes to requests just now; their records may not show it yet
-	Frozen       map[string]bool                // providers that are to be left alone
-	Launching    map[Address]*resources.Failure // of offers and providers whose newest launches failed
-	Failing      map[string]*resources.Failure  // by step id: steps whose newest tries have failed
-	Reloaded     time.Time                      // when a new configuration was taken, which may mend what had failed; zero when none was
-	Shared       bool                           // others work in the same store
-	Peers        []resources.Peer               // where it is shared: the pools that are registered, ours too
-	Returning    bool                           // the store was away until a moment ago, so that others may not have registered again
-	Claimed      map[resources.Key]bool         // records that others work on; they are left alone
-	Wished       []string                       // images that somebody else has asked to be built
-	Held         map[resources.Key]bool         // records that this process has claimed, as of after the records were read
-	Moment       uint64                         // tells a runner which of its steps had ended before the records were read
+	Providers    map[string]ProviderView         // a provider without a view was not asked (-refresh=false)
+	Files        []ImageFile                     // in the images directory; nil when not looked
+	FilesOf      string                          // the installation that the images directory belongs to; empty when none has claimed it
+	Inputs       map[string]resources.InputFiles // by image: the local files that go into it
+	Unread       map[string]string               // by image: why the local files that go into it could not be read
+	Formats      map[string]string               // by provider: the image format it wants
+	Sources      map[string]SourceView           // by image, of those that are fetched from elsewhere; nil when nobody looked
+	Borrows      map[string]OfferRef             // by image: the offer whose machine its builder works on
+	Hosts        map[string]HostsView            // by builder kind, of those whose builds stay on the host that made them
+	Builders     []string                        // builder kinds that can be run here
+	Worker       *Worker                         // another process that holds the lock of the state; nil when there is none
+	Tools        map[string]Tools                // by image: what builds need of this host
+	Converter    []Program                       // the programs of conversions that this host lacks
+	Busy         map[resources.Key]bool          // records that a running step works on; they are left alone
+	Serving      []Step                          // that give nodes to requests just now; their records may not show it yet
+	Frozen       map[string]bool                 // providers that are to be left alone
+	Launching    map[Address]*resources.Failure  // of offers and providers whose newest launches failed
+	Failing      map[string]*resources.Failure   // by step id: steps whose newest tries have failed
+	Reloaded     time.Time                       // when a new configuration was taken, which may mend what had failed; zero when none was
+	Shared       bool                            // others work in the same store
+	Peers        []resources.Peer                // where it is shared: the pools that are registered, ours too
+	Returning    bool                            // the store was away until a moment ago, so that others may not have registered again
+	Claimed      map[resources.Key]bool          // records that others work on; they are left alone
+	Wished       []string                        // images that somebody else has asked to be built
+	Held         map[resources.Key]bool          // records that this process has claimed, as of after the records were read
+	Moment       uint64                          // tells a runner which of its steps had ended before the records were read
 }
 
 // SourceView is what there is to fetch for an image, newest first.

@@ -115,7 +115,7 @@ func (m *model) build(d resources.Desired, s Step) {
 	b := &resources.Build{ID: buildID(m.next), Image: s.Image, Kind: resources.DiskImage, State: resources.StateReady, StateTime: m.Now}
 	for _, img := range d.Images {
 		if img.Name == s.Image {
-			b.Hash = ImageHashes(img.Hashes, m.Inputs[img.Name]).Current()
+			b.Hash = ImageHashes(img.Hashes, m.Inputs[img.Name].Hash).Current()
 		}
 	}
 	for _, f := range s.Formats {

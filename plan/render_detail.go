@@ -32,6 +32,7 @@ type renderLine []renderSpan
 const (
 	renderFactLimit  = 240
 	renderValueLimit = 72
+	renderFileCount  = 5 // names of input files
 )
 
 // renderDetails are the lines under an entry's title: why, what differs, and which things it stands for. With values, or
@@ -45,6 +46,7 @@ func renderDetails(e renderEntry, all, values bool) []renderLine {
 		lines = append(lines, line)
 	}
 	lines = append(lines, renderChangeLines(e, all)...)
+	lines = append(lines, renderFiles(e.lead[0].Files, all)...)
 	if items := renderItems(e, all); items != "" {
 		lines = append(lines, renderLine{{items, stylePlain}})
 	}
@@ -167,6 +169,38 @@ func renderChange(c Change, width int, all bool, action Action) renderLine {
 		line = append(line, renderSpan{"  # forces replacement", styleRemove})
 	}
 	return line
+}
+
+// renderFiles names the input files that differ, one in a line.
+func renderFiles(files []FileChange, all bool) []renderLine {
+	shown := len(files)
+	if shown > renderFileCount && !all {
+		shown = renderFileCount
+	}
+	lines := make([]renderLine, 0, shown+1)
+	for _, f := range files[:shown] {
+		path := renderSafe(f.Path)
+		if !all {
+			path = renderCut(path, renderFactLimit)
+		}
+		symbol, style := renderFileSymbol(f.Change)
+		lines = append(lines, renderLine{{symbol, style}, {" file " + path, stylePlain}, {"  # " + renderSafe(string(f.Change)), styleFaint}})
+	}
+	if more := len(files) - shown; more > 0 {
+		lines = append(lines, renderLine{{"and " + strconv.Itoa(more) + " more", styleFaint}})
+	}
+	return lines
+}
+
+func renderFileSymbol(change FileState) (string, renderStyle) {
+	switch change {
+	case FileAdded:
+		return symbolMake, styleMake
+	case FileRemoved:
+		return symbolRemove, styleRemove
+	default:
+		return symbolChange, styleChange
+	}
 }
 
 // renderValue quotes text; numbers, words such as true, lists and objects stand as they are.

@@ -66,6 +66,7 @@ type reportStep struct {
 	ReasonText string                     `json:"action_reason_text"`
 	Evidence   []Fact                     `json:"evidence,omitempty"`
 	Changes    []Change                   `json:"changes,omitempty"`
+	Files      []FileChange               `json:"input_files,omitempty"`
 	Needs      []string                   `json:"needs,omitempty"`
 	After      []string                   `json:"after,omitempty"`
 	Image      string                     `json:"image,omitempty"`
@@ -144,7 +145,7 @@ func reportOf(s *Step) reportStep {
 	}
 	return reportStep{
 		ID: s.ID, Address: s.Address, Action: s.Action, Actions: actions, Thing: s.Thing,
-		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes,
+		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes, Files: s.Files,
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,
 		Zone: s.Zone, Request: s.Request, EventID: s.EventID, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
@@ -199,7 +200,7 @@ func UnmarshalReport(report []byte) (Plan, Meta, error) {
 func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
-		Changes: r.Changes, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
+		Changes: r.Changes, Files: r.Files, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
 		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, EventID: r.EventID, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Held: r.Held, Values: stepValues(r.Values), Move: r.Move, Touches: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,
 	}

@@ -127,6 +127,8 @@ func everyField(t *testing.T) Plan {
 			f.SetBool(true)
 		case f.Type() == reflect.TypeFor[[]string]():
 			f.Set(reflect.ValueOf([]string{"x"}))
+		case value.Type().Field(i).Name == "Files":
+			s.Files = []FileChange{{"files/motd", FileChanged}}
 		case value.Type().Field(i).Name == "Declined":
 			s.Declined = []resources.Decline{{Provider: "one", Pool: "main", Reason: "x"}}
 		case value.Type().Field(i).Name == "Values":

@@ -64,6 +64,8 @@ func sampleBuild(image string) Step {
 		Reason: ReasonInputsChanged, Evidence: []Fact{{"build", "4f1c8a0e5d7b49a2a3f2c6d1e0b98765"}, {"runs", "14"}},
 		Changes: []Change{{Attribute: "elements", Before: `["debian-minimal","vm","simple-init"]`,
 			After: `["debian-minimal","vm","simple-init","growroot"]`, Forces: true}},
+		Files: []FileChange{{"elements/ci/element-deps", FileChanged}, {"elements/ci/install.d/10-cache", FileRemoved},
+			{"elements/ci/install.d/20-cache", FileAdded}},
 		Image: image, ImageKind: resources.DiskImage, Formats: []string{"qcow2", "raw"}, Replaces: true, Estimate: 2280, Source: sampleSource(12)}
 }
 

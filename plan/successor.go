@@ -2,7 +2,6 @@ package plan
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/npctl/npctl/resources"
@@ -102,9 +101,8 @@ func (c *computation) noSuccessorAt(old *retiredNode, label string, free map[str
 
 // flavorOf is the flavor that a node has: as its configuration said when it was made, or else as the cloud shows it.
 func (c *computation) flavorOf(n *resources.Node) string {
-	i := slices.IndexFunc(c.seen.Records.Templates, func(t *resources.Template) bool { return t.Hash == n.Hash })
-	if i >= 0 {
-		if flavor := staticText(c.seen.Records.Templates[i].Static["flavor"]); flavor != "" {
+	if template := c.template(n.Hash); template != nil {
+		if flavor := staticText(template.Static["flavor"]); flavor != "" {
 			return flavor
 		}
 	}

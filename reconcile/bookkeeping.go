@@ -77,10 +77,11 @@ func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// template returns the record that explains a hash, or nothing when it is there already.
-func (x *execution) template(hash resources.Hash, static map[string]string) []resources.Record {
-	t := &resources.Template{Hash: hash, Static: static}
-	if _, known := get[resources.Template](x.ledger, t.Key()); known || hash == "" {
+// template returns the record that explains a hash, or nothing when it is there already. Only images have files.
+func (x *execution) template(hash resources.Hash, static, files map[string]string) []resources.Record {
+	t := &resources.Template{Hash: hash, Static: static, Files: files}
+	old, known := get[resources.Template](x.ledger, t.Key())
+	if hash == "" || known && (old.Files != nil || files == nil) {
 		return nil
 	}
 	return []resources.Record{t}

@@ -96,7 +96,8 @@ func (m *making) intend(ctx context.Context) error {
 
 func (m *making) intendAs(ctx context.Context, id string) error {
 	now, img := m.Now(), m.image
-	hash := plan.ImageHashes(img.Hashes, m.seen.Inputs[img.Name]).Current()
+	inputs := m.seen.Inputs[img.Name]
+	hash := plan.ImageHashes(img.Hashes, inputs.Hash).Current()
 	_, remote := m.builder.(builders.Remote)
 	builder := ""
 	if !remote && m.ledger.claims.store != nil { // other builders have builds in the same store
@@ -110,7 +111,7 @@ func (m *making) intendAs(ctx context.Context, id string) error {
 	if m.step.Version != "" {
 		m.build.Version, m.build.Dated = m.step.Version, m.versionTime()
 	}
-	return m.ledger.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.template(hash, img.Static)...)...)
+	return m.ledger.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.template(hash, img.Static, inputs.Files)...)...)
 }
 
 func (m *making) versionTime() time.Time {

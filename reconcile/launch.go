@@ -174,7 +174,7 @@ func (l *launching) intend(ctx context.Context) error {
 	if l.ledger.claims.store != nil {
 		l.node.State = resources.StateInit // nobody touches it until it is claimed
 	}
-	if err := l.ledger.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static)...)...); err != nil {
+	if err := l.ledger.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static, nil)...)...); err != nil {
 		return err
 	}
 	if l.node.State == resources.StateBuilding {

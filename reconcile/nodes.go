@@ -229,7 +229,7 @@ func (x *execution) failedStatic(before resources.State) resources.State {
 // putStatic writes the record of a machine, in place of those that are left behind, and returns its ID, which a new record
 // gets here.
 func (x *execution) putStatic(ctx context.Context, record *resources.Node, node *resources.StaticNode, left ...resources.Key) (string, error) {
-	err := x.ledger.exchange(ctx, left, append([]resources.Record{record}, x.template(record.Hash, node.Static)...)...)
+	err := x.ledger.exchange(ctx, left, append([]resources.Record{record}, x.template(record.Hash, node.Static, nil)...)...)
 	return record.ID, err
 }
 

@@ -276,20 +276,20 @@ func (e *Engine) openFormat(name string) string {
 // inputs digests the local files that go into each image. Files that cannot be read are a mistake in that image alone;
 // only ctx ending is an error.
 func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
-	seen.Inputs, seen.Unread = map[string]resources.Hash{}, map[string]string{}
+	seen.Inputs, seen.Unread = map[string]resources.InputFiles{}, map[string]string{}
 	for _, image := range e.Desired.Images {
 		in, ok := e.Builders[image.Builder].(builders.Inputs)
 		if !ok {
 			continue
 		}
-		hash, err := in.InputHash(ctx, image.Config, e.Desired.Settings.Dir)
+		files, err := in.InputFiles(ctx, image.Config, e.Desired.Settings.Dir)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
 			seen.Unread[image.Name] = err.Error()
-		case hash != "":
-			seen.Inputs[image.Name] = hash
+		case files.Hash != "":
+			seen.Inputs[image.Name] = files
 		}
 	}
 	return nil

@@ -41,6 +41,12 @@ func (h Hashes) Match(recorded Hash) bool {
 	return !known
 }
 
+// InputFiles are the local files that go into an image.
+type InputFiles struct {
+	Hash  Hash              // of all of them together; empty when there are none
+	Files map[string]string // digest of each file, by its path relative to the configuration; nil when there are too many to list
+}
+
 // HashValue returns the hashes of a value without unknown parts. Null attributes of objects are left out, so that an
 // attribute added by a later npctl changes no hash until somebody writes it.
 func HashValue(v cty.Value) Hashes {

@@ -306,6 +306,8 @@ type Amounts struct {
 type Template struct {
 	Hash   Hash              `json:"hash"`
 	Static map[string]string `json:"static"`
+	// Files is InputFiles.Files of an image. It is nil in records that were made before there were lists, too.
+	Files map[string]string `json:"files,omitempty"`
 }
 
 // Key implements Record.

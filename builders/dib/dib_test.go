@@ -244,11 +244,11 @@ func TestInputHashFollowsElementsAndTheirDependencies(t *testing.T) {
 	settings := config(map[string]cty.Value{"elements": words("debian-minimal", "ours"), "element_paths": words("elements")})
 	hash := func() string {
 		t.Helper()
-		h, err := b.InputHash(t.Context(), settings, base)
+		h, err := b.InputFiles(t.Context(), settings, base)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(h)
+		return string(h.Hash)
 	}
 	first := hash()
 	write("unused/install.d/10-z", "TWO")
@@ -261,7 +261,7 @@ func TestInputHashFollowsElementsAndTheirDependencies(t *testing.T) {
 	if third := hash(); second == first || third == second {
 		t.Errorf("hashes are %q, %q, %q; want three", first, second, third)
 	}
-	_, err := b.InputHash(t.Context(), config(map[string]cty.Value{"element_paths": words("elemnts")}), base)
+	_, err := b.InputFiles(t.Context(), config(map[string]cty.Value{"element_paths": words("elemnts")}), base)
 	if err == nil || !strings.Contains(err.Error(), "elemnts: no such file or directory: correct the path") {
 		t.Errorf("error for a wrong path is %v", err)
 	}

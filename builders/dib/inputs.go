@@ -17,26 +17,26 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// InputHash implements builders.Inputs. It digests every file of the elements that are used, directly or through
+// InputFiles implements builders.Inputs. It digests every file of the elements that are used, directly or through
 // element-deps, and lie in element_paths. Those that come with diskimage-builder do not count: a new version of it
 // rebuilds nothing by itself.
-func (b *Builder) InputHash(ctx context.Context, config cty.Value, baseDir string) (resources.Hash, error) {
+func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
 	s, err := read(config, baseDir, b.Schema())
 	if err != nil {
-		return "", err
+		return resources.InputFiles{}, err
 	}
 	if err := checkPaths(s.elementPaths); err != nil {
-		return "", err
+		return resources.InputFiles{}, err
 	}
 	dirs, err := local(s.elements, s.elementPaths)
 	if err != nil {
-		return "", err
+		return resources.InputFiles{}, err
 	}
 	var sets []inputs.Set
 	for _, dir := range dirs {
 		sets = append(sets, inputs.Set{Base: filepath.Dir(dir), Patterns: []string{filepath.Base(dir)}})
 	}
-	return b.inputs.Hash(ctx, sets...)
+	return b.inputs.Hash(ctx, baseDir, sets...)
 }
 
 // local returns the directories of the elements that lie in paths, sorted by the element's name, each once.

@@ -152,11 +152,11 @@ func TestInputHashFollowsContent(t *testing.T) {
 	settings := config(map[string]cty.Value{"command": words("./build.sh"), "inputs": words("files/**")})
 	hash := func() string {
 		t.Helper()
-		h, err := b.InputHash(t.Context(), settings, base)
+		h, err := b.InputFiles(t.Context(), settings, base)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(h)
+		return string(h.Hash)
 	}
 	write("build.sh", "one")
 	write("files/a/b", "two")
@@ -176,9 +176,9 @@ func TestInputHashFollowsContent(t *testing.T) {
 		}
 		seen[now] = "after a change of " + change.name
 	}
-	none, err := b.InputHash(t.Context(), config(map[string]cty.Value{"command": words("sh", "-c", "true")}), base)
-	if none != "" || err != nil {
-		t.Errorf("hash without inputs is %q, %v; want none", none, err)
+	none, err := b.InputFiles(t.Context(), config(map[string]cty.Value{"command": words("sh", "-c", "true")}), base)
+	if none.Hash != "" || err != nil {
+		t.Errorf("hash without inputs is %q, %v; want none", none.Hash, err)
 	}
 }
 

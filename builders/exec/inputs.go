@@ -11,18 +11,18 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// InputHash implements builders.Inputs. It digests what `inputs` names, and the program itself when the command names
+// InputFiles implements builders.Inputs. It digests what `inputs` names, and the program itself when the command names
 // it by a relative path.
-func (b *Builder) InputHash(ctx context.Context, config cty.Value, baseDir string) (resources.Hash, error) {
+func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
 	block, err := block.Read(config, b.Schema())
 	if err != nil {
-		return "", err
+		return resources.InputFiles{}, err
 	}
 	sets := []inputs.Set{{Base: baseDir, Patterns: block.Strings("inputs")}}
 	if command := block.Strings("command"); len(command) > 0 && isLocal(command[0]) {
 		sets = append(sets, inputs.Set{Base: absolute(baseDir, block.String("working_dir")), Patterns: command[:1]})
 	}
-	return b.inputs.Hash(ctx, sets...)
+	return b.inputs.Hash(ctx, baseDir, sets...)
 }
 
 func isLocal(program string) bool {

@@ -9,15 +9,15 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// InputHash implements builders.Inputs. It digests the script and whatever else `inputs` names.
-func (b *Builder) InputHash(ctx context.Context, config cty.Value, baseDir string) (resources.Hash, error) {
+// InputFiles implements builders.Inputs. It digests the script and whatever else `inputs` names.
+func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
 	s, err := b.read(config, baseDir)
 	if err != nil {
-		return "", err
+		return resources.InputFiles{}, err
 	}
 	set := inputs.Set{Base: baseDir, Patterns: s.inputs}
 	if s.script.file != "" {
 		set.Patterns = append(set.Patterns, s.script.file)
 	}
-	return b.inputs.Hash(ctx, set)
+	return b.inputs.Hash(ctx, baseDir, set)
 }

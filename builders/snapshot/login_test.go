@@ -122,11 +122,11 @@ func TestInputHashFollowsTheScript(t *testing.T) {
 	b := new(snapshot.Builder)
 	hash := func(written map[string]cty.Value) string {
 		t.Helper()
-		h, err := b.InputHash(t.Context(), with(config(map[string]cty.Value{"private_key_file": text("id")}), written), base)
+		h, err := b.InputFiles(t.Context(), with(config(map[string]cty.Value{"private_key_file": text("id")}), written), base)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(h)
+		return string(h.Hash)
 	}
 	write(t, filepath.Join(base, "setup.sh"), "one")
 	write(t, filepath.Join(base, "packages"), "vim")
@@ -146,7 +146,7 @@ func TestInputHashFollowsTheScript(t *testing.T) {
 	if none := hash(map[string]cty.Value{"inline": text("true")}); none != "" {
 		t.Errorf("an inline script has the hash %q, want none: it is part of the configuration", none)
 	}
-	if _, err := b.InputHash(t.Context(), config(map[string]cty.Value{"private_key_file": text("id")}), base); err == nil {
+	if _, err := b.InputFiles(t.Context(), config(map[string]cty.Value{"private_key_file": text("id")}), base); err == nil {
 		t.Error("a block with nothing to run has a hash: its mistake is to be found by a plan")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -50,29 +49,56 @@ type Set struct {
 	Patterns []string // such as "files/**" or "build.sh"; ** matches any number of directories
 }
 
-// Hash digests all sets together. A pattern that matches nothing is an error, since it is most likely a typing error.
-// Without any pattern the hash is empty.
-func (h *Hasher) Hash(ctx context.Context, sets ...Set) (resources.Hash, error) {
+// Hash digests all sets together, and each file with a path relative to dir. A pattern that matches nothing is an error,
+// since it is most likely a typing error. Without any pattern the hash is empty.
+func (h *Hasher) Hash(ctx context.Context, dir string, sets ...Set) (resources.InputFiles, error) {
 	digest := sha256.New()
 	seen := &budget{}
-	any := false
+	list := listing{files: map[string]string{}}
 	for _, set := range sets {
 		names, err := set.files(ctx)
 		if err != nil {
-			return "", err
+			return resources.InputFiles{}, err
 		}
 		for _, name := range names {
-			any = true
-			if err := h.add(ctx, digest, set.Base, name, seen); err != nil {
-				return "", err
+			one := sha256.New()
+			if err := h.add(ctx, io.MultiWriter(digest, one), set.Base, name, seen); err != nil {
+				return resources.InputFiles{}, err
 			}
+			list.add(dir, filepath.Join(set.Base, filepath.FromSlash(name)), one.Sum(nil))
 		}
 		_, _ = fmt.Fprintln(digest, "end of set")
 	}
-	if !any {
-		return "", nil
+	if seen.files == 0 {
+		return resources.InputFiles{}, nil
 	}
-	return resources.Hash("v1:" + hex.EncodeToString(digest.Sum(nil)[:16])), nil
+	return resources.InputFiles{Hash: resources.Hash("v1:" + hex.EncodeToString(digest.Sum(nil)[:16])), Files: list.files}, nil
+}
+
+// Limits of the list of files, which is kept in the state with each build. There is no list of more.
+const (
+	maxListed      = 1000
+	maxListedNames = 64 << 10 // bytes
+)
+
+// listing collects the digest of each file.
+type listing struct {
+	files map[string]string // nil after a limit was exceeded
+	names int               // bytes
+}
+
+func (l *listing) add(dir, file string, sum []byte) {
+	if l.files == nil {
+		return
+	}
+	name, err := filepath.Rel(dir, file)
+	if err != nil {
+		name = file
+	}
+	l.files[filepath.ToSlash(name)] = hex.EncodeToString(sum[:8])
+	if l.names += len(name); len(l.files) > maxListed || l.names > maxListedNames {
+		l.files = nil
+	}
 }
 
 // budget counts against the limits.
@@ -144,7 +170,7 @@ func (s Set) place(pattern string) (root, rest string) {
 }
 
 // add digests one file.
-func (h *Hasher) add(ctx context.Context, digest hash.Hash, base, name string, seen *budget) error {
+func (h *Hasher) add(ctx context.Context, digest io.Writer, base, name string, seen *budget) error {
 	file := filepath.Join(base, filepath.FromSlash(name))
 	info, err := os.Lstat(file)
 	if err != nil {
@@ -166,7 +192,7 @@ func (h *Hasher) add(ctx context.Context, digest hash.Hash, base, name string, s
 }
 
 // link digests where a link points, and the content when that is a file: `inputs = ["current.sh"]` means the script.
-func (h *Hasher) link(ctx context.Context, digest hash.Hash, file, name string) error {
+func (h *Hasher) link(ctx context.Context, digest io.Writer, file, name string) error {
 	target, err := os.Readlink(file)
 	if err != nil {
 		return err

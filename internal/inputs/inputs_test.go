@@ -3,6 +3,7 @@ package inputs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
 )
 
 func tree(t *testing.T, files map[string]string) string {
@@ -53,11 +56,11 @@ func TestWhatCountsAndWhatDoesNot(t *testing.T) {
 	set := Set{dir, []string{"files/**"}}
 	hash := func() string {
 		t.Helper()
-		got, err := new(Hasher).Hash(t.Context(), set)
+		got, err := new(Hasher).Hash(t.Context(), dir, set)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(got)
+		return string(got.Hash)
 	}
 	must := func(err error) {
 		t.Helper()
@@ -103,11 +106,11 @@ func TestChangeIsSeenThroughTheMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			got, err := h.Hash(t.Context(), Set{dir, []string{"a"}})
+			got, err := h.Hash(t.Context(), dir, Set{dir, []string{"a"}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			seen[string(got)] = true
+			seen[string(got.Hash)] = true
 		}
 	}
 	if len(seen) != 3 {
@@ -126,7 +129,7 @@ func TestBadInputsAreErrors(t *testing.T) {
 		{"/dev/null", "neither a file nor a link"},
 		{strings.Repeat("x", 300), "match no file"},
 	} {
-		_, err := new(Hasher).Hash(t.Context(), Set{dir, []string{test.pattern}})
+		_, err := new(Hasher).Hash(t.Context(), dir, Set{dir, []string{test.pattern}})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: error is %v, want %q", test.pattern, err, test.want)
 		}
@@ -139,7 +142,40 @@ func TestBadInputsAreErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := new(Hasher).Hash(ctx, Set{dir, []string{"a"}}); !errors.Is(err, context.Canceled) {
+	if _, err := new(Hasher).Hash(ctx, dir, Set{dir, []string{"a"}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want %v", err, context.Canceled)
+	}
+}
+
+// TestHashesStayTheSame: another hash would rebuild every image at an upgrade.
+func TestHashesStayTheSame(t *testing.T) {
+	dir := tree(t, map[string]string{"conf/build.sh": "#!/bin/sh\n", "conf/files/a": "one", "common/b": "two"})
+	conf := filepath.Join(dir, "conf")
+	if err := errors.Join(os.Chmod(filepath.Join(conf, "build.sh"), 0o755), os.Symlink("a", filepath.Join(conf, "files", "link"))); err != nil {
+		t.Fatal(err)
+	}
+	got, err := new(Hasher).Hash(t.Context(), conf, Set{conf, []string{"files", "../common"}}, Set{filepath.Join(conf, "files"), []string{"../build.sh"}})
+	want := resources.InputFiles{Hash: "v1:36e2dca7f91b1ad72b3d6300605af1a9", Files: map[string]string{
+		"../common/b": "4f5ea3247afe9a3b", "build.sh": "a95e377a122f036c", "files/a": "ebf1f70532f5947f", "files/link": "fa130af8629b356c",
+	}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestManyFilesAreNotListed(t *testing.T) {
+	for _, test := range []struct {
+		count, length int
+		listed        bool
+	}{{1000, 10, true}, {1001, 10, false}, {300, 200, true}, {400, 200, false}} {
+		files := map[string]string{}
+		for i := range test.count {
+			files[fmt.Sprintf("%0*d", test.length, i)] = ""
+		}
+		dir := tree(t, files)
+		got, err := new(Hasher).Hash(t.Context(), dir, Set{dir, []string{"*"}})
+		if err != nil || got.Hash == "" || (len(got.Files) == test.count) != test.listed || (got.Files == nil) == test.listed {
+			t.Errorf("%d files with names of %d bytes: %d are listed, hash %q, %v", test.count, test.length, len(got.Files), got.Hash, err)
+		}
 	}
 }

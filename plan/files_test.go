@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+)
+
+func TestChangedInputFilesAreNamed(t *testing.T) {
+	before := map[string]string{"build.sh": "1", "files/a": "1", "files/b": "1"}
+	for name, test := range map[string]struct {
+		recorded, now map[string]string
+		want          []FileChange
+	}{
+		"changes":         {before, map[string]string{"build.sh": "1", "files/b": "2", "files/c": "1"}, []FileChange{{"files/a", FileRemoved}, {"files/b", FileChanged}, {"files/c", FileAdded}}},
+		"an older record": {nil, before, nil},
+		"too many now":    {before, nil, nil},
+	} {
+		c := &computation{seen: Observed{Records: Records{Templates: []*resources.Template{{Hash: "v1:00", Files: test.recorded}}}}}
+		if diff := cmp.Diff(test.want, c.changedFiles("v1:00", test.now)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestManyInputFilesAreCounted(t *testing.T) {
+	s := sampleBuild("debian")
+	s.Changes, s.Files = nil, nil
+	for i := range 12 {
+		s.Files = append(s.Files, FileChange{fmt.Sprintf("files/%02d", i), FileChanged})
+	}
+	p := Plan{Steps: []Step{s}}
+	for name, text := range map[string]string{"text": renderText(t, p, TextOptions{}), "Markdown": renderMarkdownText(t, p, 0)} {
+		if !strings.Contains(text, "~ file files/04  # changed\n") || strings.Contains(text, "files/05") || !strings.Contains(text, " and 7 more\n") {
+			t.Errorf("%s does not show five of twelve files:\n%s", name, text)
+		}
+	}
+	if text := renderText(t, p, TextOptions{Verbose: true}); strings.Count(text, "~ file ") != 12 {
+		t.Errorf("-verbose does not show twelve files:\n%s", text)
+	}
+}
+
+// TestImageHashesStayTheSame: another hash would rebuild every image at an upgrade.
+func TestImageHashesStayTheSame(t *testing.T) {
+	got := ImageHashes(resources.Hashes{"v1:0123456789abcdef0123456789abcdef"}, "v1:fedcba9876543210fedcba9876543210")
+	if diff := cmp.Diff(resources.Hashes{"v1:3607a71e7928d3d3ca3211ab801825e8"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
