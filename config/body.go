@@ -17,6 +17,7 @@ type content struct {
 	attrs  map[string]setting
 	blocks map[string][]nested
 	parts  []part
+	open   map[string]bool // types of blocks of which there may be more than are known
 }
 
 // setting is one written attribute. Its value has the attribute's type; it may be unknown after a mistake.
@@ -47,9 +48,7 @@ func (l *loader) decode(body *hclsyntax.Body, ctx *hcl.EvalContext, s *spec, at 
 	}
 	for _, block := range body.Blocks {
 		if block.Type == dynamicBlock {
-			for _, made := range l.expandDynamic(block, ctx, s) {
-				l.decodeBlock(c, made.block, made.ctx)
-			}
+			l.decodeDynamic(c, block, ctx)
 			continue
 		}
 		l.decodeBlock(c, block, ctx)
@@ -184,12 +183,12 @@ func (l *loader) checkCounts(c *content) {
 	counts := map[string]int{}
 	for _, p := range c.parts {
 		counts[p.block.Type]++
-		if want := c.spec.blocks[p.block.Type]; want.Max > 0 && counts[p.block.Type] == want.Max+1 {
+		if want := c.spec.blocks[p.block.Type]; want.Max > 0 && !c.open[p.block.Type] && counts[p.block.Type] == want.Max+1 {
 			l.tooMany(c.spec, want, p.block.DefRange())
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.blocks)) {
-		if want := c.spec.blocks[name]; want.Max > 0 && len(c.blocks[name]) > want.Max {
+		if want := c.spec.blocks[name]; want.Max > 0 && !c.open[name] && len(c.blocks[name]) > want.Max {
 			l.tooMany(c.spec, want, c.blocks[name][want.Max].at)
 		}
 	}

@@ -56,7 +56,7 @@ func (l *loader) completeAttribute(c *content, attr *schema.Attribute, inherited
 
 // completeBlocks makes the value of all blocks of one type, see schema.Block.Type.
 func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) cty.Value {
-	if len(written) < want.Min {
+	if len(written) < want.Min && !c.open[want.Name] {
 		l.problem(c.at.Ptr(), "Missing block", fmt.Sprintf("%s block needs at least %d %s block.%s",
 			begun(c.spec.what), want.Min, want.Name, sentence(want.Schema.Doc)))
 		return cty.UnknownVal(blockType(want))
@@ -73,6 +73,8 @@ func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) 
 		objects[i], byLabel[n.label] = object, object
 	}
 	switch {
+	case c.open[want.Name]:
+		return cty.UnknownVal(blockType(want))
 	case want.Label != "" && len(byLabel) == 0:
 		return cty.MapValEmpty(element)
 	case want.Label != "":

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -14,43 +15,72 @@ import (
 
 const dynamicBlock = "dynamic"
 
-// expandDynamic makes the blocks that `dynamic "type" { for_each = …  labels = […]  content { … } }` stands for.
-func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *spec) []part {
+// decodeDynamic decodes the blocks of a dynamic block. When not all of them are known, their type is left open.
+func (l *loader) decodeDynamic(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
+	made, known := l.expandDynamic(block, ctx, c.spec)
+	if !known && len(block.Labels) > 0 {
+		if c.open == nil {
+			c.open = map[string]bool{}
+		}
+		c.open[block.Labels[0]] = true
+		l.incomplete[incompleteKind(block.Labels[0])] = true
+	}
+	for _, m := range made {
+		l.decodeBlock(c, m.block, m.ctx)
+	}
+}
+
+// incompleteKind is the kind that is incomplete without some blocks of a type inside others.
+func incompleteKind(blockType string) string {
+	switch blockType {
+	case "label", "node":
+		return "pool label"
+	default:
+		return blockType
+	}
+}
+
+// expandDynamic makes the blocks that `dynamic "type" { for_each = …  labels = […]  content { … } }` stands for. It
+// returns false when there may be more or fewer, or some of their labels are not known.
+func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *spec) ([]part, bool) {
 	if !l.checkLabels(block, "type of the blocks to make") {
-		return nil
+		return nil, false
 	}
 	if _, known := s.blocks[block.Labels[0]]; !known {
 		_, blocks := s.words()
 		l.problem(block.LabelRanges[0].Ptr(), "Unsupported block", fmt.Sprintf("%s block has no block of type %q.%s",
 			begun(s.what), block.Labels[0], didYouMean(block.Labels[0], blocks)))
-		return nil
+		return nil, false
 	}
 	inner, ok := l.dynamicContent(block)
 	if !ok {
-		return nil
+		return nil, false
 	}
 	iterator, ok := l.dynamicIterator(block)
 	if !ok {
-		return nil
+		return nil, false
 	}
 	forEach, ok := block.Body.Attributes[metaForEach]
 	if !ok {
 		l.problem(block.DefRange().Ptr(), "Missing attribute", "A dynamic block needs for_each.")
-		return nil
+		return nil, false
 	}
 	elements, ok := l.elements(forEach.Expr, ctx, anyCollection)
 	if !ok {
-		return nil
+		return nil, false
 	}
 	var made []part
+	known := true
 	for _, element := range elements {
 		child := ctx.NewChild()
 		child.Variables = map[string]cty.Value{iterator: element.object()}
-		if generated, ok := l.dynamicBlock(block, inner, child); ok {
+		generated, ok := l.dynamicBlock(block, inner, child)
+		if ok {
 			made = append(made, part{generated, child})
 		}
+		known = known && ok && !element.unknown && !slices.ContainsFunc(generated.Labels, isPlaceholder)
 	}
-	return made
+	return made, known
 }
 
 func (l *loader) dynamicContent(block *hclsyntax.Block) (*hclsyntax.Block, bool) {
@@ -102,7 +132,7 @@ func (l *loader) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContex
 	if !ok {
 		return nil, false
 	}
-	labels, err := stringList(value)
+	labels, err := l.labelList(value)
 	if err != nil {
 		l.problem(attr.Expr.Range().Ptr(), "Invalid labels", "The labels of a dynamic block are a list of strings: "+err.Error()+".")
 		return nil, false
@@ -114,8 +144,8 @@ func (l *loader) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContex
 	return made, true
 }
 
-// stringList reads a known list, tuple or set of strings without secrets.
-func stringList(value cty.Value) ([]string, error) {
+// labelList reads a list, tuple or set of strings without secrets. Those that are not known get a placeholder.
+func (l *loader) labelList(value cty.Value) ([]string, error) {
 	list, err := convertTo(value, cty.List(cty.String))
 	if err != nil {
 		return nil, err
@@ -123,15 +153,22 @@ func stringList(value cty.Value) ([]string, error) {
 	if list.ContainsMarked() {
 		return nil, fmt.Errorf("sensitive values cannot be used here")
 	}
-	if !list.IsWhollyKnown() || list.IsNull() {
-		return nil, fmt.Errorf("the value is not known")
+	if list.IsNull() {
+		return nil, fmt.Errorf("the value is null")
+	}
+	if !list.IsKnown() {
+		return []string{l.placeholder()}, nil
 	}
 	var words []string
 	for _, element := range list.AsValueSlice() {
-		if element.IsNull() {
+		switch {
+		case !element.IsKnown():
+			words = append(words, l.placeholder())
+		case element.IsNull():
 			return nil, fmt.Errorf("an element is null")
+		default:
+			words = append(words, element.AsString())
 		}
-		words = append(words, element.AsString())
 	}
 	return words, nil
 }

@@ -21,8 +21,11 @@ type instance struct {
 	each  cty.Value // what `each` is, for keyed instances
 }
 
-// element is one element of a for_each.
-type element struct{ key, value cty.Value }
+// element is one element of a for_each. That of a collection that is not known stands for any number of them.
+type element struct {
+	key, value cty.Value
+	unknown    bool
+}
 
 func (e element) object() cty.Value {
 	return cty.ObjectVal(map[string]cty.Value{"key": e.key, "value": e.value})
@@ -49,28 +52,56 @@ func (l *loader) elements(expr hclsyntax.Expression, ctx *hcl.EvalContext, accep
 		return nil, false
 	}
 	switch t := value.Type(); {
-	case !value.IsKnown():
-		return nil, false
 	case value.IsNull():
 		l.problem(at, "Invalid for_each", "The value is null. For no instances, use an empty map or set.")
 		return nil, false
 	case !repeatable(value, accept):
 		l.problem(at, "Invalid for_each", "A for_each is a map, an object or a set of strings; this is "+article(t.FriendlyName())+"."+forEachHint(t))
 		return nil, false
+	case !value.IsKnown():
+		return []element{unknownElement(t)}, true
 	}
 	return l.listElements(value, at)
 }
 
 func repeatable(value cty.Value, accept collections) bool {
 	switch t := value.Type(); {
-	case t.IsMapType(), t.IsObjectType():
+	case t.IsMapType(), t.IsObjectType(), t == cty.DynamicPseudoType:
 		return true
-	case t.IsSetType() && (t.ElementType() == cty.String || value.LengthInt() == 0): // toset([]) has no element type
+	case t.IsSetType() && (t.ElementType() == cty.String || t.ElementType() == cty.DynamicPseudoType):
+		return true
+	case t.IsSetType() && value.IsKnown() && value.LengthInt() == 0: // toset([]) has no element type
 		return true
 	default:
-		return accept == anyCollection && value.CanIterateElements()
+		return accept == anyCollection && (t.IsTupleType() || t.IsListType() || t.IsSetType())
 	}
 }
+
+func unknownElement(t cty.Type) element {
+	e := element{key: cty.UnknownVal(cty.String), value: cty.DynamicVal, unknown: true}
+	switch {
+	case t.IsMapType():
+		e.value = cty.UnknownVal(t.ElementType())
+	case t.IsSetType():
+		e.key = cty.UnknownVal(t.ElementType())
+		e.value = e.key
+	case t.IsListType():
+		e.key, e.value = cty.UnknownVal(cty.Number), cty.UnknownVal(t.ElementType())
+	case !t.IsObjectType():
+		e.key = cty.DynamicVal
+	}
+	return e
+}
+
+// placeholder is a name for a block whose own is not known. It has a blank, which no name may have.
+func (l *loader) placeholder() string {
+	l.unnamed++
+	return fmt.Sprintf("%s%d", unknownName, l.unnamed)
+}
+
+const unknownName = "unknown name "
+
+func isPlaceholder(name string) bool { return strings.HasPrefix(name, unknownName) }
 
 func forEachHint(t cty.Type) string {
 	if t.IsTupleType() || t.IsListType() || t.IsSetType() {
@@ -95,7 +126,7 @@ func (l *loader) listElements(value cty.Value, at *hcl.Range) ([]element, bool) 
 			l.problem(at, "Invalid for_each", "Every key must be a known string that is neither null nor sensitive.")
 			return nil, false
 		}
-		all = append(all, element{key, v})
+		all = append(all, element{key: key, value: v})
 	}
 	sort.SliceStable(all, func(i, j int) bool { return keyText(all[i].key) < keyText(all[j].key) })
 	return all, true
@@ -109,8 +140,17 @@ func keyText(key cty.Value) string {
 	return ""
 }
 
-// instances evaluates for_each and name of a block. label is which of the block's labels names it.
-func (l *loader) instances(block *hclsyntax.Block, label int, ctx *hcl.EvalContext) ([]instance, bool) {
+// instances evaluates for_each and name of a block. label is which of the block's labels names it. When some are missing
+// or their names are not known, the kind is incomplete.
+func (l *loader) instances(block *hclsyntax.Block, label int, ctx *hcl.EvalContext, kind string) ([]instance, bool) {
+	all, ok := l.makeInstances(block, label, ctx)
+	if !ok || slices.ContainsFunc(all, func(i instance) bool { return isPlaceholder(i.name) }) {
+		l.incomplete[kind] = true
+	}
+	return all, ok
+}
+
+func (l *loader) makeInstances(block *hclsyntax.Block, label int, ctx *hcl.EvalContext) ([]instance, bool) {
 	base := instance{block: block, label: block.Labels[label], name: block.Labels[label]}
 	forEach, repeated := block.Body.Attributes[metaForEach]
 	if !repeated {
@@ -124,8 +164,13 @@ func (l *loader) instances(block *hclsyntax.Block, label int, ctx *hcl.EvalConte
 	var all []instance
 	for _, e := range elements {
 		one := base
-		one.keyed, one.key, one.each = true, e.key.AsString(), e.object()
-		one.name = base.label + "-" + one.key
+		one.keyed, one.each = true, e.object()
+		if e.unknown {
+			one.name = l.placeholder()
+		} else {
+			one.key = e.key.AsString()
+			one.name = base.label + "-" + one.key
+		}
 		ok = l.nameInstance(&one, forEach.Expr.Range(), one.context(ctx)) && ok
 		all = append(all, one)
 	}
@@ -155,10 +200,15 @@ func (l *loader) nameInstance(i *instance, at hcl.Range, ctx *hcl.EvalContext) b
 			l.problem(at.Ptr(), "Invalid name", "A name is a string that is neither null nor sensitive.")
 			return false
 		}
-		if !text.IsKnown() {
-			return false
+		switch {
+		case !text.IsKnown():
+			i.name = l.placeholder()
+		case !isPlaceholder(i.name): // else there may be any number of instances, also none
+			i.name = text.AsString()
 		}
-		i.name = text.AsString()
+	}
+	if isPlaceholder(i.name) {
+		return true
 	}
 	if fault := nameFault(i.block.Type, i.name); fault != "" {
 		l.problem(at.Ptr(), "Invalid name", fmt.Sprintf("The name %q %s.", i.name, fault))

@@ -21,7 +21,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(src)
 	}
 	for _, src := range []string{
-		with(nil), bomb(3), "locals { a = yamldecode(\"a: &a [*a]\") }", "variable \"v\" {\n type = object({a = optional(any)})\n default = {}\n}",
+		with(nil), everythingFromVariables, bomb(3), "locals { a = yamldecode(\"a: &a [*a]\") }", "variable \"v\" {\n type = object({a = optional(any)})\n default = {}\n}",
 		"provider \"acme\" \"p\" {\n dynamic \"pool\" {\n for_each = {a = [1]}\n labels = [pool.key]\n content {\n dynamic \"label\" {\n for_each = pool.value\n content {}\n }\n }\n }\n}",
 		"label \"l\" { for_each = diskimage.a }\ndiskimage \"a\" { for_each = label.l }", "locals { a = [for k, v in local : k]... }",
 		"label \"l\" { min_ready = 1/0 }", "label \"l\" { min_ready = 1e999999 }", "locals { a = \"${sensitive(\"x\")}\"[0] }",
@@ -46,6 +46,12 @@ func FuzzLoad(f *testing.F) {
 		JSON(diags, result.Files)
 		if result.Desired.Digest == "" != diags.HasErrors() {
 			t.Fatalf("digest %q with:\n%s", result.Desired.Digest, got)
+		}
+		checked := opts
+		checked.CheckOnly, checked.Vars = true, nil
+		result, without := Load(checked)
+		if got := text(t, without, result.Files); strings.Contains(got, internalError) || without.HasErrors() && !diags.HasErrors() {
+			t.Fatalf("valid, but not without values:\n%s", got)
 		}
 		if _, formatDiags := Format(src, "main.hcl"); !diags.HasErrors() && formatDiags.HasErrors() {
 			t.Fatalf("loads and cannot be formatted: %v", formatDiags)

@@ -21,7 +21,7 @@ type draft struct {
 	builder *builderDraft // nil when the block has none
 	parent  string        // name of a diskimage, or ""
 	state   vertexState
-	orphan  bool // the parent that is written is none, which has been reported
+	orphan  bool // the parent is not known, or is none, which has been reported
 }
 
 type builderDraft struct {
@@ -58,7 +58,9 @@ func (l *loader) draftImage(one instance, kind resources.ImageKind, ctx *hcl.Eva
 	}
 	d.content = l.decode(one.block.Body, ctx, s, d.at)
 	for _, p := range d.content.parts {
-		d.builder = l.draftBuilder(p)
+		if !isPlaceholder(p.block.Labels[0]) {
+			d.builder = l.draftBuilder(p)
+		}
 	}
 	parent, ok := d.content.attrs["parent"]
 	d.orphan = ok && !parent.value.IsWhollyKnown()
@@ -70,6 +72,7 @@ func (l *loader) draftImage(one instance, kind resources.ImageKind, ctx *hcl.Eva
 			d.parent = ref.Name
 		}
 	}
+	d.orphan = d.orphan || d.content.open["builder"]
 	return d
 }
 
@@ -105,9 +108,14 @@ func refOf(value cty.Value) resources.ImageRef {
 // image makes an image of a draft that has inherited everything. Of an abstract one only the name is of use.
 func (l *loader) image(d *draft) *wantedImage {
 	made := &wantedImage{at: d.at, Image: resources.Image{Name: d.name, Kind: d.kind, Source: sourceOf(d.at)}}
-	if abstract, ok := d.content.attrs["abstract"]; ok && abstract.value.IsKnown() && abstract.value.True() {
-		made.abstract = true
-		return made
+	if abstract, ok := d.content.attrs["abstract"]; ok {
+		switch {
+		case !abstract.value.IsKnown():
+			return made
+		case abstract.value.True():
+			made.abstract = true
+			return made
+		}
 	}
 	all := l.complete(d.content, nil)
 	l.fillImage(&made.Image, all)
@@ -154,7 +162,7 @@ func (l *loader) fillDiskimage(made *wantedImage, d *draft) values {
 func (l *loader) fillZuulImage(made *wantedImage, d *draft, all values) {
 	written := []string{}
 	for _, name := range []string{"token", "token_file", "token_command"} {
-		if _, ok := d.content.attrs[name]; ok {
+		if s, ok := d.content.attrs[name]; ok && s.value.IsKnown() { // one that is not known may be null
 			written = append(written, name)
 		}
 	}
@@ -217,7 +225,7 @@ func (l *loader) checkFormats(d *draft, all values) {
 		}
 	}
 	for _, artifact := range d.content.blocks["artifact"] {
-		if d.kind == resources.ZuulImage && !slices.Contains(known, resources.ImageFormat(artifact.label)) {
+		if d.kind == resources.ZuulImage && !isPlaceholder(artifact.label) && !slices.Contains(known, resources.ImageFormat(artifact.label)) {
 			l.unknownFormat(artifact.at.Ptr(), artifact.label, known)
 		}
 	}

@@ -67,6 +67,12 @@ func (c *content) inheritFrom(parent *content, lists []string) {
 		own.value = merged(inherited.value, own.value, slices.Contains(lists, name))
 		c.attrs[name] = own
 	}
+	for name := range parent.open {
+		if c.open == nil {
+			c.open = map[string]bool{}
+		}
+		c.open[name] = c.open[name] || len(c.blocks[name]) == 0
+	}
 	for name, inherited := range parent.blocks {
 		if len(c.blocks[name]) == 0 {
 			if c.blocks == nil {

@@ -26,6 +26,9 @@ type Options struct {
 	States    map[string]schema.Block     // state blocks by kind
 	Stopped   <-chan struct{}             // ends the evaluation when it is closed; may be nil
 	Version   string                      // of npctl, for required_version; "" passes every check
+	// CheckOnly lets variables without a value be unknown: what depends on them is checked as far as it can be, and
+	// Desired is empty.
+	CheckOnly bool
 }
 
 // Result is a configuration that was read.
@@ -36,6 +39,8 @@ type Result struct {
 	Files map[string]*hcl.File
 	// Variables are the values of all variables.
 	Variables map[string]VariableValue
+	// Unset are the variables without a value, in order. There are none without CheckOnly.
+	Unset []string
 }
 
 // loader is one Load. Its methods report mistakes into diags and go on with unknown values, so that every mistake is
@@ -49,6 +54,7 @@ type loader struct {
 	hidden    []hcl.Range // blanked out in the files of the Result
 	diags     hcl.Diagnostics
 	shown     map[string]VariableValue
+	unset     []string
 	blocks    []resources.Block   // what was evaluated, in no order
 	declared  map[string][]string // names by root: var, local, diskimage, …
 	meter     *meter
@@ -57,9 +63,10 @@ type loader struct {
 	budget    int // blocks that for_each and dynamic may still make
 	edges     int // references that may still be followed
 	cycles    int // reported
+	unnamed   int // placeholders given as names
 	// partial: some file could not be parsed, so what looks missing may be there.
 	partial bool
-	// incomplete: some blocks of that kind could not be named or read.
+	// incomplete: some blocks of that kind could not be named or read, or depend on values that are not known.
 	incomplete map[string]bool
 }
 
@@ -78,7 +85,7 @@ func Load(opts Options) (result *Result, diags hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return l.failed(), diags
 	}
-	return &Result{Desired: desired, Files: l.shownFiles(), Variables: l.shown}, diags
+	return &Result{Desired: desired, Files: l.shownFiles(), Variables: l.shown, Unset: l.unset}, diags
 }
 
 const internalError = "Internal error"
@@ -124,6 +131,9 @@ func (l *loader) load() resources.Desired {
 	if len(d.Providers) == 0 && len(d.Images) == 0 {
 		l.warning(nil, "Empty configuration", "There are neither providers nor images. Applied to an existing state, it would remove everything in it, so that "+
 			"plan and apply ask for -allow-destroy=all.")
+	}
+	if len(l.unset) > 0 {
+		return resources.Desired{} // it would have holes
 	}
 	d.Blocks = l.blocks
 	sortBy(d.Blocks, func(b resources.Block) string { return b.Address })

@@ -26,9 +26,8 @@ func (l *loader) pools(p *wantedProvider, parts []part, scope *hcl.EvalContext, 
 		// The cloud images are added to the scope of the block, which may be inside a dynamic block.
 		ctx := part.ctx.NewChild()
 		ctx.Variables = scope.Variables
-		instances, ok := l.instances(part.block, 0, ctx)
+		instances, ok := l.instances(part.block, 0, ctx, "pool")
 		if !ok {
-			l.incomplete["pool"] = true
 			continue
 		}
 		for _, one := range instances {
@@ -77,9 +76,8 @@ func (l *loader) poolPart(pool *wantedPool, part part, around *surroundings) {
 		l.noSuchBlock(p, part, "makes its nodes, so its pools have no node blocks")
 		return
 	}
-	instances, ok := l.instances(part.block, 0, part.ctx)
+	instances, ok := l.instances(part.block, 0, part.ctx, "pool label")
 	if !ok {
-		l.incomplete["pool label"] = true
 		return
 	}
 	for _, one := range instances {
@@ -110,6 +108,7 @@ func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, aro
 	}}
 	l.block("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
 	image, known := all.usable("image")
+	l.incomplete["offered image"] = l.incomplete["offered image"] || !known
 	if known {
 		made.Image = refOf(image)
 		if made.Config.IsWhollyKnown() {
@@ -153,6 +152,9 @@ func (l *loader) node(p *wantedProvider, pool *wantedPool, one instance, ctx *hc
 	}}
 	if made.Address == "" {
 		made.Address = one.name
+	}
+	if !all["labels"].IsWhollyKnown() || !all["slots"].IsKnown() {
+		l.incomplete["pool label"] = true
 	}
 	both := nodeSchema(s)
 	static := staticOf(both, all)

@@ -100,9 +100,8 @@ func (l *loader) cloudImages(p *wantedProvider, parts []part, ctx *hcl.EvalConte
 			l.noSuchBlock(p, part, "has no cloud images")
 			continue
 		}
-		instances, ok := l.instances(part.block, 0, part.ctx)
+		instances, ok := l.instances(part.block, 0, part.ctx, "cloud_image")
 		if !ok {
-			l.incomplete["cloud_image"] = true
 			continue
 		}
 		for _, one := range instances {
@@ -134,7 +133,7 @@ func (l *loader) cloudImage(p *wantedProvider, one instance, ctx *hcl.EvalContex
 	l.block("provider."+p.Name+".cloud_image."+one.name, "", at, all)
 	var written []string
 	for _, name := range []string{"image_id", "image_name", "filters"} {
-		if _, ok := c.attrs[name]; ok {
+		if s, ok := c.attrs[name]; ok && s.value.IsKnown() { // one that is not known may be null
 			written = append(written, name)
 		}
 	}
@@ -156,7 +155,7 @@ func (l *loader) providerImages(p *wantedProvider, parts []part) {
 			l.noSuchBlock(p, part, "takes no uploads of images")
 			continue
 		}
-		instances, ok := l.instances(part.block, 0, part.ctx)
+		instances, ok := l.instances(part.block, 0, part.ctx, "image")
 		if !ok {
 			continue
 		}

@@ -22,8 +22,8 @@ func (l *loader) checkRules(w *world) {
 		}
 		l.checkProviderImages(w, p)
 	}
-	if l.diags.HasErrors() {
-		return // what seems unused may be meant where a mistake is
+	if l.diags.HasErrors() || slices.Contains(slices.Collect(maps.Values(l.incomplete)), true) {
+		return // what seems unused may be meant where a mistake is, or a value that is not known
 	}
 	l.checkUse(w)
 	l.checkCapacity(w)
@@ -57,7 +57,7 @@ func (l *loader) checkPool(w *world, p *wantedProvider, pool *wantedPool) {
 }
 
 func (l *loader) checkLabel(w *world, name string, at hcl.Range) {
-	if _, ok := w.labels[name]; ok || l.partial || l.incomplete["label"] {
+	if _, ok := w.labels[name]; ok || l.partial || l.incomplete["label"] || isPlaceholder(name) {
 		return
 	}
 	names := slices.Collect(maps.Keys(w.labels))
@@ -107,7 +107,7 @@ func (l *loader) checkProviderImages(w *world, p *wantedProvider) {
 	for _, own := range p.images {
 		image, ok := w.images[own.Image.Name]
 		switch {
-		case !ok && (l.partial || l.incomplete["diskimage"] || l.incomplete["zuul_image"]):
+		case isPlaceholder(own.Image.Name), !ok && (l.partial || l.incomplete["diskimage"] || l.incomplete["zuul_image"]):
 		case !ok:
 			l.problem(own.at.Ptr(), "Unknown image", fmt.Sprintf("There is no diskimage or zuul_image %q.%s", own.Image.Name,
 				didYouMean(own.Image.Name, slices.Collect(maps.Keys(w.images)))))

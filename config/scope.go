@@ -181,9 +181,7 @@ func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext)
 		}
 		return
 	}
-	v.found, v.good = l.instances(v.block, v.label, ctx)
-	if !v.good {
-		l.incomplete[v.root] = true
+	if v.found, v.good = l.instances(v.block, v.label, ctx, v.root); !v.good {
 		return
 	}
 	v.value = refsTo(v.root, v.found)
@@ -191,6 +189,9 @@ func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext)
 
 // refsTo is what a reference to a block stands for: one reference, or a map of them by the keys of for_each.
 func refsTo(root string, all []instance) cty.Value {
+	if slices.ContainsFunc(all, func(i instance) bool { return isPlaceholder(i.name) }) {
+		return cty.DynamicVal
+	}
 	if len(all) == 1 && !all[0].keyed {
 		return refTo(root, all[0].name)
 	}

@@ -26,6 +26,7 @@ func (l *loader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) resou
 		c = l.decode(blocks[0].Body, ctx, l.specs.npctl, blocks[0].DefRange())
 	}
 	all := l.complete(c, nil)
+	l.incomplete["npctl"] = l.incomplete["npctl"] || !all["gearman"].IsWhollyKnown()
 	l.checkVersion(all.text("required_version"), c)
 	l.block("npctl", "", c.at, all)
 	return resources.Settings{
@@ -80,7 +81,10 @@ func (l *loader) stateSettings(parts []part) resources.StateSettings {
 	block := parts[0].block
 	kind := block.Labels[0]
 	s, ok := l.specs.states[kind]
-	if !ok {
+	switch {
+	case isPlaceholder(kind):
+		return resources.StateSettings{}
+	case !ok:
 		l.problem(block.LabelRanges[0].Ptr(), "Unknown kind of state", fmt.Sprintf("There is no store of kind %q.%s",
 			kind, oneOf(kind, slices.Collect(maps.Keys(l.specs.states)))))
 		return resources.StateSettings{}

@@ -128,7 +128,11 @@ func (l *loader) variableValue(v *variable) cty.Value {
 		from = v.given.from
 		value = l.givenValue(v)
 	}
-	if value == cty.NilVal {
+	switch {
+	case value == cty.NilVal && l.opts.CheckOnly:
+		l.unset = append(l.unset, v.name)
+		value = unknownOf(v)
+	case value == cty.NilVal:
 		l.problem(v.at.Ptr(), "No value for variable", fmt.Sprintf("The variable %q has no default. Give it a value with "+
 			"-var '%s=…', with -var-file, or with %s%s in the environment.", v.name, v.name, envPrefix, v.name))
 		value = cty.DynamicVal
@@ -143,6 +147,15 @@ func (l *loader) variableValue(v *variable) cty.Value {
 		return value.Mark(sensitive)
 	}
 	return value
+}
+
+// unknownOf is any value that the variable may have.
+func unknownOf(v *variable) cty.Value {
+	value := cty.UnknownVal(plainType(v.want))
+	if v.nullable || value.Type() == cty.DynamicPseudoType {
+		return value
+	}
+	return value.RefineNotNull()
 }
 
 // argumentText writes a value the way -var takes it.

@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+
+	"github.com/npctl/npctl/config"
 )
 
 const examplesDir = "../../examples"
@@ -42,4 +46,45 @@ func TestEveryExampleHasItsTest(t *testing.T) {
 			t.Errorf("examples.txtar does nothing with %s", path)
 		}
 	}
+}
+
+// A configuration without mistakes has none either when its variables lose their defaults.
+func TestValidConfigurationsAreValidWithoutDefaults(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(examplesDir, "*.hcl"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("files are %q, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), withoutDefaults(t, content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			reg := newRegistry()
+			result, diags := config.Load(config.Options{Path: dir, CheckOnly: true,
+				Drivers: reg.driverSchemas(), Builders: reg.builderSchemas(), States: reg.states})
+			if len(diags) > 0 {
+				config.WriteDiagnostics(os.Stderr, diags, result.Files, false, 0)
+				t.Error("found mistakes")
+			}
+		})
+	}
+}
+
+func withoutDefaults(t *testing.T, content []byte) []byte {
+	t.Helper()
+	file, diags := hclwrite.ParseConfig(content, "", hcl.InitialPos)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	for _, block := range file.Body().Blocks() {
+		if block.Type() == "variable" {
+			block.Body().RemoveAttribute("default")
+		}
+	}
+	return file.Bytes()
 }

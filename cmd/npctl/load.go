@@ -37,15 +37,24 @@ type configuration struct {
 
 // load reads the configuration. All its mistakes come back as one error; warnings are kept, to be shown once.
 func (a *app) load(v variableOptions) (*configuration, error) {
+	return a.read(v, config.Options{})
+}
+
+// loadToCheck reads the configuration to find mistakes. Variables need no values; those without are in Unset.
+func (a *app) loadToCheck(v variableOptions) (*configuration, error) {
+	return a.read(v, config.Options{CheckOnly: true})
+}
+
+func (a *app) read(v variableOptions, opts config.Options) (*configuration, error) {
 	path := a.global.config
 	if err := checkThere(path); err != nil {
 		return nil, err
 	}
 	reg := newRegistry()
-	result, diags := config.Load(config.Options{
-		Path: path, Vars: v.vars, VarFiles: v.files, LookupEnv: a.lookupEnv,
-		Drivers: reg.driverSchemas(), Builders: reg.builderSchemas(), States: reg.states, Version: version(), Stopped: a.ui.stopped,
-	})
+	opts.Path, opts.Vars, opts.VarFiles, opts.LookupEnv = path, v.vars, v.files, a.lookupEnv
+	opts.Drivers, opts.Builders, opts.States = reg.driverSchemas(), reg.builderSchemas(), reg.states
+	opts.Version, opts.Stopped = version(), a.ui.stopped
+	result, diags := config.Load(opts)
 	var files map[string]*hcl.File
 	if result != nil {
 		files = result.Files

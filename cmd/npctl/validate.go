@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -11,7 +12,8 @@ import (
 
 const validateDescription = `Reads the configuration and reports every mistake in it, with file, line and what was
 probably meant. No cloud is asked and no state is read, so names that only a cloud knows
-(flavors, networks, images) are checked by npctl plan.
+(flavors, networks, images) are checked by npctl plan. Variables need no values: what depends
+on one without a value is checked as far as any value would do.
 
 Examples:
   npctl validate
@@ -33,20 +35,30 @@ func (a *app) validateCommand() *cli.Command {
 			if asJSON {
 				return a.validateJSON(v)
 			}
-			c, err := a.loadAndWarn(v)
+			c, err := a.loadToCheck(v)
 			if err != nil {
 				return err
 			}
-			if c.warnings != nil {
-				return a.ui.print("The configuration is valid, with the warnings above.")
-			}
-			return a.ui.print("The configuration is valid.")
+			return a.valid(c)
 		},
 	}
 }
 
+// valid shows warnings, and which values were not checked.
+func (a *app) valid(c *configuration) error {
+	with := ""
+	if c.warnings != nil {
+		a.ui.diagnostics(c.warnings)
+		with = ", with the warnings above"
+	}
+	if len(c.Unset) > 0 {
+		a.ui.talk("Without a value, and checked only as far as any value would do: var.%s.", strings.Join(c.Unset, ", var."))
+	}
+	return a.ui.print("The configuration is valid%s.", with)
+}
+
 func (a *app) validateJSON(v variableOptions) error {
-	c, err := a.load(v)
+	c, err := a.loadToCheck(v)
 	wrong := &diagnosed{}
 	switch {
 	case errors.As(err, &wrong):
