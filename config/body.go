@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	plaintext "github.com/npctl/npctl/internal/text"
 )
 
 // content is what is written in one body, evaluated and checked, before anything is inherited or filled in.
@@ -81,7 +83,7 @@ func (l *loader) unknownAttribute(s *spec, attr *hclsyntax.Attribute) {
 	case attr.Name == metaForEach:
 		hint = " This block cannot be repeated."
 	case hint == "":
-		if other := suggest(attr.Name, blocks); other != "" {
+		if other := plaintext.Nearest(attr.Name, blocks); other != "" {
 			hint = fmt.Sprintf(" Did you mean the block %q?", other)
 		}
 	}
@@ -133,7 +135,7 @@ func (l *loader) unknownBlock(s *spec, block *hclsyntax.Block) {
 	case slices.Contains(attrs, block.Type):
 		hint = fmt.Sprintf(" It is an attribute: write %s = … with an equals sign.", block.Type)
 	case hint == "":
-		if other := suggest(block.Type, attrs); other != "" {
+		if other := plaintext.Nearest(block.Type, attrs); other != "" {
 			hint = fmt.Sprintf(" Did you mean the attribute %q?", other)
 		}
 	}

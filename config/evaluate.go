@@ -49,7 +49,20 @@ func (l *loader) explain(expr hcl.Expression, ctx *hcl.EvalContext, diags hcl.Di
 	if len(better) > 0 || !known {
 		return better
 	}
+	for _, diag := range diags {
+		if call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](diag); ok && !strings.Contains(diag.Detail, "Did you mean") {
+			diag.Detail += didYouMean(call.CalledFunctionName(), functionNames(ctx))
+		}
+	}
 	return diags
+}
+
+func functionNames(ctx *hcl.EvalContext) []string {
+	var names []string
+	for ; ctx != nil; ctx = ctx.Parent() {
+		names = slices.AppendSeq(names, maps.Keys(ctx.Functions))
+	}
+	return names
 }
 
 // explainReference says what is wrong with one reference. It returns false when nothing shall be said: the name may be

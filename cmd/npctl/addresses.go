@@ -22,10 +22,7 @@ func checkAddresses(opt plan.Options, want resources.Desired, seen plan.Observed
 			continue
 		}
 		err := fmt.Errorf("nothing has the address %q", chosen)
-		if near := nearest(string(chosen), known); near != "" {
-			return hint(err, fmt.Sprintf("did you mean %q?", near))
-		}
-		return hint(err, "addresses are such as diskimage.NAME, label.NAME, provider.NAME, provider.NAME.pool.NAME or node.ID; npctl state list shows those of what exists")
+		return didYouMean(err, string(chosen), known, "addresses are such as diskimage.NAME, label.NAME, provider.NAME, provider.NAME.pool.NAME or node.ID; npctl state list shows those of what exists")
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
 // app is one run of npctl.
@@ -164,29 +166,25 @@ func unknownCommand(cmd *cli.Command, parent, name string) error {
 			names = append(names, c.Names()...)
 		}
 	}
-	err := fmt.Errorf("%s has no command %q", parent, name)
-	if near := nearest(name, names); near != "" {
-		return hint(err, fmt.Sprintf("did you mean %q?", near))
-	}
-	return hint(err, fmt.Sprintf("%s -help lists the commands", parent))
+	return didYouMean(fmt.Errorf("%s has no command %q", parent, name), name, names, parent+" -help lists the commands")
 }
 
 // usageError says what is wrong with an option.
 func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-	text := err.Error()
-	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+	reason := err.Error()
+	if name, ok := strings.CutPrefix(reason, "flag provided but not defined: -"); ok {
 		err = fmt.Errorf("%s has no option -%s", cmd.FullName(), name)
-		if near := nearest(name, optionNames(cmd)); near != "" {
+		if near := text.Nearest(name, optionNames(cmd)); near != "" {
 			return hint(err, fmt.Sprintf("did you mean -%s?", near))
 		}
 	}
-	if name, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
+	if name, ok := strings.CutPrefix(reason, "flag needs an argument: "); ok {
 		err = fmt.Errorf("option %s needs a value", name)
 	}
-	if rest, ok := strings.CutPrefix(text, "invalid value "); ok {
+	if rest, ok := strings.CutPrefix(reason, "invalid value "); ok {
 		value, why, _ := strings.Cut(rest, " for flag ")
-		option, reason, _ := strings.Cut(why, ": ")
-		err = fmt.Errorf("option %s does not take %s: %s", option, value, reason)
+		option, fault, _ := strings.Cut(why, ": ")
+		err = fmt.Errorf("option %s does not take %s: %s", option, value, fault)
 	}
 	return hint(err, cmd.FullName()+" -help explains the options")
 }
@@ -229,7 +227,7 @@ func flagHelp(f cli.Flag) string {
 }
 
 // unquoteUsage takes the placeholder out of the backquotes.
-func unquoteUsage(usage string) (placeholder, text string) {
+func unquoteUsage(usage string) (placeholder, plain string) {
 	before, rest, found := strings.Cut(usage, "`")
 	name, after, closed := strings.Cut(rest, "`")
 	if !found || !closed {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/npctl/npctl/config"
@@ -28,6 +27,14 @@ func (h *hinted) Unwrap() error { return h.err }
 
 // hint adds a next step to an error.
 func hint(err error, next string) error { return &hinted{err, next} }
+
+// didYouMean adds which of the words was probably meant to an error about one that does not exist, or else another next step.
+func didYouMean(err error, word string, words []string, otherwise string) error {
+	if near := text.Nearest(word, words); near != "" {
+		return hint(err, fmt.Sprintf("did you mean %q?", near))
+	}
+	return hint(err, otherwise)
+}
 
 // exitCode ends a command whose story is told already.
 type exitCode int
@@ -114,17 +121,6 @@ func (u *ui) diagnostics(d *diagnosed) {
 		}
 		config.WriteDiagnostics(u.err, hcl.Diagnostics{diag}, d.files, u.errColor, u.errWidth())
 	}
-}
-
-// nearest finds what was probably meant, or nothing.
-func nearest(word string, words []string) string {
-	best, least := "", max(len(word)/3, 1)+1
-	for _, w := range words {
-		if d := levenshtein.Distance(word, w, nil); d < least {
-			best, least = w, d
-		}
-	}
-	return best
 }
 
 // visible keeps names and errors from elsewhere from driving the terminal. Line breaks stay.

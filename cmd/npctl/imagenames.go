@@ -23,10 +23,7 @@ func findImage(refs []resources.ImageRef, meant string) (resources.ImageRef, err
 		known = append(known, ref.Name)
 	}
 	err := fmt.Errorf("there is no image %q, neither configured nor recorded", meant)
-	if near := nearest(meant, known); near != "" {
-		return resources.ImageRef{}, hint(err, fmt.Sprintf("did you mean %q?", near))
-	}
-	return resources.ImageRef{}, hint(err, "npctl image list shows those there are; a cloud_image is found in its provider, and npctl does not make it")
+	return resources.ImageRef{}, didYouMean(err, meant, known, "npctl image list shows those there are; a cloud_image is found in its provider, and npctl does not make it")
 }
 
 // newestWord stands for the newest build where an id is asked for.

@@ -98,10 +98,7 @@ func notRecorded(entries []state.Entry, address string) error {
 	for _, e := range entries {
 		known = append(known, recordScopes(e.Record)...)
 	}
-	if near := nearest(address, known); near != "" {
-		return hint(err, fmt.Sprintf("did you mean %q?", near))
-	}
-	return hint(err, "npctl state list -all shows the addresses there are")
+	return didYouMean(err, address, known, "npctl state list -all shows the addresses there are")
 }
 
 // age is how long ago something was, roughly.

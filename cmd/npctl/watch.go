@@ -187,10 +187,7 @@ func (c *watchCommand) checkProviders(want resources.Desired) error {
 			continue
 		}
 		err := fmt.Errorf("option -provider: there is no provider %q in the configuration", name)
-		if near := nearest(name, names); near != "" {
-			return hint(err, fmt.Sprintf("did you mean %q?", near))
-		}
-		return hint(err, "there are "+joinWords(names))
+		return didYouMean(err, name, names, "there are "+joinWords(names))
 	}
 	return nil
 }

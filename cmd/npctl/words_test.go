@@ -22,15 +22,6 @@ func TestVisibleKeepsLinesAndStopsEscapes(t *testing.T) {
 	}
 }
 
-func TestNearestSuggestsOnlyWhatIsNear(t *testing.T) {
-	words := []string{"apply", "plan", "state", "validate"}
-	for word, want := range map[string]string{"aply": "apply", "plna": "", "plan": "plan", "frobnicate": "", "valdate": "validate", "x": ""} {
-		if got := nearest(word, words); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-}
-
 func TestSentence(t *testing.T) {
 	for text, want := range map[string]string{"open x: no\n": "open x: no.", "nothing in .": "nothing in .", "done.": "done."} {
 		if got := sentence(text); got != want {

@@ -4,41 +4,28 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agext/levenshtein"
+	"github.com/npctl/npctl/internal/text"
 )
 
-// near returns the names, at most five, that somebody who wrote name may have meant, the likeliest first.
+// near returns the names, at most five, that somebody who wrote name may have meant, the likeliest first: those that are
+// spelled alike, and then those that have the name in them, or are in it.
 func near(name string, names []string) []string {
-	type candidate struct {
-		name string
-		rank int
-	}
-	var found []candidate
+	const most = 5
 	low := strings.ToLower(name)
+	var around []string
 	for _, n := range names {
-		other := strings.ToLower(n)
-		distance := levenshtein.Distance(low, other, nil)
-		switch {
-		case n == "":
-		case distance <= max(1, min(len(low), len(other))/3):
-			found = append(found, candidate{n, distance})
-		case low != "" && (strings.Contains(other, low) || strings.Contains(low, other)):
-			found = append(found, candidate{n, 100 + distance})
+		if other := strings.ToLower(n); low != "" && n != "" && (strings.Contains(other, low) || strings.Contains(low, other)) {
+			around = append(around, n)
 		}
 	}
-	slices.SortFunc(found, func(a, b candidate) int {
-		if a.rank != b.rank {
-			return a.rank - b.rank
-		}
-		return strings.Compare(a.name, b.name)
-	})
-	var result []string
-	for _, c := range found {
-		if !slices.Contains(result, c.name) && len(result) < 5 {
-			result = append(result, c.name)
+	slices.Sort(around)
+	result := text.Near(name, names)
+	for _, n := range around {
+		if !slices.Contains(result, n) {
+			result = append(result, n)
 		}
 	}
-	return result
+	return result[:min(len(result), most)]
 }
 
 // meant is the tail of an error about a name that does not exist.

@@ -20,7 +20,7 @@ const module = "github.com/npctl/npctl"
 var arrows = map[string][]string{
 	"resources":        {"resources/schema"},
 	"resources/schema": {},
-	"config":           {"resources", "resources/schema"},
+	"config":           {"resources", "resources/schema", "internal/text"},
 	"plan":             {"resources", "internal/text"},
 	"state":            {"resources", "resources/schema"},
 	"state/*":          {"state", "resources", "resources/schema"},

@@ -1,4 +1,4 @@
-// Package text makes text from elsewhere fit to be shown.
+// Package text makes text from elsewhere fit to be shown, and finds what a mistyped word was meant to be.
 //
 // Names and error texts come from clouds and from clients of the API, so anybody who may make a server or a request
 // chooses them. What a terminal or a browser would act on, or would not show (escape sequences, line breaks, text that runs

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
@@ -69,7 +70,7 @@ func (c *call) showImage() (any, error) {
 // unknown says that there is no such thing, and what was probably meant.
 func unknown(what, name string, names []string) error {
 	f := notFound("there is no %s %s", what, quoted(name))
-	if near := near(name, names); near != "" {
+	if near := text.Nearest(name, names); near != "" {
 		f.hint = "did you mean " + quoted(near) + "?"
 	}
 	return f

@@ -9,12 +9,11 @@ import (
 	"net/http"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 
-	"github.com/agext/levenshtein"
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -66,11 +65,11 @@ func (c *call) read() ([]byte, error) {
 	return text, nil
 }
 
-func decode(text []byte, into any) error {
-	if string(bytes.TrimSpace(text)) == "null" {
+func decode(doc []byte, into any) error {
+	if string(bytes.TrimSpace(doc)) == "null" {
 		return invalid("null was sent, and an object is expected")
 	}
-	err := jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true))
+	err := jsonv2.Unmarshal(doc, into, jsonv2.RejectUnknownMembers(true))
 	var semantic *jsonv2.SemanticError
 	switch {
 	case err == nil:
@@ -78,7 +77,7 @@ func decode(text []byte, into any) error {
 	case errors.As(err, &semantic) && errors.Is(err, jsonv2.ErrUnknownName):
 		name := semantic.JSONPointer.LastToken()
 		f := invalid("there is no member %s here", quoted(name))
-		if near := near(name, memberNames(reflect.TypeOf(into))); near != "" {
+		if near := text.Nearest(name, memberNames(reflect.TypeOf(into))); near != "" {
 			f.hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return f
@@ -125,15 +124,4 @@ func memberNames(t reflect.Type) []string {
 		}
 	}
 	return names
-}
-
-// near finds what was probably meant, or nothing.
-func near(word string, words []string) string {
-	best, least := "", max(len(word)/3, 1)+1
-	for _, w := range slices.Sorted(slices.Values(words)) {
-		if d := levenshtein.Distance(word, w, nil); d < least {
-			best, least = w, d
-		}
-	}
-	return best
 }

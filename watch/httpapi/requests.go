@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -105,7 +106,7 @@ func (c *call) knownLabels(labels []string) error {
 		}
 		f := invalid("there is no label %s", quoted(label))
 		f.hint = "GET /v1/labels lists those there are"
-		if near := near(label, known); near != "" {
+		if near := text.Nearest(label, known); near != "" {
 			f.hint = "did you mean " + quoted(near) + "?"
 		}
 		return f

@@ -9,6 +9,7 @@ locals {
   h = each.key
   i = jsondecode("{")
   j = cloud_image.x
+  k = uper("x")
 }
 variable "region" {}
 variable "zone" {
