@@ -123,7 +123,7 @@ func (l *loader) explainInstance(traversal hcl.Traversal, name string, ctx *hcl.
 	if slices.Contains(keys, key) {
 		return nil
 	}
-	diag.Detail = fmt.Sprintf("The block %s.%s has no instance with the key %q.%s", traversal.RootName(), name, key, oneOf(key, keys))
+	diag.Detail = fmt.Sprintf("The block %s.%s has no instance with the key %q.%s", traversal.RootName(), name, key, oneOf("keys", key, keys))
 	if slices.Equal(slices.Sorted(slices.Values(keys)), []string{"name", "type"}) {
 		diag.Detail = fmt.Sprintf("The block %s.%s has no for_each, so it is referred to without a key.", traversal.RootName(), name)
 	}

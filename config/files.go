@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -102,12 +104,7 @@ func readLimited(path string, limit int64) ([]byte, error) {
 // parse makes a file of source text and keeps it for diagnostics. The body holds what could be understood.
 func (l *loader) parse(path string, src []byte) *hclsyntax.Body {
 	l.files[path] = &hcl.File{Bytes: src}
-	if diag := guard(src, path, &l.signsLeft); diag != nil {
-		l.partial = true
-		l.diags = l.diags.Append(diag)
-		return nil
-	}
-	file, diags := hclsyntax.ParseConfig(src, path, hcl.InitialPos)
+	file, diags := parseSource(src, path, &l.signsLeft)
 	l.diags = append(l.diags, diags...)
 	if diags.HasErrors() {
 		l.partial = true
@@ -121,6 +118,51 @@ func (l *loader) parse(path string, src []byte) *hclsyntax.Body {
 		l.meter.attach(body)
 	}
 	return body
+}
+
+// parseSource parses source text after it has passed the checks that protect the parser. The file is nil when it has not.
+func parseSource(src []byte, path string, signsLeft *int) (*hcl.File, hcl.Diagnostics) {
+	if diag := notText(src, path); diag != nil {
+		return nil, hcl.Diagnostics{diag}
+	}
+	if diag := guard(src, path, signsLeft); diag != nil {
+		return nil, hcl.Diagnostics{diag}
+	}
+	file, diags := hclsyntax.ParseConfig(src, path, hcl.InitialPos)
+	return file, firstUnclosedString(diags)
+}
+
+// notText reports a binary file, or one in another encoding. The parser would report nearly every byte of it.
+func notText(src []byte, path string) *hcl.Diagnostic {
+	if utf8.Valid(src) && bytes.IndexByte(src, 0) < 0 {
+		return nil
+	}
+	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Not a text file", Detail: path + " is not UTF-8 text. Save it as UTF-8, or move it " +
+		"to another directory if it is not part of the configuration."}
+}
+
+// firstUnclosedString keeps one error for a string without its closing quote, and drops the errors behind it: from there
+// on the parser takes code for text and text for code.
+func firstUnclosedString(diags hcl.Diagnostics) hcl.Diagnostics {
+	first := -1
+	for i, diag := range diags {
+		unclosed := diag.Summary == "Invalid multi-line string" || diag.Summary == "Unterminated template string"
+		if unclosed && (first < 0 || compareDiags(diag, diags[first]) < 0) {
+			first = i
+		}
+	}
+	if first < 0 {
+		return diags
+	}
+	at := *diags[first].Subject
+	kept := hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unclosed string", Subject: &at,
+		Detail: "The string has no closing quote on its line. A text of several lines is written with \\n or as a heredoc (<<EOT)."}}
+	for _, diag := range diags {
+		if place(diag).Start.Byte < at.Start.Byte {
+			kept = append(kept, diag)
+		}
+	}
+	return kept
 }
 
 // sizeText writes a number of bytes for people.

@@ -234,7 +234,7 @@ func nameFault(blockType, name string) string {
 		case (r == '-' || r == '.') && i > 0:
 		case !strict && r > ' ' && r != 0x7f && r != '"' && r != '\\' && r != ',' && i > 0:
 		case i == 0:
-			return "does not begin with a letter, a digit or an underscore"
+			return "must begin with an ASCII letter (a-z, A-Z), a digit or an underscore"
 		case strict:
 			return "has characters other than letters, digits, dots, dashes and underscores"
 		default:

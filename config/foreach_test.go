@@ -248,6 +248,6 @@ label "f" { for_each = "x" }
 label "g" { name = sensitive("x") }
 label "h" { for_each = sensitive({}) }
 `}))
-	wantText(t, got, `The name "a-x/y" has characters other than`, `The name "../b" does not begin with`, `The name "" is empty`,
+	wantText(t, got, `The name "a-x/y" has characters other than`, `The name "../b" must begin with`, `The name "" is empty`,
 		"neither null nor sensitive", "this is a tuple", "this is a string", "A for_each cannot be sensitive")
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 )
 
@@ -16,10 +15,7 @@ func Format(src []byte, filename string) ([]byte, hcl.Diagnostics) {
 		}}
 	}
 	signs := maxSigns
-	if diag := guard(src, filename, &signs); diag != nil {
-		return src, hcl.Diagnostics{diag}
-	}
-	if _, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos); diags.HasErrors() {
+	if _, diags := parseSource(src, filename, &signs); diags.HasErrors() {
 		return src, sortDiags(diags)
 	}
 	return hclwrite.Format(src), nil

@@ -21,12 +21,12 @@ import (
 // fileFunctions read files, of limited size, whose paths start at the configuration's directory.
 func (l *loader) fileFunctions() map[string]function.Function {
 	return map[string]function.Function{
-		"file": textFunction(l.fileText),
-		"filebase64": textFunction(func(path string) (string, error) {
+		"file": stringFunction("path", l.fileText),
+		"filebase64": stringFunction("path", func(path string) (string, error) {
 			raw, err := l.fileBytes(path)
 			return base64.StdEncoding.EncodeToString(raw), err
 		}),
-		"filesha256": textFunction(l.fileDigest),
+		"filesha256": stringFunction("path", l.fileDigest),
 		"fileexists": function.New(&function.Spec{
 			Params: []function.Parameter{{Name: "path", Type: cty.String}},
 			Type:   function.StaticReturnType(cty.Bool),
@@ -58,6 +58,9 @@ func (l *loader) absolute(path string) string {
 func (l *loader) fileBytes(path string) ([]byte, error) {
 	full := l.absolute(path)
 	info, err := os.Stat(full)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s", full)
+	}
 	if err != nil {
 		return nil, err
 	}

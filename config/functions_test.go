@@ -106,7 +106,7 @@ locals {
   i = sum(["a"])
   j = length(3)
 }`}))
-	wantText(t, got, `the environment has no NOT_SET; set it, or give a default: env("NOT_SET", "")`, "none.txt: no such file", "no such key",
-		"there are 2 elements instead of none or one", "none.tpl: no such file", "cannot convert string to number", "string required",
+	wantText(t, got, `the environment has no NOT_SET; set it, or give a default: env("NOT_SET", "")`, "none.txt", "no such key",
+		"there are 2 elements instead of none or one", "none.tpl", "parameter: there is no file ", "cannot convert string to number", "string required",
 		"the pattern is not valid", "a number is required", "not a number")
 }

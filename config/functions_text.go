@@ -23,8 +23,13 @@ import (
 
 // textFunction makes a function from text to text.
 func textFunction(do func(string) (string, error)) function.Function {
+	return stringFunction("text", do)
+}
+
+// stringFunction makes a function from a string to a string. Messages call its parameter by the name.
+func stringFunction(parameter string, do func(string) (string, error)) function.Function {
 	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "text", Type: cty.String}},
+		Params: []function.Parameter{{Name: parameter, Type: cty.String}},
 		Type:   function.StaticReturnType(cty.String),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			text, err := do(args[0].AsString())

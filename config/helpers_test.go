@@ -136,7 +136,9 @@ func dump(t *testing.T, d resources.Desired) string {
 func text(t testing.TB, diags hcl.Diagnostics, files map[string]*hcl.File) string {
 	t.Helper()
 	var b strings.Builder
-	WriteDiagnostics(&b, diags, files, false, 0)
+	for _, diag := range diags { // one by one, since only the first are shown of many
+		WriteDiagnostics(&b, hcl.Diagnostics{diag}, files, false, 0)
+	}
 	return b.String()
 }
 

@@ -85,7 +85,7 @@ func (l *loader) draftBuilder(p part) *builderDraft {
 		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", "Images that Zuul builds are written as zuul_image blocks.")
 	case !ok:
 		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", fmt.Sprintf("There is no builder of kind %q.%s",
-			kind, oneOf(kind, slices.Collect(maps.Keys(l.specs.builders)))))
+			kind, oneOf("builders", kind, slices.Collect(maps.Keys(l.specs.builders)))))
 	default:
 		d.content = l.decode(p.block.Body, p.ctx, s, p.block.DefRange())
 	}
@@ -232,5 +232,5 @@ func (l *loader) checkFormats(d *draft, all values) {
 }
 
 func (l *loader) unknownFormat(at *hcl.Range, format string, known []string) {
-	l.problem(at, "Unknown format", fmt.Sprintf("There is no image format %q.%s", format, oneOf(format, known)))
+	l.problem(at, "Unknown format", fmt.Sprintf("There is no image format %q.%s", format, oneOf("formats", format, known)))
 }

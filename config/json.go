@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -9,13 +11,16 @@ import (
 // DiagnosticsFormat is the version of the JSON form of diagnostics. Later versions only add to it.
 const DiagnosticsFormat = "1.0"
 
+// maxJSON is the number of diagnostics in the JSON form. The counts are those of all.
+const maxJSON = 1000
+
 // JSONDiagnostics is the JSON form of the outcome of a validation.
 type JSONDiagnostics struct {
 	FormatVersion string           `json:"format_version"`
 	Valid         bool             `json:"valid"`
 	ErrorCount    int              `json:"error_count"`
 	WarningCount  int              `json:"warning_count"`
-	Diagnostics   []JSONDiagnostic `json:"diagnostics"` // never null
+	Diagnostics   []JSONDiagnostic `json:"diagnostics"` // never null; the first 1000
 }
 
 // JSONDiagnostic is one mistake or warning.
@@ -43,7 +48,7 @@ type JSONPos struct {
 
 // JSONSnippet is the source around a place.
 type JSONSnippet struct {
-	Context   string `json:"context,omitempty"` // the block, such as provider "openstack" "vexxhost"
+	Context   string `json:"context,omitempty"` // the blocks around it, such as provider "openstack" "vexxhost", pool "main"
 	Code      string `json:"code"`              // the first line of the range, whole
 	StartLine int    `json:"start_line"`
 	// HighlightStart and HighlightEnd are the bytes of Code that the range covers.
@@ -55,12 +60,17 @@ type JSONSnippet struct {
 func JSON(diags hcl.Diagnostics, files map[string]*hcl.File) JSONDiagnostics {
 	form := JSONDiagnostics{FormatVersion: DiagnosticsFormat, Valid: !diags.HasErrors(), Diagnostics: []JSONDiagnostic{}}
 	for _, diag := range diags {
-		one := JSONDiagnostic{Severity: "error", Summary: diag.Summary, Detail: diag.Detail}
 		if diag.Severity == hcl.DiagWarning {
-			one.Severity = "warning"
 			form.WarningCount++
 		} else {
 			form.ErrorCount++
+		}
+	}
+	shown, _ := firstOf(diags, maxJSON)
+	for _, diag := range shown {
+		one := JSONDiagnostic{Severity: "error", Summary: diag.Summary, Detail: diag.Detail}
+		if diag.Severity == hcl.DiagWarning {
+			one.Severity = "warning"
 		}
 		if diag.Subject != nil {
 			one.Range = &JSONRange{
@@ -90,8 +100,19 @@ func snippet(at hcl.Range, file *hcl.File) *JSONSnippet {
 	made := &JSONSnippet{
 		Code: string(line), StartLine: at.Start.Line, HighlightStart: start, HighlightEnd: min(max(at.End.Byte-begin, start), len(line)),
 	}
-	if nav, ok := file.Nav.(interface{ ContextString(offset int) string }); ok {
-		made.Context = nav.ContextString(at.Start.Byte)
-	}
+	made.Context = blockPath(file, at.Start)
 	return made
+}
+
+// blockPath names the blocks that a place is in, the outermost first.
+func blockPath(file *hcl.File, at hcl.Pos) string {
+	var path []string
+	for _, block := range file.BlocksAtPos(at) {
+		name := block.Type
+		for _, label := range block.Labels {
+			name += " " + strconv.Quote(label)
+		}
+		path = append(path, name)
+	}
+	return strings.Join(path, ", ")
 }

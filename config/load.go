@@ -202,7 +202,7 @@ func (l *loader) sortBlocks(top map[string][]*hclsyntax.Block, body *hclsyntax.B
 }
 
 func (l *loader) unknownTop(block *hclsyntax.Block, known []string) {
-	hint := oneOf(block.Type, known)
+	hint := oneOf("blocks", block.Type, known)
 	switch {
 	case block.Type == dynamicBlock:
 		hint = " A block outside of others is repeated with the attribute for_each in it."

@@ -2,7 +2,10 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -105,6 +108,66 @@ func TestReferenceHasEveryAttribute(t *testing.T) {
 			if attr.Doc == "" {
 				t.Errorf("%s: %s has no doc", s.what, name)
 			}
+		}
+	}
+}
+
+func TestOfManyDiagnosticsTheFirstErrorsAreShown(t *testing.T) {
+	var diags hcl.Diagnostics
+	for i := range 1100 {
+		severity := hcl.DiagError
+		if i < 30 {
+			severity = hcl.DiagWarning
+		}
+		diags = append(diags, &hcl.Diagnostic{Severity: severity, Summary: fmt.Sprintf("number %d", i)})
+	}
+	var b strings.Builder
+	WriteDiagnostics(&b, diags, nil, false, 0)
+	if n := strings.Count(b.String(), "Error: number"); n != 20 || strings.Contains(b.String(), "Warning: number") {
+		t.Errorf("%d errors are shown:\n%s", n, b.String())
+	}
+	if !strings.HasSuffix(b.String(), "\n1050 more errors and 30 more warnings.\n\n") {
+		t.Errorf("the end is %q", b.String()[max(0, b.Len()-100):])
+	}
+	form := JSON(diags, nil)
+	if len(form.Diagnostics) != 1000 || form.ErrorCount != 1070 || form.WarningCount != 30 || form.Diagnostics[0].Summary != "number 30" {
+		t.Errorf("the JSON form has %d diagnostics of %d errors and %d warnings, the first is %q",
+			len(form.Diagnostics), form.ErrorCount, form.WarningCount, form.Diagnostics[0].Summary)
+	}
+	b.Reset()
+	WriteDiagnostics(&b, diags[29:50], nil, false, 0)
+	if !strings.HasSuffix(b.String(), "\n1 more warning.\n\n") {
+		t.Errorf("the end is %q", b.String()[max(0, b.Len()-100):])
+	}
+}
+
+func TestAFileThatIsNotTextIsOneError(t *testing.T) {
+	for name, src := range map[string]string{
+		"binary": "\x7fELF\x02\x01\x00\x80", "UTF-16": "\xff\xfel\x00a\x00b\x00e\x00l\x00", "a zero byte": "locals {}\n\x00\x00\x00\n",
+	} {
+		path := filepath.Join(t.TempDir(), "x.hcl")
+		if err := os.WriteFile(path, []byte(src), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, diags := Load(testOptions(path))
+		_, formatted := Format([]byte(src), path)
+		for what, got := range map[string]hcl.Diagnostics{"Load": diags, "Format": formatted} {
+			if len(got) != 1 || !strings.Contains(got[0].Detail, "x.hcl is not UTF-8 text") {
+				t.Errorf("%s: %s reports %v", name, what, got)
+			}
+		}
+	}
+}
+
+func TestAllValidValuesAreListed(t *testing.T) {
+	var options []string
+	for c := 'a'; c < 'a'+maxOptions; c++ {
+		options = append(options, "option_"+strings.Repeat(string(c), 9))
+	}
+	got := oneOf("values", "explode", options)
+	for _, option := range options {
+		if !strings.Contains(got, strconv.Quote(option)) {
+			t.Errorf("%s is not in%s", option, got)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (l *loader) providers(w *world, vertices map[string]*vertex, ctx *hcl.EvalC
 		if !ok {
 			l.incomplete["provider"] = true
 			l.problem(one.block.LabelRanges[0].Ptr(), "Unknown driver", fmt.Sprintf("There is no driver %q.%s",
-				kind, oneOf(kind, slices.Collect(maps.Keys(l.specs.drivers)))))
+				kind, oneOf("drivers", kind, slices.Collect(maps.Keys(l.specs.drivers)))))
 			continue
 		}
 		if other, twice := names[one.name]; twice {

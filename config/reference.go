@@ -42,10 +42,12 @@ const referenceIntro = `# Configuration reference
 
 <!-- Generated from the schemas by "make docs". Do not edit. -->
 
-Classes of attributes: a change of a **static** one replaces the nodes or images that were made with it; a **dynamic**
-one is looked at anew each time something is made, and what exists stays; a **behavioural** one (limits, priorities,
-times) replaces nothing. Durations are written like ` + "`\"90s\"`, `\"10m\"`, `\"24h\"` or `\"7d\"`" + `. Attributes without a default
-are null when they are not written.
+A change of a **static** attribute replaces the nodes or images that were made with it (the plan says "forces
+replacement"). A change of a **dynamic** one applies to what is made from then on; what exists stays. A **behavioural**
+one (limits, priorities, times) takes effect in place and replaces nothing.
+
+Durations are written like ` + "`\"90s\"`, `\"10m\"`, `\"24h\"`, `\"7d\"` or `\"2w\"`" + `; a day is 24 hours, a week 7 days. Attributes without a
+default are null when they are not written.
 `
 
 func (r *reference) language() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -131,7 +132,7 @@ func checkValue(want *schema.Attribute, value cty.Value) error {
 func checkOneOf(options []string, value cty.Value) error {
 	if value.Type() == cty.String {
 		if !slices.Contains(options, value.AsString()) {
-			return fmt.Errorf("%q is not allowed.%s", value.AsString(), oneOf(value.AsString(), options))
+			return fmt.Errorf("%q is not allowed.%s", value.AsString(), oneOf("values", value.AsString(), options))
 		}
 		return nil
 	}
@@ -148,14 +149,19 @@ func checkOneOf(options []string, value cty.Value) error {
 	return nil
 }
 
-// parseDuration reads "90s", "24h" or "7d12h".
+// durationShape matches what is a duration of any size.
+var durationShape = regexp.MustCompile(`^[-+]?([0-9]+(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h|d|w))+$`)
+
+// parseDuration reads "90s", "24h", "7d12h" or "2w".
 func parseDuration(text string) (time.Duration, error) {
 	d, err := str2duration.ParseDuration(text)
 	switch {
+	case err != nil && durationShape.MatchString(text):
+		return 0, fmt.Errorf("the duration %q is too large; the largest is about 290 years", text)
 	case err != nil && strings.Trim(text, "0123456789") == "" && text != "":
 		return 0, fmt.Errorf("the duration %q has no unit; seconds are written %q", text, text+"s")
 	case err != nil:
-		return 0, fmt.Errorf("%q is not a duration; write it like \"90s\", \"10m\", \"24h\" or \"7d\"", text)
+		return 0, fmt.Errorf("%q is not a duration; write it like \"90s\", \"10m\", \"24h\", \"7d\" or \"2w\"", text)
 	case d < 0:
 		return 0, fmt.Errorf("the duration %q is negative", text)
 	}

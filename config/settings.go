@@ -86,7 +86,7 @@ func (l *loader) stateSettings(parts []part) resources.StateSettings {
 		return resources.StateSettings{}
 	case !ok:
 		l.problem(block.LabelRanges[0].Ptr(), "Unknown kind of state", fmt.Sprintf("There is no store of kind %q.%s",
-			kind, oneOf(kind, slices.Collect(maps.Keys(l.specs.states)))))
+			kind, oneOf("states", kind, slices.Collect(maps.Keys(l.specs.states)))))
 		return resources.StateSettings{}
 	}
 	all := l.complete(l.decode(block.Body, parts[0].ctx, s, block.DefRange()), nil)

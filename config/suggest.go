@@ -16,19 +16,23 @@ func didYouMean(given string, options []string) string {
 	return ""
 }
 
-// oneOf is a sentence that names the options when there are few, and else the nearest.
-func oneOf(given string, options []string) string {
+// maxOptions is the longest list of options that a message repeats.
+const maxOptions = 20
+
+// oneOf is a sentence that suggests the nearest option, or else lists them all when there are few. The noun names them:
+// "drivers".
+func oneOf(noun, given string, options []string) string {
 	if hint := didYouMean(given, options); hint != "" {
 		return hint
 	}
-	if len(options) == 0 || len(options) > 12 {
+	if len(options) == 0 || len(options) > maxOptions {
 		return ""
 	}
 	quoted := make([]string, len(options))
 	for i, option := range slices.Sorted(slices.Values(options)) {
 		quoted[i] = fmt.Sprintf("%q", option)
 	}
-	return " There is " + listed(quoted, "and") + "."
+	return " Valid " + noun + ": " + strings.Join(quoted, ", ") + "."
 }
 
 // listed joins words for a sentence.

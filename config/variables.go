@@ -87,6 +87,10 @@ func (l *loader) variableDefault(v *variable, attr *hclsyntax.Attribute, typed b
 	if v.sensitive {
 		l.hide(attr.Expr)
 	}
+	if l.defaultRefers(attr.Expr) {
+		v.fallback = cty.DynamicVal
+		return
+	}
 	value, ok := l.evaluate(attr.Expr, base)
 	if !ok {
 		v.fallback = cty.DynamicVal
@@ -99,6 +103,19 @@ func (l *loader) variableDefault(v *variable, attr *hclsyntax.Attribute, typed b
 	if !ok {
 		v.fallback = cty.DynamicVal
 	}
+}
+
+// defaultRefers reports references of a default to other values of the configuration, which are not known yet.
+func (l *loader) defaultRefers(expr hclsyntax.Expression) bool {
+	found := false
+	for _, traversal := range expr.Variables() {
+		if _, known := referable[traversal.RootName()]; known {
+			found = true
+			l.problem(traversal.SourceRange().Ptr(), "Reference in a default", fmt.Sprintf("The default of a variable must not refer to "+
+				"other values such as %s. A local value may: locals { name = %[1]s }.", traversalText(traversal)))
+		}
+	}
+	return found
 }
 
 // fit converts a value to what the variable wants.

@@ -58,7 +58,7 @@ func (l *loader) readArgument(argument string, all map[string]*variable) {
 	if !ok {
 		if !l.partial {
 			l.problem(nil, "Unknown variable", fmt.Sprintf("The configuration has no variable %q, which -var gives a value.%s",
-				name, oneOf(name, l.declared["var"])))
+				name, oneOf("variables", name, l.declared["var"])))
 		}
 		return
 	}
@@ -77,7 +77,7 @@ func (l *loader) readValues(path string, all map[string]*variable) {
 		}
 		if !ok {
 			l.warning(attr.NameRange.Ptr(), "Unknown variable", fmt.Sprintf("The configuration has no variable %q.%s",
-				name, oneOf(name, l.declared["var"])))
+				name, oneOf("variables", name, l.declared["var"])))
 			continue
 		}
 		v.given = &given{from: path, expr: attr.Expr, at: attr.Expr.Range()}

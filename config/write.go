@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -18,14 +19,21 @@ import (
 // diagnostic and marks the place by colour only; this one goes straight to the lines and draws carets.
 
 const (
+	maxShown      = 20   // diagnostics; the first mistakes are often the cause of the others
 	maxShownLines = 12   // of the source, for one diagnostic
 	maxShownLine  = 2000 // bytes; longer lines are not shown
 )
 
 // WriteDiagnostics writes diagnostics for people: with the source lines, carets below what is meant and the values of
-// variables in it. A width of 0 wraps nothing. Errors of w are the caller's to see on w itself.
+// variables in it, and of many the first 20. A width of 0 wraps nothing. Errors of w are the caller's to see on w itself.
 func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.File, color bool, width int) {
-	for _, diag := range diags {
+	shown, rest := firstOf(diags, maxShown)
+	defer func() {
+		if len(rest) > 0 {
+			_, _ = fmt.Fprintf(w, "%s.\n\n", moreText(rest))
+		}
+	}()
+	for _, diag := range shown {
 		var b bytes.Buffer
 		p := painter{color}
 		fmt.Fprintf(&b, "%s: %s\n\n", p.severity(diag.Severity), diag.Summary)
@@ -50,6 +58,40 @@ func DiagnosticLine(diag *hcl.Diagnostic) string {
 		return diag.Summary
 	}
 	return fmt.Sprintf("%s (%s)", diag.Summary, rangeText(*diag.Subject))
+}
+
+// firstOf splits diagnostics into the first of them and the rest. When there is a rest, errors come before warnings.
+func firstOf(diags hcl.Diagnostics, limit int) (first, rest hcl.Diagnostics) {
+	if len(diags) <= limit {
+		return diags, nil
+	}
+	sorted := slices.Clone(diags)
+	slices.SortStableFunc(sorted, func(a, b *hcl.Diagnostic) int { return cmp.Compare(a.Severity, b.Severity) })
+	return sorted[:limit], sorted[limit:]
+}
+
+// moreText counts diagnostics that are not shown: "3 more errors and 1 more warning".
+func moreText(rest hcl.Diagnostics) string {
+	warnings := 0
+	for _, diag := range rest {
+		if diag.Severity == hcl.DiagWarning {
+			warnings++
+		}
+	}
+	var parts []string
+	for _, one := range []struct {
+		n    int
+		noun string
+	}{{len(rest) - warnings, "error"}, {warnings, "warning"}} {
+		switch one.n {
+		case 0:
+		case 1:
+			parts = append(parts, "1 more "+one.noun)
+		default:
+			parts = append(parts, fmt.Sprintf("%d more %ss", one.n, one.noun))
+		}
+	}
+	return strings.Join(parts, " and ")
 }
 
 // painter colours text where that is wanted.

@@ -14,7 +14,7 @@ type Report struct {
 	Err      error
 }
 
-// Trace writes every call to the debug log and reports it to observe, when there is one.
+// Trace writes every call to the debug log, which names the provider itself, and reports it to observe, when there is one.
 func Trace(provider string, log *slog.Logger, observe func(Report)) Around {
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
 		start := time.Now()
@@ -31,7 +31,7 @@ func Trace(provider string, log *slog.Logger, observe func(Report)) Around {
 }
 
 func (r Report) attrs() []slog.Attr {
-	attrs := []slog.Attr{slog.String("provider", r.Provider), slog.String("call", r.Name), slog.Duration("took", r.Took)}
+	attrs := []slog.Attr{slog.String("call", r.Name), slog.Duration("took", r.Took)}
 	if r.Subject != "" {
 		attrs = append(attrs, slog.String("subject", r.Subject))
 	}

@@ -52,7 +52,7 @@ func (x *execution) changeImage(ctx context.Context, name string, kind resources
 			return nil
 		}
 		if !errors.Is(err, state.ErrConflict) {
-			return fmt.Errorf("write state: %w", err)
+			return fmt.Errorf("update the record of the image: %w", err)
 		}
 	}
 }

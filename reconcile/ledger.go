@@ -179,7 +179,7 @@ func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]sta
 	entries, err := l.store.Commit(ctx, ops...)
 	if err != nil {
 		l.end(ctx, number)
-		err = fmt.Errorf("write state: %w", err)
+		err = fmt.Errorf("record the step: %w", err)
 		if l.claims.store != nil && errors.Is(err, state.ErrConflict) {
 			l.refresh(ctx, ops)
 			return nil, fmt.Errorf("%w: %w", errChanged, err)

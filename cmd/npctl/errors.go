@@ -49,6 +49,16 @@ type diagnosed struct {
 
 func (d *diagnosed) Error() string { return d.diags.Error() }
 
+// Report is the text that npctl validate prints, for clients of npctl watch.
+func (d *diagnosed) Report() string {
+	var b strings.Builder
+	config.WriteDiagnostics(&b, d.diags, d.files, false, reportWidth)
+	return b.String()
+}
+
+// reportWidth is the width of a report, which is written before the width of the reader's terminal is known.
+const reportWidth = 100
+
 // report prints why a command failed and returns the exit code. This is the one place that does either.
 func (u *ui) report(ctx context.Context, err error) int {
 	var code exitCode
@@ -71,6 +81,10 @@ func (u *ui) report(ctx context.Context, err error) int {
 
 // failure prints an error and the next step.
 func (u *ui) failure(err error) {
+	if refusal, ok := errors.AsType[*client.Error](err); ok && refusal.Report != "" {
+		u.talk("%s", visible(refusal.Report))
+		err = hint(errors.New("npctl watch refused the new configuration"), refusal.Hint)
+	}
 	u.talk("%s %s", u.style(styleError, "Error:"), visible(sentence(err.Error())))
 	if next := nextStep(err); next != "" {
 		u.talk("%s %s", u.style(styleStrong, "Hint:"), visible(next))

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/google/renameio/v2"
+	"github.com/hashicorp/hcl/v2"
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/urfave/cli/v3"
 
@@ -121,7 +122,7 @@ func (c *fmtCommand) file(path string) (bool, error) {
 	}
 	after, diags := config.Format(before, path)
 	if diags.HasErrors() {
-		c.ui.diagnostics(&diagnosed{diags: diags})
+		c.ui.diagnostics(unformatted(path, before, diags))
 		return false, fmt.Errorf("%s is not formatted, because it cannot be parsed", path)
 	}
 	if bytes.Equal(before, after) {
@@ -170,6 +171,11 @@ func readLimited(r io.Reader, name string) ([]byte, error) {
 	return text, err
 }
 
+// unformatted is why a text cannot be formatted, with the text for the source lines.
+func unformatted(name string, src []byte, diags hcl.Diagnostics) *diagnosed {
+	return &diagnosed{diags, map[string]*hcl.File{name: {Bytes: src}}}
+}
+
 func (c *fmtCommand) standardInput() error {
 	before, err := readLimited(c.ui.in, "standard input")
 	if err != nil {
@@ -177,7 +183,7 @@ func (c *fmtCommand) standardInput() error {
 	}
 	after, diags := config.Format(before, "<stdin>")
 	if diags.HasErrors() {
-		return &diagnosed{diags: diags}
+		return unformatted("<stdin>", before, diags)
 	}
 	if !c.check {
 		_, err = c.ui.out.Write(after)

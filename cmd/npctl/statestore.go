@@ -51,6 +51,9 @@ func (a *app) openState(ctx context.Context, p statePlace, readOnly bool) (state
 
 // daemonState is the state through the npctl watch that works with it; nil when there is none.
 func (a *app) daemonState(p statePlace) (*daemonStore, error) {
+	if _, err := os.Stat(p.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, hint(fmt.Errorf("open state: %w", err), "correct the path in the state block or -state, or become the user that owns the state")
+	}
 	named, usual := a.socketsOf(p.file)
 	if err := client.CheckSocket(usual, p.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if nobody needs it, or become its owner")

@@ -28,8 +28,9 @@ const parkTime = 30 * time.Second
 
 // locks are the locks that clients hold. They live no longer than the daemon, which is what they are about.
 type locks struct {
-	daemon *watch.Daemon
-	since  time.Time
+	daemon  *watch.Daemon
+	version string // of npctl
+	since   time.Time
 
 	fence sync.RWMutex // read-held while something is written under a lock, held while one is taken away
 
@@ -45,8 +46,8 @@ type held struct {
 	release func()
 }
 
-func newLocks(daemon *watch.Daemon) *locks {
-	return &locks{daemon: daemon, since: time.Now().UTC().Truncate(time.Second), held: map[string]*held{}}
+func newLocks(daemon *watch.Daemon, version string) *locks {
+	return &locks{daemon: daemon, version: version, since: time.Now().UTC().Truncate(time.Second), held: map[string]*held{}}
 }
 
 // take gives a lock to a client. For the lock of the state the daemon is parked first.
@@ -101,7 +102,7 @@ func (l *locks) busy(err error) error {
 
 // own is the daemon as the holder of the state.
 func (l *locks) own() state.Holder {
-	return state.Holder{ID: ownLock, Operation: "watch", Since: l.since}.Or(state.Self(host(), ""))
+	return state.Holder{ID: ownLock, Operation: "watch", Since: l.since}.Or(state.Self(host(), l.version))
 }
 
 // drop ends a lock, if it is held still.

@@ -21,6 +21,7 @@ type failure struct {
 	code   wire.Code
 	detail string
 	hint   string
+	report string
 }
 
 func (f *failure) Error() string { return f.detail }
@@ -60,7 +61,7 @@ func problem(err error) wire.Problem {
 	p := wire.Problem{Type: "about:blank", Detail: err.Error()}
 	switch {
 	case errors.As(err, &known):
-		p.Status, p.Code, p.Hint = known.status, known.code, known.hint
+		p.Status, p.Code, p.Hint, p.Report = known.status, known.code, known.hint, known.report
 	case errors.As(err, &tooLarge):
 		p.Status, p.Code, p.Detail = http.StatusRequestEntityTooLarge, wire.CodeTooLarge, fmt.Sprintf("more than %d bytes were sent", tooLarge.Limit)
 	case errors.As(err, &locked):

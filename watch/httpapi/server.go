@@ -94,7 +94,7 @@ func New(daemon *watch.Daemon, o Options) *Server {
 	s := &Server{Options: o, daemon: daemon, epoch: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], started: time.Now(),
 		mux: http.NewServeMux(), calls: make(chan struct{}, callsAtOnce), waits: make(chan struct{}, waitsAtOnce),
 		explain: make(chan struct{}, 1), guesses: newGuesses()}
-	s.locks = newLocks(daemon)
+	s.locks = newLocks(daemon, s.Version)
 	s.routes = append(s.table(), s.storeTable()...)
 	for i := range s.routes {
 		r := &s.routes[i]

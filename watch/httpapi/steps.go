@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -48,6 +49,12 @@ func shownStep(s *plan.Step) wire.Step {
 	return shown
 }
 
+// reporter is an error with a report of all mistakes.
+type reporter interface {
+	error
+	Report() string
+}
+
 func (c *call) reload() (any, error) {
 	how, err := body[wire.Reload](c)
 	if err != nil {
@@ -55,8 +62,12 @@ func (c *call) reload() (any, error) {
 	}
 	p, err := c.daemon.Reload(c.ctx(), how.AllowDestroy)
 	if err != nil && problem(err).Code == wire.CodeInternal {
-		return nil, &failure{status: http.StatusUnprocessableEntity, code: wire.CodeRefused, detail: err.Error(),
-			hint: "npctl validate shows its mistakes; the old one goes on"}
+		no := &failure{status: http.StatusUnprocessableEntity, code: wire.CodeRefused, detail: err.Error(),
+			hint: "correct the mistakes and reload again; the old configuration stays in force"}
+		if mistakes, ok := errors.AsType[reporter](err); ok {
+			no.report = mistakes.Report()
+		}
+		return nil, no
 	}
 	if err != nil {
 		return nil, err

@@ -294,6 +294,7 @@ type Problem struct {
 	Lock *Lock `json:"lock,omitempty"`
 	// Deletes is there when a new configuration was held back.
 	Deletes []string `json:"deletes,omitempty"`
+	Report  string   `json:"report,omitempty" doc:"The mistakes of a refused configuration, as npctl validate prints them."`
 }
 
 // Code says what kind of error it is.
