@@ -8,7 +8,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race
 
 .PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
-	integration-newcomer integration-sandbox integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd \
+	integration-newcomer integration-sandbox integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd \
 	integration-zookeeper clean
 
 help: ## show this list
@@ -63,13 +63,16 @@ bench-uploads: build ## uploads against dd and the openstack client (installs th
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
 
-integration: integration-newcomer integration-sandbox integration-images integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd integration-zookeeper integration-openstack ## all integration targets
+integration: integration-newcomer integration-sandbox integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd integration-zookeeper integration-openstack ## all integration targets
 
 integration-newcomer: ## the README's two commands on a minimal Debian, as an unprivileged user (as root; installs mmdebstrap)
 	./test/newcomer/run.sh
 
 integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
 	./test/sandbox/run.sh
+
+integration-completion: ## completion in real bash, zsh and fish (as root; installs Debian packages)
+	./test/completion/run.sh
 
 integration-images: build ## diskimage-builder and qemu-img (as root; installs Debian packages)
 	./test/dib/run.sh

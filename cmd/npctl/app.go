@@ -34,6 +34,9 @@ func newApp(s streams, lookupEnv func(string) (string, bool)) *app {
 
 // run executes a command line and returns the exit code. Everything that people have to know is printed by then.
 func (a *app) run(ctx context.Context, args []string) int {
+	if len(args) > 1 && args[1] == completeCommand {
+		return a.complete(ctx, args[2:])
+	}
 	return a.ui.report(ctx, a.command().Run(ctx, args))
 }
 
@@ -70,7 +73,6 @@ func (a *app) command() *cli.Command {
 		Description:               rootDescription,
 		Version:                   version(),
 		Suggest:                   true,
-		EnableShellCompletion:     true,
 		DisableSliceFlagSeparator: true, // -var 'list=["a","b"]'
 		Reader:                    a.ui.in,
 		Writer:                    a.ui.out,
@@ -85,9 +87,8 @@ func (a *app) command() *cli.Command {
 			a.planCommand(), a.applyCommand(), a.destroyCommand(), a.watchCommand(),
 			a.requestCommand(), a.nodeCommand(), a.statusCommand(), a.whyCommand(), a.eventsCommand(), a.freezeCommand(), a.thawCommand(), a.reloadCommand(),
 			a.imageCommand(), a.builderCommand(), a.showCommand(), a.graphCommand(), a.stateCommand(), a.forceUnlockCommand(),
-			a.sandboxCommand(), a.versionCommand(), a.docsCommand(),
+			a.sandboxCommand(), a.versionCommand(), a.completionCommand(), a.docsCommand(),
 		},
-		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden, c.Category = false, categoryOther },
 	}
 	for _, c := range root.Commands {
 		prepare(c)

@@ -41,7 +41,6 @@ func (a *app) imageBuildCommand() *cli.Command {
 				return decideBuild(want, seen, names, only)
 			}, nil)
 		},
-		ShellComplete: (&imageCommand{app: a}).completeImages,
 	}
 }
 

@@ -62,7 +62,6 @@ func (a *app) imageDeleteCommand() *cli.Command {
 			}
 			return c.run(ctx, wish.decide, wish.preparation())
 		},
-		ShellComplete: (&imageCommand{app: a}).completeImages,
 	}
 }
 

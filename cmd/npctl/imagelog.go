@@ -49,7 +49,7 @@ func (a *app) imageLogCommand() *cli.Command {
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "go on while the build does"},
 			&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, Destination: &c.lines, Value: -1, HideDefault: true, Usage: "begin with the last `LINES` lines instead of all"},
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print JSON, one object a line (see docs/json.md)"},
-		}, c.flags()...), Action: c.run, ShellComplete: c.completeImages,
+		}, c.flags()...), Action: c.run,
 	}
 }
 

@@ -1,13 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
-
-	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -58,24 +53,5 @@ func findBuild(r plan.Records, image, meant string) (*resources.Build, error) {
 		return nil, hint(fmt.Errorf("image %s has no builds", image), "npctl image build "+image+" makes one")
 	default:
 		return nil, hint(fmt.Errorf("image %s has no build %q", image, meant), "its builds are "+joinWords(known)+"; at least "+fmt.Sprint(leastPrefix)+" characters are enough, and so is "+newestWord)
-	}
-}
-
-// completeImages offers the names of images to a shell, and options behind a dash. What is wrong is told when the command
-// is run.
-func (c *imageCommand) completeImages(ctx context.Context, cmd *cli.Command) {
-	args := cmd.Args().Slice()
-	if len(args) > 0 && strings.HasPrefix(args[len(args)-1], "-") {
-		cli.DefaultCompleteWithFlags(ctx, cmd)
-		return
-	}
-	world, err := c.look(ctx, quickly)
-	if err != nil {
-		return
-	}
-	for _, ref := range world.images() {
-		if !slices.Contains(args, ref.Name) {
-			_, _ = io.WriteString(c.ui.out, ref.Name+"\n") // nobody can be told
-		}
 	}
 }

@@ -46,7 +46,7 @@ func (a *app) imagePauseCommand() *cli.Command {
 		Name: "pause", Usage: "keep images from being built", ArgsUsage: "NAME...", Description: imagePauseDescription,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"}, c.jsonFlag(),
-		}, c.flags()...), Action: c.run, ShellComplete: c.completeImages,
+		}, c.flags()...), Action: c.run,
 	}
 }
 
@@ -54,7 +54,7 @@ func (a *app) imageUnpauseCommand() *cli.Command {
 	c := &imagePauseCommand{imageCommand: imageCommand{app: a}}
 	return &cli.Command{
 		Name: "unpause", Usage: "let images be built again", ArgsUsage: "NAME...", Description: imageUnpauseDescription,
-		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.run, ShellComplete: c.completeImages,
+		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.run,
 	}
 }
 

@@ -28,7 +28,7 @@ func (a *app) imageShowCommand() *cli.Command {
 	c := &imageCommand{app: a}
 	return &cli.Command{
 		Name: "show", Usage: "show all that is known of an image", ArgsUsage: "NAME", Description: imageShowDescription,
-		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.show, ShellComplete: c.completeImages,
+		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.show,
 	}
 }
 

@@ -51,7 +51,6 @@ func (a *app) imageUploadCommand() *cli.Command {
 			wish.image = name
 			return c.run(ctx, wish.decide, nil)
 		},
-		ShellComplete: (&imageCommand{app: a}).completeImages,
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/npctl/npctl/test/pty"
 )
 
 // terminal runs a command with a terminal of its own and keeps what it shows.
@@ -30,7 +29,7 @@ type terminal struct {
 // onTerminal starts npctl in dir.
 func onTerminal(t *testing.T, dir string, env []string, args ...string) *terminal {
 	t.Helper()
-	keys, screen := openPTY(t)
+	keys, screen := pty.Open(t, 30, 120)
 	defer screen.Close() //nolint:errcheck // the command has its own
 	x := &terminal{t: t, keys: keys, command: exec.Command("npctl", args...)}
 	x.command.Dir = dir
@@ -53,31 +52,6 @@ func onTerminal(t *testing.T, dir string, env []string, args ...string) *termina
 		}
 	})
 	return x
-}
-
-func openPTY(t *testing.T) (keys, screen *os.File) {
-	t.Helper()
-	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd := int(keys.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 120}); err != nil {
-		t.Fatal(err)
-	}
-	screen, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = keys.Close() })
-	return keys, screen
 }
 
 func (x *terminal) text() string {
