@@ -69,6 +69,7 @@ func (a *app) command() *cli.Command {
 	cli.FlagStringer = flagHelp
 	root := &cli.Command{
 		Name:                      "npctl",
+		StopOnNthArg:              new(1), // as in prepare
 		Usage:                     "plan and apply fleets of CI test nodes and their images",
 		Description:               rootDescription,
 		Version:                   version(),
@@ -108,6 +109,12 @@ func prepare(c *cli.Command) {
 	c.DisableSliceFlagSeparator = true
 	if c.Action == nil {
 		c.Action = subcommandNeeded
+	}
+	if len(c.Commands) > 0 {
+		c.StopOnNthArg = new(1) // the options of a command that does not exist are not known
+	}
+	for _, f := range c.Flags {
+		neverNegative(f)
 	}
 	for _, sub := range c.Commands {
 		prepare(sub)
@@ -167,17 +174,19 @@ func unknownCommand(cmd *cli.Command, parent, name string) error {
 			names = append(names, c.Names()...)
 		}
 	}
-	return didYouMean(fmt.Errorf("%s has no command %q", parent, name), name, names, parent+" -help lists the commands")
+	err := fmt.Errorf("%s has no command %q", parent, name)
+	_, within, _ := strings.Cut(parent+" ", " ")
+	if other := hintElsewhere(within + name); other != "" {
+		return hint(err, other)
+	}
+	return didYouMean(err, name, names, parent+" -help lists the commands")
 }
 
 // usageError says what is wrong with an option.
 func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	reason := err.Error()
 	if name, ok := strings.CutPrefix(reason, "flag provided but not defined: -"); ok {
-		err = fmt.Errorf("%s has no option -%s", cmd.FullName(), name)
-		if near := text.Nearest(name, optionNames(cmd)); near != "" {
-			return hint(err, fmt.Sprintf("did you mean -%s?", near))
-		}
+		return unknownOption(cmd, name)
 	}
 	if name, ok := strings.CutPrefix(reason, "flag needs an argument: "); ok {
 		err = fmt.Errorf("option %s needs a value", name)
@@ -185,7 +194,18 @@ func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	if rest, ok := strings.CutPrefix(reason, "invalid value "); ok {
 		value, why, _ := strings.Cut(rest, " for flag ")
 		option, fault, _ := strings.Cut(why, ": ")
-		err = fmt.Errorf("option %s does not take %s: %s", option, value, fault)
+		err = valueError(cmd, option, value, fault)
+	}
+	return hint(err, cmd.FullName()+" -help explains the options")
+}
+
+func unknownOption(cmd *cli.Command, name string) error {
+	err := fmt.Errorf("%s has no option -%s", cmd.FullName(), name)
+	if other := optionsElsewhere[cmd.Name][name]; other != "" {
+		return hint(err, other)
+	}
+	if near := text.Nearest(name, optionNames(cmd)); near != "" {
+		return hint(err, fmt.Sprintf("did you mean -%s?", near))
 	}
 	return hint(err, cmd.FullName()+" -help explains the options")
 }

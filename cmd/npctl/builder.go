@@ -39,8 +39,8 @@ and images_dir belong to this host alone.
 SIGTERM or ^C stops it: it takes no new job, and finishes those in hand within -grace. What takes longer
 is stopped and left to another host.`,
 		Flags: append(o.variables.flags(),
-			&cli.IntFlag{Name: "build-workers", Value: 1, Destination: &o.builds, Usage: "make `NUMBER` builds at a time"},
-			&cli.IntFlag{Name: "upload-workers", Value: 4, Destination: &o.uploads, Usage: "do `NUMBER` uploads and removals at a time"},
+			&cli.IntFlag{Name: "build-workers", Value: 1, Validator: atLeast(1), Destination: &o.builds, Usage: "make `NUMBER` builds at a time"},
+			&cli.IntFlag{Name: "upload-workers", Value: 4, Validator: atLeast(1), Destination: &o.uploads, Usage: "do `NUMBER` uploads and removals at a time"},
 			&cli.StringFlag{Name: "host", Destination: &o.host, Usage: "`NAME` of this host as others see it; the machine's when not given"},
 			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &o.grace, Usage: "`TIME` that jobs in hand get when it is stopped"},
 			lockTimeoutFlag(&o.wait, ""),
@@ -55,9 +55,6 @@ is stopped and left to another host.`,
 }
 
 func (a *app) serveBuilds(ctx context.Context, o builderOptions) error {
-	if o.builds < 1 || o.uploads < 1 {
-		return hint(fmt.Errorf("-build-workers=%d -upload-workers=%d: each must be at least 1", o.builds, o.uploads), "leave the options out for 1 and 4")
-	}
 	c, err := a.load(o.variables)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ Exit codes: 0, or 1 on an error; 130 interrupted while it follows.` + daemonHelp
 		Flags: c.flags(
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "go on with what happens from now on"},
 			&cli.StringFlag{Name: "subject", Destination: &c.subject, Usage: "only what has to do with a `SUBJECT`"},
-			&cli.IntFlag{Name: "limit", Destination: &c.limit, Value: 50, Usage: "the newest `N` events"}),
+			&cli.IntFlag{Name: "limit", Destination: &c.limit, Value: 50, Validator: atLeast(1), Usage: "the newest `N` events"}),
 		Action: c.run,
 	}
 }
@@ -49,7 +49,7 @@ func (c *eventsCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-		past, err := d.Events(ctx, "", subjectOf(c.subject), max(c.limit, 1))
+		past, err := d.Events(ctx, "", subjectOf(c.subject), c.limit)
 		if err != nil {
 			return err
 		}

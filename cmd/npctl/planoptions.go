@@ -62,8 +62,6 @@ func (o *planOptions) check() error {
 	switch {
 	case !slices.Contains(allowed, plan.Allow(o.allow)):
 		return hint(fmt.Errorf("option -allow-destroy: %q does not exist", o.allow), "write none, nodes, images or all")
-	case o.parallelism < 0:
-		return fmt.Errorf("option -parallelism: %d is less than 0", o.parallelism)
 	case o.refreshOnly && o.destroy:
 		return fmt.Errorf("-refresh-only and -destroy contradict each other")
 	case o.refreshOnly && !o.refresh:

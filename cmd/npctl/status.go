@@ -52,7 +52,7 @@ Examples:
 Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags: c.flags(
 			&cli.BoolFlag{Name: "once", Destination: &c.once, Usage: "show it once"},
-			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Usage: "draw it anew every `DURATION`"}),
+			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Validator: atLeast(100 * time.Millisecond), Usage: "draw it anew every `DURATION`"}),
 		Action: c.run,
 	}
 }
@@ -60,9 +60,6 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 func (c *statusCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := arguments(cmd, 0); err != nil {
 		return err
-	}
-	if c.every < 100*time.Millisecond {
-		return hint(fmt.Errorf("option -interval: %s is too short", c.every), "write 100ms or more")
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 		now, err := lookAt(ctx, d)

@@ -68,9 +68,9 @@ func (a *app) watchCommand() *cli.Command {
 		&cli.BoolFlag{Name: "allow-destroy", Category: categorySelect, Destination: &c.allowDestroy, Usage: "delete what the configuration no longer wants even if that is much, and leaks though the state is older than the clouds; until the next reload"},
 		&cli.StringSliceFlag{Name: "serve", Category: categorySelect, Destination: &c.tasks, Usage: "take care of `nodes` or images only; with a state that is shared, -provider alone means nodes"},
 		&cli.BoolFlag{Name: "shadow", Category: categorySelect, Destination: &c.shadow, Usage: "change nothing: tell what would have been done about the requests that others serve; needs a state that is shared"},
-		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Usage: "`DURATION` between two looks at a provider in which nothing happens"},
+		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Validator: atLeast(time.Second), Usage: "`DURATION` between two looks at a provider in which nothing happens"},
 		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` that running steps have to end after SIGTERM"},
-		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
+		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Validator: atLeast(time.Millisecond), Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
 		lockTimeoutFlag(&c.lockTimeout, categoryRun),
 		&cli.BoolFlag{Name: "take-over", Category: categoryRun, Destination: &c.takeOver, Usage: "take the lock of an npctl watch that ran in another container under the same host name: only where two never run at once"},
 		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
@@ -133,14 +133,6 @@ func (c *watchCommand) check(cmd *cli.Command) error {
 		return err
 	}
 	switch {
-	case c.refresh < time.Second:
-		return hint(fmt.Errorf("option -refresh: %s is too short", c.refresh), "write 1s or more: every look costs calls to the cloud")
-	case c.grace < 0:
-		return fmt.Errorf("option -grace: %s is less than 0", c.grace)
-	case c.stall <= 0:
-		return fmt.Errorf("option -stall: %s is not more than 0", c.stall)
-	case c.parallelism < 0:
-		return fmt.Errorf("option -parallelism: %d is less than 0", c.parallelism)
 	case c.listen != "" && c.tokens == "":
 		return hint(errors.New("-listen needs -token-file"), "the unix socket needs no tokens; ssh can forward it to another machine")
 	case c.listen == "" && c.cert+c.key+c.clientCA+c.tokens != "":

@@ -269,9 +269,9 @@ func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
 	writeConfig(t, dir, watchedFleet)
 	for _, test := range []struct{ option, want string }{
 		{"-provider=rock", `did you mean "rack"?`},
-		{"-refresh=1ms", "1ms is too short"},
-		{"-grace=-1s", "less than 0"},
-		{"-stall=0s", "not more than 0"},
+		{"-refresh=1ms", "option -refresh must be at least 1s, not 1ms"},
+		{"-grace=-1s", "option -grace must be at least 0s, not -1s"},
+		{"-stall=0s", "option -stall must be at least 1ms, not 0s"},
 		{"-socket-mode=0666", "is no mode for a socket"},
 		{"-socket-mode=rw", "is no mode for a socket"},
 		{"-listen=127.0.0.1:0", "-listen needs -token-file"},

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+)
+
+// mustBe begins the errors of validators, which say what is allowed.
+const mustBe = "must be "
+
+// atLeast refuses smaller values of an option.
+func atLeast[T cmp.Ordered](least T) func(T) error {
+	return func(value T) error {
+		if value < least {
+			return fmt.Errorf(mustBe+"at least %v", least)
+		}
+		return nil
+	}
+}
+
+// neverNegative refuses negative numbers and durations where an option does not say what is allowed.
+func neverNegative(f cli.Flag) {
+	switch f := f.(type) {
+	case *cli.IntFlag:
+		if f.Validator == nil {
+			f.Validator = atLeast(0)
+		}
+	case *cli.DurationFlag:
+		if f.Validator == nil {
+			f.Validator = atLeast(time.Duration(0))
+		}
+	}
+}
+
+// valueError says what is allowed as the value of an option. The value is quoted.
+func valueError(cmd *cli.Command, option, value, fault string) error {
+	switch {
+	case strings.HasPrefix(fault, mustBe):
+		return fmt.Errorf("option %s %s, not %s", option, fault, strings.Trim(value, `"`))
+	case strings.Contains(fault, "out of range"):
+		return fmt.Errorf("option %s: %s is too large", option, value)
+	}
+	switch optionNamed(cmd, strings.TrimLeft(option, "-")).(type) {
+	case *cli.IntFlag, *cli.Int64Flag:
+		return fmt.Errorf("option %s: %s is not a whole number", option, value)
+	case *cli.DurationFlag:
+		return fmt.Errorf("option %s: %s is not a duration; write a number with a unit, such as 90s, 10m or 24h", option, value)
+	case *cli.BoolFlag:
+		return fmt.Errorf("option %s: %s is neither true nor false", option, value)
+	default:
+		return fmt.Errorf("option %s: %s is not allowed: %s", option, value, fault)
+	}
+}
+
+func optionNamed(cmd *cli.Command, name string) cli.Flag {
+	for _, c := range cmd.Lineage() {
+		for _, f := range c.Flags {
+			if slices.Contains(f.Names(), name) {
+				return f
+			}
+		}
+	}
+	return nil
+}
