@@ -146,7 +146,7 @@ func (l *loader) node(p *wantedProvider, pool *wantedPool, one instance, ctx *hc
 	}
 	c := l.decode(one.block.Body, ctx, s.node, at)
 	all := l.complete(c, nil)
-	made := wantedNode{labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
+	made := wantedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
 		Name: one.name, Address: all.text("address"), Labels: all.texts("labels"), HostKeys: all.texts("host_keys"),
 		Slots: all.integer("slots"), Login: login(all), Config: all.of(s.Node), Source: sourceOf(at), Static: map[string]string{},
 	}}

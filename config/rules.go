@@ -3,7 +3,11 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -27,6 +31,45 @@ func (l *loader) checkRules(w *world) {
 	}
 	l.checkUse(w)
 	l.checkCapacity(w)
+	l.checkMachines(w)
+}
+
+// checkMachines warns of a machine that two nodes name. Each of them is handed out without regard to the other.
+func (l *loader) checkMachines(w *world) {
+	type placed struct {
+		wantedNode
+		in string
+	}
+	var nodes []placed
+	for _, p := range w.providers {
+		for _, pool := range p.pools {
+			for _, node := range pool.nodes {
+				nodes = append(nodes, placed{node, fmt.Sprintf("provider.%s.pool.%s", p.Name, pool.Name)})
+			}
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b placed) int { return compareRanges(a.at, b.at) })
+	first := map[string]placed{}
+	for _, node := range nodes {
+		machine := machineOf(node.StaticNode)
+		other, twice := first[machine]
+		if !twice {
+			first[machine] = node
+			continue
+		}
+		l.warning(node.at.Ptr(), "Machine configured twice", fmt.Sprintf("The node %q in %s and the node %q in %s, at %s, are the same machine: %s. "+
+			"Both are given out, at the same time too. To run several jobs on a machine, configure it once, with slots.",
+			node.Name, node.in, other.Name, other.in, rangeText(other.at), machine))
+	}
+}
+
+// machineOf is the address and port of a machine in one spelling.
+func machineOf(node resources.StaticNode) string {
+	host := strings.TrimSuffix(strings.ToLower(node.Address), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	return net.JoinHostPort(host, strconv.FormatInt(node.Login.ConnectionPort, 10))
 }
 
 // gearmanBuilder is the kind of the builder whose hosts the npctl block's gearman block leads to.

@@ -63,6 +63,7 @@ type wantedOffer struct {
 
 type wantedNode struct {
 	resources.StaticNode
+	at       hcl.Range
 	labelsAt hcl.Range
 }
 

@@ -35,6 +35,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	c.launches()
 	c.strays()
 	c.foreigners()
+	c.unknownFiles()
 	c.forgetProviders()
 	c.protections()
 	c.unknownReplace()

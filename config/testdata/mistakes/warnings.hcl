@@ -26,3 +26,28 @@ provider "acme" "one" {
   }
   cloud_image "unused" {}
 }
+
+label "board" {}
+provider "static" "lab" {
+  pool "main" {
+    node "Board01.example.com." { labels = ["board"] }
+    node "one" {
+      labels  = ["board"]
+      address = "192.0.2.7"
+    }
+    node "other-port" {
+      labels          = ["board"]
+      address         = "192.0.2.7"
+      connection_port = 2222
+    }
+  }
+}
+provider "static" "rack" {
+  pool "main" {
+    node "board01.example.com" { labels = ["board"] }
+    node "same" {
+      labels  = ["board"]
+      address = "::ffff:192.0.2.7"
+    }
+  }
+}
