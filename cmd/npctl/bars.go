@@ -5,105 +5,208 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
+	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 )
 
-// bars shows one bar for each of the first running steps, and one for all of them.
+// bars shows one line for each of the first running steps, and one for all of them, below what is written to stderr.
 type bars struct {
-	container *mpb.Progress
-	all       *mpb.Bar
-	most      int    // bars of steps at a time
-	back      func() // gives stderr back
-	shown     map[string]*stepBar
+	size  func() (columns, rows int)
+	now   func() time.Time
+	back  func() // gives stderr back
+	stop  chan struct{}
+	draws sync.WaitGroup
+
+	mu     sync.Mutex // guards the fields below
+	out    io.Writer
+	steps  []*stepBar // in the order in which they were started
+	since  time.Time
+	ended  int
+	total  int
+	drawn  []string // the lines on the screen
+	closed bool
 }
 
-// stepBar is a bar with what stands beside it.
+// stepBar is a step that is shown.
 type stepBar struct {
-	bar *mpb.Bar
-
-	mu    sync.Mutex // guards phase, which the drawing goroutine reads
-	phase string
+	id, title, phase string
+	done, total      int64 // total is 0 when unknown
+	since            time.Time
 }
 
 // mostBars keeps a big apply from filling the screen.
 const mostBars = 12
 
-const barWidth = 30 // columns
+const redrawEvery = 150 * time.Millisecond
 
 func newBars(u *ui, steps int) *bars {
-	b := &bars{most: mostBars, shown: map[string]*stepBar{}}
-	if _, height, err := term.GetSize(int(u.errFile.Fd())); err == nil {
-		b.most = max(min(mostBars, height-3), 1)
+	b := &bars{now: time.Now, since: time.Now(), total: steps, out: u.errFile, stop: make(chan struct{})}
+	b.size = func() (columns, rows int) {
+		columns, rows, err := term.GetSize(int(u.errFile.Fd()))
+		if err != nil || columns == 0 || rows == 0 {
+			return 80, 24
+		}
+		return columns, rows
 	}
-	b.container = mpb.New(mpb.WithOutput(u.errFile), mpb.WithWidth(barWidth))
-	b.back = u.err.divert(b.container)
-	b.all = b.container.AddBar(int64(steps), mpb.BarPriority(1<<30), mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Name("all steps ", decor.WCSyncSpaceR)),
-		mpb.AppendDecorators(decor.CountersNoUnit("%d of %d"), decor.Elapsed(decor.ET_STYLE_GO, decor.WC{W: 7})))
+	b.back = u.err.divert(b)
+	u.onLeave(b.clear)
+	b.draws.Go(b.keepDrawing)
 	return b
 }
 
-func (b *bars) start(id, title string) {
-	if len(b.shown) >= b.most {
-		return
-	}
-	s := &stepBar{}
-	s.bar = b.container.AddBar(0, mpb.BarRemoveOnComplete(), mpb.BarFillerMiddleware(onlyWithTotal),
-		mpb.PrependDecorators(decor.Name(title+" ", decor.WCSyncSpaceR)),
-		mpb.AppendDecorators(decor.Any(s.text), decor.Elapsed(decor.ET_STYLE_GO, decor.WC{W: 7})))
-	b.shown[id] = s
-}
-
-// onlyWithTotal leaves the place of a bar empty while nobody knows how much there is to do.
-func onlyWithTotal(bar mpb.BarFiller) mpb.BarFiller {
-	return mpb.BarFillerFunc(func(w io.Writer, stat decor.Statistics) error {
-		if stat.Total > 0 {
-			return bar.Fill(w, stat)
+func (b *bars) keepDrawing() {
+	ticker := time.NewTicker(redrawEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-b.stop:
+			return
+		case <-ticker.C:
+			b.mu.Lock()
+			b.show(nil)
+			b.mu.Unlock()
 		}
-		_, err := io.WriteString(w, strings.Repeat(" ", min(barWidth, stat.AvailableWidth)))
-		return err
-	})
+	}
 }
 
-// text is what stands behind the bar.
-func (s *stepBar) text(stat decor.Statistics) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if stat.Total > 0 {
-		return fmt.Sprintf("%3d%% %s", 100*stat.Current/stat.Total, s.phase)
+// Write writes lines above the bars.
+func (b *bars) Write(lines []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(lines), b.show(lines)
+}
+
+// show takes the bars off the screen, writes lines, and draws the bars again, all in one piece so that nothing flickers.
+func (b *bars) show(lines []byte) error {
+	columns, rows := b.size()
+	var out strings.Builder
+	if n := screenLines(b.drawn, columns); n > 0 {
+		fmt.Fprintf(&out, "\r\x1b[%dA\x1b[J", n) // the cursor may stand behind an echoed ^C
 	}
-	return s.phase
+	out.Write(lines)
+	b.drawn = nil
+	if !b.closed {
+		b.drawn = b.frame(columns, rows)
+	}
+	for _, line := range b.drawn {
+		out.WriteString(line + "\n")
+	}
+	_, err := io.WriteString(b.out, out.String())
+	return err
+}
+
+// screenLines is how many lines of the screen the lines take: more when it has become narrower.
+func screenLines(lines []string, columns int) (n int) {
+	for _, line := range lines {
+		n += max(1, (runewidth.StringWidth(line)+columns-1)/columns)
+	}
+	return n
+}
+
+func (b *bars) start(id, title string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.steps = append(b.steps, &stepBar{id: id, title: title, since: b.now()})
 }
 
 func (b *bars) progress(id string, r *runningStep) {
-	s := b.shown[id]
-	if s == nil {
-		return
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.steps {
+		if s.id == id {
+			s.phase, s.done, s.total = r.phase, r.done, r.total
+		}
 	}
-	s.mu.Lock()
-	s.phase = r.phase
-	s.mu.Unlock()
-	s.bar.SetTotal(r.total, false)
-	s.bar.SetCurrent(min(r.done, max(r.total-1, 0))) // a full bar is an ended one
 }
 
 func (b *bars) end(id string, ended int) {
-	b.all.SetCurrent(int64(ended))
-	if s := b.shown[id]; s != nil {
-		s.bar.Abort(true)
-		delete(b.shown, id)
-	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = ended
+	b.steps = keepOf(b.steps, func(s *stepBar) bool { return s.id != id })
 }
 
-// close takes the bars off the screen.
+// close ends the display.
 func (b *bars) close() {
-	for _, s := range b.shown {
-		s.bar.Abort(true)
-	}
-	b.all.Abort(true)
-	b.container.Wait()
+	close(b.stop)
+	b.draws.Wait()
+	b.clear()
 	b.back()
+}
+
+// clear takes the bars off the screen for good.
+func (b *bars) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	_ = b.show(nil) // there is nowhere to say that stderr is gone
+}
+
+// elapsedWidth is for such as " 1h2m3s".
+const elapsedWidth = 8
+
+// frame is the lines for a screen of that size. Titles are shortened in the middle, so that percentages and times are
+// never cut off.
+func (b *bars) frame(columns, rows int) []string {
+	const all = "all steps"
+	steps := b.steps[:min(len(b.steps), max(min(mostBars, rows-3), 1))]
+	widest := runewidth.StringWidth(all)
+	for _, s := range steps {
+		widest = max(widest, runewidth.StringWidth(s.title))
+	}
+	content := max(columns-1-elapsedWidth, 20) // a line that fills the last column would wrap
+	least := 40                                // columns for what stands behind a title
+	if columns < 100 {
+		least = columns / 3
+	}
+	titles := min(widest, content-least)
+	info := content - titles - 1
+	line := func(title, text string, since time.Time) string {
+		elapsed := fmt.Sprintf("%*s", elapsedWidth, b.now().Sub(since).Truncate(time.Second))
+		return runewidth.FillRight(shortenMiddle(title, titles), titles) + " " +
+			runewidth.FillRight(runewidth.Truncate(text, info, "…"), info) + elapsed
+	}
+	var lines []string
+	for _, s := range steps {
+		lines = append(lines, line(s.title, s.text(info), s.since))
+	}
+	count := fmt.Sprintf(" %d of %d", b.ended, b.total)
+	return append(lines, line(all, bar(int64(b.ended), int64(b.total), info-len(count))+count, b.since))
+}
+
+// text is what stands behind the title: the phase, behind a bar where it is known how much there is to do.
+func (s *stepBar) text(width int) string {
+	if s.total == 0 {
+		return s.phase
+	}
+	percent := fmt.Sprintf(" %3d%%", 100*min(s.done, s.total)/s.total)
+	return bar(s.done, s.total, min(width/2, 20)) + percent + " " + s.phase
+}
+
+const widestBar = 30
+
+// bar is such as [====>-----].
+func bar(done, total int64, width int) string {
+	inner := max(min(width, widestBar), 3) - 2
+	full := 0
+	if total > 0 {
+		full = int(int64(inner) * min(done, total) / total)
+	}
+	text := strings.Repeat("=", full)
+	if full > 0 && full < inner {
+		text = text[1:] + ">"
+	}
+	return "[" + text + strings.Repeat("-", inner-full) + "]"
+}
+
+// shortenMiddle keeps the beginning and the end of a text: of an address, the end says more.
+func shortenMiddle(text string, width int) string {
+	if runewidth.StringWidth(text) <= width {
+		return text
+	}
+	head := runewidth.Truncate(text, (width-1)*2/5, "")
+	rest := width - 1 - runewidth.StringWidth(head)
+	return head + runewidth.TruncateLeft(text, runewidth.StringWidth(text)-rest, "…")
 }

@@ -32,6 +32,7 @@ func main() {
 			case got == syscall.SIGHUP && a.ui.hungUp():
 				continue
 			case asked:
+				a.ui.leave()
 				os.Exit(exitInterrupted)
 			}
 			asked = true

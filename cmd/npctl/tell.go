@@ -29,7 +29,7 @@ var pastWords = []struct {
 func (c *applyCommand) tell(p plan.Plan, r reconcile.Result) error {
 	c.failures(r)
 	c.leftovers(r)
-	return c.ui.print("%s", resultSentence(c.operation, p, r))
+	return c.ui.print("%s", wrapWords(resultSentence(c.operation, p, r), c.ui.outWidth()))
 }
 
 func (c *applyCommand) failures(r reconcile.Result) {

@@ -26,10 +26,15 @@ type terminal struct {
 	shown bytes.Buffer // guarded by mu
 }
 
-// onTerminal starts npctl in dir.
+// onTerminal starts npctl in dir, on a terminal of 120 columns.
 func onTerminal(t *testing.T, dir string, env []string, args ...string) *terminal {
 	t.Helper()
-	keys, screen := pty.Open(t, 30, 120)
+	return onTerminalOf(t, 120, dir, env, args...)
+}
+
+func onTerminalOf(t *testing.T, columns int, dir string, env []string, args ...string) *terminal {
+	t.Helper()
+	keys, screen := pty.Open(t, 30, uint16(columns))
 	defer screen.Close() //nolint:errcheck // the command has its own
 	x := &terminal{t: t, keys: keys, command: exec.Command("npctl", args...)}
 	x.command.Dir = dir

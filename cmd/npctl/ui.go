@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fatih/color"
+	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 )
 
@@ -37,6 +40,7 @@ type ui struct {
 	stopped  chan struct{} // closed at the first ^C or SIGTERM
 	stopOnce sync.Once
 	onHangup func() // guarded by mu: answers SIGHUP; nil where that means the same as ^C
+	atLeave  func() // guarded by mu: takes what is drawn off the screen when npctl ends at once
 }
 
 func newUI(s streams, lookupEnv func(string) (string, bool)) *ui {
@@ -74,9 +78,38 @@ func width(f *os.File) int {
 	return columns
 }
 
-// talk writes a line that is no result.
+// talk writes a line that is no result. A terminal gets lines that end between words.
 func (u *ui) talk(format string, args ...any) {
-	_, _ = fmt.Fprintf(u.err, format+"\n", args...) // there is nowhere to say that stderr is gone
+	_, _ = io.WriteString(u.err, wrapWords(fmt.Sprintf(format, args...), u.errWidth())+"\n") // there is nowhere to say that stderr is gone
+}
+
+var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// wrapWords breaks lines between words; 0 columns are no limit. What follows keeps the indentation of its line. A word that
+// is wider is not broken: somebody may copy it.
+func wrapWords(text string, columns int) string {
+	if columns == 0 {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		bare := strings.TrimLeft(line, " ")
+		indent := line[:len(line)-len(bare)]
+		at, wrapped := 0, ""
+		for word := range strings.SplitSeq(bare, " ") {
+			width := runewidth.StringWidth(colours.ReplaceAllString(word, ""))
+			switch {
+			case wrapped == "":
+				wrapped, at = indent+word, len(indent)+width
+			case at+1+width > columns:
+				wrapped, at = wrapped+"\n"+indent+word, len(indent)+width
+			default:
+				wrapped, at = wrapped+" "+word, at+1+width
+			}
+		}
+		lines[i] = wrapped
+	}
+	return strings.Join(lines, "\n")
 }
 
 // print writes a line of a result.
@@ -120,6 +153,33 @@ func (u *ui) onHangUp(answer func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.onHangup = answer
+}
+
+// onLeave sets what leave does.
+func (u *ui) onLeave(clear func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.atLeave = clear
+}
+
+// leave takes what is drawn off the screen before npctl ends at once. It waits for a terminal that does not take it only
+// for a moment.
+func (u *ui) leave() {
+	u.mu.Lock()
+	clear := u.atLeave
+	u.mu.Unlock()
+	if clear == nil {
+		return
+	}
+	cleared := make(chan struct{})
+	go func() {
+		clear()
+		close(cleared)
+	}()
+	select {
+	case <-cleared:
+	case <-time.After(200 * time.Millisecond):
+	}
 }
 
 // onInterrupt sets what ^C says from now on.
