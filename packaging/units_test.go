@@ -161,6 +161,17 @@ var mayNot = map[string]string{"NoNewPrivileges": "yes", "ProtectSystem": "stric
 	"CapabilityBoundingSet": "", "AmbientCapabilities": "", "RestrictSUIDSGID": "yes", "RestrictNamespaces": "yes", "MemoryDenyWriteExecute": "yes",
 	"User": "npctl", "Type": "notify", "Restart": "always"}
 
+func TestServicesReloadAndNotify(t *testing.T) {
+	for _, file := range []string{"systemd/npctl-watch.service", "systemd/npctl-builder.service"} {
+		u := readUnit(t, file)
+		for name, want := range map[string]string{"Type": "notify", "NotifyAccess": "main", "ExecReload": "/bin/kill -HUP $MAINPID"} {
+			if got := u.one(t, "Service", name); got != want {
+				t.Errorf("%s: %s=%s, want %s", file, name, got, want)
+			}
+		}
+	}
+}
+
 func TestTheDaemonsUnitIsHardened(t *testing.T) {
 	u := readUnit(t, "systemd/npctl-watch.service")
 	for name, want := range mayNot {
@@ -174,7 +185,6 @@ func TestTheDaemonsUnitIsHardened(t *testing.T) {
 	if watchdog := span(t, u.one(t, "Service", "WatchdogSec")); watchdog < 30*time.Second {
 		t.Errorf("WatchdogSec=%s: a pass may take longer when the disk is slow", watchdog)
 	}
-	u.one(t, "Service", "ExecReload")
 }
 
 func TestTheSocketIsWhereCommandsLook(t *testing.T) {

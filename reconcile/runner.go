@@ -64,11 +64,16 @@ func (r *Runner) Use(e *Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.engine = e
-	e.takeForce()
 	clear(r.launching)
 	clear(r.failing)
 	r.reloaded = e.Now()
-	e.resize(r.run)
+	e.comeIntoForce(r.run)
+}
+
+// comeIntoForce makes the engine's configuration the one that steps of the run begin with.
+func (e *Engine) comeIntoForce(r *run) {
+	e.takeForce()
+	e.resize(r)
 	r.guard.Lock()
 	defer r.guard.Unlock()
 	r.known = map[string]bool{}

@@ -30,11 +30,17 @@ const extraAskedAs = "asked_as"
 // Workshop makes, sends and removes images for others with the code that the executor uses. Its store holds nothing but
 // what is on its own disk.
 type Workshop struct {
-	*execution
 	flight singleflight.Group
 
-	mu       sync.Mutex // guards progress
+	mu       sync.Mutex // guards what follows
+	inForce  *execution // of the newest configuration
 	progress map[string]func(phase string, done, total int64)
+}
+
+// shopJob is a job of a workshop. It ends under the configuration that was in force when it began.
+type shopJob struct {
+	*execution
+	shop *Workshop
 }
 
 var _ builders.Workshop = (*Workshop)(nil)
@@ -50,9 +56,30 @@ func NewWorkshop(ctx context.Context, e *Engine) (*Workshop, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Workshop{execution: x, progress: map[string]func(string, int64, int64){}}
+	w := &Workshop{inForce: x, progress: map[string]func(string, int64, int64){}}
 	e.Report = w.pass
-	return w, w.tidyUp(ctx)
+	return w, w.job().tidyUp(ctx)
+}
+
+// Use puts the configuration of another engine in force, which Engine.With has made of the one before. Jobs that run end
+// under the configuration that they began with. After an error the one before stays in force.
+func (w *Workshop) Use(ctx context.Context, e *Engine) error {
+	seen, err := e.Observe(ctx, false)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.comeIntoForce(w.inForce.run)
+	w.inForce = e.execution(w.inForce.run, seen)
+	return nil
+}
+
+// job begins a job under the configuration in force.
+func (w *Workshop) job() *shopJob {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &shopJob{execution: w.inForce, shop: w}
 }
 
 // pass hands the progress of a step to whoever asked for it.
@@ -77,7 +104,7 @@ func (w *Workshop) listen(id string, progress func(phase string, done, total int
 }
 
 // tidyUp removes builds and uploads that were never finished, and files that no record knows.
-func (w *Workshop) tidyUp(ctx context.Context) error {
+func (w *shopJob) tidyUp(ctx context.Context) error {
 	for _, u := range all[resources.Upload](w.ledger) {
 		if err := w.dropUpload(ctx, u); err != nil { // its provider may be away; the next start tries again
 			w.Log.Warn("half an upload stays for now", "provider", u.Provider, "image", u.Image, "error", err)
@@ -105,40 +132,44 @@ func (w *Workshop) tidyUp(ctx context.Context) error {
 	return nil
 }
 
-func (w *Workshop) dropUpload(ctx context.Context, u *resources.Upload) error {
-	_, store, err := w.images(ctx, u.Provider)
+func (w *shopJob) dropUpload(ctx context.Context, u *resources.Upload) error {
+	_, store, release, err := w.images(ctx, u.Provider)
 	if err != nil {
 		return err
 	}
+	defer release()
 	if err := w.removeImages(ctx, store, w.marksOf(u)); err != nil {
 		return err
 	}
 	return w.ledger.drop(ctx, u.Key())
 }
 
-// images returns a configured provider and its image store.
-func (w *Workshop) images(ctx context.Context, name string) (*resources.Provider, drivers.ImageStore, error) {
+// images returns a configured provider and its image store. Release has to be called when the store is used no more.
+func (w *shopJob) images(ctx context.Context, name string) (p *resources.Provider, store drivers.ImageStore, release func(), err error) {
 	p, ok := w.provider(name)
 	if !ok {
-		return nil, nil, fmt.Errorf("provider %s is not configured on this host", name)
+		return nil, nil, nil, fmt.Errorf("provider %s is not configured on this host", name)
 	}
 	cloud, release, err := w.cloud(ctx, name, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	release() // its configuration is in force for as long as there is a workshop
-	store, ok := drivers.Images(cloud)
+	store, ok = drivers.Images(cloud)
 	if !ok {
-		return nil, nil, fmt.Errorf("provider %s takes no images: %w", name, drivers.ErrNotSupported)
+		release()
+		return nil, nil, nil, fmt.Errorf("provider %s takes no images: %w", name, drivers.ErrNotSupported)
 	}
-	return p, store, nil
+	return p, store, release, nil
 }
 
 // Images implements builders.Workshop.
-func (w *Workshop) Images() []string {
+func (w *Workshop) Images() []string { return w.job().Buildable() }
+
+// Buildable names the configured images that a builder of this engine can make and that are not paused.
+func (e *Engine) Buildable() []string {
 	var names []string
-	for i := range w.Desired.Images {
-		if img := &w.Desired.Images[i]; w.Builders[img.Builder] != nil && !img.Pause {
+	for i := range e.Desired.Images {
+		if img := &e.Desired.Images[i]; e.Builders[img.Builder] != nil && !img.Pause {
 			names = append(names, img.Name)
 		}
 	}
@@ -147,7 +178,8 @@ func (w *Workshop) Images() []string {
 
 // Kept implements builders.Workshop.
 func (w *Workshop) Kept(context.Context) ([]string, error) {
-	files, err := w.files()
+	job := w.job()
+	files, err := job.files()
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +188,7 @@ func (w *Workshop) Kept(context.Context) ([]string, error) {
 		there[f.Name] = true
 	}
 	var ids []string
-	for _, b := range all[resources.Build](w.ledger) {
+	for _, b := range all[resources.Build](job.ledger) {
 		onDisk := slices.ContainsFunc(b.Files, func(f resources.ImageFile) bool { return there[f.Name] })
 		if b.State == resources.StateReady && onDisk {
 			ids = append(ids, cmp.Or(b.Extra[extraAskedAs], b.ID))
@@ -177,19 +209,19 @@ func buildID(asked string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func (w *Workshop) kept(id string) (*resources.Build, bool) {
+func (w *shopJob) kept(id string) (*resources.Build, bool) {
 	b, ok := get[resources.Build](w.ledger, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
 	return b, ok && b.State == resources.StateReady
 }
 
 // Make implements builders.Workshop.
 func (w *Workshop) Make(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error) {
-	files, err, _ := w.flight.Do(id, func() (any, error) { return w.make(ctx, image, id, formats, progress) })
+	files, err, _ := w.flight.Do(id, func() (any, error) { return w.job().make(ctx, image, id, formats, progress) })
 	made, _ := files.([]resources.ImageFile)
 	return made, err
 }
 
-func (w *Workshop) make(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error) {
+func (w *shopJob) make(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error) {
 	if b, ok := w.kept(id); ok {
 		return b.Files, nil
 	}
@@ -201,7 +233,7 @@ func (w *Workshop) make(ctx context.Context, image, id string, formats []string,
 	if len(step.Formats) == 0 {
 		return nil, fmt.Errorf("%s: no format is asked for, and none is configured here", img.Ref())
 	}
-	defer w.listen(step.ID, progress)()
+	defer w.shop.listen(step.ID, progress)()
 	release, err := w.slot(ctx, step)
 	if err != nil {
 		return nil, err
@@ -229,7 +261,7 @@ func (w *Workshop) make(ctx context.Context, image, id string, formats []string,
 }
 
 // formatsFor are the formats to make: those asked for and those configured, or else those that the providers here want.
-func (w *Workshop) formatsFor(img *resources.Image, asked []string) []string {
+func (w *shopJob) formatsFor(img *resources.Image, asked []string) []string {
 	formats := slices.Concat(asked, img.Formats)
 	if len(asked) == 0 {
 		formats = slices.AppendSeq(formats, maps.Values(w.seen.Formats))
@@ -240,14 +272,19 @@ func (w *Workshop) formatsFor(img *resources.Image, asked []string) []string {
 
 // Send implements builders.Workshop.
 func (w *Workshop) Send(ctx context.Context, s builders.Sending) (string, error) {
+	return w.job().send(ctx, s)
+}
+
+func (w *shopJob) send(ctx context.Context, s builders.Sending) (string, error) {
 	b, ok := w.kept(s.BuildID)
 	if !ok {
 		return "", fmt.Errorf("build %s is not here", s.BuildID)
 	}
-	p, store, err := w.images(ctx, s.Provider)
+	p, store, leave, err := w.images(ctx, s.Provider)
 	if err != nil {
 		return "", err
 	}
+	defer leave()
 	format := cmp.Or(s.Format, store.ImageFormat())
 	step := plan.Step{ID: "upload " + s.BuildID + " to " + p.Name, Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: b.Image,
 		Build: b.ID, Provider: p.Name, Format: format}
@@ -267,7 +304,7 @@ func (w *Workshop) Send(ctx context.Context, s builders.Sending) (string, error)
 }
 
 // sendMarked sends for somebody who keeps the record. What an earlier try has left there is taken, or removed.
-func (w *Workshop) sendMarked(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
+func (w *shopJob) sendMarked(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
 	file resources.ImageFile, s builders.Sending) (string, error) {
 	there, err := imagesMarked(ctx, store, s.Marks)
 	if err != nil {
@@ -297,7 +334,7 @@ func (w *Workshop) sendMarked(ctx context.Context, store drivers.ImageStore, p *
 }
 
 // undo removes what a failed upload left, also when the upload was cancelled.
-func (w *Workshop) undo(ctx context.Context, store drivers.ImageStore, marks resources.Marks) error {
+func (w *shopJob) undo(ctx context.Context, store drivers.ImageStore, marks resources.Marks) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return w.removeImages(ctx, store, marks)
@@ -305,7 +342,7 @@ func (w *Workshop) undo(ctx context.Context, store drivers.ImageStore, marks res
 
 // sendAsOwn sends for somebody who knows no marks. The image carries this host's, and its record is kept until the image
 // is complete, so that half an upload is removed after a crash.
-func (w *Workshop) sendAsOwn(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
+func (w *shopJob) sendAsOwn(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
 	file resources.ImageFile, s builders.Sending) (string, error) {
 	u, err := w.intendUpload(ctx, "", b, file, p)
 	if err != nil {
@@ -322,8 +359,8 @@ func (w *Workshop) sendAsOwn(ctx context.Context, store drivers.ImageStore, p *r
 }
 
 // fileOf returns the build's file of the format, which is made when there is none.
-func (w *Workshop) fileOf(ctx context.Context, id, format string) (resources.ImageFile, error) {
-	file, err, _ := w.flight.Do("convert "+id+" to "+format, func() (any, error) {
+func (w *shopJob) fileOf(ctx context.Context, id, format string) (resources.ImageFile, error) {
+	file, err, _ := w.shop.flight.Do("convert "+id+" to "+format, func() (any, error) {
 		for converted := false; ; converted = true {
 			b, ok := w.kept(id)
 			if !ok {
@@ -346,20 +383,22 @@ func (w *Workshop) fileOf(ctx context.Context, id, format string) (resources.Ima
 
 // Remove implements builders.Workshop.
 func (w *Workshop) Remove(ctx context.Context, id string) error {
-	b, ok := get[resources.Build](w.ledger, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
+	job := w.job()
+	b, ok := get[resources.Build](job.ledger, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
 	if !ok {
 		return nil
 	}
-	return w.deleteBuild(ctx, plan.Step{ID: "delete build " + id, Record: b.Key()})
+	return job.deleteBuild(ctx, plan.Step{ID: "delete build " + id, Record: b.Key()})
 }
 
 // OpenLog opens the log of a build, which may still grow.
 func (w *Workshop) OpenLog(_ context.Context, id string) (io.ReadCloser, error) {
-	b, ok := get[resources.Build](w.ledger, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
+	job := w.job()
+	b, ok := get[resources.Build](job.ledger, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
 	if !ok {
 		return nil, fmt.Errorf("log of build %s: %w", id, fs.ErrNotExist)
 	}
-	dir, err := w.logDir()
+	dir, err := job.logDir()
 	if err != nil {
 		return nil, err
 	}
@@ -367,4 +406,4 @@ func (w *Workshop) OpenLog(_ context.Context, id string) (io.ReadCloser, error) 
 }
 
 // Close ends the workshop. Nothing may run in it any more.
-func (w *Workshop) Close() { w.end() }
+func (w *Workshop) Close() { w.job().end() }

@@ -232,3 +232,51 @@ func (l *lab) workAndDie(t *testing.T) {
 	}
 	_, _ = w.Send(ctx, builders.Sending{BuildID: askedID, Image: "debian", Provider: "one"})
 }
+
+func TestWorkshopUsesAnotherConfiguration(t *testing.T) {
+	l := newLab(t, host, sandboxcloud.Options{})
+	e, end := l.engine()
+	defer end()
+	w, err := reconcile.NewWorkshop(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var phases sync.Map
+	make := func(id string) []resources.ImageFile {
+		files, err := w.Make(t.Context(), "debian", id, nil, func(string, int64, int64) { phases.Store(id, true) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	before := make(askedID)
+
+	desired := e.Desired
+	desired.Images = slices.Clone(desired.Images)
+	for i := range desired.Images {
+		if img := &desired.Images[i]; img.Name == "broken" || img.Name == "paused" {
+			img.Pause = !img.Pause
+		}
+	}
+	desired.Providers = slices.DeleteFunc(slices.Clone(desired.Providers), func(p resources.Provider) bool { return p.Name == "two" })
+	if err := w.Use(t.Context(), e.With(desired)); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Images(); !slices.Equal(got, []string{"debian", "paused"}) {
+		t.Errorf("images are %v", got)
+	}
+	if again := make(askedID); len(again) != 1 || again[0].Name != before[0].Name {
+		t.Errorf("the build made before is %v, want %v", again, before)
+	}
+	make("1" + askedID[1:])
+	if _, shown := phases.Load("1" + askedID[1:]); !shown {
+		t.Error("the progress of a build under the new configuration is lost")
+	}
+	if _, err := w.Send(t.Context(), builders.Sending{BuildID: askedID, Provider: "two"}); err == nil {
+		t.Error("an image was sent to a provider that is not configured any more")
+	}
+	if _, err := w.Send(t.Context(), builders.Sending{BuildID: askedID, Provider: "one"}); err != nil {
+		t.Error(err)
+	}
+}

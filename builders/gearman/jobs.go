@@ -13,7 +13,7 @@ import (
 )
 
 // build does image-build:<image>.
-func (h *host) build(ctx context.Context, task *protocol.Task) ([]byte, error) {
+func (h *Host) build(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	image := strings.TrimPrefix(task.Function, buildPrefix)
 	request, err := readBuildRequest(task.Data)
 	if err != nil {
@@ -47,7 +47,7 @@ func (h *host) build(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	return toJSON(buildAnswer{ID: request.ID, Npctl: &buildFed{h.name, files}}), nil
 }
 
-func (h *host) makeImage(ctx context.Context, image string, request buildRequest, talk *talk) ([]resources.ImageFile, error) {
+func (h *Host) makeImage(ctx context.Context, image string, request buildRequest, talk *talk) ([]resources.ImageFile, error) {
 	if seconds := request.Npctl.Timeout; seconds > 0 {
 		limit := min(time.Duration(seconds), longestBuild) * time.Second
 		var cancel context.CancelFunc
@@ -63,7 +63,7 @@ func (h *host) makeImage(ctx context.Context, image string, request buildRequest
 const longestBuild = 365 * 24 * 3600
 
 // upload does image-upload:<id>.
-func (h *host) upload(ctx context.Context, task *protocol.Task) ([]byte, error) {
+func (h *Host) upload(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	id := strings.TrimPrefix(task.Function, uploadPrefix)
 	request, err := readSendRequest(task.Data)
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *host) upload(ctx context.Context, task *protocol.Task) ([]byte, error) 
 
 // remove does image-delete:<id>. A build that is being made is stopped first. The functions are taken back after the answer, by the worker: gearmand would drop the
 // answer otherwise.
-func (h *host) remove(ctx context.Context, task *protocol.Task) ([]byte, error) {
+func (h *Host) remove(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	id := strings.TrimPrefix(task.Function, deletePrefix)
 	h.stop(id)
 	unlock, err := h.locks.exclusive(ctx, id)
@@ -113,7 +113,7 @@ func (h *host) remove(ctx context.Context, task *protocol.Task) ([]byte, error) 
 }
 
 // refuse answers a request that is wrong: WORK_FAIL where the original did so, and else an exception.
-func (h *host) refuse(task *protocol.Task, err error) error {
+func (h *Host) refuse(task *protocol.Task, err error) error {
 	h.log.Warn("gearman job refused", "function", task.Function, "error", err)
 	if errors.Is(err, errRefused) {
 		return fmt.Errorf("%w: %w", protocol.ErrFailed, err)

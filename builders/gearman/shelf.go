@@ -10,7 +10,7 @@ import (
 )
 
 // offer lets others upload and remove a build that is kept here. When it returns, the servers know.
-func (h *host) offer(ctx context.Context, id string) {
+func (h *Host) offer(ctx context.Context, id string) {
 	if err := checkName(id); err != nil {
 		h.log.Warn("build cannot be offered by gearman", "build", id, "error", err)
 		return
@@ -30,7 +30,7 @@ var errRemoved = errors.New("somebody removed the build while it was made")
 
 // begin lets others remove a build that is being made here, which stops it. Call end when it is made, or not; more often
 // does no harm.
-func (h *host) begin(ctx context.Context, id string) (building context.Context, end func()) {
+func (h *Host) begin(ctx context.Context, id string) (building context.Context, end func()) {
 	building, cancel := context.WithCancelCause(ctx)
 	h.mu.Lock()
 	h.making[id] = cancel
@@ -55,7 +55,7 @@ func (h *host) begin(ctx context.Context, id string) (building context.Context, 
 }
 
 // stop stops a build that is being made here.
-func (h *host) stop(id string) {
+func (h *Host) stop(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if cancel := h.making[id]; cancel != nil {
@@ -64,7 +64,7 @@ func (h *host) stop(id string) {
 }
 
 // withdraw takes a build back that is not here any more.
-func (h *host) withdraw(id string) {
+func (h *Host) withdraw(id string) {
 	h.mu.Lock()
 	delete(h.offered, id)
 	h.changes++
@@ -73,7 +73,7 @@ func (h *host) withdraw(id string) {
 }
 
 // refresh follows what comes and goes without gearman.
-func (h *host) refresh(ctx context.Context) {
+func (h *Host) refresh(ctx context.Context) {
 	ticker := time.NewTicker(h.every)
 	defer ticker.Stop()
 	for {
@@ -88,7 +88,7 @@ func (h *host) refresh(ctx context.Context) {
 
 // look compares what is offered with what is there. When something is offered or withdrawn meanwhile, the listing may be
 // older than that, and counts for nothing; the next one will do.
-func (h *host) look(ctx context.Context) {
+func (h *Host) look(ctx context.Context) {
 	before, changes := h.snapshot()
 	kept, err := h.workshop.Kept(ctx)
 	if err != nil { // nobody could look, so nothing is gone
@@ -110,7 +110,7 @@ func (h *host) look(ctx context.Context) {
 	}
 }
 
-func (h *host) snapshot() (map[string]bool, int) {
+func (h *Host) snapshot() (map[string]bool, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.offered), h.changes

@@ -42,6 +42,7 @@ func runSuite(t *testing.T, kind gearmantest.Kind, start func(*testing.T) protoc
 		"KilledHostLeavesTheBuild":     killedHost,
 		"BuildsAreOfferedFromTheStart": offeredFromTheStart,
 		"WhatComesAndGoesIsSeen":       comesAndGoes,
+		"ReloadOffersOtherImages":      reloaded,
 		"RemovalStopsABuild":           removalStopsABuild,
 		"HostIsKnownToBeUp":            hostIsUp,
 		"AbsentHostIsAway":             absentHost,
@@ -248,9 +249,8 @@ func runningBuildIsJoined(t *testing.T, w world) {
 
 func runningBuildIsMadeOnceByAHost(t *testing.T, w world) {
 	shop, begun, open, _ := gated(t, "debian")
-	go func() {
-		_ = gearman.Serve(t.Context(), gearman.ServeOptions{Gearman: w.options, Workshop: shop, BuildWorkers: 2, Host: "h1"})
-	}()
+	host := newHost(t, gearman.ServeOptions{Gearman: w.options, Workshop: shop, BuildWorkers: 2, Host: "h1"})
+	go func() { _ = host.Serve(t.Context()) }()
 	offered(t, w.options, map[string]int{"image-build:debian": 2})
 	first, second := build(withTimeout(t), w.options, job("debian")), build(withTimeout(t), w.options, job("debian"))
 	receive(t, begun, "the build")
@@ -462,6 +462,34 @@ func comesAndGoes(t *testing.T, w world) {
 		t.Fatal(err)
 	}
 	offered(t, w.options, map[string]int{"image-build:debian": 1})
+}
+
+func reloaded(t *testing.T, w world) {
+	shop, begun, open, _ := gated(t, "debian", "fedora")
+	host, _ := serveHost(t, w.options, "h1", shop)
+	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-build:fedora": 1})
+	running := build(withTimeout(t), w.options, job("debian"))
+	receive(t, begun, "the build")
+	images, use := shop.use("suse")
+	if err := host.Reload(withTimeout(t), []string{"no name"}, use); err == nil || !slices.Equal(shop.Images(), []string{"debian", "fedora"}) {
+		t.Errorf("after a name that gearman cannot have: error %v, images %v", err, shop.Images())
+	}
+	broken := errors.New("broken")
+	if err := host.Reload(withTimeout(t), images, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("got error %v, want %v", err, broken)
+	}
+	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-build:fedora": 1, "image-delete:" + id: 2})
+
+	if err := host.Reload(withTimeout(t), images, use); err != nil {
+		t.Fatal(err)
+	}
+	// The function of the job in hand is withdrawn after the job.
+	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-build:suse": 1, "image-delete:" + id: 2})
+	open <- nil
+	if got := receive(t, running, "the build that ran"); got.err != nil || got.artifact.Host != "h1" {
+		t.Errorf("the build that ran ends with %+v", got)
+	}
+	offered(t, w.options, map[string]int{"image-build:suse": 1, "image-upload:" + id: 2, "image-delete:" + id: 2})
 }
 
 func absentHost(t *testing.T, w world) {

@@ -22,7 +22,7 @@ type talk struct {
 	phases  int64  // guarded by mu
 }
 
-func (h *host) talk(task *protocol.Task, reports bool) *talk {
+func (h *Host) talk(task *protocol.Task, reports bool) *talk {
 	t := &talk{task: task, reports: reports, kinds: h.kinds}
 	t.report(report{Host: h.name})
 	return t
@@ -70,7 +70,7 @@ func (t *talk) fail(err error) error {
 const logPause = 500 * time.Millisecond
 
 // follow sends the log of a build as it grows. The function returned sends the rest.
-func (h *host) follow(ctx context.Context, id string, t *talk) (stop func()) {
+func (h *Host) follow(ctx context.Context, id string, t *talk) (stop func()) {
 	logs, ok := h.workshop.(Logs)
 	if !ok || !t.reports {
 		return func() {}

@@ -189,7 +189,11 @@ func TestHostThatCannotBeginSaysSo(t *testing.T) {
 		"image name": {gearman.ServeOptions{Gearman: quick(t, "x"), Workshop: newWorkshop(t, "a b")}, `image "a b" cannot be offered by gearman: it may hold no slash and no blank`},
 		"listing":    {gearman.ServeOptions{Gearman: quick(t, "x"), Workshop: noListing{}}, "list the builds that are kept here: disk is gone"},
 	} {
-		if err := gearman.Serve(withTimeout(t), test.options); err == nil || err.Error() != test.want {
+		host, err := gearman.NewHost(test.options)
+		if err == nil {
+			err = host.Serve(withTimeout(t))
+		}
+		if err == nil || err.Error() != test.want {
 			t.Errorf("%s: got error  %v\nwant error %s", name, err, test.want)
 		}
 	}

@@ -47,7 +47,7 @@ func newBuilder(o protocol.Options) *gearman.Builder {
 // workshop keeps builds as files in a directory, as a real one does.
 type workshop struct {
 	dir    string
-	images []string
+	images []string                                                                               // guarded by mu
 	make   func(ctx context.Context, image, id string, progress func(string, int64, int64)) error // more to do when an image is made
 	send   func(ctx context.Context, s builders.Sending) (string, error)
 	mu     sync.Mutex
@@ -64,7 +64,21 @@ func newWorkshop(t testing.TB, images ...string) *workshop {
 	return &workshop{dir: t.TempDir(), images: images}
 }
 
-func (w *workshop) Images() []string { return w.images }
+func (w *workshop) Images() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.images
+}
+
+// use returns what makes the workshop offer other images.
+func (w *workshop) use(images ...string) (now []string, use func(context.Context) error) {
+	return images, func(context.Context) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.images = images
+		return nil
+	}
+}
 
 func (w *workshop) Kept(context.Context) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(w.dir, "*.raw"))
@@ -143,19 +157,34 @@ func (w *workshop) history() (made []string, sent []builders.Sending) {
 // serve runs a build host until the end of the test, or until it is closed.
 func serve(t testing.TB, o protocol.Options, name string, w builders.Workshop) (shut func()) {
 	t.Helper()
+	_, shut = serveHost(t, o, name, w)
+	return shut
+}
+
+func serveHost(t testing.TB, o protocol.Options, name string, w builders.Workshop) (host *gearman.Host, shut func()) {
+	t.Helper()
+	host = newHost(t, gearman.ServeOptions{
+		Gearman: o, Workshop: w, Host: name, Kinds: kinds(), Log: o.Log, UploadWorkers: 2, Refresh: 200 * time.Millisecond,
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() {
-		err := gearman.Serve(ctx, gearman.ServeOptions{
-			Gearman: o, Workshop: w, Host: name, Kinds: kinds(), Log: o.Log, UploadWorkers: 2, Refresh: 200 * time.Millisecond,
-		})
-		if err != nil {
+		if err := host.Serve(ctx); err != nil {
 			t.Errorf("host %s: %v", name, err)
 		}
 	})
 	shut = func() { cancel(); work.Wait() }
 	t.Cleanup(shut)
-	return shut
+	return host, shut
+}
+
+func newHost(t testing.TB, o gearman.ServeOptions) *gearman.Host {
+	t.Helper()
+	host, err := gearman.NewHost(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host
 }
 
 // offered waits until exactly these functions have workers, with their numbers.

@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -11,10 +15,14 @@ import (
 	"github.com/npctl/npctl/builders/gearman"
 	wire "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
 )
 
-// builderOptions are those of npctl builder.
-type builderOptions struct {
+var errNothingToBuild = hint(errors.New("there is no image that this host can make"), "declare diskimages with a builder other than gearman")
+
+// builderCommand is npctl builder.
+type builderCommand struct {
+	*app
 	builds, uploads int
 	host            string
 	grace           time.Duration
@@ -23,7 +31,7 @@ type builderOptions struct {
 }
 
 func (a *app) builderCommand() *cli.Command {
-	var o builderOptions
+	c := &builderCommand{app: a}
 	return &cli.Command{
 		Name:     "builder",
 		Usage:    "build images for others, who ask by gearman",
@@ -36,59 +44,129 @@ It registers image-build:NAME for each image, and image-upload:ID and image-dele
 keeps. What is on disk is known again after a restart; what was left half done is removed. The state file
 and images_dir belong to this host alone.
 
+SIGHUP makes it read its configuration again: images that were added, removed, paused or changed are offered
+or withdrawn, and jobs in hand end under the configuration that they began with. A configuration with
+mistakes is refused with each mistake in the log, and the one before stays in force.
+
 SIGTERM or ^C stops it: it takes no new job, and finishes those in hand within -grace. What takes longer
 is stopped and left to another host.`,
-		Flags: append(o.variables.flags(),
-			&cli.IntFlag{Name: "build-workers", Value: 1, Validator: atLeast(1), Destination: &o.builds, Usage: "make `NUMBER` builds at a time"},
-			&cli.IntFlag{Name: "upload-workers", Value: 4, Validator: atLeast(1), Destination: &o.uploads, Usage: "do `NUMBER` uploads and removals at a time"},
-			&cli.StringFlag{Name: "host", Destination: &o.host, Usage: "`NAME` of this host as others see it; the machine's when not given"},
-			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &o.grace, Usage: "`TIME` that jobs in hand get when it is stopped"},
-			lockTimeoutFlag(&o.wait, ""),
+		Flags: append(c.variables.flags(),
+			&cli.IntFlag{Name: "build-workers", Value: 1, Validator: atLeast(1), Destination: &c.builds, Usage: "make `NUMBER` builds at a time"},
+			&cli.IntFlag{Name: "upload-workers", Value: 4, Validator: atLeast(1), Destination: &c.uploads, Usage: "do `NUMBER` uploads and removals at a time"},
+			&cli.StringFlag{Name: "host", Destination: &c.host, Usage: "`NAME` of this host as others see it; the machine's when not given"},
+			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &c.grace, Usage: "`TIME` that jobs in hand get when it is stopped"},
+			lockTimeoutFlag(&c.wait, ""),
 		),
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 0); err != nil {
-				return err
-			}
-			return a.serveBuilds(ctx, o)
-		},
+		Action: c.run,
 	}
 }
 
-func (a *app) serveBuilds(ctx context.Context, o builderOptions) error {
-	c, err := a.load(o.variables)
+func (c *builderCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if err := arguments(cmd, 0); err != nil {
+		return err
+	}
+	reloads, forget := c.ui.hangups()
+	defer forget()
+	config, err := c.load(c.variables)
 	if err != nil {
 		return err
 	}
-	if c.Desired.Settings.Gearman == nil {
-		return hint(fmt.Errorf("the configuration names no gearman server"), "write, over several lines: npctl { gearman { servers = [\"host:4730\"] } }")
+	if config.Desired.Settings.Gearman == nil {
+		return hint(errors.New("the configuration names no gearman server"), "write, over several lines: npctl { gearman { servers = [\"host:4730\"] } }")
 	}
-	servers, err := gearmanOptions(c.Desired.Settings, a.log)
+	servers, err := gearmanOptions(config.Desired.Settings, c.log)
 	if err != nil {
 		return err
 	}
-	servers.Drain = o.grace
-	s, err := a.openSession(ctx, c, 0, ownState)
+	servers.Drain = c.grace
+	s, err := c.openSession(ctx, config, 0, ownState)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	return a.locked(ctx, s.store, "builder", o.wait, func(ctx context.Context) error { return a.makeBuilds(ctx, s, o, servers) })
+	return c.locked(ctx, s.store, "builder", c.wait, func(ctx context.Context) error { return c.serve(ctx, s, servers, reloads) })
 }
 
-// makeBuilds builds for whoever asks until ctx ends.
-func (a *app) makeBuilds(ctx context.Context, s *session, o builderOptions, servers wire.Options) error {
-	s.engine.Builds = o.builds
+// serve builds for whoever asks until ctx ends.
+func (c *builderCommand) serve(ctx context.Context, s *session, servers wire.Options, reloads <-chan struct{}) error {
+	s.engine.Builds = c.builds
 	delete(s.engine.Builders, "gearman") // a host that asked others would ask itself
+	images := s.engine.Buildable()
+	if len(images) == 0 {
+		return errNothingToBuild
+	}
 	shop, err := reconcile.NewWorkshop(ctx, s.engine)
 	if err != nil {
 		return err
 	}
 	defer shop.Close()
-	images := shop.Images()
-	if len(images) == 0 {
-		return hint(fmt.Errorf("there is no image that this host can make"), "declare diskimages with a builder other than gearman")
+	host, err := gearman.NewHost(gearman.ServeOptions{Gearman: servers, Workshop: shop, BuildWorkers: c.builds, UploadWorkers: c.uploads,
+		Host: c.host, Kinds: errorKinds, Log: c.log})
+	if err != nil {
+		return err
 	}
-	a.ui.talk("Building %s for whoever asks at %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
-	return gearman.Serve(ctx, gearman.ServeOptions{Gearman: servers, Workshop: shop, BuildWorkers: o.builds, UploadWorkers: o.uploads,
-		Host: o.host, Kinds: errorKinds, Log: a.log})
+	c.ui.talk("Building %s for whoever asks at %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
+	b := &buildHost{builderCommand: c, session: s, shop: shop, host: host}
+	side, end := context.WithCancel(ctx)
+	defer end()
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	helpers.Go(func() { reloadOnHangup(side, reloads, c.log, b.reload) })
+	tell := newNotifier(c.log)
+	tell.ready()
+	defer context.AfterFunc(ctx, tell.stopping)()
+	return host.Serve(ctx)
+}
+
+// buildHost is a build host that serves.
+type buildHost struct {
+	*builderCommand
+	session *session
+	shop    *reconcile.Workshop
+	host    *gearman.Host
+}
+
+// reload puts the configuration in force as it is now. One with mistakes is logged, and the one before stays in force.
+func (b *buildHost) reload(ctx context.Context) {
+	engine, err := b.reread()
+	if err == nil {
+		err = b.host.Reload(ctx, engine.Buildable(), func(ctx context.Context) error { return b.shop.Use(ctx, engine) })
+	}
+	if err != nil {
+		b.logRefusal(err)
+		return
+	}
+	b.log.Info("configuration reloaded", "images", strings.Join(engine.Buildable(), ", "))
+}
+
+// reread reads the configuration for a build host that serves.
+func (b *buildHost) reread() (*reconcile.Engine, error) {
+	config, err := b.reloadConfig(b.variables)
+	if err != nil {
+		return nil, err
+	}
+	place, err := b.statePlace(config.Desired.Settings)
+	if err != nil {
+		return nil, err
+	}
+	before, now := b.session.config.Desired.Settings, config.Desired.Settings
+	fixed := ""
+	switch {
+	case !place.same(b.session.place):
+		fixed = "the place of the state"
+	case before.ImagesDir != now.ImagesDir:
+		fixed = "images_dir"
+	case before.BuildLogDir != now.BuildLogDir:
+		fixed = "build_log_dir"
+	case !reflect.DeepEqual(before.Gearman, now.Gearman):
+		fixed = "the gearman block"
+	}
+	if fixed != "" {
+		return nil, hint(fmt.Errorf("%s cannot change while npctl builder runs", fixed), "restart npctl builder")
+	}
+	engine := b.session.engine.With(config.Desired)
+	if !slices.ContainsFunc(config.Desired.Images, func(img resources.Image) bool { return engine.Builders[img.Builder] != nil }) {
+		return nil, errNothingToBuild
+	}
+	return engine, nil
 }

@@ -31,6 +31,7 @@ func TestRealBuildHosts(t *testing.T) {
 		"HostKilledInMidUpload":                        {newTLSShop, killedUploading},
 		"HostStoppedFinishesItsBuild":                  {newShop, stoppedInTime},
 		"HostStoppedLeavesALongBuildToAnother":         {newShop, stoppedTooSoon},
+		"HostReloadedInMidBuild":                       {newTLSShop, reloadedBuilding},
 		"NpctlKilledInMidBuildGoesOnWithIt":            {newShop, mainKilledBuilding},
 		"NpctlAndThenTheHostKilledInMidBuild":          {newShop, bothKilledBuilding},
 		"NpctlKilledInMidBuildFindsItReady":            {newShop, mainKilledBuildReady},
@@ -314,6 +315,35 @@ func stoppedTooSoon(s *shop) {
 	apply.succeeds()
 	s.everywhere(map[string]build{id: {"debian", "b"}})
 	s.settled()
+}
+
+func reloadedBuilding(s *shop) {
+	s.configure("debian")
+	host := s.host("a")
+	s.offered(offers("a"))
+	release := s.hold("debian")
+	apply := s.apply()
+	id, _ := s.begun(1)
+	text := s.read("a/npctl.hcl")
+	during := map[string]jobs{"image-build:debian": {Running: 1, Workers: 1}, "image-delete:" + id: {Workers: uploadWorkers}}
+
+	s.write("a/npctl.hcl", strings.Replace(text, "diskimage", "diksimage", 1))
+	host.signal(syscall.SIGHUP)
+	s.write("a/npctl.hcl", strings.Replace(text, `diskimage "debian"`, `diskimage "arch"`, 1))
+	host.signal(syscall.SIGHUP)
+	during["image-build:arch"] = jobs{Workers: 1}
+	s.offered(during)
+	release()
+	apply.succeeds()
+	s.offered(map[string]jobs{"image-build:arch": {Workers: 1}, "image-upload:" + id: {Workers: uploadWorkers}, "image-delete:" + id: {Workers: uploadWorkers}})
+	s.everywhere(map[string]build{id: {"debian", "a"}})
+
+	s.write("a/npctl.hcl", text)
+	host.signal(syscall.SIGHUP)
+	s.offered(offers("a", id))
+	s.settled()
+	host.signal(syscall.SIGTERM)
+	host.succeeds()
 }
 
 func mainKilledBuilding(s *shop) {

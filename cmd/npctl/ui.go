@@ -148,6 +148,18 @@ func (u *ui) hungUp() bool {
 	return answer != nil
 }
 
+// hangups returns a channel that gets a hint at each SIGHUP until forget is called. Those that come meanwhile are one more.
+func (u *ui) hangups() (hints <-chan struct{}, forget func()) {
+	c := make(chan struct{}, 1)
+	u.onHangUp(func() {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	})
+	return c, func() { u.onHangUp(nil) }
+}
+
 // onHangUp sets what SIGHUP does from now on.
 func (u *ui) onHangUp(answer func()) {
 	u.mu.Lock()

@@ -55,8 +55,8 @@ type watchCommand struct {
 	lockTimeout                         time.Duration
 	parallelism                         int
 	takeOver, shadow, allowDestroy      bool
-	place                               statePlace    // of the first configuration
-	reloads                             chan struct{} // gets a hint when the configuration is to be read anew
+	place                               statePlace      // of the first configuration
+	reloads                             <-chan struct{} // gets a hint when the configuration is to be read anew
 }
 
 const categoryServe = "What is served"
@@ -96,14 +96,9 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.logAsService(); err != nil {
 		return err
 	}
-	c.reloads = make(chan struct{}, 1)
-	c.ui.onHangUp(func() {
-		select {
-		case c.reloads <- struct{}{}:
-		default:
-		}
-	})
-	defer c.ui.onHangUp(nil)
+	reloads, forget := c.ui.hangups()
+	defer forget()
+	c.reloads = reloads
 	config, err := c.loadAndWarn(c.variableOptions)
 	if err != nil {
 		return err

@@ -287,15 +287,15 @@ func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
-	dir := shortDir(t)
-	writeConfig(t, dir, watchedFleet)
+// notifySocket takes the place of systemd, and collects what it is sent.
+func notifySocket(t *testing.T, dir string) *lockedBuffer {
+	t.Helper()
 	path := filepath.Join(dir, "notify")
 	socket, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "unixgram", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told lockedBuffer
+	sent := &lockedBuffer{}
 	go func() {
 		buffer := make([]byte, 4096)
 		for {
@@ -303,11 +303,18 @@ func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = fmt.Fprintf(&told, "%s\n", buffer[:n])
+			_, _ = fmt.Fprintf(sent, "%s\n", buffer[:n])
 		}
 	}()
-	defer socket.Close() //nolint:errcheck // ends the goroutine
+	t.Cleanup(func() { _ = socket.Close() }) // ends the goroutine
 	t.Setenv("NOTIFY_SOCKET", path)
+	return sent
+}
+
+func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
+	dir := shortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	told := notifySocket(t, dir)
 	t.Setenv("WATCHDOG_USEC", "300000")
 	w := startWatch(t, dir)
 	w.await("it is ready", func() bool { return strings.Contains(told.String(), "READY=1\n") })
@@ -320,7 +327,7 @@ func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
 	})
 	w.end()
 	if !strings.Contains(told.String(), "STOPPING=1") {
-		t.Errorf("systemd was told:\n%s", &told)
+		t.Errorf("systemd was told:\n%s", told)
 	}
 }
 

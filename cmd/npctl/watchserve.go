@@ -109,7 +109,7 @@ func (w *watching) run(ctx context.Context) error {
 	side, endSide := context.WithCancel(ctx)
 	defer endSide()
 	var helpers errgroup.Group
-	helpers.Go(func() error { w.reloadOnHangup(side); return nil })
+	helpers.Go(func() error { reloadOnHangup(side, w.reloads, w.log, w.reload); return nil })
 	tell := newNotifier(w.log)
 	helpers.Go(func() error { tell.keep(side, w.daemon); return nil })
 	w.log.Info("watching", "version", version(), "state", w.place.String(), "providers", len(w.session.config.Desired.Providers),

@@ -67,6 +67,12 @@ func TestABuilderServiceMakesImagesForTheOther(t *testing.T) {
 	m.await("the build host offers its image", func() bool { return strings.Contains(m.run("gearadmin --status"), "image-build:debian") })
 	m.install(strings.Replace(asking, "npctl {", "npctl {\n  gearman {\n    servers = [\"127.0.0.1\"]\n  }\n", 1))
 	m.ready()
+	m.write("/etc/npctl-builder/npctl.hcl", strings.Replace(building, `diskimage "debian"`, `diskimage "trixie"`, 1))
+	m.run("systemctl reload npctl-builder")
+	m.await("the build host offers the image of its new configuration", func() bool {
+		status := m.run("gearadmin --status")
+		return strings.Contains(status, "image-build:trixie") && m.is("npctl-builder", "NRestarts") == "0"
+	})
 	m.run("systemctl stop npctl-builder")
 	if result := m.is("npctl-builder", "Result"); result != "success" {
 		t.Errorf("the build host that was stopped ended with %s", result)
