@@ -2,7 +2,6 @@ package config
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash"
@@ -15,17 +14,21 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// digestOf hashes a whole configuration. Where it lies and on which lines does not count, so a plan that was made in
+// digestOf hashes a whole configuration, and its blocks without sensitive values. Where it lies and on which lines does not count, so a plan that was made in
 // one checkout can be applied in another.
-func digestOf(d resources.Desired) string {
+func digestOf(d resources.Desired) resources.HashSource {
 	d.Settings.Dir = ""
 	sum := sha256.New()
 	digestValue(sum, reflect.ValueOf(d))
-	return "v1:" + hex.EncodeToString(sum.Sum(nil)[:16])
+	public := sha256.New()
+	for _, b := range d.Blocks {
+		_, _ = fmt.Fprintf(public, "%q %s\n", b.Address, b.Digest)
+	}
+	return resources.NewHashSource([sha256.Size]byte(sum.Sum(nil)), [sha256.Size]byte(public.Sum(nil)))
 }
 
 // derived fields say again what others say.
-var derived = map[string]bool{"Hashes": true, "Static": true, "Digest": true, "Blocks": true, "Values": true}
+var derived = map[string]bool{"Hashes": true, "Hashed": true, "Static": true, "Digests": true, "Blocks": true, "Values": true}
 
 // digestValue writes a value so that different values never make the same bytes: everything has its length or name
 // before it.

@@ -44,8 +44,8 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("panic:\n%s", got)
 		}
 		JSON(diags, result.Files)
-		if result.Desired.Digest == "" != diags.HasErrors() {
-			t.Fatalf("digest %q with:\n%s", result.Desired.Digest, got)
+		if len(result.Desired.Digests) == 0 != diags.HasErrors() {
+			t.Fatalf("digests %q with:\n%s", result.Desired.Digests, got)
 		}
 		checked := opts
 		checked.CheckOnly, checked.Vars = true, nil

@@ -98,7 +98,7 @@ func TestHashesFollowTheClassesOfAttributes(t *testing.T) {
 			same(t, "image changed", old.Image != now.Image, c.image)
 			same(t, "offer changed", old.Offer != now.Offer, c.offer)
 			same(t, "node changed", old.Node != now.Node, c.node)
-			if before.Digest == after.Digest {
+			if before.Digests.Current() == after.Digests.Current() {
 				t.Error("the digest is the same")
 			}
 		})
@@ -151,7 +151,7 @@ func TestStaticTextsShowWhatChanged(t *testing.T) {
 func TestDigestIsOfValuesAndNotOfLayout(t *testing.T) {
 	a := write(t, map[string]string{"main.hcl": with(nil)})
 	b := write(t, map[string]string{"b.hcl": "# moved\n\n" + with(map[string]string{"label": `flavor = null`}), "a.hcl": "locals { unused = 1 }"})
-	same(t, "digest", load(t, b).Desired.Digest, load(t, a).Desired.Digest)
+	same(t, "digest", load(t, b).Desired.Digests, load(t, a).Desired.Digests)
 }
 
 // Whatever the order of blocks in the files, the outcome is the same.
@@ -172,7 +172,7 @@ func TestOrderOfBlocksDoesNotMatter(t *testing.T) {
 		if diags.HasErrors() {
 			rt.Fatal(diags)
 		}
-		if result.Desired.Digest != want.Digest {
+		if result.Desired.Digests.Current() != want.Digests.Current() {
 			rt.Errorf("another digest for %q", shuffled)
 		}
 	})

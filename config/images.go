@@ -178,9 +178,10 @@ func (l *loader) fillBuilder(made *wantedImage, kind string, b schema.Block, all
 	if !made.Config.IsWhollyKnown() {
 		return
 	}
-	made.Hashes = resources.HashValue(cty.ObjectVal(map[string]cty.Value{
+	made.Hashed = resources.SourceOfHash(cty.ObjectVal(map[string]cty.Value{
 		"builder": cty.StringVal(kind), "config": staticOf(b, all),
 	}))
+	made.Hashes = made.Hashed.Hashes("")
 	made.Static = map[string]string{"builder": showValue(cty.StringVal(kind), false)}
 	showStatic(made.Static, "", b, all)
 }

@@ -137,6 +137,8 @@ func (l *loader) load() resources.Desired {
 	}
 	d.Blocks = l.blocks
 	sortBy(d.Blocks, func(b resources.Block) string { return b.Address })
+	d.Hashed = digestOf(d)
+	d.Digests = d.Hashed.Hashes("")
 	return d
 }
 

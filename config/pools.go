@@ -112,7 +112,8 @@ func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, aro
 	if known {
 		made.Image = refOf(image)
 		if made.Config.IsWhollyKnown() {
-			made.Hashes = hashOffer(image, staticOf(s.label, all), around.hashed)
+			made.Hashed = hashOffer(image, staticOf(s.label, all), around.hashed)
+			made.Hashes = made.Hashed.Hashes("")
 		}
 	}
 	for name, text := range around.shown {
@@ -124,15 +125,15 @@ func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, aro
 	pool.offers = append(pool.offers, made)
 }
 
-func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.Hashes {
+func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.HashSource {
 	object := map[string]cty.Value{"image": image, "label": label}
 	for name, value := range around {
 		if !value.IsWhollyKnown() {
-			return nil
+			return resources.HashSource{}
 		}
 		object[name] = value
 	}
-	return resources.HashValue(cty.ObjectVal(object))
+	return resources.SourceOfHash(cty.ObjectVal(object))
 }
 
 // node makes a machine that exists.
@@ -158,7 +159,8 @@ func (l *loader) node(p *wantedProvider, pool *wantedPool, one instance, ctx *hc
 	}
 	both := nodeSchema(s)
 	static := staticOf(both, all)
-	made.Hashes = resources.HashValue(static)
+	made.Hashed = resources.SourceOfHash(static)
+	made.Hashes = made.Hashed.Hashes("")
 	showStatic(made.Static, "", both, all)
 	l.block("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)

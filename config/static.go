@@ -17,7 +17,8 @@ import (
 
 const masked = "(sensitive)"
 
-// staticOf returns the static part of a body for hashing, without what is null or at its default.
+// staticOf returns the static part of a body for hashing, without what is null or at its default. What is sensitive stays
+// marked.
 func staticOf(b schema.Block, v values) cty.Value {
 	static := map[string]cty.Value{}
 	for i := range b.Attributes {
@@ -26,12 +27,12 @@ func staticOf(b schema.Block, v values) cty.Value {
 		if attr.Class != schema.Static || !ok || attr.Default != cty.NilVal && value.RawEquals(attr.Default) {
 			continue
 		}
-		static[attr.Name] = value
+		static[attr.Name] = v[attr.Name]
 	}
 	for i := range b.Blocks {
 		if value, ok := v.usable(b.Blocks[i].Name); ok && hasStatic(b.Blocks[i].Schema) {
-			if part := staticBlocks(&b.Blocks[i], value); part.LengthInt() > 0 {
-				static[b.Blocks[i].Name] = part
+			if staticBlocks(&b.Blocks[i], value).LengthInt() > 0 {
+				static[b.Blocks[i].Name] = staticBlocks(&b.Blocks[i], v[b.Blocks[i].Name])
 			}
 		}
 	}
@@ -48,6 +49,9 @@ func hasStatic(b schema.Block) bool {
 // staticBlocks is the static part of nested blocks: an object per block.
 func staticBlocks(n *schema.NestedBlock, value cty.Value) cty.Value {
 	switch {
+	case value.IsMarked(): // all of it
+		plain, marks := value.UnmarkDeep()
+		return staticBlocks(n, plain).WithMarks(marks)
 	case n.Label != "":
 		parts := map[string]cty.Value{}
 		for label, object := range value.AsValueMap() {

@@ -84,7 +84,6 @@ func (w *world) desired(settings resources.Settings) resources.Desired {
 		d.Providers = append(d.Providers, p.desired())
 	}
 	sortBy(d.Providers, func(p resources.Provider) string { return p.Name })
-	d.Digest = digestOf(d)
 	return d
 }
 

@@ -15,7 +15,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	declared := want
 	seen = besideWorker(withoutMoved(seen))
 	if opt.Destroy {
-		want = resources.Desired{Settings: want.Settings, Digest: want.Digest}
+		want = resources.Desired{Settings: want.Settings, Digests: want.Digests}
 	}
 	c := &computation{want: want, declared: declared, seen: seen, opt: opt, world: newWorld(declared, want, seen), index: map[string]int{},
 		requested: map[Address]bool{}, changing: map[resources.Key]bool{}, crowded: map[poolKey]bool{}}

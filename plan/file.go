@@ -225,7 +225,7 @@ type ConfigurationChange struct {
 
 // CheckConfiguration returns nil when the plan was made with the configuration.
 func (f File) CheckConfiguration(now resources.Desired) *ConfigurationChange {
-	if f.Meta.Digest == now.Digest {
+	if now.Digests.Same(resources.Hash(f.Meta.Digest)) {
 		return nil
 	}
 	change := &ConfigurationChange{}

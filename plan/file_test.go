@@ -194,10 +194,10 @@ func TestPlanIsBoundToItsInstallationAndConfiguration(t *testing.T) {
 	if err := f.CheckInstallation("another"); err == nil || !strings.Contains(err.Error(), `this state belongs to "another"`) {
 		t.Errorf("got %v", err)
 	}
-	if change := f.CheckConfiguration(resources.Desired{Digest: f.Meta.Digest}); change != nil {
+	if change := f.CheckConfiguration(resources.Desired{Digests: resources.Hashes{resources.Hash(f.Meta.Digest)}}); change != nil {
 		t.Errorf("got %v", change)
 	}
-	now := resources.Desired{Digest: "sha256:11", Blocks: []resources.Block{block("diskimage.a", "9", 4), block("label.b", "2", 90), block("label.d", "4", 13)}}
+	now := resources.Desired{Digests: resources.Hashes{"sha256:11"}, Blocks: []resources.Block{block("diskimage.a", "9", 4), block("label.b", "2", 90), block("label.d", "4", 13)}}
 	want := []string{"diskimage.a (npctl.hcl:4) has changed", "label.d (npctl.hcl:13) is new", "label.c (npctl.hcl:12) was removed"}
 	if diff := cmp.Diff(&ConfigurationChange{Blocks: want}, f.CheckConfiguration(now)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -165,8 +165,7 @@ func ImageHashes(block resources.Hashes, inputs resources.Hash) resources.Hashes
 	}
 	combined := make(resources.Hashes, len(block))
 	for i, h := range block {
-		version, _, _ := strings.Cut(string(h), ":")
-		combined[i] = resources.Hash(version + ":" + digest(string(h), string(inputs)) + digest(string(inputs), string(h)))
+		combined[i] = h.Mix(func(part string) string { return digest(part, string(inputs)) + digest(string(inputs), part) })
 	}
 	return combined
 }
@@ -218,7 +217,7 @@ func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *r
 
 // mended reports whether an image is made of something else since it has failed: that may be the remedy.
 func (c *computation) mended(img *resources.Image, f *resources.Failure) bool {
-	return f.Hash != "" && f.Hash != c.hashes(img).Current()
+	return !c.hashes(img).Match(f.Hash)
 }
 
 // touchBuild returns what a new build relies on: that the newest one is still the newest, and the local files.

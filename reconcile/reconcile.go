@@ -24,6 +24,7 @@ import (
 // Options is what an Engine works with. Store, Drivers and Desired are needed.
 type Options struct {
 	Desired  resources.Desired
+	HashKey  resources.HashKey // of the state
 	Store    state.Store
 	Drivers  map[string]drivers.Driver   // by kind
 	Builders map[string]builders.Builder // by kind
@@ -57,6 +58,7 @@ func New(o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.Desired = o.Desired.WithHashKey(o.HashKey)
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -71,7 +73,7 @@ func New(o Options) *Engine {
 // needs is closed some time after Runner.Use has put one in force.
 func (e *Engine) With(desired resources.Desired) *Engine {
 	next := *e
-	next.Desired, next.keys = desired, cloudKeys(desired.Providers)
+	next.Desired, next.keys = desired.WithHashKey(e.HashKey), cloudKeys(desired.Providers)
 	return &next
 }
 

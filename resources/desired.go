@@ -15,10 +15,40 @@ type Desired struct {
 	Labels    []Label
 	Images    []Image
 	Providers []Provider
-	// Digest is a hash of the whole evaluated configuration; a saved plan is bound to it.
-	Digest string
+	// Digests are hashes of the whole evaluated configuration, made of Hashed; a saved plan is bound to the first.
+	Digests Hashes
+	Hashed  HashSource
 	// Blocks lists what the configuration was made of, sorted by address, to find out which of it has changed.
 	Blocks []Block
+}
+
+// WithHashKey returns the same with hashes that are keyed.
+func (d Desired) WithHashKey(key HashKey) Desired {
+	d.Digests = d.Hashed.over(key, d.Digests)
+	d.Images = slices.Clone(d.Images)
+	for i := range d.Images {
+		d.Images[i].Hashes = d.Images[i].Hashed.over(key, d.Images[i].Hashes)
+	}
+	d.Providers = slices.Clone(d.Providers)
+	for i := range d.Providers {
+		pools := slices.Clone(d.Providers[i].Pools)
+		for j := range pools {
+			pools[j] = pools[j].withHashKey(key)
+		}
+		d.Providers[i].Pools = pools
+	}
+	return d
+}
+
+func (p Pool) withHashKey(key HashKey) Pool {
+	p.Offers, p.Nodes = slices.Clone(p.Offers), slices.Clone(p.Nodes)
+	for i := range p.Offers {
+		p.Offers[i].Hashes = p.Offers[i].Hashed.over(key, p.Offers[i].Hashes)
+	}
+	for i := range p.Nodes {
+		p.Nodes[i].Hashes = p.Nodes[i].Hashed.over(key, p.Nodes[i].Hashes)
+	}
+	return p
 }
 
 // Block is a block of the configuration, without those inside it that have an address of their own.
@@ -122,7 +152,8 @@ type Image struct {
 	Login             Login
 	Properties        map[string]string
 	Tags              []string
-	Hashes            Hashes            // of the static attributes
+	Hashes            Hashes // of the static attributes, made of Hashed
+	Hashed            HashSource
 	Static            map[string]string // the static attributes as text, sensitive ones masked, for showing what changed
 	Source            Source
 }
@@ -232,8 +263,9 @@ type Pool struct {
 type Offer struct {
 	Label  string
 	Image  ImageRef
-	Config cty.Value         // label attributes, over the pool's where the label does not set them
-	Hashes Hashes            // of the static attributes
+	Config cty.Value // label attributes, over the pool's where the label does not set them
+	Hashes Hashes    // of the static attributes, made of Hashed
+	Hashed HashSource
 	Static map[string]string // as in Image
 	Values map[string]string // what is not at its default, as JSON text; sensitive values are masked, long texts hashed
 	Source Source
@@ -271,7 +303,8 @@ type StaticNode struct {
 	Slots    int64
 	Login    Login
 	Config   cty.Value
-	Hashes   Hashes
+	Hashes   Hashes // made of Hashed
+	Hashed   HashSource
 	Static   map[string]string
 	Source   Source
 }

@@ -103,6 +103,9 @@ type Identity struct {
 	Lineage string `json:"lineage"` // made once, when the store is; the id of the installation
 	Serial  uint64 `json:"serial"`  // grows with every commit
 	Schema  int    `json:"schema"`
+	// HashKey is a secret: saved plans and exports do not carry it. It is empty in a state of an older npctl that this one
+	// has not written to.
+	HashKey resources.HashKey `json:"-"`
 }
 
 // Identified is a Store that knows its identity. All of npctl's do; it is apart because decorators need not.

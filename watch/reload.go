@@ -64,7 +64,7 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	seen.Now = next.Now()
 	seen.Launching, seen.Reloaded = nil, seen.Now // as after Use
 	seen.Failing = nil                            // every deletion counts, also one that is retried later
-	p := plan.Compute(desired, seen, plan.Options{Patient: true, AllowDestroy: allowed(allowDestroy)})
+	p := plan.Compute(next.Desired, seen, plan.Options{Patient: true, AllowDestroy: allowed(allowDestroy)})
 	for _, problem := range p.Problems {
 		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)
 	}

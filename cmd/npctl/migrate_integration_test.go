@@ -199,7 +199,7 @@ func fleet() []resources.Record {
 }
 
 // fill makes the file with the records, in whatever state they are.
-func (m *movable) fill(t *testing.T, records []resources.Record) string {
+func (m *movable) fill(t *testing.T, records []resources.Record) state.Identity {
 	t.Helper()
 	file, err := bolt.Open(bolt.Options{Path: filepath.Join(m.dir, "npctl.db"), Version: "0.1.0"})
 	if err != nil {
@@ -221,7 +221,7 @@ func (m *movable) fill(t *testing.T, records []resources.Record) string {
 	if err := file.Take(t.Context(), doc, bolt.Turn{}); err != nil {
 		t.Fatal(err)
 	}
-	return id.Lineage
+	return id
 }
 
 // expect says what is there after a move of all but requests.
@@ -256,7 +256,7 @@ func TestStateMoveThereAndBack(t *testing.T) {
 			t.Parallel()
 			m := newMovable(t, private)
 			all := fleet()
-			lineage := m.fill(t, all)
+			made := m.fill(t, all)
 			out, err := m.migrate(t, "zookeeper.hcl", never)
 			if err != nil {
 				t.Fatal(err)
@@ -266,8 +266,8 @@ func TestStateMoveThereAndBack(t *testing.T) {
 			}
 			got, id := m.records(t, "zookeeper.hcl")
 			sameRecords(t, "there", got, expect(all, forZooKeeper))
-			if id.Lineage != lineage {
-				t.Errorf("the lineage there is %s, want %s", id.Lineage, lineage)
+			if id.Lineage != made.Lineage || id.HashKey != made.HashKey {
+				t.Errorf("the lineage there is %s, want %s, or the hash key is another", id.Lineage, made.Lineage)
 			}
 			if used := got[resources.Key{Kind: resources.KindNode, ID: "0000000004"}].(*resources.Node); used.Requestor != plan.OwnRequestor+"ci" {
 				t.Errorf("a node in use is %q's there, so that its user is taken for gone", used.Requestor)
@@ -300,8 +300,8 @@ func TestStateMoveThereAndBack(t *testing.T) {
 				t.Errorf("frozen in ZooKeeper are %q, %v after everything has left", names, err)
 			}
 			sameRecords(t, "back", got, want)
-			if id.Lineage != lineage {
-				t.Errorf("the lineage back here is %s, want %s", id.Lineage, lineage)
+			if id.Lineage != made.Lineage || id.HashKey != made.HashKey {
+				t.Errorf("the lineage back here is %s, want %s, or the hash key is another", id.Lineage, made.Lineage)
 			}
 			if !strings.Contains(out, "Moved 116 nodes") {
 				t.Errorf("migrate says %s", out)

@@ -294,6 +294,7 @@ func (s *sharedSource) number(ctx context.Context) error {
 func (m *migration) takeIn(ctx context.Context, source *sharedSource, target *bolt.Store, move string) error {
 	doc := bolt.NewDocument(version())
 	doc.Lineage, doc.Serial, doc.Move, doc.Sequences = source.identity.Lineage, source.identity.Serial, move, source.sequences
+	doc.HashKey = source.identity.HashKey
 	for _, records := range [][]resources.Record{source.cargo, source.notes} {
 		for _, r := range records {
 			if err := doc.Add(r); err != nil {

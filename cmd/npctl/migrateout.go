@@ -122,6 +122,7 @@ func (m *migration) wrongRole(source *fileSource) error {
 func (m *migration) joinAs(ctx context.Context, file *fileSource, with func(*zookeeper.Options)) (*zookeeper.Store, error) {
 	opts := *m.to.shared
 	opts.Private, opts.Version, opts.Log, opts.OpenTimeout, opts.Lineage = file, version(), m.log, openTimeout, file.identity.Lineage
+	opts.HashKey = file.identity.HashKey
 	with(&opts)
 	return zookeeper.Open(ctx, opts)
 }

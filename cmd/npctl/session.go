@@ -61,8 +61,9 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 		_ = store.Close() // nothing was written
 		return nil, err
 	}
-	s.engine = reconcile.New(reconcile.Options{Desired: c.Desired, Store: store, Drivers: c.registry.drivers,
+	s.engine = reconcile.New(reconcile.Options{Desired: c.Desired, HashKey: s.identity.HashKey, Store: store, Drivers: c.registry.drivers,
 		Builders: able, DataDir: dataDir(place.file), Log: a.log})
+	c.Desired = s.engine.Desired
 	return s, nil
 }
 
@@ -166,5 +167,5 @@ func (s *session) looking(refresh bool) (done func()) {
 // meta says where a plan of this session comes from.
 func (s *session) meta(opt plan.Options) plan.Meta {
 	return plan.Meta{NpctlVersion: version(), Lineage: s.identity.Lineage, Serial: s.identity.Serial,
-		Digest: s.config.Desired.Digest, Created: s.seen.Now.UTC(), Options: opt}
+		Digest: string(s.config.Desired.Digests.Current()), Created: s.seen.Now.UTC(), Options: opt}
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
@@ -124,8 +125,26 @@ func (s *Store) prepare() error {
 		if err := s.migrate(ctx); err != nil {
 			return err
 		}
+		if err := s.ensureHashKey(ctx); err != nil {
+			return err
+		}
 	}
 	_, err = s.Identity(ctx)
+	return err
+}
+
+// ensureHashKey gives a key to a file that an older npctl made.
+func (s *Store) ensureHashKey(ctx context.Context) error {
+	id, err := s.Identity(ctx)
+	if err != nil || id.HashKey != "" {
+		return err
+	}
+	_, err = s.update(ctx, func(tx *bbolt.Tx, h *head) error {
+		if len(h.HashKey) == 0 { // otherwise another process was faster
+			h.HashKey = []byte(resources.NewHashKey())
+		}
+		return h.save(tx)
+	})
 	return err
 }
 

@@ -43,7 +43,7 @@ func (s *Store) fill(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	h := &head{Schema: s.schema(), WrittenBy: s.opts.Version, Lineage: uuid.NewString(), Role: s.opts.Role,
+	h := &head{Schema: s.schema(), WrittenBy: s.opts.Version, Lineage: uuid.NewString(), Role: s.opts.Role, HashKey: []byte(resources.NewHashKey()),
 		Sequences: map[resources.Kind]uint64{}, Counts: map[resources.Kind]int{}}
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range [][]byte{recordsBucket, locksBucket} {

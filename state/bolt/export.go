@@ -30,6 +30,8 @@ type Document struct {
 	Records       map[resources.Kind]map[string]json.RawMessage `json:"records"` // by kind and id
 	// Move is the id of the move that brings the records from another store; it is not part of what is printed.
 	Move string `json:"-"`
+	// HashKey comes with such a move, too. A document that is printed has none: a copy of the state gets a key of its own.
+	HashKey resources.HashKey `json:"-"`
 }
 
 // Export writes the whole state as one JSON document, as of one moment, sorted, the same bytes for the same state.

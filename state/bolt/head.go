@@ -30,12 +30,13 @@ type head struct {
 	Role      Role                      `json:"role,omitempty"`
 	Elsewhere string                    `json:"elsewhere,omitempty"` // where the state is whose part this is
 	Move      string                    `json:"move,omitempty"`      // by which the records came here
+	HashKey   []byte                    `json:"hash_key,omitempty"`  // see resources.HashKey
 
 	raw []byte // as it was read
 }
 
 func (h *head) identity() state.Identity {
-	return state.Identity{Lineage: h.Lineage, Serial: h.Serial, Schema: h.Schema}
+	return state.Identity{Lineage: h.Lineage, Serial: h.Serial, Schema: h.Schema, HashKey: resources.HashKey(h.HashKey)}
 }
 
 // readHead reads the head, and refuses a file that this npctl cannot use or that is not the one it began with.

@@ -109,6 +109,9 @@ func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document, also func(*head)) 
 	}
 	clear(h.Counts)
 	h.Move = doc.Move
+	if doc.HashKey != "" {
+		h.HashKey = []byte(doc.HashKey)
+	}
 	s.nextHead(h)
 	also(h)
 	if err := restore(tx, h, doc); err != nil {

@@ -62,6 +62,9 @@ var identityTests = []test{
 		if other := e.identity(e.New(e.T)(e.T)); other.Lineage == one.Lineage {
 			e.Errorf("two stores have the lineage %q", one.Lineage)
 		}
+		if other := e.identity(e.New(e.T)(e.T)); one.HashKey == "" || one.HashKey != two.HashKey || other.HashKey == one.HashKey {
+			e.Errorf("the hash keys of one store have %d and %d bytes and differ, or another store has the same", len(one.HashKey), len(two.HashKey))
+		}
 		if one.Schema <= 0 {
 			e.Errorf("schema %d, want a positive number", one.Schema)
 		}

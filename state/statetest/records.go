@@ -58,7 +58,8 @@ func record(kind resources.Kind, i int) resources.Record {
 	case resources.KindJournal:
 		return &resources.Journal{Events: []resources.Event{{Time: moment, Subject: fmt.Sprintf("node/%d", i), Code: "ready", Text: "it is ready"}}}
 	case resources.KindTemplate:
-		return &resources.Template{Hash: resources.Hash(fmt.Sprintf("v1:%04x", i)), Static: map[string]string{"flavor": "v3", "key": "(sensitive)"}}
+		return &resources.Template{Hash: resources.Hash(fmt.Sprintf("v1:%04x", i)), Static: map[string]string{"flavor": "v3", "key": "(sensitive)"},
+			Files: map[string]string{"files/a": fmt.Sprintf("%016x", i)}}
 	case resources.KindSighting:
 		return &resources.Sighting{Provider: "vexxhost", Type: "server", External: fmt.Sprintf("x-%02d", i), First: moment, Last: moment, Count: 2}
 	case resources.KindHistory:

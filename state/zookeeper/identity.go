@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
@@ -87,10 +88,14 @@ func (s *Store) ensureOwn(ctx context.Context) error {
 		lineage = uuid.NewString()
 	}
 	data := asJSON(head{Schema: ownSchema, WrittenBy: s.opts.Version, Lineage: lineage, Arriving: s.opts.Arriving})
+	key := s.opts.HashKey
+	if key == "" {
+		key = resources.NewHashKey()
+	}
 	for _, own := range []struct {
 		path string
 		data []byte
-	}{{ownDir, data}, {serialAt, nil}, {uploadsAt, nil}, {namedDir, nil}} {
+	}{{ownDir, data}, {serialAt, nil}, {uploadsAt, nil}, {namedDir, nil}, {keyAt, []byte(key)}} {
 		if err := s.ensure(ctx, own.path, own.data); err != nil {
 			return err
 		}
@@ -124,6 +129,11 @@ func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
 		return state.Identity{}, err
 	}
 	id := state.Identity{Lineage: s.lineage, Schema: ownSchema}
+	key, _, err := s.get(ctx, keyAt)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return id, err
+	}
+	id.HashKey = resources.HashKey(key)
 	_, stat, err := s.get(ctx, serialAt)
 	if errors.Is(err, zk.ErrNoNode) && s.opts.ReadOnly {
 		return id, nil

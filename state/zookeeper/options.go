@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	ReadOnly bool
 	// Lineage is that of the state that must be there; empty: any, and one is made when there is none.
 	Lineage string
+	// HashKey is the key that a state without one gets; empty: a random one.
+	HashKey resources.HashKey
 	// Arriving makes the state there one of that lineage, unless npctl has written to another there, and keeps everybody
 	// else out until Arrived is called: for somebody who brings a state from elsewhere.
 	Arriving bool

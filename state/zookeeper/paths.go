@@ -20,14 +20,15 @@ const (
 	launchersDir = registryDir + "/launcher"
 	buildersDir  = registryDir + "/builder"
 
-	ownDir    = "/npctl"            // holds the lineage
-	serialAt  = ownDir + "/serial"  // written by every commit
-	uploadsAt = ownDir + "/uploads" // holds the highest number of npctl's own uploads
-	namedDir  = ownDir + "/locks"   // of state.Store.Lock
-	frozenDir = ownDir + "/frozen"  // has a flag for each provider that is to be left alone
-	lockName  = "lock"              // of every lock directory but those of requests
-	pauseName = "pause"             // flag of an image
-	wishName  = "request-build"     // flag of an image
+	ownDir    = "/npctl"             // holds the lineage
+	serialAt  = ownDir + "/serial"   // written by every commit
+	uploadsAt = ownDir + "/uploads"  // holds the highest number of npctl's own uploads
+	keyAt     = ownDir + "/hash-key" // see resources.HashKey
+	namedDir  = ownDir + "/locks"    // of state.Store.Lock
+	frozenDir = ownDir + "/frozen"   // has a flag for each provider that is to be left alone
+	lockName  = "lock"               // of every lock directory but those of requests
+	pauseName = "pause"              // flag of an image
+	wishName  = "request-build"      // flag of an image
 )
 
 var (

@@ -16,7 +16,7 @@ func (c *call) plan() (any, error) {
 	if pass.Seen.Now.IsZero() {
 		return nil, &failure{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "nothing has been decided yet"}
 	}
-	report, err := pass.Plan.MarshalReport(plan.Meta{NpctlVersion: c.Version, Lineage: pass.Seen.Installation, Digest: pass.Desired.Digest,
+	report, err := pass.Plan.MarshalReport(plan.Meta{NpctlVersion: c.Version, Lineage: pass.Seen.Installation, Digest: string(pass.Desired.Digests.Current()),
 		Created: pass.Seen.Now.UTC(), Options: plan.Options{Patient: true}})
 	if err != nil {
 		return nil, err

@@ -51,6 +51,7 @@ func (c *call) storeHead() (any, error) {
 	}
 	var err error
 	head.Identity, err = identified.Identity(c.ctx())
+	head.HashKey = []byte(head.Identity.HashKey)
 	return head, err
 }
 

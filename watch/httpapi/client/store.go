@@ -61,6 +61,7 @@ func (s *Store) Path() string { return s.head.Path }
 func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
 	var head wire.StoreHead
 	err := s.call(ctx, http.MethodGet, at("store"), nil, nil, &head)
+	head.Identity.HashKey = resources.HashKey(head.HashKey)
 	return head.Identity, err
 }
 

@@ -20,6 +20,7 @@ type StoreHead struct {
 	PID    int    `json:"pid"`
 	Npctl  string `json:"npctl_version"`
 	state.Identity
+	HashKey []byte `json:"hash_key,omitempty"` // that of the identity
 }
 
 // Entry is a record. The last line of a list has End set and nothing else, so that one that was cut short is noticed.
