@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -147,6 +148,9 @@ func (m *making) make(ctx context.Context) error {
 	defer log.Close() //nolint:errcheck // a log that cannot be flushed does not spoil the image
 	artifact, err := m.builder.Build(ctx, m.job(work), log)
 	if err != nil {
+		if strings.Contains(err.Error(), "\n") { // with the last lines of a program's output
+			return fmt.Errorf("%w\n  log: %s", err, log.Name())
+		}
 		return fmt.Errorf("%w (log: %s)", err, log.Name())
 	}
 	if err := m.take(ctx, artifact, work, log); err != nil {

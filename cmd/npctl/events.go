@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -156,6 +155,5 @@ func firstLine(err error) string {
 	if err == nil {
 		return ""
 	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
+	return headline(err.Error())
 }

@@ -72,12 +72,16 @@ func (h *sentences) WithGroup(string) slog.Handler { return h }
 // Handle implements slog.Handler. A value of several lines, such as a console, is shown below.
 func (h *sentences) Handle(_ context.Context, r slog.Record) error {
 	var facts []string
+	var cause string
 	var long strings.Builder
 	add := func(attr slog.Attr) bool {
 		text := visible(strings.TrimSpace(attr.Value.String()))
-		if strings.Contains(text, "\n") {
+		switch {
+		case strings.Contains(text, "\n"):
 			long.WriteString("\n    " + strings.ReplaceAll(text, "\n", "\n    "))
-		} else {
+		case attr.Key == "error":
+			cause = ": " + text
+		default:
 			facts = append(facts, attr.Key+" "+text)
 		}
 		return true
@@ -93,6 +97,6 @@ func (h *sentences) Handle(_ context.Context, r slog.Record) error {
 	if h.ui.compact {
 		long.Reset()
 	}
-	h.ui.talk("%s %s%s", h.ui.style(styleWarning, "Warning:"), text, long.String())
+	h.ui.talk("%s %s%s%s", h.ui.style(styleWarning, "Warning:"), text, cause, long.String())
 	return nil
 }
