@@ -66,14 +66,14 @@ Exit codes: 0 done, 1 error, 2 there are changes (only with plan -detailed-exitc
 
 // command is the whole command line.
 func (a *app) command() *cli.Command {
-	cli.FlagStringer = flagHelp
+	replaceHelp()
 	root := &cli.Command{
 		Name:                      "npctl",
 		StopOnNthArg:              new(1), // as in prepare
 		Usage:                     "plan and apply fleets of CI test nodes and their images",
 		Description:               rootDescription,
 		Version:                   version(),
-		Suggest:                   true,
+		HideHelpCommand:           true, // helpCommand is another
 		DisableSliceFlagSeparator: true, // -var 'list=["a","b"]'
 		Reader:                    a.ui.in,
 		Writer:                    a.ui.out,
@@ -88,7 +88,7 @@ func (a *app) command() *cli.Command {
 			a.planCommand(), a.applyCommand(), a.destroyCommand(), a.watchCommand(),
 			a.requestCommand(), a.nodeCommand(), a.statusCommand(), a.whyCommand(), a.eventsCommand(), a.freezeCommand(), a.thawCommand(), a.reloadCommand(),
 			a.imageCommand(), a.builderCommand(), a.showCommand(), a.graphCommand(), a.stateCommand(), a.forceUnlockCommand(),
-			a.sandboxCommand(), a.versionCommand(), a.completionCommand(), a.docsCommand(),
+			a.sandboxCommand(), a.versionCommand(), a.completionCommand(), a.helpCommand(), a.docsCommand(),
 		},
 	}
 	for _, c := range root.Commands {
@@ -115,6 +115,7 @@ func prepare(c *cli.Command) {
 	}
 	for _, f := range c.Flags {
 		neverNegative(f)
+		categorize(f)
 	}
 	for _, sub := range c.Commands {
 		prepare(sub)
@@ -157,14 +158,14 @@ func rootAction(_ context.Context, cmd *cli.Command) error {
 	if name := cmd.Args().First(); name != "" {
 		return unknownCommand(cmd, "npctl", name)
 	}
-	return cli.ShowRootCommandHelp(cmd)
+	return showHelp(cmd)
 }
 
 func subcommandNeeded(_ context.Context, cmd *cli.Command) error {
-	if name := cmd.Args().First(); name != "" {
+	if name := cmd.Args().First(); name != "" && name != "help" {
 		return unknownCommand(cmd, cmd.FullName(), name)
 	}
-	return cli.ShowSubcommandHelp(cmd)
+	return showHelp(cmd)
 }
 
 func unknownCommand(cmd *cli.Command, parent, name string) error {
@@ -225,34 +226,4 @@ func arguments(cmd *cli.Command, most int) error {
 	}
 	return hint(fmt.Errorf("%s: unexpected argument %q", cmd.FullName(), cmd.Args().Get(most)),
 		cmd.FullName()+" -help explains what it takes; a value of an option is written -option=value")
-}
-
-// flagHelp shows an option in help texts the way people write it: with one dash.
-func flagHelp(f cli.Flag) string {
-	doc, ok := f.(cli.DocGenerationFlag)
-	if !ok {
-		return f.String()
-	}
-	placeholder, usage := unquoteUsage(doc.GetUsage())
-	names := make([]string, len(f.Names()))
-	for i, name := range f.Names() {
-		names[i] = "-" + name
-		if doc.TakesValue() {
-			names[i] += "=" + placeholder
-		}
-	}
-	if value := doc.GetDefaultText(); doc.TakesValue() && doc.IsDefaultVisible() && value != "" && value != `""` {
-		usage += fmt.Sprintf(" (default: %s)", strings.Trim(value, `"`))
-	}
-	return strings.Join(names, ", ") + "\t" + usage
-}
-
-// unquoteUsage takes the placeholder out of the backquotes.
-func unquoteUsage(usage string) (placeholder, plain string) {
-	before, rest, found := strings.Cut(usage, "`")
-	name, after, closed := strings.Cut(rest, "`")
-	if !found || !closed {
-		return "VALUE", usage
-	}
-	return name, before + name + after
 }

@@ -49,13 +49,15 @@ or withdrawn, and jobs in hand end under the configuration that they began with.
 mistakes is refused with each mistake in the log, and the one before stays in force.
 
 SIGTERM or ^C stops it: it takes no new job, and finishes those in hand within -grace. What takes longer
-is stopped and left to another host.`,
+is stopped and left to another host.
+
+Exit codes: 0 stopped by a signal, 1 error.`,
 		Flags: append(c.variables.flags(),
 			&cli.IntFlag{Name: "build-workers", Value: 1, Validator: atLeast(1), Destination: &c.builds, Usage: "make `NUMBER` builds at a time"},
 			&cli.IntFlag{Name: "upload-workers", Value: 4, Validator: atLeast(1), Destination: &c.uploads, Usage: "do `NUMBER` uploads and removals at a time"},
 			&cli.StringFlag{Name: "host", Destination: &c.host, Usage: "`NAME` of this host as others see it; the machine's when not given"},
 			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &c.grace, Usage: "`TIME` that jobs in hand get when it is stopped"},
-			lockTimeoutFlag(&c.wait, ""),
+			lockTimeoutFlag(&c.wait, categoryRun),
 		),
 		Action: c.run,
 	}

@@ -229,9 +229,6 @@ func (c *completion) wordCandidates(ctx context.Context) []candidate {
 				all = append(all, candidate{sub.Name, sub.Usage})
 			}
 		}
-		if c.path == "" {
-			all = append(all, candidate{"help", "show help for a command"})
-		}
 	}
 	if source := argumentSources[c.path]; source != nil {
 		all = append(all, c.from(ctx, source, "")...)

@@ -32,7 +32,7 @@ type daemonCommand struct {
 
 func (c *daemonCommand) flags(own ...cli.Flag) []cli.Flag {
 	return append(own,
-		&cli.StringFlag{Name: "socket", Category: categoryOther, Destination: &c.socket, TakesFile: true, Usage: "`PATH` of the socket of npctl watch, or its URL"},
+		&cli.StringFlag{Name: "socket", Category: categoryConnection, Destination: &c.socket, TakesFile: true, Usage: "`PATH` of the socket of npctl watch, or its URL"},
 		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print JSON (see docs/json.md)"},
 	)
 }

@@ -46,8 +46,8 @@ func (a *app) fmtCommand() *cli.Command {
 			&cli.BoolFlag{Name: "check", Destination: &c.check, Usage: "write nothing; fail when a file would be changed"},
 			&cli.BoolFlag{Name: "diff", Destination: &c.diff, Usage: "show what would be changed or was changed"},
 			&cli.BoolFlag{Name: "recursive", Destination: &c.recursive, Usage: "look into directories below, too"},
-			&cli.BoolFlag{Name: "list", Destination: &c.list, Value: true, HideDefault: true, Usage: "print the names of files that are not in the canonical layout; -list=false does not"},
-			&cli.BoolFlag{Name: "write", Destination: &c.write, Value: true, HideDefault: true, Usage: "write the files; -write=false only names them"},
+			&cli.BoolFlag{Name: "list", Destination: &c.list, Value: true, Usage: "print the names of files that are not in the canonical layout; -list=false does not"},
+			&cli.BoolFlag{Name: "write", Destination: &c.write, Value: true, Usage: "write the files; -write=false only names them"},
 		},
 		Action: c.run,
 	}

@@ -31,7 +31,7 @@ func (a *app) imageBuildCommand() *cli.Command {
 	only := false
 	return &cli.Command{
 		Name: "build", Usage: "build images now", ArgsUsage: "NAME...", Description: imageBuildDescription,
-		Flags: c.flags(&cli.BoolFlag{Name: "only-build", Category: categorySelect, Destination: &only, Usage: "upload nothing yet; the next apply does"}),
+		Flags: c.flags(&cli.BoolFlag{Name: "only-build", Category: categoryPlanning, Destination: &only, Usage: "upload nothing yet; the next apply does"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() == 0 {
 				return hint(errors.New("npctl image build needs the name of an image"), "npctl image list shows those there are")

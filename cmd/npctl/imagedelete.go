@@ -44,10 +44,10 @@ func (a *app) imageDeleteCommand() *cli.Command {
 	return &cli.Command{
 		Name: "delete", Usage: "remove a build or an upload", ArgsUsage: "NAME", Description: imageDeleteDescription,
 		Flags: c.flags(
-			&cli.StringFlag{Name: "build", Category: categorySelect, Destination: &wish.build, Usage: "the build with this `ID`; with -provider just its upload there"},
-			&cli.StringFlag{Name: "upload", Category: categorySelect, Destination: &wish.upload, Usage: "the upload with this `ID`"},
-			&cli.StringFlag{Name: "provider", Category: categorySelect, Destination: &wish.provider, Usage: "the upload in the provider of this `NAME`"},
-			&cli.BoolFlag{Name: "with-nodes", Category: categorySelect, Destination: &wish.nodes, Usage: "replace the ready nodes that run from it; those in use stay"},
+			&cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Usage: "the build with this `ID`; with -provider just its upload there"},
+			&cli.StringFlag{Name: "upload", Category: categorySelection, Destination: &wish.upload, Usage: "the upload with this `ID`"},
+			&cli.StringFlag{Name: "provider", Category: categorySelection, Destination: &wish.provider, Usage: "the upload in the provider of this `NAME`"},
+			&cli.BoolFlag{Name: "with-nodes", Category: categorySelection, Destination: &wish.nodes, Usage: "replace the ready nodes that run from it; those in use stay"},
 			&cli.BoolFlag{Name: "pause", Category: categoryRun, Destination: &wish.pause, Usage: "pause the image as well, so that it is not built again at once"},
 			&cli.StringFlag{Name: "reason", Category: categoryRun, Destination: &wish.reason, Usage: "with -pause: a `TEXT` for whoever looks at it later"},
 		),

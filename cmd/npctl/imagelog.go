@@ -47,7 +47,7 @@ func (a *app) imageLogCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "build", Destination: &c.build, Usage: "of the build with this `ID` instead of the newest"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "go on while the build does"},
-			&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, Destination: &c.lines, Value: -1, HideDefault: true, Usage: "begin with the last `LINES` lines instead of all"},
+			&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, Destination: &c.lines, Value: -1, DefaultText: "all", Usage: "begin with the last `LINES` lines"},
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print JSON, one object a line (see docs/json.md)"},
 		}, c.flags()...), Action: c.run,
 	}

@@ -39,9 +39,9 @@ func (a *app) imageUploadCommand() *cli.Command {
 	return &cli.Command{
 		Name: "upload", Usage: "upload a build to providers that do not have it", ArgsUsage: "NAME", Description: imageUploadDescription,
 		Flags: c.flags(
-			&cli.StringSliceFlag{Name: "provider", Category: categorySelect, Destination: &wish.providers, Usage: "only to this provider, by `NAME`; may be given several times"},
-			&cli.StringFlag{Name: "build", Category: categorySelect, Destination: &wish.build, Value: newestWord, HideDefault: true, Usage: "the build with this `ID` instead of the newest that is ready"},
-			&cli.BoolFlag{Name: "again", Category: categorySelect, Destination: &wish.again, Usage: "also where it is, unless nodes run from it: the old upload goes once the new one is there"},
+			&cli.StringSliceFlag{Name: "provider", Category: categorySelection, Destination: &wish.providers, Usage: "only to this provider, by `NAME`; may be given several times"},
+			&cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Value: newestWord, Usage: "the build with this `ID` instead of the newest that is ready"},
+			&cli.BoolFlag{Name: "again", Category: categorySelection, Destination: &wish.again, Usage: "also where it is, unless nodes run from it: the old upload goes once the new one is there"},
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			name, err := oneImage(cmd)

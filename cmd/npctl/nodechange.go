@@ -190,7 +190,7 @@ Examples:
 Exit codes: 0 they are; 1 on an error, when it takes longer, or when a node is gone; 130 interrupted.`,
 		Flags: c.flags(
 			&cli.StringFlag{Name: "state", Destination: &c.states, Value: c.states, Usage: "the `STATES` to wait for, separated by commas"},
-			&cli.DurationFlag{Name: "timeout", Destination: &c.patience, Usage: "wait for a `DURATION` such as 10m at the most"}),
+			&cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Destination: &c.patience, Usage: "wait for a `DURATION` such as 10m at the most"}),
 		Action: c.each(c.waited),
 	}
 }

@@ -67,3 +67,15 @@ func optionNamed(cmd *cli.Command, name string) cli.Flag {
 	}
 	return nil
 }
+
+// usualCategories are the headings of options that mean the same in many commands, where these set no other.
+var usualCategories = map[string]string{
+	"var": categoryVariables, "var-file": categoryVariables, "json": categoryOutput, "verbose": categoryOutput, "long": categoryOutput,
+	"lock-timeout": categoryRun, "dry-run": categoryRun, "force": categoryRun,
+}
+
+func categorize(f cli.Flag) {
+	if c, ok := f.(cli.CategorizableFlag); ok && c.GetCategory() == "" {
+		c.SetCategory(usualCategories[f.Names()[0]])
+	}
+}

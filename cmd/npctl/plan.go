@@ -53,7 +53,7 @@ func (a *app) planCommand() *cli.Command {
 			&cli.BoolFlag{Name: "detailed-exitcode", Category: categoryOutput, Destination: &c.detailed, Usage: "exit with 2 when there are changes"},
 			&cli.StringFlag{Name: "markdown", Category: categoryOutput, Destination: &c.markdown, TakesFile: true, Usage: "write the plan to `FILE` for a review comment as well (-: to stdout instead of the text)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md)"},
-			&cli.BoolFlag{Name: "lock", Category: categoryRun, Destination: &c.lock, Value: true, HideDefault: true, Usage: "wait for another npctl as -lock-timeout says and warn of it; -lock=false does neither (a plan never takes the lock)"},
+			&cli.BoolFlag{Name: "lock", Category: categoryRun, Destination: &c.lock, Value: true, Usage: "wait for another npctl as -lock-timeout says and warn of it; -lock=false does neither (a plan never takes the lock)"},
 			c.compactFlag(),
 			c.destroyFlag(),
 		}, c.flags()...),

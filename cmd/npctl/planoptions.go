@@ -24,16 +24,14 @@ type planOptions struct {
 	lockTimeout                time.Duration
 }
 
-const categorySelect, categoryRun, categoryOutput = "What is planned", "How it is done", "Output"
-
 func (o *planOptions) flags() []cli.Flag {
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{Name: "target", Category: categorySelect, Destination: &o.targets, Usage: "plan only what has this `ADDRESS` or lies within it, and what that needs; may be given several times"},
-		&cli.StringSliceFlag{Name: "exclude", Category: categorySelect, Destination: &o.excludes, Usage: "leave out what has this `ADDRESS` or lies within it, and what needs that; may be given several times"},
-		&cli.StringSliceFlag{Name: "replace", Category: categorySelect, Destination: &o.replace, Usage: "make the thing at this `ADDRESS` anew: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"},
-		&cli.BoolFlag{Name: "refresh", Category: categorySelect, Destination: &o.refresh, Value: true, HideDefault: true, Usage: "look at the clouds; -refresh=false believes the state instead"},
-		&cli.BoolFlag{Name: "refresh-only", Category: categorySelect, Destination: &o.refreshOnly, Usage: "only bring the state in line with what is; make and delete nothing"},
-		&cli.StringFlag{Name: "allow-destroy", Category: categorySelect, Destination: &o.allow, Usage: "`WHAT` changes of the configuration may delete: none, nodes, images or all; a plan that deletes more is refused. Without it a plan is refused that removes more than 10 things, or more than half. What wears out (old builds, failed, used and aged nodes) may always go"},
+		&cli.StringSliceFlag{Name: "target", Category: categoryPlanning, Destination: &o.targets, Usage: "plan only what has this `ADDRESS` or lies within it, and what that needs; may be given several times"},
+		&cli.StringSliceFlag{Name: "exclude", Category: categoryPlanning, Destination: &o.excludes, Usage: "leave out what has this `ADDRESS` or lies within it, and what needs that; may be given several times"},
+		&cli.StringSliceFlag{Name: "replace", Category: categoryPlanning, Destination: &o.replace, Usage: "make the thing at this `ADDRESS` anew: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"},
+		&cli.BoolFlag{Name: "refresh", Category: categoryPlanning, Destination: &o.refresh, Value: true, Usage: "look at the clouds; -refresh=false believes the state instead"},
+		&cli.BoolFlag{Name: "refresh-only", Category: categoryPlanning, Destination: &o.refreshOnly, Usage: "only bring the state in line with what is; make and delete nothing"},
+		&cli.StringFlag{Name: "allow-destroy", Category: categoryPlanning, Destination: &o.allow, Usage: "`WHAT` changes of the configuration may delete: none, nodes, images or all; a plan that deletes more is refused. Without it a plan is refused that removes more than 10 things, or more than half. What wears out (old builds, failed, used and aged nodes) may always go"},
 	}
 	return append(append(flags, o.runFlags()...), o.variableOptions.flags()...)
 }
@@ -41,19 +39,21 @@ func (o *planOptions) flags() []cli.Flag {
 // runFlags are those of flags that do not say what to plan.
 func (o *planOptions) runFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &o.input, Value: true, HideDefault: true, Usage: "ask where an answer is needed; -input=false fails instead (npctl plan asks nothing)"},
+		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &o.input, Value: true, Usage: "ask where an answer is needed; -input=false fails instead (npctl plan asks nothing)"},
 		lockTimeoutFlag(&o.lockTimeout, categoryRun),
-		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
+		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower"},
 		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "hide and shorten nothing"},
 	}
 }
 
+const parallelismDefault = "0, no further limit"
+
 func lockTimeoutFlag(wait *time.Duration, category string) cli.Flag {
-	return &cli.DurationFlag{Name: "lock-timeout", Category: category, Destination: wait, Usage: "wait for a `DURATION` such as 5m while another npctl works on the state"}
+	return &cli.DurationFlag{Name: "lock-timeout", DefaultText: "0s, do not wait", Category: category, Destination: wait, Usage: "wait for a `DURATION` such as 5m while another npctl works on the state"}
 }
 
 func (o *planOptions) destroyFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "destroy", Category: categorySelect, Destination: &o.destroy, Usage: "want nothing: plan the removal of everything that npctl made"}
+	return &cli.BoolFlag{Name: "destroy", Category: categoryPlanning, Destination: &o.destroy, Usage: "want nothing: plan the removal of everything that npctl made"}
 }
 
 // check finds options that contradict each other.

@@ -34,10 +34,10 @@ func (a *app) requestCommand() *cli.Command {
 		Commands: []*cli.Command{
 			a.requestCreateCommand(),
 			{Name: "list", Usage: "list requests", Description: requestListDescription, Action: list.list, Flags: list.flags(
-				&cli.StringFlag{Name: "state", Category: categorySelect, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas: requested, pending, fulfilled, failed"},
-				&cli.StringFlag{Name: "label", Category: categorySelect, Destination: &list.label, Usage: "only those that ask for a `LABEL`"},
-				&cli.StringFlag{Name: "tenant", Category: categorySelect, Destination: &list.tenant, Usage: "only those of a `TENANT`"},
-				&cli.StringFlag{Name: "requestor", Category: categorySelect, Destination: &list.who, Usage: "only those of a `REQUESTOR`"})},
+				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas: requested, pending, fulfilled, failed"},
+				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.label, Usage: "only those that ask for a `LABEL`"},
+				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.tenant, Usage: "only those of a `TENANT`"},
+				&cli.StringFlag{Name: "requestor", Category: categoryFilter, Destination: &list.who, Usage: "only those of a `REQUESTOR`"})},
 			{Name: "show", Usage: "show requests whole", ArgsUsage: "ID...", Description: requestShowDescription, Flags: show.flags(), Action: show.show},
 			{Name: "cancel", Usage: "withdraw requests", ArgsUsage: "ID...", Description: requestCancelDescription, Flags: cancel.flags(), Action: cancel.cancel},
 			{Name: "wait", Usage: "wait until a request is answered", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.patienceFlag()), Action: wait.wait},
@@ -51,12 +51,12 @@ func (a *app) newRequest() *requestCommand {
 }
 
 func (c *requestCommand) patienceFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "timeout", Category: categoryRun, Destination: &c.patience, Usage: "wait for a `DURATION` such as 10m at the most; the request goes on"}
+	return &cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Category: categoryRun, Destination: &c.patience, Usage: "wait for a `DURATION` such as 10m at the most; the request goes on"}
 }
 
 func (c *requestCommand) takeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.DurationFlag{Name: "lease", Category: categoryRun, Destination: &c.lease, Usage: "the nodes come back by themselves after a `DURATION` such as 10m in which nobody renews their lease"},
+		&cli.DurationFlag{Name: "lease", DefaultText: "no end", Category: categoryRun, Destination: &c.lease, Usage: "the nodes come back by themselves after a `DURATION` such as 10m in which nobody renews their lease"},
 		&cli.StringFlag{Name: "holder", Category: categoryRun, Destination: &c.holder, Usage: "`NAME` under which the nodes are taken, instead of user@host"},
 	}
 }

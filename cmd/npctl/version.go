@@ -55,13 +55,17 @@ Exit codes: 0.`,
 			if err := arguments(cmd, 0); err != nil {
 				return err
 			}
-			r := versionFacts()
 			if asJSON {
-				return a.ui.printJSON(r)
+				return a.ui.printJSON(versionFacts())
 			}
-			return a.ui.print("npctl %s (%s, %s)", r.Version, r.Go, r.Platform)
+			return a.ui.print("%s", versionLine())
 		},
 	}
+}
+
+// versionLine is what version and -version print.
+func versionLine() string {
+	return fmt.Sprintf("npctl %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func versionFacts() versionReport {

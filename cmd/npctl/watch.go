@@ -59,29 +59,27 @@ type watchCommand struct {
 	reloads                             <-chan struct{} // gets a hint when the configuration is to be read anew
 }
 
-const categoryServe = "What is served"
-
 func (a *app) watchCommand() *cli.Command {
 	c := &watchCommand{app: a}
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{Name: "provider", Category: categorySelect, Destination: &c.providers, Usage: "serve only the provider `NAME` and leave the others alone; may be given several times"},
-		&cli.BoolFlag{Name: "allow-destroy", Category: categorySelect, Destination: &c.allowDestroy, Usage: "delete what the configuration no longer wants even if that is much, and leaks though the state is older than the clouds; until the next reload"},
-		&cli.StringSliceFlag{Name: "serve", Category: categorySelect, Destination: &c.tasks, Usage: "take care of `nodes` or images only; with a state that is shared, -provider alone means nodes"},
-		&cli.BoolFlag{Name: "shadow", Category: categorySelect, Destination: &c.shadow, Usage: "change nothing: tell what would have been done about the requests that others serve; needs a state that is shared"},
+		&cli.StringSliceFlag{Name: "provider", Category: categoryService, Destination: &c.providers, Usage: "serve only the provider `NAME` and leave the others alone; may be given several times"},
+		&cli.BoolFlag{Name: "allow-destroy", Category: categoryService, Destination: &c.allowDestroy, Usage: "delete what the configuration no longer wants even if that is much, and leaks though the state is older than the clouds; until the next reload"},
+		&cli.StringSliceFlag{Name: "serve", Category: categoryService, Destination: &c.tasks, Usage: "take care of `nodes` or images only; with a state that is shared, -provider alone means nodes"},
+		&cli.BoolFlag{Name: "shadow", Category: categoryService, Destination: &c.shadow, Usage: "change nothing: tell what would have been done about the requests that others serve; needs a state that is shared"},
 		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Validator: atLeast(time.Second), Usage: "`DURATION` between two looks at a provider in which nothing happens"},
 		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` that running steps have to end after SIGTERM"},
 		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Validator: atLeast(time.Millisecond), Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
 		lockTimeoutFlag(&c.lockTimeout, categoryRun),
 		&cli.BoolFlag{Name: "take-over", Category: categoryRun, Destination: &c.takeOver, Usage: "take the lock of an npctl watch that ran in another container under the same host name: only where two never run at once"},
-		&cli.IntFlag{Name: "parallelism", Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower (0: no further limit)"},
-		&cli.StringFlag{Name: "socket", Category: categoryServe, Destination: &c.socket, TakesFile: true, Usage: "unix socket `PATH` of the API, instead of the one beside the state at which other commands look for it"},
-		&cli.StringFlag{Name: "socket-mode", Category: categoryServe, Destination: &c.socketMode, Value: "0600", Usage: "permissions of the socket as an octal `MODE`; 0660 lets its group do everything"},
-		&cli.StringFlag{Name: "listen", Category: categoryServe, Destination: &c.listen, Usage: "serve the API at a TCP `ADDRESS` too, such as :8443; needs -token-file, and -tls-cert and -tls-key unless it is a loopback address"},
-		&cli.StringFlag{Name: "tls-cert", Category: categoryServe, Destination: &c.cert, TakesFile: true, Usage: "certificate `FILE` (PEM) for -listen; it is read anew when it changes"},
-		&cli.StringFlag{Name: "tls-key", Category: categoryServe, Destination: &c.key, TakesFile: true, Usage: "private key `FILE` (PEM) for -listen"},
-		&cli.StringFlag{Name: "tls-client-ca", Category: categoryServe, Destination: &c.clientCA, TakesFile: true, Usage: "let only clients in that have a certificate of the authority in `FILE` (PEM); they need their token all the same"},
-		&cli.StringFlag{Name: "token-file", Category: categoryServe, Destination: &c.tokens, TakesFile: true, Usage: "`FILE` with bearer tokens for -listen"},
-		&cli.StringFlag{Name: "metrics-listen", Category: categoryServe, Destination: &c.metricsListen, Usage: "serve /metrics, /livez and /readyz to everybody at a TCP `ADDRESS`, such as 127.0.0.1:9107"},
+		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower"},
+		&cli.StringFlag{Name: "socket", Category: categoryListen, Destination: &c.socket, TakesFile: true, Usage: "unix socket `PATH` of the API, instead of the one beside the state at which other commands look for it"},
+		&cli.StringFlag{Name: "socket-mode", Category: categoryListen, Destination: &c.socketMode, Value: "0600", Usage: "permissions of the socket as an octal `MODE`; 0660 lets its group do everything"},
+		&cli.StringFlag{Name: "listen", Category: categoryListen, Destination: &c.listen, Usage: "serve the API at a TCP `ADDRESS` too, such as :8443; needs -token-file, and -tls-cert and -tls-key unless it is a loopback address"},
+		&cli.StringFlag{Name: "tls-cert", Category: categoryListen, Destination: &c.cert, TakesFile: true, Usage: "certificate `FILE` (PEM) for -listen; it is read anew when it changes"},
+		&cli.StringFlag{Name: "tls-key", Category: categoryListen, Destination: &c.key, TakesFile: true, Usage: "private key `FILE` (PEM) for -listen"},
+		&cli.StringFlag{Name: "tls-client-ca", Category: categoryListen, Destination: &c.clientCA, TakesFile: true, Usage: "let only clients in that have a certificate of the authority in `FILE` (PEM); they need their token all the same"},
+		&cli.StringFlag{Name: "token-file", Category: categoryListen, Destination: &c.tokens, TakesFile: true, Usage: "`FILE` with bearer tokens for -listen"},
+		&cli.StringFlag{Name: "metrics-listen", Category: categoryListen, Destination: &c.metricsListen, Usage: "serve /metrics, /livez and /readyz to everybody at a TCP `ADDRESS`, such as 127.0.0.1:9107"},
 	}
 	return &cli.Command{
 		Name: "watch", Category: categoryMain, Usage: "keep everything as described, and serve node requests", Description: watchDescription,

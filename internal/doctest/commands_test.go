@@ -96,20 +96,25 @@ func (h helps) check(t *testing.T, u usage) {
 		case isOption && option == "":
 		case isOption:
 			name, _, _ := strings.Cut(strings.TrimPrefix(option, "-"), "=")
-			if !h.option(t, words, name) {
+			if name != "help" && !h.option(t, words, name) {
 				t.Errorf("%s: %q: npctl %s has no option -%s", u.at, u.text, strings.Join(words, " "), name)
 			}
 		case len(words) == 0, len(words) == 1 && slices.Contains([]string{"state", "image", "request", "node"}, words[0]):
 			if word == strings.ToUpper(word) || slices.Contains(planned, word) {
 				return // npctl COMMAND
 			}
-			if !strings.Contains(h.of(t, words...), "\n     "+word+" ") && !strings.Contains(h.of(t, words...), "\n   "+word+" ") && word != "docs" {
+			if !h.command(t, words, word) && word != "docs" {
 				t.Errorf("%s: %q: npctl %s has no command %q", u.at, u.text, strings.Join(words, " "), word)
 				return
 			}
 			words = append(words, word)
 		}
 	}
+}
+
+func (h helps) command(t *testing.T, words []string, name string) bool {
+	t.Helper()
+	return regexp.MustCompile(`(?m)^ +` + regexp.QuoteMeta(name) + `[, ]`).MatchString(h.of(t, words...))
 }
 
 func (h helps) option(t *testing.T, words []string, name string) bool {
