@@ -28,6 +28,7 @@ Examples:
   npctl sandbox
   npctl sandbox -listen=127.0.0.1:15000 -write-clouds=clouds.yaml &
   openstack --os-cloud=sandbox server list
+  npctl sandbox -image=debian-12 -image=ubuntu-24.04
   npctl sandbox -build-time=20s -faults=faults.json
 
 Exit codes: 0 after ^C, 1 on an error.`
@@ -36,6 +37,7 @@ Exit codes: 0 after ^C, 1 on an error.`
 type sandboxCommand struct {
 	*app
 	listen, file, clouds, faults string
+	images                       []string
 	buildTime, deleteTime        time.Duration
 }
 
@@ -48,6 +50,7 @@ func (a *app) sandboxCommand() *cli.Command {
 			&cli.StringFlag{Name: "file", Destination: &c.file, TakesFile: true, Usage: "keep the cloud in `FILE`; without it, it is forgotten at the end"},
 			&cli.StringFlag{Name: "write-clouds", Destination: &c.clouds, TakesFile: true, Usage: "write the clouds.yaml to `FILE` instead of stdout"},
 			&cli.StringFlag{Name: "faults", Destination: &c.faults, TakesFile: true, Usage: "misbehave as the JSON `FILE` says, which may change meanwhile"},
+			&cli.StringSliceFlag{Name: "image", Destination: &c.images, Usage: "offer a public image with this `NAME`, such as debian-12; may be given several times"},
 			&cli.DurationFlag{Name: "build-time", Destination: &c.buildTime, Usage: "`DURATION` that servers take to start, such as 20s"},
 			&cli.DurationFlag{Name: "delete-time", Destination: &c.deleteTime, Usage: "`DURATION` that servers take to go"},
 		},
@@ -64,8 +67,11 @@ func (c *sandboxCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return hint(fmt.Errorf("serve sandbox: %w", err), "choose another address with -listen=127.0.0.1:PORT")
 	}
 	defer listener.Close() //nolint:errcheck // closed by the server already
-	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: c.file, FaultFile: c.faults, Log: c.log,
-		BuildTime: c.buildTime, DeleteTime: c.deleteTime})
+	options := sandboxcloud.Options{File: c.file, FaultFile: c.faults, Log: c.log, BuildTime: c.buildTime, DeleteTime: c.deleteTime}
+	for _, name := range c.images {
+		options.Images = append(options.Images, sandboxcloud.PublicImage{Name: name})
+	}
+	cloud, err := sandboxcloud.Open(options)
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -33,6 +33,7 @@ type Connect func(ctx context.Context, env drivers.Env, at Endpoint, config cty.
 type Driver struct {
 	shared  schema.Driver
 	connect Connect
+	mu      sync.Mutex // held while a cloud is opened
 }
 
 var _ drivers.Driver = (*Driver)(nil)
@@ -78,7 +79,7 @@ func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (d
 	if options.File, err = stateFile(env, config); err != nil {
 		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
 	}
-	cloud, err := sandboxcloud.Open(options)
+	cloud, err := d.openCloud(env, options)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +96,9 @@ func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (d
 	return c, nil
 }
 
+// defaultFile is the name of the file in the provider's own directory.
+const defaultFile = "sandbox.json"
+
 // stateFile is where the cloud is kept.
 func stateFile(env drivers.Env, config cty.Value) (string, error) {
 	file := text(config, "file")
@@ -104,7 +108,7 @@ func stateFile(env drivers.Env, config cty.Value) (string, error) {
 	case env.Dir == "":
 		return "", errors.New("the sandbox has no directory for its file; write an absolute path as file")
 	case file == "":
-		file = "sandbox.json"
+		file = defaultFile
 	}
 	return filepath.Join(env.Dir, file), nil
 }

@@ -34,6 +34,12 @@ func optionsOf(config cty.Value) (sandboxcloud.Options, error) {
 			Name: name.label, CIDRs: r.texts(name.body, "cidrs"), External: truth(name.body, "external"), Shared: truth(name.body, "shared"),
 		})
 	}
+	for _, name := range blocks(config, "public_image") {
+		o.Images = append(o.Images, sandboxcloud.PublicImage{
+			Name: name.label, MinDisk: r.number(name.body, "min_disk", 0), MinRAM: r.number(name.body, "min_ram", 0),
+			Properties: r.mapped(name.body, "properties"),
+		})
+	}
 	for _, name := range blocks(config, "foreign_server") {
 		o.Foreign = append(o.Foreign, sandboxcloud.ForeignServer{
 			Name: name.label, Flavor: text(name.body, "flavor"), Project: text(name.body, "project"), Metadata: r.mapped(name.body, "metadata"),

@@ -48,6 +48,7 @@ func providerSchema() schema.Block {
 			{Name: "quota", Max: 1, Schema: quotaSchema()},
 			{Name: "flavor", Label: "name", Schema: flavorSchema()},
 			{Name: "network", Label: "name", Schema: networkSchema()},
+			{Name: "public_image", Label: "name", Schema: publicImageSchema()},
 			{Name: "foreign_server", Label: "name", Schema: foreignSchema()},
 			{Name: "fault", Schema: faultSchema()},
 		},
@@ -100,6 +101,19 @@ func flavorSchema() schema.Block {
 	}}
 }
 
+func publicImageSchema() schema.Block {
+	least := func(name, doc string) schema.Attribute {
+		a := number(name, doc, 0)
+		a.Default = cty.Zero
+		return a
+	}
+	return schema.Block{Doc: "An image that the cloud offers to everybody, for `cloud_image`. It is a small raw image with nothing in it, and stays " +
+		"in the cloud as it was made.", Attributes: []schema.Attribute{
+		least("min_disk", "GB of disk that a flavor needs for it."), least("min_ram", "MiB of RAM that a flavor needs for it."),
+		{Name: "properties", Type: cty.Map(cty.String), Class: schema.Behavioural, Doc: "Its properties, such as `os_distro`."},
+	}}
+}
+
 func networkSchema() schema.Block {
 	yes := func(name, doc string) schema.Attribute {
 		return schema.Attribute{Name: name, Type: cty.Bool, Default: cty.False, Class: schema.Behavioural, Doc: doc}
@@ -141,14 +155,14 @@ func faultSchema() schema.Block {
 	operation := word("operation", "Pattern of operations, such as `server.create` or `image.*`; default is all.")
 	operation.Check = checkOperation
 	return schema.Block{
-		Doc: "A way in which the cloud misbehaves, and when: of the calls that match all patterns, the first `after` go well, " +
-			"of the rest each `every`-th goes wrong, `times` at the most. In patterns `*` stands for any text and `?` for one character.",
+		Doc: "A fault of the cloud, and when it happens: of the calls that match all patterns, the first `after` succeed; " +
+			"of the rest every `every`-th fails, at most `times`. In patterns `*` stands for any text and `?` for one character.",
 		Attributes: []schema.Attribute{
 			operation, word("method", "Pattern of HTTP methods."), word("path", "Pattern of URL paths."),
 			word("name", "Pattern of names of servers, images, ports and volumes, or of descriptions of floating IPs."),
-			number("after", "Matching calls that go well first.", 0), number("every", "Go wrong at each so manyth matching call.", 1),
-			number("times", "Go wrong so many times at the most; default is without end.", 1),
-			{Name: "probability", Type: cty.Number, Class: schema.Behavioural, Doc: "Go wrong only with this probability, 0 to 1."},
+			number("after", "Matching calls that succeed first.", 0), number("every", "Every Nth matching call fails.", 1),
+			number("times", "Calls that fail at most; default is no limit.", 1),
+			{Name: "probability", Type: cty.Number, Class: schema.Behavioural, Doc: "Probability that a matching call fails, 0 to 1."},
 			{Name: "action", Type: cty.String, Required: true, OneOf: actions, Class: schema.Behavioural, Doc: actionDoc},
 			number("status", "HTTP status of `answer`.", 300), word("message", "Text of `answer` and `server_error`."),
 			{Name: "retry_after", Type: cty.String, Format: schema.FormatDuration, Class: schema.Behavioural, Doc: "`Retry-After` of `answer`."},

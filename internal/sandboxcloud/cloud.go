@@ -2,6 +2,7 @@ package sandboxcloud
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"sync"
@@ -34,17 +35,18 @@ func Open(options Options) (*Cloud, error) {
 	}
 	options.fill()
 	now := options.Now()
-	store, err := openStore(options.File, func() *world { return newWorld(options.Zones, now) })
+	store, err := openStore(options.File, func() *world { return newWorld(options.Zones, options.Range, now) })
 	if err != nil {
 		return nil, err
 	}
-	if err := store.furnish(options, now); err != nil {
+	contents := newContents(options.File, options.KeepBytes)
+	if err := errors.Join(contents.keepPublicImages(options.Images), store.furnish(options, now)); err != nil {
 		return nil, err
 	}
 	c := &Cloud{
 		options:  options,
 		store:    store,
-		contents: newContents(options.File, options.KeepBytes),
+		contents: contents,
 		faults:   newFaultBook(options.Faults, options.FaultFile, options.Seed),
 		counts:   map[string]int{},
 		revoked:  map[string]time.Time{},

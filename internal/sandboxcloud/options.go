@@ -26,6 +26,11 @@ type Options struct {
 	Flavors  []Flavor  // beside small, medium, large and toobig
 	Networks []Network // beside private and public
 	Zones    []string  // instead of az1 and az2
+	// Images are public. Each is made once, the first time the state is opened with it.
+	Images []PublicImage
+	// Range is the address range of the networks private and public in a new cloud, from 0 to MaxRange. Clouds with
+	// different ranges have no address in common.
+	Range int
 	// Foreign servers are made once, the first time the state is opened with them. They belong to Project when it is
 	// named, else to npctl's own project, and carry no marks.
 	Foreign []ForeignServer
@@ -108,6 +113,9 @@ func (o Options) Check() error {
 		if err := f.Check(); err != nil {
 			errs = append(errs, fmt.Errorf("fault %d: %w", i+1, err))
 		}
+	}
+	if o.Range < 0 || o.Range > MaxRange {
+		errs = append(errs, fmt.Errorf("address range %d: it goes from 0 to %d", o.Range, MaxRange))
 	}
 	return errors.Join(errs...)
 }

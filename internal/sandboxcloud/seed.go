@@ -12,7 +12,7 @@ import (
 )
 
 // newWorld is what every cloud begins with.
-func newWorld(zones []string, now time.Time) *world {
+func newWorld(zones []string, addresses int, now time.Time) *world {
 	w := &world{Version: worldVersion, Zones: zones, Secret: make([]byte, 32)}
 	_, _ = rand.Read(w.Secret) // never fails, as of Go 1.24
 	w.reindex()
@@ -26,8 +26,9 @@ func newWorld(zones []string, now time.Time) *world {
 		w.addFlavor(f, now)
 	}
 	// A server's address is one of this machine's own (127.0.0.0/8), so that a test can listen on it.
-	w.addNetwork(Network{Name: "private", CIDRs: []string{"127.77.0.0/16"}}, hexID("project/"+User), now)
-	w.addNetwork(Network{Name: "public", CIDRs: []string{"127.78.0.0/16"}, External: true}, hexID("project/service"), now)
+	private, public := ranges(addresses)
+	w.addNetwork(Network{Name: "private", CIDRs: []string{private.String()}}, hexID("project/"+User), now)
+	w.addNetwork(Network{Name: "public", CIDRs: []string{public.String()}, External: true}, hexID("project/service"), now)
 	return w
 }
 
@@ -98,6 +99,9 @@ func (w *world) lacks(o Options) bool {
 		_, found := w.Networks.byID[stableID("network/"+n.Name)]
 		lacks = lacks || !found
 	}
+	for _, i := range o.Images {
+		lacks = lacks || !w.Seeded[i.key()]
+	}
 	for _, f := range o.Foreign {
 		lacks = lacks || !w.Seeded[f.key()]
 	}
@@ -121,6 +125,12 @@ func (w *world) furnish(o Options, now time.Time) {
 	for _, n := range o.Networks {
 		if _, found := w.Networks.byID[stableID("network/"+n.Name)]; !found {
 			w.addNetwork(n, w.ownerOf(n), now)
+		}
+	}
+	for _, i := range o.Images {
+		if !w.Seeded[i.key()] {
+			w.Seeded[i.key()] = true
+			w.addPublicImage(i, now)
 		}
 	}
 	for _, f := range o.Foreign {

@@ -34,7 +34,7 @@ type world struct {
 	FloatingIPs table[*floatingIP]          `json:"floating_ips"`
 	Volumes     table[*volume]              `json:"volumes"`
 	Events      []event                     `json:"events"`
-	Seeded      map[string]bool             `json:"seeded"` // foreign servers made already
+	Seeded      map[string]bool             `json:"seeded"` // foreign servers and public images made already
 	FaultHits   map[string]hits             `json:"fault_hits"`
 	used        map[string]*usage           // by project
 	addresses   map[netip.Addr]string       // what every address in use belongs to

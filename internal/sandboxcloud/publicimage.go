@@ -1,0 +1,67 @@
+package sandboxcloud
+
+import (
+	"crypto/md5"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"time"
+)
+
+// PublicImage is an image that the cloud offers to every project, as clouds offer those of distributions. It is a small
+// raw image with nothing in it.
+type PublicImage struct {
+	Name       string
+	MinDisk    int64 // GB
+	MinRAM     int64 // MiB
+	Properties map[string]string
+}
+
+func (i PublicImage) id() string { return stableID("image/" + i.Name) }
+
+func (i PublicImage) key() string { return "image/" + i.Name }
+
+// content is different for each name, so that checksums differ.
+func (i PublicImage) content() []byte {
+	content := fmt.Appendf(nil, "sandbox image %s\n", i.Name)
+	return append(content, make([]byte, 64<<10)...)
+}
+
+func (w *world) addPublicImage(p PublicImage, now time.Time) {
+	row := &image{
+		base: w.newBase(hexID("project/service"), now), Name: p.Name, HasName: true, Status: "active", Visibility: "public",
+		DiskFormat: "raw", ContainerFormat: "bare", MinDisk: p.MinDisk, MinRAM: p.MinRAM, Properties: maps.Clone(p.Properties),
+	}
+	row.ID = p.id()
+	if row.Properties == nil {
+		row.Properties = map[string]string{}
+	}
+	d := &digest{md5: md5.New(), sha512: sha512.New()}
+	_, _ = d.Write(p.content()) // never fails
+	row.describe(d)
+	w.Images.add(row)
+}
+
+// keepPublicImages makes the contents of public images available for downloads.
+func (c *contents) keepPublicImages(images []PublicImage) error {
+	for _, p := range images {
+		there, err := c.open(p.id())
+		if err == nil {
+			_ = there.Close()
+			continue
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		in := c.receive(p.id())
+		_, _ = in.Write(p.content()) // what fails is an error of commit
+		err = in.commit()
+		in.discard()
+		if err != nil {
+			return fmt.Errorf("keep sandbox image %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
