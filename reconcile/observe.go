@@ -257,7 +257,7 @@ func configuredFormat(config cty.Value) string {
 	if format.IsNull() || format.Type() != cty.String {
 		return ""
 	}
-	return format.AsString()
+	return resources.ImageFormat(format.AsString())
 }
 
 // openFormat is the format that an open cloud wants.

@@ -280,3 +280,13 @@ func TestWorkshopUsesAnotherConfiguration(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestProvidersWantFormatsByTheirUsualNames(t *testing.T) {
+	formats := strings.Replace(strings.Replace(host, `"one" { image_format = "raw" }`, `"one" { image_format = "qcow" }`, 1),
+		`"two" { image_format = "raw" }`, `"two" { image_format = "vpc" }`, 1)
+	e, end := newLab(t, formats, sandboxcloud.Options{}).engine()
+	defer end()
+	if got := e.Formats(); got["one"] != "qcow2" || got["two"] != "vhd" {
+		t.Errorf("the formats are %v, want qcow2 and vhd", got)
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/npctl/npctl/internal/inputs"
 	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/internal/scratch"
+	"github.com/npctl/npctl/resources"
 )
 
 // Builder runs a command. Its zero value is ready.
@@ -45,8 +46,8 @@ type settings struct {
 	command []string
 	env     map[string]string
 	dir     string
-	able    []string // formats that the command can make
-	formats []string // asked of the command
+	able    []string // file extensions of the formats that the command can make
+	formats []string // those of them that are asked of the command
 	grace   time.Duration
 	secrets []string
 }
@@ -78,7 +79,7 @@ func (b *Builder) Tools(config cty.Value) builders.Tools {
 	if err != nil {
 		return builders.Tools{}
 	}
-	return builders.Tools{Makes: s.able}
+	return builders.Tools{Makes: resources.ImageFormats(s.able)}
 }
 
 func absolute(base, path string) string {
@@ -88,10 +89,10 @@ func absolute(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// ask chooses the formats to ask of the command: those wanted that it can make, or else its first one, which the caller
-// converts.
+// ask chooses the extensions to ask of the command: of the formats wanted that it can make, or else its first one, which the
+// caller converts.
 func ask(wanted, able []string) []string {
-	both := slices.DeleteFunc(slices.Clone(wanted), func(format string) bool { return !slices.Contains(able, format) })
+	both := slices.DeleteFunc(slices.Clone(able), func(ext string) bool { return !slices.Contains(wanted, resources.ImageFormat(ext)) })
 	if len(both) == 0 {
 		return able[:min(1, len(able))]
 	}
@@ -158,17 +159,17 @@ func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) [
 func output(job builders.Job) string { return filepath.Join(job.Dir, job.Name) }
 
 // collect finds the files that were asked for.
-func collect(job builders.Job, formats []string) (builders.Artifact, error) {
+func collect(job builders.Job, extensions []string) (builders.Artifact, error) {
 	var made builders.Artifact
 	var wrong []error
-	for _, format := range formats {
-		file := builders.File{Format: format, Path: output(job) + "." + format}
+	for _, ext := range extensions {
+		file := builders.File{Format: resources.ImageFormat(ext), Path: output(job) + "." + ext}
 		wrong = append(wrong, check(file))
 		made.Files = append(made.Files, file)
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return builders.Artifact{}, fmt.Errorf("%w; the command has to leave $NPCTL_OUTPUT.<format> for each of $NPCTL_IMAGE_FORMATS (%s); in %s there is %s",
-			err, strings.Join(formats, " "), job.Dir, listing(job.Dir))
+			err, strings.Join(extensions, " "), job.Dir, listing(job.Dir))
 	}
 	return made, nil
 }

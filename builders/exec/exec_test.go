@@ -94,6 +94,31 @@ Exit code: 0
 	}
 }
 
+func TestFormatsMayHaveOtherNames(t *testing.T) {
+	for _, test := range []struct{ wanted, asked, format string }{
+		{"tgz", "tar.gz", "tgz"},
+		{"vhdx", "tar.gz", "tgz"}, // none fits: the first one
+		{"qcow2", "qcow", "qcow2"},
+		{"raw", "raw", "raw"},
+	} {
+		j := job(t, config(map[string]cty.Value{
+			"command": words("sh", "-c", `for f in $NPCTL_IMAGE_FORMATS; do
+				case $f in qcow) qemu-img create -q -f qcow2 "$NPCTL_OUTPUT.$f" 1M ;; tar.gz) tar czf "$NPCTL_OUTPUT.$f" -T /dev/null ;; *) echo x >"$NPCTL_OUTPUT.$f" ;; esac
+			done`),
+			"formats": words("tar.gz", "qcow", "raw"),
+		}), test.wanted)
+		made, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
+		if err != nil {
+			t.Errorf("%s: %v", test.wanted, err)
+			continue
+		}
+		want := []builders.File{{Format: test.format, Path: filepath.Join(j.Dir, "debian-b1."+test.asked)}}
+		if diff := cmp.Diff(want, made.Files); diff != "" {
+			t.Errorf("%s is wanted (-want +got):\n%s", test.wanted, diff)
+		}
+	}
+}
+
 func TestMissingFileNamesWhatIsThere(t *testing.T) {
 	j := job(t, config(map[string]cty.Value{"command": words("sh", "-c", `echo x > "$NPCTL_OUTPUT.img"`)}), "raw")
 	_, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
@@ -194,6 +219,7 @@ func TestSchemaChecks(t *testing.T) {
 		{"formats", words("raw", "qcow2", "tar.gz"), ""},
 		{"formats", words("../../etc/passwd"), "no file extension"},
 		{"formats", cty.ListValEmpty(cty.String), "formats is empty"},
+		{"formats", words("qcow", "raw", "qcow2"), `"qcow" and "qcow2" are the same format`},
 		{"env", cty.MapVal(map[string]cty.Value{"A_1": cty.StringVal("x")}), ""},
 		{"env", cty.MapVal(map[string]cty.Value{"A=B": cty.StringVal("x")}), "no name of an environment variable"},
 		{"secret_env", cty.MapVal(map[string]cty.Value{"NPCTL_OUTPUT": cty.StringVal("x")}), "set by npctl"},

@@ -9,6 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -27,7 +28,7 @@ func (*Builder) Schema() schema.Block {
 				Name: "formats", Type: strings, Class: schema.Dynamic, Check: checkFormats,
 				Default: cty.ListVal([]cty.Value{cty.StringVal("raw")}),
 				Doc: "The formats the command can make. It is asked for those that are wanted; when it can make none of them, " +
-					"it is asked for the first one, which npctl converts.",
+					"it is asked for the first one, which npctl converts. Each is the extension of a file; `qcow` is taken for qcow2, `vpc` for vhd, `tar.gz` for tgz.",
 			},
 			{
 				Name: "env", Type: texts, Class: schema.Static, Check: checkEnv,
@@ -77,10 +78,16 @@ func checkFormats(v cty.Value) error {
 	if v.LengthInt() == 0 {
 		return errors.New(`formats is empty: write at least one, such as ["raw"]`)
 	}
+	extensions := map[string]string{} // by format
 	for _, format := range v.AsValueSlice() {
 		if format.IsNull() || !formatName.MatchString(format.AsString()) {
 			return fmt.Errorf("format %#v is no file extension: write one such as \"raw\" or \"qcow2\"", format)
 		}
+		ext := format.AsString()
+		if before, known := extensions[resources.ImageFormat(ext)]; known && before != ext {
+			return fmt.Errorf("%q and %q are the same format: write one of them", before, ext)
+		}
+		extensions[resources.ImageFormat(ext)] = ext
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
 )
 
 // Service types of the catalog, by their present names.
@@ -60,7 +61,7 @@ func open(ctx context.Context, env drivers.Env, e entry, config cty.Value) (*Clo
 		env.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Cloud{env: env, log: env.Log, entry: e, clients: map[string]*gophercloud.ServiceClient{}}
-	c.imageFormat = firstOf(stringAttr(config, "image_format"), strings.ToLower(e.imageFormat), uploadFormats()[0])
+	c.imageFormat = resources.ImageFormat(firstOf(stringAttr(config, "image_format"), strings.ToLower(e.imageFormat), uploadFormats()[0]))
 	if !slices.Contains(uploadFormats(), c.imageFormat) {
 		return nil, fmt.Errorf("%w: image format %q of cloud %q%s", drivers.ErrRejected, c.imageFormat, e.name, meant(c.imageFormat, uploadFormats()))
 	}

@@ -45,8 +45,8 @@ func cloudAttributes() []schema.Attribute {
 
 func sharedAttributes() []schema.Attribute {
 	return []schema.Attribute{
-		{Name: "image_format", Type: cty.String, Class: schema.Behavioural, OneOf: uploadFormats(),
-			Doc: "Format that images are uploaded in; default is `image_format` of the `clouds.yaml` entry, else `qcow2`."},
+		{Name: "image_format", Type: cty.String, Class: schema.Behavioural, OneOf: append(uploadFormats(), "qcow", "vpc"),
+			Doc: "Format that images are uploaded in, where `qcow` is qcow2 and `vpc` is vhd; default is `image_format` of the `clouds.yaml` entry, else `qcow2`."},
 	}
 }
 
