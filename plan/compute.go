@@ -55,7 +55,8 @@ type computation struct {
 	problems    []Problem
 	unremovable []Problem // with what Options.Remove names
 	deferred    []string
-	unchanged   int
+	unchanged   []Address // those of nodes may be dismissed later
+	dismissed   map[Address]bool
 	requested   map[Address]bool // -replace addresses, and whether something answered to them
 
 	pools    map[poolKey]*poolUse
@@ -207,9 +208,16 @@ func (c *computation) source(provider string) resources.Source {
 	return resources.Source{}
 }
 
+// remaining lists what is as wanted, without nodes that were dismissed after all.
+func (c *computation) remaining() []Address {
+	left := slices.DeleteFunc(c.unchanged, func(at Address) bool { return c.dismissed[at] })
+	slices.Sort(left)
+	return slices.Compact(left)
+}
+
 func (c *computation) finish() Plan {
 	c.steps = c.withoutFailing(c.steps)
-	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged, Deferred: c.deferred, InProgress: c.seen.Worker, Waiting: c.waiting()}
+	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.remaining(), Deferred: c.deferred, InProgress: c.seen.Worker, Waiting: c.waiting()}
 	if len(c.opt.Remove) > 0 {
 		p.Problems = c.unremovable // whatever else is wrong does not stand in the way
 	}

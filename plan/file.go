@@ -35,7 +35,7 @@ const FileLimit = 256 << 20
 
 const (
 	fileKind        = "npctl plan"
-	fileFormat      = 2
+	fileFormat      = 3
 	fileHeaderLimit = 4 << 10
 )
 

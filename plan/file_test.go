@@ -115,14 +115,14 @@ func TestWhatIsNoPlanFileIsRefused(t *testing.T) {
 		{"configuration", []byte("provider \"openstack\" \"x\" {}\n"), ErrNotPlanFile, "it does not begin like one"},
 		{"binary", bytes.Repeat([]byte{0, 0xff}, 1<<20), ErrNotPlanFile, "it does not begin like one"},
 		{"report", renderReport(t, samplePlan()), ErrNotPlanFile, "it is the output of -json"},
-		{"newer format", change(`"format":2`, `"format":3`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 3, and this npctl reads format 2"},
+		{"newer format", change(`"format":3`, `"format":4`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 4, and this npctl reads format 3"},
 		{"cut short", content[:len(content)/2], ErrPlanDamaged, "bytes are missing"},
 		{"only the header", content[:bytes.IndexByte(content, '\n')+1], ErrPlanDamaged, "bytes are missing"},
 		{"edited", change("debian-small", "debian-large"), ErrPlanDamaged, "does not match its checksum"},
 		{"something added", append(bytes.Clone(content), "x\n"...), ErrPlanDamaged, "does not match its checksum"},
 		{"step twice", fileEncoded(t, twice), ErrPlanDamaged, "occurs twice"},
 		{"unknown action", fileEncoded(t, unknown), ErrPlanFormat, `does "explode"`},
-		{"unknown field", fileWith(t, `{"meta":{"created":"2026-03-02T13:30:00Z","options":{}},"plan":{"steps":[],"unchanged":0,"invented_later":1}}`), ErrPlanFormat, "written by npctl 0.9.0"},
+		{"unknown field", fileWith(t, `{"meta":{"created":"2026-03-02T13:30:00Z","options":{}},"plan":{"steps":[],"invented_later":1}}`), ErrPlanFormat, "written by npctl 0.9.0"},
 	} {
 		path := filepath.Join(t.TempDir(), "a.plan")
 		if err := os.WriteFile(path, c.content, 0o600); err != nil {

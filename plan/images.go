@@ -182,7 +182,9 @@ func (c *computation) planBuild(img *resources.Image, newest, unfinished *resour
 		due = dueBuild{reason: ReasonUnfinished, evidence: []Fact{{"build", unfinished.ID}}}
 	}
 	if due.reason == "" {
-		c.unchanged++
+		if newest != nil {
+			c.unchanged = append(c.unchanged, at)
+		}
 		return ""
 	}
 	if c.heldBack(img, due, unfinished) {

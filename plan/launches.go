@@ -16,9 +16,7 @@ func (c *computation) launches() {
 	for i := range c.want.Labels {
 		label := &c.want.Labels[i]
 		missing := label.MinReady - int64(c.usable[label.Name])
-		c.unchanged++
 		if missing > 0 {
-			c.unchanged--
 			c.fill(label, int(missing), free)
 		}
 	}

@@ -97,7 +97,7 @@ func (c *computation) node(n *resources.Node) {
 		c.endService(n)
 	case c.world.owns(n) && n.State == resources.StateReady && !c.opt.Destroy:
 		c.count(n)
-		c.unchanged++
+		c.unchanged = append(c.unchanged, nodeAddress(n.ID))
 	case inService && !c.opt.Destroy:
 		c.count(n)
 		if removed != "" {
@@ -216,11 +216,15 @@ func (c *computation) readyNode(n *resources.Node, at *place) {
 // setFree takes a node back whose request is gone.
 func (c *computation) setFree(n *resources.Node) {
 	if n.Request == "" {
-		c.unchanged++
+		c.unchanged = append(c.unchanged, nodeAddress(n.ID))
 		return
 	}
-	c.add(Step{ID: "free node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: ReasonRequestGone,
-		Provider: n.Provider, Pool: n.Pool, Label: n.Labels[0], Record: n.Key(), Request: n.Request, Evidence: []Fact{{"request", n.Request}}})
+	s := Step{ID: "free node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: ReasonRequestGone,
+		Provider: n.Provider, Pool: n.Pool, Label: n.Labels[0], Record: n.Key(), Request: n.Request, Evidence: []Fact{{"request", n.Request}}}
+	if n.Static {
+		s.Node, s.Slot = n.Hostname, n.Slot
+	}
+	c.add(s)
 }
 
 // overstays gives the reason to end the use of a node whose user has not been heard of, or that was held long enough.

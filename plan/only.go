@@ -25,7 +25,7 @@ func (c *computation) onlyImages(p Plan) Plan {
 		}
 	}
 	p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !users[ProviderAddress(name)] })
-	p.Unchanged = 0
+	p.Unchanged = nil
 	return p
 }
 

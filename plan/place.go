@@ -82,7 +82,10 @@ func (c *computation) dismiss(n *resources.Node, reason Reason, evidence ...Fact
 	for _, label := range n.Labels {
 		c.usable[label]--
 	}
-	c.unchanged--
+	if c.dismissed == nil {
+		c.dismissed = map[Address]bool{}
+	}
+	c.dismissed[nodeAddress(n.ID)] = true
 	use := c.pool(n.Provider, n.Pool)
 	use.use = minus(use.use, amounts(n)) // endNode counts it again
 	c.endNode(n, reason, evidence...)

@@ -58,8 +58,8 @@ type Plan struct {
 	// Problems are mistakes that only the cloud or the state could show. With one of them nothing is
 	// applied at all: a part of a plan is not what was reviewed.
 	Problems []Problem `json:"problems,omitempty"`
-	// Unchanged counts things that are as wanted.
-	Unchanged int `json:"unchanged"`
+	// Unchanged lists the things that exist and are as wanted, sorted.
+	Unchanged []Address `json:"unchanged,omitempty"`
 	// Deferred names providers that could not be looked at, and so are left alone.
 	Deferred []string `json:"deferred,omitempty"`
 	// InProgress is another process that was working on the state; what it works on is left alone.

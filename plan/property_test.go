@@ -427,6 +427,11 @@ func TestAfterApplyTheNextPlanIsEmpty(t *testing.T) {
 				m.Records.Sightings = append(m.Records.Sightings, s)
 			}
 			p = Compute(d, m.observe(), opt)
+			for i := range p.Steps {
+				if s := &p.Steps[i]; s.Thing == ThingNode && s.Removes() && slices.Contains(p.Unchanged, s.Address) {
+					t.Fatalf("%s is unchanged and removed", s.Address)
+				}
+			}
 			if round == 3 {
 				break
 			}

@@ -47,6 +47,7 @@ type reportDoc struct {
 	Notes     []Note        `json:"notes"`
 	Problems  []Problem     `json:"problems"`
 	Deferred  []string      `json:"deferred"`
+	Unchanged []Address     `json:"unchanged"`
 	// InProgress is there while another process works on the state.
 	InProgress *Worker `json:"in_progress,omitempty"`
 }
@@ -126,6 +127,7 @@ func (p Plan) MarshalReport(meta Meta) ([]byte, error) {
 		Notes:         append([]Note{}, p.Notes...),
 		Problems:      append([]Problem{}, p.Problems...),
 		Deferred:      append([]string{}, p.Deferred...),
+		Unchanged:     append([]Address{}, p.Unchanged...),
 		InProgress:    p.InProgress,
 	}
 	for i := range p.Steps {
@@ -190,7 +192,7 @@ func UnmarshalReport(report []byte) (Plan, Meta, error) {
 		return Plan{}, Meta{}, fmt.Errorf("%w that this npctl can read: its format_version is %s, written by npctl %s, and this one reads %d.x",
 			ErrReport, doc.FormatVersion, doc.NpctlVersion, reportMajor)
 	}
-	p := Plan{Notes: doc.Notes, Problems: doc.Problems, Unchanged: doc.Summary.Unchanged, Deferred: doc.Deferred, InProgress: doc.InProgress}
+	p := Plan{Notes: doc.Notes, Problems: doc.Problems, Unchanged: doc.Unchanged, Deferred: doc.Deferred, InProgress: doc.InProgress}
 	for i := range doc.Steps {
 		p.Steps = append(p.Steps, doc.Steps[i].step())
 	}

@@ -43,8 +43,8 @@ func (p Plan) markdown(limit int) string {
 	summary := p.Summary()
 	groups := renderGroups(p, false)
 	head, tail := "### "+summary.String()+"\n\n", summary.String()+"\n"
-	if p.Unchanged > 0 {
-		tail = "(" + strconv.Itoa(p.Unchanged) + " unchanged hidden)\n\n" + tail
+	if len(p.Unchanged) > 0 {
+		tail = "(" + strconv.Itoa(len(p.Unchanged)) + " unchanged hidden)\n\n" + tail
 	}
 	room := limit - len(head) - len(tail) - markdownReserve
 

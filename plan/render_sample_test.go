@@ -57,6 +57,13 @@ var sampleNow = time.Date(2026, 3, 2, 13, 30, 0, 0, time.UTC)
 
 func sampleSource(line int) resources.Source { return resources.Source{File: "main.hcl", Line: line} }
 
+func sampleUnchanged(n int) (things []Address) {
+	for i := range n {
+		things = append(things, Address(fmt.Sprintf("node.%010d", 100+i)))
+	}
+	return things
+}
+
 func sampleTouch(subject string) []Fingerprint { return []Fingerprint{{Subject: subject, Digest: "7"}} }
 
 func sampleBuild(image string) Step {
@@ -113,7 +120,7 @@ func sampleLeak() Step {
 
 // samplePlan has something of everything.
 func samplePlan() Plan {
-	p := Plan{Unchanged: 12, Deferred: []string{"ovh"}}
+	p := Plan{Unchanged: sampleUnchanged(12), Deferred: []string{"ovh"}}
 	p.Steps = append(p.Steps, sampleBuild("debian-bookworm"),
 		sampleUpload("debian-bookworm", "vexxhost", 4), sampleUpload("debian-bookworm", "rax", 11))
 	for i := range 3 {
@@ -186,7 +193,7 @@ func hostileNode() Plan {
 
 // bigPlan is what a change of an image used by a large fleet looks like: n steps, of which few fold.
 func bigPlan(n int) Plan {
-	p := Plan{Unchanged: n}
+	p := Plan{Unchanged: sampleUnchanged(n)}
 	for i := 0; len(p.Steps) < n; i++ {
 		label := fmt.Sprintf("label-%03d", i%97)
 		provider := fmt.Sprintf("cloud-%02d", i%20)
@@ -229,7 +236,7 @@ func anyPlan(t *rapid.T) Plan {
 		}
 		p.Steps = append(p.Steps, s)
 	}
-	p.Unchanged = rapid.IntRange(0, 1000).Draw(t, "unchanged")
+	p.Unchanged = rapid.SliceOfN(rapid.Map(name, func(s string) Address { return Address(s) }), 0, 5).Draw(t, "unchanged")
 	p.Deferred = rapid.SliceOfN(name, 0, 3).Draw(t, "deferred")
 	p.Notes = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Note {
 		return Note{Severity: rapid.SampledFrom([]Severity{Info, Warning}).Draw(t, "severity"), Code: name.Draw(t, "code"), Address: Address(name.Draw(t, "address")), Text: name.Draw(t, "text")}

@@ -99,18 +99,21 @@ func (t *textWriter) takes(seconds float64, now time.Time) {
 	t.line("", 0, renderSpan{text + ".", stylePlain})
 }
 
-func (t *textWriter) unchanged(n int, o TextOptions) {
-	if n == 0 || o.Concise {
-		return
+// unchanged counts what is as wanted, or lists it.
+func (t *textWriter) unchanged(things []Address, o TextOptions) {
+	switch {
+	case len(things) == 0 || o.Concise:
+	case o.Verbose:
+		t.heading("Unchanged")
+		for _, at := range things {
+			t.line("  ", 6, renderSpan{renderSafe(string(at)), styleFaint})
+		}
+	default:
+		if t.written {
+			t.line("", 0)
+		}
+		t.line("", 0, renderSpan{"(" + strconv.Itoa(len(things)) + " unchanged hidden)", styleFaint})
 	}
-	if t.written {
-		t.line("", 0)
-	}
-	text := "(" + strconv.Itoa(n) + " unchanged hidden)"
-	if o.Verbose {
-		text = strconv.Itoa(n) + " unchanged: as wanted, so nothing is done to them."
-	}
-	t.line("", 0, renderSpan{text, styleFaint})
 }
 
 // deferred names the providers that could not be looked at; their notes say why.

@@ -28,7 +28,7 @@ func TestNothingToDoIsSaidInOneLine(t *testing.T) {
 	if got, want := renderText(t, Plan{}, TextOptions{}), "No changes.\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := renderText(t, Plan{Unchanged: 12}, TextOptions{}), "(12 unchanged hidden)\n\nNo changes.\n"; got != want {
+	if got, want := renderText(t, Plan{Unchanged: sampleUnchanged(12)}, TextOptions{}), "(12 unchanged hidden)\n\nNo changes.\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -296,7 +296,7 @@ func TestFoldingLosesNoStep(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := anyPlan(r)
 		seen := map[string]int{}
-		total := Summary{Unchanged: p.Unchanged, Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
+		total := Summary{Unchanged: len(p.Unchanged), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
 		for _, g := range renderGroups(p, rapid.Bool().Draw(r, "verbose")) {
 			inGroup := 0
 			for _, e := range g.entries {

@@ -55,7 +55,7 @@ func onlyRemovals(p Plan, keys []resources.Key) Plan {
 		named[Address(key.String())] = true
 	}
 	p.Notes = slices.DeleteFunc(p.Notes, func(n Note) bool { return !named[n.Address] })
-	p.Deferred, p.Unchanged = nil, 0
+	p.Deferred, p.Unchanged = nil, nil
 	return p
 }
 

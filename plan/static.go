@@ -108,7 +108,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 			}
 			c.add(s)
 		default:
-			c.unchanged++
+			c.unchanged = append(c.unchanged, s.Address)
 		}
 	}
 }

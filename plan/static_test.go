@@ -71,3 +71,12 @@ func TestGuardsCountUnregistering(t *testing.T) {
 		t.Errorf("prevent_destroy: %v", p.Problems)
 	}
 }
+
+func TestStaticNodeWhoseRequestIsGoneGoesByItsName(t *testing.T) {
+	o := settled()
+	o.Records.Nodes[2].Request = "0000000099"
+	p := Compute(fleet(), o, Options{})
+	if text := renderText(t, p, TextOptions{}); !strings.Contains(text, "update metal metal in lab/main") || strings.Contains(text, "0000000003") {
+		t.Errorf("the plan does not name the machine:\n%s", text)
+	}
+}

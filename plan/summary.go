@@ -28,7 +28,7 @@ type Summary struct {
 
 // Summary counts what the plan would do.
 func (p Plan) Summary() Summary {
-	s := Summary{Unchanged: p.Unchanged, Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
+	s := Summary{Unchanged: len(p.Unchanged), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
 	for i := range p.Steps {
 		s.add(p.Steps[i].Action)
 	}

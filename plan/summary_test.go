@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -21,7 +22,7 @@ func TestSummaryAlwaysHasTheFourWords(t *testing.T) {
 		want string
 	}{
 		{of(), "No changes."},
-		{Plan{Unchanged: 12}, "No changes."},
+		{Plan{Unchanged: sampleUnchanged(12)}, "No changes."},
 		{of(ActionLaunch, ActionBuild, ActionLaunch, ActionUpload), "Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."},
 		{of(ActionDelete), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to delete."},
 		{of(ActionRegister), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to register, 0 to delete."},
@@ -54,4 +55,26 @@ func TestSummaryAddsUp(t *testing.T) {
 			r.Fatalf("%d steps, counted %d: %+v", len(p.Steps), sum, s)
 		}
 	})
+}
+
+func TestUnchangedIsWhatExists(t *testing.T) {
+	if got := Compute(fleet(), empty(), Options{}).Unchanged; len(got) > 0 {
+		t.Errorf("before anything exists, %v is unchanged", got)
+	}
+	want := []Address{"diskimage.debian", "node.0000000001", "node.0000000002", "provider.cloud.image.debian", "provider.lab.pool.main.node.metal"}
+	p := Compute(fleet(), settled(), Options{})
+	if diff := cmp.Diff(want, p.Unchanged); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	text := renderText(t, p, TextOptions{Verbose: true})
+	for _, at := range want {
+		if !strings.Contains(text, "\n  "+string(at)+"\n") {
+			t.Errorf("-verbose does not list %s:\n%s", at, text)
+		}
+	}
+	small := fleet()
+	small.Providers[0].Pools[0].MaxServers = ptr(1) // one of two idle nodes goes
+	if got := Compute(small, settled(), Options{}).Unchanged; len(got) != len(want)-1 {
+		t.Errorf("%v is unchanged, want all but a node", got)
+	}
 }

@@ -86,7 +86,7 @@ func (c *computation) imagePaused(p *resources.Provider, img *resources.Image) b
 // planUpload brings the newest build, or the one being planned, to a provider.
 func (c *computation) planUpload(img *resources.Image, p *resources.Provider, newest *resources.Build, build string) {
 	if build == "" && newest != nil && c.uploadOf(img.Name, p.Name, newest.ID) != nil {
-		c.unchanged++
+		c.unchanged = append(c.unchanged, uploadAddress(p.Name, img.Name))
 		return
 	}
 	if build == "" && newest == nil || !c.reachable(p.Name) || c.seen.Formats[p.Name] == "" {
