@@ -377,7 +377,7 @@ note targeted
 				*o = empty()
 				opt.Excludes = []Address{"diskimage.debian"}
 			},
-			want: "register provider.lab.pool.main.node.metal: new-static-node\n",
+			want: "register provider.lab.pool.main.node.metal: new-static-node\nnote excluded \n",
 		},
 		"-replace of a node": {
 			change: func(_ *resources.Desired, _ *Observed, opt *Options) { opt.Replace = []Address{"node.0000000001"} },

@@ -36,6 +36,8 @@ func selectSteps(p Plan, opt Options) Plan {
 		p.Steps = withoutExcluded(p.Steps, opt.Excludes)
 		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return within([]Address{ProviderAddress(name)}, opt.Excludes) })
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return within(problemScopes(q), opt.Excludes) })
+		p.Notes = append(p.Notes, Note{Severity: Warning, Code: "excluded",
+			Text: "what -exclude names is not planned; run without it afterwards to see it"})
 	}
 	return p
 }

@@ -9,12 +9,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// checkAddresses makes sure that -target and -exclude name something: a mistyped -exclude would do what was to be left
-// out. (Compute itself answers for -replace.)
+// checkAddresses makes sure that -target, -exclude and -replace name something: a mistyped -exclude would do what was to be
+// left out.
 func checkAddresses(opt plan.Options, want resources.Desired, seen plan.Observed) error {
-	if len(opt.Targets)+len(opt.Excludes) == 0 {
-		return nil
-	}
 	known := knownAddresses(want, seen)
 	for _, chosen := range slices.Concat(opt.Targets, opt.Excludes) {
 		block, _, _ := strings.Cut(string(chosen), "[") // a slot of a static node
@@ -24,7 +21,30 @@ func checkAddresses(opt plan.Options, want resources.Desired, seen plan.Observed
 		err := fmt.Errorf("nothing has the address %q", chosen)
 		return didYouMean(err, string(chosen), known, "addresses are such as diskimage.NAME, label.NAME, provider.NAME, provider.NAME.pool.NAME or node.ID; npctl state list shows those of what exists")
 	}
+	for _, chosen := range opt.Replace {
+		if err := checkReplace(string(chosen), known); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+func checkReplace(chosen string, known []string) error {
+	const forms = "images are diskimage.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID"
+	replaceable := slices.DeleteFunc(slices.Clone(known), func(k string) bool {
+		parts := strings.SplitN(k, ".", 4)
+		upload := len(parts) == 4 && parts[0] == "provider" && parts[2] == "image"
+		return !upload && !slices.Contains([]string{"diskimage", "zuul_image", "node"}, parts[0])
+	})
+	switch {
+	case slices.Contains(replaceable, chosen):
+		return nil
+	case slices.Contains(known, chosen):
+		return hint(fmt.Errorf("%s cannot be replaced", chosen), forms)
+	default:
+		err := fmt.Errorf("nothing has the address %q", chosen)
+		return didYouMean(err, chosen, replaceable, forms+"; npctl state list shows those of what exists")
+	}
 }
 
 func inside(address, outer string) bool {

@@ -117,7 +117,7 @@ func (c *applyCommand) checkApply(cmd *cli.Command) error {
 // applyFresh plans, shows, asks and does.
 func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *eventWriter) error {
 	opt := c.compute()
-	p, err := s.compute(ctx, &c.planOptions, opt)
+	p, err := s.plan(ctx, &c.planOptions, opt)
 	if err != nil {
 		return err
 	}

@@ -84,5 +84,5 @@ func (c *graphCommand) plan(ctx context.Context, path string) (plan.Plan, error)
 		return plan.Plan{}, err
 	}
 	defer s.close()
-	return s.compute(ctx, &c.planOptions, c.compute())
+	return s.plan(ctx, &c.planOptions, c.compute())
 }

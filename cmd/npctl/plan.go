@@ -96,7 +96,7 @@ func (c *planCommand) plan(ctx context.Context, s *session, opt plan.Options) (p
 			return plan.Plan{}, err
 		}
 	}
-	p, err := s.compute(ctx, &c.planOptions, opt)
+	p, err := s.plan(ctx, &c.planOptions, opt)
 	if !c.lock {
 		p.Notes = slices.DeleteFunc(p.Notes, func(n plan.Note) bool { return n.Code == plan.CodeInProgress })
 	}

@@ -86,6 +86,20 @@ func (s *session) close() {
 	}
 }
 
+// plan is compute, after addresses that name nothing were refused. The clouds need not be asked for that.
+func (s *session) plan(ctx context.Context, o *planOptions, opt plan.Options) (plan.Plan, error) {
+	if len(opt.Targets)+len(opt.Excludes)+len(opt.Replace) > 0 {
+		recorded, err := s.engine.Observe(ctx, false)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		if err := checkAddresses(opt, s.config.Desired, recorded); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	return s.compute(ctx, o, opt)
+}
+
 // compute looks at the world and decides what to do.
 func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options) (plan.Plan, error) {
 	worker, err := s.worker(ctx) // one that ends while this looks has left records that show it at work
@@ -110,9 +124,6 @@ func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options)
 		}
 	}
 	s.seen = seen
-	if err := checkAddresses(opt, s.config.Desired, seen); err != nil {
-		return plan.Plan{}, err
-	}
 	return plan.Compute(s.config.Desired, seen, opt), nil
 }
 

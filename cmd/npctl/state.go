@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -132,7 +134,28 @@ func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool
 	if err != nil {
 		return nil, err
 	}
-	return choose(entries, addresses)
+	if entries, err = choose(entries, addresses); err != nil {
+		return nil, err
+	}
+	sortBuilds(entries)
+	return entries, nil
+}
+
+// sortBuilds brings the builds of each image into the order of time, as other records are by their ids. Those of builds are random.
+func sortBuilds(entries []state.Entry) {
+	isBuild := func(e state.Entry) bool { return e.Record.Key().Kind == resources.KindBuild }
+	first := slices.IndexFunc(entries, isBuild)
+	if first < 0 {
+		return
+	}
+	builds := entries[first:] // records of one kind are beside each other
+	if end := slices.IndexFunc(builds, func(e state.Entry) bool { return !isBuild(e) }); end >= 0 {
+		builds = builds[:end]
+	}
+	slices.SortStableFunc(builds, func(a, b state.Entry) int {
+		one, other := a.Record.(*resources.Build), b.Record.(*resources.Build)
+		return cmp.Or(cmp.Compare(one.Image, other.Image), one.Created.Compare(other.Created))
+	})
 }
 
 func (c *stateCommand) open(ctx context.Context, readOnly bool) (stateStore, error) {
