@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +64,14 @@ func (c *claims) take(ctx context.Context, step string, key resources.Key) (stat
 	if err != nil {
 		return state.Entry{}, err
 	}
+	if err := c.keep(ctx, step, key, lock); err != nil {
+		return state.Entry{}, err
+	}
+	return entry, nil
+}
+
+// keep takes down a claim that was made. When the record is gone already, it is let go, and the error is errChanged.
+func (c *claims) keep(ctx context.Context, step string, key resources.Key, lock state.Lock) error {
 	mine := &claimed{lock: lock, step: step, done: make(chan struct{})}
 	c.mu.Lock()
 	c.held[key] = mine
@@ -72,9 +79,42 @@ func (c *claims) take(ctx context.Context, step string, key resources.Key) (stat
 	go c.guard(context.WithoutCancel(ctx), key, mine)
 	if _, err := c.store.Get(ctx, key); errors.Is(err, state.ErrNotFound) { // who takes note that it is gone may have looked before
 		c.letGo(ctx, key)
-		return state.Entry{}, fmt.Errorf("%w: %w", errChanged, err)
+		return fmt.Errorf("%w: %w", errChanged, err)
 	}
-	return entry, nil
+	return nil
+}
+
+// claiming is the op of a record that is there with a claim of it, for as long as the step lasts or, without a step, until
+// it is let go.
+func (c *claims) claiming(step string, op state.Op) (state.Op, error) {
+	if c.store == nil {
+		return op, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mine := c.held[op.Record.Key()]
+	if mine != nil && (mine.step != step || step == "") {
+		return op, fmt.Errorf("%s is worked on here: %w", op.Record.Key(), errChanged)
+	}
+	op.Claim = mine == nil
+	return op, nil
+}
+
+// committed takes down the claims that a commit has made and ended.
+func (c *claims) committed(ctx context.Context, step string, ops []state.Op, entries []state.Entry) {
+	for i, op := range ops {
+		switch {
+		case op.Claim && entries[i].Claim != nil:
+			_ = c.keep(ctx, step, op.Record.Key(), entries[i].Claim) // what is gone shows in the ledger
+		case op.Release:
+			c.mu.Lock()
+			if mine := c.held[op.Record.Key()]; mine != nil {
+				delete(c.held, op.Record.Key())
+				close(mine.done)
+			}
+			c.mu.Unlock()
+		}
+	}
 }
 
 // guard ends what is done under a claim that was lost. A step gives its own back when it has ended: until then nothing can
@@ -210,13 +250,15 @@ func (c *claims) keys() map[resources.Key]bool {
 }
 
 // claimRecord claims the record that a step works on for longer than it takes to write it. One that others have changed
-// since the step was planned is errChanged: it is planned for anew.
+// since the step was planned is errChanged: it is planned for again.
 func (x *execution) claimRecord(ctx context.Context, s plan.Step) error {
 	if x.ledger.claims.store == nil || !lasting(s) {
 		return nil
 	}
-	switch s.Record.Kind {
-	case resources.KindNode, resources.KindUpload, resources.KindBuild:
+	switch {
+	case s.Record.Kind == resources.KindNode && s.Action == plan.ActionDelete: // removeNode does that
+		return nil
+	case s.Record.Kind == resources.KindNode, s.Record.Kind == resources.KindUpload, s.Record.Kind == resources.KindBuild:
 	default:
 		return nil
 	}
@@ -225,26 +267,14 @@ func (x *execution) claimRecord(ctx context.Context, s plan.Step) error {
 		return err
 	}
 	x.ledger.know(ctx, entry)
-	if planned := x.seen.Records.Revisions[s.Record]; uint64(entry.Revision) != planned && len(s.Needs) == 0 { // which may have changed it
-		return fmt.Errorf("%s was changed after the step was planned: %w", s.Record, errChanged)
-	}
-	return nil
+	return x.asPlanned(s, entry.Revision)
 }
 
-// claimRequest claims a request that has to wait for its nodes, until it is answered. What is answered at once needs no
-// more than a commit does by itself.
-func (x *execution) claimRequest(ctx context.Context, s plan.Step) error {
-	if x.ledger.claims.store == nil || !slices.Contains(s.Nodes, "") || x.ledger.claims.keys()[s.Record] {
+// asPlanned refuses a step whose record is at another revision than when it was planned, unless a step that it needs may have
+// changed it.
+func (x *execution) asPlanned(s plan.Step, at state.Revision) error {
+	if x.ledger.claims.store == nil || len(s.Needs) > 0 || uint64(at) == x.seen.Records.Revisions[s.Record] {
 		return nil
 	}
-	entry, err := x.ledger.claims.take(ctx, "", s.Record)
-	if err != nil {
-		return err
-	}
-	x.ledger.know(ctx, entry)
-	if r := entry.Record.(*resources.Request); r.State != resources.StateRequested {
-		x.ledger.claims.letGo(ctx, s.Record)
-		return fmt.Errorf("request %s is %s: %w", r.ID, r.State, errChanged)
-	}
-	return nil
+	return fmt.Errorf("%s was changed after the step was planned: %w", s.Record, errChanged)
 }

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -26,6 +27,7 @@ type sharedStore struct {
 	others                  map[string]bool      // locks that others have
 	afterCommit, afterClaim func()               // once, before the caller hears of the end
 	claimErr                func() error         // what each claim ends with
+	calls                   []string             // that change locks
 }
 
 var _ state.Shared = (*sharedStore)(nil)
@@ -48,7 +50,23 @@ func once(do *func()) {
 }
 
 func (s *sharedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	claims := slices.ContainsFunc(ops, func(op state.Op) bool { return op.Claim })
+	if claims && s.claimErr != nil {
+		return nil, s.claimErr()
+	}
+	if claims {
+		once(&s.afterClaim)
+	}
 	entries, err := s.Store.Commit(ctx, ops...)
+	for i := range entries {
+		switch {
+		case ops[i].Claim:
+			entries[i].Claim = s.lock()
+			s.calls = append(s.calls, "commit with a claim")
+		case ops[i].Release:
+			s.calls = append(s.calls, "commit with a release")
+		}
+	}
 	once(&s.afterCommit)
 	return entries, err
 }
@@ -62,7 +80,12 @@ func (s *sharedStore) Claim(ctx context.Context, key resources.Key) (state.Lock,
 		return nil, entry, s.claimErr()
 	}
 	once(&s.afterClaim)
-	return &testLock{lost: make(chan struct{})}, entry, nil
+	s.calls = append(s.calls, "claim")
+	return s.lock(), entry, nil
+}
+
+func (s *sharedStore) lock() *testLock {
+	return &testLock{lost: make(chan struct{}), unlocked: func() { s.calls = append(s.calls, "unlock") }}
 }
 
 func (s *sharedStore) Lock(_ context.Context, name string, _ state.Holder) (state.Lock, error) {
@@ -100,11 +123,18 @@ func (s *sharedStore) Connected() bool { return s.connected }
 type testLock struct {
 	lost     chan struct{}
 	released bool
+	unlocked func()
 }
 
-func (l *testLock) ID() string                   { return "1" }
-func (l *testLock) Lost() <-chan struct{}        { return l.lost }
-func (l *testLock) Unlock(context.Context) error { l.released = true; return nil }
+func (l *testLock) ID() string            { return "1" }
+func (l *testLock) Lost() <-chan struct{} { return l.lost }
+func (l *testLock) Unlock(context.Context) error {
+	l.released = true
+	if l.unlocked != nil {
+		l.unlocked()
+	}
+	return nil
+}
 
 // ended is what others do to a record: they remove it, and this process has taken note of that.
 func (s *sharedStore) ended(t *testing.T, l *ledger, key resources.Key) func() {
@@ -189,6 +219,52 @@ func TestAClaimOfARequestThatEndsMeanwhileIsGivenBack(t *testing.T) {
 	}
 	if held := l.claims.keys(); len(held) > 0 {
 		t.Errorf("claimed are still %v", held)
+	}
+}
+
+func TestARequestIsClaimedAndGivenBackByTheCommitsThatAnswerIt(t *testing.T) {
+	s := newShared(t)
+	key := request(t, s)
+	r, err := NewRunner(t.Context(), New(Options{Store: s}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := r.engine.execution(r.run, plan.Observed{})
+	step := plan.Step{ID: "serve", Action: plan.ActionServe, Thing: plan.ThingRequest, Record: key, Request: key.ID, Nodes: []string{""}}
+	if err := x.serve(t.Context(), step); err != nil {
+		t.Fatal(err)
+	}
+	if !r.ledger.claims.has(key) {
+		t.Error("a request that waits for its nodes is not claimed")
+	}
+	node := &resources.Node{State: resources.StateReady, Labels: []string{"small"}, Request: key.ID}
+	if err := r.ledger.put(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	step.Nodes = []string{node.ID}
+	if err := x.serve(t.Context(), step); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := get[resources.Request](r.ledger, key); now.State != resources.StateFulfilled || r.ledger.claims.has(key) {
+		t.Errorf("the request is %s, and claimed: %t", now.State, r.ledger.claims.has(key))
+	}
+	if want := []string{"commit with a claim", "commit with a release"}; !slices.Equal(s.calls, want) {
+		t.Errorf("the calls were %q, want %q", s.calls, want)
+	}
+}
+
+func TestARequestThatAnotherHasClaimedIsLeftToIt(t *testing.T) {
+	s := newShared(t)
+	key := request(t, s)
+	r, err := NewRunner(t.Context(), New(Options{Store: s}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.claimErr = func() error { return fmt.Errorf("%w, %w", state.ErrLocked, state.ErrConflict) }
+	x := r.engine.execution(r.run, plan.Observed{})
+	step := plan.Step{ID: "serve", Action: plan.ActionServe, Thing: plan.ThingRequest, Record: key, Request: key.ID, Nodes: []string{""}}
+	if err := x.serve(t.Context(), step); !errors.Is(err, errChanged) || r.ledger.claims.has(key) {
+		t.Errorf("the step ended with %v, and the request is claimed: %t", err, r.ledger.claims.has(key))
 	}
 }
 

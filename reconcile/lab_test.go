@@ -58,6 +58,7 @@ type lab struct {
 	config string
 	driver labDriver
 	kill   *killer
+	shared *claimedStore // when set, others work in the store too
 }
 
 // twoClouds has two clouds with two labels of one image, and a machine that exists.
@@ -141,7 +142,11 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	e := reconcile.New(reconcile.Options{Desired: loaded.Desired, Store: killedStore{store, l.kill}, Drivers: kinds, Builders: makers,
+	var used state.Store = killedStore{store, l.kill}
+	if l.shared != nil {
+		l.shared.Store, l.shared.Identified, used = used, store, l.shared
+	}
+	e := reconcile.New(reconcile.Options{Desired: loaded.Desired, Store: used, Drivers: kinds, Builders: makers,
 		DataDir: filepath.Join(l.dir, "data"), WrapTransport: l.kill.transport})
 	return e, func() {
 		_ = e.Close()

@@ -101,6 +101,8 @@ func (l *launching) run(ctx context.Context) error {
 			return nil
 		case l.ledger.claims.severed(err):
 			return fmt.Errorf("%w: %w", ErrInterrupted, err)
+		case errors.Is(err, errChanged) && l.node.ExternalID == "":
+			return err
 		case ctx.Err() != nil:
 			return ErrInterrupted // the record stays building; the next run goes on with it
 		case away(err):
@@ -150,16 +152,16 @@ func (l *launching) find() error {
 // intend writes the record that makes the node ours, whatever happens next.
 func (l *launching) intend(ctx context.Context) error {
 	if l.step.Record.Kind != "" {
-		if err := l.claimRecord(ctx, l.step); err != nil {
-			return err
-		}
-		node, ok := get[resources.Node](l.ledger, l.step.Record)
-		if !ok {
+		node, at := find[resources.Node](l.ledger, l.step.Record)
+		if node == nil {
 			return fmt.Errorf("%s is gone from the state", l.step.Record)
+		}
+		if err := l.asPlanned(l.step, at); err != nil {
+			return err
 		}
 		l.node = node
 		l.node.State = resources.StateBuilding
-		return l.ledger.put(ctx, l.node)
+		return l.ledger.claim(ctx, l.step.ID, l.node, at)
 	}
 	now := l.Now()
 	l.node = &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: l.provider.Name,
@@ -172,16 +174,9 @@ func (l *launching) intend(ctx context.Context) error {
 		return err
 	}
 	if l.ledger.claims.store != nil {
-		l.node.State = resources.StateInit // nobody touches it until it is claimed
+		l.node.State = resources.StateInit // create claims it; other processes leave it alone until then
 	}
-	if err := l.ledger.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static, nil)...)...); err != nil {
-		return err
-	}
-	if l.node.State == resources.StateBuilding {
-		return nil
-	}
-	l.node.State = resources.StateBuilding
-	return l.ledger.put(ctx, l.node)
+	return l.ledger.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static, nil)...)...)
 }
 
 // dedicate makes the node its request's, which may have been cancelled meanwhile.
@@ -301,11 +296,22 @@ func (l *launching) try(ctx context.Context) error {
 	return l.ready(ctx, instance)
 }
 
+// claim writes the intent of an attempt. The first one claims the node, unless somebody has changed it while it waited for a
+// place.
+func (l *launching) claim(ctx context.Context) error {
+	now, at := find[resources.Node](l.ledger, l.node.Key())
+	if now == nil || now.State != l.node.State || now.Request != l.node.Request {
+		return fmt.Errorf("%s: %w", l.node.Key(), errChanged)
+	}
+	l.node.State = resources.StateBuilding
+	return l.ledger.claim(ctx, l.step.ID, l.node, at)
+}
+
 func (l *launching) create(ctx context.Context) error {
 	retried := l.node.Attempt > 0
 	l.node.Zone = l.zone()
 	l.node.Attempt++
-	if err := l.ledger.put(ctx, l.node); err != nil {
+	if err := l.claim(ctx); err != nil {
 		return err
 	}
 	l.progress(l.step)("creating", 0, 0)
@@ -336,7 +342,7 @@ func (l *launching) ready(ctx context.Context, i resources.Instance) error {
 	if i.Resources.Instances > 0 {
 		n.Resources = i.Resources
 	}
-	return l.ledger.put(ctx, n)
+	return l.ledger.putLast(ctx, n)
 }
 
 // putOff leaves the node as it is until the provider is there again: that nobody answers is no fault of the node. What the

@@ -35,21 +35,14 @@ func (l *launching) succeed(ctx context.Context, cause error) error {
 	next.ID, next.StateTime, next.Created, next.Error = "", now, now, cause.Error()
 	next.ExternalID, next.Phases = "", resources.Phases{}
 	l.made = resources.Instance{}
-	shared := l.ledger.claims.store != nil
-	if shared {
-		next.State = resources.StateInit // other processes leave it alone until it is claimed
+	if l.ledger.claims.store != nil {
+		next.State = resources.StateInit // create claims it; other processes leave it alone until then
 	}
 	if err := l.ledger.putFor(ctx, l.step.ID, &left, &next); err != nil {
 		return err
 	}
 	l.node = &next
 	l.ledger.leave(ctx, left.Key())
-	if shared {
-		l.node.State = resources.StateBuilding
-		if err := l.ledger.put(ctx, l.node); err != nil {
-			return err
-		}
-	}
 	l.cleanUp(&left)
 	l.successor = true
 	return nil
@@ -170,9 +163,12 @@ func (c *cleaner) delete(s plan.Step) error {
 		}
 		c.x.ledger.know(ctx, entry)
 	}
-	node, ok := get[resources.Node](c.x.ledger, s.Record)
-	if !ok || node.Request == "" {
-		return c.x.deleteNode(ctx, s)
+	node, at := find[resources.Node](c.x.ledger, s.Record)
+	switch {
+	case node == nil:
+		return nil
+	case node.Request == "":
+		return c.x.removeNode(ctx, s, node, at)
 	}
 	cloud, release, err := c.x.cloud(ctx, s.Provider, c.x.rememberedProvider(s.Provider))
 	defer release()

@@ -120,7 +120,25 @@ func (l *ledger) ops(records []resources.Record) []state.Op {
 	return ops
 }
 
-// putFor writes records of a step. Until the step is over nobody plans anything for them.
+// claim writes the record of a node that was read at that revision, and claims it for a step.
+func (l *ledger) claim(ctx context.Context, step string, node *resources.Node, at state.Revision) error {
+	op, err := l.claims.claiming(step, state.Op{Record: node, Revision: at})
+	if err != nil {
+		return err
+	}
+	_, err = l.commit(ctx, step, []state.Op{op})
+	return err
+}
+
+// putLast writes the record of a node and gives back the claim of it: the last that a step does with it.
+func (l *ledger) putLast(ctx context.Context, node *resources.Node) error {
+	op := l.ops([]resources.Record{node})[0]
+	op.Release = l.claims.store != nil
+	_, err := l.commit(ctx, "", []state.Op{op})
+	return err
+}
+
+// putFor writes records of a step. Until the step is over nobody plans anything for them. New builds and uploads are claimed.
 func (l *ledger) putFor(ctx context.Context, step string, records ...resources.Record) error {
 	ops := l.ops(records)
 	entries, err := l.commit(ctx, step, ops)
@@ -128,7 +146,7 @@ func (l *ledger) putFor(ctx context.Context, step string, records ...resources.R
 		return err
 	}
 	for i, op := range ops {
-		if op.Revision != 0 || !owned(op.Record) {
+		if op.Revision != 0 || !owned(op.Record) || op.Record.Key().Kind == resources.KindNode {
 			continue
 		}
 		entry, err := l.claims.take(ctx, step, entries[i].Record.Key())
@@ -142,11 +160,7 @@ func (l *ledger) putFor(ctx context.Context, step string, records ...resources.R
 
 // replace writes records that were read at those revisions, all or none. When a client has changed one meanwhile, nothing
 // is written and the error is errChanged.
-func (l *ledger) replace(ctx context.Context, entries ...state.Entry) error {
-	ops := make([]state.Op, len(entries))
-	for i, e := range entries {
-		ops[i] = state.Op{Record: e.Record, Revision: e.Revision}
-	}
+func (l *ledger) replace(ctx context.Context, ops ...state.Op) error {
 	_, err := l.commit(ctx, "", ops)
 	if errors.Is(err, state.ErrConflict) && !errors.Is(err, errChanged) {
 		return fmt.Errorf("%w: %w", errChanged, err)
@@ -185,6 +199,9 @@ func (l *ledger) commit(ctx context.Context, step string, ops []state.Op) ([]sta
 			return nil, fmt.Errorf("%w: %w", errChanged, err)
 		}
 		return nil, err
+	}
+	if l.claims.store != nil {
+		l.claims.committed(ctx, step, ops, entries)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

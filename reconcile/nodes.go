@@ -11,6 +11,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // deleteTimeout is how long an instance may take to be gone.
@@ -22,12 +23,20 @@ const deletesAtMost = 5
 // lookupTimeout bounds looking up the address of a machine by its name.
 const lookupTimeout = 2 * time.Second
 
-// deleteNode removes a node's instance, waits until it is gone, and then its record.
+// deleteNode removes a node as it was planned.
 func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
-	node, ok := get[resources.Node](x.ledger, s.Record)
-	if !ok {
+	node, at := find[resources.Node](x.ledger, s.Record)
+	if node == nil {
 		return nil // somebody else did it
 	}
+	if err := x.asPlanned(s, at); err != nil {
+		return err
+	}
+	return x.removeNode(ctx, s, node, at)
+}
+
+// removeNode removes a node's instance, waits until it is gone, and then its record, which was read at that revision.
+func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources.Node, at state.Revision) error {
 	if node.Static {
 		return x.ledger.drop(ctx, node.Key())
 	}
@@ -40,7 +49,7 @@ func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
 	if node.ExternalID == "" {
 		node.ExternalID = s.External
 	}
-	if err := x.ledger.put(ctx, node); err != nil {
+	if err := x.ledger.claim(ctx, s.ID, node, at); err != nil {
 		return err
 	}
 	if err := x.removeInstances(ctx, s, cloud, x.machineOf(node)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +23,6 @@ func (x *execution) serve(ctx context.Context, s plan.Step) error {
 			return err
 		}
 	}
-	if err := x.claimRequest(ctx, s); err != nil {
-		return err
-	}
 	now, err := x.give(ctx, s)
 	if now != resources.StatePending {
 		x.ledger.claims.letGo(ctx, s.Record)
@@ -38,8 +36,8 @@ func (x *execution) give(ctx context.Context, s plan.Step) (resources.State, err
 	if r == nil {
 		return "", fmt.Errorf("%s: %w", s.Record, errChanged)
 	}
-	before := r.State
-	entries := []state.Entry{{Record: r, Revision: at}}
+	before, held := r.State, x.ledger.claims.has(s.Record)
+	ops := []state.Op{{Record: r, Revision: at}}
 	ready := 0
 	for _, id := range s.Nodes {
 		if id == "" {
@@ -57,7 +55,7 @@ func (x *execution) give(ctx context.Context, s plan.Step) (resources.State, err
 				return before, fmt.Errorf("node %s: %w", id, errChanged)
 			}
 			n.Request, n.Tenant, n.Requestor = r.ID, r.Tenant, r.Who
-			entries = append(entries, state.Entry{Record: n, Revision: at})
+			ops = append(ops, state.Op{Record: n, Revision: at})
 		}
 	}
 	now := x.Now()
@@ -70,7 +68,16 @@ func (x *execution) give(ctx context.Context, s plan.Step) (resources.State, err
 	} else if r.State != resources.StatePending {
 		r.State, r.StateTime = resources.StatePending, now
 	}
-	if err := x.ledger.replace(ctx, entries...); err != nil {
+	switch {
+	case r.State == resources.StateFulfilled:
+		ops[0].Release = held
+	case !held && slices.Contains(s.Nodes, "") && x.ledger.claims.store != nil: // it waits for its nodes, and is claimed until it is answered
+		if before != resources.StateRequested {
+			return before, fmt.Errorf("request %s is %s: %w", r.ID, before, errChanged)
+		}
+		ops[0].Claim = true
+	}
+	if err := x.ledger.replace(ctx, ops...); err != nil {
 		return before, err
 	}
 	return r.State, nil
@@ -89,14 +96,14 @@ func (x *execution) decline(ctx context.Context, s plan.Step) error {
 			r.State, r.StateTime = resources.StateRequested, x.Now()
 		}
 		r.Place = resources.Place{}
-		return x.ledger.replace(ctx, state.Entry{Record: r, Revision: at})
+		return x.ledger.replace(ctx, state.Op{Record: r, Revision: at, Release: x.ledger.claims.has(s.Record)})
 	}
 	var why []string
 	for _, f := range s.Evidence {
 		why = append(why, f.Name+": "+f.Value)
 	}
 	r.State, r.StateTime, r.Error = resources.StateFailed, x.Now(), s.Reason.Text()+" ("+strings.Join(why, "; ")+")"
-	return x.ledger.replace(ctx, state.Entry{Record: r, Revision: at})
+	return x.ledger.replace(ctx, state.Op{Record: r, Revision: at, Release: x.ledger.claims.has(s.Record)})
 }
 
 // updateNode takes a node back from a request that is gone, or from a user whose time is over.
@@ -121,7 +128,7 @@ func (x *execution) updateNode(ctx context.Context, s plan.Step) error {
 	default:
 		return fmt.Errorf("this npctl cannot update a node because %s", s.Reason.Text())
 	}
-	return x.ledger.replace(ctx, state.Entry{Record: n, Revision: at})
+	return x.ledger.replace(ctx, state.Op{Record: n, Revision: at})
 }
 
 // restartRequest lets a request begin anew that nobody works on any more, or that others can serve sooner, and frees what was
@@ -134,7 +141,7 @@ func (x *execution) restartRequest(ctx context.Context, s plan.Step) error {
 	}
 	now := x.Now()
 	r.State, r.StateTime, r.Place, r.Taken, r.Nodes = resources.StateRequested, now, resources.Place{}, time.Time{}, nil
-	entries := []state.Entry{{Record: r, Revision: at}}
+	ops := []state.Op{{Record: r, Revision: at, Release: x.ledger.claims.has(s.Record)}}
 	for _, id := range s.Nodes {
 		n, at := find[resources.Node](x.ledger, resources.Key{Kind: resources.KindNode, ID: id})
 		if n == nil || n.Request != r.ID {
@@ -144,7 +151,7 @@ func (x *execution) restartRequest(ctx context.Context, s plan.Step) error {
 		if n.State != resources.StateReady {
 			n.State, n.StateTime = resources.StateDeleting, now
 		}
-		entries = append(entries, state.Entry{Record: n, Revision: at})
+		ops = append(ops, state.Op{Record: n, Revision: at})
 	}
-	return x.ledger.replace(ctx, entries...)
+	return x.ledger.replace(ctx, ops...)
 }

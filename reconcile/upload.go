@@ -106,7 +106,7 @@ func (x *execution) updateUpload(ctx context.Context, s plan.Step) error {
 		return fmt.Errorf("%s: %w", s.Record, errChanged)
 	}
 	u.Login = img.LoginIn(p)
-	return x.ledger.replace(ctx, state.Entry{Record: u, Revision: at})
+	return x.ledger.replace(ctx, state.Op{Record: u, Revision: at})
 }
 
 // image returns the configured image of that name, or nil.

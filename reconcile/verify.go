@@ -63,7 +63,7 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 			x.sortOut(n, silent[i])
 			errs = append(errs, fmt.Errorf("node %s: %w: %w", n.ID, errChanged, silent[i]))
 		}
-		if err := x.ledger.replace(ctx, state.Entry{Record: n, Revision: at}); err != nil {
+		if err := x.ledger.replace(ctx, state.Op{Record: n, Revision: at}); err != nil {
 			errs = append(errs, err)
 		}
 	}

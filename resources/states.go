@@ -25,7 +25,7 @@ const (
 
 var nodeMoves = map[State][]State{
 	"":            {StateInit, StateBuilding, StateReady, StateFailed}, // failed: a static node that does not answer
-	StateInit:     {StateBuilding, StateDeleting},
+	StateInit:     {StateBuilding, StateFailed, StateAborted, StateDeleting},
 	StateBuilding: {StateReady, StateFailed, StateAborted, StateDeleting},
 	StateReady:    {StateInUse, StateHold, StateUsed, StateDeleting, StateFailed},
 	StateInUse:    {StateUsed, StateHold, StateDeleting, StateReady},

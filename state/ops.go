@@ -60,6 +60,10 @@ func (c *CheckedOp) check() error {
 		return Refuse("a %T is no %s", c.Record, c.Subject.Kind)
 	case c.Record != nil && c.Key != (resources.Key{}) && c.Key != c.Subject:
 		return Refuse("the key is %s and the record's is %s", c.Key, c.Subject)
+	case (c.Claim || c.Release) && c.Subject.Kind != resources.KindNode && c.Subject.Kind != resources.KindRequest:
+		return Refuse("a %s is not claimed or released by a commit", c.Subject.Kind)
+	case c.Claim && (c.Record == nil || c.Release || c.Force || c.Revision == 0):
+		return Refuse("%s: a commit claims only a record that is there and stays, at a known revision", c.Subject)
 	case c.Unnamed && c.Revision != 0:
 		return Refuse("a %s without an id cannot be at revision %d", c.Subject.Kind, c.Revision)
 	case c.Unnamed:

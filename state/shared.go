@@ -9,6 +9,9 @@ import (
 // Shared is a Store that others work in too: further npctl processes, Zuul, a Nodepool launcher or builder. What one of
 // them works on it has claimed, and nobody else writes to it.
 //
+// An Op with Claim or Release makes or ends a claim in the commit that changes the record. When a commit fails, also when
+// it is unknown whether it was made, its claims are not made.
+//
 // Commit itself claims what it changes for as long as it takes, unless this handle has claimed it before; of what another
 // has claimed it returns an error that is both ErrLocked and ErrConflict. What is written under a claim that was lost
 // meanwhile is not written at all, and the error is ErrLost.

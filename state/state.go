@@ -31,6 +31,7 @@ type Revision uint64
 type Entry struct {
 	Record   resources.Record
 	Revision Revision
+	Claim    Lock // of an Op with Claim, in a Shared store; otherwise nil
 }
 
 // Op is one change of a commit. Put with Revision zero creates; Put with a revision replaces just that version;
@@ -40,6 +41,13 @@ type Op struct {
 	Record   resources.Record // nil to delete
 	Revision Revision         // what the caller has seen; zero: must not exist yet
 	Force    bool             // whatever the revision is
+
+	// Claim claims the node or request with this change of it, as Shared.Claim does; the entry has the lock. A claim that
+	// the handle has already stays. It needs a revision. Stores that are not Shared ignore it.
+	Claim bool
+	// Release gives back the claim that the handle has of the node or request with this change, as Unlock does. Without
+	// such a claim it does nothing.
+	Release bool
 }
 
 // Store keeps records. All methods may be called from several goroutines, and end soon after their ctx.

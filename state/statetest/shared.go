@@ -21,7 +21,7 @@ func Shared(t *testing.T, h Harness) {
 		name  string
 		tests []sharedTest
 	}{
-		{"Claim", claimTests}, {"LostClaim", lostClaimTests}, {"Claimed", claimedTests}, {"Changes", changesTests},
+		{"Claim", claimTests}, {"CommittedClaim", committedClaimTests}, {"LostClaim", lostClaimTests}, {"Claimed", claimedTests}, {"Changes", changesTests},
 		{"Registry", registryTests}, {"Frozen", frozenTests}, {"Connected", connectedTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {

@@ -36,6 +36,8 @@ type change struct {
 	same    bool   // a put that changes nothing
 	dir     string // of the lock that guards it; empty: nothing to claim
 	barred  bool   // nobody can be in that directory when the change is made, so that it needs no contender; see bar
+	claims  bool   // the commit makes a claim
+	ends    *claim // the commit ends it
 	result  state.Entry
 }
 
@@ -117,7 +119,7 @@ func (c *change) prefix() string {
 
 // locate finds what the change is about. Store.mu is held.
 func (c *change) locate(known *cache) {
-	c.data, c.same, c.dir, c.barred, c.number = nil, false, "", false, false
+	c.data, c.same, c.dir, c.barred, c.claims, c.ends, c.number = nil, false, "", false, false, nil, false
 	c.at, c.old = known.find(c.key)
 	if c.old == nil && c.op.Record != nil {
 		c.at, _ = c.pathFor()

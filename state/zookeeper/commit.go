@@ -32,12 +32,23 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	}
 	entries := make([]state.Entry, len(changes))
 	for i, c := range changes {
-		entries[i] = c.result
+		entries[i] = s.withClaim(c)
 		if c.unnamed {
 			resources.SetID(c.op.Record, c.result.Record.Key().ID)
 		}
 	}
 	return entries, nil
+}
+
+// withClaim is the entry of a change with the claim that it asked for.
+func (s *Store) withClaim(c *change) state.Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry := c.result
+	if own := s.claims[c.key]; c.op.Claim && own != nil {
+		entry.Claim = own
+	}
+	return entry
 }
 
 // heldLocks refuses everything while a named lock is lost and that was not acknowledged.
@@ -106,7 +117,7 @@ func (s *Store) tryCommit(ctx context.Context, changes []*change, flags []flag) 
 	if err != nil {
 		return err
 	}
-	if len(flags) == 0 && !slices.ContainsFunc(changes, func(c *change) bool { return !c.idle() }) {
+	if len(flags) == 0 && !slices.ContainsFunc(changes, (*change).writes) {
 		s.unchanged(changes)
 		return nil
 	}
@@ -245,6 +256,9 @@ func (s *Store) told(c *change) resources.Record {
 // idle says whether there is nothing to do.
 func (c *change) idle() bool { return c.same || c.op.Record == nil && c.old == nil }
 
+// writes says whether there is something to write, of the record or of its lock.
+func (c *change) writes() bool { return !c.idle() || c.claims || c.ends != nil }
+
 // unchanged gives the entries of changes that change nothing.
 func (s *Store) unchanged(changes []*change) {
 	s.mu.Lock()
@@ -262,10 +276,15 @@ func (s *Store) locksFor(changes []*change) ([]string, error) {
 	defer s.mu.Unlock()
 	var dirs []string
 	for _, c := range changes {
-		if c.dir, c.barred = "", false; c.idle() {
+		own := s.claims[c.key]
+		c.dir, c.barred, c.ends = "", false, nil
+		if c.claims = c.op.Claim && own == nil; c.op.Release && c.op.Record != nil {
+			c.ends = own
+		}
+		if !c.writes() {
 			continue
 		}
-		if own := s.claims[c.key]; own != nil {
+		if own != nil {
 			if own.over {
 				return nil, fmt.Errorf("claim of %s: %w", c.key, state.ErrLost)
 			}

@@ -80,7 +80,9 @@ func (s *Store) tryEnqueue(ctx context.Context, dirs []string, data []byte) ([]*
 		s.forget(contenders)
 		return nil, err
 	}
-	s.noteMade(contenders, results[len(results)-len(contenders):])
+	for i, result := range results[len(results)-len(contenders):] {
+		s.noteMade(contenders[i], result)
+	}
 	if err := s.checkFirst(contenders, epoch); err != nil {
 		return contenders, err
 	}
@@ -96,24 +98,28 @@ func (s *Store) newContenders(dirs []string, data []byte) ([]*contender, []any, 
 	var creates []any
 	for _, dir := range dirs {
 		m.dir(dir)
-		c := &contender{dir: dir, prefix: strings.ReplaceAll(uuid.NewString(), "-", ""), lost: make(chan struct{})}
-		s.mine[c.prefix] = c
+		c, create := s.newContender(dir, data)
 		contenders = append(contenders, c)
-		creates = append(creates, &zk.CreateRequest{Path: s.at(dir + "/" + c.prefix + "__lock__"), Data: data, Acl: openACL,
-			Flags: zk.FlagEphemeral | zk.FlagSequence})
+		creates = append(creates, create)
 	}
 	return contenders, append(m.ops, creates...), s.link.epoch
 }
 
-// noteMade notes the names that the contenders got. s.mu is held.
-func (s *Store) noteMade(contenders []*contender, results []zk.MultiResponse) {
-	for i, c := range contenders {
-		c.path = strings.TrimPrefix(results[i].String, s.opts.Chroot)
-		if z := s.cache.nodes[c.path]; z != nil {
-			c.there = true
-		} else {
-			c.lose() // the event of its end was here before its name
-		}
+// newContender notes one contender. s.mu is held.
+func (s *Store) newContender(dir string, data []byte) (*contender, *zk.CreateRequest) {
+	c := &contender{dir: dir, prefix: strings.ReplaceAll(uuid.NewString(), "-", ""), lost: make(chan struct{})}
+	s.mine[c.prefix] = c
+	return c, &zk.CreateRequest{Path: s.at(dir + "/" + c.prefix + "__lock__"), Data: data, Acl: openACL,
+		Flags: zk.FlagEphemeral | zk.FlagSequence}
+}
+
+// noteMade notes the name that a contender got. s.mu is held.
+func (s *Store) noteMade(c *contender, result zk.MultiResponse) {
+	c.path = strings.TrimPrefix(result.String, s.opts.Chroot)
+	if z := s.cache.nodes[c.path]; z != nil {
+		c.there = true
+	} else {
+		c.lose() // the event of its end was here before its name
 	}
 }
 

@@ -9,7 +9,8 @@
 //
 // What it costs, in calls to ZooKeeper: a commit one, also of requests and nodes that nobody has claimed, for which the lock's
 // directory is removed and made again in the same multi (see bar); of builds and uploads that nobody has claimed two. A claim
-// one, giving it back one, a change by somebody else one for its content, reading nothing.
+// one, giving it back one, a change by somebody else one for its content, reading nothing. A commit that also claims or
+// releases the requests and nodes that it changes costs no call more: the contender is created or deleted in the same multi.
 //
 // Rules that the rest of the package rests on:
 //   - ZooKeeper sends the events of a change before it answers whatever comes after the change, on one connection.

@@ -101,6 +101,16 @@ func TestPacketsOfEachChange(t *testing.T) {
 		entry = one(t, s, state.Op{Record: withComment(entry, "3"), Revision: entry.Revision})
 	})
 	count("unlock", 1, func() { must(t, claim.Unlock(t.Context())) })
+	count("commit with a claim", 1, func() {
+		entries, err := s.Commit(t.Context(), state.Op{Record: withComment(entry, "3a"), Revision: entry.Revision, Claim: true})
+		must(t, err)
+		entry = entries[0]
+	})
+	count("commit with a release", 1, func() {
+		entries, err := s.Commit(t.Context(), state.Op{Record: withComment(entry, "3b"), Revision: entry.Revision, Release: true})
+		must(t, err)
+		entry = entries[0]
+	})
 	count("fulfil with a node, both free", 1, func() {
 		r := asked.Record.(*resources.Request)
 		r.State, r.Nodes = resources.StateFulfilled, []string{entry.Record.Key().ID}

@@ -22,7 +22,8 @@ const (
 	forClaim                 // checks that a claim is held
 	forRecord                // is a change itself
 	forWay                   // makes a directory, or removes what is below
-	forUnlock                // gives back what was claimed for the commit only
+	forUnlock                // gives back a claim, or what was claimed for the commit only
+	forEntry                 // claims
 	forBar                   // keeps others out of a lock
 	forSerial                // counts the commit, and tells its zxid
 )
@@ -40,6 +41,15 @@ type write struct {
 	adds  []string        // directories of the records that it makes
 	hold  *hold
 	over  []*contender // end with it
+
+	claims  []*claim    // that it makes
+	entries []madeClaim // of those, the contenders that it makes
+}
+
+// madeClaim is a contender with the index of the op that makes it.
+type madeClaim struct {
+	*contender
+	op int
 }
 
 // write sends the changes. Locks that were taken for them end with them.
@@ -51,7 +61,7 @@ func (s *Store) write(ctx context.Context, changes []*change, flags []flag, cont
 	defer s.endHold(w.hold)
 	results, failed, err := s.multi(ctx, "write", w.ops)
 	if err != nil {
-		w.notOver(contenders)
+		w.notOver(contenders, failed)
 		return w.refused(failed, err)
 	}
 	w.done(results, contenders)
@@ -80,7 +90,8 @@ func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contende
 	for _, f := range flags {
 		w.flag(f)
 	}
-	for _, c := range contenders {
+	w.endClaims(changes)
+	for _, c := range w.makeClaims(changes, contenders) {
 		if c.ending = true; !w.gone[c.path] {
 			w.remove(c.path, -1, forUnlock)
 		}
@@ -130,6 +141,40 @@ func (s *Store) claimIn(dir string) *claim {
 func (w *write) check(c *contender, why purpose) {
 	w.lost[len(w.ops)] = func() { c.lose() }
 	w.add(&zk.CheckVersionRequest{Path: w.store.at(c.path), Version: -1}, why, c.dir, nil)
+}
+
+// endClaims removes the contenders of claims that end with the commit.
+func (w *write) endClaims(changes []*change) {
+	for _, c := range changes {
+		if c.ends != nil {
+			c.ends.ending = true
+			w.over = append(w.over, c.ends.contender)
+			w.remove(c.ends.path, -1, forUnlock)
+		}
+	}
+}
+
+// makeClaims makes a contender for each claim whose lock was barred, which is the first in its queue then, and keeps the
+// contenders that are in a queue already. It returns the others.
+func (w *write) makeClaims(changes []*change, contenders []*contender) (others []*contender) {
+	kept := map[*contender]bool{}
+	for _, c := range changes {
+		if !c.claims {
+			continue
+		}
+		i := slices.IndexFunc(contenders, func(queued *contender) bool { return queued.dir == c.dir })
+		if i >= 0 {
+			kept[contenders[i]] = true
+			w.check(contenders[i], forClaim)
+			w.claims = append(w.claims, &claim{contender: contenders[i], store: w.store, key: c.key})
+			continue
+		}
+		made, op := w.store.newContender(c.dir, nil)
+		w.entries = append(w.entries, madeClaim{made, len(w.ops)})
+		w.add(op, forEntry, c.dir, nil)
+		w.claims = append(w.claims, &claim{contender: made, store: w.store, key: c.key})
+	}
+	return slices.DeleteFunc(slices.Clone(contenders), func(c *contender) bool { return kept[c] })
 }
 
 // change adds the ops of one change. Store.mu is held.
@@ -278,10 +323,17 @@ func isConflict(err error) bool {
 	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNodeExists)
 }
 
-// notOver goes on with the contenders that should have ended with the write.
-func (w *write) notOver(contenders []*contender) {
+// notOver goes on with the contenders that should have ended with the write, and without those that it should have made:
+// when no op was refused, they may have been made after all, and go as soon as they show.
+func (w *write) notOver(contenders []*contender, failed int) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
+	for _, c := range w.entries {
+		if failed < 0 {
+			w.store.abandon(c.contender)
+		}
+		delete(w.store.mine, c.prefix)
+	}
 	for _, c := range slices.Concat(w.over, contenders) {
 		if c.ending = false; !c.there {
 			c.lose()
@@ -295,17 +347,31 @@ func (w *write) done(results []zk.MultiResponse, contenders []*contender) {
 	serial := results[len(results)-1].Stat
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range append(w.over, contenders...) {
+	for _, c := range slices.Concat(w.over, contenders) {
+		if w.keeps(c) {
+			continue
+		}
 		c.released, c.there = true, false
 		delete(s.mine, c.prefix)
 	}
 	maps.DeleteFunc(s.claims, func(_ resources.Key, c *claim) bool { return slices.Contains(w.over, c.contender) })
+	for _, c := range w.entries {
+		s.noteMade(c.contender, results[c.op])
+	}
+	for _, c := range w.claims {
+		s.claims[c.key] = c
+	}
 	for i, c := range w.of {
 		if c != nil {
 			w.result(c, results[i], serial)
 		}
 	}
 	s.hintAll()
+}
+
+// keeps says whether a contender is that of a claim which the write makes.
+func (w *write) keeps(c *contender) bool {
+	return slices.ContainsFunc(w.claims, func(made *claim) bool { return made.contender == c })
 }
 
 // result takes one written record in. Its one event was ours; where there were more, the feed looks.

@@ -3,6 +3,7 @@
 package zookeeper_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -82,14 +83,43 @@ func TestLocksExcludeZuulsAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
+// taker claims a node and returns how to give it back.
+type taker func(ctx context.Context, s *zookeeper.Store, key resources.Key) (release func() error, err error)
+
+func takeByClaim(ctx context.Context, s *zookeeper.Store, key resources.Key) (func() error, error) {
+	claim, _, err := s.Claim(ctx, key)
+	return func() error { return claim.Unlock(ctx) }, err
+}
+
+func takeByCommit(ctx context.Context, s *zookeeper.Store, key resources.Key) (func() error, error) {
+	entry, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := s.Commit(ctx, state.Op{Record: commented(entry), Revision: entry.Revision, Claim: true})
+	return func() error {
+		_, err := s.Commit(ctx, state.Op{Record: commented(entries[0]), Revision: entries[0].Revision, Release: true})
+		return err
+	}, err
+}
+
 // Zuul waits for a node's lock and gets it as soon as it is free.
 func TestZuulWaitsForALockOfOurs(t *testing.T) {
 	t.Parallel()
+	for name, take := range map[string]taker{"by themselves": takeByClaim, "by commits": takeByCommit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			zuulWaits(t, take)
+		})
+	}
+}
+
+func zuulWaits(t *testing.T, take taker) {
 	tr := newTree(t)
 	s, zuul, ctx := tr.open(t), startZuul(t, tr), t.Context()
 	key := one(t, s, state.Op{Record: node(resources.StateReady)}).Record.Key()
 	dir := "/nodepool/nodes/" + key.ID + "/lock"
-	claim, _, err := s.Claim(ctx, key)
+	release, err := take(ctx, s, key)
 	must(t, err)
 	got := make(chan error, 1)
 	go func() { got <- zuul.Lock(ctx, dir, time.Minute) }()
@@ -97,7 +127,7 @@ func TestZuulWaitsForALockOfOurs(t *testing.T) {
 	if _, _, err := s.Claim(ctx, key); !errors.Is(err, state.ErrLocked) {
 		t.Errorf("a second claim: %v, want ErrLocked", err)
 	}
-	must(t, claim.Unlock(ctx))
+	must(t, release())
 	must(t, <-got)
 	if _, _, err := s.Claim(ctx, key); !errors.Is(err, state.ErrLocked) {
 		t.Errorf("%v, want ErrLocked: Zuul has the node", err)
@@ -124,18 +154,22 @@ func TestNeverDoTwoHaveALock(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, s := range []*zookeeper.Store{one1, two} {
 		wg.Go(func() {
-			for range 150 {
-				claim, _, err := s.Claim(ctx, key)
+			for i := range 150 {
+				take := []taker{takeByClaim, takeByCommit}[i%2]
+				release, err := take(ctx, s, key)
 				if errors.Is(err, state.ErrLocked) {
 					continue
 				}
-				if err != nil {
-					t.Errorf("Claim: %v", err)
+				if err != nil && !errors.Is(err, state.ErrConflict) {
+					t.Errorf("claim: %v", err)
 					return
 				}
+				if err != nil {
+					continue
+				}
 				hold("npctl")
-				if err := claim.Unlock(ctx); err != nil {
-					t.Errorf("Unlock: %v", err)
+				if err := release(); err != nil {
+					t.Errorf("release: %v", err)
 				}
 			}
 		})

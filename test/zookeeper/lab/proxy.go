@@ -19,6 +19,7 @@ type Proxy struct {
 	closed  bool              // guarded by mu
 	refuses bool              // guarded by mu
 	flow    chan struct{}     // guarded by mu: closed while bytes may pass
+	answers chan struct{}     // guarded by mu: closed while answers may pass
 	seen    int               // guarded by mu: how many connections were passed on
 }
 
@@ -37,7 +38,7 @@ func StartProxyAt(t testing.TB, address, target string) *Proxy {
 	}
 	flow := make(chan struct{})
 	close(flow)
-	p := &Proxy{target: target, listener: listener, open: map[net.Conn]bool{}, flow: flow}
+	p := &Proxy{target: target, listener: listener, open: map[net.Conn]bool{}, flow: flow, answers: flow}
 	p.work.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
@@ -86,12 +87,23 @@ func (p *Proxy) Pause() {
 	}
 }
 
-// Resume ends a pause: what was sent meanwhile arrives late.
+// Mute leaves connections open and holds back what the server sends.
+func (p *Proxy) Mute() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if isClosed(p.answers) {
+		p.answers = make(chan struct{})
+	}
+}
+
+// Resume ends Pause and Mute: what was sent meanwhile arrives late.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !isClosed(p.flow) {
-		close(p.flow)
+	for _, gate := range []chan struct{}{p.flow, p.answers} {
+		if !isClosed(gate) {
+			close(gate)
+		}
 	}
 }
 
@@ -129,8 +141,8 @@ func (p *Proxy) pass(client net.Conn) {
 	}
 	defer p.forget(client, server)
 	var ends sync.WaitGroup
-	ends.Go(func() { p.pump(server, client) })
-	ends.Go(func() { p.pump(client, server) })
+	ends.Go(func() { p.pump(server, client, func() { <-p.gate() }) })
+	ends.Go(func() { p.pump(client, server, func() { <-p.gate(); <-p.answerGate() }) })
 	ends.Wait()
 }
 
@@ -152,14 +164,14 @@ func (p *Proxy) forget(client, server net.Conn) {
 	delete(p.open, server)
 }
 
-// pump copies until either end closes, and then closes both.
-func (p *Proxy) pump(to, from net.Conn) {
+// pump copies until either end closes, and then closes both. It waits before it passes something on.
+func (p *Proxy) pump(to, from net.Conn, wait func()) {
 	defer to.Close()
 	defer from.Close()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
-		<-p.gate()
+		wait()
 		if n > 0 {
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
@@ -175,6 +187,12 @@ func (p *Proxy) gate() chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.flow
+}
+
+func (p *Proxy) answerGate() chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answers
 }
 
 func isClosed(c chan struct{}) bool {

@@ -1,0 +1,94 @@
+//go:build integration
+
+package zookeeper_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+// unanswered makes a commit that ZooKeeper has done when the connection is cut, before its answer is here.
+func unanswered(t *testing.T, r, other state.Store, proxy *lab.Proxy, op state.Op) {
+	t.Helper()
+	key := op.Record.Key()
+	proxy.Mute()
+	result := make(chan error, 1)
+	go func() {
+		_, err := r.Commit(t.Context(), op)
+		result <- err
+	}()
+	eventually(t, "the commit is done", func() bool {
+		entry, err := other.Get(t.Context(), key)
+		return err == nil && entry.Revision > op.Revision
+	})
+	proxy.Cut()
+	proxy.Resume()
+	if err := <-result; err == nil {
+		t.Error("a commit that was not answered says that it was done")
+	}
+}
+
+func TestClaimOfUnknownOutcomeIsNotKept(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	other := tr.open(t)
+	proxy := lab.StartProxy(t, tr.servers()[0])
+	s := tr.open(t, through(proxy), session(20*time.Second), silent)
+	for _, record := range []resources.Record{node(resources.StateReady), request("debian")} {
+		entry := one(t, s, state.Op{Record: record})
+		key := entry.Record.Key()
+		eventually(t, "the other knows the record", func() bool { _, err := other.Get(t.Context(), key); return err == nil })
+		unanswered(t, s, other, proxy, state.Op{Record: commented(entry), Revision: entry.Revision, Claim: true})
+		eventually(t, "it is connected again", s.Connected)
+		var claim state.Lock
+		eventually(t, "nobody has the claim", func() (ok bool) {
+			var err error
+			claim, _, err = other.Claim(t.Context(), key)
+			return err == nil
+		})
+		eventually(t, "the record is not believed to be claimed", func() bool {
+			_, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Force: true, Release: true})
+			return errors.Is(err, state.ErrLocked)
+		})
+		must(t, claim.Unlock(t.Context()))
+	}
+}
+
+func TestReleaseOfUnknownOutcomeIsNoClaimAnyMore(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	other := tr.open(t)
+	proxy := lab.StartProxy(t, tr.servers()[0])
+	s := tr.open(t, through(proxy), session(20*time.Second), silent)
+	for _, record := range []resources.Record{node(resources.StateReady), request("debian")} {
+		entry := one(t, s, state.Op{Record: record})
+		entries, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Revision: entry.Revision, Claim: true})
+		must(t, err)
+		entry = entries[0]
+		eventually(t, "the other knows the claim", func() bool { return other.Claimed()[entry.Record.Key()] })
+		unanswered(t, s, other, proxy, state.Op{Record: commented(entry), Revision: entry.Revision, Release: true})
+		eventually(t, "it is connected again", s.Connected)
+		eventually(t, "the claim is known to be over", func() bool { return closed(entry.Claim.Lost()) })
+		if _, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Force: true}); !errors.Is(err, state.ErrLost) {
+			t.Errorf("%v, want ErrLost", err)
+		}
+		must(t, entry.Claim.Unlock(t.Context()))
+		_, _, err = other.Claim(t.Context(), entry.Record.Key())
+		must(t, err)
+	}
+}
+
+// commented is a record of a node or request that differs from that of the entry.
+func commented(e state.Entry) resources.Record {
+	if _, ok := e.Record.(*resources.Node); ok {
+		return withComment(e, "changed at "+time.Now().String())
+	}
+	r := *e.Record.(*resources.Request)
+	r.Error = "changed at " + time.Now().String()
+	return &r
+}
