@@ -33,8 +33,8 @@ func TestClientsForgeNoLines(t *testing.T) {
 			_ = w.Flush()
 		},
 		"the status": func(b *strings.Builder) {
-			b.WriteString(visible(statusPage(statusDocument{Status: wire.Status{Parked: forged, Problems: []string{forged}, Now: now, Started: now},
-				Requests: []wire.Request{*request}, Events: []wire.Event{{Event: resources.Event{Subject: forged, Text: forged}}}})))
+			b.WriteString(statusPage(statusDocument{Status: wire.Status{Parked: forged, Problems: []string{forged}, Now: now, Started: now},
+				Requests: []wire.Request{*request}, Events: []wire.Event{{Event: resources.Event{Subject: forged, Text: forged}}}}, &page{}))
 		},
 	}
 	for what, write := range shown {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -95,15 +96,17 @@ func (c *nodeCommand) listed(ctx context.Context) error {
 }
 
 func (c *nodeCommand) table(nodes []wire.Node) error {
-	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
-	writeCells(w, []string{"NODE", "STATE", "SINCE", "LABELS", "PROVIDER/POOL", "ADDRESS", "FOR", "NOTE"})
+	rows := [][]string{{"NODE", "STATE", "SINCE", "LABELS", "PROVIDER/POOL", "ADDRESS", "FOR", "NOTE"}}
 	now := time.Now()
 	for i := range nodes {
 		n := &nodes[i]
-		writeCells(w, []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, n.Addresses.Interface,
+		rows = append(rows, []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, n.Addresses.Interface,
 			nodeFor(n, now), nodeNote(n)})
 	}
-	return outputError(w.Flush())
+	p := page{columns: c.ui.outWidth(), color: c.ui.outColor}
+	p.table(rows)
+	_, err := io.WriteString(c.ui.out, p.String())
+	return outputError(err)
 }
 
 // nodeFor says who a node is for.

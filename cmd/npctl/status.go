@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mattn/go-runewidth"
@@ -41,7 +43,7 @@ func (a *app) statusCommand() *cli.Command {
 	return &cli.Command{
 		Name: "status", Category: categoryDaemon, Usage: "show what npctl watch is doing",
 		Description: `Shows npctl watch at a glance: providers and their quotas, labels, what is being done, who waits, and what has
-happened last. On a terminal the page is drawn anew every second until ^C; elsewhere, or with -once, it is shown
+happened last. On a terminal the page is drawn again every second until q or ^C; elsewhere, or with -once, it is shown
 once.
 
 Examples:
@@ -52,7 +54,7 @@ Examples:
 Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags: c.flags(
 			&cli.BoolFlag{Name: "once", Destination: &c.once, Usage: "show it once"},
-			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Validator: atLeast(100 * time.Millisecond), Usage: "draw it anew every `DURATION`"}),
+			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Validator: atLeast(100 * time.Millisecond), Usage: "draw it again every `DURATION`"}),
 		Action: c.run,
 	}
 }
@@ -69,7 +71,7 @@ func (c *statusCommand) run(ctx context.Context, cmd *cli.Command) error {
 		case c.json:
 			return c.ui.printJSON(now)
 		case c.once || !c.ui.outTerm():
-			_, err := io.WriteString(c.ui.out, visible(statusPage(now)))
+			_, err := io.WriteString(c.ui.out, statusPage(now, &page{columns: c.ui.outWidth(), color: c.ui.outColor}))
 			return outputError(err)
 		}
 		return c.follow(ctx, d, now)
@@ -111,8 +113,14 @@ const (
 
 // follow draws the page again and again until ctx ends. A daemon that is away for a while is waited for.
 func (c *statusCommand) follow(ctx context.Context, d *client.Client, now statusDocument) error {
+	keys, restore := c.keys()
+	leave := sync.OnceFunc(func() {
+		_, _ = io.WriteString(c.ui.out, backAgain) // there is nowhere to say so
+		restore()
+	})
+	defer leave()
+	c.ui.onLeave(leave)
 	_, _ = io.WriteString(c.ui.out, otherScreen)
-	defer io.WriteString(c.ui.out, backAgain) //nolint:errcheck // there is nowhere to say so
 	c.ui.onInterrupt(func() {})
 	defer c.ui.onInterrupt(nil)
 	trouble := ""
@@ -122,6 +130,11 @@ func (c *statusCommand) follow(ctx context.Context, d *client.Client, now status
 		}
 		select {
 		case <-time.After(c.every):
+		case key := <-keys:
+			if leaves(key) {
+				return nil
+			}
+			continue // which draws the page for another size, too
 		case <-ctx.Done():
 			return nil
 		}
@@ -147,23 +160,57 @@ func (c *statusCommand) draw(now statusDocument, trouble string) error {
 	if err != nil {
 		columns, rows = 80, 24
 	}
-	page := statusPage(now)
+	text := statusPage(now, &page{columns: columns, color: c.ui.outColor, live: true})
 	if trouble != "" {
-		page = "As it was, since there is no answer now: " + trouble + "\n" + page
+		notice := page{columns: columns, color: c.ui.outColor}
+		notice.line(styleError, "No answer, so this is as it was: "+trouble)
+		text = notice.String() + text
 	}
-	lines := strings.Split(strings.TrimRight(visible(page), "\n"), "\n")
-	if len(lines) > rows {
-		lines = append(lines[:rows-1], fmt.Sprintf("... %d more lines; npctl status -once shows them", len(lines)-rows+1))
+	foot := "q or ^C to leave"
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if most := max(rows-1, 1); len(lines) > most {
+		foot += fmt.Sprintf("; %d more lines: npctl status -once", len(lines)-most)
+		lines = lines[:most]
 	}
+	lines = append(lines, paint(c.ui.outColor, styleFaint, runewidth.Truncate(foot, columns, "…")))
 	var b bytes.Buffer
 	b.WriteString(topLeft)
 	for i, line := range lines {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
-		b.WriteString(runewidth.Truncate(line, columns, "…") + clearLine)
+		if !strings.Contains(line, "\x1b") { // a word may be wider than the screen
+			line = runewidth.Truncate(line, columns, "…")
+		}
+		b.WriteString(line + clearLine)
 	}
 	b.WriteString(clearBelow)
 	_, err = c.ui.out.Write(b.Bytes())
 	return outputError(err)
 }
+
+// keys gives the keys that are pressed, each at once and without an echo, until restore is called. ^C is a key then.
+func (c *statusCommand) keys() (pressed <-chan byte, restore func()) {
+	keys := make(chan byte)
+	in, _ := c.ui.in.(*os.File)
+	if !c.ui.inTerm {
+		return keys, func() {}
+	}
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return keys, func() {}
+	}
+	go func() { // ends with the process, as the read does
+		key := make([]byte, 1)
+		for {
+			if n, err := in.Read(key); err != nil || n == 0 {
+				return
+			}
+			keys <- key[0]
+		}
+	}()
+	return keys, func() { _ = term.Restore(int(in.Fd()), before) }
+}
+
+// leaves reports whether a key ends the page: q, ^C, ^D.
+func leaves(key byte) bool { return strings.IndexByte("qQ\x03\x04", key) >= 0 }

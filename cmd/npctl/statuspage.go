@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/mattn/go-runewidth"
 
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -16,54 +16,98 @@ import (
 // statusRows is how many lines of each table a page has.
 const statusRows = 15
 
-// statusPage is the daemon at a glance, as text.
-func statusPage(d statusDocument) string {
-	var b strings.Builder
-	s := &d.Status
-	fmt.Fprintf(&b, "npctl watch %s on %s (process %d), up %s, %s\n", s.Version, s.Host, s.PID, age(s.Started, s.Now), visibleLine(readiness(s)))
-	fmt.Fprintf(&b, "Requests  %s%s\n", stateCounts(s.Requests), oldest(s))
-	fmt.Fprintf(&b, "Nodes     %s; %d free\n", stateCounts(s.Nodes), s.Free)
-	fmt.Fprintf(&b, "Plan      %s %d steps run. Decided in %s.\n", s.Planned, s.Running, time.Duration(s.PassTook*float64(time.Second)).Round(100*time.Microsecond))
-	if s.Shadow != nil {
-		fmt.Fprintf(&b, "Shadow    %s\n", stateCounts(s.Shadow))
+// page collects lines for people. What it has is fit for a terminal.
+type page struct {
+	strings.Builder
+	columns int // 0: no limit
+	color   bool
+	live    bool // it is drawn again and again, so that there is only room for what fits
+}
+
+// line adds a line; one that is wider than the screen breaks between words.
+func (p *page) line(s style, text string) {
+	p.WriteString(paint(p.color && s != stylePlain, s, wrapWords(visibleLine(text), p.columns)) + "\n")
+}
+
+// stateStyles colour the states in tables.
+var stateStyles = map[string]style{
+	"ok": styleGood, "ready": styleGood, "fulfilled": styleGood, "error": styleError, "failed": styleError, "not looked at": styleError,
+	"frozen": styleWarning, "standby": styleWarning, "not served": styleWarning, "going": styleWarning, "delete": styleError, "launch": styleGood,
+}
+
+// table adds rows, the first of which is the head.
+func (p *page) table(rows [][]string) {
+	for i, row := range fitTable(rows, p.columns) {
+		for j, cell := range row {
+			s, known := stateStyles[strings.TrimRight(cell, " ")]
+			if i == 0 {
+				s, known = styleStrong, true
+			}
+			if j == len(row)-1 {
+				cell = strings.TrimRight(cell, " ")
+			}
+			p.WriteString(paint(p.color && known, s, cell))
+		}
+		p.WriteString("\n")
 	}
-	b.WriteString(configurationLines(&s.Config, s.Now))
+}
+
+// statusPage is the daemon at a glance, as text.
+func statusPage(d statusDocument, b *page) string {
+	s := &d.Status
+	head := styleStrong
+	if !s.Ready {
+		head = styleError
+	}
+	b.line(head, fmt.Sprintf("npctl watch %s on %s (process %d), up %s, %s", s.Version, s.Host, s.PID, age(s.Started, s.Now), readiness(s)))
+	b.line(stylePlain, "Requests  "+stateCounts(s.Requests)+oldest(s))
+	b.line(stylePlain, fmt.Sprintf("Nodes     %s; %d free", stateCounts(s.Nodes), s.Free))
+	b.line(stylePlain, fmt.Sprintf("Plan      %s %s running. Decided in %s.", s.Planned, countWord(s.Running, "step", "steps"),
+		time.Duration(s.PassTook*float64(time.Second)).Round(100*time.Microsecond)))
+	if s.Shadow != nil {
+		b.line(stylePlain, "Shadow    "+stateCounts(s.Shadow))
+	}
+	configurationLines(b, &s.Config, s.Now)
 	for i, p := range s.Problems {
 		if i == 5 {
-			fmt.Fprintf(&b, "          ... and %d more problems\n", len(s.Problems)-i)
+			b.line(styleError, fmt.Sprintf("          ... and %s", countWord(len(s.Problems)-i, "more problem", "more problems")))
 			break
 		}
-		fmt.Fprintf(&b, "Problem   %s\n", oneLine(p, 200))
+		b.line(styleError, "Problem   "+oneLine(p, 200))
 	}
-	statusTable(&b, []string{"PROVIDER", "STATE", "LOOKED AT", "NODES", "INSTANCES", "CORES", "RAM GiB", "PROBLEM"}, d.Providers, func(p *wire.Provider) []string { return providerRow(p, s.Now) })
-	statusTable(&b, []string{"LABEL", "MIN READY", "FREE", "NODES", "WAITING", "OFFERED BY"}, d.Labels, labelRow)
-	statusTable(&b, []string{"DOING", "WHAT", "BECAUSE"}, d.Steps, func(st *wire.Step) []string { return []string{st.Action, st.Address, st.Text} })
-	statusTable(&b, []string{"WAITING", "STATE", "FOR", "PRIORITY", "LABELS", "REQUESTOR", "WHERE"}, longestFirst(d.Requests), func(r *wire.Request) []string {
+	statusTable(b, []string{"PROVIDER", "STATE", "LOOKED AT", "NODES", "INSTANCES", "CORES", "RAM GiB", "PROBLEM"}, d.Providers, func(p *wire.Provider) []string { return providerRow(p, s.Now) })
+	statusTable(b, []string{"LABEL", "MIN READY", "FREE", "NODES", "WAITING", "OFFERED BY"}, d.Labels, labelRow)
+	statusTable(b, []string{"DOING", "WHAT", "BECAUSE"}, d.Steps, func(st *wire.Step) []string { return []string{st.Action, st.Address, st.Text} })
+	statusTable(b, []string{"WAITING", "STATE", "FOR", "PRIORITY", "LABELS", "REQUESTOR", "WHERE"}, longestFirst(d.Requests), func(r *wire.Request) []string {
 		cells := requestRow(r, s.Now)
 		return cells[:len(cells)-1]
 	})
 	if len(d.Events) > 0 {
 		b.WriteString("\n")
+		b.line(styleStrong, "EVENTS (times in "+s.Now.Local().Format("MST")+")")
 		for _, e := range slices.Backward(d.Events) { // the newest first: what does not fit is at the end
-			fmt.Fprintf(&b, "%s  %s  %s\n", e.Time.Local().Format(time.TimeOnly), visibleLine(e.Subject), oneLine(e.Text, 300))
+			text := visibleLine(e.Time.Local().Format(time.TimeOnly) + "  " + e.Subject + "  " + oneLine(e.Text, 300))
+			if b.live {
+				text = runewidth.Truncate(text, b.columns, "…")
+			}
+			b.line(stylePlain, text)
 		}
 	}
 	return b.String()
 }
 
 // configurationLines tell of a configuration that was refused, and of what the one in force does not do.
-func configurationLines(c *wire.Configuration, now time.Time) string {
-	var b strings.Builder
+func configurationLines(b *page, c *wire.Configuration, now time.Time) {
 	if c.Error != "" {
-		fmt.Fprintf(&b, "Config    refused %s ago, the one of %s ago is in force: %s\n", age(c.Refused, now), age(c.Taken, now), oneLine(c.Error, 500))
+		b.line(styleError, fmt.Sprintf("Config    refused %s ago, the one of %s ago is in force: %s", age(c.Refused, now), age(c.Taken, now), oneLine(c.Error, 500)))
 	}
 	if c.HeldBack != "" {
-		fmt.Fprintf(&b, "Held back %s deletions: %s; npctl reload -allow-destroy, if that is meant\n", fmt.Sprint(len(c.Deletes)), oneLine(c.HeldBack, 500))
+		b.line(styleWarning, fmt.Sprintf("Held back %s: %s; npctl reload -allow-destroy, if that is meant",
+			countWord(len(c.Deletes), "deletion", "deletions"), oneLine(c.HeldBack, 500)))
 	}
 	if c.OldState != "" {
-		fmt.Fprintf(&b, "State     %s\n", oneLine(c.OldState, 500))
+		b.line(styleWarning, "State     "+oneLine(c.OldState, 500))
 	}
-	return b.String()
 }
 
 func readiness(s *wire.Status) string {
@@ -94,19 +138,18 @@ func stateCounts[T ~string](counts map[T]int) string {
 }
 
 // statusTable adds a table behind an empty line; of many rows only the first.
-func statusTable[T any](out io.Writer, head []string, rows []T, cells func(*T) []string) {
+func statusTable[T any](out *page, head []string, rows []T, cells func(*T) []string) {
 	if len(rows) == 0 {
 		return
 	}
-	_, _ = io.WriteString(out, "\n")
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	writeCells(w, head)
+	out.WriteString("\n")
+	table := [][]string{head}
 	for i := range rows[:min(len(rows), statusRows)] {
-		writeCells(w, cells(&rows[i]))
+		table = append(table, cells(&rows[i]))
 	}
-	_ = w.Flush() // the writer is a buffer
+	out.table(table)
 	if more := len(rows) - statusRows; more > 0 {
-		_, _ = fmt.Fprintf(out, "... and %d more\n", more)
+		out.line(stylePlain, fmt.Sprintf("... and %d more", more))
 	}
 }
 
@@ -131,7 +174,7 @@ func providerRow(p *wire.Provider, now time.Time) []string {
 		problem = "served by " + p.StandsBy.Who
 	}
 	if problem == "" && p.Failing != nil {
-		problem = fmt.Sprintf("%d launches failed, last %s ago: %s", p.Failing.Count, age(p.Failing.Time, now), p.Failing.Error)
+		problem = fmt.Sprintf("%s failed, last %s ago: %s", countWord(p.Failing.Count, "launch", "launches"), age(p.Failing.Time, now), p.Failing.Error)
 	}
 	instances, cores, ram := quotaCells(p)
 	return []string{p.Name, state, age(p.Listed, now), stateCounts(p.Nodes), instances, cores, ram, oneLine(problem, problemLength)}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mattn/go-runewidth"
+
 	"github.com/npctl/npctl/test/pty"
 )
 
@@ -186,4 +188,73 @@ func TestInterruptTwiceEndsAtOnce(t *testing.T) {
 	if code, shown := onTerminal(t, dir, nil, "apply", "-auto-approve").end(); code != 0 {
 		t.Errorf("apply afterwards: exit code %d:\n%s", code, shown)
 	}
+}
+
+// fleetWithDaemon is a directory in which npctl watch runs.
+func fleetWithDaemon(t *testing.T) string {
+	t.Helper()
+	dir := longFleet(t)
+	daemon := exec.Command("npctl", "watch")
+	daemon.Dir = dir
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = daemon.Process.Kill() // it would wait for the launches
+		_ = daemon.Wait()
+	})
+	waitForFile(t, filepath.Join(dir, ".npctl", "npctl.db.sock"))
+	return dir
+}
+
+func TestStatusIsLeftByAKeyAndSaysWhich(t *testing.T) {
+	t.Parallel()
+	dir := fleetWithDaemon(t)
+	for keys, color := range map[string]bool{"q": true, "xQ": false, "\x03": true} {
+		noColor := "NO_COLOR="
+		if !color {
+			noColor = "NO_COLOR=1"
+		}
+		x := onTerminalOf(t, 60, dir, []string{noColor, "TZ=UTC"}, "status")
+		x.expect(`EVENTS \(times in UTC\)`)
+		x.expect("q or .C to leave")
+		x.press(keys)
+		code, text := x.end()
+		if code != 0 || !strings.HasSuffix(text, backAgain) {
+			t.Errorf("%q: exit code %d, want 0 and the screen of before:\n%q", keys, code, text)
+		}
+		if colour.MatchString(text) != color {
+			t.Errorf("%s: colours are %t in %q", noColor, !color, text)
+		}
+		for line := range strings.SplitSeq(strings.ReplaceAll(text, topLeft, "\n"), "\n") {
+			line = regexp.MustCompile(`\x1b\[[?0-9;]*[a-zA-Z]`).ReplaceAllString(line, "")
+			if w := runewidth.StringWidth(line); w > 60 {
+				t.Errorf("a line has %d of 60 columns: %s", w, line)
+			}
+		}
+	}
+}
+
+func TestNodeListFitsTheScreen(t *testing.T) {
+	t.Parallel()
+	dir := fleetWithDaemon(t)
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		code, text := onTerminalOf(t, 60, dir, []string{"NO_COLOR=1"}, "node", "list").end()
+		if code != 0 {
+			t.Fatalf("exit code %d:\n%s", code, text)
+		}
+		if !strings.Contains(text, "0000000002") {
+			continue // the image is built first
+		}
+		for line := range strings.Lines(text) {
+			if w := runewidth.StringWidth(strings.TrimSpace(line)); w > 60 {
+				t.Errorf("a line has %d of 60 columns: %s", w, line)
+			}
+		}
+		if !strings.Contains(text, "…") {
+			t.Errorf("nothing is shortened in\n%s", text)
+		}
+		return
+	}
+	t.Error("there were never two nodes")
 }

@@ -209,11 +209,17 @@ const (
 	styleStrong
 	styleGood
 	styleFaint
+	stylePlain
 )
 
 // style colours text that goes to stderr.
 func (u *ui) style(s style, text string) string {
-	if !u.errColor {
+	return paint(u.errColor, s, text)
+}
+
+// paint colours text.
+func paint(on bool, s style, text string) string {
+	if !on {
 		return text
 	}
 	attributes := map[style]color.Attribute{styleError: color.FgRed, styleWarning: color.FgYellow,
