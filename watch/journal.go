@@ -203,22 +203,66 @@ func journaled(event reconcile.Event) (e resources.Event, ok bool) {
 	}
 	e = resources.Event{Time: event.Time, Code: string(s.Action) + "-" + string(event.Kind), Subject: subjectOf(s, event.ID), EventID: s.EventID}
 	e.Related = relatedTo(s, e.Subject)
-	e.Text = fmt.Sprintf("%s %s: %s", s.Action, s.Address, s.Reason.Text())
-	switch event.Kind {
-	case reconcile.EventDone:
-		e.Text = fmt.Sprintf("%s %s done in %s", s.Action, s.Address, event.Took.Round(time.Millisecond))
-	case reconcile.EventFailed:
-		e.Text = fmt.Sprintf("%s %s failed: %v", s.Action, s.Address, event.Err)
+	e.Text = stepText(event)
+	return e, true
+}
+
+// stepText says what became of a step.
+func stepText(event reconcile.Event) string {
+	s := &event.Step
+	done := event.Kind == reconcile.EventDone
+	switch {
+	case done && s.Action == plan.ActionServe:
+		return reservedText(s)
+	case done && s.Action == plan.ActionDecline:
+		return declinedText(s)
+	case done:
+		return fmt.Sprintf("%s %s done in %s", s.Action, s.Address, event.Took.Round(time.Millisecond))
+	case event.Kind == reconcile.EventFailed:
+		return fmt.Sprintf("%s %s failed: %v", s.Action, s.Address, event.Err)
 	}
-	if len(s.Nodes) > 0 {
-		e.Text += " (nodes " + strings.Join(s.Nodes, ", ") + ")"
-	}
+	text := fmt.Sprintf("%s %s: %s", s.Action, s.Address, s.Reason.Text())
 	for _, f := range s.Evidence {
-		if event.Kind == reconcile.EventStart || s.Action == plan.ActionDecline {
-			e.Text += fmt.Sprintf(", %s: %s", f.Name, f.Value)
+		text += fmt.Sprintf(", %s: %s", f.Name, f.Value)
+	}
+	return text
+}
+
+// reservedText is such as "reserved in rack/main: node 0000000001, 1 node launching".
+func reservedText(s *plan.Step) string {
+	var parts []string
+	launching := 0
+	for _, id := range s.Nodes {
+		if id == "" {
+			launching++
+		} else {
+			parts = append(parts, "node "+id)
 		}
 	}
-	return e, true
+	switch launching {
+	case 0:
+	case 1:
+		parts = append(parts, "1 node launching")
+	default:
+		parts = append(parts, fmt.Sprintf("%d nodes launching", launching))
+	}
+	return "reserved in " + s.Provider + "/" + s.Pool + ": " + strings.Join(parts, ", ")
+}
+
+// declinedText is such as "failed: the deadline has passed", or "declined: a pool cannot serve it, rack/main: no quota".
+func declinedText(s *plan.Step) string {
+	if len(s.Evidence) == 1 && s.Evidence[0].Name == "why" {
+		return "failed: " + s.Evidence[0].Value
+	}
+	text := "failed: "
+	if s.Reason == plan.ReasonDeclined {
+		text = "declined: "
+	}
+	text += s.Reason.Text()
+	for _, f := range s.Evidence {
+		text += fmt.Sprintf(", %s: %s", f.Name, f.Value)
+	}
+	return text
 }
 
 // subjectOf is the record, or block, that a step is about.
