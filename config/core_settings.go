@@ -30,6 +30,9 @@ var npctlBlock = schema.Block{
 			Doc: "Most builds that are converted to a further format at a time."},
 		{Name: "max_hold_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
 			Doc: "Longest time a node may be held; `\"0s\"` means for ever. A shorter time asked for with the hold wins."},
+		{Name: "max_requests", Type: cty.Number, Default: cty.NumberIntVal(10000), Min: least(0), Check: wholeNumber,
+			Doc: "Most open requests for nodes. At this number the API of `npctl watch` refuses new ones; those that Zuul writes to ZooKeeper count and are " +
+				"not refused. 0 means no limit."},
 		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: least(0), Check: wholeNumber,
 			Doc: "Most leaked things (made by this npctl and in no record) that are deleted within `leak_age`, however often npctl runs."},
 		{Name: "leak_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10m"),

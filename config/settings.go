@@ -40,6 +40,7 @@ func (l *loader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) resou
 			Snapshots: all.integer("max_snapshot_builds"), Conversions: all.integer("max_conversions")},
 		TenantLimits:  tenantLimits(all),
 		Gearman:       gearman(all),
+		MaxRequests:   int(all.integer("max_requests")),
 		LeakLimit:     int(all.integer("leak_limit")),
 		LeakSightings: all.duration("leak_age"),
 		Source:        sourceOf(c.at),

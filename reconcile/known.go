@@ -68,6 +68,18 @@ func Lookup[T any](r *Runner, kind resources.Kind, id string) (*T, state.Revisio
 	return record, revision, nil
 }
 
+// OpenRequests is the number of requests that have neither failed nor been taken.
+func (r *Runner) OpenRequests() (open int) {
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	for _, request := range r.ledger.sorted.Requests {
+		if request.State != resources.StateFailed {
+			open++
+		}
+	}
+	return open
+}
+
 // Remembered lists the records of providers, which are not to be changed.
 func (r *Runner) Remembered() []*resources.ProviderRecord {
 	r.ledger.mu.Lock()

@@ -68,6 +68,7 @@ type Settings struct {
 	MaxHoldAge    time.Duration // 0 means for ever
 	TenantLimits  []TenantLimit
 	Gearman       *Gearman
+	MaxRequests   int           // open at a time; 0 means no limit
 	LeakLimit     int           // leaked things deleted in one run at the most
 	LeakSightings time.Duration // least time between the two sightings of a leak
 	ImageWork     ImageWork

@@ -28,6 +28,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrState: a request or node is not in a state in which that can be done.
 	ErrState = errors.New("not possible now")
+	// ErrTooManyRequests: max_requests are open.
+	ErrTooManyRequests = errors.New("too many requests are open")
 )
 
 // NewRequest is what a client asks for.
@@ -71,6 +73,9 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 			return nil, fmt.Errorf("%w: a text has %d bytes, at most %d are kept", ErrInvalid, len(text), textAtMost)
 		}
 	}
+	if err := d.checkRequestLimit(); err != nil {
+		return nil, err
+	}
 	priority := int64(defaultPriority)
 	if n.Priority != nil {
 		priority = *n.Priority
@@ -85,6 +90,18 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 	d.Journal.Add(resources.Event{Time: now, Subject: created.Key().String(), EventID: created.Event, Code: "created", Related: labelSubjects(n.Labels),
 		Text: fmt.Sprintf("request for %v by %s", n.Labels, orNobody(n.Who))})
 	return created, nil
+}
+
+// checkRequestLimit refuses a request above max_requests. Calls at the same moment may exceed it by their number.
+func (d *Daemon) checkRequestLimit() error {
+	most := d.Desired().Settings.MaxRequests
+	if most == 0 || d.runner.OpenRequests() < most {
+		return nil
+	}
+	if d.RequestRefused != nil {
+		d.RequestRefused()
+	}
+	return fmt.Errorf("%w: max_requests allows %d", ErrTooManyRequests, most)
 }
 
 func labelSubjects(labels []string) []string {

@@ -37,6 +37,8 @@ type Options struct {
 	Step func(reconcile.Event)
 	// Taken, when set, is told of each request whose nodes were handed to its requestor.
 	Taken func(*resources.Request, []*resources.Node)
+	// RequestRefused, when set, is called for each request that is refused since too many are open.
+	RequestRefused func()
 	// Reloaded, when set, is told what became of each Reload, one call at a time.
 	Reloaded func(plan.Plan, error)
 	// Stall is how long requests may wait while nothing is launched or served before that is told; 0 means 15 minutes.

@@ -238,3 +238,30 @@ func TestAPanicIsAnErrorAndTellsNothing(t *testing.T) {
 		t.Errorf("a panic: %d %s", status, text)
 	}
 }
+
+func TestOpenRequestsAreLimited(t *testing.T) {
+	t.Parallel()
+	configuration := strings.Replace(fleet, `npctl { images_dir = "images" }`, "npctl {\n  images_dir   = \"images\"\n  max_requests = 3\n}", 1)
+	l := newLab(t, configuration, nil) // which has room for three: fulfilled requests are open until their nodes are taken
+	ask := func() (int, string, string) {
+		status, header, text := l.raw("POST", "/v1/requests", `{"labels":["small"]}`)
+		return status, header.Get("Location"), text
+	}
+	first := ""
+	for range 3 {
+		status, at, text := ask()
+		if status != http.StatusCreated {
+			t.Fatalf("%d %s", status, text)
+		}
+		first = at
+	}
+	if status, _, text := ask(); status != http.StatusTooManyRequests || !strings.Contains(text, string(wire.CodeTooMany)) || !strings.Contains(text, "max_requests allows 3") {
+		t.Errorf("the fourth: %d %s", status, text)
+	}
+	if status, _, text := l.raw("DELETE", first, ""); status != http.StatusNoContent && status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	if status, _, text := ask(); status != http.StatusCreated {
+		t.Errorf("after one was withdrawn: %d %s", status, text)
+	}
+}

@@ -75,6 +75,8 @@ func problem(err error) wire.Problem {
 		p.Status, p.Code, p.Detail = http.StatusBadRequest, wire.CodeInvalid, strings.TrimPrefix(p.Detail, watch.ErrInvalid.Error()+": ")
 	case errors.Is(err, watch.ErrState):
 		p.Status, p.Code, p.Detail = http.StatusConflict, wire.CodeState, strings.TrimPrefix(p.Detail, watch.ErrState.Error()+": ")
+	case errors.Is(err, watch.ErrTooManyRequests):
+		p.Status, p.Code, p.Hint = http.StatusTooManyRequests, wire.CodeTooMany, "try again later, or raise max_requests in the npctl block"
 	case errors.Is(err, state.ErrNotFound):
 		p.Status, p.Code = http.StatusNotFound, wire.CodeNotFound
 	case errors.Is(err, state.ErrLost):

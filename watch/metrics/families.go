@@ -41,6 +41,8 @@ var families = []Family{
 		Help: "Nodes that requested and pending requests ask for."},
 	{Name: "npctl_requests_finished_total", Kind: Counter, Labels: []string{"result"},
 		Help: "Requests that were fulfilled or have failed; of several processes in one state, one counts each.", Watch: "a share of failed ones that is not usual"},
+	{Name: "npctl_requests_refused_total", Kind: Counter,
+		Help: "Requests that the API refused since max_requests were open.", Watch: "any: a client that asks without end, or max_requests is too low"},
 	{Name: "npctl_request_ready_seconds", Kind: Histogram, Labels: []string{"label"}, buckets: readyBuckets,
 		Help: "Time from the creation of a request until all its nodes were ready. A request for several labels counts once for each.", Watch: "its 95th percentile: this is what users feel"},
 	{Name: "npctl_request_phase_seconds", Kind: Histogram, Labels: []string{"phase"}, buckets: readyBuckets,

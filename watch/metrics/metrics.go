@@ -76,6 +76,7 @@ func New(o Options) *Metrics {
 	for _, result := range []resources.State{resources.StateFailed, resources.StateFulfilled} { // so that the first is an increase
 		m.add("npctl_requests_finished_total", 0, string(result))
 	}
+	m.add("npctl_requests_refused_total", 0)
 	for name, results := range map[string][]string{"npctl_watch_reloads_total": {"done", "refused", "held_back"}, "npctl_api_wrong_tokens_total": {"unknown", "throttled"},
 		"npctl_leaked_total": {"server", "image", "port", "volume", "floating_ip"}} {
 		for _, result := range results {
@@ -143,6 +144,9 @@ func (m *Metrics) Reload(result string) {
 	defer m.mu.Unlock()
 	m.stale = result != "done"
 }
+
+// RequestRefused notes a request above max_requests.
+func (m *Metrics) RequestRefused() { m.count("npctl_requests_refused_total") }
 
 // Guessed notes a wrong token: unknown, or throttled when it was not looked at.
 func (m *Metrics) Guessed(how string) { m.count("npctl_api_wrong_tokens_total", how) }

@@ -317,6 +317,7 @@ const (
 	CodeMethod       Code = "method"        // not that way
 	CodeBusy         Code = "busy"          // too much at a time
 	CodeThrottled    Code = "throttled"     // too many wrong tokens from the same address
+	CodeTooMany      Code = "too-many"      // as many requests are open as may be
 	CodeTimeout      Code = "timeout"       // the body, or the work, took too long
 	CodeNotReady     Code = "not-ready"     // the daemon is still looking around, or is ending
 	CodeInternal     Code = "internal"      // a mistake of the daemon's
