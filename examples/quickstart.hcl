@@ -30,7 +30,7 @@ variable "min_ready" {
 }
 
 # An image, and how it is made. Any program will do that leaves an image file; real images are made with the builder
-# "dib" (diskimage-builder), see openstack.hcl. This one is 16 MiB of nothing with a greeting, made by plain sh.
+# "dib" (diskimage-builder), see npctl init -from=openstack. This one is 16 MiB of nothing with a greeting, made by plain sh.
 diskimage "tiny" {
   builder "exec" {
     command = ["sh", "-eu", "-c", <<-EOT

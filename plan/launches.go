@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -43,7 +44,7 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 		refusals = []string{"no pool offers it"}
 	}
 	c.note(Warning, "below-min-ready", Address("label."+label.Name), label.Source,
-		"%d of %d nodes of label %s cannot be launched: %s", missing, label.MinReady, label.Name, strings.Join(refusals, "; "))
+		"%d of %s of label %s cannot be launched: %s", missing, text.Count(label.MinReady, "node", "nodes"), label.Name, strings.Join(refusals, "; "))
 }
 
 // places lists the pools that offer the label and could launch it now, and why others cannot; mistaken reports whether

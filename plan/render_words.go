@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
 // Everything here returns text that renderSafe has been over, or that holds nothing foreign.
@@ -151,12 +153,7 @@ func renderCloudID(s *Step) string {
 	return ", cloud id " + renderSafe(s.External)
 }
 
-func renderCount(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
-}
+func renderCount(n int, noun string) string { return text.Count(n, noun, noun+"s") }
 
 func renderParens(words []string) string {
 	if text := renderSafe(strings.Join(words, ", ")); text != "" {

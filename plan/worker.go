@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -77,11 +76,8 @@ func (c *computation) workedOn(image string) bool {
 // unknown says why a summary does not cover everything; empty when it does.
 func (s Summary) unknown() string {
 	why := ""
-	switch {
-	case s.Deferred == 1:
-		why = "1 provider could not be listed"
-	case s.Deferred > 1:
-		why = fmt.Sprintf("%d providers could not be listed", s.Deferred)
+	if s.Deferred > 0 {
+		why = renderCount(s.Deferred, "provider") + " could not be listed"
 	}
 	switch {
 	case s.InProgress && why != "":

@@ -157,7 +157,7 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 	}
 	question := "Do you want to apply this plan?"
 	if c.destroy {
-		question = fmt.Sprintf("Do you really want to destroy this? %d things will be deleted, and there is no way back.", p.Summary().Delete)
+		question = fmt.Sprintf("Do you really want to destroy this? %s will be deleted, and there is no way back.", countWord(p.Summary().Delete, "thing", "things"))
 	}
 	answer, err := "", errNoTerminal
 	if c.input {
@@ -188,6 +188,7 @@ func (c *applyCommand) cannotAsk() error {
 
 // execute does the steps and tells what became of them.
 func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, events *eventWriter) error {
+	started := time.Now()
 	progress := c.newProgress(p)
 	c.ui.onInterrupt(progress.interrupted)
 	notes, noted := s.journal(ctx)
@@ -205,7 +206,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	}
 	events.summary(c.operation, result)
 	if !c.json {
-		if err := c.tell(p, result); err != nil {
+		if err := c.tell(p, result, time.Since(started)); err != nil {
 			return err
 		}
 	}

@@ -140,6 +140,9 @@ func (u *ui) diagnostics(d *diagnosed) {
 // visible keeps names and errors from elsewhere from driving the terminal. Line breaks stay.
 func visible(block string) string { return text.Block(block) }
 
+// countWord is a number with what agrees with it.
+func countWord(n int, one, more string) string { return text.Count(n, one, more) }
+
 // visibleLine is visible for what stands in a table or a sentence: line breaks are escaped too, so that no value makes
 // lines of its own.
 func visibleLine(value string) string { return text.Line(value) }

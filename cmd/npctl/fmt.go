@@ -84,7 +84,11 @@ func (c *fmtCommand) run(_ context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if c.check && changed > 0 {
-		c.ui.talk("%d of %d files are not in the canonical layout; npctl fmt mends that.", changed, len(files))
+		is := "are"
+		if changed == 1 {
+			is = "is"
+		}
+		c.ui.talk("%d of %s %s not in the canonical layout; run npctl fmt.", changed, countWord(len(files), "file", "files"), is)
 		return exitCode(1)
 	}
 	return nil

@@ -52,10 +52,7 @@ func formatsText(f *imageFacts) string {
 }
 
 func keepsText(s *imageSettings) string {
-	text := fmt.Sprintf("%d builds", s.Keep)
-	if s.Keep == 1 {
-		text = "1 build"
-	}
+	text := countWord(s.Keep, "build", "builds")
 	if s.DeleteAfterUpload {
 		text += "; files go once every provider has them"
 	}

@@ -19,7 +19,7 @@ import (
 var starters embed.FS
 
 const initDescription = `Writes a configuration to start from, full of comments, into a directory that has none (the
-current one, or that of -config). Nothing that exists is overwritten.
+current one, or that of -config), and a .gitignore. Nothing that exists is overwritten.
 
   -from=sandbox     a cloud that lives inside npctl: no account, no root, nothing to install
   -from=openstack   an OpenStack project, found by its entry in clouds.yaml
@@ -64,14 +64,18 @@ func (a *app) init(from string) error {
 	if err := createFile(path, text); err != nil {
 		return err
 	}
-	if err := createFile(filepath.Join(dir, ".gitignore"), []byte(".npctl/\n")); err != nil && !errors.Is(err, fs.ErrExist) {
+	wrote, ignore := path, filepath.Join(dir, ".gitignore")
+	switch err := createFile(ignore, []byte(".npctl/\n")); {
+	case err == nil:
+		wrote += " and " + ignore
+	case !errors.Is(err, fs.ErrExist):
 		return err
 	}
 	next := "npctl plan"
 	if from == "openstack" {
 		next = "npctl plan -var cloud=NAME, with the NAME of an entry in your clouds.yaml"
 	}
-	return a.ui.print("Wrote %s. Read it, then: %s", path, next)
+	return a.ui.print("Wrote %s. Read %s, then: %s", wrote, path, next)
 }
 
 // checkEmpty makes sure that no configuration is there.

@@ -208,13 +208,6 @@ func batches(records []resources.Record) (pieces [][]resources.Record) {
 	return pieces
 }
 
-func countWord(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
-}
-
 // someOf names the first of many.
 func someOf(names []string) string {
 	const shown = 5

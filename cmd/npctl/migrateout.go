@@ -264,7 +264,7 @@ func (m *migration) write(ctx context.Context, target *zookeeper.Store, records 
 		}
 		if written += len(piece); time.Since(told) > tellEvery && !m.json {
 			told = time.Now()
-			m.ui.talk("%d of %d records are written.", written, len(records))
+			m.ui.talk("%d of %s written.", written, countWord(len(records), "record is", "records are"))
 		}
 		if err := m.after("written"); err != nil {
 			return err

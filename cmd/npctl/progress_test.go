@@ -56,13 +56,13 @@ func TestLeftoversAreNamed(t *testing.T) {
 	r := reconcile.Result{Left: []reconcile.Left{
 		{Node: "0000000001", Provider: "a", Server: "4711", Err: errors.New("500\nmore")}, {Node: "0000000002", Provider: "b"},
 	}}
-	if err := c.tell(plan.Plan{}, r); err != nil {
+	if err := c.tell(plan.Plan{}, r, 90*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	want := `Warning: server 4711 of node 0000000001 in provider a, left by a failed launch attempt, is not deleted yet: 500; the next apply, or npctl watch, deletes it
 Warning: the server of node 0000000002 in provider b, left by a failed launch attempt, is not deleted yet; the next apply, or npctl watch, deletes it
 
-Apply complete: 0 built, 0 uploaded, 0 launched, 0 deleted.
+Apply complete: 0 built, 0 uploaded, 0 launched, 0 deleted. [1m30s]
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)

@@ -167,7 +167,7 @@ func (s *session) looking(refresh bool) (done func()) {
 	for i := range s.config.Desired.Providers {
 		names[i] = s.config.Desired.Providers[i].Name
 	}
-	text := fmt.Sprintf("Looking at %d providers ...", len(names))
+	text := fmt.Sprintf("Looking at %s ...", countWord(len(names), "provider", "providers"))
 	if len(names) < 4 {
 		text = "Looking at " + strings.Join(names, ", ") + " ..."
 	}

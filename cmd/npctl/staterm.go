@@ -78,7 +78,7 @@ func staysBehind(r resources.Record) string {
 		}
 	case *resources.Build:
 		if len(r.Files) > 0 {
-			return fmt.Sprintf("; its %d files stay in the images directory", len(r.Files))
+			return "; its " + countWord(len(r.Files), "file stays", "files stay") + " in the images directory"
 		}
 	}
 	return ""

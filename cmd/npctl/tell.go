@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -26,10 +27,10 @@ var pastWords = []struct {
 }
 
 // tell lists what was not done and what is left, and ends with one line about what was done.
-func (c *applyCommand) tell(p plan.Plan, r reconcile.Result) error {
+func (c *applyCommand) tell(p plan.Plan, r reconcile.Result, took time.Duration) error {
 	c.failures(r)
 	c.leftovers(r)
-	return c.ui.print("%s", wrapWords(resultSentence(c.operation, p, r), c.ui.outWidth()))
+	return c.ui.print("%s", wrapWords(resultSentence(c.operation, p, r)+tookText(took), c.ui.outWidth()))
 }
 
 func (c *applyCommand) failures(r reconcile.Result) {

@@ -319,7 +319,7 @@ func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
 	w := startWatch(t, dir)
 	w.await("it is ready", func() bool { return strings.Contains(told.String(), "READY=1\n") })
 	w.await("it feeds the watchdog", func() bool { return strings.Count(told.String(), "WATCHDOG=1") > 1 })
-	w.await("it says what it does", func() bool { return strings.Contains(told.String(), "STATUS=0 requests wait, 1 nodes ready") })
+	w.await("it says what it does", func() bool { return strings.Contains(told.String(), "STATUS=0 requests wait, 1 node ready") })
 	w.app.ui.hungUp()
 	w.await("it reloads", func() bool {
 		_, after, found := strings.Cut(told.String(), "RELOADING=1\nMONOTONIC_USEC=")

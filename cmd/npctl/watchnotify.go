@@ -101,8 +101,8 @@ func statusOf(d *watch.Daemon) string {
 			answering++
 		}
 	}
-	text := fmt.Sprintf("%d requests wait, %d nodes ready, %d in use, %d of %d providers answer", waiting, ready, inUse, answering,
-		len(pass.Desired.Providers))
+	text := fmt.Sprintf("%s, %s ready, %d in use, %d of %s", countWord(waiting, "request waits", "requests wait"), countWord(ready, "node", "nodes"),
+		inUse, answering, countWord(len(pass.Desired.Providers), "provider answers", "providers answer"))
 	if lasts := d.Stalled(); lasts > 0 {
 		text = fmt.Sprintf("STALLED for %s: %s", lasts.Round(time.Minute), text)
 	}

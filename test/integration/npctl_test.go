@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,10 +140,13 @@ func (o outcome) last() string {
 	return lines[len(lines)-1]
 }
 
+// took is the time behind the last line.
+var took = regexp.MustCompile(` \[[0-9hms.]+\]$`)
+
 // ends fails the test unless the last line is that.
 func (o outcome) ends(want string) outcome {
 	o.t.Helper()
-	if got := o.last(); got != want {
+	if got := took.ReplaceAllString(o.last(), ""); got != want {
 		o.t.Errorf("%s ends with\n  %s\nwant\n  %s\n%s", o.command, got, want, o.text())
 	}
 	return o

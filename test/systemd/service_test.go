@@ -65,7 +65,7 @@ func TestTheServiceServesItsGroup(t *testing.T) {
 		t.Errorf("the service runs as %s", user)
 	}
 	m.ready()
-	if status := m.is("npctl-watch", "StatusText"); !strings.Contains(status, "of 1 providers answer") {
+	if status := m.is("npctl-watch", "StatusText"); !strings.Contains(status, "of 1 provider answers") {
 		t.Errorf("its status is %q", status)
 	}
 	if said, err := m.as("alice", "npctl request create -label=small -wait -take"); err != nil || !strings.Contains(said, "Fulfilled") {

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
 // role is what somebody may do.
@@ -102,7 +104,7 @@ func parseTokens(path string, text []byte) (known []token, plain bool, err error
 func parseToken(line string) (one token, plain bool, err error) {
 	words := strings.Fields(line)
 	if len(words) != 3 {
-		return token{}, false, fmt.Errorf("a line has a name, a role and a token, and this one has %d words", len(words))
+		return token{}, false, fmt.Errorf("a line has a name, a role and a token, and this one has %s", text.Count(len(words), "word", "words"))
 	}
 	one.name = words[0]
 	switch words[1] {

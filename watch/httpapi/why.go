@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -84,7 +85,7 @@ func (e *explanation) failing(name string) {
 	for _, at := range slices.Sorted(maps.Keys(e.pass.Seen.Launching)) {
 		f := e.pass.Seen.Launching[at]
 		if at == plan.ProviderAddress(name) || strings.HasPrefix(string(at), "provider."+name+".") || strings.HasSuffix(string(at), ".label."+name) {
-			e.fact("launches at "+string(at), fmt.Sprintf("failed %d times, last %s ago: %s", f.Count, e.since(f.Time), f.Error))
+			e.fact("launches at "+string(at), fmt.Sprintf("failed %s, last %s ago: %s", text.Count(f.Count, "time", "times"), e.since(f.Time), f.Error))
 		}
 	}
 }

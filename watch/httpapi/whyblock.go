@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -24,7 +25,7 @@ func (e *explanation) label(name string) error {
 	e.fact("min_ready", fmt.Sprint(l.MinReady))
 	e.fact("free", fmt.Sprint(l.Free))
 	if l.Waiting > 0 {
-		e.wait("requests", "%d requests wait for nodes of it", l.Waiting)
+		e.wait("requests", "%s for nodes of it", text.Count(l.Waiting, "request waits", "requests wait"))
 	}
 	for _, o := range l.Offers {
 		e.offered(o)
@@ -37,15 +38,16 @@ func (e *explanation) label(name string) error {
 			e.relate("request/" + r.ID)
 		}
 	}
+	free := text.Count(l.Free, "node is", "nodes are") + " ready and free"
 	switch {
 	case len(l.Offers) == 0:
 		e.State, e.Summary = "not offered", "No pool offers it, so there can be no nodes of it."
 	case int64(l.Free) >= l.MinReady && l.Waiting == 0:
-		e.State, e.Summary = "satisfied", fmt.Sprintf("%d nodes are ready and free, and min_ready asks for %d.", l.Free, l.MinReady)
+		e.State, e.Summary = "satisfied", fmt.Sprintf("%s, and min_ready asks for %d.", free, l.MinReady)
 	case len(e.Running) > 0:
-		e.State, e.Summary = "coming", fmt.Sprintf("%d nodes are ready and free; %d steps are at work on more.", l.Free, len(e.Running))
+		e.State, e.Summary = "coming", fmt.Sprintf("%s; %s at work on more.", free, text.Count(len(e.Running), "step is", "steps are"))
 	default:
-		e.State, e.Summary = "wanting", fmt.Sprintf("%d nodes are ready and free, min_ready asks for %d, and %d requests wait.", l.Free, l.MinReady, l.Waiting)
+		e.State, e.Summary = "wanting", fmt.Sprintf("%s, min_ready asks for %d, and %s.", free, l.MinReady, text.Count(l.Waiting, "request waits", "requests wait"))
 	}
 	return nil
 }
@@ -55,14 +57,14 @@ func (e *explanation) offered(o wire.Offer) {
 	at := o.Provider + "/" + o.Pool
 	e.relate("provider/" + o.Provider)
 	e.trouble(o.Provider)
-	text := fmt.Sprintf("%d slots of machines that exist", o.Slots)
+	what := text.Count(o.Slots, "slot", "slots") + " of machines that exist"
 	if !o.Static {
-		text = strings.TrimSpace(o.Image + " " + o.Flavor)
+		what = strings.TrimSpace(o.Image + " " + o.Flavor)
 		if _, image, _ := strings.Cut(o.Image, "."); image != "" && !strings.HasPrefix(o.Image, string(resources.CloudImage)) {
 			e.relate("image/" + image)
 		}
 	}
-	e.fact("offered by "+at, text)
+	e.fact("offered by "+at, what)
 	for _, p := range o.Problems {
 		e.wait("problem", "%s: %s", at, p)
 	}
@@ -139,11 +141,11 @@ func (e *explanation) imageRecord(name string) (paused bool) {
 			e.wait("paused", "%s", strings.TrimSuffix("it is paused by command: "+r.PauseReason, ": "))
 		}
 		if f := r.Failure; f != nil {
-			e.wait("build-failed", "its build failed %d times, last %s ago: %s", f.Count, e.since(f.Time), f.Error)
+			e.wait("build-failed", "its build failed %s, last %s ago: %s", text.Count(f.Count, "time", "times"), e.since(f.Time), f.Error)
 		}
 		for _, provider := range slices.Sorted(maps.Keys(r.Uploads)) {
 			if f := r.Uploads[provider]; f != nil {
-				e.wait("upload-failed", "its upload to %s failed %d times, last %s ago: %s", provider, f.Count, e.since(f.Time), f.Error)
+				e.wait("upload-failed", "its upload to %s failed %s, last %s ago: %s", provider, text.Count(f.Count, "time", "times"), e.since(f.Time), f.Error)
 			}
 		}
 	}
@@ -183,7 +185,7 @@ func (e *explanation) provider(name string) error {
 		e.fact("last answered", e.since(view.ListedAt)+" ago")
 		e.fact("quota", quotaText(view.Quota))
 	}
-	e.fact("ours", fmt.Sprintf("%d instances, %d cores, %d MiB", use.Instances, use.Cores, use.RAM))
+	e.fact("ours", fmt.Sprintf("%s, %s, %d MiB", text.Count(use.Instances, "instance", "instances"), text.Count(use.Cores, "core", "cores"), use.RAM))
 	e.notes("note", func(at plan.Address) bool {
 		return at == plan.ProviderAddress(name) || strings.HasPrefix(string(at), "provider."+name+".")
 	})
@@ -193,7 +195,7 @@ func (e *explanation) provider(name string) error {
 	case view.Err != "":
 		e.State, e.Summary = "not answering", "It cannot be looked at, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."
 	default:
-		e.State, e.Summary = "served", fmt.Sprintf("It answers; %d steps are at work and %d more are decided.", len(e.Running), len(e.Planned))
+		e.State, e.Summary = "served", fmt.Sprintf("It answers; %s at work, and %d more decided.", text.Count(len(e.Running), "step is", "steps are"), len(e.Planned))
 	}
 	return nil
 }

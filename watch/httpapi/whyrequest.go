@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -65,7 +66,7 @@ func (e *explanation) requested(r *resources.Request) {
 				e.wait("problem", "%s/%s: %s", o.Provider, o.Pool, p)
 			}
 			if o.Failing != nil {
-				e.wait("launch-failed", "launches in %s/%s failed %d times, last %s ago: %s", o.Provider, o.Pool, o.Failing.Count, e.since(o.Failing.Time), o.Failing.Error)
+				e.wait("launch-failed", "launches in %s/%s failed %s, last %s ago: %s", o.Provider, o.Pool, text.Count(o.Failing.Count, "time", "times"), e.since(o.Failing.Time), o.Failing.Error)
 			}
 		}
 	}
@@ -77,7 +78,7 @@ func (e *explanation) requested(r *resources.Request) {
 	case troubled:
 		e.Summary = "The providers that could serve it cannot be used now."
 	default:
-		e.Summary = fmt.Sprintf("It waits for its turn; %d requests are more urgent.", before)
+		e.Summary = "It waits for its turn; " + text.Count(before, "request is", "requests are") + " more urgent."
 	}
 }
 
@@ -105,7 +106,7 @@ func (e *explanation) pending(r *resources.Request) {
 	e.trouble(r.Place.Provider)
 	e.Summary = fmt.Sprintf("%s makes its nodes: %d of %d are ready.", where, ready, len(r.Labels))
 	if total < len(r.Labels) && len(e.Waits) > 0 {
-		e.Summary = fmt.Sprintf("%s has taken it; %d of %d nodes are ready, and for the rest it waits: %s.", where, ready, len(r.Labels), e.Waits[0].Text)
+		e.Summary = fmt.Sprintf("%s has taken it; %d of %s ready, and for the rest it waits: %s.", where, ready, text.Count(len(r.Labels), "node is", "nodes are"), e.Waits[0].Text)
 	}
 }
 
