@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,7 +73,7 @@ func (l *lab) does(t *testing.T, a *afar, s plan.Step) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if notDone := append(result.Failed, result.Interrupted...); len(notDone) > 0 {
+	if notDone := slices.Concat(result.Failed, result.Interrupted); len(notDone) > 0 {
 		return notDone[0].Err
 	}
 	return nil

@@ -65,7 +65,7 @@ func (b *bars) keepDrawing() {
 			return
 		case <-ticker.C:
 			b.mu.Lock()
-			b.show(nil)
+			_ = b.show(nil) // the next one tries again
 			b.mu.Unlock()
 		}
 	}

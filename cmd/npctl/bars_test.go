@@ -34,10 +34,10 @@ func (s *screen) write(t *testing.T, text string) {
 		}
 		r := []rune(text)[0]
 		text = text[len(string(r)):]
-		switch {
-		case r == '\r':
+		switch r {
+		case '\r':
 			s.column = 0
-		case r == '\n': // the terminal's driver puts \r in front
+		case '\n': // the terminal's driver puts \r in front
 			s.row, s.column = s.row+1, 0
 		default:
 			if s.column+runewidth.RuneWidth(r) > s.columns {
