@@ -141,17 +141,17 @@ func (m *making) make(ctx context.Context) error {
 	if err := m.room(); err != nil {
 		return err
 	}
-	log, err := m.buildLog(m.name())
+	log, err := m.openBuildLog(m.name())
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // a log that cannot be flushed does not spoil the image
+	defer m.closeLog(log)
 	artifact, err := m.builder.Build(ctx, m.job(work), log)
 	if err != nil {
 		if strings.Contains(err.Error(), "\n") { // with the last lines of a program's output
-			return fmt.Errorf("%w\n  log: %s", err, log.Name())
+			return fmt.Errorf("%w\n  log: %s", err, log.file.Name())
 		}
-		return fmt.Errorf("%w (log: %s)", err, log.Name())
+		return fmt.Errorf("%w (log: %s)", err, log.file.Name())
 	}
 	if err := m.take(ctx, artifact, work, log); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/npctl/npctl/plan"
@@ -63,14 +64,56 @@ func newestFirst(dir string, entries []os.DirEntry, wanted func(name string) boo
 	return files
 }
 
-// buildLog opens the log of a build and removes old ones of the same image.
-func (x *execution) buildLog(name string) (*os.File, error) {
+// buildLog is the log of a build. What cannot be written to it does not fail the build.
+type buildLog struct {
+	file *os.File
+
+	mu  sync.Mutex
+	err error // the first one; guarded by mu
+}
+
+// Write implements io.Writer.
+func (l *buildLog) Write(text []byte) (int, error) {
+	n, err := l.file.Write(text)
+	l.fail(err)
+	return n, err
+}
+
+func (l *buildLog) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// Close returns why the log is incomplete.
+func (l *buildLog) Close() error {
+	l.fail(l.file.Close())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// closeLog warns of a log that is incomplete.
+func (m *making) closeLog(log *buildLog) {
+	if err := log.Close(); err != nil {
+		m.Log.Warn("the log of a build is incomplete", "image", m.image.Name, "build", m.build.ID, "error", err)
+	}
+}
+
+// openBuildLog opens the log of a build and removes old ones of the same image.
+func (x *execution) openBuildLog(name string) (*buildLog, error) {
 	dir, err := x.logDir()
 	if err != nil {
 		return nil, err
 	}
 	x.pruneLogs(dir, name)
-	return os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &buildLog{file: file}, nil
 }
 
 // pruneLogs keeps the newest logs of the image. A name holds a build id after the last dash, so that the logs of ubuntu
