@@ -5,6 +5,7 @@
 package plan
 
 import (
+	"strings"
 	"time"
 
 	"github.com/npctl/npctl/resources"
@@ -109,6 +110,18 @@ type Step struct {
 	Touches   []Fingerprint       `json:"touches,omitempty"`
 	Estimate  float64             `json:"estimate_seconds,omitempty"` // from the history; 0 when there is none
 	Source    resources.Source    `json:"source,omitzero"`
+}
+
+// Cause is the reason with its evidence, in one line.
+func (s *Step) Cause() string {
+	if len(s.Evidence) == 0 {
+		return s.Reason.Text()
+	}
+	facts := make([]string, len(s.Evidence))
+	for i, f := range s.Evidence {
+		facts[i] = f.Name + ": " + f.Value
+	}
+	return s.Reason.Text() + " (" + strings.Join(facts, "; ") + ")"
 }
 
 // Removes reports whether the step takes something out of service: what guards against deletion count.

@@ -82,7 +82,7 @@ var reasonTexts = map[Reason]string{
 	ReasonDeclined:        "a pool cannot serve it",
 	ReasonAllDeclined:     "no pool can serve it",
 	ReasonDeadline:        "its deadline has passed",
-	ReasonNeverTaken:      "nobody took its nodes",
+	ReasonNeverTaken:      "its nodes were not taken in time",
 	ReasonRequestGone:     "the request it was for is gone",
 	ReasonRoomNeeded:      "a request needs its room",
 	ReasonLeaseExpired:    "its user has not been heard of",

@@ -35,11 +35,11 @@ func (c *computation) requests() {
 		case r.State == resources.StateFailed: // why it failed stays, also when everything is destroyed
 			c.forgetRequest(r)
 		case c.opt.Destroy:
-			d.fail(r, ReasonDestroy, "everything is to be destroyed")
+			d.fail(r, ReasonDestroy)
 		case r.State == resources.StateFulfilled:
 			d.fulfilled(r)
 		case !r.Deadline.IsZero() && c.seen.Now.After(r.Deadline):
-			d.fail(r, ReasonDeadline, "its deadline has passed")
+			d.fail(r, ReasonDeadline)
 		case r.State == resources.StatePending:
 			d.pending(r)
 		default:
@@ -234,7 +234,7 @@ func (d *dispatch) failedNode(r *resources.Request) *resources.Node {
 // fulfilled gives up a request whose requestor never came for the nodes.
 func (d *dispatch) fulfilled(r *resources.Request) {
 	if d.seen.Now.Sub(r.StateTime) > takeWithin {
-		d.fail(r, ReasonNeverTaken, fmt.Sprintf("its nodes were not taken within %s", takeWithin))
+		d.fail(r, ReasonNeverTaken, Fact{"limit", takeWithin.String()})
 	}
 }
 
@@ -264,9 +264,9 @@ func (d *dispatch) decline(r *resources.Request, declined []resources.Decline) {
 	d.add(s)
 }
 
-func (d *dispatch) fail(r *resources.Request, reason Reason, text string) {
+func (d *dispatch) fail(r *resources.Request, reason Reason, evidence ...Fact) {
 	d.add(Step{ID: "fail request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest, Reason: reason,
-		Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: r.Declined, Evidence: []Fact{{"why", text}}})
+		Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: r.Declined, Evidence: evidence})
 }
 
 func (c *computation) forgetRequest(r *resources.Request) {

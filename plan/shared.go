@@ -94,7 +94,7 @@ func (d *dispatch) sharedRequest(r *resources.Request) {
 	case answered && !madeHere(r) || !answered && !d.serving():
 	case d.opt.Destroy:
 		if madeHere(r) {
-			d.fail(r, ReasonDestroy, "everything is to be destroyed")
+			d.fail(r, ReasonDestroy)
 		}
 	case r.State == resources.StateFailed:
 		d.forgetRequest(r)
@@ -103,7 +103,7 @@ func (d *dispatch) sharedRequest(r *resources.Request) {
 	case d.abandoned(r):
 		d.restart(r)
 	case !r.Deadline.IsZero() && d.seen.Now.After(r.Deadline):
-		d.fail(r, ReasonDeadline, "its deadline has passed")
+		d.fail(r, ReasonDeadline)
 	case r.State == resources.StatePending:
 		d.pending(r)
 	default:

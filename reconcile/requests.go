@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/npctl/npctl/plan"
@@ -98,11 +97,7 @@ func (x *execution) decline(ctx context.Context, s plan.Step) error {
 		r.Place = resources.Place{}
 		return x.ledger.replace(ctx, state.Op{Record: r, Revision: at, Release: x.ledger.claims.has(s.Record)})
 	}
-	var why []string
-	for _, f := range s.Evidence {
-		why = append(why, f.Name+": "+f.Value)
-	}
-	r.State, r.StateTime, r.Error = resources.StateFailed, x.Now(), s.Reason.Text()+" ("+strings.Join(why, "; ")+")"
+	r.State, r.StateTime, r.Error = resources.StateFailed, x.Now(), s.Cause()
 	return x.ledger.replace(ctx, state.Op{Record: r, Revision: at, Release: x.ledger.claims.has(s.Record)})
 }
 

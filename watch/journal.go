@@ -249,20 +249,12 @@ func reservedText(s *plan.Step) string {
 	return "reserved in " + s.Provider + "/" + s.Pool + ": " + strings.Join(parts, ", ")
 }
 
-// declinedText is such as "failed: the deadline has passed", or "declined: a pool cannot serve it, rack/main: no quota".
+// declinedText is such as "failed: its deadline has passed", or "declined: a pool cannot serve it (rack/main: no quota)".
 func declinedText(s *plan.Step) string {
-	if len(s.Evidence) == 1 && s.Evidence[0].Name == "why" {
-		return "failed: " + s.Evidence[0].Value
-	}
-	text := "failed: "
 	if s.Reason == plan.ReasonDeclined {
-		text = "declined: "
+		return "declined: " + s.Cause()
 	}
-	text += s.Reason.Text()
-	for _, f := range s.Evidence {
-		text += fmt.Sprintf(", %s: %s", f.Name, f.Value)
-	}
-	return text
+	return "failed: " + s.Cause()
 }
 
 // subjectOf is the record, or block, that a step is about.

@@ -102,8 +102,7 @@ func TestNotesOfRequestsSayWhatTheyGot(t *testing.T) {
 		s.Action, s.Reason, s.Nodes, s.Evidence = action, reason, nodes, evidence
 		return reconcile.Event{Kind: reconcile.EventDone, Step: s}
 	}
-	deadline := plan.Fact{Name: "why", Value: "its deadline has passed"}
-	failed := step(plan.ActionDecline, plan.ReasonDeadline, nil, deadline)
+	failed := step(plan.ActionDecline, plan.ReasonDeadline, nil)
 	failed.Kind, failed.Err = reconcile.EventFailed, errors.New("no disk")
 	notes := watch.NewNotes(store)
 	want := []string{
@@ -111,14 +110,14 @@ func TestNotesOfRequestsSayWhatTheyGot(t *testing.T) {
 		"reserved in rack/main: node 0000000001, 2 nodes launching",
 		"reserved in rack/main: node 0000000001, node 0000000002",
 		"failed: its deadline has passed",
-		"declined: a pool cannot serve it, rack/main: too small",
+		"declined: a pool cannot serve it (rack/main: too small)",
 		"decline request.17 failed: no disk",
 	}
 	for _, event := range []reconcile.Event{
 		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{""}),
 		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{"0000000001", "", ""}),
 		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{"0000000001", "0000000002"}),
-		step(plan.ActionDecline, plan.ReasonDeadline, nil, deadline),
+		step(plan.ActionDecline, plan.ReasonDeadline, nil),
 		step(plan.ActionDecline, plan.ReasonDeclined, nil, plan.Fact{Name: "rack/main", Value: "too small"}),
 		failed,
 	} {

@@ -2,12 +2,42 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
+
+// addressOf takes an address of a node the way npctl why takes subjects: node.1, node/1 or 0000000001. Others stay as
+// they are.
+func addressOf(text string) string {
+	if isID(text) {
+		return "node." + idOf(resources.KindNode, text)
+	}
+	for _, kind := range []resources.Kind{resources.KindNode, resources.KindRequest} {
+		for _, sign := range []string{"/", "."} {
+			if id, ok := strings.CutPrefix(text, string(kind)+sign); ok {
+				return string(kind) + "." + idOf(kind, id)
+			}
+		}
+	}
+	for _, kind := range []string{"label/", "provider/"} {
+		if strings.HasPrefix(text, kind) {
+			return strings.Replace(text, "/", ".", 1)
+		}
+	}
+	return text
+}
+
+// isID reports whether a text is an id of a node or a request without its kind.
+func isID(text string) bool {
+	return strings.Trim(text, "0123456789") == "" && text != "" || requestID.MatchString(text)
+}
+
+// requestID matches ids of requests that ZooKeeper gives: the priority and a number.
+var requestID = regexp.MustCompile(`^[0-9]{3}-[0-9]{10}$`)
 
 // checkAddresses makes sure that -target, -exclude and -replace name something: a mistyped -exclude would do what was to be
 // left out.

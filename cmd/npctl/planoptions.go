@@ -86,7 +86,7 @@ func (o *planOptions) narrowed() bool {
 func addresses(texts []string) []plan.Address {
 	var all []plan.Address
 	for _, t := range texts {
-		all = append(all, plan.Address(t))
+		all = append(all, plan.Address(addressOf(t)))
 	}
 	return all
 }

@@ -71,11 +71,15 @@ func choose(entries []state.Entry, chosen []string) ([]state.Entry, error) {
 		return entries, nil
 	}
 	found := make([]bool, len(chosen))
+	wanted := make([]string, len(chosen))
+	for i, c := range chosen {
+		wanted[i] = addressOf(c)
+	}
 	var kept []state.Entry
 	for _, e := range entries {
 		scopes := recordScopes(e.Record)
 		hit := false
-		for i, c := range chosen {
+		for i, c := range wanted {
 			if slices.ContainsFunc(scopes, func(s string) bool { return inside(s, c) }) {
 				found[i], hit = true, true
 			}

@@ -104,7 +104,7 @@ func (c *requestCommand) listed(ctx context.Context) error {
 		return c.ui.print("No requests.")
 	}
 	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
-	writeCells(w, []string{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES"})
+	writeCells(w, []string{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES", "REASON"})
 	now := time.Now()
 	for i := range requests {
 		writeCells(w, requestRow(&requests[i], now))
@@ -122,17 +122,17 @@ func (c *requestCommand) requests(ctx context.Context, filter wire.RequestFilter
 }
 
 func requestRow(r *wire.Request, now time.Time) []string {
-	where, nodes := "", words(r.Nodes)
+	where, nodes, reason := "", words(r.Nodes), ""
 	if r.Place.Provider != "" {
 		where = r.Place.Provider + "/" + r.Place.Pool
 	}
 	switch {
 	case r.State == resources.StateFailed:
-		nodes = oneLine(r.Error, problemLength)
+		reason = oneLine(r.Error, problemLength)
 	case nodes == "" && len(r.Assigned) > 0:
 		nodes = fmt.Sprintf("%d of %d on their way", len(r.Assigned), len(r.Labels))
 	}
-	return []string{r.ID, string(r.State), age(r.Created, now), fmt.Sprint(r.Priority), labelCounts(r.Labels), r.Who, where, nodes}
+	return []string{r.ID, string(r.State), age(r.Created, now), fmt.Sprint(r.Priority), labelCounts(r.Labels), r.Who, where, nodes, reason}
 }
 
 // labelCounts is such as "2×debian,ubuntu".

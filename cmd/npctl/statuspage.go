@@ -80,7 +80,7 @@ func statusPage(d statusDocument, b *page) string {
 	statusTable(b, []string{"DOING", "WHAT", "BECAUSE"}, d.Steps, func(st *wire.Step) []string { return []string{st.Action, st.Address, st.Text} })
 	statusTable(b, []string{"WAITING", "STATE", "FOR", "PRIORITY", "LABELS", "REQUESTOR", "WHERE"}, longestFirst(d.Requests), func(r *wire.Request) []string {
 		cells := requestRow(r, s.Now)
-		return cells[:len(cells)-1]
+		return cells[:len(cells)-2] // without nodes and reason
 	})
 	if len(d.Events) > 0 {
 		b.WriteString("\n")

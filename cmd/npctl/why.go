@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -33,6 +34,7 @@ Examples:
   npctl why label/debian
   npctl why diskimage.debian
   npctl why provider.vexxhost
+  npctl why 0000000042       (the request or the node with this id)
 
 Exit codes: 0, or 1 on an error or when there is no such thing.` + daemonHelp,
 		Flags: c.flags(),
@@ -44,7 +46,7 @@ Exit codes: 0, or 1 on an error or when there is no such thing.` + daemonHelp,
 				return err
 			}
 			return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-				why, err := d.Why(ctx, subjectOf(cmd.Args().First()))
+				why, err := explain(ctx, d, cmd.Args().First())
 				if err != nil {
 					return err
 				}
@@ -54,6 +56,31 @@ Exit codes: 0, or 1 on an error or when there is no such thing.` + daemonHelp,
 				return writeWhy(c.ui.out, why)
 			})
 		},
+	}
+}
+
+// explain asks about a subject. An id without its kind may be of a request or of a node.
+func explain(ctx context.Context, d *client.Client, text string) (wire.Why, error) {
+	if !isID(text) {
+		return d.Why(ctx, subjectOf(text))
+	}
+	request, err := d.Why(ctx, subjectOf("request/"+text))
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return request, err
+	}
+	node, nodeErr := d.Why(ctx, subjectOf("node/"+text))
+	switch {
+	case nodeErr != nil && !errors.Is(nodeErr, state.ErrNotFound):
+		return node, nodeErr
+	case err == nil && nodeErr == nil:
+		return wire.Why{}, hint(fmt.Errorf("%s is the id of a request and of a node", text),
+			fmt.Sprintf("npctl why %s, or npctl why %s", request.Subject, node.Subject))
+	case err == nil:
+		return request, nil
+	case nodeErr == nil:
+		return node, nil
+	default:
+		return wire.Why{}, hint(fmt.Errorf("there is no request and no node %q", idOf("", text)), "npctl request list and npctl node list show those there are")
 	}
 }
 

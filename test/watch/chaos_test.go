@@ -211,10 +211,6 @@ func (c *chaos) why(subject string) string {
 
 // failed looks at why a request failed: with these faults some do, for reasons that name them.
 func (c *chaos) failed(r wire.Request) {
-	if r.Labels[0] == "nothing" {
-		c.count("declined")
-		return
-	}
 	c.count("failed")
 	if !strings.Contains(r.Error, "could not be launched") {
 		c.wrong("request %s for %v failed: %s", r.ID, r.Labels, r.Error)

@@ -61,8 +61,12 @@ func (u *chaosUser) work(ctx context.Context) {
 	for ctx.Err() == nil && u.over.Err() == nil {
 		wanted := u.wish()
 		id := u.ask(wanted)
-		if id == "" {
+		if id == "" && wanted.Labels[0] != "nothing" {
 			return
+		}
+		if id == "" { // refused
+			u.pause(u.upTo(300 * time.Millisecond))
+			continue
 		}
 		var patience time.Duration
 		if u.random.IntN(5) == 0 {
@@ -104,6 +108,9 @@ func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 			return err
 		})
 		switch {
+		case wanted.Labels[0] == "nothing" && client.IsCode(err, wire.CodeInvalid):
+			u.count("refused") // no pool offers the label
+			return ""
 		case err != nil:
 			u.wrong("%s could not ask for %v: %v", u.name, wanted.Labels, err)
 			return ""

@@ -294,7 +294,7 @@ func TestAConfigurationIsReloadedOrRefused(t *testing.T) {
 	l.await("the image is there", func() bool { images, err := l.Images(t.Context()); return err == nil && len(images) == 1 })
 	for i := range 20 { // what it has is known at once, whatever the daemon does just now
 		name := fmt.Sprintf("new%d", i)
-		l.write(fleet + fmt.Sprintf("\nlabel %q {}\n", name))
+		l.write(strings.Replace(fleet, `["metal"]`, fmt.Sprintf(`["metal", %q]`, name), 1) + fmt.Sprintf("\nlabel %q {}\n", name))
 		if _, err := l.Reload(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
@@ -302,8 +302,14 @@ func TestAConfigurationIsReloadedOrRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	l.write(fleet + "\nlabel \"unserved\" {}\n")
+	if _, err := l.Reload(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small", "unserved"}})
+	refused(t, err, wire.CodeInvalid, `no pool offers the label "unserved"`)
 	l.write(strings.Replace(fleet, "max_servers", "max_serfers", 1))
-	_, err := l.Reload(t.Context(), false)
+	_, err = l.Reload(t.Context(), false)
 	refused(t, err, wire.CodeRefused, "max_serfers")
 }
 

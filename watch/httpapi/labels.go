@@ -12,7 +12,7 @@ import (
 // labels lists what can be asked for, and who offers it.
 func (w *world) labels() []wire.Label {
 	list := []wire.Label{}
-	for _, name := range offeredLabels(w.pass.Desired) {
+	for _, name := range knownLabels(w.pass.Desired) {
 		list = append(list, w.label(name))
 	}
 	return list
@@ -82,7 +82,7 @@ func (c *call) listLabels() (any, error) {
 
 func (c *call) showLabel() (any, error) {
 	w := c.world()
-	names := offeredLabels(w.pass.Desired)
+	names := knownLabels(w.pass.Desired)
 	if !slices.Contains(names, c.id()) {
 		return nil, unknown("label", c.id(), names)
 	}

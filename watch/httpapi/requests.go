@@ -82,7 +82,7 @@ func (c *call) createRequest() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.knownLabels(asked.Labels); err != nil {
+	if err := c.servedLabels(asked.Labels); err != nil {
 		return nil, err
 	}
 	r, err := c.daemon.CreateRequest(c.ctx(), watch.NewRequest(asked))
@@ -96,17 +96,20 @@ func (c *call) createRequest() (any, error) {
 	return wire.Request{Request: *r}, nil
 }
 
-// knownLabels refuses labels that nobody configures, with what was probably meant. A label that is configured and that
-// nobody offers is another matter: the request fails with the reasons.
-func (c *call) knownLabels(labels []string) error {
-	known := offeredLabels(c.daemon.Desired())
+// servedLabels refuses labels that no pool offers, with what was probably meant.
+func (c *call) servedLabels(labels []string) error {
+	want := c.daemon.Desired()
+	declared, offered := knownLabels(want), offeredLabels(want)
 	for _, label := range labels {
-		if label == "" || slices.Contains(known, label) {
+		if label == "" || slices.Contains(offered, label) {
 			continue
+		}
+		if slices.Contains(declared, label) {
+			return hinted(invalid("no pool offers the label %s", quoted(label)), "add the label to a pool and reload the configuration")
 		}
 		f := invalid("there is no label %s", quoted(label))
 		f.hint = "GET /v1/labels lists those there are"
-		if near := text.Nearest(label, known); near != "" {
+		if near := text.Nearest(label, offered); near != "" {
 			f.hint = "did you mean " + quoted(near) + "?"
 		}
 		return f
@@ -114,12 +117,19 @@ func (c *call) knownLabels(labels []string) error {
 	return nil
 }
 
-// offeredLabels lists the labels that are declared or offered anywhere.
-func offeredLabels(want resources.Desired) []string {
-	var names []string
+// knownLabels lists the labels that are declared or offered anywhere.
+func knownLabels(want resources.Desired) []string {
+	names := offeredLabels(want)
 	for _, l := range want.Labels {
 		names = append(names, l.Name)
 	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// offeredLabels lists the labels that pools offer.
+func offeredLabels(want resources.Desired) []string {
+	var names []string
 	for i := range want.Providers {
 		for j := range want.Providers[i].Pools {
 			names = append(names, want.Providers[i].Pools[j].LabelNames()...)

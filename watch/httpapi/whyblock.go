@@ -14,7 +14,7 @@ import (
 
 // label explains why there are, or are not, nodes of a label.
 func (e *explanation) label(name string) error {
-	names := offeredLabels(e.pass.Desired)
+	names := knownLabels(e.pass.Desired)
 	if !slices.Contains(names, name) {
 		return unknown("label", name, names)
 	}
