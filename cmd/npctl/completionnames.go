@@ -141,8 +141,13 @@ func topBlocks(sources map[string]*hcl.File) []*hclsyntax.Block {
 	return blocks
 }
 
+// recordsTime is how long the state may take, so that the names of the configuration are offered when it does not answer.
+const recordsTime = completionTime * 7 / 10
+
 // recorded is what the state holds.
 func (c *completion) recorded(ctx context.Context, kinds ...resources.Kind) (r plan.Records) {
+	ctx, cancel := context.WithTimeout(ctx, recordsTime)
+	defer cancel()
 	place, err := c.app.findState()
 	if err != nil {
 		return r
