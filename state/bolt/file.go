@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,26 @@ type file struct {
 	checked version
 	// sealed is the version whose records are known to be right and all there. Only writers look at all of them.
 	sealed version
+
+	mu     sync.Mutex // guards peeked
+	peeked peeked
+}
+
+// peeked is what peek has found.
+type peeked struct {
+	info os.FileInfo // nil: nothing yet
+	when time.Time   // before the file was read
+	at   version
+}
+
+// settledAge is how long ago a file must have been written for its time to say that it has not changed since: clocks of file
+// systems are coarse, so a second write soon after the first may leave the same time.
+const settledAge = time.Second
+
+// holds reports whether the file cannot have changed since it was read.
+func (p peeked) holds(now os.FileInfo) bool {
+	return p.info != nil && os.SameFile(p.info, now) && p.info.Size() == now.Size() && p.info.ModTime().Equal(now.ModTime()) &&
+		p.when.Sub(now.ModTime()) > settledAge
 }
 
 // version tells one state of one file from every other.
@@ -174,7 +195,7 @@ func (f *file) acquire(ctx context.Context, why intent) (*os.File, error) {
 
 // tryAcquire returns nil when another process has the lock, or the file was replaced while it was being opened.
 func (f *file) tryAcquire(why intent) (*os.File, error) {
-	if err := regular(f.path); err != nil {
+	if _, err := regular(f.path); err != nil {
 		return nil, err
 	}
 	how, mode := unix.LOCK_SH, os.O_RDONLY
@@ -206,34 +227,48 @@ func (f *file) current(osFile *os.File) bool {
 }
 
 // regular refuses what must not even be opened: opening a pipe would wait for ever.
-func regular(path string) error {
+func regular(path string) (os.FileInfo, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case info.IsDir():
-		return errDirectory
+		return nil, errDirectory
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("is not a file but %s: %w", info.Mode().Type(), errNotState)
+		return nil, fmt.Errorf("is not a file but %s: %w", info.Mode().Type(), errNotState)
 	}
-	return nil
+	return info, nil
 }
 
-// peek returns the version of the file without waiting for anybody: the zero version when there is no file.
+// peek returns the version of the file without waiting for anybody: the zero version when there is no file. It opens the file
+// only when it may have changed since the last peek.
 func (f *file) peek() (version, error) {
-	if err := regular(f.path); err != nil {
+	info, err := regular(f.path)
+	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return version{}, nil
 		}
 		return version{}, err
 	}
+	f.mu.Lock()
+	last := f.peeked
+	f.mu.Unlock()
+	if last.holds(info) {
+		return last.at, nil
+	}
+	found := peeked{info: info, when: time.Now()}
 	osFile, err := os.Open(f.path)
 	if err != nil {
 		return version{}, err
 	}
 	defer osFile.Close()
-	at, _, err := versionOf(osFile)
-	return at, err
+	if found.at, _, err = versionOf(osFile); err != nil {
+		return version{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.peeked = found
+	return found.at, nil
 }
 
 func versionOf(osFile *os.File) (version, metas, error) {

@@ -12,7 +12,7 @@ type watcher struct {
 }
 
 // Watch implements state.Store. Commits through this Store give a hint at once; those of others are noticed by looking
-// at the file's newest transaction five times a second, which opens it but waits for nobody and reads two pages.
+// at the file five times a second, which waits for nobody, and opens it only when it was written.
 func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

@@ -1,0 +1,81 @@
+package bolt
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// peekLab is a file that a test writes, and dates as it likes.
+type peekLab struct {
+	*testing.T
+	*Store
+	path string
+}
+
+func newPeekLab(t *testing.T) peekLab {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "npctl.db")
+	s, err := Open(Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	l := peekLab{t, s, path}
+	for range 10 { // after these it does not grow for a while
+		l.write(time.Now())
+	}
+	return l
+}
+
+// write commits something, after which the file has that date.
+func (l peekLab) write(date time.Time) {
+	l.Helper()
+	if _, err := l.Commit(l.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, Labels: []string{"a"}}}); err != nil {
+		l.Fatal(err)
+	}
+	if err := os.Chtimes(l.path, date, date); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l peekLab) peek() version {
+	l.Helper()
+	at, err := l.file.peek()
+	if err != nil {
+		l.Fatal(err)
+	}
+	return at
+}
+
+func TestPeekDoesNotOpenAFileThatWasNotWritten(t *testing.T) {
+	l := newPeekLab(t)
+	long := time.Now().Add(-time.Minute)
+	l.write(long)
+	before := l.peek()
+	l.write(long)
+	if l.peek() != before {
+		t.Error("the file was opened, though its date says that it has not changed")
+	}
+	l.write(long.Add(time.Nanosecond))
+	if l.peek() == before {
+		t.Error("a write was not noticed")
+	}
+}
+
+func TestPeekDoesNotTrustTheDateOfAFileThatWasJustWritten(t *testing.T) {
+	l := newPeekLab(t)
+	for _, age := range []time.Duration{0, settledAge / 2, -time.Hour} {
+		date := time.Now().Add(-age)
+		l.write(date)
+		before := l.peek()
+		l.write(date)
+		if l.peek() == before {
+			t.Errorf("a second write within the same moment was not noticed, %s after it", age)
+		}
+	}
+}
