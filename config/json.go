@@ -21,6 +21,7 @@ type JSONDiagnostics struct {
 	ErrorCount    int              `json:"error_count"`
 	WarningCount  int              `json:"warning_count"`
 	Diagnostics   []JSONDiagnostic `json:"diagnostics"` // never null; the first 1000
+	Unset         []string         `json:"unset_variables,omitempty"`
 }
 
 // JSONDiagnostic is one mistake or warning.

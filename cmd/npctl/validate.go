@@ -67,7 +67,11 @@ func (a *app) validateJSON(v variableOptions) error {
 	case c.warnings != nil:
 		wrong = c.warnings
 	}
-	if printErr := a.ui.printJSON(config.JSON(wrong.diags, wrong.files)); printErr != nil {
+	doc := config.JSON(wrong.diags, wrong.files)
+	if err == nil {
+		doc.Unset = c.Unset
+	}
+	if printErr := a.ui.printJSON(doc); printErr != nil {
 		return printErr
 	}
 	if err != nil {
