@@ -242,3 +242,22 @@ func TestInterruptLeavesNoBars(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfProvidersThatAreReadLeaveNothingOnANarrowScreen(t *testing.T) {
+	t.Parallel()
+	dir := fleetDir(t)
+	path := filepath.Join(dir, "npctl.hcl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte(`"acme"`), []byte(`"cloud-with-a-name-that-is-longer-than-narrow"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, written := onTerminalOf(t, 40, dir, []string{"NO_COLOR=1"}, "plan").end()
+	shown := &screen{columns: 40}
+	shown.write(t, written)
+	if code != 0 || !strings.Contains(written, "Looking at cl") || strings.Contains(shown.String(), "Looking") {
+		t.Errorf("plan: exit code %d, and the screen shows\n%s", code, shown)
+	}
+}

@@ -171,7 +171,8 @@ func (s *session) looking(refresh bool) (done func()) {
 	if len(names) < 4 {
 		text = "Looking at " + strings.Join(names, ", ") + " ..."
 	}
-	_, _ = fmt.Fprint(s.app.ui.err, s.app.ui.style(styleFaint, visible(text)))
+	text = shortenMiddle(visibleLine(text), max(s.app.ui.errWidth()-1, 20)) // one line, which can be taken back
+	_, _ = fmt.Fprint(s.app.ui.err, s.app.ui.style(styleFaint, text))
 	return func() { _, _ = fmt.Fprint(s.app.ui.err, "\r\x1b[K") }
 }
 
