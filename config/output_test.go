@@ -171,3 +171,23 @@ func TestAllValidValuesAreListed(t *testing.T) {
 		}
 	}
 }
+
+func TestCompactWarnings(t *testing.T) {
+	at := &hcl.Range{Filename: "a.hcl", Start: hcl.Pos{Line: 3}}
+	diags := hcl.Diagnostics{
+		{Severity: hcl.DiagWarning, Summary: "Odd", Detail: "More words.", Subject: at},
+		{Severity: hcl.DiagError, Summary: "Wrong", Detail: "Why."},
+		{Severity: hcl.DiagWarning, Summary: "Empty", Detail: "More words."},
+	}
+	var b strings.Builder
+	WriteCompact(&b, diags, nil, false, 0)
+	same(t, "text", b.String(), "Error: Wrong\n\nWhy.\n\nWarning: Odd (a.hcl:3)\nWarning: Empty\n")
+	b.Reset()
+	for range maxShown {
+		diags = append(diags, diags[0])
+	}
+	WriteCompact(&b, diags[2:], nil, false, 0)
+	if !strings.HasSuffix(b.String(), "Warning: Odd (a.hcl:3)\n1 more warning.\n") || strings.Count(b.String(), "\n") != maxShown+1 {
+		t.Errorf("many warnings are\n%s", b.String())
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"github.com/mattn/go-runewidth"
 	"github.com/mitchellh/go-wordwrap"
 	"github.com/zclconf/go-cty/cty"
+
+	plaintext "github.com/npctl/npctl/internal/text"
 )
 
 // The layout is that of HCL's own writer, which users know from other tools. That writer scans the whole file for each
@@ -52,12 +54,28 @@ func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.
 	}
 }
 
-// DiagnosticLine is a diagnostic in one line: the summary and the place.
-func DiagnosticLine(diag *hcl.Diagnostic) string {
-	if diag.Subject == nil {
-		return diag.Summary
+// WriteCompact is WriteDiagnostics with errors first, and then one line for each warning: the summary and the place.
+func WriteCompact(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.File, color bool, width int) {
+	var errors, warnings hcl.Diagnostics
+	for _, diag := range diags {
+		if diag.Severity == hcl.DiagWarning {
+			warnings = append(warnings, diag)
+		} else {
+			errors = append(errors, diag)
+		}
 	}
-	return fmt.Sprintf("%s (%s)", diag.Summary, rangeText(*diag.Subject))
+	WriteDiagnostics(w, errors, files, color, width)
+	shown, rest := firstOf(warnings, maxShown)
+	for _, diag := range shown {
+		at := ""
+		if diag.Subject != nil {
+			at = fmt.Sprintf(" (%s)", rangeText(*diag.Subject))
+		}
+		_, _ = fmt.Fprintf(w, "%s: %s%s\n", painter{color}.severity(diag.Severity), diag.Summary, plaintext.Line(at))
+	}
+	if len(rest) > 0 {
+		_, _ = fmt.Fprintf(w, "%s.\n", moreText(rest))
+	}
 }
 
 // firstOf splits diagnostics into the first of them and the rest. When there is a rest, errors come before warnings.
@@ -79,17 +97,11 @@ func moreText(rest hcl.Diagnostics) string {
 		}
 	}
 	var parts []string
-	for _, one := range []struct {
-		n    int
-		noun string
-	}{{len(rest) - warnings, "error"}, {warnings, "warning"}} {
-		switch one.n {
-		case 0:
-		case 1:
-			parts = append(parts, "1 more "+one.noun)
-		default:
-			parts = append(parts, fmt.Sprintf("%d more %ss", one.n, one.noun))
-		}
+	if n := len(rest) - warnings; n > 0 {
+		parts = append(parts, plaintext.Count(n, "more error", "more errors"))
+	}
+	if warnings > 0 {
+		parts = append(parts, plaintext.Count(warnings, "more warning", "more warnings"))
 	}
 	return strings.Join(parts, " and ")
 }

@@ -128,13 +128,11 @@ func sentence(text string) string {
 
 // diagnostics shows the mistakes of a configuration with their source lines.
 func (u *ui) diagnostics(d *diagnosed) {
-	for _, diag := range d.diags {
-		if u.compact && diag.Severity == hcl.DiagWarning {
-			u.talk("%s %s", u.style(styleWarning, "Warning:"), visibleLine(config.DiagnosticLine(diag)))
-			continue
-		}
-		config.WriteDiagnostics(u.err, hcl.Diagnostics{diag}, d.files, u.errColor, u.errWidth())
+	write := config.WriteDiagnostics
+	if u.compact {
+		write = config.WriteCompact
 	}
+	write(u.err, d.diags, d.files, u.errColor, u.errWidth())
 }
 
 // visible keeps names and errors from elsewhere from driving the terminal. Line breaks stay.
