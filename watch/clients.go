@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -69,8 +70,8 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 		return nil, fmt.Errorf("%w: the deadline %s has passed", ErrInvalid, n.Deadline.Format(time.RFC3339))
 	}
 	for _, text := range append([]string{n.Who, n.Tenant, n.Event, n.Provider}, n.Labels...) {
-		if len(text) > textAtMost {
-			return nil, fmt.Errorf("%w: a text has %d bytes, at most %d are kept", ErrInvalid, len(text), textAtMost)
+		if count := utf8.RuneCountInString(text); count > textAtMost {
+			return nil, fmt.Errorf("%w: a text has %d characters, at most %d are kept", ErrInvalid, count, textAtMost)
 		}
 	}
 	if err := d.checkRequestLimit(); err != nil {
@@ -163,8 +164,8 @@ func (d *Daemon) Take(ctx context.Context, id, holder string, lease time.Duratio
 
 func checkLease(holder string, lease time.Duration) error {
 	switch {
-	case len(holder) > textAtMost:
-		return fmt.Errorf("%w: the holder's name has %d bytes, at most %d are kept", ErrInvalid, len(holder), textAtMost)
+	case utf8.RuneCountInString(holder) > textAtMost:
+		return fmt.Errorf("%w: the holder's name is longer than %d characters", ErrInvalid, textAtMost)
 	case lease != 0 && (lease < leaseAtLeast || lease > leaseAtMost):
 		return fmt.Errorf("%w: a lease of %s is not between %s and %s", ErrInvalid, lease, leaseAtLeast, leaseAtMost)
 	}
@@ -250,8 +251,8 @@ func (d *Daemon) Return(ctx context.Context, id string) (*resources.Node, error)
 
 // Hold keeps a node for a person to look at, until a time or, when that is zero, for as long as max_hold_age allows.
 func (d *Daemon) Hold(ctx context.Context, id, reason string, until time.Time) (*resources.Node, error) {
-	if len(reason) > textAtMost {
-		return nil, fmt.Errorf("%w: the reason has %d bytes, at most %d are kept", ErrInvalid, len(reason), textAtMost)
+	if utf8.RuneCountInString(reason) > textAtMost {
+		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
 	}
 	return d.change(ctx, id, "held", func(n *resources.Node, now time.Time) error {
 		if n.State != resources.StateReady && n.State != resources.StateInUse && n.State != resources.StateHold {

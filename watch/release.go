@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -22,8 +23,8 @@ func (d *Daemon) Release(ctx context.Context, id string) (*resources.Node, error
 // DeleteNode lets a node go: it is deleted soon after, and a static one is checked and ready again. One that is in use,
 // held or set aside for a request is only let go with force. One that a step works on cannot be: the step would go on.
 func (d *Daemon) DeleteNode(ctx context.Context, id, reason string, force bool) (*resources.Node, error) {
-	if len(reason) > textAtMost {
-		return nil, fmt.Errorf("%w: the reason has %d bytes, at most %d are kept", ErrInvalid, len(reason), textAtMost)
+	if utf8.RuneCountInString(reason) > textAtMost {
+		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
 	}
 	return d.change(ctx, id, "let-go", func(n *resources.Node, now time.Time) error {
 		switch n.State {

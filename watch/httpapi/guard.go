@@ -60,8 +60,8 @@ func (c *call) serve(isLocal bool) error {
 			"ask whoever serves the requests; npctl watch without -shadow serves them itself")
 	}
 	c.mux.ServeHTTP(discard{}, c.r) // it sets the values of the path
-	if len(c.id()) > idLength {
-		return invalid("an id of %d bytes is longer than any", len(c.id()))
+	if count := utf8.RuneCountInString(c.id()); count > idLength {
+		return invalid("an id of %d characters is longer than any", count)
 	}
 	if err := c.checkQuery(); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
@@ -81,8 +82,8 @@ func (c *call) pauseImage() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(why.Reason) > idLength {
-		return nil, invalid("the reason has %d bytes, at most %d are kept", len(why.Reason), idLength)
+	if utf8.RuneCountInString(why.Reason) > idLength {
+		return nil, invalid("the reason is longer than %d characters", idLength)
 	}
 	return c.setPaused(true, why.Reason)
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -63,17 +64,15 @@ func (r *route) describe(s schemas) object {
 		parameters = append(parameters, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "string", "maxLength": idLength}})
 	}
 	for _, p := range r.query {
-		kind := object{"type": p.kind}
-		if p.kind == "duration" {
-			kind = object{"type": "string", "examples": []string{"30s"}}
-		}
-		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.summary, "schema": kind})
+		parameters = append(parameters, p.describe())
 	}
 	if parameters != nil {
 		op["parameters"] = parameters
 	}
 	if r.body != nil {
-		op["requestBody"] = object{"required": !r.bodyless, "content": object{"application/json": object{"schema": s.of(reflect.TypeOf(r.body))}}}
+		t := reflect.TypeOf(r.body)
+		op["requestBody"] = object{"required": !r.bodyless, "content": object{"application/json": object{"schema": s.of(t)}}}
+		s.named[t.Name()].(object)["additionalProperties"] = false
 	}
 	switch r.need {
 	case nobody:
@@ -82,6 +81,25 @@ func (r *route) describe(s schemas) object {
 		op["description"] = "Needs a token whose role is full."
 	}
 	return op
+}
+
+// describe is the description of a parameter of a query.
+func (p *param) describe() object {
+	described := object{"name": p.name, "in": "query", "description": p.summary}
+	switch p.kind {
+	case "duration":
+		described["schema"] = object{"type": "string", "examples": []string{"30s"}}
+	case "integer":
+		described["schema"] = object{"type": "integer", "minimum": 0, "maximum": math.MaxInt32}
+	case "subject":
+		described["schema"] = object{"type": "string", "pattern": "^(node|request|label|image|provider)/.+"}
+		described["required"] = true
+	case "boolean":
+		described["schema"] = object{"type": p.kind}
+	default:
+		described["schema"] = object{"type": p.kind, "maxLength": idLength}
+	}
+	return described
 }
 
 func (r *route) responses(s schemas) object {
@@ -157,6 +175,25 @@ func (s schemas) structure(t reflect.Type) object {
 	return ref
 }
 
+// addLimits adds what the tag of a member says, such as "minItems=1,items.maxLength=1024".
+func addLimits(property object, tag string) {
+	if tag == "" {
+		return
+	}
+	for _, limit := range strings.Split(tag, ",") {
+		name, text, _ := strings.Cut(limit, "=")
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			panic("a limit of the API is no number: " + limit)
+		}
+		if item, ok := strings.CutPrefix(name, "items."); ok {
+			property["items"].(object)[item] = number
+		} else {
+			property[name] = number
+		}
+	}
+}
+
 // members adds the members of a struct, with those of what it embeds.
 func (s schemas) members(t reflect.Type, properties object, required *[]string) {
 	for i := range t.NumField() {
@@ -173,6 +210,7 @@ func (s schemas) members(t reflect.Type, properties object, required *[]string) 
 		if doc := f.Tag.Get("doc"); doc != "" {
 			property["description"] = doc
 		}
+		addLimits(property, f.Tag.Get("limits"))
 		properties[name] = property
 		if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
 			*required = append(*required, name)

@@ -247,3 +247,51 @@ func TestWhatRequestorsSendIsWhatTheDaemonTakes(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestTheDescriptionSaysWhatIsRefused sends documents at and beyond the limits: those that the description allows are not
+// refused as invalid, and the others are.
+func TestTheDescriptionSaysWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet, nil)
+	text, doc := l.description()
+	check := checker(t, text)
+	long := strings.Repeat("ä", 1024)
+	for _, c := range []struct{ path, schema, send string }{
+		{"/v1/requests", "NewRequest", `{"labels":["small"]}`},
+		{"/v1/requests", "NewRequest", `{"labels":[]}`},
+		{"/v1/requests", "NewRequest", `{"labels":[""]}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"` + strings.Repeat(`,"small"`, 99) + `]}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"` + strings.Repeat(`,"small"`, 100) + `]}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"priority":1}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"priority":0}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"priority":999}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"priority":1000}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"requestor":"` + long + `"}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"requestor":"` + long + `x"}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"tenant":"` + long + `x"}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"event_id":"` + long + `x"}`},
+		{"/v1/requests", "NewRequest", `{"labels":["small"],"provider":"` + long + `x"}`},
+		{"/v1/requests/0/take", "Take", `{"holder":"` + long + `"}`},
+		{"/v1/requests/0/take", "Take", `{"holder":"` + long + `x"}`},
+		{"/v1/requests/0/take", "Take", `{"lease_seconds":86400}`},
+		{"/v1/requests/0/take", "Take", `{"lease_seconds":86401}`},
+		{"/v1/requests/0/take", "Take", `{"lease_seconds":-1}`},
+		{"/v1/nodes/0/hold", "Hold", `{"reason":"` + long + `"}`},
+		{"/v1/nodes/0/hold", "Hold", `{"reason":"` + long + `x"}`},
+		{"/v1/images/none/pause", "Pause", `{"reason":"` + long + `x"}`},
+	} {
+		valid := check(map[string]any{"$ref": "#/components/schemas/" + c.schema}, c.send) == nil
+		if status, _, answer := l.raw("POST", c.path, c.send); (status != http.StatusBadRequest) != valid {
+			t.Errorf("POST %s %.80s: the description allows it: %v, and the answer is %d %s", c.path, c.send, valid, status, answer)
+		}
+		if doc.Components.Schemas[c.schema]["additionalProperties"] != false {
+			t.Errorf("the description of %s allows members that are refused", c.schema)
+		}
+	}
+	for path, want := range map[string]int{"/v1/why?subject=node/x": http.StatusNotFound, "/v1/why": http.StatusBadRequest, "/v1/requests?limit=-1": http.StatusBadRequest,
+		"/v1/requests?limit=2147483647": http.StatusOK, "/v1/requests?limit=2147483648": http.StatusBadRequest} {
+		if status, _, answer := l.raw("GET", path, ""); status != want {
+			t.Errorf("GET %s: %d %s, want %d", path, status, answer, want)
+		}
+	}
+}

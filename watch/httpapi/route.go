@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -33,7 +34,7 @@ type route struct {
 
 // param is a parameter behind the question mark.
 type param struct {
-	name, kind string // kind: string, integer, boolean, duration
+	name, kind string // kind: string, integer, boolean, duration, subject
 	summary    string
 }
 
@@ -90,14 +91,14 @@ func (c *call) paramHint() string {
 func (p param) check(value string) (err error) {
 	switch p.kind {
 	case "integer":
-		_, err = strconv.ParseUint(value, 10, 63)
+		_, err = strconv.ParseUint(value, 10, 31)
 	case "boolean":
 		_, err = strconv.ParseBool(value)
 	case "duration":
 		_, err = parseWait(value)
 	default:
-		if len(value) > idLength {
-			return invalid("parameter %s has %d bytes, at most %d are read", p.name, len(value), idLength)
+		if count := utf8.RuneCountInString(value); count > idLength {
+			return invalid("parameter %s has %d characters, at most %d are read", p.name, count, idLength)
 		}
 	}
 	if err != nil {

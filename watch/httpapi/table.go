@@ -69,7 +69,7 @@ func (s *Server) table() []route {
 			query: []param{{"after", "string", "Only what came after this: next of an answer before, or a number."}, {"subject", "string", "Only what has to do with this, such as node/0000000001."},
 				{"limit", "integer", "At most so many: the oldest of them, with after; otherwise the newest. 1000 when it is not given."}, waitParam}},
 		{method: get, path: v + "/why", need: reader, name: "why", summary: "What is happening to a thing, and what it waits for.", answer: wire.Why{}, do: (*call).why,
-			query: []param{{"subject", "string", "node/ID, request/ID, label/NAME, image/NAME or provider/NAME."}}},
+			query: []param{{"subject", "subject", "node/ID, request/ID, label/NAME, image/NAME or provider/NAME."}}},
 		{method: post, path: v + "/reload", need: full, name: "reload", summary: "Reads the configuration anew. One with mistakes is refused as a whole, and so is one that would remove much.",
 			body: wire.Reload{}, bodyless: true, answer: wire.Reloaded{}, do: (*call).reload},
 	}

@@ -20,13 +20,13 @@ const MediaProblem = "application/problem+json"
 
 // NewRequest asks for nodes.
 type NewRequest struct {
-	Labels   []string        `json:"labels" doc:"What is asked for: one node each, all in one pool of one provider. A label may come several times."`
-	Priority *int64          `json:"priority,omitempty" doc:"From 1 to 999; lower goes first. 200 when it is not given."`
+	Labels   []string        `json:"labels" limits:"minItems=1,maxItems=100,items.minLength=1,items.maxLength=1024" doc:"What is asked for: one node each, all in one pool of one provider. A label may come several times."`
+	Priority *int64          `json:"priority,omitempty" limits:"minimum=1,maximum=999" doc:"From 1 to 999; lower goes first. 200 when it is not given."`
 	Relative int64           `json:"relative_priority,omitempty" doc:"Orders requests of one priority; lower goes first."`
-	Who      string          `json:"requestor,omitempty" doc:"Who asks, for people."`
-	Tenant   string          `json:"tenant,omitempty" doc:"Whose limits it counts against."`
-	Event    string          `json:"event_id,omitempty" doc:"What it is about, passed on unchanged."`
-	Provider string          `json:"provider,omitempty" doc:"The only provider that will do."`
+	Who      string          `json:"requestor,omitempty" limits:"maxLength=1024" doc:"Who asks, for people."`
+	Tenant   string          `json:"tenant,omitempty" limits:"maxLength=1024" doc:"Whose limits it counts against."`
+	Event    string          `json:"event_id,omitempty" limits:"maxLength=1024" doc:"What it is about, passed on unchanged."`
+	Provider string          `json:"provider,omitempty" limits:"maxLength=1024" doc:"The only provider that will do."`
 	Data     json.RawMessage `json:"data,omitempty" doc:"Any JSON up to 64 KiB, passed on unchanged. It is no place for secrets."`
 	Deadline time.Time       `json:"deadline,omitzero" doc:"When it fails unless it is fulfilled."`
 	Fresh    bool            `json:"fresh,omitempty" doc:"Only nodes that are launched for it will do."`
@@ -46,8 +46,8 @@ type Requests struct {
 
 // Take says who takes the nodes of a request, and how.
 type Take struct {
-	Holder string `json:"holder,omitempty" doc:"Who takes them. Renewing the lease needs the same name."`
-	Lease  int64  `json:"lease_seconds,omitempty" doc:"From 5 to 86400: the nodes come back by themselves when nobody renews their lease for so long. 0: no lease."`
+	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"Who takes them. Renewing the lease needs the same name."`
+	Lease  int64  `json:"lease_seconds,omitempty" limits:"minimum=0,maximum=86400" doc:"From 5 to 86400: the nodes come back by themselves when nobody renews their lease for so long. 0: no lease."`
 }
 
 // Node is a machine.
@@ -64,18 +64,18 @@ type Nodes struct {
 
 // Renew says who renews a lease.
 type Renew struct {
-	Holder string `json:"holder,omitempty" doc:"The name that the node was taken under."`
+	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"The name that the node was taken under."`
 }
 
 // Hold says why a node is held, and until when.
 type Hold struct {
-	Reason string    `json:"reason,omitempty"`
+	Reason string    `json:"reason,omitempty" limits:"maxLength=1024"`
 	Until  time.Time `json:"until,omitzero" doc:"When absent: for as long as max_hold_age allows."`
 }
 
 // Pause says why an image is not to be built.
 type Pause struct {
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" limits:"maxLength=1024"`
 }
 
 // Image is what is recorded of an image.
