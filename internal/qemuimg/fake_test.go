@@ -271,17 +271,78 @@ func TestCutOffImagesAreErrors(t *testing.T) {
 	}
 }
 
+// FuzzHeaders holds what is accepted against how qemu-img reads the same bytes: it must lead to no other file.
 func FuzzHeaders(f *testing.F) {
+	const good = "version=1\nCID=fffffffe\nparentCID=ffffffff\ncreateType=\"monolithicSparse\"\nRW 8 SPARSE \"a\"\nddb.adapterType = \"ide\"\n"
 	f.Add("qcow2", qcow2(3, 0, 0))
-	f.Add("vmdk", []byte(vmdk("createType=\"monolithicSparse\"\nRW 8 SPARSE \"a\"\n")))
+	f.Add("qcow2", qcow2(3, 0, qcow2External))
+	f.Add("qcow2", qcow2(2, 104, 0))
+	for _, descriptor := range []string{
+		good, "createType=\"monolithicSparse\"\nRW 8 SPARSE \"a\"\n", good + "parentFileNameHint=\"/etc/passwd\"\n", good + "RW\t1 FLAT \"/etc/passwd\" 0\n",
+		"# createType=\"monolithicFlat\"\n" + good, strings.Replace(good, "\"a\"", "\"/etc/passwd\"", 1),
+	} {
+		f.Add("vmdk", []byte(vmdk(descriptor)))
+		empty := []byte(vmdk(descriptor))
+		clear(empty[12:20]) // the capacity
+		f.Add("vmdk", empty)
+	}
 	f.Add("vhd", []byte(vhd(3)))
+	f.Add("vhd", []byte(vhd(4)))
 	path := filepath.Join(f.TempDir(), "image")
 	f.Fuzz(func(t *testing.T, format string, content []byte) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = checkHeader(path, format) // must neither panic nor take much memory
+		if checkHeader(path, format) != nil { // must neither panic nor take much memory
+			return
+		}
+		if why := map[string]func([]byte) string{"qcow2": qcow2Leads, "vmdk": vmdkLeads, "vhd": vhdLeads}[format]; why != nil && why(content) != "" {
+			t.Errorf("an accepted %s leads to another file: %s", format, why(content))
+		}
 	})
+}
+
+// qcow2Leads, vmdkLeads and vhdLeads say how an image leads qemu-img to another file, by what block/qcow2.c, block/vmdk.c and
+// block/vpc.c of QEMU look at; empty when it does not.
+func qcow2Leads(head []byte) string {
+	switch {
+	case binary.BigEndian.Uint64(head[8:]) != 0:
+		return "backing file"
+	case binary.BigEndian.Uint32(head[4:]) > 2 && head[79]&qcow2External != 0:
+		return "data file"
+	}
+	return ""
+}
+
+func vmdkLeads(head []byte) string {
+	if binary.LittleEndian.Uint64(head[12:]) == 0 {
+		return "no capacity: the extents of the descriptor are opened"
+	}
+	text, _, _ := strings.Cut(string(head[512:min(len(head), 512+20*512)]), "\x00") // DESC_SIZE, read as a C string
+	_, after, found := strings.Cut(text, "createType=\"")
+	if kind, _, _ := strings.Cut(after, "\""); !found || kind != "monolithicSparse" && kind != "streamOptimized" || strings.Index(text, "createType") != strings.Index(text, "createType=") {
+		return "its first type is " + kind
+	}
+	if strings.Contains(text, "parentFileNameHint") {
+		return "parent"
+	}
+	for line := range strings.SplitSeq(text, "\n") { // sscanf takes any white space
+		if w := strings.Fields(line); len(w) > 3 && slices.Contains([]string{"RW", "RDONLY", "NOACCESS"}, w[0]) && (w[2] != "SPARSE" || strings.Contains(line, "/")) {
+			return "extent " + line
+		}
+	}
+	return ""
+}
+
+func vhdLeads(content []byte) string {
+	foot := content[:min(len(content), 512)] // the copy at the beginning comes first
+	if !bytes.HasPrefix(foot, []byte("conectix")) {
+		foot = content[max(0, len(content)-512):]
+	}
+	if len(foot) >= 64 && binary.BigEndian.Uint32(foot[60:]) == 4 {
+		return "parent of a differencing image"
+	}
+	return ""
 }
 
 func qcow2(version uint32, backing, incompatible uint64) []byte {
