@@ -196,7 +196,7 @@ func (c *computation) deferUnreachable() {
 				continue
 			}
 			c.note(Warning, "deferred", ProviderAddress(name), c.source(name),
-				"provider %s could not be looked at, so nothing is planned for it: %s", name, view.Err)
+				"provider %s could not be queried, so nothing is planned for it: %s", name, view.Err)
 		}
 	}
 }

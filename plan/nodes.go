@@ -227,7 +227,7 @@ func (c *computation) setFree(n *resources.Node) {
 	c.add(s)
 }
 
-// overstays gives the reason to end the use of a node whose user has not been heard of, or that was held long enough.
+// overstays gives the reason to end the use of a node whose lease has expired, or that was held long enough.
 func (c *computation) overstays(n *resources.Node) Reason {
 	switch n.State {
 	case resources.StateInUse:

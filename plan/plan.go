@@ -61,7 +61,7 @@ type Plan struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Unchanged lists the things that exist and are as wanted, sorted.
 	Unchanged []Address `json:"unchanged,omitempty"`
-	// Deferred names providers that could not be looked at, and so are left alone.
+	// Deferred names providers that could not be queried, and so are left alone.
 	Deferred []string `json:"deferred,omitempty"`
 	// InProgress is another process that was working on the state; what it works on is left alone.
 	InProgress *Worker `json:"in_progress,omitempty"`
@@ -189,7 +189,7 @@ type Options struct {
 	Targets      []Address `json:"targets,omitempty"`
 	Excludes     []Address `json:"excludes,omitempty"`
 	Replace      []Address `json:"replace,omitempty"`
-	Destroy      bool      `json:"destroy,omitempty"`      // want nothing
+	Destroy      bool      `json:"destroy,omitempty"`      // remove everything
 	RefreshOnly  bool      `json:"refresh_only,omitempty"` // only bring records in line with what is
 	NoRefresh    bool      `json:"no_refresh,omitempty"`   // the clouds were not looked at; Compute itself does not care
 	AllowDestroy Allow     `json:"allow_destroy,omitempty"`
@@ -286,7 +286,7 @@ type Records struct {
 
 // ProviderView is what one provider showed.
 type ProviderView struct {
-	Err       string    // why it could not be looked at; the rest is empty then
+	Err       string    // why it could not be queried; the rest is empty then
 	Rejected  bool      // with Err: trying again is no use, somebody has to mend something
 	ListedAt  time.Time // when the listing began
 	Instances []resources.Instance

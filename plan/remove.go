@@ -50,7 +50,7 @@ func (c *computation) removeUpload(key resources.Key) {
 	switch {
 	case !c.reachable(u.Provider):
 		c.unremovable = append(c.unremovable, Problem{Address: at, Provider: u.Provider,
-			Text: fmt.Sprintf("provider %s could not be looked at, so upload %s cannot be removed", u.Provider, u.ID)})
+			Text: fmt.Sprintf("provider %s could not be queried, so upload %s cannot be removed", u.Provider, u.ID)})
 	case c.deleteUpload(u, ReasonRequested) == "":
 		c.unremovable = append(c.unremovable, Problem{Address: at, Provider: u.Provider,
 			Text: fmt.Sprintf("nodes run from image %s", u.Name), Hint: "it can be removed once they are gone; see npctl state list"})

@@ -50,7 +50,7 @@ func (p Plan) markdown(limit int) string {
 
 	problems := markdownSection("Problems", markdownProblems(p.Problems), room/2)
 	room -= len(problems)
-	deferred := markdownSection("Left alone, because they could not be looked at", markdownDeferred(p), room/2)
+	deferred := markdownSection("Skipped, because they could not be queried", markdownDeferred(p), room/2)
 	room -= len(deferred)
 	table := markdownTable(renderTable(groups, false), summary, room/2)
 	room -= len(table)

@@ -146,7 +146,7 @@ func samplePlan() Plan {
 	)
 	p.Notes = []Note{
 		{Severity: Info, Code: "look-alike", Address: "provider.vexxhost.server.77aa", Text: `server "npctl-0000000099" looks like a node and carries none of our marks; it is left alone`},
-		{Severity: Warning, Code: "deferred", Address: "provider.ovh", Text: "provider ovh could not be looked at, so nothing is planned for it: authenticate: 503 Service Unavailable", Source: sampleSource(70)},
+		{Severity: Warning, Code: "deferred", Address: "provider.ovh", Text: "provider ovh could not be queried, so nothing is planned for it: authenticate: 503 Service Unavailable", Source: sampleSource(70)},
 		{Severity: Warning, Code: "below-min-ready", Address: "label.arm-large", Text: "2 nodes are wanted and no pool has room for them", Source: sampleSource(9)},
 	}
 	p.Problems = []Problem{{Address: "provider.rax.pool.main.label.debian-small", Provider: "rax", Text: `flavor = "v3-startr-2": no such flavor`,

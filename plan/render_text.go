@@ -116,12 +116,12 @@ func (t *textWriter) unchanged(things []Address, o TextOptions) {
 	}
 }
 
-// deferred names the providers that could not be looked at; their notes say why.
+// deferred names the providers that could not be queried; their notes say why.
 func (t *textWriter) deferred(p Plan) {
 	if len(p.Deferred) == 0 {
 		return
 	}
-	t.heading("Left alone, because they could not be looked at")
+	t.heading("Skipped, because they could not be queried")
 	for _, name := range p.Deferred {
 		t.line("  ", 6, renderSpan{"provider." + renderSafe(name), styleChange})
 		for _, n := range p.Notes {

@@ -44,7 +44,7 @@ func (f File) Stale(current Plan, records *Records) []Mismatch {
 // staleGone says why a step is not in the new plan, as far as that can be known.
 func staleGone(saved *Step, current Plan) string {
 	if saved.Provider != "" && slices.Contains(current.Deferred, saved.Provider) {
-		return fmt.Sprintf("provider %s could not be looked at, so nobody knows whether to %s", saved.Provider, staleDoes(saved))
+		return fmt.Sprintf("provider %s could not be queried, so nobody knows whether to %s", saved.Provider, staleDoes(saved))
 	}
 	for i := range current.Problems {
 		p := &current.Problems[i]

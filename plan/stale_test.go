@@ -54,7 +54,7 @@ func TestStaleSaysWhatHasChanged(t *testing.T) {
 		{"something else is to be done", func(p *Plan) { p.Steps[0].ID, p.Steps[0].Action, p.Steps[0].Reason = "t", ActionForget, ReasonLost },
 			[]string{"node.0000000003: was to delete the node, now to forget the node because the cloud no longer has it"}},
 		{"the cloud is away", func(p *Plan) { p.Steps, p.Deferred = nil, []string{"vexxhost"} },
-			[]string{"node.0000000003: provider vexxhost could not be looked at, so nobody knows whether to delete the node"}},
+			[]string{"node.0000000003: provider vexxhost could not be queried, so nobody knows whether to delete the node"}},
 		{"a problem", func(p *Plan) {
 			p.Steps, p.Problems = nil, []Problem{{Address: "provider.vexxhost.pool.main", Provider: "vexxhost", Text: "no such\nflavor"}}
 		},

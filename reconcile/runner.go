@@ -304,7 +304,7 @@ func (r *Runner) Tidy(ctx context.Context) error {
 	return x.tidy(ctx)
 }
 
-// Stop begins nothing any more, and waits until what runs is done or ctx ends. What is cut off is gone on with by the
+// Stop begins nothing any more, and waits until what runs is done or ctx ends. Interrupted steps are resumed by the
 // next daemon.
 func (r *Runner) Stop(ctx context.Context, cut context.CancelFunc) {
 	r.mu.Lock()

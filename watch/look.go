@@ -192,7 +192,7 @@ func (d *Daemon) lookAround(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			d.Log.Error("what images are made of could not be looked at", "error", err)
+			d.Log.Error("what images are made of could not be queried", "error", err)
 		default:
 			d.mu.Lock()
 			if d.current == engine { // otherwise a new configuration was taken meanwhile, with what goes into its own images

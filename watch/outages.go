@@ -47,7 +47,7 @@ func (d *Daemon) lookedAt(provider string, before, view *plan.ProviderView) {
 		return
 	}
 	if d.goesAway(provider) || before.Rejected != view.Rejected {
-		d.Log.Warn("provider could not be looked at", "provider", provider, "error", view.Err)
+		d.Log.Warn("provider could not be queried", "provider", provider, "error", view.Err)
 	}
 }
 

@@ -40,9 +40,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return a.ui.report(ctx, a.command().Run(ctx, args))
 }
 
-const rootDescription = `npctl keeps a fleet of CI test nodes and their images as HCL files describe it.
-It looks at the files, at the state that earlier runs left, and at the live clouds,
-shows what would be built, uploaded, launched and deleted and why, and does just that.
+const rootDescription = `npctl manages CI test nodes and their images declaratively, from HCL files.
+It compares the files with the recorded state and the live clouds, shows what would be
+built, uploaded, launched and deleted and why, and does just that.
 
 The usual way:
   npctl init       write a configuration to start from (a cloud inside npctl, no account needed)

@@ -251,11 +251,11 @@ func (s *session) journal(ctx context.Context) (notes *watch.Notes, end func()) 
 	}
 }
 
-// incomplete is an error when a provider could not be looked at: nobody can say that all is as wanted.
+// incomplete is an error when a provider could not be queried: nobody can say that all is as wanted.
 func (c *applyCommand) incomplete(p plan.Plan) error {
 	if len(p.Deferred) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("not everything could be done: these providers could not be looked at: %s", joinWords(p.Deferred)),
+	return hint(fmt.Errorf("not everything could be done: these providers could not be queried: %s", joinWords(p.Deferred)),
 		"apply again when they answer, or leave them out with -exclude=provider.NAME")
 }

@@ -14,8 +14,8 @@ process that died on this machine is taken over without this. A holder that live
 and stops.
 
 Where the state is in ZooKeeper, providers and images have locks there, which go with the session of
-a process that dies. This takes those away too, from any machine. An npctl watch that lives ends what
-it does under the lock and takes it again, unless another one that stands by is faster.
+a process that dies. This takes those away too, from any machine. A live npctl watch stops its work under
+the lock and re-acquires it, unless a standby gets it first.
 
 The id is in the message that says the state is locked, and in npctl show.
 

@@ -64,7 +64,7 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 
 func (c *freezeCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if (cmd.NArg() == 0) != c.all {
-		return c.jsonFailure(c.json, hint(errors.New(cmd.FullName()+" needs the name of a provider, or -all and none"), "npctl status shows those there are"))
+		return c.jsonFailure(c.json, hint(errors.New(cmd.FullName()+": specify one or more providers, or -all"), "npctl status shows those there are"))
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 		names, err := c.names(ctx, d, cmd.Args().Slice())

@@ -96,12 +96,12 @@ func (c *imageChange) change(ctx context.Context, events *eventWriter, decide de
 	})
 }
 
-// leftOut is an error when a provider could not be looked at.
+// leftOut is an error when a provider could not be queried.
 func leftOut(providers []string) error {
 	if len(providers) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("not everything could be done: these providers could not be looked at: %s", joinWords(providers)),
+	return hint(fmt.Errorf("not everything could be done: these providers could not be queried: %s", joinWords(providers)),
 		"npctl apply, or the same again, does the rest when they answer")
 }
 

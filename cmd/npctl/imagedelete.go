@@ -115,8 +115,8 @@ func (wish deleteWish) chosen(r plan.Records, image string) (removal, error) {
 	case wish.upload != "" && (wish.build != "" || wish.provider != ""):
 		return going, errors.New("-upload names one upload, so it goes with neither -build nor -provider")
 	case wish.upload == "" && wish.build == "" && wish.provider == "":
-		return going, hint(fmt.Errorf("what of image %s is to go?", image),
-			"give -build=ID or -upload=ID, which npctl image show "+image+" lists; -build=newest goes back to the build before. An image as a whole goes when its block is removed")
+		return going, hint(errors.New("specify what to delete: -build=ID or -upload=ID"),
+			"npctl image show "+image+" lists them; -build=newest goes back to the build before. An image as a whole goes when its block is removed")
 	case wish.build != "" && wish.provider == "":
 		b, err := findBuild(r, image, wish.build)
 		if err != nil {

@@ -19,7 +19,7 @@ made when there is none, since a saved plan belongs to one).
 
 The last line is always of the form
   Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.
-or "No changes.". A provider that cannot be looked at is named and left alone, and so is what
+or "No changes.". A provider that cannot be queried is named and left alone, and so is what
 another npctl works on; the last line says so: "No known changes; 1 provider could not be
 listed." or "No known changes; another npctl is working.". A plan takes no lock; with
 -lock-timeout it waits until the other npctl is done, up to that long.

@@ -53,7 +53,7 @@ func lockTimeoutFlag(wait *time.Duration, category string) cli.Flag {
 }
 
 func (o *planOptions) destroyFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "destroy", Category: categoryPlanning, Destination: &o.destroy, Usage: "want nothing: plan the removal of everything that npctl made"}
+	return &cli.BoolFlag{Name: "destroy", Category: categoryPlanning, Destination: &o.destroy, Usage: "plan to remove everything that npctl has created"}
 }
 
 // check finds options that contradict each other.

@@ -22,8 +22,8 @@ otherwise; -log-format=json makes them one JSON object per line.
 
 SIGHUP (or npctl reload) reads the configuration anew. One with mistakes is refused, and so is one that
 would delete much; the old one goes on then. SIGTERM or ^C once begins nothing more and lets what runs
-go on for as long as -grace allows: what is cut off is gone on with by the next npctl watch. Twice
-ends it at once, which is safe too.
+go on for as long as -grace allows; the next npctl watch resumes interrupted work. Twice ends it
+at once, which is safe too.
 
 With -shadow it changes nothing. It looks on while others, such as Nodepool, serve the same requests, and
 tells for each whether it would have done the same with this configuration; docs/zuul.md has more.

@@ -82,7 +82,7 @@ func TestOpenStackUnreachableCloudIsDeferred(t *testing.T) {
   cloud           = "mine"`, `provider "openstack" "silent" {
   cloud = "gone"`)
 	at.change("min_ready = 2", "min_ready = 3")
-	at.mustRun(0, "plan").says("silent", "could not be looked at", "connection refused").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete; 1 provider could not be listed.")
+	at.mustRun(0, "plan").says("silent", "could not be queried", "connection refused").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete; 1 provider could not be listed.")
 	at.mustRun(1, "apply", "-auto-approve").says("1 launched", "not everything could be done", "silent")
 	at.mustRun(1, "plan", "-detailed-exitcode").says("whether there are changes is not known")
 	p.mustHave(before, map[string]int{"server": 3})

@@ -161,7 +161,7 @@ func (e *explanation) trouble(provider string) bool {
 	case e.pass.Seen.Frozen[provider]:
 		e.wait("frozen", "provider %s is left alone; npctl thaw %s", provider, provider)
 	case view.Err != "":
-		e.wait("provider-error", "provider %s cannot be looked at: %s", provider, view.Err)
+		e.wait("provider-error", "provider %s cannot be queried: %s", provider, view.Err)
 	default:
 		return false
 	}

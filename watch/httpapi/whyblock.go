@@ -193,7 +193,7 @@ func (e *explanation) provider(name string) error {
 	case e.trouble(name) && e.pass.Seen.Frozen[name]:
 		e.State, e.Summary = "frozen", "It is left alone."
 	case view.Err != "":
-		e.State, e.Summary = "not answering", "It cannot be looked at, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."
+		e.State, e.Summary = "not answering", "It cannot be queried, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."
 	default:
 		e.State, e.Summary = "served", fmt.Sprintf("It answers; %s at work, and %d more decided.", text.Count(len(e.Running), "step is", "steps are"), len(e.Planned))
 	}

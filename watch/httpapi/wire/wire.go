@@ -105,7 +105,7 @@ type Provider struct {
 	Frozen     bool                    `json:"frozen" doc:"Left alone by command, or not served here."`
 	StandsBy   *state.Holder           `json:"stands_by_for,omitempty" doc:"The process that serves it. This daemon takes over when that one ends."`
 	Looked     bool                    `json:"looked" doc:"It was looked at since the daemon began, whether it answered or not."`
-	Error      string                  `json:"error,omitempty" doc:"Why it could not be looked at."`
+	Error      string                  `json:"error,omitempty" doc:"Why it could not be queried."`
 	Listed     time.Time               `json:"listed,omitzero" doc:"When it last answered."`
 	Priority   int64                   `json:"priority"`
 	Place      string                  `json:"place,omitempty" doc:"What it leads to, such as a project in a region."`
