@@ -112,7 +112,40 @@ func (m *making) intendAs(ctx context.Context, id string) error {
 	if m.step.Version != "" {
 		m.build.Version, m.build.Dated = m.step.Version, m.versionTime()
 	}
-	return m.ledger.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.template(hash, img.Static, inputs.Files)...)...)
+	if err := m.ledger.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.template(hash, img.Static, inputs.Files)...)...); err != nil {
+		return err
+	}
+	if err := m.overtaken(ctx); err != nil {
+		return errors.Join(err, m.ledger.drop(ctx, m.build.Key()))
+	}
+	return nil
+}
+
+// overtaken returns an error when another program has finished a build of the image that was not ready when this one was
+// planned. The record of this one holds the lock of the image's builds by now, so that no other becomes ready unnoticed.
+func (m *making) overtaken(ctx context.Context) error {
+	store := m.ledger.claims.store
+	if store == nil {
+		return nil
+	}
+	planned := map[string]bool{} // ready builds, by id
+	for _, b := range m.seen.Records.Builds {
+		planned[b.ID] = b.State == resources.StateReady
+	}
+	if err := store.Sync(ctx); err != nil {
+		return err
+	}
+	entries, err := store.List(ctx, resources.KindBuild)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		b, ok := entry.Record.(*resources.Build)
+		if ok && b.Image == m.build.Image && b.State == resources.StateReady && !planned[b.ID] {
+			return fmt.Errorf("build %s of %s was finished after this one was planned: %w", b.ID, b.Image, errChanged)
+		}
+	}
+	return nil
 }
 
 func (m *making) versionTime() time.Time {

@@ -107,6 +107,7 @@ func (s *sharedStore) Changes() ([]state.Entry, []resources.Key) {
 func (s *sharedStore) Claimed() map[resources.Key]bool                    { return nil }
 func (s *sharedStore) Register(context.Context, resources.Presence) error { return nil }
 func (s *sharedStore) Peers() []resources.Peer                            { return nil }
+func (s *sharedStore) Sync(context.Context) error                         { return nil }
 func (s *sharedStore) BuildsWished() []string                             { return s.wished }
 
 func (s *sharedStore) WishBuild(_ context.Context, image string, wish bool) error {

@@ -56,6 +56,8 @@ func (s *claimedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Ent
 	return entries, nil
 }
 
+func (*claimedStore) Sync(context.Context) error { return nil }
+
 func (s *claimedStore) Claim(ctx context.Context, key resources.Key) (state.Lock, state.Entry, error) {
 	entry, err := s.Get(ctx, key)
 	s.log(key, "claim")

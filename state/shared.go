@@ -23,6 +23,8 @@ type Shared interface {
 	// Changes returns what has changed since it was called last, everything at first: the records as they are now, and the
 	// keys of what is gone. One caller follows a store in this way, whenever Watch hints.
 	Changes() (changed []Entry, gone []resources.Key)
+	// Sync waits until everything that anybody had changed before is known here.
+	Sync(ctx context.Context) error
 	// Claimed lists what others have claimed, as far as is known here.
 	Claimed() map[resources.Key]bool
 	// Register publishes which pools this process serves and whether it makes images, in place of what it published before.

@@ -79,6 +79,7 @@ func (*square) Changes() (changed []state.Entry, gone []resources.Key) { return 
 func (*square) Claimed() map[resources.Key]bool                        { return nil }
 func (*square) Register(context.Context, resources.Presence) error     { return nil }
 func (*square) Peers() []resources.Peer                                { return nil }
+func (*square) Sync(context.Context) error                             { return nil }
 func (*square) BuildsWished() []string                                 { return nil }
 func (*square) WishBuild(context.Context, string, bool) error          { return nil }
 func (*square) Connected() bool                                        { return true }

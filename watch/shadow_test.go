@@ -111,8 +111,9 @@ func (s *stage) Peers() []resources.Peer {
 
 func (s *stage) FreezeProvider(context.Context, string, bool) error { return s.refuse("freeze") }
 
-func (s *stage) BuildsWished() []string { return nil }
-func (s *stage) Connected() bool        { return true }
+func (s *stage) Sync(context.Context) error { return nil }
+func (s *stage) BuildsWished() []string     { return nil }
+func (s *stage) Connected() bool            { return true }
 
 func (s *stage) ProvidersFrozen() []string {
 	s.mu.Lock()

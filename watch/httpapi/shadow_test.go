@@ -28,6 +28,7 @@ func (m meeting) Changes() (changed []state.Entry, gone []resources.Key) {
 func (meeting) Claimed() map[resources.Key]bool                    { return nil }
 func (meeting) Register(context.Context, resources.Presence) error { return nil }
 func (meeting) Peers() []resources.Peer                            { return nil }
+func (meeting) Sync(context.Context) error                         { return nil }
 func (meeting) BuildsWished() []string                             { return nil }
 func (meeting) WishBuild(context.Context, string, bool) error      { return nil }
 func (meeting) ProvidersFrozen() []string                          { return nil }
