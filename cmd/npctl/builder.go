@@ -57,7 +57,7 @@ Exit codes: 0 stopped by a signal, 1 error.`,
 			&cli.IntFlag{Name: "upload-workers", Value: 4, Validator: atLeast(1), Destination: &c.uploads, Usage: "do `NUMBER` uploads and removals at a time"},
 			&cli.StringFlag{Name: "host", Destination: &c.host, Usage: "`NAME` of this host as others see it; the machine's when not given"},
 			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &c.grace, Usage: "`TIME` that jobs in hand get when it is stopped"},
-			lockTimeoutFlag(&c.wait, categoryRun),
+			lockTimeoutFlag(&c.wait),
 		),
 		Action: c.run,
 	}

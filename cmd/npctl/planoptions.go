@@ -40,7 +40,7 @@ func (o *planOptions) flags() []cli.Flag {
 func (o *planOptions) runFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &o.input, Value: true, Usage: "ask where an answer is needed; -input=false fails instead (npctl plan asks nothing)"},
-		lockTimeoutFlag(&o.lockTimeout, categoryRun),
+		lockTimeoutFlag(&o.lockTimeout),
 		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower"},
 		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "hide and shorten nothing"},
 	}
@@ -48,8 +48,8 @@ func (o *planOptions) runFlags() []cli.Flag {
 
 const parallelismDefault = "0, no further limit"
 
-func lockTimeoutFlag(wait *time.Duration, category string) cli.Flag {
-	return &cli.DurationFlag{Name: "lock-timeout", DefaultText: "0s, do not wait", Category: category, Destination: wait, Usage: "wait for a `DURATION` such as 5m while another npctl works on the state"}
+func lockTimeoutFlag(wait *time.Duration) cli.Flag {
+	return &cli.DurationFlag{Name: "lock-timeout", DefaultText: "0s, do not wait", Category: categoryRun, Destination: wait, Usage: "wait for a `DURATION` such as 5m while another npctl works on the state"}
 }
 
 func (o *planOptions) destroyFlag() cli.Flag {

@@ -45,7 +45,7 @@ func (a *app) stateCommand() *cli.Command {
 	c := &stateCommand{app: a}
 	asJSON := &cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"}
 	all := &cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "bookkeeping records too: providers, templates, sightings, histories"}
-	wait := lockTimeoutFlag(&c.lockTimeout, categoryRun)
+	wait := lockTimeoutFlag(&c.lockTimeout)
 	return &cli.Command{
 		Name: "state", Category: categoryState, Usage: "look at and mend the state", Description: stateDescription,
 		Commands: []*cli.Command{

@@ -69,7 +69,7 @@ func (a *app) watchCommand() *cli.Command {
 		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Validator: atLeast(time.Second), Usage: "`DURATION` between two looks at a provider in which nothing happens"},
 		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` that running steps have to end after SIGTERM"},
 		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Validator: atLeast(time.Millisecond), Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
-		lockTimeoutFlag(&c.lockTimeout, categoryRun),
+		lockTimeoutFlag(&c.lockTimeout),
 		&cli.BoolFlag{Name: "take-over", Category: categoryRun, Destination: &c.takeOver, Usage: "take the lock of an npctl watch that ran in another container under the same host name: only where two never run at once"},
 		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower"},
 		&cli.StringFlag{Name: "socket", Category: categoryListen, Destination: &c.socket, TakesFile: true, Usage: "unix socket `PATH` of the API, instead of the one beside the state at which other commands look for it"},
