@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -46,6 +47,9 @@ func (l *launching) reach(ctx context.Context, instance *resources.Instance) err
 		select {
 		case <-time.After(scanPause):
 		case <-ctx.Done():
+			if errors.Is(err, ErrInterrupted) { // time was over before the connection was tried; the launch is not interrupted
+				return context.Cause(ctx)
+			}
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
