@@ -269,7 +269,7 @@ func TestAMistakeInTheConfigurationIsRefusedUnderLoad(t *testing.T) {
 	f := s.traffic("small", s.project("one"))
 	f.flows()
 	s.write(edited(t, rolling, "max_servers", "max_serfers"))
-	s.reload(1, "npctl.hcl:24", `"max_servers"`)
+	s.reload(1, "npctl.hcl line 24", `"max_servers"`)
 	f.flows()
 	s.write(edited(t, rolling, `flavor = "small"`, `flavor = "smal"`))
 	s.reload(1, "provider.one.pool.main.label.small", `"smal"`, "small")
