@@ -174,6 +174,12 @@ func TestKillSparesAProcessThatOnlyHasTheSameID(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- Run(ctx, spec) }()
 	pid := <-started
+	for range 10000 { // while sh becomes sleep, the process has no environment to read
+		if running, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.HasPrefix(running, []byte("sleep")) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	now, _ := StartTime(pid)
 	Kill(pid, now+1, "another-run")
 	if _, alive := StartTime(pid); !alive {
