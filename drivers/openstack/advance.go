@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -35,6 +36,9 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 	return seen, nil
 }
 
+// errNoPort fails a launch attempt, not the launch.
+var errNoPort = errors.New("it has no port")
+
 // attach finds or makes the floating IP of a server.
 func (c *Cloud) attach(ctx context.Context, spec drivers.Spec, server string) (floatingIP, error) {
 	ports, err := c.listPorts(ctx, url.Values{"device_id": {server}})
@@ -51,7 +55,10 @@ func (c *Cloud) attach(ctx context.Context, spec drivers.Spec, server string) (f
 			return f, nil
 		}
 	}
-	if len(targets) == 0 {
+	switch {
+	case len(ports) == 0: // Nova gave its port to another server that was created for the same node; the next attempt gets a new one
+		return floatingIP{}, errNoPort
+	case len(targets) == 0:
 		return floatingIP{}, fmt.Errorf("%w: it has no port with an IPv4 address", drivers.ErrRejected)
 	}
 	for _, f := range own {

@@ -269,6 +269,24 @@ func TestFloatingIPThatWasNotAttachedIsUsed(t *testing.T) {
 	}
 }
 
+func TestServerWithoutAddressForAFloatingIP(t *testing.T) {
+	for name, test := range map[string]struct {
+		ports    string
+		rejected bool // no attempt can work
+	}{
+		"no port":   {`[]`, false},
+		"IPv6 only": {`[{"id": "p1", "network_id": "net-1", "fixed_ips": [{"ip_address": "fd00::5"}]}]`, true},
+	} {
+		r := newReplay(t)
+		r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
+		r.on("GET /network/v2.0/ports", 200, `{"ports": `+test.ports+`}`)
+		r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": []}`)
+		if _, err := advanced(t, r.open(nil)); err == nil || errors.Is(err, drivers.ErrRejected) != test.rejected {
+			t.Errorf("%s: Advance: %v; want ErrRejected: %t", name, err, test.rejected)
+		}
+	}
+}
+
 func TestFloatingIPQuotaIsErrQuota(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
