@@ -127,6 +127,12 @@ func (s *Step) Cause() string {
 // Removes reports whether the step takes something out of service: what guards against deletion count.
 func (s *Step) Removes() bool { return s.Action == ActionDelete || s.Action == ActionUnregister }
 
+// ChecksMachine reports whether the step checks a machine and registers it. Other steps about a static node, such as the one
+// that frees it when its request is gone, only change its record.
+func (s *Step) ChecksMachine() bool {
+	return s.Thing == ThingNode && s.Node != "" && s.Reason != ReasonRequestGone && !s.Removes()
+}
+
 // Fact is one piece of evidence.
 type Fact struct {
 	Name  string `json:"name"`

@@ -259,7 +259,7 @@ func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
 		return s.Request, x.decline(ctx, s)
 	case s.Thing == plan.ThingRequest && s.Action == plan.ActionUpdate:
 		return s.Request, x.restartRequest(ctx, s)
-	case s.Thing == plan.ThingNode && s.Action == plan.ActionUpdate && s.Node == "":
+	case s.Thing == plan.ThingNode && s.Action == plan.ActionUpdate && !s.ChecksMachine():
 		return s.Record.ID, x.updateNode(ctx, s)
 	case s.Thing == plan.ThingUpload && s.Action == plan.ActionUpdate:
 		return s.Record.ID, x.updateUpload(ctx, s)

@@ -208,7 +208,7 @@ func lasting(s plan.Step) bool {
 	case plan.ActionServe, plan.ActionDecline, plan.ActionForget:
 		return false
 	case plan.ActionUpdate:
-		return s.Node != "" // a machine is checked
+		return s.ChecksMachine()
 	default:
 		return true
 	}

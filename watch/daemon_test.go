@@ -77,6 +77,26 @@ func TestStaticNodesAreGivenAndReturned(t *testing.T) {
 	})
 }
 
+func TestStaticNodesAreFreeAfterTheirRequestIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		d, end := l.daemon()
+		defer end()
+		for range 3 {
+			r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal", "metal"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
+				t.Fatalf("request is %s: %s", got.State, got.Error)
+			}
+			if err := d.CancelRequest(t.Context(), r.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestImpossibleRequestsFailWithReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
