@@ -215,6 +215,13 @@ func (tr *tree) all(t testing.TB) []string {
 		for i, path := range level {
 			group.Go(func() error {
 				names, _, err := tr.raw.Children(tr.chroot + path)
+				for range 60 { // a server that was restarted takes the connection back when it has the time
+					if !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
+						break
+					}
+					time.Sleep(500 * time.Millisecond)
+					names, _, err = tr.raw.Children(tr.chroot + path)
+				}
 				for _, name := range names {
 					below[i] = append(below[i], path+"/"+name)
 				}
