@@ -1,6 +1,6 @@
-// Package builders is the contract between npctl and a way of making images.
+// Package builders is the contract between npctl and a way of building images.
 //
-// A builder only makes the image file. Ids, records, conversion to other formats, checksums, uploads, retention and
+// A builder only creates the image file. IDs, records, conversion to other formats, checksums, uploads, retention and
 // logs are shared and live in package reconcile. Every builder runs the suite in builders/buildertest.
 package builders
 
@@ -16,42 +16,42 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Builder makes image files. Its methods may be called from several goroutines.
+// Builder creates image files. Its methods may be called from several goroutines.
 type Builder interface {
 	// Kind is the label of the builder block.
 	Kind() string
 	// Schema describes the builder block.
 	Schema() schema.Block
-	// Build makes the image and returns what it left in job.Dir. It writes what happens to log. When ctx ends it
-	// stops whatever it started, leaves no process, mount or loop device behind, and returns. After an error the
-	// caller removes job.Dir.
+	// Build creates the image in job.Dir and returns its files. It writes its progress and all output to log. When ctx
+	// is done, it stops everything that it started, leaves no process, mount or loop device behind, and returns. After
+	// an error the caller removes job.Dir.
 	Build(ctx context.Context, job Job, log io.Writer) (Artifact, error)
 }
 
-// Job is one image to make.
+// Job describes one image to build.
 type Job struct {
 	Image   string // name of the image block
 	BuildID string
 	Config  cty.Value // the builder block, a value of the type of Schema()
-	Formats []string  // wanted in the end; a builder makes those it can, at least one, and the caller converts
-	Dir     string    // absolute, made for this build alone, on the file system of the images directory
+	Formats []string  // wanted formats; a builder creates those it can, at least one, and the caller converts
+	Dir     string    // absolute, created for this build only, on the file system of the images directory
 	Name    string    // base name of the files: <image>-<build id>
 	BaseDir string    // directory of the configuration; relative paths start here
 	Timeout time.Duration
-	Version string // of a Sourced builder: the one to fetch
-	// Machines lends machines in the configured providers.
-	Machines Machines
-	// Progress, when set, is told what is going on; done and total are 0 when unknown.
+	Version string // for a Versioned builder: the version to fetch
+	// Instances lends instances in the configured providers.
+	Instances Instances
+	// Progress, if not nil, receives the progress of the build; done and total are 0 if unknown.
 	Progress func(phase string, done, total int64)
 }
 
-// Artifact is what a build left behind.
+// Artifact is the result of a build.
 type Artifact struct {
 	Files []File
-	// Kept are the files of a Remote builder, which stay where they were made, as far as it knows them.
-	Kept []resources.ImageFile
-	Host string // where they are
-	// Extra is remembered with the build.
+	// RemoteFiles are the files of a Remote builder, as far as it knows them. They stay on the build host.
+	RemoteFiles []resources.ImageFile
+	Host        string // host that has RemoteFiles
+	// Extra is stored with the build.
 	Extra map[string]string
 }
 
@@ -61,119 +61,121 @@ type File struct {
 	Path   string // absolute
 }
 
-// Inputs is a Builder whose configuration names local files that go into the image.
+// Inputs is implemented by a Builder with local input files in its configuration.
 type Inputs interface {
-	// InputFiles digests those files. Their Hash, with the configuration's own, decides whether an image has changed;
-	// the digests of the single files only say which of them has.
+	// InputFiles digests those files. Their Hash, together with the configuration's, decides whether an image has
+	// changed; the digests of the single files only identify the changed file.
 	InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error)
 }
 
-// Sweeper is a Builder that may leave mounts, loop devices or directories behind when npctl is killed.
+// Sweeper is implemented by a Builder that may leave mounts, loop devices or directories behind when npctl is killed.
 type Sweeper interface {
-	// Sweep removes what dead builds left below dir.
+	// Sweep removes the remains of dead builds below dir.
 	Sweep(ctx context.Context, dir string) error
 }
 
-// Tooled is a Builder that runs programs which the host has to have.
-type Tooled interface {
-	// Tools describes the builds of that configuration. A mistake in it shows when the image is built.
+// ToolUser is implemented by a Builder that needs programs on the host.
+type ToolUser interface {
+	// Tools describes the builds of that configuration. An invalid configuration fails only in Build.
 	Tools(config cty.Value) Tools
 }
 
-// Tools is what a build needs of the host.
+// Tools lists the requirements of a build on the host.
 type Tools struct {
 	Programs []Program
-	Makes    []string // formats that the builder makes without qemu-img
+	Formats  []string // formats that the builder makes without qemu-img
 }
 
-// Program is one that a builder runs.
+// Program is an executable that a builder runs.
 type Program struct {
 	Name    string
-	Package string // what to install on Debian; empty when unknown
+	Package string // Debian package that has it; empty when unknown
 	Path    string // PATH, as the builder sets it
 }
 
-// ErrGone is wrapped by the error of a Build whose version cannot be fetched any more; another may be.
-var ErrGone = errors.New("not there any more")
+// ErrVersionGone is wrapped by the error of a Build if its version is no longer available; another version may be.
+var ErrVersionGone = errors.New("not there any more")
 
-// Sourced is a Builder that fetches images which are made elsewhere, where newer ones appear by themselves.
-type Sourced interface {
-	// Versions lists what could be fetched now, newest first, at most 100. An error means that nobody could look.
+// Versioned is implemented by a Builder that fetches images from an external source, which adds versions at any time.
+type Versioned interface {
+	// Versions lists the available versions, newest first, at most 100. An error means that the source was not listed.
 	Versions(ctx context.Context, config cty.Value, baseDir string) ([]resources.Version, error)
 }
 
-// Remote is a Builder whose images are made on another host and stay there. Its Build may be called again with the id of
-// a build that was interrupted: it goes on with it, and makes no second one.
+// Remote is implemented by a Builder with images that are built and kept on another host. Its Build may be called again
+// with the ID of an interrupted build: it resumes that build and does not start a second one.
 type Remote interface {
-	// Send uploads a file of a build to a provider from where it is, and returns the cloud's id of the image. The host
-	// makes the format when it has not got it.
-	Send(ctx context.Context, s Sending) (external string, err error)
-	// Remove removes the files of a build from wherever they are. A build that no host has is an ErrAway.
+	// Upload uploads a file of a build to a provider from its build host and returns the cloud's ID of the image. The
+	// host converts the file if it does not have the format.
+	Upload(ctx context.Context, s UploadJob) (external string, err error)
+	// Remove removes the files of a build from all hosts. If no host has the build, the error wraps ErrHostUnavailable.
 	Remove(ctx context.Context, buildID string) error
-	// Held tells which builds the hosts that are up have files of.
-	Held(ctx context.Context) (map[string]bool, error)
+	// ListBuilds returns the builds with files on the hosts that are up.
+	ListBuilds(ctx context.Context) (map[string]bool, error)
 }
 
-// Hosts is a Remote that knows build hosts by the names that it gives in Artifact.Host.
-type Hosts interface {
-	// Up reports whether the host is up and has told which builds it has, so that what it does not offer is not there.
-	// False says nothing.
+// HostStatus is a Remote that knows build hosts by the names that it gives in Artifact.Host.
+type HostStatus interface {
+	// Up reports whether the host is up and offers all its builds, so that a build which it does not offer is not
+	// there. False proves nothing.
 	Up(ctx context.Context, host string) (bool, error)
 }
 
-// ErrAway: no host that is up has the build. It may come back.
-var ErrAway = errors.New("no host that is up has it")
+// ErrHostUnavailable is returned when no host that is up has the build. The host may return.
+var ErrHostUnavailable = errors.New("no host that is up has it")
 
-// Sending is an upload that another host makes.
-type Sending struct {
+// UploadJob is an upload by another host.
+type UploadJob struct {
 	BuildID    string
-	Image      string // name of the image there
-	Provider   string // name of the provider there
+	Image      string // name of the image on that host
+	Provider   string // name of the provider on that host
 	Format     string
 	Name       string // of the image in the cloud
-	Marks      resources.Marks
+	Marks      resources.OwnerTags
 	Properties map[string]string
 	Tags       []string
 	Progress   func(sent, total int64)
 }
 
-// Workshop makes, sends and removes images for others: what a build host offers. Its methods may be called from several
-// goroutines.
-type Workshop interface {
-	// Images names the images it can make.
+// BuildService builds, uploads and removes images for other processes: the service of a build host. Its methods may be
+// called from several goroutines.
+type BuildService interface {
+	// Images returns the names of the images that it can build.
 	Images() []string
-	// Kept lists the ids of the finished builds it has files of.
-	Kept(ctx context.Context) ([]string, error)
-	// Make makes an image. A build that is there already is not made again.
-	Make(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error)
-	// Send uploads a file of a build that is kept here. Without marks in s, the host uses marks of its own.
-	Send(ctx context.Context, s Sending) (external string, err error)
+	// ListBuilds returns the IDs of the finished builds that have files on this host.
+	ListBuilds(ctx context.Context) ([]string, error)
+	// Build builds an image. It does not repeat an existing build.
+	Build(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error)
+	// Upload uploads a file of a build on this host. If s has no ownership tags, the host uses its own.
+	Upload(ctx context.Context, s UploadJob) (external string, err error)
 	// Remove removes the files of a build.
 	Remove(ctx context.Context, id string) error
 }
 
-// Borrower is a Builder that works on a borrowed machine.
-type Borrower interface {
-	// Borrows says how the pool of which provider offers the machine. An empty pool means any that offers the label.
-	Borrows(config cty.Value) (provider, pool, label string, err error)
+// InstanceUser is implemented by a Builder that works on a borrowed instance.
+type InstanceUser interface {
+	// InstanceOffer returns the provider, pool and label of the instance. An empty pool means any that offers the
+	// label.
+	InstanceOffer(config cty.Value) (provider, pool, label string, err error)
 }
 
-// Machines lends machines in providers to builders that make an image of one.
-type Machines interface {
-	// Boot makes a machine the way the pool offers the label, marked as the build's, and returns once the cloud shows it
-	// ready. An empty pool means the first that offers it. Close the machine whatever happens.
-	Boot(ctx context.Context, provider, pool, label string) (Machine, error)
+// Instances lends instances in providers to builders that create an image from one.
+type Instances interface {
+	// Boot launches an instance as the pool offers the label, with the ownership tags of the build, and returns when
+	// the cloud reports it as ready. An empty pool means the first that offers the label. The caller must close the
+	// instance in any case.
+	Boot(ctx context.Context, provider, pool, label string) (Instance, error)
 }
 
-// Machine is one that a builder has to itself.
-type Machine interface {
+// Instance is a build instance for the exclusive use of one build.
+type Instance interface {
 	Address() string
 	Login() resources.Login
-	HostKeys() []string // where the cloud knows them; otherwise none
-	// Capture makes an image of the machine's disk and writes it to a new file. It returns the format.
+	HostKeys() []string // as reported by the cloud; empty if it reports none
+	// Capture creates an image of the instance's disk and writes it to a new file. It returns the format.
 	Capture(ctx context.Context, path string, progress func(phase string, done, total int64)) (format string, err error)
-	// Console returns what the machine printed last, or "".
+	// Console returns the latest console output, or "".
 	Console(ctx context.Context) string
-	// Close deletes the machine and everything that was made with it in the cloud.
+	// Close deletes the instance and all its associated resources.
 	Close(ctx context.Context) error
 }

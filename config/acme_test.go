@@ -10,30 +10,30 @@ import (
 // acme is a driver with one attribute of each sort.
 func acme() schema.Driver {
 	shared := []schema.Attribute{
-		{Name: "networks", Type: cty.List(cty.String), Class: schema.Static, Doc: "Networks."},
+		{Name: "networks", Type: cty.List(cty.String), Class: schema.Replacing, Doc: "Networks."},
 		{Name: "host_key_checking", Type: cty.Bool, Default: cty.True, Doc: "Whether host keys are scanned."},
 	}
 	return schema.Driver{
 		Doc: "Machines of the ACME cloud.",
 		Provider: schema.Block{Attributes: []schema.Attribute{
-			{Name: "cloud", Type: cty.String, Required: true, Class: schema.Static, Doc: "Entry of clouds.yaml."},
-			{Name: "region", Type: cty.String, Class: schema.Static, Doc: "Region."},
+			{Name: "cloud", Type: cty.String, Required: true, Class: schema.Replacing, Doc: "Entry of clouds.yaml."},
+			{Name: "region", Type: cty.String, Class: schema.Replacing, Doc: "Region."},
 			{Name: "password", Type: cty.String, Sensitive: true, Doc: "Password."},
 		}},
 		Pool: schema.Block{Attributes: append([]schema.Attribute{
-			{Name: "zones", Type: cty.List(cty.String), Class: schema.Dynamic, Doc: "Zones."},
+			{Name: "zones", Type: cty.List(cty.String), Class: schema.AppliedToNew, Doc: "Zones."},
 		}, shared...)},
 		Label: schema.Block{
 			Attributes: append([]schema.Attribute{
-				{Name: "flavor", Type: cty.String, Class: schema.Static, Doc: "Flavor."},
-				{Name: "min_ram", Type: cty.Number, Class: schema.Static, Min: least(1), Doc: "Least memory in MiB."},
-				{Name: "size", Type: cty.String, Class: schema.Static, OneOf: []string{"small", "medium", "large"}, Default: cty.StringVal("small"), Doc: "Size."},
-				{Name: "user_data", Type: cty.String, Class: schema.Static, Doc: "Data for cloud-init."},
+				{Name: "flavor", Type: cty.String, Class: schema.Replacing, Doc: "Flavor."},
+				{Name: "min_ram", Type: cty.Number, Class: schema.Replacing, Min: minimum(1), Doc: "Least memory in MiB."},
+				{Name: "size", Type: cty.String, Class: schema.Replacing, OneOf: []string{"small", "medium", "large"}, Default: cty.StringVal("small"), Doc: "Size."},
+				{Name: "user_data", Type: cty.String, Class: schema.Replacing, Doc: "Data for cloud-init."},
 				{Name: "properties", Type: cty.Map(cty.String), Doc: "Metadata of the server."},
 			}, shared...),
 			Blocks: []schema.NestedBlock{{Name: "volume", Schema: schema.Block{Doc: "A volume.", Attributes: []schema.Attribute{
-				{Name: "size", Type: cty.Number, Required: true, Class: schema.Static, Doc: "Size in GB."},
-				{Name: "key", Type: cty.String, Sensitive: true, Class: schema.Static, Doc: "Key of encryption."},
+				{Name: "size", Type: cty.Number, Required: true, Class: schema.Replacing, Doc: "Size in GB."},
+				{Name: "key", Type: cty.String, Sensitive: true, Class: schema.Replacing, Doc: "Key of encryption."},
 			}}}},
 		},
 		CloudImage: schema.Block{Attributes: []schema.Attribute{{Name: "config_drive", Type: cty.Bool, Doc: "Config drive."}}},
@@ -43,7 +43,8 @@ func acme() schema.Driver {
 	}
 }
 
-// testOptions read the given path with acme, a static driver, a dib builder, and the builder of zuul_images.
+// testOptions returns options that load path with the acme and static drivers, a dib builder and the builder of
+// zuul_images.
 func testOptions(path string) Options {
 	return Options{
 		Path: path, Version: "0.3.0",
@@ -54,9 +55,9 @@ func testOptions(path string) Options {
 			}},
 		}},
 		Builders: map[string]schema.Block{"dib": {Doc: "diskimage-builder.", Attributes: []schema.Attribute{
-			{Name: "elements", Type: cty.List(cty.String), Required: true, Class: schema.Static, Doc: "Elements."},
-			{Name: "env", Type: cty.Map(cty.String), Class: schema.Static, Sensitive: true, Doc: "Environment."},
-			{Name: "release", Type: cty.String, Class: schema.Static, Doc: "Release."},
+			{Name: "elements", Type: cty.List(cty.String), Required: true, Class: schema.Replacing, Doc: "Elements."},
+			{Name: "env", Type: cty.Map(cty.String), Class: schema.Replacing, Sensitive: true, Doc: "Environment."},
+			{Name: "release", Type: cty.String, Class: schema.Replacing, Doc: "Release."},
 		}}, "zuul": new(zuul.Builder).Schema()},
 		States: map[string]schema.Block{
 			"bolt": {Attributes: []schema.Attribute{

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fleet is a configuration of about 10,000 lines or more: every label in every provider.
+// fleet returns a configuration of at least 10,000 lines with an offer for each label in each provider.
 func fleet(labels, providers int) string {
 	var b strings.Builder
 	for i := range 20 {

@@ -12,8 +12,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// block records what a block says, so that a saved plan can name the blocks that have changed. kind is what stands beside
-// the name, such as a driver. A sensitive value counts as written or not, whatever it is: the digest is not secret.
+// block records the digest of a block, so that a saved plan can name the blocks that have changed. kind is the label
+// before the name, such as a driver. A sensitive value counts only as set or not set, because the digest is not
+// secret.
 func (l *loader) block(address, kind string, at hcl.Range, bodies ...values) {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%q", kind)

@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// changedBlocks are the addresses of the blocks that differ.
+// changedBlocks returns the addresses of the blocks that differ.
 func changedBlocks(before, after []resources.Block) (changed []string) {
 	digests := map[string]string{}
 	for _, b := range before {

@@ -12,37 +12,37 @@ import (
 	plaintext "github.com/npctl/npctl/internal/text"
 )
 
-// content is what is written in one body, evaluated and checked, before anything is inherited or filled in.
+// content is one decoded body, before inheritance and defaults.
 type content struct {
 	spec   *spec
-	at     hcl.Range // where what is missing is reported
+	at     hcl.Range // position for errors about missing attributes and blocks
 	attrs  map[string]setting
 	blocks map[string][]nested
 	parts  []part
-	open   map[string]bool // types of blocks of which there may be more than are known
+	open   map[string]bool // block types that may have more blocks than are known
 }
 
-// setting is one written attribute. Its value has the attribute's type; it may be unknown after a mistake.
+// setting is one attribute of a body. Its value has the attribute's type; it may be unknown after an error.
 type setting struct {
 	value cty.Value
 	name  hcl.Range
 	expr  hcl.Range
 }
 
-// nested is a block whose content becomes a value.
+// nested is a block that decode converts to a value.
 type nested struct {
 	label   string
 	at      hcl.Range
 	content *content
 }
 
-// part is a block that code of its own decodes.
+// part is a block that has its own decoding function.
 type part struct {
 	block *hclsyntax.Block
 	ctx   *hcl.EvalContext
 }
 
-// decode evaluates a body against what may stand in it.
+// decode evaluates a body and checks it against its spec.
 func (l *loader) decode(body *hclsyntax.Body, ctx *hcl.EvalContext, s *spec, at hcl.Range) *content {
 	c := &content{spec: s, at: at, attrs: make(map[string]setting, len(body.Attributes))}
 	for name, attr := range body.Attributes {
@@ -61,7 +61,7 @@ func (l *loader) decode(body *hclsyntax.Body, ctx *hcl.EvalContext, s *spec, at 
 
 func (l *loader) decodeAttribute(c *content, name string, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) {
 	if c.spec.repeats && (name == metaForEach || name == metaName) {
-		return // evaluated where the instances were made
+		return // makeInstances evaluates these
 	}
 	want, ok := c.spec.attrs[name]
 	if !ok {
@@ -88,7 +88,7 @@ func (l *loader) unknownAttribute(s *spec, attr *hclsyntax.Attribute) {
 		}
 	}
 	l.problem(attr.NameRange.Ptr(), "Unsupported attribute",
-		fmt.Sprintf("%s block has no attribute named %q.%s", begun(s.what), attr.Name, hint))
+		fmt.Sprintf("%s block has no attribute named %q.%s", capitalized(s.what), attr.Name, hint))
 }
 
 func (l *loader) decodeBlock(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
@@ -140,10 +140,11 @@ func (l *loader) unknownBlock(s *spec, block *hclsyntax.Block) {
 		}
 	}
 	l.problem(block.TypeRange.Ptr(), "Unsupported block",
-		fmt.Sprintf("%s block has no block of type %q.%s", begun(s.what), block.Type, hint))
+		fmt.Sprintf("%s block has no block of type %q.%s", capitalized(s.what), block.Type, hint))
 }
 
-// checkLabels wants one label with the meaning, or none when the meaning is empty.
+// checkLabels reports an error unless the block has one label for each meaning. A single empty meaning permits no
+// label.
 func (l *loader) checkLabels(block *hclsyntax.Block, meaning ...string) bool {
 	if len(meaning) == 1 && meaning[0] == "" {
 		meaning = nil
@@ -151,11 +152,11 @@ func (l *loader) checkLabels(block *hclsyntax.Block, meaning ...string) bool {
 	switch n := len(block.Labels); {
 	case n > len(meaning):
 		l.problem(block.LabelRanges[len(meaning)].Ptr(), "Too many labels",
-			fmt.Sprintf("%s block has %s.", begun(block.Type), labelsText(meaning)))
+			fmt.Sprintf("%s block has %s.", capitalized(block.Type), labelsText(meaning)))
 		return false
 	case n < len(meaning):
 		l.problem(block.DefRange().Ptr(), "Missing label",
-			fmt.Sprintf("%s block has %s, such as: %s", begun(block.Type), labelsText(meaning), labelsExample(block.Type, meaning)))
+			fmt.Sprintf("%s block has %s, such as: %s", capitalized(block.Type), labelsText(meaning), labelsExample(block.Type, meaning)))
 		return false
 	}
 	return true
@@ -180,7 +181,7 @@ func labelsExample(blockType string, meaning []string) string {
 	return text + " { … }"
 }
 
-// checkCounts reports blocks that are too few or too many.
+// checkCounts reports block types with too few or too many blocks.
 func (l *loader) checkCounts(c *content) {
 	counts := map[string]int{}
 	for _, p := range c.parts {
@@ -197,8 +198,8 @@ func (l *loader) checkCounts(c *content) {
 }
 
 func (l *loader) tooMany(s *spec, want *nestedSpec, at hcl.Range) {
-	l.problem(at.Ptr(), "Too many blocks", fmt.Sprintf("%s block has at most %d %s block.", begun(s.what), want.Max, want.Name))
+	l.problem(at.Ptr(), "Too many blocks", fmt.Sprintf("%s block has at most %d %s block.", capitalized(s.what), want.Max, want.Name))
 }
 
-// rangeText writes a place for messages.
+// rangeText formats a position for messages.
 func rangeText(r hcl.Range) string { return fmt.Sprintf("%s:%d", r.Filename, r.Start.Line) }

@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// check reads a file whose variables need no values.
+// check loads a configuration in CheckOnly mode, in which variables need no values.
 func check(t *testing.T, content string) (*Result, hcl.Diagnostics) {
 	t.Helper()
 	opts := write(t, map[string]string{"main.hcl": content})
@@ -14,7 +14,7 @@ func check(t *testing.T, content string) (*Result, hcl.Diagnostics) {
 	return Load(opts)
 }
 
-// everythingFromVariables takes everything it can from variables without values.
+// everythingFromVariables uses a variable without a value in every attribute that permits it.
 const everythingFromVariables = `
 variable "text" { type = string }
 variable "secret" {
@@ -145,7 +145,7 @@ func TestVariablesWithoutValuesAreNoMistakes(t *testing.T) {
 	wantText(t, loadErrors(t, opts), `The variable "any" has no default`)
 }
 
-// What is wrong with every value is still reported, also in blocks that are repeated for values that are not known.
+// CheckOnly still reports invalid values and names, also in blocks with an unknown for_each.
 func TestMistakesBesideVariablesWithoutValuesAreReported(t *testing.T) {
 	for mistake, want := range map[string]string{
 		`label "a" { min_redy = var.n }`: `Did you mean "min_ready"?`,
@@ -194,7 +194,7 @@ variable "o" { type = object({ a = string }) }
 	}
 }
 
-// A value that is given is checked.
+// CheckOnly checks the values that are set.
 func TestGivenValuesAreCheckedWithoutOthers(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": `
 variable "a" { type = number }

@@ -13,12 +13,12 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// values are all attributes and blocks of a body, with everything inherited and filled in. They may be marked, and
-// unknown after a mistake.
+// values holds all attributes and blocks of a body, after inheritance and defaults. They may be marked, and are
+// unknown after an error.
 type values map[string]cty.Value
 
-// complete fills in what is not written: from the fallback (a pool for its labels) and then from the defaults. What is
-// required and still missing is reported when strict.
+// complete sets the attributes and blocks that the body lacks: from the fallback (a pool for its labels), then from
+// the defaults. It reports required attributes that are still missing.
 func (l *loader) complete(c *content, fallback values) values {
 	all := make(values, len(c.spec.attrs)+len(c.spec.blocks))
 	for name, attr := range c.spec.attrs {
@@ -48,17 +48,17 @@ func (l *loader) completeAttribute(c *content, attr *schema.Attribute, inherited
 		return attr.Default
 	}
 	if attr.Required {
-		l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs the attribute %q: %s", begun(c.spec.what), attr.Name, attr.Doc))
+		l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs the attribute %q: %s", capitalized(c.spec.what), attr.Name, attr.Doc))
 		return cty.UnknownVal(plainType(attr.Type))
 	}
 	return cty.NullVal(plainType(attr.Type))
 }
 
-// completeBlocks makes the value of all blocks of one type, see schema.Block.Type.
+// completeBlocks returns the value of all blocks of one type, see schema.Block.Type.
 func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) cty.Value {
 	if len(written) < want.Min && !c.open[want.Name] {
 		l.problem(c.at.Ptr(), "Missing block", fmt.Sprintf("%s block needs at least %d %s block.%s",
-			begun(c.spec.what), want.Min, want.Name, sentence(want.Schema.Doc)))
+			capitalized(c.spec.what), want.Min, want.Name, sentence(want.Schema.Doc)))
 		return cty.UnknownVal(blockType(want))
 	}
 	objects := make([]cty.Value, len(written))
@@ -66,7 +66,7 @@ func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) 
 	element := plainType(want.Schema.Type())
 	for i, n := range written {
 		object := cty.ObjectVal(l.complete(n.content, nil))
-		if !object.Type().Equals(element) { // an attribute of any type: there is no common one
+		if !object.Type().Equals(element) { // an element has an attribute of any type, so the elements have no common type
 			object = cty.UnknownVal(element)
 			l.problem(n.at.Ptr(), "Wrong type", "The attributes of this block do not have the types that are wanted.")
 		}
@@ -90,20 +90,20 @@ func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) 
 	}
 }
 
-// checkNeeded reports groups of attributes of which none is set.
+// checkNeeded reports groups of attributes in which no attribute is set.
 func (l *loader) checkNeeded(b schema.Block, c *content, all values) {
-	for _, group := range b.Needed {
+	for _, group := range b.AtLeastOneOf {
 		set := slices.ContainsFunc(group, func(name string) bool {
 			value, ok := all[name]
 			return ok && (!value.IsKnown() || !value.IsNull())
 		})
 		if !set {
-			l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs one of the attributes %s.", begun(c.spec.what), quotedList(group)))
+			l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs one of the attributes %s.", capitalized(c.spec.what), quotedList(group)))
 		}
 	}
 }
 
-// quotedList is a list such as "a", "b" and "c".
+// quotedList formats a list such as "a", "b" and "c".
 func quotedList(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
@@ -135,7 +135,7 @@ func sentence(doc string) string {
 	return " " + doc
 }
 
-// of picks the values that a schema names, as the object that a driver or builder is given.
+// of selects the values that a schema names and returns the object that a driver or builder receives.
 func (v values) of(b schema.Block) cty.Value {
 	object := make(map[string]cty.Value, len(b.Attributes)+len(b.Blocks))
 	for _, attr := range b.Attributes {
@@ -176,7 +176,7 @@ func (v values) integer(name string) int64 {
 	return 0
 }
 
-// limit is nil for an attribute that is not written.
+// limit returns nil for an attribute that is not set.
 func (v values) limit(name string) *int64 {
 	value, ok := v.usable(name)
 	if !ok {
@@ -195,7 +195,7 @@ func (v values) number(name string) float64 {
 	return n
 }
 
-// duration was checked when it was decoded.
+// duration returns a duration attribute. Decoding has checked its syntax.
 func (v values) duration(name string) time.Duration {
 	d, _ := parseDuration(v.text(name))
 	return d
@@ -225,7 +225,7 @@ func (v values) textMap(name string) map[string]string {
 	return words
 }
 
-// rangeOf is where an attribute is written, or else where the block begins.
+// rangeOf returns the position of an attribute, or that of the block if the attribute is not set.
 func (c *content) rangeOf(name string) *hcl.Range {
 	if s, ok := c.attrs[name]; ok {
 		return s.expr.Ptr()

@@ -8,24 +8,24 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// imageAttributes are common to images that npctl makes and those it fetches.
+// imageAttributes are common to images that npctl builds and images that it downloads.
 var imageAttributes = []schema.Attribute{
 	{Name: "formats", Type: texts, Default: noTexts,
 		Doc: "Formats wanted beside those that providers need, which are added by themselves."},
 	{Name: "keep_formats", Type: texts, Default: noTexts, Doc: "Formats whose files stay in spite of `delete_after_upload`."},
 	{Name: "delete_after_upload", Type: cty.Bool, Default: no,
 		Doc: "Whether the file of a format is deleted once it is in every provider that wants it."},
-	{Name: "keep", Type: cty.Number, Default: cty.NumberIntVal(2), Min: least(1), Check: wholeNumber,
+	{Name: "keep", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: wholeNumber,
 		Doc: "Number of newest ready builds that are kept."},
 	{Name: "pause", Type: cty.Bool, Default: no, Doc: "Whether nothing new is made. What exists stays and is uploaded."},
 	{Name: "prevent_destroy", Type: cty.Bool, Default: no,
 		Doc: "Whether a plan that would delete the image with all its builds is refused, also after the block is gone."},
-	{Name: "properties", Type: textMap, Default: noTextsM, Class: schema.Dynamic,
+	{Name: "properties", Type: textMap, Default: noTextsM, Class: schema.AppliedToNew,
 		Doc: "Properties of uploads. A provider's own are added over them."},
-	{Name: "tags", Type: texts, Default: noTexts, Class: schema.Dynamic, Doc: "Tags of uploads. A provider's own are added."},
+	{Name: "tags", Type: texts, Default: noTexts, Class: schema.AppliedToNew, Doc: "Tags of uploads. A provider's own are added."},
 }
 
-// loginAttributes say how a job gets into a node.
+// loginAttributes define how a job logs in to a node.
 func loginAttributes(class schema.Class, username, pythonPath, connectionType cty.Value) []schema.Attribute {
 	return []schema.Attribute{
 		{Name: "username", Type: cty.String, Class: class, Default: username, Doc: "User to log in as."},
@@ -39,8 +39,8 @@ func loginAttributes(class schema.Class, username, pythonPath, connectionType ct
 	}
 }
 
-// imageLogin changes with the next build, upload and node; what exists keeps its own.
-var imageLogin = loginAttributes(schema.Dynamic, cty.StringVal("zuul"), cty.StringVal("auto"), cty.StringVal("ssh"))
+// imageLogin applies to the next build, upload and node; existing ones keep their login.
+var imageLogin = loginAttributes(schema.AppliedToNew, cty.StringVal("zuul"), cty.StringVal("auto"), cty.StringVal("ssh"))
 
 var diskimageBlock = schema.Block{
 	Doc: "An image that a builder makes. A block with `for_each` is referred to as `diskimage.name[\"key\"]`.",
@@ -57,7 +57,7 @@ var diskimageBlock = schema.Block{
 
 var builderBlock = schema.Block{Doc: "How the image is made. The label is the kind of builder. There is exactly one, here or in a parent."}
 
-// zuulBuilder is the kind of the builder that fetches zuul_images. Its schema is that of the block, beside what follows.
+// zuulBuilder is the kind of the builder that downloads zuul_images. Its schema is part of the zuul_image block.
 const zuulBuilder = "zuul"
 
 var zuulImageBlock = schema.Block{

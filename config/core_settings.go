@@ -6,8 +6,8 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// The blocks of the language itself, as tables. Settings, labels and variables are here, images in core_images.go,
-// providers and what is in them in core_providers.go.
+// This file defines the schemas of settings, labels and variables. Those of images are in core_images.go, those of
+// providers and their blocks in core_providers.go.
 
 var npctlBlock = schema.Block{
 	Doc: "Settings of npctl itself. All of them have defaults, so the block may be left out. There is at most one.",
@@ -18,22 +18,22 @@ var npctlBlock = schema.Block{
 			Doc: "Directory of image files. A relative path starts at the configuration's directory."},
 		{Name: "build_log_dir", Type: cty.String, Default: cty.StringVal("build-logs"), Check: plainFileName,
 			Doc: "Directory of build logs, one file per build."},
-		{Name: "build_log_retention", Type: cty.Number, Default: cty.NumberIntVal(7), Min: least(-1), Check: wholeNumber,
+		{Name: "build_log_retention", Type: cty.Number, Default: cty.NumberIntVal(7), Min: minimum(-1), Check: wholeNumber,
 			Doc: "Number of old logs kept per image; `-1` keeps all."},
-		{Name: "max_builds", Type: cty.Number, Default: cty.NumberIntVal(1), Min: least(1), Check: wholeNumber,
+		{Name: "max_builds", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: wholeNumber,
 			Doc: "Most images that are built on this machine at a time, by builders such as `exec` and `dib`."},
-		{Name: "max_fetches", Type: cty.Number, Default: cty.NumberIntVal(2), Min: least(1), Check: wholeNumber,
+		{Name: "max_fetches", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: wholeNumber,
 			Doc: "Most builds of `zuul_image` blocks that are downloaded at a time."},
-		{Name: "max_snapshot_builds", Type: cty.Number, Default: cty.NumberIntVal(2), Min: least(1), Check: wholeNumber,
+		{Name: "max_snapshot_builds", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: wholeNumber,
 			Doc: "Most images that are made from machines at a time (`builder \"snapshot\"`)."},
-		{Name: "max_conversions", Type: cty.Number, Default: cty.NumberIntVal(1), Min: least(1), Check: wholeNumber,
+		{Name: "max_conversions", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: wholeNumber,
 			Doc: "Most builds that are converted to a further format at a time."},
 		{Name: "max_hold_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
 			Doc: "Longest time a node may be held; `\"0s\"` means for ever. A shorter time asked for with the hold wins."},
-		{Name: "max_requests", Type: cty.Number, Default: cty.NumberIntVal(10000), Min: least(0), Check: wholeNumber,
+		{Name: "max_requests", Type: cty.Number, Default: cty.NumberIntVal(10000), Min: minimum(0), Check: wholeNumber,
 			Doc: "Most open requests for nodes. At this number the API of `npctl watch` refuses new ones; those that Zuul writes to ZooKeeper count and are " +
 				"not refused. 0 means no limit."},
-		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: least(0), Check: wholeNumber,
+		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: minimum(0), Check: wholeNumber,
 			Doc: "Most leaked things (made by this npctl and in no record) that are deleted within `leak_age`, however often npctl runs."},
 		{Name: "leak_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10m"),
 			Doc: "Least time between the two sightings after which a leaked thing is deleted, and the time for which `leak_limit` counts."},
@@ -51,11 +51,11 @@ var stateBlock = schema.Block{
 var tenantLimitBlock = schema.Block{
 	Doc: "What one tenant may use at a time, over all providers. A request that needs more by itself fails.",
 	Attributes: []schema.Attribute{
-		{Name: "max_servers", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Nodes. Without it there is no limit."},
-		{Name: "max_cores", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "CPU cores. Without it there is no limit."},
-		{Name: "max_ram", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Memory in MiB. Without it there is no limit."},
-		{Name: "max_volumes", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Volumes. Without it there is no limit."},
-		{Name: "max_volume_gb", Type: cty.Number, Min: least(0), Check: wholeNumber, Doc: "Size of all volumes in GiB. Without it there is no limit."},
+		{Name: "max_servers", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Nodes. Without it there is no limit."},
+		{Name: "max_cores", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "CPU cores. Without it there is no limit."},
+		{Name: "max_ram", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Memory in MiB. Without it there is no limit."},
+		{Name: "max_volumes", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Volumes. Without it there is no limit."},
+		{Name: "max_volume_gb", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Size of all volumes in GiB. Without it there is no limit."},
 	},
 }
 
@@ -79,7 +79,7 @@ var tlsBlock = schema.Block{
 var labelBlock = schema.Block{
 	Doc: "What a request asks for by name. Pools say how its nodes are made.",
 	Attributes: []schema.Attribute{
-		{Name: "min_ready", Type: cty.Number, Default: cty.NumberIntVal(0), Min: least(0), Check: wholeNumber,
+		{Name: "min_ready", Type: cty.Number, Default: cty.NumberIntVal(0), Min: minimum(0), Check: wholeNumber,
 			Doc: "Number of nodes kept ready in advance."},
 		{Name: "max_ready_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
 			Doc: "A ready node that is older and not in use is replaced; `\"0s\"` means never."},

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Checks and defaults that the tables of the language's own blocks share.
+// This file holds checks and defaults that the language's own schemas share.
 
-func least(n int64) *int64 { return &n }
+func minimum(n int64) *int64 { return &n }
 
 var (
 	texts    = cty.List(cty.String)
@@ -22,7 +22,7 @@ var (
 	noTextsM = cty.MapValEmpty(cty.String)
 )
 
-// maxWhole is the greatest whole number, which a float64 still holds exactly.
+// maxWhole is the largest integer up to which float64 represents every integer exactly.
 var maxWhole = new(big.Float).SetInt64(1 << 53)
 
 func wholeNumber(v cty.Value) error {
@@ -63,7 +63,7 @@ func plainFileName(v cty.Value) error {
 	return notEmpty(v)
 }
 
-// hostKeys wants lines such as ssh-keyscan prints, without the host.
+// hostKeys checks that all elements are lines in the format of ssh-keyscan without the host.
 func hostKeys(v cty.Value) error {
 	for _, element := range v.AsValueSlice() {
 		text := strings.TrimSpace(element.AsString())

@@ -7,18 +7,18 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// problem reports an error at a place; nil when there is none in the files.
+// problem reports an error at a position; at is nil for an error outside the files.
 func (l *loader) problem(at *hcl.Range, summary, detail string) {
 	l.diags = append(l.diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail, Subject: at})
 }
 
-// warning reports something that works and is probably not meant.
+// warning reports a valid setting that is probably unintended.
 func (l *loader) warning(at *hcl.Range, summary, detail string) {
 	l.diags = append(l.diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: summary, Detail: detail, Subject: at})
 }
 
-// sortDiags puts diagnostics in the order of files and lines, errors of a place before warnings, and drops repeats:
-// a block with for_each reports the same mistake once for every instance.
+// sortDiags sorts diagnostics by file and line, errors before warnings at the same position, and removes duplicates:
+// a block with for_each reports an error once for each instance.
 func sortDiags(diags hcl.Diagnostics) hcl.Diagnostics {
 	slices.SortStableFunc(diags, compareDiags)
 	return slices.CompactFunc(diags, func(a, b *hcl.Diagnostic) bool {

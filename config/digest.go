@@ -14,8 +14,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// digestOf hashes a whole configuration, and its blocks without sensitive values. Where it lies and on which lines does not count, so a plan that was made in
-// one checkout can be applied in another.
+// digestOf hashes a whole configuration, and its blocks without sensitive values. The directory and line numbers do
+// not count, so a plan from one checkout can be applied in another.
 func digestOf(d resources.Desired) resources.HashSource {
 	d.Settings.Dir = ""
 	sum := sha256.New()
@@ -27,11 +27,11 @@ func digestOf(d resources.Desired) resources.HashSource {
 	return resources.NewHashSource([sha256.Size]byte(sum.Sum(nil)), [sha256.Size]byte(public.Sum(nil)))
 }
 
-// derived fields say again what others say.
+// derived fields repeat the content of other fields.
 var derived = map[string]bool{"Hashes": true, "Hashed": true, "Static": true, "Digests": true, "Blocks": true, "Values": true}
 
-// digestValue writes a value so that different values never make the same bytes: everything has its length or name
-// before it.
+// digestValue writes a value so that different values never produce the same bytes: a length or a name precedes every
+// part.
 func digestValue(sum hash.Hash, v reflect.Value) {
 	switch value := v.Interface().(type) {
 	case cty.Value:
@@ -91,7 +91,7 @@ func digestCty(sum hash.Hash, value cty.Value) {
 	}
 	value, _ = value.UnmarkDeep()
 	text, err := ctyjson.Marshal(value, value.Type())
-	if err != nil { // not known: only after an error, when nobody uses the digest
+	if err != nil { // unknown only after an error, when the digest is not used
 		text = nil
 	}
 	fmt.Fprintf(sum, "%d:%s;", len(text), text)

@@ -9,13 +9,13 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Dynamic blocks are expanded here and not by HCL's own extension because a body may stand inside blocks that have a
-// for_each of their own: `each` of all of them must be in scope of the dynamic block, and the extension binds its scope
-// once for the whole tree.
+// This package expands dynamic blocks and does not use HCL's extension, because a body may be inside blocks that have
+// a for_each themselves: `each` of all of them must be in scope of the dynamic block, and the extension binds its
+// scope once for the whole tree.
 
 const dynamicBlock = "dynamic"
 
-// decodeDynamic decodes the blocks of a dynamic block. When not all of them are known, their type is left open.
+// decodeDynamic decodes the blocks of a dynamic block. If some of them are unknown, it marks their type as open.
 func (l *loader) decodeDynamic(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
 	made, known := l.expandDynamic(block, ctx, c.spec)
 	if !known && len(block.Labels) > 0 {
@@ -30,7 +30,7 @@ func (l *loader) decodeDynamic(c *content, block *hclsyntax.Block, ctx *hcl.Eval
 	}
 }
 
-// incompleteKind is the kind that is incomplete without some blocks of a type inside others.
+// incompleteKind returns the kind that is incomplete if nested blocks of the given type are unknown.
 func incompleteKind(blockType string) string {
 	switch blockType {
 	case "label", "node":
@@ -40,8 +40,8 @@ func incompleteKind(blockType string) string {
 	}
 }
 
-// expandDynamic makes the blocks that `dynamic "type" { for_each = …  labels = […]  content { … } }` stands for. It
-// returns false when there may be more or fewer, or some of their labels are not known.
+// expandDynamic returns the blocks that `dynamic "type" { for_each = …  labels = […]  content { … } }` generates. It
+// returns false when their number or some of their labels are unknown.
 func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *spec) ([]part, bool) {
 	if !l.checkLabels(block, "type of the blocks to make") {
 		return nil, false
@@ -49,7 +49,7 @@ func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *
 	if _, known := s.blocks[block.Labels[0]]; !known {
 		_, blocks := s.words()
 		l.problem(block.LabelRanges[0].Ptr(), "Unsupported block", fmt.Sprintf("%s block has no block of type %q.%s",
-			begun(s.what), block.Labels[0], didYouMean(block.Labels[0], blocks)))
+			capitalized(s.what), block.Labels[0], didYouMean(block.Labels[0], blocks)))
 		return nil, false
 	}
 	inner, ok := l.dynamicContent(block)
@@ -118,7 +118,7 @@ func (l *loader) dynamicIterator(block *hclsyntax.Block) (string, bool) {
 	return name, name != ""
 }
 
-// dynamicBlock makes one block, with its labels evaluated.
+// dynamicBlock generates one block and evaluates its labels.
 func (l *loader) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContext) (*hclsyntax.Block, bool) {
 	made := &hclsyntax.Block{
 		Type: block.Labels[0], Body: inner.Body, TypeRange: block.LabelRanges[0],
@@ -144,7 +144,7 @@ func (l *loader) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContex
 	return made, true
 }
 
-// labelList reads a list, tuple or set of strings without secrets. Those that are not known get a placeholder.
+// labelList converts a list, tuple or set of strings that are not sensitive. Unknown strings become placeholders.
 func (l *loader) labelList(value cty.Value) ([]string, error) {
 	list, err := convertTo(value, cty.List(cty.String))
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// evaluate returns the value of an expression, or reports why it has none and returns false.
+// evaluate returns the value of an expression, or reports an error and returns false.
 func (l *loader) evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, bool) {
 	if l.meter.fault.Load() != nil {
-		return cty.DynamicVal, false // it is reported
+		return cty.DynamicVal, false // already reported
 	}
 	value, diags := l.meter.value(expr, ctx)
 	if l.meter.fault.Load() != nil {
@@ -32,7 +32,7 @@ func (l *loader) evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.
 	return value, true
 }
 
-// explain replaces what HCL says about a reference to something that does not exist by what is near.
+// explain replaces HCL's errors about unknown references by errors that suggest similar names.
 func (l *loader) explain(expr hcl.Expression, ctx *hcl.EvalContext, diags hcl.Diagnostics) hcl.Diagnostics {
 	var better hcl.Diagnostics
 	known := true
@@ -65,8 +65,8 @@ func functionNames(ctx *hcl.EvalContext) []string {
 	return names
 }
 
-// explainReference says what is wrong with one reference. It returns false when nothing shall be said: the name may be
-// in a part of the configuration that could not be read.
+// explainReference returns the error in one reference, nil if HCL's own error is better. It returns false when no
+// error may be reported, because the name may be in a file that could not be parsed.
 func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext) (*hcl.Diagnostic, bool) {
 	root := traversal.RootName()
 	kind, isKind := referable[root]
@@ -83,7 +83,7 @@ func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext)
 	}
 	if !isKind {
 		if lookup(ctx, root) != cty.NilVal {
-			return nil, true // it exists and lacks what was asked of it: HCL says that well
+			return nil, true // the root exists and lacks the attribute; HCL's error is good
 		}
 		diag.Detail = fmt.Sprintf("There is nothing named %q here.%s", root, l.rootHint(traversal))
 		return diag, true
@@ -109,7 +109,7 @@ func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext)
 	return diag, true
 }
 
-// explainInstance says which instances a block has, when one that it has not was asked for; else nil.
+// explainInstance returns the error in a reference to an instance that a block does not have, else nil.
 func (l *loader) explainInstance(traversal hcl.Traversal, name string, ctx *hcl.EvalContext, diag *hcl.Diagnostic) *hcl.Diagnostic {
 	if len(traversal) < 3 {
 		return nil
@@ -130,13 +130,13 @@ func (l *loader) explainInstance(traversal hcl.Traversal, name string, ctx *hcl.
 	return diag
 }
 
-// referable are the roots of references with what they name.
+// referable maps the roots of references to the objects that they name.
 var referable = map[string]string{
 	"var": "variable", "local": "local value", "diskimage": "diskimage", "zuul_image": "zuul_image",
 	"cloud_image": "cloud_image in this provider", "label": "label", "provider": "provider",
 }
 
-// namesOf lists what a root has.
+// namesOf lists the names below a root.
 func (l *loader) namesOf(root string, ctx *hcl.EvalContext) []string {
 	if names, ok := l.declared[root]; ok {
 		return names
@@ -150,7 +150,7 @@ func (l *loader) namesOf(root string, ctx *hcl.EvalContext) []string {
 	return names
 }
 
-// rootHint guesses what a word that means nothing was meant to be.
+// rootHint suggests a replacement for an unknown root.
 func (l *loader) rootHint(traversal hcl.Traversal) string {
 	root := traversal.RootName()
 	roots := []string{"path", "each"}
@@ -163,7 +163,7 @@ func (l *loader) rootHint(traversal hcl.Traversal) string {
 	return fmt.Sprintf(" A plain text is written with quotes: %q.%s", root, l.referenceHint(root))
 }
 
-// referenceHint tells which reference has a name.
+// referenceHint suggests the reference that has a name.
 func (l *loader) referenceHint(name string) string {
 	for _, root := range []string{"diskimage", "zuul_image", "local", "var"} {
 		if slices.Contains(l.declared[root], name) {
@@ -187,7 +187,7 @@ func stepName(step hcl.Traverser) (string, bool) {
 	}
 }
 
-// lookup finds a root in a scope or those around it.
+// lookup finds a root in a scope or its parents.
 func lookup(ctx *hcl.EvalContext, root string) cty.Value {
 	for ; ctx != nil; ctx = ctx.Parent() {
 		if value, ok := ctx.Variables[root]; ok {
@@ -197,11 +197,11 @@ func lookup(ctx *hcl.EvalContext, root string) cty.Value {
 	return cty.NilVal
 }
 
-// tooLarge says that a value is too large to work with, or "". Values that grow from each other, local by local, are
-// stopped here before they take all memory.
+// tooLarge returns why a value is too large to work with, or "". It stops values that grow from each other, local by
+// local, before they use all memory.
 func tooLarge(value cty.Value) string {
-	scale := scale{left: maxValueBytes}
-	scale.weigh(value)
+	scale := sizeCounter{left: maxValueBytes}
+	scale.add(value)
 	switch {
 	case scale.number:
 		return "A number is too large to work with. Is something divided by zero?"
@@ -212,16 +212,16 @@ func tooLarge(value cty.Value) string {
 	}
 }
 
-// scale adds up what a value weighs, until it is too much.
-type scale struct {
+// sizeCounter sums up the size of a value and stops at a limit.
+type sizeCounter struct {
 	left   int
-	number bool // some number is too large
+	number bool // a number is out of bounds
 }
 
-// maxExponent bounds numbers to about 300 digits: as text they would fill the memory.
+// maxExponent limits numbers to about 300 digits: larger ones would use all memory as text.
 const maxExponent = 1000
 
-func (s *scale) weigh(value cty.Value) {
+func (s *sizeCounter) add(value cty.Value) {
 	value, _ = value.Unmark()
 	s.left -= 16
 	if !value.IsKnown() || value.IsNull() || s.left < 0 {
@@ -239,7 +239,7 @@ func (s *scale) weigh(value cty.Value) {
 			if t.IsMapType() || t.IsObjectType() {
 				s.left -= len(key.AsString())
 			}
-			s.weigh(element)
+			s.add(element)
 		}
 	}
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// varsSuffix and autoVarsSuffix end the names of files that hold values of variables and no blocks. The first are read
-// when -var-file names them, the second always.
+// varsSuffix and autoVarsSuffix end the names of files that contain values of variables and no blocks. npctl reads
+// the former when -var-file names them, the latter always.
 const (
 	varsSuffix     = ".vars.hcl"
 	autoVarsSuffix = ".auto.vars.hcl"
 )
 
-// sources are the files of a configuration by what they are for.
+// sources lists the files of a configuration by purpose.
 type sources struct {
 	dir    string // as given, for messages
 	config []string
 	auto   []string
 }
 
-// findFiles lists the files that path means. A single file brings no automatic variable files with it.
+// findFiles lists the files of the configuration at path. A single file has no automatic variable files.
 func findFiles(path string) (sources, error) {
 	if path == "" {
 		path = "."
@@ -64,14 +64,14 @@ func findFiles(path string) (sources, error) {
 	return found, nil
 }
 
-// readFile reads one file of the configuration and takes its size off what all of them may have together.
+// readFile reads one file of the configuration and subtracts its size from the limit for all files together.
 func (l *loader) readFile(path string) ([]byte, bool) {
 	info, err := os.Stat(path)
 	if err != nil {
 		l.problem(nil, "Cannot read file", err.Error()+".")
 		return nil, false
 	}
-	// A file of values may be a pipe, as in -var-file <(decrypt secrets.hcl). What lies in a directory may not.
+	// A file of values may be a pipe, as in -var-file <(decrypt secrets.hcl). Files in a directory must be regular.
 	if mode := info.Mode(); !mode.IsRegular() && (mode.IsDir() || slices.Contains(l.found.config, path) || slices.Contains(l.found.auto, path)) {
 		l.problem(nil, "Cannot read file", path+" is not a regular file.")
 		return nil, false
@@ -91,17 +91,17 @@ func (l *loader) readFile(path string) ([]byte, bool) {
 	return src, true
 }
 
-// readLimited reads a file, and at most one byte more than the limit of a longer one.
+// readLimited reads a file, and at most one byte more than the limit.
 func readLimited(path string, limit int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // opened to read only
+	defer func() { _ = file.Close() }() // opened read-only
 	return io.ReadAll(io.LimitReader(file, limit+1))
 }
 
-// parse makes a file of source text and keeps it for diagnostics. The body holds what could be understood.
+// parse parses source text and keeps it for diagnostics. After a syntax error the body holds the valid parts.
 func (l *loader) parse(path string, src []byte) *hclsyntax.Body {
 	l.files[path] = &hcl.File{Bytes: src}
 	file, diags := parseSource(src, path, &l.signsLeft)
@@ -120,7 +120,7 @@ func (l *loader) parse(path string, src []byte) *hclsyntax.Body {
 	return body
 }
 
-// parseSource parses source text after it has passed the checks that protect the parser. The file is nil when it has not.
+// parseSource parses source text after the checks that protect the parser. The file is nil when a check fails.
 func parseSource(src []byte, path string, signsLeft *int) (*hcl.File, hcl.Diagnostics) {
 	if diag := notText(src, path); diag != nil {
 		return nil, hcl.Diagnostics{diag}
@@ -132,7 +132,8 @@ func parseSource(src []byte, path string, signsLeft *int) (*hcl.File, hcl.Diagno
 	return file, firstUnclosedString(diags)
 }
 
-// notText reports a binary file, or one in another encoding. The parser would report nearly every byte of it.
+// notText reports a file that is binary or has another encoding than UTF-8. The parser would report nearly every
+// byte.
 func notText(src []byte, path string) *hcl.Diagnostic {
 	if utf8.Valid(src) && bytes.IndexByte(src, 0) < 0 {
 		return nil
@@ -141,8 +142,8 @@ func notText(src []byte, path string) *hcl.Diagnostic {
 		"to another directory if it is not part of the configuration."}
 }
 
-// firstUnclosedString keeps one error for a string without its closing quote, and drops the errors behind it: from there
-// on the parser takes code for text and text for code.
+// firstUnclosedString keeps one error for a string without closing quote and drops the errors after it: behind that
+// point the parser takes code for text and text for code.
 func firstUnclosedString(diags hcl.Diagnostics) hcl.Diagnostics {
 	first := -1
 	for i, diag := range diags {
@@ -165,7 +166,7 @@ func firstUnclosedString(diags hcl.Diagnostics) hcl.Diagnostics {
 	return kept
 }
 
-// sizeText writes a number of bytes for people.
+// sizeText formats a number of bytes.
 func sizeText(n int64) string {
 	switch {
 	case n >= 1<<20:

@@ -11,17 +11,18 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// instance is one block after for_each: without it a block has one instance.
+// instance is one block after for_each; a block without for_each has one instance.
 type instance struct {
-	block *hclsyntax.Block
-	label string // as written on the block
-	key   string // of for_each
-	keyed bool
-	name  string
-	each  cty.Value // what `each` is, for keyed instances
+	block     *hclsyntax.Block
+	label     string // the label in the source
+	key       string // the for_each key
+	keyed     bool
+	name      string
+	eachValue cty.Value // the value of `each`, for keyed instances
 }
 
-// element is one element of a for_each. That of a collection that is not known stands for any number of them.
+// element is one element of a for_each. An unknown collection has one unknown element that stands for any number of
+// them.
 type element struct {
 	key, value cty.Value
 	unknown    bool
@@ -31,15 +32,15 @@ func (e element) object() cty.Value {
 	return cty.ObjectVal(map[string]cty.Value{"key": e.key, "value": e.value})
 }
 
-// collections says what a for_each may be.
+// collections states the types that a for_each accepts.
 type collections bool
 
 const (
-	keyedCollection collections = false // map, object or set of strings: every element has a key that stays
-	anyCollection   collections = true  // lists too
+	keyedCollection collections = false // map, object or set of strings, which have stable keys
+	anyCollection   collections = true  // also lists
 )
 
-// elements evaluates a for_each. It reports what is wrong and then returns false.
+// elements evaluates a for_each, or reports an error and returns false.
 func (l *loader) elements(expr hclsyntax.Expression, ctx *hcl.EvalContext, accept collections) ([]element, bool) {
 	value, ok := l.evaluate(expr, ctx)
 	if !ok {
@@ -93,7 +94,7 @@ func unknownElement(t cty.Type) element {
 	return e
 }
 
-// placeholder is a name for a block whose own is not known. It has a blank, which no name may have.
+// placeholder returns a name for a block with an unknown name. It contains a space, which is not valid in a name.
 func (l *loader) placeholder() string {
 	l.unnamed++
 	return fmt.Sprintf("%s%d", unknownName, l.unnamed)
@@ -132,7 +133,7 @@ func (l *loader) listElements(value cty.Value, at *hcl.Range) ([]element, bool) 
 	return all, true
 }
 
-// keyText sorts keys of maps; lists and sets are in their order already.
+// keyText is the sort key of a map element. Lists and sets are already in order.
 func keyText(key cty.Value) string {
 	if key.Type() == cty.String {
 		return key.AsString()
@@ -140,8 +141,8 @@ func keyText(key cty.Value) string {
 	return ""
 }
 
-// instances evaluates for_each and name of a block. label is which of the block's labels names it. When some are missing
-// or their names are not known, the kind is incomplete.
+// instances evaluates for_each and name of a block. label is the index of the block label that is its name. If
+// instances are missing or have unknown names, the kind is incomplete.
 func (l *loader) instances(block *hclsyntax.Block, label int, ctx *hcl.EvalContext, kind string) ([]instance, bool) {
 	all, ok := l.makeInstances(block, label, ctx)
 	if !ok || slices.ContainsFunc(all, func(i instance) bool { return isPlaceholder(i.name) }) {
@@ -164,7 +165,7 @@ func (l *loader) makeInstances(block *hclsyntax.Block, label int, ctx *hcl.EvalC
 	var all []instance
 	for _, e := range elements {
 		one := base
-		one.keyed, one.each = true, e.object()
+		one.keyed, one.eachValue = true, e.object()
 		if e.unknown {
 			one.name = l.placeholder()
 		} else {
@@ -177,17 +178,17 @@ func (l *loader) makeInstances(block *hclsyntax.Block, label int, ctx *hcl.EvalC
 	return all, ok
 }
 
-// context is the scope of an instance's body.
+// context returns the scope of an instance's body.
 func (i instance) context(parent *hcl.EvalContext) *hcl.EvalContext {
 	if !i.keyed {
 		return parent
 	}
 	child := parent.NewChild()
-	child.Variables = map[string]cty.Value{"each": i.each}
+	child.Variables = map[string]cty.Value{"each": i.eachValue}
 	return child
 }
 
-// nameInstance applies the name attribute and checks the outcome.
+// nameInstance evaluates the name attribute and checks the resulting name.
 func (l *loader) nameInstance(i *instance, at hcl.Range, ctx *hcl.EvalContext) bool {
 	if attr, ok := i.block.Body.Attributes[metaName]; ok {
 		value, ok := l.evaluate(attr.Expr, ctx)
@@ -203,7 +204,7 @@ func (l *loader) nameInstance(i *instance, at hcl.Range, ctx *hcl.EvalContext) b
 		switch {
 		case !text.IsKnown():
 			i.name = l.placeholder()
-		case !isPlaceholder(i.name): // else there may be any number of instances, also none
+		case !isPlaceholder(i.name): // a placeholder stands for any number of instances, including none
 			i.name = text.AsString()
 		}
 	}
@@ -217,8 +218,8 @@ func (l *loader) nameInstance(i *instance, at hcl.Range, ctx *hcl.EvalContext) b
 	return true
 }
 
-// nameFault says what is wrong with a block's name, or "". Names of images, providers and pools are parts of paths and
-// addresses. Labels are what CI systems call them, and nodes have host names or addresses.
+// nameFault returns why a block's name is invalid, or "". Names of images, providers and pools are parts of paths and
+// addresses. CI systems choose the names of labels, and nodes have host names or addresses.
 func nameFault(blockType, name string) string {
 	strict := !slices.Contains([]string{"label", "node"}, blockType)
 	switch {
@@ -244,7 +245,7 @@ func nameFault(blockType, name string) string {
 	return ""
 }
 
-// article puts a or an before a phrase.
+// article puts "a" or "an" before a phrase.
 func article(phrase string) string {
 	if phrase != "" && strings.ContainsAny(phrase[:1], "aeiou") || strings.HasPrefix(phrase, "npctl") {
 		return "an " + phrase
@@ -252,5 +253,5 @@ func article(phrase string) string {
 	return "a " + phrase
 }
 
-// begun is article at the beginning of a sentence.
-func begun(phrase string) string { return "A" + article(phrase)[1:] }
+// capitalized is article for the start of a sentence.
+func capitalized(phrase string) string { return "A" + article(phrase)[1:] }

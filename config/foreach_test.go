@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// names lists what a configuration makes, one line each.
+// names lists the objects of a configuration, one per line.
 func names(d resources.Desired) string {
 	var b strings.Builder
 	for _, l := range d.Labels {

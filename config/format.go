@@ -5,8 +5,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 )
 
-// Format returns source text in the canonical layout: two spaces for each level, equals signs of neighbours in one
-// column. Formatted text comes back unchanged. Text with syntax errors comes back as it is, with the errors.
+// Format returns source text in the canonical layout: two spaces for each level, equals signs of adjacent lines in
+// one column. Formatting is idempotent. Text with syntax errors is returned unchanged, with the errors.
 func Format(src []byte, filename string) ([]byte, hcl.Diagnostics) {
 	if len(src) > maxTotalBytes {
 		return src, hcl.Diagnostics{{

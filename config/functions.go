@@ -8,10 +8,10 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// The functions have the names and meanings that Terraform gave them. None depends on the time or on chance: the same
+// The functions have the names and semantics of Terraform's. None depends on the time or on random values: the same
 // files, variables and environment always give the same configuration.
 
-// functionGroups are all functions by topic, in the order of the reference.
+// functionGroups lists all functions by topic, in the order of the reference.
 var functionGroups = []struct {
 	Topic string
 	Names []string
@@ -33,14 +33,15 @@ var functionGroups = []struct {
 		"templatefile"}},
 }
 
-// functions makes the function table of one Load. Those that read files start from the configuration's directory.
+// functions returns the function table of one Load. Functions that read files resolve paths relative to the
+// configuration's directory.
 func (l *loader) functions() map[string]function.Function {
 	all := plainFunctions()
 	for name, f := range l.fileFunctions() {
 		all[name] = f
 	}
 	all["env"] = l.envFunction()
-	// A template sees every function but templatefile, so that no template can include itself.
+	// Templates have every function except templatefile, so that a template cannot include itself.
 	templates := make(map[string]function.Function, len(all))
 	for name, f := range all {
 		templates[name] = f

@@ -18,7 +18,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// fileFunctions read files, of limited size, whose paths start at the configuration's directory.
+// fileFunctions read files of limited size. Their paths are relative to the configuration's directory.
 func (l *loader) fileFunctions() map[string]function.Function {
 	return map[string]function.Function{
 		"file": stringFunction("path", l.fileText),
@@ -118,7 +118,7 @@ func (l *loader) fileSet(dir, pattern string) (cty.Value, error) {
 	return cty.SetVal(found), nil
 }
 
-// envFunction reads the environment: env("NAME") must be set, env("NAME", "default") need not.
+// envFunction reads an environment variable: env("NAME") fails when it is not set, env("NAME", "default") does not.
 func (l *loader) envFunction() function.Function {
 	return function.New(&function.Spec{
 		Params:   []function.Parameter{{Name: "name", Type: cty.String}},

@@ -21,12 +21,12 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// textFunction makes a function from text to text.
+// textFunction returns a function from string to string.
 func textFunction(do func(string) (string, error)) function.Function {
 	return stringFunction("text", do)
 }
 
-// stringFunction makes a function from a string to a string. Messages call its parameter by the name.
+// stringFunction returns a function from string to string; error messages use the given name of its parameter.
 func stringFunction(parameter string, do func(string) (string, error)) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: parameter, Type: cty.String}},
@@ -41,7 +41,7 @@ func stringFunction(parameter string, do func(string) (string, error)) function.
 	})
 }
 
-// testFunction makes a function from two texts to a truth.
+// testFunction returns a function from two strings to a bool.
 func testFunction(do func(text, part string) bool) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "text", Type: cty.String}, {Name: "part", Type: cty.String}},
@@ -87,7 +87,7 @@ func decodeBase64(s string) (string, error) {
 	return string(raw), nil
 }
 
-// replaceFunction replaces a text, or what a /regular expression/ matches.
+// replaceFunction replaces a substring, or the matches of a /regular expression/.
 var replaceFunction = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "text", Type: cty.String}, {Name: "old", Type: cty.String}, {Name: "new", Type: cty.String}},
 	Type:   function.StaticReturnType(cty.String),
@@ -107,10 +107,10 @@ var replaceFunction = function.New(&function.Spec{
 	},
 })
 
-// widths finds the numbers in a format that say how wide something is.
+// widths finds the width and precision numbers in a format.
 var widths = regexp.MustCompile(`%[-+ #0]*(\d*)(?:\[\d+\])?\.?(\d*)`)
 
-// formatFunction refuses formats that pad to more than is sensible.
+// formatFunction rejects formats with a width or precision above 10,000.
 func formatFunction(f function.Function) function.Function {
 	return wrap(f, func(args []cty.Value) error {
 		format, _ := args[0].Unmark()
@@ -128,7 +128,7 @@ func formatFunction(f function.Function) function.Function {
 	})
 }
 
-// setProductFunction refuses products that would not end.
+// setProductFunction rejects products with too many elements.
 var setProductFunction = wrap(stdlib.SetProductFunc, func(args []cty.Value) error {
 	total := 1
 	for _, arg := range args {
@@ -146,7 +146,7 @@ var setProductFunction = wrap(stdlib.SetProductFunc, func(args []cty.Value) erro
 	return nil
 })
 
-// indentFunction refuses texts that would be larger than any value may be.
+// indentFunction rejects results that would be larger than any value may be.
 var indentFunction = wrap(stdlib.IndentFunc, func(args []cty.Value) error {
 	width, _ := args[0].Unmark()
 	text, _ := args[1].Unmark()
@@ -160,7 +160,7 @@ var indentFunction = wrap(stdlib.IndentFunc, func(args []cty.Value) error {
 	return nil
 })
 
-// joinFunction refuses texts that would be larger than any value may be.
+// joinFunction rejects results that would be larger than any value may be.
 var joinFunction = wrap(stdlib.JoinFunc, func(args []cty.Value) error {
 	separator, _ := args[0].Unmark()
 	if !known(separator, cty.String) {
@@ -185,7 +185,7 @@ var joinFunction = wrap(stdlib.JoinFunc, func(args []cty.Value) error {
 	return nil
 })
 
-// distinctFunction refuses lists that would be compared for minutes.
+// distinctFunction rejects lists that would take minutes to compare.
 var distinctFunction = wrap(stdlib.DistinctFunc, func(args []cty.Value) error {
 	list, _ := args[0].Unmark()
 	if list.IsKnown() && !list.IsNull() && list.CanIterateElements() && list.LengthInt() > maxDistinct {
@@ -194,12 +194,12 @@ var distinctFunction = wrap(stdlib.DistinctFunc, func(args []cty.Value) error {
 	return nil
 })
 
-// known reports whether a value of that type can be read.
+// known reports whether a value is known, not null and of the given type.
 func known(value cty.Value, as cty.Type) bool {
 	return value.IsKnown() && !value.IsNull() && value.Type() == as
 }
 
-// wrap puts a check in front of a function.
+// wrap returns a function that runs a check before another function.
 func wrap(f function.Function, check func([]cty.Value) error) function.Function {
 	return function.New(&function.Spec{
 		Params: allowAll(f.Params()), VarParam: allowAllVar(f.VarParam()),
@@ -213,7 +213,7 @@ func wrap(f function.Function, check func([]cty.Value) error) function.Function 
 	})
 }
 
-// allowAll leaves all handling of nulls, unknowns and marks to the function inside.
+// allowAll makes parameters accept null, unknown and marked values, so that the wrapped function handles them.
 func allowAll(params []function.Parameter) []function.Parameter {
 	open := make([]function.Parameter, len(params))
 	for i, p := range params {
@@ -230,7 +230,7 @@ func allowAllVar(param *function.Parameter) *function.Parameter {
 	return &allowAll([]function.Parameter{*param})[0]
 }
 
-// bounded checks the text that a decoding function is given.
+// bounded checks the argument of a decoding function.
 func bounded(f function.Function, check func(string) error) function.Function {
 	return wrap(f, func(args []cty.Value) error {
 		text, _ := args[0].Unmark()
@@ -241,7 +241,7 @@ func bounded(f function.Function, check func(string) error) function.Function {
 	})
 }
 
-// checkDepth refuses data with brackets too deep inside each other. Brackets in strings count nothing.
+// checkDepth rejects data with brackets nested too deeply. It ignores brackets in strings.
 func checkDepth(text string) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -262,8 +262,8 @@ func checkDepth(text string) error {
 	return nil
 }
 
-// checkYAML refuses data that is nested too deeply or that aliases could blow up. It looks at lines and does not parse,
-// so it counts too much rather than too little.
+// checkYAML rejects data with too much nesting or too many aliases, which could expand exponentially. It scans lines
+// without parsing, so it overestimates and does not underestimate.
 func checkYAML(text string) error {
 	brackets, aliases := 0, 0
 	for line := range strings.Lines(text) {

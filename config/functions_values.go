@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// sensitiveFunction marks a value so that it is shown nowhere.
+// sensitiveFunction marks a value, so that npctl never shows it.
 var sensitiveFunction = function.New(&function.Spec{
 	Params: []function.Parameter{{
 		Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowMarked: true, AllowDynamicType: true,
@@ -21,7 +21,7 @@ var sensitiveFunction = function.New(&function.Spec{
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0].Mark(sensitive), nil },
 })
 
-// nonsensitiveFunction takes all marks off.
+// nonsensitiveFunction removes all marks.
 var nonsensitiveFunction = function.New(&function.Spec{
 	Params: []function.Parameter{{
 		Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowMarked: true, AllowDynamicType: true,
@@ -43,7 +43,7 @@ var isSensitiveFunction = function.New(&function.Spec{
 	},
 })
 
-// conversion makes tostring and the like.
+// conversion returns tostring and the other conversion functions.
 func conversion(want cty.Type) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{
@@ -70,8 +70,8 @@ func conversion(want cty.Type) function.Function {
 	})
 }
 
-// withElements puts the element type into the type of a collection where all elements of the source have the same one.
-// Left to itself, the conversion compares every element with every other to find a common type.
+// withElements sets the element type of a collection when all elements of the source have the same type. Otherwise
+// the conversion compares every pair of elements to find a common type.
 func withElements(want, source cty.Type) cty.Type {
 	if !want.IsCollectionType() || want.ElementType() != cty.DynamicPseudoType {
 		return want
@@ -101,7 +101,7 @@ func withElements(want, source cty.Type) cty.Type {
 	}
 }
 
-// lengthFunction counts characters of a text and elements of anything else.
+// lengthFunction counts the characters of a string and the elements of any other value.
 var lengthFunction = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType, AllowDynamicType: true, AllowUnknown: true, AllowMarked: true}},
 	Type: func(args []cty.Value) (cty.Type, error) {
@@ -125,7 +125,7 @@ var lengthFunction = function.New(&function.Spec{
 	},
 })
 
-// lookupFunction returns an element of a map or object, or the default when there is one.
+// lookupFunction returns an element of a map or object, or the default if one is given.
 var lookupFunction = function.New(&function.Spec{
 	Params: []function.Parameter{
 		{Name: "map", Type: cty.DynamicPseudoType},
@@ -162,7 +162,7 @@ func lookupElement(args []cty.Value) (cty.Value, error) {
 	return cty.DynamicVal, function.NewArgErrorf(1, "there is no such key, and no default is given")
 }
 
-// indexFunction finds a value in a list.
+// indexFunction returns the index of a value in a list.
 var indexFunction = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType}},
 	Type:   function.StaticReturnType(cty.Number),
@@ -187,7 +187,7 @@ var indexFunction = function.New(&function.Spec{
 	},
 })
 
-// oneFunction turns a list of no or one element into null or that element.
+// oneFunction converts a list of one element to that element, and an empty list to null.
 var oneFunction = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
 	Type: func(args []cty.Value) (cty.Type, error) {
@@ -215,7 +215,7 @@ func oneElement(list cty.Value) (cty.Value, error) {
 	}
 }
 
-// fold makes a function that goes through a list.
+// foldFunction returns a function that combines the elements of a list.
 func foldFunction(element, result cty.Type, start cty.Value, step func(sum, next cty.Value) (cty.Value, error)) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "list", Type: cty.List(element)}},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzLoad looks for texts over which the loader panics, or says nothing where it returns nothing.
+// FuzzLoad searches for input on which Load panics, or returns neither a configuration nor an error.
 func FuzzLoad(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/*/*.hcl")
 	if err != nil || len(seeds) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// whole has every sort of block; %s is where tests write a further attribute.
+// whole has every type of block; %s marks the position at which tests insert an attribute.
 const whole = `
 label "small" {}
 label "fixed" {}
@@ -43,7 +43,7 @@ provider "static" "lab" {
 }
 `
 
-// with writes attributes into the blocks of whole.
+// with inserts attributes into the blocks of whole.
 func with(attributes map[string]string) string {
 	pairs := []string{}
 	for _, block := range []string{"builder", "diskimage", "provider", "pool", "label", "node"} {
@@ -61,8 +61,8 @@ func hashesOf(d resources.Desired) hashes {
 	}
 }
 
-// A change of a static attribute changes the hash of what is made with it, and of nothing else; no other attribute
-// changes any. Every change changes the digest.
+// A change of a replacing attribute changes the hashes of the objects that it replaces and no other hash; a change of
+// any other attribute changes no hash. Every change changes the digest.
 func TestHashesFollowTheClassesOfAttributes(t *testing.T) {
 	before := source(t, with(nil))
 	cases := []struct {
@@ -113,20 +113,21 @@ func TestDefaultsWrittenOutChangeNoHash(t *testing.T) {
 	same(t, "hashes", hashesOf(written), hashesOf(plain))
 }
 
-// A later npctl has attributes that this one has not. Nobody wrote them, so nothing may be replaced.
+// A later npctl has attributes that this version does not have. No configuration sets them, so nothing may be
+// replaced.
 func TestAttributesAddedLaterChangeNoHash(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": with(map[string]string{"pool": `networks = ["a"]`})})
 	before := load(t, opts).Desired
 	driver := acme()
 	added := []schema.Attribute{
-		{Name: "new_null", Type: cty.String, Class: schema.Static, Doc: "New."},
-		{Name: "new_default", Type: cty.String, Default: cty.StringVal("d"), Class: schema.Static, Doc: "New."},
+		{Name: "new_null", Type: cty.String, Class: schema.Replacing, Doc: "New."},
+		{Name: "new_default", Type: cty.String, Default: cty.StringVal("d"), Class: schema.Replacing, Doc: "New."},
 	}
 	driver.Provider.Attributes = append(driver.Provider.Attributes, added...)
 	driver.Pool.Attributes = append(driver.Pool.Attributes, added...)
 	driver.Label.Attributes = append(driver.Label.Attributes, added...)
-	driver.Label.Attributes = append(driver.Label.Attributes, schema.Attribute{Name: "of_pool", Type: cty.Bool, Class: schema.Static})
-	driver.Pool.Attributes = append(driver.Pool.Attributes, schema.Attribute{Name: "of_pool", Type: cty.Bool, Class: schema.Static, Default: cty.False})
+	driver.Label.Attributes = append(driver.Label.Attributes, schema.Attribute{Name: "of_pool", Type: cty.Bool, Class: schema.Replacing})
+	driver.Pool.Attributes = append(driver.Pool.Attributes, schema.Attribute{Name: "of_pool", Type: cty.Bool, Class: schema.Replacing, Default: cty.False})
 	driver.Label.Blocks = append(driver.Label.Blocks, schema.NestedBlock{Name: "new_block", Max: 1, Schema: schema.Block{Attributes: added}})
 	opts.Drivers["acme"] = driver
 	dib := opts.Builders["dib"]
@@ -154,7 +155,7 @@ func TestDigestIsOfValuesAndNotOfLayout(t *testing.T) {
 	same(t, "digest", load(t, b).Desired.Digests, load(t, a).Desired.Digests)
 }
 
-// Whatever the order of blocks in the files, the outcome is the same.
+// The order of blocks in the files does not affect the result.
 func TestOrderOfBlocksDoesNotMatter(t *testing.T) {
 	blocks := []string{
 		`locals { a = local.b }`, `locals { b = var.c }`, `variable "c" { default = "m1" }`,

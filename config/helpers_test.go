@@ -16,7 +16,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// write puts files into a new directory and returns options that read it.
+// write creates files in a new directory and returns options that load it.
 func write(t testing.TB, files map[string]string) Options {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,7 +32,7 @@ func write(t testing.TB, files map[string]string) Options {
 	return testOptions(dir)
 }
 
-// load reads a configuration that must be without errors.
+// load loads a configuration and fails the test on errors.
 func load(t *testing.T, opts Options) *Result {
 	t.Helper()
 	result, diags := Load(opts)
@@ -42,13 +42,13 @@ func load(t *testing.T, opts Options) *Result {
 	return result
 }
 
-// source reads one file that must be without errors.
+// source loads one file and fails the test on errors.
 func source(t *testing.T, content string) resources.Desired {
 	t.Helper()
 	return load(t, write(t, map[string]string{"main.hcl": content})).Desired
 }
 
-// loadErrors reads a configuration that must have errors and returns them as users see them.
+// loadErrors loads a configuration that must have errors and returns them as the user sees them.
 func loadErrors(t *testing.T, opts Options) string {
 	t.Helper()
 	result, diags := Load(opts)
@@ -78,7 +78,7 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// dump writes a whole configuration as JSON, with the values that drivers and builders get.
+// dump returns a whole configuration as JSON, with the values that drivers and builders receive.
 func dump(t *testing.T, d resources.Desired) string {
 	t.Helper()
 	transform := func(v cty.Value) any {
@@ -132,11 +132,11 @@ func dump(t *testing.T, d resources.Desired) string {
 	return string(pretty) + "\n"
 }
 
-// text renders diagnostics as users see them, without colours.
+// text renders diagnostics as the user sees them, without colours.
 func text(t testing.TB, diags hcl.Diagnostics, files map[string]*hcl.File) string {
 	t.Helper()
 	var b strings.Builder
-	for _, diag := range diags { // one by one, since only the first are shown of many
+	for _, diag := range diags { // one by one, because WriteDiagnostics shows only the first ones
 		WriteDiagnostics(&b, hcl.Diagnostics{diag}, files, false, 0)
 	}
 	return b.String()

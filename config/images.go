@@ -12,16 +12,16 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// draft is an image block that was decoded and has not got what it inherits.
+// draft is a decoded image block before inheritance.
 type draft struct {
 	instance
 	kind    resources.ImageKind
 	at      hcl.Range
 	content *content
-	builder *builderDraft // nil when the block has none
+	builder *builderDraft // nil if the block has none
 	parent  string        // name of a diskimage, or ""
 	state   vertexState
-	orphan  bool // the parent is not known, or is none, which has been reported
+	orphan  bool // the parent is unknown or is no diskimage; the error is already reported
 }
 
 type builderDraft struct {
@@ -29,8 +29,8 @@ type builderDraft struct {
 	content *content
 }
 
-// images makes the images of all diskimage and zuul_image blocks.
-func (l *loader) images(w *world, g graph, ctx *hcl.EvalContext) {
+// images creates the images of all diskimage and zuul_image blocks.
+func (l *loader) images(w *parsedConfig, g graph, ctx *hcl.EvalContext) {
 	drafts := map[string]*draft{}
 	for _, kind := range []resources.ImageKind{resources.DiskImage, resources.ZuulImage} {
 		for _, one := range instancesOf(g[string(kind)]) {
@@ -92,7 +92,7 @@ func (l *loader) draftBuilder(p part) *builderDraft {
 	return d
 }
 
-// refOf reads a known reference.
+// refOf converts a known reference.
 func refOf(value cty.Value) resources.ImageRef {
 	value, _ = value.UnmarkDeep()
 	ref := resources.ImageRef{}
@@ -105,9 +105,9 @@ func refOf(value cty.Value) resources.ImageRef {
 	return ref
 }
 
-// image makes an image of a draft that has inherited everything. Of an abstract one only the name is of use.
-func (l *loader) image(d *draft) *wantedImage {
-	made := &wantedImage{at: d.at, Image: resources.Image{Name: d.name, Kind: d.kind, Source: sourceOf(d.at)}}
+// image creates the image of a draft after inheritance. Of an abstract one only the name is used.
+func (l *loader) image(d *draft) *parsedImage {
+	made := &parsedImage{at: d.at, Image: resources.Image{Name: d.name, Kind: d.kind, Source: sourceOf(d.at)}}
 	if abstract, ok := d.content.attrs["abstract"]; ok {
 		switch {
 		case !abstract.value.IsKnown():
@@ -141,8 +141,8 @@ func (l *loader) fillImage(i *resources.Image, all values) {
 	i.Login = login(all)
 }
 
-// fillDiskimage returns the values of the builder block, none after a mistake.
-func (l *loader) fillDiskimage(made *wantedImage, d *draft) values {
+// fillDiskimage returns the values of the builder block, nil after an error.
+func (l *loader) fillDiskimage(made *parsedImage, d *draft) values {
 	if d.builder == nil && d.orphan {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (l *loader) fillDiskimage(made *wantedImage, d *draft) values {
 		return nil
 	}
 	if d.builder.content == nil {
-		return nil // of an unknown kind, which has been reported
+		return nil // an unknown kind, already reported
 	}
 	b := l.opts.Builders[d.builder.kind]
 	all := l.complete(d.builder.content, nil)
@@ -159,10 +159,10 @@ func (l *loader) fillDiskimage(made *wantedImage, d *draft) values {
 	return all
 }
 
-func (l *loader) fillZuulImage(made *wantedImage, d *draft, all values) {
+func (l *loader) fillZuulImage(made *parsedImage, d *draft, all values) {
 	written := []string{}
 	for _, name := range []string{"token", "token_file", "token_command"} {
-		if s, ok := d.content.attrs[name]; ok && s.value.IsKnown() { // one that is not known may be null
+		if s, ok := d.content.attrs[name]; ok && s.value.IsKnown() { // an unknown value may be null
 			written = append(written, name)
 		}
 	}
@@ -172,7 +172,7 @@ func (l *loader) fillZuulImage(made *wantedImage, d *draft, all values) {
 	l.fillBuilder(made, zuulBuilder, l.opts.Builders[zuulBuilder], all)
 }
 
-func (l *loader) fillBuilder(made *wantedImage, kind string, b schema.Block, all values) {
+func (l *loader) fillBuilder(made *parsedImage, kind string, b schema.Block, all values) {
 	made.Builder = kind
 	made.Config = all.of(b)
 	if !made.Config.IsWhollyKnown() {
@@ -186,7 +186,7 @@ func (l *loader) fillBuilder(made *wantedImage, kind string, b schema.Block, all
 	showStatic(made.Static, "", b, all)
 }
 
-// login makes the login of a body that has defaults for it.
+// login returns the login of a body after defaults.
 func login(all values) resources.Login {
 	made := resources.Login{
 		Username: all.text("username"), PythonPath: all.text("python_path"), ShellType: all.text("shell_type"),
@@ -198,7 +198,7 @@ func login(all values) resources.Login {
 	return made
 }
 
-// defaultPort is the port of a way to connect; 0 where none is meant.
+// defaultPort returns the port of a connection type, or 0 if it uses none.
 func defaultPort(connectionType string) int64 {
 	switch connectionType {
 	case "":
@@ -210,7 +210,7 @@ func defaultPort(connectionType string) int64 {
 	}
 }
 
-// knownFormats are the formats that images are made in anywhere. Drivers add those of their own.
+// knownFormats are the image formats that npctl knows. Drivers add their own.
 var knownFormats = []string{"raw", "qcow2", "vhd", "vhdx", "vmdk", "ova", "tar", "tgz", "squashfs", "docker"}
 
 func (l *loader) checkFormats(d *draft, all values) {

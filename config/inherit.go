@@ -8,10 +8,10 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// notInherited are attributes that hold for one block only.
+// notInherited are attributes that apply to one block only.
 var notInherited = []string{"abstract", "parent", "prevent_destroy"}
 
-// appended are attributes of a builder whose lists grow from parent to child, as users of diskimage-builder know it.
+// appended are builder attributes with lists that grow from parent to child, as users of diskimage-builder expect.
 var appended = []string{"elements"}
 
 // inherit completes the parents of a draft, first to last, and then the draft.
@@ -83,7 +83,7 @@ func (c *content) inheritFrom(parent *content, lists []string) {
 	}
 }
 
-// merged puts a child's value over its parent's.
+// merged overlays a parent's value with that of the child.
 func merged(parent, child cty.Value, appendLists bool) cty.Value {
 	t := child.Type()
 	if !t.IsMapType() && (!t.IsListType() || !appendLists) {

@@ -8,13 +8,13 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// DiagnosticsFormat is the version of the JSON form of diagnostics. Later versions only add to it.
+// DiagnosticsFormat is the version of the JSON form of diagnostics. Later versions only add fields.
 const DiagnosticsFormat = "1.0"
 
-// maxJSON is the number of diagnostics in the JSON form. The counts are those of all.
+// maxJSON is the maximum number of diagnostics in the JSON form. The counts include omitted diagnostics.
 const maxJSON = 1000
 
-// JSONDiagnostics is the JSON form of the outcome of a validation.
+// JSONDiagnostics is the JSON form of a validation result.
 type JSONDiagnostics struct {
 	FormatVersion string           `json:"format_version"`
 	Valid         bool             `json:"valid"`
@@ -24,33 +24,33 @@ type JSONDiagnostics struct {
 	Unset         []string         `json:"unset_variables,omitempty"`
 }
 
-// JSONDiagnostic is one mistake or warning.
+// JSONDiagnostic is one error or warning.
 type JSONDiagnostic struct {
 	Severity string       `json:"severity"` // "error" or "warning"
 	Summary  string       `json:"summary"`
 	Detail   string       `json:"detail,omitempty"`
-	Range    *JSONRange   `json:"range,omitempty"` // absent when it is not about a place in a file
+	Range    *JSONRange   `json:"range,omitempty"` // absent if it does not refer to a position in a file
 	Snippet  *JSONSnippet `json:"snippet,omitempty"`
 }
 
-// JSONRange is a part of a file. The end is behind the last character.
+// JSONRange is a part of a file. End is the position after the last character.
 type JSONRange struct {
 	Filename string  `json:"filename"`
 	Start    JSONPos `json:"start"`
 	End      JSONPos `json:"end"`
 }
 
-// JSONPos is a place in a file. Lines and columns (in characters as people count them) begin at 1, bytes at 0.
+// JSONPos is a position in a file. Lines and columns (in characters as users see them) start at 1, bytes at 0.
 type JSONPos struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
 	Byte   int `json:"byte"`
 }
 
-// JSONSnippet is the source around a place.
+// JSONSnippet is the source around a position.
 type JSONSnippet struct {
-	Context   string `json:"context,omitempty"` // the blocks around it, such as provider "openstack" "vexxhost", pool "main"
-	Code      string `json:"code"`              // the first line of the range, whole
+	Context   string `json:"context,omitempty"` // the enclosing blocks, such as provider "openstack" "vexxhost", pool "main"
+	Code      string `json:"code"`              // the whole first line of the range
 	StartLine int    `json:"start_line"`
 	// HighlightStart and HighlightEnd are the bytes of Code that the range covers.
 	HighlightStart int `json:"highlight_start_offset"`
@@ -105,7 +105,7 @@ func snippet(at hcl.Range, file *hcl.File) *JSONSnippet {
 	return made
 }
 
-// blockPath names the blocks that a place is in, the outermost first.
+// blockPath names the blocks that enclose a position, the outermost first.
 func blockPath(file *hcl.File, at hcl.Pos) string {
 	var path []string
 	for _, block := range file.BlocksAtPos(at) {

@@ -8,8 +8,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// labels makes the labels of all label blocks.
-func (l *loader) labels(w *world, vertices map[string]*vertex, ctx *hcl.EvalContext) {
+// labels creates the labels of all label blocks.
+func (l *loader) labels(w *parsedConfig, vertices map[string]*vertex, ctx *hcl.EvalContext) {
 	for _, one := range instancesOf(vertices) {
 		at := one.block.DefRange()
 		all := l.complete(l.decode(one.block.Body, one.context(ctx), l.specs.label, at), nil)
@@ -18,13 +18,13 @@ func (l *loader) labels(w *world, vertices map[string]*vertex, ctx *hcl.EvalCont
 			continue
 		}
 		l.block("label."+one.name, "", at, all)
-		w.labels[one.name] = &wantedLabel{at: at, Label: resources.Label{
+		w.labels[one.name] = &parsedLabel{at: at, Label: resources.Label{
 			Name: one.name, MinReady: all.integer("min_ready"), MaxReadyAge: all.duration("max_ready_age"), Source: sourceOf(at),
 		}}
 	}
 }
 
-// sameName reports that an instance got the name of another one.
+// sameName reports an instance that has the name of another instance.
 func (l *loader) sameName(one instance, kind string, other hcl.Range) {
 	l.problem(one.block.DefRange().Ptr(), "Duplicate name", fmt.Sprintf("This makes %s named %q, and there is one already, from %s.",
 		article(kind), one.name, rangeText(other)))

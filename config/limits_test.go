@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// soon fails when something that must be refused at once is not. It counts processor time, which does not depend on
-// what else the machine does.
+// soon fails the test if do takes too long. It counts processor time, which does not depend on the load of the
+// machine.
 func soon(t *testing.T, do func()) {
 	t.Helper()
 	start := processorTime(t)
@@ -52,7 +52,7 @@ func TestSizeOfAllFilesCounts(t *testing.T) {
 	soon(t, func() { wantText(t, loadErrors(t, opts), "signs such as brackets and line ends") })
 }
 
-// Each text nests without end in a way of its own. Parsing or evaluating any of them would overflow the stack, which
+// Each text nests without limit in its own way. Parsing or evaluating any of them would overflow the stack, which
 // kills the process.
 func TestDeepNestingIsRefused(t *testing.T) {
 	const n = 3_000
@@ -166,7 +166,7 @@ provider "static" "s" {
 	}
 }
 
-// What is allowed at the most must still be quick.
+// A configuration at the limits must still load quickly.
 func TestFullExpansionIsQuick(t *testing.T) {
 	if raceDetector {
 		t.Log("with fewer blocks, as the race detector is on")

@@ -15,62 +15,62 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Options says where the configuration is and what values come from besides its files.
+// Options holds the location of the configuration and the sources of values outside its files.
 type Options struct {
-	Path      string                      // a directory (all *.hcl in it but *.vars.hcl) or one file; "" is "."
+	Path      string                      // a directory (all its *.hcl except *.vars.hcl) or one file; "" is "."
 	Vars      []string                    // "name=value" from -var, in order
 	VarFiles  []string                    // -var-file, in order: HCL with `name = value`, or .json
 	LookupEnv func(string) (string, bool) // NPCTL_VAR_x and the env function; nil means an empty environment
 	Drivers   map[string]schema.Driver    // by kind
 	Builders  map[string]schema.Block     // builder blocks by kind
 	States    map[string]schema.Block     // state blocks by kind
-	Stopped   <-chan struct{}             // ends the evaluation when it is closed; may be nil
-	Version   string                      // of npctl, for required_version; "" passes every check
-	// CheckOnly lets variables without a value be unknown: what depends on them is checked as far as it can be, and
-	// Desired is empty.
+	Stopped   <-chan struct{}             // closing it ends the evaluation; may be nil
+	Version   string                      // the version of npctl, for required_version; "" passes every check
+	// CheckOnly permits variables without a value. They are unknown, expressions that depend on them are checked as
+	// far as possible, and Desired is empty.
 	CheckOnly bool
 }
 
-// Result is a configuration that was read.
+// Result is the result of Load.
 type Result struct {
-	// Desired is the zero value when there were errors.
+	// Desired is the zero value after an error.
 	Desired resources.Desired
-	// Files are the sources by the file names in diagnostics, with the text of sensitive attributes blanked out.
+	// Files are the sources by the file names in diagnostics, with the text of sensitive attributes masked.
 	Files map[string]*hcl.File
 	// Variables are the values of all variables.
 	Variables map[string]VariableValue
-	// Unset are the variables without a value, in order. There are none without CheckOnly.
+	// Unset lists the variables without a value, in order. It is empty without CheckOnly.
 	Unset []string
 }
 
-// loader is one Load. Its methods report mistakes into diags and go on with unknown values, so that every mistake is
-// found in one run and none twice.
+// loader is the state of one Load. Its methods append errors to diags and continue with unknown values, so that one
+// run reports every error, and each only once.
 type loader struct {
 	opts      Options
 	found     sources
 	dir       string // absolute
 	specs     *specs
 	files     map[string]*hcl.File
-	hidden    []hcl.Range // blanked out in the files of the Result
+	hidden    []hcl.Range // masked in the files of the Result
 	diags     hcl.Diagnostics
 	shown     map[string]VariableValue
 	unset     []string
-	blocks    []resources.Block   // what was evaluated, in no order
+	blocks    []resources.Block   // evaluated blocks, in no order
 	declared  map[string][]string // names by root: var, local, diskimage, …
 	meter     *meter
 	bytesLeft int64
 	signsLeft int
-	budget    int // blocks that for_each and dynamic may still make
+	budget    int // blocks that for_each and dynamic may still generate
 	edges     int // references that may still be followed
-	cycles    int // reported
-	unnamed   int // placeholders given as names
-	// partial: some file could not be parsed, so what looks missing may be there.
+	cycles    int // number of reported cycles
+	unnamed   int // number of placeholders
+	// partial: a file could not be parsed, so objects that seem to be missing may be in it.
 	partial bool
-	// incomplete: some blocks of that kind could not be named or read, or depend on values that are not known.
+	// incomplete: some blocks of that kind could not be named or read, or depend on unknown values.
 	incomplete map[string]bool
 }
 
-// Load reads, evaluates and checks a configuration. On errors the Result still has Files; it is never nil.
+// Load reads, evaluates and checks a configuration. After an error the Result still has Files; it is never nil.
 func Load(opts Options) (result *Result, diags hcl.Diagnostics) {
 	l := newLoader(opts)
 	defer func() {
@@ -102,7 +102,7 @@ func (l *loader) failed() *Result {
 	return &Result{Files: l.shownFiles(), Variables: l.shown}
 }
 
-// load goes through the steps that the package comment lists.
+// load runs the steps that the package comment lists.
 func (l *loader) load() resources.Desired {
 	top, ok := l.readAll()
 	if !ok {
@@ -117,7 +117,7 @@ func (l *loader) load() resources.Desired {
 	g := l.vertices(top)
 	full := l.evaluateGraph(g, scope)
 
-	w := &world{labels: map[string]*wantedLabel{}, images: map[string]*wantedImage{}}
+	w := &parsedConfig{labels: map[string]*parsedLabel{}, images: map[string]*parsedImage{}}
 	settings := l.settings(top["npctl"], full)
 	l.labels(w, g["label"], full)
 	l.images(w, g, full)
@@ -133,7 +133,7 @@ func (l *loader) load() resources.Desired {
 			"plan and apply ask for -allow-destroy=all.")
 	}
 	if len(l.unset) > 0 {
-		return resources.Desired{} // it would have holes
+		return resources.Desired{} // it would be incomplete
 	}
 	d.Blocks = l.blocks
 	sortBy(d.Blocks, func(b resources.Block) string { return b.Address })
@@ -142,7 +142,7 @@ func (l *loader) load() resources.Desired {
 	return d
 }
 
-// readAll reads and parses every file and sorts their blocks by type.
+// readAll reads and parses all files and sorts their blocks by type.
 func (l *loader) readAll() (map[string][]*hclsyntax.Block, bool) {
 	var err error
 	if l.found, err = findFiles(l.opts.Path); err != nil {
@@ -176,7 +176,7 @@ func (l *loader) readAll() (map[string][]*hclsyntax.Block, bool) {
 	return top, true
 }
 
-// topLevel are the blocks of a file with what their labels mean.
+// topLevel maps the types of top-level blocks to the meanings of their labels.
 var topLevel = map[string][]string{
 	"npctl": nil, "variable": {"name"}, "locals": nil, "label": {"name"}, "diskimage": {"name"}, "zuul_image": {"name"},
 	"provider": {"driver", "name"},
@@ -214,7 +214,7 @@ func (l *loader) unknownTop(block *hclsyntax.Block, known []string) {
 	l.problem(block.TypeRange.Ptr(), "Unsupported block", fmt.Sprintf("There is no block of type %q.%s", block.Type, hint))
 }
 
-// vertices collects what the graph evaluates.
+// vertices returns the graph of locals and top-level blocks that refer to each other.
 func (l *loader) vertices(top map[string][]*hclsyntax.Block) graph {
 	g := newGraph()
 	for _, block := range top["locals"] {
@@ -269,7 +269,7 @@ func compareRanges(a, b hcl.Range) int {
 	return compareDiags(&hcl.Diagnostic{Subject: &a}, &hcl.Diagnostic{Subject: &b})
 }
 
-// instancesOf lists the instances of all blocks of a kind in the order of their names.
+// instancesOf returns the instances of all blocks of a kind, sorted by block name.
 func instancesOf(vertices map[string]*vertex) []instance {
 	var all []instance
 	for _, name := range slices.Sorted(maps.Keys(vertices)) {

@@ -10,36 +10,37 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// meter limits what the `for` expressions of a configuration may cost together, which nothing else bounds: they multiply
-// where they stand inside each other. It counts the elements, the bytes of what is made of them, and the time. An expression
-// that goes beyond a limit is left by a panic, since HCL would go on with the next element after an error.
+// meter limits the total cost of the `for` expressions of a configuration, which multiply when nested. It counts the
+// elements, the bytes of their values, and the time. An expression that exceeds a limit panics, because HCL continues
+// with the next element after an error.
 type meter struct {
 	elements int
 	bytes    int
-	left     time.Duration   // for evaluating expressions
-	until    time.Time       // when it is over for the one that is being evaluated
-	stopped  <-chan struct{} // closed when the evaluation is to end; may be nil
+	left     time.Duration   // remaining time for evaluation
+	until    time.Time       // deadline of the current expression
+	stopped  <-chan struct{} // closed when the evaluation must end; may be nil
 
-	fault atomic.Pointer[string] // why no expression is evaluated any more
+	fault atomic.Pointer[string] // why evaluation has ended
 }
 
 func newMeter(stopped <-chan struct{}) *meter {
 	return &meter{elements: maxElements, bytes: maxMadeBytes, left: maxEvaluation, stopped: stopped}
 }
 
-// exhausted is the panic that leaves an expression. Functions such as try recover from it; fault stays.
-type exhausted struct{}
+// evaluationLimitPanic ends the evaluation of an expression. Functions such as try recover from it, but fault remains
+// set.
+type evaluationLimitPanic struct{}
 
-// end leaves the expression that is being evaluated.
+// end aborts the current expression.
 func (m *meter) end(fault string) {
 	m.fault.CompareAndSwap(nil, &fault)
-	panic(exhausted{})
+	panic(evaluationLimitPanic{})
 }
 
-// tick counts an element.
+// tick counts one element.
 func (m *meter) tick() {
 	if m.fault.Load() != nil {
-		panic(exhausted{})
+		panic(evaluationLimitPanic{})
 	}
 	select {
 	case <-m.stopped:
@@ -54,16 +55,16 @@ func (m *meter) tick() {
 	}
 }
 
-// weigh counts what is made of an element.
-func (m *meter) weigh(value cty.Value) {
-	scale := scale{left: m.bytes}
-	scale.weigh(value)
+// addSize counts the size of a value that an element produced.
+func (m *meter) addSize(value cty.Value) {
+	scale := sizeCounter{left: m.bytes}
+	scale.add(value)
 	if m.bytes = scale.left; m.bytes < 0 {
 		m.end(fmt.Sprintf("The for expressions of the configuration make more than %s of values.", sizeText(maxMadeBytes)))
 	}
 }
 
-// value evaluates an expression. After a limit was exceeded, which is reported once, no expression has a value.
+// value evaluates an expression. After a limit was exceeded, no expression has a value; the error is reported once.
 func (m *meter) value(expr hcl.Expression, ctx *hcl.EvalContext) (value cty.Value, diags hcl.Diagnostics) {
 	if m.fault.Load() != nil {
 		return cty.DynamicVal, nil
@@ -72,19 +73,19 @@ func (m *meter) value(expr hcl.Expression, ctx *hcl.EvalContext) (value cty.Valu
 	m.until = began.Add(m.left)
 	defer func() {
 		m.left -= time.Since(began)
-		if fault := recover(); fault != nil && fault != (exhausted{}) {
+		if fault := recover(); fault != nil && fault != (evaluationLimitPanic{}) {
 			panic(fault)
 		}
-		if fault := m.fault.Load(); fault != nil { // also where a function has recovered
+		if fault := m.fault.Load(); fault != nil { // also after a function recovered
 			value, diags = cty.DynamicVal, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Evaluation ended", Detail: *fault, Subject: expr.Range().Ptr()}}
 		}
 	}()
 	return expr.Value(ctx)
 }
 
-// attach makes the `for` expressions below a node count. It has to be called before they are evaluated.
+// attach makes the meter count the `for` expressions below a node. Call it before they are evaluated.
 func (m *meter) attach(node hclsyntax.Node) {
-	_ = hclsyntax.Walk(node, attacher{m}) // it makes no diagnostics
+	_ = hclsyntax.Walk(node, attacher{m}) // the walk returns no diagnostics
 }
 
 type attacher struct{ *meter }
@@ -92,7 +93,7 @@ type attacher struct{ *meter }
 // Enter implements hclsyntax.Walker.
 func (attacher) Enter(hclsyntax.Node) hcl.Diagnostics { return nil }
 
-// Exit implements hclsyntax.Walker. What is inside the expression was seen by then, so that it can be replaced.
+// Exit implements hclsyntax.Walker. The walk has visited the children by then, so Exit can replace them.
 func (a attacher) Exit(node hclsyntax.Node) hcl.Diagnostics {
 	loop, ok := node.(*hclsyntax.ForExpr)
 	if !ok {
@@ -108,12 +109,12 @@ func (a attacher) Exit(node hclsyntax.Node) hcl.Diagnostics {
 	return nil
 }
 
-// meteredExpr is an expression that is evaluated for each element. It is made as parentheses are, in which HCL finds the
-// references of what is inside.
+// meteredExpr is an expression that is evaluated for each element. It embeds ParenthesesExpr, through which HCL finds
+// references in the inner expression.
 type meteredExpr struct {
 	hclsyntax.ParenthesesExpr
 	meter *meter
-	first bool // of those that are evaluated for an element
+	first bool // evaluated first for an element, so it counts the element
 }
 
 func metered(expr hclsyntax.Expression, m *meter, first bool) *meteredExpr {
@@ -126,6 +127,6 @@ func (e *meteredExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		e.meter.tick()
 	}
 	value, diags := e.Expression.Value(ctx)
-	e.meter.weigh(value)
+	e.meter.addSize(value)
 	return value, diags
 }

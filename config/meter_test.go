@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// endless are expressions that are small and would be evaluated for hours, or take all memory.
+// endless are short expressions that would run for hours or use all memory.
 var endless = map[string]string{
 	"nested for":         `locals { x = join("", [for i in range(1000): join("", [for j in range(1000): join("", [for k in range(200): "x"])])]) }`,
 	"with a condition":   `locals { x = [for i in range(1000): [for j in range(1000): [for k in range(1000): k if k < 0]]] }`,
@@ -28,7 +28,7 @@ func TestEvaluationIsLimited(t *testing.T) {
 	for name, content := range endless {
 		t.Run(name, func(t *testing.T) {
 			l := newLoader(write(t, map[string]string{"main.hcl": content, "loop.tpl": loop}))
-			l.meter.elements, l.meter.bytes = maxElements/10, maxMadeBytes/10 // which takes less time, to the same end
+			l.meter.elements, l.meter.bytes = maxElements/10, maxMadeBytes/10 // takes less time and has the same result
 			soon(t, func() { l.load() })
 			if got := text(t, l.diags, l.files); strings.Count(got, "Error: ") != 1 {
 				t.Errorf("not one error:\n%s", got)
@@ -75,7 +75,7 @@ func TestEvaluationEndsWhenItIsStopped(t *testing.T) {
 	wantText(t, loadErrors(t, opts), "It was stopped by a signal")
 }
 
-// TestReferencesInLoopsAreFound makes sure that what counts the elements hides no reference from HCL.
+// TestReferencesInLoopsAreFound checks that meteredExpr does not hide references from HCL.
 func TestReferencesInLoopsAreFound(t *testing.T) {
 	d := source(t, `
 variable "size" { default = 7 }

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the expected texts anew")
 
-// golden compares with the file, or writes it.
+// golden compares text with a file, or updates the file with -update.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -30,7 +30,7 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// Every file of testdata/mistakes is full of mistakes; beside it is all that users see of them.
+// Every file of testdata/mistakes contains errors; the file beside it holds the complete output.
 func TestMistakesAreReportedTogetherWithPlaceAndHint(t *testing.T) {
 	files, err := filepath.Glob("testdata/mistakes/*.hcl")
 	if err != nil || len(files) == 0 {

@@ -10,21 +10,21 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// HCL's parser and its expressions call themselves for every bracket, operator and template directive inside another,
-// and a stack that overflows cannot be recovered from. So the depth is measured on the tokens, which a plain state
-// machine makes, before anything is parsed.
+// HCL's parser and its expressions recurse for every nested bracket, operator and template directive, and Go cannot
+// recover from a stack overflow. The depth is therefore measured before parsing, on the tokens of the scanner, which
+// does not recurse.
 
-// guard returns an error for source text that must not be parsed. It takes the signs in the text off what is left.
+// guard returns an error for source text that must not be parsed. It subtracts the punctuation of the text from left.
 func guard(src []byte, filename string, left *int) *hcl.Diagnostic {
 	return guardWith(hclsyntax.LexConfig, src, filename, left)
 }
 
-// guardTemplate is guard for the text of a template.
+// guardTemplate is guard for template text.
 func guardTemplate(src []byte, filename string, left *int) *hcl.Diagnostic {
 	return guardWith(hclsyntax.LexTemplate, src, filename, left)
 }
 
-// hugeNumber finds numbers that would be gigabytes of text.
+// hugeNumber reports whether a number would need gigabytes as text.
 func hugeNumber(literal string) bool {
 	digits, exponent, scaled := strings.Cut(strings.ToLower(literal), "e")
 	if !scaled {
@@ -47,7 +47,7 @@ func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnosti
 			Subject: &hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos},
 		}
 	}
-	// Errors of the scanner show up again in the parser.
+	// The parser reports errors of the scanner too.
 	tokens, _ := lex(src, filename, hcl.InitialPos)
 	for _, token := range tokens {
 		if token.Type == hclsyntax.TokenNumberLit && hugeNumber(string(token.Bytes)) {
@@ -68,7 +68,7 @@ func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnosti
 	}
 }
 
-// punctuation counts the bytes that can begin or end a token, so that twice the result bounds the number of tokens.
+// punctuation counts the bytes that can start or end a token, so twice the result bounds the number of tokens.
 func punctuation(src []byte) int {
 	n := 0
 	for _, c := range src {
@@ -79,7 +79,7 @@ func punctuation(src []byte) int {
 	return n
 }
 
-// level is one open bracket, quote or template, with what has piled up in it since the last item began.
+// level is one open bracket, quote or template, with the depth that its current item has accumulated.
 type level struct {
 	closer hclsyntax.TokenType
 	piled  int
@@ -95,8 +95,8 @@ var closers = map[hclsyntax.TokenType]hclsyntax.TokenType{
 	hclsyntax.TokenTemplateControl: hclsyntax.TokenTemplateSeqEnd,
 }
 
-// tooDeep measures an upper bound of the parser's depth and returns where it passes maxNesting. A closing sign that
-// fits nothing closes nothing, so broken text measures deeper, never shallower.
+// tooDeep returns the position at which an upper bound of the parser's depth exceeds maxNesting. A closing bracket
+// without an opening one is ignored, so invalid text measures deeper, never shallower.
 func tooDeep(tokens hclsyntax.Tokens) (hcl.Range, bool) {
 	stack := []level{{closer: hclsyntax.TokenEOF}}
 	depth := 0
@@ -106,8 +106,8 @@ func tooDeep(tokens hclsyntax.Tokens) (hcl.Range, bool) {
 		case token.Type == top.closer && len(stack) > 1:
 			depth -= top.piled
 			stack = stack[:len(stack)-1]
-			// What follows may take an index of what was closed, which nests without a bracket left open. Strings and
-			// the parts of templates do not.
+			// An index may follow a bracket expression, which nests without an open bracket. Strings and template
+			// parts have no index.
 			if piles(token.Type) {
 				stack[len(stack)-1].piled++
 			} else {
@@ -138,13 +138,13 @@ func piles(closer hclsyntax.TokenType) bool {
 	return closer == hclsyntax.TokenCBrack || closer == hclsyntax.TokenCParen || closer == hclsyntax.TokenCBrace
 }
 
-// endsLine tells whether a token holds a line end. A comment at the end of a line swallows it.
+// endsLine reports whether a token contains a line end. A comment at the end of a line includes it.
 func endsLine(token hclsyntax.Token) bool {
 	return token.Type == hclsyntax.TokenNewline ||
 		token.Type == hclsyntax.TokenComment && bytes.HasSuffix(token.Bytes, []byte("\n"))
 }
 
-// endsItem tells whether a line end inside the bracket begins something new.
+// endsItem reports whether a line end inside the bracket starts a new item.
 func endsItem(closer hclsyntax.TokenType) bool {
 	return closer == hclsyntax.TokenCBrace || closer == hclsyntax.TokenEOF
 }

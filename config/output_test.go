@@ -68,7 +68,7 @@ label "l" {
 	wantText(t, got, "main.hcl line 5", `with: each.value is "x".`)
 }
 
-// Whatever a diagnostic points at, writing it neither fails nor leaves out its words.
+// Writing a diagnostic never fails and never omits its text, whatever position it has.
 func TestAnyPlaceCanBeWritten(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		src := []byte(rapid.StringMatching(`[a\né\t]{0,40}`).Draw(rt, "source"))

@@ -9,14 +9,14 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// plannedValues are the attributes of a body that matter to what is made and are not at their default, as JSON text.
-// Nested blocks are left out.
+// plannedValues returns, as JSON text, the attributes of a body that affect nodes and images and differ from their
+// defaults. It omits nested blocks.
 func plannedValues(b schema.Block, v values) map[string]string {
 	planned := map[string]string{}
 	for i := range b.Attributes {
 		attr := &b.Attributes[i]
 		value, known := v[attr.Name]
-		if !known || attr.Class == schema.Behavioural || value.IsNull() {
+		if !known || attr.Class == schema.InPlace || value.IsNull() {
 			continue
 		}
 		if plain, _ := value.UnmarkDeep(); attr.Default == cty.NilVal || !plain.RawEquals(attr.Default) {

@@ -32,7 +32,7 @@ provider "acme" "p" {
   }
 }`
 
-// plannedOffer loads the fleet with some user data.
+// plannedOffer loads plannedFleet with the given user data.
 func plannedOffer(t *testing.T, driver schema.Driver, data string) (resources.Desired, map[string]string) {
 	t.Helper()
 	opts := write(t, map[string]string{"main.hcl": fmt.Sprintf(plannedFleet, data)})

@@ -10,20 +10,21 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// surroundings are what the labels of a pool need to know of what they stand in.
-type surroundings struct {
-	provider *wantedProvider
+// poolContext holds the values of a pool and its provider that its labels need.
+type poolContext struct {
+	provider *parsedProvider
 	pool     values
-	// hashed and shown are the static attributes of the pool (without those that labels have too) and the provider.
+	// hashed and shown are the replacing attributes of the pool (except the attributes that labels have too) and the
+	// provider.
 	hashed map[string]cty.Value
 	shown  map[string]string
 }
 
-// pools makes the pools of a provider.
-func (l *loader) pools(p *wantedProvider, parts []part, scope *hcl.EvalContext, static cty.Value, all values) {
+// pools creates the pools of a provider.
+func (l *loader) pools(p *parsedProvider, parts []part, scope *hcl.EvalContext, static cty.Value, all values) {
 	seen := map[string]hcl.Range{}
 	for _, part := range parts {
-		// The cloud images are added to the scope of the block, which may be inside a dynamic block.
+		// The cloud images extend the scope of the block, which may be inside a dynamic block.
 		ctx := part.ctx.NewChild()
 		ctx.Variables = scope.Variables
 		instances, ok := l.instances(part.block, 0, ctx, "pool")
@@ -41,11 +42,11 @@ func (l *loader) pools(p *wantedProvider, parts []part, scope *hcl.EvalContext, 
 	}
 }
 
-func (l *loader) pool(p *wantedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *wantedPool {
+func (l *loader) pool(p *parsedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *parsedPool {
 	at := one.block.DefRange()
 	c := l.decode(one.block.Body, ctx, p.specs.pool, at)
 	all := l.complete(c, nil)
-	made := &wantedPool{at: at, Pool: resources.Pool{
+	made := &parsedPool{at: at, Pool: resources.Pool{
 		Name: one.name, MaxServers: all.limit("max_servers"), MaxCores: all.limit("max_cores"), MaxRAM: all.limit("max_ram"),
 		MaxVolumes: all.limit("max_volumes"), MaxVolumeGB: all.limit("max_volume_gb"),
 		IgnoreProviderQuota: all.flag("ignore_provider_quota"), Priority: p.Priority,
@@ -55,7 +56,7 @@ func (l *loader) pool(p *wantedProvider, one instance, ctx *hcl.EvalContext, sta
 	if own := all.limit("priority"); own != nil {
 		made.Priority = *own
 	}
-	around := &surroundings{provider: p, pool: all, shown: map[string]string{}, hashed: map[string]cty.Value{
+	around := &poolContext{provider: p, pool: all, shown: map[string]string{}, hashed: map[string]cty.Value{
 		"driver": cty.StringVal(p.specs.kind), "provider": static, "pool": staticOf(p.specs.poolOnly, all),
 	}}
 	showStatic(around.shown, "provider.", p.specs.Provider, provider)
@@ -66,7 +67,7 @@ func (l *loader) pool(p *wantedProvider, one instance, ctx *hcl.EvalContext, sta
 	return made
 }
 
-func (l *loader) poolPart(pool *wantedPool, part part, around *surroundings) {
+func (l *loader) poolPart(pool *parsedPool, part part, around *poolContext) {
 	p := around.provider
 	switch {
 	case part.block.Type == "label" && !p.specs.HasLabels:
@@ -90,8 +91,8 @@ func (l *loader) poolPart(pool *wantedPool, part part, around *surroundings) {
 	}
 }
 
-// offer makes one way of making nodes of a label.
-func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, around *surroundings) {
+// offer creates the offer of one label block of a pool.
+func (l *loader) offer(pool *parsedPool, one instance, ctx *hcl.EvalContext, around *poolContext) {
 	s := around.provider.specs
 	at := one.block.DefRange()
 	for _, other := range pool.offers {
@@ -103,7 +104,7 @@ func (l *loader) offer(pool *wantedPool, one instance, ctx *hcl.EvalContext, aro
 	c := l.decode(one.block.Body, ctx, s.offer, at)
 	all := l.complete(c, around.pool)
 	l.checkNeeded(s.Label, c, all)
-	made := wantedOffer{at: one.block.LabelRanges[0], imageAt: *c.rangeOf("image"), Offer: resources.Offer{
+	made := parsedOffer{at: one.block.LabelRanges[0], imageAt: *c.rangeOf("image"), Offer: resources.Offer{
 		Label: one.name, Config: all.of(s.Label), Source: sourceOf(at), Static: map[string]string{},
 	}}
 	l.block("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
@@ -136,8 +137,8 @@ func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.Ha
 	return resources.SourceOfHash(cty.ObjectVal(object))
 }
 
-// node makes a machine that exists.
-func (l *loader) node(p *wantedProvider, pool *wantedPool, one instance, ctx *hcl.EvalContext) {
+// node creates a static node.
+func (l *loader) node(p *parsedProvider, pool *parsedPool, one instance, ctx *hcl.EvalContext) {
 	s, at := p.specs, one.block.DefRange()
 	for _, other := range pool.nodes {
 		if other.Name == one.name {
@@ -147,7 +148,7 @@ func (l *loader) node(p *wantedProvider, pool *wantedPool, one instance, ctx *hc
 	}
 	c := l.decode(one.block.Body, ctx, s.node, at)
 	all := l.complete(c, nil)
-	made := wantedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
+	made := parsedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
 		Name: one.name, Address: all.text("address"), Labels: all.texts("labels"), HostKeys: all.texts("host_keys"),
 		Slots: all.integer("slots"), Login: login(all), Config: all.of(s.Node), Source: sourceOf(at), Static: map[string]string{},
 	}}
@@ -166,7 +167,7 @@ func (l *loader) node(p *wantedProvider, pool *wantedPool, one instance, ctx *hc
 	pool.nodes = append(pool.nodes, made)
 }
 
-// nodeSchema is the whole schema of a node block: the language's and the driver's.
+// nodeSchema returns the complete schema of a node block: the language's and the driver's.
 func nodeSchema(s *driverSpecs) schema.Block {
 	own := without(s.Node, nodeBlock)
 	return schema.Block{Attributes: append(nodeBlock.Attributes[:len(nodeBlock.Attributes):len(nodeBlock.Attributes)], own.Attributes...), Blocks: own.Blocks}

@@ -14,8 +14,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// providers makes the providers of all provider blocks.
-func (l *loader) providers(w *world, vertices map[string]*vertex, ctx *hcl.EvalContext) {
+// providers creates the providers of all provider blocks.
+func (l *loader) providers(w *parsedConfig, vertices map[string]*vertex, ctx *hcl.EvalContext) {
 	names := map[string]hcl.Range{}
 	for _, one := range instancesOf(vertices) {
 		at := one.block.DefRange()
@@ -36,11 +36,11 @@ func (l *loader) providers(w *world, vertices map[string]*vertex, ctx *hcl.EvalC
 	}
 }
 
-func (l *loader) provider(one instance, s *driverSpecs, ctx *hcl.EvalContext) *wantedProvider {
+func (l *loader) provider(one instance, s *driverSpecs, ctx *hcl.EvalContext) *parsedProvider {
 	at := one.block.DefRange()
 	c := l.decode(one.block.Body, ctx, s.provider, at)
 	all := l.complete(c, nil)
-	made := &wantedProvider{specs: s, at: at, cloudImages: map[string]*wantedCloudImage{}, Provider: resources.Provider{
+	made := &parsedProvider{specs: s, at: at, cloudImages: map[string]*parsedCloudImage{}, Provider: resources.Provider{
 		Name: one.name, Driver: s.kind, Config: all.of(s.Provider), Source: sourceOf(at),
 		LaunchTimeout: all.duration("launch_timeout"), BootTimeout: all.duration("boot_timeout"),
 		LaunchAttempts: all.integer("launch_attempts"), APITimeout: all.duration("api_timeout"),
@@ -61,8 +61,8 @@ func (l *loader) provider(one instance, s *driverSpecs, ctx *hcl.EvalContext) *w
 	return made
 }
 
-// checkHook looks at hooks that come with the configuration. Others are looked for when they are run: plans are made on
-// other machines too.
+// checkHook checks a hook that is given as a path. A missing hook with an absolute path is only a warning, because
+// plans are made on other machines too.
 func (l *loader) checkHook(hook string, at *hcl.Range) {
 	switch {
 	case hook == "" || !strings.Contains(hook, "/"):
@@ -84,8 +84,8 @@ func (l *loader) checkHook(hook string, at *hcl.Range) {
 	}
 }
 
-// cloudImages makes the cloud images of a provider and the scope in which its pools refer to them.
-func (l *loader) cloudImages(p *wantedProvider, parts []part, ctx *hcl.EvalContext) *hcl.EvalContext {
+// cloudImages creates the cloud images of a provider and the scope in which its pools refer to them.
+func (l *loader) cloudImages(p *parsedProvider, parts []part, ctx *hcl.EvalContext) *hcl.EvalContext {
 	refs := map[string]cty.Value{}
 	blocks := map[string]hcl.Range{}
 	for _, part := range parts {
@@ -114,11 +114,11 @@ func (l *loader) cloudImages(p *wantedProvider, parts []part, ctx *hcl.EvalConte
 	return scope
 }
 
-func (l *loader) noSuchBlock(p *wantedProvider, part part, why string) {
+func (l *loader) noSuchBlock(p *parsedProvider, part part, why string) {
 	l.problem(part.block.DefRange().Ptr(), "Unsupported block", fmt.Sprintf("The driver %q %s.", p.specs.kind, why))
 }
 
-func (l *loader) cloudImage(p *wantedProvider, one instance, ctx *hcl.EvalContext) {
+func (l *loader) cloudImage(p *parsedProvider, one instance, ctx *hcl.EvalContext) {
 	at := one.block.DefRange()
 	if other, twice := p.cloudImages[one.name]; twice {
 		l.sameName(one, "cloud_image", other.at)
@@ -133,7 +133,7 @@ func (l *loader) cloudImage(p *wantedProvider, one instance, ctx *hcl.EvalContex
 	l.block("provider."+p.Name+".cloud_image."+one.name, "", at, all)
 	var written []string
 	for _, name := range []string{"image_id", "image_name", "filters"} {
-		if s, ok := c.attrs[name]; ok && s.value.IsKnown() { // one that is not known may be null
+		if s, ok := c.attrs[name]; ok && s.value.IsKnown() { // an unknown value may be null
 			written = append(written, name)
 		}
 	}
@@ -144,11 +144,11 @@ func (l *loader) cloudImage(p *wantedProvider, one instance, ctx *hcl.EvalContex
 	default:
 		l.problem(c.rangeOf(written[1]), "Conflicting attributes", "A cloud_image is found by one of image_id, image_name and filters, not by several of them.")
 	}
-	p.cloudImages[one.name] = &wantedCloudImage{CloudImageSpec: made, at: at}
+	p.cloudImages[one.name] = &parsedCloudImage{CloudImageSpec: made, at: at}
 }
 
-// providerImages makes a provider's own settings for images. Whether the images exist is checked when all are known.
-func (l *loader) providerImages(p *wantedProvider, parts []part) {
+// providerImages creates a provider's own settings of images. checkRules verifies that the images exist.
+func (l *loader) providerImages(p *parsedProvider, parts []part) {
 	seen := map[string]hcl.Range{}
 	for _, part := range parts {
 		if !p.specs.HasImages {
@@ -168,7 +168,7 @@ func (l *loader) providerImages(p *wantedProvider, parts []part) {
 			seen[one.name] = at
 			all := l.complete(l.decode(one.block.Body, one.context(part.ctx), p.specs.providerImage, at), nil)
 			l.block("provider."+p.Name+".image."+one.name, "", at, all)
-			p.images = append(p.images, &wantedProviderImage{at: at, ProviderImage: resources.ProviderImage{
+			p.images = append(p.images, &parsedProviderImage{at: at, ProviderImage: resources.ProviderImage{
 				Image: resources.ImageRef{Name: one.name}, Pause: all.flag("pause"), Properties: all.textMap("properties"),
 				Tags: all.texts("tags"), Login: login(all), Config: all.of(p.specs.Image), Values: plannedValues(p.specs.Image, all), Source: sourceOf(at),
 			}})

@@ -2,5 +2,5 @@
 
 package config
 
-// raceDetector makes tests that count blocks count fewer.
+// raceDetector reduces the number of blocks in tests that count them.
 const raceDetector = true

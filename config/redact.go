@@ -8,20 +8,20 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Secrets could get into diagnostics in three ways: as the values of variables that HCL prints below the source line
-// (it leaves out marked ones), in the words of an error that quotes a value (such diagnostics lose their words, here),
-// and as text in the source line itself (blanked out in the files of the Result).
+// Diagnostics could reveal secrets in three ways: as values of variables that HCL prints below the source line (it
+// omits marked ones), in the text of an error that quotes a value (redact removes that text), and as text in the
+// source line itself (masked in the files of the Result).
 
-// mark is the type of our cty marks.
+// mark is the type of the cty marks of this package.
 type mark string
 
-// sensitive marks values that are never shown.
+// sensitive marks values that npctl never shows.
 const sensitive mark = "sensitive"
 
-// redact takes the words from diagnostics that might quote a sensitive value.
+// redact removes the text of diagnostics that might quote a sensitive value.
 func redact(diags hcl.Diagnostics) hcl.Diagnostics {
 	for i, diag := range diags {
-		if diag.Expression == nil || !touchesSecret(diag.Expression, diag.EvalContext) {
+		if diag.Expression == nil || !refersToSensitive(diag.Expression, diag.EvalContext) {
 			continue
 		}
 		plain := *diag
@@ -32,8 +32,8 @@ func redact(diags hcl.Diagnostics) hcl.Diagnostics {
 	return diags
 }
 
-// touchesSecret tells whether a sensitive value, or the function that makes one, is part of an expression.
-func touchesSecret(expr hcl.Expression, ctx *hcl.EvalContext) bool {
+// refersToSensitive reports whether an expression contains a sensitive value or the function that creates one.
+func refersToSensitive(expr hcl.Expression, ctx *hcl.EvalContext) bool {
 	for _, traversal := range expr.Variables() {
 		if longestValue(traversal, ctx).ContainsMarked() {
 			return true
@@ -43,8 +43,8 @@ func touchesSecret(expr hcl.Expression, ctx *hcl.EvalContext) bool {
 	return ok && callsSensitive(node)
 }
 
-// longestValue follows a reference as far as it goes. The bare root, such as var, stands for nothing in particular when
-// more was meant.
+// longestValue resolves as much of a reference as possible. The bare root of a longer reference, such as var, does
+// not count.
 func longestValue(traversal hcl.Traversal, ctx *hcl.EvalContext) cty.Value {
 	for n := len(traversal); n > 1 || n == len(traversal) && n > 0; n-- {
 		if value, diags := traversal[:n].TraverseAbs(ctx); !diags.HasErrors() {
@@ -64,7 +64,7 @@ func callsSensitive(node hclsyntax.Node) bool {
 	return found
 }
 
-// hide blanks out the literal text of an expression whose value is sensitive, wherever source lines are shown.
+// hide masks the literal text of an expression with a sensitive value, wherever source lines are shown.
 func (l *loader) hide(expr hclsyntax.Expression) {
 	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
 		if literal, ok := n.(*hclsyntax.LiteralValueExpr); ok && !literal.Val.IsNull() {
@@ -74,7 +74,7 @@ func (l *loader) hide(expr hclsyntax.Expression) {
 	})
 }
 
-// shownFiles are the files with what is hidden blanked out, byte for byte, so that places stay right.
+// shownFiles returns the files with the hidden ranges masked byte for byte, so that positions stay valid.
 func (l *loader) shownFiles() map[string]*hcl.File {
 	shown := map[string]*hcl.File{}
 	for name, file := range l.files {

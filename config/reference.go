@@ -13,8 +13,8 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Reference writes docs/configuration.md: every block and attribute of the language, the drivers, the builders and the
-// stores, from the same tables that Load checks against.
+// Reference returns docs/configuration.md: every block and attribute of the language, the drivers, the builders and
+// the stores, from the schemas that Load uses.
 func Reference(drivers map[string]schema.Driver, builders, states map[string]schema.Block) string {
 	r := &reference{}
 	r.line(referenceIntro)
@@ -112,7 +112,7 @@ func (r *reference) driver(kind string, d schema.Driver) {
 	r.more(kind, "image", d.Image, d.HasImages)
 }
 
-// more documents what a driver adds to a block.
+// more documents the attributes that a driver adds to a block.
 func (r *reference) more(kind, block string, b schema.Block, has bool) {
 	switch {
 	case !has:
@@ -199,7 +199,7 @@ func defaultText(a *schema.Attribute) string {
 	}
 }
 
-// cell makes text fit into a cell of a table.
+// cell formats text for a table cell.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
 }

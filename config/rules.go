@@ -14,9 +14,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// checkRules checks what only shows across blocks. Where some block could not be read, what looks missing or unused
-// may be in it, so nothing is said.
-func (l *loader) checkRules(w *world) {
+// checkRules checks rules that concern several blocks. If a block could not be read, it does not report missing or
+// unused objects, because the block may contain or use them.
+func (l *loader) checkRules(w *parsedConfig) {
 	for _, p := range w.providers {
 		if len(p.pools) == 0 && !l.incomplete["pool"] && !l.partial {
 			l.warning(p.at.Ptr(), "Provider without pools", fmt.Sprintf("The provider %q has no pool, so it gives no nodes.", p.Name))
@@ -27,17 +27,17 @@ func (l *loader) checkRules(w *world) {
 		l.checkProviderImages(w, p)
 	}
 	if l.diags.HasErrors() || slices.Contains(slices.Collect(maps.Values(l.incomplete)), true) {
-		return // what seems unused may be meant where a mistake is, or a value that is not known
+		return // an invalid block or an unknown value may use them
 	}
 	l.checkUse(w)
 	l.checkCapacity(w)
 	l.checkMachines(w)
 }
 
-// checkMachines warns of a machine that two nodes name. Each of them is handed out without regard to the other.
-func (l *loader) checkMachines(w *world) {
+// checkMachines warns of a machine that two nodes name. npctl would assign each node independently.
+func (l *loader) checkMachines(w *parsedConfig) {
 	type placed struct {
-		wantedNode
+		parsedNode
 		in string
 	}
 	var nodes []placed
@@ -63,7 +63,7 @@ func (l *loader) checkMachines(w *world) {
 	}
 }
 
-// machineOf is the address and port of a machine in one spelling.
+// machineOf returns the normalized address and port of a machine.
 func machineOf(node resources.StaticNode) string {
 	host := strings.TrimSuffix(strings.ToLower(node.Address), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -72,10 +72,10 @@ func machineOf(node resources.StaticNode) string {
 	return net.JoinHostPort(host, strconv.FormatInt(node.Login.ConnectionPort, 10))
 }
 
-// gearmanBuilder is the kind of the builder whose hosts the npctl block's gearman block leads to.
+// gearmanBuilder is the kind of the builder that reaches its hosts through the gearman block of the npctl block.
 const gearmanBuilder = "gearman"
 
-func (l *loader) checkGearman(w *world, servers *resources.Gearman) {
+func (l *loader) checkGearman(w *parsedConfig, servers *resources.Gearman) {
 	for _, name := range slices.Sorted(maps.Keys(w.images)) {
 		if image := w.images[name]; image.Builder == gearmanBuilder && servers == nil && !l.incomplete["npctl"] {
 			l.problem(image.at.Ptr(), "Missing gearman servers", fmt.Sprintf("The image %q is built by hosts that are reached through gearman, and no server is named. "+
@@ -84,7 +84,7 @@ func (l *loader) checkGearman(w *world, servers *resources.Gearman) {
 	}
 }
 
-func (l *loader) checkPool(w *world, p *wantedProvider, pool *wantedPool) {
+func (l *loader) checkPool(w *parsedConfig, p *parsedProvider, pool *parsedPool) {
 	if len(pool.offers)+len(pool.nodes) == 0 && !l.incomplete["pool label"] && !l.partial {
 		l.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it gives no nodes.", pool.Name, p.Name))
 	}
@@ -99,7 +99,7 @@ func (l *loader) checkPool(w *world, p *wantedProvider, pool *wantedPool) {
 	}
 }
 
-func (l *loader) checkLabel(w *world, name string, at hcl.Range) {
+func (l *loader) checkLabel(w *parsedConfig, name string, at hcl.Range) {
 	if _, ok := w.labels[name]; ok || l.partial || l.incomplete["label"] || isPlaceholder(name) {
 		return
 	}
@@ -111,11 +111,11 @@ func (l *loader) checkLabel(w *world, name string, at hcl.Range) {
 	l.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
 }
 
-// checkOfferImage also covers references that were put together by hand, as objects.
-func (l *loader) checkOfferImage(w *world, p *wantedProvider, offer wantedOffer) {
+// checkOfferImage also checks references that are written as objects.
+func (l *loader) checkOfferImage(w *parsedConfig, p *parsedProvider, offer parsedOffer) {
 	ref := offer.Image
 	if ref.Name == "" && ref.Kind == "" {
-		return // not known, which has been reported
+		return // unknown, already reported
 	}
 	if ref.Kind == resources.CloudImage {
 		image, ok := p.cloudImages[ref.Name]
@@ -145,8 +145,8 @@ func (l *loader) checkOfferImage(w *world, p *wantedProvider, offer wantedOffer)
 	image.used = true
 }
 
-// checkProviderImages finds the images that a provider has settings for and completes their references.
-func (l *loader) checkProviderImages(w *world, p *wantedProvider) {
+// checkProviderImages finds the images for which a provider has settings and completes their references.
+func (l *loader) checkProviderImages(w *parsedConfig, p *parsedProvider) {
 	for _, own := range p.images {
 		image, ok := w.images[own.Image.Name]
 		switch {
@@ -162,8 +162,8 @@ func (l *loader) checkProviderImages(w *world, p *wantedProvider) {
 	}
 }
 
-// checkUse warns of what nothing refers to.
-func (l *loader) checkUse(w *world) {
+// checkUse warns of unused objects.
+func (l *loader) checkUse(w *parsedConfig) {
 	offered := map[string]bool{}
 	for _, p := range w.providers {
 		for _, pool := range p.pools {
@@ -194,9 +194,9 @@ func (l *loader) checkUse(w *world) {
 	}
 }
 
-// checkCapacity warns when a label's min_ready cannot be reached. It is no error, because a pool that is being emptied
-// has max_servers = 0 for a while.
-func (l *loader) checkCapacity(w *world) {
+// checkCapacity warns when a label cannot reach its min_ready. It reports no error, because a pool has max_servers =
+// 0 for a while when an operator drains it.
+func (l *loader) checkCapacity(w *parsedConfig) {
 	room := map[string]int64{}
 	unlimited := map[string]bool{}
 	for _, p := range w.providers {

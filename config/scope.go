@@ -12,18 +12,18 @@ import (
 )
 
 // Locals and the for_each and name of top-level blocks may refer to each other in any order and in any file. They are
-// the vertices of a graph here, and are evaluated when everything they refer to has been.
+// the vertices of a graph; each is evaluated after the vertices to which it refers.
 
 // vertex is a local value or a top-level block.
 type vertex struct {
 	root  string // "local", "diskimage", …
 	name  string
 	at    hcl.Range
-	exprs []hclsyntax.Expression // what its value depends on
+	exprs []hclsyntax.Expression // expressions that determine its value
 	block *hclsyntax.Block       // nil for a local
-	label int                    // which of the block's labels is its name
+	label int                    // index of the block label that is its name
 	state vertexState
-	refs  []*vertex // what it refers to, once asked
+	refs  []*vertex // vertices to which it refers; set by needs
 	value cty.Value
 	found []instance
 	good  bool
@@ -33,7 +33,7 @@ type vertexState int
 
 const (
 	waiting vertexState = iota
-	entered             // what it refers to is being evaluated
+	entered             // its references are being evaluated
 	done
 )
 
@@ -52,7 +52,7 @@ func newGraph() graph {
 	return g
 }
 
-// evaluateGraph evaluates every vertex and returns the scope that all bodies see.
+// evaluateGraph evaluates every vertex and returns the scope of all bodies.
 func (l *loader) evaluateGraph(g graph, base *hcl.EvalContext) *hcl.EvalContext {
 	for _, root := range slices.Sorted(maps.Keys(g)) {
 		l.declared[root] = slices.Sorted(maps.Keys(g[root]))
@@ -78,7 +78,8 @@ func objectOf(vertices map[string]*vertex) cty.Value {
 	return cty.ObjectVal(attrs)
 }
 
-// evaluateVertex walks depth first with a stack of its own, since a chain of locals may be as long as the files allow.
+// evaluateVertex walks depth first with an explicit stack, since only the file size limits the length of a chain of
+// locals.
 func (l *loader) evaluateVertex(g graph, start *vertex, base *hcl.EvalContext) {
 	stack := []*vertex{start}
 	for len(stack) > 0 {
@@ -108,7 +109,8 @@ func (l *loader) evaluateVertex(g graph, start *vertex, base *hcl.EvalContext) {
 	}
 }
 
-// needs lists what a vertex refers to, in the order of the text. A reference to a whole root needs all of it.
+// needs lists the vertices to which a vertex refers, in source order. A reference to a whole root needs all its
+// vertices.
 func (l *loader) needs(g graph, v *vertex) []*vertex {
 	if v.refs != nil {
 		return v.refs
@@ -149,12 +151,12 @@ func (l *loader) referred(g graph, from *vertex, traversal hcl.Traversal) []*ver
 		}
 	}
 	if _, within := vertices[from.name]; within && from.root == traversal.RootName() {
-		all = append(all, from) // it refers to itself among the others: a cycle
+		all = append(all, from) // a reference to itself through the whole root is a cycle
 	}
 	return all
 }
 
-// finishVertex evaluates a vertex whose needs are done. After a cycle some are not, and count as unknown.
+// finishVertex evaluates a vertex after its needs. Needs that are part of a cycle count as unknown.
 func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext) {
 	v.state, v.value = done, cty.DynamicVal
 	ctx := base.NewChild()
@@ -164,7 +166,7 @@ func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext)
 		if seen[need.root] == nil {
 			seen[need.root] = map[string]*vertex{}
 		}
-		if need.state != done || need == v { // part of a cycle, which has been reported
+		if need.state != done || need == v { // part of a cycle, already reported
 			l.incomplete[v.root] = true
 			return
 		}
@@ -187,7 +189,7 @@ func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext)
 	v.value = refsTo(v.root, v.found)
 }
 
-// refsTo is what a reference to a block stands for: one reference, or a map of them by the keys of for_each.
+// refsTo returns the value of a reference to a block: one reference, or a map of them by for_each key.
 func refsTo(root string, all []instance) cty.Value {
 	if slices.ContainsFunc(all, func(i instance) bool { return isPlaceholder(i.name) }) {
 		return cty.DynamicVal
@@ -205,7 +207,7 @@ func refsTo(root string, all []instance) cty.Value {
 	return cty.ObjectVal(byKey)
 }
 
-// refTo is a schema.ImageRef for images, and the name of everything else.
+// refTo returns a schema.ImageRef for images and the name for all other objects.
 func refTo(root, name string) cty.Value {
 	switch root {
 	case "diskimage", "zuul_image", "cloud_image":
@@ -215,7 +217,7 @@ func refTo(root, name string) cty.Value {
 	}
 }
 
-// reportCycle names the whole chain, from a vertex back to itself.
+// reportCycle reports the whole cycle, from a vertex back to itself.
 func (l *loader) reportCycle(g graph, start *vertex) {
 	if l.cycles++; l.cycles > 20 {
 		return
@@ -233,7 +235,7 @@ func (l *loader) reportCycle(g graph, start *vertex) {
 	l.problem(start.at.Ptr(), "Reference cycle", "These refer to each other, so none of them can be evaluated: "+strings.Join(names, " -> ")+".")
 }
 
-// cycleOf finds the shortest way from a vertex back to itself.
+// cycleOf finds the shortest cycle through a vertex.
 func (l *loader) cycleOf(g graph, start *vertex) []*vertex {
 	previous := map[*vertex]*vertex{}
 	queue := []*vertex{start}

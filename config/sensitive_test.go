@@ -9,7 +9,7 @@ import (
 
 const secret = "hunter2-Hunter2"
 
-// shownAnywhere is all that a user, a log or a plan file could see of a Load.
+// shownAnywhere returns everything that a user, a log or a plan file could show of a Load.
 func shownAnywhere(t *testing.T, opts Options) string {
 	t.Helper()
 	result, diags := Load(opts)
@@ -43,7 +43,7 @@ func shownAnywhere(t *testing.T, opts Options) string {
 	return b.String()
 }
 
-// Each expression fails in its own way over a secret. None of what is said may hold it, in any spelling.
+// Each expression fails over a secret in a different way. No diagnostic may contain the secret, in any spelling.
 func TestSecretsAreInNoDiagnostic(t *testing.T) {
 	expressions := []string{
 		`parseint(var.secret, 10)`, `jsondecode(var.secret)`, `yamldecode("{${var.secret}")`, `tonumber(var.secret)`,

@@ -18,9 +18,9 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// setting evaluates one attribute, converts it to its type and checks it. It returns false for an attribute that is
-// null, which is the same as not written, and after a mistake an unknown value, so that the attribute does not count as
-// missing too.
+// setting evaluates one attribute, converts it to its type and checks it. It returns false for a null attribute,
+// which equals an absent one. After an error it returns an unknown value and true, so that the attribute does not
+// count as missing.
 func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guarded bool, ctx *hcl.EvalContext) (cty.Value, bool) {
 	if want.Sensitive {
 		l.hide(attr.Expr)
@@ -61,14 +61,14 @@ func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guar
 }
 
 func (l *loader) invalidValue(attr *hclsyntax.Attribute, want *schema.Attribute, err error, secret bool) {
-	detail := fmt.Sprintf("The attribute %q is not valid: %s", want.Name, ended(err.Error()))
+	detail := fmt.Sprintf("The attribute %q is not valid: %s", want.Name, withFullStop(err.Error()))
 	if secret {
 		detail = fmt.Sprintf("The sensitive attribute %q is not valid. What is wrong is not shown, since it might show the value.", want.Name)
 	}
 	l.problem(attr.Expr.Range().Ptr(), "Invalid value", detail)
 }
 
-// checkReference wants both parts of a reference that was put together by hand.
+// checkReference checks that a reference that is written as an object has both parts.
 func checkReference(ref cty.Value) error {
 	ref, _ = ref.UnmarkDeep()
 	if ref.IsNull() || !ref.IsKnown() {
@@ -82,8 +82,8 @@ func checkReference(ref cty.Value) error {
 	return nil
 }
 
-// ended ends a text that is the last of its sentence.
-func ended(text string) string {
+// withFullStop ends a text with a full stop unless it has one or a question mark.
+func withFullStop(text string) string {
 	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
 		return text
 	}
@@ -149,7 +149,7 @@ func checkOneOf(options []string, value cty.Value) error {
 	return nil
 }
 
-// durationShape matches what is a duration of any size.
+// durationShape matches durations of any size.
 var durationShape = regexp.MustCompile(`^[-+]?([0-9]+(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h|d|w))+$`)
 
 // parseDuration reads "90s", "24h", "7d12h" or "2w".
@@ -168,8 +168,8 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// convertTo converts a value as the language does everywhere. The error says what is wanted and shows no values. A
-// list, set or map may not have elements that are null.
+// convertTo converts a value with the rules of the language. The error states the expected type and shows no values.
+// A list, set or map must not have null elements.
 func convertTo(value cty.Value, want cty.Type) (cty.Value, error) {
 	converted, err := convert.Convert(value, want)
 	if err != nil {
@@ -196,7 +196,7 @@ func checkNoNulls(collection cty.Value) error {
 	return nil
 }
 
-// conversionError adds the way to the wrong part and the type wanted.
+// conversionError adds the path of the wrong part and the expected type to an error.
 func conversionError(err error, want cty.Type) error {
 	var inner cty.PathError
 	if errors.As(err, &inner) && len(inner.Path) > 0 {
@@ -237,5 +237,5 @@ func plainString(v cty.Value) (string, bool) {
 	return v.AsString(), true
 }
 
-// plainType is the type that values of an attribute have: optional attributes are a matter of conversion only.
+// plainType returns the type of an attribute's values. Optional attributes only affect conversion.
 func plainType(t cty.Type) cty.Type { return t.WithoutOptionalAttributesDeep() }

@@ -13,10 +13,10 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// defaultState is the store without a state block.
+// defaultState is the store of a configuration without a state block.
 const defaultState = "bolt"
 
-// settings makes the settings of the npctl block, or the defaults when there is none.
+// settings returns the settings of the npctl block, or the defaults without one.
 func (l *loader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) resources.Settings {
 	for _, twice := range blocks[min(1, len(blocks)):] {
 		l.problem(twice.DefRange().Ptr(), "Duplicate block", "There is an npctl block already, at "+rangeText(blocks[0].DefRange())+".")
@@ -62,9 +62,9 @@ func (l *loader) checkVersion(constraint string, c *content) {
 	}
 	own, err := version.NewVersion(l.opts.Version)
 	if err != nil {
-		return // a build without a version number, made by a developer
+		return // a developer's build without a version number
 	}
-	// A pre-release of a version counts as that version here.
+	// A pre-release of a version counts as that version.
 	if !wanted.Check(own.Core()) {
 		l.problem(at, "Unsupported npctl version", fmt.Sprintf("This configuration wants npctl %s, and this is npctl %s. "+
 			"Use another npctl, or change required_version.", constraint, l.opts.Version))

@@ -7,16 +7,17 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// spec is a schema.Block prepared for decoding: what of the language and of a driver may stand in one body.
+// spec is a schema.Block prepared for decoding: all attributes and blocks of one body, of the language and of a
+// driver.
 type spec struct {
-	what   string // what the body belongs to, for messages: "pool", `builder "dib"`
+	what   string // the owner of the body, for messages: "pool", `builder "dib"`
 	attrs  map[string]*schema.Attribute
 	order  []string // names of attributes as declared
 	blocks map[string]*nestedSpec
-	// repeats tells that the block may have for_each and name.
+	// repeats permits for_each and name in the block.
 	repeats bool
-	// guarded attributes may not get sensitive values unless they are declared sensitive: what is in them is kept in
-	// the state, used as a name, or shown.
+	// guarded attributes reject sensitive values unless they are declared sensitive, because their values are stored
+	// in the state, used as names, or shown.
 	guarded map[string]bool
 }
 
@@ -24,17 +25,17 @@ type spec struct {
 type nestedSpec struct {
 	schema.NestedBlock
 	spec *spec // nil for a part
-	part bool  // decoded by the code of its own: pools, labels, builders and the like
+	part bool  // has its own decoding function: pools, labels, builders and the like
 }
 
-// meta are the attributes of every block that repeats.
+// Attributes that every repeating block has.
 const (
 	metaForEach = "for_each"
 	metaName    = "name"
 )
 
-// newSpec joins the schemas of one body. The first wins where two declare the same name. Only the first one's
-// attributes are guarded.
+// newSpec joins the schemas of one body. If two declare the same name, the first takes precedence. Only the
+// attributes of the first are guarded.
 func newSpec(what string, layers ...schema.Block) *spec {
 	s := &spec{
 		what: what, attrs: map[string]*schema.Attribute{}, blocks: map[string]*nestedSpec{}, guarded: map[string]bool{},
@@ -63,7 +64,7 @@ func newSpec(what string, layers ...schema.Block) *spec {
 	return s
 }
 
-// withParts adds blocks that have code of their own.
+// withParts adds blocks that have their own decoding functions.
 func (s *spec) withParts(parts ...schema.NestedBlock) *spec {
 	for _, nested := range parts {
 		s.blocks[nested.Name] = &nestedSpec{NestedBlock: nested, part: true}
@@ -71,16 +72,16 @@ func (s *spec) withParts(parts ...schema.NestedBlock) *spec {
 	return s
 }
 
-// repeating allows for_each and name.
+// repeating permits for_each and name.
 func (s *spec) repeating() *spec {
 	s.repeats = true
 	return s
 }
 
-// unguarded lets every attribute have sensitive values.
+// unguarded permits sensitive values in all attributes.
 func (s *spec) unguarded() *spec { return s.guard(false) }
 
-// allGuarded is for blocks whose values are kept in the state.
+// allGuarded guards all attributes, for blocks with values that npctl stores in the state.
 func (s *spec) allGuarded() *spec { return s.guard(true) }
 
 func (s *spec) guard(on bool) *spec {
@@ -95,7 +96,7 @@ func (s *spec) guard(on bool) *spec {
 	return s
 }
 
-// words are the attribute and block names, for suggestions.
+// words returns the attribute and block names, for suggestions.
 func (s *spec) words() (attrs, blocks []string) {
 	attrs = slices.Clone(s.order)
 	if s.repeats {

@@ -8,26 +8,26 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// specs are the prepared schemas of every block, with those of drivers, builders and stores put in.
+// specs are the prepared schemas of all blocks, including those of drivers, builders and stores.
 type specs struct {
 	variable, validation, npctl, label, diskimage, zuulImage *spec
 	builders, states                                         map[string]*spec
 	drivers                                                  map[string]*driverSpecs
-	insideOf                                                 map[string]string // where a block belongs that is no top-level block
+	insideOf                                                 map[string]string // the parent of each block type that is not top-level
 }
 
-// driverSpecs are the bodies of one driver's blocks.
+// driverSpecs are the prepared schemas of one driver's blocks.
 type driverSpecs struct {
 	schema.Driver
 	kind                                                   string
 	provider, pool, offer, cloudImage, providerImage, node *spec
-	// poolOnly are attributes of the pool that its labels do not have.
+	// poolOnly are the pool attributes that labels do not have.
 	poolOnly schema.Block
-	// label is the driver's label schema in which what has no default has the pool's, for hashing.
+	// label is the driver's label schema for hashing: attributes without a default have that of the pool.
 	label schema.Block
 }
 
-// nestedNames are the structural blocks inside a provider and a pool.
+// The structural blocks inside a provider, a pool and other blocks.
 var (
 	partBuilder    = schema.NestedBlock{Name: "builder", Label: "kind", Max: 1}
 	partState      = schema.NestedBlock{Name: "state", Label: "kind", Max: 1}
@@ -79,7 +79,7 @@ func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {
 	}
 }
 
-// withDefaults takes defaults that are missing from another schema.
+// withDefaults sets missing defaults to those of another schema.
 func withDefaults(b, other schema.Block) schema.Block {
 	b.Attributes = slices.Clone(b.Attributes)
 	for i := range b.Attributes {
@@ -91,7 +91,7 @@ func withDefaults(b, other schema.Block) schema.Block {
 	return b
 }
 
-// without leaves out what another schema has too.
+// without removes the attributes and blocks that another schema has too.
 func without(b, other schema.Block) schema.Block {
 	var rest schema.Block
 	for _, attr := range b.Attributes {

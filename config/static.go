@@ -12,19 +12,19 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// The hash of something covers its static attributes as far as they differ from their defaults. So an attribute that a
-// later npctl adds, and a default that it changes, replace nothing until somebody writes the attribute.
+// A hash covers the replacing attributes that differ from their defaults. An attribute that a later npctl adds, or a
+// default that it changes, therefore replaces nothing until a configuration sets the attribute.
 
 const masked = "(sensitive)"
 
-// staticOf returns the static part of a body for hashing, without what is null or at its default. What is sensitive stays
-// marked.
+// staticOf returns the replacing attributes of a body for hashing, without those that are null or at their defaults.
+// Sensitive values stay marked.
 func staticOf(b schema.Block, v values) cty.Value {
 	static := map[string]cty.Value{}
 	for i := range b.Attributes {
 		attr := &b.Attributes[i]
 		value, ok := v.usable(attr.Name)
-		if attr.Class != schema.Static || !ok || attr.Default != cty.NilVal && value.RawEquals(attr.Default) {
+		if attr.Class != schema.Replacing || !ok || attr.Default != cty.NilVal && value.RawEquals(attr.Default) {
 			continue
 		}
 		static[attr.Name] = v[attr.Name]
@@ -39,17 +39,17 @@ func staticOf(b schema.Block, v values) cty.Value {
 	return cty.ObjectVal(static)
 }
 
-// hasStatic reports whether a body has static attributes at any depth. A block without any says nothing about what
-// was made, however many of it there are.
+// hasStatic reports whether a body has replacing attributes at any depth. The number of blocks without such
+// attributes does not affect the hash.
 func hasStatic(b schema.Block) bool {
-	return slices.ContainsFunc(b.Attributes, func(a schema.Attribute) bool { return a.Class == schema.Static }) ||
+	return slices.ContainsFunc(b.Attributes, func(a schema.Attribute) bool { return a.Class == schema.Replacing }) ||
 		slices.ContainsFunc(b.Blocks, func(n schema.NestedBlock) bool { return hasStatic(n.Schema) })
 }
 
-// staticBlocks is the static part of nested blocks: an object per block.
+// staticBlocks returns the replacing attributes of nested blocks: one object for each block.
 func staticBlocks(n *schema.NestedBlock, value cty.Value) cty.Value {
 	switch {
-	case value.IsMarked(): // all of it
+	case value.IsMarked(): // all blocks are sensitive
 		plain, marks := value.UnmarkDeep()
 		return staticBlocks(n, plain).WithMarks(marks)
 	case n.Label != "":
@@ -69,12 +69,12 @@ func staticBlocks(n *schema.NestedBlock, value cty.Value) cty.Value {
 	}
 }
 
-// showStatic adds the static attributes that are not null, defaults included, as text.
+// showStatic adds the replacing attributes that are not null, including defaults, as text.
 func showStatic(into map[string]string, prefix string, b schema.Block, v values) {
 	for i := range b.Attributes {
 		attr := &b.Attributes[i]
 		value, ok := v[attr.Name]
-		if attr.Class != schema.Static || !ok || !value.IsKnown() || value.IsNull() {
+		if attr.Class != schema.Replacing || !ok || !value.IsKnown() || value.IsNull() {
 			continue
 		}
 		into[prefix+attr.Name] = showValue(value, attr.Sensitive)
@@ -94,7 +94,7 @@ func showStatic(into map[string]string, prefix string, b schema.Block, v values)
 	}
 }
 
-// showValue writes a value as short JSON text.
+// showValue formats a value as short JSON text.
 func showValue(value cty.Value, secret bool) string {
 	if secret || value.ContainsMarked() {
 		return masked
@@ -113,7 +113,7 @@ func showValue(value cty.Value, secret bool) string {
 	if len(text) <= most {
 		return string(text)
 	}
-	// Two long texts that differ far behind must not look the same.
+	// The checksum distinguishes long texts that differ only near the end.
 	sum := sha256.Sum256(text)
 	return fmt.Sprintf("%s (%d bytes, sha256 %s)", shorten(string(text[:most]), most/2), len(text), hex.EncodeToString(sum[:6]))
 }

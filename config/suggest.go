@@ -8,7 +8,7 @@ import (
 	plaintext "github.com/npctl/npctl/internal/text"
 )
 
-// didYouMean is a sentence to append, or "".
+// didYouMean returns a sentence with a suggestion, or "".
 func didYouMean(given string, options []string) string {
 	if best := plaintext.Nearest(given, options); best != "" {
 		return fmt.Sprintf(" Did you mean %q?", best)
@@ -16,11 +16,11 @@ func didYouMean(given string, options []string) string {
 	return ""
 }
 
-// maxOptions is the longest list of options that a message repeats.
+// maxOptions is the number of options up to which a message lists all of them.
 const maxOptions = 20
 
-// oneOf is a sentence that suggests the nearest option, or else lists them all when there are few. The noun names them:
-// "drivers".
+// oneOf returns a sentence that suggests the nearest option, or else lists all options if there are few. The noun is
+// their plural: "drivers".
 func oneOf(noun, given string, options []string) string {
 	if hint := didYouMean(given, options); hint != "" {
 		return hint

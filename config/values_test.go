@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// oddValues are what people and generators write where something else is wanted.
+// oddValues are values that people and generators write by mistake.
 var oddValues = []string{
 	`null`, `""`, `"x"`, `"\u0000"`, `0`, `-1`, `1.5`, `1e400`, `-1e400`, `true`, `[]`, `[null]`, `["a", 1, null]`, `{}`, `{ a = null }`,
 	`{ "" = "" }`, `[[]]`, `toset(["a"])`, `tomap({ a = "b" })`, `sensitive("x")`, `sensitive(["x"])`, `[sensitive("x")]`,
@@ -18,7 +18,7 @@ var oddValues = []string{
 	`{ type = "diskimage", name = sensitive("debian") }`, `label.small`, `each.key`, `path.config`, `1 / 0`, `"99999999999999999999h"`,
 }
 
-// everywhere has a place for an attribute in every block of the language.
+// everywhere has a position for an attribute in every block type.
 const everywhere = `
 variable "unset" {}
 variable "typed" {
@@ -85,7 +85,7 @@ provider "static" "lab" {
 }
 `
 
-// attributesOf lists the attributes of the place's block.
+// attributesOf lists the attributes of the block at each position of everywhere.
 func attributesOf(s *specs) map[string][]string {
 	acme, static := s.drivers["acme"], s.drivers["static"]
 	list := func(s *spec) []string {
@@ -101,14 +101,14 @@ func attributesOf(s *specs) map[string][]string {
 	}
 }
 
-// written stands in the blocks unless the attribute under test is the same.
+// written are the attributes that fill sets in each block, unless one of them is under test.
 var written = map[string]map[string]string{
 	"variable": {"type": "string", "default": `"x"`}, "gearman": {"servers": `["a"]`}, "builder": {"elements": `["x"]`},
 	"zuul_image": {"api_url": `"https://zuul.example.com"`, "project": `"p"`, "pipelines": `["x"]`, "job": `"j"`},
 	"provider":   {"cloud": `"x"`}, "offer": {"image": "diskimage.debian"}, "volume": {"size": "1"}, "node": {"labels": `["small"]`},
 }
 
-// fill writes one attribute into every block, the i-th of each, with the same value.
+// fill writes the i-th attribute of every block with the same value.
 func fill(places map[string][]string, i int, value string) string {
 	pairs := []string{}
 	for place, attributes := range places {
@@ -126,7 +126,7 @@ func fill(places map[string][]string, i int, value string) string {
 	return strings.NewReplacer(pairs...).Replace(everywhere)
 }
 
-// Any value in any attribute either means something or is a mistake with a place. It is never a panic.
+// Any value in any attribute is either valid or an error with a position. It never causes a panic.
 func TestAnyValueInAnyAttributeIsTakenOrExplained(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": ""})
 	places := attributesOf(newSpecs(opts))

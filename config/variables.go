@@ -13,9 +13,9 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// VariableValue is the value a variable had, for plan files: given again as -var, Value means the same.
+// VariableValue is the value of a variable in a plan file. Value given as -var has the same meaning.
 type VariableValue struct {
-	Value     string // plain text of a string, number or bool; an HCL expression otherwise; empty when sensitive
+	Value     string // text of a string, number or bool; an HCL expression otherwise; empty when sensitive
 	Sensitive bool
 	From      string // "default", "NPCTL_VAR_name", "-var" or a file name
 }
@@ -24,17 +24,17 @@ type VariableValue struct {
 type variable struct {
 	name        string
 	at          hcl.Range
-	want        cty.Type // DynamicPseudoType when nothing is said
+	want        cty.Type // DynamicPseudoType without a type attribute
 	defaults    *typeexpr.Defaults
 	fallback    cty.Value // the default; cty.NilVal when there is none
 	nullable    bool
 	sensitive   bool
 	validations []part
-	given       *given
+	given       *externalValue
 	value       cty.Value
 }
 
-// variables reads all variable blocks and decides their values. It returns the object that `var` stands for.
+// variables reads all variable blocks and determines their values. It returns the object `var`.
 func (l *loader) variables(blocks []*hclsyntax.Block, base *hcl.EvalContext) cty.Value {
 	all := map[string]*variable{}
 	for _, block := range blocks {
@@ -99,13 +99,13 @@ func (l *loader) variableDefault(v *variable, attr *hclsyntax.Attribute, typed b
 	if !typed && value.Type().IsPrimitiveType() && !value.IsNull() {
 		v.want = value.Type()
 	}
-	v.fallback, ok = l.fit(v, value, attr.Expr.Range(), "the default")
+	v.fallback, ok = l.convertToVariable(v, value, attr.Expr.Range(), "the default")
 	if !ok {
 		v.fallback = cty.DynamicVal
 	}
 }
 
-// defaultRefers reports references of a default to other values of the configuration, which are not known yet.
+// defaultRefers reports references in a default. Other values of the configuration are not known at that time.
 func (l *loader) defaultRefers(expr hclsyntax.Expression) bool {
 	found := false
 	for _, traversal := range expr.Variables() {
@@ -118,8 +118,8 @@ func (l *loader) defaultRefers(expr hclsyntax.Expression) bool {
 	return found
 }
 
-// fit converts a value to what the variable wants.
-func (l *loader) fit(v *variable, value cty.Value, at hcl.Range, what string) (cty.Value, bool) {
+// convertToVariable converts a value to the variable's type.
+func (l *loader) convertToVariable(v *variable, value cty.Value, at hcl.Range, what string) (cty.Value, bool) {
 	if v.defaults != nil && !value.IsNull() {
 		value = v.defaults.Apply(value)
 	}
@@ -138,7 +138,7 @@ func (l *loader) fit(v *variable, value cty.Value, at hcl.Range, what string) (c
 	return converted, true
 }
 
-// variableValue takes what was given, or the default.
+// variableValue returns the given value, or the default.
 func (l *loader) variableValue(v *variable) cty.Value {
 	value, from := v.fallback, "default"
 	if v.given != nil {
@@ -166,7 +166,7 @@ func (l *loader) variableValue(v *variable) cty.Value {
 	return value
 }
 
-// unknownOf is any value that the variable may have.
+// unknownOf returns an unknown value of the variable's type.
 func unknownOf(v *variable) cty.Value {
 	value := cty.UnknownVal(plainType(v.want))
 	if v.nullable || value.Type() == cty.DynamicPseudoType {
@@ -175,7 +175,7 @@ func unknownOf(v *variable) cty.Value {
 	return value.RefineNotNull()
 }
 
-// argumentText writes a value the way -var takes it.
+// argumentText formats a value for -var.
 func argumentText(value cty.Value) string {
 	if !value.IsNull() && value.Type().IsPrimitiveType() {
 		text, _ := convert.Convert(value, cty.String)
@@ -194,7 +194,7 @@ func (l *loader) validateVariables(all map[string]*variable, object cty.Value, b
 	}
 }
 
-// validate checks one condition of a variable. The message is the author's, so it is shown unless it holds a secret.
+// validate checks one condition of a variable. It shows the author's message unless the message contains a secret.
 func (l *loader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.EvalContext) {
 	for name, attr := range block.Body.Attributes {
 		if _, ok := l.specs.validation.attrs[name]; !ok {
@@ -222,7 +222,7 @@ func (l *loader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.EvalCont
 	if !passed.IsKnown() || passed.True() {
 		return
 	}
-	l.problem(l.blame(v), "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.",
+	l.problem(l.originOf(v), "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.",
 		l.validationMessage(v, message, ctx), rangeText(block.DefRange())))
 }
 
@@ -246,8 +246,8 @@ func (l *loader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *
 	return text.AsString()
 }
 
-// blame is where the value was written, or else the variable.
-func (l *loader) blame(v *variable) *hcl.Range {
+// originOf returns the position of the value, or else that of the variable.
+func (l *loader) originOf(v *variable) *hcl.Range {
 	if v.given != nil && v.given.at.Filename != "" {
 		return v.given.at.Ptr()
 	}

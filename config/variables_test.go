@@ -125,7 +125,7 @@ label "l" { name = "${replace(var.v.text, "/\\W/", "_")}-${var.v.list[1]}" }`, "
 	wantText(t, loadErrors(t, opts), "x.json line 1")
 }
 
-// A plan file keeps the values of variables as text; given again as -var they must be the same.
+// A plan file stores the values of variables as text; the same text given as -var must have the same value.
 func TestShownValueGivenAgainMeansTheSame(t *testing.T) {
 	dir := write(t, map[string]string{"main.hcl": `
 variable "s" { default = "" }

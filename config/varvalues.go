@@ -14,25 +14,26 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// envPrefix begins the environment variables that give values to variables.
+// envPrefix is the prefix of environment variables that set variables.
 const envPrefix = "NPCTL_VAR_"
 
-// given is a value from outside the configuration: text of a command line or environment, or an expression of a file.
-type given struct {
+// externalValue is a value from outside the configuration: text from the command line or environment, or an
+// expression from a file.
+type externalValue struct {
 	from string
 	text string
-	expr hcl.Expression // nil for a text
-	at   hcl.Range      // of the expression
+	expr hcl.Expression // nil for text
+	at   hcl.Range      // position of the expression
 }
 
-// collectValues notes for every variable the value of the strongest source.
+// collectValues determines for each variable the value of the source with the highest precedence.
 func (l *loader) collectValues(all map[string]*variable) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if l.opts.LookupEnv == nil {
 			break
 		}
 		if text, ok := l.opts.LookupEnv(envPrefix + name); ok {
-			all[name].given = &given{from: envPrefix + name, text: text}
+			all[name].given = &externalValue{from: envPrefix + name, text: text}
 		}
 	}
 	for _, path := range l.found.auto {
@@ -46,7 +47,7 @@ func (l *loader) collectValues(all map[string]*variable) {
 	}
 }
 
-// readArgument takes one name=value of the command line. Its value is not repeated in messages: it may be a secret.
+// readArgument reads one name=value argument. Messages do not repeat its value, which may be a secret.
 func (l *loader) readArgument(argument string, all map[string]*variable) {
 	name, text, ok := strings.Cut(argument, "=")
 	name = strings.TrimSpace(name)
@@ -62,25 +63,25 @@ func (l *loader) readArgument(argument string, all map[string]*variable) {
 		}
 		return
 	}
-	v.given = &given{from: "-var", text: text}
+	v.given = &externalValue{from: "-var", text: text}
 }
 
-// readValues takes the values of one file. A name that is not declared is a warning, so that one file can serve
-// several configurations.
+// readValues reads the values of one file. An undeclared name is only a warning, so that one file can serve several
+// configurations.
 func (l *loader) readValues(path string, all map[string]*variable) {
 	attrs := l.valuesFile(path)
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		attr := attrs[name]
 		v, ok := all[name]
 		if !ok && l.partial {
-			continue // it may be declared in what could not be read
+			continue // a file that could not be parsed may declare it
 		}
 		if !ok {
 			l.warning(attr.NameRange.Ptr(), "Unknown variable", fmt.Sprintf("The configuration has no variable %q.%s",
 				name, oneOf("variables", name, l.declared["var"])))
 			continue
 		}
-		v.given = &given{from: path, expr: attr.Expr, at: attr.Expr.Range()}
+		v.given = &externalValue{from: path, expr: attr.Expr, at: attr.Expr.Range()}
 		if v.sensitive {
 			l.hidden = append(l.hidden, attr.Expr.Range())
 		}
@@ -106,7 +107,7 @@ func (l *loader) valuesFile(path string) hcl.Attributes {
 	return attrs
 }
 
-// parseJSON checks the depth with encoding/json's own limit before HCL's parser, which has none, sees the text.
+// parseJSON limits the depth before it calls HCL's parser, which has no limit.
 func (l *loader) parseJSON(path string, src []byte) hcl.Body {
 	if json.Valid(src) {
 		if err := checkDepth(string(src)); err != nil {
@@ -126,15 +127,15 @@ func (l *loader) parseJSON(path string, src []byte) hcl.Body {
 	return file.Body
 }
 
-// givenValue evaluates what was given. A text is taken as it is where the variable is a string, number or bool, and
-// read as an HCL expression where it is a list, map or object. For a variable without a type, a text that begins with
-// a bracket is an expression.
+// givenValue evaluates the given value. Text is used verbatim if the variable is a string, number or bool, and parsed
+// as an HCL expression if it is a list, map or object. For a variable without a type, text that starts with a bracket
+// is an expression.
 func (l *loader) givenValue(v *variable) cty.Value {
 	expr, at := v.given.expr, v.given.at
 	if expr == nil {
 		if !takesExpression(v.want, v.given.text) {
 			at = l.showText(v)
-			value, _ := l.fit(v, cty.StringVal(v.given.text), at, "what "+v.given.from+" gives")
+			value, _ := l.convertToVariable(v, cty.StringVal(v.given.text), at, "what "+v.given.from+" gives")
 			return value
 		}
 		parsed, ok := l.parseArgument(v)
@@ -152,7 +153,7 @@ func (l *loader) givenValue(v *variable) cty.Value {
 		l.diags = append(l.diags, diags...)
 		return cty.DynamicVal
 	}
-	value, _ = l.fit(v, value, at, "what "+v.given.from+" gives")
+	value, _ = l.convertToVariable(v, value, at, "what "+v.given.from+" gives")
 	return value
 }
 
@@ -164,7 +165,7 @@ func takesExpression(want cty.Type, text string) bool {
 	return !want.IsPrimitiveType()
 }
 
-// showText makes the text of the command line or the environment the source of diagnostics.
+// showText makes text from the command line or environment the source of diagnostics.
 func (l *loader) showText(v *variable) hcl.Range {
 	name := fmt.Sprintf("<value of var.%s from %s>", v.name, v.given.from)
 	src := []byte(v.given.text)

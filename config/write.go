@@ -17,17 +17,17 @@ import (
 	plaintext "github.com/npctl/npctl/internal/text"
 )
 
-// The layout is that of HCL's own writer, which users know from other tools. That writer scans the whole file for each
-// diagnostic and marks the place by colour only; this one goes straight to the lines and draws carets.
+// The layout is that of HCL's own writer, which users know from other tools. That writer scans the whole file for
+// each diagnostic and marks the range only by colour; this one seeks to the lines and draws carets.
 
 const (
-	maxShown      = 20   // diagnostics; the first mistakes are often the cause of the others
-	maxShownLines = 12   // of the source, for one diagnostic
-	maxShownLine  = 2000 // bytes; longer lines are not shown
+	maxShown      = 20   // diagnostics; the first errors often cause the others
+	maxShownLines = 12   // source lines of one diagnostic
+	maxShownLine  = 2000 // bytes; longer lines are omitted
 )
 
-// WriteDiagnostics writes diagnostics for people: with the source lines, carets below what is meant and the values of
-// variables in it, and of many the first 20. A width of 0 wraps nothing. Errors of w are the caller's to see on w itself.
+// WriteDiagnostics writes at most 20 diagnostics as text, with the source lines, carets below the range and the
+// values of variables in it. A width of 0 disables wrapping. Callers check w for write errors.
 func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.File, color bool, width int) {
 	shown, rest := firstOf(diags, maxShown)
 	defer func() {
@@ -54,7 +54,8 @@ func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.
 	}
 }
 
-// WriteCompact is WriteDiagnostics with errors first, and then one line for each warning: the summary and the place.
+// WriteCompact is like WriteDiagnostics, but writes errors first, and one line for each warning: summary and
+// position.
 func WriteCompact(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.File, color bool, width int) {
 	var errors, warnings hcl.Diagnostics
 	for _, diag := range diags {
@@ -78,7 +79,7 @@ func WriteCompact(w io.Writer, diags hcl.Diagnostics, files map[string]*hcl.File
 	}
 }
 
-// firstOf splits diagnostics into the first of them and the rest. When there is a rest, errors come before warnings.
+// firstOf splits diagnostics at a limit. If it is exceeded, errors come before warnings.
 func firstOf(diags hcl.Diagnostics, limit int) (first, rest hcl.Diagnostics) {
 	if len(diags) <= limit {
 		return diags, nil
@@ -88,7 +89,7 @@ func firstOf(diags hcl.Diagnostics, limit int) (first, rest hcl.Diagnostics) {
 	return sorted[:limit], sorted[limit:]
 }
 
-// moreText counts diagnostics that are not shown: "3 more errors and 1 more warning".
+// moreText counts omitted diagnostics: "3 more errors and 1 more warning".
 func moreText(rest hcl.Diagnostics) string {
 	warnings := 0
 	for _, diag := range rest {
@@ -106,7 +107,7 @@ func moreText(rest hcl.Diagnostics) string {
 	return strings.Join(parts, " and ")
 }
 
-// painter colours text where that is wanted.
+// painter colours text if on is set.
 type painter struct{ on bool }
 
 func (p painter) severity(s hcl.DiagnosticSeverity) string {
@@ -150,7 +151,7 @@ func writeSource(b *bytes.Buffer, diag *hcl.Diagnostic, file *hcl.File, p painte
 	b.WriteByte('\n')
 }
 
-// linesOf returns the lines first to last, going from the place outwards.
+// linesOf returns the lines first to last, searching outwards from the position.
 func linesOf(src []byte, at hcl.Range, first, last int) []string {
 	begin := lineStart(src, at.Start.Byte)
 	for n := at.Start.Line; n > first && begin > 0; n-- {
@@ -174,7 +175,7 @@ func linesOf(src []byte, at hcl.Range, first, last int) []string {
 
 func lineStart(src []byte, offset int) int { return bytes.LastIndexByte(src[:offset], '\n') + 1 }
 
-// carets repeats the tabs of the line, so that they stand right whatever the width of a tab.
+// carets repeats the tabs of the line, so that the carets align at any tab width.
 func carets(part *JSONSnippet) string {
 	var b strings.Builder
 	for _, r := range part.Code[:part.HighlightStart] {
@@ -188,8 +189,8 @@ func carets(part *JSONSnippet) string {
 	return b.String() + strings.Repeat("^", max(1, marked))
 }
 
-// writeValues tells what the variables of the expression were, since it may have been evaluated several times.
-// Sensitive ones are left out.
+// writeValues writes the values of the variables in the expression, since it may have been evaluated several times.
+// It omits sensitive values.
 func writeValues(b *bytes.Buffer, diag *hcl.Diagnostic) {
 	if diag.Expression == nil || diag.EvalContext == nil {
 		return
@@ -229,7 +230,7 @@ func traversalText(traversal hcl.Traversal) string {
 	return text
 }
 
-// briefText shows a known value without marks: a short text whole, anything large by what it is.
+// briefText formats a known value without marks: short text in full, large values by type and length.
 func briefText(value cty.Value) string {
 	t := value.Type()
 	switch {

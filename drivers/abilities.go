@@ -1,10 +1,10 @@
 package drivers
 
-// Abilities are looked up with these functions and not by type assertion, so that decorators neither hide what the
-// Cloud below can do nor pretend what it cannot.
+// These functions find the abilities of a Cloud and replace type assertions, so that a decorated Cloud has exactly
+// the abilities of the Cloud below.
 
-// Images returns the Cloud's image store, decorated as the Cloud is.
-func Images(c Cloud) (ImageStore, bool) {
+// ImagesOf returns the Cloud's image store, decorated as the Cloud is.
+func ImagesOf(c Cloud) (ImageStore, bool) {
 	inner, around, decorated := unwrapped(c)
 	store, ok := inner.(ImageStore)
 	if ok && decorated {
@@ -13,18 +13,18 @@ func Images(c Cloud) (ImageStore, bool) {
 	return store, ok
 }
 
-// Snapshotting returns the Cloud's snapshots, decorated as the Cloud is.
-func Snapshotting(c Cloud) (Snapshots, bool) {
+// SnapshotterOf returns the Cloud's snapshots, decorated as the Cloud is.
+func SnapshotterOf(c Cloud) (Snapshotter, bool) {
 	inner, around, decorated := unwrapped(c)
-	snapshots, ok := inner.(Snapshots)
+	snapshots, ok := inner.(Snapshotter)
 	if ok && decorated {
 		return &decoratedSnapshots{snapshots, around}, true
 	}
 	return snapshots, ok
 }
 
-// Resolving returns the Cloud's resolver, decorated as the Cloud is.
-func Resolving(c Cloud) (Resolver, bool) {
+// ResolverOf returns the Cloud's resolver, decorated as the Cloud is.
+func ResolverOf(c Cloud) (Resolver, bool) {
 	inner, around, decorated := unwrapped(c)
 	resolver, ok := inner.(Resolver)
 	if ok && decorated {
@@ -33,8 +33,8 @@ func Resolving(c Cloud) (Resolver, bool) {
 	return resolver, ok
 }
 
-// Sweeping returns the Cloud's sweeper, decorated as the Cloud is.
-func Sweeping(c Cloud) (Sweeper, bool) {
+// SweeperOf returns the Cloud's sweeper, decorated as the Cloud is.
+func SweeperOf(c Cloud) (Sweeper, bool) {
 	inner, around, decorated := unwrapped(c)
 	sweeper, ok := inner.(Sweeper)
 	if ok && decorated {
@@ -43,8 +43,8 @@ func Sweeping(c Cloud) (Sweeper, bool) {
 	return sweeper, ok
 }
 
-// Consoles returns the Cloud's console, decorated as the Cloud is.
-func Consoles(c Cloud) (Console, bool) {
+// ConsoleOf returns the Cloud's console, decorated as the Cloud is.
+func ConsoleOf(c Cloud) (Console, bool) {
 	inner, around, decorated := unwrapped(c)
 	console, ok := inner.(Console)
 	if ok && decorated {
@@ -53,8 +53,8 @@ func Consoles(c Cloud) (Console, bool) {
 	return console, ok
 }
 
-// Checking returns the Cloud's checker, decorated as the Cloud is.
-func Checking(c Cloud) (Checker, bool) {
+// CheckerOf returns the Cloud's checker, decorated as the Cloud is.
+func CheckerOf(c Cloud) (Checker, bool) {
 	inner, around, decorated := unwrapped(c)
 	checker, ok := inner.(Checker)
 	if ok && decorated {
@@ -63,7 +63,8 @@ func Checking(c Cloud) (Checker, bool) {
 	return checker, ok
 }
 
-// As looks for any other ability: T of the Cloud itself or of what it decorates, past the decorators.
+// As finds any other ability: a T that the Cloud implements, or the Cloud below all decorators. Calls through T
+// bypass the decorators.
 func As[T any](c Cloud) (T, bool) {
 	if found, ok := c.(T); ok {
 		return found, true
@@ -74,8 +75,8 @@ func As[T any](c Cloud) (T, bool) {
 }
 
 // unwrapped returns the Cloud below all decorators, and the decorators as one.
-func unwrapped(c Cloud) (Cloud, Around, bool) {
-	var arounds []Around
+func unwrapped(c Cloud) (Cloud, Decorator, bool) {
+	var arounds []Decorator
 	for {
 		d, ok := c.(*decoratedCloud)
 		if !ok {

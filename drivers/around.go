@@ -2,46 +2,46 @@ package drivers
 
 import "context"
 
-// Call is one call of a Cloud, as decorators see it.
+// Call describes one call of a Cloud to decorators.
 type Call struct {
 	Name    string // such as create, list or upload_image
-	Subject string // what it is about: a node's id, an image's name; empty for lists
-	// Repeat says when the call may be made again after an error.
-	Repeat Repeat
-	// Weight says how long it may take.
-	Weight Weight
+	Subject string // the object of the call: a node's ID, an image's name; empty for lists
+	// Retry states when the call may be repeated after an error.
+	Retry RetryPolicy
+	// Weight states how long the call may take.
+	Weight TimeoutClass
 }
 
-// Repeat says when a call may be made again.
-type Repeat int
+// RetryPolicy states when a call may be repeated.
+type RetryPolicy int
 
 const (
-	// RepeatAlways is for calls that may happen twice: lists, lookups, deletions.
-	RepeatAlways Repeat = iota
-	// RepeatIfNothingDone is for calls that make something: only an error that proves that nothing was made allows
-	// another try. After a lost answer the caller has to look first (see Spec.Retried), and the thing may appear
-	// later than any look that could be taken here.
-	RepeatIfNothingDone
-	// RepeatUnlessLate is for calls that remove what an earlier try created (see ImageSpec.Retried). A call that used up
-	// its own timeout is not repeated: it would take as long again.
-	RepeatUnlessLate
+	// RetryAlways is for calls that are safe to repeat: lists, lookups, deletions.
+	RetryAlways RetryPolicy = iota
+	// RetryIfNothingDone is for calls that create something: only an error that proves that nothing was created
+	// permits a repetition. After a lost response the caller has to search for the object first (see
+	// Spec.MaybeCreated), and the object may appear later than any search that a decorator could make.
+	RetryIfNothingDone
+	// RetryUnlessTimedOut is for calls that remove what an earlier attempt created (see ImageSpec.MaybeCreated). A
+	// call that used up its own timeout is not repeated, because the repetition would take as long.
+	RetryUnlessTimedOut
 )
 
-// Weight is how long a call may take.
-type Weight int
+// TimeoutClass selects the timeout of a call.
+type TimeoutClass int
 
-// The weights of calls.
+// The timeout classes.
 const (
-	Light  Weight = iota // one thing
-	Paged                // a list of any length
-	Upload               // an image
+	Single TimeoutClass = iota // one object
+	Paged                      // a list of any length
+	Upload                     // an image
 )
 
-// Around is a decorator: it calls next once, several times or not at all.
-type Around func(ctx context.Context, call Call, next func(context.Context) error) error
+// Decorator wraps a call: it calls next once, several times or not at all.
+type Decorator func(ctx context.Context, call Call, next func(context.Context) error) error
 
-// chain makes one of several, the first outermost.
-func chain(arounds ...Around) Around {
+// chain combines decorators into one; the first is the outermost.
+func chain(arounds ...Decorator) Decorator {
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
 		for i := len(arounds) - 1; i >= 0; i-- {
 			around, inner := arounds[i], next
@@ -51,11 +51,12 @@ func chain(arounds ...Around) Around {
 	}
 }
 
-// Wrap puts a decorator around every call of a Cloud, those of its abilities included (see Images and its like).
-func Wrap(c Cloud, around Around) Cloud { return &decoratedCloud{c, around} }
+// Wrap applies a decorator to all calls of a Cloud, including those of its abilities (see ImagesOf and similar
+// functions).
+func Wrap(c Cloud, around Decorator) Cloud { return &decoratedCloud{c, around} }
 
 // do runs a call that returns a value through a decorator.
-func do[T any](ctx context.Context, around Around, call Call, f func(context.Context) (T, error)) (T, error) {
+func do[T any](ctx context.Context, around Decorator, call Call, f func(context.Context) (T, error)) (T, error) {
 	var result T
 	err := around(ctx, call, func(ctx context.Context) (err error) {
 		result, err = f(ctx)

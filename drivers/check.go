@@ -6,10 +6,10 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Checker is a Cloud whose nodes exist anyway and may be out of reach.
+// Checker is a Cloud of machines that exist without npctl and may be unreachable.
 type Checker interface {
-	// Check connects to the node and returns the host keys it showed, "type base64" each; none for nodes that are
-	// not reached by SSH. An error says that it is not to be used now: nothing answers, or one of the keys that the
-	// configuration names is missing (that is an ErrRejected).
+	// Check connects to the node and returns its host keys, "type base64" each; none for nodes that do not use SSH.
+	// An error means that the node must not be used now: it does not respond, or it lacks a host key from the
+	// configuration, which is an ErrRejected.
 	Check(ctx context.Context, node resources.StaticNode) ([]string, error)
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// script is a Cloud whose calls return the next error of a list.
+// script is a Cloud. Each of its calls returns the next error of a list.
 type script struct {
 	mu     sync.Mutex
 	errors []error
-	calls  []time.Duration // since start
+	calls  []time.Duration // time since start
 	start  time.Time
 	hang   time.Duration
 }
@@ -55,7 +55,9 @@ func (s *script) Create(ctx context.Context, _ drivers.Spec) (resources.Instance
 func (s *script) Advance(ctx context.Context, _ drivers.Spec, seen resources.Instance) (resources.Instance, error) {
 	return seen, s.next(ctx)
 }
-func (s *script) Delete(ctx context.Context, _ string, _ resources.Marks) error { return s.next(ctx) }
+func (s *script) Delete(ctx context.Context, _ string, _ resources.OwnerTags) error {
+	return s.next(ctx)
+}
 func (s *script) List(ctx context.Context) ([]resources.Instance, error) {
 	return []resources.Instance{{ID: "i"}}, s.next(ctx)
 }
@@ -64,18 +66,18 @@ func (s *script) Quota(ctx context.Context) (resources.Quota, error) {
 }
 func (s *script) Close() error { return nil }
 
-// store is a script that keeps images.
+// store is a script with an image store.
 type store struct {
 	script
-	retried []bool // of each UploadImage
+	retried []bool // MaybeCreated of each UploadImage
 }
 
 func (s *store) ImageFormat() string { return "raw" }
 func (s *store) UploadImage(ctx context.Context, spec drivers.ImageSpec, _ io.ReadSeeker) (resources.RemoteImage, error) {
-	s.retried = append(s.retried, spec.Retried)
+	s.retried = append(s.retried, spec.MaybeCreated)
 	return resources.RemoteImage{ID: "image"}, s.next(ctx)
 }
-func (s *store) DeleteImage(ctx context.Context, _ string, _ resources.Marks) error {
+func (s *store) DeleteImage(ctx context.Context, _ string, _ resources.OwnerTags) error {
 	return s.next(ctx)
 }
 func (s *store) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
@@ -120,7 +122,7 @@ func TestTriesEnd(t *testing.T) {
 		s := started()
 		last := errors.New("the last error")
 		s.errors = []error{errors.New("a"), errors.New("b"), last, errors.New("never asked for")}
-		err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 3}).Delete(t.Context(), "x", resources.Marks{})
+		err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 3}).Delete(t.Context(), "x", resources.OwnerTags{})
 		if !errors.Is(err, last) || len(s.calls) != 3 {
 			t.Errorf("Delete: %v after %d tries; want %v after 3", err, len(s.calls), last)
 		}
@@ -171,7 +173,7 @@ func TestUploadIsTriedAgain(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		err   error
-		calls []bool // Retried of each call
+		calls []bool // MaybeCreated of each call
 	}{
 		{"lost answer", io.ErrUnexpectedEOF, []bool{false, true}},
 		{"server error", answer{text: "500"}, []bool{false, true}},
@@ -182,7 +184,7 @@ func TestUploadIsTriedAgain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &store{script: script{errors: []error{test.err}}}
-				images, _ := drivers.Images(drivers.Decorate(s, drivers.DecorateOptions{}))
+				images, _ := drivers.ImagesOf(drivers.Decorate(s, drivers.DecorateOptions{}))
 				_, err := images.UploadImage(t.Context(), drivers.ImageSpec{}, nil)
 				if diff := cmp.Diff(test.calls, s.retried); diff != "" || (err == nil) != (len(test.calls) == 2) {
 					t.Errorf("UploadImage: %v; Retried of the calls (-want +got):\n%s", err, diff)
@@ -192,7 +194,7 @@ func TestUploadIsTriedAgain(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{script: script{hang: 24 * time.Hour}}
-		images, _ := drivers.Images(drivers.Decorate(s, drivers.DecorateOptions{UploadTimeout: time.Minute}))
+		images, _ := drivers.ImagesOf(drivers.Decorate(s, drivers.DecorateOptions{UploadTimeout: time.Minute}))
 		if _, err := images.UploadImage(t.Context(), drivers.ImageSpec{}, nil); !errors.Is(err, context.DeadlineExceeded) || len(s.calls) != 1 {
 			t.Errorf("UploadImage that takes longer than upload_timeout: %v after %d calls, want one", err, len(s.calls))
 		}
@@ -225,7 +227,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := started()
 		s.errors = []error{answer{text: "429", after: 42 * time.Second, kind: drivers.ErrThrottled}}
-		if err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(t.Context(), "x", resources.Marks{}); err != nil {
+		if err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(t.Context(), "x", resources.OwnerTags{}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]time.Duration{0, 42 * time.Second}, s.calls); diff != "" {
@@ -242,7 +244,7 @@ func TestEndOfContextEndsThePauses(t *testing.T) {
 		cause := answer{text: "429", after: time.Minute, kind: drivers.ErrThrottled}
 		s.errors = []error{cause}
 		start := time.Now()
-		err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(ctx, "x", resources.Marks{})
+		err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(ctx, "x", resources.OwnerTags{})
 		if !errors.Is(err, drivers.ErrThrottled) || time.Since(start) != time.Second {
 			t.Errorf("Delete: %v after %s; want what the cloud said, after 1s", err, time.Since(start))
 		}
@@ -253,13 +255,13 @@ func TestEveryCallHasATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{script: script{hang: 24 * time.Hour}}
 		c := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 1, Timeout: 10 * time.Second, UploadTimeout: time.Minute})
-		images, _ := drivers.Images(c)
+		images, _ := drivers.ImagesOf(c)
 		for _, test := range []struct {
 			name string
 			call func() error
 			want time.Duration
 		}{
-			{"Delete", func() error { return c.Delete(t.Context(), "x", resources.Marks{}) }, 10 * time.Second},
+			{"Delete", func() error { return c.Delete(t.Context(), "x", resources.OwnerTags{}) }, 10 * time.Second},
 			{"List", func() error { _, err := c.List(t.Context()); return err }, 100 * time.Second},
 			{"UploadImage", func() error { _, err := images.UploadImage(t.Context(), drivers.ImageSpec{}, nil); return err }, time.Minute},
 		} {
@@ -270,7 +272,7 @@ func TestEveryCallHasATimeout(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		if err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 1}).Delete(t.Context(), "x", resources.Marks{}); err == nil || time.Since(start) != drivers.DefaultTimeout {
+		if err := drivers.Decorate(s, drivers.DecorateOptions{Attempts: 1}).Delete(t.Context(), "x", resources.OwnerTags{}); err == nil || time.Since(start) != drivers.DefaultTimeout {
 			t.Errorf("without options: %v after %s, want a timeout after %s", err, time.Since(start), drivers.DefaultTimeout)
 		}
 	})
@@ -280,14 +282,14 @@ func TestRateHoldsForRetriesAndAbilities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{script: script{start: time.Now()}}
 		c := drivers.Decorate(s, drivers.DecorateOptions{Rate: 2})
-		images, _ := drivers.Images(c)
+		images, _ := drivers.ImagesOf(c)
 		var wait sync.WaitGroup
 		for range 10 {
-			wait.Go(func() { _ = c.Delete(t.Context(), "x", resources.Marks{}) })
+			wait.Go(func() { _ = c.Delete(t.Context(), "x", resources.OwnerTags{}) })
 			wait.Go(func() { _, _ = images.ListImages(t.Context()) })
 		}
 		wait.Wait()
-		// Two at once, and then two a second.
+		// A burst of two, then two per second.
 		if last := slices.Max(s.calls); len(s.calls) != 20 || last < 8900*time.Millisecond || last > 9100*time.Millisecond {
 			t.Errorf("%d calls, the last after %s; want 20 in 9 s", len(s.calls), last)
 		}
@@ -297,7 +299,7 @@ func TestRateHoldsForRetriesAndAbilities(t *testing.T) {
 func TestRateDoesNotHoldForMachinesThatAreChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := drivers.Decorate(&machines{}, drivers.DecorateOptions{Rate: 1})
-		checker, _ := drivers.Checking(c)
+		checker, _ := drivers.CheckerOf(c)
 		start := time.Now()
 		for range 20 {
 			if _, err := checker.Check(t.Context(), resources.StaticNode{}); err != nil {
@@ -310,7 +312,7 @@ func TestRateDoesNotHoldForMachinesThatAreChecked(t *testing.T) {
 	})
 }
 
-// machines is a provider of machines that are always well.
+// machines is a Cloud with static machines that pass every check.
 type machines struct{ drivers.Cloud }
 
 func (*machines) Check(context.Context, resources.StaticNode) ([]string, error) { return nil, nil }
@@ -329,14 +331,14 @@ func TestWaitingForTheRateIsNoLostAnswer(t *testing.T) {
 
 func TestAbilitiesAreThoseOfTheCloudBelow(t *testing.T) {
 	plain := drivers.Decorate(started(), drivers.DecorateOptions{})
-	if _, ok := drivers.Images(plain); ok {
+	if _, ok := drivers.ImagesOf(plain); ok {
 		t.Error("a decorator made up an image store")
 	}
 	if _, ok := plain.(drivers.ImageStore); ok {
 		t.Error("a decorated cloud claims to keep images")
 	}
 	twice := drivers.Decorate(drivers.Decorate(&store{}, drivers.DecorateOptions{}), drivers.DecorateOptions{})
-	images, ok := drivers.Images(twice)
+	images, ok := drivers.ImagesOf(twice)
 	if !ok || images.ImageFormat() != "raw" {
 		t.Errorf("Images = %v, %t; want the store below two decorators", images, ok)
 	}
@@ -352,10 +354,10 @@ func TestCallsAreReportedAndLoggedOnce(t *testing.T) {
 		var reports []string
 		var text bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c := drivers.Decorate(s, drivers.DecorateOptions{Provider: "lab", Log: log, Observe: func(r drivers.Report) {
+		c := drivers.Decorate(s, drivers.DecorateOptions{Provider: "lab", Log: log, OnCall: func(r drivers.Report) {
 			reports = append(reports, fmt.Sprintf("%s %s: %v", r.Provider, r.Call, r.Err))
 		}})
-		if err := c.Delete(t.Context(), "4711", resources.Marks{}); err != nil {
+		if err := c.Delete(t.Context(), "4711", resources.OwnerTags{}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"lab delete 4711: boom", "lab delete 4711: <nil>"}, reports); diff != "" {

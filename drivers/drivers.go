@@ -1,4 +1,4 @@
-// Package drivers is the contract between npctl and a cloud, or whatever else gives nodes.
+// Package drivers is the contract between npctl and a cloud or another source of nodes.
 //
 // A driver only translates. Rate limits, retries, timeouts and tracing are decorators around a Cloud (see Limit, Retry,
 // Timeout and Trace); a driver contains none of them. Every driver runs the suite in drivers/drivertest.
@@ -19,107 +19,109 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// The kinds of errors that change what happens next. A driver wraps one of them; anything else is an error that may
-// pass, and is tried again within limits.
+// The error kinds to which callers react differently. A driver wraps one of them; any other error counts as transient
+// and is retried within limits.
 var (
-	// ErrQuota: the project's quota allows no more. Wait for room; it counts as no attempt.
+	// ErrQuota: the project's quota is exhausted. Wait for capacity; no attempt is used up.
 	ErrQuota = errors.New("quota exceeded")
-	// ErrCapacity: the cloud has no room (in that zone). Another zone or provider may.
+	// ErrCapacity: the cloud has no capacity (in that zone). Another zone or provider may have some.
 	ErrCapacity = errors.New("no capacity")
-	// ErrRejected: the request can never work as it is: bad flavor, bad image, wrong password, no permission.
+	// ErrRejected: a repetition of the request would fail too: bad flavor, bad image, wrong password, no permission.
 	ErrRejected = errors.New("rejected")
-	// ErrThrottled: the cloud asks for fewer calls. The error may carry a RetryAfter.
+	// ErrThrottled: the cloud asks for fewer calls. The error may implement RetryAfter.
 	ErrThrottled = errors.New("throttled")
-	// ErrUnavailable: the cloud does not answer, or says that it cannot for now. Nothing is known to be wrong with what was
-	// asked for. Wait until the cloud is there again; it counts as no attempt.
+	// ErrUnavailable: the cloud does not respond, or responds that it is temporarily unavailable. The request may be
+	// valid. Wait until the cloud responds; no attempt is used up.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrNotOurs: what was to be deleted does not carry the marks that the caller expects, so it was left alone.
+	// ErrNotOurs: the object to delete does not have the expected ownership tags, so it was not deleted.
 	ErrNotOurs = fmt.Errorf("%w: not created by npctl for this record", ErrRejected)
 )
 
-// RetryAfter is implemented by errors that know when to try again.
+// RetryAfter is implemented by errors that contain the time to wait before a retry.
 type RetryAfter interface {
 	RetryAfter() time.Duration
 }
 
-// Driver makes Clouds of one kind. Its methods may be called at any time, from several goroutines.
+// Driver opens Clouds of one kind. Several goroutines may call its methods at any time.
 type Driver interface {
 	// Kind is the first label of the provider block.
 	Kind() string
-	// Schema describes what the driver adds to the blocks of its providers.
+	// Schema describes the attributes and blocks that the driver adds to its providers.
 	Schema() schema.Driver
-	// Open connects to what the configuration names (a value of the type of Schema().Provider). It checks credentials,
-	// so a wrong password is an ErrRejected from here.
+	// Open connects to the cloud of a configuration (a value of the type of Schema().Provider). It verifies the
+	// credentials, so a wrong password is an ErrRejected.
 	Open(ctx context.Context, env Env, config cty.Value) (Cloud, error)
 }
 
-// Env is what a driver may use of its surroundings.
+// Env is the environment of a driver.
 type Env struct {
 	Log          *slog.Logger
 	Provider     string // name of the provider block
-	Installation string // id of this npctl installation; goes into every mark
-	Dir          string // a directory for files of the driver's own, such as the sandbox's; may not exist yet
-	// WrapTransport, when set, is put around every HTTP transport: tests count calls and inject faults with it.
+	Installation string // ID of this npctl installation; part of all ownership tags
+	Dir          string // a directory for the driver's own files, such as the sandbox's; may not exist yet
+	// WrapTransport, if not nil, wraps every HTTP transport. Tests count calls and inject faults with it.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
 
-// Cloud is one open provider. All methods may be called from several goroutines; every method ends soon after its ctx.
+// Cloud is one open provider. Several goroutines may call its methods; every method returns soon after its ctx is
+// done.
 type Cloud interface {
-	// Create asks for an instance and returns once the cloud has accepted it, without waiting for it to start. The
-	// instance carries the marks of the Spec. With Spec.Retried it first looks for one that an earlier call has made,
-	// and returns that. An error for which IsNothingDone holds proves that nothing was made; after any other the
-	// instance may appear later.
+	// Create requests an instance and returns when the cloud has accepted it, without waiting for it to start. The
+	// instance carries the ownership tags of the Spec. With Spec.MaybeCreated, Create first searches for an instance
+	// that an earlier call created, and returns it. An error for which IsNothingDone is true proves that nothing was
+	// created; after any other error the instance may appear later.
 	Create(ctx context.Context, spec Spec) (resources.Instance, error)
-	// Advance does what is left to do on an instance that List showed, such as giving an active server its floating
-	// IP, and returns it as it is now. It does not wait; the caller calls it again after a later List until the
-	// instance is Ready or Failed. Doing nothing is right for a driver that needs none of it.
+	// Advance performs the next step on an instance from List, such as associating a floating IP with an active
+	// server, and returns the current instance. It does not wait; the caller repeats it after later Lists until the
+	// instance is Ready or Failed. A driver without such steps does nothing.
 	Advance(ctx context.Context, spec Spec, seen resources.Instance) (resources.Instance, error)
-	// Delete asks for the removal of an instance and of what was made with it. The driver reads the instance's marks right
-	// before: when they do not name the record that the expected marks name, it deletes nothing and returns ErrNotOurs.
-	// Empty marks expect an instance that carries none, which npctl has adopted. What others have attached to the instance
-	// stays, and stays without marks. An instance that is not there is no error. The caller believes only List that it
-	// is gone.
-	Delete(ctx context.Context, id string, expected resources.Marks) error
-	// List returns every instance of the project, of whomever it is. Its calls grow with pages, not with instances.
+	// Delete requests the deletion of an instance and of the objects that were created with it. The driver reads the
+	// instance's ownership tags immediately before: if they do not name the same record as the expected ones, it
+	// deletes nothing and returns ErrNotOurs. Empty expected tags stand for an instance without tags that npctl has
+	// adopted. Objects that others have attached to the instance stay, and stay without tags. A missing instance is
+	// no error. Only List proves to the caller that the instance is gone.
+	Delete(ctx context.Context, id string, expected resources.OwnerTags) error
+	// List returns all instances of the project, including those of others. The number of its API calls grows with
+	// pages, not with instances.
 	List(ctx context.Context) ([]resources.Instance, error)
 	// Quota returns limits and use of the whole project.
 	Quota(ctx context.Context) (resources.Quota, error)
-	// Close frees connections. The Cloud is not used afterwards.
+	// Close releases connections. The Cloud must not be used afterwards.
 	Close() error
 }
 
-// Spec is an instance to make.
+// Spec describes an instance to create.
 type Spec struct {
-	Marks    resources.Marks // Marks.ID is the node's id: the same id means the same instance
+	Marks    resources.OwnerTags // Marks.ID is the node's ID: the same ID means the same instance
 	Hostname string
-	ImageID  string // the cloud's id of the image
-	Zone     string // empty: any
+	ImageID  string // the cloud's ID of the image
+	Zone     string // empty means any
 	// Config is the offer's configuration, a value of the type of Schema().Label.
 	Config cty.Value
-	// Properties are further metadata the user asked for.
+	// Properties are additional metadata from the configuration.
 	Properties map[string]string
-	// Retried means an earlier Create with this id may have happened without us hearing of it.
-	Retried bool
+	// MaybeCreated means that an earlier Create with this ID may have succeeded although npctl received no response.
+	MaybeCreated bool
 }
 
-// ImageStore is a Cloud that images can be uploaded to.
+// ImageStore is a Cloud that accepts image uploads.
 type ImageStore interface {
-	// ImageFormat is the format this cloud wants uploads in, such as qcow2.
+	// ImageFormat returns the upload format of this cloud, such as qcow2.
 	ImageFormat() string
-	// UploadImage streams the content and returns once the image can be booted from, its size and checksums
-	// verified. On error nothing usable is left, but something with our marks may be: ListImages shows it. With
-	// ImageSpec.Retried it first deletes every image that carries these marks.
+	// UploadImage streams the content and returns when instances can boot from the image and its size and checksums
+	// are verified. After an error no usable image remains, but an object with npctl's ownership tags may: ListImages
+	// returns it. With ImageSpec.MaybeCreated, UploadImage first deletes all images that carry these tags.
 	UploadImage(ctx context.Context, spec ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error)
-	// DeleteImage asks for removal; an image that is not there is no error. The driver compares the image's marks with the
-	// expected ones right before, as Cloud.Delete does.
-	DeleteImage(ctx context.Context, id string, expected resources.Marks) error
-	// ListImages returns every image of the project that carries marks of any npctl installation.
+	// DeleteImage requests the deletion of an image; a missing image is no error. The driver compares the image's
+	// ownership tags with the expected ones immediately before, as Cloud.Delete does.
+	DeleteImage(ctx context.Context, id string, expected resources.OwnerTags) error
+	// ListImages returns all images of the project that carry ownership tags of any npctl installation.
 	ListImages(ctx context.Context) ([]resources.RemoteImage, error)
 }
 
-// ImageSpec is an image to upload.
+// ImageSpec describes an image to upload.
 type ImageSpec struct {
-	Marks      resources.Marks // Marks.ID is the upload's id
+	Marks      resources.OwnerTags // Marks.ID is the upload's ID
 	Name       string
 	Format     string
 	Size       int64
@@ -129,49 +131,51 @@ type ImageSpec struct {
 	Tags       []string
 	Config     cty.Value // a value of the type of Schema().Image, or null
 	Progress   func(sent int64)
-	// Retried means that an earlier UploadImage with these marks may have created an image.
-	Retried bool
+	// MaybeCreated means that an earlier UploadImage with these ownership tags may have created an image.
+	MaybeCreated bool
 }
 
-// Snapshots is a Cloud that can make an image of an instance's disk, and give its content.
-type Snapshots interface {
-	// Snapshot asks for an image of the instance's disk with these marks, and returns its id once the cloud has accepted
-	// it. It does not wait; ListImages shows when it is ready.
-	Snapshot(ctx context.Context, instance, name string, marks resources.Marks) (string, error)
-	// ReadImage streams the content of a ready image and tells its format, size and checksum.
+// Snapshotter is a Cloud that can create an image of an instance's disk and return its content.
+type Snapshotter interface {
+	// Snapshot requests an image of the instance's disk with these ownership tags and returns its ID when the cloud
+	// has accepted the request. It does not wait; ListImages shows when the image is ready.
+	Snapshot(ctx context.Context, instance, name string, marks resources.OwnerTags) (string, error)
+	// ReadImage streams the content of a ready image and returns its format, size and checksum.
 	ReadImage(ctx context.Context, id string) (io.ReadCloser, resources.RemoteImage, error)
 }
 
-// Resolver is a Cloud that can tell before anything is made whether names in the configuration mean something.
+// Resolver is a Cloud that can check names in the configuration before npctl creates anything.
 type Resolver interface {
-	// ResolveOffer looks up what an offer names: flavor, networks, key, zones, security groups. Mistakes come back as
-	// problems, with near matches; the error is for not having been able to look.
+	// ResolveOffer resolves the names in an offer: flavor, networks, key, zones, security groups. It returns invalid
+	// names as problems with suggestions; an error means that the lookup failed.
 	ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error)
-	// ResolveImage finds the image a cloud_image block means: by id, by exact name, or the newest that matches all
-	// filters (ties broken by id).
+	// ResolveImage resolves a cloud_image block: by ID, by exact name, or to the newest image that matches all
+	// filters (ties are broken by ID).
 	ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error)
 }
 
-// Sweeper is a Cloud in which more than instances and images can be left behind.
+// Sweeper is a Cloud in which other objects than instances and images can leak.
 type Sweeper interface {
-	// Leftovers lists ports, floating IPs and volumes that carry marks of any npctl installation.
+	// Leftovers lists ports, floating IPs and volumes that carry ownership tags of any npctl installation.
 	Leftovers(ctx context.Context) ([]resources.Leftover, error)
-	// DeleteLeftover removes one; one that is not there is no error. One that carries other marks than l, or is in use
-	// otherwise than l says, is ErrNotOurs and stays.
+	// DeleteLeftover deletes one leftover; a missing one is no error. If its ownership tags or its use differ from l,
+	// it stays and DeleteLeftover returns ErrNotOurs.
 	DeleteLeftover(ctx context.Context, l resources.Leftover) error
 }
 
-// Placed is a Cloud that can say where it is, so that a provider whose block was made to lead elsewhere is noticed.
-type Placed interface {
-	// Place names the project and region, or whatever holds the instances. It is the same however one gets there.
-	Place() string
+// Locator is a Cloud that knows its location, so that npctl detects a provider block that now refers to another
+// cloud.
+type Locator interface {
+	// Location names the project and region, or another container of the instances. It does not depend on the access
+	// path.
+	Location() string
 }
 
-// Console is a Cloud that can show what a machine printed while it started.
+// Console is a Cloud that can return the console output of an instance.
 type Console interface {
 	// ConsoleLog returns the newest lines, at most 64 KiB.
 	ConsoleLog(ctx context.Context, id string) (string, error)
 }
 
-// ErrNotSupported is returned through decorators when the Cloud below lacks an optional ability.
+// ErrNotSupported is the error of a decorated Cloud without an optional ability.
 var ErrNotSupported = errors.New("not supported by this driver")

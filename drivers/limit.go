@@ -8,9 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limit lets through so many calls a second, in the order in which they come; 0 means no limit. As many may come at
-// once as one second allows. Machines that are checked are asked themselves and not an API, so they do not count.
-func Limit(perSecond float64) Around {
+// Limit permits perSecond calls per second, first come, first served, with bursts of one second's calls; 0 means no
+// limit. Checks of static machines do not count, because they connect to the machine and not to an API.
+func Limit(perSecond float64) Decorator {
 	if perSecond <= 0 {
 		return func(ctx context.Context, _ Call, next func(context.Context) error) error { return next(ctx) }
 	}
@@ -20,14 +20,14 @@ func Limit(perSecond float64) Around {
 			return next(ctx)
 		}
 		if err := limiter.Wait(ctx); err != nil {
-			return unsent{fmt.Errorf("%s: wait for the rate limit of %g calls a second: %w", call, perSecond, err)}
+			return unsentError{fmt.Errorf("%s: wait for the rate limit of %g calls a second: %w", call, perSecond, err)}
 		}
 		return next(ctx)
 	}
 }
 
-// unsent is an error from before the call.
-type unsent struct{ error }
+// unsentError is an error that occurred before the call was made.
+type unsentError struct{ error }
 
-func (u unsent) Unwrap() error   { return u.error }
-func (unsent) NothingDone() bool { return true }
+func (u unsentError) Unwrap() error   { return u.error }
+func (unsentError) NothingDone() bool { return true }

@@ -2,9 +2,9 @@ package drivers
 
 import "errors"
 
-// NothingDone is implemented by errors that prove that the cloud did nothing: a refusal, or a request that was never
-// sent. After any other error, such as a timeout or a server error, what was asked for may have happened or may still
-// happen.
+// NothingDone is implemented by errors that prove that the cloud did nothing: a rejection, or a request that was
+// never sent. After any other error, such as a timeout or a server error, the cloud may have executed the request or
+// may still execute it.
 type NothingDone interface {
 	NothingDone() bool
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Pauses between tries: growing, with jitter so that many callers do not come back at the same moment.
+// Backoff between attempts: exponential, with jitter so that many callers do not retry at the same moment.
 const (
-	firstPause = 500 * time.Millisecond
-	maxPause   = 20 * time.Second
+	initialBackoff = 500 * time.Millisecond
+	maxBackoff     = 20 * time.Second
 )
 
 // RetryAfterLimit is the longest total time for which one call waits because the cloud asks for it with Retry-After.
 const RetryAfterLimit = 2 * time.Minute
 
-// Retry repeats a call after transient errors, at most attempts times in all. It does not repeat after ErrRejected,
-// ErrQuota, ErrCapacity and ErrNotSupported, when the caller's context has ended, and where a repetition could create a
-// second object (see Repeat). A refusal with Retry-After counts as no attempt: the call waits as long as the cloud asks,
-// up to RetryAfterLimit in all.
-func Retry(attempts int, log *slog.Logger) Around {
+// Retry repeats a call after transient errors; attempts limits their total number. It does not repeat after
+// ErrRejected, ErrQuota, ErrCapacity and ErrNotSupported, when the caller's context has ended, and where a repetition
+// could create a second object (see RetryPolicy). An error with RetryAfter counts as no attempt: the call waits for
+// the requested time, up to RetryAfterLimit in total.
+func Retry(attempts int, log *slog.Logger) Decorator {
 	if attempts <= 0 {
 		attempts = DefaultAttempts
 	}
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
-		growing, waited := pauses(), time.Duration(0)
+		growing, waited := newBackoff(), time.Duration(0)
 		for attempt := 1; ; {
 			err := next(ctx)
 			if err == nil || ctx.Err() != nil || !mayRepeat(call, err) {
@@ -48,7 +48,7 @@ func Retry(attempts int, log *slog.Logger) Around {
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
-				return err // what the cloud said, even when the context ended in a pause
+				return err // return the cloud's error, even when the context ended during the backoff
 			}
 		}
 	}
@@ -58,25 +58,26 @@ func Retry(attempts int, log *slog.Logger) Around {
 func mayRepeat(call Call, err error) bool {
 	var late *timeoutError
 	switch {
-	case !MayPass(err):
+	case !IsTransient(err):
 		return false
-	case call.Repeat == RepeatIfNothingDone:
+	case call.Retry == RetryIfNothingDone:
 		return IsNothingDone(err)
-	case call.Repeat == RepeatUnlessLate:
+	case call.Retry == RetryUnlessTimedOut:
 		return !errors.As(err, &late)
 	default:
 		return true
 	}
 }
 
-func pauses() backoff.BackOff {
+func newBackoff() backoff.BackOff {
 	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = firstPause, maxPause
+	b.InitialInterval, b.MaxInterval = initialBackoff, maxBackoff
 	return b
 }
 
-// MayPass reports whether the same call may succeed later without anybody changing anything or giving room.
-func MayPass(err error) bool {
+// IsTransient reports whether the same call may succeed later while the configuration and the available capacity
+// stay the same.
+func IsTransient(err error) bool {
 	for _, final := range []error{ErrRejected, ErrQuota, ErrCapacity, ErrNotSupported} {
 		if errors.Is(err, final) {
 			return false
@@ -85,7 +86,7 @@ func MayPass(err error) bool {
 	return true
 }
 
-// RetryAfterOf is how long the cloud asked to be left alone; 0 when it did not.
+// RetryAfterOf returns the time that the cloud asked to wait, or 0.
 func RetryAfterOf(err error) time.Duration {
 	var known RetryAfter
 	if errors.As(err, &known) {

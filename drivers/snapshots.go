@@ -10,24 +10,24 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// SnapshotChecker is a Cloud that can tell from an offer's configuration, a value of the type of Schema().Label, that no
-// image can be made of its instances. It asks nobody, so it is looked up with As.
+// SnapshotChecker is a Cloud that can report from an offer's configuration, a value of the type of Schema().Label,
+// that its instances do not support snapshots. CheckSnapshot makes no API call, so callers use As to find it.
 type SnapshotChecker interface {
 	CheckSnapshot(offer cty.Value) error
 }
 
 type decoratedSnapshots struct {
-	inner  Snapshots
-	around Around
+	inner  Snapshotter
+	around Decorator
 }
 
-func (d *decoratedSnapshots) Snapshot(ctx context.Context, instance, name string, marks resources.Marks) (string, error) {
-	call := Call{Name: "snapshot", Subject: instance, Repeat: RepeatIfNothingDone}
+func (d *decoratedSnapshots) Snapshot(ctx context.Context, instance, name string, marks resources.OwnerTags) (string, error) {
+	call := Call{Name: "snapshot", Subject: instance, Retry: RetryIfNothingDone}
 	return do(ctx, d.around, call, func(ctx context.Context) (string, error) { return d.inner.Snapshot(ctx, instance, name, marks) })
 }
 
-// ReadImage decorates the beginning of the stream. The stream itself outlives the call, and with it the time limit that
-// the decorators give a call: it ends with the caller's ctx, or when it is closed.
+// ReadImage decorates only the start of the stream. The stream outlives the call and therefore the timeout that the
+// decorators set: it ends with the caller's ctx, or when it is closed.
 func (d *decoratedSnapshots) ReadImage(ctx context.Context, id string) (io.ReadCloser, resources.RemoteImage, error) {
 	var content io.ReadCloser
 	call := Call{Name: "read_image", Subject: id}
@@ -40,7 +40,7 @@ func (d *decoratedSnapshots) ReadImage(ctx context.Context, id string) (io.ReadC
 			err = fmt.Errorf("%s: %w", call, limited.Err())
 			_ = opened.Close()
 		case late:
-			err = fmt.Errorf("%w: %w", limited.Err(), err) // all the driver knows is that it was cancelled
+			err = fmt.Errorf("%w: %w", limited.Err(), err) // the driver only sees that its context was cancelled
 		}
 		if err != nil {
 			stop(nil)
@@ -52,7 +52,7 @@ func (d *decoratedSnapshots) ReadImage(ctx context.Context, id string) (io.ReadC
 	return content, image, err
 }
 
-// openStream frees its context once it is closed.
+// openStream releases its context when it is closed.
 type openStream struct {
 	io.ReadCloser
 	free func()

@@ -12,10 +12,10 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// camera is a script that makes snapshots. Its content never ends before its context does.
+// camera is a script that creates snapshots. Its content ends only with its context.
 type camera struct{ script }
 
-func (c *camera) Snapshot(ctx context.Context, _, _ string, _ resources.Marks) (string, error) {
+func (c *camera) Snapshot(ctx context.Context, _, _ string, _ resources.OwnerTags) (string, error) {
 	return "image", c.next(ctx)
 }
 
@@ -36,10 +36,10 @@ func (e endless) Read(p []byte) (int, error) {
 }
 func (e endless) Close() error { return nil }
 
-func decorated(t *testing.T, c *camera, o drivers.DecorateOptions) drivers.Snapshots {
+func decorated(t *testing.T, c *camera, o drivers.DecorateOptions) drivers.Snapshotter {
 	t.Helper()
 	c.start = time.Now()
-	snapshots, ok := drivers.Snapshotting(drivers.Decorate(c, o))
+	snapshots, ok := drivers.SnapshotterOf(drivers.Decorate(c, o))
 	if !ok {
 		t.Fatal("decorators hide the snapshots")
 	}
@@ -87,7 +87,7 @@ func TestSnapshotIsAskedForAgainOnlyWhenNothingWasDone(t *testing.T) {
 			calls int
 		}{{answer{text: "conflict", nothing: true}, 2}, {errors.New("connection reset"), 1}} {
 			c := &camera{script{errors: []error{test.err}}}
-			_, err := decorated(t, c, drivers.DecorateOptions{}).Snapshot(t.Context(), "i", "n", resources.Marks{})
+			_, err := decorated(t, c, drivers.DecorateOptions{}).Snapshot(t.Context(), "i", "n", resources.OwnerTags{})
 			if len(c.calls) != test.calls || (err == nil) != (test.calls == 2) {
 				t.Errorf("after %v: %d calls, %v; want %d", test.err, len(c.calls), err, test.calls)
 			}

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// pagedFactor is how much longer a list may take than a single thing.
+// pagedFactor is the ratio of the timeouts of lists and of single objects.
 const pagedFactor = 10
 
-// Timeout ends calls that take too long. Zero means the defaults: there is no way to have no timeout.
-func Timeout(call, upload time.Duration) Around {
+// Timeout limits the duration of calls. Zero means the default; the timeout cannot be disabled.
+func Timeout(call, upload time.Duration) Decorator {
 	if call <= 0 {
 		call = DefaultTimeout
 	}
@@ -30,7 +30,7 @@ func Timeout(call, upload time.Duration) Around {
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 		defer cancel()
 		err := next(ctx)
-		// Say so only when it was this timeout, not the caller's own.
+		// Return the timeout error only if this timeout expired, not the caller's deadline.
 		if err != nil && errors.Is(context.Cause(ctx), late) && errors.Is(err, context.DeadlineExceeded) {
 			return late
 		}

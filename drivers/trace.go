@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Report is one call that was made.
+// Report describes one completed call.
 type Report struct {
 	Call
 	Provider string
@@ -14,8 +14,9 @@ type Report struct {
 	Err      error
 }
 
-// Trace writes every call to the debug log, which names the provider itself, and reports it to observe, when there is one.
-func Trace(provider string, log *slog.Logger, observe func(Report)) Around {
+// Trace writes every call to the debug log, which already names the provider, and passes it to observe, unless that
+// is nil.
+func Trace(provider string, log *slog.Logger, observe func(Report)) Decorator {
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
 		start := time.Now()
 		err := next(ctx)
@@ -41,7 +42,7 @@ func (r Report) attrs() []slog.Attr {
 	return attrs
 }
 
-// String is how errors and logs name a call: what and about what.
+// String returns the name and subject of a call, for errors and logs.
 func (c Call) String() string {
 	if c.Subject == "" {
 		return c.Name

@@ -1,5 +1,5 @@
-// Package packaging holds tests that keep what is shipped beside the program true: units that systemd understands and that
-// run commands which npctl has, a dashboard and alerts that use metrics there are.
+// Package packaging tests the files that are shipped with npctl: systemd accepts the units, which run existing
+// commands, and the dashboard and alerts use existing metrics.
 package packaging_test
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/npctl/npctl/watch/metrics"
 )
 
-// foreign are metrics of the client library that are used.
+// foreign lists the metrics of the client library that are used.
 var foreign = map[string][]string{"process_resident_memory_bytes": nil, "process_cpu_seconds_total": nil}
 
-// added are the labels that Prometheus adds to everything, and le to the buckets of a histogram.
+// added lists the labels that Prometheus adds to every series, and le of histogram buckets.
 var added = []string{"instance", "job", "le"}
 
-// known lists the labels of every series there is.
+// known returns the labels of every metric.
 func known() map[string][]string {
 	all := map[string][]string{}
 	for name, labels := range foreign {
@@ -46,7 +46,7 @@ var (
 	grouping = regexp.MustCompile(`\b(?:by|on)\s*\(([^)]*)\)`)
 )
 
-// check finds what an expression names that is not there.
+// check reports names in an expression that do not exist. It returns the metrics that the expression uses.
 func check(t *testing.T, where, expr string) (used []string) {
 	t.Helper()
 	all := known()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTheReleaseIsSetInAVariableThatThereIs: the linker says nothing of a name that it does not find.
+// TestTheReleaseIsSetInAVariableThatThereIs checks the variable of -X, because the linker ignores an unknown name.
 func TestTheReleaseIsSetInAVariableThatThereIs(t *testing.T) {
 	var program strings.Builder
 	files, err := filepath.Glob("../cmd/npctl/*.go")

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestSystemdUnderstandsTheUnits asks systemd itself, which knows every name and value. test/systemd/run.sh runs it.
+// TestSystemdUnderstandsTheUnits verifies the units with systemd itself, which knows every name and value.
+// test/systemd/run.sh runs it.
 func TestSystemdUnderstandsTheUnits(t *testing.T) {
 	const analyze = "systemd-analyze"
 	dir := t.TempDir()

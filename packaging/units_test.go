@@ -16,10 +16,10 @@ import (
 	"github.com/npctl/npctl/test/program"
 )
 
-// unit is a unit file: values by section and name.
+// unit holds the values of a unit file by section and name.
 type unit map[string]map[string][]string
 
-// sections are those that a unit of each kind may have.
+// sections lists the allowed sections by kind of unit.
 var sections = map[string][]string{".service": {"Unit", "Service", "Install"}, ".socket": {"Unit", "Socket", "Install"}}
 
 func readUnit(t *testing.T, path string) unit {
@@ -60,7 +60,7 @@ func (u unit) one(t *testing.T, section, name string) string {
 	return u[section][name][0]
 }
 
-// span reads a time as systemd writes it, such as 2min.
+// span parses a duration in the format of systemd, such as 2min.
 func span(t *testing.T, text string) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(strings.NewReplacer("min", "m").Replace(text))
@@ -83,7 +83,7 @@ func units(t *testing.T) []string {
 	return files
 }
 
-// npctl is the program that is shipped.
+// npctl is the path of the tested binary.
 var npctl string
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
@@ -118,7 +118,7 @@ func TestUnitsRunCommandsThereAre(t *testing.T) {
 	}
 }
 
-// dockerCommand is the CMD of a target of the Dockerfile.
+// dockerCommand returns the CMD of a target of the Dockerfile.
 func dockerCommand(t *testing.T, target string) []string {
 	t.Helper()
 	text, err := os.ReadFile("docker/Dockerfile")
@@ -156,7 +156,7 @@ func TestUnitsGiveStepsTheirTime(t *testing.T) {
 	}
 }
 
-// mayNot is what the daemon's unit has to take away from it.
+// mayNot lists the settings that the unit of the daemon must contain, most of which restrict it.
 var mayNot = map[string]string{"NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes", "PrivateDevices": "yes",
 	"CapabilityBoundingSet": "", "AmbientCapabilities": "", "RestrictSUIDSGID": "yes", "RestrictNamespaces": "yes", "MemoryDenyWriteExecute": "yes",
 	"User": "npctl", "Type": "notify", "Restart": "always"}

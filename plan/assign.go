@@ -12,31 +12,30 @@ import (
 
 // option is a pool that can serve a request, now or later.
 type option struct {
-	*site
+	*poolState
 	zone    string
-	nodes   []string // ready ones, by position in the request; empty where one has to be launched
-	places  []*place // by position in the request; nil where only machines that exist have the label
+	nodes   []string     // IDs of ready nodes by position in the request; empty for a node to launch
+	offers  []*poolOffer // by position in the request; nil if only static nodes have the label
 	missing int
-	need    resources.Amounts // of what has to be launched
-	full    *lack             // why it cannot be served now
-	share   float64           // of the pool that is free
+	need    resources.ResourceAmounts // of the nodes to launch
+	blocker *blocker                  // why the pool cannot serve the request now; nil: it can
+	share   float64                   // free part of the pool, from 0 to 1
 
-	hindered bool // it cannot be served whatever room there is
+	blocked bool // regardless of capacity
 }
 
-func (o *option) place() resources.Place {
-	return resources.Place{Provider: o.at.provider, Pool: o.at.pool, Zone: o.zone}
+func (o *option) place() resources.Placement {
+	return resources.Placement{Provider: o.at.provider, Pool: o.at.pool, Zone: o.zone}
 }
 
-// better orders pools that can serve a request: nodes that are ready before those that have to be launched, then as
-// placementOrder says.
+// better orders pools that can serve a request: ready nodes before launches, then placementOrder.
 func better(a, b *option) int {
-	return cmp.Or(cmp.Compare(min(a.missing, 1), min(b.missing, 1)), placementOrder(a.site, b.site, a.share, b.share))
+	return cmp.Or(cmp.Compare(min(a.missing, 1), min(b.missing, 1)), placementOrder(a.poolState, b.poolState, a.share, b.share))
 }
 
-// options lists the pools that could serve a request, the best one first, and those that never will with the reason.
+// options lists the pools that could serve a request, the best one first, and the declines of pools that never can.
 func (d *dispatch) options(r *resources.Request) (options []*option, declined []resources.Decline) {
-	for _, s := range d.world.sites {
+	for _, s := range d.world.pools {
 		if !d.offersAny(s, r.Labels) {
 			continue
 		}
@@ -57,20 +56,21 @@ func (d *dispatch) options(r *resources.Request) (options []*option, declined []
 	return options, declined
 }
 
-// optionAt looks at one pool. have are nodes that the request has there already. why says that it never can.
-func (d *dispatch) optionAt(r *resources.Request, s *site, have []string) (o *option, why string) {
+// optionAt checks one pool. have lists the nodes that the request already has there. why is set if the pool never
+// can.
+func (d *dispatch) optionAt(r *resources.Request, s *poolState, have []string) (o *option, why string) {
 	if r.Provider != "" && r.Provider != s.at.provider && !d.seen.Shared {
 		return nil, "the request wants provider " + r.Provider
 	}
-	o = &option{site: s, zone: r.Place.Zone, nodes: make([]string, len(r.Labels)), places: make([]*place, len(r.Labels))}
+	o = &option{poolState: s, zone: r.Placement.Zone, nodes: make([]string, len(r.Labels)), offers: make([]*poolOffer, len(r.Labels))}
 	if why := d.offered(o, r); why != "" {
 		return nil, why
 	}
-	if slices.ContainsFunc(o.places, func(at *place) bool { return at != nil }) {
+	if slices.ContainsFunc(o.offers, func(at *poolOffer) bool { return at != nil }) {
 		o.share = d.freeShare(s, d.free)
 	}
 	if !d.reachable(s.at.provider) {
-		o.full = &lack{text: "the provider does not answer"}
+		o.blocker = &blocker{text: "the provider does not answer"}
 		return o, ""
 	}
 	if !r.Fresh {
@@ -88,20 +88,20 @@ func (d *dispatch) optionAt(r *resources.Request, s *site, have []string) (o *op
 	return o, d.missing(o, r, have)
 }
 
-// zonesDeclined is why a pool will not do any more whose zones have all declined the request.
+// zonesDeclined is the reason why a pool cannot serve a request that all its zones have declined.
 const zonesDeclined = "every zone has declined"
 
-// is reports whether it is the pool that has declined, or a zone of it.
+// is reports whether the decline is that of the pool or of one of its zones.
 func (k poolKey) is(n resources.Decline) bool { return n.Provider == k.provider && n.Pool == k.pool }
 
 func zoneDeclines(r *resources.Request, at poolKey) []resources.Decline {
 	return slices.DeleteFunc(slices.Clone(r.Declined), func(n resources.Decline) bool { return !at.is(n) })
 }
 
-// zonesLeft lists the zones in which every label can be launched and that have not declined the request. Where the cloud
-// chooses, none is known.
+// zonesLeft lists the zones in which every label can be launched and that have not declined the request. known is
+// false if the cloud chooses the zone.
 func zonesLeft(o *option, r *resources.Request) (zones []string, known bool) {
-	for _, at := range o.places {
+	for _, at := range o.offers {
 		switch {
 		case at == nil || len(at.zones) == 0:
 		case !known:
@@ -117,24 +117,24 @@ func declinedZone(r *resources.Request, at poolKey, zone string) bool {
 	return zone != "" && slices.ContainsFunc(r.Declined, func(n resources.Decline) bool { return at.is(n) && n.Zone == zone })
 }
 
-// spread chooses one of the zones, another one for each request.
+// spread chooses one of the zones by a hash of the request ID.
 func spread(zones []string, id string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
 	return zones[uint64(h.Sum32())%uint64(len(zones))]
 }
 
-// offered finds how the pool makes each label, or says which one it does not have.
+// offered finds the pool's offer of each label, or returns why the pool cannot serve a label.
 func (d *dispatch) offered(o *option, r *resources.Request) string {
 	for i, label := range r.Labels {
-		at := d.placeOf(o.site, label)
+		at := d.offerIn(o.poolState, label)
 		switch {
 		case at == nil && o.slots[label] < countOf(r.Labels[:i+1], label):
 			return fmt.Sprintf("it has no label %s, or fewer machines than are asked for", label)
 		case at != nil && len(at.problems) > 0:
 			return problemText(at.problems[0])
 		}
-		o.places[i] = at
+		o.offers[i] = at
 	}
 	return ""
 }
@@ -148,7 +148,7 @@ func countOf(labels []string, label string) (n int64) {
 	return n
 }
 
-// reuse takes ready nodes of the pool, all of one zone: the one in which most of the request is served.
+// reuse selects ready nodes of the pool, all from one zone: the zone that serves most of the request.
 func (d *dispatch) reuse(o *option, r *resources.Request, have []string) {
 	idle := d.idle[o.at]
 	if idle == nil || !slices.ContainsFunc(r.Labels, func(label string) bool { return idle.labels[label] > 0 }) {
@@ -171,9 +171,9 @@ func (d *dispatch) reuse(o *option, r *resources.Request, have []string) {
 	}
 }
 
-// launchesIn reports whether the nodes that the request lacks beside nodes and have can be launched in the zone.
+// launchesIn reports whether the zone can launch the nodes that the request lacks in addition to nodes and have.
 func (o *option) launchesIn(zone string, nodes, have []string) bool {
-	for i, at := range o.places {
+	for i, at := range o.offers {
 		lacks := nodes[i] == "" && (have == nil || have[i] == "")
 		if lacks && len(nodes) > 1 && zone != "" && at != nil && len(at.zones) > 0 && !slices.Contains(at.zones, zone) {
 			return false
@@ -182,10 +182,11 @@ func (o *option) launchesIn(zone string, nodes, have []string) bool {
 	return true
 }
 
-// missing sums up what has to be launched, and says whether the pool could ever do that and whether it can now.
+// missing adds up the nodes to launch. It returns why the pool can never launch them, and sets the blocker if it
+// cannot now.
 func (d *dispatch) missing(o *option, r *resources.Request, have []string) (never string) {
-	var all resources.Amounts
-	for i, at := range o.places {
+	var all resources.ResourceAmounts
+	for i, at := range o.offers {
 		if at != nil {
 			all = plus(all, at.each)
 		}
@@ -196,50 +197,51 @@ func (d *dispatch) missing(o *option, r *resources.Request, have []string) (neve
 		if at != nil {
 			o.need = plus(o.need, at.each)
 		}
-		if o.full == nil {
-			o.full = d.hindrance(at, r.Labels[i])
-			o.hindered = o.full != nil
+		if o.blocker == nil {
+			o.blocker = d.launchBlocker(at, r.Labels[i])
+			o.blocked = o.blocker != nil
 		}
 	}
-	if why := d.tooLarge(o, all); why != nil {
+	if why := d.oversizeBlocker(o, all); why != nil {
 		return "the request is too large: " + why.String()
 	}
 	if why := d.beyondTenant(r, o); why != "" && have == nil {
 		return why
 	}
-	if o.full == nil && o.missing > 0 {
-		o.full = d.noRoom(o)
+	if o.blocker == nil && o.missing > 0 {
+		o.blocker = d.roomBlocker(o)
 	}
 	return ""
 }
 
-// hindrance says why a node of the label cannot be launched now, whatever room there is.
-func (d *dispatch) hindrance(at *place, label string) *lack {
+// launchBlocker returns why a node of the label cannot be launched now, regardless of capacity, or nil.
+func (d *dispatch) launchBlocker(at *poolOffer, label string) *blocker {
 	if at == nil {
-		return &lack{text: fmt.Sprintf("all machines with label %s are taken", label)}
+		return &blocker{text: fmt.Sprintf("all machines with label %s are taken", label)}
 	}
-	if why := d.unable(at); why != "" {
-		return &lack{text: why}
+	if why := d.offerBlocker(at); why != "" {
+		return &blocker{text: why}
 	}
 	return nil
 }
 
-// tooLarge says that the pool, or its provider, could not hold the nodes even with nothing else in it.
-func (d *dispatch) tooLarge(o *option, all resources.Amounts) *lack {
-	if why := overLimits(o.pool, resources.Amounts{}, all); why != nil {
+// oversizeBlocker returns why the nodes do not fit into the pool, or into the quota of its provider, even if both are
+// empty, or nil.
+func (d *dispatch) oversizeBlocker(o *option, all resources.ResourceAmounts) *blocker {
+	if why := overLimits(o.pool, resources.ResourceAmounts{}, all); why != nil {
 		return why
 	}
 	view, looked := d.view(o.at.provider)
 	if !looked || o.pool.IgnoreProviderQuota || all.Instances == 0 {
 		return nil
 	}
-	return overQuota(remaining(view.Quota.Limit, resources.Amounts{}), all)
+	return overQuota(remaining(view.Quota.Limit, resources.ResourceAmounts{}), all)
 }
 
-// noRoom says which limit leaves no room now for what has to be launched.
-func (d *dispatch) noRoom(o *option) *lack {
-	if o.reserved {
-		return &lack{text: "what is free is kept for a request that has waited longer"}
+// roomBlocker returns the limit that leaves no capacity now for the nodes to launch, or nil.
+func (d *dispatch) roomBlocker(o *option) *blocker {
+	if o.reservedForRequest {
+		return &blocker{text: "what is free is kept for a request that has waited longer"}
 	}
 	if why := overLimits(o.pool, d.pool(o.at.provider, o.at.pool).use, o.need); why != nil {
 		return why
@@ -250,8 +252,8 @@ func (d *dispatch) noRoom(o *option) *lack {
 	return nil
 }
 
-// take counts what an option uses, so that nobody else does.
-func (d *dispatch) take(o *option) {
+// allocate counts the nodes and the capacity of an option as used, so that no other request gets them.
+func (d *dispatch) allocate(o *option) {
 	for _, id := range o.nodes {
 		if id == "" {
 			continue
@@ -259,7 +261,7 @@ func (d *dispatch) take(o *option) {
 		n := d.world.node[id]
 		d.idle[o.at].remove(n)
 		for _, label := range n.Labels {
-			d.usable[label]--
+			d.readyCount[label]--
 		}
 	}
 	use := d.pool(o.at.provider, o.at.pool)
@@ -269,24 +271,24 @@ func (d *dispatch) take(o *option) {
 	}
 }
 
-// hold lets a request without room wait. When it has waited long, what it needs is kept for it; and when idle nodes are
-// what fills the pool, they go.
-func (d *dispatch) hold(r *resources.Request, options []*option) {
+// waitForRoom makes a request wait for capacity. After reserveAfter its pool reserves capacity for it. If idle nodes
+// fill the pool, evictIdleNodes removes them.
+func (d *dispatch) waitForRoom(r *resources.Request, options []*option) {
 	if d.opt.Explain {
 		var reasons []string
 		for _, o := range options {
-			reasons = append(reasons, fmt.Sprintf("%s: %s", o.at, o.full))
+			reasons = append(reasons, fmt.Sprintf("%s: %s", o.at, o.blocker))
 		}
-		d.waits(r, strings.Join(reasons, "; "))
+		d.explainWait(r, strings.Join(reasons, "; "))
 	}
 	for _, o := range options {
-		d.crowded[o.at] = true
+		d.poolHasWaiters[o.at] = true
 	}
 	for _, o := range options {
-		if o.reserved || !d.reachable(o.at.provider) {
+		if o.reservedForRequest || !d.reachable(o.at.provider) {
 			continue
 		}
-		d.cramp(r, o)
+		d.noteCapacityWaiter(r, o)
 		d.reserve(r, o)
 		return
 	}

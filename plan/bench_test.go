@@ -3,13 +3,14 @@ package plan
 import (
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/npctl/npctl/resources"
 )
 
-// large is a fleet of 20 providers with 50 images, 1,000 builds and 10,000 nodes, of which a part needs something done.
+// large is a fleet of 20 providers with 50 images, 1,000 builds and 10,000 nodes, some of which need steps.
 func large() (resources.Desired, Observed) {
 	d := resources.Desired{Settings: resources.Settings{LeakLimit: 10, LeakSightings: time.Minute}}
 	o := Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{}, Formats: map[string]string{}}
@@ -39,7 +40,7 @@ func large() (resources.Desired, Observed) {
 				State: resources.StateReady, StateTime: now.Add(-time.Hour), ExternalID: fmt.Sprintf("image-%d", id)}
 			o.Records.Uploads = append(o.Records.Uploads, u)
 			view.Images = append(view.Images, resources.RemoteImage{ID: u.ExternalID, Status: resources.StatusReady,
-				Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
+				Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
 			for k := range 10 {
 				id++
 				n := readyNode(fmt.Sprintf("%010d", id))
@@ -59,7 +60,8 @@ func large() (resources.Desired, Observed) {
 	return d, o
 }
 
-// BenchmarkComputeAndRender is a plan over 10,000 nodes, 1,000 builds, 1,000 uploads and 20 providers, as text.
+// BenchmarkComputeAndRender computes a plan for 10,000 nodes, 1,000 builds, 1,000 uploads and 20 providers, and
+// prints it as text.
 func BenchmarkComputeAndRender(b *testing.B) {
 	d, o := large()
 	b.ReportAllocs()
@@ -74,13 +76,19 @@ func BenchmarkComputeAndRender(b *testing.B) {
 	b.ReportMetric(float64(len(o.Records.Nodes)), "nodes")
 }
 
-// BenchmarkComputeNothingToDo is the same fleet when all is as wanted.
-func BenchmarkComputeNothingToDo(b *testing.B) {
+// largeAsWanted is the same fleet in its desired state.
+func largeAsWanted() (resources.Desired, Observed) {
 	d, o := large()
 	for i := range d.Labels {
 		d.Labels[i].MinReady, d.Labels[i].MaxReadyAge = 0, 0
 		d.Images[i].RebuildAge, d.Images[i].Keep = 0, 100
 	}
+	return d, o
+}
+
+// BenchmarkComputeNothingToDo computes the empty plan of that fleet.
+func BenchmarkComputeNothingToDo(b *testing.B) {
+	d, o := largeAsWanted()
 	b.ReportAllocs()
 	for b.Loop() {
 		if p := Compute(d, o, Options{}); len(p.Steps) > 0 {
@@ -89,14 +97,29 @@ func BenchmarkComputeNothingToDo(b *testing.B) {
 	}
 }
 
-// BenchmarkWaitingRequests is a pass of the daemon over the same fleet, all in use, with 1,000 requests that wait and a
-// few that can be served.
-func BenchmarkWaitingRequests(b *testing.B) {
-	d, o := large()
-	for i := range d.Labels {
-		d.Labels[i].MinReady, d.Labels[i].MaxReadyAge = 0, 0
-		d.Images[i].RebuildAge, d.Images[i].Keep = 0, 100
+// TestNodesAsWantedAllocateNothing guards the pass of the daemon: most nodes match the desired state in most passes.
+func TestNodesAsWantedAllocateNothing(t *testing.T) {
+	d, o := largeAsWanted()
+	allocations := func() float64 { return testing.AllocsPerRun(2, func() { Compute(d, o, Options{}) }) }
+	all := allocations()
+	half := len(o.Records.Nodes) / 2
+	o.Records.Nodes = o.Records.Nodes[:half]
+	for name, view := range o.Providers {
+		view.Instances = slices.DeleteFunc(view.Instances, func(i resources.Instance) bool { return i.Marks.ID > o.Records.Nodes[half-1].ID })
+		o.Providers[name] = view
 	}
+	if p := Compute(d, o, Options{}); len(p.Steps) > 0 || p.Unchanged.Count() < half {
+		t.Fatalf("%d steps, %d things unchanged", len(p.Steps), p.Unchanged.Count())
+	}
+	if each := (all - allocations()) / float64(half); each > 0.5 {
+		t.Errorf("a node that is as wanted takes %.2f allocations", each)
+	}
+}
+
+// BenchmarkWaitingRequests is a pass of the daemon over the same fleet, almost all in use, with 1,000 waiting
+// requests and a few that can be served.
+func BenchmarkWaitingRequests(b *testing.B) {
+	d, o := largeAsWanted()
 	for i, n := range o.Records.Nodes {
 		if i%100 != 0 {
 			n.State = resources.StateInUse
@@ -115,7 +138,7 @@ func BenchmarkWaitingRequests(b *testing.B) {
 	b.ReportAllocs()
 	var p Plan
 	for b.Loop() {
-		p = Compute(d, o, Options{Patient: true})
+		p = Compute(d, o, Options{HonorBackoff: true})
 	}
 	b.ReportMetric(float64(len(p.Steps)), "steps")
 }

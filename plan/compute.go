@@ -10,19 +10,19 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Compute decides what has to happen. It does no I/O and asks no clock; everything it may know is in its arguments.
+// Compute returns the plan. It does no I/O and reads no clock: its arguments are its only input.
 func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	declared := want
-	seen = besideWorker(withoutMoved(seen))
+	seen = markLockHolderBusy(withoutRelocated(seen))
 	if opt.Destroy {
 		want = resources.Desired{Settings: want.Settings, Digests: want.Digests}
 	}
 	c := &computation{want: want, declared: declared, seen: seen, opt: opt, world: newWorld(declared, want, seen), index: map[string]int{},
-		requested: map[Address]bool{}, changing: map[resources.Key]bool{}, crowded: map[poolKey]bool{}}
+		replaceAddresses: map[Address]bool{}, updatedRecords: map[resources.Key]bool{}, poolHasWaiters: map[poolKey]bool{}}
 	for _, a := range opt.Replace {
-		c.requested[a] = false
+		c.replaceAddresses[a] = false
 	}
-	c.world.withPeers(seen.Peers, seen.Frozen)
+	c.world.withPeers(seen.RegisteredPools, seen.Frozen)
 	c.noteWorker()
 	c.deferUnreachable()
 	c.cloudProblems()
@@ -33,8 +33,8 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	c.free = c.freeQuota()
 	c.requests()
 	c.launches()
-	c.strays()
-	c.foreigners()
+	c.leaks()
+	c.noteForeignResources()
 	c.unknownFiles()
 	c.forgetProviders()
 	c.protections()
@@ -44,38 +44,37 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 
 // computation is one run of Compute.
 type computation struct {
-	want        resources.Desired // nothing when everything is to be destroyed
-	declared    resources.Desired // what the configuration says all the same
-	seen        Observed
-	opt         Options
-	world       *world
-	steps       []Step
-	index       map[string]int // step ID → place in steps
-	notes       []Note
-	problems    []Problem
-	unremovable []Problem // with what Options.Remove names
-	deferred    []string
-	unchanged   []Address // those of nodes may be dismissed later
-	dismissed   map[Address]bool
-	requested   map[Address]bool // -replace addresses, and whether something answered to them
+	want             resources.Desired // without objects if everything is to be deleted
+	declared         resources.Desired // the whole configuration
+	seen             Observed
+	opt              Options
+	world            *inventory
+	steps            []Step
+	index            map[string]int // step ID → index in steps
+	notes            []Note
+	problems         []Problem
+	unremovable      []Problem // of Options.Remove
+	deferred         []string
+	kept             Unchanged        // including nodes that a later decision may delete
+	replaceAddresses map[Address]bool // -replace addresses, and whether an object matches
 
-	pools    map[poolKey]*poolUse
-	free     map[string]*resources.Amounts // by provider: what quotas leave
-	crowded  map[poolKey]bool              // pools that requests wait for
-	usable   map[string]int                // label → nodes that count towards min_ready
-	retired  map[string][]*retiredNode     // label → delete steps of nodes to be replaced
-	coming   map[imageAt]string            // upload steps by image and provider
-	relogin  map[resources.Key]string      // uploads with another login from now on, and the step that records it
-	renewed  map[resources.Key]bool        // uploads that -replace names: they go once their successors are there
-	doomed   map[resources.Key]string      // record → ID of the step that removes it
-	old      bool                          // the state is older than the clouds, and leaks are left alone
-	putOff   map[string]string             // node on its way → why nothing is done for it now
-	changing map[resources.Key]bool        // records that a step brings up to date
+	pools           map[poolKey]*poolUse
+	free            map[string]*resources.ResourceAmounts // by provider: the remaining quota
+	poolHasWaiters  map[poolKey]bool                      // pools that requests wait for
+	readyCount      map[string]int                        // label → nodes that count towards min_ready
+	replacedNodes   map[string][]*replacedNode            // label → nodes to be replaced
+	plannedUploads  map[imageAt]string                    // upload steps by image and provider
+	loginUpdates    map[resources.Key]string              // uploads with a changed login, and the step that records it
+	replacedUploads map[resources.Key]bool                // uploads that -replace names, deleted after their successors are ready
+	deletedBy       map[resources.Key]string              // record → ID of the step that removes it
+	stateOutdated   bool                                  // the state is older than the clouds, and leaks are kept
+	postponedNodes  map[string]string                     // unfinished node → why its launch is postponed
+	updatedRecords  map[resources.Key]bool                // records that a step updates
 }
 
 type imageAt struct{ image, provider string }
 
-// add appends a step, unless the same one is there already, and returns its ID.
+// add appends a step, unless the plan already contains it, and returns its ID.
 func (c *computation) add(s Step) string {
 	if s.ID == "" {
 		s.ID = string(s.Action) + " " + string(s.Address)
@@ -84,34 +83,34 @@ func (c *computation) add(s Step) string {
 		return s.ID
 	}
 	if c.busy(s.Record) {
-		return s.ID // whoever waits for it waits for what is being done with the record
+		return s.ID // a step that needs it waits for the running work on the record
 	}
 	if s.Image != "" {
 		s.ImageKind = c.imageKind(s.Image)
 	}
 	if r := c.world.requests[s.Request]; r != nil {
-		s.EventID = r.Event
+		s.EventID = r.EventID
 	}
 	if s.Action == ActionUpdate {
-		c.changing[s.Record] = true
+		c.updatedRecords[s.Record] = true
 	}
 	if s.Record.Kind != "" {
-		s.Touches = append(s.Touches, c.fingerprint(s.Record))
+		s.Preconditions = append(s.Preconditions, c.fingerprint(s.Record))
 	}
 	c.index[s.ID] = len(c.steps)
 	c.steps = append(c.steps, s)
 	if s.Removes() || s.Action == ActionForget {
-		if c.doomed == nil {
-			c.doomed = map[resources.Key]string{}
+		if c.deletedBy == nil {
+			c.deletedBy = map[resources.Key]string{}
 		}
 		if s.Record.Kind != "" {
-			c.doomed[s.Record] = s.ID
+			c.deletedBy[s.Record] = s.ID
 		}
 	}
 	return s.ID
 }
 
-// imageKind is the block type of an image, which its builds remember when the block is gone.
+// imageKind returns the block type of an image. Its builds keep the type after the block is removed.
 func (c *computation) imageKind(name string) resources.ImageKind {
 	if img := c.world.images[name]; img != nil {
 		return img.Kind
@@ -122,9 +121,9 @@ func (c *computation) imageKind(name string) resources.ImageKind {
 	return ""
 }
 
-// busy reports whether somebody works on the record: a running step, or another process.
+// busy reports whether a running step or another process works on the record.
 func (c *computation) busy(key resources.Key) bool {
-	return key.Kind != "" && (c.seen.Busy[key] || c.seen.Claimed[key])
+	return key.Kind != "" && (c.seen.Busy[key] || c.seen.ForeignClaims[key])
 }
 
 func (c *computation) step(id string) *Step { return &c.steps[c.index[id]] }
@@ -134,7 +133,7 @@ func (c *computation) note(severity Severity, code string, at Address, source re
 		Text: fmt.Sprintf(format, args...)})
 }
 
-// because gives the reason, or that everything is to be destroyed.
+// because returns the reason, or ReasonDestroy if everything is to be deleted.
 func (c *computation) because(r Reason) Reason {
 	if c.opt.Destroy {
 		return ReasonDestroy
@@ -142,12 +141,12 @@ func (c *computation) because(r Reason) Reason {
 	return r
 }
 
-// asked reports whether one of the addresses was named by -replace.
-func (c *computation) asked(addresses ...Address) bool {
+// isReplaceTarget reports whether -replace names one of the addresses.
+func (c *computation) isReplaceTarget(addresses ...Address) bool {
 	found := false
 	for _, a := range addresses {
-		if _, ok := c.requested[a]; ok {
-			c.requested[a] = true
+		if _, ok := c.replaceAddresses[a]; ok {
+			c.replaceAddresses[a] = true
 			found = true
 		}
 	}
@@ -156,14 +155,15 @@ func (c *computation) asked(addresses ...Address) bool {
 
 func (c *computation) unknownReplace() {
 	for _, a := range c.opt.Replace {
-		if !c.requested[a] {
+		if !c.replaceAddresses[a] {
 			c.problems = append(c.problems, Problem{Address: a, Text: "nothing that could be replaced has this address",
-				Hint: "images are diskimage.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID; see npctl state list"})
+				Hint: "images are diskimage.NAME or zuul_image.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID; see npctl state list"})
 		}
 	}
 }
 
-// view returns what the provider showed. looked is false when it did not answer, was not asked, or is frozen.
+// view returns the observed state of the provider. looked is false if it did not respond, was not queried, or is
+// frozen.
 func (c *computation) view(provider string) (view *ProviderView, looked bool) {
 	if view, looked = c.world.views[provider]; looked {
 		return view, true
@@ -171,12 +171,12 @@ func (c *computation) view(provider string) (view *ProviderView, looked bool) {
 	return &ProviderView{}, false
 }
 
-// reachable reports whether steps may be planned for the provider: it answered, or was deliberately not asked.
+// reachable reports whether the provider may have steps: it responded, or was deliberately not queried.
 func (c *computation) reachable(provider string) bool {
 	if _, looked := c.view(provider); looked {
 		return true
 	}
-	if c.world.others(provider) {
+	if c.world.isForeign(provider) {
 		return false
 	}
 	_, asked := c.seen.Providers[provider]
@@ -208,18 +208,11 @@ func (c *computation) source(provider string) resources.Source {
 	return resources.Source{}
 }
 
-// remaining lists what is as wanted, without nodes that were dismissed after all.
-func (c *computation) remaining() []Address {
-	left := slices.DeleteFunc(c.unchanged, func(at Address) bool { return c.dismissed[at] })
-	slices.Sort(left)
-	return slices.Compact(left)
-}
-
 func (c *computation) finish() Plan {
 	c.steps = c.withoutFailing(c.steps)
-	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.remaining(), Deferred: c.deferred, InProgress: c.seen.Worker, Waiting: c.waiting()}
+	p := Plan{Steps: c.steps, Notes: c.notes, Problems: c.problems, Unchanged: c.unchanged(), Deferred: c.deferred, InProgress: c.seen.LockHolder, Waiting: c.waiting()}
 	if len(c.opt.Remove) > 0 {
-		p.Problems = c.unremovable // whatever else is wrong does not stand in the way
+		p.Problems = c.unremovable // other problems do not prevent a removal
 	}
 	if len(c.opt.Images) > 0 {
 		p = c.onlyImages(p)
@@ -238,12 +231,12 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Addresses of things.
+// imageAddress returns the address of an image block.
 func imageAddress(kind resources.ImageKind, name string) Address {
 	return Address(string(kind) + "." + name)
 }
 
-// ProviderAddress is the address of a provider block.
+// ProviderAddress returns the address of a provider block.
 func ProviderAddress(name string) Address { return Address("provider." + name) }
 func nodeAddress(id string) Address       { return Address("node." + id) }
 func uploadAddress(provider, image string) Address {
@@ -253,12 +246,12 @@ func poolAddress(provider, pool string) Address {
 	return ProviderAddress(provider) + Address(".pool."+pool)
 }
 
-// OfferAddress is the address of a label block in a pool.
+// OfferAddress returns the address of a label block in a pool.
 func OfferAddress(provider, pool, label string) Address {
 	return poolAddress(provider, pool) + Address(".label."+label)
 }
 
-// estimate is the median of the newest runs of a subject, in seconds.
+// estimate returns the median duration of the newest runs of a subject, in seconds; 0 without a history.
 func (c *computation) estimate(subject string) float64 {
 	i, found := slices.BinarySearchFunc(c.seen.Records.Histories, subject,
 		func(h *resources.History, s string) int { return strings.Compare(h.Subject, s) })

@@ -15,7 +15,7 @@ var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func ptr(n int64) *int64 { return &n }
 
-// fleet is a small configuration: one image, one label, one pool, a static machine.
+// fleet is a small configuration: one image, one label, one pool, one static node.
 func fleet() resources.Desired {
 	return resources.Desired{
 		Settings: resources.Settings{LeakLimit: 10, LeakSightings: time.Minute},
@@ -32,7 +32,7 @@ func fleet() resources.Desired {
 	}
 }
 
-// world is what was observed of the fleet when all is as wanted.
+// settled is the observed state of the fleet when it matches the desired state.
 func settled() Observed {
 	o := empty()
 	o.Records.Builds = []*resources.Build{{ID: buildID(1), Image: "debian", Kind: resources.DiskImage, State: resources.StateReady,
@@ -46,7 +46,7 @@ func settled() Observed {
 	view := o.Providers["cloud"]
 	view.Instances = []resources.Instance{instance("0000000001"), instance("0000000002")}
 	view.Images = []resources.RemoteImage{{ID: "image-1", Status: resources.StatusReady,
-		Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: "1"}}}
+		Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: "1"}}}
 	o.Providers["cloud"] = view
 	return o
 }
@@ -58,22 +58,22 @@ func empty() Observed {
 
 func unlimited() resources.Quota {
 	u := int64(resources.Unlimited)
-	return resources.Quota{Limit: resources.Amounts{Instances: u, Cores: u, RAM: u, Volumes: u, VolumeGB: u, Addresses: u}}
+	return resources.Quota{Limit: resources.ResourceAmounts{Instances: u, Cores: u, RAM: u, Volumes: u, VolumeGB: u, Addresses: u}}
 }
 
 func buildID(n int) string { return fmt.Sprintf("%032x", n) }
 
 func readyNode(id string) *resources.Node {
 	return &resources.Node{ID: id, State: resources.StateReady, StateTime: now.Add(-time.Hour), Provider: "cloud", Pool: "main",
-		Labels: []string{"small"}, Hash: "v1:offer", ExternalID: "server-" + id, Upload: "1", Resources: resources.Amounts{Instances: 1}}
+		Labels: []string{"small"}, Hash: "v1:offer", ExternalID: "server-" + id, Upload: "1", Resources: resources.ResourceAmounts{Instances: 1}}
 }
 
 func instance(id string) resources.Instance {
 	return resources.Instance{ID: "server-" + id, Name: "np" + id, Status: resources.StatusReady,
-		Marks: resources.Marks{Installation: "here", Kind: resources.KindNode, ID: id}}
+		Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: id}}
 }
 
-// lines shows a plan's steps, one a line.
+// lines returns the steps, problems and notes of a plan, one per line.
 func lines(p Plan) string {
 	var b strings.Builder
 	for _, s := range p.Steps {
@@ -129,7 +129,7 @@ launch provider.cloud.pool.main.label.small: below-min-ready
 				v := o.Providers["cloud"]
 				v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "ip-1", InUse: true, Marks: v.Instances[0].Marks}}
 				o.Providers["cloud"], o.Providers["again"] = v, v
-				seen := now.Add(-time.Hour) // and saying so every hour does not make it one
+				seen := now.Add(-time.Hour) // nor do repeated sightings make it a leak
 				for _, i := range v.Instances {
 					o.Records.Sightings = append(o.Records.Sightings, &resources.Sighting{Provider: "again", Type: "server", External: i.ID, First: seen, Last: now})
 				}
@@ -139,11 +139,11 @@ launch provider.cloud.pool.main.label.small: below-min-ready
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				v := o.Providers["cloud"]
 				v.Instances = v.Instances[1:]
-				lost := resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "0000000001"}
-				kept := resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "0000000002"}
+				lost := resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: "0000000001"}
+				kept := resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: "0000000002"}
 				v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "ip-2", Marks: kept, InUse: true},
 					{Type: "volume", ID: "volume-1", Marks: lost, InUse: true}, {Type: "floating_ip", ID: "ip-1", Marks: lost},
-					{Type: "port", ID: "port-1", Marks: lost, InUse: true, Server: v.Instances[0].ID}, // somebody uses it with another server
+					{Type: "port", ID: "port-1", Marks: lost, InUse: true, Server: v.Instances[0].ID}, // in use by another server
 					{Type: "port", ID: "port-2", Marks: lost, InUse: true, Server: "a server that has gone"},
 					{Type: "port", ID: "port-3", Marks: lost, InUse: true}} // a router uses it
 				o.Providers["cloud"] = v
@@ -233,7 +233,7 @@ delete diskimage.debian: image-removed [build/00000000000000000000000000000001] 
 				opt.Destroy = true
 				o.Records.Nodes[0].State = resources.StateInUse
 				v := o.Providers["cloud"]
-				v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "f", Marks: resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "99"}}}
+				v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "f", Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: "99"}}}
 				o.Providers["cloud"] = v
 			},
 			want: `delete node.0000000001: destroy [node/0000000001]
@@ -274,7 +274,7 @@ note leak-sighted provider.cloud.server.server-0000000078
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				v := o.Providers["cloud"]
 				v.Instances = append(v.Instances, resources.Instance{ID: "x", Name: "np0000000001"},
-					resources.Instance{ID: "y", Marks: resources.Marks{Installation: "elsewhere", ID: "0000000001"}})
+					resources.Instance{ID: "y", Marks: resources.OwnerTags{Installation: "elsewhere", ID: "0000000001"}})
 				o.Providers["cloud"] = v
 			},
 			want: `note look-alike provider.cloud.server.x
@@ -332,7 +332,7 @@ note below-min-ready label.small
 				*o = empty()
 				v := o.Providers["cloud"]
 				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {Problems: []resources.Problem{{Attribute: "flavor",
-					Value: "medum", Detail: "there is no such flavor", Near: []string{"medium"}}}}}
+					Value: "medum", Detail: "there is no such flavor", Suggestions: []string{"medium"}}}}}
 				o.Providers["cloud"] = v
 			},
 			want: `register provider.lab.pool.main.node.metal: new-static-node
@@ -342,7 +342,7 @@ problem provider.cloud.pool.main.label.small: flavor = "medum": there is no such
 `},
 		"files of an image that cannot be read are a problem of that image": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
-				o.Unread = map[string]string{"debian": "read elements/mine: no such directory"}
+				o.InputErrors = map[string]string{"debian": "read elements/mine: no such directory"}
 			},
 			want: "problem diskimage.debian: read elements/mine: no such directory\n",
 		},

@@ -4,28 +4,30 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
-// Limits on what a changed configuration removes without consent.
+// Limits on the removals of a changed configuration without consent.
 const (
-	// RemovalsAtMost is the most things that are removed without consent.
-	RemovalsAtMost = 10
-	// smallFleet is the least number of things of which more than half are not removed without consent.
+	// MaxUnconfirmedRemovals is the maximum number of objects that are removed without consent.
+	MaxUnconfirmedRemovals = 10
+	// smallFleet is the minimum number of objects for the rule that the removal of more than half of them needs
+	// consent.
 	smallFleet = 3
 )
 
-// NoteConsent is the code of the note that removals wait for consent.
+// NoteConsent is the code of the note about removals that need consent.
 const NoteConsent = "consent-needed"
 
-// Consent says that a plan removes so much that somebody has to say that it is meant.
+// Consent states that a plan removes so much that the operator has to confirm it.
 type Consent struct {
-	Removed []Address // what is no longer configured
-	Things  int       // nodes, builds and uploads that there are
+	Removed []Address // addresses of the objects to remove
+	Things  int       // number of nodes, builds and uploads
 	Empty   bool      // the configuration has no providers and no images
 }
 
-// Error says what is wrong, as a sentence without a full stop.
+// Error returns the reason, as a sentence without a full stop.
 func (c *Consent) Error() string {
 	names := make([]string, 0, 5)
 	for _, a := range c.Removed[:min(len(c.Removed), 5)] {
@@ -36,16 +38,16 @@ func (c *Consent) Error() string {
 	}
 	list := strings.Join(names, ", ")
 	if c.Empty {
-		return fmt.Sprintf("the configuration is empty and would remove all of the %s that there are (%s); that needs consent", plural(c.Things, "thing"), list)
+		return fmt.Sprintf("the configuration is empty and would remove all of the %s that there are (%s); that needs consent", text.Count(c.Things, "thing", "things"), list)
 	}
-	if len(c.Removed) > RemovalsAtMost {
-		return fmt.Sprintf("the configuration would remove %s (%s), more than the %d that need no consent", plural(len(c.Removed), "thing"), list, RemovalsAtMost)
+	if len(c.Removed) > MaxUnconfirmedRemovals {
+		return fmt.Sprintf("the configuration would remove %s (%s), more than the %d that need no consent", text.Count(len(c.Removed), "thing", "things"), list, MaxUnconfirmedRemovals)
 	}
-	return fmt.Sprintf("the configuration would remove %d of %s (%s), and more than half needs consent", len(c.Removed), plural(c.Things, "thing"), list)
+	return fmt.Sprintf("the configuration would remove %d of %s (%s), and more than half needs consent", len(c.Removed), text.Count(c.Things, "thing", "things"), list)
 }
 
-// consent decides whether the steps remove more than a configuration may remove without consent, and holds those back that
-// remove. What is replaced does not count, nor do things whose time is over.
+// consent returns a Consent if the steps remove more than a configuration may remove without consent, and marks the
+// steps that need it. Replacements and the removal of expired objects do not count.
 func (c *computation) consent(steps []Step) *Consent {
 	if c.opt.AllowDestroy != "" || c.opt.Destroy || len(c.opt.Remove) > 0 || len(c.opt.Upload) > 0 {
 		return nil
@@ -64,18 +66,18 @@ func (c *computation) consent(steps []Step) *Consent {
 		}
 	}
 	removed := len(consent.Removed)
-	lost := removed - shrunk - made // a renamed block removes things, and makes as many
+	lost := removed - shrunk - made // a renamed block removes objects and creates as many
 	isMost := consent.Things >= smallFleet && lost*2 > consent.Things
-	if removed == 0 || removed <= RemovalsAtMost && !isMost && !consent.Empty && !c.opt.Hold {
+	if removed == 0 || removed <= MaxUnconfirmedRemovals && !isMost && !consent.Empty && !c.opt.RequireConsent {
 		return nil
 	}
 	for i := range steps {
-		steps[i].Held = steps[i].unconfigured()
+		steps[i].NeedsConsent = steps[i].unconfigured()
 	}
 	return consent
 }
 
-// unconfigured reports whether the step removes a thing because the configuration no longer wants it.
+// unconfigured reports whether the step removes an object because the configuration no longer wants it.
 func (s *Step) unconfigured() bool {
 	if !s.Removes() || s.Replaces || s.Thing != ThingNode && s.Thing != ThingUpload && s.Thing != ThingBuild {
 		return false
@@ -93,7 +95,7 @@ func (s *Step) creates() bool {
 	return s.Action == ActionLaunch || s.Action == ActionRegister || s.Action == ActionBuild || s.Action == ActionUpload
 }
 
-// things counts what there is of this process's, apart from what is going.
+// things counts the nodes, builds and uploads of this process, without those in state deleting.
 func (c *computation) things() int {
 	n := 0
 	for _, nodes := range c.world.nodes {
@@ -104,7 +106,7 @@ func (c *computation) things() int {
 		}
 	}
 	for _, u := range c.seen.Records.Uploads {
-		if u.State != resources.StateDeleting && !c.world.others(u.Provider) {
+		if u.State != resources.StateDeleting && !c.world.isForeign(u.Provider) {
 			n++
 		}
 	}
@@ -116,12 +118,12 @@ func (c *computation) things() int {
 	return n
 }
 
-// withConsent adds to a plan that something in it needs consent: a problem, or, where nobody waits for an answer, a note.
+// withConsent adds to a plan that it needs consent: as a problem or, with HonorBackoff (the daemon), as a note.
 func (c *computation) withConsent(p Plan) Plan {
 	if p.Consent = c.consent(p.Steps); p.Consent == nil {
 		return p
 	}
-	if c.opt.Patient {
+	if c.opt.HonorBackoff {
 		p.Notes = append(p.Notes, Note{Severity: Warning, Code: NoteConsent, Text: p.Consent.Error() + "; what would be removed is left alone"})
 		return p
 	}

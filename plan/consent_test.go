@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// twoLabels is a provider with so many nodes of labels a and b, one build and one upload.
+// twoLabels is a provider with a nodes of label a, b nodes of label b, one build and one upload.
 func twoLabels(a, b int) (resources.Desired, Observed) {
 	d, o := fleet(), settled()
 	d.Providers = d.Providers[:1]
@@ -68,7 +68,7 @@ func TestRemovalsThatNeedConsent(t *testing.T) {
 		}
 	}
 	empty := func(d *resources.Desired) { *d = resources.Desired{Settings: d.Settings} }
-	// Beside the nodes there are a build and an upload.
+	// One build and one upload count in addition to the nodes.
 	for name, test := range map[string]struct {
 		a, b   int
 		change func(*resources.Desired)
@@ -87,8 +87,8 @@ func TestRemovalsThatNeedConsent(t *testing.T) {
 		"an empty configuration, big fleet":  {a: 20, b: 20, change: empty, want: "the configuration is empty"},
 		"with consent":                       {a: 11, b: 30, change: drop("a"), opt: Options{AllowDestroy: AllowAll}},
 		"-destroy":                           {a: 11, b: 30, change: drop("a"), opt: Options{Destroy: true}},
-		"held by an earlier plan":            {a: 1, b: 30, change: drop("a"), opt: Options{Hold: true}, want: "would remove 1 of"},
-		"held by an earlier plan, none left": {a: 1, b: 30, change: func(*resources.Desired) {}, opt: Options{Hold: true}},
+		"held by an earlier plan":            {a: 1, b: 30, change: drop("a"), opt: Options{RequireConsent: true}, want: "would remove 1 of"},
+		"held by an earlier plan, none left": {a: 1, b: 30, change: func(*resources.Desired) {}, opt: Options{RequireConsent: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, o := twoLabels(test.a, test.b)
@@ -102,14 +102,14 @@ func TestRemovalsThatNeedConsent(t *testing.T) {
 				t.Errorf("problems are %q, want %q", problem, test.want)
 			}
 			patient := test.opt
-			patient.Patient = true
+			patient.HonorBackoff = true
 			p = Compute(d, o, patient)
 			if len(p.Problems) > 0 {
 				t.Errorf("a daemon's plan has problems: %+v", p.Problems)
 			}
 			for _, s := range p.Steps {
-				if s.Held != (test.want != "" && s.unconfigured()) {
-					t.Errorf("%s (%s) is held: %t", s.ID, s.Reason, s.Held)
+				if s.NeedsConsent != (test.want != "" && s.unconfigured()) {
+					t.Errorf("%s (%s) is held: %t", s.ID, s.Reason, s.NeedsConsent)
 				}
 			}
 			if noted := strings.Contains(lines(p), NoteConsent); noted != (test.want != "") {

@@ -9,26 +9,26 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// fetched makes the fleet's image one that is fetched; the newest build is version "b", made two hours ago.
+// fetched makes the fleet's image a zuul image; the newest build is version "b", created two hours ago.
 func fetched(d *resources.Desired, o *Observed, versions ...resources.Version) {
 	d.Images[0].Kind, d.Images[0].Builder, d.Images[0].RebuildAge = resources.ZuulImage, "zuul", 0
 	d.Providers[0].Pools[0].Offers[0].Image.Kind = resources.ZuulImage
 	b := o.Records.Builds[0]
-	b.Kind, b.Version, b.Dated = resources.ZuulImage, "b", now.Add(-2*time.Hour)
-	o.Sources = map[string]SourceView{"debian": {Versions: versions}}
+	b.Kind, b.Version, b.VersionTime = resources.ZuulImage, "b", now.Add(-2*time.Hour)
+	o.Versions = map[string]SourceView{"debian": {Versions: versions}}
 }
 
 func version(id string, age time.Duration) resources.Version {
 	return resources.Version{ID: id, Time: now.Add(-age)}
 }
 
-// hosted makes the fleet's image one that another host builds and keeps.
+// hosted makes the fleet's image one of a remote build host, which keeps the files if held is set.
 func hosted(d *resources.Desired, o *Observed, held bool) *resources.Build {
 	d.Images[0].Builder = "gearman"
 	b := o.Records.Builds[0]
 	b.Builder, b.Remote, b.Files, b.Host = "gearman", true, nil, "builder1"
 	o.Files = nil
-	o.Hosts = map[string]HostsView{"gearman": {Held: map[string]bool{b.ID: held}}}
+	o.Hosts = map[string]HostsView{"gearman": {Builds: map[string]bool{b.ID: held}}}
 	return b
 }
 
@@ -39,11 +39,11 @@ func withoutUpload(o *Observed) {
 	o.Providers["cloud"] = v
 }
 
-// uploadFails: the upload has failed three minutes ago, and waits for an hour.
+// uploadFails makes the upload a failure of three minutes ago, which is in backoff for an hour.
 func uploadFails(o *Observed, opt *Options) {
 	withoutUpload(o)
 	noInstances(o)
-	o.Records.Nodes, opt.Patient, opt.Images = nil, true, []string{"debian"}
+	o.Records.Nodes, opt.HonorBackoff, opt.Images = nil, true, []string{"debian"}
 	o.Records.Images = []*resources.ImageRecord{{Name: "debian", Uploads: map[string]*resources.Failure{
 		"cloud": {Count: 1, Kind: resources.FaultRejected, Time: now.Add(-3 * time.Minute)}}}}
 }
@@ -73,19 +73,19 @@ func TestImagesFromElsewhere(t *testing.T) {
 		"a version that is gone is passed over": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {
 				fetched(d, o, version("d", time.Minute), version("c", time.Hour), version("b", 2*time.Hour))
-				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Gone: []string{"d"}}}
+				o.Records.Images = []*resources.ImageRecord{{Name: "debian", MissingVersions: []string{"d"}}}
 			},
 			want: fetchOfC, version: "c",
 		},
 		"a source that does not answer changes nothing": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {
 				fetched(d, o)
-				o.Sources["debian"] = SourceView{Err: "connection refused"}
+				o.Versions["debian"] = SourceView{Err: "connection refused"}
 			},
 			want: "note source zuul_image.debian\n",
 		},
 		"nobody looked": {
-			change: func(d *resources.Desired, o *Observed, _ *Options) { fetched(d, o); o.Sources = nil },
+			change: func(d *resources.Desired, o *Observed, _ *Options) { fetched(d, o); o.Versions = nil },
 		},
 		"a build on a host that is up is uploaded from there": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {
@@ -105,7 +105,7 @@ func TestImagesFromElsewhere(t *testing.T) {
 				o.Records.Nodes = o.Records.Nodes[2:]
 				noInstances(o)
 			},
-			want: "note host-away provider.cloud.image.debian\n",
+			want: "note host-unavailable provider.cloud.image.debian\n",
 		},
 		"an interrupted build on another host is gone on with": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {
@@ -127,7 +127,7 @@ upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 		"who is patient leaves a failing build alone": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				d.Images[0].Hashes = resources.Hashes{"v1:changed"}
-				opt.Patient = true
+				opt.HonorBackoff = true
 				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 3, Time: now.Add(-3 * time.Minute)}}}
 			},
 			want: "note failing diskimage.debian\n",
@@ -135,7 +135,7 @@ upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 		"also where it is of what has failed": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				d.Images[0].Hashes = resources.Hashes{"v1:changed"}
-				opt.Patient = true
+				opt.HonorBackoff = true
 				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 3, Time: now, Hash: "v1:changed"}}}
 			},
 			want: "note failing diskimage.debian\n",
@@ -143,7 +143,7 @@ upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 		"but not one of something else than has failed": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				d.Images[0].Hashes = resources.Hashes{"v1:mended"}
-				opt.Patient = true
+				opt.HonorBackoff = true
 				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 3, Time: now, Hash: "v1:changed"}}}
 			},
 			want: `build diskimage.debian: inputs-changed
@@ -152,7 +152,7 @@ upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 		"and tries again after a while": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				d.Images[0].Hashes = resources.Hashes{"v1:changed"}
-				opt.Patient = true
+				opt.HonorBackoff = true
 				o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 3, Time: now.Add(-4 * time.Minute)}}}
 			},
 			want: `build diskimage.debian: inputs-changed
@@ -186,7 +186,7 @@ upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian) a
 `},
 		"machines and snapshots of a dead build go": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
-				marks := resources.Marks{Installation: "here", Kind: resources.KindBuild, ID: buildID(1)}
+				marks := resources.OwnerTags{Installation: "here", Kind: resources.KindBuild, ID: buildID(1)}
 				v := o.Providers["cloud"]
 				v.Instances = append(v.Instances, resources.Instance{ID: "server-b", Marks: marks})
 				v.Images = append(v.Images, resources.RemoteImage{ID: "image-b", Marks: marks})
@@ -203,7 +203,7 @@ delete provider.cloud.server.server-b: unfinished
 				golden.Name = "golden"
 				d.Images = append(d.Images, golden)
 				d.Providers[0].Pools[0].Offers = append(d.Providers[0].Pools[0].Offers, resources.Offer{Label: "gold", Image: golden.Ref()})
-				o.Borrows = map[string]OfferRef{"golden": {Provider: "cloud", Label: "small"}}
+				o.InstanceOffers = map[string]OfferRef{"golden": {Provider: "cloud", Label: "small"}}
 			},
 			want: `register provider.lab.pool.main.node.metal: new-static-node
 build diskimage.debian: no-build

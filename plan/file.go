@@ -16,40 +16,41 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// A plan file is two lines of JSON: a header that says what it is, and the plan. The header holds the length and the
-// SHA-256 of the second line, so that a file that was cut short or edited is told from one that is whole. This guards
-// against accidents; who may write the file may also make a new one, so keep it where only those who may apply can write.
+// A plan file is two lines of JSON: a header with the kind and the format of the file, and the plan. The header
+// contains the length and the SHA-256 of the second line, to detect a truncated or edited file. This guards against
+// accidents only: a user with write permission can create a valid file, so keep it in a directory that only users
+// with permission to apply can write.
 
 // Errors of ReadFile that callers branch on.
 var (
-	// ErrNotPlanFile: the file is something else.
+	// ErrNotPlanFile: the file is not a plan file.
 	ErrNotPlanFile = errors.New("not a plan file")
-	// ErrPlanFormat: another npctl has written the file, in a format that this one does not read.
+	// ErrPlanFormat: another npctl wrote the file, in a format that this one cannot read.
 	ErrPlanFormat = errors.New("plan file of another format")
-	// ErrPlanDamaged: the file has been cut short or edited.
+	// ErrPlanDamaged: the file was truncated or edited.
 	ErrPlanDamaged = errors.New("plan file is damaged")
 )
 
-// FileLimit is the most that ReadFile reads: about 300,000 steps.
+// FileLimit is the maximum size of a plan file, in bytes: about 300,000 steps.
 const FileLimit = 256 << 20
 
 const (
 	fileKind        = "npctl plan"
-	fileFormat      = 3
+	fileFormat      = 4
 	fileHeaderLimit = 4 << 10
 )
 
-// File is a saved plan with all that applying it needs besides the configuration and the secrets.
+// File is a saved plan with everything that is needed to apply it except the configuration and the secrets.
 type File struct {
 	Meta Meta `json:"meta"`
 	Plan Plan `json:"plan"`
-	// Records are those that the steps rely on, by the subject of the fingerprint, to say later how they differ.
+	// Records are the records that the steps rely on, by the subject of the fingerprint, to report differences later.
 	Records map[string]Attributes `json:"records,omitempty"`
-	// Blocks are those of the configuration that the plan was made with.
+	// Blocks are the blocks of the plan's configuration.
 	Blocks []resources.Block `json:"blocks,omitempty"`
-	// Variables are the values of the variables the plan was made with, without the sensitive ones.
+	// Variables are the values of the plan's variables, without the sensitive ones.
 	Variables map[string]json.RawMessage `json:"variables,omitempty"`
-	// Sensitive names the variables that have to be given again.
+	// Sensitive names the variables that must be set again to apply the plan.
 	Sensitive []string `json:"sensitive_variables,omitempty"`
 }
 
@@ -61,7 +62,7 @@ type fileHeader struct {
 	SHA256       string `json:"sha256"`
 }
 
-// WriteFile saves the plan so that only its owner can read it. An older file at path is replaced, whole or not at all.
+// WriteFile saves the plan with read permission for its owner only. It replaces an existing file at path atomically.
 func (f File) WriteFile(path string) error {
 	content, err := f.encode()
 	if err != nil {
@@ -105,8 +106,8 @@ func fileHeaderFor(body []byte, version string) fileHeader {
 	return fileHeader{Kind: fileKind, Format: fileFormat, NpctlVersion: version, Size: len(body), SHA256: hex.EncodeToString(sum[:])}
 }
 
-// ReadFile reads a saved plan. What is no plan file, is of another format or was damaged is refused with one of the
-// errors above.
+// ReadFile reads a saved plan. It returns one of the errors above if the file is not a plan file, has another format
+// or is damaged.
 func ReadFile(path string) (File, error) {
 	content, err := fileContent(path)
 	if err != nil {
@@ -119,7 +120,7 @@ func ReadFile(path string) (File, error) {
 	return f, nil
 }
 
-// fileContent reads a regular file: opening a pipe could wait for ever.
+// fileContent reads a regular file: opening a pipe could block forever.
 func fileContent(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -152,7 +153,7 @@ func fileDecode(content []byte) (File, error) {
 	}
 	var f File
 	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields() // a step must not lose a part that a newer npctl wrote into it
+	decoder.DisallowUnknownFields() // a step must not lose a field that a newer npctl wrote
 	if err := decoder.Decode(&f); err != nil {
 		return File{}, fmt.Errorf("%w, written by npctl %s: %w; apply it with that version, or plan again",
 			ErrPlanFormat, renderSafe(header.NpctlVersion), err)
@@ -160,7 +161,7 @@ func fileDecode(content []byte) (File, error) {
 	return f, f.check()
 }
 
-// fileSplit finds the header, or says what the file is instead.
+// fileSplit returns the header and the body, or an error that names the actual kind of file.
 func fileSplit(content []byte) (fileHeader, []byte, error) {
 	line, body, _ := bytes.Cut(content, []byte("\n"))
 	var header fileHeader
@@ -192,7 +193,7 @@ func (h fileHeader) check(body []byte) error {
 	}
 }
 
-// check finds what no npctl would have written.
+// check rejects content that no npctl would have written.
 func (f File) check() error {
 	seen := make(map[string]bool, len(f.Plan.Steps))
 	for i := range f.Plan.Steps {
@@ -208,7 +209,7 @@ func (f File) check() error {
 	return nil
 }
 
-// CheckInstallation returns nil when the plan was made for the installation.
+// CheckInstallation returns nil if the plan was made for the installation.
 func (f File) CheckInstallation(lineage string) error {
 	if f.Meta.Lineage == lineage {
 		return nil
@@ -217,13 +218,13 @@ func (f File) CheckInstallation(lineage string) error {
 		renderSafe(f.Meta.Lineage), renderSafe(lineage))
 }
 
-// ConfigurationChange is how a configuration differs from the one that a plan was made with.
+// ConfigurationChange is the difference between a configuration and that of a plan.
 type ConfigurationChange struct {
-	// Blocks says what became of each block that differs, with its place. When it is empty, only sensitive values differ.
+	// Blocks describes each block that differs, with its position. If it is empty, only sensitive values differ.
 	Blocks []string
 }
 
-// CheckConfiguration returns nil when the plan was made with the configuration.
+// CheckConfiguration returns nil if the plan was made with the configuration.
 func (f File) CheckConfiguration(now resources.Desired) *ConfigurationChange {
 	if now.Digests.Same(resources.Hash(f.Meta.Digest)) {
 		return nil

@@ -115,7 +115,7 @@ func TestWhatIsNoPlanFileIsRefused(t *testing.T) {
 		{"configuration", []byte("provider \"openstack\" \"x\" {}\n"), ErrNotPlanFile, "it does not begin like one"},
 		{"binary", bytes.Repeat([]byte{0, 0xff}, 1<<20), ErrNotPlanFile, "it does not begin like one"},
 		{"report", renderReport(t, samplePlan()), ErrNotPlanFile, "it is the output of -json"},
-		{"newer format", change(`"format":3`, `"format":4`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 4, and this npctl reads format 3"},
+		{"newer format", change(`"format":4`, `"format":5`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 5, and this npctl reads format 4"},
 		{"cut short", content[:len(content)/2], ErrPlanDamaged, "bytes are missing"},
 		{"only the header", content[:bytes.IndexByte(content, '\n')+1], ErrPlanDamaged, "bytes are missing"},
 		{"edited", change("debian-small", "debian-large"), ErrPlanDamaged, "does not match its checksum"},
@@ -144,7 +144,7 @@ func fileEncoded(t *testing.T, f File) []byte {
 	return content
 }
 
-// fileWith gives any body a header that fits it.
+// fileWith returns a plan file with the body and a matching header.
 func fileWith(t *testing.T, body string) []byte {
 	t.Helper()
 	header, err := json.Marshal(fileHeaderFor([]byte(body), "0.9.0"))

@@ -44,7 +44,7 @@ func TestManyInputFilesAreCounted(t *testing.T) {
 	}
 }
 
-// TestImageHashesStayTheSame: another hash would rebuild every image at an upgrade.
+// TestImageHashesStayTheSame guards against hashes that would rebuild every image at an upgrade.
 func TestImageHashesStayTheSame(t *testing.T) {
 	got := ImageHashes(resources.Hashes{"v1:0123456789abcdef0123456789abcdef"}, "v1:fedcba9876543210fedcba9876543210")
 	if diff := cmp.Diff(resources.Hashes{"v1:3607a71e7928d3d3ca3211ab801825e8"}, got); diff != "" {

@@ -10,20 +10,21 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Fingerprint is what a step relies on. When it has changed since, a saved plan is refused. It covers the content of
-// records and files, not their revision or place, so a copy of the state has the same fingerprints.
+// Fingerprint is a digest of a record or file that a step relies on. A saved plan with a changed fingerprint is
+// stale. The digest covers the content of records and files, not their revision or path, so a copy of the state has
+// the same fingerprints.
 type Fingerprint struct {
 	Subject string `json:"subject"` // such as node/0000000001 or provider.vexxhost/server/4f1c…
 	Digest  string `json:"digest"`
 }
 
-// noRecord is the digest of a record that is not there.
+// noRecord is the digest of a record that does not exist.
 const noRecord = "none"
 
-// Attributes are those of a record, as JSON text by name.
+// Attributes are the attributes of a record, as JSON by name.
 type Attributes map[string]string
 
-// volatile attributes change while everything that matters to a step stays the same.
+// volatile lists attributes that change without any effect on a step.
 var volatile = map[resources.Kind][]string{
 	resources.KindNode: {"checked", "lease"},
 }
@@ -62,7 +63,7 @@ func (a Attributes) digest() string {
 	return digest(parts...)
 }
 
-// differences says which attributes are not as they were.
+// differences describes the attributes that differ.
 func (a Attributes) differences(now Attributes) []string {
 	names := map[string]bool{}
 	for _, from := range []Attributes{a, now} {
@@ -87,7 +88,7 @@ func (c *computation) fingerprint(key resources.Key) Fingerprint {
 func Reviewed(p Plan, r *Records) map[string]Attributes {
 	all := map[string]Attributes{}
 	for i := range p.Steps {
-		for _, f := range p.Steps[i].Touches {
+		for _, f := range p.Steps[i].Preconditions {
 			if _, done := all[f.Subject]; done {
 				continue
 			}
@@ -99,7 +100,7 @@ func Reviewed(p Plan, r *Records) map[string]Attributes {
 	return all
 }
 
-// keyOf is the key of a record that a fingerprint is of; empty for other subjects.
+// keyOf returns the key of the record that is the subject of a fingerprint, or a zero key for other subjects.
 func keyOf(subject string) resources.Key {
 	kind, id, _ := strings.Cut(subject, "/")
 	if resources.NewRecord(resources.Kind(kind)) == nil {

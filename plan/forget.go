@@ -6,8 +6,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// forgetProviders plans the removal of the records of providers that are configured no more, once nothing of ours is
-// left there.
+// forgetProviders plans the removal of the records of providers that are no longer configured, after the last of our
+// objects there is deleted.
 func (c *computation) forgetProviders() {
 	for _, p := range c.seen.Records.Providers {
 		if c.world.providers[p.Name] != nil {
@@ -23,7 +23,7 @@ func (c *computation) forgetProviders() {
 	}
 }
 
-// protections plans to remember what the configuration says of prevent_destroy: it has to be known when the block is gone.
+// protections plans to record the prevent_destroy of the configuration: it must be known after the block is removed.
 func (c *computation) protections() {
 	for _, r := range c.seen.Records.Providers {
 		if p := c.world.providers[r.Name]; p != nil && p.PreventDestroy != r.PreventDestroy {
@@ -43,7 +43,7 @@ func (c *computation) remember(key resources.Key, at Address, before bool, sourc
 	c.add(s)
 }
 
-// emptied reports whether this plan leaves nothing of ours in a provider, and the steps that see to it.
+// emptied reports whether this plan leaves none of our objects in a provider, and returns the steps that delete them.
 func (c *computation) emptied(provider string) (needs []string, empty bool) {
 	var keys []resources.Key
 	for _, n := range c.world.nodes[provider] {
@@ -55,14 +55,14 @@ func (c *computation) emptied(provider string) (needs []string, empty bool) {
 		}
 	}
 	for _, key := range keys {
-		id, gone := c.doomed[key]
+		id, gone := c.deletedBy[key]
 		if !gone {
 			return nil, false
 		}
 		needs = append(needs, id)
 	}
-	for _, s := range c.world.strays {
-		id := string(ActionDelete) + " " + string(strayAddress(s))
+	for _, s := range c.world.leaks {
+		id := string(ActionDelete) + " " + string(leakAddress(s))
 		if s.provider != provider {
 			continue
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-// Graph returns the plan's steps in the dot language: an arrow leads from each step to what it waits for, a dashed one
-// where it only waits for the other to end. Steps stand in boxes of their provider; names are escaped.
+// Graph returns the plan's steps in the DOT language: an arrow points from each step to a step that it waits for, a
+// dashed one if the other step only has to end. Steps are grouped by provider; names are escaped.
 func (p Plan) Graph() string {
 	g := dot.NewGraph(dot.Directed)
 	g.Attr("rankdir", "RL")
@@ -68,7 +68,8 @@ type graphNode struct {
 	Estimate float64 `json:"estimate_seconds,omitempty"`
 }
 
-// graphEdge leads from a step to one it waits for: until it has succeeded ("needs") or only ended ("after").
+// graphEdge points from a step to another step that it waits for: until it has succeeded ("needs") or ended
+// ("after").
 type graphEdge struct {
 	From string `json:"from"`
 	To   string `json:"to"`

@@ -6,14 +6,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
 // images plans builds, conversions, uploads and their removal, image by image.
 func (c *computation) images() {
-	c.coming = map[imageAt]string{}
-	c.renewed = map[resources.Key]bool{}
-	c.relogin = map[resources.Key]string{}
+	c.plannedUploads = map[imageAt]string{}
+	c.replacedUploads = map[resources.Key]bool{}
+	c.loginUpdates = map[resources.Key]string{}
 	for i := range c.want.Images {
 		c.image(&c.want.Images[i])
 	}
@@ -21,19 +22,19 @@ func (c *computation) images() {
 	c.removedImages()
 }
 
-// borrowed makes builds that work on a machine wait for the image that the machine boots from.
+// borrowed makes builds that use an instance wait for the image that the instance boots from.
 func (c *computation) borrowed() {
 	for i := range c.steps {
 		s := &c.steps[i]
 		if s.Action != ActionBuild {
 			continue
 		}
-		image, ok := c.imageOfOffer(c.seen.Borrows[s.Image])
+		image, ok := c.imageOfOffer(c.seen.InstanceOffers[s.Image])
 		if !ok {
 			continue
 		}
-		at := imageAt{image, c.seen.Borrows[s.Image].Provider}
-		switch coming := c.coming[at]; {
+		at := imageAt{image, c.seen.InstanceOffers[s.Image].Provider}
+		switch coming := c.plannedUploads[at]; {
 		case coming == "":
 		case len(c.readyUploads(at.image, at.provider)) == 0:
 			s.Needs = append(s.Needs, coming)
@@ -43,9 +44,9 @@ func (c *computation) borrowed() {
 	}
 }
 
-// imageOfOffer names the image that machines of an offer boot from, where npctl brings it there.
+// imageOfOffer returns the image that instances of an offer boot from, and whether npctl uploads it.
 func (c *computation) imageOfOffer(ref OfferRef) (string, bool) {
-	for _, s := range c.world.sites {
+	for _, s := range c.world.pools {
 		if s.at.provider != ref.Provider || ref.Pool != "" && ref.Pool != s.at.pool {
 			continue
 		}
@@ -58,7 +59,7 @@ func (c *computation) imageOfOffer(ref OfferRef) (string, bool) {
 
 // image plans one configured image.
 func (c *computation) image(img *resources.Image) {
-	if c.workedOn(img.Name) {
+	if c.workedOn(img.Name) || c.leftToOtherBuilder(img) {
 		return
 	}
 	users := c.users(img)
@@ -68,7 +69,7 @@ func (c *computation) image(img *resources.Image) {
 	formats := c.formats(img, users)
 	if len(formats) == 0 {
 		c.superseded(img, users, "")
-		return // nobody wants it in any format
+		return // neither a provider nor the image itself needs a format
 	}
 	build := ""
 	if newest == nil || !slices.Contains(c.opt.Upload, newest.ID) {
@@ -91,12 +92,11 @@ func (c *computation) olderBuilds(img *resources.Image, p *resources.Provider) {
 	older := slices.DeleteFunc(slices.Clone(ready), func(u *resources.Upload) bool { return u.Build == ready[0].Build })
 	if count := c.readyOn(p.Name, older...); count > 0 {
 		c.note(Info, "older-build", uploadAddress(p.Name, img.Name), img.Source,
-			"%s of %s in %s: an older build; used nodes are replaced from the newest one", plural(count, "ready node"), img.Name, p.Name)
+			"%s of %s in %s: an older build; used nodes are replaced from the newest one", text.Count(count, "ready node", "ready nodes"), img.Name, p.Name)
 	}
 }
 
-// unfinishedBuilds plans the removal of builds that failed or were interrupted. The newest one that can be gone on with
-// is returned.
+// unfinishedBuilds plans the removal of failed and interrupted builds, and returns the newest resumable one.
 func (c *computation) unfinishedBuilds(img *resources.Image) (resumed *resources.Build) {
 	for _, b := range c.world.builds[img.Name] {
 		switch {
@@ -111,7 +111,7 @@ func (c *computation) unfinishedBuilds(img *resources.Image) (resumed *resources
 	return resumed
 }
 
-// users lists the providers with an offer of the image, by name.
+// users returns the providers with an offer of the image, by name.
 func (c *computation) users(img *resources.Image) []*resources.Provider {
 	var users []*resources.Provider
 	for i := range c.want.Providers {
@@ -126,7 +126,7 @@ func (c *computation) users(img *resources.Image) []*resources.Provider {
 	return users
 }
 
-// formats is every format wanted of a new build, sorted.
+// formats returns all formats that a new build needs, sorted.
 func (c *computation) formats(img *resources.Image, users []*resources.Provider) []string {
 	formats := slices.Clone(img.Formats)
 	for _, p := range users {
@@ -138,7 +138,7 @@ func (c *computation) formats(img *resources.Image, users []*resources.Provider)
 	return slices.Compact(formats)
 }
 
-// newestReady is the newest build that can be uploaded, or the one that Options.Upload names.
+// newestReady returns the newest build that can be uploaded, or the build that Options.Upload names.
 func (c *computation) newestReady(image string) *resources.Build {
 	for _, id := range c.opt.Upload {
 		if b := c.world.build[id]; b != nil && b.Image == image && b.State == resources.StateReady {
@@ -146,14 +146,14 @@ func (c *computation) newestReady(image string) *resources.Build {
 		}
 	}
 	for _, b := range c.world.builds[image] {
-		if b.State == resources.StateReady && c.doomed[b.Key()] == "" {
+		if b.State == resources.StateReady && c.deletedBy[b.Key()] == "" {
 			return b
 		}
 	}
 	return nil
 }
 
-// Hashes of an image: what its block says, and the local files that go into it.
+// hashes returns the hashes of an image: of its block, combined with its local input files.
 func (c *computation) hashes(img *resources.Image) resources.Hashes {
 	return ImageHashes(img.Hashes, c.seen.Inputs[img.Name].Hash)
 }
@@ -165,15 +165,15 @@ func ImageHashes(block resources.Hashes, inputs resources.Hash) resources.Hashes
 	}
 	combined := make(resources.Hashes, len(block))
 	for i, h := range block {
-		combined[i] = h.Mix(func(part string) string { return digest(part, string(inputs)) + digest(string(inputs), part) })
+		combined[i] = h.MapDigests(func(part string) string { return digest(part, string(inputs)) + digest(string(inputs), part) })
 	}
 	return combined
 }
 
-// planBuild adds a build step when one is due and returns its ID.
+// planBuild adds a build step if one is due and returns its ID.
 func (c *computation) planBuild(img *resources.Image, newest, unfinished *resources.Build, users []*resources.Provider, formats []string) string {
 	at := imageAddress(img.Kind, img.Name)
-	if why := c.seen.Unread[img.Name]; why != "" {
+	if why := c.seen.InputErrors[img.Name]; why != "" {
 		c.problems = append(c.problems, Problem{Address: at, Text: why, Source: img.Source})
 		return ""
 	}
@@ -183,24 +183,24 @@ func (c *computation) planBuild(img *resources.Image, newest, unfinished *resour
 	}
 	if due.reason == "" {
 		if newest != nil {
-			c.unchanged = append(c.unchanged, at)
+			c.kept.addresses = append(c.kept.addresses, at)
 		}
 		return ""
 	}
-	if c.heldBack(img, due, unfinished) {
+	if c.buildBlocked(img, due, unfinished) {
 		return ""
 	}
 	s := Step{Address: at, Action: ActionBuild, Thing: ThingBuild, Reason: due.reason, Evidence: due.evidence,
 		Changes: due.changes, Files: due.files, Image: img.Name, Formats: formats, Version: due.version, Replaces: newest != nil,
-		Estimate: c.estimate("build/" + img.Name), Source: img.Source, Touches: c.touchBuild(img, newest)}
+		Estimate: c.estimate("build/" + img.Name), Source: img.Source, Preconditions: c.touchBuild(img, newest)}
 	if unfinished != nil {
 		s.Record, s.Build = unfinished.Key(), unfinished.ID
 	}
 	return c.add(s)
 }
 
-// heldBack notes why a build that is due is not planned, and reports whether that is so.
-func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *resources.Build) bool {
+// buildBlocked notes why a due build is not planned, and reports whether it is blocked.
+func (c *computation) buildBlocked(img *resources.Image, due dueBuild, unfinished *resources.Build) bool {
 	at := imageAddress(img.Kind, img.Name)
 	failure := c.imageRecord(img.Name).Failure
 	switch {
@@ -208,21 +208,22 @@ func (c *computation) heldBack(img *resources.Image, due dueBuild, unfinished *r
 		c.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, due.reason.Text())
 	case c.seen.Builders != nil && !slices.Contains(c.seen.Builders, img.Builder):
 		c.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
-	case (due.reason != ReasonRequested || due.stored && failure != nil && failure.Requested) && c.waits(failure, buildPatience) && !c.mended(img, failure):
+	case (due.reason != ReasonRequested || due.stored && failure != nil && failure.Requested) && c.inBackoff(failure, buildBackoff) && !c.inputsChangedSince(img, failure):
 		c.note(Warning, NoteFailing, at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
-			times(failure.Count), clock(buildPatience.until(failure)), firstLine(failure.Error))
+			times(failure.Count), clock(buildBackoff.next(failure)), firstLine(failure.Error))
 	default:
 		return false
 	}
 	return true
 }
 
-// mended reports whether an image is made of something else since it has failed: that may be the remedy.
-func (c *computation) mended(img *resources.Image, f *resources.Failure) bool {
+// inputsChangedSince reports whether the inputs of an image have changed since the failure, which may fix it.
+func (c *computation) inputsChangedSince(img *resources.Image, f *resources.Failure) bool {
 	return !c.hashes(img).Match(f.Hash)
 }
 
-// touchBuild returns what a new build relies on: that the newest one is still the newest, and the local files.
+// touchBuild returns the preconditions of a new build: the newest build is still the newest, and the local files are
+// unchanged.
 func (c *computation) touchBuild(img *resources.Image, newest *resources.Build) []Fingerprint {
 	touches := []Fingerprint{{Subject: "builds of " + img.Name, Digest: noRecord}}
 	if newest != nil {
@@ -234,14 +235,14 @@ func (c *computation) touchBuild(img *resources.Image, newest *resources.Build) 
 	return touches
 }
 
-// dueBuild is why a build is due; nothing when none is.
+// dueBuild is the reason why a build is due, or zero.
 type dueBuild struct {
 	reason   Reason
 	evidence []Fact
 	changes  []Change
 	files    []FileChange
 	version  string
-	stored   bool // the request is kept in the store until a build succeeds
+	stored   bool // the request stays in the store until a build succeeds
 }
 
 func (c *computation) buildDue(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
@@ -258,12 +259,12 @@ func (c *computation) buildDue(img *resources.Image, newest *resources.Build, us
 	return c.failedBefore(img, due)
 }
 
-// stale is why the newest build will not do, whatever its age.
+// stale returns why the newest build cannot be used, regardless of its age.
 func (c *computation) stale(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
-	if c.asked(imageAddress(img.Kind, img.Name)) {
+	if c.isReplaceTarget(imageAddress(img.Kind, img.Name)) {
 		return dueBuild{reason: ReasonRequested}
 	}
-	if slices.Contains(c.seen.Wished, img.Name) {
+	if slices.Contains(c.seen.RequestedBuilds, img.Name) {
 		return dueBuild{reason: ReasonRequested, stored: true}
 	}
 	if newest == nil {
@@ -280,12 +281,12 @@ func (c *computation) stale(img *resources.Image, newest *resources.Build, users
 	return dueBuild{}
 }
 
-// fetchDue is why an image that is made elsewhere is to be fetched, and which one. When nobody could look, what is there
-// has to do.
+// fetchDue returns why an image of an external source is to be fetched, and the version. If the source could not be
+// queried, the existing build stays in use.
 func (c *computation) fetchDue(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
 	at := imageAddress(img.Kind, img.Name)
 	due := c.stale(img, newest, users)
-	view, looked := c.seen.Sources[img.Name]
+	view, looked := c.seen.Versions[img.Name]
 	if !looked {
 		return dueBuild{}
 	}
@@ -293,7 +294,7 @@ func (c *computation) fetchDue(img *resources.Image, newest *resources.Build, us
 		c.note(Warning, "source", at, img.Source, "nobody could ask for new builds of %s, so none is fetched: %s", at, view.Err)
 		return dueBuild{}
 	}
-	gone := c.imageRecord(img.Name).Gone
+	gone := c.imageRecord(img.Name).MissingVersions
 	i := slices.IndexFunc(view.Versions, func(v resources.Version) bool { return !slices.Contains(gone, v.ID) })
 	if i < 0 {
 		if newest == nil {
@@ -302,7 +303,7 @@ func (c *computation) fetchDue(img *resources.Image, newest *resources.Build, us
 		return dueBuild{}
 	}
 	version := view.Versions[i]
-	if due.reason == "" && version.ID != newest.Version && version.Time.After(newest.Dated) {
+	if due.reason == "" && version.ID != newest.Version && version.Time.After(newest.VersionTime) {
 		due = dueBuild{reason: ReasonNewVersion, evidence: []Fact{{"build", newest.ID}}}
 	}
 	if due.reason == "" {
@@ -313,7 +314,7 @@ func (c *computation) fetchDue(img *resources.Image, newest *resources.Build, us
 	return c.failedBefore(img, due)
 }
 
-// lostFile names a format that is still to be uploaded though none of the build's files is left to take or convert.
+// lostFile returns a format that is still to be uploaded although the build has no file left to upload or convert.
 func (c *computation) lostFile(img *resources.Image, newest *resources.Build, users []*resources.Provider) string {
 	if newest.Remote || slices.ContainsFunc(newest.Files, c.present) {
 		return ""
@@ -326,12 +327,12 @@ func (c *computation) lostFile(img *resources.Image, newest *resources.Build, us
 	return ""
 }
 
-// present reports whether the file is in the images directory, or believed to be when nobody looked.
+// present reports whether the file is in the images directory. It assumes so if the directory was not read.
 func (c *computation) present(f resources.ImageFile) bool {
 	return c.seen.Files == nil || c.world.files[f.Name]
 }
 
-// changes shows how static attributes differ from those behind a recorded hash.
+// changes returns the differences between replacing attributes and those behind a recorded hash.
 func (c *computation) changes(recorded resources.Hash, now map[string]string) []Change {
 	template := c.template(recorded)
 	if template == nil {
@@ -355,7 +356,7 @@ func (c *computation) changes(recorded resources.Hash, now map[string]string) []
 	return changes
 }
 
-// template is what a recorded hash was made from, or nil.
+// template returns the template of a recorded hash, or nil.
 func (c *computation) template(recorded resources.Hash) *resources.Template {
 	i := slices.IndexFunc(c.seen.Records.Templates, func(t *resources.Template) bool { return t.Hash == recorded })
 	if i < 0 {
@@ -364,8 +365,8 @@ func (c *computation) template(recorded resources.Hash) *resources.Template {
 	return c.seen.Records.Templates[i]
 }
 
-// changedFiles lists the input files that differ from those behind a recorded hash, by path. Without a list on either
-// side nothing is known of them.
+// changedFiles lists the input files that differ from those behind a recorded hash, by path. It returns nil if one
+// side has no list.
 func (c *computation) changedFiles(recorded resources.Hash, now map[string]string) (changes []FileChange) {
 	template := c.template(recorded)
 	if template == nil || template.Files == nil || now == nil {
@@ -390,7 +391,7 @@ func (c *computation) changedFiles(recorded resources.Hash, now map[string]strin
 
 var buildFile = regexp.MustCompile(`^.+-([0-9a-f]{32})(\.|$)`)
 
-// BuildIDOfFile returns the build id in the name of a file that npctl made, <image>-<32 hex digits>[.<ext>…], or "".
+// BuildIDOfFile returns the build ID in the name of an image file of npctl, <image>-<32 hex digits>[.<ext>…], or "".
 func BuildIDOfFile(name string) string {
 	if m := buildFile.FindStringSubmatch(name); m != nil {
 		return m[1]

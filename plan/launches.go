@@ -16,16 +16,16 @@ func (c *computation) launches() {
 	free := c.free
 	for i := range c.want.Labels {
 		label := &c.want.Labels[i]
-		missing := label.MinReady - int64(c.usable[label.Name])
+		missing := label.MinReady - int64(c.readyCount[label.Name])
 		if missing > 0 {
 			c.fill(label, int(missing), free)
 		}
 	}
 }
 
-// fill launches missing nodes one by one, each in the best place there is at that moment.
-func (c *computation) fill(label *resources.Label, missing int, free map[string]*resources.Amounts) {
-	places, refusals, mistaken := c.places(label)
+// fill launches missing nodes one by one, each with the best offer at that point.
+func (c *computation) fill(label *resources.Label, missing int, free map[string]*resources.ResourceAmounts) {
+	places, refusals, mistaken := c.candidateOffers(label)
 	have := label.MinReady - int64(missing)
 	for ; missing > 0; missing-- {
 		at, old := c.nextLaunch(places, label.Name, free)
@@ -34,11 +34,11 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 		}
 		c.launch(at, label, have, old, free)
 	}
-	if missing == 0 || mistaken || c.seen.Worker != nil {
-		return // launched; a problem says it already; or the other process may be about to make what is missing
+	if missing == 0 || mistaken || c.seen.LockHolder != nil {
+		return // launched; or reported as a problem; or the other process may be creating the missing nodes
 	}
 	for _, p := range places {
-		refusals = append(refusals, fmt.Sprintf("%s: %s", p.at, c.refusal(p, free)))
+		refusals = append(refusals, fmt.Sprintf("%s: %s", p.at, c.capacityBlocker(p, free)))
 	}
 	if len(refusals) == 0 {
 		refusals = []string{"no pool offers it"}
@@ -47,17 +47,17 @@ func (c *computation) fill(label *resources.Label, missing int, free map[string]
 		"%d of %s of label %s cannot be launched: %s", missing, text.Count(label.MinReady, "node", "nodes"), label.Name, strings.Join(refusals, "; "))
 }
 
-// places lists the pools that offer the label and could launch it now, and why others cannot; mistaken reports whether
-// one of them has a problem in its configuration.
-func (c *computation) places(label *resources.Label) (places []*place, refusals []string, mistaken bool) {
-	for _, s := range c.world.sites {
-		at := c.placeOf(s, label.Name)
+// candidateOffers lists the offers of the label that can launch now, and why the others cannot. mistaken reports
+// whether one of them has a problem in its configuration.
+func (c *computation) candidateOffers(label *resources.Label) (places []*poolOffer, refusals []string, mistaken bool) {
+	for _, s := range c.world.pools {
+		at := c.offerIn(s, label.Name)
 		if at == nil {
 			continue
 		}
 		if len(at.problems) > 0 {
 			mistaken = true
-		} else if why := c.unable(at); why != "" {
+		} else if why := c.offerBlocker(at); why != "" {
 			refusals = append(refusals, fmt.Sprintf("%s: %s", at.at, why))
 		} else {
 			places = append(places, at)
@@ -66,16 +66,16 @@ func (c *computation) places(label *resources.Label) (places []*place, refusals 
 	return places, refusals, mistaken
 }
 
-// unable says why nothing can be launched there, or nothing. It is asked once the images are planned.
-func (c *computation) unable(at *place) string {
-	if at.obstacle == nil {
-		why := c.obstacle(at)
-		at.obstacle = &why
+// offerBlocker returns why the offer cannot launch nodes, or "". The images must be planned before.
+func (c *computation) offerBlocker(at *poolOffer) string {
+	if at.blocker == nil {
+		why := c.findOfferBlocker(at)
+		at.blocker = &why
 	}
-	return *at.obstacle
+	return *at.blocker
 }
 
-func (c *computation) obstacle(at *place) string {
+func (c *computation) findOfferBlocker(at *poolOffer) string {
 	if !c.reachable(at.at.provider) {
 		return "the provider did not answer"
 	}
@@ -86,30 +86,31 @@ func (c *computation) obstacle(at *place) string {
 		return ""
 	}
 	key := imageAt{at.offer.Image.Name, at.at.provider}
-	if c.coming[key] == "" && len(c.readyUploads(key.image, key.provider)) == 0 {
+	if c.plannedUploads[key] == "" && len(c.readyUploads(key.image, key.provider)) == 0 {
 		return fmt.Sprintf("image %s is not there and is not being uploaded", at.offer.Image)
 	}
 	return ""
 }
 
-// breakAt is how many launches in a row have to fail before a whole provider is left alone for a while.
-const breakAt = 5
+// breakerThreshold is the number of consecutive failed launches that stops all launches in a provider until the
+// backoff ends.
+const breakerThreshold = 5
 
-// breaker says that launches there have failed and are not tried for now, or nothing.
-func (c *computation) breaker(at *place) string {
-	offer := c.seen.Launching[OfferAddress(at.at.provider, at.at.pool, at.offer.Label)]
-	whole := c.seen.Launching[ProviderAddress(at.provider.Name)]
+// breaker returns why launches of the offer are postponed after failures, or "".
+func (c *computation) breaker(at *poolOffer) string {
+	offer := c.seen.LaunchFailures[OfferAddress(at.at.provider, at.at.pool, at.offer.Label)]
+	whole := c.seen.LaunchFailures[ProviderAddress(at.provider.Name)]
 	for _, f := range []*resources.Failure{offer, whole} {
-		if f == nil || f == whole && f.Count < breakAt || !c.waits(f, launchesAfter(f)) {
+		if f == nil || f == whole && f.Count < breakerThreshold || !c.inBackoff(f, launchBackoffAfter(f)) {
 			continue
 		}
-		return fmt.Sprintf("launches have failed %s, the next try is after %s: %s", times(f.Count), clock(launchesAfter(f).until(f)), f.Error)
+		return fmt.Sprintf("launches have failed %s, the next try is after %s: %s", times(f.Count), clock(launchBackoffAfter(f).next(f)), f.Error)
 	}
 	return ""
 }
 
-// launch adds the step for one node, which replaces old if there is one.
-func (c *computation) launch(at *place, label *resources.Label, have int64, old *retiredNode, free map[string]*resources.Amounts) {
+// launch adds the step for one node, which replaces old unless old is nil.
+func (c *computation) launch(at *poolOffer, label *resources.Label, have int64, old *replacedNode, free map[string]*resources.ResourceAmounts) {
 	at.launched++
 	provider, pool := at.provider.Name, at.pool.Name
 	use := c.pool(provider, pool)
@@ -123,7 +124,7 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, old 
 	if old != nil {
 		c.replace(&s, old, at, use, free)
 	}
-	for len(use.frees) > 0 && c.full(at, use, free) {
+	for len(use.frees) > 0 && c.needsRelease(at, use, free) {
 		first := use.frees[0]
 		s.Needs = append(s.Needs, first)
 		use.claim(first)
@@ -136,23 +137,23 @@ func (c *computation) launch(at *place, label *resources.Label, have int64, old 
 	c.add(s)
 }
 
-// imageOf makes the launch wait for the image: for its upload when nothing usable is there, and just until the upload
-// has ended, however, when an older one would do.
-func (c *computation) imageOf(s *Step, at *place) {
+// imageOf makes the launch wait for the image: for the success of its upload if the provider has no usable one, else
+// only for the end of the upload.
+func (c *computation) imageOf(s *Step, at *poolOffer) {
 	ref := at.offer.Image
 	if ref.Kind == resources.CloudImage {
 		view, _ := c.view(s.Provider)
 		if image := view.CloudImages[ref.Name].Image; image.ID != "" {
 			s.Evidence = append(s.Evidence, Fact{"image", fmt.Sprintf("%s (%s)", image.Name, image.ID)})
-			s.Touches = append(s.Touches, Fingerprint{Subject: "provider." + s.Provider + ".cloud_image." + ref.Name,
+			s.Preconditions = append(s.Preconditions, Fingerprint{Subject: "provider." + s.Provider + ".cloud_image." + ref.Name,
 				Digest: digest(image.ID)})
 		}
 		return
 	}
-	coming, ready := c.coming[imageAt{ref.Name, s.Provider}], c.readyUploads(ref.Name, s.Provider)
+	coming, ready := c.plannedUploads[imageAt{ref.Name, s.Provider}], c.readyUploads(ref.Name, s.Provider)
 	if len(ready) > 0 {
 		s.Upload = ready[0].ID
-		if update := c.relogin[ready[0].Key()]; update != "" {
+		if update := c.loginUpdates[ready[0].Key()]; update != "" {
 			s.Needs = append(s.Needs, update)
 		}
 	}

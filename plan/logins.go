@@ -4,16 +4,17 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
-// logins plans to bring the login of an image's uploads in line with the configuration. Nodes launched later get it.
+// logins plans to update the login of an image's uploads to that of the configuration. Nodes launched later get it.
 func (c *computation) logins(img *resources.Image, p *resources.Provider) {
 	if !c.reachable(p.Name) {
 		return
 	}
 	for _, u := range c.readyUploads(img.Name, p.Name) {
-		if u.Unmarked && c.seen.Shared { // another program's, which keeps its own login
+		if u.Unmarked && c.seen.Shared { // uploaded by another program, which keeps its own login
 			continue
 		}
 		changes := loginChanges(u.Login, img.LoginIn(p))
@@ -21,11 +22,11 @@ func (c *computation) logins(img *resources.Image, p *resources.Provider) {
 			continue
 		}
 		at := uploadAddress(p.Name, img.Name)
-		c.relogin[u.Key()] = c.add(Step{ID: "update login of upload " + u.ID, Address: at, Action: ActionUpdate, Thing: ThingUpload,
+		c.loginUpdates[u.Key()] = c.add(Step{ID: "update login of upload " + u.ID, Address: at, Action: ActionUpdate, Thing: ThingUpload,
 			Reason: ReasonConfigChanged, Image: img.Name, Build: u.Build, Provider: p.Name, Record: u.Key(), Changes: changes, Source: img.Source})
 		if n := c.readyOn(p.Name, u); n > 0 {
 			c.note(Info, "login-kept", at, img.Source, "%s of %s in %s: no change of the login until the next launch",
-				plural(n, "ready node"), img.Name, p.Name)
+				text.Count(n, "ready node", "ready nodes"), img.Name, p.Name)
 		}
 	}
 }
@@ -37,7 +38,7 @@ func (c *computation) readyOn(provider string, uploads ...*resources.Upload) (n 
 	}
 	for _, node := range c.world.nodes[provider] {
 		runs := slices.ContainsFunc(uploads, func(u *resources.Upload) bool { return node.Upload == u.ID })
-		if runs && node.State == resources.StateReady && c.doomed[node.Key()] == "" {
+		if runs && node.State == resources.StateReady && c.deletedBy[node.Key()] == "" {
 			n++
 		}
 	}

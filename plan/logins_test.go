@@ -77,7 +77,7 @@ func TestReadyNodesOnAnOlderBuildAreNoted(t *testing.T) {
 	seen.Records.Uploads = append(seen.Records.Uploads, &newer)
 	view := seen.Providers["cloud"]
 	view.Images = append(view.Images, resources.RemoteImage{ID: "image-2", Status: resources.StatusReady,
-		Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: "2"}})
+		Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: "2"}})
 	seen.Providers["cloud"] = view
 	notes := noted()
 	if len(notes) != 1 || !strings.Contains(notes[0].Text, "2 ready nodes of debian in cloud") {

@@ -13,39 +13,40 @@ type poolKey struct{ provider, pool string }
 
 func (k poolKey) String() string { return k.provider + "/" + k.pool }
 
-// poolUse is what the nodes of a pool take, and the steps that will free some of it.
+// poolUse is the resources that the nodes of a pool use, and the steps that will free some of them.
 type poolUse struct {
-	use     resources.Amounts
-	frees   []string                     // delete steps that no launch counts on yet
-	leaving resources.Amounts            // what those will free together
-	going   resources.Amounts            // what nodes take that somebody is removing, or giving back, at this moment
-	freed   map[string]resources.Amounts // by delete step, claimed ones too: what it will free
+	use     resources.ResourceAmounts
+	frees   []string                             // delete steps that no launch relies on yet
+	leaving resources.ResourceAmounts            // the resources that those will free together
+	going   resources.ResourceAmounts            // the resources of nodes that are being deleted or returned now
+	freed   map[string]resources.ResourceAmounts // by delete step, including claimed ones: the resources that it will free
 }
 
-// nodes decides about every node that npctl launched: it stays, is finished, is replaced or goes.
+// nodes decides for each node that npctl launched whether it stays, is resumed, is replaced or is deleted.
 func (c *computation) nodes() {
 	c.pools = map[poolKey]*poolUse{}
-	c.usable = map[string]int{}
-	c.retired = map[string][]*retiredNode{}
-	c.putOff = map[string]string{}
+	c.readyCount = map[string]int{}
+	c.replacedNodes = map[string][]*replacedNode{}
+	c.postponedNodes = map[string]string{}
 	for _, provider := range c.world.names {
 		for _, n := range c.world.nodes[provider] {
 			switch {
 			case n.Static: // see staticNodes
-			case c.busy(n.Key()) || c.forsaken(n):
-				c.believe(n)
+			case c.busy(n.Key()) || c.orphanedByRequest(n):
+				c.countUnverified(n)
 			case c.reachable(provider):
 				c.node(n)
 			default:
-				c.believe(n)
+				c.countUnverified(n)
 			}
 		}
 		c.shrink(provider)
 	}
 }
 
-// believe counts a node as what its record says, where nothing can be planned: not seen is not gone.
-func (c *computation) believe(n *resources.Node) {
+// countUnverified counts a node by its record if nothing can be planned for it: a node that was not listed may still
+// exist.
+func (c *computation) countUnverified(n *resources.Node) {
 	c.count(n)
 	switch n.State {
 	case resources.StateUsed, resources.StateDeleting:
@@ -53,21 +54,21 @@ func (c *computation) believe(n *resources.Node) {
 		pool.going = plus(pool.going, amounts(n))
 	case resources.StateInit, resources.StateBuilding, resources.StateReady:
 		if at, _ := c.placeOfNode(n); at != nil {
-			c.useful(n, at)
+			c.countReady(n, at)
 		}
 	}
 }
 
-// useful counts a node towards min_ready, unless it is for a request.
-func (c *computation) useful(n *resources.Node, at *place) {
+// countReady counts a node towards min_ready, unless it is reserved for a request.
+func (c *computation) countReady(n *resources.Node, at *poolOffer) {
 	if !c.world.owns(n) && !c.inTransit(n) {
-		c.usable[at.offer.Label]++
+		c.readyCount[at.offer.Label]++
 	}
 }
 
-// placeOfNode finds what the configuration still has for a node, and the reason to remove it when there is nothing.
-func (c *computation) placeOfNode(n *resources.Node) (*place, Reason) {
-	s := c.world.site[poolKey{n.Provider, n.Pool}]
+// placeOfNode returns the configured offer of a node, or the reason to delete the node.
+func (c *computation) placeOfNode(n *resources.Node) (*poolOffer, Reason) {
+	s := c.world.poolByKey[poolKey{n.Provider, n.Pool}]
 	if s == nil {
 		if c.world.providers[n.Provider] == nil {
 			return nil, ReasonProviderRemoved
@@ -75,7 +76,7 @@ func (c *computation) placeOfNode(n *resources.Node) (*place, Reason) {
 		return nil, ReasonPoolRemoved
 	}
 	for _, label := range n.Labels {
-		if at := c.placeOf(s, label); at != nil {
+		if at := c.offerIn(s, label); at != nil {
 			return at, ""
 		}
 	}
@@ -83,7 +84,7 @@ func (c *computation) placeOfNode(n *resources.Node) (*place, Reason) {
 }
 
 func (c *computation) node(n *resources.Node) {
-	if c.strange(n) {
+	if c.handleForeignState(n) {
 		return
 	}
 	at, removed := c.placeOfNode(n)
@@ -93,11 +94,11 @@ func (c *computation) node(n *resources.Node) {
 	}
 	inService := n.State == resources.StateInUse || n.State == resources.StateHold
 	switch {
-	case inService && !c.opt.Destroy && c.overstays(n) != "":
-		c.endService(n)
+	case inService && !c.opt.Destroy && c.useExpired(n) != "":
+		c.endUse(n)
 	case c.world.owns(n) && n.State == resources.StateReady && !c.opt.Destroy:
 		c.count(n)
-		c.unchanged = append(c.unchanged, nodeAddress(n.ID))
+		c.kept.nodes = append(c.kept.nodes, n)
 	case inService && !c.opt.Destroy:
 		c.count(n)
 		if removed != "" {
@@ -113,7 +114,7 @@ func (c *computation) node(n *resources.Node) {
 	}
 }
 
-// broken gives the reason to remove a node that is of no more use, whatever the configuration says.
+// broken returns the reason to delete a node that is not usable any more, regardless of the configuration.
 func (c *computation) broken(n *resources.Node) (Reason, []Fact) {
 	view, looked := c.view(n.Provider)
 	instance, found := c.world.instances[n.ID]
@@ -148,8 +149,8 @@ func facts(name, value string) []Fact {
 	return []Fact{{name, value}}
 }
 
-// unfinishedNode goes on with a launch that was interrupted, or drops it when something else is wanted by now.
-func (c *computation) unfinishedNode(n *resources.Node, at *place) {
+// unfinishedNode resumes an interrupted launch, or deletes the node if it is no longer wanted.
+func (c *computation) unfinishedNode(n *resources.Node, at *poolOffer) {
 	if !at.offer.Hashes.Match(n.Hash) || len(at.problems) > 0 {
 		c.endNode(n, ReasonConfigChanged)
 		return
@@ -159,7 +160,7 @@ func (c *computation) unfinishedNode(n *resources.Node, at *place) {
 		external = instance.ID
 	}
 	why := c.breaker(at)
-	if external == "" && !c.world.owns(n) { // nothing is lost with it
+	if external == "" && !c.world.owns(n) { // no instance is lost
 		switch {
 		case n.Request != "":
 			c.endNode(n, ReasonRequestGone)
@@ -170,16 +171,16 @@ func (c *computation) unfinishedNode(n *resources.Node, at *place) {
 		}
 	}
 	c.count(n)
-	c.useful(n, at)
+	c.countReady(n, at)
 	if why != "" {
-		c.putOff[n.ID] = why
+		c.postponedNodes[n.ID] = why
 		if c.opt.Explain {
-			c.note(Info, "put-off", nodeAddress(n.ID), resources.Source{}, "%s", why)
+			c.note(Info, "postponed", nodeAddress(n.ID), resources.Source{}, "%s", why)
 		}
 		return
 	}
 	if c.world.owns(n) {
-		zone = c.world.requests[n.Request].Place.Zone
+		zone = c.world.requests[n.Request].Placement.Zone
 	}
 	s := Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
 		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: label, Record: n.Key(),
@@ -192,31 +193,31 @@ func (c *computation) launchEstimate(provider, label string) float64 {
 	return c.estimate("launch/" + provider + "/" + label)
 }
 
-func (c *computation) readyNode(n *resources.Node, at *place) {
+func (c *computation) readyNode(n *resources.Node, at *poolOffer) {
 	offer := at.offer
 	label := c.label(offer.Label)
 	age := c.seen.Now.Sub(n.StateTime)
 	switch {
 	case len(at.problems) > 0:
-		c.believe(n) // what would replace it cannot be made
-	case c.asked(nodeAddress(n.ID)):
-		c.retire(n, offer, ReasonRequested, nil)
+		c.countUnverified(n) // a replacement could not be launched
+	case len(c.replaceAddresses) > 0 && c.isReplaceTarget(nodeAddress(n.ID)):
+		c.planReplacement(n, offer, ReasonRequested, nil)
 	case !offer.Hashes.Match(n.Hash):
-		c.retire(n, offer, ReasonConfigChanged, c.changes(n.Hash, offer.Static))
+		c.planReplacement(n, offer, ReasonConfigChanged, c.changes(n.Hash, offer.Static))
 	case label != nil && label.MaxReadyAge > 0 && age >= label.MaxReadyAge:
-		c.retire(n, offer, ReasonMaxReadyAge, nil, Fact{"age", age.Truncate(time.Second).String()},
+		c.planReplacement(n, offer, ReasonMaxReadyAge, nil, Fact{"age", age.Truncate(time.Second).String()},
 			Fact{"max_ready_age", label.MaxReadyAge.String()})
 	default:
 		c.count(n)
-		c.usable[offer.Label]++
-		c.setFree(n)
+		c.readyCount[offer.Label]++
+		c.releaseFromRequest(n)
 	}
 }
 
-// setFree takes a node back whose request is gone.
-func (c *computation) setFree(n *resources.Node) {
+// releaseFromRequest releases a node from a request that is gone.
+func (c *computation) releaseFromRequest(n *resources.Node) {
 	if n.Request == "" {
-		c.unchanged = append(c.unchanged, nodeAddress(n.ID))
+		c.kept.nodes = append(c.kept.nodes, n)
 		return
 	}
 	s := Step{ID: "free node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: ReasonRequestGone,
@@ -227,8 +228,8 @@ func (c *computation) setFree(n *resources.Node) {
 	c.add(s)
 }
 
-// overstays gives the reason to end the use of a node whose lease has expired, or that was held long enough.
-func (c *computation) overstays(n *resources.Node) Reason {
+// useExpired returns the reason to end the use of a node: its lease or hold has expired, or its user is gone.
+func (c *computation) useExpired(n *resources.Node) Reason {
 	switch n.State {
 	case resources.StateInUse:
 		if n.Lease != nil && c.seen.Now.After(n.Lease.Until) || n.Lease == nil && c.userGone(n) {
@@ -245,10 +246,10 @@ func (c *computation) overstays(n *resources.Node) Reason {
 	return ""
 }
 
-// endService plans that a node in use counts as used, so that the next plan deletes it or gives it back.
-func (c *computation) endService(n *resources.Node) {
+// endUse plans to mark a node in use as used. The next plan deletes or returns it.
+func (c *computation) endUse(n *resources.Node) {
 	c.count(n)
-	c.add(Step{ID: "end use of node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: c.overstays(n),
+	c.add(Step{ID: "end use of node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: c.useExpired(n),
 		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(),
 		Evidence: []Fact{{"state", string(n.State)}, {"since", clock(n.StateTime)}}})
 }
@@ -261,7 +262,7 @@ func (c *computation) label(name string) *resources.Label {
 	return &c.want.Labels[i]
 }
 
-// endNode plans the removal of a node, or of its record alone when the cloud has it no more.
+// endNode plans the deletion of a node, or the removal of its record alone if the cloud no longer has it.
 func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact) string {
 	s := Step{ID: "delete node " + n.ID, Address: nodeAddress(n.ID), Action: ActionDelete, Thing: ThingNode,
 		Reason: reason, Provider: n.Provider, Pool: n.Pool, Record: n.Key(), External: n.ExternalID,
@@ -274,7 +275,7 @@ func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact
 	}
 	if reason == ReasonLost {
 		s.ID, s.Action = "forget node "+n.ID, ActionForget
-		c.leaves(n)
+		c.treatAsLeak(n)
 	}
 	s.Needs = c.orphans(n)
 	id := c.add(s)
@@ -288,39 +289,39 @@ func (c *computation) endNode(n *resources.Node, reason Reason, evidence ...Fact
 	return id
 }
 
-// leaves makes a stray of the server of a lost node as long as the cloud shows it, on its way out.
-func (c *computation) leaves(n *resources.Node) {
+// treatAsLeak makes the instance of a lost node a leak while the cloud still lists it as deleting.
+func (c *computation) treatAsLeak(n *resources.Node) {
 	if i, found := c.world.instances[n.ID]; found {
-		c.world.strays = append(c.world.strays, stray{provider: n.Provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks})
+		c.world.leaks = append(c.world.leaks, leak{provider: n.Provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks})
 	}
 }
 
 func (c *computation) pool(provider, pool string) *poolUse {
 	key := poolKey{provider, pool}
 	if c.pools[key] == nil {
-		c.pools[key] = &poolUse{freed: map[string]resources.Amounts{}}
+		c.pools[key] = &poolUse{freed: map[string]resources.ResourceAmounts{}}
 	}
 	return c.pools[key]
 }
 
-// count adds a node that stays to its pool.
+// count adds a node that stays to the use of its pool.
 func (c *computation) count(n *resources.Node) {
 	pool := c.pool(n.Provider, n.Pool)
 	pool.use = plus(pool.use, amounts(n))
 }
 
-func amounts(n *resources.Node) resources.Amounts {
+func amounts(n *resources.Node) resources.ResourceAmounts {
 	a := n.Resources
 	a.Instances = max(a.Instances, 1)
 	return a
 }
 
-func plus(a, b resources.Amounts) resources.Amounts {
-	return resources.Amounts{Instances: a.Instances + b.Instances, Cores: a.Cores + b.Cores, RAM: a.RAM + b.RAM,
+func plus(a, b resources.ResourceAmounts) resources.ResourceAmounts {
+	return resources.ResourceAmounts{Instances: a.Instances + b.Instances, Cores: a.Cores + b.Cores, RAM: a.RAM + b.RAM,
 		Volumes: a.Volumes + b.Volumes, VolumeGB: a.VolumeGB + b.VolumeGB, Addresses: a.Addresses + b.Addresses}
 }
 
-// shrink removes ready nodes of pools that have more than max_servers, the oldest first.
+// shrink deletes ready nodes of pools with more nodes than max_servers, the oldest first.
 func (c *computation) shrink(provider string) {
 	p := c.world.providers[provider]
 	if p == nil || !c.reachable(provider) {
@@ -338,21 +339,21 @@ func (c *computation) shrink(provider string) {
 		}
 		spare := c.spare(provider, pool.Name)
 		for _, n := range spare[:min(int(over), len(spare))] {
-			c.dismiss(n, ReasonAboveMaxServers)
+			c.replanAsDeleted(n, ReasonAboveMaxServers)
 		}
 	}
 }
 
-func minus(a, b resources.Amounts) resources.Amounts {
-	return resources.Amounts{Instances: a.Instances - b.Instances, Cores: a.Cores - b.Cores, RAM: a.RAM - b.RAM,
+func minus(a, b resources.ResourceAmounts) resources.ResourceAmounts {
+	return resources.ResourceAmounts{Instances: a.Instances - b.Instances, Cores: a.Cores - b.Cores, RAM: a.RAM - b.RAM,
 		Volumes: a.Volumes - b.Volumes, VolumeGB: a.VolumeGB - b.VolumeGB, Addresses: a.Addresses - b.Addresses}
 }
 
-// spare lists the ready nodes of a pool that stay so far, oldest first.
+// spare lists the ready, unassigned nodes of a pool that no earlier decision deletes, oldest first.
 func (c *computation) spare(provider, pool string) []*resources.Node {
 	var spare []*resources.Node
 	for _, n := range c.world.nodes[provider] {
-		if n.Pool == pool && !n.Static && n.State == resources.StateReady && c.doomed[n.Key()] == "" && !c.busy(n.Key()) && !c.world.owns(n) {
+		if n.Pool == pool && !n.Static && n.State == resources.StateReady && c.deletedBy[n.Key()] == "" && !c.busy(n.Key()) && !c.world.owns(n) {
 			spare = append(spare, n)
 		}
 	}

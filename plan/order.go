@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// phase puts independent steps in an order that people expect: records first, then what is made, then what goes.
+// phase returns the position of a step among independent steps: records first, then creations, then deletions.
 func phase(s Step) int {
 	switch s.Action {
 	case ActionForget:
@@ -23,8 +23,8 @@ func phase(s Step) int {
 	}
 }
 
-// order sorts steps so that each comes after those it waits for, and otherwise by phase, address and ID. Waiting for a
-// step that is not there is no waiting.
+// order sorts steps so that each one follows the steps that it waits for, and otherwise by phase, address and ID. It
+// ignores IDs of steps that are not in the plan.
 func order(steps []Step) []Step {
 	slices.SortFunc(steps, func(a, b Step) int {
 		return cmp.Or(cmp.Compare(phase(a), phase(b)), cmp.Compare(a.Address, b.Address), len(a.ID)-len(b.ID), cmp.Compare(a.ID, b.ID))
@@ -34,7 +34,7 @@ func order(steps []Step) []Step {
 		place[s.ID] = i
 	}
 	sorted := make([]Step, 0, len(steps))
-	state := make([]byte, len(steps)) // 1: on the way, 2: placed
+	state := make([]byte, len(steps)) // 1: in progress, 2: placed
 	var visit func(i int)
 	visit = func(i int) {
 		if state[i] != 0 {

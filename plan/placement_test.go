@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// spot is a pool with the label small for which an image is there.
+// poolSpec is a pool with the label small and a ready upload of its image.
 type poolSpec struct {
 	provider, pool string
 	providers      int64 // priority of the provider
@@ -34,7 +34,7 @@ func fleetOf(pools ...poolSpec) (resources.Desired, Observed) {
 			o.Records.Uploads = append(o.Records.Uploads, &resources.Upload{ID: id, Image: "debian", Build: builds[0].ID, Provider: spec.provider,
 				State: resources.StateReady, StateTime: now, Format: "qcow2", ExternalID: "image-" + id})
 			o.Providers[spec.provider] = ProviderView{ListedAt: now, Quota: unlimited(), Images: []resources.RemoteImage{{ID: "image-" + id,
-				Status: resources.StatusReady, Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: id}}}}
+				Status: resources.StatusReady, Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: id}}}}
 		}
 		flavor := cmp.Or(spec.flavor, "small")
 		d.Providers[i].Pools = append(d.Providers[i].Pools, resources.Pool{Name: spec.pool, Priority: cmp.Or(spec.own, spec.providers), MaxServers: ptr(spec.max),

@@ -9,9 +9,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// planLaunch notes what the instance of a launch is to be made with: what its offer says, as far as known with what the
-// names in it mean in the cloud today.
-func (c *computation) planLaunch(s *Step, at *place) {
+// planLaunch sets the planned values of a launch: the attributes of its offer, with their resolved names as far as
+// known.
+func (c *computation) planLaunch(s *Step, at *poolOffer) {
 	values := map[string]string{}
 	maps.Copy(values, at.offer.Values)
 	view, _ := c.view(s.Provider)
@@ -30,21 +30,22 @@ func (c *computation) planLaunch(s *Step, at *place) {
 	s.Values = plannedTexts(values)
 }
 
-// knownImage is the image in the cloud that a launch boots from, unless it is yet to be uploaded.
-func (c *computation) knownImage(s *Step, at *place) resources.RemoteImage {
+// knownImage returns the cloud image that a launch boots from, unless it is not uploaded yet.
+func (c *computation) knownImage(s *Step, at *poolOffer) resources.RemoteImage {
 	ref := at.offer.Image
 	if ref.Kind == resources.CloudImage {
 		view, _ := c.view(s.Provider)
 		return view.CloudImages[ref.Name].Image
 	}
 	upload := c.world.upload[s.Upload]
-	if upload == nil || c.coming[imageAt{ref.Name, s.Provider}] != "" {
+	if upload == nil || c.plannedUploads[imageAt{ref.Name, s.Provider}] != "" {
 		return resources.RemoteImage{}
 	}
 	return resources.RemoteImage{ID: upload.ExternalID, Name: upload.Name}
 }
 
-// planUploadValues notes what an image is to be uploaded with. The time and the id in its name are known only then.
+// planUploadValues sets the planned values of an upload. The time and the ID in the image's name are known only at
+// its start.
 func planUploadValues(s *Step, img *resources.Image, p *resources.Provider) {
 	values := map[string]string{"format": jsonText(s.Format)}
 	properties, tags := map[string]string{}, slices.Clone(img.Tags)
@@ -68,7 +69,7 @@ func planUploadValues(s *Step, img *resources.Image, p *resources.Provider) {
 	s.Values = plannedTexts(values)
 }
 
-// plannedTexts makes JSON of what is none, such as what stands for a masked value.
+// plannedTexts encodes values that are not JSON, such as the placeholder of a masked value, as JSON strings.
 func plannedTexts(values map[string]string) map[string]string {
 	for name, text := range values {
 		if !json.Valid([]byte(text)) {
@@ -79,6 +80,6 @@ func plannedTexts(values map[string]string) map[string]string {
 }
 
 func jsonText(v any) string {
-	text, _ := json.Marshal(v) // a text, or texts by name or in a list
+	text, _ := json.Marshal(v) // cannot fail for strings, and maps and lists of strings
 	return string(text)
 }

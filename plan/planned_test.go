@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// valued is the fleet before anything is made, with settings that have planned values.
+// valued is the configuration of the fleet with settings that have planned values, and nothing created yet.
 func valued() (resources.Desired, Observed) {
 	d, o := fleet(), empty()
 	d.Labels[0].MinReady = 1

@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// cloudProblems reports what the clouds say about names in the configuration.
+// cloudProblems reports the errors that the clouds found in names of the configuration.
 func (c *computation) cloudProblems() {
 	for i := range c.want.Providers {
 		p := &c.want.Providers[i]
@@ -36,14 +36,14 @@ func (c *computation) cloudProblems() {
 func (c *computation) problem(at Address, provider string, p resources.Problem, source resources.Source) {
 	text := fmt.Sprintf("%s = %q: %s", p.Attribute, p.Value, p.Detail)
 	hint := ""
-	if len(p.Near) > 0 {
-		hint = "did you mean " + strings.Join(p.Near, ", ") + "?"
+	if len(p.Suggestions) > 0 {
+		hint = "did you mean " + strings.Join(p.Suggestions, ", ") + "?"
 	}
 	c.problems = append(c.problems, Problem{Address: at, Provider: provider, Text: text, Hint: hint, Source: source})
 }
 
-// forbidden finds the steps that prevent_destroy or -allow-destroy rules out. The whole plan is refused then: doing a
-// part of it would leave the fleet between two configurations.
+// forbidden returns a problem for each step that prevent_destroy or -allow-destroy forbids. The whole plan is not
+// applied then: a part of it would leave the fleet between two configurations.
 func forbidden(steps []Step, want resources.Desired, records Records, opt Options) []Problem {
 	var problems []Problem
 	for _, s := range steps {
@@ -53,7 +53,7 @@ func forbidden(steps []Step, want resources.Desired, records Records, opt Option
 		if !s.Removes() || s.Thing == ThingRecord {
 			continue
 		}
-		if kind := destroys(s); !wearsOut(s.Reason) && !opt.AllowDestroy.allows(kind) {
+		if kind := destroys(s); !isAging(s.Reason) && !opt.AllowDestroy.allows(kind) {
 			problems = append(problems, Problem{Address: s.Address, Provider: s.Provider,
 				Text: fmt.Sprintf("the plan %ss %s %s, and -allow-destroy=%s forbids that", s.Action, s.Thing, s.Address, opt.AllowDestroy),
 				Hint: fmt.Sprintf("-allow-destroy=all or -allow-destroy=%s allows it, -exclude=%s leaves it out", kind, s.Address)})
@@ -67,8 +67,8 @@ func forbidden(steps []Step, want resources.Desired, records Records, opt Option
 	return problems
 }
 
-// inUse is the problem of a destroy or -replace step that deletes a node in use or on hold, unless Options.AllowDestroy
-// covers nodes.
+// inUse returns the problem of a destroy or -replace step that deletes a node in use or on hold, unless
+// Options.AllowDestroy covers nodes.
 func inUse(s Step, records Records, opt Options) (Problem, bool) {
 	asked := s.Reason == ReasonDestroy || s.Reason == ReasonRequested
 	if !s.Removes() || s.Thing != ThingNode || !asked || opt.AllowDestroy != "" && opt.AllowDestroy.allows(AllowNodes) {
@@ -94,9 +94,9 @@ func userOf(n *resources.Node) string {
 	}
 }
 
-// wearsOut reports whether a thing goes because its time is over and not because somebody changed what is wanted. A
-// guard that forbade that as well could not be left on.
-func wearsOut(r Reason) bool {
+// isAging reports whether an object is deleted because its time is over, and not because of a change of the
+// configuration. A guard that forbade such deletions too would have to be switched off.
+func isAging(r Reason) bool {
 	switch r {
 	case ReasonSuperseded, ReasonUploaded, ReasonFailed, ReasonUnfinished, ReasonUsed, ReasonMaxReadyAge, ReasonLeaked, ReasonDuplicate, ReasonRequestGone:
 		return true
@@ -114,8 +114,9 @@ func destroys(s Step) Allow {
 
 func (a Allow) allows(kind Allow) bool { return a == "" || a == AllowAll || a == kind }
 
-// protected names the block that forbids a step: what the configuration says now, or, where its block is gone, what it
-// said last. Retention (superseded, failed, replaced) is not destruction: what protects an image lets its builds age.
+// protected returns the block that forbids a step, as the configuration defines it now or, if the block is removed,
+// as it was last. Retention (superseded, failed, replaced) is not destruction: the builds of a protected image still
+// age.
 func protected(s Step, want resources.Desired, records Records) string {
 	switch s.Reason {
 	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonStaticNodeGone, ReasonSlotRemoved, ReasonDestroy:

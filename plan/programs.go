@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Program is one that the host of npctl lacks.
+// Program is a program that this host lacks.
 type Program struct {
 	Name    string
-	Package string // what to install on Debian; empty when unknown
+	Package string // the Debian package to install; empty when unknown
 }
 
-// Tools is what the builds of one image need of this host.
+// Tools states what the builds of one image need of this host.
 type Tools struct {
-	Missing []Program // that the builder runs
-	Makes   []string  // formats that the builder makes without qemu-img; nil when unknown
+	Missing []Program // programs that the builder runs
+	Formats []string  // formats that the builder creates without qemu-img; nil when unknown
 }
 
-// work is what steps that need programs do, as a noun.
+// work names the work of steps that need programs.
 var work = map[Action]string{ActionBuild: "build", ActionConvert: "conversion"}
 
-// missingPrograms notes which steps will fail for want of a program.
+// missingPrograms notes the steps that will fail because a program is missing.
 func (c *computation) missingPrograms(steps []Step) (notes []Note) {
 	seen := map[string]bool{}
 	for _, s := range steps {
@@ -38,14 +38,14 @@ func (c *computation) missingPrograms(steps []Step) (notes []Note) {
 	return notes
 }
 
-// lacks lists the programs that the step needs and that are not there.
+// lacks lists the missing programs that the step needs.
 func (c *computation) lacks(s Step) []Program {
 	tools := c.seen.Tools[s.Image]
 	switch s.Action {
 	case ActionBuild:
 		needed := slices.Clone(tools.Missing)
-		foreign := func(format string) bool { return !slices.Contains(tools.Makes, format) }
-		if tools.Makes != nil && slices.ContainsFunc(s.Formats, foreign) {
+		foreign := func(format string) bool { return !slices.Contains(tools.Formats, format) }
+		if tools.Formats != nil && slices.ContainsFunc(s.Formats, foreign) {
 			needed = append(needed, c.seen.Converter...)
 		}
 		return needed

@@ -15,13 +15,13 @@ func TestPlanWarnsOfMissingPrograms(t *testing.T) {
 		steps []Step
 		want  []string
 	}{
-		"nothing is missing": {Observed{Tools: map[string]Tools{"debian": {Makes: []string{"raw"}}}}, []Step{build, convert}, nil},
+		"nothing is missing": {Observed{Tools: map[string]Tools{"debian": {Formats: []string{"raw"}}}}, []Step{build, convert}, nil},
 		"the builder's program": {
-			Observed{Tools: map[string]Tools{"debian": {Missing: []Program{{Name: "make-image"}}, Makes: []string{"qcow2", "raw"}}}}, []Step{build},
+			Observed{Tools: map[string]Tools{"debian": {Missing: []Program{{Name: "make-image"}}, Formats: []string{"qcow2", "raw"}}}}, []Step{build},
 			[]string{"this host lacks make-image, so the build of diskimage.debian will fail"},
 		},
-		"a conversion in the build":  {Observed{Converter: converter, Tools: map[string]Tools{"debian": {Makes: []string{"raw"}}}}, []Step{build, build}, []string{noQemu}},
-		"no conversion in the build": {Observed{Converter: converter, Tools: map[string]Tools{"debian": {Makes: []string{"qcow2", "raw"}}}}, []Step{build}, nil},
+		"a conversion in the build":  {Observed{Converter: converter, Tools: map[string]Tools{"debian": {Formats: []string{"raw"}}}}, []Step{build, build}, []string{noQemu}},
+		"no conversion in the build": {Observed{Converter: converter, Tools: map[string]Tools{"debian": {Formats: []string{"qcow2", "raw"}}}}, []Step{build}, nil},
 		"unknown builder":            {Observed{Converter: converter}, []Step{build}, nil},
 		"a conversion": {
 			Observed{Converter: converter}, []Step{convert},

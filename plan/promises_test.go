@@ -18,7 +18,7 @@ func has(t *testing.T, p Plan, id string) *Step {
 	return nil
 }
 
-// two providers of one project.
+// Two providers lead to one project.
 func TestAnotherProvidersServerIsNoLeak(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers = append(d.Providers, resources.Provider{Name: "cloud2", Driver: "openstack"})
@@ -38,7 +38,7 @@ func TestAnotherProvidersServerIsNoLeak(t *testing.T) {
 	}
 }
 
-// destroy and prevent_destroy in the configuration.
+// destroy honors prevent_destroy of the configuration.
 func TestDestroyHonoursPreventDestroyOfTheConfiguration(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Images[0].PreventDestroy, d.Providers[0].PreventDestroy = true, true
@@ -55,7 +55,7 @@ func TestDestroyHonoursPreventDestroyLifted(t *testing.T) {
 	}
 }
 
-// -replace of an upload.
+// -replace names an upload.
 func TestReplacedUploadStaysUntilItsSuccessorIsThere(t *testing.T) {
 	d, o := fleet(), settled()
 	for _, n := range o.Records.Nodes {
@@ -68,7 +68,7 @@ func TestReplacedUploadStaysUntilItsSuccessorIsThere(t *testing.T) {
 	}
 }
 
-// files that merely look like ours.
+// Files of another installation have names like ours.
 func TestFileOfAnotherInstallationIsLeftAlone(t *testing.T) {
 	d, o := fleet(), settled()
 	for i := range 20 {
@@ -79,15 +79,15 @@ func TestFileOfAnotherInstallationIsLeftAlone(t *testing.T) {
 	}
 }
 
-// max_cores with a leaving node.
+// max_cores holds while a node is being deleted.
 func TestMaxCoresHoldsWhileANodeLeaves(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers[0].Pools[0].MaxCores = ptr(8)
 	d.Labels[0].MinReady = 1
-	o.Records.Nodes[0].State, o.Records.Nodes[0].Resources = resources.StateInUse, resources.Amounts{Instances: 1, Cores: 4}
-	o.Records.Nodes[1].State, o.Records.Nodes[1].Resources = resources.StateUsed, resources.Amounts{Instances: 1, Cores: 1}
+	o.Records.Nodes[0].State, o.Records.Nodes[0].Resources = resources.StateInUse, resources.ResourceAmounts{Instances: 1, Cores: 4}
+	o.Records.Nodes[1].State, o.Records.Nodes[1].Resources = resources.StateUsed, resources.ResourceAmounts{Instances: 1, Cores: 1}
 	v := o.Providers["cloud"]
-	v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.Amounts{Cores: 5}}}}
+	v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.ResourceAmounts{Cores: 5}}}}
 	o.Providers["cloud"] = v
 	p := Compute(d, o, Options{})
 	for _, s := range p.Steps {
@@ -105,7 +105,7 @@ func TestMaxVolumesHoldsWhileANodeIsReplaced(t *testing.T) {
 		n.Resources.Volumes = 1
 	}
 	v := o.Providers["cloud"]
-	v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.Amounts{Volumes: 1}}}}
+	v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.ResourceAmounts{Volumes: 1}}}}
 	o.Providers["cloud"] = v
 	p := Compute(d, o, Options{})
 	for _, s := range p.Steps {
@@ -115,7 +115,7 @@ func TestMaxVolumesHoldsWhileANodeIsReplaced(t *testing.T) {
 	}
 }
 
-// quota counts nodes that are about to be created again.
+// The quota counts nodes with an unfinished launch.
 func TestQuotaCountsUnfinishedNodes(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Records.Nodes = o.Records.Nodes[1:]
@@ -136,7 +136,7 @@ func TestQuotaCountsUnfinishedNodes(t *testing.T) {
 	}
 }
 
-// what an unreachable provider has.
+// Nodes in state deleting or failed of an unreachable provider do not count towards min_ready.
 func TestDoomedNodesOfASilentProviderDoNotCount(t *testing.T) {
 	d, o := fleet(), settled()
 	second := d.Providers[0]
@@ -167,7 +167,7 @@ func TestSilentProviderGetsNoStepForAnUploadOfADyingBuild(t *testing.T) {
 	}
 }
 
-// leftovers of a lost node when the provider goes.
+// A lost node leaves an associated resource in a provider that is no longer configured.
 func TestLeftoverOfALostNodeKeepsItsProviderRemembered(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers, d.Images, d.Labels[0].MinReady = d.Providers[1:], nil, 0
@@ -175,7 +175,7 @@ func TestLeftoverOfALostNodeKeepsItsProviderRemembered(t *testing.T) {
 	o.Records.Nodes = []*resources.Node{o.Records.Nodes[0], o.Records.Nodes[2]}
 	v := o.Providers["cloud"]
 	v.Instances = nil
-	v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "f", Marks: resources.Marks{Installation: "here", Kind: resources.KindNode, ID: "0000000001"}}}
+	v.Leftovers = []resources.Leftover{{Type: "floating_ip", ID: "f", Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: "0000000001"}}}
 	o.Providers["cloud"] = v
 	p := Compute(d, o, Options{})
 	if has(t, p, "forget provider cloud") != nil && !strings.Contains(lines(p), "floating_ip") {
@@ -187,7 +187,7 @@ func TestLeftoverOfALostNodeKeepsItsProviderRemembered(t *testing.T) {
 	}
 }
 
-// -exclude of a provider that does not answer.
+// -exclude names a provider that does not respond.
 func TestExcludedProviderIsNotDeferred(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Providers["cloud"] = ProviderView{Err: "timeout"}
@@ -199,7 +199,7 @@ func TestExcludedProviderIsNotDeferred(t *testing.T) {
 	}
 }
 
-// sightings in a provider without any record.
+// A provider without records has a leak.
 func TestStrayInAProviderWithoutRecordsIsSighted(t *testing.T) {
 	o := empty()
 	v := o.Providers["cloud"]
@@ -210,7 +210,7 @@ func TestStrayInAProviderWithoutRecordsIsSighted(t *testing.T) {
 	}
 }
 
-// label in two pools.
+// Two pools offer the label.
 func TestNodesStayUntilTheirSuccessorInAnotherPoolIsReady(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
@@ -226,7 +226,7 @@ func TestNodesStayUntilTheirSuccessorInAnotherPoolIsReady(t *testing.T) {
 	}
 }
 
-// prevent_destroy and static nodes.
+// prevent_destroy covers static nodes.
 func TestPreventDestroyCoversStaticNodes(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers = d.Providers[:1]
@@ -237,7 +237,7 @@ func TestPreventDestroyCoversStaticNodes(t *testing.T) {
 	}
 }
 
-// static nodes in use.
+// A static node in use does not count as ready.
 func TestStaticNodeInUseIsNotReady(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Labels = []resources.Label{{Name: "metal", MinReady: 1}, {Name: "small", MinReady: 2}}
@@ -255,7 +255,7 @@ func TestStaticNodeInUseIsNotReady(t *testing.T) {
 	}
 }
 
-// refused for a deleting instance
+// A provider with an instance in state deleting keeps its record.
 func TestProviderIsNotForgottenWhileAServerIsOnItsWayOut(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers, d.Images, d.Labels[0].MinReady = d.Providers[1:], nil, 0
@@ -269,7 +269,7 @@ func TestProviderIsNotForgottenWhileAServerIsOnItsWayOut(t *testing.T) {
 	}
 }
 
-// names may have dots.
+// Names may contain dots.
 func TestTargetIsNotAPrefixOfAName(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers[0].Name = "cloud.west"

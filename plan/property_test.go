@@ -12,12 +12,12 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// model is a world that plans are applied to, without clouds or clocks.
+// model is a simulated environment to which plans are applied, without clouds or clocks.
 type model struct {
 	*Observed
 	next     int
-	uploaded map[imageAt]string // by the plan being applied
-	built    map[string]string  // by image, by the plan being applied
+	uploaded map[imageAt]string // uploads of the current plan
+	built    map[string]string  // by image: builds of the current plan
 	current  Plan
 }
 
@@ -26,7 +26,8 @@ func (m *model) id() string {
 	return fmt.Sprintf("%010d", m.next)
 }
 
-// apply does the steps in order. A step that fails, by the draw, leaves the world as it was, and what needs it is skipped.
+// apply executes the steps in order. A step that fails, as drawn, changes nothing, and the steps that need it are
+// skipped.
 func (m *model) apply(t *rapid.T, d resources.Desired, p Plan, failures *rapid.Generator[bool]) (failed int) {
 	m.uploaded, m.built, m.current = map[imageAt]string{}, map[string]string{}, p
 	missed := map[string]bool{}
@@ -145,7 +146,7 @@ func (m *model) upload(t *rapid.T, s Step, view *ProviderView) {
 	m.Records.Uploads = append(m.Records.Uploads, u)
 	m.uploaded[imageAt{s.Image, s.Provider}] = u.ID
 	view.Images = append(view.Images, resources.RemoteImage{ID: u.ExternalID, Status: resources.StatusReady,
-		Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
+		Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
 }
 
 func (m *model) launch(t *rapid.T, d resources.Desired, s Step, view *ProviderView) {
@@ -177,10 +178,11 @@ func (m *model) launch(t *rapid.T, d resources.Desired, s Step, view *ProviderVi
 	}
 	node.ExternalID = "server-" + m.id()
 	view.Instances = append(view.Instances, resources.Instance{ID: node.ExternalID, Status: resources.StatusReady,
-		Marks: resources.Marks{Installation: "here", Kind: resources.KindNode, ID: node.ID}})
+		Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: node.ID}})
 }
 
-// imageFor is the upload a node boots from: the one made by this plan, or the one that the step names. It has to be there.
+// imageFor returns the upload that a node boots from: that of this plan, or else the upload in the step. It must be
+// ready.
 func (m *model) imageFor(t *rapid.T, o resources.Offer, s Step) string {
 	if s.Reason == ReasonUnfinished {
 		return ""
@@ -206,7 +208,7 @@ func (m *model) deleteFile(s Step) {
 	}
 }
 
-// drop removes a record, and what belongs to it.
+// drop removes a record and its object.
 func (m *model) drop(s Step, view *ProviderView) {
 	key := s.Record
 	if s.Action == ActionDelete {
@@ -227,7 +229,7 @@ func (m *model) drop(s Step, view *ProviderView) {
 	r.Providers = slices.DeleteFunc(r.Providers, func(p *resources.ProviderRecord) bool { return p.Key() == key })
 }
 
-// check holds what must be true after every single step.
+// check verifies the invariants after each step.
 func (m *model) check(t *rapid.T, d resources.Desired, s Step) {
 	for _, p := range d.Providers {
 		for _, pool := range p.Pools {
@@ -256,7 +258,7 @@ func (m *model) check(t *rapid.T, d resources.Desired, s Step) {
 	}
 }
 
-// observe is what the next look shows: later, with fresh revisions.
+// observe returns the state for the next plan, one second later, with new listings.
 func (m *model) observe() Observed {
 	m.Now = m.Now.Add(time.Second)
 	for name, view := range m.Providers {
@@ -311,10 +313,10 @@ func drawProvider(t *rapid.T, name string, d resources.Desired) resources.Provid
 	return p
 }
 
-// drawWorld makes a world in any condition: records in every state, with and without what they describe, things of ours
-// without records, and things of others.
+// drawWorld draws an environment in any condition: records in every state, with and without their objects, leaks, and
+// foreign objects.
 func drawWorld(t *rapid.T) *model {
-	o := Observed{Now: now, Installation: "here", FilesOf: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
+	o := Observed{Now: now, Installation: "here", ImagesDirOwner: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
 		Formats: map[string]string{"cloud0": "qcow2", "cloud1": "raw", "cloud2": "qcow2"}}
 	m := &model{Observed: &o}
 	names := []string{"cloud0", "cloud1", "cloud2"}
@@ -362,13 +364,13 @@ func (m *model) drawView(t *rapid.T, provider string) ProviderView {
 			if !slices.ContainsFunc(view.Instances, func(i resources.Instance) bool { return i.ID == id }) {
 				view.Instances = append(view.Instances, resources.Instance{ID: id, Name: "np" + n.ID,
 					Status: rapid.SampledFrom([]resources.Status{resources.StatusReady, resources.StatusReady, resources.StatusPending, resources.StatusFailed}).Draw(t, "status"),
-					Marks:  resources.Marks{Installation: "here", Kind: resources.KindNode, ID: n.ID}})
+					Marks:  resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: n.ID}})
 			}
 		}
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "foreign") {
 		view.Instances = append(view.Instances, resources.Instance{ID: "foreign-" + m.id(), Name: "np0000000001", Status: resources.StatusReady,
-			Marks: resources.Marks{Installation: rapid.SampledFrom([]string{"", "elsewhere"}).Draw(t, "installation"), ID: "0000000001"}})
+			Marks: resources.OwnerTags{Installation: rapid.SampledFrom([]string{"", "elsewhere"}).Draw(t, "installation"), ID: "0000000001"}})
 	}
 	for _, b := range m.Records.Builds {
 		if rapid.Bool().Draw(t, "uploaded") {
@@ -380,18 +382,18 @@ func (m *model) drawView(t *rapid.T, provider string) ProviderView {
 			m.Records.Uploads = append(m.Records.Uploads, u)
 			if rapid.Bool().Draw(t, "there") {
 				view.Images = append(view.Images, resources.RemoteImage{ID: "image-" + u.ID, Status: resources.StatusReady,
-					Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
+					Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
 			}
 		}
 	}
 	if rapid.Bool().Draw(t, "leftover") {
 		view.Leftovers = append(view.Leftovers, resources.Leftover{Type: "floating_ip", ID: "fip-" + m.id(),
-			Marks: resources.Marks{Installation: rapid.SampledFrom([]string{"", "here", "elsewhere"}).Draw(t, "installation"), ID: "9999999999"}})
+			Marks: resources.OwnerTags{Installation: rapid.SampledFrom([]string{"", "here", "elsewhere"}).Draw(t, "installation"), ID: "9999999999"}})
 	}
 	return view
 }
 
-// foreign lists what is not ours.
+// foreign lists the IDs of foreign objects.
 func (m *model) foreign() []string {
 	var ids []string
 	for _, view := range m.Providers {
@@ -428,7 +430,7 @@ func TestAfterApplyTheNextPlanIsEmpty(t *testing.T) {
 			}
 			p = Compute(d, m.observe(), opt)
 			for i := range p.Steps {
-				if s := &p.Steps[i]; s.Thing == ThingNode && s.Removes() && slices.Contains(p.Unchanged, s.Address) {
+				if s := &p.Steps[i]; s.Thing == ThingNode && s.Removes() && slices.Contains(p.Unchanged.Addresses(), s.Address) {
 					t.Fatalf("%s is unchanged and removed", s.Address)
 				}
 			}

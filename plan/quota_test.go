@@ -7,15 +7,15 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestQuotaOfWhatIsHalfMadeOrHalfGone has figures and a listing of a moment in which nodes come and go. What the cloud would
-// refuse is not begun, and what it would take is.
+// TestQuotaOfWhatIsHalfMadeOrHalfGone has cloud figures and a listing from a moment in which nodes are created and
+// deleted. Only launches that the cloud would accept start.
 func TestQuotaOfWhatIsHalfMadeOrHalfGone(t *testing.T) {
-	addressed := resources.Amounts{Instances: 1, Cores: 2, Addresses: 1}
-	making := func(o *Observed, id string, shown resources.Amounts, status resources.Status) {
+	addressed := resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1}
+	making := func(o *Observed, id string, shown resources.ResourceAmounts, status resources.Status) {
 		n := addReady(o, id)
 		n.State, n.Resources = resources.StateBuilding, addressed
 		o.Records.Requests = append(o.Records.Requests, &resources.Request{ID: "0", State: resources.StatePending, Labels: []string{"small"},
-			Place: resources.Place{Provider: "cloud", Pool: "main"}})
+			Placement: resources.Placement{Provider: "cloud", Pool: "main"}})
 		n.Request = "0"
 		v := o.Providers["cloud"]
 		i := &v.Instances[len(v.Instances)-1]
@@ -26,51 +26,51 @@ func TestQuotaOfWhatIsHalfMadeOrHalfGone(t *testing.T) {
 		i := instance(id)
 		i.Resources = addressed
 		v.Instances = append(v.Instances, i)
-		v.Gone, v.Going = map[string]bool{i.ID: true}, map[string]bool{i.ID: going}
+		v.DeletedInstances, v.DeletingInstances = map[string]bool{i.ID: true}, map[string]bool{i.ID: going}
 		o.Providers["cloud"] = v
 	}
 	for name, test := range map[string]struct {
-		limit, used resources.Amounts
+		limit, used resources.ResourceAmounts
 		change      func(*Observed)
-		want        string // why the request waits; empty when it does not
+		want        string // why the request waits; empty if it does not
 	}{
 		"an instance has no address yet": {
-			limit: resources.Amounts{Instances: 9, Cores: 9, Addresses: 1}, used: resources.Amounts{Instances: 1, Cores: 2},
+			limit: resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 1}, used: resources.ResourceAmounts{Instances: 1, Cores: 2},
 			change: func(o *Observed) {
-				making(o, "0000000011", resources.Amounts{Instances: 1, Cores: 2}, resources.StatusPending)
+				making(o, "0000000011", resources.ResourceAmounts{Instances: 1, Cores: 2}, resources.StatusPending)
 			},
 			want: "quota: 0 floating IPs left and 1 needed",
 		},
 		"an instance has its address": {
-			limit: resources.Amounts{Instances: 9, Cores: 9, Addresses: 2}, used: resources.Amounts{Instances: 1, Cores: 2, Addresses: 1},
+			limit: resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 2}, used: resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1},
 			change: func(o *Observed) { making(o, "0000000011", addressed, resources.StatusPending) },
 		},
 		"the driver shows no addresses": {
-			limit: resources.Amounts{Instances: 9, Cores: 9, Addresses: 2}, used: resources.Amounts{Instances: 1, Cores: 2, Addresses: 1},
+			limit: resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 2}, used: resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1},
 			change: func(o *Observed) {
-				making(o, "0000000011", resources.Amounts{Instances: 1, Cores: 2}, resources.StatusReady)
+				making(o, "0000000011", resources.ResourceAmounts{Instances: 1, Cores: 2}, resources.StatusReady)
 			},
 		},
 		"the figures are older than the listing": {
-			limit:  resources.Amounts{Instances: 2, Cores: 3, Addresses: 9},
+			limit:  resources.ResourceAmounts{Instances: 2, Cores: 3, Addresses: 9},
 			change: func(o *Observed) { making(o, "0000000011", addressed, resources.StatusReady) },
 			want:   "quota: 1 cores left and 2 needed",
 		},
 		"an instance went between the listing and the figures": {
-			limit: resources.Amounts{Instances: 1, Cores: 9, Addresses: 9},
+			limit: resources.ResourceAmounts{Instances: 1, Cores: 9, Addresses: 9},
 			change: func(o *Observed) {
 				gone(o, "0000000099", true)
-				making(o, "0000000011", resources.Amounts{}, resources.StatusPending)
+				making(o, "0000000011", resources.ResourceAmounts{}, resources.StatusPending)
 			},
 			want: "quota: 0 instances left and 1 needed",
 		},
 		"an address went before the listing, its instance after it": {
-			limit: resources.Amounts{Instances: 9, Cores: 9, Addresses: 1}, used: resources.Amounts{Instances: 1, Cores: 2, Addresses: 1},
+			limit: resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 1}, used: resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1},
 			change: func(o *Observed) { gone(o, "0000000099", true) },
 			want:   "quota: 0 floating IPs left and 1 needed",
 		},
 		"all of an instance went after the listing": {
-			limit: resources.Amounts{Instances: 1, Cores: 2, Addresses: 1}, used: addressed,
+			limit: resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1}, used: addressed,
 			change: func(o *Observed) { gone(o, "0000000099", false) },
 		},
 	} {

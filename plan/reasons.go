@@ -1,6 +1,6 @@
 package plan
 
-// The reasons. Each step has exactly one; its evidence gives the particulars.
+// The reasons. Each step has exactly one; its evidence has the details.
 const (
 	ReasonNoBuild         Reason = "no-build"
 	ReasonInputsChanged   Reason = "inputs-changed"
@@ -91,7 +91,7 @@ var reasonTexts = map[Reason]string{
 	ReasonUnavailable:     "the provider that had taken it does not answer",
 }
 
-// Text says the reason in words; an unknown code is its own text.
+// Text returns the reason in words; an unknown code is its own text.
 func (r Reason) Text() string {
 	if text, ok := reasonTexts[r]; ok {
 		return text

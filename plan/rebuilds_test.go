@@ -11,17 +11,17 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// workshop is a model in which making, converting, uploading and removing images fails and is remembered to have, as
-// package reconcile does it. Images are made here, fetched from elsewhere, or made on other hosts.
+// workshop is a model in which builds, conversions, uploads and deletions of images fail and leave failures in the
+// records, as in package reconcile. Images are built here, fetched from an external source, or built on other hosts.
 type workshop struct {
 	*model
 	had      map[imageAt]bool
 	vanished map[string]bool // versions that cannot be fetched
-	daemon   bool            // a pass does the steps that need nothing; the rest is planned again
+	daemon   bool            // a pass runs only the steps without dependencies; the next one plans the rest
 	steps    []string
 }
 
-// remembered is what is noted of an image.
+// remembered returns the record of an image, and creates it if necessary.
 func (w *workshop) remembered(image string) *resources.ImageRecord {
 	for _, r := range w.Records.Images {
 		if r.Name == image {
@@ -41,7 +41,7 @@ func (w *workshop) again(before *resources.Failure, kind resources.FaultKind) *r
 	return f
 }
 
-// apply does the steps in order; some fail.
+// apply executes the steps in order; some fail.
 func (w *workshop) apply(t *rapid.T, d resources.Desired, p Plan, fails *rapid.Generator[bool]) {
 	w.uploaded, w.built, w.current = map[imageAt]string{}, map[string]string{}, p
 	missed := map[string]bool{}
@@ -67,7 +67,7 @@ func (w *workshop) apply(t *rapid.T, d resources.Desired, p Plan, fails *rapid.G
 
 func (w *workshop) note(text string) { w.steps = append(w.steps, text) }
 
-// usable holds what the whole is about: who had an image that a node can boot from has one at every moment.
+// usable verifies the main invariant: a provider with a bootable image of a name always keeps one.
 func (w *workshop) usable(t *rapid.T) {
 	now := map[imageAt]bool{}
 	for _, u := range w.Records.Uploads {
@@ -89,7 +89,7 @@ func (w *workshop) usable(t *rapid.T) {
 	}
 }
 
-// do does a step that succeeds.
+// do executes a step that succeeds.
 func (w *workshop) do(t *rapid.T, d resources.Desired, s Step) {
 	switch s.Action {
 	case ActionBuild:
@@ -100,18 +100,18 @@ func (w *workshop) do(t *rapid.T, d resources.Desired, s Step) {
 		delete(w.remembered(s.Image).Uploads, s.Provider)
 	default:
 		if s.Thing == ThingBuild {
-			delete(w.Hosts["gearman"].Held, s.Record.ID)
+			delete(w.Hosts["gearman"].Builds, s.Record.ID)
 		}
 		w.step(t, d, s)
 	}
 }
 
-// make finishes a build: a new one, or one that was interrupted on another host.
+// make finishes a build: a new one, or an interrupted one of another host.
 func (w *workshop) make(d resources.Desired, s Step) {
 	if s.Record.Kind != "" {
 		b := w.find(s.Build)
 		b.State, b.StateTime = resources.StateReady, w.Now
-		w.Hosts["gearman"].Held[b.ID] = true
+		w.Hosts["gearman"].Builds[b.ID] = true
 		w.built[s.Image] = b.ID
 		return
 	}
@@ -119,19 +119,19 @@ func (w *workshop) make(d resources.Desired, s Step) {
 	w.dress(d, s, w.find(w.built[s.Image]))
 }
 
-// dress says where a build was made and what it is.
+// dress sets the origin and the version of a build.
 func (w *workshop) dress(d resources.Desired, s Step, b *resources.Build) {
 	img := imageNamed(d, s.Image)
 	b.Kind, b.Builder = img.Kind, img.Builder
-	for _, v := range w.Sources[s.Image].Versions {
+	for _, v := range w.Versions[s.Image].Versions {
 		if v.ID == s.Version {
-			b.Version, b.Dated = v.ID, v.Time
+			b.Version, b.VersionTime = v.ID, v.Time
 		}
 	}
 	if b.Remote = img.Builder == "gearman"; b.Remote {
 		w.Files = slices.DeleteFunc(w.Files, func(f ImageFile) bool { return BuildIDOfFile(f.Name) == b.ID })
 		b.Files = nil
-		w.Hosts["gearman"].Held[b.ID] = b.State == resources.StateReady
+		w.Hosts["gearman"].Builds[b.ID] = b.State == resources.StateReady
 	}
 }
 
@@ -140,7 +140,7 @@ func imageNamed(d resources.Desired, name string) *resources.Image {
 	return &d.Images[i]
 }
 
-// send uploads; another host needs no file here.
+// send executes an upload; that of a remote build needs no local file.
 func (w *workshop) send(t *rapid.T, s Step) {
 	build := s.Build
 	if build == "" {
@@ -148,7 +148,7 @@ func (w *workshop) send(t *rapid.T, s Step) {
 	}
 	view := w.Providers[s.Provider]
 	if b := w.find(build); b.Remote {
-		if !w.Hosts["gearman"].Held[build] {
+		if !w.Hosts["gearman"].Builds[build] {
 			t.Fatalf("%s: no host has build %s", s.ID, build)
 		}
 		w.arrive(s, b, &view, resources.StateReady, resources.StatusReady)
@@ -158,21 +158,21 @@ func (w *workshop) send(t *rapid.T, s Step) {
 	w.Providers[s.Provider] = view
 }
 
-// arrive puts an upload on record and, with a status, into the cloud.
+// arrive records an upload and, with a status, adds its image to the cloud.
 func (w *workshop) arrive(s Step, b *resources.Build, view *ProviderView, state resources.State, status resources.Status) {
 	u := &resources.Upload{ID: w.id(), Image: s.Image, Build: b.ID, Provider: s.Provider, State: state, StateTime: w.Now, Format: s.Format}
 	if status != "" {
 		u.ExternalID = "image-" + w.id()
 		view.Images = append(view.Images, resources.RemoteImage{ID: u.ExternalID, Status: status,
-			Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
+			Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
 	}
 	if state != resources.StateReady && w.next%2 == 0 {
-		u.ExternalID = "" // the answer that told it was lost
+		u.ExternalID = "" // the response with the ID was lost
 	}
 	w.Records.Uploads = append(w.Records.Uploads, u)
 }
 
-// fail leaves what a step leaves that fails, or whose npctl was killed.
+// fail simulates the result of a failed step or of a killed npctl.
 func (w *workshop) fail(t *rapid.T, d resources.Desired, s Step) {
 	view, r := w.Providers[s.Provider], w.remembered(s.Image)
 	kind := rapid.SampledFrom([]resources.FaultKind{"", resources.FaultQuota, resources.FaultRejected}).Draw(t, "kind")
@@ -191,7 +191,7 @@ func (w *workshop) fail(t *rapid.T, d resources.Desired, s Step) {
 		if build == "" {
 			build = w.built[s.Image]
 		}
-		if left < 3 { // else killed, and nothing is remembered
+		if left < 3 { // else npctl was killed and recorded no failure
 			r.Uploads[s.Provider] = w.again(r.Uploads[s.Provider], kind)
 		}
 		state := []resources.State{"", resources.StateFailed, resources.StateFailed, resources.StateUploading}[left]
@@ -202,7 +202,7 @@ func (w *workshop) fail(t *rapid.T, d resources.Desired, s Step) {
 		w.Providers[s.Provider] = view
 	case s.Thing == ThingUpload && s.Action == ActionDelete:
 		w.setDeleting(s.Record)
-		if left > 1 { // gone, and nobody heard of it
+		if left > 1 { // deleted, but the response was lost
 			view.Images = slices.DeleteFunc(view.Images, func(i resources.RemoteImage) bool { return i.Marks.ID == s.Record.ID })
 			w.Providers[s.Provider] = view
 		}
@@ -220,10 +220,10 @@ func (w *workshop) failBuild(d resources.Desired, s Step, left int, kind resourc
 		r.Failure = w.again(r.Failure, kind)
 	}
 	if w.vanished[s.Version] {
-		r.Gone = append(r.Gone, s.Version)
+		r.MissingVersions = append(r.MissingVersions, s.Version)
 	}
 	switch {
-	case s.Record.Kind != "" && left > 1: // goes on there
+	case s.Record.Kind != "" && left > 1: // it continues on the other host
 	case s.Record.Kind != "":
 		w.Records.Builds = slices.DeleteFunc(w.Records.Builds, func(b *resources.Build) bool { return b.Key() == s.Record })
 	case left > 1:
@@ -248,11 +248,11 @@ func (w *workshop) setDeleting(key resources.Key) {
 	}
 }
 
-// drawWorkshop draws what is wanted, and a world without anything yet.
+// drawWorkshop draws a configuration and returns an empty environment.
 func drawWorkshop(t *rapid.T) (resources.Desired, *workshop) {
 	d := resources.Desired{Settings: resources.Settings{LeakLimit: 1000}, Labels: []resources.Label{{Name: "label"}}}
-	o := Observed{Now: now, Installation: "here", FilesOf: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
-		Formats: map[string]string{}, Sources: map[string]SourceView{}, Hosts: map[string]HostsView{"gearman": {Held: map[string]bool{}}}}
+	o := Observed{Now: now, Installation: "here", ImagesDirOwner: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
+		Formats: map[string]string{}, Versions: map[string]SourceView{}, Hosts: map[string]HostsView{"gearman": {Builds: map[string]bool{}}}}
 	for i, kind := range []resources.ImageKind{resources.DiskImage, resources.ZuulImage, resources.DiskImage} {
 		img := resources.Image{Name: fmt.Sprintf("image%d", i), Kind: kind, Builder: []string{"exec", "zuul", "gearman"}[i],
 			Keep: rapid.IntRange(1, 3).Draw(t, "keep"), DeleteAfterUpload: rapid.Bool().Draw(t, "delete_after_upload"),
@@ -273,18 +273,18 @@ func drawWorkshop(t *rapid.T) (resources.Desired, *workshop) {
 	return d, &workshop{model: &model{Observed: &o}, had: map[imageAt]bool{}, vanished: map[string]bool{"": false}}
 }
 
-// turn is one pass of a daemon or one apply.
+// turn is one pass of the daemon or one apply.
 func (w *workshop) turn(t *rapid.T, d resources.Desired, opt Options, fails *rapid.Generator[bool]) {
 	seen := w.observe()
 	sighted, _ := Sightings(seen, 0)
 	w.Records.Sightings = sighted
-	w.note(fmt.Sprintf("-- %s, patient %t, replace %v", w.Now.Format(time.DateTime), opt.Patient, opt.Replace))
+	w.note(fmt.Sprintf("-- %s, patient %t, replace %v", w.Now.Format(time.DateTime), opt.HonorBackoff, opt.Replace))
 	w.apply(t, d, Compute(d, w.observe(), opt), fails)
 }
 
-// unsettle makes something due, or a provider, a source or the hosts unreachable for a while.
+// unsettle makes a build due, or a provider, a source or the build hosts temporarily unreachable.
 func (w *workshop) unsettle(t *rapid.T, d *resources.Desired, round int) (opt Options) {
-	opt.Patient = rapid.Bool().Draw(t, "patient")
+	opt.HonorBackoff = rapid.Bool().Draw(t, "patient")
 	image := &d.Images[rapid.IntRange(0, 2).Draw(t, "image")]
 	switch rapid.IntRange(0, 3).Draw(t, "cause") {
 	case 0:
@@ -294,11 +294,11 @@ func (w *workshop) unsettle(t *rapid.T, d *resources.Desired, round int) (opt Op
 	case 2:
 		w.Now = w.Now.Add(25 * time.Hour)
 	}
-	if source := w.Sources["image1"]; source.Versions == nil || rapid.Bool().Draw(t, "new version") {
+	if source := w.Versions["image1"]; source.Versions == nil || rapid.Bool().Draw(t, "new version") {
 		id := fmt.Sprint("version", round)
 		w.vanished[id] = rapid.IntRange(0, 3).Draw(t, "cannot be fetched") == 0
 		source.Versions = append([]resources.Version{{ID: id, Time: w.Now}}, source.Versions...)
-		w.Sources["image1"] = source
+		w.Versions["image1"] = source
 	}
 	for name, view := range w.Providers {
 		view.Err = rapid.SampledFrom([]string{"", "", "", "timeout"}).Draw(t, name+" fails")
@@ -308,15 +308,15 @@ func (w *workshop) unsettle(t *rapid.T, d *resources.Desired, round int) (opt Op
 		hosts.Err = rapid.SampledFrom([]string{"", "", "no host answers"}).Draw(t, kind+" fails")
 		w.Hosts[kind] = hosts
 	}
-	source := w.Sources["image1"]
+	source := w.Versions["image1"]
 	source.Err = rapid.SampledFrom([]string{"", "", "connection refused"}).Draw(t, "source fails")
-	w.Sources["image1"] = source
+	w.Versions["image1"] = source
 	w.Now = w.Now.Add(time.Duration(rapid.IntRange(0, 180).Draw(t, "minutes")) * time.Minute)
 	return opt
 }
 
-// calm lets everybody answer, and makes every image due once more. The newest version of the one that is fetched is
-// listed and cannot be had.
+// calm makes everything respond, and every image due once more. The newest version of the fetched image is listed but
+// cannot be fetched.
 func (w *workshop) calm() {
 	w.Now = w.Now.Add(25 * time.Hour)
 	for name, view := range w.Providers {
@@ -328,12 +328,13 @@ func (w *workshop) calm() {
 	w.Hosts["gearman"] = hosts
 	w.vanished["lost"] = true
 	last := []resources.Version{{ID: "lost", Time: w.Now}, {ID: "last", Time: w.Now.Add(-time.Minute)}}
-	w.Sources["image1"] = SourceView{Versions: append(last, w.Sources["image1"].Versions...)}
+	w.Versions["image1"] = SourceView{Versions: append(last, w.Versions["image1"].Versions...)}
 }
 
-// TestRebuildsThatFailLoseNothing has ten rebuilds of images of every origin with failures in every step, remembered and
-// waited for. At every moment who had an image has one; once the failures end, everything newest is everywhere, no
-// more than is kept, and nothing is left to do or to remember.
+// TestRebuildsThatFailLoseNothing runs ten rounds of rebuilds of all kinds of images, with failures in every step,
+// records of the failures, and backoff. A provider with a usable image always keeps one. After the failures end,
+// every provider has the newest build, no more builds than configured are kept, and no steps and no recorded failures
+// remain.
 func TestRebuildsThatFailLoseNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, w := drawWorkshop(t)
@@ -345,10 +346,10 @@ func TestRebuildsThatFailLoseNothing(t *testing.T) {
 		}
 		w.calm()
 		for range 10 {
-			w.turn(t, d, Options{Patient: true}, rapid.Just(false))
-			w.Now = w.Now.Add(buildPatience.most) // longer than anything is waited for
+			w.turn(t, d, Options{HonorBackoff: true}, rapid.Just(false))
+			w.Now = w.Now.Add(buildBackoff.max) // longer than any backoff
 		}
-		p := Compute(d, w.observe(), Options{Patient: true})
+		p := Compute(d, w.observe(), Options{HonorBackoff: true})
 		if len(p.Steps)+len(p.Problems)+len(p.Deferred) > 0 {
 			t.Fatalf("the world does not settle:\n%s%v", lines(p), w.steps)
 		}
@@ -358,7 +359,7 @@ func TestRebuildsThatFailLoseNothing(t *testing.T) {
 	})
 }
 
-// settledImage holds what must be true of an image in the end.
+// settledImage verifies the final state of an image.
 func (w *workshop) settledImage(t *rapid.T, d resources.Desired, img *resources.Image) {
 	if r := w.remembered(img.Name); r.Failure != nil || len(r.Uploads) > 0 {
 		t.Fatalf("a failure of %s is still remembered: %+v, %v\n%v", img.Name, r.Failure, r.Uploads, w.steps)
@@ -388,10 +389,9 @@ func (w *workshop) settledImage(t *rapid.T, d resources.Desired, img *resources.
 	}
 }
 
-func (w *workshop) world(d resources.Desired) *world { return newWorld(d, d, *w.Observed) }
+func (w *workshop) world(d resources.Desired) *inventory { return newWorld(d, d, *w.Observed) }
 
-// overtaken is a fleet whose second build got nowhere before the third was made, with two more uploads than builds that
-// are kept.
+// overtaken is a fleet with three builds, of which the second was never uploaded before the third was made.
 func overtaken() (resources.Desired, Observed) {
 	d, o := fleet(), settled()
 	d.Labels[0].MinReady, d.Images[0].RebuildAge = 0, 0
@@ -407,7 +407,7 @@ func overtaken() (resources.Desired, Observed) {
 		State: resources.StateReady, StateTime: now.Add(-time.Minute), Format: "qcow2", ExternalID: "image-3"})
 	view := o.Providers["cloud"]
 	view.Images = append(view.Images, resources.RemoteImage{ID: "image-3", Status: resources.StatusReady,
-		Marks: resources.Marks{Installation: "here", Kind: resources.KindUpload, ID: "3"}})
+		Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: "3"}})
 	o.Providers["cloud"] = view
 	return d, o
 }
@@ -449,15 +449,15 @@ func TestAnImageIsBuiltWhenSomebodyElseHasAsked(t *testing.T) {
 	for _, s := range Compute(d, o, Options{}).Steps {
 		t.Errorf("%s is planned before", s.ID)
 	}
-	o.Wished = []string{"nobody-has-it", d.Images[0].Name}
+	o.RequestedBuilds = []string{"nobody-has-it", d.Images[0].Name}
 	steps := Compute(d, o, Options{}).Steps
 	if i := slices.IndexFunc(steps, func(s Step) bool { return s.Action == ActionBuild }); i < 0 || steps[i].Image != d.Images[0].Name || steps[i].Reason != ReasonRequested {
 		t.Errorf("steps are %+v", steps)
 	}
 }
 
-// TestFailedBuildRequestIsRetriedWithBackoff: a request that stays in the store until it succeeds is tried at once, and
-// after a failure of its own later and later.
+// TestFailedBuildRequestIsRetriedWithBackoff checks that a request, which stays in the store until it succeeds,
+// starts a build at once, and that its own failures delay it more and more.
 func TestFailedBuildRequestIsRetriedWithBackoff(t *testing.T) {
 	for name, test := range map[string]struct {
 		failure resources.Failure
@@ -472,9 +472,9 @@ func TestFailedBuildRequestIsRetriedWithBackoff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, o := fleet(), settled()
-			o.Wished = []string{"debian"}
+			o.RequestedBuilds = []string{"debian"}
 			o.Records.Images = []*resources.ImageRecord{{Name: "debian", Failure: &test.failure}}
-			opt := Options{Patient: true}
+			opt := Options{HonorBackoff: true}
 			if test.replace {
 				opt.Replace = []Address{"diskimage.debian"}
 			}

@@ -8,9 +8,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Put takes in a record at a revision, in place of the one of that key if there is one. The records of a kind are sorted
-// by id at all times, so that the same records make the same plan; a store lists them in this order, so that each is put
-// last. Journals are not the planner's business.
+// Put adds a record at a revision, or replaces the record with the same key. The records of a kind are always sorted
+// by ID, so that the same records produce the same plan; a store lists them in this order, so each one is appended.
+// The planner does not use journals.
 func (r *Records) Put(record resources.Record, revision uint64) {
 	if r.Revisions == nil {
 		r.Revisions = map[resources.Key]uint64{}
@@ -38,7 +38,7 @@ func (r *Records) Put(record resources.Record, revision uint64) {
 	}
 }
 
-// Drop takes a record out, if it is there.
+// Drop removes a record, if it exists.
 func (r *Records) Drop(key resources.Key) {
 	delete(r.Revisions, key)
 	switch key.Kind {
@@ -89,7 +89,7 @@ func (r *Records) Get(key resources.Key) resources.Record {
 	}
 }
 
-// Clone returns records that Put and Drop leave alone. The records themselves are shared.
+// Clone returns a copy that Put and Drop do not change. The records themselves are shared.
 func (r *Records) Clone() Records {
 	return Records{Providers: slices.Clone(r.Providers), Images: slices.Clone(r.Images), Builds: slices.Clone(r.Builds),
 		Uploads: slices.Clone(r.Uploads), Nodes: slices.Clone(r.Nodes), Requests: slices.Clone(r.Requests),

@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// record is one of each kind that the planner knows.
+// record returns a record of a kind that the planner uses.
 func record(kind resources.Kind, id string) resources.Record {
 	switch kind {
 	case resources.KindProvider:
@@ -40,7 +40,7 @@ func record(kind resources.Kind, id string) resources.Record {
 
 func TestRecordsStaySorted(t *testing.T) {
 	kinds := resources.Kinds()
-	kinds = kinds[:len(kinds)-1] // journals are not the planner's business
+	kinds = kinds[:len(kinds)-1] // the planner does not use journals
 	rapid.Check(t, func(t *rapid.T) {
 		var kept Records
 		all := map[resources.Key]resources.Record{}
@@ -56,7 +56,7 @@ func TestRecordsStaySorted(t *testing.T) {
 			kept.Put(r, uint64(i))
 			all[r.Key()], revisions[r.Key()] = r, uint64(i)
 		}
-		var want Records // as a store lists them
+		var want Records // in the order of a store
 		for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b resources.Key) int { return cmp.Compare(a.ID, b.ID) }) {
 			want.Put(all[key], revisions[key])
 		}

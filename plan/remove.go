@@ -6,8 +6,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// removals plans the removal of the builds and uploads that Options.Remove names. Because nothing else is planned with
-// them, what they leave to do is seen in the next plan.
+// removals plans the removal of the builds and uploads that Options.Remove names. The plan contains nothing else; the
+// next plan shows the consequences.
 func (c *computation) removals() {
 	for _, key := range c.opt.Remove {
 		switch key.Kind {
@@ -29,7 +29,7 @@ func (c *computation) removeBuild(key resources.Key) {
 	}
 	at := imageAddress(b.Kind, b.Image)
 	for _, u := range c.world.uploads[b.Image] {
-		if u.Build == b.ID && c.doomed[u.Key()] == "" {
+		if u.Build == b.ID && c.deletedBy[u.Key()] == "" {
 			c.removeUpload(u.Key())
 		}
 	}

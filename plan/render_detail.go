@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// renderStyle is how a piece of text is to stand out, for renderers that can.
+// renderStyle is the emphasis of a piece of text, for renderers that support it.
 type renderStyle uint8
 
 const (
@@ -28,15 +28,15 @@ type renderSpan struct {
 // renderLine is a line of details under an entry.
 type renderLine []renderSpan
 
-// The most that is shown of one value before it is cut; JSON and saved plans have it whole.
+// The maximum length of one printed value, in bytes; JSON and saved plans contain the whole value.
 const (
 	renderFactLimit  = 240
 	renderValueLimit = 72
 	renderFileCount  = 5 // names of input files
 )
 
-// renderDetails are the lines under an entry's title: why, what differs, and which things it stands for. With values, or
-// all, they say what is launched or uploaded, too.
+// renderDetails returns the lines under an entry's title: the reason, the differences and the folded objects. With
+// values, or all, they include the planned values of a launch or upload.
 func renderDetails(e renderEntry, all, values bool) []renderLine {
 	lines := []renderLine{renderBecause("because ", e.lead, all)}
 	if len(e.other) > 0 && (e.other[0].Reason != e.lead[0].Reason || all) {
@@ -56,7 +56,7 @@ func renderDetails(e renderEntry, all, values bool) []renderLine {
 	return lines
 }
 
-// renderBecause is the reason in words, its code, the evidence, and the line of the configuration that asks for it.
+// renderBecause returns the reason in words, its code, the evidence, and the position in the configuration.
 func renderBecause(lead string, steps []*Step, all bool) renderLine {
 	s := steps[0]
 	line := renderLine{{lead + renderSafe(s.Reason.Text()), stylePlain}}
@@ -72,9 +72,9 @@ func renderBecause(lead string, steps []*Step, all bool) renderLine {
 	return line
 }
 
-// renderValues says what an entry's things are made with, or nothing.
+// renderValues returns the planned values of an entry, or nil.
 func renderValues(e renderEntry, all bool) renderLine {
-	values := e.made()[0].Values
+	values := e.creating()[0].Values
 	if len(values) == 0 {
 		return nil
 	}
@@ -102,7 +102,7 @@ func renderFactsText(facts []renderFact, all bool) string {
 	return b.String()
 }
 
-// renderFactValues shows up to three values, and of more the first, the last and how many there are.
+// renderFactValues joins up to three values; of more it prints the first, the last and their number.
 func renderFactValues(values []string, all bool) string {
 	const few = 3
 	if len(values) > few && !all {
@@ -119,7 +119,7 @@ func renderFactValues(values []string, all bool) string {
 	return renderAnd(words)
 }
 
-// renderFactValue quotes what could be taken for more than one fact.
+// renderFactValue quotes a value that could be read as more than one fact.
 func renderFactValue(v string, all bool) string {
 	v = renderSafe(v)
 	if !all {
@@ -131,7 +131,7 @@ func renderFactValue(v string, all bool) string {
 	return v
 }
 
-// renderChangeLines show each attribute that differs, before and after.
+// renderChangeLines returns a line for each attribute that differs, with the values before and after.
 func renderChangeLines(e renderEntry, all bool) []renderLine {
 	changes := renderChanges(e)
 	if len(changes) == 0 {
@@ -171,7 +171,7 @@ func renderChange(c Change, width int, all bool, action Action) renderLine {
 	return line
 }
 
-// renderFiles names the input files that differ, one in a line.
+// renderFiles lists the input files that differ, one per line.
 func renderFiles(files []FileChange, all bool) []renderLine {
 	shown := len(files)
 	if shown > renderFileCount && !all {
@@ -203,7 +203,7 @@ func renderFileSymbol(change FileState) (string, renderStyle) {
 	}
 }
 
-// renderValue quotes text; numbers, words such as true, lists and objects stand as they are.
+// renderValue quotes text; it returns numbers, words such as true, lists and objects unchanged.
 func renderValue(v string) string {
 	if v == "true" || v == "false" || v == "null" || strings.HasPrefix(v, "[") || strings.HasPrefix(v, "{") || strings.HasPrefix(v, `"`) {
 		return v
@@ -214,7 +214,7 @@ func renderValue(v string) string {
 	return `"` + v + `"`
 }
 
-// renderNarrow shortens two long values to where they differ, since the start they share says nothing.
+// renderNarrow shortens two long values to the part where they differ: their common start has no information.
 func renderNarrow(before, after string) (string, string) {
 	if len(before) <= renderValueLimit && len(after) <= renderValueLimit {
 		return before, after
@@ -231,7 +231,8 @@ func renderNarrow(before, after string) (string, string) {
 	return renderCut(before, renderValueLimit), renderCut(after, renderValueLimit)
 }
 
-// renderOrigins are the lines only asked-for detail has: addresses, and what each step waits for.
+// renderOrigins returns the lines that only verbose output has: the addresses, and the steps that each step waits
+// for.
 func renderOrigins(e renderEntry) []renderLine {
 	var lines []renderLine
 	last := ""
@@ -244,7 +245,7 @@ func renderOrigins(e renderEntry) []renderLine {
 			if len(s.After) > 0 {
 				text += ", after " + renderSafe(strings.Join(s.After, "; "))
 			}
-			if text != last { // launches of one label all have its address
+			if text != last { // launches of one label share its address
 				lines = append(lines, renderLine{{text, styleFaint}})
 			}
 			last = text

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// docsPart compares what stands between <!-- name --> and <!-- /name --> in a page with want.
+// docsPart compares the text between <!-- name --> and <!-- /name --> in a page with want.
 func docsPart(t *testing.T, page, name, want string) {
 	t.Helper()
 	content, err := os.ReadFile(page)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// factRuns is the name of the fact that says how many earlier runs an estimate rests on.
-const factRuns = "runs"
+// estimateRunsFact is the name of the fact with the number of earlier runs behind an estimate.
+const estimateRunsFact = "runs"
 
-// renderEstimate says how long an entry's steps will take, going by earlier runs: "about 12 min, from 14 runs".
+// renderEstimate returns the estimated duration of an entry's steps: "about 12 min, from 14 runs".
 func renderEstimate(e renderEntry) string {
-	steps := e.made()
+	steps := e.creating()
 	least, most := math.Inf(1), 0.0
 	for _, s := range steps {
 		if s.Estimate > 0 {
@@ -36,16 +36,16 @@ func renderEstimate(e renderEntry) string {
 func renderRuns(s *Step) string {
 	for _, f := range s.Evidence {
 		switch {
-		case f.Name == factRuns && f.Value == "1":
+		case f.Name == estimateRunsFact && f.Value == "1":
 			return ", from 1 run"
-		case f.Name == factRuns:
+		case f.Name == estimateRunsFact:
 			return ", from " + renderSafe(f.Value) + " runs"
 		}
 	}
 	return ""
 }
 
-// renderDuration rounds to what a guess deserves.
+// renderDuration rounds a duration to the accuracy of an estimate.
 func renderDuration(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)).Round(time.Second); {
 	case d < time.Second:
@@ -63,9 +63,9 @@ func renderDuration(seconds float64) string {
 	}
 }
 
-// renderTakes is the longest chain of estimates in the plan. Steps without an estimate count nothing, and nobody knows
-// how many can run at a time, so it is the least that applying will take.
-func renderTakes(steps []Step) float64 {
+// criticalPath returns the longest chain of estimates in the plan, in seconds. Steps without an estimate count as 0,
+// and the number of concurrent steps is not known, so it is the minimum duration of an apply.
+func criticalPath(steps []Step) float64 {
 	if !slices.ContainsFunc(steps, func(s Step) bool { return s.Estimate > 0 }) {
 		return 0
 	}

@@ -2,20 +2,20 @@ package plan
 
 import "strings"
 
-// renderAlike is what entries must have in common to be shown as one.
-type renderAlike struct {
+// foldKey is the common part of entries that are printed as one.
+type foldKey struct {
 	symbol, image, build, format, provider, pool, label, kind, changes, facts, values string
 	action                                                                            Action
 	thing                                                                             Thing
 	reason, other                                                                     Reason
 	recorded                                                                          bool
-	from, to                                                                          Spot // of a move
+	from, to                                                                          NodePlacement // of a move
 }
 
-// renderFold joins entries that differ only in which thing they are about. Leaks are always shown one by one: each is
-// a claim that something is ours.
+// renderFold joins entries that differ only in their object. Leaks are always printed one by one: each is a claim
+// that an object is ours.
 func renderFold(entries []renderEntry, all bool) []renderEntry {
-	at := make(map[renderAlike]int, len(entries))
+	at := make(map[foldKey]int, len(entries))
 	folded := entries[:0:0]
 	for _, e := range entries {
 		if e.symbol == symbolLeak {
@@ -34,13 +34,13 @@ func renderFold(entries []renderEntry, all bool) []renderEntry {
 	return folded
 }
 
-func renderAlikeOf(e renderEntry, all bool) renderAlike {
+func renderAlikeOf(e renderEntry, all bool) foldKey {
 	s := e.lead[0]
-	alike := renderAlike{symbol: e.symbol, image: s.Image, build: s.Build, format: s.Format, provider: s.Provider,
+	alike := foldKey{symbol: e.symbol, image: s.Image, build: s.Build, format: s.Format, provider: s.Provider,
 		pool: s.Pool, label: s.Label, kind: s.Type, action: s.Action, thing: s.Thing, reason: s.Reason,
 		recorded: s.Record.ID != "", changes: renderChangesKey(e), facts: renderFactsKey(s, all)}
 	if s.Thing == ThingUpload {
-		alike.provider = "" // the providers become the list
+		alike.provider = "" // the entry lists the providers
 	}
 	if s.Action == ActionDelete && s.Thing != ThingFile {
 		alike.build = ""
@@ -92,7 +92,7 @@ func renderChangesKey(e renderEntry) string {
 	return b.String()
 }
 
-// renderChanges are the changes of an entry's first thing, from both halves of a replacement.
+// renderChanges returns the changes of an entry's first object, from both halves of a replacement.
 func renderChanges(e renderEntry) []Change {
 	changes := e.lead[0].Changes
 	if len(e.other) == 0 || len(e.other[0].Changes) == 0 {
@@ -111,20 +111,20 @@ func renderChanges(e renderEntry) []Change {
 	return both
 }
 
-// renderFact is one name of evidence with the values that the folded steps have for it, each once.
+// renderFact is one name of evidence with the distinct values of the folded steps.
 type renderFact struct {
 	name   string
 	values []string
 	seen   map[string]bool
 }
 
-// renderFacts merges the evidence of steps that were folded. What the title says already is left out.
+// renderFacts merges the evidence of folded steps. It omits facts that the title contains.
 func renderFacts(steps []*Step) []renderFact {
 	var facts []renderFact
 	for _, s := range steps {
 		item := renderItem(s)
 		for i, f := range s.Evidence {
-			if f.Value == item || f.Name == factRuns {
+			if f.Value == item || f.Name == estimateRunsFact {
 				continue
 			}
 			j := renderFactAt(facts, f.Name, i)
@@ -152,7 +152,7 @@ func (f *renderFact) add(value string) {
 	}
 }
 
-// renderFactAt looks at guess first: folded steps mostly have their facts in the same order.
+// renderFactAt tries the index guess first: folded steps mostly have their facts in the same order.
 func renderFactAt(facts []renderFact, name string, guess int) int {
 	if guess < len(facts) && facts[guess].name == name {
 		return guess

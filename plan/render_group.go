@@ -7,19 +7,19 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// renderGroup is what happens to one block of the configuration.
+// renderGroup is the steps of one block of the configuration.
 type renderGroup struct {
 	title   string
-	rank    int // images, then providers, then what belongs to neither
+	rank    int // images, then providers, then the rest
 	counts  Summary
 	entries []renderEntry
 }
 
-// renderEntry is one line of a plan with what belongs under it: one step, a replacement, or several alike folded.
+// renderEntry is one line of a plan with its details: one step, a replacement, or several folded steps.
 type renderEntry struct {
 	symbol string
-	lead   []*Step // one a thing; of replacements the halves that remove
-	other  []*Step // of replacements the halves that make, in the same order
+	lead   []*Step // one per object; of replacements the deleting halves
+	other  []*Step // of replacements the creating halves, in the same order
 }
 
 // The symbols.
@@ -33,16 +33,16 @@ const (
 	symbolMakeRemove = "+/-"
 )
 
-// made returns the halves that make something, which are those an estimate is known for.
-func (e renderEntry) made() []*Step {
+// creating returns the halves that create something; only these have estimates.
+func (e renderEntry) creating() []*Step {
 	if len(e.other) > 0 {
 		return e.other
 	}
 	return e.lead
 }
 
-// renderGroups sorts the steps of a plan under the blocks they belong to, and folds what is alike. With all, only
-// what has the very same evidence is folded.
+// renderGroups groups the steps of a plan by the blocks that they belong to, and folds similar ones. With all, it
+// folds only steps with identical evidence.
 func renderGroups(p Plan, all bool) []renderGroup {
 	at := map[string]int{}
 	var groups []renderGroup
@@ -72,14 +72,14 @@ func renderGroups(p Plan, all bool) []renderGroup {
 	return groups
 }
 
-// renderOrder puts entries in the order pool, label, action; what belongs to no pool comes last.
+// renderOrder orders entries by pool, label and action; entries without a pool come last.
 func renderOrder(a, b renderEntry) int {
 	x, y := a.lead[0], b.lead[0]
 	if (x.Pool == "") != (y.Pool == "") {
 		return cmp.Compare(y.Pool, x.Pool)
 	}
 	return cmp.Or(cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.Label, y.Label),
-		cmp.Compare(renderActionRank(a.made()[0].Action), renderActionRank(b.made()[0].Action)))
+		cmp.Compare(renderActionRank(a.creating()[0].Action), renderActionRank(b.creating()[0].Action)))
 }
 
 func renderActionRank(a Action) int {
@@ -91,7 +91,7 @@ func renderActionRank(a Action) int {
 	return len(summaryActions)
 }
 
-// renderBlock names the block a step belongs to, and its rank among the groups.
+// renderBlock returns the title of the block that a step belongs to, and its rank among the groups.
 func renderBlock(s *Step) (rank int, title string) {
 	ofImage := s.Thing == ThingBuild || s.Thing == ThingUpload || s.Thing == ThingFile || s.Record.Kind == resources.KindImage
 	switch {
@@ -111,7 +111,7 @@ func renderBlock(s *Step) (rank int, title string) {
 	}
 }
 
-// renderEntries makes one entry of each step, and one of each pair of steps that replaces something.
+// renderEntries returns an entry for each step, and one for each pair of steps that is a replacement.
 func renderEntries(steps []Step) []renderEntry {
 	partner := renderPairs(steps)
 	entries := make([]renderEntry, 0, len(steps))
@@ -148,22 +148,22 @@ func renderSymbol(s *Step) string {
 	}
 }
 
-// renderPlace is where the two halves of a replacement meet.
-type renderPlace struct {
+// pairKey identifies the pool or image in which the two halves of a replacement are paired.
+type pairKey struct {
 	thing                        Thing
 	image, provider, pool, label string
 }
 
-func renderPlaceOf(s *Step) renderPlace {
+func renderPlaceOf(s *Step) pairKey {
 	if s.Thing == ThingNode {
-		return renderPlace{thing: s.Thing, provider: s.Provider, pool: s.Pool, label: s.Label}
+		return pairKey{thing: s.Thing, provider: s.Provider, pool: s.Pool, label: s.Label}
 	}
-	return renderPlace{thing: s.Thing, provider: s.Provider, image: s.Image}
+	return pairKey{thing: s.Thing, provider: s.Provider, image: s.Image}
 }
 
-// renderPairs finds for each half of a replacement its other half: the one it waits for or that waits for it, or else
-// the next one at the same place. A half without another is a step like any other, and so are the halves of a move, which
-// belong to two places.
+// renderPairs finds the other half of each half of a replacement: a half that waits for the other, or else the next
+// half with the same pairKey. A half without another one is printed as a single step, and so are the halves of a
+// move, which belong to two pools.
 func renderPairs(steps []Step) map[int]int {
 	pairs := map[int]int{}
 	halves := map[string]int{}
@@ -191,7 +191,7 @@ func renderPairs(steps []Step) map[int]int {
 			}
 		}
 	}
-	waiting := map[renderPlace][]int{}
+	waiting := map[pairKey][]int{}
 	for i := range steps {
 		if _, paired := pairs[i]; paired || !steps[i].Replaces || steps[i].Move != nil {
 			continue

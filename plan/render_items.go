@@ -3,12 +3,14 @@ package plan
 import (
 	"strconv"
 	"strings"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
-// renderShown is how many things of a folded entry are named.
+// renderShown is the maximum number of objects that a folded entry names.
 const renderShown = 12
 
-// renderItems lists the things of a folded entry, the first few of them unless all are asked for.
+// renderItems lists the objects of a folded entry, at most renderShown unless all is set.
 func renderItems(e renderEntry, all bool) string {
 	s := e.lead[0]
 	if len(e.lead) < 2 || s.Action == ActionUpload || renderItem(s) == "" {
@@ -18,7 +20,7 @@ func renderItems(e renderEntry, all bool) string {
 		if machines := renderSlots(e.lead); len(machines) > 1 {
 			return renderList(machines, all)
 		}
-		return "" // the title names the only one
+		return "" // the title names it
 	}
 	words := make([]string, 0, renderShown)
 	for i, s := range e.lead {
@@ -55,20 +57,20 @@ func renderMore(n int) string {
 	return " and " + strconv.Itoa(n) + " more"
 }
 
-// renderMachines counts static nodes, and their slots when one of them has several.
+// renderMachines counts static nodes, and their slots if one of them has several.
 func renderMachines(steps []*Step) string {
 	machines := renderSlots(steps)
 	switch {
 	case len(machines) == len(steps):
-		return renderCount(len(machines), "static node")
+		return text.Count(len(machines), "static node", "static nodes")
 	case len(machines) == 1:
 		return machines[0]
 	default:
-		return renderCount(len(steps), "slot") + " of " + renderCount(len(machines), "static node")
+		return text.Count(len(steps), "slot", "slots") + " of " + text.Count(len(machines), "static node", "static nodes")
 	}
 }
 
-// renderSlots names each static node once, with how many of its slots the steps are about.
+// renderSlots names each static node once, with its number of slots in the steps.
 func renderSlots(steps []*Step) []string {
 	slots := map[string]int{}
 	var names []string
@@ -80,7 +82,7 @@ func renderSlots(steps []*Step) []string {
 	for i, name := range names {
 		names[i] = renderSafe(name)
 		if n := slots[name]; n > 1 {
-			names[i] += " (" + renderCount(n, "slot") + ")"
+			names[i] += " (" + text.Count(n, "slot", "slots") + ")"
 		}
 	}
 	return names

@@ -13,24 +13,24 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// The JSON report is a format of its own, described in docs/plan-json.md and docs/schemas/plan.json. It only ever grows:
-// names keep their meaning, and whoever reads it ignores names it does not know. Where Terraform has a name for the same
-// thing, it is that one.
+// The JSON report is a separate format, described in docs/plan-json.md and docs/schemas/plan.json. It only grows:
+// names keep their meaning, and readers ignore unknown names. Where Terraform has the same concept, the report uses
+// Terraform's name.
 
-// ReportVersion is the format_version of reports. The part behind the dot grows when something is added.
+// ReportVersion is the format_version of reports. The minor version increases with each addition.
 const ReportVersion = "1.0"
 
-// reportMajor is what a reader has to know.
+// reportMajor is the major version that a reader must support.
 const reportMajor = 1
 
-// ErrReport: what was read is no report that this npctl understands.
+// ErrReport: the input is not a report that this npctl can read.
 var ErrReport = errors.New("not a plan report")
 
-// Meta says where a plan comes from.
+// Meta describes the origin of a plan.
 type Meta struct {
 	NpctlVersion string    `json:"npctl_version"`
-	Lineage      string    `json:"lineage,omitempty"`              // id of the installation
-	Serial       uint64    `json:"serial,omitempty"`               // of its state when the plan was made
+	Lineage      string    `json:"lineage,omitempty"`              // ID of the installation
+	Serial       uint64    `json:"serial,omitempty"`               // serial of its state when the plan was computed
 	Digest       string    `json:"configuration_digest,omitempty"` // see resources.Desired
 	Created      time.Time `json:"created"`
 	Options      Options   `json:"options"`
@@ -48,8 +48,8 @@ type reportDoc struct {
 	Problems  []Problem     `json:"problems"`
 	Deferred  []string      `json:"deferred"`
 	Unchanged []Address     `json:"unchanged"`
-	// InProgress is there while another process works on the state.
-	InProgress *Worker `json:"in_progress,omitempty"`
+	// InProgress is set while another process works on the state.
+	InProgress *LockHolder `json:"in_progress,omitempty"`
 }
 
 type reportSummary struct {
@@ -61,7 +61,7 @@ type reportStep struct {
 	ID         string                     `json:"id"`
 	Address    Address                    `json:"address"`
 	Action     Action                     `json:"action"`
-	Actions    []string                   `json:"actions"` // in Terraform's words
+	Actions    []string                   `json:"actions"` // the equivalent actions of Terraform
 	Thing      Thing                      `json:"thing"`
 	Reason     Reason                     `json:"action_reason"`
 	ReasonText string                     `json:"action_reason_text"`
@@ -91,10 +91,10 @@ type reportStep struct {
 	External   string                     `json:"external_id,omitempty"`
 	Type       string                     `json:"type,omitempty"`
 	Replaces   bool                       `json:"replaces,omitempty"`
-	Held       bool                       `json:"held,omitempty"`
+	Held       bool                       `json:"needs_consent,omitempty"`
 	Values     map[string]json.RawMessage `json:"planned_values,omitempty"`
 	Move       *Move                      `json:"move,omitempty"`
-	Touches    []Fingerprint              `json:"touches,omitempty"`
+	Touches    []Fingerprint              `json:"preconditions,omitempty"`
 	Estimate   float64                    `json:"estimate_seconds,omitempty"`
 	Source     resources.Source           `json:"source,omitzero"`
 }
@@ -113,7 +113,7 @@ var reportActions = map[Action][]string{
 	ActionDelete:     {"delete"},
 }
 
-// MarshalReport returns the plan as one line of the documented JSON. Characters that would drive a terminal are escaped.
+// MarshalReport returns the plan as one line of the documented JSON. It escapes characters that control a terminal.
 func (p Plan) MarshalReport(meta Meta) ([]byte, error) {
 	summary := p.Summary()
 	doc := reportDoc{
@@ -127,7 +127,7 @@ func (p Plan) MarshalReport(meta Meta) ([]byte, error) {
 		Notes:         append([]Note{}, p.Notes...),
 		Problems:      append([]Problem{}, p.Problems...),
 		Deferred:      append([]string{}, p.Deferred...),
-		Unchanged:     append([]Address{}, p.Unchanged...),
+		Unchanged:     p.Unchanged.Addresses(),
 		InProgress:    p.InProgress,
 	}
 	for i := range p.Steps {
@@ -151,7 +151,7 @@ func reportOf(s *Step) reportStep {
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,
 		Zone: s.Zone, Request: s.Request, EventID: s.EventID, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
-		External: s.External, Type: s.Type, Replaces: s.Replaces, Held: s.Held, Values: reportValues(s.Values), Move: s.Move, Touches: s.Touches, Estimate: s.Estimate,
+		External: s.External, Type: s.Type, Replaces: s.Replaces, Held: s.NeedsConsent, Values: reportValues(s.Values), Move: s.Move, Touches: s.Preconditions, Estimate: s.Estimate,
 		Source: s.Source,
 	}
 }
@@ -178,7 +178,7 @@ func stepValues(report map[string]json.RawMessage) map[string]string {
 	return values
 }
 
-// UnmarshalReport reads what MarshalReport wrote, of this npctl or of one with the same major version.
+// UnmarshalReport reads a report of MarshalReport, from this npctl or one with the same major version.
 func UnmarshalReport(report []byte) (Plan, Meta, error) {
 	var doc reportDoc
 	if err := json.Unmarshal(report, &doc); err != nil {
@@ -192,7 +192,7 @@ func UnmarshalReport(report []byte) (Plan, Meta, error) {
 		return Plan{}, Meta{}, fmt.Errorf("%w that this npctl can read: its format_version is %s, written by npctl %s, and this one reads %d.x",
 			ErrReport, doc.FormatVersion, doc.NpctlVersion, reportMajor)
 	}
-	p := Plan{Notes: doc.Notes, Problems: doc.Problems, Unchanged: doc.Unchanged, Deferred: doc.Deferred, InProgress: doc.InProgress}
+	p := Plan{Notes: doc.Notes, Problems: doc.Problems, Unchanged: Unchanged{addresses: doc.Unchanged}, Deferred: doc.Deferred, InProgress: doc.InProgress}
 	for i := range doc.Steps {
 		p.Steps = append(p.Steps, doc.Steps[i].step())
 	}
@@ -203,7 +203,7 @@ func (r *reportStep) step() Step {
 	return Step{
 		ID: r.ID, Address: r.Address, Action: r.Action, Thing: r.Thing, Reason: r.Reason, Evidence: r.Evidence,
 		Changes: r.Changes, Files: r.Files, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
-		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, EventID: r.EventID, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, Held: r.Held, Values: stepValues(r.Values), Move: r.Move, Touches: r.Touches,
+		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, EventID: r.EventID, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, NeedsConsent: r.Held, Values: stepValues(r.Values), Move: r.Move, Preconditions: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,
 	}
 }

@@ -38,8 +38,8 @@ func TestReportForTools(t *testing.T) {
 	renderGolden(t, "report.json", indented.String())
 }
 
-// reportSchema is the published schema, made strict: what it does not describe may not be in a report of ours, though
-// readers have to bear it.
+// reportSchema compiles a strict version of the published schema: our reports must not have fields that it does not
+// describe, although readers must ignore such fields.
 func reportSchema(t *testing.T, pointer string) *jsonschema.Schema {
 	t.Helper()
 	file, err := os.Open("../docs/schemas/plan.json")
@@ -108,7 +108,7 @@ func TestReportsAreAsTheSchemaSays(t *testing.T) {
 	}
 }
 
-// everyField is a plan in which each field of a step has a value, so that one that somebody adds is not forgotten here.
+// everyField is a plan in which each field of a step has a value, so that a new field is not forgotten here.
 func everyField(t *testing.T) Plan {
 	t.Helper()
 	p := samplePlan()
@@ -134,7 +134,7 @@ func everyField(t *testing.T) Plan {
 		case value.Type().Field(i).Name == "Values":
 			s.Values = map[string]string{"flavor": `"small"`, "networks": `["private"]`, "volume_size": "80"}
 		case value.Type().Field(i).Name == "Move":
-			s.Move = &Move{Node: "0000000001", From: Spot{"west", "main", "large"}, To: Spot{"east", "main", "small"}}
+			s.Move = &Move{Node: "0000000001", From: NodePlacement{"west", "main", "large"}, To: NodePlacement{"east", "main", "small"}}
 		case value.Type().Field(i).Name == "Source":
 			s.Source = sampleSource(3)
 		default:

@@ -6,28 +6,30 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
-// Foreign text stands only inside code: fenced blocks with a fence longer than any run of backticks in them, code
-// spans in the table, and <code> in the line of a fold. There neither Markdown nor HTML means anything, and forges
-// make no mention, reference or link of what they find.
+// Text from other sources appears only inside code: fenced blocks with a fence longer than any run of backticks in
+// them, code spans in the table, and <code> in the summary of a fold. Neither Markdown nor HTML is interpreted there,
+// and forges create no mentions, references or links.
 
-// MarkdownLimit is what a comment on GitHub may hold.
+// MarkdownLimit is the maximum length of a comment on GitHub.
 const MarkdownLimit = 65535
 
-// markdownLeast is the least that has room for the summary and for saying what was left out.
+// markdownLeast is the minimum limit: it fits the summary and the list of omissions.
 const markdownLeast = 1024
 
 const (
 	markdownTitleLimit = 120  // bytes of a block's title
 	markdownLineLimit  = 2000 // bytes of a line about a problem
-	markdownReserve    = 320  // bytes kept for saying what was left out
-	markdownOpen       = 10   // entries up to which the folds are open
+	markdownReserve    = 320  // bytes reserved for the list of omissions
+	markdownOpen       = 10   // maximum number of entries with open folds
 )
 
-// WriteMarkdown writes the plan for a review comment of at most limit bytes; 0 means MarkdownLimit. The summary is always
-// there; then, as far as there is room, come problems, providers left alone, the table, the blocks one by one, and the
-// notes. A block that does not fit is shortened to its titles, or else left out and named.
+// WriteMarkdown writes the plan for a review comment of at most limit bytes; 0 means MarkdownLimit. The summary is
+// always present. The rest of the space is used, in this order, for problems, deferred providers, the table, the
+// blocks one by one, and the notes. A block that does not fit is shortened to its titles, or else omitted and named.
 func (p Plan) WriteMarkdown(w io.Writer, limit int) error {
 	if limit == 0 {
 		limit = MarkdownLimit
@@ -43,8 +45,8 @@ func (p Plan) markdown(limit int) string {
 	summary := p.Summary()
 	groups := renderGroups(p, false)
 	head, tail := "### "+summary.String()+"\n\n", summary.String()+"\n"
-	if len(p.Unchanged) > 0 {
-		tail = "(" + strconv.Itoa(len(p.Unchanged)) + " unchanged hidden)\n\n" + tail
+	if !p.Unchanged.IsZero() {
+		tail = "(" + strconv.Itoa(p.Unchanged.Count()) + " unchanged hidden)\n\n" + tail
 	}
 	room := limit - len(head) - len(tail) - markdownReserve
 
@@ -59,7 +61,7 @@ func (p Plan) markdown(limit int) string {
 	return head + table + problems + deferred + details + notes + tail
 }
 
-// markdownSection puts as many lines as there is room for under a heading, and says how many are missing.
+// markdownSection prints as many lines as fit under a heading, and the number of missing ones.
 func markdownSection(title string, lines []string, room int) string {
 	const frame = 120 // title, two fences and the count of missing lines
 	if len(lines) == 0 || room < frame {
@@ -72,7 +74,7 @@ func markdownSection(title string, lines []string, room int) string {
 	}
 	more := ""
 	if shown < len(lines) {
-		more = "(" + renderCount(len(lines)-shown, "more line") + " left out)\n"
+		more = "(" + text.Count(len(lines)-shown, "more line", "more lines") + " left out)\n"
 	}
 	text := "**" + title + "**\n\n" + markdownFence("text", strings.Join(lines[:shown], "\n")+"\n"+more)
 	if len(text) > room { // long runs of backticks make long fences
@@ -81,7 +83,7 @@ func markdownSection(title string, lines []string, room int) string {
 	return text
 }
 
-// markdownFence puts text into a code block that nothing in the text can end.
+// markdownFence puts text into a code block with a fence that the text does not contain.
 func markdownFence(language, text string) string {
 	longest, run := 0, 0
 	for i := range len(text) {
@@ -115,7 +117,7 @@ func markdownDeferred(p Plan) []string {
 	for _, name := range p.Deferred {
 		lines = append(lines, renderCut("provider."+renderSafe(name), markdownLineLimit))
 		for _, n := range p.Notes {
-			if renderTellsDeferral(n, name) {
+			if isDeferralNote(n, name) {
 				lines = append(lines, renderCut(renderNote("    ", n).String(), markdownLineLimit))
 			}
 		}
@@ -135,7 +137,7 @@ func markdownNotes(p Plan) []string {
 	return lines
 }
 
-// String is the line without its styles.
+// String returns the line without its styles.
 func (l renderLine) String() string {
 	var b strings.Builder
 	for _, s := range l {
@@ -144,7 +146,7 @@ func (l renderLine) String() string {
 	return b.String()
 }
 
-// markdownTable is the summary table with as many rows as there is room for.
+// markdownTable returns the summary table with as many rows as fit.
 func markdownTable(rows []renderRow, summary Summary, room int) string {
 	columns := renderColumns(summary)
 	if len(rows) == 0 || len(columns) == 0 {
@@ -169,14 +171,14 @@ func markdownTable(rows []renderRow, summary Summary, room int) string {
 	return b.String() + "\n"
 }
 
-// markdownCode is a code span that may stand in a table: within a cell neither a pipe nor a backtick can be escaped in
-// a way that every renderer agrees on.
+// markdownCode returns a code span for a table cell. It replaces pipes and backticks, because renderers disagree
+// about escapes for them.
 func markdownCode(s string) string {
 	s = strings.NewReplacer("|", "¦", "`", "'").Replace(renderCut(s, markdownTitleLimit))
 	return "`" + s + "`"
 }
 
-// markdownDetails has a fold for each block, and names those there was no room for.
+// markdownDetails returns a fold for each block, and names the first block that does not fit.
 func markdownDetails(groups []renderGroup, room *int) string {
 	entries := 0
 	for _, g := range groups {
@@ -197,7 +199,7 @@ func markdownDetails(groups []renderGroup, room *int) string {
 		b.WriteString(fold)
 	}
 	if len(left) > 0 {
-		b.WriteString(renderCount(len(left), "block") + " left out for lack of room, from " + markdownCode(left[0]) + " on.\n\n")
+		b.WriteString(text.Count(len(left), "block", "blocks") + " left out for lack of room, from " + markdownCode(left[0]) + " on.\n\n")
 	}
 	return b.String()
 }
@@ -223,6 +225,6 @@ func markdownFold(g renderGroup, open, concise bool) string {
 		tag = "<details open>"
 	}
 	title := html.EscapeString(renderCut(renderSafe(g.title), markdownTitleLimit))
-	return tag + "<summary><code>" + title + "</code>: " + renderCount(g.counts.Total, "step") + "</summary>\n\n" +
+	return tag + "<summary><code>" + title + "</code>: " + text.Count(g.counts.Total, "step", "steps") + "</summary>\n\n" +
 		markdownFence("diff", body.String()) + "</details>\n\n"
 }

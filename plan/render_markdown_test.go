@@ -64,7 +64,7 @@ func TestBlocksAreShortenedBeforeTheyAreLeftOut(t *testing.T) {
 	}
 }
 
-// markdownHTML is what a forge makes of Markdown, before it takes out what it holds for dangerous.
+// markdownHTML renders Markdown as a forge does before it removes unsafe HTML.
 func markdownHTML(t testing.TB, text string) string {
 	t.Helper()
 	var b bytes.Buffer

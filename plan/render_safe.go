@@ -7,10 +7,10 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-// renderSafe returns s as one line without anything that a terminal or a browser would act on.
+// renderSafe returns s as one line without characters that a terminal or a browser would interpret.
 func renderSafe(s string) string { return text.Line(s) }
 
-// renderCut shortens s to about limit bytes and says how much is missing.
+// renderCut shortens s to about limit bytes and adds the number of missing bytes.
 func renderCut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -57,9 +57,9 @@ var sampleNow = time.Date(2026, 3, 2, 13, 30, 0, 0, time.UTC)
 
 func sampleSource(line int) resources.Source { return resources.Source{File: "main.hcl", Line: line} }
 
-func sampleUnchanged(n int) (things []Address) {
+func sampleUnchanged(n int) (things Unchanged) {
 	for i := range n {
-		things = append(things, Address(fmt.Sprintf("node.%010d", 100+i)))
+		things.addresses = append(things.addresses, Address(fmt.Sprintf("node.%010d", 100+i)))
 	}
 	return things
 }
@@ -95,10 +95,10 @@ func sampleDelete(n int, label string, reason Reason, evidence ...Fact) Step {
 	return Step{ID: "delete node " + id, Address: Address("node." + id), Action: ActionDelete, Thing: ThingNode, Reason: reason,
 		Evidence: append([]Fact{{"state", "ready"}}, evidence...), Provider: "vexxhost", Pool: "main", Label: label,
 		Record: resources.Key{Kind: resources.KindNode, ID: id}, External: fmt.Sprintf("9a1b6c52-7f0e-4d9b-8b1e-%012d", n),
-		Touches: sampleTouch("node/" + id)}
+		Preconditions: sampleTouch("node/" + id)}
 }
 
-// sampleReplace is a node whose flavor has changed: the old one goes first.
+// sampleReplace is a node with a changed flavor; it is deleted before its successor is launched.
 func sampleReplace(n int) []Step {
 	gone := sampleDelete(n, "debian-large", ReasonConfigChanged)
 	gone.Replaces = true
@@ -115,10 +115,10 @@ func sampleReplace(n int) []Step {
 func sampleLeak() Step {
 	return Step{ID: "delete provider.vexxhost.port.3f77", Address: "provider.vexxhost.port.3f77", Action: ActionDelete, Thing: ThingLeftover,
 		Reason: ReasonLeaked, Evidence: []Fact{{"sightings", "2"}, {"first_seen", "2026-03-02T07:12:00Z"}, {"node", "0000000042"}},
-		Provider: "vexxhost", Type: "port", External: "3f77", Touches: sampleTouch("provider.vexxhost/port/3f77")}
+		Provider: "vexxhost", Type: "port", External: "3f77", Preconditions: sampleTouch("provider.vexxhost/port/3f77")}
 }
 
-// samplePlan has something of everything.
+// samplePlan contains all kinds of steps, notes and problems.
 func samplePlan() Plan {
 	p := Plan{Unchanged: sampleUnchanged(12), Deferred: []string{"ovh"}}
 	p.Steps = append(p.Steps, sampleBuild("debian-bookworm"),
@@ -154,10 +154,10 @@ func samplePlan() Plan {
 	return p
 }
 
-// hostile is text as somebody would name a server to be noticed.
+// hostile is the name of a server that attacks terminals and review pages.
 const hostile = "evil\x1b[2J\r\nPlan: 0 to build\u202e\u009b31m `|<script>alert(1)</script> ``` </details> @everyone #1 [x](http://e.example) \x00\u200b"
 
-// hostilePlan has foreign text wherever foreign text can be.
+// hostilePlan has hostile text in all places for text from other sources.
 func hostilePlan() Plan {
 	p := samplePlan()
 	for i := range p.Steps {
@@ -171,10 +171,10 @@ func hostilePlan() Plan {
 		s.Needs = append(s.Needs, hostile)
 		s.Evidence = append(s.Evidence, Fact{hostile, hostile})
 		s.Changes = append(s.Changes, Change{Attribute: hostile, Before: hostile, After: hostile + "x", Forces: true}, Change{Attribute: hostile, Before: hostile})
-		s.Touches = append(s.Touches, Fingerprint{hostile, hostile})
+		s.Preconditions = append(s.Preconditions, Fingerprint{hostile, hostile})
 		s.Values = map[string]string{hostile: hostile}
 		if s.Thing == ThingNode {
-			s.Move = &Move{Node: hostile, From: Spot{hostile, hostile, hostile}, To: Spot{hostile, hostile, hostile}}
+			s.Move = &Move{Node: hostile, From: NodePlacement{hostile, hostile, hostile}, To: NodePlacement{hostile, hostile, hostile}}
 		}
 	}
 	p.Deferred = append(p.Deferred, hostile)
@@ -183,7 +183,7 @@ func hostilePlan() Plan {
 	return p
 }
 
-// hostileNode is a plan with one step about something with such a name.
+// hostileNode is a plan with one step about an object with such a name.
 func hostileNode() Plan {
 	leak := sampleLeak()
 	leak.External = hostile
@@ -191,7 +191,7 @@ func hostileNode() Plan {
 	return Plan{Steps: []Step{leak}, Notes: []Note{{Severity: Info, Code: "look-alike", Text: "server " + hostile + " is left alone"}}}
 }
 
-// bigPlan is what a change of an image used by a large fleet looks like: n steps, of which few fold.
+// bigPlan is the plan for a change of an image that a large fleet uses: n steps, few of which fold.
 func bigPlan(n int) Plan {
 	p := Plan{Unchanged: sampleUnchanged(n)}
 	for i := 0; len(p.Steps) < n; i++ {
@@ -209,7 +209,7 @@ func bigPlan(n int) Plan {
 	return p
 }
 
-// anyPlan draws plans in which names collide, halves of replacements lack each other and texts are anything.
+// anyPlan draws plans with colliding names, incomplete replacements and arbitrary texts.
 func anyPlan(t *rapid.T) Plan {
 	var p Plan
 	name := rapid.OneOf(rapid.SampledFrom([]string{"", "a", "b", hostile}), rapid.StringN(0, 12, 40))
@@ -229,14 +229,14 @@ func anyPlan(t *rapid.T) Plan {
 			External: name.Draw(t, "external"), Type: name.Draw(t, "type"), Replaces: rapid.Bool().Draw(t, "replaces"),
 			Estimate: rapid.Float64Range(0, 1e6).Draw(t, "estimate"), Source: resources.Source{File: name.Draw(t, "file"), Line: rapid.IntRange(0, 9).Draw(t, "line")}}
 		if s.Replaces && rapid.Bool().Draw(t, "moves") {
-			s.Move = &Move{Node: name.Draw(t, "moved"), From: Spot{Provider: name.Draw(t, "from")}, To: Spot{s.Provider, s.Pool, name.Draw(t, "flavor")}}
+			s.Move = &Move{Node: name.Draw(t, "moved"), From: NodePlacement{Provider: name.Draw(t, "from")}, To: NodePlacement{s.Provider, s.Pool, name.Draw(t, "flavor")}}
 		}
 		if i > 0 && rapid.Bool().Draw(t, "waits") {
 			s.Needs = []string{fmt.Sprint("step ", rapid.IntRange(0, i-1).Draw(t, "need"))}
 		}
 		p.Steps = append(p.Steps, s)
 	}
-	p.Unchanged = rapid.SliceOfN(rapid.Map(name, func(s string) Address { return Address(s) }), 0, 5).Draw(t, "unchanged")
+	p.Unchanged.addresses = rapid.SliceOfN(rapid.Map(name, func(s string) Address { return Address(s) }), 0, 5).Draw(t, "unchanged")
 	p.Deferred = rapid.SliceOfN(name, 0, 3).Draw(t, "deferred")
 	p.Notes = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Note {
 		return Note{Severity: rapid.SampledFrom([]Severity{Info, Warning}).Draw(t, "severity"), Code: name.Draw(t, "code"), Address: Address(name.Draw(t, "address")), Text: name.Draw(t, "text")}

@@ -3,21 +3,24 @@ package plan
 import (
 	"strconv"
 	"strings"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
-// renderRow is one line of the summary table: a block, or several that are told together.
+// renderRow is one line of the summary table: a block, or several merged ones.
 type renderRow struct {
 	title  string
 	counts Summary
 }
 
-// renderTitleLimit is how much of a block's name the table shows.
+// renderTitleLimit is the maximum length of a block's title in the table, in bytes.
 const renderTitleLimit = 60
 
-// renderRows is how many blocks of a sort have a row of their own.
+// renderRows is the maximum number of images or providers with separate rows.
 const renderRows = 20
 
-// renderTable has a row for each block, and one for all images, or all providers, when they are too many.
+// renderTable returns a row for each block, or one for all images, or all providers, if there are more than
+// renderRows.
 func renderTable(groups []renderGroup, all bool) []renderRow {
 	var rows []renderRow
 	for start := 0; start < len(groups); {
@@ -26,7 +29,7 @@ func renderTable(groups []renderGroup, all bool) []renderRow {
 			end++
 		}
 		if end-start > renderRows && !all {
-			rows = append(rows, renderTogether(groups[start:end]))
+			rows = append(rows, mergeRows(groups[start:end]))
 		} else {
 			for _, g := range groups[start:end] {
 				rows = append(rows, renderRow{renderCut(renderSafe(g.title), renderTitleLimit), g.counts})
@@ -37,8 +40,9 @@ func renderTable(groups []renderGroup, all bool) []renderRow {
 	return rows
 }
 
-func renderTogether(groups []renderGroup) renderRow {
-	row := renderRow{title: renderCount(len(groups), map[int]string{0: "image", 1: "provider"}[groups[0].rank])}
+func mergeRows(groups []renderGroup) renderRow {
+	noun := map[int]string{0: "image", 1: "provider"}[groups[0].rank]
+	row := renderRow{title: text.Count(len(groups), noun, noun+"s")}
 	for _, g := range groups {
 		for _, a := range summaryActions {
 			if n := row.counts.of(a.action); n != nil {
@@ -49,7 +53,7 @@ func renderTogether(groups []renderGroup) renderRow {
 	return row
 }
 
-// renderColumns are the actions that occur.
+// renderColumns returns the actions that occur.
 func renderColumns(summary Summary) []Action {
 	var columns []Action
 	for _, a := range summaryActions {
@@ -67,7 +71,7 @@ func renderCell(n int) string {
 	return strconv.Itoa(n)
 }
 
-// table shows how often each action occurs in each block.
+// table prints the number of steps of each action in each block.
 func (t *textWriter) table(rows []renderRow, summary Summary) {
 	columns := renderColumns(summary)
 	if len(rows) == 0 || len(columns) == 0 {

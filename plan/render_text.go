@@ -9,24 +9,25 @@ import (
 	"time"
 )
 
-// TextOptions say how a plan is shown to people.
+// TextOptions control the text output of a plan.
 type TextOptions struct {
-	Color   bool      // use colours; the caller has looked at the terminal and at NO_COLOR
-	Width   int       // columns to wrap at; 0 means lines are never broken
-	Verbose bool      // nothing hidden or shortened: all evidence, all names, addresses, what each step waits for
-	Concise bool      // one line an entry
-	Now     time.Time // for saying until when applying will take; zero: do not say
+	Color   bool      // use colors; the caller has checked the terminal and NO_COLOR
+	Width   int       // columns to wrap at; 0 means no wrapping
+	Verbose bool      // no omissions: all evidence, names, addresses and dependencies
+	Concise bool      // one line per entry
+	Now     time.Time // current time, to print the estimated end; zero: not printed
 }
 
-// WriteText shows the plan to people: a table of what happens to which block, the steps of each block, what else was
-// noticed, and as its last line always Summary. Names from clouds are escaped, so that they cannot drive a terminal.
+// WriteText prints the plan: a table of the actions by block, the steps of each block, unchanged objects, deferred
+// providers, notes and problems, and always the Summary as its last line. Names from clouds are escaped, so that they
+// cannot control a terminal.
 func (p Plan) WriteText(w io.Writer, o TextOptions) error {
 	t := newTextWriter(w, o)
 	summary := p.Summary()
 	groups := renderGroups(p, o.Verbose)
 	if !o.Concise {
 		t.table(renderTable(groups, o.Verbose), summary)
-		t.takes(renderTakes(p.Steps), o.Now)
+		t.takes(criticalPath(p.Steps), o.Now)
 	}
 	for _, g := range groups {
 		t.group(g, o)
@@ -38,11 +39,11 @@ func (p Plan) WriteText(w io.Writer, o TextOptions) error {
 	if !o.Concise && t.written {
 		t.line("", 0)
 	}
-	t.unwrapped(renderSpan{summary.String(), styleStrong}) // tools look for it as one line
+	t.unwrapped(renderSpan{summary.String(), styleStrong}) // on one line, for tools that search for it
 	return t.flush()
 }
 
-// group shows the steps of one block.
+// group prints the steps of one block.
 func (t *textWriter) group(g renderGroup, o TextOptions) {
 	if !o.Concise {
 		t.heading(renderSafe(g.title))
@@ -75,7 +76,7 @@ func renderSymbolStyle(symbol string) renderStyle {
 	}
 }
 
-// heading starts a section, apart from the one before it.
+// heading starts a section, separated from the one before it.
 func (t *textWriter) heading(text string) {
 	if t.written {
 		t.line("", 0)
@@ -99,24 +100,24 @@ func (t *textWriter) takes(seconds float64, now time.Time) {
 	t.line("", 0, renderSpan{text + ".", stylePlain})
 }
 
-// unchanged counts what is as wanted, or lists it.
-func (t *textWriter) unchanged(things []Address, o TextOptions) {
+// unchanged prints the number of unchanged objects, or lists them.
+func (t *textWriter) unchanged(things Unchanged, o TextOptions) {
 	switch {
-	case len(things) == 0 || o.Concise:
+	case things.IsZero() || o.Concise:
 	case o.Verbose:
 		t.heading("Unchanged")
-		for _, at := range things {
+		for _, at := range things.Addresses() {
 			t.line("  ", 6, renderSpan{renderSafe(string(at)), styleFaint})
 		}
 	default:
 		if t.written {
 			t.line("", 0)
 		}
-		t.line("", 0, renderSpan{"(" + strconv.Itoa(len(things)) + " unchanged hidden)", styleFaint})
+		t.line("", 0, renderSpan{"(" + strconv.Itoa(things.Count()) + " unchanged hidden)", styleFaint})
 	}
 }
 
-// deferred names the providers that could not be queried; their notes say why.
+// deferred lists the providers that could not be queried, with their notes.
 func (t *textWriter) deferred(p Plan) {
 	if len(p.Deferred) == 0 {
 		return
@@ -125,21 +126,21 @@ func (t *textWriter) deferred(p Plan) {
 	for _, name := range p.Deferred {
 		t.line("  ", 6, renderSpan{"provider." + renderSafe(name), styleChange})
 		for _, n := range p.Notes {
-			if renderTellsDeferral(n, name) {
+			if isDeferralNote(n, name) {
 				t.line("      ", 8, renderNote("", n)...)
 			}
 		}
 	}
 }
 
-func renderTellsDeferral(n Note, provider string) bool {
+func isDeferralNote(n Note, provider string) bool {
 	return n.Code == "deferred" && string(n.Address) == "provider."+provider
 }
 
-// notesShown is how many notes of one code are shown.
+// notesShown is the maximum number of printed notes with the same code.
 const notesShown = 10
 
-// notes shows what was noticed, warnings first, and of many with the same code only the first few.
+// notes prints the notes, warnings first, and at most notesShown with the same code.
 func (t *textWriter) notes(p Plan, o TextOptions) {
 	notes := renderNotes(p)
 	if len(notes) == 0 {
@@ -167,7 +168,7 @@ func (t *textWriter) notes(p Plan, o TextOptions) {
 	}
 }
 
-// renderNotes are the notes not told elsewhere, warnings first.
+// renderNotes returns the notes that no other section prints, warnings first.
 func renderNotes(p Plan) []Note {
 	deferred := map[Address]bool{}
 	for _, name := range p.Deferred {
@@ -192,7 +193,7 @@ func renderSeverity(s Severity) int {
 	return 1
 }
 
-// renderNote is a note behind a word that says what it is, if there is one.
+// renderNote returns a note after lead.
 func renderNote(lead string, n Note) renderLine {
 	text := renderSafe(n.Text)
 	if at := renderSafe(string(n.Address)); at != "" && n.Code != "deferred" && !strings.Contains(text, at) {
@@ -208,7 +209,7 @@ func renderSourceText(source string) string {
 	return " [" + renderSafe(source) + "]"
 }
 
-// problems shows what keeps a provider, or everything, from being applied.
+// problems prints the problems, which prevent the plan from being applied.
 func (t *textWriter) problems(problems []Problem) {
 	if len(problems) == 0 {
 		return
@@ -233,7 +234,8 @@ func renderProblem(p Problem) string {
 	return renderSafe(string(p.Address)) + ": " + renderSafe(p.Text)
 }
 
-// renderHeld says what the problems keep from being done: everything, so that a part of a plan is never mistaken for it.
+// renderHeld returns the effect of the problems: nothing is applied, so that a part of a plan is never mistaken for
+// the whole.
 func renderHeld(problems []Problem) string {
 	if len(problems) == 0 {
 		return ""

@@ -38,7 +38,7 @@ func TestColoursOnlyWhenAsked(t *testing.T) {
 	if strings.ContainsRune(plain, '\x1b') {
 		t.Error("escape sequences though no colours were asked for")
 	}
-	t.Setenv("NO_COLOR", "1") // the caller has looked at it
+	t.Setenv("NO_COLOR", "1") // WriteText ignores it: its caller checks it
 	colored := renderText(t, samplePlan(), TextOptions{Color: true})
 	for _, want := range []string{"\x1b[32m+\x1b[", "\x1b[31m-\x1b[", "\x1b[31m-/+\x1b[", "\x1b[33m~\x1b[", "\x1b[31m  # forces replacement\x1b["} {
 		if !strings.Contains(colored, want) {
@@ -221,11 +221,11 @@ func TestManyNotesOfACodeAreCounted(t *testing.T) {
 
 func TestTimeTheApplyTakesIsItsLongestChain(t *testing.T) {
 	steps := []Step{sampleBuild("debian"), sampleUpload("debian", "rax", 11), sampleUpload("debian", "vexxhost", 4)}
-	if got, want := renderTakes(steps), 2280.0+660; got != want {
+	if got, want := criticalPath(steps), 2280.0+660; got != want {
 		t.Errorf("got %v s, want %v s", got, want)
 	}
 	steps[2].After = []string{steps[1].ID}
-	if got, want := renderTakes(steps), 2280.0+660+240; got != want {
+	if got, want := criticalPath(steps), 2280.0+660+240; got != want {
 		t.Errorf("with one after the other: got %v s, want %v s", got, want)
 	}
 	steps[2].After = nil
@@ -296,7 +296,7 @@ func TestFoldingLosesNoStep(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := anyPlan(r)
 		seen := map[string]int{}
-		total := Summary{Unchanged: len(p.Unchanged), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
+		total := Summary{Unchanged: p.Unchanged.Count(), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
 		for _, g := range renderGroups(p, rapid.Bool().Draw(r, "verbose")) {
 			inGroup := 0
 			for _, e := range g.entries {
@@ -324,7 +324,7 @@ func TestFoldingLosesNoStep(t *testing.T) {
 	})
 }
 
-// TestFoldedTitlesAddUp reads the numbers in the text itself, so that a title that counts wrong is found.
+// TestFoldedTitlesAddUp reads the numbers from the text itself, to detect titles with wrong counts.
 func TestFoldedTitlesAddUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var p Plan
@@ -359,7 +359,7 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// BenchmarkTextUnfolded shows 10,000 leaks, each of which has an entry of its own.
+// BenchmarkTextUnfolded prints 10,000 leaks, which have separate entries.
 func BenchmarkTextUnfolded(b *testing.B) {
 	var p Plan
 	for i := range 10_000 {

@@ -8,9 +8,9 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-// Everything here returns text that renderSafe has been over, or that holds nothing foreign.
+// All functions below return text that renderSafe has escaped or that contains no text from other sources.
 
-// renderItem names the thing a step is about, without its kind; empty when it has no name yet. It is not escaped.
+// renderItem returns the name of a step's object, without its kind, or "" if it has none yet. It is not escaped.
 func renderItem(s *Step) string {
 	switch {
 	case s.Thing == ThingFile:
@@ -37,7 +37,7 @@ func renderItem(s *Step) string {
 	}
 }
 
-// renderStatic reports whether a step is about a slot of a machine that exists, which goes by the machine's name.
+// renderStatic reports whether a step is about a slot of a static node, which is named after its machine.
 func renderStatic(s *Step) bool {
 	return s.Thing == ThingNode && s.Node != ""
 }
@@ -51,7 +51,7 @@ func renderFileName(s *Step) string {
 	return strings.TrimPrefix(string(s.Address), "file.")
 }
 
-// renderTitle says what an entry does, in one line that can be understood without those around it.
+// renderTitle describes an entry in one line that is clear without its context.
 func renderTitle(e renderEntry) string {
 	s, n := e.lead[0], len(e.lead)
 	switch {
@@ -62,7 +62,7 @@ func renderTitle(e renderEntry) string {
 	case s.Move != nil:
 		return string(s.Action) + " " + renderThings(e) + ", moved to " + renderSpot(s.Move.To)
 	case s.Action == ActionLaunch && s.Record.ID == "":
-		return renderCount(n, "node") + renderPlaceText(s)
+		return text.Count(n, "node", "nodes") + renderPlaceText(s)
 	case s.Action == ActionBuild:
 		return "build " + renderSafe(s.Image) + renderParens(s.Formats)
 	case s.Action == ActionConvert:
@@ -74,7 +74,7 @@ func renderTitle(e renderEntry) string {
 	}
 }
 
-// renderThings names what an entry acts on, or counts it.
+// renderThings names the object of an entry, or counts its objects.
 func renderThings(e renderEntry) string {
 	s, n := e.lead[0], len(e.lead)
 	item := renderSafe(renderItem(s))
@@ -90,11 +90,11 @@ func renderThings(e renderEntry) string {
 	case s.Thing == ThingRecord && n == 1:
 		return "record " + item
 	case s.Thing == ThingNode && n > 1:
-		return renderCount(n, "node") + renderPlaceText(s)
+		return text.Count(n, "node", "nodes") + renderPlaceText(s)
 	case s.Thing == ThingNode:
 		return "node " + item + renderPlaceText(s) + renderCloudID(s)
 	case n > 1:
-		return renderCount(n, string(s.Thing)) + renderOf(s)
+		return text.Count(n, string(s.Thing), string(s.Thing)+"s") + renderOf(s)
 	case s.Thing == ThingUpload:
 		return "upload " + item + renderOf(s) + " in " + renderSafe(s.Provider) + renderCloudID(s)
 	default:
@@ -102,20 +102,20 @@ func renderThings(e renderEntry) string {
 	}
 }
 
-// renderMoved names a node that gets its successor elsewhere, or counts them.
+// renderMoved names a node with a successor in another pool, or counts them.
 func renderMoved(e renderEntry) string {
-	s, text := e.lead[0], renderCount(len(e.lead), "node")
+	s, words := e.lead[0], text.Count(len(e.lead), "node", "nodes")
 	if len(e.lead) == 1 {
-		text = "node " + renderSafe(s.Move.Node)
+		words = "node " + renderSafe(s.Move.Node)
 	}
 	if s.Label != "" {
-		text += " " + renderSafe(s.Label)
+		words += " " + renderSafe(s.Label)
 	}
-	return text
+	return words
 }
 
-// renderSpot is a pool with the flavor of the node there, if it is known.
-func renderSpot(at Spot) string {
+// renderSpot returns a pool with the flavor of the node, if it is known.
+func renderSpot(at NodePlacement) string {
 	text := renderSafe(at.Provider) + "/" + renderSafe(at.Pool)
 	if at.Flavor != "" {
 		text += " (" + renderSafe(at.Flavor) + ")"
@@ -145,15 +145,14 @@ func renderOf(s *Step) string {
 	return " of " + renderSafe(s.Image)
 }
 
-// renderCloudID is what people compare with the cloud's own listing before they agree to a delete.
+// renderCloudID returns the cloud's ID, which operators compare with the listing of the cloud before they approve a
+// delete.
 func renderCloudID(s *Step) string {
 	if s.External == "" || s.External == renderItem(s) {
 		return ""
 	}
 	return ", cloud id " + renderSafe(s.External)
 }
-
-func renderCount(n int, noun string) string { return text.Count(n, noun, noun+"s") }
 
 func renderParens(words []string) string {
 	if text := renderSafe(strings.Join(words, ", ")); text != "" {
@@ -171,7 +170,7 @@ func renderProviders(steps []*Step) string {
 	return renderAnd(names)
 }
 
-// renderAnd joins words as people do.
+// renderAnd joins words with commas and "and".
 func renderAnd(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

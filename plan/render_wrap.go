@@ -9,16 +9,16 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// textWriter writes lines of spans, wrapped and coloured. Its first error stays and is returned by flush.
+// textWriter writes lines of spans, wrapped and colored. flush returns its first error.
 type textWriter struct {
 	out    *bufio.Writer
-	width  int // 0: lines are as long as they are
+	width  int // 0: no wrapping
 	colors map[renderStyle]textColor
-	// written says that there is a line already, so that a section knows whether to leave a gap.
+	// written reports whether a line has been written, so that the next section starts with an empty line.
 	written bool
 }
 
-// textLeast is the least width that is wrapped to; on less, wrapping makes nothing better.
+// textLeast is the minimum width for wrapping, in columns; wrapping to less does not improve the output.
 const textLeast = 40
 
 func newTextWriter(w io.Writer, o TextOptions) *textWriter {
@@ -39,19 +39,19 @@ func newTextWriter(w io.Writer, o TextOptions) *textWriter {
 	return t
 }
 
-// textColor is what stands before and behind a text in a colour.
+// textColor is the escape sequences before and after a colored text.
 type textColor struct{ on, off string }
 
 func newTextColor(attribute color.Attribute) textColor {
 	c := color.New(attribute)
-	c.EnableColor() // whoever asks for colours has looked at the terminal and NO_COLOR
+	c.EnableColor() // the caller has checked the terminal and NO_COLOR
 	on, off, _ := strings.Cut(c.Sprint("|"), "|")
 	return textColor{on, off}
 }
 
 func (t *textWriter) flush() error { return t.out.Flush() }
 
-// line writes one line that starts with lead and, when it has to be wrapped, goes on behind indent spaces.
+// line writes one line that starts with lead and, if it is wrapped, continues after indent spaces.
 func (t *textWriter) line(lead string, indent int, spans ...renderSpan) {
 	t.out.WriteString(lead)
 	column := textWidth(lead)
@@ -62,7 +62,7 @@ func (t *textWriter) line(lead string, indent int, spans ...renderSpan) {
 			column += width
 			continue
 		}
-		if s.style == styleRemove && strings.HasPrefix(s.text, "  #") { // "# forces replacement" stays together
+		if s.style == styleRemove && strings.HasPrefix(s.text, "  #") { // "# forces replacement" is not broken
 			column = t.word(s.text, s.style, column, start, indent)
 			continue
 		}
@@ -75,7 +75,7 @@ func (t *textWriter) line(lead string, indent int, spans ...renderSpan) {
 	t.end()
 }
 
-// unwrapped writes a line of a table, which wrapping would only spoil.
+// unwrapped writes a line that must not be wrapped, such as a table row.
 func (t *textWriter) unwrapped(s renderSpan) {
 	t.styled(s.text, s.style)
 	t.end()
@@ -86,7 +86,7 @@ func (t *textWriter) end() {
 	t.written = true
 }
 
-// textWord cuts off the next word with the spaces in front of it.
+// textWord splits off the next word with its leading spaces.
 func textWord(text string) (word, rest string) {
 	spaces := len(text) - len(strings.TrimLeft(text, " "))
 	if end := strings.IndexByte(text[spaces:], ' '); end >= 0 {
@@ -95,8 +95,8 @@ func textWord(text string) (word, rest string) {
 	return text, ""
 }
 
-// word writes a word at a column, on a new line if it begins with a space and does not fit, and returns the column
-// behind it. A word wider than a line is not broken: it is an id or a path that somebody will copy.
+// word writes a word at a column, on a new line if it begins with a space and does not fit, and returns the next
+// column. It does not break a word that is wider than a line: the word is an ID or a path to copy.
 func (t *textWriter) word(word string, style renderStyle, column, start, indent int) int {
 	width := textWidth(word)
 	bare := strings.TrimLeft(word, " ")
@@ -126,7 +126,7 @@ func (t *textWriter) spaces(n int) {
 	}
 }
 
-// textWidth is how many columns text takes on a terminal.
+// textWidth returns the width of text on a terminal, in columns.
 func textWidth(text string) int {
 	for i := range len(text) {
 		if text[i] >= 0x80 {

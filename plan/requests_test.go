@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// idle is the settled fleet with no label kept ready, and as many ready nodes as there are ids.
+// idle is the settled fleet without min_ready, with one ready node for each ID.
 func idle(ids ...string) (resources.Desired, Observed) {
 	d, o := fleet(), settled()
 	d.Labels[0].MinReady = 0
@@ -42,7 +42,7 @@ func request(id string, labels ...string) *resources.Request {
 		Labels: labels, Priority: 200}
 }
 
-// answers shows the steps that have to do with requests and nodes, one a line.
+// answers returns the steps about requests and nodes, one per line.
 func answers(p Plan) string {
 	var b strings.Builder
 	for _, s := range p.Steps {
@@ -155,7 +155,7 @@ request.1 waits: cloud/main: max_servers is 1 and 1 are taken
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				v := o.Providers["cloud"]
 				v.Quota.Limit.Instances, v.Quota.Used.Instances = 1, 1
-				v.Instances, v.Gone = []resources.Instance{instance("0000000099")}, map[string]bool{"server-0000000099": true}
+				v.Instances, v.DeletedInstances = []resources.Instance{instance("0000000099")}, map[string]bool{"server-0000000099": true}
 				o.Providers["cloud"] = v
 				o.Records.Requests = []*resources.Request{request("1", "small")}
 			},
@@ -181,7 +181,7 @@ launch request 2 #1
 		"a pending request is fulfilled when its nodes are ready, in order": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				r := request("1", "small", "small")
-				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				r.State, r.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				addReady(o, "0000000011").Request, addReady(o, "0000000012").Request = "1", "1"
 				o.Records.Requests = []*resources.Request{r}
 			},
@@ -190,7 +190,7 @@ launch request 2 #1
 		"a failed node makes its pool decline": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				r := request("1", "small")
-				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				r.State, r.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				n := addReady(o, "0000000011")
 				n.State, n.Request, n.Error = resources.StateFailed, "1", "no valid host"
 				o.Records.Requests = []*resources.Request{r}
@@ -201,7 +201,7 @@ delete node 0000000011
 		"a node that is on its way is waited for": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				r := request("1", "small")
-				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				r.State, r.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				n := addReady(o, "0000000011")
 				n.State, n.Request = resources.StateBuilding, "1"
 				o.Records.Requests, o.Busy = []*resources.Request{r}, map[resources.Key]bool{n.Key(): true}
@@ -224,8 +224,8 @@ delete node 0000000011
 		"nobody came for the nodes": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				r := request("1", "small")
-				r.State, r.StateTime = resources.StateFulfilled, now.Add(-takeWithin-time.Second)
-				r.Place = resources.Place{Provider: "cloud", Pool: "main"}
+				r.State, r.StateTime = resources.StateFulfilled, now.Add(-takeTimeout-time.Second)
+				r.Placement = resources.Placement{Provider: "cloud", Pool: "main"}
 				addReady(o, "0000000011").Request = "1"
 				o.Records.Requests = []*resources.Request{r}
 			},
@@ -236,7 +236,7 @@ delete node 0000000011
 				opt.Explain = true
 				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(2)}}
 				promised, urgent := request("1", "small", "small"), request("2", "small")
-				promised.State, promised.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				promised.State, promised.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				promised.Tenant, urgent.Tenant, urgent.Priority = "acme", "acme", promised.Priority-1
 				o.Records.Requests = []*resources.Request{promised, urgent}
 			},
@@ -262,7 +262,7 @@ request.2 waits: what tenant acme may still use is kept for a request that has w
 				opt.Explain = true
 				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(3)}}
 				promised, more, most := request("1", "small", "small"), request("2", "small"), request("3", "small")
-				promised.State, promised.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				promised.State, promised.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				promised.Tenant, more.Tenant, most.Tenant = "acme", "acme", "acme"
 				n := readyNode("0000000011")
 				n.State, n.ExternalID, n.Request, n.Tenant = resources.StateBuilding, "", "1", "acme"
@@ -280,10 +280,10 @@ request.3 waits: tenant acme: max_servers is 3 and 3 are taken
 				opt.Explain = true
 				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxCores: ptr(3)}}
 				promised, urgent := request("1", "small"), request("2", "small")
-				promised.State, promised.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				promised.State, promised.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				promised.Tenant, urgent.Tenant, urgent.Priority = "acme", "acme", promised.Priority-1
 				v := o.Providers["cloud"]
-				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.Amounts{Cores: 2}}}}
+				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.ResourceAmounts{Cores: 2}}}}
 				o.Providers["cloud"] = v
 				o.Records.Requests = []*resources.Request{promised, urgent}
 			},
@@ -295,11 +295,11 @@ request.2 waits: tenant acme: max_cores is 3 and 2 are taken
 				opt.Explain = true
 				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxVolumes: ptr(1)}, {Tenant: "umbrella", MaxVolumeGB: ptr(50)}}
 				v := o.Providers["cloud"]
-				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.Amounts{Volumes: 1, VolumeGB: 30}}}}
+				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.ResourceAmounts{Volumes: 1, VolumeGB: 30}}}}
 				o.Providers["cloud"] = v
 				for i, tenant := range []string{"acme", "umbrella"} {
 					promised, urgent := request(strconv.Itoa(2*i+1), "small"), request(strconv.Itoa(2*i+2), "small")
-					promised.State, promised.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+					promised.State, promised.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 					promised.Tenant, urgent.Tenant, urgent.Priority = tenant, tenant, promised.Priority-1
 					o.Records.Requests = append(o.Records.Requests, promised, urgent)
 				}
@@ -332,7 +332,7 @@ request.3 waits: tenant acme: max_servers is 2 and 1 are taken
 			change: func(d *resources.Desired, o *Observed, _ *Options) {
 				d.Providers[0].Pools[0].MaxServers = ptr(10)
 				r := request("1", "small", "small", "small")
-				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main", Zone: "az2"}
+				r.State, r.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main", Zone: "az2"}
 				r.Declined = []resources.Decline{{Provider: "cloud", Pool: "main", Zone: "az1"}}
 				before, here := addReady(o, "0000000011"), addReady(o, "0000000012")
 				before.Request, before.Zone, here.Request, here.Zone = "1", "az1", "1", "az2"
@@ -395,7 +395,7 @@ request.1 waits: tenant acme: max_servers is 1 and 1 are taken
 				other.Label = "other"
 				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
 				old := request("1", "other", "other")
-				old.Created = now.Add(-2 * reserveAfter) // what it needs is kept for it
+				old.Created = now.Add(-2 * reserveAfter) // capacity is reserved for it
 				o.Records.Requests = []*resources.Request{old}
 			},
 			want: `delete node 0000000011
@@ -429,13 +429,13 @@ delete node 0000000012
 		"an idle node stays where launches fail": {
 			ready: []string{"0000000011"},
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
-				opt.Patient = true
+				opt.HonorBackoff = true
 				pool := &d.Providers[0].Pools[0]
 				pool.MaxServers = ptr(1)
 				other := pool.Offers[0]
 				other.Label = "other"
 				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
-				o.Launching = map[Address]*resources.Failure{"provider.cloud.pool.main.label.other": {Count: 1, Time: now, Error: "no valid host"}}
+				o.LaunchFailures = map[Address]*resources.Failure{"provider.cloud.pool.main.label.other": {Count: 1, Time: now, Error: "no valid host"}}
 				o.Records.Requests = []*resources.Request{request("1", "other")}
 			},
 		},
@@ -448,7 +448,7 @@ delete node 0000000012
 				other.Label = "other"
 				pool.Offers = append([]resources.Offer{other}, pool.Offers...)
 				r := request("1", "small", "other")
-				r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+				r.State, r.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				o.Records.Nodes[len(o.Records.Nodes)-1].Request = "1"
 				o.Records.Requests = []*resources.Request{r}
 			},
@@ -483,8 +483,8 @@ delete node 0000000012
 `},
 		"who is patient does not launch where launches fail": {
 			change: func(_ *resources.Desired, o *Observed, opt *Options) {
-				opt.Patient, opt.Explain = true, true
-				o.Launching = map[Address]*resources.Failure{"provider.cloud.pool.main.label.small": {Count: 1, Time: now, Error: "no valid host"}}
+				opt.HonorBackoff, opt.Explain = true, true
+				o.LaunchFailures = map[Address]*resources.Failure{"provider.cloud.pool.main.label.small": {Count: 1, Time: now, Error: "no valid host"}}
 				o.Records.Requests = []*resources.Request{request("1", "small")}
 			},
 			want: `request.1 waits: cloud/main: launches have failed once, the next try is after 2026-11-20T12:00:05Z: no valid host
@@ -508,7 +508,7 @@ delete node 0000000012
 func TestStepsForARequestCarryItsEventID(t *testing.T) {
 	d, o := idle("0000000011")
 	r := request("1", "small", "small")
-	r.Event = "e5"
+	r.EventID = "e5"
 	o.Records.Requests = []*resources.Request{r}
 	p := Compute(d, o, Options{})
 	found := 0

@@ -11,14 +11,14 @@ import (
 func (c *computation) deleteBuild(b *resources.Build, reason Reason, needs ...string) {
 	for _, u := range c.world.uploads[b.Image] {
 		if u.Build == b.ID {
-			if id, gone := c.doomed[u.Key()]; gone {
+			if id, gone := c.deletedBy[u.Key()]; gone {
 				needs = append(needs, id)
 			} else if !c.reachable(u.Provider) {
 				return
 			} else if id := c.deleteUpload(u, reason); id != "" {
 				needs = append(needs, id)
 			} else {
-				return // an upload has to stay, and so the build's record
+				return // an upload stays, and so does the build's record
 			}
 		}
 	}
@@ -31,8 +31,8 @@ func (c *computation) deleteBuild(b *resources.Build, reason Reason, needs ...st
 		Evidence: evidence, Image: b.Image, Build: b.ID, Record: b.Key(), Needs: needs})
 }
 
-// superseded plans the removal of builds and uploads beyond those to keep. A planned build counts as kept, and what it
-// replaces goes only after it is where it is needed.
+// superseded plans the removal of builds and uploads beyond the number to keep. A planned build counts as kept, and
+// the uploads that it replaces are deleted only after its own.
 func (c *computation) superseded(img *resources.Image, users []*resources.Provider, planned string) {
 	for _, name := range c.uploadingProviders(img.Name) {
 		used := slices.ContainsFunc(users, func(p *resources.Provider) bool { return p.Name == name })
@@ -41,12 +41,12 @@ func (c *computation) superseded(img *resources.Image, users []*resources.Provid
 			continue
 		}
 		keep, needs := img.Keep, []string(nil)
-		if id := c.coming[imageAt{img.Name, name}]; id != "" {
+		if id := c.plannedUploads[imageAt{img.Name, name}]; id != "" {
 			keep, needs = keep-1, []string{id}
 		}
 		for i, u := range c.readyUploads(img.Name, name) {
 			switch {
-			case c.renewed[u.Key()] && len(needs) > 0:
+			case c.replacedUploads[u.Key()] && len(needs) > 0:
 				c.deleteUpload(u, ReasonRequested, needs...)
 			case i >= keep:
 				c.deleteUpload(u, ReasonSuperseded, needs...)
@@ -56,9 +56,9 @@ func (c *computation) superseded(img *resources.Image, users []*resources.Provid
 	c.supersededBuilds(img, planned)
 }
 
-// supersededBuilds plans the removal of builds beyond those to keep. A build whose uploads stay counts first, so that one
-// that never got anywhere and has been overtaken makes room; the newest stays whatever the count, for it is what is
-// uploaded next.
+// supersededBuilds plans the removal of builds beyond the number to keep. Builds with uploads count first, so that an
+// older build that was never uploaded is removed. The newest build always stays, unless a new one is planned, because
+// it is uploaded next.
 func (c *computation) supersededBuilds(img *resources.Image, planned string) {
 	keep, needs := img.Keep, []string(nil)
 	if planned != "" {
@@ -68,7 +68,7 @@ func (c *computation) supersededBuilds(img *resources.Image, planned string) {
 	var idle []*resources.Build
 	for _, b := range c.world.builds[img.Name] {
 		switch {
-		case b.State != resources.StateReady || c.doomed[b.Key()] != "":
+		case b.State != resources.StateReady || c.deletedBy[b.Key()] != "":
 		case c.uploadsRemain(b) || c.uploads(b) || b == newest && planned == "":
 			keep--
 		default:
@@ -80,10 +80,10 @@ func (c *computation) supersededBuilds(img *resources.Image, planned string) {
 	}
 }
 
-// uploadsRemain reports whether a provider keeps an upload of the build, so that its record is still needed.
+// uploadsRemain reports whether a provider keeps an upload of the build, which still needs the build's record.
 func (c *computation) uploadsRemain(b *resources.Build) bool {
 	return slices.ContainsFunc(c.world.uploads[b.Image], func(u *resources.Upload) bool {
-		return u.Build == b.ID && c.doomed[u.Key()] == ""
+		return u.Build == b.ID && c.deletedBy[u.Key()] == ""
 	})
 }
 
@@ -92,7 +92,7 @@ func (c *computation) uploads(b *resources.Build) bool {
 	return slices.ContainsFunc(c.steps, func(s Step) bool { return s.Action == ActionUpload && s.Build == b.ID })
 }
 
-// removedImages plans the removal of images that are configured no more.
+// removedImages plans the removal of images that are no longer configured.
 func (c *computation) removedImages() {
 	var names []string
 	for name := range c.world.builds {
@@ -110,8 +110,8 @@ func (c *computation) removedImages() {
 			c.dropUploads(name, provider, ReasonImageRemoved)
 		}
 		for _, b := range c.world.builds[name] {
-			if b.Remote && c.seen.Shared {
-				continue // it may be an image of others
+			if b.Remote && c.seen.Shared || c.ownedByOtherBuilder(b) {
+				continue // another process may own the image
 			}
 			if !c.uploadsRemain(b) {
 				c.deleteBuild(b, c.because(ReasonImageRemoved))
@@ -120,8 +120,9 @@ func (c *computation) removedImages() {
 	}
 }
 
-// uploadedFiles plans the removal of local files, where the image asks for it, once every provider has the newest build,
-// or the one that this plan makes: those of that build, and those of older ones, which are uploaded no more.
+// uploadedFiles plans the removal of the local files of an image with delete_after_upload after every provider has
+// the newest build, or the build that this plan creates: the files of that build, and of older builds, which are not
+// uploaded any more.
 func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Provider, planned string) {
 	newest := c.newestReady(img.Name)
 	if !img.DeleteAfterUpload || len(users) == 0 || planned == "" && newest == nil {
@@ -129,7 +130,7 @@ func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Pro
 	}
 	var needs []string
 	for _, p := range users {
-		id := c.coming[imageAt{img.Name, p.Name}]
+		id := c.plannedUploads[imageAt{img.Name, p.Name}]
 		if id == "" && (planned != "" || c.uploadOf(img.Name, p.Name, newest.ID) == nil) {
 			return
 		}
@@ -146,8 +147,8 @@ func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Pro
 		}
 	}
 	for _, b := range c.world.builds[img.Name] {
-		if b.State != resources.StateReady || c.doomed[b.Key()] != "" || b.Remote {
-			continue // its files go with it, or are the other host's to keep
+		if b.State != resources.StateReady || c.deletedBy[b.Key()] != "" || b.Remote {
+			continue // deleted with the build, or kept by the other host
 		}
 		for _, f := range b.Files {
 			s.ID, s.Format, s.Build, s.External = "delete file "+f.Name, f.Format, b.ID, f.Name

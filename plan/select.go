@@ -8,8 +8,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// selectSteps keeps what -target, -exclude and -refresh-only leave of a plan. A targeted step brings what it needs; a
-// step that needs an excluded one is left out with it.
+// selectSteps reduces a plan to the selection of the options, such as -target, -exclude and -refresh-only. A targeted
+// step includes the steps that it needs; a step that needs an excluded one is excluded too.
 func selectSteps(p Plan, opt Options) Plan {
 	if opt.RefreshOnly {
 		p.Steps = keep(p.Steps, func(s Step) bool { return s.Action == ActionForget && s.Thing != ThingRecord })
@@ -46,7 +46,7 @@ func keep(steps []Step, wanted func(Step) bool) []Step {
 	return slices.DeleteFunc(steps, func(s Step) bool { return !wanted(s) })
 }
 
-// onlyRemovals keeps the steps that delete the records named, with what they need.
+// onlyRemovals keeps the steps that delete the named records, with the steps that they need.
 func onlyRemovals(p Plan, keys []resources.Key) Plan {
 	p.Steps = withNeeds(p.Steps, func(s Step) bool { return s.Action == ActionDelete && slices.Contains(keys, s.Record) })
 	named := map[Address]bool{}
@@ -57,15 +57,15 @@ func onlyRemovals(p Plan, keys []resources.Key) Plan {
 		named[Address(key.String())] = true
 	}
 	p.Notes = slices.DeleteFunc(p.Notes, func(n Note) bool { return !named[n.Address] })
-	p.Deferred, p.Unchanged = nil, nil
+	p.Deferred, p.Unchanged = nil, Unchanged{}
 	return p
 }
 
 func targeted(steps []Step, targets []Address) []Step {
-	return withNeeds(steps, func(s Step) bool { return within(s.scopes(), targets) })
+	return withNeeds(steps, func(s Step) bool { return within(s.addresses(), targets) })
 }
 
-// withNeeds keeps the chosen steps and those that they need.
+// withNeeds keeps the chosen steps and the steps that they need.
 func withNeeds(steps []Step, chosen func(Step) bool) []Step {
 	byID := map[string]Step{}
 	for _, s := range steps {
@@ -92,12 +92,12 @@ func withNeeds(steps []Step, chosen func(Step) bool) []Step {
 func withoutExcluded(steps []Step, excludes []Address) []Step {
 	out := map[string]bool{}
 	for _, s := range steps {
-		out[s.ID] = within(s.scopes(), excludes)
+		out[s.ID] = within(s.addresses(), excludes)
 	}
 	return without(steps, out)
 }
 
-// without leaves out steps, by id, and those that need them.
+// without removes the steps with the IDs in out, and the steps that need them.
 func without(steps []Step, out map[string]bool) []Step {
 	for changed := true; changed; {
 		changed = false
@@ -111,8 +111,8 @@ func without(steps []Step, out map[string]bool) []Step {
 	return keep(steps, func(s Step) bool { return !out[s.ID] })
 }
 
-// scopes are the addresses by which a step can be chosen: its own, and those of the blocks it belongs to.
-func (s Step) scopes() []Address {
+// addresses returns the addresses that select a step: its own, and those of the blocks that it belongs to.
+func (s Step) addresses() []Address {
 	scopes := []Address{s.Address}
 	if s.Provider != "" {
 		scopes = append(scopes, ProviderAddress(s.Provider))
@@ -142,22 +142,23 @@ func problemScopes(p Problem) []Address {
 	return scopes
 }
 
-// concerns reports whether one of the targets may have steps in the provider: those that lie in another do not.
+// concerns reports whether one of the targets may have steps in the provider. Targets inside another provider do not.
 func concerns(targets []Address, provider Address) bool {
 	return slices.ContainsFunc(targets, func(t Address) bool {
 		return !strings.HasPrefix(string(t), "provider.") || within([]Address{t}, []Address{provider}) || within([]Address{provider}, []Address{t})
 	})
 }
 
-// deeper begins what follows the address of a block in those inside it. A dot alone will not do: names may have dots.
-var deeper = regexp.MustCompile(`^(\.(pool|label|node|image|cloud_image|server|port|floating_ip|volume)\.|\[)`)
+// nestedSuffix matches the start of the rest of a nested address after its parent's address. A dot alone is
+// ambiguous: names may contain dots.
+var nestedSuffix = regexp.MustCompile(`^(\.(pool|label|node|image|cloud_image|server|port|floating_ip|volume)\.|\[)`)
 
 // within reports whether one of the scopes is, or lies inside, one of the chosen addresses.
 func within(scopes, chosen []Address) bool {
 	return slices.ContainsFunc(scopes, func(s Address) bool {
 		return slices.ContainsFunc(chosen, func(c Address) bool {
 			rest, inside := strings.CutPrefix(string(s), string(c))
-			return inside && (rest == "" || deeper.MatchString(rest))
+			return inside && (rest == "" || nestedSuffix.MatchString(rest))
 		})
 	})
 }

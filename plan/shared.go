@@ -8,58 +8,60 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Where others work in the same store (Observed.Shared), the planner keeps to these rules, which are Nodepool's:
+// In a shared store (Observed.Shared) the planner follows these rules, which are those of Nodepool:
 //
-//   - What others have claimed is left alone, whatever its state and age. It counts for quotas and tenants.
-//   - Nodes and uploads of providers that nothing here has ever known are others'. They count for tenants only.
-//   - A request is looked at for each pool that this process has registered and that has not declined it. The candidates
-//     are the registered pools, whosever, that serve all its labels and have not declined it. A pool leaves the request
-//     to others when the provider it prefers has a candidate elsewhere, when a candidate of another process has a better
-//     priority and is not paused, or when it lacks a label and there are candidates. Request.Provider is a preference
-//     here and not a must: the others take it for one.
-//   - A pool that never can serve the request declines it by the id that it is registered under, and by those of the
-//     processes that stand by for it. With the declines of all registered pools the request has failed; otherwise it is
-//     anybody's again. After the store was away, what nobody has registered for waits for a moment: they all may have to
-//     register again.
-//   - A pending request that nobody has claimed was lost by whoever had taken it, and begins anew.
-//   - A node in use that nobody has claimed has lost its user, unless that one had asked for it through npctl.
-//   - A request that was answered is its requestor's to remove, unless it was made through npctl (see OwnRequestor).
+//   - It skips records that other processes have claimed, whatever their state and age. They count for quotas and
+//     tenant limits.
+//   - Nodes and uploads of providers that are neither configured nor recorded here belong to other processes. They
+//     count for tenant limits only.
+//   - It checks a request against each pool that this process has registered and that has not declined it. The
+//     candidates are the registered pools of all processes that offer all its labels and have not declined it. A pool
+//     leaves the request to the candidates if the preferred provider of the request has candidates elsewhere, if a
+//     candidate of another process has a better priority and is not paused, or if the pool lacks a label and there
+//     are candidates. Request.Provider is a preference here and not a requirement, as it is for the other programs.
+//   - A pool that can never serve the request declines it with its own registered ID and with those of its standbys.
+//     A request that all registered pools have declined fails; until then it is open to all processes again. Shortly
+//     after a store outage, a request without candidates waits, because all processes may have to register again.
+//   - A pending request without a claim has lost the process that accepted it, and is restarted.
+//   - A node in use without a claim has lost its user, unless it was requested through npctl.
+//   - The requestor removes a fulfilled or failed request, unless it was made through npctl (see OwnRequestor).
 
-// OwnRequestor begins the requestor of requests that were made through npctl, where the store is shared. Their nodes have
-// to be taken within some time, and they are forgotten when they have failed; those of others are theirs to end. It is in
-// the requestor since that is kept by everybody who rewrites a request.
+// OwnRequestor is the prefix of the requestor of requests that were made through npctl in a shared store. Their nodes
+// must be taken within a limited time, and npctl removes them after they fail; other requests are ended by their
+// requestors. The prefix is part of the requestor because every program preserves the requestor when it rewrites a
+// request.
 const OwnRequestor = "npctl:"
 
-func madeHere(r *resources.Request) bool { return strings.HasPrefix(r.Who, OwnRequestor) }
+func isOwnRequest(r *resources.Request) bool { return strings.HasPrefix(r.Requestor, OwnRequestor) }
 
-// withPeers gives each pool what it is registered as, unless its provider is not this process's now.
-func (w *world) withPeers(peers []resources.Peer, frozen map[string]bool) {
+// withPeers sets the registration of each pool that this process has registered, except in frozen providers.
+func (w *inventory) withPeers(peers []resources.RegisteredPool, frozen map[string]bool) {
 	for i := range peers {
 		p := &peers[i]
-		if s := w.site[poolKey{p.Provider, p.Pool}]; s != nil && p.Own && !frozen[p.Provider] {
+		if s := w.poolByKey[poolKey{p.Provider, p.Pool}]; s != nil && p.Own && !frozen[p.Provider] {
 			s.peer = p
 		}
 	}
 }
 
-// serving reports whether this process serves requests at all.
+// serving reports whether this process has a registered pool in a provider that is not frozen.
 func (c *computation) serving() bool {
-	return slices.ContainsFunc(c.seen.Peers, func(p resources.Peer) bool { return p.Own && !c.seen.Frozen[p.Provider] })
+	return slices.ContainsFunc(c.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return p.Own && !c.seen.Frozen[p.Provider] })
 }
 
-// abandoned reports whether a request was taken by somebody who is gone.
+// abandoned reports whether a pending request has lost the process that accepted it.
 func (c *computation) abandoned(r *resources.Request) bool {
-	return c.seen.Shared && r != nil && r.State == resources.StatePending && !c.seen.Held[r.Key()] && !c.busy(r.Key())
+	return c.seen.Shared && r != nil && r.State == resources.StatePending && !c.seen.OwnClaims[r.Key()] && !c.busy(r.Key())
 }
 
-// userGone reports whether whoever uses a node is gone. Users claim what they use; those who came through npctl have a lease
-// at most.
+// userGone reports whether the user of a node is gone. Users claim the nodes that they use; users that came through
+// npctl have a lease at most.
 func (c *computation) userGone(n *resources.Node) bool {
-	return c.seen.Shared && !c.seen.Held[n.Key()] && !strings.HasPrefix(n.Requestor, OwnRequestor)
+	return c.seen.Shared && !c.seen.OwnClaims[n.Key()] && !strings.HasPrefix(n.Requestor, OwnRequestor)
 }
 
-// forsaken reports whether a node belongs to a request that begins anew, which frees it.
-func (c *computation) forsaken(n *resources.Node) bool {
+// orphanedByRequest reports whether a node belongs to an abandoned request. The restart of the request frees it.
+func (c *computation) orphanedByRequest(n *resources.Node) bool {
 	switch n.State {
 	case resources.StateInit, resources.StateBuilding, resources.StateReady:
 		return n.Request != "" && c.abandoned(c.world.requests[n.Request]) && c.serving()
@@ -68,14 +70,14 @@ func (c *computation) forsaken(n *resources.Node) bool {
 	}
 }
 
-// inTransit reports whether somebody has a node that does not say so yet: Zuul takes a node first and calls it in use only
-// when it begins to work on it.
+// inTransit reports whether a requestor has taken a node that is not in state in-use yet: Zuul locks a node first and
+// sets the state when it starts to work on it.
 func (c *computation) inTransit(n *resources.Node) bool {
-	return n.Request != "" && c.seen.Claimed[n.Key()]
+	return n.Request != "" && c.seen.ForeignClaims[n.Key()]
 }
 
-// strange handles nodes in states that only others bring about, and reports whether this was one.
-func (c *computation) strange(n *resources.Node) bool {
+// handleForeignState handles a node in a state that only other programs set, and reports whether it was such a node.
+func (c *computation) handleForeignState(n *resources.Node) bool {
 	switch {
 	case !c.seen.Shared:
 		return false
@@ -87,13 +89,13 @@ func (c *computation) strange(n *resources.Node) bool {
 	return true
 }
 
-// sharedRequest is what is done about a request that nobody else works on.
+// sharedRequest plans the steps of a request that no other process has claimed.
 func (d *dispatch) sharedRequest(r *resources.Request) {
-	answered := r.Answered()
+	answered := r.IsDone()
 	switch {
-	case answered && !madeHere(r) || !answered && !d.serving():
+	case answered && !isOwnRequest(r) || !answered && !d.serving():
 	case d.opt.Destroy:
-		if madeHere(r) {
+		if isOwnRequest(r) {
 			d.fail(r, ReasonDestroy)
 		}
 	case r.State == resources.StateFailed:
@@ -111,11 +113,11 @@ func (d *dispatch) sharedRequest(r *resources.Request) {
 	}
 }
 
-// restart frees what was taken for an abandoned request, of whatever provider, and lets it be asked for anew.
+// restart frees the nodes of an abandoned request, in all providers, and opens the request to all pools again.
 func (d *dispatch) restart(r *resources.Request) {
 	s := restartStep(r, ReasonAbandoned, Fact{"pending since", clock(r.StateTime)})
 	for _, n := range d.seen.Records.Nodes {
-		if n.Request == r.ID && d.forsaken(n) && !d.busy(n.Key()) {
+		if n.Request == r.ID && d.orphanedByRequest(n) && !d.busy(n.Key()) {
 			s.Nodes = append(s.Nodes, n.ID)
 		}
 	}
@@ -127,19 +129,19 @@ func restartStep(r *resources.Request, reason Reason, why Fact) Step {
 		Reason: reason, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Evidence: []Fact{why}}
 }
 
-// offeredToAll finds a place for a request that other processes may serve as well.
+// offeredToAll finds a placement for a request that other processes may serve as well.
 func (d *dispatch) offeredToAll(r *resources.Request) {
 	shape := d.sharedShape(r)
-	if d.hopeless[shape] {
+	if d.permanentlyBlocked[shape] {
 		return
 	}
 	options, declined := d.sharedOptions(r)
 	switch {
-	case len(options) > 0 && options[0].full == nil && d.overTenantLimit(r, options[0]) == "":
+	case len(options) > 0 && options[0].blocker == nil && d.overTenantLimit(r, options[0]) == "":
 		d.accept(r, options[0])
 		return
-	case d.seen.Returning && len(d.candidates(r)) == 0:
-		d.waits(r, "no pool is registered that could serve it, and the store was away until a moment ago")
+	case d.seen.StoreReconnected && len(d.candidates(r)) == 0:
+		d.explainWait(r, "no pool is registered that could serve it, and the store was away until a moment ago")
 		return
 	case len(declined) > 0 || d.declinedByAll(r.Declined):
 		d.declineShared(r, declined)
@@ -148,33 +150,33 @@ func (d *dispatch) offeredToAll(r *resources.Request) {
 		return
 	}
 	if why := d.overTenantLimit(r, options[0]); why != "" {
-		d.waits(r, why)
+		d.explainWait(r, why)
 		return
 	}
-	d.hold(r, options)
-	d.hopeless[shape] = shape != "" && !d.opt.Explain
+	d.waitForRoom(r, options)
+	d.permanentlyBlocked[shape] = shape != "" && !d.opt.Explain
 }
 
-// sharedShape is shapeOf where it also matters who has declined.
+// sharedShape is like shapeOf, and also depends on the pools that have declined the request.
 func (d *dispatch) sharedShape(r *resources.Request) string {
 	again := *r
 	again.Declined = nil
 	shape := shapeOf(&again)
 	for _, n := range r.Declined {
-		if n.By == "" {
+		if n.PoolID == "" {
 			return ""
 		}
-		shape += "\x01" + n.By
+		shape += "\x01" + n.PoolID
 	}
 	return shape
 }
 
-// sharedOptions lists our pools that could serve a request and leave it to nobody else, those with room first and then the
-// best one, and the declines of those that never will.
+// sharedOptions lists our pools that could serve a request and do not leave it to another process, pools with
+// capacity first and then the best one first, and the declines of pools that never can.
 func (d *dispatch) sharedOptions(r *resources.Request) (options []*option, declined []resources.Decline) {
 	candidates := d.candidates(r)
-	for _, s := range d.world.sites {
-		if s.peer == nil || declinedBy(r.Declined, s.peer.ID) || leaves(s.peer, candidates) {
+	for _, s := range d.world.pools {
+		if s.peer == nil || declinedBy(r.Declined, s.peer.ID) || leavesTo(s.peer, candidates) {
 			continue
 		}
 		o, why := d.optionAt(r, s, nil)
@@ -190,71 +192,72 @@ func (d *dispatch) sharedOptions(r *resources.Request) (options []*option, decli
 
 func fullLast(a, b *option) int {
 	switch {
-	case a.full == nil && b.full != nil:
+	case a.blocker == nil && b.blocker != nil:
 		return -1
-	case a.full != nil && b.full == nil:
+	case a.blocker != nil && b.blocker == nil:
 		return 1
 	default:
 		return 0
 	}
 }
 
-// candidates lists the registered pools that may serve a request: of the provider that it prefers when there is one.
-func (d *dispatch) candidates(r *resources.Request) (candidates []*resources.Peer) {
-	for i := range d.seen.Peers {
-		if p := &d.seen.Peers[i]; servesAll(p, r.Labels) && !declinedBy(r.Declined, p.ID) {
+// candidates lists the registered pools that may serve a request, only those of the preferred provider if it has any.
+func (d *dispatch) candidates(r *resources.Request) (candidates []*resources.RegisteredPool) {
+	for i := range d.seen.RegisteredPools {
+		if p := &d.seen.RegisteredPools[i]; servesAll(p, r.Labels) && !declinedBy(r.Declined, p.ID) {
 			candidates = append(candidates, p)
 		}
 	}
-	prefers := func(p *resources.Peer) bool { return p.Provider == r.Provider }
+	prefers := func(p *resources.RegisteredPool) bool { return p.Provider == r.Provider }
 	if slices.ContainsFunc(candidates, prefers) {
-		candidates = slices.DeleteFunc(candidates, func(p *resources.Peer) bool { return !prefers(p) })
+		candidates = slices.DeleteFunc(candidates, func(p *resources.RegisteredPool) bool { return !prefers(p) })
 	}
 	return candidates
 }
 
-// leaves reports whether a pool leaves a request to one of the candidates.
-func leaves(own *resources.Peer, candidates []*resources.Peer) bool {
+// leavesTo reports whether a pool leaves a request to one of the candidates.
+func leavesTo(own *resources.RegisteredPool, candidates []*resources.RegisteredPool) bool {
 	if !slices.Contains(candidates, own) {
 		return len(candidates) > 0
 	}
-	return slices.ContainsFunc(candidates, func(p *resources.Peer) bool { return !p.Own && !p.Paused && p.Priority < own.Priority })
+	return slices.ContainsFunc(candidates, func(p *resources.RegisteredPool) bool { return !p.Own && !p.Paused && p.Priority < own.Priority })
 }
 
-// Concerns reports whether a request waits for a pool of ours, of a provider that mine accepts, to serve it: nobody else has
-// claimed it, and the pool has its labels and has not declined it.
+// Concerns reports whether a request waits for one of our pools in a provider that mine accepts: no other process has
+// claimed the request, and the pool offers its labels and has not declined it.
 func Concerns(seen Observed, r *resources.Request, mine func(provider string) bool) bool {
-	return !seen.Claimed[r.Key()] && slices.ContainsFunc(seen.Peers, func(p resources.Peer) bool {
+	return !seen.ForeignClaims[r.Key()] && slices.ContainsFunc(seen.RegisteredPools, func(p resources.RegisteredPool) bool {
 		return p.Own && mine(p.Provider) && servesAll(&p, r.Labels) && !declinedBy(r.Declined, p.ID)
 	})
 }
 
-func servesAll(p *resources.Peer, labels []string) bool {
+func servesAll(p *resources.RegisteredPool, labels []string) bool {
 	return !slices.ContainsFunc(labels, func(label string) bool { return !slices.Contains(p.Labels, label) })
 }
 
 func declinedBy(declined []resources.Decline, id string) bool {
-	return slices.ContainsFunc(declined, func(n resources.Decline) bool { return n.By == id && id != "" })
+	return slices.ContainsFunc(declined, func(n resources.Decline) bool { return n.PoolID == id && id != "" })
 }
 
-// declineOf is the decline of one of our pools, or of a zone of it, which is nobody else's business.
+// declineOf returns the decline of one of our pools or zones. That of a zone has no pool ID: it does not concern
+// other processes.
 func (d *dispatch) declineOf(at poolKey, zone, why string) resources.Decline {
 	n := resources.Decline{Provider: at.provider, Pool: at.pool, Zone: zone, Reason: why}
-	if s := d.world.site[at]; s != nil && s.peer != nil && zone == "" {
-		n.By = s.peer.ID
+	if s := d.world.poolByKey[at]; s != nil && s.peer != nil && zone == "" {
+		n.PoolID = s.peer.ID
 	}
 	return n
 }
 
-// declinedByAll reports whether every registered pool is among those that have declined.
+// declinedByAll reports whether every registered pool has declined.
 func (d *dispatch) declinedByAll(declined []resources.Decline) bool {
-	return !slices.ContainsFunc(d.seen.Peers, func(p resources.Peer) bool { return !declinedBy(declined, p.ID) })
+	return !slices.ContainsFunc(d.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return !declinedBy(declined, p.ID) })
 }
 
-// declineShared adds declines of ours to those that the request has.
+// declineShared adds declines of our pools to those of the request.
 func (d *dispatch) declineShared(r *resources.Request, more []resources.Decline) {
 	all := slices.Concat(r.Declined, more)
-	all = append(all, d.alike(all)...)
+	all = append(all, d.standbyDeclines(all)...)
 	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
 		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: all}
 	told := more
@@ -265,14 +268,14 @@ func (d *dispatch) declineShared(r *resources.Request, more []resources.Decline)
 	d.add(s)
 }
 
-// alike declines for processes that stand by for pools that have declined: they would say the same.
-func (d *dispatch) alike(declined []resources.Decline) (alike []resources.Decline) {
-	for _, p := range d.seen.Peers {
+// standbyDeclines declines for the standbys of pools that have declined: they would decline for the same reason.
+func (d *dispatch) standbyDeclines(declined []resources.Decline) (alike []resources.Decline) {
+	for _, p := range d.seen.RegisteredPools {
 		i := slices.IndexFunc(declined, func(n resources.Decline) bool {
-			return n.By != "" && n.Zone == "" && n.Provider == p.Provider && n.Pool == p.Pool
+			return n.PoolID != "" && n.Zone == "" && n.Provider == p.Provider && n.Pool == p.Pool
 		})
 		if i >= 0 && !declinedBy(declined, p.ID) {
-			alike = append(alike, resources.Decline{By: p.ID, Provider: p.Provider, Pool: p.Pool, Reason: declined[i].Reason})
+			alike = append(alike, resources.Decline{PoolID: p.ID, Provider: p.Provider, Pool: p.Pool, Reason: declined[i].Reason})
 		}
 	}
 	return alike
@@ -281,8 +284,8 @@ func (d *dispatch) alike(declined []resources.Decline) (alike []resources.Declin
 func declineFacts(declined []resources.Decline) (facts []Fact) {
 	for _, no := range declined {
 		name := strings.TrimSuffix(no.Provider+"/"+no.Pool+"/"+no.Zone, "/")
-		fact := Fact{cmp.Or(strings.Trim(name, "/"), no.By), cmp.Or(no.Reason, "declined by another process")}
-		if !slices.Contains(facts, fact) { // of a holder and those who stand by
+		fact := Fact{cmp.Or(strings.Trim(name, "/"), no.PoolID), cmp.Or(no.Reason, "declined by another process")}
+		if !slices.Contains(facts, fact) { // the standbys of a pool decline for the same reason
 			facts = append(facts, fact)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// town is a store in which two launchers and a requestor meet. It keeps them to what locks and revisions hold them to, and
-// nothing else: who plans may have looked long ago.
+// town is a store that two launchers and a requestor share. It enforces locks and revisions and nothing else: a
+// launcher may act on an old plan.
 type town struct {
 	t        *rapid.T
 	now      time.Time
@@ -21,21 +21,21 @@ type town struct {
 	requests map[string]*resources.Request
 	nodes    map[string]*resources.Node
 	revision map[resources.Key]int
-	claims   map[resources.Key]string // by whom
+	claims   map[resources.Key]string // name of the owner
 	shops    []*shop
 	served   map[string]string // request → the launcher that fulfilled it
 	answers  map[string]string
 	failing  *rapid.Generator[bool] // of launches
 }
 
-// shop is a launcher with a provider of its own.
+// shop is a launcher with its own provider.
 type shop struct {
 	name     string
 	want     resources.Desired
-	peer     resources.Peer
+	peer     resources.RegisteredPool
 	starts   int
 	plan     Plan
-	revision map[resources.Key]int // as of when it looked
+	revision map[resources.Key]int // revisions when the plan was computed
 }
 
 func (w *town) open(name string, labels []string) *shop {
@@ -48,7 +48,7 @@ func (w *town) open(name string, labels []string) *shop {
 	}
 	slices.SortFunc(s.want.Labels, func(a, b resources.Label) int { return len(a.Name) - len(b.Name) })
 	s.want.Providers = []resources.Provider{{Name: name, Pools: []resources.Pool{pool}}}
-	s.peer = resources.Peer{Own: true, Provider: name, Pool: "main", Labels: labels, Priority: pool.Priority}
+	s.peer = resources.RegisteredPool{Own: true, Provider: name, Pool: "main", Labels: labels, Priority: pool.Priority}
 	s.register()
 	return s
 }
@@ -70,11 +70,11 @@ func (w *town) put(r resources.Record) {
 
 func (w *town) id() string { w.next++; return fmt.Sprintf("%010d", w.next) }
 
-// look is what a launcher sees, and decides by.
+// look observes the store and computes the launcher's plan.
 func (w *town) look(s *shop) {
 	w.now = w.now.Add(time.Second)
 	view := ProviderView{ListedAt: w.now, Quota: unlimited()}
-	o := Observed{Now: w.now, Installation: "here", Shared: true, Claimed: map[resources.Key]bool{}, Held: map[resources.Key]bool{},
+	o := Observed{Now: w.now, Installation: "here", Shared: true, ForeignClaims: map[resources.Key]bool{}, OwnClaims: map[resources.Key]bool{},
 		Providers: map[string]ProviderView{}}
 	for _, id := range slices.Sorted(maps.Keys(w.requests)) {
 		r := *w.requests[id]
@@ -89,24 +89,24 @@ func (w *town) look(s *shop) {
 	}
 	o.Providers[s.name] = view
 	for key, who := range w.claims {
-		o.Claimed[key], o.Held[key] = who != s.name, who == s.name
+		o.ForeignClaims[key], o.OwnClaims[key] = who != s.name, who == s.name
 	}
 	for _, other := range w.shops {
 		p := other.peer
 		p.Own = other == s
-		o.Peers = append(o.Peers, p)
+		o.RegisteredPools = append(o.RegisteredPools, p)
 	}
 	s.plan, s.revision = Compute(s.want, o, Options{}), maps.Clone(w.revision)
 	s.peer.Paused = len(s.plan.Waiting) > 0
 }
 
-// may reports whether the launcher gets the lock of a record that is as it was when it looked.
+// may reports whether the launcher gets the lock of a record, which must be unchanged since its plan.
 func (w *town) may(s *shop, key resources.Key) bool {
 	by, taken := w.claims[key]
 	return (!taken || by == s.name) && w.revision[key] == s.revision[key]
 }
 
-// act does what the launcher has decided, as far as it still may.
+// act executes the launcher's plan, as far as locks and revisions still allow.
 func (w *town) act(s *shop) {
 	done := map[string]bool{}
 	for _, step := range s.plan.Steps {
@@ -165,7 +165,7 @@ func (w *town) serve(s *shop, step Step) bool {
 		w.claims[n.Key()] = s.name
 		w.put(n)
 	}
-	r.State, r.Place = resources.StatePending, resources.Place{Provider: step.Provider, Pool: step.Pool, Zone: step.Zone}
+	r.State, r.Placement = resources.StatePending, resources.Placement{Provider: step.Provider, Pool: step.Pool, Zone: step.Zone}
 	if len(nodes) == len(r.Labels) {
 		if before := w.served[r.ID]; before != "" {
 			w.t.Fatalf("request %s is served by %s and was by %s", r.ID, s.name, before)
@@ -183,7 +183,7 @@ func (w *town) serve(s *shop, step Step) bool {
 
 func (w *town) decline(step Step) {
 	r := *w.requests[step.Request]
-	r.Declined, r.State, r.Place = step.Declined, resources.StateRequested, resources.Place{}
+	r.Declined, r.State, r.Placement = step.Declined, resources.StateRequested, resources.Placement{}
 	if step.Reason == ReasonAllDeclined {
 		r.State = resources.StateFailed
 		for _, s := range w.shops {
@@ -213,13 +213,13 @@ func (w *town) restart(s *shop, step Step) {
 			w.put(&freed)
 		}
 	}
-	r.State, r.Nodes, r.Place = resources.StateRequested, nil, resources.Place{}
+	r.State, r.Nodes, r.Placement = resources.StateRequested, nil, resources.Placement{}
 	w.put(&r)
 }
 
 func (w *town) launch(s *shop, step Step) bool {
 	if step.Request != "" && w.claims[resources.Key{Kind: resources.KindRequest, ID: step.Request}] != s.name {
-		return false // it was lost meanwhile
+		return false // the claim was lost
 	}
 	n := &resources.Node{ID: w.id(), Provider: s.name, Pool: step.Pool, Labels: []string{step.Label}, Request: step.Request, StateTime: w.now, Created: w.now}
 	if step.Record.Kind != "" {
@@ -247,14 +247,14 @@ func (w *town) launch(s *shop, step Step) bool {
 	return true
 }
 
-// crash ends a launcher's session, and starts it anew.
+// crash ends a launcher's session and starts a new one.
 func (w *town) crash(s *shop) {
 	maps.DeleteFunc(w.claims, func(_ resources.Key, who string) bool { return who == s.name })
 	s.plan = Plan{}
 	s.register()
 }
 
-// use is what the requestor does: it takes the nodes of answered requests, and gives back what it has.
+// use is the requestor: it takes the nodes of fulfilled requests and removes fulfilled and failed ones.
 func (w *town) use() {
 	for _, id := range slices.Sorted(maps.Keys(w.requests)) {
 		r := w.requests[id]

@@ -17,26 +17,26 @@ const (
 	farMain  = "there-PoolWorker.far-main-1"
 )
 
-// among puts the world into a store that others work in too. Our pools are registered, and another one that serves small.
+// among makes the store shared. Our pools are registered, and one of another process that serves small.
 func among(o *Observed) {
-	o.Shared, o.Claimed, o.Held = true, map[resources.Key]bool{}, map[resources.Key]bool{}
-	o.Peers = []resources.Peer{
+	o.Shared, o.ForeignClaims, o.OwnClaims = true, map[resources.Key]bool{}, map[resources.Key]bool{}
+	o.RegisteredPools = []resources.RegisteredPool{
 		{ID: ownCloud, Own: true, Host: "here", Provider: "cloud", Pool: "main", Labels: []string{"small"}, Priority: 100},
 		{ID: ownLab, Own: true, Host: "here", Provider: "lab", Pool: "main", Labels: []string{"metal"}, Priority: 100},
 		{ID: farMain, Host: "there", Provider: "far", Pool: "main", Labels: []string{"small", "huge"}, Priority: 100},
 	}
 }
 
-// ofOthers is a node of a provider that nothing here knows.
+// ofOthers is a node of a provider that is unknown here.
 func ofOthers(id string, state resources.State) *resources.Node {
 	return &resources.Node{ID: id, State: state, StateTime: now.Add(-time.Hour), Provider: "far", Pool: "main", Labels: []string{"small"}}
 }
 
-func no(id string) resources.Decline { return resources.Decline{By: id} }
+func no(id string) resources.Decline { return resources.Decline{PoolID: id} }
 
 func pendingHere(o *Observed, labels ...string) *resources.Request {
 	r := request("1", labels...)
-	r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+	r.State, r.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 	o.Records.Requests = append(o.Records.Requests, r)
 	return r
 }
@@ -45,7 +45,7 @@ func TestRequestsAmongOthers(t *testing.T) {
 	full := func(d *resources.Desired, o *Observed) {
 		d.Providers[0].Pools[0].MaxServers = ptr(1)
 		addReady(o, "0000000011").State = resources.StateInUse
-		o.Claimed[resources.Key{Kind: resources.KindNode, ID: "0000000011"}] = true
+		o.ForeignClaims[resources.Key{Kind: resources.KindNode, ID: "0000000011"}] = true
 	}
 	for name, test := range map[string]struct {
 		change func(*resources.Desired, *Observed, *resources.Request)
@@ -55,7 +55,7 @@ func TestRequestsAmongOthers(t *testing.T) {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) { addReady(o, "0000000011") },
 			"serve request 1 at cloud/main [\"0000000011\"]\n"},
 		"one that another works on is left alone": {
-			func(_ *resources.Desired, o *Observed, r *resources.Request) { o.Claimed[r.Key()] = true }, ""},
+			func(_ *resources.Desired, o *Observed, r *resources.Request) { o.ForeignClaims[r.Key()] = true }, ""},
 		"one that prefers the provider of a candidate is left to it": {
 			func(_ *resources.Desired, _ *Observed, r *resources.Request) { r.Provider = "far" }, ""},
 		"one that prefers a provider that has declined is served": {
@@ -67,21 +67,21 @@ func TestRequestsAmongOthers(t *testing.T) {
 			"serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
 		"one that prefers our provider is served whatever the priority of others": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
-				r.Provider, o.Peers[2].Priority = "cloud", 1
+				r.Provider, o.RegisteredPools[2].Priority = "cloud", 1
 			}, "serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
 		"a pool of better priority goes first": {
-			func(_ *resources.Desired, o *Observed, _ *resources.Request) { o.Peers[2].Priority = 99 }, ""},
+			func(_ *resources.Desired, o *Observed, _ *resources.Request) { o.RegisteredPools[2].Priority = 99 }, ""},
 		"unless it is paused": {
 			func(_ *resources.Desired, o *Observed, _ *resources.Request) {
-				o.Peers[2].Priority, o.Peers[2].Paused = 99, true
+				o.RegisteredPools[2].Priority, o.RegisteredPools[2].Paused = 99, true
 			}, "serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
 		"or has declined": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
-				o.Peers[2].Priority, r.Declined = 99, []resources.Decline{no(farMain)}
+				o.RegisteredPools[2].Priority, r.Declined = 99, []resources.Decline{no(farMain)}
 			}, "serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
 		"or lacks a label": {
 			func(_ *resources.Desired, o *Observed, _ *resources.Request) {
-				o.Peers[2].Priority, o.Peers[2].Labels = 99, []string{"huge"}
+				o.RegisteredPools[2].Priority, o.RegisteredPools[2].Labels = 99, []string{"huge"}
 			}, "serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
 		"what others have is left to them": {
 			func(_ *resources.Desired, _ *Observed, r *resources.Request) { r.Labels = []string{"huge"} }, ""},
@@ -103,24 +103,24 @@ func TestRequestsAmongOthers(t *testing.T) {
 			}, ""},
 		"a decline of an earlier run counts no more": {
 			func(_ *resources.Desired, _ *Observed, r *resources.Request) {
-				r.Declined = []resources.Decline{{Provider: "cloud", Pool: "main", Reason: "then", By: "here-PoolWorker.cloud-main-0"}}
+				r.Declined = []resources.Decline{{Provider: "cloud", Pool: "main", Reason: "then", PoolID: "here-PoolWorker.cloud-main-0"}}
 			}, "serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
 		"it fails when the last pool that had not declined is gone": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
-				o.Peers, r.Declined = o.Peers[:1], []resources.Decline{no(ownCloud)}
+				o.RegisteredPools, r.Declined = o.RegisteredPools[:1], []resources.Decline{no(ownCloud)}
 			}, "fail request 1 (" + ownCloud + ": declined by another process)\n"},
 		"nothing is done before our pools are registered": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
-				o.Peers, r.Labels = o.Peers[2:], []string{"none"}
+				o.RegisteredPools, r.Labels = o.RegisteredPools[2:], []string{"none"}
 			}, ""},
 		"a pool of the configuration that another process serves is not ours": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
-				o.Peers[0].Own = false
-				o.Peers[0].ID = "elsewhere"
+				o.RegisteredPools[0].Own = false
+				o.RegisteredPools[0].ID = "elsewhere"
 			}, ""},
 		"what only a pool serves that we stand by for waits for its holder": {
 			func(_ *resources.Desired, o *Observed, _ *resources.Request) {
-				o.Frozen, o.Peers[2].Labels = map[string]bool{"cloud": true}, []string{"huge"}
+				o.Frozen, o.RegisteredPools[2].Labels = map[string]bool{"cloud": true}, []string{"huge"}
 			}, ""},
 		"what we stand by for counts as yet to decline": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
@@ -128,12 +128,12 @@ func TestRequestsAmongOthers(t *testing.T) {
 			}, "decline request 1 (lab/main: it has no label none, or fewer machines than are asked for)\n"},
 		"what nobody has waits while others may be about to register again": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
-				o.Returning, r.Labels = true, []string{"none"}
+				o.StoreReconnected, r.Labels = true, []string{"none"}
 			},
 			"request.1 waits: no pool is registered that could serve it, and the store was away until a moment ago\n"},
 		"what others have is declined even then by who has declined it": {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) {
-				o.Returning, d.Providers[0].Pools[0].MaxServers = true, ptr(0)
+				o.StoreReconnected, d.Providers[0].Pools[0].MaxServers = true, ptr(0)
 			}, "decline request 1 (cloud/main: the request is too large: max_servers is 0 and 0 are taken)\n"},
 		"it waits for room": {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) { full(d, o) },
@@ -164,7 +164,7 @@ func TestDeclinesCarryTheIdOfTheRegisteredPool(t *testing.T) {
 	o.Records.Requests = []*resources.Request{r}
 	p := Compute(d, o, Options{})
 	why := "it has no label none, or fewer machines than are asked for"
-	want := []resources.Decline{no(farMain), {Provider: "cloud", Pool: "main", Reason: why, By: ownCloud}, {Provider: "lab", Pool: "main", Reason: why, By: ownLab}}
+	want := []resources.Decline{no(farMain), {Provider: "cloud", Pool: "main", Reason: why, PoolID: ownCloud}, {Provider: "lab", Pool: "main", Reason: why, PoolID: ownLab}}
 	if diff := cmp.Diff(want, p.Steps[0].Declined); diff != "" || p.Steps[0].Reason != ReasonAllDeclined {
 		t.Errorf("%s declines (-want +got):\n%s", p.Steps[0].Reason, diff)
 	}
@@ -179,16 +179,16 @@ func TestPoolsThatRequestsWaitForAreNamed(t *testing.T) {
 	}
 	d.Providers[0].Pools[0].MaxServers = ptr(1)
 	addReady(&o, "0000000011").State = resources.StateInUse
-	o.Claimed[o.Records.Nodes[len(o.Records.Nodes)-1].Key()] = true
-	if diff := cmp.Diff([]resources.Place{{Provider: "cloud", Pool: "main"}}, Compute(d, o, Options{}).Waiting); diff != "" {
+	o.ForeignClaims[o.Records.Nodes[len(o.Records.Nodes)-1].Key()] = true
+	if diff := cmp.Diff([]resources.Placement{{Provider: "cloud", Pool: "main"}}, Compute(d, o, Options{}).Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	pending := pendingHere(&o, "small", "small")
 	o.Records.Requests = o.Records.Requests[1:]
-	o.Held[pending.Key()] = true
+	o.OwnClaims[pending.Key()] = true
 	d.Providers[0].Pools[0].MaxServers = ptr(2)
 	addReady(&o, "0000000012").Request = "1"
-	if diff := cmp.Diff([]resources.Place{{Provider: "cloud", Pool: "main"}}, Compute(d, o, Options{}).Waiting); diff != "" {
+	if diff := cmp.Diff([]resources.Placement{{Provider: "cloud", Pool: "main"}}, Compute(d, o, Options{}).Waiting); diff != "" {
 		t.Errorf("waiting for the rest of a pending request (-want +got):\n%s", diff)
 	}
 }
@@ -199,43 +199,43 @@ func TestPendingRequestsAmongOthers(t *testing.T) {
 		want   string
 	}{
 		"ours is fulfilled once its nodes are ready": {
-			func(o *Observed, r *resources.Request) { o.Held[r.Key()] = true },
+			func(o *Observed, r *resources.Request) { o.OwnClaims[r.Key()] = true },
 			"serve request 1 at cloud/main [\"0000000011\"]\n"},
 		"one that somebody has claimed is left alone": {
-			func(o *Observed, r *resources.Request) { o.Claimed[r.Key()] = true }, ""},
+			func(o *Observed, r *resources.Request) { o.ForeignClaims[r.Key()] = true }, ""},
 		"one that nobody has claimed begins anew": {
 			func(*Observed, *resources.Request) {}, "restart request 1 [0000000011]\n"},
 		"one of another provider too": {
 			func(o *Observed, r *resources.Request) {
-				r.Place = resources.Place{}
+				r.Placement = resources.Placement{}
 				o.Records.Nodes = append(o.Records.Nodes, ofOthers("0000000021", resources.StateInit))
 				o.Records.Nodes[len(o.Records.Nodes)-1].Request = "1"
 			}, "restart request 1 [0000000011 0000000021]\n"},
 		"without the nodes that somebody has claimed": {
 			func(o *Observed, r *resources.Request) {
-				o.Claimed[resources.Key{Kind: resources.KindNode, ID: "0000000011"}] = true
+				o.ForeignClaims[resources.Key{Kind: resources.KindNode, ID: "0000000011"}] = true
 			}, "restart request 1 []\n"},
 		"what a step works on is not lost": {
 			func(o *Observed, r *resources.Request) { o.Busy = map[resources.Key]bool{r.Key(): true} }, ""},
 		"a process that serves nobody leaves it to others": {
-			func(o *Observed, r *resources.Request) { o.Peers = o.Peers[2:] }, ""},
+			func(o *Observed, r *resources.Request) { o.RegisteredPools = o.RegisteredPools[2:] }, ""},
 		"a node that failed makes its pool decline, and it is anybody's again": {
 			func(o *Observed, r *resources.Request) {
-				o.Held[r.Key()] = true
+				o.OwnClaims[r.Key()] = true
 				n := o.Records.Nodes[len(o.Records.Nodes)-1]
 				n.State, n.Error = resources.StateFailed, "no valid host"
 			}, "decline request 1 (cloud/main: a node could not be launched: no valid host)\ndelete node 0000000011\n"},
 		"and has failed when the others declined before": {
 			func(o *Observed, r *resources.Request) {
-				o.Held[r.Key()] = true
+				o.OwnClaims[r.Key()] = true
 				r.Declined = []resources.Decline{no(farMain), no(ownLab)}
 				n := o.Records.Nodes[len(o.Records.Nodes)-1]
 				n.State, n.Error = resources.StateFailed, "no valid host"
 			}, "fail request 1 (" + farMain + ": declined by another process) (" + ownLab + ": declined by another process) (cloud/main: a node could not be launched: no valid host)\ndelete node 0000000011\n"},
 		"the decline of a zone is nobody else's business": {
 			func(o *Observed, r *resources.Request) {
-				o.Held[r.Key()] = true
-				r.Place.Zone, r.Declined = "az1", []resources.Decline{no(farMain), no(ownLab)}
+				o.OwnClaims[r.Key()] = true
+				r.Placement.Zone, r.Declined = "az1", []resources.Decline{no(farMain), no(ownLab)}
 				n := o.Records.Nodes[len(o.Records.Nodes)-1]
 				n.State, n.Error = resources.StateFailed, "no valid host"
 			}, "decline request 1 (cloud/main/az1: a node could not be launched: no valid host)\ndelete node 0000000011\n"},
@@ -286,7 +286,7 @@ func TestAnsweredRequestsAreTheirRequestors(t *testing.T) {
 			d, o := idle()
 			among(&o)
 			r := pendingHere(&o, "small")
-			r.State, r.StateTime, r.Who = test.state, now.Add(-2*failedKept), test.who
+			r.State, r.StateTime, r.Requestor = test.state, now.Add(-2*failedRetention), test.who
 			if test.state == resources.StateFulfilled {
 				addReady(&o, "0000000011").Request = "1"
 			}
@@ -303,7 +303,7 @@ func TestNodesAmongOthers(t *testing.T) {
 		want   string
 	}{
 		"in use and claimed, however long": {func(o *Observed, n *resources.Node) {
-			n.State, n.StateTime, o.Claimed[n.Key()] = resources.StateInUse, now.Add(-1000*time.Hour), true
+			n.State, n.StateTime, o.ForeignClaims[n.Key()] = resources.StateInUse, now.Add(-1000*time.Hour), true
 			n.Lease = &resources.Lease{Until: now.Add(-time.Hour)}
 		}, ""},
 		"in use, its user is gone": {func(_ *Observed, n *resources.Node) { n.State = resources.StateInUse }, "end use of node 0000000011\n"},
@@ -311,18 +311,20 @@ func TestNodesAmongOthers(t *testing.T) {
 			n.State, n.Lease = resources.StateInUse, &resources.Lease{Until: now.Add(time.Hour)}
 		}, ""},
 		"in use by one of our own clients": {func(o *Observed, n *resources.Node) {
-			n.State, o.Held[n.Key()] = resources.StateInUse, true
+			n.State, o.OwnClaims[n.Key()] = resources.StateInUse, true
 		}, ""},
-		"used, not given back yet": {func(o *Observed, n *resources.Node) { n.State, o.Claimed[n.Key()] = resources.StateUsed, true }, ""},
+		"used, not given back yet": {func(o *Observed, n *resources.Node) { n.State, o.ForeignClaims[n.Key()] = resources.StateUsed, true }, ""},
 		"used and given back":      {func(_ *Observed, n *resources.Node) { n.State = resources.StateUsed }, "delete node 0000000011\n"},
 		"taken by Zuul, whose request is gone": {func(o *Observed, n *resources.Node) {
-			n.Request, o.Claimed[n.Key()] = "9", true
+			n.Request, o.ForeignClaims[n.Key()] = "9", true
 		}, ""},
-		"its request is gone":               {func(_ *Observed, n *resources.Node) { n.Request = "9" }, "free node 0000000011\n"},
-		"held":                              {func(_ *Observed, n *resources.Node) { n.State = resources.StateHold }, ""},
-		"testing":                           {func(_ *Observed, n *resources.Node) { n.State = "testing" }, ""},
-		"being launched, nobody goes on":    {func(_ *Observed, n *resources.Node) { n.State = resources.StateBuilding }, "launch node 0000000011\n"},
-		"being launched by another process": {func(o *Observed, n *resources.Node) { n.State, o.Claimed[n.Key()] = resources.StateBuilding, true }, ""},
+		"its request is gone":            {func(_ *Observed, n *resources.Node) { n.Request = "9" }, "free node 0000000011\n"},
+		"held":                           {func(_ *Observed, n *resources.Node) { n.State = resources.StateHold }, ""},
+		"testing":                        {func(_ *Observed, n *resources.Node) { n.State = "testing" }, ""},
+		"being launched, nobody goes on": {func(_ *Observed, n *resources.Node) { n.State = resources.StateBuilding }, "launch node 0000000011\n"},
+		"being launched by another process": {func(o *Observed, n *resources.Node) {
+			n.State, o.ForeignClaims[n.Key()] = resources.StateBuilding, true
+		}, ""},
 		"of a fulfilled request whose place was lost": {func(o *Observed, n *resources.Node) {
 			r := request("9", "small")
 			r.State, r.Nodes, n.Request = resources.StateFulfilled, []string{n.ID}, "9"
@@ -356,7 +358,7 @@ func TestNodesThatNodepoolHasLaunchedAreGoneOnWith(t *testing.T) {
 			n := addReady(&o, "0000000011")
 			n.Hash = ""
 			unmarked := &o.Providers["cloud"].Instances[0]
-			unmarked.Marks, n.ExternalID = resources.Marks{}, unmarked.ID
+			unmarked.Marks, n.ExternalID = resources.OwnerTags{}, unmarked.ID
 			test.change(&o, n)
 			p := Compute(d, o, Options{})
 			if diff := cmp.Diff(test.want, answers(p)); diff != "" {
@@ -375,7 +377,7 @@ func TestNodeInTransitIsNotKeptReady(t *testing.T) {
 	d.Labels[0].MinReady = 1
 	among(&o)
 	n := addReady(&o, "0000000011")
-	n.Request, o.Claimed[n.Key()] = "9", true
+	n.Request, o.ForeignClaims[n.Key()] = "9", true
 	if diff := cmp.Diff("launch provider.cloud.pool.main.label.small #1\n", answers(Compute(d, o, Options{}))); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
@@ -411,7 +413,7 @@ func TestServerOfARecordOfOthersIsNoLeak(t *testing.T) {
 	n := ofOthers("0000000021", resources.StateInUse)
 	o.Records.Nodes = append(o.Records.Nodes, n)
 	v := o.Providers["cloud"]
-	v.Instances = append(v.Instances, instance(n.ID)) // both providers lead into one project
+	v.Instances = append(v.Instances, instance(n.ID)) // both providers lead to one project
 	o.Providers["cloud"] = v
 	o.Records.Sightings = []*resources.Sighting{{Provider: "cloud", Type: "server", External: "server-" + n.ID, First: now.Add(-time.Hour)}}
 	if p := Compute(d, o, Options{}); len(p.Steps) > 0 {
@@ -423,9 +425,9 @@ func TestDestroyLeavesRequestsOfOthers(t *testing.T) {
 	d, o := idle()
 	among(&o)
 	theirs, ours := request("1", "small"), request("2", "small")
-	ours.Who = OwnRequestor + "me"
+	ours.Requestor = OwnRequestor + "me"
 	n := addReady(&o, "0000000011")
-	n.State, o.Claimed[n.Key()] = resources.StateInUse, true
+	n.State, o.ForeignClaims[n.Key()] = resources.StateInUse, true
 	o.Records.Requests = []*resources.Request{theirs, ours}
 	got := answers(Compute(d, o, Options{Destroy: true}))
 	if diff := cmp.Diff("fail request 2\nunregister node 0000000003\n", got); diff != "" {
@@ -436,17 +438,17 @@ func TestDestroyLeavesRequestsOfOthers(t *testing.T) {
 func TestADeclineIsThatOfThoseWhoStandByToo(t *testing.T) {
 	for name, test := range map[string]struct {
 		declined []resources.Decline
-		standby  resources.Peer
+		standby  resources.RegisteredPool
 		want     string
 	}{
-		"for us":              {nil, resources.Peer{ID: "standby", Provider: "cloud", Pool: "main", Paused: true}, "decline standby"},
-		"for another":         {[]resources.Decline{{By: farMain, Provider: "far", Pool: "main"}}, resources.Peer{ID: "standby", Provider: "far", Pool: "main", Paused: true}, "fail standby"},
-		"for one who has not": {nil, resources.Peer{ID: "standby", Provider: "far", Pool: "main", Paused: true}, "decline"},
+		"for us":              {nil, resources.RegisteredPool{ID: "standby", Provider: "cloud", Pool: "main", Paused: true}, "decline standby"},
+		"for another":         {[]resources.Decline{{PoolID: farMain, Provider: "far", Pool: "main"}}, resources.RegisteredPool{ID: "standby", Provider: "far", Pool: "main", Paused: true}, "fail standby"},
+		"for one who has not": {nil, resources.RegisteredPool{ID: "standby", Provider: "far", Pool: "main", Paused: true}, "decline"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, o := idle()
 			among(&o)
-			o.Peers = append(o.Peers, test.standby)
+			o.RegisteredPools = append(o.RegisteredPools, test.standby)
 			r := request("1", "none")
 			r.Declined = test.declined
 			o.Records.Requests = []*resources.Request{r}
@@ -466,7 +468,7 @@ func TestADeclineIsThatOfThoseWhoStandByToo(t *testing.T) {
 	}
 }
 
-// A slot that two records are of would be given to two jobs.
+// A slot with two records would be assigned to two jobs.
 func TestSlotHasOneRecord(t *testing.T) {
 	for name, tc := range map[string]struct{ first, second resources.State }{
 		"both ready":       {resources.StateReady, resources.StateReady},
@@ -490,15 +492,15 @@ func TestSlotHasOneRecord(t *testing.T) {
 	}
 }
 
-// Zuul claims the nodes as soon as it hears that the request is fulfilled, which was while a launch that had just ended
+// Zuul claims the nodes as soon as the request is fulfilled. This used to happen while a launch that had just ended
 // still had its own claim.
 func TestRequestIsFulfilledWhenItsNodesAreLetGo(t *testing.T) {
 	d, o := idle("0000000007")
 	among(&o)
 	r := request("1", "small")
-	r.State, r.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+	r.State, r.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 	o.Records.Requests, o.Records.Nodes[len(o.Records.Nodes)-1].Request = []*resources.Request{r}, "1"
-	o.Held = map[resources.Key]bool{r.Key(): true}
+	o.OwnClaims = map[resources.Key]bool{r.Key(): true}
 	o.Busy = map[resources.Key]bool{{Kind: resources.KindNode, ID: "0000000007"}: true}
 	if diff := cmp.Diff("", answers(Compute(d, o, Options{}))); diff != "" {
 		t.Errorf("while it is worked on (-want +got):\n%s", diff)
@@ -511,20 +513,20 @@ func TestRequestIsFulfilledWhenItsNodesAreLetGo(t *testing.T) {
 
 func TestARequestConcernsWhoCouldServeIt(t *testing.T) {
 	r := &resources.Request{ID: "200-0000000001", State: resources.StateRequested, Labels: []string{"small", "large"}}
-	own := resources.Peer{ID: "own", Own: true, Provider: "cloud", Pool: "main", Labels: []string{"large", "small"}}
+	own := resources.RegisteredPool{ID: "own", Own: true, Provider: "cloud", Pool: "main", Labels: []string{"large", "small"}}
 	for name, test := range map[string]struct {
 		change func(*Observed, *resources.Request)
 		want   bool
 	}{
 		"it waits":                       {func(*Observed, *resources.Request) {}, true},
-		"somebody else works on it":      {func(o *Observed, r *resources.Request) { o.Claimed = map[resources.Key]bool{r.Key(): true} }, false},
-		"the pool has declined it":       {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{By: "own"}} }, false},
-		"another pool has declined it":   {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{By: "other"}} }, true},
-		"the pool lacks a label":         {func(o *Observed, _ *resources.Request) { o.Peers[0].Labels = []string{"small"} }, false},
-		"the pool is somebody else's":    {func(o *Observed, _ *resources.Request) { o.Peers[0].Own = false }, false},
-		"another process looks after it": {func(o *Observed, _ *resources.Request) { o.Peers[0].Provider = "other" }, false},
+		"somebody else works on it":      {func(o *Observed, r *resources.Request) { o.ForeignClaims = map[resources.Key]bool{r.Key(): true} }, false},
+		"the pool has declined it":       {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{PoolID: "own"}} }, false},
+		"another pool has declined it":   {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{PoolID: "other"}} }, true},
+		"the pool lacks a label":         {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Labels = []string{"small"} }, false},
+		"the pool is somebody else's":    {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Own = false }, false},
+		"another process looks after it": {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Provider = "other" }, false},
 	} {
-		seen, asked := Observed{Shared: true, Peers: []resources.Peer{own}}, *r
+		seen, asked := Observed{Shared: true, RegisteredPools: []resources.RegisteredPool{own}}, *r
 		test.change(&seen, &asked)
 		if got := Concerns(seen, &asked, func(provider string) bool { return provider == "cloud" }); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)

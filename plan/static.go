@@ -8,13 +8,13 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// slotKey identifies a slot of a machine that exists.
+// slotKey identifies a slot of a static node.
 type slotKey struct {
 	provider, pool, node string
 	slot                 int64
 }
 
-// staticNodes registers, updates and removes the slots of machines that exist.
+// staticNodes registers, updates and unregisters the slots of static nodes.
 func (c *computation) staticNodes() {
 	records, twice := c.slotRecords()
 	for i := range c.want.Providers {
@@ -33,8 +33,8 @@ func (c *computation) staticNodes() {
 	}
 }
 
-// slotRecords finds the record of each slot, and those that should not be: a slot is for one job at a time. The one that
-// somebody has stays.
+// slotRecords returns the record of each slot, and the duplicates: a slot is for one job at a time. The record of a
+// slot that is taken stays.
 func (c *computation) slotRecords() (records map[slotKey]*resources.Node, twice []*resources.Node) {
 	records = map[slotKey]*resources.Node{}
 	for _, provider := range c.world.names {
@@ -57,7 +57,7 @@ func (c *computation) slotRecords() (records map[slotKey]*resources.Node, twice 
 	return records, twice
 }
 
-// taken reports whether a machine is somebody's, or is just being given up.
+// taken reports whether a slot is in use, on hold, reserved for a request, or being removed.
 func (c *computation) taken(n *resources.Node) bool {
 	switch n.State {
 	case resources.StateInUse, resources.StateHold, resources.StateDeleting:
@@ -67,7 +67,7 @@ func (c *computation) taken(n *resources.Node) bool {
 	}
 }
 
-// slots plans one configured machine and takes its records out of the map.
+// slots plans the slots of one configured machine and removes their records from the map.
 func (c *computation) slots(p *resources.Provider, pool string, node *resources.StaticNode, records map[slotKey]*resources.Node) {
 	for slot := range node.Slots {
 		key := slotKey{p.Name, pool, node.Name, slot}
@@ -78,7 +78,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		taken := n != nil && c.taken(n)
 		for _, label := range node.Labels {
 			if !taken && (n != nil || c.reachable(p.Name)) {
-				c.usable[label]++
+				c.readyCount[label]++
 			}
 		}
 		if !c.reachable(p.Name) {
@@ -88,13 +88,13 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		case n == nil:
 			s.Action, s.Reason = ActionRegister, ReasonNewStaticNode
 			c.add(s)
-		case c.overstays(n) != "" && !c.opt.Destroy:
-			c.endService(n)
-		case n.State == resources.StateFailed && c.waits(&resources.Failure{Count: int(n.Attempt), Time: n.StateTime}, staticPatience):
+		case c.useExpired(n) != "" && !c.opt.Destroy:
+			c.endUse(n)
+		case n.State == resources.StateFailed && c.inBackoff(&resources.Failure{Count: int(n.Attempt), Time: n.StateTime}, staticBackoff):
 			c.note(Warning, "unreachable", s.Address, node.Source, "static node %s does not answer: %s", node.Name, n.Error)
-		case c.forsaken(n):
+		case c.orphanedByRequest(n):
 		case n.State == resources.StateReady && n.Request != "" && !c.world.owns(n):
-			c.setFree(n)
+			c.releaseFromRequest(n)
 		case n.State == resources.StateUsed || n.State == resources.StateFailed:
 			s.Action, s.Reason, s.Record = ActionUpdate, ReasonUsed, n.Key()
 			c.add(s)
@@ -108,7 +108,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 			}
 			c.add(s)
 		default:
-			c.unchanged = append(c.unchanged, s.Address)
+			c.kept.addresses = append(c.kept.addresses, s.Address)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func slotAddress(key slotKey, slots int64) Address {
 	return a
 }
 
-// leftSlots lists the records of slots that are configured no more, by id.
+// leftSlots lists the records of slots that are no longer configured, by ID.
 func (c *computation) leftSlots(records map[slotKey]*resources.Node) []*resources.Node {
 	var left []*resources.Node
 	for _, n := range records {
@@ -131,7 +131,7 @@ func (c *computation) leftSlots(records map[slotKey]*resources.Node) []*resource
 	return left
 }
 
-// whyLeft says why the configuration has a slot no more.
+// whyLeft returns why a slot is no longer configured.
 func (c *computation) whyLeft(n *resources.Node) Reason {
 	if n.State == resources.StateDeleting {
 		return ReasonUnfinished
@@ -146,9 +146,9 @@ func (c *computation) whyLeft(n *resources.Node) Reason {
 	return ReasonStaticNodeGone
 }
 
-// configuredSlots is how many slots the machine of a record has now.
+// configuredSlots returns the configured number of slots of a record's machine.
 func (c *computation) configuredSlots(n *resources.Node) int64 {
-	s := c.world.site[poolKey{n.Provider, n.Pool}]
+	s := c.world.poolByKey[poolKey{n.Provider, n.Pool}]
 	if s == nil {
 		return 0
 	}
@@ -159,7 +159,7 @@ func (c *computation) configuredSlots(n *resources.Node) int64 {
 	return s.pool.Nodes[i].Slots
 }
 
-// registeredSlots is how many slots the records of the same machine have.
+// registeredSlots returns the number of slots of a record's machine according to the records.
 func (c *computation) registeredSlots(n *resources.Node) int64 {
 	slots := int64(0)
 	for _, other := range c.world.nodes[n.Provider] {
@@ -170,7 +170,7 @@ func (c *computation) registeredSlots(n *resources.Node) int64 {
 	return slots
 }
 
-// removeSlot plans that the record of a slot goes. The machine is not touched.
+// removeSlot plans the removal of the record of a slot. The machine is not changed.
 func (c *computation) removeSlot(n *resources.Node, reason Reason) {
 	key := slotKey{n.Provider, n.Pool, n.Hostname, n.Slot}
 	at := slotAddress(key, max(c.configuredSlots(n), c.registeredSlots(n)))

@@ -7,42 +7,42 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// retiredNode is a node that is to be replaced.
-type retiredNode struct {
+// replacedNode is a node that is to be replaced.
+type replacedNode struct {
 	pool   poolKey
 	step   string // ID of its delete step
 	node   *resources.Node
-	forced []Change // what makes it unfit to stay
+	forced []Change // the changes that require a replacement
 }
 
-// Move says that the successor of a node is launched in another pool. Both halves of the replacement have it.
+// Move states that the successor of a node is launched in another pool. Both halves of the replacement have it.
 type Move struct {
-	Node string `json:"node"` // id of the node that goes
-	From Spot   `json:"from"`
-	To   Spot   `json:"to"`
+	Node string        `json:"node"` // ID of the node to delete
+	From NodePlacement `json:"from"`
+	To   NodePlacement `json:"to"`
 }
 
-// Spot is a pool, with the flavor that a node has or gets there as far as it is known.
-type Spot struct {
+// NodePlacement is a pool, with the current or the future flavor of a node as far as it is known.
+type NodePlacement struct {
 	Provider string `json:"provider"`
 	Pool     string `json:"pool"`
 	Flavor   string `json:"flavor,omitempty"`
 }
 
-// retire plans the removal of a node that a launch may replace.
-func (c *computation) retire(n *resources.Node, offer *resources.Offer, reason Reason, changes []Change, evidence ...Fact) {
+// planReplacement plans the deletion of a node that a launch may replace.
+func (c *computation) planReplacement(n *resources.Node, offer *resources.Offer, reason Reason, changes []Change, evidence ...Fact) {
 	id := c.endNode(n, reason, evidence...)
 	gone := c.step(id)
-	for _, change := range changes { // nothing is replaced as long as there is no successor
+	for _, change := range changes { // not a replacement until a launch is paired with it
 		change.Forces = false
 		gone.Changes = append(gone.Changes, change)
 	}
-	c.retired[offer.Label] = append(c.retired[offer.Label], &retiredNode{poolKey{n.Provider, n.Pool}, id, n, changes})
+	c.replacedNodes[offer.Label] = append(c.replacedNodes[offer.Label], &replacedNode{poolKey{n.Provider, n.Pool}, id, n, changes})
 }
 
-// replace pairs a launch with the removal of the node it replaces. That node goes after its successor is ready where
-// there is room for both, and before the launch where there is not.
-func (c *computation) replace(s *Step, old *retiredNode, at *place, use *poolUse, free map[string]*resources.Amounts) {
+// replace pairs a launch with the deletion of the node that it replaces. The node is deleted after its successor is
+// ready if both fit, else before the launch.
+func (c *computation) replace(s *Step, old *replacedNode, at *poolOffer, use *poolUse, free map[string]*resources.ResourceAmounts) {
 	gone := c.step(old.step)
 	s.Replaces, gone.Replaces = true, true
 	s.Reason = gone.Reason
@@ -53,7 +53,7 @@ func (c *computation) replace(s *Step, old *retiredNode, at *place, use *poolUse
 		c.move(s, gone, old, at, free)
 	}
 	_, here := use.freed[old.step]
-	if here && c.full(at, use, free) {
+	if here && c.needsRelease(at, use, free) {
 		s.Needs = append(s.Needs, old.step)
 		use.release(old.step, free[s.Provider])
 	} else {
@@ -61,11 +61,11 @@ func (c *computation) replace(s *Step, old *retiredNode, at *place, use *poolUse
 	}
 }
 
-// move marks both halves of a replacement whose successor is launched in another pool. Its changes are the differences
-// between the two nodes.
-func (c *computation) move(s, gone *Step, old *retiredNode, at *place, free map[string]*resources.Amounts) {
-	move := &Move{Node: old.node.ID, From: Spot{old.pool.provider, old.pool.pool, c.flavorOf(old.node)},
-		To: Spot{at.at.provider, at.at.pool, c.flavorAt(at)}}
+// move marks both halves of a replacement with a successor in another pool. Its changes are the differences between
+// the two nodes.
+func (c *computation) move(s, gone *Step, old *replacedNode, at *poolOffer, free map[string]*resources.ResourceAmounts) {
+	move := &Move{Node: old.node.ID, From: NodePlacement{old.pool.provider, old.pool.pool, c.flavorOf(old.node)},
+		To: NodePlacement{at.at.provider, at.at.pool, c.flavorAt(at)}}
 	s.Move, gone.Move = move, move
 	s.Changes = c.changes(old.node.Hash, at.offer.Static)
 	for i := range s.Changes {
@@ -84,22 +84,22 @@ func (c *computation) move(s, gone *Step, old *retiredNode, at *place, free map[
 	}
 }
 
-// noSuccessorAt says why the pool of a node that goes does not get its successor.
-func (c *computation) noSuccessorAt(old *retiredNode, label string, free map[string]*resources.Amounts) string {
-	here := c.placeOf(c.world.site[old.pool], label)
+// noSuccessorAt returns why the pool of a replaced node does not get its successor, or "".
+func (c *computation) noSuccessorAt(old *replacedNode, label string, free map[string]*resources.ResourceAmounts) string {
+	here := c.offerIn(c.world.poolByKey[old.pool], label)
 	if here == nil {
 		return "the pool no longer offers the label"
 	}
-	if why := c.unable(here); why != "" {
+	if why := c.offerBlocker(here); why != "" {
 		return why
 	}
-	if why := c.refusal(here, free); why != nil {
+	if why := c.capacityBlocker(here, free); why != nil {
 		return why.String()
 	}
 	return ""
 }
 
-// flavorOf is the flavor that a node has: as its configuration said when it was made, or else as the cloud shows it.
+// flavorOf returns the flavor of a node, from the configuration that it was created with or else from the cloud.
 func (c *computation) flavorOf(n *resources.Node) string {
 	if template := c.template(n.Hash); template != nil {
 		if flavor := staticText(template.Static["flavor"]); flavor != "" {
@@ -112,8 +112,8 @@ func (c *computation) flavorOf(n *resources.Node) string {
 	return ""
 }
 
-// flavorAt is the flavor that a node would get: as configured, or else as the cloud resolves it.
-func (c *computation) flavorAt(at *place) string {
+// flavorAt returns the flavor of a new node, from the configuration or else from the cloud.
+func (c *computation) flavorAt(at *poolOffer) string {
 	if flavor := staticText(at.offer.Static["flavor"]); flavor != "" {
 		return flavor
 	}
@@ -121,7 +121,7 @@ func (c *computation) flavorAt(at *place) string {
 	return view.Offers[OfferKey{at.at.pool, at.offer.Label}].Flavor
 }
 
-// staticText is a static attribute, which is kept as JSON, without its quotes.
+// staticText returns a replacing attribute, which is stored as JSON, without the quotes of a string.
 func staticText(value string) string {
 	var text string
 	if json.Unmarshal([]byte(value), &text) == nil {
@@ -130,7 +130,7 @@ func staticText(value string) string {
 	return value
 }
 
-// wholeMoves takes the other half's name from halves of moves that are left alone in a plan, such as by -target.
+// wholeMoves clears the move of a step if the plan has no step for the other half, for example because of -target.
 func wholeMoves(steps []Step) {
 	halves := map[string]int{}
 	for i := range steps {

@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// twoClouds has one ready node in each of two providers, and west's offer changed since.
+// twoClouds has one ready node in each of two providers; west's offer has changed since.
 func twoClouds() (resources.Desired, Observed) {
 	d, o := fleetOf(poolSpec{provider: "east", pool: "main", providers: 100, max: 4},
 		poolSpec{provider: "west", pool: "main", providers: 100, max: 4, flavor: "large"})
@@ -53,18 +53,18 @@ func TestSuccessorStaysInItsPoolWhereThereIsRoom(t *testing.T) {
 			change: func(d *resources.Desired, o *Observed) {
 				d.Providers[1].Pools[0].MaxCores = ptr(8)
 				v := o.Providers["west"]
-				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.Amounts{Cores: 16}}}}
+				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.ResourceAmounts{Cores: 16}}}}
 				o.Providers["west"] = v
 			}, want: "east", why: "max_cores is 8 and 0 are taken"},
 		"launches have failed there": {
 			change: func(_ *resources.Desired, o *Observed) {
-				o.Launching = map[Address]*resources.Failure{"provider.west.pool.main.label.small": {Count: 1, Time: now, Error: "No valid host"}}
+				o.LaunchFailures = map[Address]*resources.Failure{"provider.west.pool.main.label.small": {Count: 1, Time: now, Error: "No valid host"}}
 			}, want: "east", why: "launches have failed once"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, o := twoClouds()
 			test.change(&d, &o)
-			p := Compute(d, o, Options{Patient: true})
+			p := Compute(d, o, Options{HonorBackoff: true})
 			made := launches(p)
 			if len(made) != 1 || made[0].Provider != test.want {
 				t.Fatalf("want one launch in %s:\n%s", test.want, lines(p))
@@ -79,7 +79,7 @@ func TestSuccessorStaysInItsPoolWhereThereIsRoom(t *testing.T) {
 	}
 }
 
-// movePlan is what npctl plans when west has no room for the successor of its node.
+// movePlan is the plan of npctl when west has no capacity for the successor of its node.
 func movePlan() Plan {
 	d, o := twoClouds()
 	o.addNode("0000000003", "west", "main", "medium").State = resources.StateInUse
@@ -90,7 +90,7 @@ func movePlan() Plan {
 
 func TestMoveNamesWhereTheSuccessorIsLaunched(t *testing.T) {
 	p := movePlan()
-	move := &Move{Node: "0000000001", From: Spot{"west", "main", "medium"}, To: Spot{"east", "main", "small"}}
+	move := &Move{Node: "0000000001", From: NodePlacement{"west", "main", "medium"}, To: NodePlacement{"east", "main", "small"}}
 	read, _, err := UnmarshalReport(renderReport(t, p))
 	if err != nil {
 		t.Fatal(err)

@@ -18,17 +18,17 @@ type Summary struct {
 	Forget     int `json:"forget"`
 	Unregister int `json:"unregister"`
 	Delete     int `json:"delete"`
-	Total      int `json:"total"`     // steps, whatever they do
-	Unchanged  int `json:"unchanged"` // things that are as wanted
+	Total      int `json:"total"`     // all steps
+	Unchanged  int `json:"unchanged"` // objects that match the desired state
 	Deferred   int `json:"deferred"`  // providers that could not be listed
 	// InProgress reports whether another process was working on the state.
 	InProgress bool `json:"in_progress"`
-	Problems   bool `json:"-"` // something keeps the plan from being applied
+	Problems   bool `json:"-"` // a problem prevents the plan from being applied
 }
 
-// Summary counts what the plan would do.
+// Summary counts the steps of the plan.
 func (p Plan) Summary() Summary {
-	s := Summary{Unchanged: len(p.Unchanged), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
+	s := Summary{Unchanged: p.Unchanged.Count(), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
 	for i := range p.Steps {
 		s.add(p.Steps[i].Action)
 	}
@@ -42,7 +42,7 @@ func (s *Summary) add(a Action) {
 	}
 }
 
-// of returns the counter of an action, or nil for one that this npctl does not know.
+// of returns the counter of an action, or nil for an action that this npctl does not know.
 func (s *Summary) of(a Action) *int {
 	switch a {
 	case ActionBuild:
@@ -72,7 +72,7 @@ func (s *Summary) of(a Action) *int {
 	}
 }
 
-// Count returns how many steps do that.
+// Count returns the number of steps with the action.
 func (s Summary) Count(a Action) int {
 	if n := s.of(a); n != nil {
 		return *n
@@ -80,13 +80,13 @@ func (s Summary) Count(a Action) int {
 	return 0
 }
 
-// Empty reports whether nothing would be done.
+// Empty reports whether the plan has no steps.
 func (s Summary) Empty() bool { return s.Total == 0 }
 
-// summaryActions lists the actions in the order in which a summary tells them: what makes comes before what removes.
+// summaryActions lists the actions in the order of a summary: creating actions before deleting ones.
 var summaryActions = []struct {
 	action Action
-	always bool // told even when there are none
+	always bool // printed even if the count is 0
 }{
 	{ActionBuild, true},
 	{ActionConvert, false},
@@ -101,10 +101,10 @@ var summaryActions = []struct {
 	{ActionDelete, true},
 }
 
-// String is the last line of everything people read about a plan: "No changes.", or a line such as
-// "Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete." in which those four words always appear, and convert,
-// register, update, forget and unregister where there are any. A plan with problems never says "No changes.", and a plan that does
-// not cover everything says why instead: "No known changes; 1 provider could not be listed.".
+// String returns the last line of every printed plan: "No changes.", or a line such as "Plan: 1 to build, 1 to
+// upload, 2 to launch, 0 to delete." These four actions always appear, the others only if their count is not 0. A
+// plan with problems never prints "No changes.", and an incomplete plan prints the reason instead: "No known changes;
+// 1 provider could not be listed.".
 func (s Summary) String() string {
 	why := s.unknown()
 	switch {

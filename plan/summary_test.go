@@ -29,9 +29,9 @@ func TestSummaryAlwaysHasTheFourWords(t *testing.T) {
 		{of(ActionForget, ActionUpdate, ActionConvert, ActionRegister, ActionUpdate),
 			"Plan: 0 to build, 1 to convert, 0 to upload, 0 to launch, 1 to register, 2 to update, 1 to forget, 0 to delete."},
 		{Plan{Deferred: []string{"a"}}, "No known changes; 1 provider could not be listed."},
-		{Plan{Deferred: []string{"a", "b"}, InProgress: &Worker{}},
+		{Plan{Deferred: []string{"a", "b"}, InProgress: &LockHolder{}},
 			"No known changes; 2 providers could not be listed, and another npctl is working."},
-		{Plan{InProgress: &Worker{}, Steps: of(ActionLaunch).Steps},
+		{Plan{InProgress: &LockHolder{}, Steps: of(ActionLaunch).Steps},
 			"Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete; another npctl is working."},
 	} {
 		if got := c.plan.Summary().String(); got != c.want {
@@ -58,12 +58,12 @@ func TestSummaryAddsUp(t *testing.T) {
 }
 
 func TestUnchangedIsWhatExists(t *testing.T) {
-	if got := Compute(fleet(), empty(), Options{}).Unchanged; len(got) > 0 {
+	if got := Compute(fleet(), empty(), Options{}).Unchanged.Addresses(); len(got) > 0 {
 		t.Errorf("before anything exists, %v is unchanged", got)
 	}
 	want := []Address{"diskimage.debian", "node.0000000001", "node.0000000002", "provider.cloud.image.debian", "provider.lab.pool.main.node.metal"}
 	p := Compute(fleet(), settled(), Options{})
-	if diff := cmp.Diff(want, p.Unchanged); diff != "" {
+	if diff := cmp.Diff(want, p.Unchanged.Addresses()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	text := renderText(t, p, TextOptions{Verbose: true})
@@ -74,7 +74,7 @@ func TestUnchangedIsWhatExists(t *testing.T) {
 	}
 	small := fleet()
 	small.Providers[0].Pools[0].MaxServers = ptr(1) // one of two idle nodes goes
-	if got := Compute(small, settled(), Options{}).Unchanged; len(got) != len(want)-1 {
+	if got := Compute(small, settled(), Options{}).Unchanged.Addresses(); len(got) != len(want)-1 {
 		t.Errorf("%v is unchanged, want all but a node", got)
 	}
 }

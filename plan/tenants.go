@@ -7,9 +7,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// tenantUse is what each tenant has of nodes.
-func (c *computation) tenantUse() map[string]resources.Amounts {
-	use := map[string]resources.Amounts{}
+// tenantUse returns the resources that each tenant uses; empty without tenant limits.
+func (c *computation) tenantUse() map[string]resources.ResourceAmounts {
+	use := map[string]resources.ResourceAmounts{}
 	if len(c.want.Settings.TenantLimits) == 0 {
 		return use
 	}
@@ -20,20 +20,20 @@ func (c *computation) tenantUse() map[string]resources.Amounts {
 	}
 	for _, r := range c.seen.Records.Requests {
 		if r.Tenant != "" && r.State == resources.StatePending {
-			use[r.Tenant] = plus(use[r.Tenant], c.promised(r))
+			use[r.Tenant] = plus(use[r.Tenant], c.pendingAmounts(r))
 		}
 	}
 	for i := range c.seen.Serving {
 		s := &c.seen.Serving[i]
 		if r := c.world.requests[s.Request]; r != nil && r.Tenant != "" && r.State == resources.StateRequested {
-			use[r.Tenant] = plus(use[r.Tenant], c.given(r, s))
+			use[r.Tenant] = plus(use[r.Tenant], c.serveAmounts(r, s))
 		}
 	}
 	return use
 }
 
-// given is what a request takes that a step is about to serve.
-func (c *computation) given(r *resources.Request, s *Step) (all resources.Amounts) {
+// serveAmounts returns the resources of a request that a running step serves.
+func (c *computation) serveAmounts(r *resources.Request, s *Step) (all resources.ResourceAmounts) {
 	left := []string{}
 	for i, id := range s.Nodes {
 		if n := c.world.node[id]; n != nil {
@@ -45,19 +45,19 @@ func (c *computation) given(r *resources.Request, s *Step) (all resources.Amount
 	return plus(all, c.offered(poolKey{s.Provider, s.Pool}, left))
 }
 
-// promised is what those nodes of a pending request will take of which there is no record yet.
-func (c *computation) promised(r *resources.Request) resources.Amounts {
+// pendingAmounts returns the resources of the nodes of a pending request that have no record yet.
+func (c *computation) pendingAmounts(r *resources.Request) resources.ResourceAmounts {
 	left := slices.Clone(r.Labels)
-	for _, n := range c.world.owned[r.ID] {
+	for _, n := range c.world.requestNodes[r.ID] {
 		if i := slices.IndexFunc(left, func(label string) bool { return slices.Contains(n.Labels, label) }); i >= 0 {
 			left = slices.Delete(left, i, i+1)
 		}
 	}
-	return c.offered(poolKey{r.Place.Provider, r.Place.Pool}, left)
+	return c.offered(poolKey{r.Placement.Provider, r.Placement.Pool}, left)
 }
 
-// offered is what new nodes with these labels take in a pool.
-func (c *computation) offered(at poolKey, labels []string) (all resources.Amounts) {
+// offered returns the resources of new nodes with these labels in a pool.
+func (c *computation) offered(at poolKey, labels []string) (all resources.ResourceAmounts) {
 	view, _ := c.view(at.provider)
 	for _, label := range labels {
 		each := view.Offers[OfferKey{at.pool, label}].Resources
@@ -67,7 +67,7 @@ func (c *computation) offered(at poolKey, labels []string) (all resources.Amount
 	return all
 }
 
-// tenantLimit is what the tenant of a request may have; nil when that is not limited.
+// tenantLimit returns the limits of the request's tenant, or nil if it has none.
 func (d *dispatch) tenantLimit(r *resources.Request) *resources.Pool {
 	i := slices.IndexFunc(d.want.Settings.TenantLimits, func(l resources.TenantLimit) bool { return l.Tenant == r.Tenant })
 	if i < 0 || r.Tenant == "" {
@@ -77,38 +77,38 @@ func (d *dispatch) tenantLimit(r *resources.Request) *resources.Pool {
 	return &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM, MaxVolumes: l.MaxVolumes, MaxVolumeGB: l.MaxVolumeGB}
 }
 
-// overTenantLimit says which limit of its tenant the request would break now, or nothing. Once a request has waited long, no
-// other of the tenant goes first.
+// overTenantLimit returns the limit of its tenant that the request would exceed now, or "". After one request of the
+// tenant has waited for reserveAfter, no other request of the tenant overtakes it.
 func (d *dispatch) overTenantLimit(r *resources.Request, o *option) string {
 	limit := d.tenantLimit(r)
 	if limit == nil {
 		return ""
 	}
-	if d.kept[r.Tenant] {
+	if d.reservedTenants[r.Tenant] {
 		return "what tenant " + r.Tenant + " may still use is kept for a request that has waited longer"
 	}
-	why := overLimits(limit, d.tenants[r.Tenant], d.whole(o))
+	why := overLimits(limit, d.tenants[r.Tenant], d.requestAmounts(o))
 	if why == nil {
 		return ""
 	}
-	d.kept[r.Tenant] = d.seen.Now.Sub(r.Created) >= reserveAfter
+	d.reservedTenants[r.Tenant] = d.seen.Now.Sub(r.Created) >= reserveAfter
 	return fmt.Sprintf("tenant %s: %s", r.Tenant, why)
 }
 
-// beyondTenant says which limit of its tenant the request would break even if the tenant had nothing else, or nothing.
+// beyondTenant returns the limit of its tenant that the request would exceed even without other use, or "".
 func (d *dispatch) beyondTenant(r *resources.Request, o *option) string {
 	if limit := d.tenantLimit(r); limit != nil {
-		if why := overLimits(limit, resources.Amounts{}, d.whole(o)); why != nil {
+		if why := overLimits(limit, resources.ResourceAmounts{}, d.requestAmounts(o)); why != nil {
 			return fmt.Sprintf("the request is too large for tenant %s: %s", r.Tenant, why)
 		}
 	}
 	return ""
 }
 
-// whole is what all nodes of the request take together.
-func (d *dispatch) whole(o *option) resources.Amounts {
-	var all resources.Amounts
-	for i, at := range o.places {
+// requestAmounts returns the resources of all nodes of the request.
+func (d *dispatch) requestAmounts(o *option) resources.ResourceAmounts {
+	var all resources.ResourceAmounts
+	for i, at := range o.offers {
 		switch {
 		case o.nodes[i] != "" && d.world.node[o.nodes[i]] != nil:
 			all = plus(all, amounts(d.world.node[o.nodes[i]]))
@@ -121,9 +121,9 @@ func (d *dispatch) whole(o *option) resources.Amounts {
 	return all
 }
 
-// charge counts what an accepted request takes against its tenant.
+// charge counts an accepted request as use of its tenant.
 func (d *dispatch) charge(r *resources.Request, o *option) {
 	if r.Tenant != "" && len(d.want.Settings.TenantLimits) > 0 {
-		d.tenants[r.Tenant] = plus(d.tenants[r.Tenant], d.whole(o))
+		d.tenants[r.Tenant] = plus(d.tenants[r.Tenant], d.requestAmounts(o))
 	}
 }

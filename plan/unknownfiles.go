@@ -3,17 +3,24 @@ package plan
 import (
 	"slices"
 	"strings"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
 // maxUnknownFiles is the number of files that the note names.
 const maxUnknownFiles = 3
 
-// unknownFiles notes image files that the state has no record of and that are not known to be its own, as after the
-// state was lost. Another state may use them, so they are never deleted.
+// ownsFiles reports whether the images directory belongs to the installation of the state.
+func (o *Observed) ownsFiles() bool {
+	return o.Installation != "" && o.ImagesDirOwner == o.Installation
+}
+
+// unknownFiles notes image files that have no record and are not known to belong to this state, as after a loss of
+// the state. Another state may use them, so npctl never deletes them.
 func (c *computation) unknownFiles() {
 	seen := c.seen
-	if seen.FilesOf == seen.Installation && seen.Installation != "" {
-		return // files without a record are leaks then, and have steps
+	if seen.ownsFiles() {
+		return // then files without a record are leaks and have steps
 	}
 	var names []string
 	for _, f := range seen.Files {
@@ -35,5 +42,5 @@ func (c *computation) unknownFiles() {
 	}
 	c.note(Info, "unknown-files", "", c.want.Settings.Source,
 		"%s in images_dir without a record in this state (%s): a lost or another state has built %s; npctl does not delete %[3]s",
-		plural(len(names), "image file"), shown, of)
+		text.Count(len(names), "image file", "image files"), shown, of)
 }

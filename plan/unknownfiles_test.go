@@ -24,7 +24,7 @@ func TestImageFilesWithoutAStateAreNoted(t *testing.T) {
 		"other files":          {files: lost[4:], owner: "elsewhere", installation: "here"},
 	} {
 		want, seen := fleet(), settled()
-		seen.Files, seen.FilesOf, seen.Installation = append(seen.Files, test.files...), test.owner, test.installation
+		seen.Files, seen.ImagesDirOwner, seen.Installation = append(seen.Files, test.files...), test.owner, test.installation
 		p := Compute(want, seen, Options{})
 		notes := slices.DeleteFunc(slices.Clone(p.Notes), func(n Note) bool { return n.Code != "unknown-files" })
 		if test.noted == "" {
@@ -51,7 +51,7 @@ func TestImageFilesWithoutAStateAreNoted(t *testing.T) {
 	}
 }
 
-// rendered is a plan in every form.
+// rendered returns a plan in every output format.
 func rendered(t *testing.T, p Plan) map[string]string {
 	t.Helper()
 	report, err := p.MarshalReport(Meta{})

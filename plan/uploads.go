@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// unfinishedUploads plans the removal of uploads that failed, were interrupted, or are gone from the cloud.
+// unfinishedUploads plans the removal of uploads that failed, were interrupted, or no longer exist in the cloud.
 func (c *computation) unfinishedUploads(img *resources.Image) {
 	for _, u := range c.world.uploads[img.Name] {
 		if c.reachable(u.Provider) {
@@ -30,9 +30,9 @@ func (c *computation) checkUpload(u *resources.Upload) {
 			External: u.ExternalID, Evidence: []Fact{{"image", u.ExternalID}, {"name", u.Name}}})
 	case looked && found && remote.Status == resources.StatusFailed:
 		c.deleteUpload(u, ReasonFailed)
-	case c.asked(uploadAddress(u.Provider, u.Image)) && c.world.images[u.Image] != nil:
-		c.renewed[u.Key()] = !c.runsNodes(u)
-		if !c.renewed[u.Key()] {
+	case c.isReplaceTarget(uploadAddress(u.Provider, u.Image)) && c.world.images[u.Image] != nil:
+		c.replacedUploads[u.Key()] = !c.runsNodes(u)
+		if !c.replacedUploads[u.Key()] {
 			c.note(Warning, "in-use", uploadAddress(u.Provider, u.Image), resources.Source{},
 				"image %s in %s is not uploaded anew while nodes run from it; -replace=%s builds a new one",
 				u.Image, u.Provider, imageAddress(resources.DiskImage, u.Image))
@@ -43,11 +43,11 @@ func (c *computation) checkUpload(u *resources.Upload) {
 // runsNodes reports whether nodes that this plan keeps run from the upload.
 func (c *computation) runsNodes(u *resources.Upload) bool {
 	return slices.ContainsFunc(c.world.nodes[u.Provider], func(n *resources.Node) bool {
-		return n.Upload == u.ID && c.doomed[n.Key()] == ""
+		return n.Upload == u.ID && c.deletedBy[n.Key()] == ""
 	})
 }
 
-// uploadingProviders lists the providers that have uploads of an image, by name, without those that did not answer.
+// uploadingProviders lists the reachable providers that have uploads of an image, by name.
 func (c *computation) uploadingProviders(image string) []string {
 	var names []string
 	for _, u := range c.world.uploads[image] {
@@ -63,7 +63,7 @@ func (c *computation) uploadingProviders(image string) []string {
 func (c *computation) readyUploads(image, provider string) []*resources.Upload {
 	var ready []*resources.Upload
 	for _, u := range c.world.uploads[image] {
-		if u.Provider == provider && u.State == resources.StateReady && c.doomed[u.Key()] == "" {
+		if u.Provider == provider && u.State == resources.StateReady && c.deletedBy[u.Key()] == "" {
 			ready = append(ready, u)
 		}
 	}
@@ -72,7 +72,7 @@ func (c *computation) readyUploads(image, provider string) []*resources.Upload {
 
 func (c *computation) uploadOf(image, provider, build string) *resources.Upload {
 	for _, u := range c.readyUploads(image, provider) {
-		if u.Build == build && !c.renewed[u.Key()] {
+		if u.Build == build && !c.replacedUploads[u.Key()] {
 			return u
 		}
 	}
@@ -83,10 +83,10 @@ func (c *computation) imagePaused(p *resources.Provider, img *resources.Image) b
 	return slices.ContainsFunc(p.Images, func(i resources.ProviderImage) bool { return i.Image == img.Ref() && i.Pause })
 }
 
-// planUpload brings the newest build, or the one being planned, to a provider.
+// planUpload plans the upload of the newest build, or of the planned one, to a provider.
 func (c *computation) planUpload(img *resources.Image, p *resources.Provider, newest *resources.Build, build string) {
 	if build == "" && newest != nil && c.uploadOf(img.Name, p.Name, newest.ID) != nil {
-		c.unchanged = append(c.unchanged, uploadAddress(p.Name, img.Name))
+		c.kept.addresses = append(c.kept.addresses, uploadAddress(p.Name, img.Name))
 		return
 	}
 	if build == "" && newest == nil || !c.reachable(p.Name) || c.seen.Formats[p.Name] == "" {
@@ -96,20 +96,20 @@ func (c *computation) planUpload(img *resources.Image, p *resources.Provider, ne
 	switch {
 	case c.imagePaused(p, img):
 		c.note(Info, "paused", at, img.Source, "uploads of %s to %s are paused", img.Name, p.Name)
-	case c.waits(failure, uploadPatience) && !c.asked(at) && !failure.Time.Before(c.seen.Reloaded):
+	case c.inBackoff(failure, uploadBackoff) && !c.isReplaceTarget(at) && !failure.Time.Before(c.seen.Reloaded):
 		c.note(Warning, NoteFailing, at, img.Source, "the upload of %s to %s has failed %s; it is tried again after %s: %s", img.Name, p.Name,
-			times(failure.Count), clock(uploadPatience.until(failure)), firstLine(failure.Error))
+			times(failure.Count), clock(uploadBackoff.next(failure)), firstLine(failure.Error))
 	case build == "":
-		c.coming[imageAt{img.Name, p.Name}] = c.uploadNewest(img, p, newest)
+		c.plannedUploads[imageAt{img.Name, p.Name}] = c.uploadNewest(img, p, newest)
 	default:
-		first := c.stopgap(img, p, newest)
-		c.coming[imageAt{img.Name, p.Name}] = c.uploadNext(img, p, build, first)
+		first := c.interimUpload(img, p, newest)
+		c.plannedUploads[imageAt{img.Name, p.Name}] = c.uploadNext(img, p, build, first)
 	}
 }
 
-// stopgap uploads the newest build there is to a provider that has none, when the next one may be long in coming because
-// it has failed before.
-func (c *computation) stopgap(img *resources.Image, p *resources.Provider, newest *resources.Build) string {
+// interimUpload uploads the newest existing build to a provider without an upload, if the next build has failed
+// before and may take long.
+func (c *computation) interimUpload(img *resources.Image, p *resources.Provider, newest *resources.Build) string {
 	if newest == nil || c.imageRecord(img.Name).Failure == nil || len(c.readyUploads(img.Name, p.Name)) > 0 ||
 		!newest.Remote && !slices.ContainsFunc(newest.Files, c.present) {
 		return ""
@@ -128,7 +128,7 @@ func (c *computation) uploadStep(img *resources.Image, p *resources.Provider) St
 	return s
 }
 
-// uploadNext uploads a build that this plan makes.
+// uploadNext plans the upload of a build that this plan creates.
 func (c *computation) uploadNext(img *resources.Image, p *resources.Provider, build, stopgap string) string {
 	s := c.uploadStep(img, p)
 	s.Needs = []string{build}
@@ -138,16 +138,16 @@ func (c *computation) uploadNext(img *resources.Image, p *resources.Provider, bu
 	return c.add(s)
 }
 
-// uploadNewest uploads a build that is there, from the host that has it.
+// uploadNewest plans the upload of an existing build, from the host that has its files.
 func (c *computation) uploadNewest(img *resources.Image, p *resources.Provider, newest *resources.Build) string {
 	s := c.uploadStep(img, p)
 	s.Build = newest.ID
 	s.Evidence = append([]Fact{{"build", newest.ID}}, s.Evidence...)
-	s.Touches = []Fingerprint{c.fingerprint(newest.Key())}
+	s.Preconditions = []Fingerprint{c.fingerprint(newest.Key())}
 	if newest.Remote {
 		hosts := c.seen.Hosts[newest.Builder]
-		if hosts.Err == "" && !hosts.Held[newest.ID] {
-			c.note(Warning, "host-away", s.Address, img.Source, "build %s of %s is on no build host that is up (it was made on %s); it is uploaded to %s once that one is back, and -replace=%s makes another",
+		if hosts.Err == "" && !hosts.Builds[newest.ID] {
+			c.note(Warning, "host-unavailable", s.Address, img.Source, "build %s of %s is on no build host that is up (it was made on %s); it is uploaded to %s once that one is back, and -replace=%s makes another",
 				newest.ID, img.Name, newest.Host, p.Name, imageAddress(img.Kind, img.Name))
 			return ""
 		}
@@ -159,23 +159,23 @@ func (c *computation) uploadNewest(img *resources.Image, p *resources.Provider, 
 	return c.add(s)
 }
 
-// addConversion makes one more format of a build that is there, once for all providers.
+// addConversion plans the conversion of an existing build to one more format, once for all providers.
 func (c *computation) addConversion(img *resources.Image, b *resources.Build, format string) string {
 	return c.add(Step{ID: fmt.Sprintf("convert %s %s", b.ID, format), Address: imageAddress(img.Kind, img.Name),
 		Action: ActionConvert, Thing: ThingFile, Reason: ReasonFormatMissing, Image: img.Name, Build: b.ID,
-		Format: format, Evidence: []Fact{{"build", b.ID}}, Touches: []Fingerprint{c.fingerprint(b.Key())},
+		Format: format, Evidence: []Fact{{"build", b.ID}}, Preconditions: []Fingerprint{c.fingerprint(b.Key())},
 		Estimate: c.estimate("convert/" + img.Name + "/" + format), Source: img.Source})
 }
 
-// deleteUpload plans the removal of an image from a cloud, after the nodes in this plan that go anyway. An upload that
-// nodes still run from stays until they are gone; then "" is returned.
+// deleteUpload plans the deletion of an image in a cloud, after the nodes that run from it and that this plan
+// deletes. An upload with other nodes stays; the returned ID is "" then.
 func (c *computation) deleteUpload(u *resources.Upload, reason Reason, needs ...string) string {
 	needs = slices.Clone(needs)
 	for _, n := range c.world.nodes[u.Provider] {
 		if n.Upload != u.ID {
 			continue
 		}
-		id, gone := c.doomed[n.Key()]
+		id, gone := c.deletedBy[n.Key()]
 		if !gone && u.State == resources.StateReady {
 			return ""
 		}
@@ -202,7 +202,7 @@ func (c *computation) dropUploads(image, provider string, reason Reason) {
 		reason = ReasonProviderRemoved
 	}
 	for _, u := range c.world.uploads[image] {
-		if u.Provider != provider || c.doomed[u.Key()] != "" {
+		if u.Provider != provider || c.deletedBy[u.Key()] != "" || c.world.images[image] == nil && c.ownedByOtherBuilder(c.world.build[u.Build]) {
 			continue
 		}
 		view, looked := c.view(provider)

@@ -4,11 +4,12 @@ import (
 	"maps"
 	"time"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
-// Worker is another process that changes things while the plan is made: it holds the lock of the state.
-type Worker struct {
+// LockHolder is another process that holds the lock of the state, and may change it while the plan is computed.
+type LockHolder struct {
 	Operation string    `json:"operation"` // such as apply
 	Who       string    `json:"who"`       // user@host
 	Host      string    `json:"host"`
@@ -16,9 +17,10 @@ type Worker struct {
 	Since     time.Time `json:"since"`
 }
 
-// besideWorker marks the records as busy that the worker may be working on. Which of them it works on is not recorded.
-func besideWorker(seen Observed) Observed {
-	if seen.Worker == nil {
+// markLockHolderBusy marks the records as busy that the lock holder may be changing. The state does not contain which
+// ones it works on.
+func markLockHolderBusy(seen Observed) Observed {
+	if seen.LockHolder == nil {
 		return seen
 	}
 	seen.Busy = maps.Clone(seen.Busy)
@@ -43,21 +45,22 @@ func besideWorker(seen Observed) Observed {
 	return seen
 }
 
-// CodeInProgress is the code of the note about another process at work.
+// CodeInProgress is the code of the note about another process that works on the state.
 const CodeInProgress = "in-progress"
 
-// noteWorker says who works on the state.
+// noteWorker notes the process that works on the state.
 func (c *computation) noteWorker() {
-	if w := c.seen.Worker; w != nil {
+	if w := c.seen.LockHolder; w != nil {
 		c.note(Warning, CodeInProgress, "", resources.Source{},
 			"%s (process %d on %s) has been working on the state for %s since %s; what it works on is left alone",
 			w.Who, w.PID, w.Host, w.Operation, clock(w.Since))
 	}
 }
 
-// workedOn reports whether the worker is building or uploading the image. What is to be done with it afterwards is not known.
+// workedOn reports whether the lock holder may be building or uploading the image. The later steps of the image are
+// unknown then.
 func (c *computation) workedOn(image string) bool {
-	if c.seen.Worker == nil {
+	if c.seen.LockHolder == nil {
 		return false
 	}
 	for _, b := range c.world.builds[image] {
@@ -73,11 +76,11 @@ func (c *computation) workedOn(image string) bool {
 	return false
 }
 
-// unknown says why a summary does not cover everything; empty when it does.
+// unknown returns why a summary is incomplete, or "".
 func (s Summary) unknown() string {
 	why := ""
 	if s.Deferred > 0 {
-		why = renderCount(s.Deferred, "provider") + " could not be listed"
+		why = text.Count(s.Deferred, "provider", "providers") + " could not be listed"
 	}
 	switch {
 	case s.InProgress && why != "":

@@ -17,12 +17,12 @@ func TestWorkOfAnotherProcessIsLeftAlone(t *testing.T) {
 		r.Put(record, uint64(i+1))
 	}
 	before := Observed{Records: r}
-	if got := besideWorker(before); len(got.Busy) != 0 {
+	if got := markLockHolderBusy(before); len(got.Busy) != 0 {
 		t.Errorf("without a worker %v are busy", got.Busy)
 	}
 	before.Busy = map[resources.Key]bool{}
-	before.Worker = &Worker{Operation: "apply", Who: "ann@here"}
-	got := besideWorker(before)
+	before.LockHolder = &LockHolder{Operation: "apply", Who: "ann@here"}
+	got := markLockHolderBusy(before)
 	for _, record := range []resources.Record{build, upload, launched} {
 		if !got.Busy[record.Key()] {
 			t.Errorf("%s is not busy", record.Key())

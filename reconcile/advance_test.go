@@ -9,8 +9,8 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// TestServerOutlivesAFloatingIPWithoutAnAnswer has a cloud that starts the server and then does not answer when it is
-// asked for a floating IP, or refuses one for a moment. The server is kept, and has one floating IP in the end.
+// TestServerOutlivesAFloatingIPWithoutAnAnswer uses a cloud that starts the server and then does not respond to the
+// request for a floating IP, or refuses it temporarily. The server is kept and has one floating IP in the end.
 func TestServerOutlivesAFloatingIPWithoutAnAnswer(t *testing.T) {
 	for _, fault := range []sandboxcloud.Fault{{Action: sandboxcloud.LostBefore}, {Action: sandboxcloud.LostAfter}, {Action: sandboxcloud.Answer, Status: 500},
 		{Action: sandboxcloud.OverQuota}} {
@@ -39,7 +39,7 @@ func TestServerOutlivesAFloatingIPWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestFloatingIPThatIsNeverGivenEndsTheAttempt has a cloud whose trouble does not pass.
+// TestFloatingIPThatIsNeverGivenEndsTheAttempt uses a cloud that refuses floating IPs permanently.
 func TestFloatingIPThatIsNeverGivenEndsTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
@@ -55,7 +55,7 @@ func TestFloatingIPThatIsNeverGivenEndsTheAttempt(t *testing.T) {
 	})
 }
 
-// thingsIn counts what is in a cloud, by type.
+// thingsIn returns the number of objects in a cloud by type.
 func thingsIn(t *testing.T, cloud *sandboxcloud.Cloud) map[string]int {
 	t.Helper()
 	things, err := cloud.Inventory()

@@ -29,10 +29,10 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// TestPlansAnnounceWhatCloudsAreAskedFor applies random configurations, with several providers and pools for each label,
-// limits, priorities, requests, replacements and providers that do not answer. What the text, the Markdown and the JSON of each
-// plan announce has to be what the clouds are then asked for: in number, place and attributes. NPCTL_SEEDS=100 tries a hundred
-// worlds, NPCTL_SEED=7 the seventh alone.
+// TestPlansAnnounceWhatCloudsAreAskedFor applies random configurations, with several providers and pools for each
+// label, limits, priorities, requests, replacements and providers that do not respond. The text, the Markdown and the
+// JSON of each plan must announce exactly the requests that the clouds receive: their number, placement and attributes.
+// NPCTL_SEEDS=100 runs a hundred seeds, NPCTL_SEED=7 only the seventh.
 func TestPlansAnnounceWhatCloudsAreAskedFor(t *testing.T) {
 	first, last := 1, number("NPCTL_SEEDS", 8)
 	if only := number("NPCTL_SEED", 0); only > 0 {
@@ -64,7 +64,7 @@ func announced(t *testing.T, random *rand.Rand) {
 		}
 		l.silence(t, random)
 		p, _, err := l.run(t.Context(), plan.Options{Replace: l.someNode(random)})
-		if len(p.Problems) > 0 { // the node is of a label that the pool offers no more, or its provider does not answer
+		if len(p.Problems) > 0 { // the pool no longer offers the label of the node, or its provider does not respond
 			p, _, err = l.run(t.Context(), plan.Options{})
 		}
 		l.behave(t)
@@ -80,7 +80,7 @@ func announced(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// silence has a cloud not answer, now and then.
+// silence occasionally makes a cloud unavailable.
 func (l *lab) silence(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	for _, name := range []string{"one", "two", "three"} {
@@ -93,7 +93,7 @@ func (l *lab) silence(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// request asks for a node of one or both labels.
+// request creates a request for a node of one or both labels.
 func (l *lab) request(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: l.dir + "/npctl.db"})
@@ -107,7 +107,7 @@ func (l *lab) request(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// someNode is a node to replace, now and then.
+// someNode occasionally returns the address of a node to replace.
 func (l *lab) someNode(random *rand.Rand) []plan.Address {
 	if random.IntN(3) > 0 {
 		return nil
@@ -136,7 +136,7 @@ type fleetProvider struct {
 
 type fleetPool struct {
 	name     string
-	priority int // 0: none of its own
+	priority int // 0: no priority of its own
 	max      int // 0: no limit
 	offers   map[string]*fleetOffer
 }
@@ -177,7 +177,7 @@ func (p *fleetPool) draw(random *rand.Rand) {
 	}
 }
 
-// change changes some of it: mostly what one pool offers.
+// change changes a part of the fleet, mostly the offers of one pool.
 func (f *fleet) change(random *rand.Rand) {
 	if random.IntN(3) == 0 {
 		f.built++
@@ -246,9 +246,10 @@ func (o *fleetOffer) text(label string) string {
 	return text + "    }\n"
 }
 
-// asked are the things that clouds were asked for, each once however often the driver was called for it.
+// asked collects the objects requested from clouds. It contains each object once, even if the driver was called
+// repeatedly.
 type asked struct {
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	seen map[string]bool
 	all  []string
 }
@@ -262,7 +263,7 @@ func (a *asked) add(id, thing string) {
 	}
 }
 
-// askedCloud records what it is asked for.
+// askedCloud records the requests that it receives.
 type askedCloud struct {
 	*openstack.Cloud
 	provider string
@@ -279,7 +280,7 @@ func (c *askedCloud) Create(ctx context.Context, spec drivers.Spec) (resources.I
 	return c.Cloud.Create(ctx, spec)
 }
 
-func (c *askedCloud) Delete(ctx context.Context, id string, expected resources.Marks) error {
+func (c *askedCloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
 	c.asked.add(id, "delete node in "+c.provider+": "+id)
 	return c.Cloud.Delete(ctx, id, expected)
 }
@@ -292,7 +293,7 @@ func (c *askedCloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, co
 	return c.Cloud.UploadImage(ctx, spec, content)
 }
 
-func (c *askedCloud) DeleteImage(ctx context.Context, id string, expected resources.Marks) error {
+func (c *askedCloud) DeleteImage(ctx context.Context, id string, expected resources.OwnerTags) error {
 	c.asked.add(id, "delete image in "+c.provider)
 	return c.Cloud.DeleteImage(ctx, id, expected)
 }
@@ -306,7 +307,7 @@ func uploadOf(provider, image, format, name, properties, visibility string) stri
 	return fmt.Sprintf("upload %s to %s: format %s, name %s, properties %s, visibility %s", image, provider, format, name, properties, visibility)
 }
 
-// attribute is a value of the configuration as JSON.
+// attribute returns a value of the configuration as JSON.
 func attribute(config cty.Value, name, otherwise string) string {
 	value := config.GetAttr(name)
 	if value.IsNull() {
@@ -319,7 +320,7 @@ func attribute(config cty.Value, name, otherwise string) string {
 	return string(text)
 }
 
-// compare fails the test unless each rendering of the plan announces what the clouds were asked for.
+// compare fails the test unless each rendering of the plan announces the requests that the clouds received.
 func (l *lab) compare(t *testing.T, p plan.Plan) {
 	t.Helper()
 	want := l.driver.asked.all
@@ -346,7 +347,7 @@ func (l *lab) compare(t *testing.T, p plan.Plan) {
 	same("the table", countsOf(want), countsInTable(markdown.String()), markdown.String())
 }
 
-// withoutIDs leaves out the ids of servers, which folded entries do not show.
+// withoutIDs removes the IDs of servers, which folded entries do not show.
 func withoutIDs(things []string) (short []string) {
 	for _, thing := range things {
 		if strings.HasPrefix(thing, "delete node") {
@@ -357,7 +358,7 @@ func withoutIDs(things []string) (short []string) {
 	return short
 }
 
-// announcedInJSON lists what the report announces.
+// announcedInJSON returns the announcements in the report.
 func announcedInJSON(t *testing.T, report []byte) (things []string) {
 	t.Helper()
 	var doc struct {
@@ -398,7 +399,7 @@ var (
 	uploadItem       = regexp.MustCompile(`\d{10} in ([^,\s]+)`)
 )
 
-// announcedInText lists what a text for people announces: the text on a terminal, or Markdown.
+// announcedInText returns the announcements in a text for people: the terminal output or Markdown.
 func announcedInText(text string) (things []string) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -441,7 +442,7 @@ func announcedInText(text string) (things []string) {
 
 var plannedValue = regexp.MustCompile(`(\w+) ("[^"]*"|\[[^\]]*\]|\{[^}]*\}|[\w.]+)(?:, |$)`)
 
-// valuesUnder are the planned values in the details of an entry.
+// valuesUnder returns the planned values in the details of an entry.
 func valuesUnder(details []string) map[string]string {
 	values := map[string]string{}
 	for _, line := range details[:min(len(details), 4)] {
@@ -457,7 +458,7 @@ func valuesUnder(details []string) map[string]string {
 	return values
 }
 
-// countsOf are the numbers of launches and of deletions of nodes in each provider.
+// countsOf returns the number of launches and node deletions in each provider.
 func countsOf(things []string) (counts []string) {
 	n := map[string]int{}
 	for _, thing := range things {
@@ -471,7 +472,7 @@ func countsOf(things []string) (counts []string) {
 	return counts
 }
 
-// countsInTable reads the same from the table of the Markdown.
+// countsInTable reads these numbers from the table of the Markdown.
 func countsInTable(markdown string) (counts []string) {
 	var columns []string
 	for line := range strings.Lines(markdown) {

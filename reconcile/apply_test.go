@@ -35,7 +35,7 @@ func TestApplyThenNothingThenDestroy(t *testing.T) {
 	})
 }
 
-// empty checks that nothing of ours is left anywhere, and that what others made still is.
+// empty checks that no object of this installation is left, and that foreign objects still exist.
 func (l *lab) empty(t *testing.T) {
 	t.Helper()
 	if files, _ := filepath.Glob(filepath.Join(l.dir, "images", "*")); len(files) > 0 {

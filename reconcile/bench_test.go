@@ -8,8 +8,8 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// BenchmarkRefresh looks at two clouds, of which one has 300 of our nodes, and plans. Its calls are all of one refresh
-// of that cloud, login and version documents included.
+// BenchmarkRefresh lists two clouds, one of them with 300 nodes of this installation, and plans. The call count covers
+// one refresh of that cloud, including login and version documents.
 func BenchmarkRefresh(b *testing.B) {
 	config := strings.NewReplacer(`label "small" { min_ready = 2 }`, `label "small" { min_ready = 300 }`,
 		"      auto_floating_ip  = true\n", "", `image_format = "raw"`, "image_format = \"raw\"\n  rate = 0\n  max_concurrency = 100").Replace(twoClouds)

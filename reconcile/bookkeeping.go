@@ -11,12 +11,12 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// historyLength is how many durations of a subject are kept.
+// historyLength is the number of durations kept for each subject.
 const historyLength = 20
 
-// rememberProvider records how to reach a provider before anything is made there.
+// rememberProvider records how to connect to a provider before a step creates anything there.
 func (x *execution) rememberProvider(ctx context.Context, name string) error {
-	release, err := x.place(ctx, "record of provider "+name, 1) // two steps must not write it at once
+	release, err := x.acquire(ctx, "record of provider "+name, 1) // two steps must not write it at the same time
 	if err != nil {
 		return err
 	}
@@ -32,15 +32,15 @@ func (x *execution) rememberProvider(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	old, remembered := get[resources.ProviderRecord](x.ledger, record.Key())
+	old, remembered := get[resources.ProviderRecord](x.cache, record.Key())
 	if remembered {
-		record.Place, record.Frozen = old.Place, old.Frozen
+		record.Location, record.Frozen = old.Location, old.Frozen
 	}
-	if place := x.seen.Providers[name].Place; place != "" {
-		record.Place = place
+	if place := x.seen.Providers[name].Location; place != "" {
+		record.Location = place
 	}
 	if !remembered || !reflect.DeepEqual(old, record) {
-		if err := x.ledger.put(ctx, record); err != nil {
+		if err := x.cache.put(ctx, record); err != nil {
 			return err
 		}
 	}
@@ -50,10 +50,10 @@ func (x *execution) rememberProvider(ctx context.Context, name string) error {
 	return nil
 }
 
-// rememberImages records what protects the images that exist or are about to.
+// rememberImages records the kind and prevent_destroy of each image that has a build or gets one by the plan.
 func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
 	made := map[string]bool{}
-	for _, b := range all[resources.Build](x.ledger) {
+	for _, b := range all[resources.Build](x.cache) {
 		made[b.Image] = true
 	}
 	for _, s := range p.Steps {
@@ -77,96 +77,96 @@ func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// template returns the record that explains a hash, or nothing when it is there already. Only images have files.
+// template returns the record that explains a hash, or nil if it exists already. Only images have files.
 func (x *execution) template(hash resources.Hash, static, files map[string]string) []resources.Record {
 	t := &resources.Template{Hash: hash, Static: static, Files: files}
-	old, known := get[resources.Template](x.ledger, t.Key())
+	old, known := get[resources.Template](x.cache, t.Key())
 	if hash == "" || known && (old.Files != nil || files == nil) {
 		return nil
 	}
 	return []resources.Record{t}
 }
 
-// took notes how long something took; tidy writes it down.
-func (x *execution) took(subject string, seconds float64) {
+// recordDuration collects the duration of a step; tidy stores it.
+func (x *execution) recordDuration(subject string, seconds float64) {
 	x.guard.Lock()
 	defer x.guard.Unlock()
 	x.seconds[subject] = append(x.seconds[subject], seconds)
 }
 
-// tidy writes the history, and drops what nothing refers to any more.
+// tidy writes the history and removes records that nothing refers to any more.
 func (x *execution) tidy(ctx context.Context) error {
 	x.guard.Lock()
 	took := x.seconds
 	x.seconds = map[string][]float64{}
 	x.guard.Unlock()
 	for subject, seconds := range took {
-		h, known := get[resources.History](x.ledger, resources.Key{Kind: resources.KindHistory, ID: subject})
+		h, known := get[resources.History](x.cache, resources.Key{Kind: resources.KindHistory, ID: subject})
 		if !known {
 			h = &resources.History{Subject: subject}
 		}
 		h.Seconds = append(slices.Clone(h.Seconds), seconds...)
 		h.Seconds = h.Seconds[max(0, len(h.Seconds)-historyLength):]
-		if err := x.ledger.put(ctx, h); err != nil {
+		if err := x.cache.put(ctx, h); err != nil {
 			return err
 		}
 	}
-	if err := x.redate(ctx); err != nil {
+	if err := x.fixFutureDates(ctx); err != nil {
 		return err
 	}
-	if err := x.ledger.drop(ctx, x.unused()...); err != nil {
+	if err := x.cache.drop(ctx, x.unused()...); err != nil {
 		return err
 	}
-	if len(all[resources.Build](x.ledger)) > 0 || x.seen.Installation == "" {
+	if len(all[resources.Build](x.cache)) > 0 || x.seen.Installation == "" {
 		return nil
 	}
-	return x.disclaim(x.seen.Installation)
+	return x.releaseImagesDir(x.seen.Installation)
 }
 
-// futureSlack is how far in the future the date of a build may be without being taken for one of a clock that was set back.
+// futureSlack is how far in the future the date of a build may be before it is attributed to a clock that was set back.
 const futureSlack = time.Minute
 
-// redate gives ready builds that are dated in the future the present date, so that rebuild_age counts from now on. In a
-// shared store it changes nothing: dates there may be of other hosts' clocks.
-func (x *execution) redate(ctx context.Context) error {
-	if x.ledger.claims.store != nil {
+// fixFutureDates sets the date of ready builds that are dated in the future to the present, so that rebuild_age counts
+// from now on. It skips a shared store, where dates may come from the clocks of other hosts.
+func (x *execution) fixFutureDates(ctx context.Context) error {
+	if x.cache.claims.store != nil {
 		return nil
 	}
 	now := x.Now()
-	for _, b := range all[resources.Build](x.ledger) {
+	for _, b := range all[resources.Build](x.cache) {
 		if b.State != resources.StateReady || !b.StateTime.After(now.Add(futureSlack)) {
 			continue
 		}
 		x.Log.Warn("a build is dated in the future, so its date is set to the present", "image", b.Image, "build", b.ID, "date", b.StateTime)
 		b.StateTime = now
-		if err := x.ledger.put(ctx, b); err != nil {
+		if err := x.cache.put(ctx, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unused lists templates, image and history records that belong to nothing any more.
+// unused lists the templates, sightings and image records that nothing refers to any more.
 func (x *execution) unused() []resources.Key {
 	hashes, images := map[resources.Hash]bool{}, map[string]bool{}
-	for _, b := range all[resources.Build](x.ledger) {
+	for _, b := range all[resources.Build](x.cache) {
 		hashes[b.Hash], images[b.Image] = true, true
 	}
-	for _, n := range all[resources.Node](x.ledger) {
+	for _, n := range all[resources.Node](x.cache) {
 		hashes[n.Hash] = true
 	}
 	var keys []resources.Key
-	for _, t := range all[resources.Template](x.ledger) {
+	for _, t := range all[resources.Template](x.cache) {
 		if !hashes[t.Hash] {
 			keys = append(keys, t.Key())
 		}
 	}
-	for _, s := range all[resources.Sighting](x.ledger) {
+	for _, s := range all[resources.Sighting](x.cache) {
 		if _, configured := x.provider(s.Provider); !configured && s.Provider != "" && x.rememberedProvider(s.Provider) == nil {
 			keys = append(keys, s.Key())
 		}
 	}
-	for _, r := range all[resources.ImageRecord](x.ledger) {
+	for _, r := range all[resources.ImageRecord](x.cache) {
 		failing := x.configured(r.Name) && (r.Failure != nil || len(r.Uploads) > 0)
 		if !images[r.Name] && !r.PreventDestroy && !r.Paused && !failing {
 			keys = append(keys, r.Key())
@@ -179,8 +179,8 @@ func (e *Engine) configured(image string) bool {
 	return slices.ContainsFunc(e.Desired.Images, func(i resources.Image) bool { return i.Name == image })
 }
 
-// Sight records what carries our marks and has no record, so that the next plan knows it was seen before. It is called
-// while the store is locked, after Observe.
+// Sight records leaks, so that the next plan knows that they were seen before: objects that carry our ownership tags
+// and have no record. It is called while the store is locked, after Observe.
 func (e *Engine) Sight(ctx context.Context, seen plan.Observed) error {
 	now, gone := plan.Sightings(seen, e.Desired.Settings.LeakSightings)
 	if len(now) == 0 && len(gone) == 0 {

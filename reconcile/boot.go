@@ -9,10 +9,10 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// What nodes and the machines of builders have in common on their way from an image to ready.
+// Functions that nodes and build instances share between their creation and ready.
 
-// cloudImage is what a cloud_image block means: as the plan has found it, or as the cloud says when the plan was made
-// without looking.
+// cloudImage returns the image that a cloud_image block resolves to: from the observation, or from the cloud if the
+// plan was computed without listing it.
 func (x *execution) cloudImage(ctx context.Context, p *resources.Provider, ref resources.ImageRef) (id string, login resources.Login, err error) {
 	i := slices.IndexFunc(p.CloudImages, func(spec resources.CloudImageSpec) bool { return spec.Name == ref.Name })
 	if i < 0 {
@@ -27,7 +27,7 @@ func (x *execution) cloudImage(ctx context.Context, p *resources.Provider, ref r
 	if err != nil {
 		return "", login, err
 	}
-	resolver, ok := drivers.Resolving(cloud)
+	resolver, ok := drivers.ResolverOf(cloud)
 	if !ok {
 		return "", login, fmt.Errorf("%s: %w", ref, drivers.ErrNotSupported)
 	}
@@ -41,9 +41,9 @@ func (x *execution) cloudImage(ctx context.Context, p *resources.Provider, ref r
 	return found.ID, spec.Login, nil
 }
 
-// awaitReady follows an instance through the provider's listings until it is ready.
+// awaitReady follows an instance in the provider's listings until it is ready.
 func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec drivers.Spec, id string) (ready resources.Instance, err error) {
-	var patience patience
+	var patience advanceFailures
 	seen, missing := false, 0
 	err = x.poll(cloud).await(ctx, func(now listing) (bool, error) {
 		instance, found := now.byID[id]
@@ -51,7 +51,7 @@ func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec dr
 			if missing++; seen && missing > 1 {
 				return false, fmt.Errorf("instance %s disappeared while it started", id)
 			}
-			return false, nil // a list may lag behind
+			return false, nil // a listing may lag behind
 		}
 		seen, missing = true, 0
 		switch instance.Status {
@@ -62,7 +62,7 @@ func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec dr
 		}
 		advanced, err := cloud.Advance(ctx, spec, instance)
 		if err != nil {
-			return false, patience.with(err)
+			return false, patience.retryOr(err)
 		}
 		if advanced.Status == resources.StatusFailed {
 			return false, fault(advanced)
@@ -73,7 +73,7 @@ func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec dr
 	return ready, err
 }
 
-// fault turns what the cloud says of a failed instance into an error of the kind that decides what happens next.
+// fault converts the fault of a failed instance into an error of the kind that decides the next action.
 func fault(i resources.Instance) error {
 	text := i.Fault
 	if text == "" {

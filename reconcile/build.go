@@ -19,18 +19,19 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
-// workSuffix ends the name of the directory a build works in, inside the images directory. Like every other name of a
-// build it holds the build's id, so that whatever a dead build leaves is known to be its.
+// workSuffix ends the name of a build's work directory in the images directory. Like every name of a build it contains
+// the build ID, which identifies the remains of an interrupted build.
 const workSuffix = ".work"
 
-// manifestSuffix ends the name of a directory with what a builder tells about the content of an image. It is kept with
+// manifestSuffix ends the name of the directory in which a builder describes the content of an image. It is kept with
 // the image.
 const manifestSuffix = ".d"
 
-// making is one image on its way from intent to ready.
-type making struct {
+// imageBuild is one build, from its intent to its ready state.
+type imageBuild struct {
 	*execution
 	step    plan.Step
 	image   *resources.Image
@@ -38,34 +39,29 @@ type making struct {
 	build   *resources.Build
 }
 
-// build makes an image: intent, work directory, builder, missing formats, checksums, files in place, result.
+// build creates an image: intent, work directory, builder, missing formats, checksums, files in place, result.
 func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 	img, builder, err := x.imageBuilder(s.Image)
 	if err != nil {
 		return "", err
 	}
-	m := &making{execution: x, step: s, image: img, builder: builder}
-	if err := m.intend(ctx); err != nil {
+	m := &imageBuild{execution: x, step: s, image: img, builder: builder}
+	if err := m.recordIntent(ctx); err != nil {
 		return "", err
 	}
-	if err := m.make(ctx); err != nil {
+	if err := m.runBuilder(ctx); err != nil {
 		return m.build.ID, m.failed(ctx, err)
 	}
-	x.took("build/"+img.Name, m.build.Seconds)
+	x.recordDuration("build/"+img.Name, m.build.Seconds)
 	x.results.Lock()
 	x.built[img.Name] = m.build.ID
 	x.results.Unlock()
-	if store, ok := x.Store.(wished); ok {
-		if err := store.WishBuild(ctx, img.Name, false); err != nil {
+	if store, ok := x.Store.(state.BuildRequester); ok {
+		if err := store.RequestBuild(ctx, img.Name, false); err != nil {
 			return m.build.ID, err
 		}
 	}
 	return m.build.ID, x.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
-}
-
-// wished is a store in which others ask for builds: a state.Shared, or that of a daemon which has one.
-type wished interface {
-	WishBuild(ctx context.Context, image string, wish bool) error
 }
 
 func (x *execution) imageBuilder(name string) (*resources.Image, builders.Builder, error) {
@@ -81,10 +77,10 @@ func (x *execution) imageBuilder(name string) (*resources.Image, builders.Builde
 	return nil, nil, fmt.Errorf("image %s is not configured", name)
 }
 
-// intend writes the record of the build, or takes that of one to go on with.
-func (m *making) intend(ctx context.Context) error {
+// recordIntent writes the record of the build, or reads the record of an interrupted build to resume.
+func (m *imageBuild) recordIntent(ctx context.Context) error {
 	if m.step.Record.Kind != "" {
-		b, ok := get[resources.Build](m.ledger, m.step.Record)
+		b, ok := get[resources.Build](m.cache, m.step.Record)
 		if !ok {
 			return fmt.Errorf("%s is gone from the state", m.step.Record)
 		}
@@ -92,16 +88,16 @@ func (m *making) intend(ctx context.Context) error {
 		return nil
 	}
 	id := uuid.New()
-	return m.intendAs(ctx, hex.EncodeToString(id[:]))
+	return m.recordIntentAs(ctx, hex.EncodeToString(id[:]))
 }
 
-func (m *making) intendAs(ctx context.Context, id string) error {
+func (m *imageBuild) recordIntentAs(ctx context.Context, id string) error {
 	now, img := m.Now(), m.image
 	inputs := m.seen.Inputs[img.Name]
 	hash := plan.ImageHashes(img.Hashes, inputs.Hash).Current()
 	_, remote := m.builder.(builders.Remote)
 	builder := ""
-	if !remote && m.ledger.claims.store != nil { // other builders have builds in the same store
+	if !remote && (m.cache.claims.store != nil || m.seen.Shared) { // other builders have builds in the same store
 		var err error
 		if builder, err = m.BuilderID(); err != nil {
 			return err
@@ -110,25 +106,26 @@ func (m *making) intendAs(ctx context.Context, id string) error {
 	m.build = &resources.Build{ID: id, Image: img.Name, Kind: img.Kind, State: resources.StateBuilding,
 		StateTime: now, Created: now, Builder: img.Builder, Host: m.host, HostID: builder, Hash: hash, Login: img.Login, Remote: remote}
 	if m.step.Version != "" {
-		m.build.Version, m.build.Dated = m.step.Version, m.versionTime()
+		m.build.Version, m.build.VersionTime = m.step.Version, m.versionTime()
 	}
-	if err := m.ledger.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.template(hash, img.Static, inputs.Files)...)...); err != nil {
+	if err := m.cache.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.template(hash, img.Static, inputs.Files)...)...); err != nil {
 		return err
 	}
-	if err := m.overtaken(ctx); err != nil {
-		return errors.Join(err, m.ledger.drop(ctx, m.build.Key()))
+	if err := m.builtByOther(ctx); err != nil {
+		return errors.Join(err, m.cache.drop(ctx, m.build.Key()))
 	}
 	return nil
 }
 
-// overtaken returns an error when another program has finished a build of the image that was not ready when this one was
-// planned. The record of this one holds the lock of the image's builds by now, so that no other becomes ready unnoticed.
-func (m *making) overtaken(ctx context.Context) error {
-	store := m.ledger.claims.store
+// builtByOther returns an error if another program has finished a build of the image that was not ready when this one
+// was planned. The record of this build holds the lock of the image's builds at that point, so no other build becomes
+// ready unnoticed.
+func (m *imageBuild) builtByOther(ctx context.Context) error {
+	store := m.cache.claims.store
 	if store == nil {
 		return nil
 	}
-	planned := map[string]bool{} // ready builds, by id
+	planned := map[string]bool{} // by build ID: whether it was ready
 	for _, b := range m.seen.Records.Builds {
 		planned[b.ID] = b.State == resources.StateReady
 	}
@@ -148,8 +145,8 @@ func (m *making) overtaken(ctx context.Context) error {
 	return nil
 }
 
-func (m *making) versionTime() time.Time {
-	for _, v := range m.seen.Sources[m.image.Name].Versions {
+func (m *imageBuild) versionTime() time.Time {
+	for _, v := range m.seen.Versions[m.image.Name].Versions {
 		if v.ID == m.step.Version {
 			return v.Time
 		}
@@ -157,21 +154,21 @@ func (m *making) versionTime() time.Time {
 	return time.Time{}
 }
 
-// name is the base name of the build's files.
-func (m *making) name() string { return m.build.Image + "-" + m.build.ID }
+// name returns the base name of the build's files.
+func (m *imageBuild) name() string { return m.build.Image + "-" + m.build.ID }
 
-// make runs the builder and brings its files to the images directory.
-func (m *making) make(ctx context.Context) error {
+// runBuilder runs the builder and moves its files to the images directory.
+func (m *imageBuild) runBuilder(ctx context.Context) error {
 	started := time.Now()
 	work := filepath.Join(m.imagesDir(), m.name()+workSuffix)
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return fmt.Errorf("make directory for the build: %w", err)
 	}
-	if err := m.claim(m.seen.Installation); err != nil {
+	if err := m.claimImagesDir(m.seen.Installation); err != nil {
 		return err
 	}
 	defer m.removeWork(ctx, filepath.Base(work))
-	if err := m.room(); err != nil {
+	if err := m.checkDiskSpace(); err != nil {
 		return err
 	}
 	log, err := m.openBuildLog(m.name())
@@ -181,36 +178,36 @@ func (m *making) make(ctx context.Context) error {
 	defer m.closeLog(log)
 	artifact, err := m.builder.Build(ctx, m.job(work), log)
 	if err != nil {
-		if strings.Contains(err.Error(), "\n") { // with the last lines of a program's output
+		if strings.Contains(err.Error(), "\n") { // the error contains the last lines of a program's output
 			return fmt.Errorf("%w\n  log: %s", err, log.file.Name())
 		}
 		return fmt.Errorf("%w (log: %s)", err, log.file.Name())
 	}
-	if err := m.take(ctx, artifact, work, log); err != nil {
+	if err := m.installFiles(ctx, artifact, work, log); err != nil {
 		return err
 	}
 	b := m.build
 	b.State, b.StateTime, b.Seconds = resources.StateReady, m.Now(), time.Since(started).Seconds()
-	return m.ledger.put(ctx, b)
+	return m.cache.put(ctx, b)
 }
 
-func (m *making) job(work string) builders.Job {
+func (m *imageBuild) job(work string) builders.Job {
 	return builders.Job{Image: m.image.Name, BuildID: m.build.ID, Config: m.image.Config, Formats: m.step.Formats, Dir: work,
 		Name: m.name(), BaseDir: m.Desired.Settings.Dir, Timeout: m.image.BuildTimeout, Version: m.build.Version,
-		Machines: m.machines(m.step, m.build.ID), Progress: m.progress(m.step)}
+		Instances: m.machines(m.step, m.build.ID), Progress: m.progress(m.step)}
 }
 
-// leastRoom is how much disk a build needs at the least.
-const leastRoom = 256 << 20
+// minDiskSpace is the minimum free disk space of a build, in bytes.
+const minDiskSpace = 256 << 20
 
-// room checks that a build as large as the one before fits on the disk, with the formats it is converted to.
-func (m *making) room() error {
+// checkDiskSpace checks that the disk has space for a build as large as the previous one and its conversions.
+func (m *imageBuild) checkDiskSpace() error {
 	if m.build.Remote {
 		return nil
 	}
-	need := int64(leastRoom)
+	need := int64(minDiskSpace)
 	var last *resources.Build
-	for _, b := range all[resources.Build](m.ledger) {
+	for _, b := range all[resources.Build](m.cache) {
 		if b.Image == m.image.Name && b.State == resources.StateReady && (last == nil || b.StateTime.After(last.StateTime)) {
 			last = b
 		}
@@ -227,15 +224,15 @@ func (m *making) room() error {
 	return imagefile.CheckFree(m.imagesDir(), need)
 }
 
-// take brings what the builder left to its place and notes it.
-func (m *making) take(ctx context.Context, artifact builders.Artifact, work string, log io.Writer) (err error) {
+// installFiles moves the files of the builder to the images directory and records them.
+func (m *imageBuild) installFiles(ctx context.Context, artifact builders.Artifact, work string, log io.Writer) (err error) {
 	m.build.Extra = artifact.Extra
 	if m.build.Remote {
-		m.build.Files = artifact.Kept
+		m.build.Files = artifact.RemoteFiles
 		m.build.Host = cmp.Or(artifact.Host, m.build.Host)
 		return nil
 	}
-	if m.build.Files, err = m.collect(ctx, artifact, log); err != nil {
+	if m.build.Files, err = m.collectFiles(ctx, artifact, log); err != nil {
 		return err
 	}
 	manifests := m.name() + manifestSuffix
@@ -246,8 +243,8 @@ func (m *making) take(ctx context.Context, artifact builders.Artifact, work stri
 	return err
 }
 
-// collect gives the files their final names, in every format asked for, with their sums.
-func (m *making) collect(ctx context.Context, artifact builders.Artifact, log io.Writer) ([]resources.ImageFile, error) {
+// collectFiles renames the files, converts them to the missing formats, and returns them with their checksums.
+func (m *imageBuild) collectFiles(ctx context.Context, artifact builders.Artifact, log io.Writer) ([]resources.ImageFile, error) {
 	if len(artifact.Files) == 0 {
 		return nil, errors.New("the builder left no image file")
 	}
@@ -280,16 +277,16 @@ func (m *making) collect(ctx context.Context, artifact builders.Artifact, log io
 	return files, nil
 }
 
-// failed removes what a failed build left and remembers that it failed. One on another host that was only interrupted
-// goes on there; the next run asks for it again.
-func (m *making) failed(ctx context.Context, cause error) error {
+// failed removes the files of a failed build and records the failure. A build on another host that was only interrupted
+// continues there; the next run asks for it again.
+func (m *imageBuild) failed(ctx context.Context, cause error) error {
 	interrupted := ctx.Err() != nil
 	if interrupted && m.build.Remote {
 		return ErrInterrupted
 	}
 	b := m.build
 	b.State, b.StateTime, b.Error, b.Files = resources.StateFailed, m.Now(), cause.Error(), nil
-	if err := m.ledger.put(ctx, b); err != nil {
+	if err := m.cache.put(ctx, b); err != nil {
 		return errors.Join(cause, err)
 	}
 	var remembered error
@@ -297,41 +294,41 @@ func (m *making) failed(ctx context.Context, cause error) error {
 		remembered = m.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
 			r.Failure = m.failedAgain(r.Failure, cause, b.ID)
 			r.Failure.Hash, r.Failure.Requested = b.Hash, m.step.Reason == plan.ReasonRequested
-			if errors.Is(cause, builders.ErrGone) && b.Version != "" {
-				r.Gone = append(r.Gone[max(0, len(r.Gone)-gonesAtMost+1):], b.Version)
+			if errors.Is(cause, builders.ErrVersionGone) && b.Version != "" {
+				r.MissingVersions = append(r.MissingVersions[max(0, len(r.MissingVersions)-gonesAtMost+1):], b.Version)
 			}
 		})
 	}
 	clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	err := m.removeBuild(clear, b)
-	if err != nil && b.Remote { // the same cause, most likely
+	if err != nil && b.Remote { // most likely for the same cause
 		m.Log.Warn("a build that failed may still be on a build host; the next plan removes it", "build", b.ID, "error", err)
 		return errors.Join(cause, remembered)
 	}
 	if err == nil {
-		err = m.ledger.drop(ctx, b.Key())
+		err = m.cache.drop(ctx, b.Key())
 	}
 	return errors.Join(cause, remembered, err)
 }
 
 // deleteBuild removes a build's files and then its record.
 func (x *execution) deleteBuild(ctx context.Context, s plan.Step) error {
-	b, ok := get[resources.Build](x.ledger, s.Record)
+	b, ok := get[resources.Build](x.cache, s.Record)
 	if !ok {
 		return nil
 	}
 	b.State, b.StateTime = resources.StateDeleting, x.Now()
-	if err := x.ledger.put(ctx, b); err != nil {
+	if err := x.cache.put(ctx, b); err != nil {
 		return err
 	}
 	if err := x.removeBuild(ctx, b); err != nil {
 		return err
 	}
-	return x.ledger.drop(ctx, b.Key())
+	return x.cache.drop(ctx, b.Key())
 }
 
-// removeBuild removes a build's files from wherever they are. One that is being made on another host is stopped there.
+// removeBuild removes the files of a build on this host or a remote one. A running remote build is stopped.
 func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	if !b.Remote {
 		return x.removeBuildFiles(ctx, b)
@@ -343,19 +340,20 @@ func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	err := remote.Remove(ctx, b.ID)
-	if errors.Is(err, builders.ErrAway) && x.nowhere(ctx, remote, b) {
+	if errors.Is(err, builders.ErrHostUnavailable) && x.isGoneEverywhere(ctx, remote, b) {
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	return x.removeBuildFiles(ctx, b) // the directory it would have come to, had npctl not been killed
+	return x.removeBuildFiles(ctx, b) // npctl may have been killed before it removed the work directory
 }
 
-// nowhere reports whether a build that no host offers is gone, rather than away: it never was ready, and was lost with its
-// host or never begun; or its host is up and has it no more, as after a removal whose record was not written.
-func (x *execution) nowhere(ctx context.Context, remote builders.Remote, b *resources.Build) bool {
-	hosts, ok := remote.(builders.Hosts)
+// isGoneEverywhere reports whether a build that no host offers no longer exists, as opposed to being on a host that is
+// down. It does not exist if it never became ready, because it was lost with its host or never started, or if its host
+// is up and does not have it, for example because a removal was not recorded.
+func (x *execution) isGoneEverywhere(ctx context.Context, remote builders.Remote, b *resources.Build) bool {
+	hosts, ok := remote.(builders.HostStatus)
 	if b.Seconds == 0 || !ok {
 		return b.Seconds == 0
 	}

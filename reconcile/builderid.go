@@ -9,14 +9,16 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/npctl/npctl/plan"
 )
 
-// BuilderIDFile holds the id of the builder whose files are in the images directory. Nodepool's builder keeps its id in the
-// same file, so that a host keeps its id when it moves from Nodepool to npctl or gets another name.
+// BuilderIDFile is the file in the images directory that holds the ID of its builder. Nodepool's builder keeps its ID
+// in a file of this name, so a host keeps its ID when it moves from Nodepool to npctl or gets another name.
 const BuilderIDFile = "builder_id.txt"
 
-// BuilderID identifies the images directory among those of all builders that share a store. The id is created when it is
-// first needed.
+// BuilderID returns the ID of the images directory among the builders that share a store. It creates the ID on first
+// use.
 func (e *Engine) BuilderID() (string, error) {
 	path := filepath.Join(e.imagesDir(), BuilderIDFile)
 	id, err := readBuilderID(path)
@@ -27,6 +29,19 @@ func (e *Engine) BuilderID() (string, error) {
 		return "", fmt.Errorf("id of this builder: %w", err)
 	}
 	return id, nil
+}
+
+// ObserveBuilders adds the ID of this builder, without creating one, and the IDs of the other registered builders.
+func (e *Engine) ObserveBuilders(seen *plan.Observed, registered []string) {
+	seen.BuilderID, seen.OtherBuilders = "", map[string]bool{}
+	if id, err := readBuilderID(filepath.Join(e.imagesDir(), BuilderIDFile)); err == nil {
+		seen.BuilderID = id
+	}
+	for _, id := range registered {
+		if id != seen.BuilderID {
+			seen.OtherBuilders[id] = true
+		}
+	}
 }
 
 func readBuilderID(path string) (string, error) {
@@ -41,7 +56,7 @@ func readBuilderID(path string) (string, error) {
 	return id.String(), nil
 }
 
-// createBuilderID never shows another process a part of an id, and never replaces one.
+// createBuilderID never shows a partial ID to another process and never replaces an existing one.
 func createBuilderID(path string) (id string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err

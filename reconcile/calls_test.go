@@ -10,8 +10,8 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// TestCallsOfARefreshDoNotGrowWithNodes counts what a plan asks of a cloud with few nodes and with many: the same calls,
-// and more pages of lists.
+// TestCallsOfARefreshDoNotGrowWithNodes counts the calls of a plan to a cloud with few nodes and with many. The calls
+// must be the same, except for additional pages of listings.
 func TestCallsOfARefreshDoNotGrowWithNodes(t *testing.T) {
 	calls := func(t *testing.T, nodes int) (total int, by map[string]int) {
 		synctest.Test(t, func(t *testing.T) {

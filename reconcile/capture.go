@@ -15,18 +15,18 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Times of the making of a snapshot.
+// Limits for the creation of a snapshot.
 const (
-	busyLimit   = 2 * time.Minute // a machine that has just gone down may be busy with that for so long
-	unseenLimit = 2 * time.Minute // from the request until the image shows
-	readsAtMost = 3               // tries to fetch it
+	busyLimit   = 2 * time.Minute // how long a machine may be busy after it was shut down
+	unseenLimit = 2 * time.Minute // from the request until a listing shows the image
+	readsAtMost = 3               // attempts to download it
 )
 
-// Capture implements builders.Machine: a snapshot, made and marked by the cloud, then its content. The snapshot stays
-// until Close.
-func (b *borrowed) Capture(ctx context.Context, path string, progress func(phase string, done, total int64)) (string, error) {
-	b.captured = true // whatever the answer says
-	asked, err := b.ask(ctx)
+// Capture implements builders.Instance: the cloud creates a snapshot with ownership tags, and Capture downloads its
+// content. The snapshot exists until Close.
+func (b *buildInstance) Capture(ctx context.Context, path string, progress func(phase string, done, total int64)) (string, error) {
+	b.captured = true // even if the request fails
+	asked, err := b.requestSnapshot(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -43,23 +43,23 @@ func (b *borrowed) Capture(ctx context.Context, path string, progress func(phase
 			return image.Format, nil
 		}
 		err = errors.Join(fmt.Errorf("fetch snapshot %s: %w", image.ID, err), discard(path))
-		if ctx.Err() != nil || try == readsAtMost || !drivers.MayPass(err) || errors.Is(err, imagefile.ErrNoSpace) {
+		if ctx.Err() != nil || try == readsAtMost || !drivers.IsTransient(err) || errors.Is(err, imagefile.ErrNoSpace) {
 			return "", err
 		}
 		b.Log.Info("fetching a snapshot failed, trying again", "build", b.build, "image", image.ID, "error", err)
 	}
 }
 
-// ask has the snapshot made and returns its id, or nothing when the answer was lost. While the machine is busy, as one is
-// that goes down, the cloud refuses.
-func (b *borrowed) ask(ctx context.Context) (string, error) {
+// requestSnapshot requests the snapshot and returns its ID, or "" if the answer was lost. The cloud refuses while the
+// machine is busy, for example while it shuts down.
+func (b *buildInstance) requestSnapshot(ctx context.Context) (string, error) {
 	deadline := time.Now().Add(busyLimit)
 	for {
 		id, err := b.snapshots.Snapshot(ctx, b.external, b.name(), b.marks())
 		switch {
 		case err == nil:
 			return id, nil
-		case ctx.Err() != nil || !drivers.MayPass(err):
+		case ctx.Err() != nil || !drivers.IsTransient(err):
 			return "", err
 		case !drivers.IsNothingDone(err):
 			b.Log.Info("whether a snapshot is being made is not known, looking for it", "build", b.build, "error", err)
@@ -75,8 +75,8 @@ func (b *borrowed) ask(ctx context.Context) (string, error) {
 	}
 }
 
-// awaitSnapshot waits until the image is ready. One that was seen and is so no more was given up by the cloud.
-func (b *borrowed) awaitSnapshot(ctx context.Context, asked string) (resources.RemoteImage, error) {
+// awaitSnapshot waits until the image is ready. If an image disappears from the listings, the cloud has abandoned it.
+func (b *buildInstance) awaitSnapshot(ctx context.Context, asked string) (resources.RemoteImage, error) {
 	asking, missing := time.Now(), 0
 	var last error
 	seen := false
@@ -86,7 +86,7 @@ func (b *borrowed) awaitSnapshot(ctx context.Context, asked string) (resources.R
 		case err != nil && (rejected(err) || ctx.Err() != nil):
 			return resources.RemoteImage{}, err
 		case err != nil:
-			last = err // not seen is not gone
+			last = err // a failed listing does not mean that the image is gone
 		case i >= 0 && found[i].Status == resources.StatusReady:
 			return found[i], nil
 		case i >= 0 && found[i].Status != resources.StatusPending:
@@ -110,8 +110,8 @@ func (b *borrowed) awaitSnapshot(ctx context.Context, asked string) (resources.R
 	}
 }
 
-// fetch writes the content of an image into a new file.
-func (b *borrowed) fetch(ctx context.Context, image resources.RemoteImage, path string, progress func(phase string, done, total int64)) (err error) {
+// fetch writes the content of an image to a new file.
+func (b *buildInstance) fetch(ctx context.Context, image resources.RemoteImage, path string, progress func(phase string, done, total int64)) (err error) {
 	content, told, err := b.snapshots.ReadImage(ctx, image.ID)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (b *borrowed) fetch(ctx context.Context, image resources.RemoteImage, path 
 	return errors.Join(err, file.Close())
 }
 
-// discard removes what a failed fetch left.
+// discard removes the file of a failed fetch.
 func discard(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -141,7 +141,7 @@ func discard(path string) error {
 	return nil
 }
 
-// counter tells how much went through it.
+// counter reports the number of bytes written through it.
 type counter struct {
 	to   io.Writer
 	n    int64

@@ -12,23 +12,23 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// unclaimTimeout bounds giving one claim back.
+// unclaimTimeout bounds the release of one claim.
 const unclaimTimeout = 10 * time.Second
 
-// claims are the records that this process works on, where others work in the same store. Where nobody else does there
-// are none, and nothing here does anything.
+// claims holds the claims of this process on records of a shared store. With a store that no other process uses it has
+// no claims, and its methods do nothing.
 type claims struct {
-	store state.Shared // nil: nobody else works in the store
+	store state.Shared // nil: the store is not shared
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	held  map[resources.Key]*claimed
-	steps map[string]context.CancelCauseFunc // by step id: how to stop one that has lost its claim
+	steps map[string]context.CancelCauseFunc // by step ID: cancels a step that has lost its claim
 }
 
 type claimed struct {
 	lock state.Lock
-	step string        // that it ends with; empty: it lasts until it is let go
-	done chan struct{} // closed when it is given back
+	step string        // the step that it ends with; empty: it lasts until it is released
+	done chan struct{} // closed when the claim is released
 }
 
 func newClaims(store state.Store) *claims {
@@ -36,7 +36,7 @@ func newClaims(store state.Store) *claims {
 	return &claims{store: shared, held: map[resources.Key]*claimed{}, steps: map[string]context.CancelCauseFunc{}}
 }
 
-// begin returns a context for a step that ends when something is lost that the step has claimed.
+// begin returns a context for a step that is canceled when the step loses one of its claims.
 func (c *claims) begin(ctx context.Context, step string) context.Context {
 	if c.store == nil {
 		return ctx
@@ -48,9 +48,9 @@ func (c *claims) begin(ctx context.Context, step string) context.Context {
 	return ctx
 }
 
-// take claims a record, for as long as the step lasts or, without a step, until it is let go. What another has, or what is
-// gone, is errChanged.
-func (c *claims) take(ctx context.Context, step string, key resources.Key) (state.Entry, error) {
+// acquire claims a record until the step ends or, if step is empty, until the claim is released. It returns errChanged
+// if the record is gone or another process has claimed it.
+func (c *claims) acquire(ctx context.Context, step string, key resources.Key) (state.Entry, error) {
 	c.mu.Lock()
 	_, already := c.held[key]
 	c.mu.Unlock()
@@ -64,28 +64,28 @@ func (c *claims) take(ctx context.Context, step string, key resources.Key) (stat
 	if err != nil {
 		return state.Entry{}, err
 	}
-	if err := c.keep(ctx, step, key, lock); err != nil {
+	if err := c.register(ctx, step, key, lock); err != nil {
 		return state.Entry{}, err
 	}
 	return entry, nil
 }
 
-// keep takes down a claim that was made. When the record is gone already, it is let go, and the error is errChanged.
-func (c *claims) keep(ctx context.Context, step string, key resources.Key, lock state.Lock) error {
+// register stores a new claim. If the record is gone already, register releases the claim and returns errChanged.
+func (c *claims) register(ctx context.Context, step string, key resources.Key, lock state.Lock) error {
 	mine := &claimed{lock: lock, step: step, done: make(chan struct{})}
 	c.mu.Lock()
 	c.held[key] = mine
 	c.mu.Unlock()
 	go c.guard(context.WithoutCancel(ctx), key, mine)
-	if _, err := c.store.Get(ctx, key); errors.Is(err, state.ErrNotFound) { // who takes note that it is gone may have looked before
-		c.letGo(ctx, key)
+	if _, err := c.store.Get(ctx, key); errors.Is(err, state.ErrNotFound) { // catchUp may have handled the deletion before the claim was stored
+		c.release(ctx, key)
 		return fmt.Errorf("%w: %w", errChanged, err)
 	}
 	return nil
 }
 
-// claiming is the op of a record that is there with a claim of it, for as long as the step lasts or, without a step, until
-// it is let go.
+// claiming returns op with a claim of its record, unless the step has one. The claim lasts until the step ends or, if
+// step is empty, until it is released.
 func (c *claims) claiming(step string, op state.Op) (state.Op, error) {
 	if c.store == nil {
 		return op, nil
@@ -100,12 +100,12 @@ func (c *claims) claiming(step string, op state.Op) (state.Op, error) {
 	return op, nil
 }
 
-// committed takes down the claims that a commit has made and ended.
+// committed registers the claims that a commit has acquired and removes the released ones.
 func (c *claims) committed(ctx context.Context, step string, ops []state.Op, entries []state.Entry) {
 	for i, op := range ops {
 		switch {
-		case op.Claim && entries[i].Claim != nil:
-			_ = c.keep(ctx, step, op.Record.Key(), entries[i].Claim) // what is gone shows in the ledger
+		case op.Claim && entries[i].ClaimLock != nil:
+			_ = c.register(ctx, step, op.Record.Key(), entries[i].ClaimLock) // catchUp removes a record that is gone from the cache
 		case op.Release:
 			c.mu.Lock()
 			if mine := c.held[op.Record.Key()]; mine != nil {
@@ -117,8 +117,8 @@ func (c *claims) committed(ctx context.Context, step string, ops []state.Op, ent
 	}
 }
 
-// guard ends what is done under a claim that was lost. A step gives its own back when it has ended: until then nothing can
-// be written under it.
+// guard waits for the loss of a claim. If the claim belongs to a step, guard cancels the step, which releases its
+// claims when it ends; until then no write under the lost claim succeeds. It releases any other claim at once.
 func (c *claims) guard(ctx context.Context, key resources.Key, mine *claimed) {
 	select {
 	case <-mine.lock.Lost():
@@ -136,11 +136,11 @@ func (c *claims) guard(ctx context.Context, key resources.Key, mine *claimed) {
 	}
 	c.mu.Unlock()
 	if current {
-		giveBack(ctx, mine)
+		releaseClaims(ctx, mine)
 	}
 }
 
-// stop makes a step end.
+// stop cancels a step.
 func (c *claims) stop(step string, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *claims) stop(step string, why error) {
 	}
 }
 
-// end gives back what a step has claimed.
+// end releases the claims of a step.
 func (c *claims) end(ctx context.Context, step string) {
 	if c.store == nil {
 		return
@@ -167,22 +167,22 @@ func (c *claims) end(ctx context.Context, step string) {
 		}
 	}
 	c.mu.Unlock()
-	giveBack(ctx, back...)
+	releaseClaims(ctx, back...)
 }
 
-// letGo gives a record back, if it is claimed.
-func (c *claims) letGo(ctx context.Context, key resources.Key) {
+// release releases the claim of a record, if this process has one.
+func (c *claims) release(ctx context.Context, key resources.Key) {
 	c.mu.Lock()
 	mine := c.held[key]
 	delete(c.held, key)
 	c.mu.Unlock()
 	if mine != nil {
-		giveBack(ctx, mine)
+		releaseClaims(ctx, mine)
 	}
 }
 
-// giveBack ends claims. One that cannot be given back ends with the session.
-func giveBack(ctx context.Context, back ...*claimed) {
+// releaseClaims ends claims. A claim that cannot be released ends with the session.
+func releaseClaims(ctx context.Context, back ...*claimed) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unclaimTimeout)
 	defer cancel()
 	for _, mine := range back {
@@ -191,12 +191,13 @@ func giveBack(ctx context.Context, back ...*claimed) {
 	}
 }
 
-// securedPoll is how often is looked whether the store can be relied upon again.
-const securedPoll = 20 * time.Millisecond
+// connectedPoll is the interval at which awaitConnected checks the connection of the store.
+const connectedPoll = 20 * time.Millisecond
 
-// secured waits until the store can be relied upon, and tells when what a step has claimed, if one is named, is lost. It is called before
-// something is done in a cloud: somebody else may go on with what was claimed by a process that was stopped, or cut off.
-func (c *claims) secured(ctx context.Context, step string) error {
+// awaitConnected waits until the store is connected, and returns an error if the given step has lost a claim. step may
+// be empty. It is called before each change in a cloud: while this process was suspended or disconnected, another
+// process may have resumed the work on its records.
+func (c *claims) awaitConnected(ctx context.Context, step string) error {
 	if c.store == nil {
 		return nil
 	}
@@ -204,20 +205,20 @@ func (c *claims) secured(ctx context.Context, step string) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(securedPoll):
+		case <-time.After(connectedPoll):
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, mine := range c.held {
-		if step != "" && mine.step == step && lost(mine.lock) {
+		if step != "" && mine.step == step && isLost(mine.lock) {
 			return fmt.Errorf("the claim of %s: %w", key, state.ErrLost)
 		}
 	}
 	return context.Cause(ctx)
 }
 
-func lost(lock state.Lock) bool {
+func isLost(lock state.Lock) bool {
 	select {
 	case <-lock.Lost():
 		return true
@@ -226,8 +227,9 @@ func lost(lock state.Lock) bool {
 	}
 }
 
-// severed reports whether something failed because the store cannot be relied upon, which says nothing about clouds.
-func (c *claims) severed(err error) bool {
+// isDisconnected reports whether an error is due to a lost claim or connection of the store. Such an error says nothing
+// about the cloud.
+func (c *claims) isDisconnected(err error) bool {
 	return c.store != nil && err != nil && (errors.Is(err, state.ErrLost) || !c.store.Connected())
 }
 
@@ -238,7 +240,7 @@ func (c *claims) has(key resources.Key) bool {
 	return c.held[key] != nil
 }
 
-// keys lists what is claimed.
+// keys returns the keys of the claimed records.
 func (c *claims) keys() map[resources.Key]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,31 +251,31 @@ func (c *claims) keys() map[resources.Key]bool {
 	return keys
 }
 
-// claimRecord claims the record that a step works on for longer than it takes to write it. One that others have changed
-// since the step was planned is errChanged: it is planned for again.
+// claimRecord claims the record of a long-running step. It returns errChanged if another process has changed the record
+// since the step was planned; the next plan covers the record again.
 func (x *execution) claimRecord(ctx context.Context, s plan.Step) error {
-	if x.ledger.claims.store == nil || !lasting(s) {
+	if x.cache.claims.store == nil || !isLongRunning(s) {
 		return nil
 	}
 	switch {
-	case s.Record.Kind == resources.KindNode && s.Action == plan.ActionDelete: // removeNode does that
+	case s.Record.Kind == resources.KindNode && s.Action == plan.ActionDelete: // removeNode claims the record
 		return nil
 	case s.Record.Kind == resources.KindNode, s.Record.Kind == resources.KindUpload, s.Record.Kind == resources.KindBuild:
 	default:
 		return nil
 	}
-	entry, err := x.ledger.claims.take(ctx, s.ID, s.Record)
+	entry, err := x.cache.claims.acquire(ctx, s.ID, s.Record)
 	if err != nil {
 		return err
 	}
-	x.ledger.know(ctx, entry)
+	x.cache.refreshEntry(ctx, entry)
 	return x.asPlanned(s, entry.Revision)
 }
 
-// asPlanned refuses a step whose record is at another revision than when it was planned, unless a step that it needs may have
-// changed it.
+// asPlanned returns errChanged if the record of a step has another revision than in the plan. It does not check a step
+// with needs, because a step that it needs may have changed the record.
 func (x *execution) asPlanned(s plan.Step, at state.Revision) error {
-	if x.ledger.claims.store == nil || len(s.Needs) > 0 || uint64(at) == x.seen.Records.Revisions[s.Record] {
+	if x.cache.claims.store == nil || len(s.Needs) > 0 || uint64(at) == x.seen.Records.Revisions[s.Record] {
 		return nil
 	}
 	return fmt.Errorf("%s was changed after the step was planned: %w", s.Record, errChanged)

@@ -16,7 +16,7 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// cloudKey is what the connection to a provider depends on.
+// cloudKey returns the key of the connection to a provider.
 func (e *Engine) cloudKey(name string, record *resources.ProviderRecord) cloudKey {
 	if key, configured := e.keys[name]; configured {
 		return key
@@ -27,7 +27,7 @@ func (e *Engine) cloudKey(name string, record *resources.ProviderRecord) cloudKe
 	return cloudKey{name, record.Driver + string(record.Config)}
 }
 
-// cloudKeys are those of the configured providers.
+// cloudKeys returns the keys of the configured providers.
 func cloudKeys(providers []resources.Provider) map[string]cloudKey {
 	keys := make(map[string]cloudKey, len(providers))
 	for i := range providers {
@@ -58,18 +58,18 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 	env := drivers.Env{Log: e.Log.With("provider", name), Provider: name, Installation: installation,
 		Dir: filepath.Join(e.DataDir, name), WrapTransport: e.WrapTransport}
 	var cloud drivers.Cloud
-	err = drivers.Retry(1, env.Log)(ctx, drivers.Call{Name: "open"}, func(ctx context.Context) (err error) { // waits as Retry-After asks
+	err = drivers.Retry(1, env.Log)(ctx, drivers.Call{Name: "open"}, func(ctx context.Context) (err error) { // waits as Retry-After demands
 		cloud, err = driver.Open(ctx, env, provider.Config)
 		return err
 	})
 	if err != nil {
-		return nil, err // every caller says which provider
+		return nil, err // callers add the name of the provider
 	}
 	return drivers.Decorate(cloud, drivers.DecorateOptions{Provider: name, Log: env.Log, Rate: provider.Rate,
 		Timeout: provider.APITimeout, UploadTimeout: provider.UploadTimeout}), nil
 }
 
-// remembered rebuilds the configuration of a provider whose block is gone.
+// remembered restores the configuration of a provider after its block has been removed.
 func (e *Engine) remembered(name string, record *resources.ProviderRecord) (*resources.Provider, error) {
 	if record == nil {
 		return nil, errors.New("it is neither configured nor remembered, so it cannot be reached; " +
@@ -87,7 +87,7 @@ func (e *Engine) remembered(name string, record *resources.ProviderRecord) (*res
 	return &resources.Provider{Name: name, Driver: record.Driver, Config: config}, nil
 }
 
-// Remember turns a configured provider into what is kept of it: everything that is not sensitive.
+// Remember returns the record of a configured provider. It contains every attribute that is not sensitive.
 func Remember(p *resources.Provider, body schema.Block) (*resources.ProviderRecord, error) {
 	config := withoutSecrets(p.Config, body)
 	text, err := ctyjson.Marshal(config, body.Type())
@@ -98,7 +98,7 @@ func Remember(p *resources.Provider, body schema.Block) (*resources.ProviderReco
 		PreventDestroy: p.PreventDestroy}, nil
 }
 
-// withoutSecrets nulls what the schema calls sensitive and what the configuration marked so.
+// withoutSecrets sets attributes to null that are sensitive by the schema or marked so in the configuration.
 func withoutSecrets(v cty.Value, body schema.Block) cty.Value {
 	if v.IsNull() || !v.Type().IsObjectType() {
 		return v
@@ -120,7 +120,7 @@ func withoutSecrets(v cty.Value, body schema.Block) cty.Value {
 // blocksWithoutSecrets does the same for one nested block, or a list, set or map of them.
 func blocksWithoutSecrets(v cty.Value, body schema.Block) cty.Value {
 	if v.IsMarked() {
-		return cty.NullVal(v.Type()) // all of it came from something sensitive
+		return cty.NullVal(v.Type()) // the whole value comes from a sensitive one
 	}
 	if v.IsNull() || v.Type().IsObjectType() {
 		return withoutSecrets(v, body)
@@ -147,5 +147,5 @@ func blocksWithoutSecrets(v cty.Value, body schema.Block) cty.Value {
 	}
 }
 
-// rejected reports whether trying again cannot help.
+// rejected reports whether a retry cannot succeed.
 func rejected(err error) bool { return errors.Is(err, drivers.ErrRejected) }

@@ -10,38 +10,39 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// lingering is how long a connection stays open that nobody uses and that is not of the configuration in force. Who looks at a
-// provider whose block is gone comes back to it, and so does who has tried a new configuration and then takes it.
-const lingering = 5 * time.Minute
+// idleConnectionTimeout is how long an unused connection stays open that is not part of the active configuration. After
+// the removal of its block, a provider is still listed repeatedly, and a configuration that was only tried may become
+// active.
+const idleConnectionTimeout = 5 * time.Minute
 
-// connections are the providers that are open. Engines for newer configurations share them.
+// connections holds the open providers. Engines for newer configurations share it.
 type connections struct {
-	mu      sync.Mutex // guards what follows, and what openCloud says
-	clouds  map[cloudKey]*openCloud
-	inForce map[string]cloudKey // by provider: what the configuration in force has
+	mu     sync.Mutex // guards the fields below, and users and left of openCloud
+	clouds map[cloudKey]*openCloud
+	active map[string]cloudKey // by provider: the connections of the active configuration
 }
 
-// cloudKey tells connections apart: a provider whose block has changed gets another one.
+// cloudKey identifies a connection. A change of the provider block results in another key.
 type cloudKey struct{ name, config string }
 
-// openCloud is a connection, or the error that opening it gave.
+// openCloud is a connection, or the error of opening it.
 type openCloud struct {
-	done  chan struct{} // closed once it is open or was not to be opened: cloud and err are set then
-	ready atomic.Bool   // cloud is there
+	done  chan struct{} // closed when opening has ended; cloud and err are set by then
+	ready atomic.Bool   // cloud is set
 	cloud drivers.Cloud
 	err   error
 
-	users int       // guarded by the connections' mu
-	left  time.Time // when the last of them has left; guarded by the same
+	users int       // guarded by connections.mu
+	left  time.Time // when the last user released it; guarded by connections.mu
 }
 
-// cloud opens a provider once and keeps it open: as the configuration describes it, or, for one that is configured no
-// more, as its record remembers it. Release has to be called when the cloud is used no more; it is never nil.
+// cloud opens a provider once and keeps it open. It uses the configuration or, for a provider that is no longer
+// configured, its record. The caller must call release after it has used the cloud; release is never nil.
 func (e *Engine) cloud(ctx context.Context, name string, record *resources.ProviderRecord) (cloud drivers.Cloud, release func(), err error) {
-	e.closeRetired()
+	e.closeUnused()
 	key := e.cloudKey(name, record)
-	open, first := e.enter(key)
-	release = sync.OnceFunc(func() { e.leave(open) })
+	open, first := e.acquire(key)
+	release = sync.OnceFunc(func() { e.releaseConnection(open) })
 	if first {
 		open.cloud, open.err = e.open(ctx, name, record)
 		open.ready.Store(open.err == nil)
@@ -49,11 +50,11 @@ func (e *Engine) cloud(ctx context.Context, name string, record *resources.Provi
 	}
 	select {
 	case <-open.done:
-	case <-ctx.Done(): // somebody else waits for a provider that hangs
+	case <-ctx.Done(): // another caller may still wait for a provider that hangs
 		release()
 		return nil, release, context.Cause(ctx)
 	}
-	if open.err != nil { // whoever waited for it gets the error; whoever comes later tries again
+	if open.err != nil { // all callers that waited get the error; a later call tries again
 		release()
 		e.mu.Lock()
 		if e.clouds[key] == open {
@@ -64,8 +65,8 @@ func (e *Engine) cloud(ctx context.Context, name string, record *resources.Provi
 	return open.cloud, release, open.err
 }
 
-// enter makes the caller a user of a connection, which is to be opened by the first one.
-func (c *connections) enter(key cloudKey) (open *openCloud, first bool) {
+// acquire adds the caller to the users of a connection. The first user has to open it.
+func (c *connections) acquire(key cloudKey) (open *openCloud, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	open = c.clouds[key]
@@ -77,35 +78,36 @@ func (c *connections) enter(key cloudKey) (open *openCloud, first bool) {
 	return open, first
 }
 
-func (e *Engine) leave(open *openCloud) {
+func (e *Engine) releaseConnection(open *openCloud) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	open.users--
 	open.left = e.Now()
 }
 
-// takeForce makes the engine's configuration the one whose connections stay open, used or not.
-func (e *Engine) takeForce() {
+// activateConnections keeps the connections of the engine's configuration open, even when they are unused.
+func (e *Engine) activateConnections() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.inForce = e.keys
+	e.active = e.keys
 }
 
-// closeRetired closes what nobody needs any more. Every look at a provider comes by here, so that nothing stays for long.
-func (e *Engine) closeRetired() {
-	for _, open := range e.retired(e.Now()) {
+// closeUnused closes connections that are no longer needed. cloud calls it on each use of a provider, so that none
+// stays open for long.
+func (e *Engine) closeUnused() {
+	for _, open := range e.unusedConnections(e.Now()) {
 		if err := open.cloud.Close(); err != nil {
 			e.Log.Warn("a provider was not left properly", "error", err)
 		}
 	}
 }
 
-// retired takes out the connections that are to be closed.
-func (c *connections) retired(now time.Time) (retired []*openCloud) {
+// unusedConnections removes and returns the connections to close.
+func (c *connections) unusedConnections(now time.Time) (retired []*openCloud) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, open := range c.clouds {
-		if open.users == 0 && open.ready.Load() && c.inForce[key.name] != key && now.Sub(open.left) >= lingering {
+		if open.users == 0 && open.ready.Load() && c.active[key.name] != key && now.Sub(open.left) >= idleConnectionTimeout {
 			delete(c.clouds, key)
 			retired = append(retired, open)
 		}
@@ -113,7 +115,7 @@ func (c *connections) retired(now time.Time) (retired []*openCloud) {
 	return retired
 }
 
-// connected reports whether a cloud is one of those that are open.
+// connected reports whether a cloud is one of the open connections.
 func (c *connections) connected(cloud drivers.Cloud) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// TestWhoListsAClosedProviderIsForgotten: for each connection somebody lists the provider, for all who wait.
+// TestWhoListsAClosedProviderIsForgotten: each connection has one poller, which all waiting steps share.
 func TestWhoListsAClosedProviderIsForgotten(t *testing.T) {
 	e := New(Options{Store: newShared(t)})
 	shared, err := newRun(t.Context(), e.Store)
@@ -18,7 +18,7 @@ func TestWhoListsAClosedProviderIsForgotten(t *testing.T) {
 	x := e.execution(shared, plan.Observed{})
 	clouds := []*idle{{name: "old"}, {name: "new"}}
 	for _, c := range clouds {
-		open, _ := e.enter(cloudKey{name: c.name})
+		open, _ := e.acquire(cloudKey{name: c.name})
 		open.cloud = c
 		open.ready.Store(true)
 		x.poll(c)
@@ -30,7 +30,7 @@ func TestWhoListsAClosedProviderIsForgotten(t *testing.T) {
 	}
 }
 
-// idle is a cloud that nobody asks for anything.
+// idle is a cloud that receives no calls.
 type idle struct {
 	drivers.Cloud
 	name string

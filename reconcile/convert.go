@@ -27,9 +27,9 @@ func (x *execution) convert(ctx context.Context, s plan.Step, from resources.Ima
 	return resources.ImageFile{Format: format, Name: to, Size: result.Size, SHA256: result.SHA256, MD5: result.MD5}, nil
 }
 
-// convertBuild adds a format to a build that is there.
+// convertBuild adds a format to an existing build.
 func (x *execution) convertBuild(ctx context.Context, s plan.Step) error {
-	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: s.Build})
+	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: s.Build})
 	if !ok {
 		return fmt.Errorf("build %s is gone from the state", s.Build)
 	}
@@ -50,14 +50,14 @@ func (x *execution) addFormat(ctx context.Context, s plan.Step, b *resources.Bui
 		if err != nil {
 			return err
 		}
-		x.took("convert/"+b.Image+"/"+s.Format, time.Since(started).Seconds())
+		x.recordDuration("convert/"+b.Image+"/"+s.Format, time.Since(started).Seconds())
 		return x.addFile(ctx, b.Key(), file)
 	}
 	return fmt.Errorf("no file of build %s is left to convert", b.ID)
 }
 
-// rememberUnconverted notes a failure for each provider that waits for the format, so that who is patient does not try
-// again at once: no upload will say so.
+// rememberUnconverted records a failure for each provider that needs the format, so that its backoff also covers the
+// conversion: no upload to it will fail.
 func (x *execution) rememberUnconverted(ctx context.Context, b *resources.Build, format string, cause error) error {
 	ref := resources.ImageRef{Kind: b.Kind, Name: b.Image}
 	waits := func(p resources.Provider) bool {
@@ -66,7 +66,7 @@ func (x *execution) rememberUnconverted(ctx context.Context, b *resources.Build,
 		})
 	}
 	has := map[string]bool{}
-	for _, u := range all[resources.Upload](x.ledger) {
+	for _, u := range all[resources.Upload](x.cache) {
 		has[u.Provider] = has[u.Provider] || u.Build == b.ID && u.State == resources.StateReady
 	}
 	return x.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
@@ -78,17 +78,17 @@ func (x *execution) rememberUnconverted(ctx context.Context, b *resources.Build,
 	})
 }
 
-// addFile notes one more file of a build. Another conversion may have noted its own meanwhile.
+// addFile adds a file to the record of a build. Another conversion may have added its own since.
 func (x *execution) addFile(ctx context.Context, build resources.Key, file resources.ImageFile) error {
-	release, err := x.place(ctx, "files of builds", 1)
+	release, err := x.acquire(ctx, "files of builds", 1)
 	if err != nil {
 		return err
 	}
 	defer release()
-	b, ok := get[resources.Build](x.ledger, build)
+	b, ok := get[resources.Build](x.cache, build)
 	if !ok {
 		return fmt.Errorf("build %s is gone from the state", build.ID)
 	}
 	b.Files = append(slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Format == file.Format }), file)
-	return x.ledger.put(ctx, b)
+	return x.cache.put(ctx, b)
 }

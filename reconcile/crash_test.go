@@ -13,9 +13,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestKilledAnywhere kills an apply, and then a destroy, at every commit and every call that changes something, before and after its effect.
-// Whatever the moment, the next applies bring the world to what is wanted: nothing twice, nothing leaked, nothing of
-// others touched.
+// TestKilledAnywhere kills an apply, and then a destroy, at every commit and every changing call, before and after its
+// effect. The next applies must reach the desired state: no duplicates, no leaks, no change of foreign objects.
 func TestKilledAnywhere(t *testing.T) {
 	for name, opt := range map[string]plan.Options{"apply": {}, "destroy": {Destroy: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +31,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killedAt runs with a killer at one point, and reports whether it struck.
+// killedAt runs with a kill at one point, and reports whether the run reached it.
 func killedAt(t *testing.T, opt plan.Options, at int) (struck bool) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
@@ -71,19 +70,20 @@ func (l *lab) mustRun(t *testing.T, opt plan.Options) {
 	}
 }
 
-// settle applies until nothing is left to do. Twice is enough: once to finish, and once for what had to be seen twice.
+// settle applies until nothing is left to do. Two applies are enough: one to finish, and one for leaks, which need two
+// sightings.
 func (l *lab) settle(t *testing.T, opt plan.Options, where string) {
 	t.Helper()
 	for range 2 {
 		l.mustRun(t, opt)
-		time.Sleep(time.Minute) // simulated: the second sighting of a leak is some time after the first
+		time.Sleep(time.Minute) // simulated: time between the two sightings of a leak
 	}
 	if p := l.plan(opt); len(p.Steps) > 0 {
 		t.Errorf("killed %s: two applies later there is still something to do:\n%s", where, text(p))
 	}
 }
 
-// asWanted checks the clouds themselves, not what npctl says of them.
+// asWanted checks the contents of the clouds instead of npctl's view of them.
 func (l *lab) asWanted(t *testing.T, where string) {
 	t.Helper()
 	want := map[string]map[string]int{
@@ -122,7 +122,7 @@ func (l *lab) asWanted(t *testing.T, where string) {
 	l.oneBuild(t, where)
 }
 
-// oneBuild checks that one build is left on disk and on record. A build that was complete when the kill came is used.
+// oneBuild checks that one build is left on disk and on record. A build that was complete before the kill is used.
 func (l *lab) oneBuild(t *testing.T, where string) {
 	t.Helper()
 	if builds := l.records(resources.KindBuild); len(builds) != 1 {
@@ -143,8 +143,8 @@ func (l *lab) oneBuild(t *testing.T, where string) {
 	}
 }
 
-// TestKilledWhileAFailedAttemptIsCleared: the first server of a node fails in the cloud and another takes its place.
-// Whatever the moment of a kill, the next apply goes on at once: it does not wait for a server that was on its way out.
+// TestKilledWhileAFailedAttemptIsCleared: the first server of a node fails in the cloud and another replaces it. After
+// a kill at any time, the next apply continues at once and does not wait for the deletion of the failed server.
 func TestKilledWhileAFailedAttemptIsCleared(t *testing.T) {
 	for at, struck := 1, true; struck; at++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestKilledWhileAFailedAttemptIsCleared(t *testing.T) {
 	}
 }
 
-// ours counts the servers in a cloud that carry our marks.
+// ours returns the number of servers in a cloud with our ownership tags.
 func (l *lab) ours(t *testing.T, cloud string) (servers int) {
 	t.Helper()
 	things, err := l.driver.clouds[cloud].Inventory()

@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// EventKind says what happened to a step.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events.
@@ -22,17 +22,17 @@ const (
 	EventSkipped  EventKind = "skipped"
 )
 
-// Event tells about one step while a plan is executed.
+// Event reports the progress of one step while a plan is executed.
 type Event struct {
 	Time  time.Time
 	Kind  EventKind
 	Step  plan.Step
-	Phase string        // what is going on, such as "waiting for the server to become active"
+	Phase string        // the current activity, such as "waiting for the server to become active"
 	Done  int64         // bytes or percent, as Total; of a retry, the number of the attempt that failed
 	Total int64         // 0 when unknown
 	Took  time.Duration // of done and failed steps
-	Err   error         // why it failed, was skipped or is tried again
-	ID    string        // of the record that was made
+	Err   error         // why it failed, was skipped or is retried
+	ID    string        // of the record that the step created
 }
 
 func (e *Engine) report(event Event) {
@@ -45,7 +45,7 @@ func (e *Engine) report(event Event) {
 	e.Report(event)
 }
 
-// about tells the log what a step is about. The id is that of the record that it made.
+// about returns the log attributes of a step. id is the ID of the record that the step created.
 func about(s plan.Step, id string) []any {
 	attrs := []any{"step", s.ID}
 	add := func(name, value string) {
@@ -53,7 +53,7 @@ func about(s plan.Step, id string) []any {
 			attrs = append(attrs, name, value)
 		}
 	}
-	node := cmp.Or(id, s.Record.ID) // a resumed launch may end with another record than it began with
+	node := cmp.Or(id, s.Record.ID) // a resumed launch may end with another record than it started with
 	switch s.Thing {
 	case plan.ThingNode:
 		add("node", node)

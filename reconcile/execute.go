@@ -13,22 +13,22 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Result is what became of a plan.
+// Result is the result of executing a plan.
 type Result struct {
 	Done        []plan.Step
 	Failed      []Failure
-	Interrupted []Failure // stopped because ctx ended; the next run resumes them
-	Skipped     []Failure // not tried: what they need failed, or the run was interrupted
-	Left        []Left    // of failed launch attempts, and not deleted yet
+	Interrupted []Failure   // stopped because ctx ended; the next run resumes them
+	Skipped     []Failure   // not started: a step that they need failed, or the run was interrupted
+	Undeleted   []Undeleted // instances of failed launch attempts that are not deleted yet
 }
 
-// Failure is a step that was not done, and why.
+// Failure is a step that was not completed, and why.
 type Failure struct {
 	Step plan.Step
 	Err  error
 }
 
-// Err sums the result up, or is nil when every step was done.
+// Err summarizes the result. It is nil if every step succeeded.
 func (r Result) Err() error {
 	notDone := len(r.Failed) + len(r.Interrupted) + len(r.Skipped)
 	if notDone == 0 {
@@ -41,61 +41,61 @@ func (r Result) Err() error {
 	return fmt.Errorf("not all steps are done: %d failed%s, %d skipped of %d", len(r.Failed), interrupted, len(r.Skipped), len(r.Done)+notDone)
 }
 
-// ErrInterrupted is why steps were not begun, or not finished, when ctx ended.
+// ErrInterrupted is the error of steps that did not start or did not finish because ctx ended.
 var ErrInterrupted = errors.New("interrupted")
 
-// errNeeds is why a step was skipped whose needs were not met.
+// errNeeds is the error of a skipped step: a step that it needs did not succeed.
 type errNeeds struct{ step plan.Step }
 
 func (e errNeeds) Error() string {
 	return fmt.Sprintf("it needs %s %s, which was not done", e.step.Action, e.step.Address)
 }
 
-// run is what steps share for as long as an apply, or a daemon, runs.
+// run is the state that steps share during an apply or the lifetime of a daemon.
 type run struct {
-	ledger   *ledger
-	unending bool // a runner's, whose steps are planned again when they have not been done
+	cache      *recordCache
+	continuous bool // set by Runner: its unfinished steps are planned again
 
-	pollCtx     context.Context // ends with the run, and with it the pollers
+	pollCtx     context.Context // ends with the run and stops the pollers
 	stopPolling context.CancelFunc
 	pollers     sync.WaitGroup
 
-	guard   sync.Mutex // guards the maps
-	places  map[string]*places
-	seats   map[string]func() // by step id: gives its place back while it only waits
-	polls   map[drivers.Cloud]*poller
-	known   map[string]bool      // providers whose record is up to date
-	seconds map[string][]float64 // durations by subject, not yet in the history
+	guard         sync.Mutex // guards the maps
+	semaphores    map[string]*semaphore
+	earlyReleases map[string]func() // by step ID: releases the slot of a step that only waits
+	polls         map[drivers.Cloud]*poller
+	known         map[string]bool      // providers with an up-to-date record
+	seconds       map[string][]float64 // durations by subject, not yet in the history
 }
 
-// execution is a plan being executed.
+// execution executes one plan.
 type execution struct {
 	*Engine
 	*run
 	seen    plan.Observed
-	cleaner *cleaner // nil where the next plan deletes what failed attempts leave
+	cleaner *cleaner // nil in a daemon: its next plan deletes the instances of failed attempts
 
-	results  sync.Mutex // guards what follows
+	results  sync.Mutex // guards the fields below
 	outcome  map[string]*outcome
-	built    map[string]string     // build ids by image, made in this run
-	uploaded map[uploadedTo]string // upload ids made in this run
+	built    map[string]string     // build IDs by image, created in this run
+	uploaded map[uploadedTo]string // upload IDs created in this run
 	result   Result
 }
 
 type uploadedTo struct{ image, provider string }
 
-// outcome is how a step ended; done is closed then.
+// outcome is the result of a step. done is closed when the step has ended.
 type outcome struct {
 	step plan.Step
 	done chan struct{}
 	ok   bool
 }
 
-// Execute does the steps of a plan that was computed from seen: each after those it needs, the steps of one provider
-// independent of every other's. What a failed step was needed for is skipped and named; the rest is done. When ctx
-// ends nothing new is begun, and what runs is stopped in a state that the next run goes on from.
+// Execute executes the steps of a plan that was computed from seen. A step starts after the steps that it needs; steps
+// of different providers are independent. Steps that need a failed step are skipped and reported, and all others run.
+// When ctx ends, no further step starts, and running steps stop in a state from which the next run resumes.
 func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (Result, error) {
-	ctx, release, err := e.underLocks(ctx, p)
+	ctx, release, err := e.underLocks(ctx, p, seen.Shared)
 	if err != nil {
 		return Result{}, err
 	}
@@ -117,11 +117,11 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 		wg.Go(func() { x.step(ctx, s) })
 	}
 	wg.Wait()
-	x.result.Left = x.cleaner.end()
+	x.result.Undeleted = x.cleaner.end()
 	return x.result, x.tidy(ctx)
 }
 
-// begin prepares to do steps; end has to be called afterwards.
+// begin prepares an execution. The caller must call end afterwards.
 func (e *Engine) begin(ctx context.Context, seen plan.Observed) (*execution, error) {
 	shared, err := newRun(ctx, e.Store)
 	if err != nil {
@@ -140,7 +140,7 @@ func newRun(ctx context.Context, store state.Store) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{ledger: l, places: map[string]*places{}, seats: map[string]func(){}, polls: map[drivers.Cloud]*poller{}, known: map[string]bool{},
+	r := &run{cache: l, semaphores: map[string]*semaphore{}, earlyReleases: map[string]func(){}, polls: map[drivers.Cloud]*poller{}, known: map[string]bool{},
 		seconds: map[string][]float64{}}
 	r.pollCtx, r.stopPolling = context.WithCancel(context.WithoutCancel(ctx))
 	return r, nil
@@ -151,7 +151,7 @@ func (r *run) end() {
 	r.pollers.Wait()
 }
 
-// step waits for what the step needs, does it, and records how it ended.
+// step waits for the steps that s needs, executes s and records the result.
 func (x *execution) step(ctx context.Context, s plan.Step) {
 	mine := x.outcome[s.ID]
 	defer close(mine.done)
@@ -159,7 +159,7 @@ func (x *execution) step(ctx context.Context, s plan.Step) {
 		x.skip(s, err)
 		return
 	}
-	release, err := x.slot(ctx, s)
+	release, err := x.acquireSlot(ctx, s)
 	if err != nil {
 		x.skip(s, err)
 		return
@@ -167,8 +167,8 @@ func (x *execution) step(ctx context.Context, s plan.Step) {
 	defer release()
 	started := time.Now()
 	x.report(Event{Kind: EventStart, Step: s})
-	id, err := x.do(x.ledger.claims.begin(ctx, s.ID), s)
-	x.ledger.claims.end(ctx, s.ID)
+	id, err := x.do(x.cache.claims.begin(ctx, s.ID), s)
+	x.cache.claims.end(ctx, s.ID)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrInterrupted) {
 		err = fmt.Errorf("%w: %w", ErrInterrupted, err)
 	}
@@ -176,7 +176,7 @@ func (x *execution) step(ctx context.Context, s plan.Step) {
 	x.finish(s, id, err, time.Since(started), 0)
 }
 
-// await waits for the steps that come first. A step that is not part of the plan is not waited for.
+// await waits for the steps that come before s. It does not wait for a step that is not part of the plan.
 func (x *execution) await(ctx context.Context, s plan.Step) error {
 	for i, id := range append(append([]string{}, s.Needs...), s.After...) {
 		first, planned := x.outcome[id]
@@ -186,7 +186,7 @@ func (x *execution) await(ctx context.Context, s plan.Step) error {
 		select {
 		case <-first.done:
 		case <-ctx.Done():
-			<-first.done // it ends soon, and its end decides what is said about this one
+			<-first.done // the step ends soon, and its result decides how this step is reported
 		}
 		if i < len(s.Needs) && !first.ok {
 			return errNeeds{first.step}
@@ -198,7 +198,7 @@ func (x *execution) await(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// finish reports a step that was tried. Of a step that fails again and again, the first failure is an error in the log.
+// finish reports a step that has ended. If a step fails repeatedly, only the first failure is logged as an error.
 func (x *execution) finish(s plan.Step, id string, err error, took time.Duration, failures int) {
 	x.results.Lock()
 	switch {
@@ -215,7 +215,7 @@ func (x *execution) finish(s plan.Step, id string, err error, took time.Duration
 		switch {
 		case errors.Is(err, ErrInterrupted):
 			level = slog.LevelInfo
-		case errors.Is(err, ErrAway) && x.unending, failures > 1:
+		case errors.Is(err, ErrProviderUnreachable) && x.continuous, failures > 1:
 			level = slog.LevelDebug
 		}
 		x.Log.Log(context.Background(), level, "step failed", append(about(s, id), "took", took, "error", err)...)
@@ -230,7 +230,7 @@ func (x *execution) finish(s plan.Step, id string, err error, took time.Duration
 	x.report(Event{Kind: EventDone, Step: s, Took: took, ID: id})
 }
 
-// skip reports a step that was not tried.
+// skip reports a step that did not start.
 func (x *execution) skip(s plan.Step, err error) {
 	x.results.Lock()
 	x.result.Skipped = append(x.result.Skipped, Failure{s, err})
@@ -238,21 +238,21 @@ func (x *execution) skip(s plan.Step, err error) {
 	x.report(Event{Kind: EventSkipped, Step: s, Err: err})
 }
 
-// do executes one step and returns the id of the record it made, if any.
+// do executes one step and returns the ID of the record that it created, if any.
 func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
 	if s.Provider != "" && s.Action != plan.ActionForget {
 		if err := x.rememberProvider(ctx, s.Provider); err != nil {
 			return "", err
 		}
 	}
-	if s.Action != plan.ActionLaunch { // which does that itself
+	if s.Action != plan.ActionLaunch { // launch claims its record
 		if err := x.claimRecord(ctx, s); err != nil {
 			return "", err
 		}
 	}
 	switch {
 	case s.Action == plan.ActionForget:
-		return s.Record.ID, x.ledger.drop(ctx, s.Record)
+		return s.Record.ID, x.cache.drop(ctx, s.Record)
 	case s.Action == plan.ActionServe:
 		return s.Request, x.serve(ctx, s)
 	case s.Action == plan.ActionDecline:

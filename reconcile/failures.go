@@ -12,22 +12,23 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// ErrAway is why a launch was put off: the provider does not answer. A Runner logs no error then: who plans the next try is to
-// tell, once for all launches.
-var ErrAway = errors.New("the provider does not answer")
+// ErrProviderUnreachable is the error of a postponed launch: the provider does not respond. A Runner does not log it as
+// an error, because the daemon plans the retry and reports the outage once for all launches.
+var ErrProviderUnreachable = errors.New("the provider does not answer")
 
-// away reports whether an error says of a provider that it is not there for now, and nothing of what it was asked for.
-func away(err error) bool {
-	return (errors.Is(err, drivers.ErrUnavailable) || errors.Is(err, drivers.ErrThrottled)) && drivers.MayPass(err)
+// isUnreachable reports whether an error means that the provider does not respond now, and says nothing about the
+// request.
+func isUnreachable(err error) bool {
+	return (errors.Is(err, drivers.ErrUnavailable) || errors.Is(err, drivers.ErrThrottled)) && drivers.IsTransient(err)
 }
 
-// errorLength is how much of an error is kept in a record.
+// errorLength is the maximum length in bytes of an error text in a record.
 const errorLength = 2000
 
-// gonesAtMost is how many versions of a source are remembered as gone.
+// gonesAtMost is how many missing versions of a source are remembered.
 const gonesAtMost = 50
 
-// changeImage changes what is remembered of an image. Others may do so at the same time, npctl image pause among them.
+// changeImage changes the record of an image. Others may change it at the same time, for example npctl image pause.
 func (x *execution) changeImage(ctx context.Context, name string, kind resources.ImageKind, change func(*resources.ImageRecord)) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
@@ -43,12 +44,12 @@ func (x *execution) changeImage(ctx context.Context, name string, kind resources
 		before := cloneImage(record)
 		change(record)
 		if revision != 0 && reflect.DeepEqual(before, record) {
-			x.ledger.know(ctx, entry)
+			x.cache.refreshEntry(ctx, entry)
 			return nil
 		}
 		entries, err := x.Store.Commit(ctx, state.Op{Record: record, Revision: revision})
 		if err == nil {
-			x.ledger.know(ctx, entries[0])
+			x.cache.refreshEntry(ctx, entries[0])
 			return nil
 		}
 		if !errors.Is(err, state.ErrConflict) {
@@ -59,7 +60,7 @@ func (x *execution) changeImage(ctx context.Context, name string, kind resources
 
 func cloneImage(r *resources.ImageRecord) *resources.ImageRecord {
 	c := *r
-	c.Gone = slices.Clone(r.Gone)
+	c.MissingVersions = slices.Clone(r.MissingVersions)
 	if r.Failure != nil {
 		f := *r.Failure
 		c.Failure = &f
@@ -74,7 +75,7 @@ func cloneImage(r *resources.ImageRecord) *resources.ImageRecord {
 	return &c
 }
 
-// uploadFailed notes one more failure to bring the image to a provider.
+// uploadFailed records another failed upload of the image to a provider.
 func (x *execution) uploadFailed(r *resources.ImageRecord, provider string, cause error, build string) {
 	if r.Uploads == nil {
 		r.Uploads = map[string]*resources.Failure{}
@@ -82,7 +83,7 @@ func (x *execution) uploadFailed(r *resources.ImageRecord, provider string, caus
 	r.Uploads[provider] = x.failedAgain(r.Uploads[provider], cause, build)
 }
 
-// failedAgain is what is remembered after one more failure.
+// failedAgain returns the failure to record after another one.
 func (x *execution) failedAgain(before *resources.Failure, cause error, build string) *resources.Failure {
 	f := &resources.Failure{Count: 1, Time: x.Now(), Kind: faultKind(cause), Error: cause.Error(), Build: build}
 	if before != nil {
@@ -94,7 +95,7 @@ func (x *execution) failedAgain(before *resources.Failure, cause error, build st
 	return f
 }
 
-// faultKind tells the errors that need somebody to do something from those that may pass.
+// faultKind returns the kind of an error. It is empty for an error that may be transient.
 func faultKind(err error) resources.FaultKind {
 	switch {
 	case errors.Is(err, drivers.ErrQuota):
@@ -103,7 +104,7 @@ func faultKind(err error) resources.FaultKind {
 		return resources.FaultCapacity
 	case errors.Is(err, drivers.ErrRejected):
 		return resources.FaultRejected
-	case errors.Is(err, ErrAway):
+	case errors.Is(err, ErrProviderUnreachable):
 		return resources.FaultUnavailable
 	default:
 		return ""

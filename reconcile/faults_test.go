@@ -14,10 +14,9 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// TestFaultsLeaveNothingBehind applies random configurations to clouds that fail in random ways, with servers vanishing
-// and breaking in between. Once the clouds behave again, a few applies bring the world to what is wanted: nothing
-// twice, nothing leaked, nothing of others touched, and the next plan is empty. NPCTL_SEEDS=100 tries a hundred worlds,
-// NPCTL_SEED=7 the seventh alone.
+// TestFaultsLeaveNothingBehind applies random configurations to clouds that fail in random ways, while servers vanish
+// and break. Once the clouds work again, a few applies must reach the desired state: no duplicates, no leaks, no change
+// of foreign objects, and an empty next plan. NPCTL_SEEDS=100 runs a hundred seeds, NPCTL_SEED=7 only the seventh.
 func TestFaultsLeaveNothingBehind(t *testing.T) {
 	first, last := 1, number("NPCTL_SEEDS", 8)
 	if only := number("NPCTL_SEED", 0); only > 0 {
@@ -37,7 +36,7 @@ func number(name string, otherwise int) int {
 	return otherwise
 }
 
-// menu holds the faults to draw from. Each strikes a few times at the most.
+// menu holds the faults to draw from. Each occurs only a few times.
 var menu = []sandboxcloud.Fault{
 	{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503},
 	{Operation: "*.list", Action: sandboxcloud.Truncate},
@@ -84,7 +83,7 @@ func faulty(t *testing.T, random *rand.Rand) {
 		time.Sleep(time.Duration(random.IntN(600)) * time.Second)
 	}
 	l.behave(t)
-	time.Sleep(10 * time.Minute) // late effects have shown by then
+	time.Sleep(10 * time.Minute) // late effects have occurred by then
 	for round := range 4 {
 		p, _, err := l.run(t.Context(), plan.Options{})
 		story = append(story, fmt.Sprintf("quiet apply: %v\n%s", err, text(p)))
@@ -110,7 +109,7 @@ func wanting(small, large int, flavor string) string {
 	).Replace(twoClouds)
 }
 
-// misbehave gives each cloud a few faults.
+// misbehave sets a few random faults in each cloud.
 func (l *lab) misbehave(t *testing.T, random *rand.Rand) (story []string) {
 	t.Helper()
 	for _, name := range []string{"one", "two"} {
@@ -137,7 +136,7 @@ func (l *lab) behave(t *testing.T) {
 	}
 }
 
-// meddle removes or breaks something of ours behind npctl's back.
+// meddle removes or breaks objects of this installation in the clouds.
 func (l *lab) meddle(t *testing.T, random *rand.Rand) (story []string) {
 	t.Helper()
 	for name, cloud := range l.driver.clouds {
@@ -165,7 +164,8 @@ func (l *lab) meddle(t *testing.T, random *rand.Rand) (story []string) {
 	return story
 }
 
-// count looks into the clouds. Ready nodes beyond min_ready are kept, so there may be more, but each has a record.
+// count checks the objects in the clouds. Ready nodes beyond min_ready are kept, so there may be more, but each has a
+// record.
 func (l *lab) count(t *testing.T, small, large int) {
 	t.Helper()
 	recorded := map[string]int{}

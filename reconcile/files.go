@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// removeBuildFiles removes everything in the images directory that carries the build's id.
+// removeBuildFiles removes all files in the images directory with the build ID in their names.
 func (x *execution) removeBuildFiles(ctx context.Context, b *resources.Build) error {
 	entries, err := os.ReadDir(x.imagesDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,8 +35,8 @@ func (x *execution) removeBuildFiles(ctx context.Context, b *resources.Build) er
 	return nil
 }
 
-// removeFile removes a file or directory of the images directory. What a killed builder left mounted is unmounted first;
-// while something is still mounted nothing is deleted, since the deletion would go through the mount.
+// removeFile removes a file or directory of the images directory. It first unmounts what a killed builder left mounted.
+// While anything is still mounted it deletes nothing, because the deletion would follow the mount.
 func (x *execution) removeFile(ctx context.Context, name string) error {
 	path := filepath.Join(x.imagesDir(), name)
 	info, err := os.Lstat(path)
@@ -59,7 +59,7 @@ func (x *execution) removeFile(ctx context.Context, name string) error {
 	return mounts.RemoveTree(ctx, path)
 }
 
-// removeWork removes a build's work directory. What cannot be removed is found by its name in the next plan.
+// removeWork removes a build's work directory. If that fails, the next plan finds the directory by its name.
 func (x *execution) removeWork(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
@@ -68,8 +68,8 @@ func (x *execution) removeWork(ctx context.Context, name string) {
 	}
 }
 
-// deleteFile removes an image file, and its mention in the build's record. A step that names no build means the one that
-// this run has made.
+// deleteFile removes an image file and its entry in the record of the build. A step without a build refers to the build
+// that this run has created.
 func (x *execution) deleteFile(ctx context.Context, s plan.Step) error {
 	name, build := s.External, s.Build
 	if build == "" {
@@ -84,7 +84,7 @@ func (x *execution) deleteFile(ctx context.Context, s plan.Step) error {
 	return x.removeImageFile(ctx, name)
 }
 
-// removeImageFile removes a file that carries a build's id, and no other.
+// removeImageFile removes a file with a build ID in its name. It rejects any other name.
 func (x *execution) removeImageFile(ctx context.Context, name string) error {
 	if name != filepath.Base(name) || plan.BuildIDOfFile(name) == "" {
 		return fmt.Errorf("%q is not the name of an image file", name)
@@ -93,15 +93,15 @@ func (x *execution) removeImageFile(ctx context.Context, name string) error {
 }
 
 func (x *execution) dropFile(ctx context.Context, build, name string) error {
-	release, err := x.place(ctx, "files of builds", 1)
+	release, err := x.acquire(ctx, "files of builds", 1)
 	if err != nil {
 		return err
 	}
 	defer release()
-	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: build})
+	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: build})
 	if !ok {
 		return nil
 	}
 	b.Files = slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Name == name })
-	return x.ledger.put(ctx, b)
+	return x.cache.put(ctx, b)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Shared is the runner's store where others work in it too, or nil.
-func (r *Runner) Shared() state.Shared { return r.ledger.claims.store }
+// Shared returns the runner's store if it is a shared one, or nil.
+func (r *Runner) Shared() state.Shared { return r.cache.claims.store }
 
-// Follow keeps up with what others write, where they work in the same store, until ctx ends. News is called with each
-// record that others have written.
+// Follow applies the changes of a shared store to the record cache until ctx ends. It calls news with each record that
+// another process has written.
 func (r *Runner) Follow(ctx context.Context, news func(resources.Record)) error {
 	if r.Shared() == nil {
 		return nil
@@ -24,23 +24,23 @@ func (r *Runner) Follow(ctx context.Context, news func(resources.Record)) error 
 		return fmt.Errorf("follow the state: %w", err)
 	}
 	for range hints {
-		for _, record := range r.ledger.catchUp(ctx) {
+		for _, record := range r.cache.catchUp(ctx) {
 			news(record)
 		}
 	}
 	return nil
 }
 
-// Abandon ends those steps that are being done and that of accepts, and returns a channel that closes when they have ended.
-// Requests that were to be served by such steps are given back then: whoever takes over begins with them anew.
+// Abandon cancels the running steps for which of returns true, and returns a channel that is closed when they have
+// ended. It then releases their requests, which the next leader serves from the start.
 func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var steps []underway
+	var steps []runningStep
 	for _, s := range r.running {
 		if of(&s.Step) {
 			steps = append(steps, s)
-			r.ledger.claims.stop(s.ID, state.ErrLost)
+			r.cache.claims.stop(s.ID, state.ErrLost)
 		}
 	}
 	ended := make(chan struct{})
@@ -55,16 +55,16 @@ func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 }
 
 func (r *Runner) giveRequestsBack(of func(*plan.Step) bool) {
-	for key := range r.ledger.claims.keys() {
-		request, _ := get[resources.Request](r.ledger, key)
-		if request != nil && of(&plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: request.Place.Provider}) {
-			r.ledger.claims.letGo(context.Background(), key)
+	for key := range r.cache.claims.keys() {
+		request, _ := get[resources.Request](r.cache, key)
+		if request != nil && of(&plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: request.Placement.Provider}) {
+			r.cache.claims.release(context.Background(), key)
 		}
 	}
 }
 
-// refresh reads records anew after a commit has found that others have changed them.
-func (l *ledger) refresh(ctx context.Context, ops []state.Op) {
+// refresh reads records again after a commit has failed because other processes have changed them.
+func (l *recordCache) refresh(ctx context.Context, ops []state.Op) {
 	for _, op := range ops {
 		key := op.Key
 		if op.Record != nil {
@@ -73,17 +73,17 @@ func (l *ledger) refresh(ctx context.Context, ops []state.Op) {
 		entry, err := l.store.Get(ctx, key)
 		switch {
 		case err == nil:
-			l.know(ctx, entry)
+			l.refreshEntry(ctx, entry)
 		case errors.Is(err, state.ErrNotFound):
 			l.forget(key)
 		}
 	}
 }
 
-// forget drops a record that is gone.
-func (l *ledger) forget(key resources.Key) {
+// forget removes a record from the cache.
+func (l *recordCache) forget(key resources.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lose(key)
-	l.hint()
+	l.deleteEntry(key)
+	l.notify()
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// sharedStore is a store that others work in too: they do something at the moment that a test chooses.
+// sharedStore is a store that other processes use too. They act at the moment that a test chooses.
 type sharedStore struct {
 	*bolt.Store
 	changed   []state.Entry
@@ -23,11 +23,11 @@ type sharedStore struct {
 	connected bool
 	wished    []string
 
-	locks                   map[string]*testLock // that were ever given, by name
-	others                  map[string]bool      // locks that others have
-	afterCommit, afterClaim func()               // once, before the caller hears of the end
-	claimErr                func() error         // what each claim ends with
-	calls                   []string             // that change locks
+	locks                   map[string]*testLock // all locks ever acquired, by name
+	others                  map[string]bool      // locks of other processes
+	afterCommit, afterClaim func()               // called once, before Commit or Claim returns
+	claimErr                func() error         // result of each claim
+	calls                   []string             // calls that change locks
 }
 
 var _ state.Shared = (*sharedStore)(nil)
@@ -61,7 +61,7 @@ func (s *sharedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entr
 	for i := range entries {
 		switch {
 		case ops[i].Claim:
-			entries[i].Claim = s.lock()
+			entries[i].ClaimLock = s.lock()
 			s.calls = append(s.calls, "commit with a claim")
 		case ops[i].Release:
 			s.calls = append(s.calls, "commit with a release")
@@ -90,7 +90,7 @@ func (s *sharedStore) lock() *testLock {
 
 func (s *sharedStore) Lock(_ context.Context, name string, _ state.Holder) (state.Lock, error) {
 	if s.others[name] {
-		return nil, &state.LockedError{Name: name, Holder: state.Holder{Operation: "watch", Who: "zuul@there"}}
+		return nil, &state.LockedError{Name: name, Holder: state.Holder{Operation: "watch", UserHost: "zuul@there"}}
 	}
 	if s.locks == nil {
 		s.locks = map[string]*testLock{}
@@ -106,16 +106,17 @@ func (s *sharedStore) Changes() ([]state.Entry, []resources.Key) {
 }
 func (s *sharedStore) Claimed() map[resources.Key]bool                    { return nil }
 func (s *sharedStore) Register(context.Context, resources.Presence) error { return nil }
-func (s *sharedStore) Peers() []resources.Peer                            { return nil }
+func (s *sharedStore) RegisteredPools() []resources.RegisteredPool        { return nil }
+func (s *sharedStore) Builders() []string                                 { return nil }
 func (s *sharedStore) Sync(context.Context) error                         { return nil }
-func (s *sharedStore) BuildsWished() []string                             { return s.wished }
+func (s *sharedStore) RequestedBuilds() []string                          { return s.wished }
 
-func (s *sharedStore) WishBuild(_ context.Context, image string, wish bool) error {
+func (s *sharedStore) RequestBuild(_ context.Context, image string, wish bool) error {
 	s.wished = slices.DeleteFunc(s.wished, func(name string) bool { return name == image && !wish })
 	return nil
 }
 
-func (s *sharedStore) ProvidersFrozen() []string { return nil }
+func (s *sharedStore) FrozenProviders() []string { return nil }
 
 func (s *sharedStore) FreezeProvider(context.Context, string, bool) error { return nil }
 
@@ -137,8 +138,8 @@ func (l *testLock) Unlock(context.Context) error {
 	return nil
 }
 
-// ended is what others do to a record: they remove it, and this process has taken note of that.
-func (s *sharedStore) ended(t *testing.T, l *ledger, key resources.Key) func() {
+// ended returns a function that acts as another process: it removes a record, and this process applies the removal.
+func (s *sharedStore) ended(t *testing.T, l *recordCache, key resources.Key) func() {
 	return func() {
 		entry, err := s.Get(t.Context(), key)
 		if err != nil {
@@ -193,7 +194,7 @@ func TestWhatOthersWriteRightAfterUsIsKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now.Record.(*resources.Request).Relative = 7
+		now.Record.(*resources.Request).RelativePriority = 7
 		if s.changed, err = s.Store.Commit(t.Context(), state.Op{Record: now.Record, Revision: now.Revision}); err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +203,7 @@ func TestWhatOthersWriteRightAfterUsIsKnown(t *testing.T) {
 	if err := l.put(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if now, _ := get[resources.Request](l, key); now.Relative != 7 {
+	if now, _ := get[resources.Request](l, key); now.RelativePriority != 7 {
 		t.Errorf("known is %+v, which is older than what others wrote", now)
 	}
 }
@@ -215,7 +216,7 @@ func TestAClaimOfARequestThatEndsMeanwhileIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.afterClaim = s.ended(t, l, key)
-	if _, err := l.claims.take(t.Context(), "", key); !errors.Is(err, errChanged) {
+	if _, err := l.claims.acquire(t.Context(), "", key); !errors.Is(err, errChanged) {
 		t.Errorf("the claim returned %v", err)
 	}
 	if held := l.claims.keys(); len(held) > 0 {
@@ -235,19 +236,19 @@ func TestARequestIsClaimedAndGivenBackByTheCommitsThatAnswerIt(t *testing.T) {
 	if err := x.serve(t.Context(), step); err != nil {
 		t.Fatal(err)
 	}
-	if !r.ledger.claims.has(key) {
+	if !r.cache.claims.has(key) {
 		t.Error("a request that waits for its nodes is not claimed")
 	}
 	node := &resources.Node{State: resources.StateReady, Labels: []string{"small"}, Request: key.ID}
-	if err := r.ledger.put(t.Context(), node); err != nil {
+	if err := r.cache.put(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 	step.Nodes = []string{node.ID}
 	if err := x.serve(t.Context(), step); err != nil {
 		t.Fatal(err)
 	}
-	if now, _ := get[resources.Request](r.ledger, key); now.State != resources.StateFulfilled || r.ledger.claims.has(key) {
-		t.Errorf("the request is %s, and claimed: %t", now.State, r.ledger.claims.has(key))
+	if now, _ := get[resources.Request](r.cache, key); now.State != resources.StateFulfilled || r.cache.claims.has(key) {
+		t.Errorf("the request is %s, and claimed: %t", now.State, r.cache.claims.has(key))
 	}
 	if want := []string{"commit with a claim", "commit with a release"}; !slices.Equal(s.calls, want) {
 		t.Errorf("the calls were %q, want %q", s.calls, want)
@@ -264,8 +265,8 @@ func TestARequestThatAnotherHasClaimedIsLeftToIt(t *testing.T) {
 	s.claimErr = func() error { return fmt.Errorf("%w, %w", state.ErrLocked, state.ErrConflict) }
 	x := r.engine.execution(r.run, plan.Observed{})
 	step := plan.Step{ID: "serve", Action: plan.ActionServe, Thing: plan.ThingRequest, Record: key, Request: key.ID, Nodes: []string{""}}
-	if err := x.serve(t.Context(), step); !errors.Is(err, errChanged) || r.ledger.claims.has(key) {
-		t.Errorf("the step ended with %v, and the request is claimed: %t", err, r.ledger.claims.has(key))
+	if err := x.serve(t.Context(), step); !errors.Is(err, errChanged) || r.cache.claims.has(key) {
+		t.Errorf("the step ended with %v, and the request is claimed: %t", err, r.cache.claims.has(key))
 	}
 }
 
@@ -277,21 +278,21 @@ func TestNothingIsDoneInACloudUnlessTheStoreCanBeReliedUpon(t *testing.T) {
 	}
 	c := newClaims(s)
 	ctx := c.begin(t.Context(), "step")
-	if _, err := c.take(ctx, "step", entries[0].Record.Key()); err != nil {
+	if _, err := c.acquire(ctx, "step", entries[0].Record.Key()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.secured(ctx, "step"); err != nil {
+	if err := c.awaitConnected(ctx, "step"); err != nil {
 		t.Errorf("while all is well: %v", err)
 	}
 	s.connected = false
-	away, cancel := context.WithTimeoutCause(ctx, 3*securedPoll, errors.New("it took too long"))
+	away, cancel := context.WithTimeoutCause(ctx, 3*connectedPoll, errors.New("it took too long"))
 	defer cancel()
-	if err := c.secured(away, "step"); err == nil || err.Error() != "it took too long" {
+	if err := c.awaitConnected(away, "step"); err == nil || err.Error() != "it took too long" {
 		t.Errorf("while the store is away: %v", err)
 	}
 	s.connected = true
 	close(c.held[entries[0].Record.Key()].lock.(*testLock).lost)
-	if err := c.secured(ctx, "step"); !errors.Is(err, state.ErrLost) {
+	if err := c.awaitConnected(ctx, "step"); !errors.Is(err, state.ErrLost) {
 		t.Errorf("after the claim was lost: %v", err)
 	}
 }
@@ -313,8 +314,8 @@ func TestWhatOthersWorkOnIsLeftAloneForAWhile(t *testing.T) {
 		t.Helper()
 		s.claimErr = func() error { tries++; return &state.LockedError{} }
 		var seen plan.Observed
-		r.Complete(&seen)
-		r.Begin(t.Context(), plan.Plan{Steps: []plan.Step{step}}, seen)
+		r.FillFromRunner(&seen)
+		r.Start(t.Context(), plan.Plan{Steps: []plan.Step{step}}, seen)
 		r.steps.Wait()
 	}
 	begin()
@@ -322,7 +323,7 @@ func TestWhatOthersWorkOnIsLeftAloneForAWhile(t *testing.T) {
 	if tries != 1 {
 		t.Errorf("the build was asked for %d times at once, want once", tries)
 	}
-	now = now.Add(elsewherePause)
+	now = now.Add(lockedElsewherePause)
 	begin()
 	if tries != 2 {
 		t.Errorf("the build was asked for %d times, want once more after the pause", tries)
@@ -337,8 +338,8 @@ func TestADepartureIsKnownForAsLongAsAnOlderListingIsUsed(t *testing.T) {
 	}
 	gone := func(listed time.Time) bool {
 		seen := plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: listed}}}
-		r.Complete(&seen)
-		return seen.Providers["cloud"].Gone["server"]
+		r.FillFromRunner(&seen)
+		return seen.Providers["cloud"].DeletedInstances["server"]
 	}
 	listed := now
 	now = now.Add(time.Second)
@@ -349,13 +350,13 @@ func TestADepartureIsKnownForAsLongAsAnOlderListingIsUsed(t *testing.T) {
 	if !gone(listed) {
 		t.Error("the departure was forgotten while the older listing is in use")
 	}
-	r.Look(t.Context(), "cloud")
+	r.ListProvider(t.Context(), "cloud")
 	if !gone(listed) {
 		t.Error("the departure was forgotten before the newest listing is in use")
 	}
-	r.listed["cloud"] = now.Add(time.Second)
-	r.Look(t.Context(), "cloud")
-	if len(r.gone["cloud"]) != 0 {
+	r.listingStarted["cloud"] = now.Add(time.Second)
+	r.ListProvider(t.Context(), "cloud")
+	if len(r.deletedInstances["cloud"]) != 0 {
 		t.Error("the departure is still kept though no listing in use is older")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestReloadedConfigurationIsKeyed: without the key a change of a sensitive value would not be seen.
+// TestReloadedConfigurationIsKeyed: without the key, a change of a sensitive value would not be detected.
 func TestReloadedConfigurationIsKeyed(t *testing.T) {
 	desired := func(password string) resources.Desired {
 		source := resources.SourceOfHash(cty.ObjectVal(map[string]cty.Value{"userdata": cty.StringVal(password).Mark("sensitive")}))

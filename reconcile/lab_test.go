@@ -28,11 +28,11 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// labDriver is the openstack driver over an emulated OpenStack that outlives the engine.
+// labDriver is the openstack driver with an emulated OpenStack that outlives the engine.
 type labDriver struct {
 	clouds map[string]*sandboxcloud.Cloud
-	moved  map[string]bool // the provider's block leads elsewhere by now
-	asked  *asked          // when set, what clouds are asked for is noted there
+	moved  map[string]bool // the provider block names another cloud now
+	asked  *asked          // if set, records the requests to the clouds
 }
 
 func (labDriver) Kind() string          { return "lab" }
@@ -51,17 +51,17 @@ func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) 
 	return cloud, err
 }
 
-// lab is a configuration, a state file and emulated clouds. Engines come and go in it, as processes do.
+// lab is a configuration, a state file and emulated clouds. Its engines start and end as processes do.
 type lab struct {
 	t      testing.TB
 	dir    string
 	config string
 	driver labDriver
 	kill   *killer
-	shared *claimedStore // when set, others work in the store too
+	shared *claimedStore // if set, other processes use the store too
 }
 
-// twoClouds has two clouds with two labels of one image, and a machine that exists.
+// twoClouds has two clouds with two labels of one image, and a static node.
 const twoClouds = `
 npctl {
   images_dir = "images"
@@ -119,7 +119,7 @@ func newLab(t testing.TB, config string, options sandboxcloud.Options) *lab {
 	return l
 }
 
-// engine starts a new one, as a process does, and returns what to do at its end.
+// engine starts a new engine, as a process does, and returns the function that ends it.
 func (l *lab) engine() (*reconcile.Engine, func()) {
 	l.t.Helper()
 	if err := os.WriteFile(filepath.Join(l.dir, "npctl.hcl"), []byte(l.config), 0o600); err != nil {
@@ -154,7 +154,7 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 	}
 }
 
-// run does one `npctl apply`: observe, sight, compute, execute.
+// run executes one `npctl apply`: observe, sight, compute, execute.
 func (l *lab) run(ctx context.Context, opt plan.Options) (plan.Plan, reconcile.Result, error) {
 	l.t.Helper()
 	e, end := l.engine()
@@ -180,7 +180,7 @@ func (l *lab) run(ctx context.Context, opt plan.Options) (plan.Plan, reconcile.R
 	return p, result, err
 }
 
-// plan computes without doing anything.
+// plan computes a plan without executing it.
 func (l *lab) plan(opt plan.Options) plan.Plan {
 	l.t.Helper()
 	e, end := l.engine()
@@ -210,7 +210,7 @@ func (l *lab) records(kind resources.Kind) []resources.Record {
 	return records
 }
 
-// text shows a plan, one step a line.
+// text formats a plan with one step per line.
 func text(p plan.Plan) string {
 	var b strings.Builder
 	for _, s := range p.Steps {
@@ -222,26 +222,26 @@ func text(p plan.Plan) string {
 	return b.String()
 }
 
-// errKilled is what everything answers once the process is dead.
+// errKilled is the result of every call after the kill.
 var errKilled = errors.New("killed")
 
-// killer stops an engine dead at one of the points where it touches the outside: after it, nothing has any effect.
+// killer kills an engine at one of the points at which it changes something outside; calls after that have no effect.
 type killer struct {
-	mu     sync.Mutex // guards the rest
-	points int        // passed so far
-	at     int        // the point to die at; 0 means never
-	where  string     // what happened there
+	mu     sync.Mutex // guards the fields below
+	points int        // number of points passed
+	at     int        // the point of the kill; 0: none
+	where  string     // the call at that point
 	dead   bool
 }
 
-// revive makes the next engine live, to die at that point.
+// revive resets the killer so that the next engine is killed at the given point.
 func (k *killer) revive(at int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.points, k.at, k.dead, k.where = 0, at, false, ""
 }
 
-// pass is one point.
+// pass passes one point.
 func (k *killer) pass(what string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -262,7 +262,7 @@ func (k *killer) died() (where string, dead bool) {
 	return k.where, k.dead
 }
 
-// transport makes two points of each call that changes something. Dying during a read is dying after the change before it.
+// transport makes two points of each changing call. A kill during a read equals a kill after the previous change.
 func (k *killer) transport(inner http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if _, dead := k.died(); dead {
@@ -291,7 +291,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// killedStore dies before and after commits.
+// killedStore adds points before and after commits.
 type killedStore struct {
 	*bolt.Store
 	kill *killer

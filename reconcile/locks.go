@@ -4,21 +4,35 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
-// ProviderLock is the name of the lock that the process has which works in a provider, where others work in the same store.
+// ProviderLock returns the name of the lock of the process that manages a provider in a shared store.
 func ProviderLock(provider string) string { return "provider " + provider }
 
-// ImagesLock is the name of the lock of the process that looks after images there.
+// ImagesLock is the name of the lock of the process that deletes leaked images in a shared store.
 const ImagesLock = "images"
 
-// LockOf is the name of the lock under which a step is done, where others work in the same store; empty when it needs none.
+// ImageLock returns the name of the lock of the process that builds, converts, uploads or deletes builds of an image in
+// a shared store.
+func ImageLock(image string) string { return "image " + image }
+
+// IsImageLock reports whether a lock is for an image or for leaked images.
+func IsImageLock(name string) bool {
+	return name == ImagesLock || strings.HasPrefix(name, ImageLock(""))
+}
+
+// LockOf returns the name of the lock that a step needs in a shared store, or "" if it needs none.
 func LockOf(s *plan.Step) string {
 	switch {
+	case ofImages(s) && s.Image != "":
+		return ImageLock(s.Image)
+	case ofImages(s) && s.Record.Kind == resources.KindImage:
+		return ImageLock(s.Record.ID)
 	case ofImages(s):
 		return ImagesLock
 	case s.Provider != "":
@@ -39,11 +53,11 @@ func ofImages(s *plan.Step) bool {
 	}
 }
 
-// underLocks takes the locks of a plan for as long as it is being done. When one of them is lost, the returned context ends.
-func (e *Engine) underLocks(ctx context.Context, p plan.Plan) (under context.Context, release func(), err error) {
-	store, shared := e.Store.(state.Shared)
+// underLocks acquires the locks of a plan in a shared store until release is called. A daemon through which the store
+// is opened lends its own locks. The returned context ends when a lock is lost.
+func (e *Engine) underLocks(ctx context.Context, p plan.Plan, shared bool) (under context.Context, release func(), err error) {
 	under, cancel := context.WithCancelCause(ctx)
-	if !shared {
+	if _, direct := e.Store.(state.Shared); !direct && !shared {
 		return under, func() { cancel(nil) }, nil
 	}
 	var locks []state.Lock
@@ -58,7 +72,7 @@ func (e *Engine) underLocks(ctx context.Context, p plan.Plan) (under context.Con
 		}
 	}
 	for _, name := range locksOf(p) {
-		lock, err := store.Lock(ctx, name, state.Holder{Operation: "apply"})
+		lock, err := e.Store.Lock(ctx, name, state.Holder{Operation: "apply"})
 		if err != nil {
 			release()
 			return nil, nil, fmt.Errorf("%s: %w", name, err)
@@ -75,7 +89,7 @@ func (e *Engine) underLocks(ctx context.Context, p plan.Plan) (under context.Con
 	return under, release, nil
 }
 
-// locksOf names the locks under which the steps of a plan are done.
+// locksOf returns the names of the locks that the steps of a plan need.
 func locksOf(p plan.Plan) (names []string) {
 	for i := range p.Steps {
 		if name := LockOf(&p.Steps[i]); name != "" {

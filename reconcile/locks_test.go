@@ -13,16 +13,17 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-func TestStepsOfImagesAreUnderTheLockOfImages(t *testing.T) {
+func TestStepsOfImagesAreUnderTheLockOfTheirImage(t *testing.T) {
 	for name, c := range map[string]struct {
 		step plan.Step
 		want string
 	}{
-		"build":            {plan.Step{Action: plan.ActionBuild, Thing: plan.ThingBuild}, ImagesLock},
-		"upload":           {plan.Step{Action: plan.ActionUpload, Thing: plan.ThingUpload, Provider: "cloud"}, ImagesLock},
-		"file":             {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingFile}, ImagesLock},
+		"build":            {plan.Step{Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "debian"}, "image debian"},
+		"upload":           {plan.Step{Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: "debian", Provider: "cloud"}, "image debian"},
+		"file":             {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingFile, Image: "debian"}, "image debian"},
+		"leaked file":      {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "file"}, ""},
 		"leaked image":     {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "image", Provider: "cloud"}, ImagesLock},
-		"record of image":  {plan.Step{Thing: plan.ThingRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, ImagesLock},
+		"record of image":  {plan.Step{Thing: plan.ThingRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, "image debian"},
 		"leaked server":    {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "instance", Provider: "cloud"}, "provider cloud"},
 		"launch":           {plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "cloud"}, "provider cloud"},
 		"request":          {plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: "cloud"}, "provider cloud"},
@@ -34,26 +35,26 @@ func TestStepsOfImagesAreUnderTheLockOfImages(t *testing.T) {
 	}
 }
 
-// someSteps has two of images, in one provider, and one of nodes in another.
+// someSteps returns a plan with two steps of images in one provider, and one step of a node in another.
 func someSteps() plan.Plan {
-	return plan.Plan{Steps: []plan.Step{{ID: "1", Action: plan.ActionBuild, Thing: plan.ThingBuild}, {ID: "2", Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "rack"},
-		{ID: "3", Action: plan.ActionUpload, Thing: plan.ThingUpload, Provider: "cloud"}}}
+	return plan.Plan{Steps: []plan.Step{{ID: "1", Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "alma"}, {ID: "2", Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "rack"},
+		{ID: "3", Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: "alma", Provider: "cloud"}}}
 }
 
 func TestAPlanIsDoneUnderTheLocksOfItsSteps(t *testing.T) {
 	s := newShared(t)
 	e := New(Options{Store: s})
-	ctx, release, err := e.underLocks(t.Context(), someSteps())
+	ctx, release, err := e.underLocks(t.Context(), someSteps(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := slices.Sorted(maps.Keys(s.locks)), []string{ImagesLock, "provider rack"}; !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(s.locks)), []string{"image alma", "provider rack"}; !slices.Equal(got, want) {
 		t.Errorf("taken are %q, want %q", got, want)
 	}
-	close(s.locks[ImagesLock].lost)
+	close(s.locks["image alma"].lost)
 	<-ctx.Done()
-	if err := context.Cause(ctx); !errors.Is(err, state.ErrLost) || !strings.HasPrefix(err.Error(), "images: ") {
-		t.Errorf("the lock of images is lost, and it ends with %v", err)
+	if err := context.Cause(ctx); !errors.Is(err, state.ErrLost) || !strings.HasPrefix(err.Error(), "image alma: ") {
+		t.Errorf("the lock of the image is lost, and it ends with %v", err)
 	}
 	release()
 	for name, lock := range s.locks {
@@ -63,9 +64,9 @@ func TestAPlanIsDoneUnderTheLocksOfItsSteps(t *testing.T) {
 	}
 }
 
-func TestNothingOfAPlanIsDoneWhileOthersLookAfterImages(t *testing.T) {
+func TestNothingOfAPlanIsDoneWhileAnotherHasTheLockOfAnImage(t *testing.T) {
 	s := newShared(t)
-	s.others = map[string]bool{ImagesLock: true}
+	s.others = map[string]bool{"image alma": true}
 	e := New(Options{Store: s})
 	result, err := e.Execute(t.Context(), someSteps(), plan.Observed{})
 	if !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), "zuul@there") || len(result.Failed)+len(result.Skipped) > 0 {
@@ -78,9 +79,30 @@ func TestNothingOfAPlanIsDoneWhileOthersLookAfterImages(t *testing.T) {
 	}
 	p := someSteps()
 	p.Steps = p.Steps[1:2]
-	_, release, err := e.underLocks(t.Context(), p)
+	_, release, err := e.underLocks(t.Context(), p, true)
 	if err != nil {
 		t.Fatalf("a plan without images: %v", err)
 	}
 	release()
+}
+
+// TestThroughADaemonAPlanIsDoneUnderLocksToo: a command that runs beside npctl watch has a store that is not a
+// state.Shared, but shared nevertheless.
+func TestThroughADaemonAPlanIsDoneUnderLocksToo(t *testing.T) {
+	s := newShared(t)
+	e := New(Options{Store: s.Store})
+	for _, shared := range []bool{true, false} {
+		_, release, err := e.underLocks(t.Context(), someSteps(), shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock, err := s.Store.Lock(t.Context(), "image alma", state.Holder{})
+		if errors.Is(err, state.ErrLocked) != shared {
+			t.Errorf("others work in the store: %t, and the lock of an image is to be had with %v", shared, err)
+		}
+		if err == nil {
+			_ = lock.Unlock(t.Context())
+		}
+		release()
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// logDir is the directory of build logs and consoles; it is made when there is none.
+// logDir returns the directory of build logs and consoles. It creates the directory if necessary.
 func (x *execution) logDir() (string, error) {
 	dir := x.Desired.Settings.BuildLogDir
 	if dir == "" {
@@ -26,14 +26,14 @@ func (x *execution) logDir() (string, error) {
 	return dir, nil
 }
 
-// What is kept of consoles of machines that did not become ready.
+// Limits for the stored consoles of instances that did not become ready.
 const (
 	consolesKept = 200
 	consolesAge  = 30 * 24 * time.Hour
 	consoleEnd   = ".console.log"
 )
 
-// pruneConsoles makes room for one more console: it removes those that are too many or too old.
+// pruneConsoles removes old consoles, and those above the limit less one, so that another can be stored.
 func pruneConsoles(dir string, now time.Time) {
 	entries, _ := os.ReadDir(dir)
 	consoles := newestFirst(dir, entries, func(name string) bool { return strings.HasSuffix(name, consoleEnd) })
@@ -44,13 +44,13 @@ func pruneConsoles(dir string, now time.Time) {
 	}
 }
 
-// oldFile is a file in the directory of logs.
+// oldFile is a file in the log directory.
 type oldFile struct {
 	path string
 	time time.Time
 }
 
-// newestFirst lists the files of a directory whose names are wanted.
+// newestFirst returns the regular files of a directory with a wanted name, newest first.
 func newestFirst(dir string, entries []os.DirEntry, wanted func(name string) bool) (files []oldFile) {
 	for _, entry := range entries {
 		if !wanted(entry.Name()) {
@@ -64,12 +64,12 @@ func newestFirst(dir string, entries []os.DirEntry, wanted func(name string) boo
 	return files
 }
 
-// buildLog is the log of a build. What cannot be written to it does not fail the build.
+// buildLog is the log of a build. A write error does not fail the build.
 type buildLog struct {
 	file *os.File
 
 	mu  sync.Mutex
-	err error // the first one; guarded by mu
+	err error // the first error; guarded by mu
 }
 
 // Write implements io.Writer.
@@ -87,7 +87,7 @@ func (l *buildLog) fail(err error) {
 	}
 }
 
-// Close returns why the log is incomplete.
+// Close returns the reason why the log is incomplete, if it is.
 func (l *buildLog) Close() error {
 	l.fail(l.file.Close())
 	l.mu.Lock()
@@ -95,8 +95,8 @@ func (l *buildLog) Close() error {
 	return l.err
 }
 
-// closeLog warns of a log that is incomplete.
-func (m *making) closeLog(log *buildLog) {
+// closeLog closes a log and logs a warning if it is incomplete.
+func (m *imageBuild) closeLog(log *buildLog) {
 	if err := log.Close(); err != nil {
 		m.Log.Warn("the log of a build is incomplete", "image", m.image.Name, "build", m.build.ID, "error", err)
 	}
@@ -116,8 +116,8 @@ func (x *execution) openBuildLog(name string) (*buildLog, error) {
 	return &buildLog{file: file}, nil
 }
 
-// pruneLogs keeps the newest logs of the image. A name holds a build id after the last dash, so that the logs of ubuntu
-// are not those of ubuntu-jammy.
+// pruneLogs keeps the newest logs of the image. The build ID follows the last dash of a name, which distinguishes the
+// logs of ubuntu from those of ubuntu-jammy.
 func (x *execution) pruneLogs(dir, name string) {
 	keep := x.Desired.Settings.BuildLogKeep
 	if keep < 0 {

@@ -22,7 +22,7 @@ func TestConsolesArePruned(t *testing.T) {
 		}
 	}
 	console := func(i int) string { return fmt.Sprintf("node-%010d-attempt-1%s", i, consoleEnd) }
-	write("debian-12345abcde.log", 2*consolesAge) // a build's
+	write("debian-12345abcde.log", 2*consolesAge) // of a build
 	write("notes.txt", 2*consolesAge)
 	write(console(9000), consolesAge+time.Second)
 	write(console(9001), consolesAge-time.Second)

@@ -8,9 +8,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// LendMachines is what a build of that id gets to boot machines with, and how to end it. The build is recorded as being
-// made here.
-func LendMachines(ctx context.Context, e *Engine, seen plan.Observed, buildID string) (builders.Machines, func(), error) {
+// LendMachines returns the instance provider of a build with that ID, and the function that ends it. The build is
+// recorded as running on this host.
+func LendMachines(ctx context.Context, e *Engine, seen plan.Observed, buildID string) (builders.Instances, func(), error) {
 	x, err := e.begin(ctx, seen)
 	if err != nil {
 		return nil, nil, err
@@ -18,5 +18,5 @@ func LendMachines(ctx context.Context, e *Engine, seen plan.Observed, buildID st
 	now := e.Now()
 	b := &resources.Build{ID: buildID, Image: "golden", Kind: resources.DiskImage, State: resources.StateBuilding, StateTime: now,
 		Created: now, Builder: "snapshot", Host: e.host}
-	return x.machines(plan.Step{ID: "build diskimage.golden", Image: "golden"}, buildID), x.end, x.ledger.put(ctx, b)
+	return x.machines(plan.Step{ID: "build diskimage.golden", Image: "golden"}, buildID), x.end, x.cache.put(ctx, b)
 }

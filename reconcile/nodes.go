@@ -14,20 +14,21 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// deleteTimeout is how long an instance may take to be gone.
+// deleteTimeout is the time limit for the deletion of an instance.
 const deleteTimeout = 10 * time.Minute
 
-// deletesAtMost is how often a delete is asked for again when the cloud accepted it and then failed.
+// deletesAtMost limits the delete calls for one instance when the cloud accepts a deletion and then fails to complete
+// it.
 const deletesAtMost = 5
 
-// lookupTimeout bounds looking up the address of a machine by its name.
+// lookupTimeout bounds the lookup of a machine's address by its name.
 const lookupTimeout = 2 * time.Second
 
-// deleteNode removes a node as it was planned.
+// deleteNode removes a node as planned.
 func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
-	node, at := find[resources.Node](x.ledger, s.Record)
+	node, at := find[resources.Node](x.cache, s.Record)
 	if node == nil {
-		return nil // somebody else did it
+		return nil // another process has removed it
 	}
 	if err := x.asPlanned(s, at); err != nil {
 		return err
@@ -35,10 +36,11 @@ func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
 	return x.removeNode(ctx, s, node, at)
 }
 
-// removeNode removes a node's instance, waits until it is gone, and then its record, which was read at that revision.
+// removeNode deletes a node's instance, waits until it is gone, and then removes the record, which was read at revision
+// at.
 func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources.Node, at state.Revision) error {
 	if node.Static {
-		return x.ledger.drop(ctx, node.Key())
+		return x.cache.drop(ctx, node.Key())
 	}
 	cloud, release, err := x.cloud(ctx, node.Provider, x.rememberedProvider(node.Provider))
 	defer release()
@@ -49,32 +51,32 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 	if node.ExternalID == "" {
 		node.ExternalID = s.External
 	}
-	if err := x.ledger.claim(ctx, s.ID, node, at); err != nil {
+	if err := x.cache.claim(ctx, s.ID, node, at); err != nil {
 		return err
 	}
 	if err := x.removeInstances(ctx, s, cloud, x.machineOf(node)); err != nil {
 		return err
 	}
-	return x.ledger.drop(ctx, node.Key())
+	return x.cache.drop(ctx, node.Key())
 }
 
 func (x *execution) rememberedProvider(name string) *resources.ProviderRecord {
-	record, _ := get[resources.ProviderRecord](x.ledger, resources.Key{Kind: resources.KindProvider, ID: name})
+	record, _ := get[resources.ProviderRecord](x.cache, resources.Key{Kind: resources.KindProvider, ID: name})
 	return record
 }
 
-// doomed is what a deletion is about: one instance, or every instance that carries the marks of one record.
-type doomed struct {
-	external string          // the cloud's id; may be empty where the marks say enough
-	marks    resources.Marks // that the instance with this id must carry
-	record   string          // id in the marks of further instances that go as well; empty: none
+// deletionTarget is the object of a deletion: one instance, or every instance with the ownership tags of one record.
+type deletionTarget struct {
+	external string              // the cloud's ID; may be empty if the tags are sufficient
+	marks    resources.OwnerTags // required tags of the instance with this ID
+	record   string              // ID in the tags of further instances to delete; empty: none
 }
 
-// machineOf is what the deletion of a node removes.
-func (x *execution) machineOf(n *resources.Node) doomed {
-	d := doomed{external: n.ExternalID, marks: resources.Marks{Installation: x.seen.Installation, Kind: resources.KindNode, ID: n.ID}, record: n.ID}
+// machineOf returns the deletion target of a node.
+func (x *execution) machineOf(n *resources.Node) deletionTarget {
+	d := deletionTarget{external: n.ExternalID, marks: resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindNode, ID: n.ID}, record: n.ID}
 	if n.Hash == "" && !x.isMarked(n.Provider, n.ExternalID) {
-		d.marks = resources.Marks{} // others have launched it, and the record alone says that it is the provider's
+		d.marks = resources.OwnerTags{} // another program has launched it, and only the record proves that it belongs to the provider
 	}
 	return d
 }
@@ -84,15 +86,15 @@ func (x *execution) isMarked(provider, external string) bool {
 	return i >= 0 && x.seen.Providers[provider].Instances[i].Marks.Installation != ""
 }
 
-// removeInstances deletes every instance that d names and waits until none is listed. An instance that no listing has shown
-// yet is believed gone only after it was missing twice: lists may lag behind. An instance that does not carry the expected
-// marks is somebody else's by now; it is left alone, and counts as gone.
-func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud drivers.Cloud, d doomed) error {
+// removeInstances deletes every instance of d and waits until none is listed. Listings may lag behind: an instance that
+// no listing has shown counts as gone only after two listings without it. An instance without the expected ownership
+// tags belongs to another owner; it is not deleted and counts as gone.
+func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud drivers.Cloud, d deletionTarget) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("not gone after %s", deleteTimeout))
 	defer cancel()
 	asked, foreign := map[string]int{}, map[string]bool{}
-	ask := func(id string, marks resources.Marks) error {
-		if err := x.ledger.claims.secured(ctx, s.ID); err != nil {
+	ask := func(id string, marks resources.OwnerTags) error {
+		if err := x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
 			return err
 		}
 		asked[id]++
@@ -112,7 +114,7 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 			return err
 		}
 	}
-	x.waits(s)
+	x.releaseEarly(s)
 	x.progress(s)("waiting for the instance to be gone", 0, 0)
 	missing, shown := 0, false
 	return x.poll(cloud).await(ctx, func(now listing) (bool, error) {
@@ -142,8 +144,8 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 	})
 }
 
-// left lists what is still there of d.
-func (l listing) left(d doomed, foreign map[string]bool) []resources.Instance {
+// left returns the instances of d that are in the listing.
+func (l listing) left(d deletionTarget, foreign map[string]bool) []resources.Instance {
 	var left []resources.Instance
 	if d.record != "" {
 		left = append(left, l.byNode[d.record]...)
@@ -154,7 +156,7 @@ func (l listing) left(d doomed, foreign map[string]bool) []resources.Instance {
 	return slices.DeleteFunc(left, func(i resources.Instance) bool { return foreign[i.ID] })
 }
 
-// registerStatic writes the record of a machine that exists, or brings it up to date. It is ready once it answers.
+// registerStatic writes or updates the record of a static node. The node is ready once its machine answers.
 func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, error) {
 	pool, node, err := x.staticNode(s)
 	if err != nil {
@@ -164,11 +166,11 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	record := &resources.Node{Created: now, Static: true}
 	var left []resources.Key
 	if s.Record.Kind != "" {
-		old, ok := get[resources.Node](x.ledger, s.Record)
+		old, ok := get[resources.Node](x.cache, s.Record)
 		if !ok {
 			return "", fmt.Errorf("%s is gone from the state", s.Record)
 		}
-		if record = old; x.worn(old) {
+		if record = old; x.needsNewRecord(old) {
 			left = append(left, old.Key())
 		}
 	}
@@ -187,7 +189,7 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 		id, err := x.putStatic(ctx, record, node)
 		return id, errors.Join(unreachable, err)
 	}
-	record.Error, record.Attempt, record.Checked = "", 0, now
+	record.Error, record.Attempt, record.VerifiedAt = "", 0, now
 	if len(keys) > 0 {
 		record.HostKeys = keys
 	}
@@ -200,23 +202,23 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	return x.putStatic(ctx, record, node, left...)
 }
 
-// worn reports whether a record is one that others have used in a shared store. A machine goes into service again under a
-// new one: they know the old one by its id, as one they have held, for instance, and have written into it what it was to
-// them.
-func (x *execution) worn(n *resources.Node) bool {
-	return x.ledger.claims.store != nil && (n.State == resources.StateUsed || n.State == resources.StateFailed)
+// needsNewRecord reports whether other processes have used a record of a shared store. A machine returns to service
+// under a new record, because they know the old one by its ID, for instance as a node that they have held, and have
+// written their own data to it.
+func (x *execution) needsNewRecord(n *resources.Node) bool {
+	return x.cache.claims.store != nil && (n.State == resources.StateUsed || n.State == resources.StateFailed)
 }
 
-// addressesOf looks up a machine's address where others work in the store, who ask for it by its family.
+// addressesOf resolves a machine's address in a shared store, because its users need it by address family.
 func (x *execution) addressesOf(ctx context.Context, address string) resources.Addresses {
 	a := resources.Addresses{Interface: address}
-	if x.ledger.claims.store == nil {
+	if x.cache.claims.store == nil {
 		return a
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", address)
-	if err != nil || len(found) == 0 { // whoever connects to it will say so
+	if err != nil || len(found) == 0 { // a client that connects reports the error
 		return a
 	}
 	if ip := found[0].Unmap(); ip.Is4() {
@@ -227,7 +229,7 @@ func (x *execution) addressesOf(ctx context.Context, address string) resources.A
 	return a
 }
 
-// failedStatic is the state of a machine that does not answer.
+// failedStatic returns the state of a machine that does not answer.
 func (x *execution) failedStatic(before resources.State) resources.State {
 	if before == "" || before == resources.StateUsed || before == resources.StateReady {
 		return resources.StateFailed
@@ -235,21 +237,21 @@ func (x *execution) failedStatic(before resources.State) resources.State {
 	return before
 }
 
-// putStatic writes the record of a machine, in place of those that are left behind, and returns its ID, which a new record
-// gets here.
+// putStatic writes the record of a machine, removes the records in left, and returns the ID of the record, which the
+// store assigns to a new one.
 func (x *execution) putStatic(ctx context.Context, record *resources.Node, node *resources.StaticNode, left ...resources.Key) (string, error) {
-	err := x.ledger.exchange(ctx, left, append([]resources.Record{record}, x.template(record.Hash, node.Static, nil)...)...)
+	err := x.cache.replaceAll(ctx, left, append([]resources.Record{record}, x.template(record.Hash, node.Static, nil)...)...)
 	return record.ID, err
 }
 
-// checkStatic sees whether a machine answers, where its driver can tell.
+// checkStatic checks whether a machine answers, if its driver supports the check. It returns the host keys.
 func (x *execution) checkStatic(ctx context.Context, provider string, node *resources.StaticNode) ([]string, error) {
 	cloud, release, err := x.cloud(ctx, provider, nil)
 	defer release()
 	if err != nil {
 		return nil, err
 	}
-	checker, ok := drivers.Checking(cloud)
+	checker, ok := drivers.CheckerOf(cloud)
 	if !ok {
 		return nil, nil
 	}
@@ -269,18 +271,18 @@ func (x *execution) staticNode(s plan.Step) (*resources.Pool, *resources.StaticN
 	return nil, nil, fmt.Errorf("%s is not configured", s.Address)
 }
 
-// countLeak records that the deletion of a leak begins: leak_limit holds over time.
+// countLeak records that the deletion of a leak starts, because leak_limit applies over time.
 func (x *execution) countLeak(ctx context.Context, s plan.Step) error {
 	key := (&resources.Sighting{Provider: s.Provider, Type: s.Type, External: s.External}).Key()
-	seen, ok := get[resources.Sighting](x.ledger, key)
+	seen, ok := get[resources.Sighting](x.cache, key)
 	if !ok {
 		return nil
 	}
 	seen.Deleted = x.Now()
-	return x.ledger.put(ctx, seen)
+	return x.cache.put(ctx, seen)
 }
 
-// deleteLeftover removes a thing of ours that has no record.
+// deleteLeftover deletes an object of ours that has no record.
 func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	if s.Type == "file" {
 		return x.removeImageFile(ctx, s.External)
@@ -290,7 +292,7 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	if err := x.ledger.claims.secured(ctx, s.ID); err != nil {
+	if err := x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
 		return err
 	}
 	if err := x.countLeak(ctx, s); err != nil {
@@ -300,11 +302,11 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	case "server":
 		for _, i := range x.seen.Providers[s.Provider].Instances {
 			if i.ID == s.External {
-				return x.removeInstances(ctx, s, cloud, doomed{external: i.ID, marks: i.Marks})
+				return x.removeInstances(ctx, s, cloud, deletionTarget{external: i.ID, marks: i.Marks})
 			}
 		}
 	case "image":
-		store, ok := drivers.Images(cloud)
+		store, ok := drivers.ImagesOf(cloud)
 		if !ok {
 			return drivers.ErrNotSupported
 		}
@@ -314,13 +316,13 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 			}
 		}
 	default:
-		sweeper, ok := drivers.Sweeping(cloud)
+		sweeper, ok := drivers.SweeperOf(cloud)
 		if !ok {
 			return drivers.ErrNotSupported
 		}
 		for _, l := range x.seen.Providers[s.Provider].Leftovers {
 			if l.Type == s.Type && l.ID == s.External {
-				return sweeper.DeleteLeftover(ctx, l) // with its marks, which the driver compares
+				return sweeper.DeleteLeftover(ctx, l) // with its ownership tags, which the driver compares
 			}
 		}
 	}

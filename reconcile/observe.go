@@ -21,20 +21,20 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// observeTimeout bounds the look at one provider, whatever its API does.
+// observeTimeout bounds the listing of one provider, including all retries of its API.
 const observeTimeout = 5 * time.Minute
 
-// Observe looks at the clouds first and reads the records second, so that a thing without a record really has none.
-// Without refresh no cloud is asked.
+// Observe lists the clouds first and reads the records second, so that an object without a record really has none. If
+// refresh is false, it lists no cloud.
 func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, error) {
 	var views map[string]plan.ProviderView
 	var err error
 	if refresh {
-		if views, err = e.look(ctx); err != nil {
+		if views, err = e.listProviders(ctx); err != nil {
 			return plan.Observed{}, err
 		}
 	}
-	seen, err := e.Around(ctx, refresh)
+	seen, err := e.ObserveInputs(ctx, refresh)
 	if err != nil {
 		return seen, err
 	}
@@ -46,7 +46,8 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 		return seen, err
 	}
 	if store, ok := e.Store.(state.Shared); ok {
-		seen.Shared, seen.Peers, seen.Claimed, seen.Wished = true, store.Peers(), store.Claimed(), store.BuildsWished()
+		seen.Shared, seen.RegisteredPools, seen.ForeignClaims, seen.RequestedBuilds = true, store.RegisteredPools(), store.Claimed(), store.RequestedBuilds()
+		e.ObserveBuilders(&seen, store.Builders())
 	}
 	if refresh {
 		unreachable(&seen)
@@ -55,23 +56,24 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	return seen, nil
 }
 
-// Around observes what is neither in a cloud nor in the store: the files that go into images, and, with ask, what sources
-// and build hosts have.
-func (e *Engine) Around(ctx context.Context, ask bool) (plan.Observed, error) {
+// ObserveInputs observes the inputs that are neither in a cloud nor in the store: the input files of images and, if ask
+// is set, image sources and build hosts.
+func (e *Engine) ObserveInputs(ctx context.Context, ask bool) (plan.Observed, error) {
 	seen := plan.Observed{Formats: e.Formats(), Builders: slices.Sorted(maps.Keys(e.Builders))}
 	var err error
 	if seen.Installation, err = e.installation(ctx); err != nil {
 		return seen, err
 	}
-	seen.Borrows = e.borrows()
-	e.lookForTools(&seen)
+	seen.InstanceOffers = e.instanceOffers()
+	e.findTools(&seen)
 	if err = e.inputs(ctx, &seen); err != nil || !ask {
 		return seen, err
 	}
-	return seen, e.elsewhere(ctx, &seen)
+	return seen, e.queryExternalSources(ctx, &seen)
 }
 
-// Formats is what each configured provider takes: as the provider says once it is open, until then as its driver can tell.
+// Formats returns the image format of each configured provider: from the provider if it is open, otherwise from its
+// driver.
 func (e *Engine) Formats() map[string]string {
 	formats := e.formats()
 	for i := range e.Desired.Providers {
@@ -82,13 +84,13 @@ func (e *Engine) Formats() map[string]string {
 	return formats
 }
 
-// borrows lists the offers whose machines builders work on. A mistake in one shows when its image is built.
-func (e *Engine) borrows() map[string]plan.OfferRef {
+// instanceOffers returns the offers of build instances, by image. A mistake in one is reported when its image is built.
+func (e *Engine) instanceOffers() map[string]plan.OfferRef {
 	borrows := map[string]plan.OfferRef{}
 	for i := range e.Desired.Images {
 		image := &e.Desired.Images[i]
-		if borrower, ok := e.Builders[image.Builder].(builders.Borrower); ok {
-			if provider, pool, label, err := borrower.Borrows(image.Config); err == nil {
+		if borrower, ok := e.Builders[image.Builder].(builders.InstanceUser); ok {
+			if provider, pool, label, err := borrower.InstanceOffer(image.Config); err == nil {
 				borrows[image.Name] = plan.OfferRef{Provider: provider, Pool: pool, Label: label}
 			}
 		}
@@ -98,14 +100,14 @@ func (e *Engine) borrows() map[string]plan.OfferRef {
 
 // Files observes the images directory.
 func (e *Engine) Files(seen *plan.Observed) (err error) {
-	seen.FilesOf = e.owner()
+	seen.ImagesDirOwner = e.owner()
 	seen.Files, err = e.files()
 	return err
 }
 
-// unreachable says of providers that only nodes or uploads name that nobody could look at them.
+// unreachable adds an error view for each provider that only nodes or uploads name and that could not be listed.
 func unreachable(seen *plan.Observed) {
-	if seen.Shared { // those are others'
+	if seen.Shared { // such records belong to other processes
 		return
 	}
 	named := func(name string) {
@@ -121,8 +123,9 @@ func unreachable(seen *plan.Observed) {
 	}
 }
 
-// look asks every provider at once. A provider that fails has its error in its view; only ctx ending is an error.
-func (e *Engine) look(ctx context.Context) (map[string]plan.ProviderView, error) {
+// listProviders lists all providers in parallel. If a listing fails, its view contains the error; listProviders returns
+// an error only if the store cannot be read or ctx ends.
+func (e *Engine) listProviders(ctx context.Context) (map[string]plan.ProviderView, error) {
 	remembered := map[string]*resources.ProviderRecord{}
 	entries, err := e.Store.List(ctx, resources.KindProvider, resources.KindNode, resources.KindUpload)
 	if err != nil {
@@ -155,7 +158,7 @@ func (e *Engine) look(ctx context.Context) (map[string]plan.ProviderView, error)
 	return views, ctx.Err()
 }
 
-func (e *Engine) view(ctx context.Context, name string, record *resources.ProviderRecord, there expected) plan.ProviderView {
+func (e *Engine) view(ctx context.Context, name string, record *resources.ProviderRecord, there expectedIDs) plan.ProviderView {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	started := time.Now()
@@ -173,40 +176,40 @@ func (e *Engine) view(ctx context.Context, name string, record *resources.Provid
 	return view
 }
 
-// list fills the view: one listing of each kind, and what the configuration's names mean.
-func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, there expected, view *plan.ProviderView) error {
+// list fills the view with one listing of each kind and resolves the names in the configuration.
+func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, view *plan.ProviderView) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		view.Instances, err = twice(ctx, func() (instances []resources.Instance, err error) {
+		view.Instances, err = listTwice(ctx, func() (instances []resources.Instance, err error) {
 			if instances, err = cloud.List(ctx); err == nil {
-				view.Quota, err = cloud.Quota(ctx) // it has to have all that is listed in its figures
+				view.Quota, err = cloud.Quota(ctx) // read after the listing, so that the quota counts every listed instance
 			}
 			return instances, err
 		}, func(i resources.Instance) string { return i.ID }, there.servers)
 		return err
 	})
-	if store, ok := drivers.Images(cloud); ok {
+	if store, ok := drivers.ImagesOf(cloud); ok {
 		group.Go(func() (err error) {
 			list := func() ([]resources.RemoteImage, error) { return store.ListImages(ctx) }
-			view.Images, err = twice(ctx, list, func(i resources.RemoteImage) string { return i.ID }, there.images)
+			view.Images, err = listTwice(ctx, list, func(i resources.RemoteImage) string { return i.ID }, there.images)
 			return err
 		})
 	}
-	if sweeper, ok := drivers.Sweeping(cloud); ok {
+	if sweeper, ok := drivers.SweeperOf(cloud); ok {
 		group.Go(func() (err error) { view.Leftovers, err = sweeper.Leftovers(ctx); return err })
 	}
-	if placed, ok := drivers.As[drivers.Placed](cloud); ok {
-		view.Place = placed.Place()
+	if placed, ok := drivers.As[drivers.Locator](cloud); ok {
+		view.Location = placed.Location()
 	}
 	if p, configured := e.provider(name); configured {
-		if resolver, ok := drivers.Resolving(cloud); ok {
+		if resolver, ok := drivers.ResolverOf(cloud); ok {
 			group.Go(func() error { return e.resolve(ctx, p, resolver, view) })
 		}
 	}
 	return group.Wait()
 }
 
-// resolve looks up what offers and cloud images name.
+// resolve resolves the names in offers and cloud images.
 func (e *Engine) resolve(ctx context.Context, p *resources.Provider, resolver drivers.Resolver, view *plan.ProviderView) error {
 	view.Offers = map[plan.OfferKey]plan.OfferView{}
 	view.CloudImages = map[string]plan.CloudImageView{}
@@ -229,7 +232,7 @@ func (e *Engine) resolve(ctx context.Context, p *resources.Provider, resolver dr
 	return nil
 }
 
-// formats is what each configured provider takes as far as its driver alone can tell.
+// formats returns the image format of each configured provider according to its driver.
 func (e *Engine) formats() map[string]string {
 	formats := map[string]string{}
 	for _, p := range e.Desired.Providers {
@@ -248,7 +251,7 @@ func (e *Engine) formats() map[string]string {
 	return formats
 }
 
-// configuredFormat is the provider block's image_format, where its driver has that attribute (see schema.Driver).
+// configuredFormat returns image_format of the provider block if its driver has that attribute (see schema.Driver).
 func configuredFormat(config cty.Value) string {
 	if config.IsNull() || !config.Type().IsObjectType() || !config.Type().HasAttribute("image_format") {
 		return ""
@@ -260,23 +263,23 @@ func configuredFormat(config cty.Value) string {
 	return resources.ImageFormat(format.AsString())
 }
 
-// openFormat is the format that an open cloud wants.
+// openFormat returns the image format of an open provider, or "".
 func (e *Engine) openFormat(name string) string {
 	key := e.cloudKey(name, nil)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if open := e.clouds[key]; open != nil && open.ready.Load() {
-		if store, ok := drivers.Images(open.cloud); ok {
+		if store, ok := drivers.ImagesOf(open.cloud); ok {
 			return store.ImageFormat()
 		}
 	}
 	return ""
 }
 
-// inputs digests the local files that go into each image. Files that cannot be read are a mistake in that image alone;
-// only ctx ending is an error.
+// inputs computes digests of the input files of each image. An unreadable file is an error of that image only; inputs
+// returns an error only if ctx ends.
 func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
-	seen.Inputs, seen.Unread = map[string]resources.InputFiles{}, map[string]string{}
+	seen.Inputs, seen.InputErrors = map[string]resources.InputFiles{}, map[string]string{}
 	for _, image := range e.Desired.Images {
 		in, ok := e.Builders[image.Builder].(builders.Inputs)
 		if !ok {
@@ -287,7 +290,7 @@ func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			seen.Unread[image.Name] = err.Error()
+			seen.InputErrors[image.Name] = err.Error()
 		case files.Hash != "":
 			seen.Inputs[image.Name] = files
 		}
@@ -295,7 +298,7 @@ func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
 	return nil
 }
 
-// files lists the images directory. A directory that does not exist has no files.
+// files lists the images directory. A missing directory has no files.
 func (e *Engine) files() ([]plan.ImageFile, error) {
 	entries, err := os.ReadDir(e.imagesDir())
 	if errors.Is(err, fs.ErrNotExist) {

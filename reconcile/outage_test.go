@@ -11,8 +11,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestApplyGoesOnWithWhatAnOutagePutOff: an apply comes to an end while a cloud does not answer, and the next one uses up none of the
-// node's attempts.
+// TestApplyGoesOnWithWhatAnOutagePutOff: an apply ends although a cloud does not respond, and the next one uses up none
+// of the node's attempts.
 func TestApplyGoesOnWithWhatAnOutagePutOff(t *testing.T) {
 	for _, action := range []sandboxcloud.Action{sandboxcloud.LostBefore, sandboxcloud.LostAfter, sandboxcloud.HangBefore} {
 		t.Run(string(action), func(t *testing.T) {
@@ -28,11 +28,11 @@ func TestApplyGoesOnWithWhatAnOutagePutOff(t *testing.T) {
 					t.Fatalf("during the outage: %+v", result.Failed)
 				}
 				n := l.nodes()[0]
-				if n.State != resources.StateBuilding || n.Attempt != 1 || n.Unanswered != 1 {
-					t.Errorf("the node is %s after %d attempts, %d of them without answer", n.State, n.Attempt, n.Unanswered)
+				if n.State != resources.StateBuilding || n.Attempt != 1 || n.UnansweredAttempts != 1 {
+					t.Errorf("the node is %s after %d attempts, %d of them without answer", n.State, n.Attempt, n.UnansweredAttempts)
 				}
 				l.mustRun(t, plan.Options{})
-				if after := l.nodes()[0]; after.State != resources.StateReady || after.ID != n.ID || after.Attempt-after.Unanswered > 1 {
+				if after := l.nodes()[0]; after.State != resources.StateReady || after.ID != n.ID || after.Attempt-after.UnansweredAttempts > 1 {
 					t.Errorf("after the outage the node is %+v, and was %+v", after, n)
 				}
 				if got := thingsIn(t, cloud); got["server"] != 1 {
@@ -43,7 +43,7 @@ func TestApplyGoesOnWithWhatAnOutagePutOff(t *testing.T) {
 	}
 }
 
-// TestApplyTriesAgainWhatWasNotAnswered as often as it would try what fails.
+// TestApplyTriesAgainWhatWasNotAnswered: calls without a response are retried as often as failing launches.
 func TestApplyTriesAgainWhatWasNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1), sandboxcloud.Options{})
@@ -58,7 +58,8 @@ func TestApplyTriesAgainWhatWasNotAnswered(t *testing.T) {
 	})
 }
 
-// TestAServerThatNoListShowsIsWaitedFor when the time for its launch is over: who gives no lists does not answer.
+// TestAServerThatNoListShowsIsWaitedFor even after its launch timeout: a provider without listings counts as not
+// responding.
 func TestAServerThatNoListShowsIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", `image_format = "raw"`, "image_format = \"raw\"\n  launch_attempts = 1\n  launch_timeout = \"5m\"").Replace(oneCloud()),

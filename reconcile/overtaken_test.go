@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// countingBuilder counts its builds, which all fail.
+// countingBuilder counts its builds, all of which fail.
 type countingBuilder struct{ builds int }
 
 func (*countingBuilder) Kind() string         { return "counting" }
@@ -26,7 +26,7 @@ func (b *countingBuilder) Build(context.Context, builders.Job, io.Writer) (build
 func TestABuildThatAnotherHasFinishedIsNotMadeAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		image   string
-		planned bool // the other build was known to be ready
+		planned bool // the plan knew that the other build was ready
 		builds  int
 	}{
 		"finished after the plan":  {image: "debian", builds: 0},

@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// TestProviderThatAsksToWaitIsListed: Retry-After is respected from the first call on, the login included.
+// TestProviderThatAsksToWaitIsListed: Retry-After is respected from the first call on, including the login.
 func TestProviderThatAsksToWaitIsListed(t *testing.T) {
 	for _, operation := range []string{"token.create", "version.show", "server.list", "*"} {
 		t.Run(operation, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestFailedBuildRequestIsRemembered(t *testing.T) {
 	}
 }
 
-// failing is one cloud with one node, whose servers fail as often as given and cannot be deleted.
+// failing returns a lab of one cloud with one node. The given number of servers fail and cannot be deleted.
 func failing(t *testing.T, config string, servers int) *lab {
 	t.Helper()
 	l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", "auto_floating_ip  = true", "").Replace(config),
@@ -72,7 +72,7 @@ func failing(t *testing.T, config string, servers int) *lab {
 	return l
 }
 
-// heals checks that clouds that behave again are brought to what is wanted.
+// heals checks that an apply reaches the desired state once the clouds work again.
 func (l *lab) heals(t *testing.T) {
 	t.Helper()
 	l.behave(t)
@@ -94,8 +94,8 @@ func TestNextAttemptDoesNotWaitForTheDeletionOfTheFailedServer(t *testing.T) {
 		if took := time.Since(started); err != nil || took > 2*time.Minute {
 			t.Errorf("apply: %v after %s", err, took)
 		}
-		if len(result.Left) != 1 || result.Left[0].Provider != "one" || result.Left[0].Server == "" || result.Left[0].Err == nil {
-			t.Errorf("left are %+v, want the failed server and why it is there", result.Left)
+		if len(result.Undeleted) != 1 || result.Undeleted[0].Provider != "one" || result.Undeleted[0].Server == "" || result.Undeleted[0].Err == nil {
+			t.Errorf("left are %+v, want the failed server and why it is there", result.Undeleted)
 		}
 		states := map[resources.State]int{}
 		for _, n := range l.nodes() {
@@ -116,8 +116,8 @@ func TestApplyEndsAfterItsAttemptsThoughNoServerIsDeleted(t *testing.T) {
 		if took := time.Since(started); took > 2*time.Minute {
 			t.Errorf("the apply took %s", took)
 		}
-		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "attempt 3 of 3: ") || len(result.Left) != 3 {
-			t.Errorf("failed are %v and left %+v", result.Failed, result.Left)
+		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "attempt 3 of 3: ") || len(result.Undeleted) != 3 {
+			t.Errorf("failed are %v and left %+v", result.Failed, result.Undeleted)
 		}
 		l.heals(t)
 	})
@@ -142,8 +142,8 @@ func TestAttemptWaitsForRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, result, err := l.run(t.Context(), plan.Options{})
-		if err != nil || len(result.Left) != 0 {
-			t.Errorf("with a server that can be deleted: %v, left %+v", err, result.Left)
+		if err != nil || len(result.Undeleted) != 0 {
+			t.Errorf("with a server that can be deleted: %v, left %+v", err, result.Undeleted)
 		}
 		l.heals(t)
 	})
@@ -181,7 +181,7 @@ func TestImageBuiltInTheFutureIsRebuiltInTime(t *testing.T) {
 	})
 }
 
-// store writes a record, whatever its revision.
+// store writes a record regardless of its revision.
 func (l *lab) store(t *testing.T, record resources.Record) {
 	t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})

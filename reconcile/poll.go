@@ -12,16 +12,16 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// How often a provider is listed while steps wait for it. A listing that shows what somebody waited for makes the pause after
-// it shorter, down to twice the time a listing takes, and one that shows nothing makes it longer: a cloud that is done at
-// once is asked at once, and one that takes its time is not asked for nothing.
+// The pauses between listings of a provider while steps wait for it. A listing that satisfies a waiter shortens the
+// next pause, down to twice the duration of a listing, and a listing without a result extends it: a fast cloud is
+// polled often, and a slow one is not polled in vain.
 const (
 	pauseLeast = 10 * time.Millisecond
-	pollLeast  = 200 * time.Millisecond // that the pause grows to where listings take no time
+	pollLeast  = 200 * time.Millisecond // the pause grows to this value if listings take no time
 	pollMost   = 5 * time.Second
 )
 
-// pause is the time until the next listing.
+// pause returns the time until the next listing.
 func pause(before, took time.Duration, useful bool) time.Duration {
 	least := min(max(2*took, pauseLeast), pollMost)
 	if useful {
@@ -30,29 +30,30 @@ func pause(before, took time.Duration, useful bool) time.Duration {
 	return min(max(before*3/2, least), max(least, pollLeast))
 }
 
-// listing is what one List showed.
+// listing is the result of one List call.
 type listing struct {
 	byID   map[string]resources.Instance
-	byNode map[string][]resources.Instance // with our marks
+	byNode map[string][]resources.Instance // by the ID in our ownership tags
 }
 
-// poller lists one provider for everybody who waits for something there, so that calls do not grow with nodes.
+// poller lists one provider for all steps that wait for it, so that the number of calls does not grow with the number
+// of nodes.
 type poller struct {
 	cloud        drivers.Cloud
 	installation string
-	ctx          context.Context // of the execution; the poller's goroutine ends with it
-	group        *sync.WaitGroup // of the execution, which waits for the goroutine
+	ctx          context.Context // of the run; the poller's goroutine ends with it
+	group        *sync.WaitGroup // of the run, which waits for the goroutine
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiters map[*waiter]bool
 	running bool
-	useful  bool          // somebody has seen what it waited for since the newest listing
+	useful  bool          // a waiter has found its result since the newest listing
 	pause   time.Duration // after the newest listing
-	failing error         // of the newest listing
-	asked   time.Time     // when the listing that is under way was begun; zero when none is
+	failing error         // error of the newest listing
+	asked   time.Time     // when the listing in progress started; zero if there is none
 }
 
-// waiter gets the newest listing, or the error of a provider that will never answer.
+// waiter receives the newest listing, or a permanent error of the provider.
 type waiter struct{ news chan news }
 
 type news struct {
@@ -74,7 +75,8 @@ func (x *execution) poll(cloud drivers.Cloud) *poller {
 	return p
 }
 
-// await calls check with each new listing, begun after await was, until it reports true or an error, or ctx ends.
+// await calls check with each listing that starts after the call of await, until check returns true or an error, or ctx
+// ends.
 func (p *poller) await(ctx context.Context, check func(listing) (bool, error)) error {
 	w := &waiter{news: make(chan news, 1)}
 	p.mu.Lock()
@@ -107,7 +109,8 @@ func (p *poller) await(ctx context.Context, check func(listing) (bool, error)) e
 	}
 }
 
-// over is why waiting has ended: where the provider gives no lists, what was waited for may have happened.
+// over returns the error of a wait that ctx has ended. It includes an outage of the provider: without a listing, the
+// awaited change may have happened.
 func (p *poller) over(cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +125,7 @@ func (p *poller) over(cause error) error {
 	}
 }
 
-// run lists while anybody waits. It ends by itself; every waiter has a ctx of its own.
+// run lists while any step waits, and ends when none does. It uses the context of the run and not that of a waiter.
 func (p *poller) run() {
 	for p.ctx.Err() == nil {
 		waiters := p.waiting()
@@ -143,7 +146,7 @@ func (p *poller) run() {
 	}
 }
 
-// next is the time until the next listing, after one that took so long.
+// next returns the time until the next listing after a listing of the given duration.
 func (p *poller) next(took time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +154,7 @@ func (p *poller) next(took time.Duration) time.Duration {
 	return p.pause
 }
 
-// waiting returns those who wait now; when there is nobody the poller stops.
+// waiting returns the current waiters. If there are none, the poller stops.
 func (p *poller) waiting() []*waiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +166,7 @@ func (p *poller) waiting() []*waiter {
 	return waiters
 }
 
-// send replaces news that the waiter has not taken yet: only the newest counts.
+// send replaces an undelivered listing of the waiter, which needs only the newest one.
 func (w *waiter) send(n news) {
 	select {
 	case <-w.news:
@@ -172,7 +175,8 @@ func (w *waiter) send(n news) {
 	w.news <- n
 }
 
-// list asks once. An error that may pass is not delivered: not seen is not gone, and waiters have their own time limit.
+// list lists once. It does not deliver transient errors: a missing listing does not mean that an instance is gone, and
+// waiters have their own time limits.
 func (p *poller) list(ctx context.Context) (n news, deliver bool) {
 	p.mu.Lock()
 	p.asked = time.Now()
@@ -194,18 +198,18 @@ func (p *poller) list(ctx context.Context) (n news, deliver bool) {
 	return n, true
 }
 
-// advancesAtMost is how often Advance may fail for an instance in ways that may pass.
+// advancesAtMost limits the failed calls of Advance for one instance, if the errors are transient.
 const advancesAtMost = 5
 
-// patience counts failed calls of Advance for one instance. An instance that has started is worth more than the call:
-// Advance looks at what is there before it does anything, so after a call without an answer the next listing asks again.
-// Making another instance instead would only give a slow cloud more to do. A quota that is refused is asked for again as well:
-// nothing is begun without room, and Neutron counts what it is about to finish twice, as itself and as its reservation.
-type patience int
+// advanceFailures counts failed calls of Advance for one instance. A retry is cheaper than another instance, which
+// would only add load to a slow cloud. It is also safe: Advance reads the current state before it changes anything, so
+// after a call without a response the next listing leads to another call. A refused quota is retried too: nothing
+// starts without capacity, and Neutron counts an unfinished resource twice, as itself and as its reservation.
+type advanceFailures int
 
-// with returns nil when the call is to be made again.
-func (p *patience) with(err error) error {
-	if *p++; *p < advancesAtMost && (drivers.MayPass(err) || errors.Is(err, drivers.ErrQuota)) {
+// retryOr counts a failure and returns nil if the call should be retried.
+func (p *advanceFailures) retryOr(err error) error {
+	if *p++; *p < advancesAtMost && (drivers.IsTransient(err) || errors.Is(err, drivers.ErrQuota)) {
 		return nil
 	}
 	return err

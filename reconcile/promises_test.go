@@ -16,7 +16,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// two provider blocks of one project.
+// Two provider blocks of one project.
 func TestTwoProvidersOfOneProjectLeaveEachOtherAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
@@ -32,7 +32,7 @@ func TestTwoProvidersOfOneProjectLeaveEachOtherAlone(t *testing.T) {
 	})
 }
 
-// the block of a provider points to another cloud.
+// The block of a provider is changed to another cloud.
 func TestMovingAProviderLeaksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
@@ -62,7 +62,7 @@ func TestMovingAProviderLeaksNothing(t *testing.T) {
 	})
 }
 
-// two files of one build.
+// Two files of one build.
 func TestTwoFilesOfABuildAreDeletedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := strings.NewReplacer(`printf image >\"$NPCTL_OUTPUT.raw\"`, `printf image >\"$NPCTL_OUTPUT.raw\"; printf 'QFI\\373' >\"$NPCTL_OUTPUT.qcow2\"`,
@@ -86,14 +86,14 @@ func TestTwoFilesOfABuildAreDeletedAtOnce(t *testing.T) {
 	})
 }
 
-// prevent_destroy of a provider that has all it wants.
+// prevent_destroy is set for a provider without other changes.
 func TestPreventDestroyIsRememberedWithoutOtherChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
 		l.mustRun(t, plan.Options{})
 		l.config = strings.Replace(twoClouds, `provider "lab" "two" {`, `provider "lab" "two" {
   prevent_destroy = true`, 1)
-		l.mustRun(t, plan.Options{}) // which is more than the command line does: there is nothing to do, so it does not even execute
+		l.mustRun(t, plan.Options{}) // the command line does less: it does not execute an empty plan
 		cut := strings.Index(l.config, `provider "lab" "two"`)
 		l.config = strings.Replace(l.config[:cut], `label "large" { min_ready = 1 }`, ``, 1)
 		if p := l.plan(plan.Options{}); len(p.Problems) == 0 {
@@ -102,7 +102,7 @@ func TestPreventDestroyIsRememberedWithoutOtherChanges(t *testing.T) {
 	})
 }
 
-// formats without looking.
+// Formats without a listing.
 func TestFormatWithoutRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
@@ -129,7 +129,7 @@ func TestFormatWithoutRefresh(t *testing.T) {
 	})
 }
 
-// an engine that lives on.
+// An engine that continues to run.
 func TestAProviderThatFailedOnceIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
@@ -150,7 +150,7 @@ func TestAProviderThatFailedOnceIsOpenedAgain(t *testing.T) {
 	})
 }
 
-// two states, one images directory.
+// Two states with one images directory.
 func TestAnotherStateLeavesOurImageFilesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
@@ -169,7 +169,7 @@ func TestAnotherStateLeavesOurImageFilesAlone(t *testing.T) {
 	})
 }
 
-// lateStore returns from the first commit of a template after those that come later.
+// lateStore delays the return of the first commit of a template until later commits have returned.
 type lateStore struct {
 	killedStore
 	once *atomic.Bool
@@ -241,7 +241,7 @@ func TestForgottenProviderLeavesNoSighting(t *testing.T) {
 	})
 }
 
-// nothing is left to do after an apply.
+// Nothing is left to do after an apply.
 func TestDeleteAfterUploadNeedsOneApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := strings.Replace(twoClouds, `    formats = ["raw"]

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	bootTimeout  = 5 * time.Minute  // where boot_timeout does not say
+	bootTimeout  = 5 * time.Minute  // the default of boot_timeout
 	scanTimeout  = 10 * time.Second // of one connection
 	scanPause    = time.Second
 	scansAtOnce  = 100
-	hostKeyCheck = "host_key_checking" // of labels of drivers whose nodes are reached by SSH
+	hostKeyCheck = "host_key_checking" // label attribute of drivers that provide nodes with SSH access
 )
 
-// reach waits until the node answers and, where it is reached by SSH, its host keys are known.
-func (l *launching) reach(ctx context.Context, instance *resources.Instance) error {
-	how := howToReach(l.node.Login, l.offer.Config)
-	if how == notReached {
+// awaitReachable waits until the node answers and, if it is reached by SSH, its host keys are known.
+func (l *nodeLaunch) awaitReachable(ctx context.Context, instance *resources.Instance) error {
+	how := probeFor(l.node.Login, l.offer.Config)
+	if how == probeNone {
 		return nil
 	}
 	port := cmp.Or(l.node.Login.ConnectionPort, defaultPorts[how])
@@ -38,16 +38,16 @@ func (l *launching) reach(ctx context.Context, instance *resources.Instance) err
 	started := l.Now()
 	l.progress(l.step)("waiting for "+address+" to answer", 0, 0)
 	for {
-		keys, err := l.knock(ctx, how, address)
+		keys, err := l.probe(ctx, how, address)
 		if err == nil {
 			instance.HostKeys, l.node.Phases.Keyscan = keys, l.Now().Sub(started).Seconds()
-			l.node.Checked = l.Now()
+			l.node.VerifiedAt = l.Now()
 			return nil
 		}
 		select {
 		case <-time.After(scanPause):
 		case <-ctx.Done():
-			if errors.Is(err, ErrInterrupted) { // time was over before the connection was tried; the launch is not interrupted
+			if errors.Is(err, ErrInterrupted) { // the deadline passed before a connection was tried; the launch is not interrupted
 				return context.Cause(ctx)
 			}
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
@@ -55,33 +55,33 @@ func (l *launching) reach(ctx context.Context, instance *resources.Instance) err
 	}
 }
 
-// reaching is a way to see that a node answers.
-type reaching int
+// probeKind is a method to check whether a node answers.
+type probeKind int
 
 const (
-	notReached reaching = iota
-	bySSH
-	byConnection
+	probeNone probeKind = iota
+	probeSSH
+	probeTCP
 )
 
-var defaultPorts = map[reaching]int64{bySSH: 22, byConnection: 5986}
+var defaultPorts = map[probeKind]int64{probeSSH: 22, probeTCP: 5986}
 
-func howToReach(login resources.Login, config cty.Value) reaching {
+func probeFor(login resources.Login, config cty.Value) probeKind {
 	if !checksHostKeys(config) {
-		return notReached
+		return probeNone
 	}
-	return loginReach(login)
+	return probeOf(login)
 }
 
-// loginReach is how a node with that login is reached, when it is to be looked at.
-func loginReach(login resources.Login) reaching {
+// probeOf returns how to probe a node with the given login.
+func probeOf(login resources.Login) probeKind {
 	switch {
 	case login.OverSSH():
-		return bySSH
+		return probeSSH
 	case slices.Contains([]string{"winrm", "psrp", "netconf", "httpapi"}, login.ConnectionType):
-		return byConnection
+		return probeTCP
 	default:
-		return notReached
+		return probeNone
 	}
 }
 
@@ -93,14 +93,14 @@ func checksHostKeys(config cty.Value) bool {
 	return v.IsKnown() && !v.IsNull() && v.Type() == cty.Bool && v.True()
 }
 
-// knock looks once.
-func (x *execution) knock(ctx context.Context, how reaching, address string) ([]string, error) {
-	release, err := x.place(ctx, "scan", scansAtOnce)
+// probe makes one connection.
+func (x *execution) probe(ctx context.Context, how probeKind, address string) ([]string, error) {
+	release, err := x.acquire(ctx, "scan", scansAtOnce)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	if how == bySSH {
+	if how == probeSSH {
 		return keyscan.Scan(ctx, address, scanTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)

@@ -15,24 +15,24 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-// mishap is one way in which a rebuild goes wrong.
+// mishap is one way in which a rebuild fails.
 type mishap struct {
 	name    string
-	mood    string               // of the script that builds
-	qemu    string               // of qemu-img
+	mood    string               // mood of the build script
+	qemu    string               // mood of qemu-img
 	fault   sandboxcloud.Fault   // of the clouds
-	more    []sandboxcloud.Fault // with it
+	more    []sandboxcloud.Fault // additional faults
 	tamper  func(*rebuildLab, *http.Request) error
-	crowd   bool // somebody else fills the disk
+	crowd   bool // another program fills the disk
 	small   bool // only on a small disk
 	says    string
-	passing bool // one apply gets over it
+	passing bool // one apply succeeds despite it
 }
 
-// Answers of a fault that go on for longer than the driver has patience.
+// longer is a number of faulty responses that exceeds the retries of the driver.
 const longer = 20
 
-// mishaps is the book. What says holds, the error of the apply that meets it has to say.
+// mishaps is the list of all mishaps. The error of an apply that meets one must contain the text of its field says.
 var mishaps = []mishap{
 	{name: "build fails", mood: "fails", says: "no such mirror"},
 	{name: "build takes too long", mood: "hangs", says: "300ms"},
@@ -89,12 +89,12 @@ var mishaps = []mishap{
 	{name: "lists are cut", fault: sandboxcloud.Fault{Operation: "image.list", Action: sandboxcloud.Truncate, Times: 2}, passing: true},
 }
 
-// tamper is something between npctl and the clouds that meddles with one upload.
+// tamper changes one upload between npctl and the clouds.
 type tamper struct {
 	do func(*rebuildLab, *http.Request) error
 }
 
-// tampering puts the meddler before the clouds.
+// tampering inserts the tamper of the lab before the clouds.
 func (r *rebuildLab) tampering(inner http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if req.Method == http.MethodPut && strings.HasSuffix(req.URL.Path, "/file") {
@@ -116,7 +116,7 @@ func (r *rebuildLab) tampering(inner http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// reader is a body that something is done to as it is read.
+// reader is a body that calls once at the first read.
 type reader struct {
 	io.ReadCloser
 	once func([]byte)
@@ -168,14 +168,14 @@ func killed(r *rebuildLab, req *http.Request) error {
 	return nil
 }
 
-// strike kills the engine at once.
+// strike kills the engine immediately.
 func (k *killer) strike(where string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.dead, k.where = true, where
 }
 
-// befall arranges for the mishap, and returns how to tell whether it came.
+// befall arranges the mishap and returns a function that reports whether it occurred.
 func (r *rebuildLab) befall(t *testing.T, m mishap) (came func() bool) {
 	t.Helper()
 	for name, text := range map[string]string{"mood": m.mood, "qemu-mood": m.qemu} {
@@ -207,7 +207,7 @@ func (r *rebuildLab) befall(t *testing.T, m mishap) (came func() bool) {
 	}
 }
 
-// faults sets those of the mishap in every cloud, and none when it has none.
+// faults sets the faults of the mishap in every cloud, and removes all others.
 func (r *rebuildLab) faults(t *testing.T, m mishap) {
 	t.Helper()
 	var faults []sandboxcloud.Fault
@@ -226,7 +226,7 @@ func (r *rebuildLab) read(name string) string {
 	return string(text)
 }
 
-// smallDisk puts the images directory on a file system that has just room enough, where the caller may.
+// smallDisk mounts a small file system on the images directory, if the caller is root.
 func (r *rebuildLab) smallDisk(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(r.dir, "images")

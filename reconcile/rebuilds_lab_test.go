@@ -27,7 +27,8 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// rebuilt is an image for two clouds that want different formats of it, made by a script whose mood a file tells.
+// rebuilt is the configuration of an image for two clouds that need different formats. The mood file controls its build
+// script.
 const rebuilt = `
 npctl {
   images_dir = "images"
@@ -74,7 +75,8 @@ provider "lab" "two" {
 }
 `
 
-// buildScript makes the image. What is in the file mood goes wrong, once; the file hits says that it did.
+// buildScript creates the image. The word in the file mood selects a failure that occurs once; the script records it in
+// the file hits.
 const buildScript = `
 mood=$(cat mood 2>/dev/null)
 rm -f mood
@@ -97,8 +99,8 @@ esac
 echo "built $NPCTL_BUILD_ID" >>built
 `
 
-// qemuImg stands in for the program qemu-img. What is in the file qemu-mood goes wrong, once, as full disks and quotas let it
-// fail, and as a crash does; the file hits says that it did.
+// qemuImg replaces the program qemu-img. The word in the file qemu-mood selects a failure that occurs once, such as
+// that of a full disk, a quota or a crash; qemuImg records it in the file hits.
 func (r *rebuildLab) qemuImg(ctx context.Context, spec process.Spec) error {
 	mood := r.read("qemu-mood")
 	if spec.Args[1] != "convert" || mood == "" {
@@ -123,10 +125,10 @@ func (r *rebuildLab) qemuImg(ctx context.Context, spec process.Spec) error {
 	}
 }
 
-// meeting holds up what begins until a second one has begun, or ten simulated seconds have passed.
+// meeting blocks the first caller of begin until a second one calls, or ten simulated seconds have passed.
 type meeting struct {
 	begun  atomic.Int32
-	second chan struct{} // closed then
+	second chan struct{} // closed at the second call
 }
 
 func (m *meeting) begin(ctx context.Context) {
@@ -140,21 +142,21 @@ func (m *meeting) begin(ctx context.Context) {
 	}
 }
 
-// rebuildLab is a lab for rebuilds that go wrong.
+// rebuildLab is a lab for rebuilds that fail.
 type rebuildLab struct {
 	*lab
 	watch   *watch
 	mill    *mill
 	meeting meeting // of two conversions
 	small   bool    // the images directory is on a small file system of its own
-	builds  int     // at a time
+	builds  int     // builds at a time
 
 	mu     sync.Mutex // guards tamper and seen
 	tamper *tamper
-	seen   map[string]int // faults of the clouds that have struck
+	seen   map[string]int // faults of the clouds that have occurred
 }
 
-// options decides how many builds are kept and whether their files are.
+// rebuiltWith returns the configuration with the number of kept builds and delete_after_upload.
 func rebuiltWith(keep int, deleted bool) string {
 	return strings.NewReplacer("keep                = 2", fmt.Sprintf("keep = %d", keep),
 		"delete_after_upload = false", fmt.Sprintf("delete_after_upload = %t", deleted)).Replace(rebuilt)
@@ -172,7 +174,7 @@ func newRebuildLab(t *testing.T, m *mill, config string) *rebuildLab {
 	return r
 }
 
-// file writes a file into the directory of the configuration.
+// file writes a file to the directory of the configuration.
 func (r *rebuildLab) file(name, text string) {
 	r.t.Helper()
 	r.overwrite(filepath.Join(r.dir, name), text)
@@ -185,7 +187,7 @@ func (r *rebuildLab) overwrite(path, text string) {
 	}
 }
 
-// images makes the image that every good build is, and one that is damaged.
+// images creates the image of every successful build, and a damaged one.
 func (r *rebuildLab) images() {
 	r.t.Helper()
 	content := make([]byte, 1<<20)
@@ -198,7 +200,7 @@ func (r *rebuildLab) images() {
 	r.file("corrupt.qcow2", string(good))
 }
 
-// engine starts a new one under the eyes of the watch.
+// engine starts a new engine that the watch observes.
 func (r *rebuildLab) engine() (*reconcile.Engine, func()) {
 	r.t.Helper()
 	e, end := r.lab.engine()
@@ -218,7 +220,7 @@ func (r *rebuildLab) engine() (*reconcile.Engine, func()) {
 	}
 }
 
-// run is one `npctl apply`, or with a Patient plan one turn of a daemon.
+// run executes one `npctl apply` or, with opt.HonorBackoff, one pass of a daemon.
 func (r *rebuildLab) run(ctx context.Context, opt plan.Options) (plan.Plan, error) {
 	r.t.Helper()
 	r.kill.revive(0)
@@ -248,8 +250,9 @@ func (r *rebuildLab) run(ctx context.Context, opt plan.Options) (plan.Plan, erro
 	return p, err
 }
 
-// mill runs builders where time is real: a program that hangs must be stopped by a clock that goes on, and that of a
-// synctest bubble does not while a program runs. It is made outside of bubbles and turns until the test ends.
+// mill runs builders outside of synctest bubbles, in real time: the timeout of a hanging program needs a clock that
+// advances, and the clock of a bubble stands still while a program runs. It must be created outside of bubbles and runs
+// until the test ends.
 type mill struct {
 	jobs    chan func()
 	grounds chan struct{}
@@ -271,23 +274,23 @@ func newMill(t *testing.T) *mill {
 	return m
 }
 
-// do waits for the job; one at a time.
+// do runs a job and waits for its end. It runs one job at a time.
 func (m *mill) do(job func()) {
 	m.jobs <- job
 	<-m.grounds
 }
 
-// outside is the exec builder, in the mill.
+// outside is the exec builder, run by the mill.
 type outside struct {
 	*exec.Builder
 	lab *rebuildLab
 }
 
-// hangTimeout is the build timeout of a build that is to hang.
+// hangTimeout is the build timeout of a build that should hang.
 const hangTimeout = 300 * time.Millisecond
 
-// Build implements builders.Builder. Only the build that is to hang gets a short timeout, so that no slow machine fails
-// the others.
+// Build implements builders.Builder. Only a build that should hang gets a short timeout, so that other builds succeed
+// on a slow machine.
 func (o outside) Build(ctx context.Context, job builders.Job, log io.Writer) (made builders.Artifact, err error) {
 	if ctx.Err() != nil {
 		return made, context.Cause(ctx)
@@ -299,12 +302,12 @@ func (o outside) Build(ctx context.Context, job builders.Job, log io.Writer) (ma
 	if m := string(mood); m == "hangs" || m == "deaf" {
 		job.Timeout = hangTimeout
 	}
-	job.Progress = nil // it would touch the bubble from outside
+	job.Progress = nil // it would access the bubble from outside
 	o.lab.mill.do(func() { made, err = o.Builder.Build(context.Background(), job, log) })
 	return made, err
 }
 
-// faultLog notes which faults of the clouds have struck.
+// faultLog records which faults of the clouds have occurred.
 type faultLog struct {
 	slog.Handler
 	lab *rebuildLab
@@ -329,7 +332,7 @@ func (f faultLog) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// watchedStore has the watch look after each commit, before there can be another.
+// watchedStore lets the watch check the state after each commit and before the next one.
 type watchedStore struct {
 	killedStore
 	watch *watch

@@ -13,10 +13,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestTenRebuildsWithEveryMishap rebuilds an image ten times, each time because it is a day old, and each time several
-// mishaps of the book come first. Whatever happens, each cloud has an image that nodes can boot from at every moment;
-// in the end there are as many builds as are kept, everywhere, and nothing else. A mishap that never came is a failure
-// of the test.
+// TestTenRebuildsWithEveryMishap rebuilds an image ten times, each time because it is a day old and after several
+// mishaps. At every moment, each cloud must have an image that nodes can boot from; at the end, it must have exactly
+// the kept builds. The test fails if a mishap does not occur.
 func TestTenRebuildsWithEveryMishap(t *testing.T) {
 	m := newMill(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -42,10 +41,10 @@ func TestTenRebuildsWithEveryMishap(t *testing.T) {
 	})
 }
 
-// meet applies while a mishap comes, when a build is due, and applies until that has worked.
+// meet applies during a mishap, when a build is due, and then applies until the build succeeds.
 func (r *rebuildLab) meet(t *testing.T, m mishap) {
 	t.Helper()
-	if p := r.plan(plan.Options{}); !strings.Contains(text(p), "upload provider.") { // the one before did no harm
+	if p := r.plan(plan.Options{}); !strings.Contains(text(p), "upload provider.") { // the previous mishap did no harm
 		r.rebuild(t, plan.Options{})
 		time.Sleep(25 * time.Hour)
 	}
@@ -65,7 +64,7 @@ func (r *rebuildLab) meet(t *testing.T, m mishap) {
 	}
 }
 
-// rebuild applies, on clouds that behave, until a build is as new as it should be and everywhere.
+// rebuild applies, with working clouds, until a new build is uploaded to every cloud.
 func (r *rebuildLab) rebuild(t *testing.T, opt plan.Options) {
 	t.Helper()
 	for round := range 4 {
@@ -73,7 +72,7 @@ func (r *rebuildLab) rebuild(t *testing.T, opt plan.Options) {
 		if err != nil {
 			t.Errorf("apply %d without mishaps: %v\n%s", round+1, err, text(p))
 		}
-		time.Sleep(2 * time.Minute) // simulated: a leak is seen twice, some time apart
+		time.Sleep(2 * time.Minute) // simulated: the time between two sightings of a leak
 		if p := r.plan(plan.Options{}); len(p.Steps) == 0 && !leaking(p) {
 			break
 		}
@@ -84,13 +83,13 @@ func (r *rebuildLab) rebuild(t *testing.T, opt plan.Options) {
 	}
 }
 
-// leaking reports whether the plan waits to see something once more.
+// leaking reports whether the plan waits for the second sighting of a leak.
 func leaking(p plan.Plan) bool {
 	return slices.ContainsFunc(p.Notes, func(n plan.Note) bool { return n.Code == "leak-sighted" })
 }
 
-// TestRebuildsWithRandomMishaps draws what is kept, why each rebuild is due and what goes wrong. NPCTL_SEEDS=100 tries
-// a hundred stories, NPCTL_SEED=7 the seventh alone.
+// TestRebuildsWithRandomMishaps draws the retention, the cause of each rebuild and the mishaps. NPCTL_SEEDS=100 runs a
+// hundred seeds, NPCTL_SEED=7 only the seventh.
 func TestRebuildsWithRandomMishaps(t *testing.T) {
 	m := newMill(t)
 	first, last := 1, number("NPCTL_SEEDS", 3)
@@ -100,7 +99,7 @@ func TestRebuildsWithRandomMishaps(t *testing.T) {
 	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				// any six seeds in a row have all combinations of what is kept
+				// any six consecutive seeds cover all combinations of keep and delete_after_upload
 				randomRebuilds(t, m, rand.New(rand.NewPCG(uint64(seed), 0)), 1+seed%3, seed%2 == 1) //nolint:gosec // G115: small
 			})
 		})
@@ -115,13 +114,13 @@ func randomRebuilds(t *testing.T, m *mill, random *rand.Rand, keep int, deleted 
 		opt := r.cause(random, rebuild, &story)
 		for range random.IntN(4) {
 			story = append(story, r.mischief(t, random)...)
-			opt.Patient = random.IntN(3) == 0
+			opt.HonorBackoff = random.IntN(3) == 0
 			p, err := r.run(t.Context(), opt)
 			story = append(story, fmt.Sprintf("apply:\n%s%v", text(p), err))
 			time.Sleep(time.Duration(random.IntN(600)) * time.Second)
 		}
 		r.peace(t)
-		opt.Patient = false
+		opt.HonorBackoff = false
 		if before, _ := r.newest(); rebuild == 9 || random.IntN(3) > 0 || before == nil {
 			r.rebuild(t, plan.Options{Replace: opt.Replace})
 			r.noMore(t, keep, deleted)
@@ -130,7 +129,7 @@ func randomRebuilds(t *testing.T, m *mill, random *rand.Rand, keep int, deleted 
 			break
 		}
 	}
-	for range keep { // so that every place has the same ones
+	for range keep { // so that every cloud has the same builds
 		time.Sleep(25 * time.Hour)
 		r.rebuild(t, plan.Options{})
 	}
@@ -141,7 +140,7 @@ func randomRebuilds(t *testing.T, m *mill, random *rand.Rand, keep int, deleted 
 	}
 }
 
-// cause makes a rebuild due: by age, by a change, or because somebody asks.
+// cause makes a rebuild due: by age, by a change, or by request.
 func (r *rebuildLab) cause(random *rand.Rand, rebuild int, story *[]string) (opt plan.Options) {
 	switch random.IntN(3) {
 	case 0:
@@ -163,7 +162,7 @@ func edition(config string) string {
 	return value
 }
 
-// mischief arranges for one to three mishaps at once.
+// mischief arranges up to three mishaps at once.
 func (r *rebuildLab) mischief(t *testing.T, random *rand.Rand) (story []string) {
 	t.Helper()
 	whole := mishap{}
@@ -194,7 +193,7 @@ func (r *rebuildLab) mischief(t *testing.T, random *rand.Rand) (story []string) 
 	return story
 }
 
-// peace takes back what has not come yet.
+// peace removes the mishaps that have not occurred yet.
 func (r *rebuildLab) peace(t *testing.T) {
 	t.Helper()
 	r.faults(t, mishap{})
@@ -206,7 +205,7 @@ func (r *rebuildLab) peace(t *testing.T) {
 	}
 }
 
-// TestTwoConversionsOfOneBuildAreBothOnRecord has two providers that begin to want other formats of a build at once.
+// TestTwoConversionsOfOneBuildAreBothOnRecord: two providers need further formats of a build at the same time.
 func TestTwoConversionsOfOneBuildAreBothOnRecord(t *testing.T) {
 	m := newMill(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -220,7 +219,7 @@ func TestTwoConversionsOfOneBuildAreBothOnRecord(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		r.watch.had = map[string]bool{} // it was not npctl who took them away
+		r.watch.had = map[string]bool{} // the test has removed them, not npctl
 		r.file("qemu-mood", "together")
 		r.builds = 2
 		p, err := r.run(t.Context(), plan.Options{})
@@ -237,7 +236,7 @@ func TestTwoConversionsOfOneBuildAreBothOnRecord(t *testing.T) {
 	})
 }
 
-// TestFailedConversionIsWaitedFor has a provider that begins to want another format, and a qemu-img that cannot make it.
+// TestFailedConversionIsWaitedFor: a provider needs another format, and qemu-img fails to create it.
 func TestFailedConversionIsWaitedFor(t *testing.T) {
 	m := newMill(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -245,24 +244,24 @@ func TestFailedConversionIsWaitedFor(t *testing.T) {
 		r.rebuild(t, plan.Options{})
 		r.config = strings.Replace(rebuilt, `provider "lab" "two"`, `provider "lab" "three"`, 1)
 		r.config = strings.Replace(r.config, `image_format   = "qcow2"`, `image_format   = "vhd"`, 1)
-		r.driver.clouds["three"] = r.driver.clouds["two"] // the old block is gone, and what it made goes
+		r.driver.clouds["three"] = r.driver.clouds["two"] // the old block is gone, and its images are deleted
 		for failures := 1; failures <= 2; failures++ {
 			r.file("qemu-mood", "crashes")
-			if p, err := r.run(t.Context(), plan.Options{Patient: true}); err == nil || !strings.Contains(err.Error(), "segmentation fault") {
+			if p, err := r.run(t.Context(), plan.Options{HonorBackoff: true}); err == nil || !strings.Contains(err.Error(), "segmentation fault") {
 				t.Fatalf("the conversion was to fail: %v\n%s", err, text(p))
 			}
 			record := r.records(resources.KindImage)[0].(*resources.ImageRecord)
 			if f := record.Uploads["three"]; f == nil || f.Count != failures || len(record.Uploads) != 1 || record.Failure != nil {
 				t.Errorf("after %d failures this is remembered: %+v, %+v", failures, record, f)
 			}
-			p := r.plan(plan.Options{Patient: true})
+			p := r.plan(plan.Options{HonorBackoff: true})
 			waits := slices.ContainsFunc(p.Notes, func(n plan.Note) bool { return n.Code == "failing" })
 			if len(p.Steps) > 0 || !waits {
 				t.Errorf("who is patient does not wait:\n%s%+v", text(p), p.Notes)
 			}
 			time.Sleep(5 * time.Minute)
 		}
-		if p, err := r.run(t.Context(), plan.Options{Patient: true}); err != nil {
+		if p, err := r.run(t.Context(), plan.Options{HonorBackoff: true}); err != nil {
 			t.Fatalf("%v\n%s", err, text(p))
 		}
 		if record := r.records(resources.KindImage)[0].(*resources.ImageRecord); len(record.Uploads) > 0 {

@@ -16,15 +16,16 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// watch looks from outside, into the store and into the clouds, after everything that changes either: a cloud that has
-// once had an image that nodes can boot from must have one at every later moment.
+// watch checks the store and the clouds after every change of either: a cloud that has had an image that nodes can boot
+// from must have one at every later moment.
 type watch struct {
 	lab       *lab
-	store     *bolt.Store // of the engine that runs
+	store     *bolt.Store // of the running engine
 	interrupt func()      // ends its context, as ^C does
 
-	// turn is full during each commit and each look, so that the store stands still; it guards the rest. Not a mutex: the
-	// clock of a synctest bubble stands still while somebody waits for one, and the store may need it to go on.
+	// turn is full during each commit and each check, so that the store does not change; it guards the fields below. It
+	// is not a mutex, because the clock of a synctest bubble stands still while a goroutine waits for one, and the
+	// store may need the clock.
 	turn  chan struct{}
 	had   map[string]bool
 	looks int
@@ -37,7 +38,7 @@ func (w *watch) look(what string) {
 	w.check(what)
 }
 
-// check is called with the turn taken.
+// check checks the state. The caller has put a value into turn.
 func (w *watch) check(what string) {
 	if w.store == nil {
 		return
@@ -56,8 +57,8 @@ func (w *watch) check(what string) {
 	}
 }
 
-// usable counts the images that a launch could use: of a build and an upload that are on record and ready, and active
-// in the cloud.
+// usable returns the number of images that a launch could use: the build and the upload are recorded as ready, and the
+// image is active in the cloud.
 func (w *watch) usable() (map[string]int, error) {
 	entries, err := w.store.List(context.Background(), resources.KindBuild, resources.KindUpload)
 	if err != nil {
@@ -88,7 +89,7 @@ func (w *watch) usable() (map[string]int, error) {
 	return usable, nil
 }
 
-// active lists the active images of ours, by provider and upload.
+// active returns the active images of this installation, by provider and upload.
 func (w *watch) active() (map[string]bool, error) {
 	active := map[string]bool{}
 	for name, cloud := range w.lab.driver.clouds {
@@ -105,7 +106,7 @@ func (w *watch) active() (map[string]bool, error) {
 	return active, nil
 }
 
-// transport looks after each call that changes something, whatever became of it.
+// transport checks the state after each changing call, whether it succeeded or not.
 func (w *watch) transport(inner http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		answer, err := inner.RoundTrip(req)
@@ -116,7 +117,7 @@ func (w *watch) transport(inner http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// verdict fails the test when the watch has seen something wrong, or nothing at all.
+// verdict fails the test if the watch has found an error or has not checked anything.
 func (w *watch) verdict(t *testing.T) {
 	t.Helper()
 	w.turn <- struct{}{}
@@ -130,7 +131,7 @@ func (w *watch) verdict(t *testing.T) {
 	w.wrong = nil
 }
 
-// newest is the newest ready build, and how many there are.
+// newest returns the newest ready build, and the number of ready builds.
 func (r *rebuildLab) newest() (newest *resources.Build, ready int) {
 	r.t.Helper()
 	for _, record := range r.records(resources.KindBuild) {
@@ -157,7 +158,7 @@ func (r *rebuildLab) everywhere(build string) bool {
 	return len(has) == len(r.driver.clouds)
 }
 
-// exactly fails the test unless there is what should be and nothing else: on record, in the clouds, on the disk.
+// exactly fails the test unless records, clouds and disk contain exactly the expected objects.
 func (r *rebuildLab) exactly(t *testing.T, keep int, deleted bool) {
 	t.Helper()
 	var files []string
@@ -189,8 +190,8 @@ func (r *rebuildLab) exactly(t *testing.T, keep int, deleted bool) {
 	}
 }
 
-// noMore fails the test when there is more than is of use, in between, when places may differ in which builds they have:
-// more uploads than are kept, more builds than are kept without an upload of each, or files that every cloud has.
+// noMore fails the test if there are more objects than needed while the clouds may have different builds: more uploads
+// than kept, more builds than kept without an upload of each, or files that every cloud has.
 func (r *rebuildLab) noMore(t *testing.T, keep int, deleted bool) {
 	t.Helper()
 	uploads, uploaded := map[string]int{}, map[string]bool{}
@@ -215,7 +216,7 @@ func (r *rebuildLab) noMore(t *testing.T, keep int, deleted bool) {
 	}
 }
 
-// onDisk lists what builds have left in the images directory.
+// onDisk lists the files of builds in the images directory.
 func (r *rebuildLab) onDisk(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(r.dir, "images"))

@@ -1,7 +1,7 @@
-// Package reconcile brings the world in line with a plan: it observes what is, and executes steps.
+// Package reconcile executes a plan: it observes the providers and the store, and runs the steps of the plan.
 //
-// Every step writes its intent with its final id, does the deed, tagged with that id, and writes the result. Everything
-// may therefore be killed anywhere and run again. "Could not look" is never taken for "gone".
+// Every step writes its intent with its final ID, does its work under that ID, and writes the result. A process may
+// therefore be killed at any time, and the step may run again. A failed listing is never taken for a deletion.
 package reconcile
 
 import (
@@ -21,22 +21,22 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Options is what an Engine works with. Store, Drivers and Desired are needed.
+// Options configures an Engine. Store, Drivers and Desired are required.
 type Options struct {
 	Desired  resources.Desired
-	HashKey  resources.HashKey // of the state
+	HashKey  resources.HashKey // derived from the state
 	Store    state.Store
 	Drivers  map[string]drivers.Driver   // by kind
 	Builders map[string]builders.Builder // by kind
-	DataDir  string                      // for files of drivers; one folder a provider
-	Builds   int                         // local builds at a time, in place of what the configuration says; 0: what it says
+	DataDir  string                      // for files of drivers; one directory per provider
+	Builds   int                         // limit of concurrent local builds; 0: the limit of the configuration
 	Log      *slog.Logger
 	Now      func() time.Time
-	// Report, when set, is told what happens while steps run. It is called from many goroutines, one call at a time.
+	// Report, if set, receives the events of running steps. It is called from many goroutines, one call at a time.
 	Report func(Event)
-	// WrapTransport, when set, is put around every HTTP transport.
+	// WrapTransport, if set, wraps every HTTP transport.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
-	// RunQemuImg runs qemu-img; process.Run when nil.
+	// RunQemuImg runs qemu-img. The default is process.Run.
 	RunQemuImg func(context.Context, process.Spec) error
 }
 
@@ -50,7 +50,7 @@ type Engine struct {
 	reporting *sync.Mutex // held while Report runs
 }
 
-// New returns an engine. It connects to nothing yet.
+// New returns an engine. It does not connect to any provider.
 func New(o Options) *Engine {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -65,12 +65,12 @@ func New(o Options) *Engine {
 	}
 	e := &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}}
 	e.keys = cloudKeys(o.Desired.Providers)
-	e.takeForce()
+	e.activateConnections()
 	return e
 }
 
-// With returns an engine for another configuration that shares what the first one has open. What only another configuration
-// needs is closed some time after Runner.Use has put one in force.
+// With returns an engine for another configuration that shares the open connections of e. Connections that only another
+// configuration needs are closed some time after Runner.UseEngine has activated one.
 func (e *Engine) With(desired resources.Desired) *Engine {
 	next := *e
 	next.Desired, next.keys = desired.WithHashKey(e.HashKey), cloudKeys(desired.Providers)
@@ -93,7 +93,7 @@ func (e *Engine) Close() error {
 	return first
 }
 
-// installation is the id that marks carry: the lineage of the store.
+// installation returns the ID that the ownership tags of this installation carry: the lineage of the store.
 func (e *Engine) installation(ctx context.Context) (string, error) {
 	identified, ok := e.Store.(state.Identified)
 	if !ok {
@@ -113,7 +113,7 @@ func (e *Engine) provider(name string) (*resources.Provider, bool) {
 	return nil, false
 }
 
-// imagesDir is where image files are.
+// imagesDir returns the directory of the image files.
 func (e *Engine) imagesDir() string {
 	dir := e.Desired.Settings.ImagesDir
 	if filepath.IsAbs(dir) {

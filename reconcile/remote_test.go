@@ -18,21 +18,21 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// afar is a builder whose images are made on another host.
+// afar is a builder that builds images on another host.
 type afar struct {
 	exec.Builder
 	build   error
 	remove  error
 	up      bool
 	removed []string
-	// interrupted ends the run while it builds.
+	// interrupted cancels the run during the build.
 	interrupted bool
 	interrupt   context.CancelFunc
 }
 
 var (
-	_ builders.Remote = (*afar)(nil)
-	_ builders.Hosts  = (*afar)(nil)
+	_ builders.Remote     = (*afar)(nil)
+	_ builders.HostStatus = (*afar)(nil)
 )
 
 func (a *afar) Build(context.Context, builders.Job, io.Writer) (builders.Artifact, error) {
@@ -43,7 +43,7 @@ func (a *afar) Build(context.Context, builders.Job, io.Writer) (builders.Artifac
 	return builders.Artifact{Host: "h1"}, a.build
 }
 
-func (a *afar) Send(context.Context, builders.Sending) (string, error) {
+func (a *afar) Upload(context.Context, builders.UploadJob) (string, error) {
 	return "", errors.New("not asked for here")
 }
 
@@ -52,7 +52,7 @@ func (a *afar) Remove(_ context.Context, id string) error {
 	return a.remove
 }
 
-func (a *afar) Held(context.Context) (map[string]bool, error) { return nil, nil }
+func (a *afar) ListBuilds(context.Context) (map[string]bool, error) { return nil, nil }
 
 func (a *afar) Up(_ context.Context, host string) (bool, error) { return a.up && host == "h1", nil }
 
@@ -92,7 +92,7 @@ func (l *lab) theBuild(t *testing.T) *resources.Build {
 
 func TestFailedBuildElsewhereIsRemovedThere(t *testing.T) {
 	l := newLab(t, host, sandboxcloud.Options{})
-	away := fmt.Errorf("nobody has it: %w", builders.ErrAway)
+	away := fmt.Errorf("nobody has it: %w", builders.ErrHostUnavailable)
 	for name, remove := range map[string]error{"that is there": nil, "that nobody has": away} {
 		a := &afar{build: errors.New("timeout"), remove: remove}
 		if err := l.does(t, a, buildAfar); err == nil || len(a.removed) != 1 {
@@ -122,7 +122,7 @@ func (l *lab) logOf(t *testing.T) string {
 }
 
 func TestBuildElsewhereIsGoneOrAway(t *testing.T) {
-	away := fmt.Errorf("nobody has it: %w", builders.ErrAway)
+	away := fmt.Errorf("nobody has it: %w", builders.ErrHostUnavailable)
 	for name, test := range map[string]struct {
 		remove error
 		up     bool
@@ -154,7 +154,7 @@ func TestBuildElsewhereIsGoneOrAway(t *testing.T) {
 	}
 }
 
-// No host has to be found for a build that npctl was interrupted in before any had made it.
+// A build that was interrupted before any host had finished it is dropped without finding its host.
 func TestInterruptedBuildElsewhereThatNobodyHasIsDropped(t *testing.T) {
 	l := newLab(t, host, sandboxcloud.Options{})
 	if err := l.does(t, &afar{interrupted: true}, buildAfar); !errors.Is(err, reconcile.ErrInterrupted) {
@@ -164,7 +164,7 @@ func TestInterruptedBuildElsewhereThatNobodyHasIsDropped(t *testing.T) {
 	if b.State != resources.StateBuilding {
 		t.Fatalf("the build is %s", b.State)
 	}
-	a := &afar{remove: fmt.Errorf("nobody has it: %w", builders.ErrAway)}
+	a := &afar{remove: fmt.Errorf("nobody has it: %w", builders.ErrHostUnavailable)}
 	if err := l.does(t, a, plan.Step{ID: "delete", Action: plan.ActionDelete, Thing: plan.ThingBuild, Record: b.Key()}); err != nil {
 		t.Error(err)
 	}

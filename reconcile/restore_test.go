@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// servers returns the servers of npctl in cloud one, by the cloud's id, with the node's id.
+// servers returns the servers of npctl in cloud one: the node ID by the cloud's ID.
 func (l *lab) servers(t *testing.T) map[string]string {
 	t.Helper()
 	things, err := l.driver.clouds["one"].Inventory()
@@ -30,8 +30,8 @@ func (l *lab) servers(t *testing.T) map[string]string {
 	return found
 }
 
-// A backup that is copied back knows nothing of what was made since. None of it is deleted before somebody has consented,
-// and then as any leak; what is made afterwards gets other ids.
+// A restored backup lacks the records created since. Their objects are deleted only with consent and within leak_limit,
+// and new records get other IDs.
 func TestRestoredStateDeletesNothingBySurprise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.Replace(twoClouds, `leak_age   = "30s"`, `leak_age = "10m"
@@ -79,7 +79,7 @@ func TestRestoredStateDeletesNothingBySurprise(t *testing.T) {
 		for i := range 3 {
 			had := len(l.servers(t))
 			l.mustRun(t, plan.Options{AllowDestroy: plan.AllowAll})
-			l.mustRun(t, plan.Options{AllowDestroy: plan.AllowAll}) // at once: the limit holds over time
+			l.mustRun(t, plan.Options{AllowDestroy: plan.AllowAll}) // immediately: the limit applies over time
 			if gone := had - len(l.servers(t)); gone > 4 {
 				t.Errorf("apply %d with consent deleted %d servers, leak_limit is 4", i, gone)
 			}

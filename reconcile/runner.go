@@ -14,75 +14,83 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Runner does steps for as long as a daemon lives. Plans come and go: each pass begins the steps of a newer plan that
-// need nothing, and those that need something are in the plan again once they need it no more. A step goes on under the
-// configuration that it began with.
+// Runner executes steps during the lifetime of a daemon. Each pass of the daemon starts those steps of a newer plan
+// that need no other step; the remaining steps are planned again and start once their needs are met. A step keeps the
+// configuration that it started with.
 type Runner struct {
 	*run
 	steps sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows
-	engine    *Engine
-	running   map[string]underway // by step id
-	launching map[plan.Address]*resources.Failure
-	failing   map[string]*resources.Failure   // by step id, of steps that are no launches
-	reloaded  time.Time                       // when the configuration was replaced; zero when it was not
-	gone      map[string]map[string]departure // provider → instances that steps have seen go
-	looked    map[string]time.Time            // provider → when the newest look at it ended
-	listed    map[string]time.Time            // provider → when the newest look that saw it began
-	launches  int
-	stopping  bool
-	moment    uint64               // grows with each step that ends
-	ended     map[string]uint64    // by step id: the moment at which it ended
-	elsewhere map[string]time.Time // by step id: until when it is left alone, since others work on its record
+	mu                   sync.Mutex // guards the fields below
+	engine               *Engine
+	running              map[string]runningStep // by step ID
+	launching            map[plan.Address]*resources.Failure
+	failing              map[string]*resources.Failure          // by step ID, of steps that are not launches
+	reloaded             time.Time                              // when the configuration was replaced; zero if it was not
+	deletedInstances     map[string]map[string]instanceDeletion // provider → instances that steps have deleted
+	listingEnded         map[string]time.Time                   // provider → when the newest listing ended
+	listingStarted       map[string]time.Time                   // provider → when the newest successful listing started
+	launches             int
+	stopping             bool
+	stepEpoch            uint64               // grows with each step that ends
+	endedAt              map[string]uint64    // by step ID: the value of stepEpoch when it ended
+	lockedElsewhereUntil map[string]time.Time // by step ID: until when it is skipped because another process works on its record
 }
 
-// elsewherePause is how long a step is left alone whose record others work on without that being known when it is planned.
-const elsewherePause = time.Second
+// lockedElsewherePause is how long a step is skipped after its record proved to be locked by another process.
+const lockedElsewherePause = time.Second
 
-// NewRunner returns a runner over the engine's store. Nobody else may write to it except through the runner, unless it is
-// a shared one: see Follow.
+// NewRunner returns a runner over the engine's store. All writes to the store must go through the runner, unless the
+// store is a shared one: see Follow.
 func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 	shared, err := newRun(ctx, e.Store)
 	if err != nil {
 		return nil, err
 	}
-	shared.unending = true
-	return &Runner{run: shared, engine: e, running: map[string]underway{}, launching: map[plan.Address]*resources.Failure{},
-		failing: map[string]*resources.Failure{}, ended: map[string]uint64{},
-		elsewhere: map[string]time.Time{}, gone: map[string]map[string]departure{}, looked: map[string]time.Time{}, listed: map[string]time.Time{}}, nil
+	shared.continuous = true
+	return &Runner{run: shared, engine: e, running: map[string]runningStep{}, launching: map[plan.Address]*resources.Failure{},
+		failing: map[string]*resources.Failure{}, endedAt: map[string]uint64{},
+		lockedElsewhereUntil: map[string]time.Time{}, deletedInstances: map[string]map[string]instanceDeletion{}, listingEnded: map[string]time.Time{}, listingStarted: map[string]time.Time{}}, nil
 }
 
-// underway is a step that is being done.
-type underway struct {
+// runningStep is a step in progress.
+type runningStep struct {
 	plan.Step
-	done chan struct{} // closed when it is over
+	done chan struct{} // closed when the step has ended
 }
 
-// Use makes the steps to come work with another configuration. What has failed under the one before is tried again at once.
-func (r *Runner) Use(e *Engine) {
+// UseEngine sets the engine of the steps that start from now on. Steps that failed under the previous configuration are
+// retried at once.
+func (r *Runner) UseEngine(e *Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.engine = e
 	clear(r.launching)
 	clear(r.failing)
 	r.reloaded = e.Now()
-	e.comeIntoForce(r.run)
+	e.activate(r.run)
 }
 
-// comeIntoForce makes the engine's configuration the one that steps of the run begin with.
-func (e *Engine) comeIntoForce(r *run) {
-	e.takeForce()
-	e.resize(r)
+// activate applies the engine's configuration to the steps of the run that start from now on.
+func (e *Engine) activate(r *run) {
+	e.activateConnections()
+	e.resizeSemaphores(r)
 	r.guard.Lock()
 	defer r.guard.Unlock()
 	r.known = map[string]bool{}
 }
 
-// Changed gets a hint after records have changed.
-func (r *Runner) Changed() <-chan struct{} { return r.ledger.changed }
+// using returns the engine that new steps use.
+func (r *Runner) using() *Engine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.engine
+}
 
-// Running lists the steps that are being done.
+// Changed returns a channel that receives a value after records have changed.
+func (r *Runner) Changed() <-chan struct{} { return r.cache.changed }
+
+// Running lists the steps in progress.
 func (r *Runner) Running() []plan.Step {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,36 +101,36 @@ func (r *Runner) Running() []plan.Step {
 	return steps
 }
 
-// Commit changes records for somebody outside, such as a client that takes a node.
+// Commit changes records on behalf of a caller outside the executor, such as a client that takes a node.
 func (r *Runner) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
-	return r.ledger.commit(ctx, "", ops)
+	return r.cache.commit(ctx, "", ops)
 }
 
-// Begin begins the steps that need nothing and are not running, and returns them. It returns when the records that
-// they write at first are written, so that the next plan takes them into account.
-func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []plan.Step {
+// Start starts the steps that need no other step and are not running, and returns them. It returns after these steps
+// have written their first records, so that the next plan takes them into account.
+func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []plan.Step {
 	r.mu.Lock()
 	engine := r.engine
-	maps.DeleteFunc(r.ended, func(_ string, at uint64) bool { return at <= seen.Moment })
-	maps.DeleteFunc(r.elsewhere, func(_ string, until time.Time) bool { return !engine.Now().Before(until) })
+	maps.DeleteFunc(r.endedAt, func(_ string, at uint64) bool { return at <= seen.StepEpoch })
+	maps.DeleteFunc(r.lockedElsewhereUntil, func(_ string, until time.Time) bool { return !engine.Now().Before(until) })
 	var begun []plan.Step
-	under := map[string]int{} // lasting steps by provider
+	under := map[string]int{} // long-running steps by provider
 	for _, s := range r.running {
-		under[s.Provider] += count(lasting(s.Step))
+		under[s.Provider] += count(isLongRunning(s.Step))
 	}
 	for _, s := range p.Steps {
-		if len(s.Needs)+len(s.After) > 0 || r.stopping || lasting(s) && under[s.Provider] >= begunAtMost {
+		if len(s.Needs)+len(s.After) > 0 || r.stopping || isLongRunning(s) && under[s.Provider] >= maxStartedPerProvider {
 			continue
 		}
-		if s.Action == plan.ActionLaunch { // plans number launches anew, so the number says nothing
+		if s.Action == plan.ActionLaunch { // each plan numbers its launches from the start, so the number identifies nothing
 			r.launches++
 			s.ID = fmt.Sprintf("%s (%d)", s.ID, r.launches)
 		}
-		if _, already := r.running[s.ID]; already || r.ended[s.ID] > seen.Moment || !r.elsewhere[s.ID].IsZero() {
-			continue // the plan may know nothing yet of what it has done
+		if _, already := r.running[s.ID]; already || r.endedAt[s.ID] > seen.StepEpoch || !r.lockedElsewhereUntil[s.ID].IsZero() {
+			continue // the plan may not know the result of the previous run of the step yet
 		}
-		r.running[s.ID] = underway{s, make(chan struct{})}
-		under[s.Provider] += count(lasting(s))
+		r.running[s.ID] = runningStep{s, make(chan struct{})}
+		under[s.Provider] += count(isLongRunning(s))
 		begun = append(begun, s)
 	}
 	r.mu.Unlock()
@@ -141,9 +149,9 @@ func (r *Runner) Begin(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	return begun
 }
 
-// begunAtMost is how many steps of one provider are begun at a time that take longer than writing a record. Fewer of them
-// are under way; the others are planned again when there is room.
-const begunAtMost = 500
+// maxStartedPerProvider limits the started long-running steps of one provider. Fewer of them run at a time; the steps
+// above the limit are planned again when others have ended.
+const maxStartedPerProvider = 500
 
 func count(is bool) int {
 	if is {
@@ -152,12 +160,12 @@ func count(is bool) int {
 	return 0
 }
 
-// step does one step. It calls noted once what it is about to do is in the store.
+// step executes one step. It calls noted once the intent of the step is in the store.
 func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func()) {
 	defer noted()
-	ctx = r.ledger.claims.begin(ctx, s.ID)
+	ctx = r.cache.claims.begin(ctx, s.ID)
 	if s.Record.Kind != "" {
-		r.ledger.hold(s.ID, s.Record)
+		r.cache.markBusy(s.ID, s.Record)
 	}
 	x.report(Event{Kind: EventStart, Step: s})
 	started, began := time.Now(), x.Now()
@@ -165,7 +173,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	var err error
 	stale := x.unverified(s)
 	for _, n := range stale {
-		r.ledger.hold(s.ID, n.Key())
+		r.cache.markBusy(s.ID, n.Key())
 	}
 	switch {
 	case s.Action == plan.ActionLaunch:
@@ -173,10 +181,10 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	case len(stale) > 0:
 		noted()
 		id, err = x.do(ctx, s)
-	case lasting(s):
+	case isLongRunning(s):
 		noted()
 		var free func()
-		if free, err = x.slot(ctx, s); err == nil {
+		if free, err = x.acquireSlot(ctx, s); err == nil {
 			id, err = x.do(ctx, s)
 			free()
 		}
@@ -184,15 +192,15 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 		id, err = x.do(ctx, s)
 	}
 	failures := r.note(s, began, err)
-	r.ledger.claims.end(ctx, s.ID)
-	r.ledger.release(s.ID)
+	r.cache.claims.end(ctx, s.ID)
+	r.cache.clearBusy(s.ID)
 	r.mu.Lock()
 	close(r.running[s.ID].done)
 	delete(r.running, s.ID)
-	r.moment++
-	r.ended[s.ID] = r.moment
-	if lasting(s) && errors.Is(err, state.ErrLocked) {
-		r.elsewhere[s.ID] = x.Now().Add(elsewherePause)
+	r.stepEpoch++
+	r.endedAt[s.ID] = r.stepEpoch
+	if isLongRunning(s) && errors.Is(err, state.ErrLocked) {
+		r.lockedElsewhereUntil[s.ID] = x.Now().Add(lockedElsewherePause)
 	}
 	r.mu.Unlock()
 	if errors.Is(err, errChanged) {
@@ -202,8 +210,8 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	x.finish(s, id, err, time.Since(started), failures)
 }
 
-// lasting reports whether a step takes longer than writing a record.
-func lasting(s plan.Step) bool {
+// isLongRunning reports whether a step takes longer than writing a record.
+func isLongRunning(s plan.Step) bool {
 	switch s.Action {
 	case plan.ActionServe, plan.ActionDecline, plan.ActionForget:
 		return false
@@ -214,7 +222,7 @@ func lasting(s plan.Step) bool {
 	}
 }
 
-// launch makes a node.
+// launch creates a node.
 func (r *Runner) launch(ctx context.Context, x *execution, s plan.Step, noted func()) (string, error) {
 	if err := x.rememberProvider(ctx, s.Provider); err != nil {
 		return "", err
@@ -224,7 +232,7 @@ func (r *Runner) launch(ctx context.Context, x *execution, s plan.Step, noted fu
 		return "", err
 	}
 	noted()
-	free, err := x.slot(ctx, s)
+	free, err := x.acquireSlot(ctx, s)
 	if err != nil {
 		return l.node.ID, err
 	}
@@ -232,8 +240,8 @@ func (r *Runner) launch(ctx context.Context, x *execution, s plan.Step, noted fu
 	return l.node.ID, l.run(ctx)
 }
 
-// note remembers what the planner has to know of a step that is over. It returns how often in a row the step has failed:
-// this time included, or until now when it is done.
+// note records the result of a step for the planner. It returns the number of consecutive failures of the step:
+// including this one, or the number before it if the step succeeded.
 func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +249,7 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 		failures = r.remember(s, err)
 	}
 	switch {
-	case s.Action == plan.ActionLaunch && (errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.ledger.claims.severed(err)):
+	case s.Action == plan.ActionLaunch && (errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.cache.claims.isDisconnected(err)):
 	case s.Action == plan.ActionLaunch:
 		offer := plan.OfferAddress(s.Provider, s.Pool, s.Label)
 		for _, at := range []plan.Address{offer, plan.ProviderAddress(s.Provider)} {
@@ -252,15 +260,15 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 			r.launching[at] = launchFailed(r.launching[at], began, r.engine.Now(), err)
 		}
 	case err == nil && s.Action == plan.ActionDelete && s.External != "" && s.Provider != "":
-		if r.gone[s.Provider] == nil {
-			r.gone[s.Provider] = map[string]departure{}
+		if r.deletedInstances[s.Provider] == nil {
+			r.deletedInstances[s.Provider] = map[string]instanceDeletion{}
 		}
-		r.gone[s.Provider][s.External] = departure{began, r.engine.Now()}
+		r.deletedInstances[s.Provider][s.External] = instanceDeletion{began, r.engine.Now()}
 	}
 	return failures
 }
 
-// remember counts the failures of a step that is no launch. The caller holds mu.
+// remember counts the failures of a step that is not a launch. The caller holds mu.
 func (r *Runner) remember(s plan.Step, err error) (failures int) {
 	before := r.failing[s.ID]
 	if before != nil {
@@ -269,7 +277,7 @@ func (r *Runner) remember(s plan.Step, err error) (failures int) {
 	switch {
 	case err == nil:
 		delete(r.failing, s.ID)
-	case errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.ledger.claims.severed(err):
+	case errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.cache.claims.isDisconnected(err):
 	default:
 		failures++
 		r.failing[s.ID] = &resources.Failure{Count: failures, Time: r.engine.Now(), Kind: faultKind(err), Error: err.Error()}
@@ -277,13 +285,13 @@ func (r *Runner) remember(s plan.Step, err error) (failures int) {
 	return failures
 }
 
-// launchFailed is what is remembered after one more launch that failed.
+// launchFailed returns the failure to remember after another failed launch.
 func launchFailed(before *resources.Failure, began, now time.Time, err error) *resources.Failure {
 	f := &resources.Failure{Count: 1, Time: now, Kind: faultKind(err), Error: err.Error()}
 	switch {
 	case before == nil:
 	case f.Kind == resources.FaultQuota || f.Kind == resources.FaultCapacity: // the cloud is full, not broken
-	case f.Kind == resources.FaultUnavailable && began.Before(before.Time): // what ran at the same time met the same outage
+	case f.Kind == resources.FaultUnavailable && began.Before(before.Time): // launches that ran at the same time met the same outage
 		f.Count = before.Count
 	default:
 		f.Count += before.Count
@@ -291,7 +299,7 @@ func launchFailed(before *resources.Failure, began, now time.Time, err error) *r
 	return f
 }
 
-// Tidy writes down how long steps took, and drops what nothing refers to any more.
+// Tidy stores the durations of steps and removes records that nothing refers to any more.
 func (r *Runner) Tidy(ctx context.Context) error {
 	r.mu.Lock()
 	engine := r.engine
@@ -304,8 +312,8 @@ func (r *Runner) Tidy(ctx context.Context) error {
 	return x.tidy(ctx)
 }
 
-// Stop begins nothing any more, and waits until what runs is done or ctx ends. Interrupted steps are resumed by the
-// next daemon.
+// Stop starts no further steps and waits until the running ones end. When ctx ends first, Stop calls cut to cancel
+// them; the next daemon resumes interrupted steps.
 func (r *Runner) Stop(ctx context.Context, cut context.CancelFunc) {
 	r.mu.Lock()
 	r.stopping = true
@@ -321,8 +329,7 @@ func (r *Runner) Stop(ctx context.Context, cut context.CancelFunc) {
 	r.end()
 }
 
-// FreezeProvider notes that a provider is to be left alone, or is not any more: by all processes, where others work in the
-// same store.
+// FreezeProvider freezes or thaws a provider. In a shared store this applies to all processes.
 func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) error {
 	r.mu.Lock()
 	engine := r.engine
@@ -334,17 +341,17 @@ func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) e
 	if shared := r.Shared(); shared != nil {
 		return shared.FreezeProvider(ctx, name, frozen)
 	}
-	release, err := r.place(ctx, "record of provider "+name, 1)
+	release, err := r.acquire(ctx, "record of provider "+name, 1)
 	if err != nil {
 		return err
 	}
 	defer release()
-	record, known := get[resources.ProviderRecord](r.ledger, resources.Key{Kind: resources.KindProvider, ID: name})
+	record, known := get[resources.ProviderRecord](r.cache, resources.Key{Kind: resources.KindProvider, ID: name})
 	if !known {
 		if record, err = Remember(p, engine.Drivers[p.Driver].Schema().Provider); err != nil {
 			return err
 		}
 	}
 	record.Frozen = frozen
-	return r.ledger.put(ctx, record)
+	return r.cache.put(ctx, record)
 }

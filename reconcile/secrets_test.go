@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// E7: what is marked sensitive in a nested block, and what is sensitive two blocks deep.
+// E7: a value marked sensitive in a nested block, and an attribute that is sensitive two blocks deep.
 func TestSecretsInNestedBlocksAreNotRemembered(t *testing.T) {
 	inner := schema.Block{Attributes: []schema.Attribute{{Name: "password", Type: cty.String, Sensitive: true}}}
 	body := schema.Block{Blocks: []schema.NestedBlock{{Name: "tls", Max: 1, Schema: schema.Block{

@@ -12,8 +12,8 @@ import (
 	"github.com/npctl/npctl/reconcile"
 )
 
-// TestTimeoutsOfALaunchCanBeToldApart: a machine that nobody answers in, a cloud that takes too long to make one, and one
-// whose answer never comes.
+// TestTimeoutsOfALaunchCanBeToldApart: an instance that does not answer, a cloud that takes too long to create one, and
+// a cloud that does not respond.
 func TestTimeoutsOfALaunchCanBeToldApart(t *testing.T) {
 	for name, test := range map[string]struct {
 		options   sandboxcloud.Options

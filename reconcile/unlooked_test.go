@@ -11,8 +11,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestANodeThatNobodyCanLookAtKeepsItsRecord: a run ends in the middle of launches, and the next one cannot even log in to
-// go on with them. The servers that the first one has asked for stay known.
+// TestANodeThatNobodyCanLookAtKeepsItsRecord: a run ends during launches, and the next one cannot log in to resume
+// them. The servers that the first run has requested stay on record.
 func TestANodeThatNobodyCanLookAtKeepsItsRecord(t *testing.T) {
 	for name, cancelled := range map[string]bool{"the cloud refuses": false, "the run is cancelled": true} {
 		t.Run(name, func(t *testing.T) {

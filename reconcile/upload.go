@@ -23,7 +23,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// upload brings a build to a provider: intent, stream, result.
+// upload uploads a build to a provider: intent, stream, result.
 func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 	b, err := x.buildOf(s)
 	if err != nil {
@@ -38,7 +38,7 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	store, ok := drivers.Images(cloud)
+	store, ok := drivers.ImagesOf(cloud)
 	if !ok {
 		return "", fmt.Errorf("provider %s takes no images: %w", s.Provider, drivers.ErrNotSupported)
 	}
@@ -51,18 +51,18 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := x.send(ctx, s, store, provider, b, file, u); err != nil {
+	if err := x.uploadBuild(ctx, s, store, provider, b, file, u); err != nil {
 		err = fmt.Errorf("upload %s to %s: %w", cmp.Or(file.Name, b.Image), s.Provider, err)
 		return u.ID, errors.Join(err, x.failUpload(ctx, store, u, b.Kind, err))
 	}
-	x.took(fmt.Sprintf("upload/%s/%s", s.Provider, s.Image), u.Seconds)
+	x.recordDuration(fmt.Sprintf("upload/%s/%s", s.Provider, s.Image), u.Seconds)
 	x.results.Lock()
 	x.uploaded[uploadedTo{s.Image, s.Provider}] = u.ID
 	x.results.Unlock()
 	return u.ID, x.changeImage(ctx, u.Image, b.Kind, func(r *resources.ImageRecord) { delete(r.Uploads, u.Provider) })
 }
 
-// buildOf is the build to upload: the one the step names, or the one that this run has made.
+// buildOf returns the build to upload: from the step, or created by this run.
 func (x *execution) buildOf(s plan.Step) (*resources.Build, error) {
 	id := s.Build
 	if id == "" {
@@ -70,7 +70,7 @@ func (x *execution) buildOf(s plan.Step) (*resources.Build, error) {
 		id = x.built[s.Image]
 		x.results.Unlock()
 	}
-	b, ok := get[resources.Build](x.ledger, resources.Key{Kind: resources.KindBuild, ID: id})
+	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: id})
 	if !ok {
 		return nil, fmt.Errorf("build %s is gone from the state", id)
 	}
@@ -81,15 +81,15 @@ func (x *execution) intendUpload(ctx context.Context, step string, b *resources.
 	now := x.Now()
 	u := &resources.Upload{Image: b.Image, Build: b.ID, Provider: p.Name, State: resources.StateUploading, StateTime: now,
 		Created: now, Format: file.Format, Size: file.Size, Hash: b.Hash, Login: x.login(b, p)}
-	if err := x.ledger.putFor(ctx, step, u); err != nil {
+	if err := x.cache.putFor(ctx, step, u); err != nil {
 		return nil, err
 	}
 	u.Name = imageName(p.ImageNames, b.Image, u.ID, now)
 	return u, nil
 }
 
-// login is how a job gets into nodes of the image there: as configured, or, when the image is configured no more, as the
-// build has it.
+// login returns the login of nodes that boot from the image: from the configuration, or from the build if the image is
+// no longer configured.
 func (x *execution) login(b *resources.Build, p *resources.Provider) resources.Login {
 	if img := x.image(b.Image); img != nil {
 		return img.LoginIn(p)
@@ -99,14 +99,14 @@ func (x *execution) login(b *resources.Build, p *resources.Provider) resources.L
 
 // updateUpload records the configured login of an upload.
 func (x *execution) updateUpload(ctx context.Context, s plan.Step) error {
-	u, at := find[resources.Upload](x.ledger, s.Record)
+	u, at := find[resources.Upload](x.cache, s.Record)
 	img := x.image(s.Image)
 	p, configured := x.provider(s.Provider)
 	if u == nil || u.State != resources.StateReady || img == nil || !configured {
 		return fmt.Errorf("%s: %w", s.Record, errChanged)
 	}
 	u.Login = img.LoginIn(p)
-	return x.ledger.replace(ctx, state.Op{Record: u, Revision: at})
+	return x.cache.replace(ctx, state.Op{Record: u, Revision: at})
 }
 
 // image returns the configured image of that name, or nil.
@@ -128,7 +128,7 @@ func providerImage(p *resources.Provider, b *resources.Build) (resources.Provide
 	return p.Images[i], true
 }
 
-// imageName fills the template of image names: {image_name}, {upload_id} and {timestamp} (Unix seconds).
+// imageName expands a template of image names: {image_name}, {upload_id} and {timestamp} (Unix seconds).
 func imageName(template, image, upload string, now time.Time) string {
 	if template == "" {
 		template = "{image_name}-{timestamp}"
@@ -137,10 +137,10 @@ func imageName(template, image, upload string, now time.Time) string {
 		"{timestamp}", strconv.FormatInt(now.Unix(), 10)).Replace(template)
 }
 
-// send brings the file there, from this host or from the one that has it, and writes the result.
-func (x *execution) send(ctx context.Context, s plan.Step, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
+// uploadBuild uploads the file from this host, or from the host that has it, and writes the result.
+func (x *execution) uploadBuild(ctx context.Context, s plan.Step, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
 	file resources.ImageFile, u *resources.Upload) error {
-	if err := x.ledger.claims.secured(ctx, s.ID); err != nil {
+	if err := x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
 		return err
 	}
 	started := time.Now()
@@ -149,7 +149,7 @@ func (x *execution) send(ctx context.Context, s plan.Step, store drivers.ImageSt
 	var image resources.RemoteImage
 	var err error
 	if b.Remote {
-		image, u.Unmarked, err = x.sendFromAfar(ctx, store, p, b, spec, func(sent, total int64) { report("uploading", sent, total) })
+		image, u.Unmarked, err = x.uploadFromHost(ctx, store, p, b, spec, func(sent, total int64) { report("uploading", sent, total) })
 	} else {
 		image, err = x.sendFile(ctx, store, p, b, file, spec)
 	}
@@ -158,10 +158,10 @@ func (x *execution) send(ctx context.Context, s plan.Step, store drivers.ImageSt
 	}
 	u.ExternalID, u.State, u.StateTime, u.Seconds = image.ID, resources.StateReady, x.Now(), time.Since(started).Seconds()
 	u.Name, u.Size = cmp.Or(image.Name, u.Name), cmp.Or(u.Size, image.Size)
-	return x.ledger.put(ctx, u)
+	return x.cache.put(ctx, u)
 }
 
-// sendFile streams a file of this host, and runs the hook that the provider has for what arrived.
+// sendFile streams a file of this host and runs the provider's hook for the image.
 func (x *execution) sendFile(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
 	file resources.ImageFile, spec drivers.ImageSpec) (resources.RemoteImage, error) {
 	path := filepath.Join(x.imagesDir(), file.Name)
@@ -177,9 +177,9 @@ func (x *execution) sendFile(ctx context.Context, store drivers.ImageStore, p *r
 	return image, x.hook(ctx, p, b, spec, image.ID, path)
 }
 
-// sendFromAfar has another host send the file, and looks at what arrived. A host that knows no marks leaves an image
-// without them.
-func (x *execution) sendFromAfar(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
+// uploadFromHost lets another host upload the file, and checks the image. A host that does not use ownership tags
+// creates an image without them.
+func (x *execution) uploadFromHost(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
 	spec drivers.ImageSpec, progress func(sent, total int64)) (resources.RemoteImage, bool, error) {
 	remote, ok := x.Builders[b.Builder].(builders.Remote)
 	if !ok {
@@ -187,7 +187,7 @@ func (x *execution) sendFromAfar(ctx context.Context, store drivers.ImageStore, 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.UploadTimeout, drivers.DefaultUploadTimeout), errors.New("not uploaded within upload_timeout"))
 	defer cancel()
-	id, err := remote.Send(ctx, builders.Sending{BuildID: b.ID, Image: b.Image, Provider: p.Name, Format: spec.Format, Name: spec.Name,
+	id, err := remote.Upload(ctx, builders.UploadJob{BuildID: b.ID, Image: b.Image, Provider: p.Name, Format: spec.Format, Name: spec.Name,
 		Marks: spec.Marks, Properties: spec.Properties, Tags: spec.Tags, Progress: progress})
 	if err != nil {
 		return resources.RemoteImage{}, false, err
@@ -211,7 +211,7 @@ func (x *execution) sendFromAfar(ctx context.Context, store drivers.ImageStore, 
 // hookTimeout is how long post_upload_hook may run.
 const hookTimeout = 30 * time.Minute
 
-// hook runs the provider's post_upload_hook. The upload has failed unless it ends well.
+// hook runs the provider's post_upload_hook. The upload fails if the hook fails.
 func (x *execution) hook(ctx context.Context, p *resources.Provider, b *resources.Build, spec drivers.ImageSpec, id, path string) error {
 	if p.PostUploadHook == "" {
 		return nil
@@ -234,7 +234,7 @@ func (x *execution) hook(ctx context.Context, p *resources.Provider, b *resource
 
 func (x *execution) imageSpec(p *resources.Provider, b *resources.Build, file resources.ImageFile, u *resources.Upload, progress func(int64)) drivers.ImageSpec {
 	spec := drivers.ImageSpec{
-		Marks: resources.Marks{Installation: x.seen.Installation, Kind: resources.KindUpload, ID: u.ID, Provider: p.Name,
+		Marks: resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindUpload, ID: u.ID, Provider: p.Name,
 			Image: b.Image, Build: b.ID, Hash: b.Hash},
 		Name: u.Name, Format: file.Format, Size: file.Size, SHA256: file.SHA256, MD5: file.MD5, Progress: progress,
 		Properties: map[string]string{}, Config: cty.NullVal(cty.DynamicPseudoType),
@@ -255,10 +255,10 @@ func (x *execution) imageSpec(p *resources.Provider, b *resources.Build, file re
 	return spec
 }
 
-// failUpload records that an upload failed and removes what it left in the cloud.
+// failUpload records a failed upload and removes its remains from the cloud.
 func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u *resources.Upload, kind resources.ImageKind, cause error) error {
 	u.State, u.StateTime, u.Error = resources.StateFailed, x.Now(), cause.Error()
-	if err := x.ledger.put(ctx, u); err != nil {
+	if err := x.cache.put(ctx, u); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -271,16 +271,16 @@ func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u 
 	if err := x.removeUploaded(ctx, store, u); err != nil {
 		return err
 	}
-	return x.ledger.drop(ctx, u.Key())
+	return x.cache.drop(ctx, u.Key())
 }
 
-func (x *execution) marksOf(u *resources.Upload) resources.Marks {
-	return resources.Marks{Installation: x.seen.Installation, Kind: resources.KindUpload, ID: u.ID}
+func (x *execution) marksOf(u *resources.Upload) resources.OwnerTags {
+	return resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindUpload, ID: u.ID}
 }
 
-// deleteUpload removes an image from a cloud and then its record.
+// deleteUpload deletes an image from a cloud and then its record.
 func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
-	u, ok := get[resources.Upload](x.ledger, s.Record)
+	u, ok := get[resources.Upload](x.cache, s.Record)
 	if !ok {
 		return nil
 	}
@@ -289,7 +289,7 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	store, ok := drivers.Images(cloud)
+	store, ok := drivers.ImagesOf(cloud)
 	if !ok {
 		return drivers.ErrNotSupported
 	}
@@ -297,23 +297,23 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 	if u.ExternalID == "" {
 		u.ExternalID = s.External
 	}
-	if err := x.ledger.put(ctx, u); err != nil {
+	if err := x.cache.put(ctx, u); err != nil {
 		return err
 	}
 	if err := x.removeUploaded(ctx, store, u); err != nil {
 		return err
 	}
-	return x.ledger.drop(ctx, u.Key())
+	return x.cache.drop(ctx, u.Key())
 }
 
-// removeUploaded deletes what a record of an upload names, and everything that carries its marks.
+// removeUploaded deletes the image of an upload record and every image with its ownership tags.
 func (x *execution) removeUploaded(ctx context.Context, store drivers.ImageStore, u *resources.Upload) error {
 	marks := x.marksOf(u)
 	if u.ExternalID != "" {
 		expected := marks
 		if u.Unmarked {
 			var err error
-			if expected, err = x.marksOfOthers(ctx, store, u); err != nil {
+			if expected, err = x.foreignTags(ctx, store, u); err != nil {
 				return err
 			}
 		}
@@ -324,24 +324,25 @@ func (x *execution) removeUploaded(ctx context.Context, store drivers.ImageStore
 	return x.removeImages(ctx, store, marks)
 }
 
-// marksOfOthers returns the marks of an image that was made by a host that does not know this installation's: those of
-// its own installation, or none.
-func (x *execution) marksOfOthers(ctx context.Context, store drivers.ImageStore, u *resources.Upload) (resources.Marks, error) {
+// foreignTags returns the ownership tags of an image that a host of another installation uploaded: the tags of that
+// installation, or none.
+func (x *execution) foreignTags(ctx context.Context, store drivers.ImageStore, u *resources.Upload) (resources.OwnerTags, error) {
 	images, err := store.ListImages(ctx)
 	if err != nil {
-		return resources.Marks{}, err
+		return resources.OwnerTags{}, err
 	}
 	for _, i := range images {
 		if i.ID == u.ExternalID && i.Marks.Installation != x.seen.Installation {
 			return i.Marks, nil
 		}
 	}
-	return resources.Marks{}, nil
+	return resources.OwnerTags{}, nil
 }
 
-// deleteImage deletes one image. One that does not carry the expected marks is somebody else's by now, and left alone.
-func (x *execution) deleteImage(ctx context.Context, store drivers.ImageStore, id string, expected resources.Marks) error {
-	if err := x.ledger.claims.secured(ctx, ""); err != nil {
+// deleteImage deletes one image. An image without the expected ownership tags belongs to another owner and is not
+// deleted.
+func (x *execution) deleteImage(ctx context.Context, store drivers.ImageStore, id string, expected resources.OwnerTags) error {
+	if err := x.cache.claims.awaitConnected(ctx, ""); err != nil {
 		return err
 	}
 	err := store.DeleteImage(ctx, id, expected)
@@ -355,8 +356,8 @@ func (x *execution) deleteImage(ctx context.Context, store drivers.ImageStore, i
 	return nil
 }
 
-// removeImages deletes every image that carries these marks, and believes only a listing that they are gone.
-func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, marks resources.Marks) error {
+// removeImages deletes every image with the given ownership tags and waits until a listing shows none.
+func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, marks resources.OwnerTags) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("image not gone after %s", deleteTimeout))
 	defer cancel()
 	for {
@@ -377,8 +378,8 @@ func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, 
 	}
 }
 
-// imagesMarked lists the images of one record.
-func imagesMarked(ctx context.Context, store drivers.ImageStore, marks resources.Marks) ([]resources.RemoteImage, error) {
+// imagesMarked lists the images with the ownership tags of one record.
+func imagesMarked(ctx context.Context, store drivers.ImageStore, marks resources.OwnerTags) ([]resources.RemoteImage, error) {
 	images, err := store.ListImages(ctx)
 	return slices.DeleteFunc(images, func(i resources.RemoteImage) bool {
 		return i.Marks.Installation != marks.Installation || i.Marks.ID != marks.ID || i.Marks.Kind != marks.Kind

@@ -16,28 +16,29 @@ import (
 )
 
 const (
-	// verifyAfter is how long it is believed that a machine which has answered still does.
+	// verifyAfter is how long a successful check of a node is valid.
 	verifyAfter = 30 * time.Second
-	// verifyTimeout is for all machines of a request together: somebody waits for them.
+	// verifyTimeout bounds the checks of all nodes of a request together, because its requestor waits for them.
 	verifyTimeout = 5 * time.Second
 )
 
-// unverified lists the nodes that a step gives away and that nobody has looked at for a while. Those that never were,
-// because their configuration forbids it, are none of them.
+// unverified returns the nodes that a step assigns and that were last checked more than verifyAfter ago. It omits nodes
+// that were never checked because their configuration disables the check.
 func (x *execution) unverified(s plan.Step) (nodes []*resources.Node) {
 	if s.Action != plan.ActionServe {
 		return nil
 	}
 	for _, id := range s.Nodes {
-		n, ok := get[resources.Node](x.ledger, resources.Key{Kind: resources.KindNode, ID: id})
-		if ok && n.State == resources.StateReady && n.Request == "" && !n.Checked.IsZero() && x.Now().Sub(n.Checked) > verifyAfter {
+		n, ok := get[resources.Node](x.cache, resources.Key{Kind: resources.KindNode, ID: id})
+		if ok && n.State == resources.StateReady && n.Request == "" && !n.VerifiedAt.IsZero() && x.Now().Sub(n.VerifiedAt) > verifyAfter {
 			nodes = append(nodes, n)
 		}
 	}
 	return nodes
 }
 
-// verify looks whether machines still answer, and sorts out those that do not: the plan was made for others.
+// verify checks whether the nodes still answer, and takes silent nodes out of service. If there are any, it returns
+// errChanged, because the plan is outdated.
 func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -45,7 +46,7 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 	done := make(chan struct{})
 	for i, n := range nodes {
 		go func() {
-			silent[i] = x.answers(ctx, n)
+			silent[i] = x.probeNode(ctx, n)
 			done <- struct{}{}
 		}()
 	}
@@ -54,25 +55,25 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 	}
 	var errs []error
 	for i, before := range nodes {
-		n, at := find[resources.Node](x.ledger, before.Key())
+		n, at := find[resources.Node](x.cache, before.Key())
 		if n == nil || n.State != resources.StateReady || n.Request != "" {
 			return fmt.Errorf("node %s: %w", before.ID, errChanged)
 		}
-		n.Checked = x.Now()
+		n.VerifiedAt = x.Now()
 		if silent[i] != nil {
-			x.sortOut(n, silent[i])
+			x.removeFromService(n, silent[i])
 			errs = append(errs, fmt.Errorf("node %s: %w: %w", n.ID, errChanged, silent[i]))
 		}
-		if err := x.ledger.replace(ctx, state.Op{Record: n, Revision: at}); err != nil {
+		if err := x.cache.replace(ctx, state.Op{Record: n, Revision: at}); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// sortOut takes a machine that does not answer out of service: one that exists anyway is looked at again later, any other
-// is removed.
-func (x *execution) sortOut(n *resources.Node, why error) {
+// removeFromService takes a node that does not answer out of service. A static node is checked again later; any other
+// node is deleted.
+func (x *execution) removeFromService(n *resources.Node, why error) {
 	x.Log.Warn("a ready node does not answer and is not given away", "node", n.ID, "error", why)
 	n.StateTime, n.Error, n.Comment = x.Now(), why.Error(), "it did not answer when it was to be given away"
 	if n.Static {
@@ -83,8 +84,8 @@ func (x *execution) sortOut(n *resources.Node, why error) {
 	n.State = resources.StateUsed
 }
 
-// answers reports why a machine is not to be given away.
-func (x *execution) answers(ctx context.Context, n *resources.Node) error {
+// probeNode returns the reason why a node must not be assigned, or nil.
+func (x *execution) probeNode(ctx context.Context, n *resources.Node) error {
 	if n.Static {
 		_, machine, err := x.staticNode(plan.Step{Provider: n.Provider, Pool: n.Pool, Node: n.Hostname})
 		if err != nil {
@@ -93,12 +94,12 @@ func (x *execution) answers(ctx context.Context, n *resources.Node) error {
 		_, err = x.checkStatic(ctx, n.Provider, machine)
 		return err
 	}
-	how := loginReach(n.Login)
-	if how == notReached {
+	how := probeOf(n.Login)
+	if how == probeNone {
 		return nil
 	}
 	port := cmp.Or(n.Login.ConnectionPort, defaultPorts[how])
-	keys, err := x.knock(ctx, how, net.JoinHostPort(n.Addresses.Interface, strconv.FormatInt(port, 10)))
+	keys, err := x.probe(ctx, how, net.JoinHostPort(n.Addresses.Interface, strconv.FormatInt(port, 10)))
 	if err != nil {
 		return err
 	}

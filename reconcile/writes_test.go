@@ -16,12 +16,12 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// claimedStore is a store that others might work in too. It logs what is written about each node, claims and all.
+// claimedStore is a shared store. It logs the writes to each node, including its claims.
 type claimedStore struct {
 	state.Store
 	state.Identified
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	writes map[string][]string
 }
 
@@ -45,7 +45,7 @@ func (s *claimedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Ent
 		case op.Record == nil:
 			s.log(op.Key, "delete")
 		case op.Claim:
-			entries[i].Claim = &loggedClaim{s, op.Record.Key()}
+			entries[i].ClaimLock = &loggedClaim{s, op.Record.Key()}
 			s.log(op.Record.Key(), "claim and "+string(resources.StateOf(op.Record)))
 		case op.Release:
 			s.log(op.Record.Key(), string(resources.StateOf(op.Record))+" and release")
@@ -67,10 +67,11 @@ func (s *claimedStore) Claim(ctx context.Context, key resources.Key) (state.Lock
 func (*claimedStore) Changes() ([]state.Entry, []resources.Key)          { return nil, nil }
 func (*claimedStore) Claimed() map[resources.Key]bool                    { return nil }
 func (*claimedStore) Register(context.Context, resources.Presence) error { return nil }
-func (*claimedStore) Peers() []resources.Peer                            { return nil }
-func (*claimedStore) BuildsWished() []string                             { return nil }
-func (*claimedStore) WishBuild(context.Context, string, bool) error      { return nil }
-func (*claimedStore) ProvidersFrozen() []string                          { return nil }
+func (*claimedStore) RegisteredPools() []resources.RegisteredPool        { return nil }
+func (*claimedStore) Builders() []string                                 { return nil }
+func (*claimedStore) RequestedBuilds() []string                          { return nil }
+func (*claimedStore) RequestBuild(context.Context, string, bool) error   { return nil }
+func (*claimedStore) FrozenProviders() []string                          { return nil }
 func (*claimedStore) FreezeProvider(context.Context, string, bool) error { return nil }
 func (*claimedStore) Connected() bool                                    { return true }
 
@@ -86,7 +87,8 @@ func (c *loggedClaim) Unlock(context.Context) error {
 	return nil
 }
 
-// Each write is a round trip that a launch or a deletion waits for, so that claims are made and given back with others.
+// Each write is a round trip that a launch or a deletion waits for. Claims are therefore acquired and released together
+// with other writes.
 func TestWritesOfANodeInASharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
@@ -103,7 +105,7 @@ func TestWritesOfANodeInASharedStore(t *testing.T) {
 				t.Errorf("there were writes of %d nodes, want 3", len(l.shared.writes))
 			}
 			for _, id := range slices.Sorted(maps.Keys(l.shared.writes)) {
-				got := slices.DeleteFunc(l.shared.writes[id], func(what string) bool { return what == "unlock" && run.opt.Destroy }) // of what is gone
+				got := slices.DeleteFunc(l.shared.writes[id], func(what string) bool { return what == "unlock" && run.opt.Destroy }) // of a removed record
 				if diff := cmp.Diff(run.want, got); diff != "" {
 					t.Errorf("node %s (-want +got):\n%s", id, diff)
 				}

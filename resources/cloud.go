@@ -2,10 +2,11 @@ package resources
 
 import "time"
 
-// Marks say what something in a cloud is for. What does not carry our Installation is not ours and is never touched.
-type Marks struct {
+// OwnerTags are the ownership tags of an object in a cloud: they name the record that it was created for. An object
+// without the tags of this Installation is foreign unless a record names its ID.
+type OwnerTags struct {
 	Installation string
-	Kind         Kind   // KindNode or KindUpload
+	Kind         Kind   // KindNode, KindUpload or KindBuild
 	ID           string // of the record
 	Provider     string
 	Pool         string
@@ -15,42 +16,42 @@ type Marks struct {
 	Hash         Hash
 }
 
-// OfSameRecord reports whether both marks name the same record of the same installation. Marks of things that npctl did
-// not make are empty, and equal to each other.
-func (m Marks) OfSameRecord(other Marks) bool {
+// SameRecord reports whether both sets of tags name the same record of the same installation. The tags of objects
+// that npctl did not create are empty and equal to each other.
+func (m OwnerTags) SameRecord(other OwnerTags) bool {
 	return m.Installation == other.Installation && m.Kind == other.Kind && m.ID == other.ID
 }
 
-// Status is how far an instance or image is.
+// Status is the progress of an instance or image.
 type Status string
 
-// The statuses, whatever a cloud calls them.
+// The statuses, independent of the names that a cloud uses.
 const (
-	StatusPending  Status = "pending"  // on its way, or in need of Advance
-	StatusReady    Status = "ready"    // active and reachable as far as the cloud knows
-	StatusFailed   Status = "failed"   // will not get better; Fault says why
-	StatusDeleting Status = "deleting" // on its way out
+	StatusPending  Status = "pending"  // being created, or waiting for the driver's Advance
+	StatusReady    Status = "ready"    // active and reachable as far as the cloud reports
+	StatusFailed   Status = "failed"   // permanently failed; Fault has the reason
+	StatusDeleting Status = "deleting" // being deleted
 )
 
-// FaultKind says what a failed instance lacked, where the cloud tells.
+// FaultKind classifies why an instance failed, if the cloud reports the cause.
 type FaultKind string
 
-// The kinds of faults that change what happens next.
+// The kinds of faults that change the next step.
 const (
 	FaultQuota    FaultKind = "quota"
 	FaultCapacity FaultKind = "capacity"
 	FaultRejected FaultKind = "rejected"
-	// FaultUnavailable is of what was never made, since the cloud did not answer.
+	// FaultUnavailable: the instance was never created because the cloud did not respond.
 	FaultUnavailable FaultKind = "unavailable"
 )
 
-// Instance is a machine in a cloud.
+// Instance is a virtual machine in a cloud.
 type Instance struct {
 	ID        string
 	Name      string
-	Marks     Marks // zero when it carries none
+	Marks     OwnerTags // zero without ownership tags
 	Status    Status
-	Fault     string // why it failed, in the cloud's words
+	Fault     string // the reason of a failure, as the cloud reports it
 	FaultKind FaultKind
 	Addresses Addresses
 	Zone      string
@@ -58,25 +59,25 @@ type Instance struct {
 	Cloud     string
 	HostID    string
 	Flavor    string
-	Resources Amounts
+	Resources ResourceAmounts
 	Created   time.Time
-	HostKeys  []string // where the driver knows them
+	HostKeys  []string // if the driver knows them
 }
 
-// Unlimited is a quota without limit.
+// Unlimited is the value of a quota without limit.
 const Unlimited = -1
 
-// Quota is what a project may use and uses. A limit of Unlimited means none.
+// Quota is the limits and the use of a cloud project.
 type Quota struct {
-	Limit Amounts
-	Used  Amounts
+	Limit ResourceAmounts
+	Used  ResourceAmounts
 }
 
 // RemoteImage is an image in a cloud.
 type RemoteImage struct {
 	ID         string
 	Name       string
-	Marks      Marks
+	Marks      OwnerTags
 	Status     Status
 	Format     string
 	Size       int64
@@ -85,30 +86,30 @@ type RemoteImage struct {
 	Created    time.Time
 }
 
-// ResolvedOffer is what an offer means in the cloud today.
+// ResolvedOffer is an offer with its names resolved to the current objects of the cloud.
 type ResolvedOffer struct {
-	Flavor    string   // name and id, for people
-	Resources Amounts  // what one node takes of the quota
-	Zones     []string // zones to choose from; empty: the cloud chooses
-	// Values are what names in the configuration mean, as in Offer.Values, whose entries they replace.
+	Flavor    string          // name and id, for people
+	Resources ResourceAmounts // quota that one node uses
+	Zones     []string        // zones to choose from; empty: the cloud chooses
+	// Values are the resolved names of the configuration. They replace the entries of Offer.Values.
 	Values map[string]string
 }
 
-// Problem is a mistake in configuration that only the cloud could find.
+// Problem is an error in the configuration that only the cloud can detect.
 type Problem struct {
-	Attribute string // such as flavor
-	Value     string
-	Detail    string // what is wrong
-	Near      []string
+	Attribute   string // for example flavor
+	Value       string
+	Detail      string // the error
+	Suggestions []string
 }
 
-// Leftover is a thing other than an instance or image.
+// Leftover is an associated resource: an object in a cloud other than an instance or image.
 type Leftover struct {
 	Type  string // port, floating_ip, volume
 	ID    string
 	Name  string
-	Marks Marks
-	InUse bool // attached to something
-	// Server is the id of the server that uses it; empty when nothing does, or something other than a server.
+	Marks OwnerTags
+	InUse bool // attached to another object
+	// Server is the ID of the server that uses the resource; empty if nothing or another kind of object uses it.
 	Server string
 }

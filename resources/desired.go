@@ -9,25 +9,26 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Desired is what the configuration asks for, checked and with every default filled in. All lists are sorted by name.
+// Desired is the validated configuration with all defaults filled in. All lists are sorted by name.
 type Desired struct {
 	Settings  Settings
 	Labels    []Label
 	Images    []Image
 	Providers []Provider
-	// Digests are hashes of the whole evaluated configuration, made of Hashed; a saved plan is bound to the first.
+	// Digests are hashes of the whole evaluated configuration, computed from Hashed. A saved plan is bound to the
+	// first one.
 	Digests Hashes
 	Hashed  HashSource
-	// Blocks lists what the configuration was made of, sorted by address, to find out which of it has changed.
+	// Blocks lists the blocks of the configuration, sorted by address, to find out which ones have changed.
 	Blocks []Block
 }
 
-// WithHashKey returns the same with hashes that are keyed.
+// WithHashKey returns a copy with keyed hashes.
 func (d Desired) WithHashKey(key HashKey) Desired {
-	d.Digests = d.Hashed.over(key, d.Digests)
+	d.Digests = d.Hashed.hashesOr(key, d.Digests)
 	d.Images = slices.Clone(d.Images)
 	for i := range d.Images {
-		d.Images[i].Hashes = d.Images[i].Hashed.over(key, d.Images[i].Hashes)
+		d.Images[i].Hashes = d.Images[i].Hashed.hashesOr(key, d.Images[i].Hashes)
 	}
 	d.Providers = slices.Clone(d.Providers)
 	for i := range d.Providers {
@@ -43,53 +44,53 @@ func (d Desired) WithHashKey(key HashKey) Desired {
 func (p Pool) withHashKey(key HashKey) Pool {
 	p.Offers, p.Nodes = slices.Clone(p.Offers), slices.Clone(p.Nodes)
 	for i := range p.Offers {
-		p.Offers[i].Hashes = p.Offers[i].Hashed.over(key, p.Offers[i].Hashes)
+		p.Offers[i].Hashes = p.Offers[i].Hashed.hashesOr(key, p.Offers[i].Hashes)
 	}
 	for i := range p.Nodes {
-		p.Nodes[i].Hashes = p.Nodes[i].Hashed.over(key, p.Nodes[i].Hashes)
+		p.Nodes[i].Hashes = p.Nodes[i].Hashed.hashesOr(key, p.Nodes[i].Hashes)
 	}
 	return p
 }
 
-// Block is a block of the configuration, without those inside it that have an address of their own.
+// Block is a block of the configuration, without nested blocks that have an address of their own.
 type Block struct {
 	Address string `json:"address"`
-	Digest  string `json:"digest"` // of its values, but for the sensitive ones
+	Digest  string `json:"digest"` // of its values except the sensitive ones
 	Source  Source `json:"source,omitzero"`
 }
 
 // Settings is the npctl block.
 type Settings struct {
-	Dir           string        // absolute directory of the configuration; relative paths start here
-	ImagesDir     string        // where image files are kept
-	BuildLogDir   string        // one log a build
-	BuildLogKeep  int           // old logs kept per image
-	State         StateSettings // where records are kept
-	MaxHoldAge    time.Duration // 0 means for ever
+	Dir           string        // absolute directory of the configuration; base of relative paths
+	ImagesDir     string        // directory of the image files
+	BuildLogDir   string        // directory of the build logs, one log per build
+	BuildLogKeep  int           // number of old logs kept per image
+	State         StateSettings // the store of the records
+	MaxHoldAge    time.Duration // 0 means no limit
 	TenantLimits  []TenantLimit
 	Gearman       *Gearman
-	MaxRequests   int           // open at a time; 0 means no limit
-	LeakLimit     int           // leaked things deleted in one run at the most
-	LeakSightings time.Duration // least time between the two sightings of a leak
+	MaxRequests   int           // maximum number of open requests; 0 means no limit
+	LeakLimit     int           // maximum number of leaks deleted within LeakSightings (leak_age)
+	LeakSightings time.Duration // minimum time between the two sightings of a leak (leak_age)
 	ImageWork     ImageWork
 	Source        Source
 }
 
-// ImageWork is how many steps of each kind of work on images run at a time.
+// ImageWork limits how many steps of each kind of image work run at a time.
 type ImageWork struct {
-	Builds      int64 // on this machine
-	Fetches     int64 // downloads of what Zuul has built
+	Builds      int64 // builds on this host
+	Fetches     int64 // downloads of zuul images
 	Snapshots   int64
 	Conversions int64
 }
 
-// StateSettings says which store keeps the records.
+// StateSettings selects the store of the records.
 type StateSettings struct {
 	Kind   string // "bolt" or "zookeeper"
 	Config cty.Value
 }
 
-// TenantLimit caps what one tenant may use at a time; nil means no limit.
+// TenantLimit limits what one tenant uses at a time; nil means no limit.
 type TenantLimit struct {
 	Tenant      string
 	MaxServers  *int64
@@ -99,7 +100,7 @@ type TenantLimit struct {
 	MaxVolumeGB *int64 // of all volumes
 }
 
-// Gearman names the job servers that builder hosts meet at.
+// Gearman lists the job servers to which the build hosts connect.
 type Gearman struct {
 	Servers []string // host:port
 	TLS     *TLS
@@ -110,18 +111,18 @@ type TLS struct {
 	CA, Cert, Key string
 }
 
-// Label is what a request asks for by name.
+// Label is the name by which a request asks for a node.
 type Label struct {
 	Name        string
 	MinReady    int64
-	MaxReadyAge time.Duration // 0 means for ever
+	MaxReadyAge time.Duration // 0 means no limit
 	Source      Source
 }
 
 // ImageKind is the block type that declares an image.
 type ImageKind string
 
-// The kinds of images. Cloud images are found, not made.
+// The kinds of images. npctl finds cloud images and does not create or delete them.
 const (
 	DiskImage  ImageKind = "diskimage"
 	ZuulImage  ImageKind = "zuul_image"
@@ -136,44 +137,45 @@ type ImageRef struct {
 
 func (r ImageRef) String() string { return fmt.Sprintf("%s.%s", r.Kind, r.Name) }
 
-// Image is an image that npctl makes or fetches, uploads and deletes: a diskimage or zuul_image block.
+// Image is an image that npctl builds or fetches, uploads and deletes: a diskimage or zuul_image block.
 type Image struct {
 	Name              string
 	Kind              ImageKind // DiskImage or ZuulImage
 	Builder           string    // builder kind; "zuul" for a ZuulImage
-	Config            cty.Value // the builder's own block, decoded
-	Formats           []string  // asked for beyond what providers need
-	KeepFormats       []string  // kept on disk though DeleteAfterUpload
+	Config            cty.Value // the decoded block of the builder
+	Formats           []string  // formats beyond the needs of providers
+	KeepFormats       []string  // formats kept on disk despite DeleteAfterUpload
 	DeleteAfterUpload bool
-	RebuildAge        time.Duration // 0 means never by age
-	Keep              int           // newest ready builds kept
+	RebuildAge        time.Duration // 0 means no rebuild by age
+	Keep              int           // number of newest ready builds to keep
 	BuildTimeout      time.Duration
 	Pause             bool
 	PreventDestroy    bool
 	Login             Login
 	Properties        map[string]string
 	Tags              []string
-	Hashes            Hashes // of the static attributes, made of Hashed
+	Hashes            Hashes // of the replacing attributes, computed from Hashed
 	Hashed            HashSource
-	Static            map[string]string // the static attributes as text, sensitive ones masked, for showing what changed
+	Static            map[string]string // the replacing attributes as text, sensitive ones masked, to show what changed
 	Source            Source
 }
 
-// Ref names the image.
+// Ref returns the reference to the image.
 func (i Image) Ref() ImageRef { return ImageRef{i.Kind, i.Name} }
 
-// LoginIn is how a job gets into nodes that a provider boots from the image: the provider's own block wins.
+// LoginIn returns the login of nodes that the provider boots from the image: the login of the provider's own block,
+// with the empty fields filled in from the image.
 func (i *Image) LoginIn(p *Provider) Login {
 	for k := range p.Images {
 		if p.Images[k].Image == i.Ref() {
-			return p.Images[k].Login.over(i.Login)
+			return p.Images[k].Login.withDefaults(i.Login)
 		}
 	}
 	return i.Login
 }
 
-// over is a login with what it leaves empty taken from another. A connection type brings its port with it.
-func (l Login) over(below Login) Login {
+// withDefaults returns the login with its empty fields filled in from below.
+func (l Login) withDefaults(below Login) Login {
 	return Login{
 		Username:       cmp.Or(l.Username, below.Username),
 		PythonPath:     cmp.Or(l.PythonPath, below.PythonPath),
@@ -183,7 +185,7 @@ func (l Login) over(below Login) Login {
 	}
 }
 
-// Login says how a job gets into nodes of an image.
+// Login is the user name, connection type and port by which a job connects to nodes of an image.
 type Login struct {
 	Username       string `json:"username,omitempty"`
 	PythonPath     string `json:"python_path,omitempty"`
@@ -192,24 +194,24 @@ type Login struct {
 	ConnectionPort int64  `json:"connection_port,omitempty"`
 }
 
-// OverSSH reports whether nodes with this login are reached by SSH.
+// OverSSH reports whether jobs connect to nodes with this login by SSH.
 func (l Login) OverSSH() bool {
 	return slices.Contains([]string{"", "ssh", "network_cli", "paramiko"}, l.ConnectionType)
 }
 
-// Provider is a cloud project, or a set of machines that exist.
+// Provider is a cloud project, or a set of static machines.
 type Provider struct {
 	Name           string
 	Driver         string
-	Config         cty.Value // the driver's own attributes, decoded
+	Config         cty.Value // the decoded attributes of the driver
 	LaunchTimeout  time.Duration
 	BootTimeout    time.Duration
 	LaunchAttempts int64
 	APITimeout     time.Duration // of one API call
-	Rate           float64       // API calls a second; 0 means no limit
-	MaxConcurrency int64         // steps under way at a time; 0: as many as wait for an answer
+	Rate           float64       // API calls per second; 0 means no limit
+	MaxConcurrency int64         // steps in progress at a time; 0: no limit on waiting steps, 20 active ones at a time
 	Priority       int64         // lower goes first
-	ImageNames     string        // template of names of uploads
+	ImageNames     string        // template of the names of uploads
 	UploadTimeout  time.Duration
 	MaxUploads     int64 // at a time
 	PostUploadHook string
@@ -220,10 +222,10 @@ type Provider struct {
 	Source         Source
 }
 
-// ProviderImage is a provider's own settings for an uploaded image.
+// ProviderImage holds a provider's settings for an uploaded image.
 type ProviderImage struct {
 	Image      ImageRef
-	Pause      bool // no uploads here
+	Pause      bool // pauses uploads to this provider
 	Properties map[string]string
 	Tags       []string
 	Login      Login
@@ -232,7 +234,7 @@ type ProviderImage struct {
 	Source     Source
 }
 
-// CloudImageSpec is an image that is in the cloud already, found by id, by name or by filters (newest match wins).
+// CloudImageSpec is an image that exists in the cloud, found by ID, by name or by filters (the newest match wins).
 type CloudImageSpec struct {
 	Name    string
 	ImageID string
@@ -243,7 +245,7 @@ type CloudImageSpec struct {
 	Source  Source
 }
 
-// Pool is a part of a provider with limits of its own. Nil limits mean none.
+// Pool is a part of a provider with limits of its own. A nil limit means no limit.
 type Pool struct {
 	Name                string
 	MaxServers          *int64
@@ -260,19 +262,19 @@ type Pool struct {
 	Source              Source
 }
 
-// Offer is a pool's way of making nodes of a label: a `label` block inside a pool.
+// Offer is a `label` block inside a pool: how the pool creates nodes of the label.
 type Offer struct {
 	Label  string
 	Image  ImageRef
-	Config cty.Value // label attributes, over the pool's where the label does not set them
-	Hashes Hashes    // of the static attributes, made of Hashed
+	Config cty.Value // attributes of the label, and those of the pool for attributes that the label does not set
+	Hashes Hashes    // of the replacing attributes, computed from Hashed
 	Hashed HashSource
 	Static map[string]string // as in Image
-	Values map[string]string // what is not at its default, as JSON text; sensitive values are masked, long texts hashed
+	Values map[string]string // non-default attributes as JSON; sensitive values masked, long texts hashed
 	Source Source
 }
 
-// Offer is the pool's way of making nodes of the label, or nil when it has none.
+// Offer returns the pool's offer of the label, or nil if the pool has none.
 func (p *Pool) Offer(label string) *Offer {
 	for i := range p.Offers {
 		if p.Offers[i].Label == label {
@@ -282,7 +284,7 @@ func (p *Pool) Offer(label string) *Offer {
 	return nil
 }
 
-// LabelNames are those of the pool's offers and machines, sorted.
+// LabelNames returns the labels of the pool's offers and static nodes, sorted.
 func (p *Pool) LabelNames() []string {
 	var names []string
 	for i := range p.Offers {
@@ -295,22 +297,22 @@ func (p *Pool) LabelNames() []string {
 	return slices.Compact(names)
 }
 
-// StaticNode is a machine that exists: a `node` block.
+// StaticNode is a machine that exists without npctl: a `node` block.
 type StaticNode struct {
 	Name     string
-	Address  string // what is dialled; the name when not written
+	Address  string // host to connect to; the name by default
 	Labels   []string
 	HostKeys []string
 	Slots    int64
 	Login    Login
 	Config   cty.Value
-	Hashes   Hashes // made of Hashed
+	Hashes   Hashes // computed from Hashed
 	Hashed   HashSource
 	Static   map[string]string
 	Source   Source
 }
 
-// Source is a place in the configuration.
+// Source is a position in the configuration.
 type Source struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`

@@ -1,3 +1,4 @@
-// Package resources is the vocabulary: providers, pools, labels, images and nodes as the configuration wants them, and
-// the records of what was made, with their states and legal transitions. It depends on nothing else of npctl.
+// Package resources defines the vocabulary of npctl: providers, pools, labels, images and nodes as the configuration
+// describes them, and the records of the objects that npctl created, with their states and legal transitions. It
+// depends on no other package of npctl.
 package resources

@@ -1,9 +1,10 @@
 package resources
 
-// formatAliases are names that Zuul and others use.
+// formatAliases maps names that Zuul and other tools use to npctl's names.
 var formatAliases = map[string]string{"qcow": "qcow2", "vpc": "vhd", "tar.gz": "tgz"}
 
-// ImageFormat returns npctl's name of an image format: qcow is qcow2, vpc is vhd, tar.gz is tgz, others have one name.
+// ImageFormat returns npctl's name of an image format: qcow2 for qcow, vhd for vpc, tgz for tar.gz. All other names
+// are returned unchanged.
 func ImageFormat(name string) string {
 	if alias, ok := formatAliases[name]; ok {
 		return alias
@@ -11,7 +12,7 @@ func ImageFormat(name string) string {
 	return name
 }
 
-// ImageFormats is ImageFormat for each of them.
+// ImageFormats returns npctl's names of image formats, see ImageFormat.
 func ImageFormats(names []string) []string {
 	var formats []string
 	for _, name := range names {

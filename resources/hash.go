@@ -12,14 +12,14 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// Hash is a versioned digest of static attributes. The version names what goes into it and how:
+// Hash is a versioned digest of replacing attributes. The version defines its content and algorithm:
 //
-//	v1:DIGEST                    all attributes, SHA-256; for what has no sensitive attributes
+//	v1:DIGEST                    all attributes, SHA-256; for objects without sensitive attributes
 //	v2:PUBLIC                    all attributes, with a placeholder for each sensitive one, SHA-256
-//	v2:PUBLIC:KEY:MAC            the same, and all attributes with their values, HMAC-SHA-256 with the key of that id
+//	v2:PUBLIC:KEY:MAC            the same, and all attributes with their values, HMAC-SHA-256 with the key of that ID
 //
-// Nobody without the key can try values of sensitive attributes on a hash of version 2. Records of an older npctl have
-// version 1 for everything.
+// Guessing sensitive values from a hash of version 2 requires the key. Records of older npctl versions have version 1
+// for all objects.
 type Hash string
 
 const (
@@ -31,19 +31,21 @@ const (
 type hashParts struct{ version, public, key, mac string }
 
 func (h Hash) parts() (p hashParts) {
-	for i, part := range strings.SplitN(string(h), ":", 4) {
-		*[]*string{&p.version, &p.public, &p.key, &p.mac}[i] = part
-	}
+	var rest string
+	p.version, rest, _ = strings.Cut(string(h), ":")
+	p.public, rest, _ = strings.Cut(rest, ":")
+	p.key, p.mac, _ = strings.Cut(rest, ":")
 	return p
 }
 
-// same reports whether two hashes are of the same attributes, as far as can be known: where they are keyed with
-// different keys, or one is not keyed, sensitive attributes do not count.
+// same reports whether two hashes are of the same attributes, as far as they can be compared: if their keys differ,
+// or one has no key, sensitive attributes are ignored.
 func (h Hash) same(other Hash) bool {
+	if h == other {
+		return true
+	}
 	a, b := h.parts(), other.parts()
 	switch {
-	case h == other:
-		return true
 	case a.version != hashV2 || b.version != hashV2:
 		return false
 	case a.key == b.key && a.key != "":
@@ -53,8 +55,8 @@ func (h Hash) same(other Hash) bool {
 	}
 }
 
-// Mix returns a hash with each of its digests replaced by what mix makes of it.
-func (h Hash) Mix(mix func(string) string) Hash {
+// MapDigests returns a hash with each of its digests replaced by the result of mix.
+func (h Hash) MapDigests(mix func(string) string) Hash {
 	p := h.parts()
 	switch {
 	case p.version != hashV2:
@@ -66,10 +68,10 @@ func (h Hash) Mix(mix func(string) string) Hash {
 	}
 }
 
-// Hashes holds a thing's digest in every version this npctl knows. The first is the one that new records get.
+// Hashes holds the digest of one object in every version that this npctl knows, the version for new records first.
 type Hashes []Hash
 
-// Current is the hash that new records carry.
+// Current returns the hash for new records.
 func (h Hashes) Current() Hash {
 	if len(h) == 0 {
 		return ""
@@ -77,18 +79,22 @@ func (h Hashes) Current() Hash {
 	return h[0]
 }
 
-// Match reports whether a record with the recorded hash still is what h asks for. A hash of a version that this npctl
-// does not know says nothing, so it matches: an upgrade or a downgrade never replaces a fleet by itself.
+// Match reports whether the recorded hash still matches h. A hash of a version that this npctl does not know always
+// matches, so that an upgrade or downgrade does not replace all nodes and images.
 func (h Hashes) Match(recorded Hash) bool {
+	if slices.Contains(h, recorded) {
+		return true // the common case: a plan compares the hash of every node
+	}
 	version, _, ok := strings.Cut(string(recorded), ":")
 	known := slices.ContainsFunc(h, func(own Hash) bool { return own.parts().version == version })
 	return !ok || !known || h.Same(recorded)
 }
 
-// Same is Match for what must not be taken for the same when it is not known.
+// Same is like Match, but a hash of an unknown version does not match.
 func (h Hashes) Same(recorded Hash) bool { return slices.ContainsFunc(h, recorded.same) }
 
-// HashKey is the secret that a state keeps for the hashes of sensitive attributes. It is in no record, plan, export or log.
+// HashKey is the secret key of a state for hashes of sensitive attributes. Records, plans, exports and logs never
+// contain it.
 type HashKey string
 
 // NewHashKey returns a random key.
@@ -98,45 +104,46 @@ func NewHashKey() HashKey {
 	return HashKey(key)
 }
 
-// String implements fmt.Stringer, to keep the key out of texts.
+// String implements fmt.Stringer; it hides the key.
 func (HashKey) String() string { return "(sensitive)" }
 
-// GoString implements fmt.GoStringer, to keep the key out of texts.
+// GoString implements fmt.GoStringer; it hides the key.
 func (HashKey) GoString() string { return "(sensitive)" }
 
-// sum is the HMAC of a text.
+// sum returns the HMAC of a text, as the hexadecimal digits of its first 16 bytes.
 func (k HashKey) sum(text []byte) string {
 	mac := hmac.New(sha256.New, []byte(k))
 	_, _ = mac.Write(text)
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// id tells keys apart and says nothing else about them.
+// id returns an identifier that distinguishes keys and reveals nothing else about them.
 func (k HashKey) id() string { return k.sum([]byte("id of the key"))[:8] }
 
-// HashSource is what the hashes of a thing are made of, once the key is known. It is not for keeping: its sums have
-// sensitive values in them.
+// HashSource is the input of the hashes of one object before the key is known. Do not store it: its digests cover
+// sensitive values without a key.
 type HashSource struct {
 	full, public [sha256.Size]byte
 	sensitive    bool
 }
 
-// Equal lets tests compare what holds sources.
+// Equal lets tests compare values that contain sources.
 func (s HashSource) Equal(other HashSource) bool { return s == other }
 
-// NewHashSource makes a source of two digests, with and without sensitive values.
+// NewHashSource returns a source made of two digests, with and without sensitive values.
 func NewHashSource(full, public [sha256.Size]byte) HashSource {
 	return HashSource{full: full, public: public, sensitive: true}
 }
 
-// SourceOfHash makes a source of a value without unknown parts, whose sensitive parts are marked. Null attributes of
-// objects are left out, so that an attribute added by a later npctl changes no hash until somebody writes it.
+// SourceOfHash returns the source of a value without unknown parts. Sensitive parts must be marked. SourceOfHash
+// omits null attributes of objects, so that a new attribute of a later npctl does not change a hash until a
+// configuration sets it.
 func SourceOfHash(v cty.Value) HashSource {
 	plain, _ := v.UnmarkDeep()
 	return HashSource{full: sumOf(plain), public: sumOf(withoutMarked(v)), sensitive: v.ContainsMarked()}
 }
 
-// Hashes returns the hashes with a key; without one those of version 2 are not keyed.
+// Hashes returns the hashes with the key. Without a key, those of version 2 have no MAC.
 func (s HashSource) Hashes(key HashKey) Hashes {
 	if s == (HashSource{}) {
 		return nil
@@ -152,8 +159,8 @@ func (s HashSource) Hashes(key HashKey) Hashes {
 	return all
 }
 
-// over returns the hashes with a key in place of others, which remain where there is no source.
-func (s HashSource) over(key HashKey, others Hashes) Hashes {
+// hashesOr returns the hashes with the key, or others if the source is empty.
+func (s HashSource) hashesOr(key HashKey, others Hashes) Hashes {
 	if hashes := s.Hashes(key); hashes != nil {
 		return hashes
 	}
@@ -172,7 +179,7 @@ func sumOf(v cty.Value) [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(v.Type().FriendlyName()+"\n"), text...))
 }
 
-// withoutMarked puts a placeholder where a value, or an element of a list, set or map, is marked.
+// withoutMarked replaces each marked value, and each list, set or map with a marked element, by a placeholder.
 func withoutMarked(v cty.Value) cty.Value {
 	switch {
 	case !v.ContainsMarked():
@@ -196,8 +203,8 @@ func withoutMarked(v cty.Value) cty.Value {
 
 // InputFiles are the local files that go into an image.
 type InputFiles struct {
-	Hash  Hash              // of all of them together; empty when there are none
-	Files map[string]string // digest of each file, by its path relative to the configuration; nil when there are too many to list
+	Hash  Hash              // of all files together; empty without files
+	Files map[string]string // digest of each file, by its path relative to the configuration; nil if there are too many to list
 }
 
 func withoutNulls(v cty.Value) cty.Value {

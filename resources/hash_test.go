@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestHashesStayTheSame: another hash would replace every node and image at an upgrade.
+// TestHashesStayTheSame guards against hashes that would replace every node and image at an upgrade.
 func TestHashesStayTheSame(t *testing.T) {
 	value := cty.ObjectVal(map[string]cty.Value{
 		"image": cty.StringVal("tiny"), "none": cty.NullVal(cty.String),
@@ -63,6 +63,15 @@ func TestWhatIsNotSensitiveKeepsItsHash(t *testing.T) {
 	source := offerWith("small", cty.StringVal("x"))
 	if with, without := source.Hashes(resources.NewHashKey()).Current(), source.Hashes("").Current(); with != without || !strings.HasPrefix(string(with), "v1:") {
 		t.Errorf("hash is %s with a key and %s without", with, without)
+	}
+}
+
+func TestMatchDoesNotAllocate(t *testing.T) {
+	now := offerWith("small", cty.StringVal("x").Mark("sensitive")).Hashes("key")
+	for _, recorded := range []resources.Hash{now.Current(), now[1], "v1:00", "v2:00", "v2:00:00:00", "v9:00", "", "00"} {
+		if allocations := testing.AllocsPerRun(10, func() { now.Match(recorded) }); allocations > 0 {
+			t.Errorf("comparing with %q makes %g allocations", recorded, allocations)
+		}
 	}
 }
 

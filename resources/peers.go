@@ -2,25 +2,26 @@ package resources
 
 import "strings"
 
-// Peer is a pool that a process serves, as it has made known to the others that serve the same requests.
-type Peer struct {
-	ID       string // of the pool in that process, from its start to its end; a request that it will not serve lists it
-	Own      bool   // this process is the one that serves it
-	Host     string // that the process runs on
-	Program  string // of the process, and its version, as far as it says; see IsOurs
+// RegisteredPool is a pool that a process serves and has registered for the other processes that serve the same
+// requests.
+type RegisteredPool struct {
+	ID       string // valid while the process runs; a request that the pool declined lists it
+	Own      bool   // served by this process
+	Host     string // host of the process
+	Program  string // name and version of the program, as registered; see IsNpctl
 	Provider string
 	Pool     string
 	Labels   []string
 	Priority int64 // lower goes first
-	Paused   bool  // it waits for room and takes on no requests
+	Paused   bool  // it accepts no requests: it waits for capacity, its process is a standby, or its provider does not respond
 }
 
-// Presence is what a process registers where several processes work in one store.
+// Presence is the pools and the builder that a process registers for other processes in a shared store.
 type Presence struct {
-	Pools   []Peer
-	Builder string // id of the builder, of a process that makes images; empty: it makes none
+	Pools   []RegisteredPool
+	Builder string // builder ID of the process; empty if it does not build images
 }
 
-// IsOurs reports whether the process that serves the pool is an npctl, which keeps out of the way of others that serve the
-// same provider.
-func (p *Peer) IsOurs() bool { return p.Own || strings.HasPrefix(p.Program, "npctl") }
+// IsNpctl reports whether the process that serves the pool is an npctl. Processes of npctl elect a leader for each
+// provider; other programs do not.
+func (p *RegisteredPool) IsNpctl() bool { return p.Own || strings.HasPrefix(p.Program, "npctl") }

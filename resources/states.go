@@ -2,13 +2,13 @@ package resources
 
 import "slices"
 
-// State is where a build, upload, node or request is in its life. The words are Nodepool's, so that a shared store needs no
-// translation.
+// State is the state of a build, upload, node or request. The values are those of Nodepool, so that a shared store
+// needs no translation.
 type State string
 
 // The states of builds, uploads, nodes and requests.
 const (
-	StateInit      State = "init"      // node: recorded, nothing done yet
+	StateInit      State = "init"      // node: recorded, not started
 	StateBuilding  State = "building"  // node being launched, image being built
 	StateUploading State = "uploading" // upload in progress
 	StateReady     State = "ready"
@@ -16,27 +16,27 @@ const (
 	StateUsed      State = "used"
 	StateHold      State = "hold"
 	StateFailed    State = "failed"
-	StateAborted   State = "aborted" // stopped for lack of quota; not a failure of the node
+	StateAborted   State = "aborted" // stopped because of a lack of quota; not a failure of the node
 	StateDeleting  State = "deleting"
-	StateRequested State = "requested" // request: nobody is working on it
-	StatePending   State = "pending"   // request: a pool has taken it
+	StateRequested State = "requested" // request: not accepted
+	StatePending   State = "pending"   // request: accepted by a pool
 	StateFulfilled State = "fulfilled" // request: all its nodes are ready
 )
 
-var nodeMoves = map[State][]State{
-	"":            {StateInit, StateBuilding, StateReady, StateFailed}, // failed: a static node that does not answer
+var nodeTransitions = map[State][]State{
+	"":            {StateInit, StateBuilding, StateReady, StateFailed}, // failed: a static node that does not respond
 	StateInit:     {StateBuilding, StateFailed, StateAborted, StateDeleting},
 	StateBuilding: {StateReady, StateFailed, StateAborted, StateDeleting},
 	StateReady:    {StateInUse, StateHold, StateUsed, StateDeleting, StateFailed},
 	StateInUse:    {StateUsed, StateHold, StateDeleting, StateReady},
 	StateUsed:     {StateDeleting, StateReady, StateFailed},
 	StateHold:     {StateUsed, StateReady, StateDeleting},
-	StateFailed:   {StateDeleting, StateBuilding, StateReady}, // ready: a static node that answers again
+	StateFailed:   {StateDeleting, StateBuilding, StateReady}, // ready: a static node that responds again
 	StateAborted:  {StateDeleting, StateBuilding},
 	StateDeleting: {StateDeleting},
 }
 
-var buildMoves = map[State][]State{
+var buildTransitions = map[State][]State{
 	"":            {StateBuilding},
 	StateBuilding: {StateReady, StateFailed, StateDeleting},
 	StateReady:    {StateDeleting},
@@ -44,7 +44,7 @@ var buildMoves = map[State][]State{
 	StateDeleting: {StateDeleting},
 }
 
-var uploadMoves = map[State][]State{
+var uploadTransitions = map[State][]State{
 	"":             {StateUploading},
 	StateUploading: {StateReady, StateFailed, StateDeleting},
 	StateReady:     {StateDeleting},
@@ -52,16 +52,16 @@ var uploadMoves = map[State][]State{
 	StateDeleting:  {StateDeleting},
 }
 
-var requestMoves = map[State][]State{
+var requestTransitions = map[State][]State{
 	"":             {StateRequested},
 	StateRequested: {StatePending, StateFulfilled, StateFailed},
 	StatePending:   {StateRequested, StateFulfilled, StateFailed},
-	StateFulfilled: {StateFailed}, // its requestor never came for the nodes
+	StateFulfilled: {StateFailed}, // the requestor did not take the nodes in time
 }
 
-// StatesOf lists the states that a record of that kind can be in.
+// StatesOf returns the states of records of the kind.
 func StatesOf(kind Kind) []State {
-	moves := map[Kind]map[State][]State{KindNode: nodeMoves, KindBuild: buildMoves, KindUpload: uploadMoves, KindRequest: requestMoves}[kind]
+	moves := map[Kind]map[State][]State{KindNode: nodeTransitions, KindBuild: buildTransitions, KindUpload: uploadTransitions, KindRequest: requestTransitions}[kind]
 	var states []State
 	for from, to := range moves {
 		if from != "" {
@@ -73,21 +73,21 @@ func StatesOf(kind Kind) []State {
 	return slices.Compact(states)
 }
 
-// LegalMove reports whether a record of that kind may go from one state to another. Going from a state to itself is
-// always legal (a record may be written without changing state), and every record may be removed.
-func LegalMove(kind Kind, from, to State) bool {
+// LegalTransition reports whether a record of the kind may change from one state to another. A record may always be
+// written without a change of state, and every record may be removed.
+func LegalTransition(kind Kind, from, to State) bool {
 	if from == to && from != "" {
 		return true
 	}
 	switch kind {
 	case KindNode:
-		return slices.Contains(nodeMoves[from], to)
+		return slices.Contains(nodeTransitions[from], to)
 	case KindBuild:
-		return slices.Contains(buildMoves[from], to)
+		return slices.Contains(buildTransitions[from], to)
 	case KindUpload:
-		return slices.Contains(uploadMoves[from], to)
+		return slices.Contains(uploadTransitions[from], to)
 	case KindRequest:
-		return slices.Contains(requestMoves[from], to)
+		return slices.Contains(requestTransitions[from], to)
 	default:
 		return true
 	}

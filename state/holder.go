@@ -9,19 +9,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// Self is this process, on the host of that name, as a holder with an id of its own.
+// Self returns the current process as a holder with a new ID. The host is the name of this machine.
 func Self(host, version string) Holder {
 	name := cmp.Or(os.Getenv("USER"), "somebody")
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	return Holder{ID: uuid.NewString(), Who: name + "@" + host, Host: host, PID: os.Getpid(), Since: time.Now().UTC().Truncate(time.Second), Version: version}
+	return Holder{ID: uuid.NewString(), UserHost: name + "@" + host, Host: host, PID: os.Getpid(), Since: time.Now().UTC().Truncate(time.Second), Version: version}
 }
 
-// Or is the holder with what it leaves empty of all but Operation taken from another. A process means nothing but on its
-// host.
-func (h Holder) Or(other Holder) Holder {
-	h.ID, h.Who, h.Host = cmp.Or(h.ID, other.ID), cmp.Or(h.Who, other.Who), cmp.Or(h.Host, other.Host)
+// WithDefaults returns h with its empty fields, except Operation, taken from other. It takes the PID only from a holder
+// on the same host, because a PID is valid only on its host.
+func (h Holder) WithDefaults(other Holder) Holder {
+	h.ID, h.UserHost, h.Host = cmp.Or(h.ID, other.ID), cmp.Or(h.UserHost, other.UserHost), cmp.Or(h.Host, other.Host)
 	h.Since, h.Version = cmp.Or(h.Since, other.Since), cmp.Or(h.Version, other.Version)
 	if h.PID == 0 && h.Host == other.Host {
 		h.PID, h.Started = other.PID, cmp.Or(h.Started, other.Started)

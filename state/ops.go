@@ -11,22 +11,22 @@ import (
 
 const maxID = 1024 // bytes
 
-// Refusal is an error of the caller: the store is all right, and trying again does not help.
-type Refusal string
+// InvalidError is a mistake of the caller. The store is intact, and a retry fails the same way.
+type InvalidError string
 
-func (r Refusal) Error() string { return string(r) }
+func (r InvalidError) Error() string { return string(r) }
 
-// Refuse returns a Refusal.
-func Refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
+// Invalidf returns an InvalidError.
+func Invalidf(format string, args ...any) error { return InvalidError(fmt.Sprintf(format, args...)) }
 
-// CheckedOp is an op that makes sense.
+// CheckedOp is a valid op.
 type CheckedOp struct {
 	Op
-	Subject resources.Key // what it is about
-	Unnamed bool          // the store gives the id
+	Subject resources.Key // the key of the record that it changes
+	Unnamed bool          // the store assigns the ID
 }
 
-// Check refuses ops that are wrong whatever a store holds. Every Commit begins with it.
+// Check rejects ops that are invalid regardless of the contents of the store. Every Commit starts with it.
 func Check(ops []Op) ([]CheckedOp, error) {
 	seen := make(map[resources.Key]bool, len(ops))
 	checked := make([]CheckedOp, len(ops))
@@ -34,16 +34,16 @@ func Check(ops []Op) ([]CheckedOp, error) {
 		c := CheckedOp{Op: op, Subject: op.Key}
 		if op.Record != nil {
 			if reflect.ValueOf(op.Record).IsNil() {
-				return nil, Refuse("op %d: a nil %T cannot be written", i, op.Record)
+				return nil, Invalidf("op %d: a nil %T cannot be written", i, op.Record)
 			}
 			c.Subject = op.Record.Key()
-			c.Unnamed = c.Subject.ID == "" && resources.GivenID(c.Subject.Kind)
+			c.Unnamed = c.Subject.ID == "" && resources.IsStoreNumbered(c.Subject.Kind)
 		}
 		if err := c.check(); err != nil {
 			return nil, fmt.Errorf("op %d: %w", i, err)
 		}
 		if seen[c.Subject] && !c.Unnamed {
-			return nil, Refuse("op %d: a second change of %s", i, c.Subject)
+			return nil, Invalidf("op %d: a second change of %s", i, c.Subject)
 		}
 		seen[c.Subject] = true
 		checked[i] = c
@@ -55,23 +55,23 @@ func (c *CheckedOp) check() error {
 	empty := resources.NewRecord(c.Subject.Kind)
 	switch {
 	case empty == nil:
-		return Refuse("there is no kind of record called %q", c.Subject.Kind)
+		return Invalidf("there is no kind of record called %q", c.Subject.Kind)
 	case c.Record != nil && reflect.TypeOf(empty) != reflect.TypeOf(c.Record):
-		return Refuse("a %T is no %s", c.Record, c.Subject.Kind)
+		return Invalidf("a %T is no %s", c.Record, c.Subject.Kind)
 	case c.Record != nil && c.Key != (resources.Key{}) && c.Key != c.Subject:
-		return Refuse("the key is %s and the record's is %s", c.Key, c.Subject)
+		return Invalidf("the key is %s and the record's is %s", c.Key, c.Subject)
 	case (c.Claim || c.Release) && c.Subject.Kind != resources.KindNode && c.Subject.Kind != resources.KindRequest:
-		return Refuse("a %s is not claimed or released by a commit", c.Subject.Kind)
+		return Invalidf("a %s is not claimed or released by a commit", c.Subject.Kind)
 	case c.Claim && (c.Record == nil || c.Release || c.Force || c.Revision == 0):
-		return Refuse("%s: a commit claims only a record that is there and stays, at a known revision", c.Subject)
+		return Invalidf("%s: a commit claims only a record that is there and stays, at a known revision", c.Subject)
 	case c.Unnamed && c.Revision != 0:
-		return Refuse("a %s without an id cannot be at revision %d", c.Subject.Kind, c.Revision)
+		return Invalidf("a %s without an id cannot be at revision %d", c.Subject.Kind, c.Revision)
 	case c.Unnamed:
 		return nil
 	case c.Subject.ID == "":
-		return Refuse("a %s without an id", c.Subject.Kind)
+		return Invalidf("a %s without an id", c.Subject.Kind)
 	case len(c.Subject.ID) > maxID || strings.ContainsRune(c.Subject.ID, 0) || !utf8.ValidString(c.Subject.ID):
-		return Refuse("%s has an id of %d bytes, at most %d of UTF-8 without NUL are allowed", c.Subject.Kind, len(c.Subject.ID), maxID)
+		return Invalidf("%s has an id of %d bytes, at most %d of UTF-8 without NUL are allowed", c.Subject.Kind, len(c.Subject.ID), maxID)
 	}
 	return nil
 }

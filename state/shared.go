@@ -6,42 +6,52 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Shared is a Store that others work in too: further npctl processes, Zuul, a Nodepool launcher or builder. What one of
-// them works on it has claimed, and nobody else writes to it.
+// Shared is a Store that other processes use too: further npctl processes, Zuul, a Nodepool launcher or builder. Each
+// process claims the records that it works on, and no other process writes them.
 //
-// An Op with Claim or Release makes or ends a claim in the commit that changes the record. When a commit fails, also when
-// it is unknown whether it was made, its claims are not made.
+// An Op with Claim or Release makes or ends a claim in the commit that changes the record. If the commit fails, even
+// with an unknown outcome, it makes no claims.
 //
-// Commit itself claims what it changes for as long as it takes, unless this handle has claimed it before; of what another
-// has claimed it returns an error that is both ErrLocked and ErrConflict. What is written under a claim that was lost
-// meanwhile is not written at all, and the error is ErrLost.
+// Commit claims the records that it changes until it returns, unless this handle has claimed them before. For a record
+// that another has claimed it returns an error that is both ErrLocked and ErrConflict. Under a lost claim it writes
+// nothing and returns ErrLost.
 type Shared interface {
 	Store
-	// Claim takes a node, a request, an upload, or a build for as long as somebody works on it, and returns it as it is
-	// then: ErrLocked when another has it, ErrNotFound when it is gone. It does not wait.
+	// Claim claims a node, a request, an upload or a build until Unlock, and returns the record as of then. It returns
+	// ErrLocked when another has claimed the record and ErrNotFound when the record is gone. It does not wait.
 	Claim(ctx context.Context, key resources.Key) (Lock, Entry, error)
-	// Changes returns what has changed since it was called last, everything at first: the records as they are now, and the
-	// keys of what is gone. One caller follows a store in this way, whenever Watch hints.
+	// Changes returns the changes since its previous call: the records as they are now, and the keys of deleted ones.
+	// The first call returns everything. Only one caller may use it, after each hint of Watch.
 	Changes() (changed []Entry, gone []resources.Key)
-	// Sync waits until everything that anybody had changed before is known here.
+	// Sync waits until this handle knows every change that was made before the call, by any process.
 	Sync(ctx context.Context) error
-	// Claimed lists what others have claimed, as far as is known here.
+	// Claimed returns the records that others have claimed, as far as this handle knows.
 	Claimed() map[resources.Key]bool
-	// Register publishes which pools this process serves and whether it makes images, in place of what it published before.
-	// It returns when every process can see that. The registration lasts until the store is closed, also over lost sessions.
+	// Register publishes the pools that this process serves and whether it builds images. It replaces the previous
+	// registration and returns when every process can read it. The registration survives lost sessions and ends when
+	// the store is closed.
 	Register(ctx context.Context, presence resources.Presence) error
-	// Peers lists the pools that are registered, by whomever, as far as is known here.
-	Peers() []resources.Peer
-	// BuildsWished lists the images that somebody has asked to be built, by whatever tool.
-	BuildsWished() []string
-	// WishBuild asks for an image to be built, by whoever builds it, or takes that back: after a build has succeeded.
-	WishBuild(ctx context.Context, image string, wish bool) error
-	// ProvidersFrozen lists the providers that are to be left alone by every process, as far as is known here. It is they that
-	// count, and not Frozen of the records of providers, which shows the same in what is read and changes nothing when written.
-	ProvidersFrozen() []string
-	// FreezeProvider has every process leave a provider alone, also those that come later, until that is taken back by
-	// whomever. This handle knows it when FreezeProvider has returned.
+	// RegisteredPools lists the registered pools of all processes, as far as this handle knows.
+	RegisteredPools() []resources.RegisteredPool
+	// Builders lists the IDs of the npctl processes that are registered as builders, including this one, as far as this
+	// handle knows.
+	Builders() []string
+	// RequestedBuilds lists the images that have a build request, from any tool.
+	RequestedBuilds() []string
+	BuildRequester
+	// FrozenProviders lists the providers in which no process may act, as far as this handle knows. This list decides.
+	// Frozen of a provider record shows the same when read, and has no effect when written.
+	FrozenProviders() []string
+	// FreezeProvider stops all processes, including later ones, from acting in a provider until any process thaws it.
+	// When it returns, this handle knows the change.
 	FreezeProvider(ctx context.Context, provider string, frozen bool) error
-	// Connected reports whether what is known here can be relied upon. Nothing is to be decided while it cannot.
+	// Connected reports whether the data of this handle is reliable. While it is not, callers must make no decisions.
 	Connected() bool
+}
+
+// BuildRequester is a store that holds build requests: a Shared, or the store of a daemon that has one.
+type BuildRequester interface {
+	// RequestBuild creates a build request for an image. With wish false it removes the request, which the builder does
+	// after a successful build.
+	RequestBuild(ctx context.Context, image string, wish bool) error
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-// afar is a builder whose images are made and kept on another host.
+// afar is a builder that creates and keeps images on another host.
 type afar struct {
 	*exec.Builder
-	made chan string    // the build
-	sent chan time.Time // when it was to be uploaded
+	made chan string    // receives the build
+	sent chan time.Time // receives the time of the upload
 }
 
 var _ builders.Remote = afar{}
@@ -28,7 +28,7 @@ func (a afar) Build(_ context.Context, job builders.Job, _ io.Writer) (builders.
 	return builders.Artifact{Host: "h1"}, nil
 }
 
-func (a afar) Send(context.Context, builders.Sending) (string, error) {
+func (a afar) Upload(context.Context, builders.UploadJob) (string, error) {
 	select {
 	case a.sent <- time.Now():
 	default:
@@ -38,7 +38,7 @@ func (a afar) Send(context.Context, builders.Sending) (string, error) {
 
 func (afar) Remove(context.Context, string) error { return nil }
 
-func (a afar) Held(context.Context) (map[string]bool, error) {
+func (a afar) ListBuilds(context.Context) (map[string]bool, error) {
 	select {
 	case id := <-a.made:
 		defer func() { a.made <- id }()

@@ -25,7 +25,7 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// instant is a cloud in memory that does everything at once.
+// instant is a cloud in memory that completes every call at once.
 type instant struct {
 	mu        sync.Mutex // guards instances
 	instances map[string]resources.Instance
@@ -43,7 +43,7 @@ func (c *instant) Create(_ context.Context, spec drivers.Spec) (resources.Instan
 	c.calls.Add(1)
 	i := resources.Instance{ID: strconv.FormatInt(c.next.Add(1), 10), Name: spec.Hostname, Marks: spec.Marks, Status: resources.StatusReady,
 		Addresses: resources.Addresses{Interface: "192.0.2.1"}, Zone: "nova", Region: "one", Flavor: "small",
-		Resources: resources.Amounts{Instances: 1, Cores: 1, RAM: 2048}, Created: time.Now()}
+		Resources: resources.ResourceAmounts{Instances: 1, Cores: 1, RAM: 2048}, Created: time.Now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instances[i.ID] = i
@@ -51,10 +51,10 @@ func (c *instant) Create(_ context.Context, spec drivers.Spec) (resources.Instan
 }
 
 func (c *instant) Advance(_ context.Context, _ drivers.Spec, seen resources.Instance) (resources.Instance, error) {
-	return seen, nil // nothing is left to do, so no call
+	return seen, nil // no work is left, so the test makes no call
 }
 
-func (c *instant) Delete(_ context.Context, id string, _ resources.Marks) error {
+func (c *instant) Delete(_ context.Context, id string, _ resources.OwnerTags) error {
 	c.calls.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,11 +76,11 @@ func (c *instant) List(context.Context) ([]resources.Instance, error) {
 func (c *instant) Quota(context.Context) (resources.Quota, error) {
 	c.calls.Add(1)
 	none := int64(resources.Unlimited)
-	return resources.Quota{Limit: resources.Amounts{Instances: none, Cores: none, RAM: none, Volumes: none, VolumeGB: none, Addresses: none}}, nil
+	return resources.Quota{Limit: resources.ResourceAmounts{Instances: none, Cores: none, RAM: none, Volumes: none, VolumeGB: none, Addresses: none}}, nil
 }
 
 func (c *instant) ResolveOffer(context.Context, cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
-	return resources.ResolvedOffer{Flavor: "small", Resources: resources.Amounts{Cores: 1, RAM: 2048}}, nil, nil
+	return resources.ResolvedOffer{Flavor: "small", Resources: resources.ResourceAmounts{Cores: 1, RAM: 2048}}, nil, nil
 }
 
 func (c *instant) ResolveImage(context.Context, resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
@@ -89,7 +89,7 @@ func (c *instant) ResolveImage(context.Context, resources.CloudImageSpec) (resou
 
 func (*instant) Close() error { return nil }
 
-// bench is a daemon over such clouds.
+// bench is a daemon over instant clouds.
 type bench struct {
 	*Daemon
 	dir    string
@@ -120,7 +120,7 @@ func newBench(b *testing.B, desired resources.Desired) *bench {
 	return x
 }
 
-// begin makes the daemon, once everything is in the store.
+// begin creates the daemon after the store is filled.
 func (x *bench) begin(b *testing.B) {
 	b.Helper()
 	d, err := New(b.Context(), Options{Engine: x.Engine})
@@ -130,7 +130,7 @@ func (x *bench) begin(b *testing.B) {
 	x.Daemon = d
 }
 
-// run runs it until the benchmark ends.
+// run runs the daemon until the benchmark ends.
 func (x *bench) run(b *testing.B) {
 	b.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
@@ -142,28 +142,29 @@ func (x *bench) run(b *testing.B) {
 			b.Error(err)
 		}
 	})
-	for len(x.Unseen()) > 0 || x.Last().Seen.Installation == "" {
+	for len(x.ProvidersNotListed()) > 0 || x.Last().Observed.Installation == "" {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// look looks at every provider once, as the goroutines of Run do.
+// look lists every provider once, as the goroutines of Run do.
 func (x *bench) look(b *testing.B) {
 	b.Helper()
-	around, err := x.Engine.Around(b.Context(), true)
+	around, err := x.Engine.ObserveInputs(b.Context(), true)
 	if err != nil {
 		b.Fatal(err)
 	}
-	x.around = around
+	x.localInputs = around
 	for i := range x.Engine.Desired.Providers {
 		name := x.Engine.Desired.Providers[i].Name
-		x.setView(b.Context(), name, x.runner.Look(b.Context(), name))
+		x.setView(b.Context(), name, x.runner.ListProvider(b.Context(), name))
 	}
 }
 
 func label(i int) string { return fmt.Sprintf("label-%02d", i) }
 
-// fleetOf is a configuration with that many providers, each with a pool that is full with so many nodes of 50 labels.
+// fleetOf returns a configuration with the given number of providers. Each has a pool that is full with the given
+// number of nodes of 50 labels.
 func fleetOf(providers, each int) resources.Desired {
 	var want resources.Desired
 	full := int64(each)
@@ -184,7 +185,7 @@ func fleetOf(providers, each int) resources.Desired {
 	return want
 }
 
-// fill puts nodes that are in use into the store and the clouds, and requests that wait for others to go.
+// fill adds nodes in use to the store and the clouds, and requests that wait for capacity.
 func (x *bench) fill(b *testing.B, each, requests int, labels func(int) []string) {
 	b.Helper()
 	identity, err := x.store.Identity(b.Context())
@@ -201,16 +202,16 @@ func (x *bench) fill(b *testing.B, each, requests int, labels func(int) []string
 			node := &resources.Node{ID: fmt.Sprintf("%010d", n), State: resources.StateReady, StateTime: now, Created: now.Add(-time.Hour), Provider: p.Name,
 				Pool: "main", Labels: []string{offer.Label}, Hash: offer.Hashes.Current(), ExternalID: strconv.Itoa(n), Image: "cloud_image.debian",
 				ImageID: "image", Attempt: 1, Addresses: resources.Addresses{Interface: "192.0.2.1", PublicIPv4: "192.0.2.1"}, Zone: "nova", Region: "one",
-				Hostname: fmt.Sprintf("np%010d", n), HostKeys: []string{strings.Repeat("k", 80)}, Resources: resources.Amounts{Instances: 1, Cores: 1, RAM: 2048}}
+				Hostname: fmt.Sprintf("np%010d", n), HostKeys: []string{strings.Repeat("k", 80)}, Resources: resources.ResourceAmounts{Instances: 1, Cores: 1, RAM: 2048}}
 			ops = append(ops, state.Op{Record: node})
 			x.clouds[p.Name].instances[node.ExternalID] = resources.Instance{ID: node.ExternalID, Name: node.Hostname, Status: resources.StatusReady,
-				Marks:     resources.Marks{Installation: identity.Lineage, Kind: resources.KindNode, ID: node.ID, Provider: p.Name, Pool: "main", Label: offer.Label, Hash: node.Hash},
+				Marks:     resources.OwnerTags{Installation: identity.Lineage, Kind: resources.KindNode, ID: node.ID, Provider: p.Name, Pool: "main", Label: offer.Label, Hash: node.Hash},
 				Addresses: node.Addresses, Zone: "nova", Resources: node.Resources}
 		}
 	}
 	for i := range requests {
 		ops = append(ops, state.Op{Record: &resources.Request{ID: fmt.Sprintf("%010d", i+1), State: resources.StateRequested, StateTime: now, Created: now,
-			Labels: labels(i), Priority: 200, Who: "zuul"}})
+			Labels: labels(i), Priority: 200, Requestor: "zuul"}})
 	}
 	x.commit(b, ops)
 	for i := range ops {
@@ -232,7 +233,7 @@ func (x *bench) commit(b *testing.B, ops []state.Op) {
 	}
 }
 
-// BenchmarkPass is one round over 10,000 nodes and 1,000 requests that wait since all pools are full.
+// BenchmarkPass measures a pass over 10,000 nodes and 1,000 requests that wait because all pools are full.
 func BenchmarkPass(b *testing.B) {
 	for _, requests := range []struct {
 		name   string
@@ -249,10 +250,10 @@ func BenchmarkPass(b *testing.B) {
 			x.begin(b)
 			x.look(b)
 			x.pass(b.Context())
-			if steps := x.Last().Begun; len(steps) > 0 {
+			if steps := x.Last().Started; len(steps) > 0 {
 				b.Fatalf("%d steps in a world where nothing can be done: %+v", len(steps), steps[0])
 			}
-			if n := len(x.Last().Seen.Records.Nodes); n != 10_000 {
+			if n := len(x.Last().Observed.Records.Nodes); n != 10_000 {
 				b.Fatalf("%d nodes", n)
 			}
 			b.ReportAllocs()
@@ -263,8 +264,8 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what a daemon with 10,000 nodes and 1,000 requests keeps, and what the process has of the
-// machine's memory after it has gone on for a while.
+// BenchmarkMemory reports the heap of a daemon with 10,000 nodes and 1,000 requests, and the resident memory of the
+// process after the daemon has run for a while.
 func BenchmarkMemory(b *testing.B) {
 	x := newBench(b, fleetOf(20, 500))
 	x.fill(b, 500, 1000, func(i int) []string { return []string{label(i % 50)} })
@@ -285,7 +286,7 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(float64(kept), "instances")
 }
 
-// resident is the process' share of the machine's memory, in bytes.
+// resident returns the resident memory of the process, in bytes.
 func resident(b *testing.B) int64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/statm")

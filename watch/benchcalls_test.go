@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// tally counts calls by what they are for.
+// tally counts calls by purpose.
 type tally struct {
 	mu     sync.Mutex // guards counts
 	counts map[string]int
@@ -49,19 +49,19 @@ func (c *tally) take() (total int, text string) {
 	return total, strings.Join(lines, "\n")
 }
 
-// BenchmarkCallsPerNode counts the HTTP requests that an OpenStack gets for the life of a node, from the request to its
-// deletion, when so many live at a time. Servers take a second to start.
+// BenchmarkCallsPerNode counts the HTTP requests that an OpenStack receives during the life of a node, from the request
+// to its deletion, with different numbers of concurrent nodes. Servers take a second to start.
 func BenchmarkCallsPerNode(b *testing.B) {
 	for _, at := range []int{1, 20} {
 		b.Run(fmt.Sprintf("at a time=%d", at), func(b *testing.B) {
-			// without a limit of calls a second, which would make up most of the time
+			// without a rate limit, which would account for most of the time
 			unhurried := strings.NewReplacer("max_servers       = 5", "max_servers = 50", "min_ready = 1", "", "image_format = \"raw\"", "image_format = \"raw\"\n  rate = 0").Replace(fleet)
 			l := newLab(b, unhurried,
 				sandboxcloud.Options{BuildTime: time.Second, DeleteTime: 200 * time.Millisecond})
 			calls := &tally{counts: map[string]int{}}
 			d, _, end := l.overheard(0, calls.wrap)
 			defer end()
-			l.live(d) // the image is there after that
+			l.live(d) // the image exists after that
 			calls.take()
 			began := time.Now()
 			for b.Loop() {
@@ -81,7 +81,7 @@ func BenchmarkCallsPerNode(b *testing.B) {
 }
 
 func launched(d *watch.Daemon) (n int) {
-	for _, node := range d.Last().Seen.Records.Nodes {
+	for _, node := range d.Last().Observed.Records.Nodes {
 		if !node.Static {
 			n++
 		}
@@ -89,7 +89,7 @@ func launched(d *watch.Daemon) (n int) {
 	return n
 }
 
-// live asks for a node, takes it and gives it back.
+// live requests a node, takes it and returns it.
 func (l *lab) live(d *watch.Daemon) {
 	r, err := d.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{"small"}})
 	if err != nil {

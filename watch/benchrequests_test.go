@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// machines is a configuration with that many machines that exist and are not looked at.
+// machines returns a configuration with n static machines that npctl does not check.
 func machines(n int) resources.Desired {
 	pool := resources.Pool{Name: "main"}
 	for i := range n {
@@ -26,7 +26,7 @@ func machines(n int) resources.Desired {
 		Providers: []resources.Provider{{Name: "rack", Driver: "static", Config: cty.EmptyObjectVal, Pools: []resources.Pool{pool}}}}
 }
 
-// waitFor returns once the request is answered; it is told of it by the journal.
+// waitFor returns when the request is answered, which it learns from the journal.
 func (x *bench) waitFor(ctx context.Context, id string) (*resources.Request, error) {
 	hints, forget := x.Journal.Wait()
 	defer forget()
@@ -49,8 +49,9 @@ func (x *bench) waitFor(ctx context.Context, id string) (*resources.Request, err
 	}
 }
 
-// BenchmarkRequests is the life of a request: created, fulfilled, its node taken and given back. So many do that at once.
-// The latencies are from the creation until whoever waits for it knows that it is fulfilled.
+// BenchmarkRequests measures the life of a request: it is created and fulfilled, and its node is taken and returned.
+// The sub-benchmarks run different numbers of concurrent clients. The latencies are from the creation until the waiting
+// client knows that the request is fulfilled.
 func BenchmarkRequests(b *testing.B) {
 	for _, on := range []struct {
 		name  string
@@ -113,7 +114,7 @@ func (x *bench) serve(b *testing.B, clients int, label string) (took []time.Dura
 
 func (x *bench) life(ctx context.Context, label string) (time.Duration, error) {
 	began := time.Now()
-	r, err := x.CreateRequest(ctx, NewRequest{Labels: []string{label}, Who: "bench"})
+	r, err := x.CreateRequest(ctx, NewRequest{Labels: []string{label}, Requestor: "bench"})
 	if err != nil {
 		return 0, err
 	}

@@ -23,10 +23,10 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// errDead is what a process that was killed gets from everything it still tries.
+// errDead is the error of every call of a process that was killed.
 var errDead = errors.New("killed")
 
-// life is that of one daemon: once it is over, nothing it does has any effect.
+// life is the life of one daemon: after its end no call of the daemon has an effect.
 type life struct{ over atomic.Bool }
 
 func (k *life) transport(inner http.RoundTripper) http.RoundTripper {
@@ -35,7 +35,7 @@ func (k *life) transport(inner http.RoundTripper) http.RoundTripper {
 			return nil, errDead
 		}
 		answer, err := inner.RoundTrip(req)
-		if err == nil && k.over.Load() { // done, and nobody hears of it
+		if err == nil && k.over.Load() { // the call took effect, but its caller was killed
 			_ = answer.Body.Close()
 			return nil, errDead
 		}
@@ -59,7 +59,7 @@ func (s mortalStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry
 	return s.Store.Commit(ctx, ops...)
 }
 
-// chaosFleet has two clouds with a small quota each, and machines that exist.
+// chaosFleet has two clouds with a small quota each, and static machines.
 const chaosFleet = `
 npctl {
   images_dir = "images"
@@ -142,14 +142,14 @@ var chaosFaults = []sandboxcloud.Fault{
 	{Operation: "limits.show", Action: sandboxcloud.Slow, Delay: 20 * time.Second},
 }
 
-// chaos is a fleet that clients use while clouds misbehave and daemons die.
+// chaos is a fleet that clients use while clouds misbehave and daemons crash.
 type chaos struct {
 	*lab
 	random *rand.Rand
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	daemon *watch.Daemon
-	held   map[string]string // node → who has it
+	held   map[string]string // node to client
 	counts map[string]int
 }
 
@@ -209,7 +209,7 @@ func runChaos(t *testing.T, seed uint64) {
 	}
 }
 
-// born starts a daemon and returns how to kill it.
+// born starts a daemon and returns a function that kills it.
 func (c *chaos) born() (kill func()) {
 	life := &life{}
 	d, stop := c.daemonWith(life)
@@ -233,7 +233,7 @@ func (c *chaos) bornForGood() (end func()) {
 	return func() { stop(true) }
 }
 
-// call does something with the daemon that lives, if one does.
+// call passes the running daemon to do, if one runs.
 func (c *chaos) call(do func(*watch.Daemon) error) error {
 	c.mu.Lock()
 	d := c.daemon
@@ -250,12 +250,12 @@ func (c *chaos) count(what string) {
 	c.counts[what]++
 }
 
-// client asks for nodes, uses them and gives them back, or vanishes with them.
+// client requests nodes, uses and returns them, or disappears with them.
 func (c *chaos) client(ctx context.Context, name string, random *rand.Rand) {
 	shapes := [][]string{{"small"}, {"small"}, {"small", "small"}, {"large"}, {"large", "small"}, {"small", "small", "small", "small"},
 		{"metal"}, {"metal", "metal"}, {"nothing"}}
 	for ctx.Err() == nil {
-		wanted := watch.NewRequest{Labels: shapes[random.IntN(len(shapes))], Who: name, Priority: new(int64(100 * (1 + random.IntN(3))))}
+		wanted := watch.NewRequest{Labels: shapes[random.IntN(len(shapes))], Requestor: name, Priority: new(int64(100 * (1 + random.IntN(3))))}
 		var id string
 		err := c.call(func(d *watch.Daemon) error {
 			r, err := d.CreateRequest(context.Background(), wanted)
@@ -274,7 +274,7 @@ func (c *chaos) client(ctx context.Context, name string, random *rand.Rand) {
 	}
 }
 
-// use waits for a request and does with its nodes what clients do.
+// use waits for a request and uses its nodes as clients do.
 func (c *chaos) use(ctx context.Context, name, id string, wanted watch.NewRequest, random *rand.Rand) {
 	patience := time.Duration(30+random.IntN(1200)) * time.Second
 	for asked := time.Now(); ; time.Sleep(time.Second) {
@@ -285,7 +285,7 @@ func (c *chaos) use(ctx context.Context, name, id string, wanted watch.NewReques
 			c.t.Errorf("request %s for %v is lost", id, wanted.Labels)
 			return
 		case err != nil:
-			continue // no daemon at the moment
+			continue // no daemon runs at the moment
 		case r.State == resources.StateFailed:
 			if wanted.Labels[0] != "nothing" && !strings.Contains(r.Error, "launch") && !strings.Contains(r.Error, "not taken") {
 				c.t.Errorf("request %s for %v failed: %s", id, wanted.Labels, r.Error)
@@ -313,7 +313,7 @@ func (c *chaos) take(name string, r *resources.Request, random *rand.Rand) {
 		nodes, err = d.Take(context.Background(), r.ID, name, leaseTime)
 		return err
 	}); err != nil {
-		return // the next one asks anew; what was taken all the same comes back when its lease ends
+		return // the client requests again; nodes that it took all the same return when their lease ends
 	}
 	for i, n := range nodes {
 		if !slices.Contains(n.Labels, r.Labels[i]) {
@@ -344,7 +344,7 @@ func (c *chaos) take(name string, r *resources.Request, random *rand.Rand) {
 	}
 }
 
-// settle waits until nothing but what is kept ready is left, in the records and in the clouds.
+// settle waits until the records and clouds contain only what min_ready keeps.
 func (c *chaos) settle() {
 	var left []string
 	for range 360 {
@@ -360,7 +360,7 @@ func (c *chaos) unsettled() (left []string) {
 	pass := c.daemon.Last()
 	records := map[string]bool{}
 	ready := 0
-	for _, n := range pass.Seen.Records.Nodes {
+	for _, n := range pass.Observed.Records.Nodes {
 		records[n.ID] = true
 		if n.State == resources.StateReady && !n.Static && n.Request == "" {
 			ready++
@@ -371,7 +371,7 @@ func (c *chaos) unsettled() (left []string) {
 	if ready < 1 {
 		left = append(left, "no ready node")
 	}
-	for _, r := range pass.Seen.Records.Requests {
+	for _, r := range pass.Observed.Records.Requests {
 		if r.State != resources.StateFailed {
 			left = append(left, fmt.Sprintf("request %s %s for %v", r.ID, r.State, r.Labels))
 		}

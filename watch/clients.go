@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Limits of what clients may ask for.
+// Limits for client calls. Data is limited in bytes, a text in characters.
 const (
 	labelsAtMost = 100
 	dataAtMost   = 64 << 10
@@ -25,32 +25,32 @@ const (
 
 // Errors that clients branch on, besides state.ErrNotFound and state.ErrConflict.
 var (
-	// ErrInvalid: what was asked for makes no sense, whatever the state of things.
+	// ErrInvalid: the arguments are invalid in every state.
 	ErrInvalid = errors.New("invalid")
-	// ErrState: a request or node is not in a state in which that can be done.
+	// ErrState: the request or node is in a state that does not permit the operation.
 	ErrState = errors.New("not possible now")
-	// ErrTooManyRequests: max_requests are open.
+	// ErrTooManyRequests: the limit max_requests is reached.
 	ErrTooManyRequests = errors.New("too many requests are open")
 )
 
-// NewRequest is what a client asks for.
+// NewRequest holds the arguments of CreateRequest.
 type NewRequest struct {
-	Labels   []string        `json:"labels"`
-	Priority *int64          `json:"priority,omitempty"` // nil means 200
-	Relative int64           `json:"relative_priority,omitempty"`
-	Who      string          `json:"requestor,omitempty"`
-	Tenant   string          `json:"tenant,omitempty"`
-	Event    string          `json:"event_id,omitempty"`
-	Provider string          `json:"provider,omitempty"`
-	Data     json.RawMessage `json:"data,omitempty"`
-	Deadline time.Time       `json:"deadline,omitzero"`
-	Fresh    bool            `json:"fresh,omitempty"`
+	Labels           []string        `json:"labels"`
+	Priority         *int64          `json:"priority,omitempty"` // nil means 200
+	RelativePriority int64           `json:"relative_priority,omitempty"`
+	Requestor        string          `json:"requestor,omitempty"`
+	Tenant           string          `json:"tenant,omitempty"`
+	EventID          string          `json:"event_id,omitempty"`
+	Provider         string          `json:"provider,omitempty"`
+	Data             json.RawMessage `json:"data,omitempty"`
+	Deadline         time.Time       `json:"deadline,omitzero"`
+	Fresh            bool            `json:"fresh,omitempty"`
 }
 
-// defaultPriority is that of a request which does not say.
+// defaultPriority is the priority of a request that specifies none.
 const defaultPriority = 200
 
-// CreateRequest asks for nodes.
+// CreateRequest creates a request for nodes. It returns ErrInvalid or ErrTooManyRequests when it refuses the request.
 func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Request, error) {
 	now := d.Engine.Now()
 	switch {
@@ -69,7 +69,7 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 	case !n.Deadline.IsZero() && n.Deadline.Before(now):
 		return nil, fmt.Errorf("%w: the deadline %s has passed", ErrInvalid, n.Deadline.Format(time.RFC3339))
 	}
-	for _, text := range append([]string{n.Who, n.Tenant, n.Event, n.Provider}, n.Labels...) {
+	for _, text := range append([]string{n.Requestor, n.Tenant, n.EventID, n.Provider}, n.Labels...) {
 		if count := utf8.RuneCountInString(text); count > textAtMost {
 			return nil, fmt.Errorf("%w: a text has %d characters, at most %d are kept", ErrInvalid, count, textAtMost)
 		}
@@ -82,18 +82,19 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 		priority = *n.Priority
 	}
 	r := &resources.Request{State: resources.StateRequested, StateTime: now, Created: now, Labels: n.Labels, Priority: priority,
-		Relative: n.Relative, Who: d.requestor(n.Who), Tenant: n.Tenant, Event: n.Event, Provider: n.Provider, Data: n.Data, Deadline: n.Deadline, Fresh: n.Fresh}
+		RelativePriority: n.RelativePriority, Requestor: d.requestor(n.Requestor), Tenant: n.Tenant, EventID: n.EventID, Provider: n.Provider, Data: n.Data, Deadline: n.Deadline, Fresh: n.Fresh}
 	entries, err := d.runner.Commit(ctx, state.Op{Record: r})
 	if err != nil {
 		return nil, err
 	}
 	created := entries[0].Record.(*resources.Request)
-	d.Journal.Add(resources.Event{Time: now, Subject: created.Key().String(), EventID: created.Event, Code: "created", Related: labelSubjects(n.Labels),
-		Text: fmt.Sprintf("request for %v by %s", n.Labels, orNobody(n.Who))})
+	d.Journal.Add(resources.Event{Time: now, Subject: created.Key().String(), EventID: created.EventID, Code: "created", Related: labelSubjects(n.Labels),
+		Text: fmt.Sprintf("request for %v by %s", n.Labels, orUnknown(n.Requestor))})
 	return created, nil
 }
 
-// checkRequestLimit refuses a request above max_requests. Calls at the same moment may exceed it by their number.
+// checkRequestLimit returns ErrTooManyRequests when max_requests are open. Concurrent calls may exceed the limit by
+// their number.
 func (d *Daemon) checkRequestLimit() error {
 	most := d.Desired().Settings.MaxRequests
 	if most == 0 || d.runner.OpenRequests() < most {
@@ -115,7 +116,7 @@ func labelSubjects(labels []string) []string {
 	return subjects
 }
 
-func orNobody(who string) string {
+func orUnknown(who string) string {
 	if who == "" {
 		return "nobody named"
 	}
@@ -134,28 +135,28 @@ func (d *Daemon) Node(id string) (*resources.Node, error) {
 	return n, err
 }
 
-// CancelRequest withdraws a request. Its nodes are free again.
+// CancelRequest deletes a request. Its nodes become unassigned.
 func (d *Daemon) CancelRequest(ctx context.Context, id string) error {
-	return Again(ctx, func() error {
+	return RetryConflict(ctx, func() error {
 		r, revision, err := reconcile.Lookup[resources.Request](d.runner, resources.KindRequest, id)
 		if err != nil {
 			return err
 		}
 		_, err = d.runner.Commit(ctx, state.Op{Key: r.Key(), Revision: revision})
 		if err == nil {
-			d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), EventID: r.Event, Code: "cancelled", Text: "cancelled while " + string(r.State)})
+			d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), EventID: r.EventID, Code: "cancelled", Text: "cancelled while " + string(r.State)})
 		}
 		return err
 	})
 }
 
-// Take hands the nodes of a fulfilled request to its requestor and ends the request. With a lease, which its holder has to
-// renew, they come back by themselves when the holder vanishes.
+// Take hands the nodes of a fulfilled request to its requestor and deletes the request. With a lease, the nodes return
+// automatically when the holder stops renewing it.
 func (d *Daemon) Take(ctx context.Context, id, holder string, lease time.Duration) (nodes []*resources.Node, err error) {
 	if err := checkLease(holder, lease); err != nil {
 		return nil, err
 	}
-	err = Again(ctx, func() error {
+	err = RetryConflict(ctx, func() error {
 		nodes, err = d.take(ctx, id, holder, lease)
 		return err
 	})
@@ -199,8 +200,8 @@ func (d *Daemon) take(ctx context.Context, id, holder string, lease time.Duratio
 		return nil, err
 	}
 	for _, n := range nodes {
-		d.Journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Related: []string{r.Key().String()}, EventID: r.Event, Code: "taken",
-			Text: "taken by " + orNobody(holder)})
+		d.Journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Related: []string{r.Key().String()}, EventID: r.EventID, Code: "taken",
+			Text: "taken by " + orUnknown(holder)})
 	}
 	if d.Taken != nil {
 		d.Taken(r, nodes)
@@ -215,7 +216,7 @@ func because(why string) string {
 	return ": " + why
 }
 
-// Renew prolongs the lease of a node in use.
+// Renew extends the lease of a node in use.
 func (d *Daemon) Renew(ctx context.Context, id, holder string) (*resources.Node, error) {
 	return d.change(ctx, id, "", func(n *resources.Node, now time.Time) error {
 		if n.State != resources.StateInUse || n.Lease == nil {
@@ -231,8 +232,9 @@ func (d *Daemon) Renew(ctx context.Context, id, holder string) (*resources.Node,
 	})
 }
 
-// Return gives a node back after use. A static node is ready again afterwards, any other is deleted. It may be repeated: a
-// static node that is ready is checked once more. Another node that is ready was not used, and stays.
+// Return gives a node back after use. A static node becomes ready again, any other node is deleted. Return may be
+// repeated: a static node that is ready is checked again. Any other ready node was not used, and Return refuses it with
+// ErrState.
 func (d *Daemon) Return(ctx context.Context, id string) (*resources.Node, error) {
 	return d.change(ctx, id, "returned", func(n *resources.Node, now time.Time) error {
 		switch {
@@ -249,7 +251,7 @@ func (d *Daemon) Return(ctx context.Context, id string) (*resources.Node, error)
 	})
 }
 
-// Hold keeps a node for a person to look at, until a time or, when that is zero, for as long as max_hold_age allows.
+// Hold keeps a node for debugging until the given time. The zero time means until max_hold_age has passed.
 func (d *Daemon) Hold(ctx context.Context, id, reason string, until time.Time) (*resources.Node, error) {
 	if utf8.RuneCountInString(reason) > textAtMost {
 		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
@@ -269,9 +271,9 @@ func (d *Daemon) Hold(ctx context.Context, id, reason string, until time.Time) (
 	})
 }
 
-// change changes a node that no step works on.
+// change applies a change to a node record. The callback refuses the states in which a step works on the node.
 func (d *Daemon) change(ctx context.Context, id, code string, change func(*resources.Node, time.Time) error) (node *resources.Node, err error) {
-	err = Again(ctx, func() error {
+	err = RetryConflict(ctx, func() error {
 		n, revision, err := reconcile.Lookup[resources.Node](d.runner, resources.KindNode, id)
 		if err != nil {
 			return err
@@ -297,8 +299,9 @@ func (d *Daemon) change(ctx context.Context, id, code string, change func(*resou
 	return node, err
 }
 
-// Again tries once more, a few times, when a record has changed meanwhile, with a pause for that change to be known here.
-func Again(ctx context.Context, try func() error) (err error) {
+// RetryConflict calls try again, up to ten times in total, while a record has changed concurrently. The growing pauses
+// let that change reach this process.
+func RetryConflict(ctx context.Context, try func() error) (err error) {
 	for pause := time.Millisecond; pause < time.Second; pause *= 2 {
 		if err = try(); !errors.Is(err, state.ErrConflict) || !sleep(ctx, pause) {
 			return err

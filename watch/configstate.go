@@ -8,14 +8,14 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// ConfigState is what became of the newest configuration, and what the one in force does not do.
+// ConfigState describes the configuration in force, a newer rejected one, and pending deletions.
 type ConfigState struct {
-	Taken    time.Time   // when the configuration in force was read
-	Refused  time.Time   // when a newer one was refused; zero when none was
-	Error    string      // why it was
-	HeldBack string      // why deletions that the configuration in force asks for are held back
-	Deletes  []plan.Step // those deletions
-	OldState string      // why nothing without a record is deleted
+	LoadedAt         time.Time   // when the configuration in force was read
+	RejectedAt       time.Time   // when a newer configuration was rejected; zero if none was
+	Error            string      // why it was rejected
+	ConsentRequired  string      // why deletions of the configuration in force need consent
+	PendingDeletions []plan.Step // the deletions that need consent
+	StateOutdated    string      // why objects without a record are not deleted
 }
 
 // Configuration returns the state of the configuration.
@@ -23,77 +23,78 @@ func (d *Daemon) Configuration() ConfigState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.config
-	s.Deletes, s.OldState = held(d.last.Plan), d.oldState
-	if d.heldNow != nil {
-		s.HeldBack = d.heldNow.Error()
+	s.PendingDeletions, s.StateOutdated = stepsNeedingConsent(d.last.Plan), d.oldState
+	if d.consentRequiredNow != nil {
+		s.ConsentRequired = d.consentRequiredNow.Error()
 	}
 	return s
 }
 
-// Notes are what a probe shows though the daemon is ready. Probes need no token, so they have no particulars.
+// Notes returns what a health check reports although the daemon is ready. Health checks need no token, so the notes
+// contain no details.
 func (s ConfigState) Notes() []string {
 	var notes []string
 	if s.Error != "" {
 		notes = append(notes, "the newest configuration was refused")
 	}
-	if s.HeldBack != "" {
+	if s.ConsentRequired != "" {
 		notes = append(notes, "deletions are held back")
 	}
-	if s.OldState != "" {
+	if s.StateOutdated != "" {
 		notes = append(notes, "the state is older than the clouds")
 	}
 	return notes
 }
 
-// configSubject is what events about the configuration are about.
+// configSubject is the subject of events about the configuration.
 const configSubject = "configuration"
 
-// readConfig records what became of a configuration that was read.
+// readConfig records the result of a reload.
 func (d *Daemon) readConfig(err error) {
 	at := d.engine().Now()
-	e := resources.Event{Time: at, Code: "config-taken", Subject: configSubject, Text: "the configuration was reloaded"}
+	e := resources.Event{Time: at, Code: "config-loaded", Subject: configSubject, Text: "the configuration was reloaded"}
 	d.mu.Lock()
 	if err == nil {
-		d.config = ConfigState{Taken: at}
+		d.config = ConfigState{LoadedAt: at}
 	} else {
-		d.config.Refused, d.config.Error = at, err.Error()
+		d.config.RejectedAt, d.config.Error = at, err.Error()
 		e.Code, e.Text = "config-refused", "the new configuration was not taken: "+err.Error()
 	}
 	d.mu.Unlock()
 	d.Journal.add(e)
 }
 
-// allowed is what a configuration may delete.
-func allowed(destroy bool) plan.Allow {
+// allowFor returns which deletions a configuration may cause.
+func allowFor(destroy bool) plan.Allow {
 	if destroy {
 		return plan.AllowAll
 	}
 	return ""
 }
 
-// options are what a pass plans with. Consent belongs to the configuration in force: a reload ends it.
+// options returns the plan options of a pass. Consent applies to the configuration in force; a reload ends it.
 func (d *Daemon) options() plan.Options {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return plan.Options{Patient: true, AllowDestroy: allowed(d.consented), Hold: d.holding != nil}
+	return plan.Options{HonorBackoff: true, AllowDestroy: allowFor(d.consented), RequireConsent: d.consentRequired != nil}
 }
 
-// holdBack remembers that removals wait for consent, so that they do not become few enough by and by. A plan that was made
-// before every provider was listed decides nothing for later ones.
-func (d *Daemon) holdBack(engine *reconcile.Engine, p plan.Plan) {
+// requireConsent remembers that deletions require consent, so that they stay pending when their number falls below the
+// limit. A plan with deferred providers does not affect later plans.
+func (d *Daemon) requireConsent(engine *reconcile.Engine, p plan.Plan) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.current != engine || d.Shadow {
 		return
 	}
-	before := d.holding
-	d.heldNow = p.Consent
+	before := d.consentRequired
+	d.consentRequiredNow = p.Consent
 	if p.Consent != nil && len(p.Deferred) == 0 {
-		d.holding = p.Consent
+		d.consentRequired = p.Consent
 	}
-	if d.holding != nil && before == nil {
-		d.Log.Error("deletions are held back", "reason", d.holding.Error(), "steps", len(held(p)), "hint", "npctl reload -allow-destroy, if that is meant")
-		d.Journal.add(resources.Event{Time: engine.Now(), Code: "deletions-held-back", Subject: configSubject, Text: d.holding.Error()})
+	if d.consentRequired != nil && before == nil {
+		d.Log.Error("deletions are held back", "reason", d.consentRequired.Error(), "steps", len(stepsNeedingConsent(p)), "hint", "npctl reload -allow-destroy, if that is meant")
+		d.Journal.add(resources.Event{Time: engine.Now(), Code: "consent-required", Subject: configSubject, Text: d.consentRequired.Error()})
 	}
 	old := noteOf(p, plan.NoteOldState)
 	if old != "" && d.oldState == "" {

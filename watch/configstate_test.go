@@ -12,12 +12,12 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// fleetOf is a fleet with so many nodes of a label in a cloud.
+// fleetOf returns a fleet with min nodes of a label in a cloud.
 func fleetOf(min string) string {
 	return strings.Replace(fleet, "min_ready = 1", "min_ready = "+min, 1)
 }
 
-// codes lists what the journal says of the configuration.
+// codes returns the codes of the journal's events about the configuration.
 func codes(d *watch.Daemon) string {
 	var all []string
 	for _, e := range d.Journal.Since(0, "configuration") {
@@ -26,7 +26,7 @@ func codes(d *watch.Daemon) string {
 	return strings.Join(all, " ")
 }
 
-// A daemon that is restarted with a configuration that lost much would delete it without anybody having asked for that.
+// A daemon that restarts with a configuration that lost a large part must not delete that part without consent.
 func TestStartWithAConfigurationThatLostMuchDeletesNothing(t *testing.T) {
 	half, _, _ := strings.Cut(fleetOf("4"), `provider "lab" "one"`)
 	half = strings.NewReplacer(`label "small" { min_ready = 4 }`, "", `label "metal" {}`, "").Replace(half)
@@ -48,13 +48,13 @@ func TestStartWithAConfigurationThatLostMuchDeletesNothing(t *testing.T) {
 					t.Errorf("there are %d servers, want 4", n)
 				}
 				state := d.Configuration()
-				if !strings.Contains(state.HeldBack, test.reason) || len(state.Deletes) == 0 || len(state.Notes()) != 1 {
+				if !strings.Contains(state.ConsentRequired, test.reason) || len(state.PendingDeletions) == 0 || len(state.Notes()) != 1 {
 					t.Errorf("the state of the configuration is %+v", state)
 				}
-				if got := codes(d); got != "deletions-held-back" {
+				if got := codes(d); got != "consent-required" {
 					t.Errorf("events are %q", got)
 				}
-				var held *watch.HeldBackError
+				var held *watch.ConsentRequiredError
 				if _, err := d.Reload(t.Context(), false); !errors.As(err, &held) {
 					t.Errorf("reload without consent: %v, want it to be held back", err)
 				}
@@ -62,7 +62,7 @@ func TestStartWithAConfigurationThatLostMuchDeletesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				l.await("everything is deleted", func() bool { return l.servers("one") == 0 })
-				if state := d.Configuration(); state.HeldBack != "" || state.Error != "" || len(state.Notes()) > 0 {
+				if state := d.Configuration(); state.ConsentRequired != "" || state.Error != "" || len(state.Notes()) > 0 {
 					t.Errorf("after consent the state of the configuration is %+v", state)
 				}
 			})
@@ -70,7 +70,7 @@ func TestStartWithAConfigurationThatLostMuchDeletesNothing(t *testing.T) {
 	}
 }
 
-// Nodes that go by and by must not make what waits for consent few enough to go without it.
+// Nodes that disappear over time must not reduce the pending deletions below the limit that requires consent.
 func TestHeldDeletionsStayHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleetOf("4"), sandboxcloud.Options{})
@@ -80,7 +80,7 @@ func TestHeldDeletionsStayHeld(t *testing.T) {
 		l.write("")
 		d, end = l.daemon()
 		defer end()
-		l.await("deletions are held back", func() bool { return d.Configuration().HeldBack != "" })
+		l.await("deletions are held back", func() bool { return d.Configuration().ConsentRequired != "" })
 		for _, n := range readyNodes(d, "small") {
 			if err := l.driver.clouds["one"].Remove(n.ExternalID); err != nil {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func TestHeldDeletionsStayHeld(t *testing.T) {
 
 func readyNodes(d *watch.Daemon, label string) []*resources.Node {
 	var nodes []*resources.Node
-	for _, n := range d.Last().Seen.Records.Nodes {
+	for _, n := range d.Last().Observed.Records.Nodes {
 		if n.State == resources.StateReady && n.Labels[0] == label {
 			nodes = append(nodes, n)
 		}
@@ -113,14 +113,14 @@ func TestReloadWithMistakesShowsInTheState(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		l.serves(d, "small")
-		began := d.Configuration().Taken
+		began := d.Configuration().LoadedAt
 		l.write(fleet + "\nlabel {\n")
 		time.Sleep(time.Minute)
 		if _, err := d.Reload(t.Context(), false); err == nil {
 			t.Fatal("a configuration with a mistake was taken")
 		}
 		state := d.Configuration()
-		if !state.Taken.Equal(began) || !state.Refused.Equal(time.Now()) || !strings.Contains(state.Error, "npctl.hcl") {
+		if !state.LoadedAt.Equal(began) || !state.RejectedAt.Equal(time.Now()) || !strings.Contains(state.Error, "npctl.hcl") {
 			t.Errorf("the state of the configuration is %+v", state)
 		}
 		if got := codes(d); got != "config-refused" {
@@ -130,10 +130,10 @@ func TestReloadWithMistakesShowsInTheState(t *testing.T) {
 		if _, err := d.Reload(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		if state := d.Configuration(); state.Error != "" || !state.Refused.IsZero() || !state.Taken.Equal(time.Now()) {
+		if state := d.Configuration(); state.Error != "" || !state.RejectedAt.IsZero() || !state.LoadedAt.Equal(time.Now()) {
 			t.Errorf("after a reload the state of the configuration is %+v", state)
 		}
-		if got := codes(d); got != "config-refused config-taken" {
+		if got := codes(d); got != "config-refused config-loaded" {
 			t.Errorf("events are %q", got)
 		}
 	})

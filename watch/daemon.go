@@ -1,7 +1,9 @@
-// Package watch is the daemon: it keeps the world as declared, for ever, and serves node requests.
+// Package watch implements the daemon, which continuously reconciles clouds and images with the configuration and
+// serves node requests.
 //
-// It adds no way of deciding and no way of doing: each pass computes a plan with package plan, and package reconcile does
-// its steps. A pass follows whenever something has changed: a record, what a provider shows, the configuration, the time.
+// The package contains neither planning nor execution: each pass computes a plan with package plan and runs its steps
+// with package reconcile. A change of a record, of a provider's listing, of the configuration or of the time triggers a
+// pass.
 package watch
 
 import (
@@ -17,92 +19,94 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Options is what a Daemon works with. Engine is needed.
+// Options configures a Daemon. Only Engine is required.
 type Options struct {
 	Engine *reconcile.Engine
-	// Load reads the configuration anew, for Reload.
+	// Load reads the configuration for Reload.
 	Load func(ctx context.Context) (resources.Desired, error)
-	// AllowDestroy consents to whatever the first configuration removes.
+	// AllowDestroy consents to the deletions that the first configuration asks for.
 	AllowDestroy bool
-	// Providers are those to serve; empty means all.
+	// Providers are the providers to serve; empty means all.
 	Providers []string
-	// Tasks are what to do; empty means all, but see does.
+	// Tasks are the tasks to perform; when empty, hasTask chooses them.
 	Tasks []Task
-	// Refresh is the time between two listings of a provider in which nothing happens.
+	// Refresh is the time between two listings of a provider without a trigger; 0 means 1 minute.
 	Refresh time.Duration
 	Log     *slog.Logger
-	// Observe, when set, is told of each pass, such as for metrics.
+	// Observe, when set, is called with each pass, for example for metrics.
 	Observe func(Pass)
-	// Step, when set, is told what happens to steps, one call at a time.
+	// Step, when set, is called with each step event, one call at a time.
 	Step func(reconcile.Event)
-	// Taken, when set, is told of each request whose nodes were handed to its requestor.
+	// Taken, when set, is called with each request that a requestor has taken, and with its nodes.
 	Taken func(*resources.Request, []*resources.Node)
-	// RequestRefused, when set, is called for each request that is refused since too many are open.
+	// RequestRefused, when set, is called for each request that the daemon refuses because max_requests are open.
 	RequestRefused func()
-	// Reloaded, when set, is told what became of each Reload, one call at a time.
+	// Reloaded, when set, is called with the result of each Reload, one call at a time.
 	Reloaded func(plan.Plan, error)
-	// Stall is how long requests may wait while nothing is launched or served before that is told; 0 means 15 minutes.
+	// Stall is how long requests may wait without a launch or serve step before the daemon reports a stall; 0 means 15
+	// minutes.
 	Stall time.Duration
-	// Shadow makes the daemon look on while others serve: it decides, begins nothing, and compares. The store must be one that
-	// others work in; it needs no right to write there.
+	// Shadow makes the daemon read-only: it decides, starts no steps, and compares its decisions with those of the
+	// processes that serve. The store must be shared; the daemon needs no permission to write there.
 	Shadow bool
-	// Compared, when set, is told of each request that a shadow has compared.
-	Compared func(Verdict)
+	// Compared, when set, is called with each comparison that a shadow makes.
+	Compared func(Comparison)
 }
 
 const (
-	refreshEvery = time.Minute             // where Options does not say
-	firstLooks   = 30 * time.Second        // that builds wait for the formats of providers
-	idleEvery    = 5 * time.Second         // the longest time between two passes: leases end, images age
-	busyEvery    = time.Second             // the same while something waits
-	passGap      = 2 * time.Millisecond    // the least time between two passes
-	tidyEvery    = time.Minute             // between two writings of the history
-	retryLook    = 10 * time.Second        // after a provider did not answer
-	notLooked    = "nobody has looked yet" // at a provider, in the first moments
+	refreshEvery        = time.Minute             // default of Options.Refresh
+	firstListingTimeout = 30 * time.Second        // how long builds wait for the formats of providers
+	idleEvery           = 5 * time.Second         // maximum time between two passes: leases end, images age
+	busyEvery           = time.Second             // the same while a request is open or a step waits for its retry
+	passGap             = 2 * time.Millisecond    // minimum time between two passes
+	tidyEvery           = time.Minute             // between two writes of the history
+	listRetryInterval   = 10 * time.Second        // delay after a provider did not respond
+	notListed           = "nobody has looked yet" // error of a provider before its first listing
 )
 
-// Daemon keeps the world as declared. Run it once.
+// Daemon reconciles clouds and images with the configuration. Run must be called only once.
 type Daemon struct {
 	Options
-	runner  *reconcile.Runner
-	wake    chan struct{} // gets a hint after something but a record has changed
-	nudges  nudges
-	Journal *Journal
+	runner   *reconcile.Runner
+	wake     chan struct{} // receives a hint after a change other than that of a record
+	triggers triggers
+	Journal  *Journal
 
-	mu      sync.Mutex        // guards what follows
-	current *reconcile.Engine // with the newest configuration; Options.Engine has the first
-	views   map[string]plan.ProviderView
-	around  plan.Observed   // what is neither in clouds nor in the store
-	others  map[string]bool // providers that this daemon was told not to serve
-	away    map[string]bool // providers that do not answer, as was told
-	lookers map[string]bool // providers that somebody looks at
-	side    context.Context // ends with Run, and with it those who look
-	helpers *sync.WaitGroup
-	last    Pass
-	began   time.Time
-	// Removals that the configuration in force asks for: whether somebody has consented, why they are held back since some
-	// pass, and why the newest pass holds them back.
-	consented        bool
-	holding, heldNow *plan.Consent
-	config           ConfigState // but for what the newest plan says
-	oldState         string      // why leaks are left alone, in the newest pass
+	mu                  sync.Mutex        // guards the fields up to oldState
+	current             *reconcile.Engine // with the configuration in force; Options.Engine has the first one
+	views               map[string]plan.ProviderView
+	localInputs         plan.Observed   // inputs that are neither in clouds nor in the store
+	unassignedProviders map[string]bool // providers that Options.Providers excludes
+	unreachable         map[string]bool // providers with an outage that was logged
+	pollers             map[string]bool // providers that have a poller
+	pollCtx             context.Context // ends with Run and stops the pollers
+	pollerGroup         *sync.WaitGroup
+	last                Pass
+	began               time.Time
+	// consented reports whether the operator has consented to the deletions of the configuration in force. A plan
+	// without deferred providers that requires consent sets consentRequired, which stays set until the next reload.
+	// consentRequiredNow is the consent that the newest pass requires.
+	consented                           bool
+	consentRequired, consentRequiredNow *plan.Consent
+	config                              ConfigState // without the fields that depend on the newest plan
+	oldState                            string      // why the newest pass deletes nothing without a record; empty otherwise
 
-	reloading sync.Mutex // held while the configuration is read anew
+	reloading sync.Mutex // held during Reload
 
-	filesErr   string         // why the newest pass could not look at the images directory; only passes use it
-	builderErr string         // why the newest pass had no id of the builder; only passes use it
-	rivals     map[rival]bool // that have been told of; only passes use it
+	filesErr          string              // why the newest pass could not read the images directory; only passes use it
+	builderErr        string              // why the newest pass had no builder ID; only passes use it
+	loggedCompetitors map[competitor]bool // competitors of the newest pass, all logged; only passes use it
 
-	tenures tenures
-	roster  roster
-	stall   stall
-	shadow  *shadow // nil unless Options.Shadow
-	parking parking
-	beat    atomic.Pointer[time.Time] // when the newest pass ended; nil before the first
+	leadership leadership
+	images     imageLocks
+	presence   presence
+	stall      stall
+	shadow     *shadow // nil unless Options.Shadow
+	suspension suspension
+	lastPass   atomic.Pointer[time.Time] // when the newest pass ended; nil before the first
 }
 
-// New returns a daemon. It takes over the engine's store: until Run has ended, everything that is written goes through
-// the daemon.
+// New returns a daemon, which takes over the engine's store: until Run returns, all writes must go through the daemon.
 func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -113,9 +117,9 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Stall <= 0 {
 		o.Stall = stallAfter
 	}
-	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, others: map[string]bool{}, away: map[string]bool{},
-		began: o.Engine.Now(), consented: o.AllowDestroy, config: ConfigState{Taken: o.Engine.Now()}, lookers: map[string]bool{},
-		tenures: newTenures(), roster: newRoster()}
+	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, unassignedProviders: map[string]bool{}, unreachable: map[string]bool{},
+		began: o.Engine.Now(), consented: o.AllowDestroy, config: ConfigState{LoadedAt: o.Engine.Now()}, pollers: map[string]bool{},
+		leadership: newTenures(), images: imageLocks{held: map[string]imageLock{}}, presence: newPresence()}
 	o.Engine.Report = d.report
 	var err error
 	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
@@ -130,40 +134,41 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if d.Journal, err = openJournal(ctx, d.runner, o.Engine.Store); err != nil {
 		return nil, err
 	}
-	d.Journal.tell = story(o.Log)
+	d.Journal.onEvent = eventLogger(o.Log)
 	d.stall.progress = o.Engine.Now()
 	return d, nil
 }
 
-// Run serves until ctx ends. Then it begins nothing any more, waits for what runs as long as grace allows, and returns.
+// Run serves until ctx is done. It then starts no more steps, waits up to grace for running steps, interrupts the
+// others, and returns.
 func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx)) // steps outlive ctx
 	defer cut()
 	var helpers sync.WaitGroup
 	side, stopSide := context.WithCancel(ctx)
 	d.mu.Lock()
-	d.side, d.helpers = side, &helpers
+	d.pollCtx, d.pollerGroup = side, &helpers
 	d.mu.Unlock()
-	helpers.Go(func() { d.lookAround(side) })
+	helpers.Go(func() { d.pollInputs(side) })
 	helpers.Go(func() { d.Journal.keep(side) })
 	helpers.Go(func() { d.tidy(side) })
 	helpers.Go(func() { d.follow(side) })
 	helpers.Go(func() { d.register(side) })
-	helpers.Go(func() { d.keepImages(side) })
-	d.watchProviders(side, &helpers)
+	helpers.Go(func() { d.maintainImageLocks(side) })
+	d.startPollers(side, &helpers)
 	d.loop(ctx, work)
 	stopSide()
 	helpers.Wait()
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	d.runner.Stop(limit, cut)
-	d.sumUp()
+	d.logSummary()
 	finish, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
 	return errors.Join(d.tidyNow(finish), d.Journal.flush(finish))
 }
 
-// loop makes a pass whenever something has changed.
+// loop runs a pass after each change and whenever nextPassDelay has passed.
 func (d *Daemon) loop(ctx, work context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -176,31 +181,31 @@ func (d *Daemon) loop(ctx, work context.Context) {
 		case <-timer.C:
 		}
 		thought := d.pass(work)
-		select { // at most half of a processor goes into passes, and what comes meanwhile is seen by one of them
-		case <-time.After(max(thought, passGap)):
+		select { // passes use at most a quarter of a processor; one pass covers all changes during this pause
+		case <-time.After(max(3*thought, passGap)):
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(d.rest())
+		timer.Reset(d.nextPassDelay())
 	}
 }
 
-// rest is how long to wait for the next pass when nothing happens.
-func (d *Daemon) rest() time.Duration {
+// nextPassDelay returns the time until the next pass when nothing triggers one earlier.
+func (d *Daemon) nextPassDelay() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.last.Seen.Failing) > 0 {
+	if len(d.last.Observed.FailingSteps) > 0 {
 		return busyEvery
 	}
-	for _, r := range d.last.Seen.Records.Requests {
-		if r.Waits() {
+	for _, r := range d.last.Observed.Records.Requests {
+		if r.IsOpen() {
 			return busyEvery
 		}
 	}
 	return idleEvery
 }
 
-// Desired is the configuration in force. After a reload the newest pass may not know it yet.
+// Desired returns the configuration in force. After a reload the newest pass may still have used the previous one.
 func (d *Daemon) Desired() resources.Desired { return d.engine().Desired }
 
 func (d *Daemon) engine() *reconcile.Engine {
@@ -216,33 +221,34 @@ func (d *Daemon) Last() Pass {
 	return d.last
 }
 
-// Beat is when the newest pass ended: passes follow each other within seconds for as long as all is well. It is zero
-// before the first. It has a monotonic clock reading, so time.Since does not depend on how the wall clock is set.
-func (d *Daemon) Beat() time.Time {
-	if at := d.beat.Load(); at != nil {
+// LastPassEnd returns when the newest pass ended, or the zero time before the end of the first. A healthy daemon
+// completes a pass every few seconds. The time has a monotonic clock reading, so time.Since does not depend on changes
+// of the wall clock.
+func (d *Daemon) LastPassEnd() time.Time {
+	if at := d.lastPass.Load(); at != nil {
 		return *at
 	}
 	return time.Time{}
 }
 
-// Runner is how clients change records, and see what is being done.
+// Runner returns the runner, through which clients change records and list running steps.
 func (d *Daemon) Runner() *reconcile.Runner { return d.runner }
 
-// nudge asks for a pass.
-func (d *Daemon) nudge() {
+// triggerPass requests a pass.
+func (d *Daemon) triggerPass() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-// report is told what happens to steps.
+// report handles a step event.
 func (d *Daemon) report(event reconcile.Event) {
 	if event.Kind == reconcile.EventDone {
-		d.nudges.after(event.Step)
+		d.triggers.onStepDone(event.Step)
 	}
 	if event.Step.Action == plan.ActionLaunch {
-		d.launched(event)
+		d.onLaunchResult(event)
 	}
 	d.stall.note(event)
 	d.Journal.step(event)
@@ -251,16 +257,16 @@ func (d *Daemon) report(event reconcile.Event) {
 	}
 }
 
-// tidy writes down from time to time how long things took, and drops what nothing refers to.
+// tidy periodically records the durations of steps and removes unreferenced records.
 func (d *Daemon) tidy(ctx context.Context) {
 	for sleep(ctx, tidyEvery) {
-		if err := d.unlessParked(func() error { return d.tidyNow(ctx) }); err != nil && ctx.Err() == nil {
+		if err := d.unlessSuspended(func() error { return d.tidyNow(ctx) }); err != nil && ctx.Err() == nil {
 			d.Log.Error("the state could not be tidied", "error", err)
 		}
 	}
 }
 
-// tidyNow writes what a shadow has nothing of.
+// tidyNow is one round of tidy. A shadow runs no steps and writes nothing.
 func (d *Daemon) tidyNow(ctx context.Context) error {
 	if d.Shadow {
 		return nil
@@ -268,7 +274,7 @@ func (d *Daemon) tidyNow(ctx context.Context) error {
 	return d.runner.Tidy(ctx)
 }
 
-// sleep waits, and reports whether ctx still lives.
+// sleep waits for d and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -15,7 +15,7 @@ func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
 		d, end := l.daemon()
 		defer end()
-		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}, Who: "me"})
+		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}, Requestor: "me"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 		}
 		l.await("used nodes are gone and one is ready", func() bool {
 			ready, others := 0, 0
-			for _, n := range d.Last().Seen.Records.Nodes {
+			for _, n := range d.Last().Observed.Records.Nodes {
 				switch {
 				case n.Static:
 				case n.State == resources.StateReady && n.Request == "":

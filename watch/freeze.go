@@ -9,11 +9,10 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// A provider that is frozen is left alone by command, until that is taken back: nothing is planned for it. Where the store is
-// shared, it is so for all processes, and the store alone knows it; otherwise the provider's record does. It has nothing to do
-// with the providers that a daemon was told to serve.
+// The daemon plans nothing for a frozen provider. In a shared store a freeze applies to all processes and only the
+// store records it; otherwise the provider's record does. A freeze is independent of Options.Providers.
 
-// Freeze leaves a provider alone, or takes care of it again. It lasts until it is undone, also over a restart.
+// Freeze freezes or thaws a provider. A freeze lasts until it is undone and survives a restart.
 func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error {
 	d.mu.Lock()
 	known := slices.ContainsFunc(d.current.Desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
@@ -22,37 +21,37 @@ func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error
 		return fmt.Errorf("there is no provider %s", provider)
 	}
 	// a step may be writing the provider's record for the first time
-	if err := Again(ctx, func() error { return d.runner.FreezeProvider(ctx, provider, frozen) }); err != nil {
+	if err := RetryConflict(ctx, func() error { return d.runner.FreezeProvider(ctx, provider, frozen) }); err != nil {
 		return err
 	}
-	d.nudge()
+	d.triggerPass()
 	return nil
 }
 
-// Frozen lists the providers that are left alone, by command or because this daemon was told not to serve them.
+// Frozen returns the sorted names of the providers that are frozen or that Options.Providers excludes.
 func (d *Daemon) Frozen() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Sorted(maps.Keys(d.leftAlone()))
+	return slices.Sorted(maps.Keys(d.frozenLocked()))
 }
 
-// leftAlone is Frozen for who holds mu.
-func (d *Daemon) leftAlone() map[string]bool {
+// frozenLocked returns the providers that Frozen lists. The caller holds mu.
+func (d *Daemon) frozenLocked() map[string]bool {
 	names := d.frozenNow()
-	maps.Copy(names, d.others)
+	maps.Copy(names, d.unassignedProviders)
 	return names
 }
 
-// frozenNow are the providers that are frozen, by whomever.
+// frozenNow returns the frozen providers; any process of a shared store may have frozen them.
 func (d *Daemon) frozenNow() map[string]bool {
 	names := map[string]bool{}
 	if shared := d.runner.Shared(); shared != nil {
-		for _, name := range shared.ProvidersFrozen() {
+		for _, name := range shared.FrozenProviders() {
 			names[name] = true
 		}
 		return names
 	}
-	for _, p := range d.runner.Remembered() {
+	for _, p := range d.runner.ProviderRecords() {
 		if p.Frozen {
 			names[p.Name] = true
 		}

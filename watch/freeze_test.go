@@ -19,11 +19,11 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// square is a store in which another npctl works that the test plays. It freezes and thaws, and nothing else.
+// square is a shared store in which the test plays another npctl process. That process only freezes and thaws.
 type square struct {
 	*bolt.Store
 	hints chan struct{}
-	over  chan struct{} // closed in the end, and with it all locks are lost
+	over  chan struct{} // closed at the end, when all locks are lost
 
 	mu     sync.Mutex // guards frozen
 	frozen map[string]bool
@@ -65,7 +65,7 @@ func (s *square) FreezeProvider(_ context.Context, provider string, frozen bool)
 	return nil
 }
 
-func (s *square) ProvidersFrozen() (names []string) {
+func (s *square) FrozenProviders() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.frozen {
@@ -78,13 +78,14 @@ func (s *square) ProvidersFrozen() (names []string) {
 func (*square) Changes() (changed []state.Entry, gone []resources.Key) { return nil, nil }
 func (*square) Claimed() map[resources.Key]bool                        { return nil }
 func (*square) Register(context.Context, resources.Presence) error     { return nil }
-func (*square) Peers() []resources.Peer                                { return nil }
+func (*square) RegisteredPools() []resources.RegisteredPool            { return nil }
+func (*square) Builders() []string                                     { return nil }
 func (*square) Sync(context.Context) error                             { return nil }
-func (*square) BuildsWished() []string                                 { return nil }
-func (*square) WishBuild(context.Context, string, bool) error          { return nil }
+func (*square) RequestedBuilds() []string                              { return nil }
+func (*square) RequestBuild(context.Context, string, bool) error       { return nil }
 func (*square) Connected() bool                                        { return true }
 
-// held is a lock that nobody else wants.
+// held is a lock without competition.
 type held struct{ over chan struct{} }
 
 func (held) ID() string                   { return "1" }
@@ -112,16 +113,16 @@ provider "static" "hall" {
 }
 `
 
-// machines lists those that a daemon takes care of.
+// machines returns the machines that a daemon manages.
 func machines(d *watch.Daemon) (names []string) {
-	for _, n := range d.Last().Seen.Records.Nodes {
+	for _, n := range d.Last().Observed.Records.Nodes {
 		names = append(names, n.Hostname)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// onSquare starts a daemon in a square where others have frozen providers.
+// onSquare starts a daemon with a square in which other processes have frozen providers.
 func (l *lab) onSquare(o watch.Options, frozen ...string) (*watch.Daemon, *square) {
 	l.t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
@@ -165,7 +166,7 @@ func TestWhatAnotherProcessHasFrozenIsLeftAlone(t *testing.T) {
 			t.Errorf("frozen are %q, and there are %q", d.Frozen(), got)
 		}
 
-		for before := passes.Load(); passes.Load() == before; { // none is due in the next moment then
+		for before := passes.Load(); passes.Load() == before; { // no pass is due in the next moment then
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -190,15 +191,15 @@ func TestAFrozenProviderIsKnownToTheStoreAlone(t *testing.T) {
 		if err := d.Freeze(t.Context(), "hall", true); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.ProvidersFrozen(); !slices.Equal(got, []string{"hall"}) || !slices.Equal(d.Frozen(), got) {
+		if got := s.FrozenProviders(); !slices.Equal(got, []string{"hall"}) || !slices.Equal(d.Frozen(), got) {
 			t.Errorf("after it was asked to freeze hall, the store knows %q, and the daemon %q", got, d.Frozen())
 		}
-		for _, r := range d.Runner().Remembered() {
+		for _, r := range d.Runner().ProviderRecords() {
 			if r.Frozen {
 				t.Errorf("the record of %s, which one process has for itself, says it too", r.Name)
 			}
 		}
-		if err := d.Freeze(t.Context(), "hall", false); err != nil || len(d.Frozen()) > 0 || len(s.ProvidersFrozen()) > 0 {
+		if err := d.Freeze(t.Context(), "hall", false); err != nil || len(d.Frozen()) > 0 || len(s.FrozenProviders()) > 0 {
 			t.Errorf("thawed: %v; frozen are %q", err, d.Frozen())
 		}
 	})
@@ -209,8 +210,8 @@ func TestProvidersThatAreNotServedAreNotFrozen(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		d, s := l.onSquare(watch.Options{Providers: []string{"rack"}})
 		l.await("the one that it was told to serve is taken care of", func() bool { return len(machines(d)) > 0 })
-		if got := machines(d); !slices.Equal(got, []string{"127.2.0.1"}) || !slices.Equal(d.Frozen(), []string{"hall"}) || len(s.ProvidersFrozen()) > 0 {
-			t.Errorf("taken care of are %q; left alone are %q, and %q by all", got, d.Frozen(), s.ProvidersFrozen())
+		if got := machines(d); !slices.Equal(got, []string{"127.2.0.1"}) || !slices.Equal(d.Frozen(), []string{"hall"}) || len(s.FrozenProviders()) > 0 {
+			t.Errorf("taken care of are %q; left alone are %q, and %q by all", got, d.Frozen(), s.FrozenProviders())
 		}
 	})
 }

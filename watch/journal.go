@@ -9,30 +9,34 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
-const journalEvery = 2 * time.Second // between two writings
+const (
+	journalEvery = 2 * time.Second // between two writes
+	journalSlack = 500             // events by which the list may exceed its limit before the oldest are dropped
+)
 
-// Journal remembers the newest of what has happened, also over a restart.
+// Journal keeps the newest events. It survives a restart.
 type Journal struct {
-	runner *reconcile.Runner
-	tell   func(resources.Event) // is told what clients did; may be nil
+	runner  *reconcile.Runner
+	onEvent func(resources.Event) // called with each event that a client caused; may be nil
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	events  []Numbered // oldest first
 	unsaved []resources.Event
-	pieces  []string       // ids of records, oldest first
-	page    page           // the newest of them, unless that is a client's
-	clients map[string]int // how many events are known of records that clients have written, by id
+	pieces  []string       // IDs of records, oldest first
+	page    page           // the newest of them, unless a client wrote it
+	clients map[string]int // number of known events of each record that this daemon did not create, by ID
 	next    uint64
 	waiters map[chan struct{}]bool
 }
 
-// Numbered is an event with its place in the journal; numbers grow, and begin anew with each daemon.
+// Numbered is an event with its number in the journal. Numbers ascend and restart with each daemon.
 type Numbered struct {
 	Number uint64
 	resources.Event
@@ -55,15 +59,15 @@ func openJournal(ctx context.Context, runner *reconcile.Runner, store state.Stor
 	return j, nil
 }
 
-// Add notes something that a client did.
+// Add records an event that a client caused.
 func (j *Journal) Add(event resources.Event) {
-	if j.tell != nil {
-		j.tell(event)
+	if j.onEvent != nil {
+		j.onEvent(event)
 	}
 	j.add(event)
 }
 
-// add notes something that happened.
+// add records an event.
 func (j *Journal) add(event resources.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -71,14 +75,14 @@ func (j *Journal) add(event resources.Event) {
 	j.append(event)
 }
 
-// append makes events known. The caller holds mu.
+// append publishes events and wakes the waiters. The caller holds mu.
 func (j *Journal) append(events ...resources.Event) {
 	for _, event := range events {
 		j.events = append(j.events, Numbered{j.next, event})
 		j.next++
 	}
-	if most := journalPiece * journalPieces; len(j.events) > 2*most {
-		j.events = slices.Clone(j.events[len(j.events)-most:])
+	if most := journalPiece * journalPieces; len(j.events) > most+journalSlack {
+		j.events = slices.Delete(j.events, 0, len(j.events)-most)
 	}
 	for waiter := range j.waiters {
 		select {
@@ -88,9 +92,8 @@ func (j *Journal) append(events ...resources.Event) {
 	}
 }
 
-// Written is told of records that somebody has written through the daemon's store: what is in the journal there is in this
-// one too.
-func (j *Journal) Written(entries []state.Entry) {
+// ImportEntries adds the events of journal records that a client has written through the daemon's store.
+func (j *Journal) ImportEntries(entries []state.Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range entries {
@@ -104,11 +107,11 @@ func (j *Journal) Written(entries []state.Entry) {
 		}
 		j.append(piece.Events[min(known, len(piece.Events)):]...)
 		j.clients[piece.ID] = len(piece.Events)
-		j.page = page{} // what comes now stands behind it
+		j.page = page{} // later events follow the client's record
 	}
 }
 
-// Since returns the events after a number, oldest first, those about the subject when it is not empty.
+// Since returns the events after a number, oldest first. With a subject, it returns only events about or related to it.
 func (j *Journal) Since(number uint64, subject string) []Numbered {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -122,7 +125,7 @@ func (j *Journal) Since(number uint64, subject string) []Numbered {
 	return found
 }
 
-// Wait returns a channel that gets a hint after new events, until forget is called.
+// Wait returns a channel that receives a hint after new events until the caller calls forget.
 func (j *Journal) Wait() (hints <-chan struct{}, forget func()) {
 	waiter := make(chan struct{}, 1)
 	j.mu.Lock()
@@ -135,14 +138,23 @@ func (j *Journal) Wait() (hints <-chan struct{}, forget func()) {
 	}
 }
 
-// keep writes events down from time to time.
+// keep writes events journalEvery after the first of them. Without events it does not wake the process.
 func (j *Journal) keep(ctx context.Context) {
+	added, forget := j.Wait()
+	defer forget()
 	for sleep(ctx, journalEvery) {
-		_ = j.flush(ctx) // the next try has them too
+		if j.flush(ctx) != nil {
+			continue // the next attempt writes them too
+		}
+		select {
+		case <-added:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// flush writes what is not written yet, and drops what is too old.
+// flush writes the unsaved events and removes the oldest records beyond the limit.
 func (j *Journal) flush(ctx context.Context) error {
 	j.mu.Lock()
 	events := j.unsaved
@@ -161,7 +173,7 @@ func (j *Journal) flush(ctx context.Context) error {
 	return nil
 }
 
-// write writes as many events as one record has room for.
+// write writes as many events as fit into one record.
 func (j *Journal) write(ctx context.Context, events []resources.Event) (written int, err error) {
 	j.mu.Lock()
 	before, ids := j.page, j.pieces
@@ -183,14 +195,14 @@ func (j *Journal) write(ctx context.Context, events []resources.Event) (written 
 	return w.written, nil
 }
 
-// step notes what became of a step.
+// step records a step event.
 func (j *Journal) step(event reconcile.Event) {
 	if e, ok := journaled(event); ok {
 		j.add(e)
 	}
 }
 
-// journaled is what the journal has of what became of a step, if anything.
+// journaled returns the journal event for a step event; ok is false when the journal does not record it.
 func journaled(event reconcile.Event) (e resources.Event, ok bool) {
 	s := &event.Step
 	switch event.Kind {
@@ -199,7 +211,7 @@ func journaled(event reconcile.Event) (e resources.Event, ok bool) {
 		return e, false
 	}
 	if event.Kind == reconcile.EventStart && s.Thing == plan.ThingRequest {
-		return e, false // its end follows at once
+		return e, false // its end follows immediately
 	}
 	e = resources.Event{Time: event.Time, Code: string(s.Action) + "-" + string(event.Kind), Subject: subjectOf(s, event.ID), EventID: s.EventID}
 	e.Related = relatedTo(s, e.Subject)
@@ -207,7 +219,7 @@ func journaled(event reconcile.Event) (e resources.Event, ok bool) {
 	return e, true
 }
 
-// stepText says what became of a step.
+// stepText describes a step event.
 func stepText(event reconcile.Event) string {
 	s := &event.Step
 	done := event.Kind == reconcile.EventDone
@@ -228,7 +240,7 @@ func stepText(event reconcile.Event) string {
 	return text
 }
 
-// reservedText is such as "reserved in rack/main: node 0000000001, 1 node launching".
+// reservedText returns text such as "reserved in rack/main: node 0000000001, 1 node launching".
 func reservedText(s *plan.Step) string {
 	var parts []string
 	launching := 0
@@ -239,17 +251,14 @@ func reservedText(s *plan.Step) string {
 			parts = append(parts, "node "+id)
 		}
 	}
-	switch launching {
-	case 0:
-	case 1:
-		parts = append(parts, "1 node launching")
-	default:
-		parts = append(parts, fmt.Sprintf("%d nodes launching", launching))
+	if launching > 0 {
+		parts = append(parts, text.Count(launching, "node launching", "nodes launching"))
 	}
 	return "reserved in " + s.Provider + "/" + s.Pool + ": " + strings.Join(parts, ", ")
 }
 
-// declinedText is such as "failed: its deadline has passed", or "declined: a pool cannot serve it (rack/main: no quota)".
+// declinedText returns text such as "failed: its deadline has passed" or "declined: a pool cannot serve it (rack/main:
+// no quota)".
 func declinedText(s *plan.Step) string {
 	if s.Reason == plan.ReasonDeclined {
 		return "declined: " + s.Cause()
@@ -257,7 +266,7 @@ func declinedText(s *plan.Step) string {
 	return "failed: " + s.Cause()
 }
 
-// subjectOf is the record, or block, that a step is about.
+// subjectOf returns the record or block that a step is about.
 func subjectOf(s *plan.Step, id string) string {
 	switch {
 	case s.Thing == plan.ThingRequest:
@@ -277,7 +286,7 @@ func subjectOf(s *plan.Step, id string) string {
 	}
 }
 
-// relatedTo lists what else a step has to do with.
+// relatedTo returns the other records and blocks that a step refers to.
 func relatedTo(s *plan.Step, subject string) []string {
 	related := []string{}
 	add := func(kind, name string) {

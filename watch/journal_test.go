@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// noted lists the subjects of the events that a test has made.
+// noted returns the subjects of the events that a test has recorded.
 func noted(d *watch.Daemon) (subjects []string) {
 	for _, e := range d.Journal.Since(0, "") {
 		if e.Code == "test" {
@@ -37,7 +37,7 @@ func TestTheJournalOutlivesADaemonAlsoWhereLittleHappensAtATime(t *testing.T) {
 			for i := range each {
 				d.Journal.Add(testEvent(life*each + i))
 				want = append(want, fmt.Sprintf("node/%d", life*each+i))
-				time.Sleep(3 * time.Second) // each is written by itself
+				time.Sleep(3 * time.Second) // each event is written separately
 			}
 			end()
 		}
@@ -58,13 +58,13 @@ func TestWhatAClientNotesIsToldOnce(t *testing.T) {
 		piece := &resources.Journal{ID: "0000000100"}
 		for i := range 6 {
 			want = append(want, fmt.Sprintf("node/%d", i))
-			if i%2 == 0 { // the daemon itself has something to say in between
+			if i%2 == 0 { // the daemon records events of its own in between
 				d.Journal.Add(testEvent(i))
 				time.Sleep(3 * time.Second)
 				continue
 			}
 			piece.Events = append(slices.Clip(piece.Events), testEvent(i))
-			d.Journal.Written([]state.Entry{{Record: piece}, {}})
+			d.Journal.ImportEntries([]state.Entry{{Record: piece}, {}})
 		}
 		if got := noted(d); !slices.Equal(got, want) {
 			t.Errorf("the journal has %v, want %v", got, want)
@@ -83,7 +83,7 @@ func TestARecordThatAClientWritesToIsLeftToIt(t *testing.T) {
 		if pieces, err = d.Engine.Store.List(t.Context(), resources.KindJournal); err != nil || len(pieces) != 1 {
 			t.Fatalf("the journal has %d records: %v", len(pieces), err)
 		}
-		piece := pieces[0].Record.(*resources.Journal) // as one that began it before the daemon was started
+		piece := pieces[0].Record.(*resources.Journal) // as a client that created the record before the daemon started
 		piece.Events = append(piece.Events, testEvent(1))
 		if _, err = d.Runner().Commit(t.Context(), state.Op{Record: piece, Revision: pieces[0].Revision}); err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestARecordThatAClientWritesToIsLeftToIt(t *testing.T) {
 		d, end = l.daemon()
 		defer end()
 		piece.Events = append(piece.Events, testEvent(3))
-		d.Journal.Written([]state.Entry{{Record: piece}})
+		d.Journal.ImportEntries([]state.Entry{{Record: piece}})
 		if got, want := noted(d), []string{"node/0", "node/1", "node/2", "node/3"}; !slices.Equal(got, want) {
 			t.Errorf("the journal has %v, want %v", got, want)
 		}

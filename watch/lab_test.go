@@ -30,7 +30,7 @@ import (
 // labDriver is the openstack driver over an emulated OpenStack that outlives daemons.
 type labDriver struct {
 	clouds map[string]*sandboxcloud.Cloud
-	open   *atomic.Int64 // connections to them
+	open   *atomic.Int64 // open connections to the clouds
 }
 
 func (labDriver) Kind() string          { return "lab" }
@@ -46,24 +46,25 @@ func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) 
 	return cloud, err
 }
 
-// lab is a configuration, a state file and emulated clouds, in which daemons come and go.
+// lab is a configuration, a state file and emulated clouds in which daemons start and stop.
 type lab struct {
 	t      testing.TB
 	dir    string
 	driver labDriver
-	ahead  atomic.Int64 // of the daemons' clocks, in nanoseconds
+	ahead  atomic.Int64 // offset of the daemons' clocks, in nanoseconds
 
-	around  func(http.RoundTripper) http.RoundTripper // the calls of daemons, when set
+	around  func(http.RoundTripper) http.RoundTripper // wraps the calls of daemons, when set
 	refresh time.Duration                             // of daemons
 	log     *slog.Logger                              // of daemons, when set
-	static  drivers.Driver                            // for machines that exist
+	static  drivers.Driver                            // for static machines
 	builder builders.Builder                          // of images
-	told    *heard                                    // what was logged, where log writes to it
+	tasks   []watch.Task                              // of daemons, when set
+	told    *heard                                    // log records, when log writes to it
 }
 
 func (l *lab) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
 
-// fleet has a cloud with an image, and machines that exist.
+// fleet has a cloud with an image, and static machines.
 const fleet = `
 npctl { images_dir = "images" }
 
@@ -142,13 +143,13 @@ func (l *lab) load(context.Context) (resources.Desired, error) {
 	return loaded.Desired, nil
 }
 
-// daemon starts one, and returns it with how to end it.
+// daemon starts a daemon and returns it with a function that stops it.
 func (l *lab) daemon() (*watch.Daemon, func()) {
 	d, stop := l.daemonWith(&life{})
 	return d, func() { stop(true) }
 }
 
-// daemonWith starts a daemon with a life of its own. Its end is an orderly one, or none at all.
+// daemonWith starts a daemon with its own life. The returned function stops the daemon in an orderly way or kills it.
 func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	l.t.Helper()
 	desired, err := l.load(l.t.Context())
@@ -165,7 +166,7 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
 		Builders: map[string]builders.Builder{"exec": l.builder}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Log: l.log, Now: l.now})
-	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh, Log: l.log})
+	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh, Tasks: l.tasks, Log: l.log})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -182,14 +183,14 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	}
 }
 
-// await waits until what is asked for is so.
+// await waits until the condition holds.
 func (l *lab) await(what string, so func() bool) {
 	l.t.Helper()
 	for range 600 {
 		if so() {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // in a bubble no time passes
+		time.Sleep(100 * time.Millisecond) // takes no real time in a synctest bubble
 	}
 	l.t.Fatalf("%s: not within a minute", what)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// stocked is the fleet without nodes that are ready in advance.
+// stocked is the fleet with min_ready 0.
 var stocked = strings.Replace(fleet, "min_ready = 1", "min_ready = 0", 1)
 
-// outage starts a daemon over a fleet whose images are in place, and has cloud one answer no create from then on.
+// outage starts a daemon over a fleet with uploaded images. From then on cloud one answers no create call.
 func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d *watch.Daemon, end func()) {
 	t.Helper()
 	l = newLab(t, config, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
@@ -24,7 +24,7 @@ func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d 
 	d, end = l.daemon()
 	providers := strings.Count(config, `provider "lab"`)
 	l.await("the images are in place", func() bool {
-		uploads := d.Last().Seen.Records.Uploads
+		uploads := d.Last().Observed.Records.Uploads
 		for _, u := range uploads {
 			if u.State != resources.StateReady {
 				return false
@@ -47,7 +47,7 @@ func (l *lab) asks(d *watch.Daemon, r watch.NewRequest) string {
 	return made.ID
 }
 
-// servers counts ours in a cloud.
+// servers counts npctl's servers in a cloud.
 func (l *lab) servers(cloud string) (n int) {
 	l.t.Helper()
 	things, err := l.driver.clouds[cloud].Inventory()
@@ -62,8 +62,8 @@ func (l *lab) servers(cloud string) (n int) {
 	return n
 }
 
-// TestAnOutageFailsNoRequest has a cloud that answers no create for half an hour, while all else works. That is far longer
-// than all attempts together would take.
+// TestAnOutageFailsNoRequest uses a cloud that answers no create call for half an hour, while all other calls work.
+// That is far longer than all attempts together take.
 func TestAnOutageFailsNoRequest(t *testing.T) {
 	for _, action := range []sandboxcloud.Action{sandboxcloud.HangBefore, sandboxcloud.LostBefore, sandboxcloud.Answer} {
 		t.Run(string(action), func(t *testing.T) {
@@ -81,13 +81,13 @@ func TestAnOutageFailsNoRequest(t *testing.T) {
 				if err := l.driver.clouds["one"].SetFaults(); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(75 * time.Second) // the longest pause, the wait for an answer that was under way, and the boot
+				time.Sleep(75 * time.Second) // the longest pause, the wait for a pending answer, and the boot
 				if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
 					t.Errorf("after the outage the request is %s: %s", r.State, r.Error)
 				}
-				for _, n := range d.Last().Seen.Records.Nodes {
-					if n.Request == id && (n.Attempt-n.Unanswered != 1 || n.Error != "") {
-						t.Errorf("node %s was ready after %d attempts, %d of them without answer, with error %q", n.ID, n.Attempt, n.Unanswered, n.Error)
+				for _, n := range d.Last().Observed.Records.Nodes {
+					if n.Request == id && (n.Attempt-n.UnansweredAttempts != 1 || n.Error != "") {
+						t.Errorf("node %s was ready after %d attempts, %d of them without answer, with error %q", n.ID, n.Attempt, n.UnansweredAttempts, n.Error)
 					}
 				}
 				if n := l.servers("one"); n != 2 {
@@ -98,7 +98,7 @@ func TestAnOutageFailsNoRequest(t *testing.T) {
 	}
 }
 
-// TestWhatWasMadeWithoutAnAnswerIsUsed has a cloud that makes what it is asked for and never says so.
+// TestWhatWasMadeWithoutAnAnswerIsUsed uses a cloud that creates servers and never answers the create call.
 func TestWhatWasMadeWithoutAnAnswerIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, stocked, sandboxcloud.HangAfter)
@@ -114,7 +114,7 @@ func TestWhatWasMadeWithoutAnAnswerIsUsed(t *testing.T) {
 	})
 }
 
-// TestADeadlineEndsWaitingForAnOutage: and nothing is made for the request when the cloud is there again.
+// TestADeadlineEndsWaitingForAnOutage also checks that npctl creates nothing for the request when the cloud is back.
 func TestADeadlineEndsWaitingForAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
@@ -138,7 +138,7 @@ func TestADeadlineEndsWaitingForAnOutage(t *testing.T) {
 	})
 }
 
-// TestAnOutageOfOneProviderIsTheOthersToServe: what is ready in advance, and what is asked for.
+// TestAnOutageOfOneProviderIsTheOthersToServe covers both min_ready nodes and requests.
 func TestAnOutageOfOneProviderIsTheOthersToServe(t *testing.T) {
 	one := fleet[strings.Index(fleet, `provider "lab" "one"`):strings.Index(fleet, `provider "static"`)]
 	for _, action := range []sandboxcloud.Action{sandboxcloud.HangBefore, sandboxcloud.LostBefore} {
@@ -147,13 +147,13 @@ func TestAnOutageOfOneProviderIsTheOthersToServe(t *testing.T) {
 				l, d, end := outage(t, stocked+strings.Replace(one, `"one"`, `"two"`, 1), action)
 				defer end()
 				var ids []string
-				for range 4 { // both have as much room as the other
+				for range 4 { // both providers have the same capacity
 					ids = append(ids, l.asks(d, watch.NewRequest{Labels: []string{"small"}}))
 				}
 				time.Sleep(2 * time.Minute)
 				for _, id := range ids {
-					if r := l.fulfilled(d, id); r.State != resources.StateFulfilled || r.Place.Provider != "two" {
-						t.Errorf("request %s is %s by %s: %s", id, r.State, r.Place.Provider, r.Error)
+					if r := l.fulfilled(d, id); r.State != resources.StateFulfilled || r.Placement.Provider != "two" {
+						t.Errorf("request %s is %s by %s: %s", id, r.State, r.Placement.Provider, r.Error)
 					}
 				}
 				if n := l.driver.clouds["one"].Calls()["server.create"]; n == 0 {
@@ -163,7 +163,7 @@ func TestAnOutageOfOneProviderIsTheOthersToServe(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Minute)
-				for _, n := range d.Last().Seen.Records.Nodes {
+				for _, n := range d.Last().Observed.Records.Nodes {
 					if n.Provider == "one" {
 						t.Errorf("node %s of the provider that was away is %s", n.ID, n.State)
 					}
@@ -176,7 +176,8 @@ func TestAnOutageOfOneProviderIsTheOthersToServe(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsToldOnce when it begins and once when it is over, whether only launches are not answered or nothing is.
+// TestAnOutageIsToldOnce covers one log record at the start and one at the end, for an outage of launches only and of
+// all calls.
 func TestAnOutageIsToldOnce(t *testing.T) {
 	for name, operation := range map[string]string{"of launches": "server.create", "of lists": "server.list", "of all": "*"} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +214,8 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsOverWhenNothingIsLaunchedAnyMore: nobody would find out that launches are answered.
+// TestAnOutageIsOverWhenNothingIsLaunchedAnyMore covers the case in which no launch can show that the provider
+// responds.
 func TestAnOutageIsOverWhenNothingIsLaunchedAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, stocked, sandboxcloud.HangBefore)

@@ -8,56 +8,56 @@ import (
 	"github.com/npctl/npctl/reconcile"
 )
 
-// An outage of a provider is told of once when it begins and once when it is over, whether looks have met it or launches,
-// which are put off.
+// The daemon logs an outage of a provider once when it begins and once when it ends, whether a listing or a postponed
+// launch revealed it.
 
-// calmAfter is how long after the newest launch that was put off an outage is taken to be over though none was answered since:
-// it may be that nothing is to be launched there any more.
-const calmAfter = 5 * time.Minute
+// outageEndDelay is how long after the newest postponed launch an outage counts as over although no launch has
+// succeeded since. The plan may no longer contain launches in the provider.
+const outageEndDelay = 5 * time.Minute
 
-// goesAway notes that a provider does not answer, and reports whether that is news.
-func (d *Daemon) goesAway(provider string) bool {
+// markUnreachable records that a provider does not respond, and reports whether it responded before.
+func (d *Daemon) markUnreachable(provider string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	news := !d.away[provider]
-	d.away[provider] = true
+	news := !d.unreachable[provider]
+	d.unreachable[provider] = true
 	return news
 }
 
-// launched takes in what became of a launch.
-func (d *Daemon) launched(event reconcile.Event) {
+// onLaunchResult updates the outage of a provider from the result of a launch.
+func (d *Daemon) onLaunchResult(event reconcile.Event) {
 	provider := event.Step.Provider
 	switch {
-	case errors.Is(event.Err, reconcile.ErrAway):
-		if d.goesAway(provider) {
+	case errors.Is(event.Err, reconcile.ErrProviderUnreachable):
+		if d.markUnreachable(provider) {
 			d.Log.Warn("provider does not answer, so launches are put off", "provider", provider, "error", event.Err)
 		}
 	case event.Kind == reconcile.EventDone:
 		d.mu.Lock()
 		view := d.views[provider]
 		d.mu.Unlock()
-		d.comesBack(provider, &view)
+		d.markReachable(provider, &view)
 	}
 }
 
-// lookedAt takes in what a look at a provider has shown.
-func (d *Daemon) lookedAt(provider string, before, view *plan.ProviderView) {
+// onListing updates the outage of a provider from a listing.
+func (d *Daemon) onListing(provider string, before, view *plan.ProviderView) {
 	if view.Err == "" {
-		d.comesBack(provider, view)
+		d.markReachable(provider, view)
 		return
 	}
-	if d.goesAway(provider) || before.Rejected != view.Rejected {
+	if d.markUnreachable(provider) || before.Rejected != view.Rejected {
 		d.Log.Warn("provider could not be queried", "provider", provider, "error", view.Err)
 	}
 }
 
-// comesBack ends an outage when looks and launches are both answered.
-func (d *Daemon) comesBack(provider string, view *plan.ProviderView) {
-	calm := d.Engine.Now().Sub(d.runner.PutOff(provider)) >= calmAfter
+// markReachable ends an outage when listings succeed and launches are no longer postponed.
+func (d *Daemon) markReachable(provider string, view *plan.ProviderView) {
+	calm := d.Engine.Now().Sub(d.runner.LastPostponed(provider)) >= outageEndDelay
 	d.mu.Lock()
-	over := d.away[provider] && view.Err == "" && calm
+	over := d.unreachable[provider] && view.Err == "" && calm
 	if over {
-		delete(d.away, provider)
+		delete(d.unreachable, provider)
 	}
 	d.mu.Unlock()
 	if over {

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	journalPiece  = 200       // events in one record
-	journalSize   = 256 << 10 // bytes of them, about; a record may have a megabyte
-	journalPieces = 25        // records that are kept
+	journalPiece  = 200       // events per record
+	journalSize   = 256 << 10 // approximate bytes of events per record; a record may have a megabyte
+	journalPieces = 25        // records that the journal keeps
 )
 
-// page is the record of the journal that is written to until it is full.
+// page is the journal record that receives events until it is full.
 type page struct {
-	id       string // empty: it is to be made
+	id       string // empty before the record exists
 	revision state.Revision
 	events   []resources.Event
 	size     int
@@ -31,22 +31,22 @@ func pageOf(entry state.Entry) page {
 	return p
 }
 
-// writing is a commit that adds events to the journal.
-type writing struct {
-	page    page // as it is afterwards
+// journalCommit is a commit that adds events to the journal.
+type journalCommit struct {
+	page    page // after the commit
 	ops     []state.Op
-	made    bool // it is a new record
-	written int  // events
-	dropped int  // records, the oldest
+	made    bool // the commit creates a record
+	written int  // number of events
+	dropped int  // number of records removed, the oldest ones
 }
 
-// write writes as many of the events as there is room for, and removes the oldest records beyond the number that is kept.
-// ids are those of all there are, oldest first.
-func (p *page) write(events []resources.Event, ids []string) (w writing) {
-	if p.takes(events[0]) {
+// write adds as many of the events as fit, and removes the oldest records beyond the limit. ids are the IDs of all
+// journal records, oldest first.
+func (p *page) write(events []resources.Event, ids []string) (w journalCommit) {
+	if p.hasRoom(events[0]) {
 		w.page = page{id: p.id, revision: p.revision, events: slices.Clip(p.events), size: p.size}
 	}
-	for w.written < len(events) && w.page.takes(events[w.written]) {
+	for w.written < len(events) && w.page.hasRoom(events[w.written]) {
 		w.page.add(events[w.written])
 		w.written++
 	}
@@ -62,8 +62,8 @@ func (p *page) write(events []resources.Event, ids []string) (w writing) {
 	return w
 }
 
-// commit makes a writing of events. A page that somebody else has written to, or removed, is left for a new one.
-func (p *page) commit(events []resources.Event, ids []string, do func(ops ...state.Op) ([]state.Entry, error)) (writing, error) {
+// commit writes events through do. When another process has changed or removed the page, commit writes to a new page.
+func (p *page) commit(events []resources.Event, ids []string, do func(ops ...state.Op) ([]state.Entry, error)) (journalCommit, error) {
 	for w := p.write(events, ids); ; w = (&page{}).write(events, ids) {
 		entries, err := do(w.ops...)
 		switch {
@@ -72,15 +72,15 @@ func (p *page) commit(events []resources.Event, ids []string, do func(ops ...sta
 			w.page.id, w.page.revision = entries[0].Record.Key().ID, entries[0].Revision
 			return w, nil
 		case w.page.id == "" || !errors.Is(err, state.ErrConflict):
-			return writing{}, err
+			return journalCommit{}, err
 		}
 	}
 }
 
 func (p *page) add(e resources.Event) { p.events, p.size = append(p.events, e), p.size+sizeOf(e) }
 
-// takes reports whether there is room for an event.
-func (p *page) takes(e resources.Event) bool {
+// hasRoom reports whether an event fits into the page.
+func (p *page) hasRoom(e resources.Event) bool {
 	return len(p.events) == 0 || len(p.events) < journalPiece && p.size+sizeOf(e) <= journalSize
 }
 
@@ -92,7 +92,7 @@ func sizeOf(e resources.Event) int {
 	return size
 }
 
-// newest leaves out the oldest of events that wait to be written, when there are more than are kept at all.
+// newest drops the oldest unsaved events beyond the number that the journal keeps.
 func newest(events []resources.Event) []resources.Event {
 	return events[max(0, len(events)-journalPiece*journalPieces):]
 }

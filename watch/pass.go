@@ -9,57 +9,60 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Pass is one round of the daemon: what was seen, what was decided, and what was begun.
+// Pass is the result of one cycle of the daemon: the observed state, the plan and the started steps.
 type Pass struct {
-	Desired resources.Desired
-	Seen    plan.Observed
-	Plan    plan.Plan
-	Begun   []plan.Step
-	Served  map[string]bool // providers that this process takes care of, where others work in the same store
-	Took    time.Duration
+	Desired  resources.Desired
+	Observed plan.Observed
+	Plan     plan.Plan
+	Started  []plan.Step
+	Leads    map[string]bool // providers that this process leads in a shared store; nil without one and in a shadow
+	Took     time.Duration
 }
 
-// pass looks at what is known, decides, and begins what is to be done. It returns how long it took to decide.
+// pass observes, plans and starts steps. It returns how long observing and planning took.
 func (d *Daemon) pass(ctx context.Context) time.Duration {
 	started := time.Now()
-	defer func() { now := time.Now(); d.beat.Store(&now) }()
+	defer func() { now := time.Now(); d.lastPass.Store(&now) }()
 	if !d.connected() {
 		return 0
 	}
+	d.images.startPass(len(d.engine().Desired.Images) > 0)
 	engine, seen := d.complete()
-	seen.Now, seen.Returning = engine.Now(), d.returned()
+	seen.Now, seen.StoreReconnected = engine.Now(), d.recentlyReconnected()
 	p := d.decide(engine.Desired, seen)
-	d.holdBack(engine, p)
+	d.requireConsent(engine, p)
 	todo := p
-	todo.Steps = d.allowed(p, seen.Now)
+	todo.Steps = d.runnableSteps(p, seen.Now)
 	thought := time.Since(started)
-	begun := d.begin(ctx, todo, seen)
-	pass := Pass{Desired: engine.Desired, Seen: seen, Plan: p, Begun: begun, Served: d.served(), Took: time.Since(started)}
+	d.images.setWanted(todo.Steps)
+	begun := d.startSteps(ctx, todo, seen)
+	pass := Pass{Desired: engine.Desired, Observed: seen, Plan: p, Started: begun, Leads: d.served(), Took: time.Since(started)}
 	d.mu.Lock()
 	d.last = pass
 	d.mu.Unlock()
 	if d.Observe != nil {
 		d.Observe(pass)
 	}
-	d.watchStall(pass)
-	d.watchRivals(pass)
-	d.enroll(pass)
+	d.logStall(pass)
+	d.warnCompetitors(pass)
+	d.publishPresence(pass)
 	d.compare(pass)
 	return thought
 }
 
-// complete puts together all that is known. Records read after a reload may have requests that only the new configuration
-// can serve, so they are never seen with the old one.
+// complete returns the observed state and the engine that belongs to it. Records read after a reload may contain
+// requests that only the new configuration can serve, so complete never combines them with the old one.
 func (d *Daemon) complete() (engine *reconcile.Engine, seen plan.Observed) {
 	for engine != d.engine() {
 		engine, seen = d.observed()
 		d.files(engine, &seen)
-		d.runner.Complete(&seen)
+		d.runner.FillFromRunner(&seen)
 	}
 	return engine, seen
 }
 
-// files looks at the images directory. While that cannot be done, files are left alone and everything else goes on.
+// files reads the images directory. While that fails, passes leave its files unchanged and continue with everything
+// else.
 func (d *Daemon) files(engine *reconcile.Engine, seen *plan.Observed) {
 	before := d.filesErr
 	d.filesErr = ""
@@ -74,11 +77,11 @@ func (d *Daemon) files(engine *reconcile.Engine, seen *plan.Observed) {
 	}
 }
 
-// observed puts together what is known besides the records.
+// observed returns the observed state without records and files, and the engine that it belongs to.
 func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	seen := d.around
+	seen := d.localInputs
 	seen.Formats = d.current.Formats()
 	seen.Providers = make(map[string]plan.ProviderView, len(d.views))
 	for name, view := range d.views {
@@ -86,20 +89,21 @@ func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 	}
 	for i := range d.current.Desired.Providers {
 		if name := d.current.Desired.Providers[i].Name; seen.Providers[name].ListedAt.IsZero() && seen.Providers[name].Err == "" {
-			seen.Providers[name] = plan.ProviderView{Err: notLooked}
+			seen.Providers[name] = plan.ProviderView{Err: notListed}
 		}
 	}
-	seen.Frozen = d.leftAlone()
-	for name := range d.lookers {
-		if !d.needed(name) {
+	seen.Frozen = d.frozenLocked()
+	for name := range d.pollers {
+		if !d.needsListing(name) {
 			seen.Frozen[name] = true
 		}
 	}
 	return d.current, seen
 }
 
-// allowed leaves out what the plan must not do.
-func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
+// runnableSteps returns the steps that may start: none that needs consent, no deletion of an address with a problem,
+// and no build before the formats are known.
+func (d *Daemon) runnableSteps(p plan.Plan, now time.Time) []plan.Step {
 	forbidden := map[plan.Address]bool{}
 	for _, problem := range p.Problems {
 		forbidden[problem.Address] = true
@@ -109,7 +113,7 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 	var steps []plan.Step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.Held || s.Removes() && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.known(now) {
+		if s.NeedsConsent || s.Removes() && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.formatsKnown(now) {
 			continue
 		}
 		steps = append(steps, *s)
@@ -117,12 +121,13 @@ func (d *Daemon) allowed(p plan.Plan, now time.Time) []plan.Step {
 	return steps
 }
 
-// known reports whether every provider has said what format it takes, or has had its time to. The caller holds mu.
-func (d *Daemon) known(now time.Time) bool {
+// formatsKnown reports whether every provider has reported its format or failed to, or firstListingTimeout has passed.
+// The caller holds mu.
+func (d *Daemon) formatsKnown(now time.Time) bool {
 	frozen := d.frozenNow()
 	for i := range d.current.Desired.Providers {
-		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !frozen[name] && d.needed(name) {
-			return now.Sub(d.began) > firstLooks
+		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !frozen[name] && d.needsListing(name) {
+			return now.Sub(d.began) > firstListingTimeout
 		}
 	}
 	return true

@@ -13,13 +13,13 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// TestRequestDoesNotWaitForTheDeletionOfAFailedServer: the servers of provider one fail, and cannot be deleted. The next
-// attempt, or another provider, serves the request meanwhile.
+// TestRequestDoesNotWaitForTheDeletionOfAFailedServer: the servers of provider one fail and cannot be deleted. In the
+// meantime the next attempt, or another provider, serves the request.
 func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 	one := stocked[strings.Index(stocked, `provider "lab" "one"`):strings.Index(stocked, `provider "static"`)]
 	for name, test := range map[string]struct {
 		config   string
-		servers  int // of provider one that fail
+		servers  int // number of failing servers of provider one
 		provider string
 	}{
 		"next attempt":   {stocked, 1, "one"},
@@ -35,8 +35,8 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 					t.Fatal(err)
 				}
 				id, asked := l.asks(d, watch.NewRequest{Labels: []string{"small"}}), time.Now()
-				if r := l.fulfilled(d, id); r.State != resources.StateFulfilled || r.Place.Provider != test.provider {
-					t.Errorf("the request is %s by %q after %s: %s", r.State, r.Place.Provider, time.Since(asked), r.Error)
+				if r := l.fulfilled(d, id); r.State != resources.StateFulfilled || r.Placement.Provider != test.provider {
+					t.Errorf("the request is %s by %q after %s: %s", r.State, r.Placement.Provider, time.Since(asked), r.Error)
 				}
 				if n := l.servers("one"); n < test.servers {
 					t.Errorf("%d servers of provider one are there, want the %d that failed", n, test.servers)
@@ -48,7 +48,7 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 				if all := l.servers("one") + l.servers("two"); all != 1 {
 					t.Errorf("%d servers are there in the end, want one", all)
 				}
-				for _, n := range d.Last().Seen.Records.Nodes {
+				for _, n := range d.Last().Observed.Records.Nodes {
 					if !n.Static && n.State != resources.StateReady {
 						t.Errorf("node %s is %s in the end", n.ID, n.State)
 					}
@@ -58,7 +58,8 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 	}
 }
 
-// TestRefusedDeleteIsTriedAgainLaterAndLater: the cloud refuses to delete a server for an hour. One error is logged, and the end.
+// TestRefusedDeleteIsTriedAgainLaterAndLater: the cloud refuses to delete a server for an hour. The daemon logs one
+// error, and the end.
 func TestRefusedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, fleet, sandboxcloud.Answer)
@@ -72,13 +73,13 @@ func TestRefusedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
 		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 409}); err != nil {
 			t.Fatal(err)
 		}
-		node := d.Last().Seen.Records.Nodes[slices.IndexFunc(d.Last().Seen.Records.Nodes, func(n *resources.Node) bool { return !n.Static })].ID
+		node := d.Last().Observed.Records.Nodes[slices.IndexFunc(d.Last().Observed.Records.Nodes, func(n *resources.Node) bool { return !n.Static })].ID
 		if _, err := d.DeleteNode(t.Context(), node, "", false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		tries := cloud.Calls()["server.delete"]
-		if tries < 20 || tries > 80 { // four calls at each try
+		if tries < 20 || tries > 80 { // each attempt makes four calls
 			t.Errorf("in an hour the cloud was asked %d times to delete the server", tries)
 		}
 		failing := slices.IndexFunc(d.Last().Plan.Notes, func(n plan.Note) bool { return n.Code == plan.NoteFailing && n.Address == plan.Address("node."+node) })
@@ -101,13 +102,13 @@ func TestRefusedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
 	})
 }
 
-// TestBeatIsMonotonic runs outside of a bubble, in which times have no monotonic clock reading.
+// TestBeatIsMonotonic runs outside a synctest bubble, because times in a bubble have no monotonic clock reading.
 func TestBeatIsMonotonic(t *testing.T) {
 	l := newLab(t, fleet, sandboxcloud.Options{})
 	d, end := l.daemon()
 	defer end()
-	l.await("the first pass", func() bool { return !d.Beat().IsZero() })
-	if beat := d.Beat().String(); !strings.Contains(beat, " m=") {
+	l.await("the first pass", func() bool { return !d.LastPassEnd().IsZero() })
+	if beat := d.LastPassEnd().String(); !strings.Contains(beat, " m=") {
 		t.Errorf("%s has no monotonic clock reading", beat)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// slowCalls gives every call a time of its own, before the cloud does it and after, and remembers what was refused.
+// slowCalls delays every call randomly before and after the cloud executes it, and records refused calls.
 type slowCalls struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	random  *rand.Rand
 	refused []string
 }
@@ -43,8 +43,8 @@ func (s *slowCalls) around(inner http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// TestNothingIsSentThatTheQuotaForbids has more users than there is room for, and listings at every moment of the making
-// and going of nodes.
+// TestNothingIsSentThatTheQuotaForbids has more users than capacity, and listings at every moment of the creation and
+// deletion of nodes.
 func TestNothingIsSentThatTheQuotaForbids(t *testing.T) {
 	for _, quota := range []struct{ instances, addresses int64 }{{3, 2}, {2, 3}} {
 		for seed := range uint64(5) {

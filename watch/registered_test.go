@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-// hall has a thousand machines.
+// hall has a thousand static machines.
 const hall = `
 npctl { images_dir = "images" }
 label "metal" {}
@@ -25,15 +25,15 @@ provider "static" "rack" {
 }
 `
 
-// What a step has done after the records were looked at must not be done again by the plan that was made of them: a machine
-// that is there twice is given to two.
+// A plan that was made from older records must not repeat a step that has completed since: a machine with two records
+// is assigned twice.
 func TestMachinesAreRegisteredOnce(t *testing.T) {
-	l := newLab(t, hall, sandboxcloud.Options{}) // not in simulated time: it is about what happens at the same time
+	l := newLab(t, hall, sandboxcloud.Options{}) // in real time, because the test is about concurrency
 	d, end := l.daemon()
 	defer end()
 	ready := func() (n int, twice []string) {
 		seen := map[string]bool{}
-		for _, node := range d.Last().Seen.Records.Nodes {
+		for _, node := range d.Last().Observed.Records.Nodes {
 			if seen[node.Hostname] {
 				twice = append(twice, node.Hostname)
 			}
@@ -42,7 +42,7 @@ func TestMachinesAreRegisteredOnce(t *testing.T) {
 		return len(seen), twice
 	}
 	l.await("every machine is there", func() bool { n, _ := ready(); return n == 1000 })
-	time.Sleep(100 * time.Millisecond) // for a pass or two more
+	time.Sleep(100 * time.Millisecond) // for one or two more passes
 	if _, twice := ready(); len(twice) > 0 {
 		t.Errorf("%d machines have two records, %s for one", len(twice), twice[0])
 	}

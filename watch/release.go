@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Release ends a hold. The node counts as used: a static one is ready again, any other is deleted.
+// Release ends a hold. The node is then used: a static node becomes ready again, any other node is deleted.
 func (d *Daemon) Release(ctx context.Context, id string) (*resources.Node, error) {
 	return d.change(ctx, id, "released", func(n *resources.Node, now time.Time) error {
 		if n.State != resources.StateHold {
@@ -20,8 +20,9 @@ func (d *Daemon) Release(ctx context.Context, id string) (*resources.Node, error
 	})
 }
 
-// DeleteNode lets a node go: it is deleted soon after, and a static one is checked and ready again. One that is in use,
-// held or set aside for a request is only let go with force. One that a step works on cannot be: the step would go on.
+// DeleteNode marks a node for deletion; a static node is checked and becomes ready again. A node that is in use, held
+// or assigned to a request requires force. DeleteNode refuses a node that a step works on, because the step would
+// continue.
 func (d *Daemon) DeleteNode(ctx context.Context, id, reason string, force bool) (*resources.Node, error) {
 	if utf8.RuneCountInString(reason) > textAtMost {
 		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
@@ -34,7 +35,7 @@ func (d *Daemon) DeleteNode(ctx context.Context, id, reason string, force bool) 
 		if d.runner.Busy(n.Key()) {
 			return fmt.Errorf("%w: a step works on node %s, which is %s", ErrState, id, n.State)
 		}
-		if why := engaged(n); why != "" && !force {
+		if why := nodeUser(n); why != "" && !force {
 			return fmt.Errorf("%w: node %s is %s", ErrState, id, why)
 		}
 		n.StateTime, n.Lease, n.Comment = now, nil, reason
@@ -48,11 +49,11 @@ func (d *Daemon) DeleteNode(ctx context.Context, id, reason string, force bool) 
 	})
 }
 
-// engaged says who needs a node.
-func engaged(n *resources.Node) string {
+// nodeUser describes the use that prevents the deletion of a node, or returns an empty string.
+func nodeUser(n *resources.Node) string {
 	switch {
 	case n.State == resources.StateInUse:
-		return "in use by " + orNobody(n.Requestor)
+		return "in use by " + orUnknown(n.Requestor)
 	case n.State == resources.StateHold:
 		return "held" + because(n.Comment)
 	case n.Request != "":
@@ -62,7 +63,7 @@ func engaged(n *resources.Node) string {
 	}
 }
 
-// Newest is the number of the newest event; 0 when there is none.
+// Newest returns the number of the newest event, or 0 when the journal is empty.
 func (j *Journal) Newest() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

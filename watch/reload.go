@@ -14,22 +14,23 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// aheadTime is how long a new configuration waits for providers to say whether they know what it names.
-const aheadTime = 10 * time.Second
+// reloadCheckTimeout limits how long a reload waits for providers to verify the names in a new configuration.
+const reloadCheckTimeout = 10 * time.Second
 
-// HeldBackError is why a new configuration was not taken: it would remove much.
-type HeldBackError struct {
+// ConsentRequiredError reports that a reload was refused because the new configuration would delete a large part of the
+// fleet.
+type ConsentRequiredError struct {
 	Consent *plan.Consent
 	Deletes []plan.Step
 }
 
-func (e *HeldBackError) Error() string { return "new configuration: " + e.Consent.Error() }
+func (e *ConsentRequiredError) Error() string { return "new configuration: " + e.Consent.Error() }
 
-// Reload reads the configuration anew and goes on with it. A configuration with mistakes is refused as a whole, and so is
-// one that would remove much, unless allowDestroy says that this is meant; the old one goes on then. It returns what the new
-// configuration changes at once.
+// Reload reads the configuration and puts it in force. It refuses a configuration with errors as a whole and, unless
+// allowDestroy is set, a configuration with deletions that require consent; the old configuration then stays in force.
+// Reload returns the plan of the new configuration.
 func (d *Daemon) Reload(ctx context.Context, allowDestroy bool) (plan.Plan, error) {
-	d.reloading.Lock() // what was read later has to win
+	d.reloading.Lock() // the configuration that was read last must win
 	defer d.reloading.Unlock()
 	p, err := d.reload(ctx, allowDestroy)
 	d.readConfig(err)
@@ -49,52 +50,53 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	}
 	old, seen := d.observed()
 	next := old.With(desired)
-	around, err := next.Around(ctx, false)
+	around, err := next.ObserveInputs(ctx, false)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	around.Sources, around.Hosts = seen.Sources, seen.Hosts // which take a while to ask
+	around.Versions, around.Hosts = seen.Versions, seen.Hosts // querying them takes long
 	around.Providers, around.Frozen = seen.Providers, seen.Frozen
-	d.lookAhead(ctx, old.Desired, next, around.Providers)
+	d.validateWithClouds(ctx, old.Desired, next, around.Providers)
 	seen = around
 	if err := next.Files(&seen); err != nil {
 		return plan.Plan{}, err
 	}
-	d.runner.Complete(&seen)
+	d.runner.FillFromRunner(&seen)
 	seen.Now = next.Now()
-	seen.Launching, seen.Reloaded = nil, seen.Now // as after Use
-	seen.Failing = nil                            // every deletion counts, also one that is retried later
-	p := plan.Compute(next.Desired, seen, plan.Options{Patient: true, AllowDestroy: allowed(allowDestroy)})
+	seen.LaunchFailures, seen.Reloaded = nil, seen.Now // as after Runner.UseEngine
+	seen.FailingSteps = nil                            // every deletion counts, even if it waits for its retry
+	p := plan.Compute(next.Desired, seen, plan.Options{HonorBackoff: true, AllowDestroy: allowFor(allowDestroy)})
 	for _, problem := range p.Problems {
 		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)
 	}
 	if p.Consent != nil && !d.Shadow {
-		return p, &HeldBackError{Consent: p.Consent, Deletes: held(p)}
+		return p, &ConsentRequiredError{Consent: p.Consent, Deletes: stepsNeedingConsent(p)}
 	}
 	d.mu.Lock()
 	d.current = next
-	d.consented, d.holding = allowDestroy, nil
-	d.around = around
+	d.consented, d.consentRequired = allowDestroy, nil
+	d.localInputs = around
 	d.mu.Unlock()
-	d.runner.Use(next)
+	d.runner.UseEngine(next)
 	d.reloaded()
 	return p, nil
 }
 
-// lookAhead looks at those providers in which the new configuration makes nodes in another way, so that names they do not
-// know are found before it is taken. What does not answer in time is believed.
-func (d *Daemon) lookAhead(ctx context.Context, old resources.Desired, next *reconcile.Engine, views map[string]plan.ProviderView) {
-	ctx, cancel := context.WithTimeout(ctx, aheadTime)
+// validateWithClouds lists the providers in which the new configuration creates nodes differently, so that the plan
+// reports names that they do not know before the configuration is in force. It ignores providers that fail or do not
+// respond in time.
+func (d *Daemon) validateWithClouds(ctx context.Context, old resources.Desired, next *reconcile.Engine, views map[string]plan.ProviderView) {
+	ctx, cancel := context.WithTimeout(ctx, reloadCheckTimeout)
 	defer cancel()
 	var group sync.WaitGroup
 	var mu sync.Mutex // guards views
 	for i := range next.Desired.Providers {
 		p := &next.Desired.Providers[i]
-		if !d.serves(p.Name) || !makesOtherwise(old, p) {
+		if !d.isAssigned(p.Name) || !makesOtherwise(old, p) {
 			continue
 		}
 		group.Go(func() {
-			view := d.runner.LookAs(ctx, next, p.Name)
+			view := d.runner.ListProviderWith(ctx, next, p.Name)
 			mu.Lock()
 			defer mu.Unlock()
 			if view.Err == "" {
@@ -105,7 +107,7 @@ func (d *Daemon) lookAhead(ctx context.Context, old resources.Desired, next *rec
 	group.Wait()
 }
 
-// makesOtherwise reports whether the provider is another one than before, or has an offer that it had not.
+// makesOtherwise reports whether the provider is new, is configured differently, or has a new or changed offer.
 func makesOtherwise(old resources.Desired, p *resources.Provider) bool {
 	i := slices.IndexFunc(old.Providers, func(o resources.Provider) bool { return o.Name == p.Name })
 	if i < 0 || !old.Providers[i].Config.RawEquals(p.Config) {
@@ -130,35 +132,35 @@ func hadOffer(p *resources.Provider, pool string, o *resources.Offer) bool {
 	return before != nil && before.Image == o.Image && before.Config.RawEquals(o.Config)
 }
 
-// held lists the steps that need consent.
-func held(p plan.Plan) []plan.Step {
+// stepsNeedingConsent returns the steps that need consent.
+func stepsNeedingConsent(p plan.Plan) []plan.Step {
 	var steps []plan.Step
 	for _, s := range p.Steps {
-		if s.Held {
+		if s.NeedsConsent {
 			steps = append(steps, s)
 		}
 	}
 	return steps
 }
 
-// reloaded makes everybody look at the world with the new configuration.
+// reloaded starts the pollers of new providers and triggers all listings and a pass.
 func (d *Daemon) reloaded() {
 	d.mu.Lock()
-	ctx, group := d.side, d.helpers
+	ctx, group := d.pollCtx, d.pollerGroup
 	d.mu.Unlock()
 	if ctx != nil {
-		d.watchProviders(ctx, group)
+		d.startPollers(ctx, group)
 	}
-	d.nudgeAll()
+	d.triggerAll()
 }
 
-// nudgeAll asks for a fresh look at everything.
-func (d *Daemon) nudgeAll() {
+// triggerAll triggers the listings of all providers, the query of inputs, and a pass.
+func (d *Daemon) triggerAll() {
 	d.mu.Lock()
-	names := slices.AppendSeq([]string{aroundNudge}, maps.Keys(d.lookers))
+	names := slices.AppendSeq([]string{inputsTrigger}, maps.Keys(d.pollers))
 	d.mu.Unlock()
 	for _, name := range names {
-		d.nudges.nudge(name)
+		d.triggers.trigger(name)
 	}
-	d.nudge()
+	d.triggerPass()
 }

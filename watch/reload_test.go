@@ -21,7 +21,7 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// serves asks for a node with the label, uses it and gives it back.
+// serves requests a node with the label, uses it and returns it.
 func (l *lab) serves(d *watch.Daemon, label string) {
 	l.t.Helper()
 	r, err := d.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{label}})
@@ -77,7 +77,7 @@ provider "lab" "two" {
 	}
 }
 
-// silent is a cloud that stops to answer until over is closed.
+// silent is a cloud that stops answering until over is closed.
 type silent struct {
 	now  atomic.Bool
 	over chan struct{}
@@ -96,8 +96,8 @@ func (s *silent) around(inner http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// TestACloudThatHangsDelaysAReloadALittle: what it cannot say in time is believed, whether it hung from the start or
-// hangs now.
+// TestACloudThatHangsDelaysAReloadALittle: the reload accepts names that the cloud cannot verify in time, whether it
+// hung from the start or hangs now.
 func TestACloudThatHangsDelaysAReloadALittle(t *testing.T) {
 	for name, fromStart := range map[string]bool{"from the start": true, "later": false} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestACloudThatHangsDelaysAReloadALittle(t *testing.T) {
 				d, end := l.daemon()
 				defer end()
 				if fromStart {
-					synctest.Wait() // until somebody waits for its answer
+					synctest.Wait() // until the daemon waits for its answer
 				} else {
 					l.serves(d, "small")
 				}
@@ -134,9 +134,9 @@ func TestACloudThatHangsDelaysAReloadALittle(t *testing.T) {
 	}
 }
 
-// ready is some node that is ready.
+// ready returns a ready node with the label.
 func ready(d *watch.Daemon, label string) *resources.Node {
-	for _, n := range d.Last().Seen.Records.Nodes {
+	for _, n := range d.Last().Observed.Records.Nodes {
 		if n.State == resources.StateReady && n.Labels[0] == label {
 			return n
 		}
@@ -180,7 +180,7 @@ func TestAReloadTriesWhatHasFailedAtOnce(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		failures := func() int {
-			if f := d.Last().Seen.Launching[plan.ProviderAddress("one")]; f != nil {
+			if f := d.Last().Observed.LaunchFailures[plan.ProviderAddress("one")]; f != nil {
 				return f.Count
 			}
 			return 0
@@ -190,7 +190,7 @@ func TestAReloadTriesWhatHasFailedAtOnce(t *testing.T) {
 		for failures() == before {
 			time.Sleep(time.Second)
 		}
-		if err := cloud.SetFaults(); err != nil { // somebody has mended what npctl knows nothing of
+		if err := cloud.SetFaults(); err != nil { // an operator has fixed something that npctl does not know of
 			t.Fatal(err)
 		}
 		refused := cloud.Calls()["server.create"]
@@ -208,7 +208,7 @@ func TestAReloadTriesWhatHasFailedAtOnce(t *testing.T) {
 	})
 }
 
-// onError is a log that calls back at the first error.
+// onError is a log handler that calls back at the first error.
 type onError struct {
 	slog.Handler
 	once *sync.Once
@@ -224,8 +224,8 @@ func (h onError) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestAPassWithTheOldConfigurationLeavesNewRequestsAlone: while a pass looks at the images directory, which it cannot read
-// and tells the log, the configuration is renewed, and a label asked for that only the new one has.
+// TestAPassWithTheOldConfigurationLeavesNewRequestsAlone: while a pass logs that it cannot read the images directory,
+// the configuration is reloaded, and a client requests a label that only the new configuration has.
 func TestAPassWithTheOldConfigurationLeavesNewRequestsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
@@ -257,7 +257,7 @@ func TestAPassWithTheOldConfigurationLeavesNewRequestsAlone(t *testing.T) {
 		if err := os.RemoveAll(images); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(images, nil, 0o600); err != nil { // in place of the directory
+		if err := os.WriteFile(images, nil, 0o600); err != nil { // replaces the directory
 			t.Fatal(err)
 		}
 		id, ok := <-asked
@@ -305,7 +305,7 @@ func TestAReloadTriesUploadsThatHaveFailedAtOnce(t *testing.T) {
 	})
 }
 
-// takes makes the daemon go on with another configuration.
+// takes reloads the daemon with another configuration.
 func (l *lab) takes(d *watch.Daemon, configuration string) {
 	l.t.Helper()
 	l.write(configuration)
@@ -314,7 +314,7 @@ func (l *lab) takes(d *watch.Daemon, configuration string) {
 	}
 }
 
-// impatient is the fleet with another limit for calls, which makes its block another one and no node.
+// impatient returns the fleet with another api_timeout, which changes the provider's block and no node.
 func impatient(minutes int) string {
 	return strings.Replace(fleet, `provider "lab" "one" {`, fmt.Sprintf("provider \"lab\" \"one\" {\n  api_timeout = \"%dm\"", minutes), 1)
 }

@@ -12,31 +12,31 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// A shadow looks on while others serve. It makes the same passes as any daemon, as if the providers were its own, and begins
-// nothing. What it would have done about a request is compared with what becomes of the request, once.
+// A shadow makes the same passes as any daemon, as if it led its providers, and starts no steps. It compares its
+// decision about each request with the actual outcome, once.
 
-// shadow is the requests that a shadow compares.
+// shadow holds the requests that a shadow compares.
 type shadow struct {
-	mu     sync.Mutex                    // guards what follows
-	met    bool                          // a pass has been made
-	open   map[string]*onlooked          // requests without an answer, by id
-	done   map[string]bool               // those that were compared, as long as there is a record
-	heard  map[string]*resources.Request // answers that no pass has seen yet: the requestor may be quick to remove them
-	counts map[Result]int
+	mu             sync.Mutex                    // guards the fields below
+	primed         bool                          // the first pass has tracked its requests
+	open           map[string]*shadowedRequest   // requests without an answer, by ID
+	done           map[string]bool               // compared requests that still have a record
+	pendingAnswers map[string]*resources.Request // answers that no pass has compared yet; the requestor may delete its request before the next pass
+	counts         map[Result]int
 }
 
-// onlooked is a request that others serve, as it was known last.
-type onlooked struct {
+// shadowedRequest is the last known version of a request that other processes serve, with npctl's decision.
+type shadowedRequest struct {
 	*resources.Request
-	choice Choice
+	choice Decision
 }
 
 func newShadow() *shadow {
-	return &shadow{open: map[string]*onlooked{}, done: map[string]bool{}, heard: map[string]*resources.Request{}, counts: map[Result]int{}}
+	return &shadow{open: map[string]*shadowedRequest{}, done: map[string]bool{}, pendingAnswers: map[string]*resources.Request{}, counts: map[Result]int{}}
 }
 
-// meet takes down requests. What was answered before there was a shadow is no concern of it.
-func (s *shadow) meet(requests []*resources.Request) {
+// track adds and updates requests. It ignores requests that were answered before the first pass.
+func (s *shadow) track(requests []*resources.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	there := make(map[string]bool, len(requests))
@@ -46,22 +46,22 @@ func (s *shadow) meet(requests []*resources.Request) {
 		case known != nil:
 			known.Request = r
 		case s.done[r.ID]:
-		case r.Answered() && !s.met:
+		case r.IsDone() && !s.primed:
 			s.done[r.ID] = true
 		default:
-			s.open[r.ID] = &onlooked{Request: r}
+			s.open[r.ID] = &shadowedRequest{Request: r}
 		}
 	}
-	for id, r := range s.heard {
+	for id, r := range s.pendingAnswers {
 		if s.open[id] == nil && !s.done[id] {
-			s.open[id] = &onlooked{Request: r}
+			s.open[id] = &shadowedRequest{Request: r}
 		}
 	}
-	s.met = true
+	s.primed = true
 	maps.DeleteFunc(s.done, func(id string, _ bool) bool { return !there[id] })
 }
 
-// undecided lists requests that npctl would not have begun with.
+// undecided returns the open requests without a final decision.
 func (s *shadow) undecided() (open []*resources.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *shadow) undecided() (open []*resources.Request) {
 	return open
 }
 
-// note takes down what a plan does about requests.
+// note records the decisions of a plan about requests.
 func (s *shadow) note(p plan.Plan) {
 	choices := choicesOf(p)
 	s.mu.Lock()
@@ -82,37 +82,37 @@ func (s *shadow) note(p plan.Plan) {
 		if r.choice.final() {
 			continue
 		}
-		r.choice = Choice{Do: DoLeave}
+		r.choice = Decision{Do: DecideYield}
 		if choice, ok := choices[id]; ok {
 			r.choice = choice
 		}
 	}
 }
 
-// hear takes down an answer.
-func (s *shadow) hear(r *resources.Request) {
+// onAnswer records an answer for the next comparison.
+func (s *shadow) onAnswer(r *resources.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.Answered() && !s.done[r.ID] {
-		s.heard[r.ID] = r
+	if r.IsDone() && !s.done[r.ID] {
+		s.pendingAnswers[r.ID] = r
 	}
 }
 
-// judge compares what has ended. ours tells which providers npctl would serve.
-func (s *shadow) judge(seen plan.Observed, ours func(provider string) bool) (verdicts []Verdict) {
+// compareEnded compares the requests that have ended. The function ours reports whether npctl would serve a provider.
+func (s *shadow) compareEnded(seen plan.Observed, ours func(provider string) bool) (verdicts []Comparison) {
 	there := make(map[string]bool, len(seen.Records.Requests))
 	for _, r := range seen.Records.Requests {
 		there[r.ID] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ended := s.ended(there)
+	ended := s.endedRequests(there)
 	nodes := nodesOf(seen.Records.Nodes, ended)
 	for _, id := range slices.Sorted(maps.Keys(ended)) {
 		r := ended[id]
 		live := outcomeOf(r.Request, nodes[id])
 		live.Ours = live.Answer == AnswerFailed || ours(live.Place.Provider)
-		v := Verdict{Time: seen.Now, Request: r.Request, Would: r.choice, Live: live, Result: compare(r.choice, live)}
+		v := Comparison{Time: seen.Now, Request: r.Request, Would: r.choice, Live: live, Result: compareDecision(r.choice, live)}
 		verdicts = append(verdicts, v)
 		s.counts[v.Result]++
 		delete(s.open, id)
@@ -120,26 +120,26 @@ func (s *shadow) judge(seen plan.Observed, ours func(provider string) bool) (ver
 			s.done[id] = true
 		}
 	}
-	maps.DeleteFunc(s.heard, func(id string, _ *resources.Request) bool { return ended[id] != nil || s.done[id] })
+	maps.DeleteFunc(s.pendingAnswers, func(id string, _ *resources.Request) bool { return ended[id] != nil || s.done[id] })
 	return verdicts
 }
 
-// ended are those that have an answer or are gone. The caller holds mu.
-func (s *shadow) ended(there map[string]bool) map[string]*onlooked {
-	ended := map[string]*onlooked{}
+// endedRequests returns the open requests that have an answer or no longer have a record. The caller holds mu.
+func (s *shadow) endedRequests(there map[string]bool) map[string]*shadowedRequest {
+	ended := map[string]*shadowedRequest{}
 	for id, r := range s.open {
-		if heard := s.heard[id]; heard != nil {
+		if heard := s.pendingAnswers[id]; heard != nil {
 			r.Request = heard
 		}
-		if !there[id] || r.Answered() {
+		if !there[id] || r.IsDone() {
 			ended[id] = r
 		}
 	}
 	return ended
 }
 
-// nodesOf sorts out the nodes of requests.
-func nodesOf(all []*resources.Node, requests map[string]*onlooked) map[string][]*resources.Node {
+// nodesOf groups the nodes of the given requests by request ID.
+func nodesOf(all []*resources.Node, requests map[string]*shadowedRequest) map[string][]*resources.Node {
 	nodes := map[string][]*resources.Node{}
 	for _, n := range all {
 		if len(requests) > 0 && requests[n.Request] != nil {
@@ -149,8 +149,8 @@ func nodesOf(all []*resources.Node, requests map[string]*onlooked) map[string][]
 	return nodes
 }
 
-// outcomeOf tells what became of a request that is answered or gone. A requestor removes a request as soon as it has taken the
-// nodes, which tell then.
+// outcomeOf returns the outcome of a request that is answered or gone. A requestor deletes its request as soon as it
+// has taken the nodes; then the nodes show the outcome.
 func outcomeOf(r *resources.Request, nodes []*resources.Node) Outcome {
 	switch {
 	case r.State == resources.StateFailed:
@@ -158,13 +158,13 @@ func outcomeOf(r *resources.Request, nodes []*resources.Node) Outcome {
 	case r.State != resources.StateFulfilled && !complete(r, nodes):
 		return Outcome{Answer: AnswerNone}
 	case len(nodes) > 0:
-		return Outcome{Answer: AnswerServed, Place: resources.Place{Provider: nodes[0].Provider, Pool: nodes[0].Pool}}
+		return Outcome{Answer: AnswerServed, Place: resources.Placement{Provider: nodes[0].Provider, Pool: nodes[0].Pool}}
 	default:
-		return Outcome{Answer: AnswerServed, Place: r.Place}
+		return Outcome{Answer: AnswerServed, Place: r.Placement}
 	}
 }
 
-// complete reports whether every label has a node that was ready.
+// complete reports whether r has at least as many nodes that became ready as it has labels.
 func complete(r *resources.Request, nodes []*resources.Node) bool {
 	was := 0
 	for _, n := range nodes {
@@ -177,13 +177,13 @@ func complete(r *resources.Request, nodes []*resources.Node) bool {
 	return was >= len(r.Labels)
 }
 
-// declines says who has declined a request.
+// declines lists the pools that declined a request, with their reasons.
 func declines(r *resources.Request) string {
 	facts := make([]plan.Fact, 0, len(r.Declined))
 	for _, d := range r.Declined {
-		name := poolOf(resources.Place{Provider: d.Provider, Pool: d.Pool})
+		name := poolOf(resources.Placement{Provider: d.Provider, Pool: d.Pool})
 		if d.Provider == "" {
-			name = d.By
+			name = d.PoolID
 		}
 		facts = append(facts, plan.Fact{Name: name, Value: orDeclined(d.Reason)})
 	}
@@ -197,47 +197,48 @@ func orDeclined(why string) string {
 	return why
 }
 
-// decide makes the plan of a pass.
+// decide computes the plan of a pass.
 func (d *Daemon) decide(desired resources.Desired, seen plan.Observed) plan.Plan {
 	if d.shadow == nil {
 		return plan.Compute(desired, seen, d.options())
 	}
-	d.shadow.meet(seen.Records.Requests)
-	p := plan.Compute(desired, d.Considered(desired, seen), plan.Options{Patient: true, Explain: true})
+	d.shadow.track(seen.Records.Requests)
+	p := plan.Compute(desired, d.ShadowObserved(desired, seen), plan.Options{HonorBackoff: true, Explain: true})
 	d.shadow.note(p)
 	return p
 }
 
-// Considered is what decisions are made from: what was seen or, of a shadow, what would be seen if it served.
-func (d *Daemon) Considered(desired resources.Desired, seen plan.Observed) plan.Observed {
+// ShadowObserved returns the observed state from which the daemon decides: seen, or for a shadow the state that it
+// would observe if it served.
+func (d *Daemon) ShadowObserved(desired resources.Desired, seen plan.Observed) plan.Observed {
 	if d.shadow == nil {
 		return seen
 	}
-	own := d.poolsServed(Pass{Desired: desired, Seen: seen})
-	return withOpen(withPools(seen, own, d.wouldServe(desired)), d.shadow.undecided())
+	own := d.poolsServed(Pass{Desired: desired, Observed: seen})
+	return withUndecidedRequests(withPools(seen, own, d.wouldServe(desired)), d.shadow.undecided())
 }
 
-// wouldServe tells which providers are npctl's in what a shadow decides.
+// wouldServe returns a function that reports whether a provider would be npctl's if the shadow served.
 func (d *Daemon) wouldServe(desired resources.Desired) func(provider string) bool {
 	return func(provider string) bool {
-		return d.serves(provider) && slices.ContainsFunc(desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
+		return d.isAssigned(provider) && slices.ContainsFunc(desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
 	}
 }
 
-// compare tells of requests that have ended.
+// compare reports the comparisons of requests that have ended.
 func (d *Daemon) compare(pass Pass) {
 	if d.shadow == nil {
 		return
 	}
-	for _, v := range d.shadow.judge(pass.Seen, d.wouldServe(pass.Desired)) {
-		d.tell(v)
+	for _, v := range d.shadow.compareEnded(pass.Observed, d.wouldServe(pass.Desired)) {
+		d.logComparison(v)
 		if d.Compared != nil {
 			d.Compared(v)
 		}
 	}
 }
 
-func (d *Daemon) tell(v Verdict) {
+func (d *Daemon) logComparison(v Comparison) {
 	level, text := slog.LevelInfo, "shadow: request compared"
 	if v.Result.Differs() {
 		level, text = slog.LevelWarn, "shadow: npctl would have done otherwise"
@@ -249,25 +250,25 @@ func (d *Daemon) tell(v Verdict) {
 		slog.Group("live", slog.String("answer", string(v.Live.Answer)), slog.String("provider", v.Live.Place.Provider),
 			slog.String("pool", v.Live.Place.Pool), slog.String("why", v.Live.Why)),
 		slog.Duration("age", v.Time.Sub(r.Created).Round(time.Millisecond)))
-	d.Journal.add(resources.Event{Time: v.Time, Subject: r.Key().String(), EventID: r.Event, Related: labelSubjects(r.Labels), Code: "shadow-" + string(v.Result),
+	d.Journal.add(resources.Event{Time: v.Time, Subject: r.Key().String(), EventID: r.EventID, Related: labelSubjects(r.Labels), Code: "shadow-" + string(v.Result),
 		Text: v.String()})
 }
 
-// WouldDo is what a shadow would do about a request that has no answer yet, or would have done; empty when it is no shadow, or
-// does not know the request.
-func (d *Daemon) WouldDo(request string) Choice {
+// ShadowDecision returns the decision of a shadow about a request that is not compared yet. It returns the zero
+// Decision for other requests, and when the daemon is not a shadow.
+func (d *Daemon) ShadowDecision(request string) Decision {
 	if d.shadow == nil {
-		return Choice{}
+		return Decision{}
 	}
 	d.shadow.mu.Lock()
 	defer d.shadow.mu.Unlock()
 	if r := d.shadow.open[request]; r != nil {
 		return r.choice
 	}
-	return Choice{}
+	return Decision{}
 }
 
-// Comparisons counts the requests that were compared, by result; nil when the daemon is no shadow.
+// Comparisons returns the number of compared requests by result, or nil when the daemon is not a shadow.
 func (d *Daemon) Comparisons() map[Result]int {
 	if d.shadow == nil {
 		return nil
@@ -277,8 +278,8 @@ func (d *Daemon) Comparisons() map[Result]int {
 	return maps.Clone(d.shadow.counts)
 }
 
-// sumUp tells how all comparisons have come out.
-func (d *Daemon) sumUp() {
+// logSummary logs the number of comparisons by result.
+func (d *Daemon) logSummary() {
 	counts := d.Comparisons()
 	if counts == nil {
 		return

@@ -22,16 +22,16 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// stage is a store in which a launcher works that the test plays. A shadow may write what is its own there, and nothing else.
+// stage is a shared store in which the test plays a launcher. A shadow may write only its own records there.
 type stage struct {
 	*bolt.Store
 
-	mu      sync.Mutex // guards what follows
-	peers   []resources.Peer
+	mu      sync.Mutex // guards the fields below
+	peers   []resources.RegisteredPool
 	claimed map[resources.Key]bool
 	known   map[resources.Key]state.Revision
 	frozen  []string
-	tries   []string // to change what is not the shadow's
+	tries   []string // attempts to change records that are not the shadow's
 }
 
 var _ state.Shared = (*stage)(nil)
@@ -68,7 +68,7 @@ func (s *stage) Claim(_ context.Context, key resources.Key) (state.Lock, state.E
 
 func (s *stage) Register(context.Context, resources.Presence) error { return s.refuse("register") }
 
-func (s *stage) WishBuild(context.Context, string, bool) error { return s.refuse("wish") }
+func (s *stage) RequestBuild(context.Context, string, bool) error { return s.refuse("wish") }
 
 func (s *stage) Changes() (changed []state.Entry, gone []resources.Key) {
 	entries, err := s.List(context.Background(), resources.KindRequest, resources.KindNode)
@@ -103,7 +103,7 @@ func (s *stage) Claimed() map[resources.Key]bool {
 	return claimed
 }
 
-func (s *stage) Peers() []resources.Peer {
+func (s *stage) RegisteredPools() []resources.RegisteredPool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.peers)
@@ -112,16 +112,17 @@ func (s *stage) Peers() []resources.Peer {
 func (s *stage) FreezeProvider(context.Context, string, bool) error { return s.refuse("freeze") }
 
 func (s *stage) Sync(context.Context) error { return nil }
-func (s *stage) BuildsWished() []string     { return nil }
+func (s *stage) Builders() []string         { return nil }
+func (s *stage) RequestedBuilds() []string  { return nil }
 func (s *stage) Connected() bool            { return true }
 
-func (s *stage) ProvidersFrozen() []string {
+func (s *stage) FrozenProviders() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.frozen)
 }
 
-// looked is a shadow beside a launcher that the test plays.
+// looked is a shadow of a launcher that the test plays.
 type looked struct {
 	*lab
 	stage *stage
@@ -129,10 +130,10 @@ type looked struct {
 	h     *heard
 
 	mu       sync.Mutex // guards verdicts
-	verdicts []watch.Verdict
+	verdicts []watch.Comparison
 }
 
-// yard has two machines in one rack and one in another, which the launcher has too.
+// yard has two machines in one rack and one in another; the launcher has them too.
 const yard = `
 npctl { images_dir = "images" }
 label "metal" {}
@@ -166,11 +167,11 @@ func newLooked(t *testing.T) *looked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := func(provider string, labels ...string) resources.Peer {
-		return resources.Peer{ID: "nodepool-" + provider, Host: "there", Provider: provider, Pool: "main", Labels: labels, Priority: 100}
+	pool := func(provider string, labels ...string) resources.RegisteredPool {
+		return resources.RegisteredPool{ID: "nodepool-" + provider, Host: "there", Provider: provider, Pool: "main", Labels: labels, Priority: 100}
 	}
 	l.stage = &stage{Store: store, claimed: map[resources.Key]bool{}, known: map[resources.Key]state.Revision{},
-		peers: []resources.Peer{pool("rack", "metal", "new"), pool("hall", "big", "metal"), pool("far", "metal", "huge")}}
+		peers: []resources.RegisteredPool{pool("rack", "metal", "new"), pool("hall", "big", "metal"), pool("far", "metal", "huge")}}
 	for name, of := range map[string]string{"m1": "rack", "m2": "rack", "m3": "rack", "h1": "hall"} {
 		label := map[string]string{"rack": "metal", "hall": "big"}[of]
 		l.put(&resources.Node{State: resources.StateReady, StateTime: time.Now(), Created: time.Now(), Provider: of, Pool: "main", Hostname: name,
@@ -202,13 +203,13 @@ func newLooked(t *testing.T) *looked {
 	return l
 }
 
-func (l *looked) compared(v watch.Verdict) {
+func (l *looked) compared(v watch.Comparison) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.verdicts = append(l.verdicts, v)
 }
 
-// put is what the launcher does, or Zuul.
+// put writes a record as the launcher or Zuul does.
 func (l *looked) put(r resources.Record) resources.Key {
 	l.t.Helper()
 	entries, err := l.stage.Store.Commit(context.Background(), state.Op{Record: r, Force: r.Key().ID != ""})
@@ -220,20 +221,20 @@ func (l *looked) put(r resources.Record) resources.Key {
 
 func (l *looked) ask(labels ...string) *resources.Request {
 	l.t.Helper()
-	r := &resources.Request{State: resources.StateRequested, StateTime: time.Now(), Created: time.Now(), Labels: labels, Priority: 200, Who: "zuul"}
+	r := &resources.Request{State: resources.StateRequested, StateTime: time.Now(), Created: time.Now(), Labels: labels, Priority: 200, Requestor: "zuul"}
 	r.ID = l.put(r).ID
 	return r
 }
 
 // would waits until the shadow has decided about a request.
-func (l *looked) would(r *resources.Request, do watch.Do) {
+func (l *looked) would(r *resources.Request, do watch.DecisionKind) {
 	l.t.Helper()
 	l.await("npctl would "+string(do)+" request "+r.ID, func() bool {
-		return l.d.WouldDo(r.ID).Do == do
+		return l.d.ShadowDecision(r.ID).Do == do
 	})
 }
 
-// serve is what the launcher does with a request: it gives the machines to it.
+// serve assigns machines to a request as the launcher does.
 func (l *looked) serve(r *resources.Request, machines ...string) {
 	l.t.Helper()
 	r.State = resources.StateFulfilled
@@ -267,8 +268,8 @@ func (l *looked) remove(r resources.Record) {
 	}
 }
 
-// ends waits for the verdict about a request.
-func (l *looked) ends(r *resources.Request, want watch.Result) (found watch.Verdict) {
+// ends waits for the comparison of a request.
+func (l *looked) ends(r *resources.Request, want watch.Result) (found watch.Comparison) {
 	l.t.Helper()
 	l.await("request "+r.ID+" is compared", func() bool {
 		l.mu.Lock()
@@ -290,14 +291,14 @@ func TestAShadowTellsWhatItWouldHaveDone(t *testing.T) {
 	l := newLooked(t)
 
 	same := l.ask("metal")
-	l.would(same, watch.DoServe)
+	l.would(same, watch.DecideServe)
 	l.serve(same, "m1")
 	if v := l.ends(same, watch.ResultAgree); v.Would.Place.Provider != "rack" || v.Live.Place.Provider != "rack" || !strings.Contains(v.Would.Why, "1 ready") {
 		t.Errorf("verdict: %s", v)
 	}
 
 	unknown := l.ask("new")
-	l.would(unknown, watch.DoDecline)
+	l.would(unknown, watch.DecideDecline)
 	unknown.State = resources.StatePending
 	l.stage.mu.Lock()
 	l.stage.claimed[unknown.Key()] = true
@@ -312,26 +313,26 @@ func TestAShadowTellsWhatItWouldHaveDone(t *testing.T) {
 	}
 
 	three := l.ask("metal", "metal", "metal")
-	l.would(three, watch.DoDecline)
-	three.State, three.Declined = resources.StateFailed, []resources.Decline{{By: "nodepool-rack"}, {By: "nodepool-hall"}, {By: "nodepool-far"}}
+	l.would(three, watch.DecideDecline)
+	three.State, three.Declined = resources.StateFailed, []resources.Decline{{PoolID: "nodepool-rack"}, {PoolID: "nodepool-hall"}, {PoolID: "nodepool-far"}}
 	l.put(three)
 	l.ends(three, watch.ResultAgree)
 
 	left := l.ask("huge")
-	l.would(left, watch.DoLeave)
+	l.would(left, watch.DecideYield)
 	l.put(&resources.Node{State: resources.StateReady, Provider: "far", Pool: "main", Labels: left.Labels, Request: left.ID})
-	l.remove(left) // so quick that nobody saw it fulfilled
+	l.remove(left) // before any process observed it as fulfilled
 	l.ends(left, watch.ResultAgree)
 
 	other := l.ask("metal")
-	l.would(other, watch.DoServe)
+	l.would(other, watch.DecideServe)
 	l.serve(other, "h1")
 	l.ends(other, watch.ResultOtherPool)
 
 	cancelled := l.ask("metal")
-	l.would(cancelled, watch.DoServe)
+	l.would(cancelled, watch.DecideServe)
 	l.remove(cancelled)
-	l.ends(cancelled, watch.ResultGone)
+	l.ends(cancelled, watch.ResultWithdrawn)
 
 	m2 := l.machine("m2")
 	m2.State = resources.StateInUse
@@ -340,12 +341,12 @@ func TestAShadowTellsWhatItWouldHaveDone(t *testing.T) {
 	l.stage.mu.Unlock()
 	l.put(m2)
 	full := l.ask("metal")
-	l.would(full, watch.DoWait)
-	full.State, full.Declined = resources.StateFailed, []resources.Decline{{By: "nodepool-rack", Reason: "a launch failed"}}
+	l.would(full, watch.DecideWait)
+	full.State, full.Declined = resources.StateFailed, []resources.Decline{{PoolID: "nodepool-rack", Reason: "a launch failed"}}
 	l.put(full)
 	l.ends(full, watch.ResultWouldWait)
 
-	want := map[watch.Result]int{watch.ResultAgree: 3, watch.ResultWouldDecline: 1, watch.ResultOtherPool: 1, watch.ResultGone: 1, watch.ResultWouldWait: 1}
+	want := map[watch.Result]int{watch.ResultAgree: 3, watch.ResultWouldDecline: 1, watch.ResultOtherPool: 1, watch.ResultWithdrawn: 1, watch.ResultWouldWait: 1}
 	if diff := cmp.Diff(want, l.d.Comparisons()); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
@@ -363,7 +364,7 @@ func TestAShadowDecidesAboutWhatOthersHaveTakenAlready(t *testing.T) {
 	r := l.ask("metal")
 	r.State = resources.StatePending
 	l.put(r)
-	l.would(r, watch.DoServe)
+	l.would(r, watch.DecideServe)
 	l.serve(r, "m1")
 	l.ends(r, watch.ResultAgree)
 
@@ -373,7 +374,7 @@ func TestAShadowDecidesAboutWhatOthersHaveTakenAlready(t *testing.T) {
 	l.ends(quick, watch.ResultWouldServe)
 	l.await("nothing is planned any more about what was answered, nor begun", func() bool {
 		pass := l.d.Last()
-		return len(pass.Begun) == 0 && !slices.ContainsFunc(pass.Plan.Steps, func(s plan.Step) bool { return s.Thing == plan.ThingRequest })
+		return len(pass.Started) == 0 && !slices.ContainsFunc(pass.Plan.Steps, func(s plan.Step) bool { return s.Thing == plan.ThingRequest })
 	})
 }
 

@@ -9,45 +9,45 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// What is decided about here is the world as it would be if npctl had the providers that others have: the pools are npctl's,
-// and what others have begun for a request that npctl has not decided about yet, they have not. All else is as it is. No record
-// is changed: those that look otherwise are copies.
+// A shadow decides from the state that it would observe if npctl served the providers of the other processes: their
+// pools are npctl's, and the work of other processes for requests that npctl has not decided about does not exist.
+// Everything else is as observed. The functions change copies of records only.
 
-// withPools puts pools of this process in the place of those that others have registered for its providers.
-func withPools(seen plan.Observed, own []resources.Peer, ours func(provider string) bool) plan.Observed {
-	seen.Peers = slices.DeleteFunc(slices.Clone(seen.Peers), func(p resources.Peer) bool { return ours(p.Provider) })
+// withPools replaces the registered pools of providers that are ours by the pools of this process.
+func withPools(seen plan.Observed, own []resources.RegisteredPool, ours func(provider string) bool) plan.Observed {
+	seen.RegisteredPools = slices.DeleteFunc(slices.Clone(seen.RegisteredPools), func(p resources.RegisteredPool) bool { return ours(p.Provider) })
 	for _, p := range own {
 		p.ID, p.Own = "shadow of "+p.Provider+"/"+p.Pool, true
-		seen.Peers = append(seen.Peers, p)
+		seen.RegisteredPools = append(seen.RegisteredPools, p)
 	}
 	return seen
 }
 
-// withOpen shows requests as nobody had begun with them: what others have declined in the place of own pools they have not, nodes
-// that they have taken are free, and those that were launched are not there.
-func withOpen(seen plan.Observed, open []*resources.Request) plan.Observed {
+// withUndecidedRequests returns seen as if no process had started work for the open requests: declines by replaced
+// pools are removed, assigned nodes are idle, and nodes that were launched for the requests do not exist.
+func withUndecidedRequests(seen plan.Observed, open []*resources.Request) plan.Observed {
 	if len(open) == 0 {
 		return seen
 	}
-	v := view{Observed: seen, open: make(map[string]*resources.Request, len(open))}
-	v.Claimed = maps.Clone(seen.Claimed)
+	v := shadowObserved{Observed: seen, open: make(map[string]*resources.Request, len(open))}
+	v.ForeignClaims = maps.Clone(seen.ForeignClaims)
 	for _, r := range open {
 		v.open[r.ID] = r
-		delete(v.Claimed, r.Key())
+		delete(v.ForeignClaims, r.Key())
 	}
 	v.requests()
 	v.nodes()
 	return v.Observed
 }
 
-// view is an observation that is being changed.
-type view struct {
+// shadowObserved is an observed state under modification.
+type shadowObserved struct {
 	plan.Observed
 	open map[string]*resources.Request
 }
 
-// requests opens requests, those that are gone already too.
-func (v *view) requests() {
+// requests resets the open requests to requested, including those without a record.
+func (v *shadowObserved) requests() {
 	requests := make([]*resources.Request, 0, len(v.Records.Requests)+len(v.open))
 	for _, r := range v.Records.Requests {
 		if v.open[r.ID] == nil {
@@ -56,20 +56,20 @@ func (v *view) requests() {
 	}
 	for _, r := range v.open {
 		again := *r
-		again.State, again.Place, again.Nodes, again.Error = resources.StateRequested, resources.Place{}, nil, ""
-		again.Declined = slices.DeleteFunc(slices.Clone(r.Declined), func(d resources.Decline) bool { return !v.registered(d.By) })
+		again.State, again.Placement, again.Nodes, again.Error = resources.StateRequested, resources.Placement{}, nil, ""
+		again.Declined = slices.DeleteFunc(slices.Clone(r.Declined), func(d resources.Decline) bool { return !v.registered(d.PoolID) })
 		requests = append(requests, &again)
 	}
 	slices.SortFunc(requests, func(a, b *resources.Request) int { return cmp.Compare(a.ID, b.ID) })
 	v.Records.Requests = requests
 }
 
-// registered reports whether a pool that has declined is there, which those are not that were replaced.
-func (v *view) registered(id string) bool {
-	return slices.ContainsFunc(v.Peers, func(p resources.Peer) bool { return p.ID == id })
+// registered reports whether a pool that declined a request is registered. Replaced pools are not.
+func (v *shadowObserved) registered(id string) bool {
+	return slices.ContainsFunc(v.RegisteredPools, func(p resources.RegisteredPool) bool { return p.ID == id })
 }
 
-func (v *view) nodes() {
+func (v *shadowObserved) nodes() {
 	var nodes []*resources.Node
 	for i, n := range v.Records.Nodes {
 		r := v.open[n.Request]
@@ -82,7 +82,7 @@ func (v *view) nodes() {
 		if nodes == nil {
 			nodes = append(make([]*resources.Node, 0, len(v.Records.Nodes)), v.Records.Nodes[:i]...)
 		}
-		delete(v.Claimed, n.Key())
+		delete(v.ForeignClaims, n.Key())
 		if launchedFor(n, r) {
 			v.gone(n)
 			continue
@@ -96,8 +96,8 @@ func (v *view) nodes() {
 	}
 }
 
-// launchedFor reports whether a node of a request was launched for it, as far as clocks of several machines tell; the others
-// were ready before.
+// launchedFor reports whether a node was launched for its request, as far as the clocks of several machines agree.
+// Other nodes were ready before the request.
 func launchedFor(n *resources.Node, r *resources.Request) bool {
 	switch {
 	case n.Static:
@@ -109,18 +109,18 @@ func launchedFor(n *resources.Node, r *resources.Request) bool {
 	}
 }
 
-// gone gives back what the quota has for a node that is not to be there.
-func (v *view) gone(n *resources.Node) {
+// gone marks the instance of an omitted node as deleted, which returns its share of the quota.
+func (v *shadowObserved) gone(n *resources.Node) {
 	seen, looked := v.Providers[n.Provider]
 	if !looked || n.ExternalID == "" {
 		return
 	}
-	gone := maps.Clone(seen.Gone)
+	gone := maps.Clone(seen.DeletedInstances)
 	if gone == nil {
 		gone = map[string]bool{}
 	}
 	gone[n.ExternalID] = true
-	seen.Gone = gone
+	seen.DeletedInstances = gone
 	v.Providers = maps.Clone(v.Providers)
 	v.Providers[n.Provider] = seen
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// begun is a world in which launchers have begun with requests.
+// begun is an observed state after launchers have started work on requests.
 type begun struct {
 	before, after plan.Observed
-	launched      map[string]bool // ids of servers
+	launched      map[string]bool // IDs of servers
 }
 
-// anyWorld has ready nodes, requests, and others who serve those as they like.
+// anyWorld generates ready nodes, requests, and other processes that serve the requests arbitrarily.
 func anyWorld(t *rapid.T) begun {
 	w := begun{launched: map[string]bool{}}
 	nodes := rapid.IntRange(0, 8).Draw(t, "nodes")
@@ -33,10 +33,10 @@ func anyWorld(t *rapid.T) begun {
 		w.before.Records.Requests = append(w.before.Records.Requests, &resources.Request{ID: fmt.Sprintf("200-%010d", i), State: resources.StateRequested,
 			Created: now, Labels: []string{"x"}})
 	}
-	w.before.Claimed = map[resources.Key]bool{{Kind: resources.KindNode, ID: "other"}: true}
+	w.before.ForeignClaims = map[resources.Key]bool{{Kind: resources.KindNode, ID: "other"}: true}
 	w.before.Providers = map[string]plan.ProviderView{"here": {ListedAt: now}}
 	w.after = w.before
-	w.after.Records.Nodes, w.after.Claimed = slices.Clone(w.before.Records.Nodes), map[resources.Key]bool{{Kind: resources.KindNode, ID: "other"}: true}
+	w.after.Records.Nodes, w.after.ForeignClaims = slices.Clone(w.before.Records.Nodes), map[resources.Key]bool{{Kind: resources.KindNode, ID: "other"}: true}
 	w.after.Records.Requests = nil
 	for _, r := range w.before.Records.Requests {
 		w.after.Records.Requests = append(w.after.Records.Requests, w.serve(t, r))
@@ -44,15 +44,15 @@ func anyWorld(t *rapid.T) begun {
 	return w
 }
 
-// serve is what a launcher and Zuul may have done with a request by now.
+// serve applies arbitrary work of a launcher and Zuul to a request.
 func (w *begun) serve(t *rapid.T, r *resources.Request) *resources.Request {
 	again := *r
 	again.State = rapid.SampledFrom([]resources.State{resources.StateRequested, resources.StatePending, resources.StateFulfilled, resources.StateFailed}).Draw(t, "state")
 	if rapid.Bool().Draw(t, "claimed") {
-		w.after.Claimed[r.Key()] = true
+		w.after.ForeignClaims[r.Key()] = true
 	}
 	if rapid.Bool().Draw(t, "declined") {
-		again.Declined = []resources.Decline{{By: "live-here"}}
+		again.Declined = []resources.Decline{{PoolID: "live-here"}}
 	}
 	if again.State != resources.StatePending && again.State != resources.StateFulfilled {
 		return &again
@@ -62,23 +62,23 @@ func (w *begun) serve(t *rapid.T, r *resources.Request) *resources.Request {
 		n.Request, n.Tenant, n.Requestor = r.ID, "acme", "zuul"
 		n.State = rapid.SampledFrom([]resources.State{resources.StateReady, resources.StateInUse}).Draw(t, "reused")
 		w.after.Records.Nodes[free] = &n
-		w.after.Claimed[n.Key()] = true
+		w.after.ForeignClaims[n.Key()] = true
 	} else {
 		n := liveNode(fmt.Sprintf("%010d", len(w.after.Records.Nodes)), r.ID,
 			rapid.SampledFrom([]resources.State{resources.StateInit, resources.StateBuilding, resources.StateReady, resources.StateInUse}).Draw(t, "launched"), false)
 		w.after.Records.Nodes = append(w.after.Records.Nodes, n)
-		w.after.Claimed[n.Key()] = true
+		w.after.ForeignClaims[n.Key()] = true
 		w.launched[n.ExternalID] = true
 	}
 	return &again
 }
 
-// TestAWorldWithOpenRequestsIsTheOneBefore: whatever others have begun, npctl decides as if they had not.
+// TestAWorldWithOpenRequestsIsTheOneBefore: npctl decides as if the other processes had not started any work.
 func TestAWorldWithOpenRequestsIsTheOneBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := anyWorld(t)
-		got := withOpen(w.after, w.after.Records.Requests)
-		gone := got.Providers["here"].Gone
+		got := withUndecidedRequests(w.after, w.after.Records.Requests)
+		gone := got.Providers["here"].DeletedInstances
 		if len(gone) != len(w.launched) {
 			t.Fatalf("counted as gone are %v, launched were %v", gone, w.launched)
 		}

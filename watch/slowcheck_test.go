@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// slowDriver is the static driver over machines that answer after a while, or not at all.
+// slowDriver is the static driver over machines that respond after a while, or not at all.
 type slowDriver struct {
 	drivers.Driver
 	takes *atomic.Int64 // nanoseconds
@@ -56,7 +56,7 @@ provider "static" "rack" {
 }
 `
 
-// readyMachines starts a daemon with two machines that were ready some time ago.
+// readyMachines starts a daemon with two machines that became ready some time ago.
 func readyMachines(t *testing.T) (l *lab, d *watch.Daemon, takes *atomic.Int64) {
 	l = newLab(t, twoMachines, sandboxcloud.Options{})
 	takes = &atomic.Int64{}
@@ -65,7 +65,7 @@ func readyMachines(t *testing.T) (l *lab, d *watch.Daemon, takes *atomic.Int64) 
 	t.Cleanup(end)
 	l.await("both are ready", func() bool {
 		ready := 0
-		for _, n := range d.Last().Seen.Records.Nodes {
+		for _, n := range d.Last().Observed.Records.Nodes {
 			if n.State == resources.StateReady {
 				ready++
 			}
@@ -76,11 +76,11 @@ func readyMachines(t *testing.T) (l *lab, d *watch.Daemon, takes *atomic.Int64) 
 	return l, d, takes
 }
 
-// acme asks for one of them.
+// acme requests one of these machines.
 var acme = watch.NewRequest{Labels: []string{"metal"}, Tenant: "acme"}
 
-// TestWhatIsBeingServedCountsForItsTenant: while somebody looks whether the machine of one request still answers, another
-// request of its tenant comes.
+// TestWhatIsBeingServedCountsForItsTenant: while the daemon checks whether the machine of one request still responds,
+// another request of its tenant arrives.
 func TestWhatIsBeingServedCountsForItsTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, takes := readyMachines(t)
@@ -98,14 +98,14 @@ func TestWhatIsBeingServedCountsForItsTenant(t *testing.T) {
 	})
 }
 
-// TestAMachineThatHangsIsSortedOut: it answers nothing for as long as it is asked.
+// TestAMachineThatHangsIsSortedOut: the machine answers no check.
 func TestAMachineThatHangsIsSortedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, takes := readyMachines(t)
 		takes.Store(int64(time.Hour))
 		id := l.asks(d, acme)
 		time.Sleep(30 * time.Second)
-		for _, n := range d.Last().Seen.Records.Nodes {
+		for _, n := range d.Last().Observed.Records.Nodes {
 			if n.State != resources.StateFailed || !strings.Contains(n.Error, "deadline") {
 				t.Errorf("node %s is %s: %s", n.ID, n.State, n.Error)
 			}

@@ -11,19 +11,19 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// stallAfter is how long requests wait while nothing comes of it before that is told, where Options does not say.
+// stallAfter is the default of Options.Stall.
 const stallAfter = 15 * time.Minute
 
-// stall notices that requests wait while nothing is launched or served. Each of its causes may be in order, such as a
-// cloud that is full; that nobody is told is not.
+// stall detects that requests wait while nothing is launched or served. Each cause may be legitimate, such as a cloud
+// that is full, but an operator must know of it.
 type stall struct {
-	mu       sync.Mutex    // guards what follows
-	progress time.Time     // when something was last launched or served
-	lasts    time.Duration // how long the stall has lasted; 0 when there is none
-	told     time.Time     // when it was last told of
+	mu       sync.Mutex    // guards the fields below
+	progress time.Time     // when a launch or serve step last completed
+	duration time.Duration // how long the stall has lasted; 0 without a stall
+	loggedAt time.Time     // when the stall was last logged
 }
 
-// note takes in what became of a step.
+// note records the completion of a launch or serve step as progress.
 func (s *stall) note(event reconcile.Event) {
 	helps := event.Step.Action == plan.ActionLaunch || event.Step.Action == plan.ActionServe
 	if event.Kind != reconcile.EventDone || !helps {
@@ -34,86 +34,87 @@ func (s *stall) note(event reconcile.Event) {
 	s.progress = event.Time
 }
 
-// look decides whether there is a stall, and whether to tell that it begins, goes on or is over.
-func (s *stall) look(requests []*resources.Request, now time.Time, after time.Duration) (oldest *resources.Request, begins, over bool) {
+// update determines whether requests stall, and whether to log that the stall begins or continues (begins) or ends
+// (over).
+func (s *stall) update(requests []*resources.Request, now time.Time, after time.Duration) (oldest *resources.Request, begins, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	oldest = oldestWaiting(requests)
-	before := s.lasts
-	s.lasts = 0
+	before := s.duration
+	s.duration = 0
 	if oldest != nil {
 		since := oldest.Created
 		if s.progress.After(since) {
 			since = s.progress
 		}
 		if waited := now.Sub(since); waited >= after {
-			s.lasts = waited
+			s.duration = waited
 		}
 	}
-	begins = s.lasts > 0 && now.Sub(s.told) >= after
+	begins = s.duration > 0 && now.Sub(s.loggedAt) >= after
 	if begins {
-		s.told = now
+		s.loggedAt = now
 	}
-	over = before > 0 && s.lasts == 0
+	over = before > 0 && s.duration == 0
 	if over {
-		s.told = time.Time{}
+		s.loggedAt = time.Time{}
 	}
 	return oldest, begins, over
 }
 
-// concerning lists the requests that this process has to do with.
-func (d *Daemon) concerning(seen plan.Observed) []*resources.Request {
+// relevantRequests returns the requests that concern this process.
+func (d *Daemon) relevantRequests(seen plan.Observed) []*resources.Request {
 	if !seen.Shared {
 		return seen.Records.Requests
 	}
-	return slices.DeleteFunc(slices.Clone(seen.Records.Requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, d.tenured) })
+	return slices.DeleteFunc(slices.Clone(seen.Records.Requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, d.leads) })
 }
 
-// oldestWaiting is the request that has waited longest; nil when none waits.
+// oldestWaiting returns the open request that has waited longest, or nil when none is open.
 func oldestWaiting(requests []*resources.Request) (oldest *resources.Request) {
 	for _, r := range requests {
-		if r.Waits() && (oldest == nil || r.Created.Before(oldest.Created)) {
+		if r.IsOpen() && (oldest == nil || r.Created.Before(oldest.Created)) {
 			oldest = r
 		}
 	}
 	return oldest
 }
 
-// Stalled is for how long requests have waited while nothing was launched or served; 0 as long as that is less than
+// Stalled returns how long requests have waited while nothing was launched or served; 0 when that is less than
 // Options.Stall.
 func (d *Daemon) Stalled() time.Duration {
 	d.stall.mu.Lock()
 	defer d.stall.mu.Unlock()
-	return d.stall.lasts
+	return d.stall.duration
 }
 
-// watchStall tells of a stall when it begins, now and then while it lasts, and when it is over.
-func (d *Daemon) watchStall(pass Pass) {
-	if d.Shadow { // what it would begin says nothing of what is begun
+// logStall logs a stall when it begins, every Options.Stall while it lasts, and when it ends.
+func (d *Daemon) logStall(pass Pass) {
+	if d.Shadow { // a shadow starts no steps, so it cannot observe progress
 		return
 	}
-	oldest, begins, over := d.stall.look(d.concerning(pass.Seen), pass.Seen.Now, d.Stall)
+	oldest, begins, over := d.stall.update(d.relevantRequests(pass.Observed), pass.Observed.Now, d.Stall)
 	switch {
 	case begins:
 		lasts, why := d.Stalled().Round(time.Second), d.whyWaiting(pass, oldest)
 		d.Log.Error("requests wait and nothing is launched or served", "for", lasts, "oldest_request", oldest.ID, "labels", oldest.Labels, "why", why)
-		d.Journal.add(resources.Event{Time: pass.Seen.Now, Subject: oldest.Key().String(), EventID: oldest.Event, Related: labelSubjects(oldest.Labels), Code: "stalled",
+		d.Journal.add(resources.Event{Time: pass.Observed.Now, Subject: oldest.Key().String(), EventID: oldest.EventID, Related: labelSubjects(oldest.Labels), Code: "stalled",
 			Text: fmt.Sprintf("nothing has been launched or served for %s while this waits: %s", lasts, why)})
 	case over:
 		d.Log.Info("requests are served again")
 	}
 }
 
-// whyWaiting says what a request waits for.
+// whyWaiting returns the reason why a request waits.
 func (d *Daemon) whyWaiting(pass Pass, r *resources.Request) string {
-	explained := plan.Compute(pass.Desired, pass.Seen, plan.Options{Patient: true, Explain: true})
+	explained := plan.Compute(pass.Desired, pass.Observed, plan.Options{HonorBackoff: true, Explain: true})
 	for _, note := range explained.Notes {
 		if note.Address == plan.Address("request."+r.ID) {
 			return note.Text
 		}
 	}
 	if r.State == resources.StatePending {
-		return fmt.Sprintf("its nodes are on their way in pool %s of provider %s", r.Place.Pool, r.Place.Provider)
+		return fmt.Sprintf("its nodes are on their way in pool %s of provider %s", r.Placement.Pool, r.Placement.Provider)
 	}
 	return "no reason is known; npctl why tells more"
 }

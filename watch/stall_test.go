@@ -22,7 +22,7 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// heard is what a daemon told those around it.
+// heard collects the log output, steps, taken requests and passes of a daemon.
 type heard struct {
 	mu     sync.Mutex
 	log    bytes.Buffer
@@ -43,7 +43,7 @@ func (h *heard) logged(text string) int {
 	return strings.Count(h.log.String(), text)
 }
 
-// overheard starts a daemon whose every word is kept.
+// overheard starts a daemon and collects all its log records.
 func (l *lab) overheard(stall time.Duration, wrap func(http.RoundTripper) http.RoundTripper) (d *watch.Daemon, h *heard, end func()) {
 	l.t.Helper()
 	desired, err := l.load(l.t.Context())
@@ -157,7 +157,7 @@ func TestAStallIsToldOnceInAWhileUntilItIsOver(t *testing.T) {
 
 func (l *lab) request(d *watch.Daemon) *resources.Request {
 	l.t.Helper()
-	r, err := d.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{"metal"}, Who: "me"})
+	r, err := d.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{"metal"}, Requestor: "me"})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestThoseAroundAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, rack, sandboxcloud.Options{})
 		d, h, end := l.overheard(0, nil)
-		if !d.Beat().IsZero() && len(d.Unseen()) == 0 {
+		if !d.LastPassEnd().IsZero() && len(d.ProvidersNotListed()) == 0 {
 			t.Error("there was a pass before anybody could look")
 		}
 		r := l.request(d)
@@ -178,10 +178,10 @@ func TestThoseAroundAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if age := time.Since(d.Beat()); age > 10*time.Second {
+		if age := time.Since(d.LastPassEnd()); age > 10*time.Second {
 			t.Errorf("the newest pass was %s ago", age)
 		}
-		if unseen := d.Unseen(); len(unseen) > 0 {
+		if unseen := d.ProvidersNotListed(); len(unseen) > 0 {
 			t.Errorf("nobody has looked at %s after a minute", unseen)
 		}
 		end()

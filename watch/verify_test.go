@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// door is a machine that answers on a port of loopback until it is shut.
+// door is a machine that listens on a loopback port until the test closes it.
 func door(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -31,8 +31,7 @@ func door(t *testing.T) net.Listener {
 	return l
 }
 
-// TestAReadyMachineThatHasFallenSilentIsNotGiven: one of two machines goes down while both are ready. Who asks then gets
-// the other.
+// TestAReadyMachineThatHasFallenSilentIsNotGiven: one of two ready machines goes down. The next request gets the other.
 func TestAReadyMachineThatHasFallenSilentIsNotGiven(t *testing.T) {
 	down, up := door(t), door(t)
 	node := func(name string, l net.Listener) string {
@@ -55,7 +54,7 @@ provider "static" "rack" {
 	d, end := l.daemon()
 	defer end()
 	named := func(name string) (found resources.Node) {
-		for _, n := range d.Last().Seen.Records.Nodes {
+		for _, n := range d.Last().Observed.Records.Nodes {
 			if n.Hostname == name {
 				found = *n
 			}
@@ -67,7 +66,7 @@ provider "static" "rack" {
 	})
 	_ = down.Close()
 	l.ahead.Store(int64(10 * time.Minute))
-	for range 2 { // the one that is down would be given to one of them
+	for range 2 { // otherwise one of them would get the machine that is down
 		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
 		if err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ func (r *run) mustFail(t *testing.T, parts ...string) {
 	}
 }
 
-// checkFiles checks that the artifact's files are the tool's and lie in the job's directory.
+// checkFiles checks that the artifact's files are the tool's and are in the job's directory.
 func (r *run) checkFiles(t *testing.T) {
 	t.Helper()
 	for _, file := range r.artifact.Files {
@@ -62,7 +62,7 @@ func (r *run) formats() []string {
 
 func documented(t *testing.T, h Harness) { CheckSchema(t, h.New()) }
 
-// CheckSchema holds a builder's schema to the rules. It is for builders that the suite as a whole does not fit.
+// CheckSchema checks a builder's schema. It is for builders that cannot run the whole suite.
 func CheckSchema(t *testing.T, b builders.Builder) {
 	t.Helper()
 	checkBlock(t, b.Schema())
@@ -77,7 +77,7 @@ func checkBlock(t *testing.T, b schema.Block) {
 		if a.Doc == "" || a.Type == cty.NilType {
 			t.Errorf("attribute %s lacks documentation or type", a.Name)
 		}
-		if a.Sensitive && a.Class == schema.Static {
+		if a.Sensitive && a.Class == schema.Replacing {
 			t.Errorf("attribute %s is sensitive and static: a new password would rebuild the image", a.Name)
 		}
 	}
@@ -96,7 +96,7 @@ func makesFormats(t *testing.T, h Harness) {
 	}
 }
 
-// checkOnlyInside checks that the build touched nothing beside its directory, and left nothing temporary in it.
+// checkOnlyInside checks that the build changed nothing outside its directory and left nothing temporary in it.
 func checkOnlyInside(t *testing.T, r *run) {
 	t.Helper()
 	if got, want := names(t, filepath.Dir(r.job.Dir)), []string{"configuration", r.job.Name}; !slices.Equal(got, want) {
@@ -232,7 +232,7 @@ func twoBuilds(t *testing.T, h Harness) {
 	images, b := t.TempDir(), h.New()
 	first, second := h.jobIn(t, images, "img-1", "slow"), h.jobIn(t, images, "img-2", "slow")
 	waitFirst, waitSecond := first.start(t.Context(), t, b), second.start(t.Context(), t, b)
-	// The first ends, with all its clearing up, while the second runs.
+	// The first build ends, including its cleanup, while the second runs.
 	for _, next := range []struct {
 		run  *run
 		wait func()

@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// checkNothingLeft checks that no process that the tool noted is alive, and that nothing is mounted or attached.
+// checkNothingLeft checks that no process that the tool recorded is alive, and that nothing is mounted or attached.
 func (r *run) checkNothingLeft(t *testing.T, atLeast int) {
 	t.Helper()
 	pids := r.pids(t)
@@ -60,7 +60,7 @@ func (r *run) pids(t *testing.T) []int {
 	return pids
 }
 
-// cancelled starts a build and ends its context.
+// cancelled starts a build and cancels its context.
 func (h Harness) cancelled(t *testing.T, mode string) *run {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -130,7 +130,7 @@ func mountsAreRemoved(t *testing.T, h Harness) {
 	}
 }
 
-// canMount tries it: root in a container often cannot.
+// canMount attempts to mount: root in a container often cannot.
 func canMount(t *testing.T) bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -145,7 +145,7 @@ func canMount(t *testing.T) bool {
 }
 
 func fullDisk(t *testing.T, h Harness) {
-	mode := "limited" // the nearest thing to a full disk without being root
+	mode := "limited" // the closest to a full disk without root
 	if canMount(t) {
 		mode = "fill"
 	}
@@ -154,14 +154,14 @@ func fullDisk(t *testing.T, h Harness) {
 		if err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=1m", "none", r.job.Dir).Run(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { // when the test's own context is over
+		t.Cleanup(func() { // after the test's own context has ended
 			_ = exec.CommandContext(context.WithoutCancel(t.Context()), "umount", r.job.Dir).Run()
 		})
 	}
 	r.build(t.Context(), t, h.New()).mustFail(t)
 }
 
-// victimVariable makes a test process run one build in that directory and hang in it, to be killed.
+// victimVariable makes a test process run one build in that directory and hang in it until it is killed.
 const victimVariable = "NPCTL_BUILDERTEST_VICTIM"
 
 func (h Harness) beVictim(t *testing.T, images string) {

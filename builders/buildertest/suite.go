@@ -1,7 +1,7 @@
-// Package buildertest is the suite that every builder has to pass: the contract of package builders as tests.
+// Package buildertest is the test suite for the contract of package builders. Every builder has to pass it.
 //
-// It brings a shell script that plays the tool behind the builder (see tool.sh): it makes images, fails, hangs, ignores
-// SIGTERM, prints without end, mounts things. A builder's test says how to have that script run in place of its tool:
+// Its shell script tool.sh replaces the tool of a builder: it creates images, fails, hangs, ignores SIGTERM, prints
+// without end, and mounts file systems. A builder's test configures how to run the script in place of its tool:
 //
 //	buildertest.Run(t, buildertest.Harness{
 //		New:     func() builders.Builder { return &exec.Builder{LogLimit: buildertest.LogLimit} },
@@ -29,17 +29,17 @@ import (
 	"github.com/npctl/npctl/internal/mounts"
 )
 
-// LogLimit is what the harness's builder has to limit its log to.
+// LogLimit is the log limit that the harness's builder must have, in bytes.
 const LogLimit = 1 << 20
 
-// patience is how long anything may take that takes no time on an idle machine.
+// patience is the limit for anything that takes no time on an idle machine.
 const patience = 30 * time.Second
 
-// Harness says how a builder is tested.
+// Harness configures the suite for one builder.
 type Harness struct {
 	New func() builders.Builder
-	// Parse is shell code, put before the tool's own: it sets $output, the path without extension, and $formats,
-	// separated by blanks, from what the builder tells its tool.
+	// Parse is shell code before the tool's own: it sets $output, the path without extension, and $formats, separated
+	// by blanks, from the builder's arguments or environment.
 	Parse string
 	// Config returns a builder block that runs `sh tool.Script tool.Mode`, with the variable TOOL_SECRET set to
 	// tool.Secret as a sensitive value, and with tool.Grace between SIGTERM and SIGKILL.
@@ -48,15 +48,15 @@ type Harness struct {
 	Formats []string
 	// Foreign is a format it cannot make.
 	Foreign string
-	// Prepare, when set, gives a job what else its builder needs. output is the path that the tool has to leave its
-	// files at, without extension.
+	// Prepare, if not nil, gives a job further requirements of its builder. output is the path without extension at
+	// which the tool must create its files.
 	Prepare func(t *testing.T, job *builders.Job, output string)
-	// Elsewhere means that the tool runs on another machine, which ends with the build: what becomes of its processes
-	// and mounts there, and how it is stopped, is not tested.
+	// Elsewhere means that the tool runs on another machine, which ends with the build. The suite does not test its
+	// processes and mounts there, nor how it is stopped.
 	Elsewhere bool
 }
 
-// Tool is what a builder block has to run.
+// Tool is the tool that a builder block has to run.
 type Tool struct {
 	Script string
 	Mode   string
@@ -64,7 +64,7 @@ type Tool struct {
 	Grace  time.Duration
 }
 
-// secret has in it what shells, URLs and regular expressions treat in their own way.
+// secret contains characters that are special in shells, URLs and regular expressions.
 const secret = `s3cr3t/p'a$$ "w0rd"+&x`
 
 //go:embed tool.sh
@@ -99,7 +99,7 @@ func Run(t *testing.T, h Harness) {
 	h.run(t, append(results, stopping()...))
 }
 
-// elsewhere are the tests that make sense without a local process.
+// elsewhere returns the tests that are valid without a local process.
 func elsewhere() []test {
 	return []test{
 		{"AttributesAreDocumented", documented},
@@ -119,7 +119,7 @@ func elsewhere() []test {
 	}
 }
 
-// RunStopping runs only what is about stopping builds and clearing up behind them.
+// RunStopping runs only the tests of stopping builds and of the cleanup after them.
 func RunStopping(t *testing.T, h Harness) { h.run(t, stopping()) }
 
 func stopping() []test {
@@ -156,7 +156,7 @@ type run struct {
 	phases   []string // guarded by mu
 }
 
-// job prepares a build in which the tool plays mode.
+// job prepares a build in which the tool runs in mode.
 func (h Harness) job(t *testing.T, mode string) *run {
 	t.Helper()
 	images := t.TempDir()
@@ -172,7 +172,7 @@ func (h Harness) jobIn(t *testing.T, images, name, mode string) *run {
 			t.Fatal(err)
 		}
 	}
-	// Before the directory is deleted with all that a bad builder left mounted in it.
+	// Before the directory is deleted with everything that a faulty builder left mounted in it.
 	t.Cleanup(func() {
 		if err := mounts.Clear(context.Background(), images); err != nil {
 			t.Error(err)
@@ -201,7 +201,7 @@ func (h Harness) jobIn(t *testing.T, images, name, mode string) *run {
 	return r
 }
 
-// build runs to the end.
+// build runs the build to its end.
 func (r *run) build(ctx context.Context, t *testing.T, b builders.Builder) *run {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the suite lost patience"))
@@ -210,7 +210,7 @@ func (r *run) build(ctx context.Context, t *testing.T, b builders.Builder) *run 
 	return r
 }
 
-// start runs the build in the background until the tool says it has started. The function returned waits for the end.
+// start runs the build in the background until the tool has started. The returned function waits for the end.
 func (r *run) start(ctx context.Context, t *testing.T, b builders.Builder) (wait func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -232,10 +232,10 @@ func (r *run) start(ctx context.Context, t *testing.T, b builders.Builder) (wait
 	}
 }
 
-// started is what the tool prints when it is where the test wants it.
+// started is the line that the tool prints when it has reached the state for the test.
 const started = "tool: started"
 
-// log keeps what is written, and closes seen when the tool has started.
+// log stores its input, and closes seen when the tool has started.
 type log struct {
 	mu    sync.Mutex
 	text  bytes.Buffer // guarded by mu

@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// collect takes in what a build that succeeded left: the images, their checksums, and the manifests in <name>.d.
+// collect returns the results of a successful build: the images, their checksums, and the manifests in <name>.d.
 func collect(job builders.Job, s settings, formats []string) (builders.Artifact, error) {
 	made := builders.Artifact{Extra: map[string]string{}}
 	for _, format := range formats {
@@ -51,7 +51,7 @@ func check(file builders.File) error {
 
 var sha256Line = regexp.MustCompile(`^([0-9a-f]{64})\s`)
 
-// checksum reads a checksum file. Tar files, and commands other than disk-image-create, leave none.
+// checksum reads a checksum file. There is none for tar files and for commands other than disk-image-create.
 func checksum(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,10 +67,11 @@ func checksum(path string) (string, error) {
 	return string(found[1]), nil
 }
 
-// scrubLimit is the largest manifest that is looked at; the longest, lists of packages, have some 100 KiB.
+// scrubLimit is the largest manifest that scrub reads, in bytes; the longest ones, lists of packages, have some 100
+// KiB.
 const scrubLimit = 16 << 20
 
-// scrub masks secrets in manifests: diskimage-builder writes its environment and its arguments there.
+// scrub masks secrets in manifests, which contain the environment and the arguments of diskimage-builder.
 func scrub(dir string, mask *process.Masker) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -88,7 +89,7 @@ func scrub(dir string, mask *process.Masker) error {
 		if bytes.Equal(masked, text) {
 			return nil
 		}
-		// A new file, since the old one may be root's in a directory that is ours.
+		// A new file, because root may own the old one in a directory of npctl's user.
 		return errors.Join(os.Remove(path), os.WriteFile(path, masked, info.Mode().Perm()))
 	})
 }

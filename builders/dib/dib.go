@@ -1,7 +1,7 @@
-// Package dib makes images with diskimage-builder's disk-image-create.
+// Package dib builds images with diskimage-builder's disk-image-create.
 //
-// The command line is the one Nodepool runs, since wrappers that users wrote parse it. What was found about stopping a
-// build (see package process) and about what a killed one leaves behind (see package scratch) holds for version 3.
+// npctl runs the same command line as Nodepool, because user-written wrappers parse it. The findings about stopping a
+// build (see package process) and about the remains of a killed one (see package scratch) hold for version 3.
 package dib
 
 import (
@@ -22,27 +22,28 @@ import (
 	"github.com/npctl/npctl/internal/scratch"
 )
 
-// native are the formats diskimage-builder makes with what distributions package. Its vhd needs a patched vhd-util
-// that they do not, so the caller converts to that.
+// native lists the formats that diskimage-builder creates with distribution packages. Its vhd needs a patched vhd-util,
+// which distributions do not package, so the caller converts to vhd.
 var native = []string{"qcow2", "raw", "squashfs", "tar", "tgz"}
 
 const missing = "install the package python3-diskimage-builder (Debian, Ubuntu; with debootstrap, qemu-utils, kpartx, dosfstools, gdisk and sudo), " +
 	"or diskimage-builder (Fedora), or `pip install diskimage-builder`"
 
-// Builder runs disk-image-create. Its zero value is ready.
+// Builder runs disk-image-create. Its zero value is ready to use.
 type Builder struct {
 	Environ  []string // npctl's own environment; os.Environ() when nil
 	LogLimit int64    // bytes of output that are logged; process.DefaultLogLimit when 0
-	// SharedMounts lets everybody see what a build mounts. Otherwise, when npctl is root, nobody does.
+	// SharedMounts makes the mounts of a build visible to all processes. Otherwise, if npctl runs as root, they are
+	// private.
 	SharedMounts bool
 	inputs       inputs.Hasher
 }
 
 var (
-	_ builders.Builder = (*Builder)(nil)
-	_ builders.Tooled  = (*Builder)(nil)
-	_ builders.Inputs  = (*Builder)(nil)
-	_ builders.Sweeper = (*Builder)(nil)
+	_ builders.Builder  = (*Builder)(nil)
+	_ builders.ToolUser = (*Builder)(nil)
+	_ builders.Inputs   = (*Builder)(nil)
+	_ builders.Sweeper  = (*Builder)(nil)
 )
 
 // Kind implements builders.Builder.
@@ -69,23 +70,24 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	return collect(job, settings, formats)
 }
 
-// defaultCommand is the program that a build runs unless the configuration names another one.
+// defaultCommand is the program of a build unless the configuration names another one.
 const defaultCommand = "disk-image-create"
 
-// Tools implements builders.Tooled. What a command of the configuration's own needs is not known.
+// Tools implements builders.ToolUser. The requirements of another command are unknown.
 func (b *Builder) Tools(config cty.Value) builders.Tools {
 	s, err := read(config, "/", b.Schema())
 	if err != nil || s.command[0] != defaultCommand {
-		return builders.Tools{Makes: native}
+		return builders.Tools{Formats: native}
 	}
 	path := withSbin(process.Getenv(process.BaseEnv(b.environ()), "PATH"))
 	return builders.Tools{
 		Programs: []builders.Program{{Name: defaultCommand, Package: "python3-diskimage-builder", Path: path}},
-		Makes:    slices.DeleteFunc(slices.Clone(native), func(format string) bool { return format == "qcow2" }), // made with qemu-img
+		Formats:  slices.DeleteFunc(slices.Clone(native), func(format string) bool { return format == "qcow2" }), // made with qemu-img
 	}
 }
 
-// choose returns the formats to make: those wanted that diskimage-builder can make, or raw, which converts fastest.
+// choose returns the formats to create: the wanted ones that diskimage-builder supports, or raw, which converts
+// fastest.
 func choose(wanted []string) []string {
 	able := slices.DeleteFunc(slices.Clone(wanted), func(format string) bool { return !slices.Contains(native, format) })
 	if len(able) == 0 {
@@ -100,16 +102,16 @@ func (b *Builder) run(ctx context.Context, s settings, formats []string, job bui
 	defer cancel()
 	args := s.arguments(formats, output(job))
 	_, _ = fmt.Fprintf(log, "npctl: runs %s\n", process.NewMasker(s.secrets).Text(fmt.Sprintf("%q", args)))
-	phases := phases{tell: job.Progress}
+	phases := phases{onPhase: job.Progress}
 	phases.start()
 	return process.Run(ctx, process.Spec{
 		Args: args, Dir: job.BaseDir, Env: b.environment(s, job, room), Grace: s.grace, Missing: missing,
 		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets, Line: phases.line,
-		RunID: room.RunID(), Started: room.Started, Chatter: chatter, SharedMounts: b.SharedMounts,
+		RunID: room.RunID(), Started: room.Started, IsNoise: isTrace, SharedMounts: b.SharedMounts,
 	})
 }
 
-// arguments is the command line that Nodepool runs, with what it lacks before -o.
+// arguments returns the command line that Nodepool runs, with its missing options before -o.
 func (s settings) arguments(formats []string, output string) []string {
 	args := slices.Clone(s.command)
 	if s.trace {
@@ -140,7 +142,8 @@ func (b *Builder) environ() []string {
 	return os.Environ()
 }
 
-// environment is the clean environment plus what Nodepool sets; the user's own variables win over all but TMPDIR.
+// environment returns the clean environment with the variables that Nodepool sets. The user's own variables override
+// all but TMPDIR.
 func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) []string {
 	env := process.BaseEnv(b.environ())
 	env = process.Setenv(env, "PATH", withSbin(process.Getenv(env, "PATH")))

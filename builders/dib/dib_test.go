@@ -28,7 +28,7 @@ done`
 
 func TestContract(t *testing.T) { buildertest.Run(t, harness(false)) }
 
-// As it is for other users than root: what a build mounts is there for everybody to see, and has to be unmounted.
+// For users other than root, the mounts of a build are visible to all processes, and the build has to unmount them.
 func TestContractWithSharedMounts(t *testing.T) { buildertest.RunStopping(t, harness(true)) }
 
 func harness(shared bool) buildertest.Harness {
@@ -82,7 +82,8 @@ func job(t *testing.T, config cty.Value, formats ...string) builders.Job {
 	}
 }
 
-// fake makes a directory with a disk-image-create in it, which tells what it was given and makes qcow2 and raw.
+// fake creates a directory with a disk-image-create that prints its arguments and environment and creates qcow2 and
+// raw.
 func fake(t *testing.T, more string) (path string) {
 	t.Helper()
 	dir := t.TempDir()

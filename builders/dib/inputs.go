@@ -17,9 +17,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// InputFiles implements builders.Inputs. It digests every file of the elements that are used, directly or through
-// element-deps, and lie in element_paths. Those that come with diskimage-builder do not count: a new version of it
-// rebuilds nothing by itself.
+// InputFiles implements builders.Inputs. It digests all files of the elements in element_paths that the image uses,
+// directly or through element-deps. It ignores elements of diskimage-builder itself: a new version of it does not
+// rebuild images automatically.
 func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
 	s, err := read(config, baseDir, b.Schema())
 	if err != nil {
@@ -39,7 +39,7 @@ func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir stri
 	return b.inputs.Hash(ctx, baseDir, sets...)
 }
 
-// local returns the directories of the elements that lie in paths, sorted by the element's name, each once.
+// local returns the directories of the elements that are in paths, sorted by the element's name, each once.
 func local(elements, paths []string) ([]string, error) {
 	found := map[string]string{}
 	for todo := slices.Clone(elements); len(todo) > 0; todo = todo[1:] {
@@ -62,7 +62,7 @@ func local(elements, paths []string) ([]string, error) {
 	return dirs, nil
 }
 
-// find looks an element up as diskimage-builder does: the first path that has it wins.
+// find searches an element as diskimage-builder does: the first path that has it wins.
 func find(name string, paths []string) (string, bool) {
 	if !elementName.MatchString(name) {
 		return "", false
@@ -76,7 +76,7 @@ func find(name string, paths []string) (string, bool) {
 	return "", false
 }
 
-// dependencies reads an element's element-deps: one name in a line.
+// dependencies reads an element's element-deps, which has one name per line.
 func dependencies(dir string) ([]string, error) {
 	file, err := os.Open(filepath.Join(dir, "element-deps"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// order is the order of diskimage-builder's phases; the last one is ours. Not every image has all of them.
+// order lists diskimage-builder's phases in order; the last one is npctl's. Not every image has all of them.
 var order = []string{
 	"root", "extra-data", "pre-install", "install", "post-install", "post-root", "block-device", "pre-finalise",
 	"finalise", "cleanup", "image",
 }
 
-// phases reads the build log for what is going on.
+// phases reads the progress of a build from its log.
 type phases struct {
-	tell func(phase string, done, total int64)
-	at   int
+	onPhase func(phase string, done, total int64)
+	at      int
 }
 
 var (
-	// stamp is put before every line unless DIB_NO_TIMESTAMP is set.
+	// stamp matches the prefix of every line unless DIB_NO_TIMESTAMP is set.
 	stamp = regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \| `)
 	hook  = regexp.MustCompile(`^dib-run-parts Running /\S*/([a-z-]+)\.d/(\S+)$`)
 )
 
 func (p *phases) start() { p.report("starting") }
 
-// line looks at one line of the log. Lines of a trace begin with a plus and match nothing.
+// line parses one line of the log. Lines of a trace start with a plus sign and match nothing.
 func (p *phases) line(line string) {
 	line = stamp.ReplaceAllString(line, "")
 	if found := hook.FindStringSubmatch(line); found != nil {
@@ -47,17 +47,18 @@ func (p *phases) line(line string) {
 	}
 }
 
-// chatter tells the lines of a trace, and what diskimage-builder says to itself, from what explains a failure.
-func chatter(line string) bool {
+// isTrace reports whether a line is a trace or an internal message of diskimage-builder, which does not explain a
+// failure.
+func isTrace(line string) bool {
 	line = stamp.ReplaceAllString(line, "")
 	return strings.HasPrefix(line, "+") || strings.HasPrefix(line, "DEBUG ") || strings.HasPrefix(line, "INFO ")
 }
 
-// enter never goes back: hooks of some elements run others.
+// enter never moves back, because hooks of some elements run others.
 func (p *phases) enter(phase string) { p.at = max(p.at, slices.Index(order, phase)) }
 
 func (p *phases) report(text string) {
-	if p.tell != nil {
-		p.tell(text, int64(p.at), int64(len(order)))
+	if p.onPhase != nil {
+		p.onPhase(text, int64(p.at), int64(len(order)))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Lines of a real log of diskimage-builder 3.13, with the tracing on.
+// Lines of a real log of diskimage-builder 3.13 with tracing.
 const realLog = `2026-11-20 21:52:49.984 | Building elements: base debian-minimal
 2026-11-20 21:52:50.109 | + /usr/lib/python3/dist-packages/diskimage_builder/lib/common-functions:mk_build_dir:48 :   echo Building in /tmp/x
 2026-11-20 21:52:51.126 | dib-run-parts Sourcing environment file /tmp/x/dib_build.CIosvJlw/hooks/root.d/../environment.d/99-dib
@@ -22,7 +22,7 @@ Build completed successfully`
 
 func TestPhasesAreReadFromTheLog(t *testing.T) {
 	var got []string
-	p := phases{tell: func(phase string, done, total int64) { got = append(got, fmt.Sprintf("%d/%d %s", done, total, phase)) }}
+	p := phases{onPhase: func(phase string, done, total int64) { got = append(got, fmt.Sprintf("%d/%d %s", done, total, phase)) }}
 	p.start()
 	for line := range strings.Lines(realLog) {
 		p.line(strings.TrimSpace(line))
@@ -43,7 +43,7 @@ func TestPhasesAreReadFromTheLog(t *testing.T) {
 func TestTracesAreNoReasonForAFailure(t *testing.T) {
 	var kept []string
 	for line := range strings.Lines(realLog + "\nDEBUG diskimage_builder.x [-] Params\nE: Unable to locate package gti") {
-		if line = strings.TrimSpace(line); !chatter(line) {
+		if line = strings.TrimSpace(line); !isTrace(line) {
 			kept = append(kept, line)
 		}
 	}

@@ -22,7 +22,8 @@ import (
 func TestRealBuildThatIgnoresSIGTERMIsKilledWhenItsTimeIsOver(t *testing.T) {
 	j := realJob(t, map[string]cty.Value{
 		"elements": words("debian-tiny", "never-ends"), "stop_timeout": cty.StringVal("2s"),
-		// What a shell is started with ignored, it cannot trap: neither does disk-image-create hear of the signal.
+		// A shell cannot trap a signal that was ignored when it started, so disk-image-create does not receive the
+		// signal either.
 		"command": cty.StringVal("env --ignore-signal=TERM disk-image-create"),
 	})
 	j.Timeout = 20 * time.Second // the hook is the first of root.d, so it runs by then on a busy machine, too

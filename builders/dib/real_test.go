@@ -25,7 +25,7 @@ import (
 //
 // NPCTL_TEST_ELEMENTS="debian-minimal" builds that instead of the tiny Debian in test/dib/elements.
 
-// needOwnDev refuses to run where a mistake would cost the machine its /dev.
+// needOwnDev fails where a mistake would destroy the /dev of the machine.
 func needOwnDev(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -44,7 +44,7 @@ func needOwnDev(t *testing.T) {
 	}
 }
 
-// realJob is a build in a directory that is not deleted while something is mounted in it.
+// realJob returns a build in a directory that is not deleted while something is mounted in it.
 func realJob(t *testing.T, more map[string]cty.Value) builders.Job {
 	t.Helper()
 	needOwnDev(t)
@@ -67,7 +67,7 @@ func realJob(t *testing.T, more map[string]cty.Value) builders.Job {
 	}
 }
 
-// real is a Debian without a kernel: it boots nothing, but every phase of a build is there.
+// real is a Debian without a kernel: it cannot boot, but its build has every phase.
 func real(more map[string]cty.Value) cty.Value {
 	pairs := []string{"DIB_DEBIAN_SECURITY_SUBPATH", "-security"} // diskimage-builder 3.13 knows it for bullseye only
 	for _, line := range os.Environ() {
@@ -142,7 +142,7 @@ func TestRealDebianImage(t *testing.T) {
 	checkNothingLeft(t, j)
 }
 
-// checkImage looks for ext4 with the label that diskimage-builder gives a root file system.
+// checkImage searches for ext4 with the label that diskimage-builder gives to a root file system.
 func checkImage(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -177,7 +177,7 @@ func checkNothingLeft(t *testing.T, j builders.Job) {
 	}
 }
 
-// In each of these phases a build that is stopped leaves something else behind, if it is done wrong.
+// In each of these phases, a build that is stopped incorrectly leaves different remains.
 func TestRealCancelLeavesNothing(t *testing.T) {
 	for _, test := range []struct {
 		phase  string

@@ -62,7 +62,7 @@ func read(config cty.Value, baseDir string, s schema.Block) (settings, error) {
 	}, nil
 }
 
-// split follows the quoting rules of a shell, as Nodepool does.
+// split splits a command by the quoting rules of a shell, as Nodepool does.
 func split(command string) ([]string, error) {
 	words, err := shellquote.Split(command)
 	if err != nil {

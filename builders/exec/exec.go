@@ -1,4 +1,4 @@
-// Package exec makes images with any program that leaves image files: a script, Packer, virt-builder.
+// Package exec builds images with any program that creates image files: a script, Packer, virt-builder.
 package exec
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Builder runs a command. Its zero value is ready.
+// Builder runs a command. Its zero value is ready to use.
 type Builder struct {
 	Environ  []string // npctl's own environment; os.Environ() when nil
 	LogLimit int64    // bytes of output that are logged; process.DefaultLogLimit when 0
@@ -32,10 +32,10 @@ type Builder struct {
 }
 
 var (
-	_ builders.Builder = (*Builder)(nil)
-	_ builders.Tooled  = (*Builder)(nil)
-	_ builders.Inputs  = (*Builder)(nil)
-	_ builders.Sweeper = (*Builder)(nil)
+	_ builders.Builder  = (*Builder)(nil)
+	_ builders.ToolUser = (*Builder)(nil)
+	_ builders.Inputs   = (*Builder)(nil)
+	_ builders.Sweeper  = (*Builder)(nil)
 )
 
 // Kind implements builders.Builder.
@@ -43,13 +43,13 @@ func (*Builder) Kind() string { return "exec" }
 
 // settings is the decoded block.
 type settings struct {
-	command []string
-	env     map[string]string
-	dir     string
-	able    []string // file extensions of the formats that the command can make
-	formats []string // those of them that are asked of the command
-	grace   time.Duration
-	secrets []string
+	command   []string
+	env       map[string]string
+	dir       string
+	available []string // file extensions of the formats that the command can make
+	formats   []string // of those, the formats requested from the command
+	grace     time.Duration
+	secrets   []string
 }
 
 func (b *Builder) read(job builders.Job) (settings, error) {
@@ -62,24 +62,25 @@ func (b *Builder) read(job builders.Job) (settings, error) {
 		return settings{}, err
 	}
 	s := settings{
-		command: config.Strings("command"),
-		env:     block.Merge(config.Map("env"), config.Map("secret_env")),
-		dir:     absolute(job.BaseDir, config.String("working_dir")),
-		able:    config.Strings("formats"),
-		formats: ask(job.Formats, config.Strings("formats")),
-		grace:   grace,
-		secrets: config.Secrets(),
+		command:   config.Strings("command"),
+		env:       block.Merge(config.Map("env"), config.Map("secret_env")),
+		dir:       absolute(job.BaseDir, config.String("working_dir")),
+		available: config.Strings("formats"),
+		formats:   chooseFormats(job.Formats, config.Strings("formats")),
+		grace:     grace,
+		secrets:   config.Secrets(),
 	}
 	return s, nil
 }
 
-// Tools implements builders.Tooled. Which programs the command runs is not known, and an earlier step may make the command.
+// Tools implements builders.ToolUser. The programs that the command runs are unknown, and an earlier step may create
+// the command.
 func (b *Builder) Tools(config cty.Value) builders.Tools {
 	s, err := b.read(builders.Job{Config: config})
 	if err != nil {
 		return builders.Tools{}
 	}
-	return builders.Tools{Makes: resources.ImageFormats(s.able)}
+	return builders.Tools{Formats: resources.ImageFormats(s.available)}
 }
 
 func absolute(base, path string) string {
@@ -89,9 +90,9 @@ func absolute(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// ask chooses the extensions to ask of the command: of the formats wanted that it can make, or else its first one, which the
-// caller converts.
-func ask(wanted, able []string) []string {
+// chooseFormats returns the extensions to request from the command: those of the wanted formats that it can make, or
+// else its first one, which the caller converts.
+func chooseFormats(wanted, able []string) []string {
 	both := slices.DeleteFunc(slices.Clone(able), func(ext string) bool { return !slices.Contains(wanted, resources.ImageFormat(ext)) })
 	if len(both) == 0 {
 		return able[:min(1, len(able))]
@@ -123,20 +124,20 @@ func (b *Builder) run(ctx context.Context, s settings, job builders.Job, room *s
 	defer cancel()
 	mask := process.NewMasker(s.secrets)
 	_, _ = fmt.Fprintf(log, "npctl: runs %s in %s for %s\n", mask.Text(fmt.Sprintf("%q", s.command)), s.dir, strings.Join(s.formats, ", "))
-	tell(job, "running "+mask.Text(filepath.Base(s.command[0])), 0, 0)
+	report(job, "running "+mask.Text(filepath.Base(s.command[0])), 0, 0)
 	return process.Run(ctx, process.Spec{
 		Args: s.command, Dir: s.dir, Env: b.environment(s, job, room), Grace: s.grace,
 		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets,
 		RunID: room.RunID(), Started: room.Started,
 		Line: func(line string) {
 			if phase, done, total, ok := process.ParseProgress(line); ok {
-				tell(job, phase, done, total)
+				report(job, phase, done, total)
 			}
 		},
 	})
 }
 
-// environment tells the command what is wanted. What is documented in the schema is set here.
+// environment returns the environment of the command, with the variables that the schema documents.
 func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) []string {
 	environ := b.Environ
 	if environ == nil {
@@ -155,10 +156,10 @@ func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) [
 	})
 }
 
-// output is what NPCTL_OUTPUT says: the path of the image files without their extension.
+// output returns the value of NPCTL_OUTPUT: the path of the image files without their extension.
 func output(job builders.Job) string { return filepath.Join(job.Dir, job.Name) }
 
-// collect finds the files that were asked for.
+// collect returns the requested files.
 func collect(job builders.Job, extensions []string) (builders.Artifact, error) {
 	var made builders.Artifact
 	var wrong []error
@@ -182,7 +183,7 @@ func check(file builders.File) error {
 	return err
 }
 
-// listing names what is in a directory, for people who wonder where their file is.
+// listing lists the content of a directory, for the error about a missing file.
 func listing(dir string) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) == 0 {

@@ -32,7 +32,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// config fills a block with what was written and the defaults.
+// config returns a block with the written attributes and the defaults.
 func config(written map[string]cty.Value) cty.Value {
 	values := new(exec.Builder).Schema().Null().AsValueMap()
 	for name, value := range written {

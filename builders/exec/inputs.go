@@ -11,8 +11,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// InputFiles implements builders.Inputs. It digests what `inputs` names, and the program itself when the command names
-// it by a relative path.
+// InputFiles implements builders.Inputs. It digests the files that `inputs` matches, and the program itself if the
+// command has a relative path.
 func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
 	block, err := block.Read(config, b.Schema())
 	if err != nil {

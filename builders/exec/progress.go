@@ -2,7 +2,7 @@ package exec
 
 import "github.com/npctl/npctl/builders"
 
-func tell(job builders.Job, phase string, done, total int64) {
+func report(job builders.Job, phase string, done, total int64) {
 	if job.Progress != nil {
 		job.Progress(phase, done, total)
 	}

@@ -20,36 +20,36 @@ func (*Builder) Schema() schema.Block {
 		Doc: doc,
 		Attributes: []schema.Attribute{
 			{
-				Name: "command", Type: strings, Required: true, Class: schema.Static, Check: checkCommand,
+				Name: "command", Type: strings, Required: true, Class: schema.Replacing, Check: checkCommand,
 				Doc: "The program and its arguments, one string each; no shell is involved unless you name one (`[\"sh\", \"-c\", \"…\"]`). " +
 					"A path with a slash starts at `working_dir`, anything else is looked up in `PATH`. It succeeds with exit status 0.",
 			},
 			{
-				Name: "formats", Type: strings, Class: schema.Dynamic, Check: checkFormats,
+				Name: "formats", Type: strings, Class: schema.AppliedToNew, Check: checkFormats,
 				Default: cty.ListVal([]cty.Value{cty.StringVal("raw")}),
 				Doc: "The formats the command can make. It is asked for those that are wanted; when it can make none of them, " +
 					"it is asked for the first one, which npctl converts. Each is the extension of a file; `qcow` is taken for qcow2, `vpc` for vhd, `tar.gz` for tgz.",
 			},
 			{
-				Name: "env", Type: texts, Class: schema.Static, Check: checkEnv,
+				Name: "env", Type: texts, Class: schema.Replacing, Check: checkEnv,
 				Doc: "Environment variables, over the clean environment that every builder gets.",
 			},
 			{
-				Name: "secret_env", Type: texts, Class: schema.Dynamic, Sensitive: true, Check: checkEnv,
+				Name: "secret_env", Type: texts, Class: schema.AppliedToNew, Sensitive: true, Check: checkEnv,
 				Doc: "More environment variables, whose values are masked in logs and errors. A change rebuilds nothing.",
 			},
 			{
-				Name: "working_dir", Type: cty.String, Class: schema.Static,
+				Name: "working_dir", Type: cty.String, Class: schema.Replacing,
 				Doc: "Where the command starts, relative to the directory of the configuration, which is the default.",
 			},
 			{
-				Name: "inputs", Type: strings, Class: schema.Behavioural,
+				Name: "inputs", Type: strings, Class: schema.InPlace,
 				Doc: "Files whose content goes into the image, relative to the directory of the configuration: names, directories, or patterns " +
 					"in which `*` stands for part of a name and `**` for any number of directories. A change in one of them rebuilds the image. " +
 					"A program given by a relative path counts without being named.",
 			},
 			{
-				Name: "stop_timeout", Type: cty.String, Class: schema.Behavioural, Format: schema.FormatDuration, Default: cty.StringVal("30s"),
+				Name: "stop_timeout", Type: cty.String, Class: schema.InPlace, Format: schema.FormatDuration, Default: cty.StringVal("30s"),
 				Doc: "How long the command may take to clean up after SIGTERM, when the build is cancelled or takes too long, before it is killed.",
 			},
 		},

@@ -14,12 +14,12 @@ import (
 	protocol "github.com/npctl/npctl/internal/gearman"
 )
 
-// errHeld ends a build that is there already.
-var errHeld = errors.New("a build host has it")
+// errBuildExists ends a build that a build host already has.
+var errBuildExists = errors.New("a build host has it")
 
-// Build implements builders.Builder: it has a build host make the image, or waits for the one that makes it. A build that
-// a host has already is not made again. The time limit begins when a host does. When ctx ends, the host goes on; a later
-// Build with the same id takes it up.
+// Build implements builders.Builder. It makes a build host build the image, or waits for the host that already builds
+// it. It does not repeat a build that a host has. The time limit starts when a host starts. When ctx is done, the host
+// continues; a later Build with the same ID resumes waiting for it.
 func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (builders.Artifact, error) {
 	image, err := b.image(job)
 	if err != nil {
@@ -29,13 +29,13 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	defer cancel(nil)
 	w := &watch{job: job, log: &limited{to: log, left: logLimit}, cancel: cancel}
 	defer w.stop()
-	w.say("asks gearman servers %s for %s%s", strings.Join(b.servers, ", "), buildPrefix, image)
-	w.tell("waiting for a build host", 0, 0)
+	w.logf("asks gearman servers %s for %s%s", strings.Join(b.servers, ", "), buildPrefix, image)
+	w.report("waiting for a build host", 0, 0)
 	data, err := b.client.Do(ctx, protocol.Job{
 		Function: buildPrefix + image, Unique: unique(job.BuildID), Data: b.request(job), Wait: b.wait,
-		Unless: unlessHeld(job.BuildID), Waiting: w.waiting, Running: w.running, Progress: w.progress, Output: w.output,
+		Precheck: failIfBuilt(job.BuildID), Waiting: w.waiting, Running: w.running, Progress: w.progress, Output: w.output,
 	})
-	if errors.Is(err, errHeld) {
+	if errors.Is(err, errBuildExists) {
 		return b.found(ctx, job.BuildID, w)
 	}
 	if err != nil {
@@ -45,8 +45,8 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	if err != nil {
 		return builders.Artifact{}, err
 	}
-	w.say("made on %s", orUnknown(made.Host))
-	return builders.Artifact{Kept: made.Files, Host: made.Host}, nil
+	w.logf("made on %s", orUnknown(made.Host))
+	return builders.Artifact{RemoteFiles: made.Files, Host: made.Host}, nil
 }
 
 func (b *Builder) image(job builders.Job) (string, error) {
@@ -73,7 +73,7 @@ func (b *Builder) request(job builders.Job) []byte {
 	}})
 }
 
-// unique names a job by the id of the build, or what fits of it.
+// unique returns the unique ID of the job: the build ID, or its digest if the ID is too long.
 func unique(id string) string {
 	if len(id) <= protocol.MaxUnique {
 		return id
@@ -81,23 +81,24 @@ func unique(id string) string {
 	return digest([]byte(id))
 }
 
-func unlessHeld(id string) func(map[string]protocol.Function) error {
+func failIfBuilt(id string) func(map[string]protocol.Function) error {
 	return func(functions map[string]protocol.Function) error {
 		if functions[uploadPrefix+id].Workers > 0 {
-			return errHeld
+			return errBuildExists
 		}
 		return nil
 	}
 }
 
-// found is the answer for a build that was made before. Which files there are, nobody tells again.
+// found returns the artifact of a build that was made before. Its list of files is unknown, because hosts report it
+// only once.
 func (b *Builder) found(ctx context.Context, id string, w *watch) (builders.Artifact, error) {
 	peers, err := b.client.Peers(ctx)
 	if err != nil {
 		return builders.Artifact{}, err
 	}
 	host := hostOf(peers, uploadPrefix+id)
-	w.say("was made before, on %s", orUnknown(host))
+	w.logf("was made before, on %s", orUnknown(host))
 	return builders.Artifact{Host: host}, nil
 }
 
@@ -108,10 +109,10 @@ func orUnknown(host string) string {
 	return host
 }
 
-// failure is why a host could not do a job.
+// failure is the reason why a host could not do a job.
 type failure struct{ text, kind string }
 
-// explain makes an error of what a host said about its failure.
+// explain returns the error for a failure that a host reported.
 func (b *Builder) explain(err error, said failure) error {
 	switch {
 	case !errors.Is(err, protocol.ErrFailed):
@@ -125,7 +126,7 @@ func (b *Builder) explain(err error, said failure) error {
 	return &hostError{said.text, protocol.ErrFailed}
 }
 
-// hostError is an error that happened on a build host.
+// hostError is an error that occurred on a build host.
 type hostError struct {
 	text string
 	kind error
@@ -134,7 +135,7 @@ type hostError struct {
 func (e *hostError) Error() string { return e.text }
 func (e *hostError) Unwrap() error { return e.kind }
 
-// readReport reads a piece of WORK_DATA. What is no report is somebody else's, and nothing to us.
+// readReport parses WORK_DATA. Data that is not a report comes from another program and is ignored.
 func readReport(data []byte) (r report, ok bool) {
 	return r, json.Unmarshal(data, &r) == nil
 }

@@ -1,8 +1,8 @@
-// Package gearman makes images on other hosts, which are reached through gearman: its Builder asks, its Serve answers.
+// Package gearman builds images on other hosts through gearman: Builder is the client, Host is the build host.
 //
 // The jobs are those of the original Nodepool build workers (2015): image-build:<image>, image-upload:<build id> and
-// image-delete:<build id>, with JSON arguments. Either side may be an original one. What npctl says beyond that is under
-// the key "npctl", which originals ignore; docs/protocols-gearman.md describes it.
+// image-delete:<build id>, with JSON arguments. Either side may be an original one. npctl's extensions are under the
+// key "npctl", which originals ignore; docs/protocols-gearman.md describes them.
 package gearman
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Settings are how a Builder reaches the build hosts.
+// Settings configures how a Builder reaches the build hosts.
 type Settings struct {
 	Gearman protocol.Options
-	// HostTimeout is how long a build waits while no host offers its image, and any job while no server answers; two
-	// minutes when 0.
+	// HostTimeout limits how long a build waits while no host offers its image, and how long any job waits while no
+	// server answers; two minutes when 0.
 	HostTimeout time.Duration
-	// Kinds are errors of a build host that are recognised here by errors.Is. Serve needs the same names.
+	// Kinds are errors of a build host that callers recognize here with errors.Is. The host needs the same names.
 	Kinds map[string]error
 }
 
-// Builder has images made by build hosts. Its methods may be called from several goroutines.
+// Builder lets build hosts build images. Its methods may be called from several goroutines.
 type Builder struct {
 	client  *protocol.Client
 	servers []string
@@ -37,12 +37,12 @@ type Builder struct {
 }
 
 var (
-	_ builders.Builder = (*Builder)(nil)
-	_ builders.Remote  = (*Builder)(nil)
-	_ builders.Hosts   = (*Builder)(nil)
+	_ builders.Builder    = (*Builder)(nil)
+	_ builders.Remote     = (*Builder)(nil)
+	_ builders.HostStatus = (*Builder)(nil)
 )
 
-// New makes a Builder. It connects when it has something to ask.
+// New returns a Builder. It connects when it sends its first job.
 func New(s Settings) *Builder {
 	if s.HostTimeout == 0 {
 		s.HostTimeout = 2 * time.Minute
@@ -60,11 +60,11 @@ func (*Builder) Schema() schema.Block {
 			"uploads them. Hosts are reached through the servers of the `gearman` block. See builders/gearman.md.",
 		Attributes: []schema.Attribute{
 			{
-				Name: "image", Type: cty.String, Class: schema.Static, Check: checkImage,
+				Name: "image", Type: cty.String, Class: schema.Replacing, Check: checkImage,
 				Doc: "Name of the image at the build hosts. Without it, the name of this image.",
 			},
 			{
-				Name: "triggers", Type: cty.Map(cty.String), Class: schema.Static,
+				Name: "triggers", Type: cty.Map(cty.String), Class: schema.Replacing,
 				Doc: "Any texts. A change in them is a new build: what the image is made of is known to the build hosts only, which nobody watches from here.",
 			},
 		},
@@ -78,14 +78,14 @@ func checkImage(v cty.Value) error {
 	return nil
 }
 
-// allKinds adds the errors that every builder knows.
+// allKinds adds the errors that every builder supports.
 func allKinds(more map[string]error) map[string]error {
-	kinds := map[string]error{"away": builders.ErrAway, "gone": builders.ErrGone}
+	kinds := map[string]error{"away": builders.ErrHostUnavailable, "gone": builders.ErrVersionGone}
 	maps.Copy(kinds, more)
 	return kinds
 }
 
-// kindOf names an error for the other side.
+// kindOf returns the name of an error for the other side.
 func kindOf(err error, kinds map[string]error) string {
 	for name, kind := range kinds {
 		if errors.Is(err, kind) {

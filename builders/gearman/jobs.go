@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// build does image-build:<image>.
+// build handles image-build:<image>.
 func (h *Host) build(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	image := strings.TrimPrefix(task.Function, buildPrefix)
 	request, err := readBuildRequest(task.Data)
@@ -40,14 +40,14 @@ func (h *Host) build(ctx context.Context, task *protocol.Task) ([]byte, error) {
 		end()
 		return nil, talk.fail(err)
 	}
-	// Before the answer, since whoever gets it may ask for an upload at once. Also when the answer will reach nobody:
-	// the build is here.
+	// Before the answer, since its receiver may request an upload at once. Also if the answer reaches no client,
+	// because the build exists.
 	h.offer(context.WithoutCancel(ctx), id)
 	log.Info("build is ready", "took", time.Since(begun).Round(time.Millisecond))
-	return toJSON(buildAnswer{ID: request.ID, Npctl: &buildFed{h.name, files}}), nil
+	return toJSON(buildAnswer{ID: request.ID, Npctl: &buildResult{h.name, files}}), nil
 }
 
-func (h *Host) makeImage(ctx context.Context, image string, request buildRequest, talk *talk) ([]resources.ImageFile, error) {
+func (h *Host) makeImage(ctx context.Context, image string, request buildRequest, talk *jobReport) ([]resources.ImageFile, error) {
 	if seconds := request.Npctl.Timeout; seconds > 0 {
 		limit := min(time.Duration(seconds), longestBuild) * time.Second
 		var cancel context.CancelFunc
@@ -56,13 +56,13 @@ func (h *Host) makeImage(ctx context.Context, image string, request buildRequest
 	}
 	stop := h.follow(ctx, string(request.ID), talk)
 	defer stop()
-	return h.workshop.Make(ctx, image, string(request.ID), request.Npctl.Formats, talk.progress)
+	return h.service.Build(ctx, image, string(request.ID), request.Npctl.Formats, talk.progress)
 }
 
-// longestBuild is in seconds: a year, so that no number overflows.
+// longestBuild is the longest timeout in seconds: a year, so that no number overflows.
 const longestBuild = 365 * 24 * 3600
 
-// upload does image-upload:<id>.
+// upload handles image-upload:<id>.
 func (h *Host) upload(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	id := strings.TrimPrefix(task.Function, uploadPrefix)
 	request, err := readSendRequest(task.Data)
@@ -78,9 +78,9 @@ func (h *Host) upload(ctx context.Context, task *protocol.Task) ([]byte, error) 
 	log := h.log.With("build", id, "provider", request.Provider)
 	log.Info("upload begins")
 	talk, extra := h.talk(task, request.Npctl.Reports), request.Npctl
-	external, err := h.workshop.Send(ctx, builders.Sending{
+	external, err := h.service.Upload(ctx, builders.UploadJob{
 		BuildID: id, Image: request.Image, Provider: request.Provider, Format: extra.Format, Name: extra.Name,
-		Marks: resources.Marks(extra.Marks), Properties: extra.Properties, Tags: extra.Tags, Progress: task.Progress,
+		Marks: resources.OwnerTags(extra.Marks), Properties: extra.Properties, Tags: extra.Tags, Progress: task.Progress,
 	})
 	if err == nil && external == "" {
 		err = errors.New("the cloud gave the image no id")
@@ -93,8 +93,8 @@ func (h *Host) upload(ctx context.Context, task *protocol.Task) ([]byte, error) 
 	return toJSON(sendAnswer{text(external)}), nil
 }
 
-// remove does image-delete:<id>. A build that is being made is stopped first. The functions are taken back after the answer, by the worker: gearmand would drop the
-// answer otherwise.
+// remove handles image-delete:<id>. It stops a running build first. The worker withdraws the functions after the
+// answer, because gearmand would otherwise drop the answer.
 func (h *Host) remove(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	id := strings.TrimPrefix(task.Function, deletePrefix)
 	h.stop(id)
@@ -103,16 +103,16 @@ func (h *Host) remove(ctx context.Context, task *protocol.Task) ([]byte, error) 
 		return nil, err
 	}
 	defer unlock()
-	if err := h.workshop.Remove(ctx, id); err != nil {
+	if err := h.service.Remove(ctx, id); err != nil {
 		h.log.Warn("build cannot be removed", "build", id, "error", err)
-		return nil, err // as an exception: the request has no room to ask for the reason in another way
+		return nil, err // as an exception, because the request has no field to ask for the reason
 	}
 	h.withdraw(id)
 	h.log.Info("build removed", "build", id)
 	return nil, nil
 }
 
-// refuse answers a request that is wrong: WORK_FAIL where the original did so, and else an exception.
+// refuse answers an invalid request: with WORK_FAIL where the original did so, otherwise with an exception.
 func (h *Host) refuse(task *protocol.Task, err error) error {
 	h.log.Warn("gearman job refused", "function", task.Function, "error", err)
 	if errors.Is(err, errRefused) {

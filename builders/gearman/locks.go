@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// locks keep jobs about one build apart: while it is made or removed nothing else happens to it, while it is uploaded
-// only other uploads do. Its zero value is ready.
+// locks serializes the jobs of one build: building and removing it exclude all other jobs, and uploads exclude only
+// these. Its zero value is ready to use.
 type locks struct {
 	mu   sync.Mutex
 	byID map[string]*lock // guarded by mu
@@ -19,14 +19,14 @@ type lock struct {
 	users   int
 }
 
-const alone = 1 << 30
+const exclusiveWeight = 1 << 30
 
-// exclusive waits until nothing happens to the build. Call the function returned when done.
+// exclusive waits until no job uses the build. The caller must call unlock.
 func (l *locks) exclusive(ctx context.Context, id string) (unlock func(), err error) {
-	return l.acquire(ctx, id, alone)
+	return l.acquire(ctx, id, exclusiveWeight)
 }
 
-// shared waits until the build is neither made nor removed.
+// shared waits until the build is neither being built nor removed.
 func (l *locks) shared(ctx context.Context, id string) (unlock func(), err error) {
 	return l.acquire(ctx, id, 1)
 }
@@ -50,7 +50,7 @@ func (l *locks) use(id string) *lock {
 		l.byID = map[string]*lock{}
 	}
 	if l.byID[id] == nil {
-		l.byID[id] = &lock{weights: semaphore.NewWeighted(alone)}
+		l.byID[id] = &lock{weights: semaphore.NewWeighted(exclusiveWeight)}
 	}
 	l.byID[id].users++
 	return l.byID[id]

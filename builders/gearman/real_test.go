@@ -19,7 +19,7 @@ import (
 )
 
 // These tests need gearmand, stunnel4, and a Python with the gear library ($NPCTL_GEAR_PYTHON); test/gearman/install.sh
-// installs them. What is missing is a failure.
+// installs them. The tests fail if one is missing.
 
 func TestRealGearmand(t *testing.T) {
 	runSuite(t, gearmantest.Gearmand, func(t *testing.T) protocol.Options { return quick(t, gearmantest.StartGearmand(t)) })
@@ -42,7 +42,7 @@ func TestRealGearmandBehindStunnel(t *testing.T) {
 	})
 }
 
-// onEach runs a test at both servers.
+// onEach runs a test with both servers.
 func onEach(t *testing.T, run func(*testing.T, string)) {
 	t.Run("gearmand", func(t *testing.T) { run(t, gearmantest.StartGearmand(t)) })
 	t.Run("python", func(t *testing.T) { run(t, gearmantest.StartPython(t)) })
@@ -57,7 +57,7 @@ func python(t *testing.T, script, addr string, args ...string) *exec.Cmd {
 	return exec.CommandContext(withTimeout(t), gearmantest.GearPython(t), append([]string{"testdata/" + script, host, port}, args...)...)
 }
 
-// ended is what client.py prints.
+// ended is the output of client.py.
 type ended struct {
 	Failure   bool
 	Exception string
@@ -118,7 +118,7 @@ func TestRealPythonWorkerServesUs(t *testing.T) {
 			t.Fatalf("the worker says %q", got)
 		}
 		b := newBuilder(quick(t, addr))
-		if artifact, err := b.Build(withTimeout(t), job("centos7"), &bytes.Buffer{}); err != nil || len(artifact.Kept) > 0 {
+		if artifact, err := b.Build(withTimeout(t), job("centos7"), &bytes.Buffer{}); err != nil || len(artifact.RemoteFiles) > 0 {
 			t.Errorf("build: %+v, %v", artifact, err)
 		}
 		if got := next(); !strings.HasPrefix(got, `image-build:centos7 {"image-id":"`+id+`",`) {
@@ -127,7 +127,7 @@ func TestRealPythonWorkerServesUs(t *testing.T) {
 		if artifact, err := b.Build(withTimeout(t), job("centos7"), &bytes.Buffer{}); err != nil || artifact.Host != "127.0.0.1" {
 			t.Errorf("build again: %+v, %v", artifact, err)
 		}
-		if external, err := b.Send(withTimeout(t), sending()); external != "cloud/debian" || err != nil {
+		if external, err := b.Upload(withTimeout(t), sending()); external != "cloud/debian" || err != nil {
 			t.Errorf("send: %q, %v", external, err)
 		}
 		if err := b.Remove(withTimeout(t), id); err != nil {

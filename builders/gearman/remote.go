@@ -12,14 +12,14 @@ import (
 	protocol "github.com/npctl/npctl/internal/gearman"
 )
 
-// Send implements builders.Remote.
-func (b *Builder) Send(ctx context.Context, s builders.Sending) (string, error) {
+// Upload implements builders.Remote.
+func (b *Builder) Upload(ctx context.Context, s builders.UploadJob) (string, error) {
 	data := toJSON(sendRequest{Provider: s.Provider, Image: s.Image, Npctl: &sendExtra{
 		Format: s.Format, Name: s.Name, Marks: marks(s.Marks), Properties: s.Properties, Tags: s.Tags, Reports: true,
 	}})
 	var why failure
 	answer, err := b.client.Do(ctx, protocol.Job{
-		Function: uploadPrefix + s.BuildID, Unique: digest(data), Data: data, Wait: b.wait, Unless: b.unlessAway(uploadPrefix + s.BuildID),
+		Function: uploadPrefix + s.BuildID, Unique: digest(data), Data: data, Wait: b.wait, Precheck: b.failIfNoHost(uploadPrefix + s.BuildID),
 		Progress: func(done, total int64) {
 			if s.Progress != nil && done >= 0 && done <= total {
 				s.Progress(done, total)
@@ -33,7 +33,7 @@ func (b *Builder) Send(ctx context.Context, s builders.Sending) (string, error) 
 	return readSendAnswer(answer)
 }
 
-// or returns the failure that a report tells of, if it does.
+// or returns the failure in data if data is a report of one, otherwise f.
 func (f failure) or(data []byte) failure {
 	if r, ok := readReport(data); ok && r.Error != "" {
 		return failure{r.Error, r.Kind}
@@ -41,21 +41,21 @@ func (f failure) or(data []byte) failure {
 	return f
 }
 
-// unlessAway keeps a job from waiting for a host that may never come back.
-func (b *Builder) unlessAway(function string) func(map[string]protocol.Function) error {
+// failIfNoHost rejects a job that would wait for a host which may never return.
+func (b *Builder) failIfNoHost(function string) func(map[string]protocol.Function) error {
 	return func(functions map[string]protocol.Function) error {
 		if functions[function].Workers > 0 {
 			return nil
 		}
-		return fmt.Errorf("%w: nobody offers %s at %s; is npctl builder running on its host?", builders.ErrAway, function, strings.Join(b.servers, ", "))
+		return fmt.Errorf("%w: nobody offers %s at %s; is npctl builder running on its host?", builders.ErrHostUnavailable, function, strings.Join(b.servers, ", "))
 	}
 }
 
-// Remove implements builders.Remote. Should several hosts have the build, it is removed from all.
+// Remove implements builders.Remote. If several hosts have the build, it removes the build from all of them.
 func (b *Builder) Remove(ctx context.Context, buildID string) error {
 	for hosts := 0; ; hosts++ {
 		err := b.removeOnce(ctx, buildID)
-		if errors.Is(err, builders.ErrAway) && hosts > 0 {
+		if errors.Is(err, builders.ErrHostUnavailable) && hosts > 0 {
 			return nil
 		}
 		if err != nil {
@@ -67,13 +67,13 @@ func (b *Builder) Remove(ctx context.Context, buildID string) error {
 	}
 }
 
-// mostHosts ends the removal of a build that stays wherever it is removed.
+// mostHosts limits the removal of a build that reappears after each removal.
 const mostHosts = 16
 
 func (b *Builder) removeOnce(ctx context.Context, buildID string) error {
 	var why failure
 	_, err := b.client.Do(ctx, protocol.Job{
-		Function: deletePrefix + buildID, Unique: unique(buildID), Wait: b.wait, Unless: b.unlessAway(deletePrefix + buildID),
+		Function: deletePrefix + buildID, Unique: unique(buildID), Wait: b.wait, Precheck: b.failIfNoHost(deletePrefix + buildID),
 		Output: func(data []byte) { why = why.or(data) },
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *Builder) removeOnce(ctx context.Context, buildID string) error {
 	return nil
 }
 
-// isGone waits a moment for the host to take its functions back, which comes after its answer.
+// isGone waits up to two seconds for the host to withdraw its functions, which it does after its answer.
 func (b *Builder) isGone(ctx context.Context, buildID string) (bool, error) {
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
 		functions, err := b.client.Status(ctx)
@@ -101,8 +101,8 @@ func (b *Builder) isGone(ctx context.Context, buildID string) (bool, error) {
 	return false, nil
 }
 
-// Held implements builders.Remote.
-func (b *Builder) Held(ctx context.Context) (map[string]bool, error) {
+// ListBuilds implements builders.Remote.
+func (b *Builder) ListBuilds(ctx context.Context) (map[string]bool, error) {
 	functions, err := b.client.Status(ctx)
 	if err != nil {
 		return nil, err
@@ -116,11 +116,10 @@ func (b *Builder) Held(ctx context.Context) (map[string]bool, error) {
 	return held, nil
 }
 
-// hostPrefix begins the names of our own workers, which hold that of their host: npctl:<host>:upload-<number>.
+// hostPrefix is the prefix of the names of npctl's workers, which contain the host: npctl:<host>:upload-<number>.
 const hostPrefix = "npctl:"
 
-// Up implements builders.Hosts. A host that begins, or is being stopped, lists no builds for a moment: it has to be seen
-// twice.
+// Up implements builders.HostStatus. A host that starts or stops lists no builds for a moment, so Up checks twice.
 func (b *Builder) Up(ctx context.Context, host string) (bool, error) {
 	for range 2 {
 		peers, err := b.client.Peers(ctx)
@@ -138,8 +137,8 @@ func (b *Builder) Up(ctx context.Context, host string) (bool, error) {
 
 const upPause = 500 * time.Millisecond
 
-// isUp reports whether the host is there to build and to upload. It begins to offer images after it has offered the
-// builds that it has, and one that is being stopped drops its idle connections first.
+// isUp reports whether the host is ready to build and to upload. A starting host offers its builds before its images,
+// and a stopping host first drops its idle connections.
 func isUp(peers []protocol.Peer, host string) bool {
 	connected := func(what string) bool {
 		return slices.ContainsFunc(peers, func(p protocol.Peer) bool {
@@ -149,22 +148,22 @@ func isUp(peers []protocol.Peer, host string) bool {
 	return connected(building) && connected(uploading)
 }
 
-// building and uploading end the names of a host's workers.
+// Suffixes of the names of a host's workers.
 const building, uploading = "build", "upload"
 
-// workerName is what a host's worker is called at the servers, where names have no blanks.
+// workerName returns the name of a host's worker at the servers, where names have no blanks.
 func workerName(host, what string) string {
 	return strings.Join(strings.Fields(hostPrefix+host+":"+what), "-")
 }
 
-// hostOf names a host that offers a function.
+// hostOf returns the name of a host that offers a function.
 func hostOf(peers []protocol.Peer, function string) string {
 	for _, p := range peers {
 		if !slices.Contains(p.Functions, function) {
 			continue
 		}
 		if name, ours := strings.CutPrefix(p.Name, hostPrefix); ours {
-			return name[:max(0, strings.LastIndexByte(name, ':'))] // a name may hold colons
+			return name[:max(0, strings.LastIndexByte(name, ':'))] // a host name may contain colons
 		}
 		return p.Address
 	}

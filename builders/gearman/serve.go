@@ -16,38 +16,39 @@ import (
 	protocol "github.com/npctl/npctl/internal/gearman"
 )
 
-// ServeOptions say what a build host offers, and where.
+// ServeOptions configures a build host.
 type ServeOptions struct {
-	Gearman  protocol.Options // Name is set by NewHost; Drain is how long jobs in hand may go on after ctx has ended
-	Workshop builders.Workshop
-	// BuildWorkers and UploadWorkers are how many builds, and how many uploads and removals, go on at a time; 1 and 4
-	// when 0.
+	Gearman      protocol.Options // NewHost sets Name; Drain limits how long running jobs may continue after ctx is done
+	BuildService builders.BuildService
+	// BuildWorkers and UploadWorkers are the numbers of concurrent builds, and of concurrent uploads and removals; 1
+	// and 4 when 0.
 	BuildWorkers, UploadWorkers int
-	// Host is what this host is called to others; the machine's name when "".
+	// Host is the name of this host for clients; the machine's name when "".
 	Host string
-	// Kinds are errors of the workshop that Builders recognise by errors.Is, under these names.
+	// Kinds are errors of the BuildService that Builders recognize with errors.Is, under these names.
 	Kinds map[string]error
-	// Refresh is how often Workshop.Kept is asked, for builds that come or go without gearman; one minute when 0.
+	// Refresh is the interval between calls of BuildService.ListBuilds, for builds that appear or disappear without
+	// gearman; one minute when 0.
 	Refresh time.Duration
-	// Settle is how long the host builds nothing for a server that was lost and is back, so that builds are not made again
-	// which another host has and will offer in a moment; five seconds when 0.
+	// Settle is the time without builds after a lost server returns, so that this host does not repeat builds which
+	// another host has and is about to offer; five seconds when 0.
 	Settle time.Duration
 	Log    *slog.Logger
 }
 
-// Logs is a Workshop that lets others follow its builds' logs.
+// Logs is implemented by a BuildService that lets clients follow its build logs.
 type Logs interface {
-	// OpenLog opens the log of a build, which may still grow: what is written after the end was read is read by the next
-	// Read. The error wraps fs.ErrNotExist while there is none.
+	// OpenLog opens the log of a build, which may still grow: a Read after the end returns data written since. The
+	// error wraps fs.ErrNotExist while there is no log.
 	OpenLog(ctx context.Context, id string) (io.ReadCloser, error)
 }
 
-// Host is a build host at work.
+// Host is a build host.
 type Host struct {
-	workshop      builders.Workshop
+	service       builders.BuildService
 	servers, name string
-	builds        *protocol.Worker // makes images
-	uploads       *protocol.Worker // sends and removes them
+	builds        *protocol.Worker // builds images
+	uploads       *protocol.Worker // uploads and removes them
 	kinds         map[string]error
 	every         time.Duration
 	log           *slog.Logger
@@ -56,17 +57,17 @@ type Host struct {
 	reloading sync.Mutex // held while images are offered and withdrawn
 	images    []string   // guarded by reloading: offered
 
-	mu      sync.Mutex
-	offered map[string]bool                    // guarded by mu: ids of builds
-	changes int                                // guarded by mu: counts offers and withdrawals
-	making  map[string]context.CancelCauseFunc // guarded by mu: by ids of builds
+	mu            sync.Mutex
+	offered       map[string]bool                    // guarded by mu: ids of builds
+	changes       int                                // guarded by mu: counts offers and withdrawals
+	runningBuilds map[string]context.CancelCauseFunc // guarded by mu: by build ID
 }
 
-// Serve makes, uploads and removes images for whoever asks by gearman, until ctx ends. Then it takes no new jobs, finishes
-// those in hand within Gearman.Drain, and returns nil; what takes longer is stopped and left to other hosts. Servers that
-// cannot be reached are tried again for ever.
+// Serve builds, uploads and removes images for gearman clients until ctx is done. Then it accepts no new jobs, finishes
+// running jobs within Gearman.Drain, and returns nil; it stops jobs that take longer and leaves them to other hosts. It
+// retries unreachable servers indefinitely.
 func (h *Host) Serve(ctx context.Context) error {
-	kept, err := h.workshop.Kept(ctx)
+	kept, err := h.service.ListBuilds(ctx)
 	if err != nil {
 		return fmt.Errorf("list the builds that are kept here: %w", err)
 	}
@@ -76,11 +77,11 @@ func (h *Host) Serve(ctx context.Context) error {
 	for _, id := range kept {
 		h.offer(ctx, id)
 	}
-	h.log.Info("offering images by gearman", "servers", h.servers, "host", h.name, "images", len(h.workshop.Images()), "builds", len(kept))
+	h.log.Info("offering images by gearman", "servers", h.servers, "host", h.name, "images", len(h.service.Images()), "builds", len(kept))
 	var work sync.WaitGroup
 	work.Go(func() { h.uploads.Run(ctx) })
 	work.Go(func() {
-		select { // so that a build that ends at once can be offered at once
+		select { // until then, a build that ends at once could not be offered
 		case <-h.uploads.Ready():
 		case <-ctx.Done():
 		}
@@ -91,11 +92,11 @@ func (h *Host) Serve(ctx context.Context) error {
 	return nil
 }
 
-// offerImages begins to offer the images of the workshop.
+// offerImages starts to offer the images of the service.
 func (h *Host) offerImages(ctx context.Context) error {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
-	images := h.workshop.Images()
+	images := h.service.Images()
 	if err := checkImages(images); err != nil {
 		return err
 	}
@@ -121,8 +122,8 @@ func (h *Host) addImages(ctx context.Context, images []string) error {
 	return nil
 }
 
-// Reload offers other images. Those that are no longer among them are withdrawn, then use makes the workshop know the new
-// ones, then these are offered. Builds that run go on. After an error of use the images before are offered again.
+// Reload replaces the offered images. It withdraws images that are not in the list, calls use to configure the service,
+// and then offers the new ones. Running builds continue. After an error of use it offers the previous images again.
 func (h *Host) Reload(ctx context.Context, images []string, use func(context.Context) error) error {
 	if err := checkImages(images); err != nil {
 		return err
@@ -148,7 +149,7 @@ func (h *Host) Reload(ctx context.Context, images []string, use func(context.Con
 	return nil
 }
 
-// without returns the names that are not among the others.
+// without returns the names that are not in others.
 func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
@@ -169,12 +170,12 @@ func NewHost(o ServeOptions) (*Host, error) {
 		o.Gearman.Log = o.Log
 	}
 	h := &Host{
-		workshop: o.Workshop, servers: strings.Join(o.Gearman.Servers, ", "), name: name, kinds: allKinds(o.Kinds), log: o.Log, every: orElse(o.Refresh, time.Minute),
-		offered: map[string]bool{}, making: map[string]context.CancelCauseFunc{},
+		service: o.BuildService, servers: strings.Join(o.Gearman.Servers, ", "), name: name, kinds: allKinds(o.Kinds), log: o.Log, every: orElse(o.Refresh, time.Minute),
+		offered: map[string]bool{}, runningBuilds: map[string]context.CancelCauseFunc{},
 	}
 	builds, uploads := named(o.Gearman, name, building), named(o.Gearman, name, uploading)
 	builds.Settle = orElse(o.Settle, 5*time.Second)
-	uploads.Retry = builds.Settle / 3 // with jitter, half as much again: every host that is up has offered by then
+	uploads.Retry = builds.Settle / 3 // up to 1.5 times as long with jitter: every host that is up has offered by then
 	h.builds = protocol.NewWorker(builds, orElse(o.BuildWorkers, 1))
 	h.uploads = protocol.NewWorker(uploads, orElse(o.UploadWorkers, 4))
 	return h, nil

@@ -22,8 +22,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Every test here runs against our own server with the habits of gearmand and with those of the Python server, and with
-// the tag gearman against both real ones, and against gearmand behind stunnel.
+// Every test here runs against the test server with the behavior of gearmand and of the Python server, and with the tag
+// gearman against both real servers, and against gearmand behind stunnel.
 
 type world struct {
 	kind    gearmantest.Kind
@@ -68,7 +68,7 @@ func job(image string) builders.Job {
 	return builders.Job{Image: image, BuildID: id, Config: new(gearman.Builder).Schema().Null(), Formats: []string{"qcow2", "raw"}, Timeout: time.Hour}
 }
 
-// made is what Build returned.
+// made is the result of Build.
 type made struct {
 	artifact builders.Artifact
 	err      error
@@ -83,10 +83,10 @@ func build(ctx context.Context, o protocol.Options, j builders.Job) <-chan made 
 	return done
 }
 
-func sending() builders.Sending {
-	return builders.Sending{
+func sending() builders.UploadJob {
+	return builders.UploadJob{
 		BuildID: id, Image: "debian", Provider: "cloud", Format: "raw", Name: "debian-1",
-		Marks:      resources.Marks{Installation: "i", Kind: resources.KindUpload, ID: "7", Provider: "cloud", Image: "debian", Build: id, Hash: "h"},
+		Marks:      resources.OwnerTags{Installation: "i", Kind: resources.KindUpload, ID: "7", Provider: "cloud", Image: "debian", Build: id, Hash: "h"},
 		Properties: map[string]string{"os": "linux"}, Tags: []string{"a", "b"},
 	}
 }
@@ -99,21 +99,21 @@ func lifeOfABuild(t *testing.T, w world) {
 	b := newBuilder(w.options)
 	var log bytes.Buffer
 	artifact, err := b.Build(withTimeout(t), job("debian"), &log)
-	if diff := cmp.Diff(builders.Artifact{Kept: shop.files(id), Host: "h1"}, artifact); diff != "" || err != nil {
+	if diff := cmp.Diff(builders.Artifact{RemoteFiles: shop.files(id), Host: "h1"}, artifact); diff != "" || err != nil {
 		t.Fatalf("artifact (-want +got):\n%s%v", diff, err)
 	}
 	wantLog := "npctl: asks gearman servers " + w.options.Servers[0] + " for image-build:debian\nnpctl: h1 begins\nbuilding debian\nnpctl: made on h1\n"
 	if diff := cmp.Diff(wantLog, log.String()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
-	// Nothing to wait for: whoever has the answer may ask for an upload.
+	// No wait is needed: a client that has the answer may request an upload.
 	functions, err := protocol.New(w.options).Status(withTimeout(t))
 	if functions["image-upload:"+id].Workers == 0 || functions["image-delete:"+id].Workers == 0 || err != nil {
 		t.Errorf("after the build there are %v, %v", functions, err)
 	}
 	s := sending()
 	s.Progress = func(int64, int64) {}
-	external, err := b.Send(withTimeout(t), s)
+	external, err := b.Upload(withTimeout(t), s)
 	if external != "cloud-"+id || err != nil {
 		t.Errorf("sent as %q, %v", external, err)
 	}
@@ -121,10 +121,10 @@ func lifeOfABuild(t *testing.T, w world) {
 	if diff := cmp.Diff([]string{"debian " + id + " [qcow2 raw]"}, builds); diff != "" {
 		t.Errorf("built (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]builders.Sending{sending()}, sent); diff != "" {
+	if diff := cmp.Diff([]builders.UploadJob{sending()}, sent); diff != "" {
 		t.Errorf("the host was asked to send (-want +got):\n%s", diff)
 	}
-	held, err := b.Held(withTimeout(t))
+	held, err := b.ListBuilds(withTimeout(t))
 	if diff := cmp.Diff(map[string]bool{id: true}, held); diff != "" || err != nil {
 		t.Errorf("held (-want +got):\n%s%v", diff, err)
 	}
@@ -135,7 +135,7 @@ func lifeOfABuild(t *testing.T, w world) {
 	if _, err := os.Stat(shop.path(id, "raw")); err == nil {
 		t.Error("the file is still there")
 	}
-	if err := b.Remove(withTimeout(t), id); !errors.Is(err, builders.ErrAway) {
+	if err := b.Remove(withTimeout(t), id); !errors.Is(err, builders.ErrHostUnavailable) {
 		t.Errorf("removed again: %v, want ErrAway", err)
 	}
 }
@@ -159,7 +159,7 @@ func buildsGoWhereTheyCanBeMade(t *testing.T, w world) {
 	for image, shop := range shops {
 		s := sending()
 		s.BuildID = "build-of-" + image
-		if _, err := b.Send(withTimeout(t), s); err != nil {
+		if _, err := b.Upload(withTimeout(t), s); err != nil {
 			t.Error(err)
 		}
 		if _, sent := shop.history(); len(sent) != 1 || sent[0].BuildID != s.BuildID {
@@ -191,7 +191,7 @@ func notMadeTwice(t *testing.T, w world) {
 	}
 }
 
-// gated is a workshop that makes and sends nothing before it is let.
+// gated is a workshop that builds and uploads nothing until the test lets it.
 func gated(t testing.TB, images ...string) (shop *workshop, begun chan string, open chan error, stopped chan error) {
 	shop, begun, open, stopped = newWorkshop(t, images...), make(chan string, 9), make(chan error, 9), make(chan error, 9)
 	wait := func(ctx context.Context, what string) error {
@@ -207,7 +207,7 @@ func gated(t testing.TB, images ...string) (shop *workshop, begun chan string, o
 	shop.make = func(ctx context.Context, _, id string, _ func(string, int64, int64)) error {
 		return wait(ctx, "build "+id)
 	}
-	shop.send = func(ctx context.Context, s builders.Sending) (string, error) {
+	shop.send = func(ctx context.Context, s builders.UploadJob) (string, error) {
 		return "e", wait(ctx, "upload "+s.BuildID)
 	}
 	return shop, begun, open, stopped
@@ -215,7 +215,7 @@ func gated(t testing.TB, images ...string) (shop *workshop, begun chan string, o
 
 func runningBuildIsJoined(t *testing.T, w world) {
 	if w.kind == gearmantest.Python {
-		// It joins no jobs. But a host does: two jobs for one build are one after the other there.
+		// The server joins no jobs, but a host serializes two jobs for one build.
 		runningBuildIsMadeOnceByAHost(t, w)
 		return
 	}
@@ -249,12 +249,12 @@ func runningBuildIsJoined(t *testing.T, w world) {
 
 func runningBuildIsMadeOnceByAHost(t *testing.T, w world) {
 	shop, begun, open, _ := gated(t, "debian")
-	host := newHost(t, gearman.ServeOptions{Gearman: w.options, Workshop: shop, BuildWorkers: 2, Host: "h1"})
+	host := newHost(t, gearman.ServeOptions{Gearman: w.options, BuildService: shop, BuildWorkers: 2, Host: "h1"})
 	go func() { _ = host.Serve(t.Context()) }()
 	offered(t, w.options, map[string]int{"image-build:debian": 2})
 	first, second := build(withTimeout(t), w.options, job("debian")), build(withTimeout(t), w.options, job("debian"))
 	receive(t, begun, "the build")
-	for running := 0; running < 2; { // both jobs are at the host
+	for running := 0; running < 2; { // until both jobs are at the host
 		status, err := protocol.New(w.options).Status(withTimeout(t))
 		if err != nil {
 			t.Fatal(err)
@@ -276,7 +276,7 @@ func logAndPhases(t *testing.T, w world) {
 	shop := newWorkshop(t, "debian")
 	heard := make(chan string, 100)
 	shop.make = func(ctx context.Context, _, id string, progress func(string, int64, int64)) error {
-		// Each step is taken when the last has been heard of on the other side.
+		// Each step starts when the other side has reported the previous one.
 		for step, tell := range map[string]func(){
 			"first line\n":   func() { shop.write(id, "first line\nhalf a ") },
 			"installing 3/7": func() { progress("installing", 3, 7) },
@@ -329,25 +329,25 @@ func failureTellsWhy(t *testing.T, w world) {
 	if err == nil || err.Error() != "disk-image-create ended with exit code 1" {
 		t.Errorf("got %v", err)
 	}
-	if held, err := b.Held(withTimeout(t)); len(held) > 0 || err != nil {
+	if held, err := b.ListBuilds(withTimeout(t)); len(held) > 0 || err != nil {
 		t.Errorf("held after the failure: %v, %v", held, err)
 	}
 	shop.make = nil
-	shop.send = func(context.Context, builders.Sending) (string, error) {
+	shop.send = func(context.Context, builders.UploadJob) (string, error) {
 		return "", fmt.Errorf("upload to cloud: %w (10 of 10 images)", errQuota)
 	}
 	if _, err := b.Build(withTimeout(t), job("debian"), &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.Send(withTimeout(t), sending())
+	_, err = b.Upload(withTimeout(t), sending())
 	if want := "upload to cloud: quota exceeded (10 of 10 images)"; !errors.Is(err, errQuota) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	// The file disappears without anybody's knowing.
+	// The file disappears without the host's knowledge.
 	if err := os.Rename(shop.path(id, "raw"), shop.path(id, "away")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Send(withTimeout(t), sending()); !errors.Is(err, builders.ErrAway) {
+	if _, err := b.Upload(withTimeout(t), sending()); !errors.Is(err, builders.ErrHostUnavailable) {
 		t.Errorf("got %v, want ErrAway", err)
 	}
 }
@@ -483,7 +483,7 @@ func reloaded(t *testing.T, w world) {
 	if err := host.Reload(withTimeout(t), images, use); err != nil {
 		t.Fatal(err)
 	}
-	// The function of the job in hand is withdrawn after the job.
+	// The function of the running job is withdrawn after the job.
 	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-build:suse": 1, "image-delete:" + id: 2})
 	open <- nil
 	if got := receive(t, running, "the build that ran"); got.err != nil || got.artifact.Host != "h1" {
@@ -494,17 +494,17 @@ func reloaded(t *testing.T, w world) {
 
 func absentHost(t *testing.T, w world) {
 	b := gearman.New(gearman.Settings{Gearman: w.options, HostTimeout: 50 * time.Millisecond})
-	_, err := b.Send(withTimeout(t), sending())
-	if !errors.Is(err, builders.ErrAway) || !strings.Contains(err.Error(), w.options.Servers[0]) {
+	_, err := b.Upload(withTimeout(t), sending())
+	if !errors.Is(err, builders.ErrHostUnavailable) || !strings.Contains(err.Error(), w.options.Servers[0]) {
 		t.Errorf("send: got %v, want ErrAway with the server", err)
 	}
-	if err := b.Remove(withTimeout(t), id); !errors.Is(err, builders.ErrAway) {
+	if err := b.Remove(withTimeout(t), id); !errors.Is(err, builders.ErrHostUnavailable) {
 		t.Errorf("remove: got %v, want ErrAway", err)
 	}
-	if _, err := b.Build(withTimeout(t), job("debian"), &bytes.Buffer{}); !errors.Is(err, protocol.ErrNoWorker) || errors.Is(err, builders.ErrAway) {
+	if _, err := b.Build(withTimeout(t), job("debian"), &bytes.Buffer{}); !errors.Is(err, protocol.ErrNoWorker) || errors.Is(err, builders.ErrHostUnavailable) {
 		t.Errorf("build: got %v, want ErrNoWorker", err)
 	}
-	// A host that goes while the upload waits behind others.
+	// A host that disappears while the upload waits in the queue.
 	shop, begun, _, _ := gated(t, "debian")
 	if err := os.WriteFile(shop.path(id, "raw"), []byte("image"), 0o600); err != nil {
 		t.Fatal(err)
@@ -517,7 +517,7 @@ func absentHost(t *testing.T, w world) {
 		s := sending()
 		s.Provider = fmt.Sprint("cloud", n)
 		work.Go(func() {
-			_, err := newBuilder(w.options).Send(withTimeout(t), s)
+			_, err := newBuilder(w.options).Upload(withTimeout(t), s)
 			errs <- err
 		})
 	}
@@ -527,9 +527,9 @@ func absentHost(t *testing.T, w world) {
 	work.Wait()
 	close(errs)
 	for err := range errs {
-		// The Python server fails those that were begun.
+		// The Python server fails jobs that were running.
 		failed := w.kind == gearmantest.Python && errors.Is(err, protocol.ErrFailed)
-		if !errors.Is(err, builders.ErrAway) && !failed {
+		if !errors.Is(err, builders.ErrHostUnavailable) && !failed {
 			t.Errorf("got %v, want ErrAway", err)
 		}
 	}
@@ -560,10 +560,10 @@ func originalClient(t *testing.T, w world) {
 	if diff := cmp.Diff([]string{"centos7 42 []"}, builds); diff != "" {
 		t.Errorf("built (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]builders.Sending{{BuildID: "42", Image: "centos7", Provider: "rax-dfw"}}, sent); diff != "" {
+	if diff := cmp.Diff([]builders.UploadJob{{BuildID: "42", Image: "centos7", Provider: "rax-dfw"}}, sent); diff != "" {
 		t.Errorf("sent (-want +got):\n%s", diff)
 	}
-	shop.send = func(context.Context, builders.Sending) (string, error) { return "", errors.New("no such provider") }
+	shop.send = func(context.Context, builders.UploadJob) (string, error) { return "", errors.New("no such provider") }
 	if _, err := do(t, w.options, "image-upload:42", `{"provider": "nowhere", "image-name": "centos7"}`); !errors.Is(err, protocol.ErrFailed) {
 		t.Errorf("failing upload: %v, want WORK_FAIL", err)
 	}
@@ -573,7 +573,7 @@ func originalClient(t *testing.T, w world) {
 	offered(t, w.options, map[string]int{"image-build:centos7": 1})
 }
 
-// originalWorker plays the worker of the original: it knows nothing of npctl, and sends nothing but results.
+// originalWorker acts like the original worker: it ignores npctl's extensions and sends only results.
 func originalWorker(t *testing.T, w world) {
 	var mu sync.Mutex
 	var got []string
@@ -608,10 +608,10 @@ func originalWorker(t *testing.T, w world) {
 	work.Go(func() { worker.Run(ctx) })
 	t.Cleanup(func() { cancel(); work.Wait() })
 	b := newBuilder(w.options)
-	if artifact, err := b.Build(withTimeout(t), job("centos7"), &bytes.Buffer{}); err != nil || len(artifact.Kept) > 0 {
+	if artifact, err := b.Build(withTimeout(t), job("centos7"), &bytes.Buffer{}); err != nil || len(artifact.RemoteFiles) > 0 {
 		t.Errorf("build: %+v, %v", artifact, err)
 	}
-	if external, err := b.Send(withTimeout(t), sending()); external != "d0b27f2e" || err != nil {
+	if external, err := b.Upload(withTimeout(t), sending()); external != "d0b27f2e" || err != nil {
 		t.Errorf("send: %q, %v", external, err)
 	}
 	if err := b.Remove(withTimeout(t), id); err != nil {

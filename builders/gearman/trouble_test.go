@@ -25,7 +25,7 @@ func TestLostAnswerIsNoSecondBuild(t *testing.T) {
 			o := quick(t, server.Addr())
 			shop := newWorkshop(t, "debian")
 			shop.make = func(context.Context, string, string, func(string, int64, int64)) error {
-				server.Drop("") // and nobody hears of the image that is ready now
+				server.Drop("") // so the answer for the finished image is lost
 				return nil
 			}
 			serve(t, o, "h1", shop)
@@ -56,7 +56,7 @@ func TestServerThatRestartsLosesNoBuild(t *testing.T) {
 	}
 }
 
-// A build that one host has is not made by another that was quicker to come back to the server.
+// A host does not repeat the build of another host that reconnects to the server more slowly.
 func TestServerThatRestartsMakesNoSecondBuild(t *testing.T) {
 	server := gearmantest.Start(t, gearmantest.Gearmand)
 	o := quick(t, server.Addr())
@@ -94,23 +94,23 @@ func TestTwoServersAreOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.Stop()
-	if _, err := b.Send(withTimeout(t), sending()); err != nil {
+	if _, err := b.Upload(withTimeout(t), sending()); err != nil {
 		t.Error(err)
 	}
-	held, err := b.Held(withTimeout(t))
+	held, err := b.ListBuilds(withTimeout(t))
 	if diff := cmp.Diff(map[string]bool{id: true}, held); diff != "" || err != nil {
 		t.Errorf("held (-want +got):\n%s%v", diff, err)
 	}
 	second.Stop()
-	if held, err = b.Held(withTimeout(t)); err == nil {
+	if held, err = b.ListBuilds(withTimeout(t)); err == nil {
 		t.Errorf("nobody could look, and yet nothing is held: %v", held)
 	}
-	if _, err := gearman.New(gearman.Settings{Gearman: o, HostTimeout: 10 * time.Millisecond}).Send(withTimeout(t), sending()); err == nil || errors.Is(err, builders.ErrAway) {
+	if _, err := gearman.New(gearman.Settings{Gearman: o, HostTimeout: 10 * time.Millisecond}).Upload(withTimeout(t), sending()); err == nil || errors.Is(err, builders.ErrHostUnavailable) {
 		t.Errorf("got %v, want an error about the servers: nobody could look", err)
 	}
 }
 
-// workAs runs a worker that is none of ours.
+// workAs runs a worker that is not npctl's.
 func workAs(t *testing.T, o protocol.Options, handler protocol.Handler, functions ...string) {
 	t.Helper()
 	o.Name = "stranger"
@@ -173,7 +173,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		answers <- answer
 		s := sending()
 		s.BuildID = "7"
-		_, err := newBuilder(o).Send(withTimeout(t), s)
+		_, err := newBuilder(o).Upload(withTimeout(t), s)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("%s: got error  %v\nwant error %s", answer, err, want)
 		}
@@ -185,9 +185,9 @@ func TestHostThatCannotBeginSaysSo(t *testing.T) {
 		options gearman.ServeOptions
 		want    string
 	}{
-		"no server":  {gearman.ServeOptions{Workshop: newWorkshop(t)}, "there is no gearman server: name at least one in the gearman block"},
-		"image name": {gearman.ServeOptions{Gearman: quick(t, "x"), Workshop: newWorkshop(t, "a b")}, `image "a b" cannot be offered by gearman: it may hold no slash and no blank`},
-		"listing":    {gearman.ServeOptions{Gearman: quick(t, "x"), Workshop: noListing{}}, "list the builds that are kept here: disk is gone"},
+		"no server":  {gearman.ServeOptions{BuildService: newWorkshop(t)}, "there is no gearman server: name at least one in the gearman block"},
+		"image name": {gearman.ServeOptions{Gearman: quick(t, "x"), BuildService: newWorkshop(t, "a b")}, `image "a b" cannot be offered by gearman: it may hold no slash and no blank`},
+		"listing":    {gearman.ServeOptions{Gearman: quick(t, "x"), BuildService: noListing{}}, "list the builds that are kept here: disk is gone"},
 	} {
 		host, err := gearman.NewHost(test.options)
 		if err == nil {
@@ -201,7 +201,9 @@ func TestHostThatCannotBeginSaysSo(t *testing.T) {
 
 type noListing struct{ *workshop }
 
-func (noListing) Kept(context.Context) ([]string, error) { return nil, errors.New("disk is gone") }
+func (noListing) ListBuilds(context.Context) ([]string, error) {
+	return nil, errors.New("disk is gone")
+}
 
 func TestRemovalThatFailsSaysWhy(t *testing.T) {
 	o := quick(t, gearmantest.Start(t, gearmantest.Gearmand).Addr())

@@ -10,36 +10,36 @@ import (
 	"github.com/npctl/npctl/builders"
 )
 
-// logLimit is how much of a build host's log is taken.
+// logLimit limits how much of a build host's log is stored, in bytes.
 const logLimit = 64 << 20
 
-// watch follows a build on another host. Its methods are called by one goroutine.
+// watch follows a build on another host. Only one goroutine calls its methods.
 type watch struct {
 	job     builders.Job
 	log     io.Writer
 	cancel  context.CancelCauseFunc
-	timer   *time.Timer // until the build has taken too long
+	timer   *time.Timer // time limit of the build
 	phase   string
-	begins  int
+	starts  int
 	failure failure
 }
 
-func (w *watch) say(format string, args ...any) {
+func (w *watch) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.log, "npctl: "+format+"\n", args...)
 }
 
-func (w *watch) tell(phase string, done, total int64) {
+func (w *watch) report(phase string, done, total int64) {
 	if w.job.Progress != nil {
 		w.job.Progress(phase, done, total)
 	}
 }
 
 func (w *watch) waiting(why error) {
-	w.say("waits: %v", why)
-	w.tell("waiting for a build host", 0, 0)
+	w.logf("waits: %v", why)
+	w.report("waiting for a build host", 0, 0)
 }
 
-// running starts the clock when a host begins, and stops it when the job is in a queue again.
+// running starts the timer when a host starts, and stops it when the job is back in a queue.
 func (w *watch) running(running bool) {
 	w.stop()
 	if !running {
@@ -47,7 +47,7 @@ func (w *watch) running(running bool) {
 		return
 	}
 	w.phase = "building on a build host"
-	w.tell(w.phase, 0, 0)
+	w.report(w.phase, 0, 0)
 	if limit := w.job.Timeout; limit > 0 {
 		w.timer = time.AfterFunc(limit, func() { w.cancel(fmt.Errorf("timeout after %s: %w", limit, context.DeadlineExceeded)) })
 	}
@@ -60,15 +60,15 @@ func (w *watch) stop() {
 	}
 }
 
-// progress is told by WORK_STATUS. Without a total it is the number of the phase, for those who get no reports.
+// progress handles WORK_STATUS. Without a total, done is the number of the phase, for clients without reports.
 func (w *watch) progress(done, total int64) {
 	if total > 0 && done >= 0 {
-		w.tell(w.phase, min(done, total), total)
+		w.report(w.phase, min(done, total), total)
 	}
 }
 
-// mostBegins is how often a job may be begun anew. A build that takes its hosts down with it does not deserve more.
-const mostBegins = 5
+// maxStarts limits how often a job may start, because a build may crash its hosts.
+const maxStarts = 5
 
 func (w *watch) output(data []byte) {
 	r, ok := readReport(data)
@@ -80,7 +80,7 @@ func (w *watch) output(data []byte) {
 	}
 	if r.Phase != "" {
 		w.phase = clip(r.Phase, longestPhase)
-		w.tell(w.phase, 0, 0)
+		w.report(w.phase, 0, 0)
 	}
 	if r.Log != "" {
 		_, _ = io.WriteString(w.log, r.Log)
@@ -91,10 +91,10 @@ func (w *watch) output(data []byte) {
 }
 
 func (w *watch) begin(host string) {
-	w.begins++
-	w.say("%s begins", host)
-	if w.begins > mostBegins {
-		w.cancel(fmt.Errorf("build hosts have begun with it %d times and were lost each time, %s last: look into their logs", w.begins-1, host))
+	w.starts++
+	w.logf("%s begins", host)
+	if w.starts > maxStarts {
+		w.cancel(fmt.Errorf("build hosts have begun with it %d times and were lost each time, %s last: look into their logs", w.starts-1, host))
 	}
 }
 
@@ -102,7 +102,7 @@ const longestPhase = 100
 
 func clip(s string, most int) string { return s[:min(len(s), most)] }
 
-// limited passes on the beginning of what is written.
+// limited forwards only the beginning of its input.
 type limited struct {
 	to   io.Writer
 	left int

@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// The functions, each followed by the name of an image or the id of a build.
+// Functions, each followed by the name of an image or the ID of a build.
 const (
 	buildPrefix  = "image-build:"
 	uploadPrefix = "image-upload:"
@@ -33,13 +33,13 @@ type buildExtra struct {
 	Reports bool     `json:"reports,omitempty"` // send WORK_DATA
 }
 
-// buildAnswer is what comes back.
+// buildAnswer is the result of image-build.
 type buildAnswer struct {
-	ID    text      `json:"image-id"`
-	Npctl *buildFed `json:"npctl,omitempty"`
+	ID    text         `json:"image-id"`
+	Npctl *buildResult `json:"npctl,omitempty"`
 }
 
-type buildFed struct {
+type buildResult struct {
 	Host  string                `json:"host,omitempty"`
 	Files []resources.ImageFile `json:"files,omitempty"`
 }
@@ -60,7 +60,7 @@ type sendExtra struct {
 	Reports    bool              `json:"reports,omitempty"`
 }
 
-// marks are resources.Marks on the wire.
+// marks is the JSON form of resources.OwnerTags.
 type marks struct {
 	Installation string         `json:"installation,omitempty"`
 	Kind         resources.Kind `json:"kind,omitempty"`
@@ -73,21 +73,22 @@ type marks struct {
 	Hash         resources.Hash `json:"hash,omitempty"`
 }
 
-// sendAnswer is what comes back.
+// sendAnswer is the result of image-upload.
 type sendAnswer struct {
 	External text `json:"external-id"`
 }
 
-// report is one piece of WORK_DATA, sent only to those that ask for it: others take the first data for the result.
+// report is one WORK_DATA packet, sent only to clients that request reports: other clients take the first data for the
+// result.
 type report struct {
-	Host  string `json:"host,omitempty"`  // the one that begins the job
-	Phase string `json:"phase,omitempty"` // what it does now; the numbers come by WORK_STATUS
+	Host  string `json:"host,omitempty"`  // the host that starts the job
+	Phase string `json:"phase,omitempty"` // current phase; the numbers are in WORK_STATUS
 	Log   string `json:"log,omitempty"`   // a piece of the build's log
-	Error string `json:"error,omitempty"` // why WORK_FAIL follows
+	Error string `json:"error,omitempty"` // reason for the WORK_FAIL that follows
 	Kind  string `json:"kind,omitempty"`  // of the error
 }
 
-// text is a string that others may write as a number.
+// text is a string that other programs may write as a number.
 type text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -100,12 +101,12 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(t))
 }
 
-// errRefused is wrapped by the error for a request that cannot be right.
+// errRefused is wrapped by the error for an invalid request.
 var errRefused = errors.New("refused")
 
 const longestName = 200
 
-// checkName keeps the name of an image or a build from being a path, or from breaking the servers' listings.
+// checkName rejects names of images or builds that are paths or would break the servers' listings.
 func checkName(name string) error {
 	switch {
 	case name == "" || name == "." || name == "..":
@@ -151,24 +152,24 @@ func readSendRequest(data []byte) (sendRequest, error) {
 	return r, nil
 }
 
-// readBuildAnswer reads what a build host answers. The first originals answered nothing.
-func readBuildAnswer(data []byte, id string) (buildFed, error) {
+// readBuildAnswer parses the answer of a build host. The first originals sent an empty answer.
+func readBuildAnswer(data []byte, id string) (buildResult, error) {
 	var a buildAnswer
 	if len(data) == 0 {
-		return buildFed{}, nil
+		return buildResult{}, nil
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return buildFed{}, fmt.Errorf("the build host's answer %s: %w", excerpt(data), err)
+		return buildResult{}, fmt.Errorf("the build host's answer %s: %w", excerpt(data), err)
 	}
 	if a.ID != "" && string(a.ID) != id {
-		return buildFed{}, fmt.Errorf("the build host answers about build %q, not %q", a.ID, id)
+		return buildResult{}, fmt.Errorf("the build host answers about build %q, not %q", a.ID, id)
 	}
 	if a.Npctl == nil {
-		return buildFed{}, nil
+		return buildResult{}, nil
 	}
 	for _, f := range a.Npctl.Files {
 		if checkName(f.Name) != nil || checkName(f.Format) != nil || f.Size < 0 {
-			return buildFed{}, fmt.Errorf("the build host's answer describes no file: %+v", f)
+			return buildResult{}, fmt.Errorf("the build host's answer describes no file: %+v", f)
 		}
 	}
 	return *a.Npctl, nil
@@ -185,7 +186,7 @@ func readSendAnswer(data []byte) (string, error) {
 	return string(a.External), nil
 }
 
-// excerpt shows what somebody sent, within limits.
+// excerpt quotes received data, up to a limit.
 func excerpt(data []byte) string {
 	const most = 200
 	if len(data) > most {
@@ -197,12 +198,12 @@ func excerpt(data []byte) string {
 func toJSON(value any) []byte {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // strings, numbers and lists of them
+		panic(err) // cannot fail for strings, numbers and lists of them
 	}
 	return data
 }
 
-// digest names a job by its arguments: the same upload, asked for again, joins the one that goes on.
+// digest returns the unique ID of a job from its arguments, so that a repeated upload joins the running one.
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])

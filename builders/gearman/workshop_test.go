@@ -44,20 +44,20 @@ func newBuilder(o protocol.Options) *gearman.Builder {
 	return gearman.New(gearman.Settings{Gearman: o, HostTimeout: patience, Kinds: kinds()})
 }
 
-// workshop keeps builds as files in a directory, as a real one does.
+// workshop keeps builds as files in a directory, like a real build host.
 type workshop struct {
 	dir    string
 	images []string                                                                               // guarded by mu
-	make   func(ctx context.Context, image, id string, progress func(string, int64, int64)) error // more to do when an image is made
-	send   func(ctx context.Context, s builders.Sending) (string, error)
+	make   func(ctx context.Context, image, id string, progress func(string, int64, int64)) error // additional work of a build
+	send   func(ctx context.Context, s builders.UploadJob) (string, error)
 	mu     sync.Mutex
-	made   []string           // guarded by mu: image id formats
-	sent   []builders.Sending // guarded by mu
+	made   []string             // guarded by mu: image id formats
+	sent   []builders.UploadJob // guarded by mu
 }
 
 var (
-	_ builders.Workshop = (*workshop)(nil)
-	_ gearman.Logs      = (*workshop)(nil)
+	_ builders.BuildService = (*workshop)(nil)
+	_ gearman.Logs          = (*workshop)(nil)
 )
 
 func newWorkshop(t testing.TB, images ...string) *workshop {
@@ -70,7 +70,7 @@ func (w *workshop) Images() []string {
 	return w.images
 }
 
-// use returns what makes the workshop offer other images.
+// use returns a function that makes the workshop offer other images.
 func (w *workshop) use(images ...string) (now []string, use func(context.Context) error) {
 	return images, func(context.Context) error {
 		w.mu.Lock()
@@ -80,7 +80,7 @@ func (w *workshop) use(images ...string) (now []string, use func(context.Context
 	}
 }
 
-func (w *workshop) Kept(context.Context) ([]string, error) {
+func (w *workshop) ListBuilds(context.Context) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(w.dir, "*.raw"))
 	for n, path := range found {
 		found[n] = filepath.Base(path[:len(path)-len(".raw")])
@@ -94,7 +94,7 @@ func (w *workshop) files(id string) []resources.ImageFile {
 	return []resources.ImageFile{{Format: "raw", Name: id + ".raw", Size: 5, SHA256: "ab", MD5: "cd"}}
 }
 
-func (w *workshop) Make(ctx context.Context, image, id string, formats []string, progress func(string, int64, int64)) ([]resources.ImageFile, error) {
+func (w *workshop) Build(ctx context.Context, image, id string, formats []string, progress func(string, int64, int64)) ([]resources.ImageFile, error) {
 	if _, err := os.Stat(w.path(id, "raw")); err == nil {
 		return w.files(id), nil
 	}
@@ -124,9 +124,9 @@ func (w *workshop) OpenLog(_ context.Context, id string) (io.ReadCloser, error) 
 	return os.Open(w.path(id, "log"))
 }
 
-func (w *workshop) Send(ctx context.Context, s builders.Sending) (string, error) {
+func (w *workshop) Upload(ctx context.Context, s builders.UploadJob) (string, error) {
 	if _, err := os.Stat(w.path(s.BuildID, "raw")); errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("build %s: %w", s.BuildID, builders.ErrAway)
+		return "", fmt.Errorf("build %s: %w", s.BuildID, builders.ErrHostUnavailable)
 	}
 	progress := s.Progress
 	s.Progress = nil
@@ -148,23 +148,23 @@ func (w *workshop) Remove(_ context.Context, id string) error {
 	return err
 }
 
-func (w *workshop) history() (made []string, sent []builders.Sending) {
+func (w *workshop) history() (made []string, sent []builders.UploadJob) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.made), slices.Clone(w.sent)
 }
 
-// serve runs a build host until the end of the test, or until it is closed.
-func serve(t testing.TB, o protocol.Options, name string, w builders.Workshop) (shut func()) {
+// serve runs a build host until the end of the test or until it is closed.
+func serve(t testing.TB, o protocol.Options, name string, w builders.BuildService) (shut func()) {
 	t.Helper()
 	_, shut = serveHost(t, o, name, w)
 	return shut
 }
 
-func serveHost(t testing.TB, o protocol.Options, name string, w builders.Workshop) (host *gearman.Host, shut func()) {
+func serveHost(t testing.TB, o protocol.Options, name string, w builders.BuildService) (host *gearman.Host, shut func()) {
 	t.Helper()
 	host = newHost(t, gearman.ServeOptions{
-		Gearman: o, Workshop: w, Host: name, Kinds: kinds(), Log: o.Log, UploadWorkers: 2, Refresh: 200 * time.Millisecond,
+		Gearman: o, BuildService: w, Host: name, Kinds: kinds(), Log: o.Log, UploadWorkers: 2, Refresh: 200 * time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -187,7 +187,7 @@ func newHost(t testing.TB, o gearman.ServeOptions) *gearman.Host {
 	return host
 }
 
-// offered waits until exactly these functions have workers, with their numbers.
+// offered waits until exactly these functions have workers, in the given numbers.
 func offered(t testing.TB, o protocol.Options, want map[string]int) {
 	t.Helper()
 	got := map[string]int{}

@@ -18,43 +18,43 @@ import (
 )
 
 const (
-	sshPort      = 22
-	dialLimit    = 10 * time.Second // of one try to connect
-	loginLimit   = 30 * time.Second // of one handshake; DNS lookups of servers take their time
-	firstPause   = 200 * time.Millisecond
-	longestPause = 5 * time.Second
-	beat         = 15 * time.Second // between signs of life
-	silence      = 4 * beat         // after which a connection is dead
+	sshPort           = 22
+	dialLimit         = 10 * time.Second // of one attempt to connect
+	loginLimit        = 30 * time.Second // of one handshake; servers may wait for DNS
+	firstPause        = 200 * time.Millisecond
+	longestPause      = 5 * time.Second
+	keepaliveInterval = 15 * time.Second      // between keepalive requests
+	keepaliveTimeout  = 4 * keepaliveInterval // without data, after which a connection is dead
 )
 
-// connection is a login on the machine.
+// connection is an SSH connection to the instance.
 type connection struct {
 	client        *ssh.Client
 	user, address string
-	gone          chan struct{} // closed when the other side has hung up
+	gone          chan struct{} // closed when the connection has ended
 	stop          func() bool
 	running       sync.WaitGroup
 }
 
-// connect tries to log in until it works or connect_timeout is over. A machine that has just been booted refuses
-// connections at first, and then keys, until its first boot has put them in place.
-func (b *build) connect(ctx context.Context, machine builders.Machine) (*connection, error) {
+// connect retries until a login succeeds or connect_timeout has passed. An instance that has just booted refuses
+// connections at first, and then keys, until its first boot has installed them.
+func (b *build) connect(ctx context.Context, machine builders.Instance) (*connection, error) {
 	config, address, keys, err := b.dialling(machine)
 	if err != nil {
 		return nil, err
 	}
-	b.tell("waiting for SSH at "+address, 0, 0)
-	b.say("waits for SSH at %s as %s", address, config.User)
+	b.report("waiting for SSH at "+address, 0, 0)
+	b.logf("waits for SSH at %s as %s", address, config.User)
 	waiting, cancel := context.WithTimeout(ctx, b.connectTimeout)
 	defer cancel()
 	var last error
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		client, err := dial(waiting, address, config)
 		if err == nil {
-			b.say("logged in; %s", keys.told())
+			b.logf("logged in; %s", keys.description())
 			return b.connected(ctx, client, config.User, address), nil
 		}
-		if last == nil || waiting.Err() == nil { // a try that the end of the time cut short says nothing
+		if last == nil || waiting.Err() == nil { // keep the earlier error if the timeout interrupted this attempt
 			last = err
 		}
 		if keys.refused == nil && pause(waiting, wait) {
@@ -71,8 +71,8 @@ func (b *build) connect(ctx context.Context, machine builders.Machine) (*connect
 	}
 }
 
-// dialling is what to dial, and as whom.
-func (b *build) dialling(machine builders.Machine) (*ssh.ClientConfig, string, *hostKeys, error) {
+// dialling returns the SSH configuration, the address and the host keys for a login.
+func (b *build) dialling(machine builders.Instance) (*ssh.ClientConfig, string, *hostKeys, error) {
 	its := machine.Login()
 	if kind := its.ConnectionType; kind != "" && kind != "ssh" {
 		return nil, "", nil, fmt.Errorf("nodes of label %s are reached by %s, and this builder speaks SSH alone: take a label whose image has connection_type = \"ssh\"", b.label, kind)
@@ -90,7 +90,7 @@ func (b *build) dialling(machine builders.Machine) (*ssh.ClientConfig, string, *
 	return config, net.JoinHostPort(machine.Address(), strconv.FormatInt(port, 10)), keys, nil
 }
 
-// dial makes one try.
+// dial makes one attempt.
 func dial(ctx context.Context, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
 	dialling, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -100,18 +100,18 @@ func dial(ctx context.Context, address string, config *ssh.ClientConfig) (*ssh.C
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	alive := &living{Conn: conn}
+	alive := &idleTimeoutConn{Conn: conn}
 	alive.allow(loginLimit)
 	client, channels, requests, err := ssh.NewClientConn(alive, address, config)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	alive.allow(silence)
+	alive.allow(keepaliveTimeout)
 	return ssh.NewClient(client, channels, requests), nil
 }
 
-// connected watches over a connection: it ends with ctx, and when the machine gives no sign of life any more.
+// connected monitors a connection: it ends when ctx is done or the instance no longer responds.
 func (b *build) connected(ctx context.Context, client *ssh.Client, user, address string) *connection {
 	c := &connection{client: client, user: user, address: address, gone: make(chan struct{})}
 	c.stop = context.AfterFunc(ctx, func() { _ = client.Close() })
@@ -120,12 +120,12 @@ func (b *build) connected(ctx context.Context, client *ssh.Client, user, address
 		close(c.gone)
 	})
 	c.running.Go(func() {
-		tick := time.NewTicker(beat)
+		tick := time.NewTicker(keepaliveInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				_, _, _ = client.SendRequest("keepalive@openssh.com", true, nil) // any answer is a sign of life
+				_, _, _ = client.SendRequest("keepalive@openssh.com", true, nil) // any answer proves that the instance responds
 			case <-c.gone:
 				return
 			}
@@ -134,7 +134,7 @@ func (b *build) connected(ctx context.Context, client *ssh.Client, user, address
 	return c
 }
 
-// Close hangs up and waits for what belongs to the connection.
+// Close closes the connection and waits for its goroutines.
 func (c *connection) Close() error {
 	c.stop()
 	err := c.client.Close()
@@ -142,14 +142,14 @@ func (c *connection) Close() error {
 	return err
 }
 
-// living is a connection that ends when nothing has come for too long.
-type living struct {
+// idleTimeoutConn is a connection that fails when it has received nothing for too long.
+type idleTimeoutConn struct {
 	net.Conn
 	mu    sync.Mutex
 	limit time.Duration // guarded by mu
 }
 
-func (l *living) allow(limit time.Duration) {
+func (l *idleTimeoutConn) allow(limit time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit = limit
@@ -157,14 +157,14 @@ func (l *living) allow(limit time.Duration) {
 }
 
 // Read implements net.Conn.
-func (l *living) Read(p []byte) (int, error) {
+func (l *idleTimeoutConn) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	_ = l.SetReadDeadline(time.Now().Add(l.limit))
 	l.mu.Unlock()
 	return l.Conn.Read(p)
 }
 
-// pause reports whether there is still time afterwards.
+// pause waits for d and reports whether ctx is not done afterwards.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -183,14 +183,14 @@ func hint(err error) string {
 	}
 }
 
-// console adds what the machine printed to the log: the best there is to learn why it does not answer.
-func (b *build) console(ctx context.Context, machine builders.Machine) {
+// console adds the instance's console output to the log, often the only explanation of why it does not respond.
+func (b *build) console(ctx context.Context, machine builders.Instance) {
 	text := machine.Console(ctx)
 	if text == "" {
-		b.say("the machine's console shows nothing")
+		b.logf("the machine's console shows nothing")
 		return
 	}
-	b.say("the machine's console shows:")
+	b.logf("the machine's console shows:")
 	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: 256 << 10, Secrets: b.secrets})
 	transcript.Read(strings.NewReader(text))
 }

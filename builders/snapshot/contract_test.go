@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 		Prepare: func(t *testing.T, job *builders.Job, output string) {
 			m, key := newMachine(t)
 			m.output = output
-			job.Machines = m
+			job.Instances = m
 			job.Config = with(job.Config, map[string]cty.Value{"private_key_file": cty.StringVal(key)})
 			t.Cleanup(func() {
 				if noted := m.noted(); len(noted) > 0 && noted[len(noted)-1] != "close" {
@@ -44,7 +44,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// config fills a block with what was written and the defaults.
+// config returns a block with the written attributes and the defaults.
 func config(written map[string]cty.Value) cty.Value {
 	return with(with(new(snapshot.Builder).Schema().Null(), map[string]cty.Value{
 		"provider": cty.StringVal("cloud"), "label": cty.StringVal("base"),

@@ -11,12 +11,12 @@ import (
 	"github.com/npctl/npctl/internal/keyscan"
 )
 
-// hostKeys decides whether a machine is the one that was booted. Keys that the configuration names, or the cloud, are
-// compared; where nobody knows any, the first one shown is trusted and its fingerprint told.
+// hostKeys verifies that a server is the booted instance. It compares the host key with those of the configuration or
+// the cloud; if none is known, it trusts the first one and logs its fingerprint.
 type hostKeys struct {
-	known   []string // "type base64"; empty: nobody knows
+	known   []string // "type base64"; empty if none is known
 	shown   ssh.PublicKey
-	refused error // why the last key shown is not the machine's
+	refused error // why the last key was rejected
 }
 
 func newHostKeys(lists ...[]string) *hostKeys {
@@ -42,7 +42,7 @@ func (k *hostKeys) check(_ string, address net.Addr, key ssh.PublicKey) error {
 	return k.refused
 }
 
-// algorithms keeps a server that has keys of several kinds from showing one that nobody knows.
+// algorithms restricts the key types, so that a server with several host keys presents a known one.
 func (k *hostKeys) algorithms() []string {
 	var all []string
 	for _, key := range k.known {
@@ -56,8 +56,8 @@ func (k *hostKeys) algorithms() []string {
 	return all
 }
 
-// told says what became of the key of a login that worked.
-func (k *hostKeys) told() string {
+// description describes the host key of a successful login.
+func (k *hostKeys) description() string {
 	how := "its host key is the one that is known"
 	if len(k.known) == 0 {
 		how = "nobody knows its host key, so the first one shown is trusted"

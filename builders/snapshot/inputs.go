@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// InputFiles implements builders.Inputs. It digests the script and whatever else `inputs` names.
+// InputFiles implements builders.Inputs. It digests the script and the files that `inputs` matches.
 func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
 	s, err := b.read(config, baseDir)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 func TestHostKeyThatIsKnownIsCompared(t *testing.T) {
 	other, _ := newKey(t)
 	for name, known := range map[string]struct {
-		machine, block bool // who knows the right key
-		wrong          bool // the machine's is another
+		machine, block bool // which side knows the right key
+		wrong          bool // the machine shows another key
 	}{
 		"the cloud knows it":         {machine: true},
 		"the block knows it":         {block: true},
@@ -179,7 +179,7 @@ func TestSchemaChecks(t *testing.T) {
 }
 
 func TestBuilderSaysWhatItBorrows(t *testing.T) {
-	provider, pool, label, err := new(snapshot.Builder).Borrows(config(map[string]cty.Value{"pool": text("main")}))
+	provider, pool, label, err := new(snapshot.Builder).InstanceOffer(config(map[string]cty.Value{"pool": text("main")}))
 	if provider != "cloud" || pool != "main" || label != "base" || err != nil {
 		t.Errorf("Borrows = %q, %q, %q, %v", provider, pool, label, err)
 	}

@@ -25,19 +25,19 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// machine is one that a test lends: an SSH server whose commands run here, in a directory of their own. Its disk is the
-// file that the script leaves at $TOOL_OUTPUT.raw.
+// machine is the instance of a test: an SSH server that runs commands on this host, in a directory of their own. Its
+// disk is the file that the script leaves at $TOOL_OUTPUT.raw.
 type machine struct {
 	dir, output string
 	key         ssh.Signer // its host key
-	known       []string   // what HostKeys tells
+	known       []string   // result of HostKeys
 	login       resources.Login
 	asked       [3]string // provider, pool, label
 
 	bootErr, captureErr, closeErr error
-	deafFor                       int                                                   // connections that are closed first
-	deaf                          bool                                                  // nobody listens
-	run                           func(context.Context, sandboxssh.Command) (int, bool) // instead of running it; false: do run it
+	deafFor                       int                                                   // connections to close first
+	deaf                          bool                                                  // no server listens
+	run                           func(context.Context, sandboxssh.Command) (int, bool) // replaces the command; false: run it
 	capture                       func(context.Context) error                           // called in Capture
 
 	mu     sync.Mutex
@@ -47,8 +47,8 @@ type machine struct {
 }
 
 var (
-	_ builders.Machines = (*machine)(nil)
-	_ builders.Machine  = (*machine)(nil)
+	_ builders.Instances = (*machine)(nil)
+	_ builders.Instance  = (*machine)(nil)
 )
 
 func newKey(t *testing.T) (ssh.Signer, string) {
@@ -72,7 +72,7 @@ func publicText(s ssh.Signer) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.PublicKey())))
 }
 
-// newMachine is not booted yet. Only user debian may log in, with the key in the file returned.
+// newMachine returns a machine that has not booted. Only user debian may log in, with the key in the returned file.
 func newMachine(t *testing.T) (*machine, string) {
 	t.Helper()
 	m := &machine{dir: t.TempDir(), login: resources.Login{Username: "debian"}}
@@ -123,7 +123,7 @@ func (m *machine) noted() []string {
 	return slices.Clone(m.events)
 }
 
-func (m *machine) Boot(ctx context.Context, provider, pool, label string) (builders.Machine, error) {
+func (m *machine) Boot(ctx context.Context, provider, pool, label string) (builders.Instance, error) {
 	m.note("boot")
 	m.asked = [3]string{provider, pool, label}
 	if m.bootErr != nil {
@@ -166,7 +166,7 @@ func (m *machine) Capture(ctx context.Context, path string, progress func(string
 	return "raw", errors.Join(err, file.Close())
 }
 
-// Close ends whatever runs on the machine.
+// Close stops all commands on the machine.
 func (m *machine) Close(ctx context.Context) error {
 	m.note("close")
 	if ctx.Err() != nil {
@@ -182,7 +182,7 @@ func (m *machine) Close(ctx context.Context) error {
 	return m.closeErr
 }
 
-// command runs what is asked for on this host: never what shuts it down.
+// command runs a command on this host, unless it would shut the host down.
 func (m *machine) command(ctx context.Context, c sandboxssh.Command) int {
 	if strings.Contains(c.Line, "shutdown") {
 		m.note("shutdown")
@@ -216,7 +216,7 @@ func (m *machine) command(ctx context.Context, c sandboxssh.Command) int {
 	}
 }
 
-// withoutEnd leaves out the line that process.Run ends a log with.
+// withoutEnd removes the line with which process.Run ends a log.
 type withoutEnd struct{ to io.Writer }
 
 func (w *withoutEnd) Write(p []byte) (int, error) {

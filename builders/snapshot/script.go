@@ -15,10 +15,10 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// maxScript is how long a script may be. Larger things are fetched by it.
+// maxScript is the maximum size of a script in bytes. A script has to download larger files.
 const maxScript = 4 << 20
 
-// script is what runs on the machine.
+// script is the script that runs on the instance.
 type script struct {
 	file        string // absolute; or
 	inline      string
@@ -56,9 +56,10 @@ func readFile(path string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// remote is the shell program that the script is handed to on its standard input. Variables come first, %d bytes of them,
-// so that their values are in no command line and no file; dd reads just so many. The script itself goes into a file, in
-// memory where there is such a place, so that a command of it which reads its own input does not eat the rest of it.
+// remote is the shell program that receives the script on its standard input. The variables come first, %d bytes of
+// them, so that their values are in no command line and no file; dd reads exactly that many. The script itself is
+// stored in a file, in memory where possible, so that a command of the script that reads its standard input does not
+// consume the rest.
 const remote = `set -u
 old=$(umask)
 umask 077
@@ -90,10 +91,10 @@ func prepare(s script, env map[string]string) (command string, stdin []byte, err
 	return "exec /bin/sh -c " + quote(program), append(variables.Bytes(), text...), nil
 }
 
-// quote makes one word of a text, for a POSIX shell.
+// quote returns text as one word for a POSIX shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// variables are what the script is told.
+// variables returns the environment of the script.
 func (b *build) variables() map[string]string {
 	env := map[string]string{}
 	maps.Copy(env, b.env)
@@ -101,15 +102,15 @@ func (b *build) variables() map[string]string {
 	return env
 }
 
-// runScript runs the script to its end.
+// runScript runs the script and waits for its end.
 func (b *build) runScript(ctx context.Context, c *connection) error {
 	command, stdin, err := prepare(b.script, b.variables())
 	if err != nil {
 		return err
 	}
-	b.tell("running "+b.mask.Text(b.script.name()), 0, 0)
-	b.say("runs %s with %s as %s on %s", b.script.name(), b.script.interpreter, c.user, c.address)
-	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: b.logLimit, Secrets: b.secrets, Line: b.listen})
+	b.report("running "+b.mask.Text(b.script.name()), 0, 0)
+	b.logf("runs %s with %s as %s on %s", b.script.name(), b.script.interpreter, c.user, c.address)
+	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: b.logLimit, Secrets: b.secrets, Line: b.parseProgress})
 	status, err := c.run(ctx, command, bytes.NewReader(stdin), transcript)
 	name := "the " + b.script.name()
 	if b.script.file != "" {
@@ -135,9 +136,9 @@ func lost(name string, err error, tail []string) error {
 	return err
 }
 
-// listen hears of progress from lines of output, as in builder "exec".
-func (b *build) listen(line string) {
+// parseProgress reports progress from lines of output, as in builder "exec".
+func (b *build) parseProgress(line string) {
 	if phase, done, total, ok := process.ParseProgress(line); ok {
-		b.tell(phase, done, total)
+		b.report(phase, done, total)
 	}
 }

@@ -16,27 +16,27 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// After a command has ended its output is awaited until none has come for drain, and drainAtMost in all: what it left
-// running may hold it open, or go on printing.
+// After a command has ended, its output is read until none arrives for drain, at most for drainAtMost: background
+// processes of the command may keep the output open or continue to print.
 const (
 	drain       = 2 * time.Second
 	drainAtMost = time.Minute
 )
 
-// heard is a writer that knows when it was last written to.
-type heard struct {
+// activityWriter is a writer that records the time of its last write.
+type activityWriter struct {
 	io.Writer
 	last atomic.Int64 // Unix nanoseconds
 }
 
-func (h *heard) Write(p []byte) (int, error) {
+func (h *activityWriter) Write(p []byte) (int, error) {
 	n, err := h.Writer.Write(p)
 	h.last.Store(time.Now().UnixNano())
 	return n, err
 }
 
-// quiet waits until all output has come, or none has for a while.
-func (h *heard) quiet(ctx context.Context, all <-chan struct{}) {
+// quiet waits until all output has been read, or none has arrived for drain.
+func (h *activityWriter) quiet(ctx context.Context, all <-chan struct{}) {
 	ended := time.Now()
 	for wait := drain; wait > 0; {
 		select {
@@ -54,25 +54,26 @@ func (h *heard) quiet(ctx context.Context, all <-chan struct{}) {
 	}
 }
 
-// ended is how a command ended.
-type ended struct {
+// exitStatus is the exit status of a command.
+type exitStatus struct {
 	code   int
 	signal syscall.Signal
 }
 
-// run runs a command to its end, or until ctx ends, which closes the connection. The sessions of x/crypto/ssh tell of an
-// end only when nobody holds the output open any more, which a daemon that the script started may do for ever.
-func (c *connection) run(ctx context.Context, command string, stdin io.Reader, out *process.Transcript) (ended, error) {
+// run runs a command until it ends or ctx is done, which closes the connection. It does not use the sessions of
+// x/crypto/ssh, because they report the end of a command only when no process holds its output open any more, which a
+// daemon that the script started may do forever.
+func (c *connection) run(ctx context.Context, command string, stdin io.Reader, out *process.Transcript) (exitStatus, error) {
 	channel, requests, err := c.client.OpenChannel("session", nil)
 	if err != nil {
-		return ended{}, fmt.Errorf("open a session: %w", err)
+		return exitStatus{}, fmt.Errorf("open a session: %w", err)
 	}
 	defer channel.Close() //nolint:errcheck // it may be closed already
-	result := make(chan ended, 1)
+	result := make(chan exitStatus, 1)
 	c.running.Go(func() { await(requests, result) })
 	pipe, write := io.Pipe()
 	var copying sync.WaitGroup
-	to := &heard{Writer: write}
+	to := &activityWriter{Writer: write}
 	for _, from := range []io.Reader{channel, channel.Stderr()} {
 		copying.Go(func() { _, _ = io.Copy(to, from) })
 	}
@@ -81,7 +82,7 @@ func (c *connection) run(ctx context.Context, command string, stdin io.Reader, o
 		defer close(read)
 		out.Read(pipe)
 	}()
-	defer func() { // what still comes is not wanted any more
+	defer func() { // later output is discarded
 		_ = channel.Close()
 		_ = write.Close()
 		<-read
@@ -91,11 +92,11 @@ func (c *connection) run(ctx context.Context, command string, stdin io.Reader, o
 		err = errors.New("the machine refuses to run commands")
 	}
 	if err != nil {
-		return ended{}, fmt.Errorf("run a command: %w", err)
+		return exitStatus{}, fmt.Errorf("run a command: %w", err)
 	}
 	copying.Go(func() {
 		if stdin != nil {
-			_, _ = io.Copy(channel, stdin) // a command may end without having read all
+			_, _ = io.Copy(channel, stdin) // a command may end before it has read all of it
 		}
 		_ = channel.CloseWrite()
 	})
@@ -103,23 +104,24 @@ func (c *connection) run(ctx context.Context, command string, stdin io.Reader, o
 }
 
 // result waits for the end of a command and of its output.
-func (c *connection) result(ctx context.Context, result <-chan ended, copying *sync.WaitGroup, to *heard) (ended, error) {
+func (c *connection) result(ctx context.Context, result <-chan exitStatus, copying *sync.WaitGroup, to *activityWriter) (exitStatus, error) {
 	select {
 	case end, told := <-result:
 		all := make(chan struct{})
 		go func() { copying.Wait(); close(all) }()
 		to.quiet(ctx, all)
 		if !told {
-			return ended{}, errors.New("the machine hung up without telling how the command ended")
+			return exitStatus{}, errors.New("the machine hung up without telling how the command ended")
 		}
 		return end, nil
 	case <-ctx.Done():
-		return ended{}, context.Cause(ctx)
+		return exitStatus{}, context.Cause(ctx)
 	}
 }
 
-// await reads how a command ended from what the server sends (RFC 4254, 6.10). It closes result when that never comes.
-func await(requests <-chan *ssh.Request, result chan<- ended) {
+// await reads the exit status of a command from the requests of the server (RFC 4254, 6.10). It closes result if the
+// server sends none.
+func await(requests <-chan *ssh.Request, result chan<- exitStatus) {
 	defer close(result)
 	defer ssh.DiscardRequests(requests)
 	for request := range requests {
@@ -135,14 +137,14 @@ func await(requests <-chan *ssh.Request, result chan<- ended) {
 		}
 		switch {
 		case request.Type == "exit-status" && ssh.Unmarshal(request.Payload, &status) == nil:
-			result <- ended{code: int(status.Status)}
+			result <- exitStatus{code: int(status.Status)}
 			return
 		case request.Type == "exit-signal" && ssh.Unmarshal(request.Payload, &signal) == nil:
 			number := unix.SignalNum("SIG" + signal.Name)
 			if number == 0 {
 				number = unix.SIGKILL
 			}
-			result <- ended{code: -1, signal: number}
+			result <- exitStatus{code: -1, signal: number}
 			return
 		}
 	}

@@ -23,11 +23,11 @@ type settings struct {
 	inputs                []string
 	login                 login
 	connectTimeout        time.Duration
-	shutdown              string // empty: the machine stays up
+	shutdown              string // empty: the instance keeps running
 	secrets               []string
 }
 
-// login is how to get into the machine. Empty fields are as its image says.
+// login configures how to log in to the instance. Empty fields are taken from its image.
 type login struct {
 	username string
 	keyFile  string // absolute
@@ -35,7 +35,7 @@ type login struct {
 	hostKeys []string // "type base64"
 }
 
-// read checks all that can be checked without a machine.
+// read checks the configuration as far as possible without an instance.
 func (b *Builder) read(config cty.Value, baseDir string) (settings, error) {
 	c, err := block.Read(config, b.Schema())
 	if err != nil {
@@ -70,9 +70,9 @@ func (b *Builder) read(config cty.Value, baseDir string) (settings, error) {
 	return s, s.check()
 }
 
-// Borrows says which label's machine, in which provider and pool, a build with this configuration boots. An empty pool
-// means the first that offers the label. A planner asks, so that what the machine boots from is there before.
-func (b *Builder) Borrows(config cty.Value) (provider, pool, label string, err error) {
+// InstanceOffer returns the provider, pool and label of the instance that a build boots. An empty pool means the first
+// that offers the label. The planner calls it, so that the image of the instance exists before the build.
+func (b *Builder) InstanceOffer(config cty.Value) (provider, pool, label string, err error) {
 	c, err := block.Read(config, b.Schema())
 	if err != nil {
 		return "", "", "", err
@@ -100,7 +100,7 @@ func absolute(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// maxKey is more than any private key has.
+// maxKey is larger than any private key, in bytes.
 const maxKey = 64 << 10
 
 // signer reads the private key.

@@ -8,29 +8,29 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// downLimit is how long a machine may take to go down once it was asked to. A snapshot of one that stays up is made all
-// the same.
+// downLimit limits the time for the shutdown of the instance. If the instance does not shut down in time, npctl makes
+// the snapshot anyway.
 const downLimit = time.Minute
 
-// shutDown asks the machine to go down, so that nothing is half written in the image, and waits until it hangs up.
+// shutDown shuts the instance down and waits until the connection ends, so that no file in the image is half written.
 func (b *build) shutDown(ctx context.Context, c *connection) {
 	if b.shutdown == "" {
 		return
 	}
-	b.tell("shutting the machine down", 0, 0)
-	b.say("shuts the machine down")
+	b.report("shutting the machine down", 0, 0)
+	b.logf("shuts the machine down")
 	ctx, cancel := context.WithTimeoutCause(ctx, downLimit, fmt.Errorf("not done after %s", downLimit))
 	defer cancel()
 	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: 64 << 10, Secrets: b.secrets})
 	end, err := c.run(ctx, "exec /bin/sh -c "+quote(b.shutdown), nil, transcript)
 	if err == nil && end.code != 0 {
-		b.say("shutdown_command ended with exit code %d; the snapshot is made of a machine that runs", end.code)
+		b.logf("shutdown_command ended with exit code %d; the snapshot is made of a machine that runs", end.code)
 		return
 	}
 	select {
 	case <-c.gone:
-		b.say("the machine has hung up")
+		b.logf("the machine has hung up")
 	case <-ctx.Done():
-		b.say("the machine is still there after %s; the snapshot is made all the same", downLimit)
+		b.logf("the machine is still there after %s; the snapshot is made all the same", downLimit)
 	}
 }

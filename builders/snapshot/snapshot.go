@@ -1,5 +1,5 @@
-// Package snapshot makes images on an instance: it boots a machine in a provider, runs a script on it over SSH, and
-// fetches a snapshot of its disk.
+// Package snapshot builds images on an instance: it boots an instance in a provider, runs a script on it over SSH, and
+// downloads a snapshot of its disk.
 package snapshot
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// closeLimit is how long deleting the machine may take, whatever has become of the build.
+// closeLimit limits the deletion of the instance, whether or not the build succeeded.
 const closeLimit = 5 * time.Minute
 
-// Builder makes images of machines. Its zero value is ready.
+// Builder creates images from instances. Its zero value is ready to use.
 type Builder struct {
 	LogLimit int64 // bytes of output that are logged; process.DefaultLogLimit when 0
 	inputs   inputs.Hasher
@@ -37,7 +37,7 @@ var (
 // Kind implements builders.Builder.
 func (*Builder) Kind() string { return "snapshot" }
 
-// build is one making of an image.
+// build is one build of an image.
 type build struct {
 	settings
 	job      builders.Job
@@ -53,7 +53,7 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	if err != nil {
 		return builders.Artifact{}, err
 	}
-	if job.Machines == nil {
+	if job.Instances == nil {
 		return builders.Artifact{}, errors.New("nobody lends machines here: builder \"snapshot\" works in npctl itself, not on a host without providers")
 	}
 	if ctx.Err() != nil {
@@ -65,24 +65,24 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	return one.run(ctx)
 }
 
-// run boots, has the image made, and deletes the machine in any case.
+// run boots the instance, builds the image, and deletes the instance in any case.
 func (b *build) run(ctx context.Context) (builders.Artifact, error) {
-	if err := b.ready(); err != nil { // before anything is paid for
+	if err := b.ready(); err != nil { // before the instance costs anything
 		return builders.Artifact{}, err
 	}
-	b.tell("booting a machine", 0, 0)
-	b.say("boots a machine of label %s in provider %s", b.label, b.provider)
-	machine, err := b.job.Machines.Boot(ctx, b.provider, b.pool, b.label)
+	b.report("booting a machine", 0, 0)
+	b.logf("boots a machine of label %s in provider %s", b.label, b.provider)
+	machine, err := b.job.Instances.Boot(ctx, b.provider, b.pool, b.label)
 	if err != nil {
 		return builders.Artifact{}, fmt.Errorf("boot a machine of label %s in provider %s: %w", b.label, b.provider, err)
 	}
-	file, err := b.on(ctx, machine)
-	b.tell("deleting the machine", 0, 0)
+	file, err := b.provision(ctx, machine)
+	b.report("deleting the machine", 0, 0)
 	closing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), closeLimit, fmt.Errorf("not gone after %s", closeLimit))
 	defer cancel()
 	if left := machine.Close(closing); left != nil {
 		left = fmt.Errorf("delete the machine: %w", left)
-		b.say("cannot %v; the next plan removes what is left", left)
+		b.logf("cannot %v; the next plan removes what is left", left)
 		if err != nil {
 			err = errors.Join(err, left)
 		}
@@ -93,7 +93,7 @@ func (b *build) run(ctx context.Context) (builders.Artifact, error) {
 	return builders.Artifact{Files: []builders.File{file}}, nil
 }
 
-// ready reads what has to be there.
+// ready loads the local files that the build needs.
 func (b *build) ready() (err error) {
 	if _, err := b.script.read(); err != nil {
 		return err
@@ -102,8 +102,8 @@ func (b *build) ready() (err error) {
 	return err
 }
 
-// on does everything on the machine.
-func (b *build) on(ctx context.Context, machine builders.Machine) (builders.File, error) {
+// provision performs all steps on the instance.
+func (b *build) provision(ctx context.Context, machine builders.Instance) (builders.File, error) {
 	connection, err := b.connect(ctx, machine)
 	if err != nil {
 		return builders.File{}, err
@@ -116,16 +116,16 @@ func (b *build) on(ctx context.Context, machine builders.Machine) (builders.File
 	return b.capture(ctx, machine)
 }
 
-// formatName keeps what the cloud calls a format from being a path.
+// formatName keeps the cloud's name of a format from being a path.
 var formatName = regexp.MustCompile(`^[a-z0-9][a-z0-9.]{0,31}$`)
 
-// capture fetches the image of the disk.
-func (b *build) capture(ctx context.Context, machine builders.Machine) (builders.File, error) {
-	b.tell("making a snapshot", 0, 0)
-	b.say("makes a snapshot of the machine")
+// capture downloads the image of the disk.
+func (b *build) capture(ctx context.Context, machine builders.Instance) (builders.File, error) {
+	b.report("making a snapshot", 0, 0)
+	b.logf("makes a snapshot of the machine")
 	output := filepath.Join(b.job.Dir, b.job.Name)
 	fresh := imagefile.PartName(output)
-	format, err := machine.Capture(ctx, fresh, b.tell)
+	format, err := machine.Capture(ctx, fresh, b.report)
 	if err == nil && !formatName.MatchString(format) {
 		err = fmt.Errorf("the provider calls its format %q", format)
 	}
@@ -142,7 +142,7 @@ func (b *build) capture(ctx context.Context, machine builders.Machine) (builders
 	return builders.File{Format: format, Path: output + "." + format}, nil
 }
 
-// stopped says why the context ended, which what was interrupted by it may not know.
+// stopped adds the cause of the context's end to err, which may not include it.
 func stopped(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w (%w)", cause, err)
@@ -150,13 +150,13 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-func (b *build) tell(phase string, done, total int64) {
+func (b *build) report(phase string, done, total int64) {
 	if b.job.Progress != nil {
 		b.job.Progress(phase, done, total)
 	}
 }
 
-// say writes a line of npctl's own into the log.
-func (b *build) say(format string, args ...any) {
+// logf writes a line with the prefix of npctl to the log.
+func (b *build) logf(format string, args ...any) {
 	_, _ = fmt.Fprintln(b.log, "npctl:", b.mask.Text(fmt.Sprintf(format, args...)))
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/npctl/npctl/internal/sandboxssh"
 )
 
-// makesDisk is a script that works.
+// makesDisk is a script that succeeds.
 const makesDisk = `echo made > "$TOOL_OUTPUT.raw"`
 
-// trial is one build on a lent machine.
+// trial is one build on a borrowed machine.
 type trial struct {
 	*machine
 	job builders.Job
@@ -59,7 +59,7 @@ func newTrial(t *testing.T, written map[string]cty.Value) *trial {
 	}
 	return &trial{machine: m, job: builders.Job{
 		Image: "golden", BuildID: "b1", Name: "golden-b1", Dir: t.TempDir(), BaseDir: t.TempDir(), Formats: []string{"qcow2"},
-		Config: config(values), Machines: m,
+		Config: config(values), Instances: m,
 	}}
 }
 
@@ -81,7 +81,7 @@ func (tr *trial) mustFail(t *testing.T, want ...string) {
 	tr.leftNothing(t)
 }
 
-// leftNothing checks that a machine that was booted is deleted, last and once, and the directory empty.
+// leftNothing checks that a booted machine was deleted, once and last, and that the directory is empty.
 func (tr *trial) leftNothing(t *testing.T) {
 	t.Helper()
 	noted := tr.noted()
@@ -136,7 +136,7 @@ func TestScriptFindsItsSurroundings(t *testing.T) {
 		"env":        cty.MapVal(map[string]cty.Value{"QUOTED": text("it's\n$HOME \"x\""), "EMPTY": text("")}),
 		"secret_env": cty.MapVal(map[string]cty.Value{"TOKEN": text("hunter2'$x")}),
 	})
-	// cat would eat the rest of a script that a shell reads from its standard input.
+	// cat would consume the rest of a script that a shell reads from its standard input.
 	write(t, filepath.Join(tr.job.BaseDir, "setup.sh"), `cat
 printf '%s|%s|%s|%s\n' "$QUOTED" "$EMPTY" "$NPCTL_IMAGE_NAME" "$NPCTL_BUILD_ID"
 umask
@@ -325,6 +325,6 @@ func TestBuildTimeoutIsOfTheWhole(t *testing.T) {
 
 func TestJobWithoutMachinesIsExplained(t *testing.T) {
 	tr := newTrial(t, nil)
-	tr.job.Machines = nil
+	tr.job.Instances = nil
 	tr.mustFail(t, "nobody lends machines here")
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/npctl/npctl/internal/fetch"
 )
 
-// takeApart finds Zuul's root in what people write: that root, the address of a page, or one of the API. It may lie in
-// a directory of its host.
-func takeApart(written string) (root *url.URL, tenant string, err error) {
+// parseAddress returns Zuul's root from an address that a user wrote: the root itself, a page, or an API address. The
+// root may be in a directory of its host.
+func parseAddress(written string) (root *url.URL, tenant string, err error) {
 	parsed, err := url.Parse(written)
 	if err != nil || parsed.Host == "" {
-		return nil, "", fmt.Errorf("api_url %q is not a web address; write it like \"https://zuul.example.com/\"", fetch.Shown(parsed))
+		return nil, "", fmt.Errorf("api_url %q is not a web address; write it like \"https://zuul.example.com/\"", fetch.Redacted(parsed))
 	}
 	parts := slices.DeleteFunc(strings.Split(parsed.Path, "/"), func(part string) bool { return part == "" })
 	switch api, page := lastIndex(parts, "api"), slices.Index(parts, "t"); {
@@ -34,7 +34,7 @@ func takeApart(written string) (root *url.URL, tenant string, err error) {
 	return (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: "/"}).JoinPath(parts...), tenant, nil
 }
 
-// pages of a white-labelled Zuul, which lie right below its root.
+// pages lists the pages of a white-labelled Zuul, which are directly below its root.
 var pages = []string{"status", "projects", "jobs", "builds", "buildsets", "nodes", "labels", "images", "tenants", "components"}
 
 func lastIndex(parts []string, want string) int {
@@ -46,23 +46,23 @@ func lastIndex(parts []string, want string) int {
 	return -1
 }
 
-// root is what a Zuul says of itself.
+// root is the information of a Zuul about itself.
 type root struct {
-	tenant string // of a white label, else ""
-	hidden bool   // it does not say
-	asked  time.Time
+	tenant        string // of a white label, else ""
+	tenantUnknown bool   // it does not report the tenant
+	fetchedAt     time.Time
 }
 
-// rootAge is how long that is believed; Zuul itself lets it be cached about as long.
+// rootAge is how long a root is cached; Zuul lets HTTP caches keep it about as long.
 const rootAge = time.Hour
 
-// base is the address below which the tenant's builds are.
+// base returns the address below which the tenant's builds are.
 func (s *source) base(ctx context.Context) (*url.URL, error) {
-	known, err := s.learn(ctx)
+	known, err := s.fetchTenant(ctx)
 	if err != nil {
 		return nil, err
 	}
-	shown := fetch.Shown(s.root)
+	shown := fetch.Redacted(s.root)
 	switch {
 	case known.tenant != "" && s.tenant != "" && known.tenant != s.tenant:
 		return nil, fmt.Errorf("%s is the address of tenant %q alone: correct tenant, which says %q, or api_url", shown, known.tenant, s.tenant)
@@ -70,21 +70,21 @@ func (s *source) base(ctx context.Context) (*url.URL, error) {
 		return s.root.JoinPath("api"), nil
 	case s.tenant != "":
 		return s.root.JoinPath("api", "tenant", url.PathEscape(s.tenant)), nil
-	case known.hidden:
+	case known.tenantUnknown:
 		return nil, fmt.Errorf("there is no Zuul at %s: %sapi/info is not found; correct api_url, or write tenant = \"…\"", shown, shown)
 	default:
 		return nil, fmt.Errorf("the Zuul at %s has several tenants: write tenant = \"…\"", shown)
 	}
 }
 
-// learn asks a Zuul which tenant it belongs to, unless that was done lately.
-func (s *source) learn(ctx context.Context) (root, error) {
+// fetchTenant requests the tenant of a Zuul, unless it did so within rootAge.
+func (s *source) fetchTenant(ctx context.Context) (root, error) {
 	key := s.root.String()
 	b := s.builder
 	b.mu.Lock()
 	known, ok := b.roots[key]
 	b.mu.Unlock()
-	if ok && time.Since(known.asked) < rootAge {
+	if ok && time.Since(known.fetchedAt) < rootAge {
 		return known, nil
 	}
 	var answer struct {
@@ -93,10 +93,10 @@ func (s *source) learn(ctx context.Context) (root, error) {
 		} `json:"info"`
 	}
 	err := s.api.get(ctx, call{address: s.root.JoinPath("api", "info"), open: true}, &answer)
-	known = root{asked: time.Now()}
+	known = root{fetchedAt: time.Now()}
 	switch {
-	case errors.Is(err, errNotFound): // a proxy may let nothing but tenants through
-		known.hidden = true
+	case errors.Is(err, errNotFound): // a proxy may allow only tenant addresses
+		known.tenantUnknown = true
 	case err != nil:
 		return root{}, err
 	case answer.Info.Tenant != nil:

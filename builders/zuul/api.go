@@ -22,16 +22,16 @@ import (
 type api struct {
 	client  *http.Client
 	token   tokens
-	shown   string // the address, for people
+	shown   string // the address, for messages
 	timeout time.Duration
 	wait    time.Duration
 }
 
 const (
-	apiTries   = 3
-	apiWait    = 500 * time.Millisecond
-	apiPatient = 30 * time.Second // longest time to be left alone that is granted
-	apiLimit   = 32 << 20         // of an answer; a build has some KiB
+	apiTries      = 3
+	apiWait       = 500 * time.Millisecond
+	maxRetryAfter = 30 * time.Second // longest Retry-After delay that is honored
+	apiLimit      = 32 << 20         // of a response; a build has some KiB
 )
 
 var (
@@ -45,16 +45,16 @@ func newAPI(s settings, transport http.RoundTripper, wait time.Duration) *api {
 	}
 	client := fetch.NewClient(transport)
 	client.CheckRedirect = sameHost
-	return &api{client: client, token: tokens{source: s.token}, shown: fetch.Shown(s.root), timeout: s.timeout, wait: wait}
+	return &api{client: client, token: tokens{source: s.token}, shown: fetch.Redacted(s.root), timeout: s.timeout, wait: wait}
 }
 
-// sameHost follows redirects of the API as long as they stay with the host that may see the token.
+// sameHost follows redirects of the API only within the host that may receive the token.
 func sameHost(next *http.Request, via []*http.Request) error {
 	if err := fetch.CheckRedirect(next, via); err != nil {
 		return err
 	}
 	if first := via[0].URL; next.URL.Hostname() != first.Hostname() || next.URL.Scheme == first.Scheme && next.URL.Host != first.Host {
-		return backoff.Permanent(fmt.Errorf("the server redirects to %s: if that is the Zuul you mean, write it in api_url", fetch.Shown(next.URL)))
+		return backoff.Permanent(fmt.Errorf("the server redirects to %s: if that is the Zuul you mean, write it in api_url", fetch.Redacted(next.URL)))
 	}
 	return nil
 }
@@ -63,10 +63,11 @@ func sameHost(next *http.Request, via []*http.Request) error {
 type call struct {
 	address *url.URL
 	query   url.Values
-	open    bool // never needs a token, so it gets none
+	open    bool // never needs a token, so none is sent
 }
 
-// get decodes an answer. What may pass is tried again a few times; the caller comes back anyway.
+// get decodes a response. It retries transient errors a few times only, because the caller repeats the call later
+// anyway.
 func (a *api) get(ctx context.Context, c call, into any) error {
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.Multiplier = a.wait, 3
@@ -88,7 +89,7 @@ func (a *api) get(ctx context.Context, c call, into any) error {
 	return nil
 }
 
-// decode names the kind of mistake and shows nothing of the text, which may be large.
+// decode reports the kind of error without the text, which may be large.
 func decode(body []byte, into any) error {
 	if start := bytes.TrimLeft(body, " \t\r\n"); bytes.HasPrefix(start, []byte("<")) {
 		return errors.New("it answers with a web page; is api_url its base address?")
@@ -99,7 +100,7 @@ func decode(body []byte, into any) error {
 	return nil
 }
 
-// try is one call, or two when the token has meanwhile been replaced.
+// try makes one call, or two if the token has been replaced in the meantime.
 func (a *api) try(ctx context.Context, c call) ([]byte, error) {
 	token, err := a.tokenFor(ctx, c)
 	if err != nil {
@@ -136,7 +137,7 @@ func (a *api) do(ctx context.Context, c call, token string) ([]byte, error) {
 	address.RawQuery = c.query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
-		return nil, backoff.Permanent(fetch.Plain(err))
+		return nil, backoff.Permanent(fetch.WithoutURL(err))
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "npctl")
@@ -145,12 +146,12 @@ func (a *api) do(ctx context.Context, c call, token string) ([]byte, error) {
 	}
 	response, err := a.client.Do(request)
 	if err != nil {
-		return nil, lasting(ctx, fetch.Plain(err))
+		return nil, permanentError(ctx, fetch.WithoutURL(err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, apiLimit+1))
 	if err != nil {
-		return nil, lasting(ctx, err)
+		return nil, permanentError(ctx, err)
 	}
 	if len(body) > apiLimit {
 		return nil, backoff.Permanent(fmt.Errorf("it answers with more than %s", imagefile.Bytes(apiLimit)))
@@ -158,12 +159,12 @@ func (a *api) do(ctx context.Context, c call, token string) ([]byte, error) {
 	return body, judge(response, body, token != "")
 }
 
-// lasting tells errors that another try does not mend.
-func lasting(ctx context.Context, err error) error {
+// permanentError marks errors that a retry cannot fix as permanent.
+func permanentError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	if !fetch.Passing(err) {
+	if !fetch.IsTransient(err) {
 		return backoff.Permanent(err)
 	}
 	return err
@@ -182,10 +183,10 @@ func judge(r *http.Response, body []byte, hadToken bool) error {
 		return backoff.Permanent(fmt.Errorf("%w: it wants a token: write token, token_file or token_command%s", errUnauthorized, said))
 	case code == http.StatusForbidden:
 		return backoff.Permanent(fmt.Errorf("the token does not allow to read the tenant (%s)%s", r.Status, said))
-	case fetch.PassingStatus(code):
+	case fetch.IsTransientStatus(code):
 		wait := fetch.RetryAfter(r.Header)
 		err := fmt.Errorf("it answers %s%s", r.Status, said)
-		if wait > apiPatient {
+		if wait > maxRetryAfter {
 			return backoff.Permanent(fmt.Errorf("%w; it wants to be left alone for %s", err, wait.Round(time.Second)))
 		}
 		if wait > 0 {
@@ -197,7 +198,7 @@ func judge(r *http.Response, body []byte, hadToken bool) error {
 	}
 }
 
-// waitError is an error with the time that the server wants to be left alone for.
+// waitError is an error with the server's Retry-After delay.
 type waitError struct {
 	error
 	wait *backoff.RetryAfterError
@@ -205,7 +206,7 @@ type waitError struct {
 
 func (e *waitError) Unwrap() []error { return []error{e.error, e.wait} }
 
-// description is what Zuul says of an error, in its own words.
+// description returns Zuul's own description of an error.
 func description(body []byte) string {
 	var said struct {
 		Description string `json:"description"`

@@ -25,7 +25,7 @@ import (
 	"github.com/npctl/npctl/builders"
 )
 
-// rawImage and qcow2Image are content of those formats, as far as anybody looks.
+// rawImage and qcow2Image have valid headers of these formats, but no valid content after that.
 var (
 	rawImage   = image("\x00\x00\x00\x00")
 	qcow2Image = image("QFI\xfb\x00\x00\x00\x02" + strings.Repeat("\x00", 64))
@@ -50,7 +50,7 @@ func zstded(t *testing.T, file []byte) []byte {
 func sha(file []byte) string { s := sha256.Sum256(file); return hex.EncodeToString(s[:]) }
 func md(file []byte) string  { s := md5.Sum(file); return hex.EncodeToString(s[:]) }
 
-// site is a Zuul with one build whose artifacts are on a server of files.
+// site is a Zuul with one build that has artifacts on a file server.
 type site struct {
 	*double
 	files *files
@@ -116,7 +116,7 @@ func TestBuildIsFetchedAndRemembered(t *testing.T) {
 	}
 }
 
-// checkContent wants these files in the build's directory and no other.
+// checkContent checks that the build's directory has these files and no others.
 func checkContent(t *testing.T, j builders.Job, want map[string][]byte) {
 	t.Helper()
 	entries, err := os.ReadDir(j.Dir)
@@ -232,8 +232,8 @@ func TestWhatHasVanishedIsGone(t *testing.T) {
 			j := job(t, s.block(), "qcow2")
 			j.Version = number(7)
 			_, err := quick().Build(t.Context(), j, &bytes.Buffer{})
-			if !errors.Is(err, builders.ErrGone) || !strings.Contains(err.Error(), number(7)) {
-				t.Errorf("error is %v, want %v", err, builders.ErrGone)
+			if !errors.Is(err, builders.ErrVersionGone) || !strings.Contains(err.Error(), number(7)) {
+				t.Errorf("error is %v, want %v", err, builders.ErrVersionGone)
 			}
 			checkContent(t, j, nil)
 		})
@@ -242,7 +242,7 @@ func TestWhatHasVanishedIsGone(t *testing.T) {
 	s.token = "x"
 	j := job(t, s.block(), "qcow2")
 	j.Version = number(7)
-	if _, err := quick().Build(t.Context(), j, &bytes.Buffer{}); err == nil || errors.Is(err, builders.ErrGone) {
+	if _, err := quick().Build(t.Context(), j, &bytes.Buffer{}); err == nil || errors.Is(err, builders.ErrVersionGone) {
 		t.Errorf("error is %v, which says the build is gone when nobody could look", err)
 	}
 }
@@ -305,7 +305,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	}
 }
 
-// artifact is the site's qcow2.
+// artifact returns the site's qcow2 artifact.
 func (s site) artifact() row { return s.rows[0]["artifacts"].([]row)[1] }
 
 func (s site) unsummed() { delete(s.artifact()["metadata"].(row), "sha256") }
@@ -314,7 +314,7 @@ func address(url string) func(site) {
 	return func(s site) { s.artifact()["url"] = url }
 }
 
-// Names come from a job: they must be seen in no path.
+// A job chooses the names: they must not appear in any path.
 func TestNamesOfArtifactsAreNoPaths(t *testing.T) {
 	s := newSite(t)
 	s.files.content["/../../../../tmp/evil.qcow2"] = qcow2Image
@@ -326,7 +326,7 @@ func TestNamesOfArtifactsAreNoPaths(t *testing.T) {
 	_, err := quick().Build(t.Context(), j, &log)
 	if err == nil {
 		checkContent(t, j, map[string][]byte{"debian-b1.qcow2": qcow2Image})
-	} else if !errors.Is(err, builders.ErrGone) {
+	} else if !errors.Is(err, builders.ErrVersionGone) {
 		t.Error(err)
 	}
 	if entries, _ := os.ReadDir(filepath.Dir(j.Dir)); len(entries) > 2 {
@@ -376,7 +376,7 @@ func TestEndedContextStopsTheBuild(t *testing.T) {
 	}
 }
 
-// Trouble in one of several downloads ends the others, too.
+// An error of one of several downloads also stops the others.
 func TestOneFailureEndsTheOthers(t *testing.T) {
 	s := newSite(t)
 	s.files.faults["/5f3/debian.raw.zst"] = []func(http.ResponseWriter, *http.Request) bool{
@@ -385,10 +385,10 @@ func TestOneFailureEndsTheOthers(t *testing.T) {
 	delete(s.files.content, "/5f3/debian.qcow2")
 	j := job(t, s.block(), "qcow2", "raw")
 	b := quick()
-	b.Fetch.Stall = time.Hour // the other does not end by itself
+	b.Fetch.Stall = time.Hour // the other download does not end on its own
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := b.Build(ctx, j, &bytes.Buffer{}); !errors.Is(err, builders.ErrGone) || ctx.Err() != nil {
+	if _, err := b.Build(ctx, j, &bytes.Buffer{}); !errors.Is(err, builders.ErrVersionGone) || ctx.Err() != nil {
 		t.Errorf("error is %v, %v", err, ctx.Err())
 	}
 	checkContent(t, j, nil)

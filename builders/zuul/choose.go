@@ -13,19 +13,19 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// offer is a file that a build has of the image.
+// offer is an image file that a build has.
 type offer struct {
 	format      string
 	artifact    artifact
 	address     *url.URL
-	packing     fetch.Packing
-	sha256, md5 string // of the unpacked file; empty when not told
+	packing     fetch.Compression
+	sha256, md5 string // of the decompressed file; empty if unknown
 }
 
-// endings are those that tell a format. Others, such as img, tell nothing.
+// endings lists the file extensions that imply a format. Others, such as img, do not.
 var endings = []string{"raw", "qcow2", "qcow", "vhd", "vpc", "vhdx", "vmdk", "ova", "tar", "tgz", "squashfs"}
 
-// formatOf is the format an artifact's file has after decompression, or "" when nothing tells it.
+// formatOf returns the format of an artifact's file after decompression, or "" if it is unknown.
 func formatOf(a artifact) string {
 	format := strings.ToLower(a.Metadata.text("format"))
 	if format == "" {
@@ -41,8 +41,8 @@ func formatOf(a artifact) string {
 	return resources.ImageFormat(format)
 }
 
-// fitting finds, for each format that is configured, the artifacts that may be its file.
-func (s *source) fitting(b *build) map[string][]artifact {
+// matchingArtifacts returns, for each configured format, the artifacts that may be its file.
+func (s *source) matchingArtifacts(b *build) map[string][]artifact {
 	found := map[string][]artifact{}
 	for format, want := range s.artifacts {
 		for _, a := range b.Artifacts {
@@ -56,10 +56,10 @@ func (s *source) fitting(b *build) map[string][]artifact {
 	return found
 }
 
-// offers turns artifacts into offers. Two that fit one format are a mistake to be told: one of them is another image.
+// offers turns artifacts into offers. Two artifacts for one format are an error, because one of them is another image.
 func (s *source) offers(b *build) (map[string]offer, error) {
 	found := map[string]offer{}
-	for format, list := range s.fitting(b) {
+	for format, list := range s.matchingArtifacts(b) {
 		if len(list) > 1 {
 			return nil, fmt.Errorf("build %s has %d artifacts that fit artifact %q: %s; tell them apart with image_name, or with name in the artifact block",
 				b.UUID, len(list), format, names(list))
@@ -92,7 +92,7 @@ func (b *build) offer(format string, a artifact) (offer, error) {
 	}
 	o := offer{format: format, artifact: a, address: address}
 	if o.packing, _ = fetch.PackingOf(address.Path); format == "tgz" && o.packing == fetch.Gzip {
-		o.packing = fetch.Bare // the compression is part of the format
+		o.packing = fetch.NoCompression // the compression is part of the format
 	}
 	if o.sha256, err = sum(a, 64, "sha256", "sha256sum"); err != nil {
 		return offer{}, err
@@ -103,7 +103,7 @@ func (b *build) offer(format string, a artifact) (offer, error) {
 
 var hexDigits = regexp.MustCompile(`^[0-9a-f]+$`)
 
-// sum reads a checksum of the metadata. One that cannot be read is no reason to go without.
+// sum reads a checksum from the metadata. An invalid checksum is an error and is not ignored.
 func sum(a artifact, digits int, keys ...string) (string, error) {
 	text := strings.ToLower(a.Metadata.text(keys...))
 	if text != "" && (len(text) != digits || !hexDigits.MatchString(text)) {
@@ -112,11 +112,11 @@ func sum(a artifact, digits int, keys ...string) (string, error) {
 	return text, nil
 }
 
-// convertible are the formats that others can be made of, best first.
+// convertible lists the formats that can be converted to others, best first.
 var convertible = []string{"raw", "qcow2", "vhdx", "vhd", "vmdk"}
 
-// choose picks what to fetch: what is wanted, and when something else is wanted that has to be made, one that it can
-// be made of.
+// choose picks the files to fetch: those of the wanted formats, and a convertible one if a wanted format is not
+// offered.
 func choose(wanted []string, offered map[string]offer) []offer {
 	formats := map[string]bool{}
 	missing, source := false, false
@@ -135,7 +135,7 @@ func choose(wanted []string, offered map[string]offer) []offer {
 	}
 	ordered := append(slices.Clone(convertible), slices.Sorted(maps.Keys(offered))...)
 	var chosen []offer
-	for _, format := range ordered { // what is converted from comes first
+	for _, format := range ordered { // the source of conversions comes first
 		if formats[format] {
 			chosen = append(chosen, offered[format])
 			delete(formats, format)

@@ -23,25 +23,25 @@ import (
 	"github.com/npctl/npctl/internal/fetch"
 )
 
-// double answers as zuul-web does: the routes, names of parameters, shapes and errors are those of its code.
+// double responds like zuul-web: routes, parameters, JSON and errors are those of its code.
 type double struct {
 	*httptest.Server
 	prefix     string // path of its root, such as "/sub"
 	tenant     string
-	whiteLabel bool // the proxy in front of it leads to the tenant alone
+	whiteLabel bool // the proxy in front of it forwards only to the tenant
 	old        bool // before Zuul 10
-	deaf       bool // ignores filters, and the order
+	deaf       bool // ignores filters and the order
 	noInfo     bool
 
 	mu     sync.Mutex
 	rows   []row                              // guarded by mu
-	token  string                             // guarded by mu; wanted from readers
-	faults []func(w http.ResponseWriter) bool // guarded by mu; what the next calls meet
+	token  string                             // guarded by mu; required from clients
+	faults []func(w http.ResponseWriter) bool // guarded by mu; faults of the next calls
 	asked  []string                           // guarded by mu: path and query
 	tokens []string                           // guarded by mu: Authorization
 }
 
-// row is a build as the API shows it from Zuul 10 on.
+// row is a build as the API returns it since Zuul 10.
 type row map[string]any
 
 func newDouble(t *testing.T, rows ...row) *double {
@@ -157,7 +157,7 @@ func (d *double) build(w http.ResponseWriter, id string) {
 	notFound(w, "Build not found")
 }
 
-// shape is what a version of Zuul makes of a build.
+// shape converts a build to the form of a Zuul version.
 func (d *double) shape(r row, alone bool) row {
 	shown := maps.Clone(r)
 	if refs, ok := shown["refs"]; ok {
@@ -196,10 +196,10 @@ func (d *double) calls() (paths, tokens []string) {
 	return slices.Clone(d.asked), slices.Clone(d.tokens)
 }
 
-// number makes an id out of a number.
+// number returns an ID for a number.
 func number(n int) string { return fmt.Sprintf("%032x", n) }
 
-// periodic is a successful build that ended so many minutes after two o'clock.
+// periodic returns a successful build that ended minute minutes after two o'clock.
 func periodic(id, minute int, artifacts ...row) row {
 	ended := time.Date(2025, 3, 11, 2, minute, 7, 0, time.UTC)
 	return row{
@@ -213,7 +213,7 @@ func periodic(id, minute int, artifacts ...row) row {
 	}
 }
 
-// with changes attributes of a build, or of its ref.
+// with sets attributes of a build, or of its ref.
 func (r row) with(pairs ...any) row {
 	changed := maps.Clone(r)
 	changed["ref"] = maps.Clone(r["ref"].(row))
@@ -236,14 +236,14 @@ func artifact(address string, pairs ...any) row {
 	return row{"name": "image of the night", "url": address, "metadata": metadata}
 }
 
-// files is a server of artifacts: path to content. A path that begins with a fault's name meets it once.
+// files is a server of artifacts: path to content. Each fault applies once, to a path that starts with its name.
 type files struct {
 	*httptest.Server
 	mu      sync.Mutex
 	content map[string][]byte
 	faults  map[string][]func(w http.ResponseWriter, r *http.Request) bool
 	asked   []string // guarded by mu
-	secrets []string // guarded by mu: what came as credentials
+	secrets []string // guarded by mu: received credentials
 }
 
 func newFiles(t *testing.T, content map[string][]byte) *files {
@@ -284,7 +284,7 @@ func (f *files) requests() []string {
 	return slices.Sorted(slices.Values(f.asked))
 }
 
-// half sends the first half and breaks the connection.
+// half sends the first half and closes the connection.
 func (f *files) half(path string) {
 	f.faults[path] = append(f.faults[path], func(w http.ResponseWriter, _ *http.Request) bool {
 		content := f.content[path]
@@ -296,7 +296,7 @@ func (f *files) half(path string) {
 	})
 }
 
-// block is a zuul_image block: what was written, over what most tests need, over the defaults.
+// block returns a zuul_image block from pairs, with the values that most tests need and the defaults.
 func (d *double) block(pairs ...any) cty.Value {
 	values := new(zuul.Builder).Schema().Null().AsValueMap()
 	written := map[string]any{
@@ -329,7 +329,7 @@ func words(list ...string) cty.Value {
 	return cty.ListVal(values)
 }
 
-// wants are artifact blocks for formats, written as format, format:type or format:type:name.
+// wants returns artifact blocks for formats, written as format, format:type or format:type:name.
 func wants(list ...string) cty.Value {
 	blocks := map[string]cty.Value{}
 	for _, text := range list {
@@ -347,7 +347,7 @@ func wants(list ...string) cty.Value {
 	return cty.MapVal(blocks)
 }
 
-// quick is a builder that loses patience within a test's time.
+// quick returns a builder with timeouts that suit a test.
 func quick() *zuul.Builder {
 	return &zuul.Builder{Wait: time.Millisecond, Fetch: fetch.Client{
 		Stall: 5 * time.Second, Floor: 1 << 10, Tries: 3, FirstWait: time.Millisecond, LongestWait: time.Millisecond,
@@ -361,8 +361,8 @@ func job(t *testing.T, config cty.Value, formats ...string) builders.Job {
 	}
 }
 
-// versions lists the numbers of the builds that are offered, newest first.
-func versions(t *testing.T, b builders.Sourced, config cty.Value) []int {
+// versions lists the numbers of the offered builds, newest first.
+func versions(t *testing.T, b builders.Versioned, config cty.Value) []int {
 	t.Helper()
 	list, err := b.Versions(t.Context(), config, t.TempDir())
 	if err != nil {

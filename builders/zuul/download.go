@@ -18,10 +18,10 @@ import (
 	"github.com/npctl/npctl/internal/qemuimg"
 )
 
-// atOnce is how many files are fetched at a time.
+// atOnce is the number of concurrent downloads.
 const atOnce = 3
 
-// download fetches the files, and tells what to remember of them.
+// download fetches the files and returns the attributes to store with the build.
 func (s *source) download(ctx context.Context, job builders.Job, chosen []offer, log *logger) ([]builders.File, map[string]string, error) {
 	meter := newMeter(chosen, func(phase string, done, total int64) { log.tell(job, phase, done, total) })
 	files := make([]builders.File, len(chosen))
@@ -44,7 +44,7 @@ func (s *source) download(ctx context.Context, job builders.Job, chosen []offer,
 	}
 	extra := map[string]string{}
 	for i, o := range chosen {
-		extra["url_"+o.format] = bounded(fetch.Shown(o.address))
+		extra["url_"+o.format] = bounded(fetch.Redacted(o.address))
 		extra["sha256_"+o.format], extra["md5_"+o.format] = sums[i].SHA256, sums[i].MD5
 	}
 	return files, extra, nil
@@ -52,17 +52,17 @@ func (s *source) download(ctx context.Context, job builders.Job, chosen []offer,
 
 func (s *source) fetchOne(ctx context.Context, o offer, path string, progress func(done, total int64), log *logger) (imagefile.Sums, error) {
 	began := time.Now()
-	log.printf("fetches %s from %s", o.format, fetch.Shown(o.address))
+	log.printf("fetches %s from %s", o.format, fetch.Redacted(o.address))
 	got, err := s.fetch.Download(ctx, fetch.Request{
-		URL: o.address, Path: path, Packing: o.packing, Limit: s.sizeLimit, SHA256: o.sha256, MD5: o.md5,
+		URL: o.address, Path: path, Compression: o.packing, Limit: s.sizeLimit, SHA256: o.sha256, MD5: o.md5,
 		Progress: progress, Note: func(text string) { log.printf("%s: %s", o.format, text) },
 	})
-	var place *fetch.PlaceError
+	var place *fetch.ForbiddenAddressError
 	switch {
 	case errors.As(err, &place):
 		return got.Sums, fmt.Errorf("%w; npctl fetches nothing from there unless the image says local_artifacts = true", err)
 	case errors.Is(err, fetch.ErrGone):
-		return got.Sums, fmt.Errorf("%w: %w", builders.ErrGone, err)
+		return got.Sums, fmt.Errorf("%w: %w", builders.ErrVersionGone, err)
 	case errors.Is(err, fetch.ErrTooLarge):
 		return got.Sums, fmt.Errorf("%w; max_size_gb sets it", err)
 	case err != nil:
@@ -80,42 +80,42 @@ func (s *source) fetchOne(ctx context.Context, o offer, path string, progress fu
 	return got.Sums, nil
 }
 
-// meter adds up the progress of several files.
+// meter sums the progress of several files.
 type meter struct {
-	phase  string
-	tell   func(phase string, done, total int64)
-	mu     sync.Mutex
-	done   []int64   // guarded by mu
-	total  []int64   // guarded by mu; 0 when not known
-	spoken time.Time // guarded by mu
+	phase      string
+	onProgress func(phase string, done, total int64)
+	mu         sync.Mutex
+	done       []int64   // guarded by mu
+	total      []int64   // guarded by mu; 0 when unknown
+	reportedAt time.Time // guarded by mu
 }
 
-// pace is the least time between two tellings.
-const pace = 100 * time.Millisecond
+// reportInterval is the minimum time between two reports.
+const reportInterval = 100 * time.Millisecond
 
 func newMeter(chosen []offer, tell func(phase string, done, total int64)) *meter {
 	var formats []string
 	for _, o := range chosen {
 		formats = append(formats, o.format)
 	}
-	return &meter{phase: "fetching " + strings.Join(formats, ", "), tell: tell, done: make([]int64, len(chosen)), total: make([]int64, len(chosen))}
+	return &meter{phase: "fetching " + strings.Join(formats, ", "), onProgress: tell, done: make([]int64, len(chosen)), total: make([]int64, len(chosen))}
 }
 
-// of is the progress of one file. It is told under the lock: whoever listens hears one thing after the other.
+// of returns the progress function of one file. It reports under the lock, so that reports arrive in order.
 func (m *meter) of(i int) func(done, total int64) {
 	return func(done, total int64) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.done[i], m.total[i] = done, total
-		if now := time.Now(); now.Sub(m.spoken) >= pace || done == total {
-			m.spoken = now
-			m.say()
+		if now := time.Now(); now.Sub(m.reportedAt) >= reportInterval || done == total {
+			m.reportedAt = now
+			m.report()
 		}
 	}
 }
 
-// say tells the sum, without a total as long as one is missing.
-func (m *meter) say() {
+// report reports the sum, without a total while one is missing.
+func (m *meter) report() {
 	var done, total int64
 	known := true
 	for i := range m.done {
@@ -123,13 +123,13 @@ func (m *meter) say() {
 		known = known && m.total[i] > 0
 	}
 	if !known {
-		m.tell(m.phase+", "+imagefile.Bytes(done), 0, 0)
+		m.onProgress(m.phase+", "+imagefile.Bytes(done), 0, 0)
 		return
 	}
-	m.tell(m.phase, min(done, total), total)
+	m.onProgress(m.phase, min(done, total), total)
 }
 
-// logger writes lines, of which several goroutines have some, without secrets.
+// logger writes lines from several goroutines and masks secrets.
 type logger struct {
 	source *source
 	mu     sync.Mutex
@@ -143,7 +143,7 @@ func (l *logger) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(l.to, "npctl: %s\n", text)
 }
 
-// tell passes progress on.
+// tell forwards progress to the job.
 func (l *logger) tell(job builders.Job, phase string, done, total int64) {
 	if job.Progress != nil {
 		job.Progress(phase, done, total)

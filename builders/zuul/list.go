@@ -14,13 +14,13 @@ import (
 	"github.com/npctl/npctl/builders"
 )
 
-// listing is what a look at the newest builds has brought.
+// listing is the result of listing the newest builds.
 type listing struct {
 	usable  []*build          // newest first
-	refused map[string]string // why, by id
+	refused map[string]string // reason by build ID
 }
 
-// list looks at the newest successful builds of the job.
+// list requests the newest successful builds of the job.
 func (s *source) list(ctx context.Context) (listing, error) {
 	base, err := s.base(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *source) query() url.Values {
 	return query
 }
 
-// show looks at one build.
+// show requests one build.
 func (s *source) show(ctx context.Context, id string) (*build, error) {
 	base, err := s.base(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *source) show(ctx context.Context, id string) (*build, error) {
 	b := &build{}
 	err = s.api.get(ctx, call{address: base.JoinPath("build", id)}, b)
 	if errors.Is(err, errNotFound) {
-		return nil, fmt.Errorf("%w: build %s: %w", builders.ErrGone, id, err)
+		return nil, fmt.Errorf("%w: build %s: %w", builders.ErrVersionGone, id, err)
 	}
 	if err == nil {
 		err = b.complete()
@@ -78,8 +78,8 @@ func (s *source) show(ctx context.Context, id string) (*build, error) {
 	return b, err
 }
 
-// refuse says why a build is not taken, or nothing. The server has been asked for such builds only; whether it has
-// listened is too important to be taken on trust.
+// refuse returns the reason why a build is not usable, or "". The query asks for usable builds only, but an unusable
+// image is too dangerous to trust the server's filter.
 func (s *source) refuse(b *build) string {
 	fits := func(patterns []string, text string) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, text) })
@@ -99,13 +99,13 @@ func (s *source) refuse(b *build) string {
 		return fmt.Sprintf("it is of branch %.100q", b.branch())
 	case b.unmerged() && !fits(s.trusted, b.Pipeline):
 		return "it built a change that is not merged, and its pipeline is not in trusted_pipelines"
-	case len(s.fitting(b)) == 0:
+	case len(s.matchingArtifacts(b)) == 0:
 		return "it has no artifact that an artifact block asks for"
 	}
 	return ""
 }
 
-// matches compares as Zuul does: * stands for anything.
+// matches compares as Zuul does: * matches any text.
 func matches(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -125,7 +125,7 @@ func matches(pattern, text string) bool {
 	return strings.HasSuffix(rest, parts[last])
 }
 
-// nothing is the error of a listing without a usable build.
+// nothing returns the error for a listing without a usable build.
 func (l listing) nothing(s settings) error {
 	text := fmt.Sprintf("there is no build of job %q of project %q in %s to take", s.job, s.project, strings.Join(s.pipelines, ", "))
 	count := map[string]int{}

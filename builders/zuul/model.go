@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/internal/fetch"
 )
 
-// build is what the API shows of a build. Before Zuul 10 what is now in ref was beside it.
+// build is a build in the API. Before Zuul 10, the attributes of ref were attributes of the build.
 type build struct {
 	ID        json.Number     `json:"_id"`
 	UUID      string          `json:"uuid"`
@@ -37,7 +37,7 @@ type build struct {
 	ended time.Time
 }
 
-// ref is what a build was of. As text it is only the name of the ref.
+// ref is the git ref of a build. A JSON string has only the name of the ref.
 type ref struct {
 	Project string          `json:"project"`
 	Branch  string          `json:"branch"`
@@ -46,7 +46,7 @@ type ref struct {
 	NewRev  string          `json:"newrev"`
 }
 
-// UnmarshalJSON takes both shapes.
+// UnmarshalJSON accepts both forms.
 func (r *ref) UnmarshalJSON(text []byte) error {
 	if bytes.HasPrefix(text, []byte(`"`)) {
 		return json.Unmarshal(text, &r.Ref)
@@ -55,7 +55,7 @@ func (r *ref) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*plain)(r))
 }
 
-// artifact is what a job returned. Its metadata is whatever the job wanted.
+// artifact is an artifact that a job returned. The job chooses its metadata freely.
 type artifact struct {
 	Name     string   `json:"name"`
 	URL      string   `json:"url"`
@@ -64,7 +64,7 @@ type artifact struct {
 
 type metadata map[string]any
 
-// UnmarshalJSON makes nothing of what is no object.
+// UnmarshalJSON ignores a value that is not an object.
 func (m *metadata) UnmarshalJSON(text []byte) error {
 	var values map[string]any
 	if json.Unmarshal(text, &values) == nil {
@@ -82,19 +82,19 @@ func (m metadata) text(names ...string) string {
 	return ""
 }
 
-// uuidForm keeps an id from being more than one part of a path.
+// uuidForm ensures that an ID is a single path component.
 var uuidForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]{7,63}$`)
 
-// complete fills in what is derived.
+// complete sets the derived fields.
 func (b *build) complete() error {
 	if !uuidForm.MatchString(b.UUID) {
 		return fmt.Errorf("a build has the id %.80q, which is none", b.UUID)
 	}
 	b.id, _ = b.ID.Int64()
 	if b.EndTime == "" {
-		return nil // it runs
+		return nil // it is running
 	}
-	for _, layout := range []string{"2006-01-02T15:04:05", time.RFC3339} { // fractions of a second are read too
+	for _, layout := range []string{"2006-01-02T15:04:05", time.RFC3339} { // Parse also accepts fractions of a second
 		if ended, err := time.Parse(layout, b.EndTime); err == nil {
 			b.ended = ended.UTC()
 			return nil
@@ -106,7 +106,7 @@ func (b *build) complete() error {
 func (b *build) project() string { return cmp.Or(b.Ref.Project, b.Project) }
 func (b *build) branch() string  { return cmp.Or(b.Ref.Branch, b.Branch) }
 
-// unmerged reports whether the build, or one that was made together with it, was of a change.
+// unmerged reports whether the build, or another in its buildset, tested a change.
 func (b *build) unmerged() bool {
 	if isSet(b.Change) || isSet(b.Ref.Change) {
 		return true
@@ -124,7 +124,8 @@ func isSet(value json.RawMessage) bool {
 	return text != "" && text != "null" && text != `""`
 }
 
-// resolve makes an artifact's address absolute. Zuul does so with log_url when it stores a build, if there is one.
+// resolve returns the absolute address of an artifact. Zuul resolves it against log_url when it stores a build, if
+// there is one.
 func (b *build) resolve(a artifact) (*url.URL, error) {
 	address, err := url.Parse(strings.TrimSpace(a.URL))
 	if err == nil && !address.IsAbs() && b.LogURL != "" {
@@ -137,15 +138,15 @@ func (b *build) resolve(a artifact) (*url.URL, error) {
 		return nil, fmt.Errorf("artifact %.100q has an address that cannot be read", a.Name)
 	}
 	if address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
-		return nil, fmt.Errorf("artifact %.100q has the address %.200q, which is no web address", a.Name, fetch.Shown(address))
+		return nil, fmt.Errorf("artifact %.100q has the address %.200q, which is no web address", a.Name, fetch.Redacted(address))
 	}
 	return address, nil
 }
 
-// longestText bounds what is remembered of Zuul's words.
+// longestText limits the length of stored texts from Zuul, in bytes.
 const longestText = 1 << 10
 
-// remember notes where an image comes from.
+// remember stores the origin of an image.
 func (b *build) remember(extra map[string]string) {
 	for name, text := range map[string]string{
 		"zuul_build": b.UUID, "zuul_job": b.Job, "zuul_project": b.project(), "zuul_branch": b.branch(), "zuul_pipeline": b.Pipeline,
@@ -159,11 +160,11 @@ func (b *build) remember(extra map[string]string) {
 
 func bounded(text string) string { return strings.ToValidUTF8(text[:min(len(text), longestText)], "") }
 
-// shownText is an address without what may be secret in it.
+// shownText returns an address without parts that may be secret.
 func shownText(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil || address == "" {
 		return ""
 	}
-	return fetch.Shown(parsed)
+	return fetch.Redacted(parsed)
 }

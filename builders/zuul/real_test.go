@@ -24,9 +24,9 @@ import (
 	"github.com/npctl/npctl/builders"
 )
 
-// These tests ask a real zuul-web, started by test/zuul/lab.sh, and fail where there is none.
+// These tests use a real zuul-web, started by test/zuul/lab.sh, and fail if there is none.
 
-// environment returns what lab.sh has told.
+// environment returns a variable that lab.sh has set.
 func environment(t *testing.T, name string) string {
 	t.Helper()
 	value := os.Getenv(name)
@@ -36,7 +36,7 @@ func environment(t *testing.T, name string) string {
 	return value
 }
 
-// isOld tells whether it is a Zuul from before version 10.
+// isOld reports whether the Zuul is older than version 10.
 func isOld(t *testing.T) bool {
 	t.Helper()
 	major, _, _ := strings.Cut(environment(t, "NPCTL_TEST_ZUUL_VERSION"), ".")
@@ -70,7 +70,7 @@ func put(t *testing.T, builds ...built) {
 	}
 }
 
-// one is a good build of a job that ended so many minutes after two o'clock.
+// one returns a good build of a job that ended minute minutes after two o'clock.
 func one(job string, minute int, artifacts ...row) built {
 	return built{
 		Tenant: "open", Pipeline: "periodic", Job: job, UUID: strings.ReplaceAll(uuid.NewString(), "-", ""), Result: "SUCCESS", Final: true,
@@ -79,7 +79,7 @@ func one(job string, minute int, artifacts ...row) built {
 	}
 }
 
-// loggedAt gives a build the place of its logs.
+// loggedAt sets the log address of a build.
 func (b built) loggedAt(address string) built {
 	b.Data["zuul"].(map[string]any)["log_url"] = address
 	return b
@@ -87,14 +87,14 @@ func (b built) loggedAt(address string) built {
 
 func newJob() string { return "build-" + uuid.NewString() }
 
-// block is a zuul_image block for a job of the real Zuul.
+// block returns a zuul_image block for a job of the real Zuul.
 func block(t *testing.T, job string, pairs ...any) cty.Value {
 	t.Helper()
 	d := &double{Server: &httptest.Server{URL: environment(t, "NPCTL_TEST_ZUUL")}}
 	return d.block(append([]any{"job", job, "tenant", "open"}, pairs...)...)
 }
 
-// offered lists the ids of the versions, newest first.
+// offered lists the IDs of the versions, newest first.
 func offered(t *testing.T, config cty.Value) []string {
 	t.Helper()
 	list, err := quick().Versions(t.Context(), config, t.TempDir())
@@ -126,12 +126,12 @@ func TestRealBuildsAreListed(t *testing.T) {
 	bare, manifest := one(job, 46), one(job, 47, artifact("https://x/m", "type", "zuul_manifest"))
 	elsewhere := one(job, 48, raw)
 	elsewhere.Tenant = "closed"
-	// Ids are given in this order: the one with the lowest ended last.
+	// The IDs are assigned in this order: the build with the lowest ID ended last.
 	put(t, newest, older, failed, retried, check, unmerged, project, branch, bare, manifest, elsewhere)
 
 	withStars := func(ids ...string) []string {
 		if isOld(t) {
-			return nil // Zuul knew no patterns then
+			return nil // that version of Zuul did not support patterns
 		}
 		return ids
 	}
@@ -170,7 +170,7 @@ func TestRealBuildIsFetched(t *testing.T) {
 	f := newFiles(t, map[string][]byte{"/5f3/debian.raw.zst": zstded(t, rawImage), "/5f3/debian.qcow2": qcow2Image})
 	f.half("/5f3/debian.raw.zst")
 	name := newJob()
-	// The address of the first is relative: Zuul joins it with that of the logs.
+	// The address of the first artifact is relative: Zuul resolves it against log_url.
 	first := one(name, 20,
 		artifact("debian.raw.zst", "format", "raw", "image_name", "debian", "sha256", sha(rawImage), "md5sum", md(rawImage)),
 		artifact(f.URL+"/5f3/debian.qcow2", "format", "qcow2", "image_name", "debian", "sha256", sha(qcow2Image)),
@@ -207,11 +207,11 @@ func TestRealBuildIsFetched(t *testing.T) {
 	if _, _, err := build(wrong.UUID, "qcow2"); err == nil || !strings.Contains(err.Error(), "wrong checksum: the file has sha256 "+sha(qcow2Image)+" and should have "+sha(rawImage)) {
 		t.Errorf("error is %v", err)
 	}
-	if _, _, err := build(gone.UUID, "qcow2"); !errors.Is(err, builders.ErrGone) {
-		t.Errorf("error is %v, want %v", err, builders.ErrGone)
+	if _, _, err := build(gone.UUID, "qcow2"); !errors.Is(err, builders.ErrVersionGone) {
+		t.Errorf("error is %v, want %v", err, builders.ErrVersionGone)
 	}
-	if _, _, err := build("0123456789abcdef0123456789abcdef", "qcow2"); !errors.Is(err, builders.ErrGone) {
-		t.Errorf("error is %v, want %v", err, builders.ErrGone)
+	if _, _, err := build("0123456789abcdef0123456789abcdef", "qcow2"); !errors.Is(err, builders.ErrVersionGone) {
+		t.Errorf("error is %v, want %v", err, builders.ErrVersionGone)
 	}
 	if _, _, err := build(check.UUID, "qcow2"); err == nil || !strings.Contains(err.Error(), "it built a change that is not merged") {
 		t.Errorf("error is %v", err)
@@ -227,7 +227,7 @@ func TestRealAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the documentation of Zuul has a proxy do: for a white label, and for a Zuul that is in a directory.
+	// Proxy rules of Zuul's documentation, for a white label and for a Zuul in a directory.
 	proxy := func(rewrite func(path string) string) string {
 		server := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -286,7 +286,7 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 			t.Log(err)
 		})
 	}
-	// One that has expired is made anew, once.
+	// The client replaces an expired token once.
 	stale, err := exec.CommandContext(t.Context(), token, "npctl", "-60").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 	}
 }
 
-// The double of the other tests has to be like the real one.
+// The double of the other tests must match the real Zuul.
 func TestRealShapeIsThatOfTheDouble(t *testing.T) {
 	name := newJob()
 	build := one(name, 10, raw).loggedAt("https://logs.example.org/5f3")
@@ -326,8 +326,8 @@ func TestRealShapeIsThatOfTheDouble(t *testing.T) {
 	}
 }
 
-// shapeOf lists status, kind and all names in an answer with the kinds of their values, save for those that nobody needs
-// and that come and go with versions.
+// shapeOf lists the status, the content type and all names in an answer with the types of their values, except unused
+// ones that differ between versions.
 func shapeOf(t *testing.T, address string) []string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)

@@ -11,11 +11,11 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Schema implements builders.Builder. It is the part of a zuul_image block that says where the image comes from.
+// Schema implements builders.Builder. It is the part of a zuul_image block that defines the source of the image.
 func (*Builder) Schema() schema.Block {
 	return schema.Block{
 		Doc:        "Fetches what a Zuul job has built. See builders/zuul.md.",
-		Attributes: append(origin(), manners()...),
+		Attributes: append(sourceAttributes(), fetchAttributes()...),
 		Blocks: []schema.NestedBlock{
 			{Name: "artifact", Label: "format", Min: 1, Schema: artifactBlock()},
 			{Name: "tls", Max: 1, Schema: tlsBlock()},
@@ -23,29 +23,29 @@ func (*Builder) Schema() schema.Block {
 	}
 }
 
-// origin are the attributes that say which builds are taken.
-func origin() []schema.Attribute {
+// sourceAttributes returns the attributes that select builds.
+func sourceAttributes() []schema.Attribute {
 	texts := cty.List(cty.String)
 	return []schema.Attribute{
-		{Name: "api_url", Type: cty.String, Required: true, Class: schema.Static, Check: checkURL,
+		{Name: "api_url", Type: cty.String, Required: true, Class: schema.Replacing, Check: checkURL,
 			Doc: "Base address of Zuul, the one that its web pages have."},
-		{Name: "tenant", Type: cty.String, Class: schema.Static, Check: notEmpty,
+		{Name: "tenant", Type: cty.String, Class: schema.Replacing, Check: notEmpty,
 			Doc: "Tenant of the job. Leave it out when the address belongs to one tenant (a white label)."},
-		{Name: "project", Type: cty.String, Required: true, Class: schema.Static, Check: notEmpty,
+		{Name: "project", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty,
 			Doc: "Short name of the project, such as `opendev/system-config`."},
-		{Name: "branch", Type: cty.String, Class: schema.Static, Check: notEmpty, Doc: "Branch of the build; any when not written."},
-		{Name: "pipelines", Type: texts, Required: true, Class: schema.Static, Check: notEmpty,
+		{Name: "branch", Type: cty.String, Class: schema.Replacing, Check: notEmpty, Doc: "Branch of the build; any when not written."},
+		{Name: "pipelines", Type: texts, Required: true, Class: schema.Replacing, Check: notEmpty,
 			Doc: "Pipelines whose builds are taken. Builds of changes that are not merged are left out, see `trusted_pipelines`."},
-		{Name: "trusted_pipelines", Type: texts, Default: cty.ListValEmpty(cty.String), Class: schema.Static,
+		{Name: "trusted_pipelines", Type: texts, Default: cty.ListValEmpty(cty.String), Class: schema.Replacing,
 			Doc: "Those of the pipelines whose builds are taken even if they built a change that is not merged."},
-		{Name: "job", Type: cty.String, Required: true, Class: schema.Static, Check: notEmpty, Doc: "Name of the job."},
-		{Name: "image_name", Type: cty.String, Class: schema.Static, Check: notEmpty,
+		{Name: "job", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty, Doc: "Name of the job."},
+		{Name: "image_name", Type: cty.String, Class: schema.Replacing, Check: notEmpty,
 			Doc: "The `image_name` that the artifacts' metadata must have, for jobs that build several images."},
 	}
 }
 
-// manners are the attributes that say how they are asked for and fetched.
-func manners() []schema.Attribute {
+// fetchAttributes returns the attributes for requests and downloads.
+func fetchAttributes() []schema.Attribute {
 	whole := func(name, doc string, value int64) schema.Attribute {
 		one := int64(1)
 		return schema.Attribute{Name: name, Type: cty.Number, Default: cty.NumberIntVal(value), Min: &one, Check: checkWhole, Doc: doc}
@@ -72,9 +72,9 @@ func artifactBlock() schema.Block {
 	return schema.Block{
 		Doc: "Which artifact of a build is the file of a format. The label is the format after decompression, such as `qcow2`.",
 		Attributes: []schema.Attribute{
-			{Name: "type", Type: cty.String, Default: cty.StringVal("zuul_image"), Class: schema.Static, Check: notEmpty,
+			{Name: "type", Type: cty.String, Default: cty.StringVal("zuul_image"), Class: schema.Replacing, Check: notEmpty,
 				Doc: "The `type` in the artifact's metadata."},
-			{Name: "name", Type: cty.String, Class: schema.Static, Check: notEmpty, Doc: "Name of the artifact; any when not written."},
+			{Name: "name", Type: cty.String, Class: schema.Replacing, Check: notEmpty, Doc: "Name of the artifact; any when not written."},
 		},
 	}
 }
@@ -107,7 +107,7 @@ func checkFile(v cty.Value) error {
 	return notEmpty(v)
 }
 
-// mostWhole keeps numbers within what all of them can count, bytes of a GiB included.
+// mostWhole is the largest valid number, so that none overflows, including GiB in bytes.
 const mostWhole = 1 << 20
 
 func checkWhole(v cty.Value) error {

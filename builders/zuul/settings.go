@@ -19,7 +19,7 @@ import (
 
 // settings is the decoded block.
 type settings struct {
-	root      *url.URL // what api/ comes after
+	root      *url.URL // root address, to which api/ is appended
 	tenant    string   // or ""
 	project   string
 	branch    string
@@ -31,14 +31,14 @@ type settings struct {
 
 	token     tokenSource
 	tls       tlsFiles
-	newest    int // builds looked at
+	newest    int // number of builds to list
 	timeout   time.Duration
 	sizeLimit int64
 	local     bool // artifacts may be on this host
 	secrets   []string
 }
 
-// wanted says which artifact is the file of a format.
+// wanted selects the artifact that is the file of a format.
 type wanted struct{ kind, name string }
 
 type tlsFiles struct{ ca, cert, key string }
@@ -51,7 +51,7 @@ func read(config cty.Value, baseDir string, s schema.Block) (settings, error) {
 	if err != nil {
 		return settings{}, err
 	}
-	root, tenant, err := takeApart(b.String("api_url"))
+	root, tenant, err := parseAddress(b.String("api_url"))
 	if err != nil {
 		return settings{}, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// tokenSource is where the token of the API comes from. Tokens live for minutes, so it is asked each time.
+// tokenSource is the source of the API token. Tokens live for minutes, so it is read for each use.
 type tokenSource struct {
 	value   string
 	file    string
@@ -49,7 +49,7 @@ func readToken(b block.Block, baseDir string) (tokenSource, error) {
 	return t, nil
 }
 
-// get returns the token of now, or "" where there is none.
+// get returns the current token, or "" if there is none.
 func (t tokenSource) get(ctx context.Context) (string, error) {
 	switch {
 	case t.value != "":
@@ -70,7 +70,8 @@ func (t tokenSource) get(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// clean wants one word, and never shows it. What zuul-admin prints begins with Bearer, as the header does.
+// clean requires a single word and never shows it. It drops the word Bearer, which zuul-admin prints first, as in the
+// header.
 func clean(from, text string) (string, error) {
 	token := strings.TrimSpace(text)
 	if word, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(word, "Bearer") {
@@ -86,7 +87,7 @@ func clean(from, text string) (string, error) {
 func readLimited(path string, limit int64) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
-	} else if !info.Mode().IsRegular() { // a pipe may be waited for without end
+	} else if !info.Mode().IsRegular() { // reading a pipe may block forever
 		return nil, fmt.Errorf("%s is no plain file", path)
 	}
 	file, err := os.Open(path)
@@ -101,8 +102,8 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// run runs the command, with the clean environment of builders: a plan runs it too, and whoever proposes a change of the
-// configuration is not to read npctl's environment.
+// run runs the command in the clean environment of builders. A plan runs it too, and the author of a proposed
+// configuration change must not be able to read npctl's environment.
 func (t tokenSource) run(ctx context.Context) (string, error) {
 	ctx, cancel := process.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
@@ -132,7 +133,7 @@ func lastLine(text string) string {
 	return line[:min(len(line), 300)]
 }
 
-// limited keeps the beginning of what is written.
+// limited keeps the first tokenLimit bytes of its input.
 type limited struct {
 	text bytes.Buffer
 	over bool
@@ -145,7 +146,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tokens asks a source and remembers what it has said, to keep it out of messages.
+// tokens reads tokens from a source and keeps them all, to mask them in messages.
 type tokens struct {
 	source tokenSource
 	mu     sync.Mutex
@@ -162,7 +163,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	return token, err
 }
 
-func (t *tokens) seen() []string {
+func (t *tokens) returned() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.all)

@@ -125,7 +125,7 @@ func TestTokensThatAreNoneAreErrors(t *testing.T) {
 	}
 }
 
-// Whatever an artifact's address leads to, it must not see the token; nor may a log or an error.
+// The server at an artifact's address must never receive the token; nor may a log or an error contain it.
 func TestTokenStaysWithZuul(t *testing.T) {
 	s := newSite(t)
 	s.token = "hunter2-token"
@@ -148,7 +148,7 @@ func TestTokenStaysWithZuul(t *testing.T) {
 	if strings.Contains(log.String(), "hunter2") {
 		t.Errorf("log is\n%s", &log)
 	}
-	// Not even Zuul's own host gets it for an artifact.
+	// Not even Zuul's own host receives it for an artifact.
 	s.rows[0]["artifacts"] = []row{artifact(s.URL+"/logs/x.qcow2", "name", "hunter2-token")}
 	_, err := quick().Build(t.Context(), job(t, s.block("token", "hunter2-token"), "qcow2"), &log)
 	_, tokens = s.calls()
@@ -168,7 +168,7 @@ func TestTokenStaysWithZuul(t *testing.T) {
 	}
 }
 
-// keep writes what a TLS server has in PEM.
+// keep writes the certificate or key of a TLS server as PEM.
 func keep(t *testing.T, dir, name, kind string, der []byte) string {
 	t.Helper()
 	return write(t, dir, name, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
@@ -177,7 +177,7 @@ func keep(t *testing.T, dir, name, kind string, der []byte) string {
 func TestTLSOptions(t *testing.T) {
 	dir := t.TempDir()
 	s := newSite(t)
-	var seen []string // whether the files' server saw a certificate of ours
+	var seen []string // whether the file server received a client certificate
 	secure := func(h http.Handler, clients *x509.CertPool) *httptest.Server {
 		server := httptest.NewUnstartedServer(h)
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)

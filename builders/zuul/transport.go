@@ -11,14 +11,15 @@ import (
 
 const pemLimit = 4 << 20
 
-// transport treats Zuul itself and everybody else differently: only Zuul's host gets to see who we are, and is held to
-// the authorities that are configured; other hosts, which artifacts lead to, may have those or the system's.
+// transport uses different connections for Zuul's host and for other hosts: only Zuul's host receives the client
+// certificate and must have a certificate of the configured authorities; other hosts, to which artifacts refer, may use
+// those authorities or the system's.
 type transport struct {
-	host            string
-	zuul, elsewhere connections
+	host        string
+	zuul, other connections
 }
 
-// connections is an http.Transport, or what guards one.
+// connections is an http.Transport or a wrapper that restricts one.
 type connections interface {
 	http.RoundTripper
 	CloseIdleConnections()
@@ -29,17 +30,17 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host == t.host {
 		return t.zuul.RoundTrip(r)
 	}
-	return t.elsewhere.RoundTrip(r)
+	return t.other.RoundTrip(r)
 }
 
 // CloseIdleConnections is called by http.Client.
 func (t *transport) CloseIdleConnections() {
 	t.zuul.CloseIdleConnections()
-	t.elsewhere.CloseIdleConnections()
+	t.other.CloseIdleConnections()
 }
 
-// newTransports returns those of the API and of downloads. A job chooses the addresses of downloads, so that on other hosts
-// than Zuul's they keep away from npctl's own host, unless that is allowed.
+// newTransports returns the transports of the API and of downloads. Because a job chooses the addresses of downloads,
+// downloads from hosts other than Zuul's may not connect to npctl's own host, unless that is allowed.
 func newTransports(s settings) (api, artifacts *transport, err error) {
 	zuul, elsewhere, err := connect(s)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// raw is an artifact that every block of these tests takes.
+// raw is an artifact that matches every block of these tests.
 var raw = artifact("https://images.example.org/debian.raw.zst", "format", "raw", "image_name", "debian")
 
 func TestNewestToEndComesFirst(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(fmt.Sprintf("old %t", old), func(t *testing.T) {
-			// Ids are given at the start: 3 began before 5 and ended after it.
+			// IDs are assigned at the start: 3 started before 5 and ended after it
 			d := newDouble(t, periodic(3, 50, raw), periodic(5, 40, raw), periodic(4, 30, raw), periodic(6, 30, raw))
 			d.old, d.deaf = old, true
 			got, err := quick().Versions(t.Context(), d.block(), "")
@@ -128,7 +128,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// A proxy, or a version of Zuul, that ignores what was asked for must not bring in other builds.
+// A proxy or a Zuul version that ignores the query must not cause other builds to be used.
 func TestAnswerIsHeldAgainstTheQuestion(t *testing.T) {
 	d := newDouble(t,
 		periodic(1, 1, raw),
@@ -250,7 +250,7 @@ func TestErrorsOfTheAPIAreToldApart(t *testing.T) {
 		name  string
 		fault func(http.ResponseWriter) bool
 		want  string
-		calls int // info is one of them
+		calls int // including info
 	}{
 		{"down", fails(500), "it answers 500 Internal Server Error", 4},
 		{"left alone", func(w http.ResponseWriter) bool { w.Header().Set("Retry-After", "3600"); return fails(429)(w) }, "it wants to be left alone for 1h0m0s", 2},

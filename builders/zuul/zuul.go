@@ -1,14 +1,15 @@
 // Package zuul fetches images that Zuul jobs build.
 //
-// What it relies on of Zuul's REST API and of the artifacts that image jobs return:
+// It relies on these facts about Zuul's REST API and about the artifacts of image jobs:
 //
-//  1. Ids are given when a build starts, so that one with a low id may end after one with a higher one. What is new is
-//     told by a window over the newest successes, never by a high-water mark.
-//  2. Times are UTC without a zone. Before Zuul 10 the attributes of the ref were attributes of the build.
-//  3. A build with a change was made of code that is not merged. It is no image of ours unless its pipeline is trusted.
-//  4. Artifacts and their addresses come from a job. They are never file names, and never get to see the token.
-//  5. Checksums in an artifact's metadata are those of the file after decompression; the compression is told by the
-//     end of its address alone.
+//  1. A build gets its ID when it starts, so a build with a low ID may end after one with a higher ID. New builds are
+//     found by a window over the newest successes, never by a high-water mark.
+//  2. Times are UTC without a zone. Before Zuul 10, the attributes of the ref were attributes of the build.
+//  3. A build with a change contains code that is not merged. Its image is not used unless its pipeline is trusted.
+//  4. Artifacts and their addresses come from a job. They are never used as file names, and the token is never sent to
+//     them.
+//  5. Checksums in an artifact's metadata are those of the decompressed file. Only the extension of its address
+//     determines the compression.
 package zuul
 
 import (
@@ -27,26 +28,26 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Builder fetches what Zuul has built. Its zero value is ready.
+// Builder fetches images that Zuul built. Its zero value is ready to use.
 type Builder struct {
-	Fetch fetch.Client  // how downloads are made; HTTP is the builder's own
-	Wait  time.Duration // before the second try of a call of the API; half a second when 0
+	Fetch fetch.Client  // settings of downloads; the builder sets HTTP
+	Wait  time.Duration // before the second attempt of an API call; half a second when 0
 	mu    sync.Mutex
 	roots map[string]root // guarded by mu; by address
 }
 
 var (
-	_ builders.Builder = (*Builder)(nil)
-	_ builders.Sourced = (*Builder)(nil)
+	_ builders.Builder   = (*Builder)(nil)
+	_ builders.Versioned = (*Builder)(nil)
 )
 
 // Kind implements builders.Builder.
 func (*Builder) Kind() string { return "zuul" }
 
-// mostVersions is what the contract allows.
+// mostVersions is the limit of builders.Versioned.
 const mostVersions = 100
 
-// Versions implements builders.Sourced.
+// Versions implements builders.Versioned.
 func (b *Builder) Versions(ctx context.Context, config cty.Value, baseDir string) ([]resources.Version, error) {
 	source, err := b.open(config, baseDir)
 	if err != nil {
@@ -83,7 +84,7 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	return made, nil
 }
 
-// source is one zuul_image block with what it takes to reach its Zuul.
+// source is one zuul_image block with the client for its Zuul.
 type source struct {
 	settings
 	api     *api
@@ -110,22 +111,22 @@ func (s *source) close() {
 	s.fetch.HTTP.CloseIdleConnections()
 }
 
-// hide takes tokens out of an error's text.
+// hide masks tokens in an error's text.
 func (s *source) hide(err error) error {
-	return &hidden{text: s.mask().Text(err.Error()), cause: err}
+	return &maskedError{text: s.mask().Text(err.Error()), cause: err}
 }
 
 func (s *source) mask() *process.Masker {
-	return process.NewMasker(append(slices.Clone(s.secrets), s.api.token.seen()...))
+	return process.NewMasker(append(slices.Clone(s.secrets), s.api.token.returned()...))
 }
 
-type hidden struct {
+type maskedError struct {
 	text  string
 	cause error
 }
 
-func (e *hidden) Error() string { return e.text }
-func (e *hidden) Unwrap() error { return e.cause }
+func (e *maskedError) Error() string { return e.text }
+func (e *maskedError) Unwrap() error { return e.cause }
 
 // build fetches one version.
 func (s *source) build(ctx context.Context, job builders.Job, log *logger) (builders.Artifact, error) {
@@ -149,7 +150,7 @@ func (s *source) build(ctx context.Context, job builders.Job, log *logger) (buil
 	return builders.Artifact{Files: files, Extra: extra}, nil
 }
 
-// find returns the build of that id, or the newest.
+// find returns the build with that ID, or the newest if id is empty.
 func (s *source) find(ctx context.Context, id string) (*build, error) {
 	if id == "" {
 		found, err := s.list(ctx)

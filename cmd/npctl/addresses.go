@@ -10,8 +10,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// addressOf takes an address of a node the way npctl why takes subjects: node.1, node/1 or 0000000001. Others stay as
-// they are.
+// addressOf parses an address of a node in the forms that npctl why accepts: node.1, node/1 or 0000000001. It returns
+// any other text unchanged.
 func addressOf(text string) string {
 	if isID(text) {
 		return "node." + idOf(resources.KindNode, text)
@@ -31,16 +31,16 @@ func addressOf(text string) string {
 	return text
 }
 
-// isID reports whether a text is an id of a node or a request without its kind.
+// isID reports whether text is the ID of a node or a request without its kind.
 func isID(text string) bool {
 	return strings.Trim(text, "0123456789") == "" && text != "" || requestID.MatchString(text)
 }
 
-// requestID matches ids of requests that ZooKeeper gives: the priority and a number.
+// requestID matches the IDs of requests in ZooKeeper: the priority and a sequence number.
 var requestID = regexp.MustCompile(`^[0-9]{3}-[0-9]{10}$`)
 
-// checkAddresses makes sure that -target, -exclude and -replace name something: a mistyped -exclude would do what was to be
-// left out.
+// checkAddresses returns an error if an address of -target, -exclude or -replace matches no object. Without this check,
+// a plan with a mistyped -exclude would change the object that it was meant to leave out.
 func checkAddresses(opt plan.Options, want resources.Desired, seen plan.Observed) error {
 	known := knownAddresses(want, seen)
 	for _, chosen := range slices.Concat(opt.Targets, opt.Excludes) {
@@ -60,20 +60,28 @@ func checkAddresses(opt plan.Options, want resources.Desired, seen plan.Observed
 }
 
 func checkReplace(chosen string, known []string) error {
-	const forms = "images are diskimage.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID"
-	replaceable := slices.DeleteFunc(slices.Clone(known), func(k string) bool {
-		parts := strings.SplitN(k, ".", 4)
-		upload := len(parts) == 4 && parts[0] == "provider" && parts[2] == "image"
-		return !upload && !slices.Contains([]string{"diskimage", "zuul_image", "node"}, parts[0])
-	})
+	const forms = "images are diskimage.NAME or zuul_image.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID"
 	switch {
-	case slices.Contains(replaceable, chosen):
+	case slices.Contains(known, chosen) && replaceable(chosen):
 		return nil
 	case slices.Contains(known, chosen):
 		return hint(fmt.Errorf("%s cannot be replaced", chosen), forms)
 	default:
 		err := fmt.Errorf("nothing has the address %q", chosen)
-		return didYouMean(err, chosen, replaceable, forms+"; npctl state list shows those of what exists")
+		return didYouMean(err, chosen, keepOf(known, replaceable), forms+"; npctl state list shows those of what exists")
+	}
+}
+
+// replaceable reports whether -replace accepts the kind of the address: an image, an upload or a node.
+func replaceable(address string) bool {
+	parts := strings.SplitN(address, ".", 4)
+	switch parts[0] {
+	case string(resources.DiskImage), string(resources.ZuulImage), string(resources.KindNode):
+		return true
+	case "provider":
+		return len(parts) == 4 && parts[2] == "image"
+	default:
+		return false
 	}
 }
 
@@ -82,14 +90,15 @@ func inside(address, outer string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// leftover reports whether the address is of something in a cloud that has no record, such as provider.x.server.4f1c.
+// leftover reports whether the address names a resource in a cloud without a record, such as provider.x.server.4f1c.
 func leftover(address string, known []string) bool {
 	parts := strings.SplitN(address, ".", 4)
 	return len(parts) == 4 && slices.Contains([]string{"server", "image", "port", "floating_ip", "volume"}, parts[2]) &&
 		slices.Contains(known, parts[0]+"."+parts[1])
 }
 
-// knownAddresses are those of the configuration, of the records, and of what was seen in the clouds.
+// knownAddresses returns the addresses of the configuration, of the records and of the resources that the clouds
+// listed.
 func knownAddresses(want resources.Desired, seen plan.Observed) []string {
 	var known []string
 	add := func(parts ...string) { known = append(known, strings.Join(parts, ".")) }

@@ -12,16 +12,16 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-// app is one run of npctl.
+// app is one invocation of npctl.
 type app struct {
 	ui        *ui
 	lookupEnv func(string) (string, bool)
 	log       *slog.Logger
 	global    globalOptions
-	lockID    string // of the lock on the state that this command holds
+	lockID    string // ID of the state lock that this command holds
 }
 
-// globalOptions may stand before and behind the command.
+// globalOptions are accepted before and after the command.
 type globalOptions struct {
 	chdir, config, state string
 	noColor              bool
@@ -32,7 +32,7 @@ func newApp(s streams, lookupEnv func(string) (string, bool)) *app {
 	return &app{ui: newUI(s, lookupEnv), lookupEnv: lookupEnv, log: slog.New(slog.DiscardHandler)}
 }
 
-// run executes a command line and returns the exit code. Everything that people have to know is printed by then.
+// run executes a command line and returns the exit code. It prints every error before it returns.
 func (a *app) run(ctx context.Context, args []string) int {
 	if len(args) > 1 && args[1] == completeCommand {
 		return a.complete(ctx, args[2:])
@@ -64,7 +64,7 @@ Environment:
 Exit codes: 0 done, 1 error, 2 there are changes (only with plan -detailed-exitcode),
 130 interrupted.`
 
-// command is the whole command line.
+// command returns the root of the command tree.
 func (a *app) command() *cli.Command {
 	replaceHelp()
 	root := &cli.Command{
@@ -73,7 +73,7 @@ func (a *app) command() *cli.Command {
 		Usage:                     "plan and apply fleets of CI test nodes and their images",
 		Description:               rootDescription,
 		Version:                   version(),
-		HideHelpCommand:           true, // helpCommand is another
+		HideHelpCommand:           true, // replaced by helpCommand
 		DisableSliceFlagSeparator: true, // -var 'list=["a","b"]'
 		Reader:                    a.ui.in,
 		Writer:                    a.ui.out,
@@ -111,7 +111,7 @@ func prepare(c *cli.Command) {
 		c.Action = subcommandNeeded
 	}
 	if len(c.Commands) > 0 {
-		c.StopOnNthArg = new(1) // the options of a command that does not exist are not known
+		c.StopOnNthArg = new(1) // the parser does not know the options of a command that does not exist
 	}
 	for _, f := range c.Flags {
 		neverNegative(f)
@@ -134,7 +134,7 @@ func (a *app) globalFlags() []cli.Flag {
 	}
 }
 
-// before brings the global options into effect.
+// before applies the global options.
 func (a *app) before(ctx context.Context, cmd *cli.Command) (context.Context, error) {
 	if a.global.noColor {
 		a.ui.noColor()
@@ -153,7 +153,7 @@ func (a *app) before(ctx context.Context, cmd *cli.Command) (context.Context, er
 	return ctx, nil
 }
 
-// rootAction is reached without a command, or with one that does not exist.
+// rootAction runs if the command line names no command or an unknown one.
 func rootAction(_ context.Context, cmd *cli.Command) error {
 	if name := cmd.Args().First(); name != "" {
 		return unknownCommand(cmd, "npctl", name)
@@ -177,13 +177,13 @@ func unknownCommand(cmd *cli.Command, parent, name string) error {
 	}
 	err := fmt.Errorf("%s has no command %q", parent, name)
 	_, within, _ := strings.Cut(parent+" ", " ")
-	if other := hintElsewhere(within + name); other != "" {
+	if other := alternativeHint(within + name); other != "" {
 		return hint(err, other)
 	}
 	return didYouMean(err, name, names, parent+" -help lists the commands")
 }
 
-// usageError says what is wrong with an option.
+// usageError converts an error of the option parser into one with a hint.
 func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	reason := err.Error()
 	if name, ok := strings.CutPrefix(reason, "flag provided but not defined: -"); ok {
@@ -202,7 +202,7 @@ func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 
 func unknownOption(cmd *cli.Command, name string) error {
 	err := fmt.Errorf("%s has no option -%s", cmd.FullName(), name)
-	if other := optionsElsewhere[cmd.Name][name]; other != "" {
+	if other := alternativeOptions[cmd.Name][name]; other != "" {
 		return hint(err, other)
 	}
 	if near := text.Nearest(name, optionNames(cmd)); near != "" {
@@ -219,7 +219,7 @@ func optionNames(cmd *cli.Command) []string {
 	return names
 }
 
-// arguments makes sure that a command has at most that many arguments.
+// arguments returns an error if a command has more than most arguments.
 func arguments(cmd *cli.Command, most int) error {
 	if cmd.NArg() <= most {
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
@@ -34,7 +35,7 @@ Examples:
 
 Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
 
-// applyCommand is npctl apply, and npctl destroy.
+// applyCommand implements npctl apply and npctl destroy.
 type applyCommand struct {
 	*app
 	planOptions
@@ -114,7 +115,7 @@ func (c *applyCommand) checkApply(cmd *cli.Command) error {
 	return c.check()
 }
 
-// applyFresh plans, shows, asks and does.
+// applyFresh computes a plan, prints it, asks for approval and executes it.
 func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *eventWriter) error {
 	opt := c.compute()
 	p, err := s.plan(ctx, &c.planOptions, opt)
@@ -142,7 +143,7 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	return c.execute(ctx, s, p, events)
 }
 
-// sight remembers leaks, so that the next plan knows that they were seen before.
+// sight records the leaks that were listed, so that the next plan counts them as sighted before.
 func (s *session) sight(ctx context.Context, refreshed bool) error {
 	if !refreshed {
 		return nil
@@ -150,18 +151,18 @@ func (s *session) sight(ctx context.Context, refreshed bool) error {
 	return s.engine.Sight(ctx, s.seen)
 }
 
-// approve asks whether to go on.
+// approve asks the operator to approve the plan.
 func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 	if c.autoApprove {
 		return nil
 	}
 	question := "Do you want to apply this plan?"
 	if c.destroy {
-		question = fmt.Sprintf("Do you really want to destroy this? %s will be deleted, and there is no way back.", countWord(p.Summary().Delete, "thing", "things"))
+		question = fmt.Sprintf("Do you really want to destroy this? %s will be deleted, and there is no way back.", text.Count(p.Summary().Delete, "thing", "things"))
 	}
 	answer, err := "", errNoTerminal
 	if c.input {
-		c.ui.talk("")
+		c.ui.message("")
 		answer, err = c.ui.ask(ctx, c.ui.style(styleStrong, question)+"\n  Only 'yes' will be accepted: ")
 	}
 	switch {
@@ -171,14 +172,14 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 	case err != nil:
 		return err
 	case answer != "yes":
-		c.ui.talk("Not approved, so nothing was done.")
+		c.ui.message("Not approved, so nothing was done.")
 		return exitCode(1)
 	}
-	c.ui.talk("")
+	c.ui.message("")
 	return nil
 }
 
-// cannotAsk is why there is no approval.
+// cannotAsk returns the reason why npctl cannot ask for approval.
 func (c *applyCommand) cannotAsk() error {
 	if !c.input {
 		return errors.New("-input=false: cannot ask for approval, so nothing was done")
@@ -186,7 +187,7 @@ func (c *applyCommand) cannotAsk() error {
 	return errors.New("stdin is not a terminal: cannot ask for approval, so nothing was done")
 }
 
-// execute does the steps and tells what became of them.
+// execute runs the steps and reports their results.
 func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, events *eventWriter) error {
 	started := time.Now()
 	progress := c.newProgress(p)
@@ -201,12 +202,13 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	progress.close()
 	noted()
 	c.ui.onInterrupt(nil)
-	if err != nil && len(result.Done)+len(result.Failed)+len(result.Interrupted)+len(result.Skipped) == 0 { // nothing was begun
+	if err != nil && len(result.Done)+len(result.Failed)+len(result.Interrupted)+len(result.Skipped) == 0 { // no step started
 		return served(err)
 	}
-	events.summary(c.operation, result)
+	took := time.Since(started)
+	events.summary(c.operation, result, took)
 	if !c.json {
-		if err := c.tell(p, result, time.Since(started)); err != nil {
+		if err := c.printResult(p, result, took); err != nil {
 			return err
 		}
 	}
@@ -214,7 +216,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	case err != nil:
 		return err
 	case errors.Is(context.Cause(ctx), errSignal):
-		c.ui.talk("Interrupted. What was done is recorded; run npctl %s again to resume.", c.operation)
+		c.ui.message("Interrupted. What was done is recorded; run npctl %s again to resume.", c.operation)
 		return exitCode(exitInterrupted)
 	case result.Err() != nil:
 		return hint(result.Err(), "apply again when the reasons above are gone: it goes on from here")
@@ -222,11 +224,11 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	return c.incomplete(p)
 }
 
-// served tells what to do when another process takes care of a provider, or of images.
+// served adds a hint to an error that says that another process manages a provider or the images.
 func served(err error) error {
 	other, locked := errors.AsType[*state.LockedError](err)
 	switch {
-	case locked && other.Name == reconcile.ImagesLock:
+	case locked && reconcile.IsImageLock(other.Name):
 		return hint(err, "npctl watch builds and uploads there what the configuration says; apply on its machine, stop it first, or leave images out with -exclude")
 	case locked:
 		return hint(err, "npctl watch does there what the configuration says; apply on its machine, or stop it first")
@@ -234,8 +236,8 @@ func served(err error) error {
 	return err
 }
 
-// journal begins to note steps in the journal, and returns how to end that: everything is written then.
-func (s *session) journal(ctx context.Context) (notes *watch.Notes, end func()) {
+// journal starts to record steps in the journal. The returned function stops that and writes the remaining entries.
+func (s *session) journal(ctx context.Context) (notes *watch.JournalWriter, end func()) {
 	notes = watch.NewNotes(s.store)
 	keeping, stop := context.WithCancel(ctx)
 	var keeper sync.WaitGroup
@@ -251,7 +253,7 @@ func (s *session) journal(ctx context.Context) (notes *watch.Notes, end func()) 
 	}
 }
 
-// incomplete is an error when a provider could not be queried: nobody can say that all is as wanted.
+// incomplete returns an error if a provider could not be queried, because its actual state is unknown.
 func (c *applyCommand) incomplete(p plan.Plan) error {
 	if len(p.Deferred) == 0 {
 		return nil

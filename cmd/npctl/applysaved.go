@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// readPlan reads a plan file and takes over what it was made with. Only sensitive variables have to be given again.
+// readPlan reads a plan file and adopts its variables and options. Only sensitive variables must be passed again.
 func (c *applyCommand) readPlan(path string) (*plan.File, error) {
 	if c.narrowed() {
 		return nil, hint(errors.New("a saved plan is done as it is, so no option can change what is planned"),
@@ -40,7 +40,7 @@ func (c *applyCommand) readPlan(path string) (*plan.File, error) {
 	return &file, nil
 }
 
-// applySaved does the steps of a plan file, if they are still what would be planned.
+// applySaved executes a plan file, unless it is stale.
 func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.File, events *eventWriter) error {
 	if err := file.CheckInstallation(s.identity.Lineage); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.Fil
 	return c.execute(ctx, s, file.Plan, events)
 }
 
-// anotherConfiguration lists the blocks that differ. Without any, only the value of a sensitive variable can.
+// anotherConfiguration lists the blocks that differ. If none differs, the value of a sensitive variable has changed.
 func (c *applyCommand) anotherConfiguration(file plan.File, change *plan.ConfigurationChange) error {
 	if len(change.Blocks) == 0 && len(file.Sensitive) > 0 {
 		return hint(errors.New("a sensitive value has changed since the plan was made: plan again"),
@@ -81,7 +81,7 @@ func (c *applyCommand) anotherConfiguration(file plan.File, change *plan.Configu
 		"apply it with the configuration it was made from, or make a new one with npctl plan -out=FILE")
 }
 
-// refuse lists what has changed since the plan was made.
+// refuse lists the changes that make a plan stale.
 func (c *applyCommand) refuse(file plan.File, stale []plan.Mismatch) error {
 	lines := make([]string, len(stale))
 	for i := range stale {
@@ -91,15 +91,15 @@ func (c *applyCommand) refuse(file plan.File, stale []plan.Mismatch) error {
 	return hint(errors.New("the plan is stale, so nothing was done"), "look at a new one: npctl plan -out=FILE")
 }
 
-// changedSince lists changes since a plan was made.
+// changedSince prints changes since the plan was made, at most 20 of them.
 func (c *applyCommand) changedSince(file plan.File, what string, changes []string) {
 	const shown = 20
-	c.ui.talk("Since this plan was made (%s), %s:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"), what)
+	c.ui.message("Since this plan was made (%s), %s:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"), what)
 	for i, change := range changes {
 		if i == shown {
-			c.ui.talk("  ... and %d more", len(changes)-shown)
+			c.ui.message("  ... and %d more", len(changes)-shown)
 			return
 		}
-		c.ui.talk("  - %s", change)
+		c.ui.message("  - %s", change)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Commands of the scripts that make the world bad.
+// Script commands that create invalid files and faulty file systems.
 
-// scriptBig writes a file of many copies of a line: big FILE MIB LINE.
+// scriptBig writes a file of MIB mebibytes that repeats a line: big FILE MIB LINE.
 func scriptBig(ts *testscript.TestScript, _ bool, args []string) {
 	mib, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -27,7 +27,7 @@ func scriptBig(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Repeat(line, mib<<20/len(line)+1)), 0o600))
 }
 
-// scriptDeep writes an attribute of so many nested lists: deep FILE DEPTH.
+// scriptDeep writes an attribute with DEPTH nested lists: deep FILE DEPTH.
 func scriptDeep(ts *testscript.TestScript, _ bool, args []string) {
 	depth, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -35,7 +35,7 @@ func scriptDeep(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
-// scriptBinary writes what is no text: binary FILE.
+// scriptBinary writes binary data: binary FILE.
 func scriptBinary(ts *testscript.TestScript, _ bool, args []string) {
 	var all []byte
 	for i := range 4096 {
@@ -44,14 +44,14 @@ func scriptBinary(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), all, 0o600))
 }
 
-// scriptTruncate cuts a file in half: truncate FILE.
+// scriptTruncate truncates a file to half of its size: truncate FILE.
 func scriptTruncate(ts *testscript.TestScript, _ bool, args []string) {
 	info, err := os.Stat(ts.MkAbs(args[0]))
 	ts.Check(err)
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()/2))
 }
 
-// scriptNewer makes a state file look as if a newer npctl had written it: newer FILE.
+// scriptNewer changes a state file as if a newer npctl had written it: newer FILE.
 func scriptNewer(ts *testscript.TestScript, _ bool, args []string) {
 	db, err := bbolt.Open(ts.MkAbs(args[0]), 0o600, &bbolt.Options{Timeout: time.Second})
 	ts.Check(err)
@@ -77,8 +77,7 @@ func scriptNewer(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(db.Close())
 }
 
-// scriptReadOnly makes a directory with npctl.hcl in it that nothing can be written to, not even by root:
-// readonly DIR.
+// scriptReadOnly creates a directory that contains npctl.hcl and is read-only even for root: readonly DIR.
 func scriptReadOnly(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs(args[0])
 	ts.Check(os.Mkdir(dir, 0o700))
@@ -94,8 +93,8 @@ func scriptReadOnly(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = os.Chmod(dir, 0o700) }) //nolint:gosec // so that it can be removed
 }
 
-// scriptOnFullDisk runs npctl where the directory full has room for so many KiB: onfulldisk KIB ARGS. Root gets a tiny
-// tmpfs, everybody else a limit on the size of files.
+// scriptOnFullDisk runs npctl with a capacity of KIB kibibytes in directory full: onfulldisk KIB ARGS. For root this is
+// a small tmpfs, for other users a limit on the size of files.
 func scriptOnFullDisk(ts *testscript.TestScript, neg bool, args []string) {
 	dir := ts.MkAbs("full")
 	ts.Check(os.MkdirAll(dir, 0o700))

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/term"
 )
 
-// bars shows one line for each of the first running steps, and one for all of them, below what is written to stderr.
+// bars draws one line for each of the first running steps and one for all steps, below the other output on stderr.
 type bars struct {
 	size  func() (columns, rows int)
 	now   func() time.Time
-	back  func() // gives stderr back
+	back  func() // restores stderr
 	stop  chan struct{}
 	draws sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	out    io.Writer
-	steps  []*stepBar // in the order in which they were started
+	steps  []*stepBar // in the order of their start
 	since  time.Time
 	ended  int
 	total  int
@@ -29,14 +29,14 @@ type bars struct {
 	closed bool
 }
 
-// stepBar is a step that is shown.
+// stepBar is the bar of one step.
 type stepBar struct {
 	id, title, phase string
 	done, total      int64 // total is 0 when unknown
 	since            time.Time
 }
 
-// mostBars keeps a big apply from filling the screen.
+// mostBars is the maximum number of bars, so that a large apply does not fill the screen.
 const mostBars = 12
 
 const redrawEvery = 150 * time.Millisecond
@@ -65,25 +65,25 @@ func (b *bars) keepDrawing() {
 			return
 		case <-ticker.C:
 			b.mu.Lock()
-			_ = b.show(nil) // the next one tries again
+			_ = b.show(nil) // the next tick draws again
 			b.mu.Unlock()
 		}
 	}
 }
 
-// Write writes lines above the bars.
+// Write prints lines above the bars.
 func (b *bars) Write(lines []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(lines), b.show(lines)
 }
 
-// show takes the bars off the screen, writes lines, and draws the bars again, all in one piece so that nothing flickers.
+// show erases the bars, prints lines and draws the bars again, all in one write to avoid flicker.
 func (b *bars) show(lines []byte) error {
 	columns, rows := b.size()
 	var out strings.Builder
 	if n := screenLines(b.drawn, columns); n > 0 {
-		fmt.Fprintf(&out, "\r\x1b[%dA\x1b[J", n) // the cursor may stand behind an echoed ^C
+		fmt.Fprintf(&out, "\r\x1b[%dA\x1b[J", n) // the cursor may be after an echoed ^C
 	}
 	out.Write(lines)
 	b.drawn = nil
@@ -97,7 +97,7 @@ func (b *bars) show(lines []byte) error {
 	return err
 }
 
-// screenLines is how many lines of the screen the lines take: more when it has become narrower.
+// screenLines returns the number of screen rows that the lines occupy, which grows when the terminal becomes narrower.
 func screenLines(lines []string, columns int) (n int) {
 	for _, line := range lines {
 		n += max(1, (runewidth.StringWidth(line)+columns-1)/columns)
@@ -128,7 +128,7 @@ func (b *bars) end(id string, ended int) {
 	b.steps = keepOf(b.steps, func(s *stepBar) bool { return s.id != id })
 }
 
-// close ends the display.
+// close stops the display.
 func (b *bars) close() {
 	close(b.stop)
 	b.draws.Wait()
@@ -136,19 +136,19 @@ func (b *bars) close() {
 	b.back()
 }
 
-// clear takes the bars off the screen for good.
+// clear erases the bars permanently.
 func (b *bars) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	_ = b.show(nil) // there is nowhere to say that stderr is gone
+	_ = b.show(nil) // an error on stderr cannot be reported anywhere
 }
 
-// elapsedWidth is for such as " 1h2m3s".
+// elapsedWidth is the width of a duration such as " 1h2m3s".
 const elapsedWidth = 8
 
-// frame is the lines for a screen of that size. Titles are shortened in the middle, so that percentages and times are
-// never cut off.
+// frame returns the lines for a screen of the given size. It shortens titles in the middle, so that percentages and
+// durations are never cut off.
 func (b *bars) frame(columns, rows int) []string {
 	const all = "all steps"
 	steps := b.steps[:min(len(b.steps), max(min(mostBars, rows-3), 1))]
@@ -157,7 +157,7 @@ func (b *bars) frame(columns, rows int) []string {
 		widest = max(widest, runewidth.StringWidth(s.title))
 	}
 	content := max(columns-1-elapsedWidth, 20) // a line that fills the last column would wrap
-	least := 40                                // columns for what stands behind a title
+	least := 40                                // columns for the text after a title
 	if columns < 100 {
 		least = columns / 3
 	}
@@ -176,7 +176,7 @@ func (b *bars) frame(columns, rows int) []string {
 	return append(lines, line(all, bar(int64(b.ended), int64(b.total), info-len(count))+count, b.since))
 }
 
-// text is what stands behind the title: the phase, behind a bar where it is known how much there is to do.
+// text returns the text after the title: the phase, preceded by a bar if the amount of work is known.
 func (s *stepBar) text(width int) string {
 	if s.total == 0 {
 		return s.phase
@@ -187,7 +187,7 @@ func (s *stepBar) text(width int) string {
 
 const widestBar = 30
 
-// bar is such as [====>-----].
+// bar returns a bar such as [====>-----].
 func bar(done, total int64, width int) string {
 	inner := max(min(width, widestBar), 3) - 2
 	full := 0
@@ -201,7 +201,7 @@ func bar(done, total int64, width int) string {
 	return "[" + text + strings.Repeat("-", inner-full) + "]"
 }
 
-// shortenMiddle keeps the beginning and the end of a text: of an address, the end says more.
+// shortenMiddle keeps the start and the end of a text, because the end of an address identifies the object.
 func shortenMiddle(text string, width int) string {
 	if runewidth.StringWidth(text) <= width {
 		return text

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,7 +13,7 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// screen is what a terminal of so many columns shows of what was written to it: lines that scrolled away too.
+// screen emulates a terminal of the given number of columns. It keeps lines that have scrolled off the screen.
 type screen struct {
 	columns     int
 	lines       [][]rune
@@ -37,7 +35,7 @@ func (s *screen) write(t *testing.T, text string) {
 		switch r {
 		case '\r':
 			s.column = 0
-		case '\n': // the terminal's driver puts \r in front
+		case '\n': // the terminal driver adds \r
 			s.row, s.column = s.row+1, 0
 		default:
 			if s.column+runewidth.RuneWidth(r) > s.columns {
@@ -91,7 +89,7 @@ func (s *screen) String() string {
 	return b.String()
 }
 
-// barsOf are bars on a screen that a test draws itself.
+// barsOf returns bars that draw only when a test calls them, with their output and clock.
 func barsOf(columns int) (*bars, *bytes.Buffer, *time.Time) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	clock, out := &now, &bytes.Buffer{}
@@ -163,13 +161,13 @@ func TestBarsAreTakenOffTheScreenWhateverIsWrittenThere(t *testing.T) {
 	draw("Interrupted: stopping 2 running steps.\n")
 	b.end("2", 13)
 	shown.write(t, "^C")
-	b.size = func() (int, int) { return 30, 30 } // the window is made narrower, and the terminal wraps its lines
+	b.size = func() (int, int) { return 30, 30 } // the window becomes narrower, and the terminal wraps its lines
 	lines := shown.lines
 	shown = &screen{columns: 30}
 	for _, line := range lines {
 		shown.write(t, string(line)+"\n")
 	}
-	shown.row, shown.column = shown.row-1, 2 // where the cursor stands: behind the echo
+	shown.row, shown.column = shown.row-1, 2 // the cursor is after the echo
 	draw("build diskimage.debian: interrupted\n")
 	b.clear()
 	shown.write(t, out.String())
@@ -196,19 +194,12 @@ func TestWrapWordsBreaksBetweenWords(t *testing.T) {
 	}
 }
 
-// longFleet is a fleet with long names, whose servers take an hour.
+// longFleet returns a directory with a configuration of long names, in which a server takes an hour to start.
 func longFleet(t *testing.T) string {
 	t.Helper()
 	dir := fleetDir(t)
-	path := filepath.Join(dir, "npctl.hcl")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	long := strings.NewReplacer(`"acme"`, `"cloud-with-a-long-name"`, `build_time   = "0s"`, `build_time   = "1h"`).Replace(string(text))
-	if err := os.WriteFile(path, []byte(long), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	changeConfig(t, dir, `"acme"`, `"cloud-with-a-long-name"`)
+	changeConfig(t, dir, `build_time   = "0s"`, `build_time   = "1h"`)
 	return dir
 }
 
@@ -246,14 +237,7 @@ func TestInterruptLeavesNoBars(t *testing.T) {
 func TestNamesOfProvidersThatAreReadLeaveNothingOnANarrowScreen(t *testing.T) {
 	t.Parallel()
 	dir := fleetDir(t)
-	path := filepath.Join(dir, "npctl.hcl")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte(`"acme"`), []byte(`"cloud-with-a-name-that-is-longer-than-narrow"`)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	changeConfig(t, dir, `"acme"`, `"cloud-with-a-name-that-is-longer-than-narrow"`)
 	code, written := onTerminalOf(t, 40, dir, []string{"NO_COLOR=1"}, "plan").end()
 	shown := &screen{columns: 40}
 	shown.write(t, written)

@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// BenchmarkStateList6000Nodes is a whole process from its start to its end, as somebody in a shell waits for it.
+// BenchmarkStateList6000Nodes measures a whole process, from its start to its end.
 func BenchmarkStateList6000Nodes(b *testing.B) {
 	dir := b.TempDir()
 	npctl := filepath.Join(dir, "npctl")
@@ -36,7 +36,7 @@ func BenchmarkStateList6000Nodes(b *testing.B) {
 	}
 }
 
-// fillState makes a state with so many nodes that are as full as real ones.
+// fillState creates a state with the given number of nodes, with all fields of real nodes.
 func fillState(b *testing.B, path string, nodes int) {
 	store, err := bolt.Open(bolt.Options{Path: path, Version: "bench"})
 	if err != nil {
@@ -53,7 +53,7 @@ func fillState(b *testing.B, path string, nodes int) {
 			Zone:      "az1", Cloud: "vexxhost", Region: "ca-ymq-1", Hostname: fmt.Sprintf("np%010d", i),
 			Login:     resources.Login{Username: "zuul", PythonPath: "auto", ConnectionType: "ssh", ConnectionPort: 22},
 			HostKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGnC0nQ8yYq7yGkq6Yz0k9vP3pT5wE1rS2uV4xZ6aB8c"},
-			Resources: resources.Amounts{Instances: 1, Cores: 2, RAM: 4096}, Seconds: 42}
+			Resources: resources.ResourceAmounts{Instances: 1, Cores: 2, RAM: 4096}, Seconds: 42}
 	}
 	if _, err := store.Commit(b.Context(), ops...); err != nil {
 		b.Fatal(err)

@@ -20,7 +20,7 @@ import (
 
 var errNothingToBuild = hint(errors.New("there is no image that this host can make"), "declare diskimages with a builder other than gearman")
 
-// builderCommand is npctl builder.
+// builderCommand implements npctl builder.
 type builderCommand struct {
 	*app
 	builds, uploads int
@@ -67,7 +67,7 @@ func (c *builderCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := arguments(cmd, 0); err != nil {
 		return err
 	}
-	reloads, forget := c.ui.hangups()
+	reloads, forget := c.ui.hangupHints()
 	defer forget()
 	config, err := c.load(c.variables)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *builderCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	servers.Drain = c.grace
-	s, err := c.openSession(ctx, config, 0, ownState)
+	s, err := c.openSession(ctx, config, 0, exclusiveState)
 	if err != nil {
 		return err
 	}
@@ -89,26 +89,26 @@ func (c *builderCommand) run(ctx context.Context, cmd *cli.Command) error {
 	return c.locked(ctx, s.store, "builder", c.wait, func(ctx context.Context) error { return c.serve(ctx, s, servers, reloads) })
 }
 
-// serve builds for whoever asks until ctx ends.
+// serve builds images on request until ctx is done.
 func (c *builderCommand) serve(ctx context.Context, s *session, servers wire.Options, reloads <-chan struct{}) error {
 	s.engine.Builds = c.builds
-	delete(s.engine.Builders, "gearman") // a host that asked others would ask itself
+	delete(s.engine.Builders, "gearman") // a build host that delegated its builds would send them to itself
 	images := s.engine.Buildable()
 	if len(images) == 0 {
 		return errNothingToBuild
 	}
-	shop, err := reconcile.NewWorkshop(ctx, s.engine)
+	shop, err := reconcile.NewBuildService(ctx, s.engine)
 	if err != nil {
 		return err
 	}
 	defer shop.Close()
-	host, err := gearman.NewHost(gearman.ServeOptions{Gearman: servers, Workshop: shop, BuildWorkers: c.builds, UploadWorkers: c.uploads,
+	host, err := gearman.NewHost(gearman.ServeOptions{Gearman: servers, BuildService: shop, BuildWorkers: c.builds, UploadWorkers: c.uploads,
 		Host: c.host, Kinds: errorKinds, Log: c.log})
 	if err != nil {
 		return err
 	}
-	c.ui.talk("Building %s for whoever asks at %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
-	b := &buildHost{builderCommand: c, session: s, shop: shop, host: host}
+	c.ui.message("Building %s for whoever asks at %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
+	b := &buildHost{builderCommand: c, session: s, service: shop, host: host}
 	side, end := context.WithCancel(ctx)
 	defer end()
 	var helpers sync.WaitGroup
@@ -120,19 +120,20 @@ func (c *builderCommand) serve(ctx context.Context, s *session, servers wire.Opt
 	return host.Serve(ctx)
 }
 
-// buildHost is a build host that serves.
+// buildHost is a build host while it serves requests.
 type buildHost struct {
 	*builderCommand
 	session *session
-	shop    *reconcile.Workshop
+	service *reconcile.BuildService
 	host    *gearman.Host
 }
 
-// reload puts the configuration in force as it is now. One with mistakes is logged, and the one before stays in force.
+// reload reads the configuration and uses it. If the configuration has errors, reload logs them and keeps the previous
+// one.
 func (b *buildHost) reload(ctx context.Context) {
-	engine, err := b.reread()
+	engine, err := b.loadConfiguration()
 	if err == nil {
-		err = b.host.Reload(ctx, engine.Buildable(), func(ctx context.Context) error { return b.shop.Use(ctx, engine) })
+		err = b.host.Reload(ctx, engine.Buildable(), func(ctx context.Context) error { return b.service.Use(ctx, engine) })
 	}
 	if err != nil {
 		b.logRefusal(err)
@@ -141,13 +142,13 @@ func (b *buildHost) reload(ctx context.Context) {
 	b.log.Info("configuration reloaded", "images", strings.Join(engine.Buildable(), ", "))
 }
 
-// reread reads the configuration for a build host that serves.
-func (b *buildHost) reread() (*reconcile.Engine, error) {
+// loadConfiguration reads the configuration for a running build host.
+func (b *buildHost) loadConfiguration() (*reconcile.Engine, error) {
 	config, err := b.reloadConfig(b.variables)
 	if err != nil {
 		return nil, err
 	}
-	place, err := b.statePlace(config.Desired.Settings)
+	place, err := b.stateLocation(config.Desired.Settings)
 	if err != nil {
 		return nil, err
 	}

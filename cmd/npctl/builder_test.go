@@ -20,7 +20,8 @@ import (
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
 )
 
-// buildingImages is the configuration of a build host. Each image is a file with text; builds wait while DIR/hold exists.
+// buildingImages returns the configuration of a build host. Each image is a file that contains text; builds wait while
+// DIR/hold exists.
 func buildingImages(servers wire.Options, dir, text string, images ...string) string {
 	config := fmt.Sprintf("npctl {\n images_dir = \"images\"\n gearman {\n servers = [%q]\n }\n}\n", servers.Servers[0])
 	script := fmt.Sprintf("touch %s/begun; while [ -e %s/hold ]; do sleep 0.02; done; printf %s >\"$NPCTL_OUTPUT.raw\"", dir, dir, text)
@@ -30,7 +31,7 @@ func buildingImages(servers wire.Options, dir, text string, images ...string) st
 	return config
 }
 
-// startBuilder starts npctl builder and waits until it offers exactly these images.
+// startBuilder starts npctl builder and waits until it offers exactly the given images.
 func startBuilder(t *testing.T, dir string, servers wire.Options, images ...string) *watched {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -43,7 +44,7 @@ func startBuilder(t *testing.T, dir string, servers wire.Options, images ...stri
 	return w
 }
 
-// offers waits until exactly these images can be built.
+// offers waits until the job server offers builds of exactly the given images.
 func (w *watched) offers(servers wire.Options, images ...string) {
 	w.t.Helper()
 	w.await(fmt.Sprint("it offers ", images), func() bool {
@@ -62,11 +63,11 @@ func (w *watched) offers(servers wire.Options, images ...string) {
 	})
 }
 
-// refuses sends SIGHUP and waits until the log says why the configuration is refused.
+// refuses sends SIGHUP and waits until the log contains the reason why the configuration is rejected.
 func (w *watched) refuses(because ...string) {
 	w.t.Helper()
 	before := len(w.log.String())
-	if !w.app.ui.hungUp() {
+	if !w.app.ui.handleHangup() {
 		w.t.Fatal("SIGHUP would end npctl builder")
 	}
 	w.await("the configuration is refused", func() bool { return strings.Contains(w.log.String()[before:], "was not taken") })
@@ -109,7 +110,7 @@ func TestBuilderReloadsAtHangup(t *testing.T) {
 	w.offers(servers, "debian", "fedora")
 
 	writeConfig(t, dir, valid)
-	w.app.ui.hungUp()
+	w.app.ui.handleHangup()
 	w.offers(servers, "debian", "suse")
 	w.await("the reload is logged", func() bool {
 		return strings.Contains(w.log.String(), `msg="configuration reloaded" images="debian, suse"`)
@@ -151,7 +152,7 @@ func TestSystemdIsNotifiedByTheBuilder(t *testing.T) {
 	writeConfig(t, dir, buildingImages(servers, dir, "text", "debian"))
 	w := startBuilder(t, dir, servers, "debian")
 	w.await("it is ready", func() bool { return notified.String() == "READY=1\n" })
-	w.app.ui.hungUp()
+	w.app.ui.handleHangup()
 	w.await("it reloads", func() bool {
 		_, after, found := strings.Cut(notified.String(), "RELOADING=1\nMONOTONIC_USEC=")
 		return found && strings.Contains(after, "READY=1")

@@ -16,10 +16,10 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Shell completion. The scripts of the shells are small: they call `npctl __complete WORD...` with the words up to the
-// cursor, the last of which is the one to complete, and it prints one candidate per line, a whole word, with a description
-// behind a tab if there is one. The line ":files" or ":dirs" asks the shell to complete file names itself, behind "-option=" if the word
-// begins so.
+// Shell completion. The shell scripts are small: they call `npctl __complete WORD...` with the words up to the cursor,
+// of which the last is the one to complete. npctl prints one candidate per line: a whole word, and after a tab its
+// description if it has one. The line ":files" or ":dirs" makes the shell complete file names itself, after "-option="
+// if the word starts with that.
 
 const completeCommand = "__complete"
 
@@ -65,16 +65,16 @@ func (a *app) completionCommand() *cli.Command {
 	}
 }
 
-// candidate is a word that a shell may put in.
+// candidate is a word that a shell may insert.
 type candidate struct{ text, about string }
 
-// The candidates that make the shell complete file names.
+// completeFiles and completeDirs make the shell complete file names.
 const completeFiles, completeDirs = ":files", ":dirs"
 
-// completionTime is how long a shell waits for names.
+// completionTime limits the time of one completion.
 const completionTime = time.Second
 
-// complete prints the candidates for the last word. It says nothing on errors: whoever types is told by the command.
+// complete prints the candidates for the last word. It reports no errors; the command reports them when it runs.
 func (a *app) complete(ctx context.Context, words []string) int {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
@@ -96,20 +96,20 @@ func (a *app) complete(ctx context.Context, words []string) int {
 	return 0
 }
 
-// completion is a command line that is being typed.
+// completion is an incomplete command line.
 type completion struct {
 	app     *app
 	command *cli.Command // the innermost
 	path    string       // its name, such as "image build"
-	options []cli.Flag   // those that may be given here; the innermost first
-	pending cli.Flag     // whose value is the current word
+	options []cli.Flag   // options that are valid here; the innermost first
+	pending cli.Flag     // option that takes the current word as its value
 	args    []string
 	vars    variableOptions
 	current string
-	literal bool // behind --
+	literal bool // after --
 }
 
-// newCompletion reads the words in front of the current one.
+// newCompletion parses the words before the current one.
 func newCompletion(a *app, words []string) *completion {
 	c := &completion{app: a, command: a.command()}
 	c.options = c.command.VisibleFlags()
@@ -135,7 +135,7 @@ func newCompletion(a *app, words []string) *completion {
 
 func isOption(word string) bool { return len(word) > 1 && word[0] == '-' }
 
-// word is a subcommand or an argument.
+// word handles a subcommand or an argument.
 func (c *completion) word(word string) {
 	if c.path == "" && word == "help" {
 		return // npctl help image build
@@ -171,7 +171,7 @@ func (c *completion) flag(name string) cli.Flag {
 	return nil
 }
 
-// set takes over the options that say where the configuration and the state are.
+// set applies the options that locate the configuration and the state.
 func (c *completion) set(f cli.Flag, value string) {
 	g := &c.app.global
 	switch name := f.Names()[0]; {
@@ -204,7 +204,7 @@ func takesFile(f cli.Flag) bool {
 	}
 }
 
-// candidates are the words that the current one may become.
+// candidates returns the candidates for the current word.
 func (c *completion) candidates(ctx context.Context) []candidate {
 	begun, value, inOption := strings.Cut(c.current, "=")
 	switch {
@@ -233,10 +233,10 @@ func (c *completion) wordCandidates(ctx context.Context) []candidate {
 	if source := argumentSources[c.path]; source != nil {
 		all = append(all, c.from(ctx, source, "")...)
 	}
-	return c.begun(all, "", c.current)
+	return c.matching(all, "", c.current)
 }
 
-// optionCandidates are options as all documentation writes them: with one dash, unless two were typed.
+// optionCandidates returns the options in the form of the documentation, with one dash, unless the user typed two.
 func (c *completion) optionCandidates() []candidate {
 	dashes := "-"
 	if strings.HasPrefix(c.current, "--") {
@@ -265,10 +265,10 @@ func (c *completion) optionCandidates() []candidate {
 		}
 		all = append(all, candidate{text, firstClause(about)})
 	}
-	return c.begun(all, "", c.current)
+	return c.matching(all, "", c.current)
 }
 
-// firstClause is what fits beside a candidate.
+// firstClause returns the part of a usage text that fits beside a candidate.
 func firstClause(usage string) string {
 	for _, end := range []string{"; ", ". ", " ("} {
 		usage, _, _ = strings.Cut(usage, end)
@@ -276,7 +276,7 @@ func firstClause(usage string) string {
 	return runewidth.Truncate(usage, 70, "…")
 }
 
-// values completes the value of an option, in front of which prefix is kept.
+// values completes the value of an option and puts prefix before each candidate.
 func (c *completion) values(ctx context.Context, f cli.Flag, prefix, value string) []candidate {
 	name := f.Names()[0]
 	source := valueSources[c.path+" -"+name]
@@ -285,7 +285,7 @@ func (c *completion) values(ctx context.Context, f cli.Flag, prefix, value strin
 	}
 	switch {
 	case !takesValue(f):
-		return c.begun([]candidate{{"true", ""}, {"false", ""}}, prefix, value)
+		return c.matching([]candidate{{"true", ""}, {"false", ""}}, prefix, value)
 	case name == "chdir":
 		return []candidate{{text: completeDirs}}
 	case takesFile(f):
@@ -293,10 +293,10 @@ func (c *completion) values(ctx context.Context, f cli.Flag, prefix, value strin
 	case source == nil:
 		return nil
 	}
-	return c.begun(c.from(ctx, source, value), prefix, value)
+	return c.matching(c.from(ctx, source, value), prefix, value)
 }
 
-// from asks a source where the command would: in the directory of -chdir.
+// from queries a source in the directory of -chdir, as the command itself would.
 func (c *completion) from(ctx context.Context, source completionSource, value string) []candidate {
 	if c.app.global.chdir != "" && os.Chdir(c.app.global.chdir) != nil {
 		return nil
@@ -307,8 +307,8 @@ func (c *completion) from(ctx context.Context, source completionSource, value st
 	return source(ctx, c, value)
 }
 
-// begun keeps the candidates that begin with what was typed, each once.
-func (c *completion) begun(all []candidate, prefix, typed string) []candidate {
+// matching returns the candidates that start with the typed text, without duplicates.
+func (c *completion) matching(all []candidate, prefix, typed string) []candidate {
 	seen := map[string]bool{}
 	var kept []candidate
 	for _, one := range all {
@@ -323,7 +323,8 @@ func (c *completion) begun(all []candidate, prefix, typed string) []candidate {
 	return kept
 }
 
-// files leaves the names of files to the shell, which does not know the directory of -chdir, though.
+// files lets the shell complete file names. With -chdir it lists the files itself, because the shell does not know that
+// directory.
 func files(_ context.Context, c *completion, value string) []candidate {
 	if c.app.global.chdir == "" {
 		return []candidate{{text: completeFiles}}

@@ -15,14 +15,15 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// completionSource finds the words for one kind of argument or value. value is what is typed of it.
+// completionSource returns the words for one kind of argument or value. value is the typed part.
 type completionSource func(ctx context.Context, c *completion, value string) []candidate
 
-// valueSources are those of options: for one command where that is named, else for all. Options that take files need none.
+// valueSources maps options to their sources; a key with a command applies to that command only. Options that take
+// files need no source.
 var valueSources = map[string]completionSource{
 	"-target":          addressCandidates,
 	"-exclude":         addressCandidates,
-	"-replace":         replaceable,
+	"-replace":         replaceCandidates,
 	"-label":           labelNames,
 	"-provider":        providerNames,
 	"-pool":            poolNames,
@@ -41,7 +42,7 @@ var valueSources = map[string]completionSource{
 	"request list -state": states(resources.KindRequest),
 }
 
-// argumentSources are those of arguments, by command.
+// argumentSources maps commands to the sources of their arguments.
 var argumentSources = map[string]completionSource{
 	"apply": single(files), "show": single(files), "fmt": files, "state push": single(files),
 	"image show": imageNames, "image log": imageNames, "image build": imageNames, "image upload": imageNames,
@@ -56,7 +57,7 @@ var argumentSources = map[string]completionSource{
 	"completion": single(fixed("bash", "zsh", "fish")),
 }
 
-// single is for commands with one argument.
+// single returns source for a command with one argument: it has no candidates for a second one.
 func single(source completionSource) completionSource {
 	return func(ctx context.Context, c *completion, value string) []candidate {
 		if len(c.args) > 0 {
@@ -89,20 +90,25 @@ func named(about string, names []string) []candidate {
 	return all
 }
 
-// desired is the configuration; of one that cannot be understood, the names that its blocks have as text.
-func (c *completion) desired() resources.Desired {
+// read returns the configuration and its files. If the configuration has errors, read returns the names that the labels
+// of its blocks contain.
+func (c *completion) read() (resources.Desired, map[string]*hcl.File) {
 	config, err := c.app.load(c.vars)
 	if err == nil {
-		return config.Desired
+		return config.Desired, config.Files
 	}
-	var wrong *diagnosed
-	if !errors.As(err, &wrong) {
-		return resources.Desired{}
+	if wrong, ok := errors.AsType[*diagnosed](err); ok {
+		return namesIn(wrong.files), wrong.files
 	}
-	return namesIn(wrong.files)
+	return resources.Desired{}, nil
 }
 
-// namesIn reads the labels of blocks.
+func (c *completion) desired() resources.Desired {
+	want, _ := c.read()
+	return want
+}
+
+// namesIn returns the names in the labels of blocks.
 func namesIn(sources map[string]*hcl.File) (d resources.Desired) {
 	for _, block := range topBlocks(sources) {
 		name := block.Labels[len(block.Labels)-1] // provider "DRIVER" "NAME"
@@ -124,7 +130,7 @@ func namesIn(sources map[string]*hcl.File) (d resources.Desired) {
 	return d
 }
 
-// topBlocks are the blocks with a label of all files, sorted by file.
+// topBlocks returns the blocks of all files that have a label, sorted by file.
 func topBlocks(sources map[string]*hcl.File) []*hclsyntax.Block {
 	var blocks []*hclsyntax.Block
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
@@ -141,10 +147,11 @@ func topBlocks(sources map[string]*hcl.File) []*hclsyntax.Block {
 	return blocks
 }
 
-// recordsTime is how long the state may take, so that the names of the configuration are offered when it does not answer.
+// recordsTime limits the time to read the state, so that completion offers the names of the configuration even if the
+// state does not respond.
 const recordsTime = completionTime * 7 / 10
 
-// recorded is what the state holds.
+// recorded returns the records of the state, or none if the state cannot be read.
 func (c *completion) recorded(ctx context.Context, kinds ...resources.Kind) (r plan.Records) {
 	ctx, cancel := context.WithTimeout(ctx, recordsTime)
 	defer cancel()
@@ -173,16 +180,9 @@ func addressCandidates(ctx context.Context, c *completion, _ string) []candidate
 	return named("", known)
 }
 
-// replaceable are the addresses that -replace takes.
-func replaceable(ctx context.Context, c *completion, _ string) []candidate {
-	var all []candidate
-	for _, one := range addressCandidates(ctx, c, "") {
-		parts := strings.Split(one.text, ".")
-		if parts[0] == "diskimage" || parts[0] == "node" || len(parts) == 4 && parts[2] == "image" {
-			all = append(all, one)
-		}
-	}
-	return all
+// replaceCandidates returns the addresses that -replace accepts.
+func replaceCandidates(ctx context.Context, c *completion, value string) []candidate {
+	return keepOf(addressCandidates(ctx, c, value), func(one candidate) bool { return replaceable(one.text) })
 }
 
 func recordAddresses(ctx context.Context, c *completion, _ string) []candidate {
@@ -200,7 +200,7 @@ func recordAddresses(ctx context.Context, c *completion, _ string) []candidate {
 	return c.without(all)
 }
 
-// without leaves out what was given already.
+// without removes the candidates that are already arguments.
 func (c *completion) without(all []candidate) []candidate {
 	return keepOf(all, func(one candidate) bool { return !slices.Contains(c.args, one.text) })
 }
@@ -209,7 +209,11 @@ func nodeAbout(n *resources.Node) string {
 	return string(n.State) + " " + words(n.Labels) + " in " + n.Provider + "/" + n.Pool
 }
 
-// records are the ids of one kind.
+func requestAbout(q *resources.Request) string {
+	return string(q.State) + " request for " + words(q.Labels)
+}
+
+// records returns a source of the IDs of one kind.
 func records(kind resources.Kind) completionSource {
 	return func(ctx context.Context, c *completion, _ string) []candidate {
 		r := c.recorded(ctx, kind)
@@ -224,7 +228,7 @@ func records(kind resources.Kind) completionSource {
 			all = append(all, candidate{n.ID, nodeAbout(n)})
 		}
 		for _, q := range r.Requests {
-			all = append(all, candidate{q.ID, string(q.State) + " request for " + words(q.Labels)})
+			all = append(all, candidate{q.ID, requestAbout(q)})
 		}
 		return c.without(all)
 	}
@@ -246,7 +250,7 @@ func providerNames(_ context.Context, c *completion, _ string) []candidate {
 	return c.without(all)
 }
 
-// freezable are providers and images.
+// freezable returns providers and images.
 func freezable(_ context.Context, c *completion, _ string) []candidate {
 	want := c.desired()
 	var all []candidate
@@ -269,7 +273,7 @@ func poolNames(_ context.Context, c *completion, _ string) []candidate {
 	return all
 }
 
-// imageNames are those of the configuration and of what is recorded.
+// imageNames returns the names of the images that are configured or recorded.
 func imageNames(ctx context.Context, c *completion, _ string) []candidate {
 	var all []candidate
 	for _, i := range c.desired().Images {
@@ -285,7 +289,7 @@ func imageNames(ctx context.Context, c *completion, _ string) []candidate {
 	return c.without(all)
 }
 
-// subjects are what npctl why and npctl events -subject take.
+// subjects returns the subjects that npctl why and npctl events -subject accept.
 func subjects(ctx context.Context, c *completion, _ string) []candidate {
 	var all []candidate
 	want := c.desired()
@@ -303,22 +307,14 @@ func subjects(ctx context.Context, c *completion, _ string) []candidate {
 		all = append(all, candidate{"node/" + n.ID, nodeAbout(n)})
 	}
 	for _, q := range r.Requests {
-		all = append(all, candidate{"request/" + q.ID, string(q.State) + " request for " + words(q.Labels)})
+		all = append(all, candidate{"request/" + q.ID, requestAbout(q)})
 	}
 	return all
 }
 
-// variableNames are those of the variables that the configuration declares.
+// variableNames returns the names of the variables that the configuration declares.
 func variableNames(_ context.Context, c *completion, _ string) []candidate {
-	var sources map[string]*hcl.File
-	config, err := c.app.load(c.vars)
-	var wrong *diagnosed
-	switch {
-	case err == nil:
-		sources = config.Files
-	case errors.As(err, &wrong):
-		sources = wrong.files
-	}
+	_, sources := c.read()
 	var all []candidate
 	for _, block := range topBlocks(sources) {
 		if block.Type == "variable" {

@@ -13,17 +13,17 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// categoryDaemon is for commands that ask npctl watch.
+// categoryDaemon is the help category of the commands that call npctl watch.
 const categoryDaemon = "Nodes (with npctl watch)"
 
-// daemonHelp ends the description of every command that asks npctl watch.
+// daemonHelp ends the description of every command that calls npctl watch.
 const daemonHelp = `
 
 npctl watch is asked at its unix socket, which is found by the state. -socket or NPCTL_SOCKET names another
 one, or an address such as https://host:8443; then NPCTL_TOKEN has the token, and NPCTL_CA names a file with
 authorities, where those of the system do not do.`
 
-// daemonCommand is what the commands that ask npctl watch share.
+// daemonCommand holds the options of the commands that call npctl watch.
 type daemonCommand struct {
 	*app
 	socket string
@@ -37,7 +37,7 @@ func (c *daemonCommand) flags(own ...cli.Flag) []cli.Flag {
 	)
 }
 
-// with asks npctl watch. Errors come back with a next step, and as JSON where that was asked for.
+// with calls do with a client for npctl watch. Errors get a hint, and -json prints them as JSON.
 func (c *daemonCommand) with(ctx context.Context, do func(context.Context, *client.Client) error) error {
 	d, err := c.dial()
 	if err == nil {
@@ -47,7 +47,7 @@ func (c *daemonCommand) with(ctx context.Context, do func(context.Context, *clie
 	return c.failed(err)
 }
 
-// failed tells why a command did not do what it should, if it did not.
+// failed adds a hint to an error and prints the error as JSON if -json is set.
 func (c *daemonCommand) failed(err error) error {
 	if err == nil {
 		return nil
@@ -55,7 +55,7 @@ func (c *daemonCommand) failed(err error) error {
 	return c.jsonFailure(c.json, c.explain(err))
 }
 
-// dial finds npctl watch. It may turn out not to run only when it is asked.
+// dial returns a client for npctl watch. Only the first call reports that npctl watch is not running.
 func (c *daemonCommand) dial() (*client.Client, error) {
 	at := c.socket
 	if at == "" {
@@ -75,8 +75,8 @@ func (c *daemonCommand) dial() (*client.Client, error) {
 			return nil, hint(fmt.Errorf("where npctl watch listens is not known: %w", err), "name its socket with -socket or NPCTL_SOCKET, or the configuration with -config")
 		}
 		o.Socket = client.SocketPath(state.file, c.lookupEnv)
-		if aside := client.SocketPath(state.aside().file, c.lookupEnv); !exists(o.Socket) && exists(aside) { // npctl watch -shadow
-			o.Socket, state = aside, state.aside()
+		if aside := client.SocketPath(state.shadowLocation().file, c.lookupEnv); !exists(o.Socket) && exists(aside) { // npctl watch -shadow
+			o.Socket, state = aside, state.shadowLocation()
 		}
 		if err := client.CheckSocket(o.Socket, state.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
@@ -89,7 +89,7 @@ func (c *daemonCommand) dial() (*client.Client, error) {
 	return client.New(o)
 }
 
-// checkNamed refuses a socket of somebody else that -socket or NPCTL_SOCKET names.
+// checkNamed rejects a socket from -socket or NPCTL_SOCKET that another user may have created.
 func checkNamed(socket string) error {
 	if err := client.CheckNamedSocket(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return hint(fmt.Errorf("socket of npctl watch: %w", err), "npctl watch has its socket in a directory of its own, such as /var/lib/npctl")
@@ -97,12 +97,12 @@ func checkNamed(socket string) error {
 	return nil
 }
 
-// explain adds the next step to an error.
+// explain adds a hint to an error.
 func (c *daemonCommand) explain(err error) error {
 	var no *client.Error
 	switch {
 	case errors.As(err, &no) && no.Hint != "":
-		return hint(err, c.inOurWords(no.Hint))
+		return hint(err, c.translateHint(no.Hint))
 	case errors.Is(err, client.ErrNoDaemon):
 		return hint(err, "start it with npctl watch, or name its socket with -socket or NPCTL_SOCKET")
 	case errors.Is(err, os.ErrPermission):
@@ -112,15 +112,15 @@ func (c *daemonCommand) explain(err error) error {
 	}
 }
 
-// inOurWords turns a hint for those who speak HTTP into one for the command line.
-func (c *daemonCommand) inOurWords(text string) string {
+// translateHint converts a hint for HTTP clients into one for the command line.
+func (c *daemonCommand) translateHint(text string) string {
 	return strings.NewReplacer("GET /v1/labels lists those there are", "npctl status shows the labels there are",
 		"reload with allow_destroy when that is meant", "npctl reload -allow-destroy when that is meant",
 		"send it as Authorization: Bearer TOKEN", "set NPCTL_TOKEN").Replace(text)
 }
 
-// recordsWithout returns records from the state itself, for when npctl watch does not run.
-func (c *daemonCommand) recordsWithout(ctx context.Context, kind resources.Kind) ([]resources.Record, error) {
+// recordsFromState reads records directly from the state, for use when npctl watch is not running.
+func (c *daemonCommand) recordsFromState(ctx context.Context, kind resources.Kind) ([]resources.Record, error) {
 	place, err := c.findState()
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (c *daemonCommand) recordsWithout(ctx context.Context, kind resources.Kind)
 	return records, err
 }
 
-// idOf takes an id the way people write it: 17, 0000000017, node/17 or node.17.
+// idOf parses an ID in one of the forms 17, 0000000017, node/17 or node.17.
 func idOf(kind resources.Kind, text string) string {
 	for _, prefix := range []string{string(kind) + "/", string(kind) + "."} {
 		text = strings.TrimPrefix(text, prefix)
@@ -149,10 +149,10 @@ func idOf(kind resources.Kind, text string) string {
 	return text
 }
 
-// idDigits is how long the ids are that the state gives.
+// idDigits is the length of the IDs that the state assigns.
 const idDigits = 10
 
-// ids takes the arguments of a command as ids. It needs at least one.
+// ids parses the arguments of a command as IDs. It returns an error if there are none.
 func ids(cmd *cli.Command, kind resources.Kind) ([]string, error) {
 	if cmd.NArg() == 0 {
 		return nil, hint(fmt.Errorf("%s needs the id of a %s", cmd.FullName(), kind), fmt.Sprintf("npctl %s list shows those there are", kind))
@@ -164,7 +164,7 @@ func ids(cmd *cli.Command, kind resources.Kind) ([]string, error) {
 	return list, nil
 }
 
-// one takes the only argument of a command as an id.
+// one parses the only argument of a command as an ID.
 func one(cmd *cli.Command, kind resources.Kind) (string, error) {
 	list, err := ids(cmd, kind)
 	if err == nil {

@@ -25,7 +25,8 @@ func scriptWatched(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("npctl watch at %s is not ready", args[0])
 }
 
-// scriptSetJSON sets a variable to a string within a JSON file: setjson VARIABLE FILE NAME...
+// scriptSetJSON sets an environment variable to a string in a JSON file, or to the first string of a list: setjson
+// VARIABLE FILE NAME...
 func scriptSetJSON(ts *testscript.TestScript, _ bool, args []string) {
 	var value any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &value))

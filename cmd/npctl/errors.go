@@ -16,7 +16,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// hinted is an error with a next step for people.
+// hinted is an error with a hint.
 type hinted struct {
 	err  error
 	hint string
@@ -25,10 +25,10 @@ type hinted struct {
 func (h *hinted) Error() string { return h.err.Error() }
 func (h *hinted) Unwrap() error { return h.err }
 
-// hint adds a next step to an error.
+// hint adds a hint to an error.
 func hint(err error, next string) error { return &hinted{err, next} }
 
-// didYouMean adds which of the words was probably meant to an error about one that does not exist, or else another next step.
+// didYouMean adds a hint to an error about an unknown word: the most similar known word, or otherwise.
 func didYouMean(err error, word string, words []string, otherwise string) error {
 	if near := text.Nearest(word, words); near != "" {
 		return hint(err, fmt.Sprintf("did you mean %q?", near))
@@ -36,12 +36,12 @@ func didYouMean(err error, word string, words []string, otherwise string) error 
 	return hint(err, otherwise)
 }
 
-// exitCode ends a command whose story is told already.
+// exitCode ends a command that has already reported its error.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// diagnosed is the mistakes of a configuration.
+// diagnosed is an error that holds the diagnostics of a configuration.
 type diagnosed struct {
 	diags hcl.Diagnostics
 	files map[string]*hcl.File
@@ -49,17 +49,17 @@ type diagnosed struct {
 
 func (d *diagnosed) Error() string { return d.diags.Error() }
 
-// Report is the text that npctl validate prints, for clients of npctl watch.
+// Report returns the text that npctl validate prints, for clients of npctl watch.
 func (d *diagnosed) Report() string {
 	var b strings.Builder
 	config.WriteDiagnostics(&b, d.diags, d.files, false, reportWidth)
 	return b.String()
 }
 
-// reportWidth is the width of a report, which is written before the width of the reader's terminal is known.
+// reportWidth is the width of a report in columns. The terminal of the reader is not known when the report is written.
 const reportWidth = 100
 
-// report prints why a command failed and returns the exit code. This is the one place that does either.
+// report prints the error of a command and returns the exit code. No other function does either.
 func (u *ui) report(ctx context.Context, err error) int {
 	var code exitCode
 	var diags *diagnosed
@@ -72,26 +72,26 @@ func (u *ui) report(ctx context.Context, err error) int {
 		u.diagnostics(diags)
 		return 1
 	case errors.Is(context.Cause(ctx), errSignal) && (errors.Is(err, context.Canceled) || errors.Is(err, errSignal)):
-		u.talk("Interrupted. Nothing was left half done.")
+		u.message("Interrupted. Nothing was left half done.")
 		return exitInterrupted
 	}
 	u.failure(err)
 	return 1
 }
 
-// failure prints an error and the next step.
+// failure prints an error and its hint.
 func (u *ui) failure(err error) {
 	if refusal, ok := errors.AsType[*client.Error](err); ok && refusal.Report != "" {
-		u.talk("%s", visible(refusal.Report))
+		u.message("%s", visible(refusal.Report))
 		err = hint(errors.New("npctl watch refused the new configuration"), refusal.Hint)
 	}
-	u.talk("%s %s", u.style(styleError, "Error:"), visible(sentence(err.Error())))
+	u.message("%s %s", u.style(styleError, "Error:"), visible(sentence(err.Error())))
 	if next := nextStep(err); next != "" {
-		u.talk("%s %s", u.style(styleStrong, "Hint:"), visible(next))
+		u.message("%s %s", u.style(styleStrong, "Hint:"), visible(next))
 	}
 }
 
-// nextStep is what people can do about an error.
+// nextStep returns the hint for an error, or "".
 func nextStep(err error) string {
 	var own *hinted
 	var locked *state.LockedError
@@ -117,7 +117,7 @@ func nextStep(err error) string {
 	}
 }
 
-// sentence ends an error the way a person would.
+// sentence ends an error text with a full stop.
 func sentence(text string) string {
 	text = strings.TrimRight(text, "\n ")
 	if strings.HasSuffix(text, ".") {
@@ -126,7 +126,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// diagnostics shows the mistakes of a configuration with their source lines.
+// diagnostics prints the diagnostics of a configuration with their source lines.
 func (u *ui) diagnostics(d *diagnosed) {
 	write := config.WriteDiagnostics
 	if u.compact {
@@ -135,12 +135,10 @@ func (u *ui) diagnostics(d *diagnosed) {
 	write(u.err, d.diags, d.files, u.errColor, u.errWidth())
 }
 
-// visible keeps names and errors from elsewhere from driving the terminal. Line breaks stay.
+// visible escapes control characters in text from outside, so that it cannot control the terminal. It keeps line
+// breaks.
 func visible(block string) string { return text.Block(block) }
 
-// countWord is a number with what agrees with it.
-func countWord(n int, one, more string) string { return text.Count(n, one, more) }
-
-// visibleLine is visible for what stands in a table or a sentence: line breaks are escaped too, so that no value makes
-// lines of its own.
+// visibleLine is visible for values in a table or a sentence. It escapes line breaks too, so that a value cannot add
+// lines.
 func visibleLine(value string) string { return text.Line(value) }

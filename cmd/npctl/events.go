@@ -14,14 +14,14 @@ import (
 	"github.com/npctl/npctl/reconcile"
 )
 
-// The events of apply -json are a format of their own, described in docs/json.md: one JSON object a line, which only
-// ever grows. Every line has type and time; step_* lines name the step by its id in the plan line.
+// The events of apply -json are a format of their own, described in docs/json.md: one JSON object per line. The format
+// only gets additions. Every line has type and time; step_* lines name the step by its ID in the plan line.
 
 // eventWriter writes events. Its zero value writes nothing.
 type eventWriter struct {
 	mu    sync.Mutex // one line at a time
 	to    io.Writer
-	file  *os.File // to close
+	file  *os.File // closed by close
 	phase map[string]string
 }
 
@@ -48,7 +48,7 @@ type eventLine struct {
 	Problems []config.JSONDiagnostic `json:"diagnostics,omitempty"`
 }
 
-// outcomeLine counts what became of a plan.
+// outcomeLine counts the results of a plan.
 type outcomeLine struct {
 	plan.Summary
 	Failed      int  `json:"failed"`
@@ -57,7 +57,7 @@ type outcomeLine struct {
 	OK          bool `json:"ok"`
 }
 
-// openEvents opens what -json and -json-into ask for.
+// openEvents opens the outputs that -json and -json-into select.
 func (c *applyCommand) openEvents() (*eventWriter, error) {
 	e := &eventWriter{phase: map[string]string{}}
 	var to []io.Writer
@@ -85,7 +85,7 @@ func (e *eventWriter) close() {
 	}
 }
 
-// write writes one line. Whoever reads it may be gone; the work goes on.
+// write writes one line. It ignores write errors, because apply continues when the reader has exited.
 func (e *eventWriter) write(line eventLine) {
 	if e.to == nil {
 		return
@@ -109,7 +109,7 @@ func (e *eventWriter) plan(p plan.Plan, meta plan.Meta) {
 	}
 }
 
-// step writes what the engine reports: progress only when the phase is another one.
+// step writes an event of the engine. It writes a progress event only if the phase has changed.
 func (e *eventWriter) step(ev reconcile.Event) {
 	line := eventLine{Type: "step_" + string(ev.Kind), Step: ev.Step.ID, Address: ev.Step.Address, Action: ev.Step.Action,
 		Phase: ev.Phase, Done: ev.Done, Total: ev.Total, Seconds: ev.Took.Seconds(), Record: ev.ID}
@@ -126,15 +126,15 @@ func (e *eventWriter) step(ev reconcile.Event) {
 	e.write(line)
 }
 
-func (e *eventWriter) summary(operation string, r reconcile.Result) {
-	for _, l := range r.Left {
-		e.write(eventLine{Type: "leftover", Record: l.Node, Provider: l.Provider, Server: l.Server, Message: leftText(l)})
+func (e *eventWriter) summary(operation string, r reconcile.Result, took time.Duration) {
+	for _, l := range r.Undeleted {
+		e.write(eventLine{Type: "leftover", Record: l.Node, Provider: l.Provider, Server: l.Server, Message: undeletedText(l)})
 	}
-	e.write(eventLine{Type: "summary", Message: operation, Outcome: &outcomeLine{
+	e.write(eventLine{Type: "summary", Message: operation, Seconds: took.Seconds(), Outcome: &outcomeLine{
 		Summary: plan.Plan{Steps: r.Done}.Summary(), Failed: len(r.Failed), Interrupted: len(r.Interrupted), Skipped: len(r.Skipped), OK: r.Err() == nil}})
 }
 
-// end is the last line: whether all went well, or why not.
+// end writes the last line, which reports success or the error.
 func (e *eventWriter) end(err error) {
 	line := eventLine{Type: "end", Message: "ok"}
 	var diags *diagnosed

@@ -48,7 +48,7 @@ func TestEveryExampleHasItsTest(t *testing.T) {
 	}
 }
 
-// A configuration without mistakes has none either when its variables lose their defaults.
+// A valid configuration stays valid when its variables lose their defaults.
 func TestValidConfigurationsAreValidWithoutDefaults(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(examplesDir, "*.hcl"))
 	if err != nil || len(files) < 4 {

@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/text"
 )
 
 const fmtDescription = `Rewrites configuration files in the one canonical layout: indentation, and equals signs in line.
@@ -31,7 +32,7 @@ Examples:
 
 Exit codes: 0 done, 1 error; with -check 1 also when a file is not in the canonical layout.`
 
-// fmtCommand is npctl fmt.
+// fmtCommand implements npctl fmt.
 type fmtCommand struct {
 	*app
 	check, diff, recursive, write, list bool
@@ -88,13 +89,13 @@ func (c *fmtCommand) run(_ context.Context, cmd *cli.Command) error {
 		if changed == 1 {
 			is = "is"
 		}
-		c.ui.talk("%d of %s %s not in the canonical layout; run npctl fmt.", changed, countWord(len(files), "file", "files"), is)
+		c.ui.message("%d of %s %s not in the canonical layout; run npctl fmt.", changed, text.Count(len(files), "file", "files"), is)
 		return exitCode(1)
 	}
 	return nil
 }
 
-// find lists the configuration files that a path means. Hidden directories are left alone.
+// find lists the configuration files below a path. It skips hidden files and directories.
 func (c *fmtCommand) find(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *fmtCommand) find(path string) ([]string, error) {
 	return files, err
 }
 
-// file formats one file and reports whether that changes it.
+// file formats one file and reports whether its content changes.
 func (c *fmtCommand) file(path string) (bool, error) {
 	before, err := readSmall(path)
 	if err != nil {
@@ -155,7 +156,7 @@ func (c *fmtCommand) file(path string) (bool, error) {
 	return true, nil
 }
 
-// fmtLimit is the size of the largest file that is formatted: what a whole configuration may have.
+// fmtLimit is the size in bytes of the largest file that npctl fmt reads: the limit for a whole configuration.
 const fmtLimit = 16 << 20
 
 func readSmall(path string) ([]byte, error) {
@@ -175,7 +176,7 @@ func readLimited(r io.Reader, name string) ([]byte, error) {
 	return text, err
 }
 
-// unformatted is why a text cannot be formatted, with the text for the source lines.
+// unformatted returns the error for a text that cannot be formatted, with the text as source of the diagnostics.
 func unformatted(name string, src []byte, diags hcl.Diagnostics) *diagnosed {
 	return &diagnosed{diags, map[string]*hcl.File{name: {Bytes: src}}}
 }

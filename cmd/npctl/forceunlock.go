@@ -59,7 +59,7 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 			return err
 		}
 		if holder != nil && holder.ID == id {
-			a.ui.talk("The state is locked by %s for %s since %s (process %d on %s, npctl %s).", visibleLine(holder.Who), holder.Operation,
+			a.ui.message("The state is locked by %s for %s since %s (process %d on %s, npctl %s).", visibleLine(holder.UserHost), holder.Operation,
 				holder.Since.Local().Format(time.DateTime), holder.PID, visibleLine(holder.Host), holder.Version)
 		}
 		if err := a.approveUnlock(ctx); err != nil {
@@ -70,7 +70,7 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	return a.ui.print("Unlocked. It was held by %s for %s (process %d on %s).", visibleLine(holder.Who), holder.Operation, holder.PID, visibleLine(holder.Host))
+	return a.ui.print("Unlocked. It was held by %s for %s (process %d on %s).", visibleLine(holder.UserHost), holder.Operation, holder.PID, visibleLine(holder.Host))
 }
 
 func (a *app) approveUnlock(ctx context.Context) error {
@@ -81,7 +81,7 @@ func (a *app) approveUnlock(ctx context.Context) error {
 	case err != nil:
 		return err
 	case answer != "yes":
-		a.ui.talk("Not approved, so nothing was done.")
+		a.ui.message("Not approved, so nothing was done.")
 		return exitCode(1)
 	}
 	return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// forged is what a client may send as its name or a reason: a line that looks like another record's.
+// forged is a name or reason from a client that imitates the line of another record.
 const forged = "x\n0000000099  fulfilled  tiny\r0000000098\u2028 \u009b31m\u202eroot"
 
 func TestClientsForgeNoLines(t *testing.T) {
 	now := time.Now()
-	request := &wire.Request{Request: resources.Request{ID: "0000000001", Labels: []string{"tiny"}, Who: forged, Error: forged, State: resources.StateFailed}}
+	request := &wire.Request{Request: resources.Request{ID: "0000000001", Labels: []string{"tiny"}, Requestor: forged, Error: forged, State: resources.StateFailed}}
 	shown := map[string]func(*strings.Builder){
 		"a row of requests": func(b *strings.Builder) {
-			w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-			writeCells(w, requestRow(request, now))
-			_ = w.Flush()
+			var p page
+			p.table([][]string{requestRow(request, now)})
+			b.WriteString(p.String())
 		},
 		"why": func(b *strings.Builder) {
 			_ = writeWhy(b, wire.Why{Subject: "request/1", State: "failed", Summary: forged, Related: []string{forged},
@@ -33,7 +33,7 @@ func TestClientsForgeNoLines(t *testing.T) {
 			_ = w.Flush()
 		},
 		"the status": func(b *strings.Builder) {
-			b.WriteString(statusPage(statusDocument{Status: wire.Status{Parked: forged, Problems: []string{forged}, Now: now, Started: now},
+			b.WriteString(statusPage(statusDocument{Status: wire.Status{SuspendedBy: forged, Problems: []string{forged}, Now: now, Started: now},
 				Requests: []wire.Request{*request}, Events: []wire.Event{{Event: resources.Event{Subject: forged, Text: forged}}}}, &page{}))
 		},
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// freezeCommand is npctl freeze, and thaw.
+// freezeCommand implements npctl freeze and npctl thaw.
 type freezeCommand struct {
 	daemonCommand
 	frozen, all bool
 	reason      string
 }
 
-// freezeDocument is what npctl freeze and thaw print with -json.
+// freezeDocument is the document that npctl freeze and thaw print with -json.
 type freezeDocument struct {
 	FormatVersion string          `json:"format_version"`
 	Providers     []wire.Provider `json:"providers"`
@@ -87,7 +87,8 @@ func (c *freezeCommand) run(ctx context.Context, cmd *cli.Command) error {
 	})
 }
 
-// names lists what is to be changed.
+// names returns the names to freeze or thaw: those given, or with -all the served providers that are not yet in that
+// state.
 func (c *freezeCommand) names(ctx context.Context, d *client.Client, given []string) ([]string, error) {
 	if !c.all {
 		return given, nil
@@ -113,7 +114,7 @@ func (c *freezeCommand) one(ctx context.Context, d *client.Client, name string, 
 			return err
 		}
 		done.Images = append(done.Images, img)
-		return c.say(map[bool]string{true: "Image %s is not built until npctl thaw image/%[1]s.", false: "Image %s may be built again."}[c.frozen], rest)
+		return c.printChange(map[bool]string{true: "Image %s is not built until npctl thaw image/%[1]s.", false: "Image %s may be built again."}[c.frozen], rest)
 	}
 	if found && kind == "provider" {
 		name = rest
@@ -123,7 +124,7 @@ func (c *freezeCommand) one(ctx context.Context, d *client.Client, name string, 
 		return err
 	}
 	done.Providers = append(done.Providers, p)
-	return c.say(map[bool]string{true: "Provider %s is left alone until npctl thaw %[1]s.", false: "Provider %s is taken care of again."}[c.frozen], name)
+	return c.printChange(map[bool]string{true: "Provider %s is left alone until npctl thaw %[1]s.", false: "Provider %s is taken care of again."}[c.frozen], name)
 }
 
 func (c *freezeCommand) image(ctx context.Context, d *client.Client, name string) (wire.Image, error) {
@@ -140,8 +141,8 @@ func (c *freezeCommand) provider(ctx context.Context, d *client.Client, name str
 	return d.ThawProvider(ctx, name)
 }
 
-// say tells people what is so now.
-func (c *daemonCommand) say(format string, args ...any) error {
+// printChange prints a message about a change, unless -json is set.
+func (c *daemonCommand) printChange(format string, args ...any) error {
 	if c.json {
 		return nil
 	}

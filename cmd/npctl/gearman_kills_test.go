@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// killRounds is how often something is killed.
+// killRounds is the number of rounds.
 const killRounds = 15
 
-// kills is a shop in which processes die. The same seed makes the same choices, though not at the same moments.
+// kills is a shop in which processes are killed. The same seed makes the same choices, though not at the same moments.
 type kills struct {
 	*shop
 	dice  *rand.Rand
 	hosts map[string]*program
-	story []string // of the round
+	story []string // events of the current round
 }
 
-// killedAnywhere kills build hosts, npctl and the job server at any moment while images are built, uploaded and replaced.
-// Once all are up again nothing is lost, half done, or left over.
+// killedAnywhere kills build hosts, npctl and the job server at random moments while images are built, uploaded and
+// replaced. After a restart of all processes nothing may be lost, incomplete or left over.
 func killedAnywhere(s *shop) {
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv("NPCTL_TEST_SEED"); given != "" {
@@ -56,7 +56,7 @@ func (k *kills) pause(most time.Duration) {
 	time.Sleep(d)
 }
 
-// round begins something and kills something, once or twice.
+// round starts an apply and kills one or two processes.
 func (k *kills) round() {
 	k.t.Helper()
 	images := []string{"debian", "fedora"}
@@ -110,7 +110,7 @@ func (k *kills) kill(main *program) {
 	}
 }
 
-// settle waits until all are up, applies until nothing is left to do, and makes sure that all is as it should be.
+// settle waits until all processes run, applies until no changes remain, and checks the result.
 func (k *kills) settle() {
 	k.t.Helper()
 	defer func() {

@@ -25,27 +25,28 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-// patience is how long a test waits for what has to happen.
+// patience is the timeout of conditions that a test waits for.
 const patience = 60 * time.Second
 
-// shop is a job server, clouds that all npctl processes reach, a directory for the main npctl and one for each build host.
+// shop is a job server, clouds that all npctl processes reach, and one directory for the main npctl and for each build
+// host.
 type shop struct {
 	t       *testing.T
-	npctl   string // the program
+	npctl   string // path of the binary
 	dir     string
 	gearman *gearmantest.Process
-	servers wire.Options // as npctl reaches the job server
+	servers wire.Options // options with which npctl reaches the job server
 	block   string       // the gearman block
 }
 
-// hostImages are the images that each build host can make.
+// hostImages lists the images that each build host can build.
 var hostImages = map[string][]string{"a": {"debian"}, "b": {"debian", "fedora"}, "c": {"fedora", "suse"}}
 
-// uploadWorkers are the connections of a build host that take uploads.
+// uploadWorkers is the number of connections of a build host that accept uploads.
 const uploadWorkers = 2
 
-// imageScript makes an image of a mebibyte. It notes when it begins and when it is done, and takes as long as somebody
-// holds the image back.
+// imageScript creates an image of one mebibyte. It records its start and its end, and waits while the test holds the
+// image.
 const imageScript = `set -e
 echo "$NPCTL_BUILD_ID $1" >>"$SHOP/begun"
 echo "making $NPCTL_IMAGE_NAME on $1"
@@ -54,7 +55,7 @@ yes "$NPCTL_BUILD_ID" | head -c 1048576 >"$NPCTL_OUTPUT.raw"
 echo "$NPCTL_BUILD_ID $1" >>"$SHOP/made"
 `
 
-// builtNpctl builds the program.
+// builtNpctl builds npctl and returns the path of the binary.
 func builtNpctl(t *testing.T) string {
 	t.Helper()
 	npctl := filepath.Join(t.TempDir(), "npctl")
@@ -73,7 +74,7 @@ func newShop(t *testing.T, npctl string) *shop {
 	return s
 }
 
-// newTLSShop has stunnel in front of gearmand, which asks for client certificates.
+// newTLSShop returns a shop with stunnel in front of gearmand. stunnel requires client certificates.
 func newTLSShop(t *testing.T, npctl string) *shop {
 	t.Helper()
 	s := &shop{t: t, npctl: npctl, dir: t.TempDir(), gearman: gearmantest.StartMortalGearmand(t)}
@@ -104,7 +105,7 @@ func (s *shop) prepare() {
 	s.configure("debian", "fedora")
 }
 
-// clouds are the two providers, of which the second takes another format than builders make.
+// clouds returns the blocks of two providers. The format of the second requires a conversion.
 func (s *shop) clouds(more, offers string) string {
 	text := ""
 	for name, format := range map[string]string{"one": "raw", "two": "qcow2"} {
@@ -114,7 +115,7 @@ func (s *shop) clouds(more, offers string) string {
 	return text
 }
 
-// configure writes the main configuration, in which every provider wants these images.
+// configure writes the main configuration, in which every provider uses the given images.
 func (s *shop) configure(images ...string) {
 	s.t.Helper()
 	text := "npctl {\n leak_age = \"1ms\"\n " + s.block + "\n}\n"
@@ -146,26 +147,26 @@ func (s *shop) read(name string) string {
 	return string(text)
 }
 
-// hold keeps builds of the image from being finished, until the function returned is called.
+// hold blocks the completion of builds of the image until release is called.
 func (s *shop) hold(image string) (release func()) {
 	s.t.Helper()
 	s.write("hold-"+image, "")
 	return func() { _ = os.Remove(s.path("hold-" + image)) }
 }
 
-// slowUploads makes every upload of a build host take longer than any test, until the function returned is called.
+// slowUploads delays every upload of a build host beyond the timeout of the test, until end is called.
 func (s *shop) slowUploads() (end func()) {
 	s.t.Helper()
 	s.write("faults.json", `[{"operation": "image.upload", "action": "slow", "delay": "1h"}]`)
 	return func() { _ = os.Remove(s.path("faults.json")) }
 }
 
-// program is a running npctl.
+// program is a running npctl process.
 type program struct {
 	t      *testing.T
 	name   string
 	cmd    *exec.Cmd
-	out    bytes.Buffer // read after ended
+	out    bytes.Buffer // read it only after ended is closed
 	ended  chan struct{}
 	reaped error
 }
@@ -198,14 +199,14 @@ func (s *shop) host(name string, args ...string) *program {
 
 func (p *program) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// kill ends the program as a crash does.
+// kill kills the program with SIGKILL.
 func (p *program) kill() {
 	p.t.Helper()
 	p.signal(syscall.SIGKILL)
 	<-p.ended
 }
 
-// wait waits for the end of the program and returns its exit code and what it has printed.
+// wait waits for the end of the program and returns its exit code and output.
 func (p *program) wait() (int, string) {
 	p.t.Helper()
 	select {
@@ -217,7 +218,7 @@ func (p *program) wait() (int, string) {
 	return p.cmd.ProcessState.ExitCode(), p.out.String()
 }
 
-// succeeds waits for a good end.
+// succeeds waits for exit code 0 and returns the output.
 func (p *program) succeeds() string {
 	p.t.Helper()
 	code, out := p.wait()
@@ -227,7 +228,7 @@ func (p *program) succeeds() string {
 	return out
 }
 
-// fails waits for a bad end that is explained.
+// fails waits for exit code 1 and checks the reason in the output.
 func (p *program) fails(because string) {
 	p.t.Helper()
 	code, out := p.wait()
@@ -243,7 +244,7 @@ func (s *shop) apply() *program {
 	return s.npctlMain("apply", "-auto-approve", "-lock-timeout=20s")
 }
 
-// settled makes sure that there is nothing left to do.
+// settled checks that no changes remain.
 func (s *shop) settled() {
 	s.t.Helper()
 	if out := s.npctlMain("plan").succeeds(); !strings.Contains(out, "No changes.") {
@@ -251,7 +252,7 @@ func (s *shop) settled() {
 	}
 }
 
-// until waits for something, and tells what is there instead if it never comes.
+// until polls a condition. On timeout it prints the value of instead.
 func (s *shop) until(what string, look func() (ok bool, instead any)) {
 	s.t.Helper()
 	var instead any
@@ -264,10 +265,10 @@ func (s *shop) until(what string, look func() (ok bool, instead any)) {
 	s.t.Fatalf("waited in vain for %s; there is %v", what, instead)
 }
 
-// jobs is a function with jobs, as the administrative port shows it.
+// jobs is the status of a function, as the administrative port reports it.
 type jobs struct{ Queued, Running, Workers int }
 
-// functions are those that somebody offers or that have jobs. The job server has to answer.
+// functions returns the functions that have workers or jobs. It returns an error if the job server does not respond.
 func (s *shop) functions() (map[string]jobs, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
@@ -281,7 +282,7 @@ func (s *shop) functions() (map[string]jobs, error) {
 	return found, err
 }
 
-// offered waits until exactly these functions are there.
+// offered waits until the job server has exactly these functions.
 func (s *shop) offered(want map[string]jobs) {
 	s.t.Helper()
 	var got map[string]jobs
@@ -294,7 +295,7 @@ func (s *shop) offered(want map[string]jobs) {
 	s.t.Fatalf("functions (-want +got):\n%s", cmp.Diff(want, got))
 }
 
-// offers are the functions of hosts that are idle and up, and of the builds that they keep.
+// offers returns the functions of idle hosts and of the builds that they keep.
 func offers(hosts string, kept ...string) map[string]jobs {
 	want := map[string]jobs{}
 	for _, host := range strings.Fields(hosts) {
@@ -309,13 +310,13 @@ func offers(hosts string, kept ...string) map[string]jobs {
 	return want
 }
 
-// lines are those of a file that is appended to, such as who has begun which build.
+// lines returns the lines of a file to which scripts append, such as the started builds with their hosts.
 func (s *shop) lines(name string) []string {
 	s.t.Helper()
 	return strings.Split(strings.TrimSuffix(s.read(name), "\n"), "\n")
 }
 
-// begun waits until so many builds were begun, and returns the last one and its host.
+// begun waits for the start of the nth build. It returns the ID and the host of that build.
 func (s *shop) begun(n int) (id, host string) {
 	s.t.Helper()
 	s.until(fmt.Sprint(n, " builds to begin"), func() (bool, any) {
@@ -326,7 +327,7 @@ func (s *shop) begun(n int) (id, host string) {
 	return id, host
 }
 
-// onDisk lists the image files of a host, without those that npctl keeps for itself.
+// onDisk lists the image files of a host, without the hidden files of npctl.
 func (s *shop) onDisk(host string) []string {
 	s.t.Helper()
 	entries, err := os.ReadDir(s.path(host + "/images"))
@@ -371,7 +372,8 @@ func (s *shop) equal(what string, got, want any) {
 	}
 }
 
-// everywhere makes sure that each of the builds is on one host in both formats and in both clouds, and nothing else is.
+// everywhere checks that each of the builds is on one host in both formats and in both clouds, and that there are no
+// other files and images.
 func (s *shop) everywhere(builds map[string]build) {
 	s.t.Helper()
 	files, images := map[string][]string{"a": {}, "b": {}, "c": {}}, []string{}
@@ -389,5 +391,5 @@ func (s *shop) everywhere(builds map[string]build) {
 	}
 }
 
-// build is one that is ready.
+// build is a ready build.
 type build struct{ image, host string }

@@ -13,8 +13,8 @@ import (
 	wire "github.com/npctl/npctl/internal/gearman"
 )
 
-// TestRealBuildHosts runs whole processes: build hosts, npctl, a real gearmand, and what becomes of them when some are
-// killed. It needs gearmand, stunnel4 and qemu-img; test/gearman/install.sh installs them.
+// TestRealBuildHosts runs build hosts, npctl and a real gearmand as processes and kills some of them. It needs
+// gearmand, stunnel4 and qemu-img; test/gearman/install.sh installs them.
 func TestRealBuildHosts(t *testing.T) {
 	t.Parallel()
 	npctl := builtNpctl(t)
@@ -48,14 +48,14 @@ func TestRealBuildHosts(t *testing.T) {
 	}
 }
 
-// applied applies and returns the builds of debian and fedora that it made.
+// applied runs apply and returns the resulting builds of debian and fedora.
 func (s *shop) applied() map[string]build {
 	s.t.Helper()
 	s.apply().succeeds()
 	return s.kept("debian", "fedora")
 }
 
-// kept returns the only build of each image and the host that has it, by its id.
+// kept returns the only build of each image and its host, by build ID.
 func (s *shop) kept(images ...string) map[string]build {
 	s.t.Helper()
 	builds := map[string]build{}
@@ -88,18 +88,18 @@ func idsOf(builds map[string]build) (ids []string) {
 	return ids
 }
 
-// tour is a day without accidents.
+// tour runs all operations without failures.
 func tour(s *shop) {
 	hosts := map[string]*program{"a": s.host("a"), "b": s.host("b"), "c": s.host("c")}
 	s.offered(offers("a b c"))
 
 	release, release2 := s.hold("debian"), s.hold("fedora")
 	apply := s.apply()
-	s.begun(2) // at once, each on one host
+	s.begun(2) // at the same time, on different hosts
 	during := offers("a b c")
 	for _, line := range s.lines("begun") {
 		id, _, _ := strings.Cut(line, " ")
-		during["image-delete:"+id] = jobs{Workers: uploadWorkers} // it could be stopped
+		during["image-delete:"+id] = jobs{Workers: uploadWorkers} // the host accepts a request to stop it
 	}
 	during["image-build:debian"] = jobs{Running: 1, Workers: 2}
 	during["image-build:fedora"] = jobs{Running: 1, Workers: 2}
@@ -112,7 +112,7 @@ func tour(s *shop) {
 	s.everywhere(builds)
 	s.settled()
 
-	for name, host := range hosts { // what is on its disk is offered again
+	for name, host := range hosts { // a restarted host offers the builds on its disk
 		host.signal(syscall.SIGTERM)
 		host.succeeds()
 		others := offers("a b c")
@@ -135,7 +135,7 @@ func tour(s *shop) {
 	}
 	s.settled()
 
-	// An image that is built anew replaces the one before.
+	// A new build of an image replaces the previous one.
 	s.npctlMain("image", "build", "debian", "-auto-approve").succeeds()
 	s.apply().succeeds()
 	again := s.kept("debian", "fedora")
@@ -160,7 +160,8 @@ func tour(s *shop) {
 	s.everywhere(nil)
 }
 
-// withoutCertificate has neither a host nor npctl with a certificate.
+// withoutCertificate removes the certificates from the configurations of host a and the main npctl. Only host b offers
+// builds.
 func withoutCertificate(s *shop) {
 	for _, who := range []string{"a", "main"} {
 		text := s.read(who + "/npctl.hcl")
@@ -182,6 +183,25 @@ func withoutCertificate(s *shop) {
 	}
 }
 
+// ongoing is a running build that ends after release is called.
+type ongoing struct {
+	id          string
+	host, apply *program
+	release     func()
+}
+
+// building starts the only build host and a build on it.
+func (s *shop) building(image, host string, args ...string) (b ongoing) {
+	s.t.Helper()
+	s.configure(image)
+	b.host = s.host(host, args...)
+	s.offered(offers(host))
+	b.release = s.hold(image)
+	b.apply = s.apply()
+	b.id, _ = s.begun(1)
+	return b
+}
+
 func killedBuilding(s *shop) {
 	s.configure("debian")
 	hosts := map[string]*program{"a": s.host("a"), "b": s.host("b")}
@@ -200,7 +220,7 @@ func killedBuilding(s *shop) {
 	s.offered(during)
 	release()
 	apply.succeeds()
-	if !slices.Contains(s.lines("made"), id+" "+second) { // the first host's script was killed, or was not
+	if !slices.Contains(s.lines("made"), id+" "+second) { // the script of the killed host may or may not have ended
 		s.t.Errorf("made is %v", s.lines("made"))
 	}
 	s.host(first)
@@ -210,16 +230,11 @@ func killedBuilding(s *shop) {
 }
 
 func killedAlone(s *shop) {
-	s.configure("suse")
-	host := s.host("c")
-	s.offered(offers("c"))
-	release := s.hold("suse")
-	apply := s.apply()
-	s.begun(1)
-	host.kill()
-	release()
-	apply.fails("image-build:suse: no worker offers it at " + s.gearman.Addr)
-	s.offered(map[string]jobs{"image-build:suse": {Queued: 1}}) // as gearmand counts: nobody waits for it, and nobody gets it
+	b := s.building("suse", "c")
+	b.host.kill()
+	b.release()
+	b.apply.fails("image-build:suse: no worker offers it at " + s.gearman.Addr)
+	s.offered(map[string]jobs{"image-build:suse": {Queued: 1}}) // gearmand counts the job without client and worker as queued
 	s.host("c")
 	s.offered(offers("c"))
 	s.apply().succeeds()
@@ -230,24 +245,19 @@ func killedAlone(s *shop) {
 }
 
 func killedAndBack(s *shop) {
-	s.configure("suse")
-	host := s.host("c")
-	s.offered(offers("c"))
-	release := s.hold("suse")
-	apply := s.apply()
-	id, _ := s.begun(1)
-	host.kill()
+	b := s.building("suse", "c")
+	b.host.kill()
 	s.host("c")
 	again, _ := s.begun(2)
-	s.equal("build that is begun again", again, id)
-	release()
-	apply.succeeds()
-	s.equal("builds made", s.lines("made"), []string{id + " c"})
-	s.everywhere(map[string]build{id: {"suse", "c"}})
+	s.equal("build that is begun again", again, b.id)
+	b.release()
+	b.apply.succeeds()
+	s.equal("builds made", s.lines("made"), []string{b.id + " c"})
+	s.everywhere(map[string]build{b.id: {"suse", "c"}})
 	s.settled()
 }
 
-// uploading waits until an image is on its way into a cloud.
+// uploading waits until an upload has started.
 func (s *shop) uploading() {
 	s.t.Helper()
 	s.until("an upload", func() (bool, any) {
@@ -276,74 +286,59 @@ func killedUploading(s *shop) {
 }
 
 func stoppedInTime(s *shop) {
-	s.configure("debian")
-	host := s.host("a")
-	s.offered(offers("a"))
-	release := s.hold("debian")
-	apply := s.apply()
-	id, _ := s.begun(1)
-	host.signal(syscall.SIGTERM)
+	b := s.building("debian", "a")
+	b.host.signal(syscall.SIGTERM)
 	s.until("the host to take no more jobs", func() (bool, any) {
 		f, err := s.functions()
-		return err == nil && f["image-delete:"+id] == jobs{}, f
+		return err == nil && f["image-delete:"+b.id] == jobs{}, f
 	})
-	release()
-	host.succeeds()
-	apply.fails("no host that is up has it") // the upload, not the build
+	b.release()
+	b.host.succeeds()
+	b.apply.fails("no host that is up has it") // the upload fails, not the build
 	s.host("a")
-	s.offered(offers("a", id))
+	s.offered(offers("a", b.id))
 	s.apply().succeeds()
-	s.equal("builds made", s.lines("made"), []string{id + " a"})
-	s.everywhere(map[string]build{id: {"debian", "a"}})
+	s.equal("builds made", s.lines("made"), []string{b.id + " a"})
+	s.everywhere(map[string]build{b.id: {"debian", "a"}})
 	s.settled()
 }
 
 func stoppedTooSoon(s *shop) {
-	s.configure("debian")
-	host := s.host("a", "-grace=100ms")
-	s.offered(offers("a"))
-	release := s.hold("debian")
-	apply := s.apply()
-	id, _ := s.begun(1)
+	b := s.building("debian", "a", "-grace=100ms")
 	s.host("b")
-	host.signal(syscall.SIGTERM)
-	host.succeeds()
+	b.host.signal(syscall.SIGTERM)
+	b.host.succeeds()
 	s.equal("files of the host that was stopped", s.onDisk("a"), []string{})
 	again, second := s.begun(2)
-	s.equal("build that goes on elsewhere", again+" "+second, id+" b")
-	release()
-	apply.succeeds()
-	s.everywhere(map[string]build{id: {"debian", "b"}})
+	s.equal("build that goes on elsewhere", again+" "+second, b.id+" b")
+	b.release()
+	b.apply.succeeds()
+	s.everywhere(map[string]build{b.id: {"debian", "b"}})
 	s.settled()
 }
 
 func reloadedBuilding(s *shop) {
-	s.configure("debian")
-	host := s.host("a")
-	s.offered(offers("a"))
-	release := s.hold("debian")
-	apply := s.apply()
-	id, _ := s.begun(1)
+	b := s.building("debian", "a")
 	text := s.read("a/npctl.hcl")
-	during := map[string]jobs{"image-build:debian": {Running: 1, Workers: 1}, "image-delete:" + id: {Workers: uploadWorkers}}
+	during := map[string]jobs{"image-build:debian": {Running: 1, Workers: 1}, "image-delete:" + b.id: {Workers: uploadWorkers}}
 
 	s.write("a/npctl.hcl", strings.Replace(text, "diskimage", "diksimage", 1))
-	host.signal(syscall.SIGHUP)
+	b.host.signal(syscall.SIGHUP)
 	s.write("a/npctl.hcl", strings.Replace(text, `diskimage "debian"`, `diskimage "arch"`, 1))
-	host.signal(syscall.SIGHUP)
+	b.host.signal(syscall.SIGHUP)
 	during["image-build:arch"] = jobs{Workers: 1}
 	s.offered(during)
-	release()
-	apply.succeeds()
-	s.offered(map[string]jobs{"image-build:arch": {Workers: 1}, "image-upload:" + id: {Workers: uploadWorkers}, "image-delete:" + id: {Workers: uploadWorkers}})
-	s.everywhere(map[string]build{id: {"debian", "a"}})
+	b.release()
+	b.apply.succeeds()
+	s.offered(map[string]jobs{"image-build:arch": {Workers: 1}, "image-upload:" + b.id: {Workers: uploadWorkers}, "image-delete:" + b.id: {Workers: uploadWorkers}})
+	s.everywhere(map[string]build{b.id: {"debian", "a"}})
 
 	s.write("a/npctl.hcl", text)
-	host.signal(syscall.SIGHUP)
-	s.offered(offers("a", id))
+	b.host.signal(syscall.SIGHUP)
+	s.offered(offers("a", b.id))
 	s.settled()
-	host.signal(syscall.SIGTERM)
-	host.succeeds()
+	b.host.signal(syscall.SIGTERM)
+	b.host.succeeds()
 }
 
 func mainKilledBuilding(s *shop) {
@@ -369,7 +364,7 @@ func mainKilledBuilding(s *shop) {
 	s.settled()
 }
 
-// joined waits until somebody waits for the build.
+// joined waits until one client waits for the build.
 func (s *shop) joined(id string) {
 	s.t.Helper()
 	s.until("the next npctl to wait for the build", func() (bool, any) {
@@ -401,18 +396,13 @@ func bothKilledBuilding(s *shop) {
 }
 
 func mainKilledBuildReady(s *shop) {
-	s.configure("debian")
-	s.host("a")
-	s.offered(offers("a"))
-	release := s.hold("debian")
-	apply := s.apply()
-	id, _ := s.begun(1)
-	apply.kill()
-	release()
-	s.offered(offers("a", id))
+	b := s.building("debian", "a")
+	b.apply.kill()
+	b.release()
+	s.offered(offers("a", b.id))
 	s.apply().succeeds()
-	s.equal("builds begun", s.lines("begun"), []string{id + " a"})
-	s.everywhere(map[string]build{id: {"debian", "a"}})
+	s.equal("builds begun", s.lines("begun"), []string{b.id + " a"})
+	s.everywhere(map[string]build{b.id: {"debian", "a"}})
 	s.settled()
 }
 
@@ -435,21 +425,16 @@ func mainKilledUploading(s *shop) {
 }
 
 func serverKilled(s *shop) {
-	s.configure("debian")
-	s.host("a")
-	s.offered(offers("a"))
-	release := s.hold("debian")
-	apply := s.apply()
-	id, _ := s.begun(1)
+	b := s.building("debian", "a")
 	s.gearman.Kill()
 	s.gearman.Start()
 	again, _ := s.begun(2)
-	s.equal("build that is begun again", again, id)
-	release()
-	apply.succeeds()
-	s.offered(offers("a", id))
-	s.equal("builds made", s.lines("made"), []string{id + " a"})
-	s.everywhere(map[string]build{id: {"debian", "a"}})
+	s.equal("build that is begun again", again, b.id)
+	b.release()
+	b.apply.succeeds()
+	s.offered(offers("a", b.id))
+	s.equal("builds made", s.lines("made"), []string{b.id + " a"})
+	s.everywhere(map[string]build{b.id: {"debian", "a"}})
 	s.settled()
 }
 
@@ -484,23 +469,18 @@ func deletedWhileAway(s *shop) {
 	s.everywhere(nil)
 }
 
-// interruptedBuild leaves a build whose npctl and host were killed.
-func (s *shop) interruptedBuild() (id string, host *program, release func()) {
+// interruptedBuild starts a build and kills the npctl that requested it.
+func (s *shop) interruptedBuild() ongoing {
 	s.t.Helper()
-	s.configure("debian")
-	host = s.host("a")
-	s.offered(offers("a"))
-	release = s.hold("debian")
-	apply := s.apply()
-	id, _ = s.begun(1)
-	apply.kill()
-	return id, host, release
+	b := s.building("debian", "a")
+	b.apply.kill()
+	return b
 }
 
 func droppedUnfinished(s *shop) {
-	_, host, release := s.interruptedBuild()
-	host.kill()
-	release()
+	b := s.interruptedBuild()
+	b.host.kill()
+	b.release()
 	s.host("a")
 	s.offered(offers("a"))
 	s.npctlMain("destroy", "-auto-approve").succeeds()
@@ -512,11 +492,11 @@ func droppedUnfinished(s *shop) {
 }
 
 func droppedBuilding(s *shop) {
-	_, _, release := s.interruptedBuild()
+	b := s.interruptedBuild()
 	s.npctlMain("destroy", "-auto-approve").succeeds()
 	s.everywhere(nil)
 	s.offered(offers("a"))
-	release()
+	b.release()
 	s.apply().succeeds()
 	s.everywhere(s.kept("debian"))
 	s.settled()

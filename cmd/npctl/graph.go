@@ -20,7 +20,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error or when the plan has problems.`
 
-// graphCommand is npctl graph.
+// graphCommand implements npctl graph.
 type graphCommand struct {
 	*app
 	planOptions

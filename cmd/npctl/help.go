@@ -35,10 +35,10 @@ var optionCategories = []string{categoryGeneral, categoryPlanning, categorySelec
 // commandCategories are the headings of commands, in the order in which they are printed.
 var commandCategories = []string{"", categoryMain, categoryDaemon, categoryState, categoryOther}
 
-// helpWidth is where help texts are wrapped, on narrower terminals earlier.
+// helpWidth is the maximum width of help texts in columns.
 const helpWidth = 100
 
-// replaceHelp makes the command line library print all help texts, and the version, as npctl does.
+// replaceHelp makes the command line library print all help texts and the version in the format of npctl.
 func replaceHelp() {
 	cli.ShowRootCommandHelp = func(cmd *cli.Command) error { return showHelp(cmd.Root()) }
 	cli.ShowSubcommandHelp = showHelp
@@ -121,14 +121,14 @@ func usageLine(cmd *cli.Command) string {
 	return strings.TrimSpace(line + " " + cmd.ArgsUsage)
 }
 
-// visibleOptions are the options of a command. That every command has -help is only said where the others are global too.
+// visibleOptions returns the options of a command. It omits -help, which only the root command lists.
 func visibleOptions(cmd *cli.Command) []cli.Flag {
 	return slices.DeleteFunc(slices.Clone(cmd.VisibleFlags()), func(f cli.Flag) bool {
 		return cmd != cmd.Root() && slices.Contains(f.Names(), "help")
 	})
 }
 
-// help is a help text that is being written.
+// help builds a help text.
 type help struct {
 	b       strings.Builder
 	columns int
@@ -177,7 +177,7 @@ func (h *help) options(title string, options []cli.Flag) {
 	}
 }
 
-// table writes two columns below a heading, if it has one.
+// table writes two columns below an optional heading.
 func (h *help) table(heading string, rows [][2]string) {
 	if len(rows) == 0 {
 		return
@@ -201,7 +201,7 @@ func (h *help) table(heading string, rows [][2]string) {
 	}
 }
 
-// optionCategory is the heading of an option.
+// optionCategory returns the heading of an option.
 func optionCategory(f cli.Flag) string {
 	if c, ok := f.(cli.CategorizableFlag); ok {
 		return c.GetCategory()
@@ -209,7 +209,7 @@ func optionCategory(f cli.Flag) string {
 	return categoryGeneral
 }
 
-// optionHelp is an option as people write it, with one dash, and what it means.
+// optionHelp returns an option in the form of the documentation, with one dash, and its description.
 func optionHelp(f cli.Flag) (name, about string) {
 	doc, ok := f.(cli.DocGenerationFlag)
 	if !ok {
@@ -229,7 +229,7 @@ func optionHelp(f cli.Flag) (name, about string) {
 	return strings.Join(names, ", "), about
 }
 
-// optionDefault is the value without an option. That of a text or a list that is empty, and false, go without saying.
+// optionDefault returns the default value of an option, or "" if it is an empty text, an empty list or false.
 func optionDefault(f cli.Flag, doc cli.DocGenerationFlag) string {
 	if text := doc.GetDefaultText(); text != "" {
 		return text
@@ -249,7 +249,7 @@ func optionDefault(f cli.Flag, doc cli.DocGenerationFlag) string {
 	return ""
 }
 
-// durationText is a duration without parts that are zero.
+// durationText formats a duration without the parts that are zero.
 func durationText(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -261,7 +261,7 @@ func durationText(d time.Duration) string {
 	return text
 }
 
-// unquoteUsage takes the placeholder out of the backquotes.
+// unquoteUsage returns the placeholder of a usage text and the text without its backquotes.
 func unquoteUsage(usage string) (placeholder, plain string) {
 	before, rest, found := strings.Cut(usage, "`")
 	name, after, closed := strings.Cut(rest, "`")

@@ -12,11 +12,11 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// everyCommand calls visit with every command, root first.
+// everyCommand calls visit with every command, the root first.
 func everyCommand(t *testing.T, visit func(*cli.Command)) {
 	t.Helper()
 	root := newApp(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}, os.LookupEnv).command()
-	if err := root.Run(t.Context(), []string{"npctl", "help"}); err != nil { // which connects the commands
+	if err := root.Run(t.Context(), []string{"npctl", "help"}); err != nil { // links the commands to their parents
 		t.Fatal(err)
 	}
 	count := 0

@@ -12,7 +12,7 @@ the beginning of one (at least 4 characters), or by the word "newest".
 
 docs/images.md tells the life of an image.`
 
-// imageCommand is what the subcommands of npctl image share.
+// imageCommand holds the options of the subcommands of npctl image.
 type imageCommand struct {
 	*app
 	variableOptions
@@ -34,17 +34,17 @@ func (c *imageCommand) jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"}
 }
 
-// imagesDocument is what image list and image show print with -json.
+// imagesDocument is the document that image list and image show print with -json.
 type imagesDocument struct {
 	FormatVersion string       `json:"format_version"`
-	Unread        *failure     `json:"configuration_error,omitempty"` // only what is recorded is told then
+	Unread        *failure     `json:"configuration_error,omitempty"` // set if Images comes from records only
 	Images        []imageFacts `json:"images"`
 }
 
-func document(w imageWorld, facts []imageFacts) imagesDocument {
+func document(w imageState, facts []imageFacts) imagesDocument {
 	d := imagesDocument{FormatVersion: jsonVersion, Images: append([]imageFacts{}, facts...)}
-	if w.wrong != nil {
-		f := failureDocument(w.wrong)
+	if w.configError != nil {
+		f := failureDocument(w.configError)
 		d.Unread = &f
 	}
 	return d

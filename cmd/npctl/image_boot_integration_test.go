@@ -23,15 +23,14 @@ import (
 	"github.com/npctl/npctl/internal/mounts"
 )
 
-// dibDir holds the elements and sessions of tests with the real diskimage-builder.
+// dibDir is the directory of the elements and sessions for tests with the real diskimage-builder.
 const dibDir = "../../test/dib"
 
-// TestDibSessions runs the scripts in test/dib/sessions, with the real diskimage-builder and QEMU. It is for root, in
-// a /dev of its own; test/dib/run.sh installs what is needed and runs it.
+// TestDibSessions runs the scripts in test/dib/sessions with the real diskimage-builder and QEMU. It needs root and a
+// private /dev; test/dib/run.sh installs the dependencies and runs it.
 func TestDibSessions(t *testing.T) { runDibSessions(t, "sessions", nil) }
 
-// TestOpenStackSessions runs the scripts in test/dib/glance, with a real OpenStack beside these. test/openstack/run.sh
-// runs it.
+// TestOpenStackSessions runs the scripts in test/dib/glance with a real OpenStack. test/openstack/run.sh runs it.
 func TestOpenStackSessions(t *testing.T) {
 	clouds := os.Getenv("OS_CLIENT_CONFIG_FILE")
 	if clouds == "" {
@@ -60,7 +59,7 @@ func runDibSessions(t *testing.T, dir string, variables map[string]string) {
 			for name, value := range variables {
 				env.Setenv(name, value)
 			}
-			// What a build has mounted has to be gone before the script's directory is deleted.
+			// The mounts of a build must be removed before the directory of the script is deleted.
 			env.Defer(func() {
 				if err := mounts.Clear(context.WithoutCancel(t.Context()), env.WorkDir); err != nil {
 					t.Error(err)
@@ -74,13 +73,13 @@ func runDibSessions(t *testing.T, dir string, variables map[string]string) {
 	})
 }
 
-// dibLocals is what test/dib/env.sh has set, as HCL.
+// dibLocals returns the variables that test/dib/env.sh sets, as HCL.
 func dibLocals() (string, error) {
 	elements, err := filepath.Abs(filepath.Join(dibDir, "elements"))
 	if err != nil {
 		return "", err
 	}
-	// So that the second build of a run need not fetch a Debian again.
+	// The second build of a run uses the cached Debian.
 	pairs := []string{fmt.Sprintf("DIB_IMAGE_CACHE = %q", filepath.Join(os.TempDir(), "npctl-dib-cache"))}
 	for _, line := range os.Environ() {
 		name, value, _ := strings.Cut(line, "=")
@@ -91,7 +90,7 @@ func dibLocals() (string, error) {
 	return fmt.Sprintf("locals {\n  elements = %q\n  dib = {\n    %s\n  }\n}\n", elements, strings.Join(pairs, "\n    ")), nil
 }
 
-// scriptImages fails unless there are images: images; or unless there is nothing of any: ! images.
+// scriptImages checks that there are images (images), or that the images directory is empty (! images).
 func scriptImages(ts *testscript.TestScript, neg bool, _ []string) {
 	files, err := filepath.Glob(ts.MkAbs("images/*"))
 	ts.Check(err)
@@ -100,7 +99,7 @@ func scriptImages(ts *testscript.TestScript, neg bool, _ []string) {
 	}
 }
 
-// scriptImage is the path of the one image file of a format.
+// scriptImage returns the path of the only image file of a format.
 func scriptImage(ts *testscript.TestScript, format string) string {
 	files, err := filepath.Glob(ts.MkAbs("images/*." + format))
 	ts.Check(err)
@@ -110,14 +109,14 @@ func scriptImage(ts *testscript.TestScript, format string) string {
 	return files[0]
 }
 
-// scriptSame lets qemu-img say that two files are of these formats and hold the same: same raw qcow2.
+// scriptSame checks with qemu-img that the image files of two formats have the same content: same raw qcow2.
 func scriptSame(ts *testscript.TestScript, _ bool, args []string) {
 	out, err := exec.Command("qemu-img", "compare", "-f", args[0], "-F", args[1], scriptImage(ts, args[0]), scriptImage(ts, args[1])).CombinedOutput()
 	ts.Logf("%s", out)
 	ts.Check(err)
 }
 
-// scriptHolds fails unless a sandbox has counted the MD5 of the image file in what it was sent: holds PROVIDER FORMAT.
+// scriptHolds checks that an image in a sandbox has the MD5 checksum of the image file: holds PROVIDER FORMAT.
 func scriptHolds(ts *testscript.TestScript, _ bool, args []string) {
 	file, err := os.Open(scriptImage(ts, args[1]))
 	ts.Check(err)
@@ -131,7 +130,7 @@ func scriptHolds(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// scriptClean fails when a build has left a mount, a loop device, a process, or a file beside the images.
+// scriptClean checks that a build left no mount, loop device, process or temporary file.
 func scriptClean(ts *testscript.TestScript, _ bool, _ []string) {
 	points, err := mounts.Below(ts.MkAbs("."))
 	ts.Check(err)
@@ -151,11 +150,12 @@ func scriptClean(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// bootLimit is how long an image may take to its login prompt. Plain emulation takes 20 s on an idle core.
+// bootLimit is the timeout of the login prompt. Plain emulation takes 20 s on an idle core.
 const bootLimit = 5 * time.Minute
 
-// scriptBoots boots an image to its login prompt: boots FORMAT [FILE]. The image has no boot loader, so it gets its own
-// kernel from outside, taken from the raw file of the build without mounting it. The emulation is plain: /dev/kvm may be there and hang.
+// scriptBoots boots an image to its login prompt: boots FORMAT [FILE]. The image has no boot loader, so QEMU gets the
+// kernel from the raw file of the build, which is read without mounting it. It uses plain emulation, because /dev/kvm
+// may exist and hang.
 func scriptBoots(ts *testscript.TestScript, _ bool, args []string) {
 	kernel, initrd := scriptKernel(ts, scriptImage(ts, "raw"))
 	var disk string
@@ -166,7 +166,7 @@ func scriptBoots(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	format := args[0]
 	if format == "vhd" {
-		format = "vpc" // as QEMU calls it
+		format = "vpc" // the name of the format in QEMU
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
@@ -181,7 +181,7 @@ func scriptBoots(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(qemu.Start())
 	greeted := waitForLogin(io.TeeReader(console, &said))
 	took := time.Since(began)
-	_ = qemu.Process.Kill() // it has nothing to save
+	_ = qemu.Process.Kill() // there is no data to save
 	_ = qemu.Wait()
 	if !greeted {
 		ts.Fatalf("no login prompt after %.0f s; the console ends with\n%s", took.Seconds(), said.Bytes()[max(0, said.Len()-4000):])
@@ -189,7 +189,7 @@ func scriptBoots(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Logf("%s: login prompt after %.1f s", args[0], took.Seconds())
 }
 
-// waitForLogin reads until the prompt or the end.
+// waitForLogin reads the console until the login prompt or the end. It reports whether the prompt appeared.
 func waitForLogin(console io.Reader) bool {
 	var text []byte
 	for buf := make([]byte, 4096); ; {
@@ -204,7 +204,7 @@ func waitForLogin(console io.Reader) bool {
 	}
 }
 
-// scriptKernel takes kernel and initial RAM disk out of an ext4 file system.
+// scriptKernel extracts the kernel and the initial RAM disk from an ext4 file system.
 func scriptKernel(ts *testscript.TestScript, image string) (kernel, initrd string) {
 	out, err := exec.Command("debugfs", "-R", "ls -p /boot", image).Output() // /inode/mode/user/group/name/size/
 	ts.Check(err)

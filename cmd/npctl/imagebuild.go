@@ -16,6 +16,9 @@ const imageBuildDescription = `Builds images now, whatever their age, uploads th
 removes what is kept no longer: apply -replace for these images and nothing else. The plan is shown,
 and nothing is done before somebody says yes.
 
+Where several builders share a state in ZooKeeper, an image whose newest build is of another builder that
+runs is built there: the command requests that, and does not wait for it.
+
 An image that is paused is not built: npctl image unpause, or pause = false where it is paused in the
 configuration.
 
@@ -44,15 +47,28 @@ func (a *app) imageBuildCommand() *cli.Command {
 	}
 }
 
-// decideBuild plans new builds of images and what follows from them.
+// decideBuild plans new builds of images and the steps that follow from them. It requests the builds of images that
+// another host builds.
 func decideBuild(want resources.Desired, seen plan.Observed, names []string, only bool) (imagePlan, error) {
 	var images []*resources.Image
+	var requested []*resources.Build
 	for _, name := range names {
 		img, err := buildable(want, seen, name)
 		if err != nil {
 			return imagePlan{}, err
 		}
+		if other := plan.OtherBuilder(seen, img.Name); other != nil {
+			if only {
+				return imagePlan{}, hint(fmt.Errorf("npctl on %s takes care of image %s, since it has its newest build", visibleLine(other.Host), img.Name),
+					"run the command there; without -only-build, it requests a build from there")
+			}
+			requested = append(requested, other)
+			continue
+		}
 		images = append(images, img)
+	}
+	if len(images) == 0 {
+		return imagePlan{requested: requested}, nil
 	}
 	var opt plan.Options
 	for _, img := range images {
@@ -63,13 +79,13 @@ func decideBuild(want resources.Desired, seen plan.Observed, names []string, onl
 			}
 		}
 	}
-	made := imagePlan{plan.Compute(want, seen, opt), opt}
+	made := imagePlan{plan: plan.Compute(want, seen, opt), opt: opt, requested: requested}
 	return made, unbuilt(images, made.plan)
 }
 
-// buildable returns a configured image that nobody has paused.
+// buildable returns a configured image that is not paused.
 func buildable(want resources.Desired, seen plan.Observed, name string) (*resources.Image, error) {
-	ref, err := findImage(imageWorld{want: want, seen: seen}.images(), name)
+	ref, err := findImage(imageState{want: want, observed: seen}.images(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +106,7 @@ func buildable(want resources.Desired, seen plan.Observed, name string) (*resour
 	return img, nil
 }
 
-// unbuilt is an error when the plan does not build one of the images though nothing in it says why not.
+// unbuilt returns an error if the plan does not build one of the images and contains no problem that explains it.
 func unbuilt(images []*resources.Image, p plan.Plan) error {
 	for _, img := range images {
 		planned := slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action == plan.ActionBuild && s.Image == img.Name })
@@ -105,7 +121,7 @@ func unbuilt(images []*resources.Image, p plan.Plan) error {
 		}
 		for _, q := range p.Problems {
 			if q.Address == at && q.Text != noneReplaced {
-				return nil // it is shown with the plan
+				return nil // the plan shows the problem
 			}
 		}
 		return hint(fmt.Errorf("image %s is wanted in no format, so it is not built", img.Name),
@@ -114,5 +130,5 @@ func unbuilt(images []*resources.Image, p plan.Plan) error {
 	return nil
 }
 
-// noneReplaced is what a plan says of an address that -replace finds nothing at.
+// noneReplaced is the text of the plan's problem for an address of -replace that matches nothing.
 const noneReplaced = "nothing that could be replaced has this address"

@@ -9,10 +9,11 @@ import (
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
-// imageChange is what image build, upload and delete share: a plan for images alone, which is shown, approved and done
-// as apply does it.
+// imageChange implements image build, upload and delete: it computes a plan for images only, prints it, asks for
+// approval and executes it, as apply does.
 type imageChange struct {
 	*applyCommand
 	dryRun bool
@@ -25,7 +26,7 @@ func (a *app) newImageChange(operation string) *imageChange {
 	return c
 }
 
-// flags are those of apply that do not say what to plan.
+// flags returns the options of apply that do not affect the plan.
 func (c *imageChange) flags(own ...cli.Flag) []cli.Flag {
 	return append(append(own,
 		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
@@ -34,16 +35,18 @@ func (c *imageChange) flags(own ...cli.Flag) []cli.Flag {
 	), append(c.runFlags(), c.variableOptions.flags()...)...)
 }
 
-// imagePlan is a plan for images, and what it was made with.
+// imagePlan is a plan for images, with its options.
 type imagePlan struct {
-	plan plan.Plan
-	opt  plan.Options
+	plan      plan.Plan
+	opt       plan.Options
+	requested []*resources.Build // newest builds of images that another host builds and is requested to build
 }
 
-// decision makes a plan of what is wanted and what was seen, or says why not.
+// decision computes a plan from the desired and the observed state, or returns the reason why it cannot.
 type decision func(want resources.Desired, seen plan.Observed) (imagePlan, error)
 
-// run looks, decides, shows, asks and does. prepare, when there is one, comes between the answer and the deed.
+// run plans, prints the plan, asks for approval and executes it. It calls prepare, if not nil, between approval and
+// execution.
 func (c *imageChange) run(ctx context.Context, decide decision, prepare func(context.Context, *session) error) error {
 	if c.dryRun {
 		return c.look(ctx, decide)
@@ -77,11 +80,17 @@ func (c *imageChange) change(ctx context.Context, events *eventWriter, decide de
 			return err
 		}
 		left := made.plan.Deferred
-		if made.plan.Summary().Empty() {
+		if made.plan.Summary().Empty() && len(made.requested) == 0 {
 			return leftOut(left)
 		}
 		if err := c.approveImages(ctx, made.plan); err != nil {
 			return err
+		}
+		if err := c.request(ctx, s, made.requested); err != nil {
+			return err
+		}
+		if made.plan.Summary().Empty() {
+			return leftOut(left)
 		}
 		if prepare != nil {
 			if err := prepare(ctx, s); err != nil {
@@ -96,7 +105,22 @@ func (c *imageChange) change(ctx context.Context, events *eventWriter, decide de
 	})
 }
 
-// leftOut is an error when a provider could not be queried.
+// request requests builds from other build hosts.
+func (c *imageChange) request(ctx context.Context, s *session, newest []*resources.Build) error {
+	for _, b := range newest {
+		store, ok := s.store.(state.BuildRequester)
+		if !ok {
+			return fmt.Errorf("image %s: this state takes no requests of builds", b.Image)
+		}
+		if err := store.RequestBuild(ctx, b.Image, true); err != nil {
+			return fmt.Errorf("request a build of image %s: %w", b.Image, err)
+		}
+		c.ui.message("Requested a build of image %s from npctl on %s; npctl image list shows it when it is ready.", b.Image, visibleLine(b.Host))
+	}
+	return nil
+}
+
+// leftOut returns an error if a provider could not be queried.
 func leftOut(providers []string) error {
 	if len(providers) == 0 {
 		return nil
@@ -105,7 +129,7 @@ func leftOut(providers []string) error {
 		"npctl apply, or the same again, does the rest when they answer")
 }
 
-// look is -dry-run: it takes no lock and changes nothing.
+// look implements -dry-run: it takes no lock and changes nothing.
 func (c *imageChange) look(ctx context.Context, decide decision) error {
 	s, err := c.open(ctx, readState)
 	if err != nil {
@@ -128,7 +152,7 @@ func (c *imageChange) look(ctx context.Context, decide decision) error {
 }
 
 func (c *imageChange) open(ctx context.Context, may access) (*session, error) {
-	config, err := c.load(c.variableOptions) // what validate and plan warn of is beside the point here
+	config, err := c.load(c.variableOptions) // without the warnings, which validate and plan print
 	if err != nil {
 		return nil, err
 	}
@@ -136,9 +160,7 @@ func (c *imageChange) open(ctx context.Context, may access) (*session, error) {
 }
 
 func (c *imageChange) decide(ctx context.Context, s *session, decide decision) (imagePlan, error) {
-	done := s.looking(true)
-	seen, err := s.engine.Observe(ctx, true)
-	done()
+	seen, err := s.observe(ctx, true)
 	if err != nil {
 		return imagePlan{}, err
 	}
@@ -146,10 +168,10 @@ func (c *imageChange) decide(ctx context.Context, s *session, decide decision) (
 	return decide(s.config.Desired, seen)
 }
 
-// show prints the plan. One with problems is not for doing.
+// show prints the plan. It returns an error if the plan has problems.
 func (c *imageChange) show(s *session, made imagePlan) error {
 	if !c.json {
-		if err := made.plan.WriteText(c.ui.out, c.text(&c.planOptions, s.seen.Now)); err != nil {
+		if err := c.write(s, made); err != nil {
 			return outputError(err)
 		}
 	}
@@ -159,7 +181,22 @@ func (c *imageChange) show(s *session, made imagePlan) error {
 	return nil
 }
 
-// approveImages asks whether to go on.
+// write prints the requested builds and the plan. It omits an empty plan if it requests builds.
+func (c *imageChange) write(s *session, made imagePlan) error {
+	for _, b := range made.requested {
+		_, err := fmt.Fprintf(c.ui.out, "Image %s: npctl on %s takes care of it, since it has the newest build; a build is requested from there.\n",
+			b.Image, visibleLine(b.Host))
+		if err != nil {
+			return err
+		}
+	}
+	if len(made.requested) > 0 && made.plan.Summary().Empty() {
+		return nil
+	}
+	return made.plan.WriteText(c.ui.out, c.text(&c.planOptions, s.seen.Now))
+}
+
+// approveImages asks the operator to approve the plan.
 func (c *imageChange) approveImages(ctx context.Context, p plan.Plan) error {
 	if !c.autoApprove && (!c.input || !c.ui.inTerm) {
 		return hint(c.cannotAsk(), "give -auto-approve; -dry-run only shows what would be done")
@@ -177,7 +214,7 @@ func keepOf[T any](all []T, wanted func(T) bool) []T {
 	return kept
 }
 
-// imageSource is where an image stands in the configuration, for an error about it.
+// imageSource returns the position of an image in the configuration, for an error message.
 func imageSource(img *resources.Image) string {
 	if at := img.Source.String(); at != "" {
 		return at

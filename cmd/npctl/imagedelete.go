@@ -31,8 +31,8 @@ Examples:
 
 Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
 
-// deleteWish is what image delete was asked for.
-type deleteWish struct {
+// imageDeletion holds the options of image delete.
+type imageDeletion struct {
 	image, build, upload, provider string
 	pause, nodes                   bool
 	reason                         string
@@ -40,7 +40,7 @@ type deleteWish struct {
 
 func (a *app) imageDeleteCommand() *cli.Command {
 	c := a.newImageChange("image delete")
-	var wish deleteWish
+	var wish imageDeletion
 	return &cli.Command{
 		Name: "delete", Usage: "remove a build or an upload", ArgsUsage: "NAME", Description: imageDeleteDescription,
 		Flags: c.flags(
@@ -65,13 +65,14 @@ func (a *app) imageDeleteCommand() *cli.Command {
 	}
 }
 
-// preparation pauses the image first, if it is to be paused: should anything fail, it is not built meanwhile.
-func (wish deleteWish) preparation() func(context.Context, *session) error {
+// preparation returns a function that pauses the image before the deletion, or nil without -pause. The image stays
+// paused if the deletion fails.
+func (wish imageDeletion) preparation() func(context.Context, *session) error {
 	if !wish.pause {
 		return nil
 	}
 	return func(ctx context.Context, s *session) error {
-		ref, err := findImage(imageWorld{want: s.config.Desired, seen: s.seen}.images(), wish.image)
+		ref, err := findImage(imageState{want: s.config.Desired, observed: s.seen}.images(), wish.image)
 		if err != nil {
 			return err
 		}
@@ -80,9 +81,9 @@ func (wish deleteWish) preparation() func(context.Context, *session) error {
 	}
 }
 
-// decide plans the removal.
-func (wish deleteWish) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
-	ref, err := findImage(imageWorld{want: want, seen: seen}.images(), wish.image)
+// decide plans the deletion.
+func (wish imageDeletion) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
+	ref, err := findImage(imageState{want: want, observed: seen}.images(), wish.image)
 	if err != nil {
 		return imagePlan{}, err
 	}
@@ -105,11 +106,11 @@ func (wish deleteWish) decide(want resources.Desired, seen plan.Observed) (image
 		return imagePlan{}, err
 	}
 	p.Notes = afterRemoval(want, seen, going, p)
-	return imagePlan{p, opt}, nil
+	return imagePlan{plan: p, opt: opt}, nil
 }
 
-// chosen finds what is to go.
-func (wish deleteWish) chosen(r plan.Records, image string) (removal, error) {
+// chosen returns the build or the upload that the options select.
+func (wish imageDeletion) chosen(r plan.Records, image string) (removal, error) {
 	going := removal{image: image}
 	switch {
 	case wish.upload != "" && (wish.build != "" || wish.provider != ""):
@@ -131,8 +132,8 @@ func (wish deleteWish) chosen(r plan.Records, image string) (removal, error) {
 	return going, err
 }
 
-// oneUpload is the upload that -upload, or -provider perhaps with -build, names.
-func (wish deleteWish) oneUpload(r plan.Records, image string) (*resources.Upload, error) {
+// oneUpload returns the upload that -upload selects, or -provider with an optional -build.
+func (wish imageDeletion) oneUpload(r plan.Records, image string) (*resources.Upload, error) {
 	build := ""
 	if wish.build != "" {
 		b, err := findBuild(r, image, wish.build)
@@ -163,14 +164,14 @@ func (wish deleteWish) oneUpload(r plan.Records, image string) (*resources.Uploa
 	}
 }
 
-// removal is what of an image is to go: a build with its uploads, or one upload.
+// removal is the part of an image to delete: a build with its uploads, or one upload.
 type removal struct {
 	image   string
 	build   *resources.Build
 	uploads []*resources.Upload
 }
 
-// keys are the records to remove, as plan.Options takes them.
+// keys returns the records to remove, for plan.Options.
 func (r removal) keys() []resources.Key {
 	if r.build != nil {
 		return []resources.Key{r.build.Key()}
@@ -178,7 +179,7 @@ func (r removal) keys() []resources.Key {
 	return []resources.Key{r.uploads[0].Key()}
 }
 
-// idle are the nodes that run from what is to go and that nobody uses.
+// idle returns the addresses of the ready nodes that run from the uploads to delete.
 func (r removal) idle(records plan.Records) []plan.Address {
 	var idle []plan.Address
 	for _, n := range records.Nodes {

@@ -9,8 +9,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// imageFacts is what is known of an image: what the configuration says, what was made of it, what failed, and what the
-// next plan would do with it. It is what image list and image show print; docs/schemas/images.json describes it.
+// imageFacts describes an image: its configuration, builds, uploads and failures, and the steps of the next plan. image
+// list and image show print it; docs/schemas/images.json is its schema.
 type imageFacts struct {
 	Name       string              `json:"name"`
 	Kind       resources.ImageKind `json:"kind,omitempty"`
@@ -30,7 +30,7 @@ type imageFacts struct {
 	Uploads    []imageUpload       `json:"uploads,omitempty"`
 }
 
-// imageSettings is what the configuration says of an image.
+// imageSettings holds the configuration of an image.
 type imageSettings struct {
 	Builder           string           `json:"builder"`
 	Formats           []string         `json:"formats"` // asked for, and needed by providers
@@ -40,7 +40,7 @@ type imageSettings struct {
 	Source            resources.Source `json:"source"`
 }
 
-// imagePause says who has paused an image.
+// imagePause states whether a command or the configuration paused an image.
 type imagePause struct {
 	Command       bool   `json:"by_command"`
 	Configuration bool   `json:"by_configuration"`
@@ -70,7 +70,8 @@ func (b *imageBuild) formats() []string {
 	return formats
 }
 
-// imageFile is a file of a build. OnDisk is nil when nobody could look: on another host, or without a configuration.
+// imageFile is a file of a build. OnDisk is nil if the file is missing or cannot be checked: it is on another host, or
+// the configuration cannot be read.
 type imageFile struct {
 	Name    string `json:"name"`
 	Format  string `json:"format"`
@@ -94,11 +95,11 @@ type imageUpload struct {
 	Size       int64           `json:"size,omitempty"`
 	Name       string          `json:"cloud_name,omitempty"`
 	ExternalID string          `json:"cloud_id,omitempty"`
-	Nodes      int             `json:"nodes"` // that were booted from it
+	Nodes      int             `json:"nodes"` // booted from it
 	Error      string          `json:"error,omitempty"`
 }
 
-// imageProvider is a provider that wants the image, or has it still.
+// imageProvider is a provider that uses the image or still has an upload of it.
 type imageProvider struct {
 	Name   string `json:"name"`
 	Wanted bool   `json:"wanted"` // a label there boots from it
@@ -109,7 +110,7 @@ type imageProvider struct {
 	Newest bool   `json:"newest"`           // whether that is the newest ready build
 }
 
-// imageFailure is what has failed since it last worked.
+// imageFailure is a failure of a build or upload since the last success.
 type imageFailure struct {
 	What     string              `json:"what"` // build or upload
 	Provider string              `json:"provider,omitempty"`
@@ -130,25 +131,25 @@ type imageStep struct {
 	Text    string       `json:"action_reason_text"`
 }
 
-// imageNote is what the next plan remarks on.
+// imageNote is a note or problem of the next plan.
 type imageNote struct {
 	Severity plan.Severity `json:"severity"`
 	Code     string        `json:"code"`
 	Text     string        `json:"text"`
 }
 
-// imageWorld is what facts are made from.
-type imageWorld struct {
-	want   resources.Desired
-	seen   plan.Observed
-	next   plan.Plan                        // what would be done, believing the state
-	onDisk func(file string) (int64, bool)  // nil when nobody can look
-	log    func(image, build string) string // path of a build's log, or ""
-	wrong  error                            // why there is no configuration to tell of
+// imageState is the input from which imageFacts are computed.
+type imageState struct {
+	want        resources.Desired
+	observed    plan.Observed
+	next        plan.Plan                        // computed without a refresh
+	onDisk      func(file string) (int64, bool)  // nil if the images directory is not known
+	log         func(image, build string) string // path of a build's log, or ""
+	configError error                            // why the configuration cannot be read
 }
 
-// facts tells of every image that is configured or recorded, by name.
-func (w imageWorld) facts() []imageFacts {
+// facts describes all configured or recorded images, sorted by name.
+func (w imageState) facts() []imageFacts {
 	var all []imageFacts
 	for _, ref := range w.images() {
 		all = append(all, w.of(ref))
@@ -156,16 +157,16 @@ func (w imageWorld) facts() []imageFacts {
 	return all
 }
 
-// images are configured or recorded.
-func (w imageWorld) images() []resources.ImageRef {
+// images returns the configured and recorded images, sorted by name.
+func (w imageState) images() []resources.ImageRef {
 	kinds := map[string]resources.ImageKind{}
-	for _, u := range w.seen.Records.Uploads {
+	for _, u := range w.observed.Records.Uploads {
 		kinds[u.Image] = cmp.Or(kinds[u.Image], "")
 	}
-	for _, r := range w.seen.Records.Images {
+	for _, r := range w.observed.Records.Images {
 		kinds[r.Name] = r.Kind
 	}
-	for _, b := range w.seen.Records.Builds {
+	for _, b := range w.observed.Records.Builds {
 		kinds[b.Image] = b.Kind
 	}
 	for i := range w.want.Images {
@@ -179,11 +180,11 @@ func (w imageWorld) images() []resources.ImageRef {
 	return refs
 }
 
-// of tells of one image.
-func (w imageWorld) of(ref resources.ImageRef) imageFacts {
+// of describes one image.
+func (w imageState) of(ref resources.ImageRef) imageFacts {
 	f := imageFacts{Name: ref.Name, Kind: ref.Kind, Address: ref.String(), Counts: map[string]int{},
 		Providers: []imageProvider{}, Failures: []imageFailure{}, Next: []imageStep{}, Notes: []imageNote{}}
-	record := imageRecordOf(w.seen.Records, ref.Name)
+	record := imageRecordOf(w.observed.Records, ref.Name)
 	pause := imagePause{Command: record.Paused, Reason: record.PauseReason}
 	f.Protected = record.PreventDestroy
 	img := configuredImage(w.want, ref.Name)
@@ -206,10 +207,10 @@ func (w imageWorld) of(ref resources.ImageRef) imageFacts {
 	return f
 }
 
-func (w imageWorld) settings(img *resources.Image) *imageSettings {
+func (w imageState) settings(img *resources.Image) *imageSettings {
 	formats := slices.Clone(img.Formats)
 	for _, p := range imageUsers(w.want, img) {
-		if format := w.seen.Formats[p.Name]; format != "" {
+		if format := w.observed.Formats[p.Name]; format != "" {
 			formats = append(formats, format)
 		}
 	}

@@ -20,9 +20,9 @@ var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func buildID(digit string) string { return strings.Repeat(digit, 32) }
 
-// imageSample is a world with an image that is wanted by two providers and has been built three times, and with one
-// whose block is gone.
-func imageSample() imageWorld {
+// imageSample returns a state with image debian, which has two providers and three builds, and image gone without a
+// block in the configuration.
+func imageSample() imageState {
 	debian := resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}
 	offering := func(name string, images ...resources.ProviderImage) resources.Provider {
 		return resources.Provider{Name: name, Images: images, Pools: []resources.Pool{{Name: "main",
@@ -37,13 +37,13 @@ func imageSample() imageWorld {
 		return &resources.Upload{ID: id, Image: "debian", Build: buildID(build), Provider: provider, State: state, StateTime: noon, Created: noon,
 			Format: "qcow2", ExternalID: "cloud-" + id, Name: "debian-" + id, Size: 1 << 30, Seconds: 60}
 	}
-	return imageWorld{
+	return imageState{
 		want: resources.Desired{
 			Images: []resources.Image{{Name: "debian", Kind: resources.DiskImage, Builder: "dib", Keep: 2, RebuildAge: 24 * time.Hour, Formats: []string{"vhd"},
 				Source: resources.Source{File: "npctl.hcl", Line: 3}, PreventDestroy: true}},
 			Providers: []resources.Provider{offering("acme"), offering("rax", resources.ProviderImage{Image: debian, Pause: true})},
 		},
-		seen: plan.Observed{Formats: map[string]string{"acme": "qcow2", "rax": "vhd"}, Records: plan.Records{
+		observed: plan.Observed{Formats: map[string]string{"acme": "qcow2", "rax": "vhd"}, Records: plan.Records{
 			Images: []*resources.ImageRecord{{Name: "debian", Kind: resources.DiskImage, Paused: true, PauseReason: "mirror is broken",
 				Failure: &resources.Failure{Count: 3, Time: noon.Add(-time.Hour), Error: "exit status 1\nlast lines", Build: buildID("f"), Kind: resources.FaultRejected},
 				Uploads: map[string]*resources.Failure{"rax": {Count: 1, Time: noon, Error: "403"}}}},
@@ -155,7 +155,7 @@ func TestHeadlineLeavesOutWhatLeadsToMoreLines(t *testing.T) {
 	}
 }
 
-// imageSchema is a part of the published schema, made strict: what it does not describe may not be in a document of ours.
+// imageSchema returns a part of the published schema. It rejects fields that the schema does not describe.
 func imageSchema(t *testing.T, pointer string) *jsonschema.Schema {
 	t.Helper()
 	file, err := os.Open("../../docs/schemas/images.json")
@@ -215,9 +215,9 @@ func TestImageDocumentsAreAsTheSchemaSays(t *testing.T) {
 	schema := imageSchema(t, "")
 	world := imageSample()
 	checkDocument(t, schema, "show", document(world, world.facts()))
-	checkDocument(t, schema, "nothing", document(imageWorld{}, nil))
+	checkDocument(t, schema, "nothing", document(imageState{}, nil))
 	records := imageSample()
-	records.want, records.wrong = resources.Desired{}, hint(errors.New("no configuration"), "write one")
+	records.want, records.configError = resources.Desired{}, hint(errors.New("no configuration"), "write one")
 	checkDocument(t, schema, "records", document(records, records.facts()))
 	checkDocument(t, imageSchema(t, "#/$defs/pause_report"), "pause",
 		pauseDocument{jsonVersion, []pauseFacts{{Name: "a", Address: "diskimage.a", Paused: true, Changed: true, Pause: &imagePause{Command: true, Reason: "why"}}}})

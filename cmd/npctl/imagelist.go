@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -38,7 +37,7 @@ func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
 	if err := arguments(cmd, 0); err != nil {
 		return c.jsonFailure(c.json, err)
 	}
-	world, err := c.look(ctx, closely)
+	world, err := c.loadState(ctx, fullDetail)
 	if err != nil {
 		return c.jsonFailure(c.json, err)
 	}
@@ -49,20 +48,19 @@ func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
 		}
 		return c.ui.printJSON(document(world, facts))
 	}
-	c.tellWrong(world)
+	c.warnConfigError(world)
 	if len(facts) == 0 {
 		return c.ui.print("No images.")
 	}
-	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
-	writeCells(w, []string{"IMAGE", "KIND", "BUILDS", "NEWEST", "AGE", "FORMATS", "PROVIDERS", "PAUSED", "NEXT BUILD", "PROBLEM"})
+	rows := [][]string{{"IMAGE", "KIND", "BUILDS", "NEWEST", "AGE", "FORMATS", "PROVIDERS", "PAUSED", "NEXT BUILD", "PROBLEM"}}
 	now := time.Now()
 	for i := range facts {
-		writeCells(w, imageRow(&facts[i], world.wrong == nil, now))
+		rows = append(rows, imageRow(&facts[i], world.configError == nil, now))
 	}
-	return outputError(w.Flush())
+	return c.ui.table(rows, "FORMATS", "NEWEST", "KIND", "PROVIDERS", "PAUSED", "AGE")
 }
 
-// imageRow is an image in one line.
+// imageRow returns the table row of an image.
 func imageRow(f *imageFacts, configRead bool, now time.Time) []string {
 	cells := []string{f.Name, string(f.Kind), countsText(f.Counts), "", "", "", "", pauseText(f.Pause), nextText(f, now), problemText(f, configRead, now)}
 	if f.Newest != nil {
@@ -83,7 +81,7 @@ func newestIn(providers []imageProvider) (n int) {
 	return n
 }
 
-// countsText is such as "2 ready, 1 building".
+// countsText returns a text such as "2 ready, 1 building".
 func countsText(counts map[string]int) string {
 	var parts []string
 	for _, s := range []resources.State{resources.StateReady, resources.StateBuilding, resources.StateFailed, resources.StateDeleting} {
@@ -107,7 +105,7 @@ func pauseText(p *imagePause) string {
 	}
 }
 
-// nextText is when the next build is due.
+// nextText returns when the next build is due.
 func nextText(f *imageFacts, now time.Time) string {
 	for _, s := range f.Next {
 		if s.Action == plan.ActionBuild {
@@ -124,7 +122,7 @@ func nextText(f *imageFacts, now time.Time) string {
 	}
 }
 
-// until is how long there is until something is due, to the nearest hour where it is hours.
+// until returns the time until due, rounded to the nearest hour if it is more than an hour.
 func until(now, due time.Time) string {
 	if due.Sub(now) > time.Hour {
 		due = due.Add(30 * time.Minute)
@@ -132,10 +130,10 @@ func until(now, due time.Time) string {
 	return age(now, due)
 }
 
-// problemLength is how much of an error stands in a table.
+// problemLength is the maximum length of an error in a table, in characters.
 const problemLength = 70
 
-// problemText is the newest thing that is wrong.
+// problemText returns the newest failure or problem of an image.
 func problemText(f *imageFacts, configRead bool, now time.Time) string {
 	if len(f.Failures) > 0 {
 		failure := &f.Failures[0]
@@ -163,7 +161,7 @@ func problemText(f *imageFacts, configRead bool, now time.Time) string {
 	}
 }
 
-// headline is the first line of an error, without the words that lead to further lines.
+// headline returns the first line of an error without the words that introduce further lines.
 func headline(text string) string {
 	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
 	if i := strings.LastIndex(line, "; "); more && i > 0 && strings.HasSuffix(line, ":") {
@@ -172,7 +170,7 @@ func headline(text string) string {
 	return line
 }
 
-// failureOf says what has failed.
+// failureOf returns the operation that failed.
 func failureOf(f *imageFailure) string {
 	if f.Provider != "" {
 		return f.What + " to " + f.Provider
@@ -187,7 +185,7 @@ func timesText(n int) string {
 	return fmt.Sprintf(" %d times, last", n)
 }
 
-// oneLine is the first line of a text, not longer than that many characters.
+// oneLine returns the first line of a text, shortened to most characters.
 func oneLine(text string, most int) string {
 	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
 	line = visibleLine(line)

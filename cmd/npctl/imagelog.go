@@ -31,13 +31,13 @@ Examples:
 
 Exit codes: 0, 1 on an error or when there is no log, 130 interrupted.`
 
-// imageLogCommand is npctl image log.
+// imageLogCommand implements npctl image log.
 type imageLogCommand struct {
 	imageCommand
 	build  string
 	follow bool
 	lines  int
-	every  time.Duration // between two looks at a log that grows
+	every  time.Duration // poll interval of a growing log
 }
 
 func (a *app) imageLogCommand() *cli.Command {
@@ -56,7 +56,7 @@ func (a *app) imageLogCommand() *cli.Command {
 func (c *imageLogCommand) run(ctx context.Context, cmd *cli.Command) error {
 	err := c.print(ctx, cmd)
 	if err != nil && c.json {
-		_ = writeLogEvent(c.ui.out, logEvent{Type: "error", Message: err.Error(), Hint: nextStep(err)}) // the error itself is told too
+		_ = writeLogEvent(c.ui.out, logEvent{Type: "error", Message: err.Error(), Hint: nextStep(err)}) // in addition to the return value
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), errSignal) {
 		return exitCode(exitInterrupted)
@@ -82,7 +82,7 @@ func (c *imageLogCommand) print(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	found, err := c.find(imageWorld{want: config.Desired, seen: seen}, name)
+	found, err := c.find(imageState{want: config.Desired, observed: seen}, name)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (c *imageLogCommand) print(ctx context.Context, cmd *cli.Command) error {
 	return c.end(ctx, s.store, found)
 }
 
-// sink is where the log goes.
+// sink returns the writer for the log.
 func (c *imageLogCommand) sink() io.WriteCloser {
 	switch {
 	case c.json:
@@ -118,12 +118,12 @@ func (c *imageLogCommand) sink() io.WriteCloser {
 // foundLog is the log of a build.
 type foundLog struct {
 	image, build, path string
-	state              resources.State // nothing when the build has no record any more
+	state              resources.State // empty if the build has no record
 	time               time.Time
 }
 
-// find chooses the log to print: of the build that was named, or of the newest that has one.
-func (c *imageLogCommand) find(w imageWorld, name string) (foundLog, error) {
+// find selects the log to print: that of the build in -build, or the newest.
+func (c *imageLogCommand) find(w imageState, name string) (foundLog, error) {
 	dir := buildLogDir(w.want.Settings)
 	logs, err := logsIn(dir)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *imageLogCommand) find(w imageWorld, name string) (foundLog, error) {
 	} else {
 		unknown = err
 	}
-	all := logsOf(image, dir, logs, w.seen.Records)
+	all := logsOf(image, dir, logs, w.observed.Records)
 	if len(all) == 0 && unknown != nil {
 		return foundLog{}, unknown
 	}
@@ -152,7 +152,7 @@ func (c *imageLogCommand) find(w imageWorld, name string) (foundLog, error) {
 	}
 	newest := meant[0]
 	if newest.state != resources.StateBuilding && !exists(newest.path) {
-		return foundLog{}, hint(fmt.Errorf("the log of build %s is not here", newest.build), elsewhereHint(w.seen.Records, newest))
+		return foundLog{}, hint(fmt.Errorf("the log of build %s is not here", newest.build), elsewhereHint(w.observed.Records, newest))
 	}
 	return newest, nil
 }
@@ -166,7 +166,7 @@ func elsewhereHint(r plan.Records, l foundLog) string {
 	return "old logs go, see build_log_retention"
 }
 
-// logsIn lists a directory of logs, which need not exist.
+// logsIn lists a log directory, which need not exist.
 func logsIn(dir string) ([]os.DirEntry, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -175,7 +175,7 @@ func logsIn(dir string) ([]os.DirEntry, error) {
 	return entries, nil
 }
 
-// logsOf lists the logs of an image, newest first: of the builds that are recorded, and those that others have left.
+// logsOf lists the logs of an image, newest first: those of recorded builds, and log files of builds without a record.
 func logsOf(image, dir string, entries []os.DirEntry, r plan.Records) []foundLog {
 	var logs []foundLog
 	for _, b := range buildsOf(r, image) {
@@ -196,12 +196,12 @@ func logsOf(image, dir string, entries []os.DirEntry, r plan.Records) []foundLog
 	return logs
 }
 
-// end says what became of a build that was followed.
+// end reports the result of a build that was followed.
 func (c *imageLogCommand) end(ctx context.Context, store stateStore, l foundLog) error {
 	if !c.follow && !c.json {
 		return nil
 	}
-	became, why := becameOf(ctx, store, l)
+	became, why := buildOutcome(ctx, store, l)
 	if c.json {
 		return writeLogEvent(c.ui.out, logEvent{Type: "end", State: became, Message: why})
 	}
@@ -216,6 +216,6 @@ func (c *imageLogCommand) end(ctx context.Context, store stateStore, l foundLog)
 	default:
 		text += " is gone."
 	}
-	c.ui.talk("%s", visible(text))
+	c.ui.message("%s", visible(text))
 	return nil
 }

@@ -17,7 +17,7 @@ func TestLogsOfAnImageAreItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	hour := func(h int) time.Time { return noon.Add(time.Duration(h) * time.Hour) }
 	for name, at := range map[string]time.Time{
-		"debian-" + buildID("1") + ".log": hour(-9), "debian-" + buildID("2") + ".log": hour(5), // recorded: its build counts
+		"debian-" + buildID("1") + ".log": hour(-9), "debian-" + buildID("2") + ".log": hour(5), // recorded: the time of the build counts
 		"debian-" + buildID("a") + ".log": hour(-1), "debian-11-" + buildID("b") + ".log": hour(1),
 		"debian-" + buildID("c") + ".log.old": hour(2), "debian-short.log": hour(3),
 	} {
@@ -47,19 +47,11 @@ func TestLogsOfAnImageAreItsOwn(t *testing.T) {
 	}
 }
 
-// What a build prints may not drive the terminal of whoever looks at it.
+// The output of a build must not control the terminal.
 func TestALogOnATerminalShowsEscapes(t *testing.T) {
 	t.Parallel()
 	dir := fleetDir(t)
-	path := filepath.Join(dir, "npctl.hcl")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	loud := strings.Replace(string(text), "echo $GREETING", `printf 'a\\033[31mred\\rback\\n'; echo $GREETING`, 1)
-	if err := os.WriteFile(path, []byte(loud), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	changeConfig(t, dir, "echo $GREETING", `printf 'a\\033[31mred\\rback\\n'; echo $GREETING`)
 	if code, text := onTerminal(t, dir, nil, "image", "build", "tiny", "-auto-approve").end(); code != 0 {
 		t.Fatalf("image build: exit code %d:\n%s", code, text)
 	}

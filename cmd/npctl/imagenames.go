@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// findImage returns the image that people mean, by name or by address, or an error that says which is near.
+// findImage returns the image with the given name or address, or an error that suggests a similar name.
 func findImage(refs []resources.ImageRef, meant string) (resources.ImageRef, error) {
 	var known []string
 	for _, ref := range refs {
@@ -21,13 +21,13 @@ func findImage(refs []resources.ImageRef, meant string) (resources.ImageRef, err
 	return resources.ImageRef{}, didYouMean(err, meant, known, "npctl image list shows those there are; a cloud_image is found in its provider, and npctl does not make it")
 }
 
-// newestWord stands for the newest build where an id is asked for.
+// newestWord selects the newest build in place of an ID.
 const newestWord = "newest"
 
-// leastPrefix is how much of a build's id has to be given.
+// leastPrefix is the minimum length of an abbreviated build ID.
 const leastPrefix = 4
 
-// findBuild returns the build of an image that people mean: by id, by the beginning of one, or "newest".
+// findBuild returns a build of an image by its ID, by the start of its ID, or by "newest".
 func findBuild(r plan.Records, image, meant string) (*resources.Build, error) {
 	builds := buildsOf(r, image)
 	if meant == newestWord {

@@ -33,7 +33,7 @@ Example:
 
 Exit codes: 0, or 1 on an error.`
 
-// imagePauseCommand is npctl image pause, and unpause.
+// imagePauseCommand implements npctl image pause and npctl image unpause.
 type imagePauseCommand struct {
 	imageCommand
 	paused bool
@@ -58,7 +58,7 @@ func (a *app) imageUnpauseCommand() *cli.Command {
 	}
 }
 
-// pauseDocument is what pause and unpause print with -json.
+// pauseDocument is the document that pause and unpause print with -json.
 type pauseDocument struct {
 	FormatVersion string       `json:"format_version"`
 	Images        []pauseFacts `json:"images"`
@@ -67,7 +67,7 @@ type pauseDocument struct {
 type pauseFacts struct {
 	Name    string      `json:"name"`
 	Address string      `json:"address"`
-	Paused  bool        `json:"paused"` // by whomever
+	Paused  bool        `json:"paused"` // by command or by the configuration
 	Changed bool        `json:"changed"`
 	Pause   *imagePause `json:"pause,omitempty"`
 }
@@ -92,17 +92,17 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 	if cmd.NArg() == 0 {
 		return nil, hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows those there are")
 	}
-	world, err := c.look(ctx, quickly)
+	world, err := c.loadState(ctx, namesOnly)
 	if err != nil {
 		return nil, err
 	}
 	var refs []resources.ImageRef
-	for _, name := range cmd.Args().Slice() { // all of them are looked for before one is changed
+	for _, name := range cmd.Args().Slice() { // find all images before changing one
 		ref, err := findImage(world.images(), name)
 		if err != nil {
 			return nil, err
 		}
-		if c.paused && world.wrong == nil && configuredImage(world.want, ref.Name) == nil {
+		if c.paused && world.configError == nil && configuredImage(world.want, ref.Name) == nil {
 			return nil, hint(fmt.Errorf("image %s is not configured any more, so it is not built anyway", ref.Name), "npctl image list shows those that are")
 		}
 		refs = append(refs, ref)
@@ -110,7 +110,7 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 	return c.write(ctx, world, refs)
 }
 
-func (c *imagePauseCommand) write(ctx context.Context, world imageWorld, refs []resources.ImageRef) (told []pauseFacts, err error) {
+func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []resources.ImageRef) (told []pauseFacts, err error) {
 	place, err := c.placeOf(world)
 	if err != nil {
 		return nil, err
@@ -135,19 +135,19 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageWorld, refs []
 		told = append(told, fact)
 	}
 	if holder, err := store.Holder(ctx, stateLock); err == nil && holder != nil && c.paused && !c.json {
-		c.ui.talk("%s has been at work since %s, and does what it has planned.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
+		c.ui.message("%s has been at work since %s, and does what it has planned.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
 	}
 	return told, nil
 }
 
-func (c *imagePauseCommand) placeOf(world imageWorld) (statePlace, error) {
-	if place, ok := c.plainPlace(); world.wrong != nil && ok {
+func (c *imagePauseCommand) placeOf(world imageState) (stateLocation, error) {
+	if place, ok := c.plainPlace(); world.configError != nil && ok {
 		return place, nil
 	}
-	return c.statePlace(world.want.Settings)
+	return c.stateLocation(world.want.Settings)
 }
 
-// sentence says what is so now.
+// sentence describes the state of the image after the command.
 func (c *imagePauseCommand) sentence(f pauseFacts) string {
 	text := f.Name + " is paused: it is not built until npctl image unpause " + f.Name + "."
 	switch {
@@ -164,8 +164,8 @@ func (c *imagePauseCommand) sentence(f pauseFacts) string {
 	return text
 }
 
-// setPaused remembers that an image is paused, or that it is not, and reports whether that is a change. It takes no lock:
-// a pause has to be possible while an apply runs for hours, and whoever writes the record at the same time tries again.
+// setPaused records whether an image is paused and reports whether the record changed. It takes no lock, because an
+// operator must be able to pause an image while an apply runs for hours; after a conflict it retries.
 func setPaused(ctx context.Context, store state.Store, ref resources.ImageRef, paused bool, reason string) (changed bool, err error) {
 	key := resources.Key{Kind: resources.KindImage, ID: ref.Name}
 	for {

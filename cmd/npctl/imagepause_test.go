@@ -35,7 +35,7 @@ func recordedImage(t *testing.T, store state.Store) (resources.ImageRecord, stat
 func TestPausingKeepsWhatElseIsRemembered(t *testing.T) {
 	store := pauseStore(t)
 	ref := resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}
-	before := resources.ImageRecord{Name: "debian", Kind: resources.DiskImage, PreventDestroy: true, Gone: []string{"v1"}, Failure: &resources.Failure{Count: 2}}
+	before := resources.ImageRecord{Name: "debian", Kind: resources.DiskImage, PreventDestroy: true, MissingVersions: []string{"v1"}, Failure: &resources.Failure{Count: 2}}
 	if _, err := store.Commit(t.Context(), state.Op{Record: &before}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestUnpausingWhatNobodyPausedWritesNothing(t *testing.T) {
 	}
 }
 
-// An apply that runs may write the record at the same time: neither change is lost.
+// A running apply may write the record at the same time. Both changes must be preserved.
 func TestPausingAndApplyingDoNotLoseEachOthersChange(t *testing.T) {
 	store := pauseStore(t)
 	ref := resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}
@@ -90,14 +90,14 @@ func TestPausingAndApplyingDoNotLoseEachOthersChange(t *testing.T) {
 	group.Go(func() {
 		for done := 0; done < times; {
 			record, revision := recordedImage(t, store)
-			record.Gone = append(record.Gone, fmt.Sprint(done))
+			record.MissingVersions = append(record.MissingVersions, fmt.Sprint(done))
 			if _, err := store.Commit(t.Context(), state.Op{Record: &record, Revision: revision}); err == nil {
 				done++
 			}
 		}
 	})
 	group.Wait()
-	if got, _ := recordedImage(t, store); len(got.Gone) != times || got.PauseReason != fmt.Sprint(times-1) {
-		t.Errorf("%d of %d changes, reason %q", len(got.Gone), times, got.PauseReason)
+	if got, _ := recordedImage(t, store); len(got.MissingVersions) != times || got.PauseReason != fmt.Sprint(times-1) {
+		t.Errorf("%d of %d changes, reason %q", len(got.MissingVersions), times, got.PauseReason)
 	}
 }

@@ -37,12 +37,12 @@ func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return c.jsonFailure(c.json, err)
 	}
-	world, err := c.look(ctx, closely)
+	world, err := c.loadState(ctx, fullDetail)
 	if err != nil {
 		return c.jsonFailure(c.json, err)
 	}
 	if !c.json {
-		c.tellWrong(world)
+		c.warnConfigError(world)
 	}
 	ref, err := findImage(world.images(), name)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 	return outputError(w.Flush())
 }
 
-// oneImage is the name that a command is given.
+// oneImage returns the image name that a command has as its only argument.
 func oneImage(cmd *cli.Command) (string, error) {
 	if cmd.NArg() == 0 {
 		return "", hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows those there are")
@@ -71,7 +71,7 @@ func oneImage(cmd *cli.Command) (string, error) {
 	return cmd.Args().First(), arguments(cmd, 1)
 }
 
-// imagePage shows an image to people. What its writes return, Flush does.
+// imagePage prints an image. It ignores errors of its writes, because Flush returns them.
 type imagePage struct {
 	w     io.Writer
 	facts *imageFacts
@@ -80,13 +80,13 @@ type imagePage struct {
 
 func (p imagePage) cells(cells ...string) { writeCells(p.w, cells) }
 
-// section begins a table apart from what is above it.
+// section starts a table, separated from the text above it.
 func (p imagePage) section(head ...string) {
 	_, _ = io.WriteString(p.w, "\n")
 	writeCells(p.w, head)
 }
 
-// none says that a table has no rows.
+// none prints that a table has no rows.
 func (p imagePage) none(what string) { _, _ = fmt.Fprintf(p.w, "\nNo %s.\n", what) }
 
 func (p imagePage) builds() {
@@ -156,7 +156,7 @@ func (p imagePage) failures() {
 	}
 }
 
-// indented is an error of several lines below what it is about.
+// indented indents the further lines of an error.
 func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")
 }
@@ -170,7 +170,7 @@ func (p imagePage) notes() {
 	}
 }
 
-// secondsText is how long something took, or nothing where nobody knows.
+// secondsText formats a duration in seconds. It returns "" for 0, which means unknown.
 func secondsText(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {

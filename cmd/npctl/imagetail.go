@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// logFollower copies a log, and goes on until whoever writes it has ended.
+// logFollower copies a log until the process that writes it has ended.
 type logFollower struct {
 	path   string
 	every  time.Duration
@@ -20,13 +20,13 @@ type logFollower struct {
 	offset int64
 }
 
-// run copies the last lines, all when lines is below 0, and then what is added.
+// run copies the last lines, all of them if lines is negative, and then the lines that follow.
 func (f *logFollower) run(ctx context.Context, lines int) error {
 	if err := f.begin(lines); err != nil {
 		return err
 	}
 	for {
-		ended, err := f.ended(ctx) // asked first: what was written before the end is copied after it
+		ended, err := f.ended(ctx) // before copy, so that copy gets everything that was written before the end
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (f *logFollower) run(ctx context.Context, lines int) error {
 	}
 }
 
-// begin finds where to start. A log that is not there yet starts at its beginning.
+// begin finds the start offset. It is 0 if the log does not exist yet.
 func (f *logFollower) begin(lines int) error {
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,8 @@ func (f *logFollower) begin(lines int) error {
 	return err
 }
 
-// copy writes what the log has beyond the offset. A log that has become shorter was begun anew.
+// copy writes the part of the log after the offset. A log that has become shorter was started again, so copy reads it
+// from the start.
 func (f *logFollower) copy(ctx context.Context) error {
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +80,7 @@ func (f *logFollower) copy(ctx context.Context) error {
 		f.offset = 0
 	}
 	rest := io.NewSectionReader(file, f.offset, 1<<62)
-	n, err := io.Copy(f.to, readerFunc(func(p []byte) (int, error) { // a log of gigabytes has to stop as well
+	n, err := io.Copy(f.to, readerFunc(func(p []byte) (int, error) { // cancel the copy of a large log
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
@@ -96,7 +97,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// lastLines finds where the last n lines begin, reading backwards from the end.
+// lastLines returns the offset of the last n lines. It reads backwards from the end.
 func lastLines(r io.ReaderAt, size int64, n int) (int64, error) {
 	if n == 0 {
 		return size, nil
@@ -112,7 +113,7 @@ func lastLines(r io.ReaderAt, size int64, n int) (int64, error) {
 		for i := len(part) - 1; i >= 0; i-- {
 			lastByte := first
 			first = false
-			if part[i] != '\n' || lastByte { // the line break at the very end ends the last line
+			if part[i] != '\n' || lastByte { // a line break at the end of the log ends its last line
 				continue
 			}
 			if n--; n <= 0 {
@@ -124,10 +125,10 @@ func lastLines(r io.ReaderAt, size int64, n int) (int64, error) {
 	return 0, nil
 }
 
-// longestLine is how much of a line is kept until it ends; a longer one comes in pieces.
+// longestLine is the maximum size of a buffered line in bytes; a longer line is written in parts.
 const longestLine = 64 << 10
 
-// lineWriter calls line with each line written to it, without its line break.
+// lineWriter calls line with each line written to it, without the line break.
 type lineWriter struct {
 	line    func(string) error
 	partial []byte
@@ -164,7 +165,7 @@ func (w *lineWriter) flush() error {
 	return w.line(text)
 }
 
-// Close writes a last line that has no end.
+// Close writes the last line if it has no line break.
 func (w *lineWriter) Close() error {
 	if len(w.partial) == 0 {
 		return nil
@@ -172,8 +173,8 @@ func (w *lineWriter) Close() error {
 	return w.flush()
 }
 
-// plainWriter writes a log as it is.
+// plainWriter writes a log unchanged.
 type plainWriter struct{ io.Writer }
 
-// Close does nothing.
+// Close does nothing, because plainWriter does not own its writer.
 func (plainWriter) Close() error { return nil }

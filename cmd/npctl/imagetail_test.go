@@ -54,7 +54,7 @@ func TestLinesComeWholeAndLongOnesInPieces(t *testing.T) {
 	}
 }
 
-// grow is a log that changes each time somebody asks whether it has ended.
+// grow is a log that changes with each call of ended.
 type grow struct {
 	t     *testing.T
 	path  string

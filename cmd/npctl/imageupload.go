@@ -26,8 +26,8 @@ Examples:
 
 Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
 
-// uploadWish is what image upload was asked for.
-type uploadWish struct {
+// imageUploadOptions holds the options of image upload.
+type imageUploadOptions struct {
 	image, build string
 	providers    []string
 	again        bool
@@ -35,7 +35,7 @@ type uploadWish struct {
 
 func (a *app) imageUploadCommand() *cli.Command {
 	c := a.newImageChange("image upload")
-	var wish uploadWish
+	var wish imageUploadOptions
 	return &cli.Command{
 		Name: "upload", Usage: "upload a build to providers that do not have it", ArgsUsage: "NAME", Description: imageUploadDescription,
 		Flags: c.flags(
@@ -55,8 +55,8 @@ func (a *app) imageUploadCommand() *cli.Command {
 }
 
 // decide plans the uploads.
-func (wish uploadWish) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
-	ref, err := findImage(imageWorld{want: want, seen: seen}.images(), wish.image)
+func (wish imageUploadOptions) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
+	ref, err := findImage(imageState{want: want, observed: seen}.images(), wish.image)
 	if err != nil {
 		return imagePlan{}, err
 	}
@@ -68,7 +68,7 @@ func (wish uploadWish) decide(want resources.Desired, seen plan.Observed) (image
 	if err != nil {
 		return imagePlan{}, err
 	}
-	providers, err := wish.takers(want, img)
+	providers, err := wish.targetProviders(want, img)
 	if err != nil {
 		return imagePlan{}, err
 	}
@@ -79,8 +79,8 @@ func (wish uploadWish) decide(want resources.Desired, seen plan.Observed) (image
 	if wish.again {
 		opt.Replace = opt.Targets
 	}
-	made := imagePlan{plan.Compute(want, seen, opt), opt}
-	made.plan.Problems = keepOf(made.plan.Problems, func(p plan.Problem) bool { return p.Text != noneReplaced }) // it is uploaded for the first time
+	made := imagePlan{plan: plan.Compute(want, seen, opt), opt: opt}
+	made.plan.Problems = keepOf(made.plan.Problems, func(p plan.Problem) bool { return p.Text != noneReplaced }) // the first upload
 	if wish.again && made.plan.Summary().Empty() && len(made.plan.Problems) == 0 {
 		return imagePlan{}, notAgain(made.plan.Notes)
 	}
@@ -88,7 +88,7 @@ func (wish uploadWish) decide(want resources.Desired, seen plan.Observed) (image
 	return made, nil
 }
 
-// notAgain is why nothing is uploaded again.
+// notAgain returns the reason why no upload is repeated.
 func notAgain(notes []plan.Note) error {
 	for _, n := range notes {
 		return hint(errors.New(n.Text), "npctl image show tells which nodes there are")
@@ -96,8 +96,9 @@ func notAgain(notes []plan.Note) error {
 	return errors.New("nothing could be uploaded again")
 }
 
-// uploadable is the build to upload. Some of its files has to be left.
-func (wish uploadWish) uploadable(seen plan.Observed, img *resources.Image) (*resources.Build, error) {
+// uploadable returns the build to upload. The build must be ready and, unless it is remote, have a file in the images
+// directory.
+func (wish imageUploadOptions) uploadable(seen plan.Observed, img *resources.Image) (*resources.Build, error) {
 	b, err := findBuild(seen.Records, img.Name, wish.build)
 	if err != nil {
 		return nil, err
@@ -114,8 +115,8 @@ func (wish uploadWish) uploadable(seen plan.Observed, img *resources.Image) (*re
 	return b, nil
 }
 
-// takers are the providers to upload to, of those that want the image.
-func (wish uploadWish) takers(want resources.Desired, img *resources.Image) ([]string, error) {
+// targetProviders returns the providers to upload to. All of them must use the image.
+func (wish imageUploadOptions) targetProviders(want resources.Desired, img *resources.Image) ([]string, error) {
 	var names, paused []string
 	for _, p := range imageUsers(want, img) {
 		if uploadsPaused(p, img) {
@@ -143,8 +144,8 @@ func (wish uploadWish) takers(want resources.Desired, img *resources.Image) ([]s
 	return names, nil
 }
 
-// standsBy notes where new nodes go on booting from a newer build.
-func (wish uploadWish) standsBy(seen plan.Observed, b *resources.Build, p plan.Plan) []plan.Note {
+// standsBy adds a note for each provider in which new nodes continue to boot from a newer build.
+func (wish imageUploadOptions) standsBy(seen plan.Observed, b *resources.Build, p plan.Plan) []plan.Note {
 	var notes []plan.Note
 	for _, s := range p.Steps {
 		if s.Action != plan.ActionUpload {
@@ -154,13 +155,13 @@ func (wish uploadWish) standsBy(seen plan.Observed, b *resources.Build, p plan.P
 		if current == nil || current.Build == b.ID || !newerThan(seen.Records, current.Build, b) {
 			continue
 		}
-		notes = append(notes, plan.Note{Severity: plan.Info, Code: "stands-by", Address: s.Address,
+		notes = append(notes, plan.Note{Severity: plan.Info, Code: "standby", Address: s.Address,
 			Text: fmt.Sprintf("new nodes in %s go on booting from build %s, which is newer", s.Provider, short(current.Build))})
 	}
 	return notes
 }
 
-// currentUpload is what new nodes in a provider boot from.
+// currentUpload returns the upload from which new nodes in a provider boot, or nil.
 func currentUpload(r plan.Records, image, provider string) *resources.Upload {
 	for _, u := range uploadsOf(r, image) {
 		if u.Provider == provider && u.State == resources.StateReady {

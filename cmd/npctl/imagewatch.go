@@ -34,17 +34,18 @@ func writeLogEvent(w io.Writer, e logEvent) error {
 	return outputError(err)
 }
 
-// buildWatch looks whether a build goes on.
+// buildWatch checks whether a build is still running.
 type buildWatch struct {
-	store stateStore
-	build string
-	alone int // how often in a row nobody was at work
+	store      stateStore
+	build      string
+	idleChecks int // consecutive checks that found no running process
 }
 
-// aloneAtMost is how often nobody may be at work before a build that is being made counts as given up.
-const aloneAtMost = 2
+// maxIdleChecks is the number of consecutive checks without a running process after which a build counts as
+// interrupted.
+const maxIdleChecks = 2
 
-// ended reports whether the build is not being made any more: its record says so, or whoever made it is gone.
+// ended reports whether the build has ended: its record says so, or the process that ran it has exited.
 func (b *buildWatch) ended(ctx context.Context) (bool, error) {
 	entry, err := b.store.Get(ctx, resources.Key{Kind: resources.KindBuild, ID: b.build})
 	switch {
@@ -59,20 +60,22 @@ func (b *buildWatch) ended(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if b.alone++; holder != nil && !isDead(*holder) {
-		b.alone = 0
+	if b.idleChecks++; holder != nil && !isDead(*holder) {
+		b.idleChecks = 0
 	}
-	return b.alone >= aloneAtMost, nil
+	return b.idleChecks >= maxIdleChecks, nil
 }
 
-// isDead reports whether the process that holds a lock is known to be gone. Of other hosts nobody knows.
+// isDead reports whether the process that holds a lock is known to have exited. It reports false for a process on
+// another host.
 func isDead(h state.Holder) bool {
 	host, err := os.Hostname()
 	return err == nil && host == h.Host && h.PID > 0 && errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
 }
 
-// becameOf is the state that a build is in, and if it failed, why: a failed one may have no record any more.
-func becameOf(ctx context.Context, store stateStore, l foundLog) (resources.State, string) {
+// buildOutcome returns the state of a build and the error of a failed one. A failed build may have no record; its error
+// is then in the record of the image.
+func buildOutcome(ctx context.Context, store stateStore, l foundLog) (resources.State, string) {
 	if entry, err := store.Get(ctx, resources.Key{Kind: resources.KindBuild, ID: l.build}); err == nil {
 		b := entry.Record.(*resources.Build)
 		return b.State, b.Error

@@ -30,7 +30,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error.`
 
-// starterFiles are the starters by the value of -from.
+// starterFiles maps the values of -from to the starters.
 var starterFiles = map[string]string{"sandbox": "quickstart.hcl", "openstack": "openstack.hcl"}
 
 func (a *app) initCommand() *cli.Command {
@@ -78,7 +78,7 @@ func (a *app) init(from string) error {
 	return a.ui.print("Wrote %s. Read %s, then: %s", wrote, path, next)
 }
 
-// checkEmpty makes sure that no configuration is there.
+// checkEmpty returns an error if the directory contains a configuration.
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -93,7 +93,7 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// createFile writes a file that must not exist yet.
+// createFile writes a file that must not exist.
 func createFile(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {

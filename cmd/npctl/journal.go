@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// eventsCommand is npctl events.
+// eventsCommand implements npctl events.
 type eventsCommand struct {
 	daemonCommand
 	follow  bool
@@ -54,14 +54,14 @@ func (c *eventsCommand) run(ctx context.Context, cmd *cli.Command) error {
 			return err
 		}
 		for _, e := range past.Events {
-			if err := c.tell(e); err != nil {
+			if err := c.printEvent(e); err != nil {
 				return err
 			}
 		}
 		if !c.follow {
 			return nil
 		}
-		err = d.Follow(ctx, past.Next, subjectOf(c.subject), c.tell)
+		err = d.Follow(ctx, past.Next, subjectOf(c.subject), c.printEvent)
 		if errors.Is(context.Cause(ctx), errSignal) {
 			return exitCode(exitInterrupted)
 		}
@@ -69,8 +69,8 @@ func (c *eventsCommand) run(ctx context.Context, cmd *cli.Command) error {
 	})
 }
 
-// tell prints an event on a line.
-func (c *eventsCommand) tell(e wire.Event) error {
+// printEvent prints an event on one line.
+func (c *eventsCommand) printEvent(e wire.Event) error {
 	if c.json {
 		text, err := marshalJSON(e)
 		if err != nil {
@@ -82,12 +82,12 @@ func (c *eventsCommand) tell(e wire.Event) error {
 	return c.ui.print("%s", eventLineText(e))
 }
 
-// eventLineText is an event for people.
+// eventLineText formats an event for the terminal.
 func eventLineText(e wire.Event) string {
 	return e.Time.Local().Format(time.DateTime) + "  " + visibleLine(e.Subject) + "  " + visibleLine(strings.ReplaceAll(e.Text, "\n", " "))
 }
 
-// subjectOf takes a subject the way people write it: node.17, node/17, diskimage.debian.
+// subjectOf parses a subject in one of the forms node.17, node/17 or diskimage.debian.
 func subjectOf(text string) string {
 	kind, name, found := strings.Cut(text, "/")
 	if !found {

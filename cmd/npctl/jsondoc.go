@@ -6,7 +6,7 @@ import (
 	"github.com/npctl/npctl/config"
 )
 
-// failure is what commands with -json print instead of their document when they cannot make it; see docs/json.md.
+// failure is the document that commands with -json print in place of their own when they fail; see docs/json.md.
 type failure struct {
 	FormatVersion string                  `json:"format_version"`
 	Errored       bool                    `json:"errored"`
@@ -14,7 +14,7 @@ type failure struct {
 	Diagnostics   []config.JSONDiagnostic `json:"diagnostics,omitempty"`
 }
 
-// errorWords are an error with its next step.
+// errorWords is an error and its hint.
 type errorWords struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/config"
 )
 
-// variableOptions are -var and -var-file.
+// variableOptions holds -var and -var-file.
 type variableOptions struct {
 	vars, files []string
 }
@@ -28,19 +28,19 @@ func (a *app) compactFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "compact-warnings", Category: categoryOutput, Destination: &a.ui.compact, Usage: "show each warning in one line"}
 }
 
-// configuration is what was read, with everything that it can name.
+// configuration is the result of reading a configuration, with the registry that it refers to.
 type configuration struct {
 	*config.Result
 	registry registry
-	warnings *diagnosed // nil when there are none
+	warnings *diagnosed // nil if there are none
 }
 
-// load reads the configuration. All its mistakes come back as one error; warnings are kept, to be shown once.
+// load reads the configuration. It returns all errors as one error and keeps the warnings, which are printed once.
 func (a *app) load(v variableOptions) (*configuration, error) {
 	return a.read(v, config.Options{})
 }
 
-// loadToCheck reads the configuration to find mistakes. Variables need no values; those without are in Unset.
+// loadToCheck reads the configuration to check it. Variables need no values; Unset lists those without one.
 func (a *app) loadToCheck(v variableOptions) (*configuration, error) {
 	return a.read(v, config.Options{CheckOnly: true})
 }
@@ -69,7 +69,7 @@ func (a *app) read(v variableOptions, opts config.Options) (*configuration, erro
 	return c, nil
 }
 
-// loadAndWarn is load for commands that show warnings to people right away.
+// loadAndWarn reads the configuration and prints the warnings at once.
 func (a *app) loadAndWarn(v variableOptions) (*configuration, error) {
 	c, err := a.load(v)
 	if err == nil && c.warnings != nil {
@@ -78,7 +78,7 @@ func (a *app) loadAndWarn(v variableOptions) (*configuration, error) {
 	return c, err
 }
 
-// checkThere makes sure that there is something to read.
+// checkThere returns an error if there is no configuration to read.
 func checkThere(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func checkThere(path string) error {
 		return nil
 	}
 	entries, err := os.ReadDir(path)
-	if err != nil { // such as without a descriptor left
+	if err != nil { // for example too many open files
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return filepath.Ext(e.Name()) == ".hcl" }) {

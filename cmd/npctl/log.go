@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// openLog sets up the log on stderr. Without a level only warnings are shown, as sentences: errors come back to the
-// command, which tells them itself.
+// openLog sets up the log on stderr. Without a level it prints only warnings, as sentences; the command itself reports
+// errors.
 func (a *app) openLog() error {
 	level, format := a.global.logLevel, a.global.logFormat
 	if text, ok := a.lookupEnv("NPCTL_LOG"); ok && level == "" {
@@ -42,7 +42,8 @@ func (a *app) openLog() error {
 	return nil
 }
 
-// inSeconds writes durations as seconds, which their names say: took becomes took_seconds. JSON has no unit for them.
+// inSeconds writes durations as seconds and adds that unit to the name: took becomes took_seconds. JSON has no unit for
+// durations.
 func inSeconds(_ []string, attr slog.Attr) slog.Attr {
 	if attr.Value.Kind() != slog.KindDuration {
 		return attr
@@ -50,7 +51,7 @@ func inSeconds(_ []string, attr slog.Attr) slog.Attr {
 	return slog.Float64(attr.Key+"_seconds", attr.Value.Duration().Seconds())
 }
 
-// sentences shows warnings to people.
+// sentences is a handler that prints warnings as sentences.
 type sentences struct {
 	ui    *ui
 	attrs []slog.Attr
@@ -66,10 +67,10 @@ func (h *sentences) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &sentences{h.ui, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
 }
 
-// WithGroup implements slog.Handler. Groups are not shown.
+// WithGroup implements slog.Handler. It ignores groups.
 func (h *sentences) WithGroup(string) slog.Handler { return h }
 
-// Handle implements slog.Handler. A value of several lines, such as a console, is shown below.
+// Handle implements slog.Handler. It prints a value of several lines, such as a console, below the message.
 func (h *sentences) Handle(_ context.Context, r slog.Record) error {
 	var facts []string
 	var cause string
@@ -97,6 +98,6 @@ func (h *sentences) Handle(_ context.Context, r slog.Record) error {
 	if h.ui.compact {
 		long.Reset()
 	}
-	h.ui.talk("%s %s%s%s", h.ui.style(styleWarning, "Warning:"), text, cause, long.String())
+	h.ui.message("%s %s%s%s", h.ui.style(styleWarning, "Warning:"), text, cause, long.String())
 	return nil
 }

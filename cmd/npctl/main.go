@@ -1,5 +1,5 @@
-// Command npctl shows what a fleet of CI test nodes and their images needs, and does it. It is the only package that
-// knows every concrete driver, builder and store; see registry.go.
+// Command npctl plans and executes the changes that a fleet of CI test nodes and their images needs. It is the only
+// package that imports every concrete driver, builder and store; see registry.go.
 package main
 
 import (
@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// exitInterrupted is the exit code after ^C, as shells use it.
+// exitInterrupted is the exit code after an interrupt; shells use the same.
 const exitInterrupted = 130
 
-// errSignal is why the context of a command ends when somebody presses ^C or stops the process.
+// errSignal is the cause with which SIGINT and SIGTERM cancel the context of a command.
 var errSignal = errors.New("interrupted")
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 			os.Exit(code)
 		case got := <-signals:
 			switch {
-			case got == syscall.SIGHUP && a.ui.hungUp():
+			case got == syscall.SIGHUP && a.ui.handleHangup():
 				continue
 			case asked:
 				a.ui.leave()

@@ -37,14 +37,14 @@ Examples:
 
 Exit codes: 0 moved, 1 error.`
 
-// migrateCommand is npctl state migrate.
+// migrateCommand implements npctl state migrate.
 type migrateCommand struct {
 	*app
 	variableOptions
 	from, fromConfig      string
 	json, dryRun, abandon bool
 	lockTimeout           time.Duration
-	// after is called after each thing that has been done for good; tests cut the move short there.
+	// after is called after each durable step; tests return an error to interrupt the migration there.
 	after func(what string) error
 }
 
@@ -80,7 +80,7 @@ func (c *migrateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	to, err := c.statePlace(config.Desired.Settings)
+	to, err := c.stateLocation(config.Desired.Settings)
 	if err != nil {
 		return err
 	}
@@ -111,48 +111,48 @@ func (c *migrateCommand) run(ctx context.Context) error {
 	return m.report.print(c)
 }
 
-// oldPlace says where the state is that is to move.
-func (c *migrateCommand) oldPlace(to statePlace) (statePlace, error) {
+// oldPlace returns the location of the state to move.
+func (c *migrateCommand) oldPlace(to stateLocation) (stateLocation, error) {
 	switch {
 	case c.from != "":
 		path, err := filepath.Abs(c.from)
-		return filePlace(path), err
+		return fileLocation(path), err
 	case c.fromConfig != "":
 		return c.placeOfConfig()
 	case to.shared != nil && exists(to.file):
-		return filePlace(to.file), nil
+		return fileLocation(to.file), nil
 	default:
-		return statePlace{}, hint(errors.New("it is not said where the state is that is to move"), "name the file with -from, or an old configuration with -from-config")
+		return stateLocation{}, hint(errors.New("it is not said where the state is that is to move"), "name the file with -from, or an old configuration with -from-config")
 	}
 }
 
-func (c *migrateCommand) placeOfConfig() (statePlace, error) {
+func (c *migrateCommand) placeOfConfig() (stateLocation, error) {
 	dir := c.global.config
 	info, err := os.Stat(dir)
 	if err != nil {
-		return statePlace{}, err
+		return stateLocation{}, err
 	}
 	if !info.IsDir() {
 		dir = filepath.Dir(dir)
 	}
 	dir, err = filepath.Abs(dir)
 	if err != nil {
-		return statePlace{}, err
+		return stateLocation{}, err
 	}
 	if settings, ok := plainStateIn(c.fromConfig); ok && settings.Kind != "" {
-		return placeFrom(settings, dir)
+		return locationFrom(settings, dir)
 	}
 	old := *c.app
 	old.global.config = c.fromConfig
 	config, err := old.load(c.variableOptions)
 	if err != nil {
-		return statePlace{}, err
+		return stateLocation{}, err
 	}
-	return placeFrom(config.Desired.Settings.State, dir)
+	return locationFrom(config.Desired.Settings.State, dir)
 }
 
-// noDaemon refuses to move a state that somebody on this machine works with.
-func (c *migrateCommand) noDaemon(places ...statePlace) error {
+// noDaemon returns an error if a daemon on this machine uses one of the states.
+func (c *migrateCommand) noDaemon(places ...stateLocation) error {
 	for _, p := range places {
 		daemon, err := c.daemonState(p)
 		if err != nil {
@@ -165,28 +165,28 @@ func (c *migrateCommand) noDaemon(places ...statePlace) error {
 	return nil
 }
 
-// openAny opens a file whatever it is.
-func (c *migrateCommand) openAny(path string) (*bolt.Store, bolt.About, error) {
+// openAny opens a state file of any role.
+func (c *migrateCommand) openAny(path string) (*bolt.Store, bolt.FileInfo, error) {
 	file, err := bolt.Open(bolt.Options{Path: path, Version: version(), AnyRole: true, ReadOnly: c.dryRun, Log: c.log})
 	if err != nil {
-		return nil, bolt.About{}, err
+		return nil, bolt.FileInfo{}, err
 	}
-	about, err := file.About(context.Background())
+	about, err := file.FileInfo(context.Background())
 	if err != nil {
 		return nil, about, errors.Join(err, file.Close())
 	}
 	return file, about, nil
 }
 
-// leaveThere makes a state that was on its way the whole state again.
-func (c *migrateCommand) leaveThere(ctx context.Context, place statePlace) (err error) {
+// leaveThere implements -abandon: it makes a file the whole state again after an interrupted migration.
+func (c *migrateCommand) leaveThere(ctx context.Context, place stateLocation) (err error) {
 	path := place.file
 	if c.from != "" {
 		if path, err = filepath.Abs(c.from); err != nil {
 			return err
 		}
 	}
-	if err := c.noDaemon(filePlace(path)); err != nil {
+	if err := c.noDaemon(fileLocation(path)); err != nil {
 		return err
 	}
 	file, about, err := c.openAny(path)
@@ -194,21 +194,21 @@ func (c *migrateCommand) leaveThere(ctx context.Context, place statePlace) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if about.Role != bolt.Moving {
+	if about.Role != bolt.RoleMigrating {
 		return hint(fmt.Errorf("the state in %s is not on its way to anywhere", path), "-from names another file")
 	}
 	lock, err := c.lock(ctx, file, "state migrate", c.lockTimeout)
 	if err != nil {
 		return err
 	}
-	if err := file.Turn(ctx, bolt.Turn{Role: bolt.Whole}); err != nil {
+	if err := file.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleState}); err != nil {
 		return errors.Join(err, lock.Unlock(ctx))
 	}
-	c.ui.talk("The state stays in %s. What was copied of it to %s is of no use to anybody, until npctl state migrate overwrites it.", path, about.Elsewhere)
+	c.ui.message("The state stays in %s. What was copied of it to %s is of no use to anybody, until npctl state migrate overwrites it.", path, about.Location)
 	return lock.Unlock(ctx)
 }
 
-// unlockAll gives locks back; they end with the process anyway.
+// unlockAll releases locks. It ignores lost locks, because the session of the process ends them as well.
 func unlockAll(ctx context.Context, locks []state.Lock) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()

@@ -24,7 +24,8 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// movable is a directory with the configurations of a state in a file and of the same in ZooKeeper, at a chroot of its own.
+// movable is a directory with the configurations of a state in a file and of the same state in ZooKeeper, in a separate
+// chroot.
 type movable struct {
 	dir, chroot string
 	raw         *zk.Conn
@@ -97,7 +98,7 @@ func (m *movable) app(config string) (*app, *bytes.Buffer) {
 	return a, &out
 }
 
-// migrate moves the state to where a configuration says. after may cut it short.
+// migrate moves the state to the location in a configuration. after may interrupt the migration.
 func (m *movable) migrate(t *testing.T, config string, after func(string) error, with ...func(*migrateCommand)) (string, error) {
 	t.Helper()
 	a, out := m.app(config)
@@ -114,7 +115,7 @@ func (m *movable) migrate(t *testing.T, config string, after func(string) error,
 	return out.String(), err
 }
 
-// open opens the state as any command would.
+// open opens the state in the way of any command.
 func (m *movable) open(t *testing.T, config string) (stateStore, error) {
 	t.Helper()
 	a, _ := m.app(config)
@@ -147,7 +148,7 @@ func never(string) error { return nil }
 
 var errCut = errors.New("cut short")
 
-// cutAt ends a move when it has done n things.
+// cutAt returns a function that interrupts a migration after n steps.
 func cutAt(n int) (after func(string) error, at *string) {
 	at = new(string)
 	return func(what string) error {
@@ -159,7 +160,7 @@ func cutAt(n int) (after func(string) error, at *string) {
 	}, at
 }
 
-// fleet is a state with a bit of everything.
+// fleet returns records of all kinds and states.
 func fleet() []resources.Record {
 	at := time.Date(2026, 11, 20, 8, 30, 0, 123456789, time.UTC)
 	build := strings.ReplaceAll(uuid.NewString(), "-", "")
@@ -192,13 +193,13 @@ func fleet() []resources.Record {
 		node(8, resources.StateDeleting, nil),
 		&resources.Request{ID: "0000000002", State: resources.StateFailed, StateTime: at, Created: at, Labels: []string{"small"}, Priority: 200},
 	}
-	for n := 100; n < 210; n++ { // several pieces
+	for n := 100; n < 210; n++ { // more than one batch
 		all = append(all, node(n, resources.StateReady, nil))
 	}
 	return all
 }
 
-// fill makes the file with the records, in whatever state they are.
+// fill creates the state file with the given records.
 func (m *movable) fill(t *testing.T, records []resources.Record) state.Identity {
 	t.Helper()
 	file, err := bolt.Open(bolt.Options{Path: filepath.Join(m.dir, "npctl.db"), Version: "0.1.0"})
@@ -218,13 +219,13 @@ func (m *movable) fill(t *testing.T, records []resources.Record) state.Identity 
 		}
 	}
 	doc.Sequences[resources.KindNode], doc.Sequences[resources.KindUpload] = 5000, 12
-	if err := file.Take(t.Context(), doc, bolt.Turn{}); err != nil {
+	if err := file.ReplaceAll(t.Context(), doc, bolt.RoleChange{}); err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
-// expect says what is there after a move of all but requests.
+// expect returns the records to expect after a migration: all except requests.
 func expect(records []resources.Record, change func(resources.Record) resources.Record) map[resources.Key]resources.Record {
 	want := map[resources.Key]resources.Record{}
 	for _, r := range records {
@@ -321,7 +322,7 @@ func TestStateMoveThereAndBack(t *testing.T) {
 	}
 }
 
-// freezeElsewhere is what another process does, of which this one knows nothing by itself.
+// freezeElsewhere freezes providers as another process, without a record in the private file.
 func (m *movable) freezeElsewhere(t *testing.T, providers ...string) {
 	t.Helper()
 	s, err := m.open(t, "zookeeper.hcl")
@@ -338,7 +339,7 @@ func (m *movable) freezeElsewhere(t *testing.T, providers ...string) {
 	}
 }
 
-// newIDs makes a node, which gets a number that none ever had.
+// newIDs creates a node and checks that it gets an ID that was never assigned.
 func (m *movable) newIDs(t *testing.T) {
 	t.Helper()
 	s, err := m.open(t, "zookeeper.hcl")
@@ -386,7 +387,7 @@ func TestStateMoveThatWasCutShortIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// nobodyGetsIn checks that half a state is not taken for one.
+// nobodyGetsIn checks that a command cannot open an incomplete state.
 func (m *movable) nobodyGetsIn(t *testing.T, config, when string) {
 	t.Helper()
 	if s, err := m.open(t, config); err == nil {
@@ -450,7 +451,7 @@ func TestStateMoveRefusesWhatOthersHave(t *testing.T) {
 	if _, _, err := m.raw.Get(m.chroot + "/nodepool/nodes/0000000004"); !errors.Is(err, zk.ErrNoNode) {
 		t.Errorf("something was written though the move was refused: %v", err)
 	}
-	got, _ := m.records(t, "file.hcl") // the file is a state as before
+	got, _ := m.records(t, "file.hcl") // the file is still the state
 	if len(got) != len(fleet()) {
 		t.Errorf("the file has %d records, want %d", len(got), len(fleet()))
 	}
@@ -478,16 +479,18 @@ func TestStateMoveRefusesOpenRequestsAndServedProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close() //nolint:errcheck // only locks are left
-	lock, err := s.Lock(t.Context(), reconcile.ProviderLock("cloud"), state.Holder{Operation: "watch"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	short := func(c *migrateCommand) { c.lockTimeout = 100 * time.Millisecond }
-	if _, err := m.migrate(t, "file.hcl", never, short); !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), "provider cloud") {
-		t.Errorf("with a provider that is served: %v", err)
-	}
-	if err := lock.Unlock(context.Background()); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{reconcile.ProviderLock("cloud"), reconcile.ImageLock("debian"), reconcile.ImagesLock} {
+		lock, err := s.Lock(t.Context(), name, state.Holder{Operation: "watch"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.migrate(t, "file.hcl", never, short); !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), name) {
+			t.Errorf("while another process has the lock %s: %v", name, err)
+		}
+		if err := lock.Unlock(context.Background()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	claim, _, err := s.(state.Shared).Claim(t.Context(), resources.Key{Kind: resources.KindNode, ID: "0000000100"})
 	if err != nil {
@@ -587,7 +590,7 @@ func TestStateMoveCanBeAbandoned(t *testing.T) {
 	if _, err := m.migrate(t, "file.hcl", never, func(c *migrateCommand) { c.fromConfig, c.abandon = "", true }); err != nil {
 		t.Fatal(err)
 	}
-	s, err := m.open(t, "file.hcl") // and goes on
+	s, err := m.open(t, "file.hcl") // the file can be used again
 	if err != nil {
 		t.Fatal(err)
 	}

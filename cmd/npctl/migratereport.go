@@ -3,10 +3,11 @@ package main
 import (
 	"fmt"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
-// migrationReport is what npctl state migrate -json prints.
+// migrationReport is the document that npctl state migrate -json prints.
 type migrationReport struct {
 	FormatVersion string `json:"format_version"`
 	From          string `json:"from"`
@@ -16,11 +17,11 @@ type migrationReport struct {
 	Nodes         int    `json:"nodes"`
 	Uploads       int    `json:"uploads"`
 	Builds        int    `json:"builds"`
-	Private       int    `json:"private"`                 // records that one process keeps for itself
-	There         int    `json:"there_already,omitempty"` // from an earlier run
+	Private       int    `json:"private"`             // private records of one process
+	There         int    `json:"unchanged,omitempty"` // written by an earlier run
 	Verified      int    `json:"verified"`
 	Requests      int    `json:"requests_dropped,omitempty"`
-	LeftBehind    int    `json:"left_behind,omitempty"` // of others
+	LeftBehind    int    `json:"foreign,omitempty"` // records of other configurations
 	Backup        string `json:"backup,omitempty"`
 }
 
@@ -47,16 +48,16 @@ func (r *migrationReport) print(c *migrateCommand) error {
 	if r.DryRun {
 		verb = "Would move"
 	}
-	lines := []string{fmt.Sprintf("%s %s, %s and %s from %s to %s.", verb, countWord(r.Nodes, "node", "nodes"), countWord(r.Uploads, "upload", "uploads"),
-		countWord(r.Builds, "build", "builds"), visibleLine(r.From), visibleLine(r.To))}
+	lines := []string{fmt.Sprintf("%s %s, %s and %s from %s to %s.", verb, text.Count(r.Nodes, "node", "nodes"), text.Count(r.Uploads, "upload", "uploads"),
+		text.Count(r.Builds, "build", "builds"), visibleLine(r.From), visibleLine(r.To))}
 	if r.There > 0 {
-		lines = append(lines, fmt.Sprintf("%s there already, from an earlier run.", countWord(r.There, "record was", "records were")))
+		lines = append(lines, fmt.Sprintf("%s there already, from an earlier run.", text.Count(r.There, "record was", "records were")))
 	}
 	if r.Requests > 0 {
-		lines = append(lines, fmt.Sprintf("%s not moved: all of them have ended.", countWord(r.Requests, "request was", "requests were")))
+		lines = append(lines, fmt.Sprintf("%s not moved: all of them have ended.", text.Count(r.Requests, "request was", "requests were")))
 	}
 	if r.LeftBehind > 0 {
-		lines = append(lines, fmt.Sprintf("%s left where they are: their providers and images are not in this configuration.", countWord(r.LeftBehind, "record is", "records are")))
+		lines = append(lines, fmt.Sprintf("%s left where they are: their providers and images are not in this configuration.", text.Count(r.LeftBehind, "record is", "records are")))
 	}
 	if r.Backup != "" {
 		lines = append(lines, fmt.Sprintf("What the file held is in %s.", visibleLine(r.Backup)))

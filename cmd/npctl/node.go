@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ import (
 
 const nodeDescription = `Looks at nodes, gives them back, and keeps some for people to look at.` + daemonHelp
 
-// nodeCommand is what the subcommands of npctl node share.
+// nodeCommand holds the options of the subcommands of npctl node.
 type nodeCommand struct {
 	daemonCommand
 	filter        wire.NodeFilter
@@ -27,7 +26,7 @@ type nodeCommand struct {
 	reason, until string
 	holder        string
 	force         bool
-	patience      time.Duration
+	timeout       time.Duration
 }
 
 func (a *app) newNode() *nodeCommand { return &nodeCommand{daemonCommand: daemonCommand{app: a}} }
@@ -49,7 +48,7 @@ func (a *app) nodeCommand() *cli.Command {
 	}
 }
 
-// nodesDocument is what the subcommands of npctl node print with -json.
+// nodesDocument is the document that the subcommands of npctl node print with -json.
 type nodesDocument struct {
 	FormatVersion string      `json:"format_version"`
 	Nodes         []wire.Node `json:"nodes"`
@@ -103,13 +102,10 @@ func (c *nodeCommand) table(nodes []wire.Node) error {
 		rows = append(rows, []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, n.Addresses.Interface,
 			nodeFor(n, now), nodeNote(n)})
 	}
-	p := page{columns: c.ui.outWidth(), color: c.ui.outColor}
-	p.table(rows)
-	_, err := io.WriteString(c.ui.out, p.String())
-	return outputError(err)
+	return c.ui.table(rows)
 }
 
-// nodeFor says who a node is for.
+// nodeFor returns the holder, the requestor or the request to which a node is assigned.
 func nodeFor(n *wire.Node, now time.Time) string {
 	switch {
 	case n.Lease != nil && n.State == resources.StateInUse:
@@ -132,7 +128,7 @@ func nodeNote(n *wire.Node) string {
 	return ""
 }
 
-// nodes asks npctl watch, or reads the state when that does not run.
+// nodes gets the nodes from npctl watch, or from the state if npctl watch is not running.
 func (c *nodeCommand) nodes(ctx context.Context, filter wire.NodeFilter) ([]wire.Node, error) {
 	ask := func(ctx context.Context, d *client.Client) ([]wire.Node, error) { return d.Nodes(ctx, filter) }
 	return askAll(ctx, &c.daemonCommand, resources.KindNode, ask, func(r resources.Record) (wire.Node, bool) {
@@ -173,7 +169,7 @@ func (c *nodeCommand) shown(ctx context.Context, list []string) error {
 	return nil
 }
 
-// found returns the nodes with these ids.
+// found returns the nodes with these IDs.
 func (c *nodeCommand) found(ctx context.Context, list []string) ([]wire.Node, error) {
 	ask := func(ctx context.Context, d *client.Client, id string) (wire.Node, error) { return d.Node(ctx, id) }
 	return askEach(ctx, &c.daemonCommand, resources.KindNode, list, ask, func(r resources.Record) (wire.Node, bool) {
@@ -181,7 +177,7 @@ func (c *nodeCommand) found(ctx context.Context, list []string) ([]wire.Node, er
 	})
 }
 
-// reachable shows how to get into nodes.
+// reachable prints how to connect to nodes.
 func (c *daemonCommand) reachable(nodes []wire.Node) error {
 	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
 	writeCells(w, []string{"NODE", "LABELS", "CONNECT", "HOST KEYS"})
@@ -192,7 +188,7 @@ func (c *daemonCommand) reachable(nodes []wire.Node) error {
 	return outputError(w.Flush())
 }
 
-// connectText is a command that connects, or where there is none, the address.
+// connectText returns a command that connects to a node or, for connection types other than ssh, the type and address.
 func connectText(n *resources.Node) string {
 	port := n.Login.ConnectionPort
 	if kind := n.Login.ConnectionType; kind != "" && kind != "ssh" {
@@ -208,7 +204,7 @@ func connectText(n *resources.Node) string {
 	return "ssh " + at
 }
 
-// keyTypes are the first words of host keys.
+// keyTypes returns the types of host keys, which are their first words.
 func keyTypes(keys []string) string {
 	types := make([]string, len(keys))
 	for i, key := range keys {

@@ -14,10 +14,10 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// change is what a subcommand does to one node, and says of it.
+// change is the operation of a subcommand on one node. It returns the node and the message to print.
 type change func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error)
 
-// nodeChanges are the subcommands of npctl node that do something.
+// nodeChanges returns the subcommands of npctl node that change nodes or wait for them.
 func (a *app) nodeChanges() []*cli.Command {
 	return []*cli.Command{a.nodeHold(), a.nodeRelease(), a.nodeDelete(), a.nodeReturn(), a.nodeRenew(), a.nodeWait()}
 }
@@ -94,13 +94,13 @@ Exit codes: 0, or 1 on an error or when a node is not held.`,
 		Flags: c.flags(),
 		Action: c.each(func(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
 			n, err := d.ReleaseNode(ctx, id)
-			return n, "Node " + id + " is released" + whatNext(&n), err
+			return n, "Node " + id + " is released" + afterUseText(&n), err
 		}),
 	}
 }
 
-// whatNext says what becomes of a node that was used.
-func whatNext(n *wire.Node) string {
+// afterUseText returns what npctl does with a node after its use.
+func afterUseText(n *wire.Node) string {
 	if n.Static {
 		return ": it is ready again once it answers."
 	}
@@ -121,7 +121,7 @@ Exit codes: 0, or 1 on an error.`,
 		Flags: c.flags(),
 		Action: c.each(func(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
 			n, err := d.ReturnNode(ctx, id)
-			return n, "Node " + id + " is given back" + whatNext(&n), err
+			return n, "Node " + id + " is given back" + afterUseText(&n), err
 		}),
 	}
 }
@@ -168,10 +168,10 @@ Exit codes: 0, or 1 on an error.`,
 			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"}),
 		Action: c.each(func(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
 			n, err := d.DeleteNode(ctx, id, c.reason, c.force)
-			if client.IsCode(err, wire.CodeState) && !c.force && !strings.Contains(err.Error(), "a step works") {
+			if client.IsCode(err, wire.CodeInvalidState) && !c.force && !strings.Contains(err.Error(), "a step works") {
 				err = hint(err, "npctl node delete -force "+id+" deletes it all the same")
 			}
-			return n, "Node " + id + " goes" + whatNext(&n), err
+			return n, "Node " + id + " goes" + afterUseText(&n), err
 		}),
 	}
 }
@@ -190,7 +190,7 @@ Examples:
 Exit codes: 0 they are; 1 on an error, when it takes longer, or when a node is gone; 130 interrupted.`,
 		Flags: c.flags(
 			&cli.StringFlag{Name: "state", Destination: &c.states, Value: c.states, Usage: "the `STATES` to wait for, separated by commas"},
-			&cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Destination: &c.patience, Usage: "wait for a `DURATION` such as 10m at the most"}),
+			&cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Destination: &c.timeout, Usage: "wait for a `DURATION` such as 10m at the most"}),
 		Action: c.each(c.waited),
 	}
 }
@@ -201,8 +201,8 @@ func (c *nodeCommand) waited(ctx context.Context, d *client.Client, id string) (
 		states = append(states, resources.State(s))
 	}
 	waiting := ctx
-	if c.patience > 0 {
-		limited, cancel := context.WithTimeout(ctx, c.patience)
+	if c.timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 		waiting = limited
 	}
@@ -214,7 +214,7 @@ func (c *nodeCommand) waited(ctx context.Context, d *client.Client, id string) (
 		if n, err = d.Node(ctx, id); err != nil {
 			return n, "", err
 		}
-		return n, "", hint(fmt.Errorf("node %s is %s after %s", id, n.State, c.patience), "npctl why node/"+id+" tells what is happening to it")
+		return n, "", hint(fmt.Errorf("node %s is %s after %s", id, n.State, c.timeout), "npctl why node/"+id+" tells what is happening to it")
 	}
 	return n, "Node " + id + " is " + string(n.State) + ".", err
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// mustBe begins the errors of validators, which say what is allowed.
+// mustBe starts the errors of validators; the allowed values follow.
 const mustBe = "must be "
 
-// atLeast refuses smaller values of an option.
+// atLeast returns a validator that rejects smaller values of an option.
 func atLeast[T cmp.Ordered](least T) func(T) error {
 	return func(value T) error {
 		if value < least {
@@ -23,7 +23,7 @@ func atLeast[T cmp.Ordered](least T) func(T) error {
 	}
 }
 
-// neverNegative refuses negative numbers and durations where an option does not say what is allowed.
+// neverNegative rejects negative numbers and durations for an option without a validator.
 func neverNegative(f cli.Flag) {
 	switch f := f.(type) {
 	case *cli.IntFlag:
@@ -37,7 +37,7 @@ func neverNegative(f cli.Flag) {
 	}
 }
 
-// valueError says what is allowed as the value of an option. The value is quoted.
+// valueError returns the error for an invalid value of an option, with the allowed values. value is quoted.
 func valueError(cmd *cli.Command, option, value, fault string) error {
 	switch {
 	case strings.HasPrefix(fault, mustBe):
@@ -68,7 +68,8 @@ func optionNamed(cmd *cli.Command, name string) cli.Flag {
 	return nil
 }
 
-// usualCategories are the headings of options that mean the same in many commands, where these set no other.
+// usualCategories maps options that have the same meaning in many commands to their headings, unless a command sets
+// another one.
 var usualCategories = map[string]string{
 	"var": categoryVariables, "var-file": categoryVariables, "json": categoryOutput, "verbose": categoryOutput, "long": categoryOutput,
 	"lock-timeout": categoryRun, "dry-run": categoryRun, "force": categoryRun,

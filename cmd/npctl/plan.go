@@ -35,7 +35,7 @@ Examples:
 Exit codes: 0 done; 1 error, or the plan has problems that keep it from being applied;
 with -detailed-exitcode 0 nothing to do, 1 error or not everything could be looked at, 2 changes.`
 
-// planCommand is npctl plan.
+// planCommand implements npctl plan.
 type planCommand struct {
 	*app
 	planOptions
@@ -88,11 +88,11 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	return c.verdict(p)
 }
 
-// plan makes the plan. With -lock=false it neither waits for another npctl nor warns of it; what that works on is still left
-// alone.
+// plan computes the plan. With -lock=false it neither waits for another npctl nor notes that one is working; the plan
+// still skips the objects that the other one works on.
 func (c *planCommand) plan(ctx context.Context, s *session, opt plan.Options) (plan.Plan, error) {
 	if c.lock {
-		if err := s.awaitWorker(ctx, c.lockTimeout); err != nil {
+		if err := s.awaitLockHolder(ctx, c.lockTimeout); err != nil {
 			return plan.Plan{}, err
 		}
 	}
@@ -103,10 +103,10 @@ func (c *planCommand) plan(ctx context.Context, s *session, opt plan.Options) (p
 	return p, err
 }
 
-// access is to read, but for a plan that is saved before there is a state: the plan is bound to the installation, so the
-// installation has to exist.
+// access returns readState, except for a plan that is saved before a state exists: the plan is bound to the
+// installation, so the installation must be created.
 func (c *planCommand) access(config *configuration) access {
-	if place, err := c.statePlace(config.Desired.Settings); c.out != "" && err == nil && !exists(place.file) {
+	if place, err := c.stateLocation(config.Desired.Settings); c.out != "" && err == nil && !exists(place.file) {
 		return writeState
 	}
 	return readState
@@ -122,7 +122,7 @@ func (c *planCommand) checkPlan(cmd *cli.Command) error {
 	return c.check()
 }
 
-// show prints the plan in whatever forms are asked for.
+// show prints the plan in the selected formats.
 func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 	switch {
 	case c.json:
@@ -146,7 +146,7 @@ func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 	return nil
 }
 
-// writeMarkdown replaces a file, whole or not at all.
+// writeMarkdown replaces a file atomically.
 func writeMarkdown(p plan.Plan, path string) error {
 	file, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644))
 	if err != nil {
@@ -162,7 +162,7 @@ func writeMarkdown(p plan.Plan, path string) error {
 	return nil
 }
 
-// save writes the plan file. A plan with problems is not for applying, so there is none then.
+// save writes the plan file. It writes none for a plan with problems, because such a plan cannot be applied.
 func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
 	if c.out == "" || len(p.Problems) > 0 {
 		return nil
@@ -185,17 +185,17 @@ func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
 		return err
 	}
 	if !c.json {
-		c.ui.talk("Saved to %s. To do just that: npctl apply %s", c.out, c.out)
+		c.ui.message("Saved to %s. To do just that: npctl apply %s", c.out, c.out)
 	}
 	return nil
 }
 
-// verdict turns the plan into an exit code.
+// verdict converts the plan into an exit code.
 func (c *planCommand) verdict(p plan.Plan) error {
 	switch {
 	case len(p.Problems) > 0:
 		if !c.json {
-			c.ui.talk("%s %s", c.ui.style(styleError, "Error:"), problemSentence(p))
+			c.ui.message("%s %s", c.ui.style(styleError, "Error:"), problemSentence(p))
 		}
 		return exitCode(1)
 	case !c.detailed:
@@ -203,10 +203,10 @@ func (c *planCommand) verdict(p plan.Plan) error {
 	case !p.Summary().Empty():
 		return exitCode(2)
 	case p.InProgress != nil:
-		c.ui.talk("%s whether there are changes is not known: another npctl is working.", c.ui.style(styleError, "Error:"))
+		c.ui.message("%s whether there are changes is not known: another npctl is working.", c.ui.style(styleError, "Error:"))
 		return exitCode(1)
 	case len(p.Deferred) > 0:
-		c.ui.talk("%s whether there are changes is not known: not every provider could be looked at.", c.ui.style(styleError, "Error:"))
+		c.ui.message("%s whether there are changes is not known: not every provider could be looked at.", c.ui.style(styleError, "Error:"))
 		return exitCode(1)
 	default:
 		return nil
@@ -220,7 +220,7 @@ func problemSentence(p plan.Plan) string {
 	return "the plan has a problem and cannot be applied as it is."
 }
 
-// jsonFailure prints an error as the JSON document that was asked for, so that whoever reads stdout gets one.
+// jsonFailure prints an error as JSON if -json is set, so that a reader of stdout always gets a document.
 func (a *app) jsonFailure(asJSON bool, err error) error {
 	if !asJSON {
 		return err
@@ -231,7 +231,7 @@ func (a *app) jsonFailure(asJSON bool, err error) error {
 	return err
 }
 
-// exists reports whether a file is there.
+// exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

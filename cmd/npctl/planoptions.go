@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// planOptions are the options of every command that computes a plan.
+// planOptions holds the options of every command that computes a plan.
 type planOptions struct {
 	variableOptions
 	targets, excludes, replace []string
@@ -36,7 +36,7 @@ func (o *planOptions) flags() []cli.Flag {
 	return append(append(flags, o.runFlags()...), o.variableOptions.flags()...)
 }
 
-// runFlags are those of flags that do not say what to plan.
+// runFlags returns the options that do not affect the plan.
 func (o *planOptions) runFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &o.input, Value: true, Usage: "ask where an answer is needed; -input=false fails instead (npctl plan asks nothing)"},
@@ -56,7 +56,7 @@ func (o *planOptions) destroyFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "destroy", Category: categoryPlanning, Destination: &o.destroy, Usage: "plan to remove everything that npctl has created"}
 }
 
-// check finds options that contradict each other.
+// check returns an error if options contradict each other.
 func (o *planOptions) check() error {
 	allowed := []plan.Allow{"", plan.AllowNone, plan.AllowNodes, plan.AllowImages, plan.AllowAll}
 	switch {
@@ -72,13 +72,13 @@ func (o *planOptions) check() error {
 	return nil
 }
 
-// compute is what Compute is to be told.
+// compute returns the options for plan.Compute.
 func (o *planOptions) compute() plan.Options {
 	return plan.Options{Targets: addresses(o.targets), Excludes: addresses(o.excludes), Replace: addresses(o.replace),
 		Destroy: o.destroy, RefreshOnly: o.refreshOnly, NoRefresh: !o.refresh, AllowDestroy: plan.Allow(o.allow)}
 }
 
-// narrowed reports whether anything was said about what to plan.
+// narrowed reports whether an option affects the content of the plan.
 func (o *planOptions) narrowed() bool {
 	return len(o.targets)+len(o.excludes)+len(o.replace) > 0 || o.destroy || o.refreshOnly || o.allow != ""
 }
@@ -91,7 +91,7 @@ func addresses(texts []string) []plan.Address {
 	return all
 }
 
-// text says how a plan is shown on stdout.
+// text returns the options for the text of a plan on stdout.
 func (a *app) text(o *planOptions, now time.Time) plan.TextOptions {
 	return plan.TextOptions{Color: a.ui.outColor, Width: a.ui.outWidth(), Verbose: o.verbose, Now: now}
 }

@@ -6,18 +6,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 )
 
-// progress tells people what runs: as bars on a terminal, as lines elsewhere.
+// progress reports the running steps: as bars on a terminal, as lines elsewhere.
 type progress struct {
 	ui    *ui
-	quiet bool // -json: nothing is told
+	quiet bool // -json: no text output
 	total int
-	every time.Duration // between signs of life of one step
+	every time.Duration // time between two reports of one running step
 	now   func() time.Time
-	bars  *bars // nil when there is no terminal
+	bars  *bars // nil without a terminal
 	stop  chan struct{}
 	beats sync.WaitGroup
 
@@ -26,15 +27,15 @@ type progress struct {
 	ended   int
 }
 
-// runningStep is what is known of a step that was begun.
+// runningStep is a step that has started.
 type runningStep struct {
-	title       string
-	phase       string
-	done, total int64
-	since, told time.Time
+	title              string
+	phase              string
+	done, total        int64
+	since, lastPrinted time.Time
 }
 
-// heartbeat is how long a running step may be silent.
+// heartbeat is the maximum time without output from a running step.
 const heartbeat = 30 * time.Second
 
 func (c *applyCommand) newProgress(p plan.Plan) *progress {
@@ -47,7 +48,7 @@ func (c *applyCommand) newProgress(p plan.Plan) *progress {
 	return pr
 }
 
-// close ends what is shown.
+// close ends the display.
 func (p *progress) close() {
 	close(p.stop)
 	p.beats.Wait()
@@ -56,14 +57,14 @@ func (p *progress) close() {
 	}
 }
 
-// event takes what the engine reports.
+// event handles an event of the engine.
 func (p *progress) event(e reconcile.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id, title := e.Step.ID, visibleLine(stepTitle(e.Step))
 	switch e.Kind {
 	case reconcile.EventStart:
-		p.running[id] = &runningStep{title: title, since: p.now(), told: p.now()}
+		p.running[id] = &runningStep{title: title, since: p.now(), lastPrinted: p.now()}
 		if p.bars != nil {
 			p.bars.start(id, title)
 		} else {
@@ -84,7 +85,7 @@ func (p *progress) event(e reconcile.Event) {
 		}
 		p.line("%s: %s: %s", title, p.ui.style(styleError, "failed"+tookText(e.Took)), visibleLine(firstLine(e.Err)))
 	case reconcile.EventSkipped:
-		p.end(id) // told in the end, with all others
+		p.end(id) // the result lists all skipped steps
 	}
 }
 
@@ -109,11 +110,11 @@ func (p *progress) end(id string) {
 
 func (p *progress) line(format string, args ...any) {
 	if !p.quiet {
-		p.ui.talk(format, args...)
+		p.ui.message(format, args...)
 	}
 }
 
-// beat gives a sign of life for every step that has been silent for long. Bars live by themselves.
+// beat reports every step without recent output. It does nothing if there are bars, which are redrawn anyway.
 func (p *progress) beat() {
 	if p.bars != nil || p.quiet {
 		return
@@ -134,15 +135,15 @@ func (p *progress) signs() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.running {
-		if now := p.now(); now.Sub(r.told) >= p.every-p.every/10 {
-			r.told = now
-			p.line("%s: %s", r.title, r.still(now))
+		if now := p.now(); now.Sub(r.lastPrinted) >= p.every-p.every/10 {
+			r.lastPrinted = now
+			p.line("%s: %s", r.title, r.statusText(now))
 		}
 	}
 }
 
-// still says what a step has been doing, and for how long.
-func (r *runningStep) still(now time.Time) string {
+// statusText returns the phase of a step and its duration.
+func (r *runningStep) statusText(now time.Time) string {
 	text := "still running"
 	if r.phase != "" {
 		text = "still " + r.phase
@@ -153,16 +154,16 @@ func (r *runningStep) still(now time.Time) string {
 	return text + tookText(now.Sub(r.since))
 }
 
-// interrupted is what the first ^C means while steps run.
+// interrupted handles the first ^C while steps run.
 func (p *progress) interrupted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ui.talk("")
-	p.ui.talk("%s stopping %s, skipping %d. Press ^C again to quit immediately.", p.ui.style(styleWarning, "Interrupted:"),
-		countWord(len(p.running), "running step", "running steps"), p.total-p.ended-len(p.running))
+	p.ui.message("")
+	p.ui.message("%s stopping %s, skipping %d. Press ^C again to quit immediately.", p.ui.style(styleWarning, "Interrupted:"),
+		text.Count(len(p.running), "running step", "running steps"), p.total-p.ended-len(p.running))
 }
 
-// tookText is a duration behind something, when it is worth telling.
+// tookText returns a duration to append to a message, or "" if it is below a second.
 func tookText(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -174,7 +175,7 @@ func tookText(d time.Duration) string {
 	}
 }
 
-// madeText names the record that a step made.
+// madeText names the record that a step created.
 func madeText(e reconcile.Event) string {
 	if e.ID == "" || e.Step.Record.ID != "" {
 		return ""

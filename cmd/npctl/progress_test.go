@@ -53,10 +53,10 @@ upload provider.a.image.x: failed: quota\x1b[31m exceeded
 func TestLeftoversAreNamed(t *testing.T) {
 	var out, events bytes.Buffer
 	c := &applyCommand{app: newApp(streams{out: &out, err: &out}, notTerminal), operation: "apply"}
-	r := reconcile.Result{Left: []reconcile.Left{
+	r := reconcile.Result{Undeleted: []reconcile.Undeleted{
 		{Node: "0000000001", Provider: "a", Server: "4711", Err: errors.New("500\nmore")}, {Node: "0000000002", Provider: "b"},
 	}}
-	if err := c.tell(plan.Plan{}, r, 90*time.Second); err != nil {
+	if err := c.printResult(plan.Plan{}, r, 90*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	want := `Warning: server 4711 of node 0000000001 in provider a, left by a failed launch attempt, is not deleted yet: 500; the next apply, or npctl watch, deletes it
@@ -67,9 +67,12 @@ Apply complete: 0 built, 0 uploaded, 0 launched, 0 deleted. [1m30s]
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	(&eventWriter{to: &events}).summary("apply", r)
+	(&eventWriter{to: &events}).summary("apply", r, 90*time.Second)
 	if line := events.String(); !strings.Contains(line, `"type":"leftover"`) || !strings.Contains(line, `"record":"0000000001","provider":"a","server":"4711"`) {
 		t.Errorf("events are %s", line)
+	}
+	if line := events.String(); !strings.Contains(line, `"type":"summary"`) || !strings.Contains(line, `"seconds":90,`) {
+		t.Errorf("the summary in %s has no duration of 90 seconds", line)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// livingKinds are the records of things that exist somewhere; the others are bookkeeping.
+// livingKinds lists the kinds of records that describe objects; the others are bookkeeping.
 var livingKinds = []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode}
 
 // recordLine is a record in JSON output.
@@ -30,8 +30,8 @@ func recordLines(entries []state.Entry) []recordLine {
 	return lines
 }
 
-// recordAddress names one record. It lies within the address that plans use for the thing, so that what -target takes
-// finds records too.
+// recordAddress returns the address of one record. It is inside the address that plans use for the object, so that an
+// address of -target also matches records.
 func recordAddress(r resources.Record) string {
 	switch r := r.(type) {
 	case *resources.Build:
@@ -44,7 +44,7 @@ func recordAddress(r resources.Record) string {
 	}
 }
 
-// recordScopes are the addresses by which a record can be chosen.
+// recordScopes returns the addresses that select a record.
 func recordScopes(r resources.Record) []string {
 	scopes := []string{recordAddress(r), r.Key().String()}
 	switch r := r.(type) {
@@ -65,7 +65,8 @@ func recordScopes(r resources.Record) []string {
 	return scopes
 }
 
-// choose keeps the entries that have, or lie within, one of the addresses. An address that finds nothing is an error.
+// choose returns the entries that have an address inside one of those chosen. It returns an error for an address
+// without entries.
 func choose(entries []state.Entry, chosen []string) ([]state.Entry, error) {
 	if len(chosen) == 0 {
 		return entries, nil
@@ -105,7 +106,7 @@ func notRecorded(entries []state.Entry, address string) error {
 	return didYouMean(err, address, known, "npctl state list -all shows the addresses there are")
 }
 
-// age is how long ago something was, roughly.
+// age returns the approximate time since then.
 func age(then, now time.Time) string {
 	if then.IsZero() {
 		return ""
@@ -122,7 +123,7 @@ func age(then, now time.Time) string {
 	}
 }
 
-// sizeText is a number of bytes for people.
+// sizeText formats a number of bytes.
 func sizeText(n int64) string {
 	const units = "KMGT"
 	if n < 1024 {

@@ -27,14 +27,14 @@ import (
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
-// registry is everything that can be chosen by kind in a configuration.
+// registry holds every driver, builder and store that a configuration can select.
 type registry struct {
 	drivers  map[string]drivers.Driver
 	builders map[string]builders.Builder
 	states   map[string]schema.Block
 }
 
-// newRegistry lists what this npctl is made of. A new driver, builder or store is one line here.
+// newRegistry registers the drivers, builders and stores of this npctl. A new one is one line here.
 func newRegistry() registry {
 	r := registry{
 		drivers:  map[string]drivers.Driver{},
@@ -54,7 +54,7 @@ func newRegistry() registry {
 	for _, b := range []builders.Builder{
 		&dib.Builder{},
 		&exec.Builder{},
-		gearman.New(gearman.Settings{}), // its schema; buildersFor makes the one that works
+		gearman.New(gearman.Settings{}), // only its schema; buildersFor adds a working builder
 		&snapshot.Builder{},
 		&zuul.Builder{},
 	} {
@@ -63,13 +63,13 @@ func newRegistry() registry {
 	return r
 }
 
-// The kinds of stores; the first is the default.
+// The kinds of stores. The first is the default.
 const (
 	stateBolt      = "bolt"
 	stateZooKeeper = "zookeeper"
 )
 
-// buildersFor returns the builders that can work under these settings.
+// buildersFor returns the builders that these settings allow.
 func (r registry) buildersFor(settings resources.Settings, log *slog.Logger) (map[string]builders.Builder, error) {
 	able := maps.Clone(r.builders)
 	const kind = "gearman"
@@ -85,11 +85,12 @@ func (r registry) buildersFor(settings resources.Settings, log *slog.Logger) (ma
 	return able, nil
 }
 
-// errorKinds are the errors that keep their meaning on the way from a build host.
+// errorKinds maps names to the errors that gearman transmits from a build host.
 var errorKinds = map[string]error{"quota": drivers.ErrQuota, "capacity": drivers.ErrCapacity, "rejected": drivers.ErrRejected,
 	"throttled": drivers.ErrThrottled, "unavailable": drivers.ErrUnavailable, "not-supported": drivers.ErrNotSupported}
 
-// gearmanOptions says how the job servers are reached. Paths start at the configuration's directory.
+// gearmanOptions returns the options to connect to the job servers. Paths are relative to the directory of the
+// configuration.
 func gearmanOptions(settings resources.Settings, log *slog.Logger) (wire.Options, error) {
 	o := wire.Options{Servers: settings.Gearman.Servers, Log: log}
 	t := settings.Gearman.TLS
@@ -129,7 +130,7 @@ func (r registry) driverKinds() []string  { return slices.Sorted(maps.Keys(r.dri
 func (r registry) builderKinds() []string { return slices.Sorted(maps.Keys(r.builders)) }
 func (r registry) stateKinds() []string   { return slices.Sorted(maps.Keys(r.states)) }
 
-// connectSandbox lets the sandbox driver reach its cloud through the openstack driver.
+// connectSandbox connects the sandbox driver to its cloud through the openstack driver.
 func connectSandbox(ctx context.Context, env drivers.Env, at sandbox.Endpoint, config cty.Value) (drivers.Cloud, error) {
 	return openstack.Connect(ctx, env, openstack.Endpoint(at), config)
 }

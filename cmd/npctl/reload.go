@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// reloadDocument is what npctl reload prints with -json.
+// reloadDocument is the document that npctl reload prints with -json.
 type reloadDocument struct {
 	FormatVersion string `json:"format_version"`
 	wire.Reloaded
@@ -38,7 +38,7 @@ Exit codes: 0, or 1 on an error or when the configuration was refused.` + daemon
 			return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 				r, err := d.Reload(ctx, allow)
 				if err != nil {
-					c.tellHeldBack(err)
+					c.printPendingDeletions(err)
 					return err
 				}
 				if c.json {
@@ -54,21 +54,21 @@ func (c *daemonCommand) reloaded(r wire.Reloaded) error {
 	const shown = 20
 	for i, s := range r.Steps {
 		if i == shown {
-			c.ui.talk("  ... and %d more", len(r.Steps)-shown)
+			c.ui.message("  ... and %d more", len(r.Steps)-shown)
 			break
 		}
-		c.ui.talk("  %s %s: %s", s.Action, visibleLine(s.Address), s.Text)
+		c.ui.message("  %s %s: %s", s.Action, visibleLine(s.Address), s.Text)
 	}
 	return c.ui.print("Configuration reloaded. %s", r.Summary)
 }
 
-// tellHeldBack lists what a new configuration would remove.
-func (c *daemonCommand) tellHeldBack(err error) {
+// printPendingDeletions lists the objects that the rejected configuration would delete.
+func (c *daemonCommand) printPendingDeletions(err error) {
 	var no *client.Error
 	if !errors.As(err, &no) || c.json {
 		return
 	}
-	for _, address := range no.Deletes {
-		c.ui.talk("  would remove %s", visibleLine(address))
+	for _, address := range no.PendingDeletions {
+		c.ui.message("  would remove %s", visibleLine(address))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -19,11 +18,11 @@ const requestDescription = `Asks npctl watch for nodes, and looks at who asks fo
 A request names labels and gets one node for each, all of them in one pool. Once it is fulfilled its nodes
 have to be taken within ten minutes; then they are in use until npctl node return.` + daemonHelp
 
-// requestCommand is what the subcommands of npctl request share.
+// requestCommand holds the options of the subcommands of npctl request.
 type requestCommand struct {
 	daemonCommand
 	states, label, tenant, who, holder string
-	lease, patience                    time.Duration
+	lease, timeout                     time.Duration
 }
 
 func (a *app) requestCommand() *cli.Command {
@@ -40,7 +39,7 @@ func (a *app) requestCommand() *cli.Command {
 				&cli.StringFlag{Name: "requestor", Category: categoryFilter, Destination: &list.who, Usage: "only those of a `REQUESTOR`"})},
 			{Name: "show", Usage: "show requests whole", ArgsUsage: "ID...", Description: requestShowDescription, Flags: show.flags(), Action: show.show},
 			{Name: "cancel", Usage: "withdraw requests", ArgsUsage: "ID...", Description: requestCancelDescription, Flags: cancel.flags(), Action: cancel.cancel},
-			{Name: "wait", Usage: "wait until a request is answered", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.patienceFlag()), Action: wait.wait},
+			{Name: "wait", Usage: "wait until a request is answered", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.timeoutFlag()), Action: wait.wait},
 			{Name: "take", Usage: "take the nodes of a fulfilled request", ArgsUsage: "ID", Description: requestTakeDescription, Flags: take.flags(take.takeFlags()...), Action: take.take},
 		},
 	}
@@ -50,8 +49,8 @@ func (a *app) newRequest() *requestCommand {
 	return &requestCommand{daemonCommand: daemonCommand{app: a}}
 }
 
-func (c *requestCommand) patienceFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Category: categoryRun, Destination: &c.patience, Usage: "wait for a `DURATION` such as 10m at the most; the request goes on"}
+func (c *requestCommand) timeoutFlag() cli.Flag {
+	return &cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Category: categoryRun, Destination: &c.timeout, Usage: "wait for a `DURATION` such as 10m at the most; the request goes on"}
 }
 
 func (c *requestCommand) takeFlags() []cli.Flag {
@@ -61,11 +60,11 @@ func (c *requestCommand) takeFlags() []cli.Flag {
 	}
 }
 
-// requestsDocument is what request list, show, wait and create print with -json.
+// requestsDocument is the document that request list, show, wait and create print with -json.
 type requestsDocument struct {
 	FormatVersion string         `json:"format_version"`
 	Requests      []wire.Request `json:"requests"`
-	Nodes         []wire.Node    `json:"nodes,omitempty"` // of a request whose nodes were asked for or taken
+	Nodes         []wire.Node    `json:"nodes,omitempty"` // the nodes of a fulfilled request
 }
 
 const requestListDescription = `Shows every request that is not over: those that wait, those whose nodes can be taken, and for an hour
@@ -86,7 +85,7 @@ func (c *requestCommand) list(ctx context.Context, cmd *cli.Command) error {
 }
 
 func (c *requestCommand) listed(ctx context.Context) error {
-	filter := wire.RequestFilter{Label: c.label, Tenant: c.tenant, Who: c.who}
+	filter := wire.RequestFilter{Label: c.label, Tenant: c.tenant, Requestor: c.who}
 	if c.states != "" {
 		filter.States = strings.Split(c.states, ",")
 	}
@@ -103,16 +102,15 @@ func (c *requestCommand) listed(ctx context.Context) error {
 	if len(requests) == 0 {
 		return c.ui.print("No requests.")
 	}
-	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
-	writeCells(w, []string{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES", "REASON"})
+	rows := [][]string{{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES", "REASON"}}
 	now := time.Now()
 	for i := range requests {
-		writeCells(w, requestRow(&requests[i], now))
+		rows = append(rows, requestRow(&requests[i], now))
 	}
-	return outputError(w.Flush())
+	return c.ui.table(rows, "PRIORITY", "REQUESTOR", "WHERE", "AGE")
 }
 
-// requests asks npctl watch, or reads the state when that does not run.
+// requests gets the requests from npctl watch, or from the state if npctl watch is not running.
 func (c *requestCommand) requests(ctx context.Context, filter wire.RequestFilter) ([]wire.Request, error) {
 	ask := func(ctx context.Context, d *client.Client) ([]wire.Request, error) { return d.Requests(ctx, filter) }
 	return askAll(ctx, &c.daemonCommand, resources.KindRequest, ask, func(r resources.Record) (wire.Request, bool) {
@@ -123,8 +121,8 @@ func (c *requestCommand) requests(ctx context.Context, filter wire.RequestFilter
 
 func requestRow(r *wire.Request, now time.Time) []string {
 	where, nodes, reason := "", words(r.Nodes), ""
-	if r.Place.Provider != "" {
-		where = r.Place.Provider + "/" + r.Place.Pool
+	if r.Placement.Provider != "" {
+		where = r.Placement.Provider + "/" + r.Placement.Pool
 	}
 	switch {
 	case r.State == resources.StateFailed:
@@ -132,10 +130,10 @@ func requestRow(r *wire.Request, now time.Time) []string {
 	case nodes == "" && len(r.Assigned) > 0:
 		nodes = fmt.Sprintf("%d of %d on their way", len(r.Assigned), len(r.Labels))
 	}
-	return []string{r.ID, string(r.State), age(r.Created, now), fmt.Sprint(r.Priority), labelCounts(r.Labels), r.Who, where, nodes, reason}
+	return []string{r.ID, string(r.State), age(r.Created, now), fmt.Sprint(r.Priority), labelCounts(r.Labels), r.Requestor, where, nodes, reason}
 }
 
-// labelCounts is such as "2×debian,ubuntu".
+// labelCounts returns a text such as "2×debian,ubuntu".
 func labelCounts(labels []string) string {
 	var parts []string
 	count := map[string]int{}
@@ -184,7 +182,7 @@ func (c *requestCommand) shown(ctx context.Context, list []string) error {
 	return nil
 }
 
-// found returns the requests with these ids.
+// found returns the requests with these IDs.
 func (c *requestCommand) found(ctx context.Context, list []string) ([]wire.Request, error) {
 	ask := func(ctx context.Context, d *client.Client, id string) (wire.Request, error) {
 		return d.Request(ctx, id)
@@ -194,7 +192,7 @@ func (c *requestCommand) found(ctx context.Context, list []string) ([]wire.Reque
 	})
 }
 
-// printRecord shows a record as a block of HCL, behind an empty line if it is not the first.
+// printRecord prints a record as a block of HCL, after an empty line unless i is 0.
 func (c *daemonCommand) printRecord(i int, r resources.Record) error {
 	if i > 0 {
 		if err := c.ui.print(""); err != nil {
@@ -238,7 +236,7 @@ func (c *requestCommand) cancel(ctx context.Context, cmd *cli.Command) error {
 	})
 }
 
-// cancelledDocument is what request cancel prints with -json.
+// cancelledDocument is the document that request cancel prints with -json.
 type cancelledDocument struct {
 	FormatVersion string   `json:"format_version"`
 	Cancelled     []string `json:"cancelled"`

@@ -32,14 +32,14 @@ Examples:
 
 Exit codes: 0; 1 on an error, or when the request has failed; 130 interrupted.`
 
-// requestCreate is npctl request create.
+// requestCreate implements npctl request create.
 type requestCreate struct {
 	*requestCommand
 	ask            wire.NewRequest
 	labels         []string
 	data, deadline string
 	priority       int64
-	waits, takes   bool
+	wait, take     bool
 }
 
 func (a *app) requestCreateCommand() *cli.Command {
@@ -47,16 +47,16 @@ func (a *app) requestCreateCommand() *cli.Command {
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "label", Category: categoryRequest, Destination: &c.labels, Usage: "ask for a node of a `LABEL`; may be given several times"},
 		&cli.Int64Flag{Name: "priority", Category: categoryRequest, Value: 200, Destination: &c.priority, Usage: "`NUMBER` from 1 to 999, lower goes first"},
-		&cli.Int64Flag{Name: "relative", Category: categoryRequest, Destination: &c.ask.Relative, Usage: "`NUMBER` that orders requests of one priority, lower goes first"},
-		&cli.StringFlag{Name: "requestor", Category: categoryRequest, Destination: &c.ask.Who, Usage: "who asks, instead of user@host: a `NAME` for people"},
+		&cli.Int64Flag{Name: "relative", Category: categoryRequest, Destination: &c.ask.RelativePriority, Usage: "`NUMBER` that orders requests of one priority, lower goes first"},
+		&cli.StringFlag{Name: "requestor", Category: categoryRequest, Destination: &c.ask.Requestor, Usage: "who asks, instead of user@host: a `NAME` for people"},
 		&cli.StringFlag{Name: "tenant", Category: categoryRequest, Destination: &c.ask.Tenant, Usage: "`TENANT` whose limits it counts against"},
 		&cli.StringFlag{Name: "provider", Category: categoryRequest, Destination: &c.ask.Provider, Usage: "take no other provider than `NAME`"},
 		&cli.BoolFlag{Name: "fresh", Category: categoryRequest, Destination: &c.ask.Fresh, Usage: "only nodes that are launched for it"},
 		&cli.StringFlag{Name: "data", Category: categoryRequest, Destination: &c.data, TakesFile: true, Usage: "`JSON` to keep with it, or @FILE; no place for secrets"},
 		&cli.StringFlag{Name: "deadline", Category: categoryRequest, Destination: &c.deadline, Usage: "fail unless it is fulfilled within a `DURATION` such as 10m, or by a time such as 2026-01-31T12:00:00Z"},
-		&cli.BoolFlag{Name: "wait", Category: categoryRun, Destination: &c.waits, Usage: "wait until it is fulfilled or has failed"},
-		&cli.BoolFlag{Name: "take", Category: categoryRun, Destination: &c.takes, Usage: "wait, and take the nodes"},
-		c.patienceFlag(),
+		&cli.BoolFlag{Name: "wait", Category: categoryRun, Destination: &c.wait, Usage: "wait until it is fulfilled or has failed"},
+		&cli.BoolFlag{Name: "take", Category: categoryRun, Destination: &c.take, Usage: "wait, and take the nodes"},
+		c.timeoutFlag(),
 	}
 	return &cli.Command{Name: "create", Usage: "ask for nodes", Description: requestCreateDescription,
 		Flags: c.flags(append(flags, c.takeFlags()...)...), Action: c.run}
@@ -71,17 +71,17 @@ func (c *requestCreate) run(ctx context.Context, cmd *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		if !c.waits && !c.takes {
+		if !c.wait && !c.take {
 			return c.created(r)
 		}
 		if !c.json {
-			c.ui.talk("Request %s asks for %s.", r.ID, visibleLine(labelCounts(r.Labels)))
+			c.ui.message("Request %s asks for %s.", r.ID, visibleLine(labelCounts(r.Labels)))
 		}
-		return c.answer(ctx, d, r.ID, c.takes)
+		return c.answer(ctx, d, r.ID, c.take)
 	})
 }
 
-// check makes a request of the options.
+// check converts the options into a request.
 func (c *requestCreate) check(cmd *cli.Command) (err error) {
 	if err := arguments(cmd, 0); err != nil {
 		return err
@@ -89,12 +89,12 @@ func (c *requestCreate) check(cmd *cli.Command) (err error) {
 	if len(c.labels) == 0 {
 		return hint(errors.New("npctl request create needs a label"), "write -label=NAME, once for each node; npctl status shows the labels there are")
 	}
-	if (c.lease != 0 || c.holder != "") && !c.takes {
+	if (c.lease != 0 || c.holder != "") && !c.take {
 		return hint(errors.New("-lease and -holder are for those who take the nodes"), "give -take too, or take them later with npctl request take")
 	}
 	c.ask.Labels, c.ask.Priority = c.labels, &c.priority
-	if c.ask.Who == "" {
-		c.ask.Who = whoAmI()
+	if c.ask.Requestor == "" {
+		c.ask.Requestor = whoAmI()
 	}
 	if c.ask.Deadline, err = moment("deadline", c.deadline, time.Now()); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (c *requestCreate) check(cmd *cli.Command) (err error) {
 	return err
 }
 
-// whoAmI is user@host.
+// whoAmI returns user@host.
 func whoAmI() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil {
@@ -116,7 +116,7 @@ func whoAmI() string {
 	return name + "@" + host
 }
 
-// moment reads a duration from now on, or a time.
+// moment parses a time, or a duration relative to now.
 func moment(option, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -131,10 +131,10 @@ func moment(option, text string, now time.Time) (time.Time, error) {
 	return now.Add(d), nil
 }
 
-// attachmentSize is how much is read of a file that is attached; npctl watch takes less.
+// attachmentSize is the number of bytes that are read from an attached file. npctl watch accepts less.
 const attachmentSize = 1 << 20
 
-// attachment reads what is kept with a request.
+// attachment returns the value of -data: JSON, or with @FILE the content of a file.
 func attachment(text string) (json.RawMessage, error) {
 	if path, isFile := strings.CutPrefix(text, "@"); isFile {
 		file, err := os.Open(path)
@@ -164,7 +164,7 @@ func (c *requestCreate) created(r wire.Request) error {
 	return c.ui.print("Request %s asks for %s. npctl request wait %s tells when it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
 }
 
-// answer waits for a request and shows its nodes, or takes them.
+// answer waits until a request is fulfilled, and prints or takes its nodes.
 func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string, takes bool) error {
 	started := time.Now()
 	r, err := c.waitFor(ctx, d, id)
@@ -186,28 +186,28 @@ func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string
 	if c.json {
 		return c.ui.printJSON(document)
 	}
-	c.ui.talk("Fulfilled after %s.", time.Since(started).Round(100*time.Millisecond))
+	c.ui.message("Fulfilled after %s.", time.Since(started).Round(100*time.Millisecond))
 	if err := c.reachable(document.Nodes); err != nil {
 		return err
 	}
 	if !takes {
-		c.ui.talk("Take them within ten minutes: npctl request take %s", id)
+		c.ui.message("Take them within ten minutes: npctl request take %s", id)
 	} else if c.lease > 0 {
-		c.ui.talk("Their lease ends in %s unless it is renewed: npctl node renew %s", c.lease, strings.Join(nodeIDs(document.Nodes), " "))
+		c.ui.message("Their lease ends in %s unless it is renewed: npctl node renew %s", c.lease, strings.Join(nodeIDs(document.Nodes), " "))
 	}
 	return nil
 }
 
-// waitFor waits for the answer to a request.
+// waitFor waits until a request is fulfilled or fails.
 func (c *requestCommand) waitFor(ctx context.Context, d *client.Client, id string) (wire.Request, error) {
 	now := func() (wire.Request, error) { return d.Request(context.WithoutCancel(ctx), id) }
-	if c.patience > 0 {
-		limited, cancel := context.WithTimeout(ctx, c.patience)
+	if c.timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 		ctx = limited
 	}
 	c.ui.onInterrupt(func() {
-		c.ui.talk("The request goes on: npctl request wait %s, or npctl request cancel %s", id, id)
+		c.ui.message("The request goes on: npctl request wait %s, or npctl request cancel %s", id, id)
 	})
 	defer c.ui.onInterrupt(nil)
 	r, err := d.WaitRequest(ctx, id)
@@ -218,7 +218,7 @@ func (c *requestCommand) waitFor(ctx context.Context, d *client.Client, id strin
 		if r, err = now(); err != nil {
 			return r, err
 		}
-		return r, hint(fmt.Errorf("request %s is %s after %s", id, r.State, c.patience), "it goes on; npctl why request/"+id+" tells what it waits for")
+		return r, hint(fmt.Errorf("request %s is %s after %s", id, r.State, c.timeout), "it goes on; npctl why request/"+id+" tells what it waits for")
 	}
 	return r, err
 }

@@ -33,7 +33,7 @@ Examples:
 
 Exit codes: 0 after ^C, 1 on an error.`
 
-// sandboxCommand is npctl sandbox.
+// sandboxCommand implements npctl sandbox.
 type sandboxCommand struct {
 	*app
 	listen, file, clouds, faults string
@@ -84,18 +84,18 @@ func (c *sandboxCommand) run(ctx context.Context, cmd *cli.Command) error {
 	return errors.Join(err, cloud.Close())
 }
 
-// announce tells how to reach the cloud.
+// announce prints how to connect to the cloud, or writes it to the file of -clouds.
 func (c *sandboxCommand) announce(url string) error {
 	yaml := sandboxcloud.CloudsYAML(url)
 	if c.clouds != "" {
 		if err := renameio.WriteFile(c.clouds, []byte(yaml), 0o600); err != nil {
 			return fmt.Errorf("write %s: %w", c.clouds, err)
 		}
-		c.ui.talk("Serving an OpenStack at %s until ^C. Use it with: OS_CLIENT_CONFIG_FILE=%s openstack --os-cloud=sandbox server list", url, c.clouds)
+		c.ui.message("Serving an OpenStack at %s until ^C. Use it with: OS_CLIENT_CONFIG_FILE=%s openstack --os-cloud=sandbox server list", url, c.clouds)
 		return nil
 	}
 	if c.ui.outFile == os.Stdout && c.ui.outTerm() {
-		c.ui.talk("Serving an OpenStack at %s until ^C. Save this as clouds.yaml, then: openstack --os-cloud=sandbox server list\n", url)
+		c.ui.message("Serving an OpenStack at %s until ^C. Save this as clouds.yaml, then: openstack --os-cloud=sandbox server list\n", url)
 	}
 	return c.ui.print("%s", yaml)
 }

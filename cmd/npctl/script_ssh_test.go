@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/internal/sandboxssh"
 )
 
-// scriptFreePort sets a variable to a port on which servers of a sandbox can answer SSH: freeport NAME.
+// scriptFreePort sets a variable to a port on which the servers of a sandbox can serve SSH: freeport NAME.
 func scriptFreePort(ts *testscript.TestScript, _ bool, args []string) {
 	listener, err := sandboxssh.Listen(context.Background(), 0)
 	ts.Check(err)

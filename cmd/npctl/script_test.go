@@ -32,8 +32,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"npctl": main})
 }
 
-// TestSessions runs the scripts in testdata/script. A script without an npctl.hcl of its own works with
-// testdata/fleet.hcl.
+// TestSessions runs the scripts in testdata/script. A script without its own npctl.hcl uses testdata/fleet.hcl.
 func TestSessions(t *testing.T) {
 	fleet, err := os.ReadFile("testdata/fleet.hcl")
 	if err != nil {
@@ -68,7 +67,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// qemuImgOfTests returns a folder with a program qemu-img that is this binary.
+// qemuImgOfTests returns a directory with a program qemu-img that is this test binary.
 func qemuImgOfTests(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -82,7 +81,7 @@ func qemuImgOfTests(t *testing.T) string {
 	return bin
 }
 
-// barePath returns a folder with npctl and a shell, and nothing else: the PATH of a host that lacks programs.
+// barePath returns a directory that contains only npctl and a shell: the PATH of a host without other programs.
 func barePath(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -98,7 +97,7 @@ func barePath(t *testing.T) string {
 	return bin
 }
 
-// scriptSub changes one line: sub FILE OLD NEW.
+// scriptSub replaces all occurrences of a text: sub FILE OLD NEW.
 func scriptSub(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: sub FILE OLD NEW")
@@ -110,7 +109,7 @@ func scriptSub(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(text, args[1], args[2])), 0o600))
 }
 
-// scriptWaitFor waits until a file holds something: waitfor FILE REGEXP.
+// scriptWaitFor waits until the content of a file matches: waitfor FILE REGEXP.
 func scriptWaitFor(ts *testscript.TestScript, _ bool, args []string) {
 	want := regexp.MustCompile(args[1])
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -121,8 +120,8 @@ func scriptWaitFor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%s never held %s", args[0], args[1])
 }
 
-// scriptCloud does something in a sandbox behind npctl's back: cloud PROVIDER servers [READY] | cloud PROVIDER delete NAME.
-// With READY it waits until so many are ready.
+// scriptCloud changes or lists a sandbox without npctl: cloud PROVIDER servers [READY] | cloud PROVIDER delete NAME. It
+// waits until READY servers are ready.
 func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: cloud PROVIDER servers|delete NAME")
@@ -172,7 +171,7 @@ func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptJSONLines makes sure that a file is a sequence of JSON documents: jsonlines FILE [COUNT].
+// scriptJSONLines checks that a file is a sequence of JSON documents: jsonlines FILE [COUNT].
 func scriptJSONLines(ts *testscript.TestScript, _ bool, args []string) {
 	decoder := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
 	n := 0
@@ -189,7 +188,7 @@ func scriptJSONLines(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// scriptLockID sets LOCKID to the id of the lock in the output of show -json.
+// scriptLockID sets LOCKID to the ID of the lock in the output of show -json.
 func scriptLockID(ts *testscript.TestScript, _ bool, args []string) {
 	var shown struct{ Lock struct{ ID string } }
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &shown))

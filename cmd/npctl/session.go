@@ -5,44 +5,46 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// session is a configuration with its state and the way to its clouds.
+// session is a configuration with its state and the engine that connects to its clouds.
 type session struct {
 	app      *app
 	config   *configuration
-	place    statePlace
+	place    stateLocation
 	store    stateStore
 	identity state.Identity
 	engine   *reconcile.Engine
 	seen     plan.Observed
 }
 
-// access says what a session may do with the state.
+// access states how a session may use the state.
 type access int
 
 const (
 	readState access = iota
 	writeState
-	ownState   // writeState, and never that of a daemon: for those who would be one themselves
-	asideState // ownState for those who only look on, and write nothing but what they note for themselves
+	exclusiveState // writeState without a daemon in between: for the processes that serve the state themselves
+	shadowState    // read-only access to a shared state; notes go to a private file
 )
 
 func (a *app) openSession(ctx context.Context, c *configuration, parallelism int, may access) (*session, error) {
-	place, err := a.statePlace(c.Desired.Settings)
+	place, err := a.stateLocation(c.Desired.Settings)
 	if err != nil {
 		return nil, err
 	}
 	var store stateStore
 	switch may {
-	case asideState:
-		place = place.aside()
-		store, err = untyped(a.openAside(ctx, place))
-	case ownState:
+	case shadowState:
+		place = place.shadowLocation()
+		store, err = untyped(a.openShadow(ctx, place))
+	case exclusiveState:
 		store, err = a.openPlace(ctx, place, false)
 	default:
 		store, err = a.openState(ctx, place, may == readState)
@@ -67,7 +69,8 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 	return s, nil
 }
 
-// limitSteps keeps every provider to so many steps at a time, where its own limit is not lower; 0 means no further limit.
+// limitSteps limits the concurrent steps of every provider to parallelism, unless its own limit is lower. 0 means no
+// further limit.
 func limitSteps(providers []resources.Provider, parallelism int) {
 	for i := range providers {
 		if p := &providers[i]; parallelism > 0 && (p.MaxConcurrency <= 0 || p.MaxConcurrency > int64(parallelism)) {
@@ -76,7 +79,7 @@ func limitSteps(providers []resources.Provider, parallelism int) {
 	}
 }
 
-// close ends the session. What could not be given back is a warning: the work is done.
+// close ends the session. It logs errors as warnings, because the work is complete.
 func (s *session) close() {
 	if err := s.engine.Close(); err != nil {
 		s.app.log.Warn("a provider was not left properly", "error", err)
@@ -86,7 +89,7 @@ func (s *session) close() {
 	}
 }
 
-// plan is compute, after addresses that name nothing were refused. The clouds need not be asked for that.
+// plan rejects unknown addresses and then calls compute. It checks the addresses without querying the clouds.
 func (s *session) plan(ctx context.Context, o *planOptions, opt plan.Options) (plan.Plan, error) {
 	if len(opt.Targets)+len(opt.Excludes)+len(opt.Replace) > 0 {
 		recorded, err := s.engine.Observe(ctx, false)
@@ -100,54 +103,64 @@ func (s *session) plan(ctx context.Context, o *planOptions, opt plan.Options) (p
 	return s.compute(ctx, o, opt)
 }
 
-// compute looks at the world and decides what to do.
+// compute observes the records and clouds and computes the plan.
 func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options) (plan.Plan, error) {
-	worker, err := s.worker(ctx) // one that ends while this looks has left records that show it at work
+	worker, err := s.lockHolder(ctx) // before observe: if it ends in between, its unfinished records would look abandoned
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	done := s.looking(o.refresh)
-	seen, err := s.engine.Observe(ctx, o.refresh)
-	done()
+	seen, err := s.observe(ctx, o.refresh)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	if seen.Worker, err = s.worker(ctx); err != nil {
+	if seen.LockHolder, err = s.lockHolder(ctx); err != nil {
 		return plan.Plan{}, err
 	}
-	if seen.Worker == nil {
-		seen.Worker = worker
-	}
-	if daemon, ok := s.store.(*daemonStore); ok {
-		if err := beside(ctx, daemon, &seen); err != nil {
-			return plan.Plan{}, err
-		}
+	if seen.LockHolder == nil {
+		seen.LockHolder = worker
 	}
 	s.seen = seen
 	return plan.Compute(s.config.Desired, seen, opt), nil
 }
 
-// worker is another process that works on the state. Whoever holds the lock itself meets none.
-func (s *session) worker(ctx context.Context) (*plan.Worker, error) {
+// observe returns the observed state. If npctl watch is running, that includes its activity and that of other processes
+// in its state.
+func (s *session) observe(ctx context.Context, refresh bool) (plan.Observed, error) {
+	done := s.showWaiting(refresh)
+	seen, err := s.engine.Observe(ctx, refresh)
+	done()
+	daemon, running := s.store.(*daemonStore)
+	if err != nil || !running {
+		return seen, err
+	}
+	work, err := daemon.Activity(ctx)
+	if err != nil {
+		return seen, err
+	}
+	addDaemonActivity(work, &seen)
+	if work.Shared {
+		s.engine.ObserveBuilders(&seen, work.Builders)
+	}
+	return seen, nil
+}
+
+// lockHolder returns the process that works on the state, or nil if there is none or it is this one.
+func (s *session) lockHolder(ctx context.Context) (*plan.LockHolder, error) {
 	holder, err := s.store.Worker(ctx, stateLock)
 	if err != nil || holder == nil || holder.ID == s.app.lockID {
 		return nil, err
 	}
-	return &plan.Worker{Operation: holder.Operation, Who: holder.Who, Host: holder.Host, PID: holder.PID, Since: holder.Since}, nil
+	return &plan.LockHolder{Operation: holder.Operation, Who: holder.UserHost, Host: holder.Host, PID: holder.PID, Since: holder.Since}, nil
 }
 
-// beside adds what the daemon does, and what others do in its state. What is asked for there is served by the daemon.
-func beside(ctx context.Context, daemon *daemonStore, seen *plan.Observed) error {
-	work, err := daemon.Work(ctx)
-	if err != nil {
-		return err
+// addDaemonActivity adds the activity of the daemon and of other processes in its state. All registered pools count as
+// foreign, because the daemon serves the requests in its state.
+func addDaemonActivity(work wire.Activity, seen *plan.Observed) {
+	seen.Busy, seen.Shared, seen.ForeignClaims, seen.RegisteredPools = keySet(work.Busy), work.Shared, keySet(work.Claimed), work.RegisteredPools
+	seen.RequestedBuilds = work.RequestedBuilds
+	for i := range seen.RegisteredPools {
+		seen.RegisteredPools[i].Own = false
 	}
-	seen.Busy, seen.Shared, seen.Claimed, seen.Peers = keySet(work.Busy), work.Shared, keySet(work.Claimed), work.Peers
-	seen.Wished = work.Wished
-	for i := range seen.Peers {
-		seen.Peers[i].Own = false
-	}
-	return nil
 }
 
 func keySet(keys []resources.Key) map[resources.Key]bool {
@@ -158,8 +171,8 @@ func keySet(keys []resources.Key) map[resources.Key]bool {
 	return set
 }
 
-// looking tells people on a terminal what they wait for.
-func (s *session) looking(refresh bool) (done func()) {
+// showWaiting prints the names of the providers on a terminal while they are listed.
+func (s *session) showWaiting(refresh bool) (done func()) {
 	if !refresh || !s.app.ui.errTerm || len(s.config.Desired.Providers) == 0 {
 		return func() {}
 	}
@@ -167,16 +180,16 @@ func (s *session) looking(refresh bool) (done func()) {
 	for i := range s.config.Desired.Providers {
 		names[i] = s.config.Desired.Providers[i].Name
 	}
-	text := fmt.Sprintf("Looking at %s ...", countWord(len(names), "provider", "providers"))
+	line := fmt.Sprintf("Looking at %s ...", text.Count(len(names), "provider", "providers"))
 	if len(names) < 4 {
-		text = "Looking at " + strings.Join(names, ", ") + " ..."
+		line = "Looking at " + strings.Join(names, ", ") + " ..."
 	}
-	text = shortenMiddle(visibleLine(text), max(s.app.ui.errWidth()-1, 20)) // one line, which can be taken back
-	_, _ = fmt.Fprint(s.app.ui.err, s.app.ui.style(styleFaint, text))
+	line = shortenMiddle(visibleLine(line), max(s.app.ui.errWidth()-1, 20)) // one line, which done can erase
+	_, _ = fmt.Fprint(s.app.ui.err, s.app.ui.style(styleFaint, line))
 	return func() { _, _ = fmt.Fprint(s.app.ui.err, "\r\x1b[K") }
 }
 
-// meta says where a plan of this session comes from.
+// meta returns the metadata of a plan of this session.
 func (s *session) meta(opt plan.Options) plan.Meta {
 	return plan.Meta{NpctlVersion: version(), Lineage: s.identity.Lineage, Serial: s.identity.Serial,
 		Digest: string(s.config.Desired.Digests.Current()), Created: s.seen.Now.UTC(), Options: opt}

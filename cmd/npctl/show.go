@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -24,7 +23,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error.`
 
-// showCommand is npctl show.
+// showCommand implements npctl show.
 type showCommand struct {
 	*app
 	json, verbose bool
@@ -68,7 +67,7 @@ func (c *showCommand) plan(path string) error {
 	return outputError(err)
 }
 
-// stateReport is what show -json prints of a state.
+// stateReport is the document that show -json prints for a state.
 type stateReport struct {
 	FormatVersion string `json:"format_version"`
 	Path          string `json:"path"`
@@ -105,39 +104,35 @@ func (c *showCommand) state(ctx context.Context) error {
 	return c.overview(report, entries)
 }
 
-// overview shows the state to people.
+// overview prints the state as tables.
 func (c *showCommand) overview(r stateReport, entries []state.Entry) error {
-	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // Flush returns its error
+	p := c.ui.page()
+	line := func(format string, args ...any) { p.line(stylePlain, fmt.Sprintf(format, args...)) }
 	line("State %s", r.Path)
 	line("Lineage %s, serial %d, schema %d", r.Lineage, r.Serial, r.Schema)
 	if r.Lock != nil {
-		line("Locked by %s for %s since %s (process %d on %s, lock id %s)", r.Lock.Who, r.Lock.Operation,
+		line("Locked by %s for %s since %s (process %d on %s, lock id %s)", r.Lock.UserHost, r.Lock.Operation,
 			r.Lock.Since.Local().Format(time.DateTime), r.Lock.PID, r.Lock.Host, r.Lock.ID)
 	}
 	now := time.Now()
 	for _, section := range sections {
-		n := 0
+		rows := [][]string{section.head}
 		for _, e := range entries {
-			cells := section.row(e.Record, now)
-			if cells == nil {
-				continue
+			if cells := section.row(e.Record, now); cells != nil {
+				rows = append(rows, cells)
 			}
-			if n == 0 {
-				line("")
-				writeCells(w, section.head)
-			}
-			n++
-			writeCells(w, cells)
 		}
-		if n == 0 {
-			line("\nNo %s.", section.name)
+		line("")
+		if len(rows) == 1 {
+			line("No %s.", section.name)
+			continue
 		}
+		p.table(rows)
 	}
-	return outputError(w.Flush())
+	return c.ui.printPage(p)
 }
 
-// sections are the tables of the overview. A row is nil for a record that belongs to another table.
+// sections lists the tables of the overview. row returns nil for a record of another table.
 var sections = []struct {
 	name string
 	head []string

@@ -34,7 +34,7 @@ and what lies within an address is meant with it.
 Where the state is: -state wins, then the state block of the configuration, then npctl.db
 beside the configuration.`
 
-// stateCommand is npctl state and its subcommands.
+// stateCommand implements npctl state and its subcommands.
 type stateCommand struct {
 	*app
 	json, all, long, force, dryRun bool
@@ -92,7 +92,7 @@ func (c *stateCommand) list(ctx context.Context, cmd *cli.Command) error {
 	return outputError(err)
 }
 
-// recordsDocument is what list and show print with -json.
+// recordsDocument is the document that list and show print with -json.
 type recordsDocument struct {
 	FormatVersion string       `json:"format_version"`
 	Records       []recordLine `json:"records"`
@@ -117,8 +117,8 @@ func (c *stateCommand) longList(entries []state.Entry) error {
 	return outputError(w.Flush())
 }
 
-// entries reads what of the state has one of the addresses. The process ends soon after, so it need not collect much
-// garbage: that takes a quarter of the time of a list of thousands of nodes.
+// entries reads the entries that the addresses select. The process ends soon after, so it collects little garbage:
+// collection takes a quarter of the time of a list of thousands of nodes.
 func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool) ([]state.Entry, error) {
 	debug.SetGCPercent(400)
 	store, err := c.open(ctx, true)
@@ -141,14 +141,15 @@ func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool
 	return entries, nil
 }
 
-// sortBuilds brings the builds of each image into the order of time, as other records are by their ids. Those of builds are random.
+// sortBuilds sorts the builds of each image by time. Other records are in that order by their IDs, but the IDs of
+// builds are random.
 func sortBuilds(entries []state.Entry) {
 	isBuild := func(e state.Entry) bool { return e.Record.Key().Kind == resources.KindBuild }
 	first := slices.IndexFunc(entries, isBuild)
 	if first < 0 {
 		return
 	}
-	builds := entries[first:] // records of one kind are beside each other
+	builds := entries[first:] // records of one kind are adjacent
 	if end := slices.IndexFunc(builds, func(e state.Entry) bool { return !isBuild(e) }); end >= 0 {
 		builds = builds[:end]
 	}
@@ -202,7 +203,7 @@ func (c *stateCommand) show(ctx context.Context, cmd *cli.Command) error {
 	return nil
 }
 
-// recordText shows a record as a block of HCL.
+// recordText formats a record as a block of HCL.
 func recordText(r resources.Record) (string, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -301,7 +302,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 	})
 }
 
-// whileLocked does something under the lock of the state, and closes the store.
+// whileLocked runs do under the lock of the state and closes the store.
 func (c *stateCommand) whileLocked(ctx context.Context, store stateStore, operation string, do func() error) error {
 	lock, err := c.lock(ctx, store, operation, c.lockTimeout)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// stateLock is the name of the lock that everybody takes who changes the state.
+// stateLock is the name of the lock that every process takes before it changes the state.
 const stateLock = "state"
 
-// openPlace opens a state to read or to write it, whoever else does.
-func (a *app) openPlace(ctx context.Context, p statePlace, readOnly bool) (stateStore, error) {
+// openPlace opens a state directly, even if npctl watch uses it.
+func (a *app) openPlace(ctx context.Context, p stateLocation, readOnly bool) (stateStore, error) {
 	if p.shared != nil {
 		return untyped(a.openShared(ctx, p, readOnly))
 	}
@@ -29,7 +29,7 @@ func (a *app) openPlace(ctx context.Context, p statePlace, readOnly bool) (state
 	return file, nil
 }
 
-// untyped makes the nil pointer that comes with an error a nil store.
+// untyped converts the nil pointer that accompanies an error into a nil interface.
 func untyped(s *sharedStore, err error) (stateStore, error) {
 	if err != nil {
 		return nil, err
@@ -37,8 +37,8 @@ func untyped(s *sharedStore, err error) (stateStore, error) {
 	return s, nil
 }
 
-// openExisting opens the state and says so when there is none.
-func (a *app) openExisting(ctx context.Context, p statePlace, readOnly bool) (stateStore, error) {
+// openExisting opens the state. It returns an error if the state does not exist.
+func (a *app) openExisting(ctx context.Context, p stateLocation, readOnly bool) (stateStore, error) {
 	none := hint(fmt.Errorf("there is no state %s", p.at()), "npctl apply makes it; -state or -config name another place")
 	if p.isEmpty() {
 		return nil, none
@@ -53,7 +53,7 @@ func (a *app) openExisting(ctx context.Context, p statePlace, readOnly bool) (st
 	return store, nil
 }
 
-// dataDir is where drivers keep files of their own: beside the state, in .npctl.
+// dataDir returns the directory for files of the drivers, in .npctl beside the state.
 func dataDir(statePath string) string {
 	dir := filepath.Dir(statePath)
 	if filepath.Base(dir) != ".npctl" {
@@ -73,10 +73,10 @@ func lostLock(ctx context.Context, store state.Store) error {
 	return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
 }
 
-// lockEvery is how often a lock that somebody else holds is tried again.
+// lockEvery is the interval between attempts to take a lock that another process holds.
 const lockEvery = 250 * time.Millisecond
 
-// lock takes the state for an operation, waiting for whoever has it as long as asked to.
+// lock takes the lock of the state for an operation. It waits for another holder for at most wait.
 func (a *app) lock(ctx context.Context, store state.Store, operation string, wait time.Duration) (state.Lock, error) {
 	deadline := time.Now().Add(wait)
 	told := false
@@ -87,7 +87,7 @@ func (a *app) lock(ctx context.Context, store state.Store, operation string, wai
 			return lock, err
 		}
 		if !told {
-			a.ui.talk("Waiting for the lock of the state: %s.", visible(strings.TrimPrefix(other.Error(), "lock state is ")))
+			a.ui.message("Waiting for the lock of the state: %s.", visible(strings.TrimPrefix(other.Error(), "lock state is ")))
 			told = true
 		}
 		select {
@@ -98,16 +98,16 @@ func (a *app) lock(ctx context.Context, store state.Store, operation string, wai
 	}
 }
 
-// awaitWorker waits until no other process works on the state, for so long at most.
-func (s *session) awaitWorker(ctx context.Context, wait time.Duration) error {
+// awaitLockHolder waits until no other process works on the state, for at most wait.
+func (s *session) awaitLockHolder(ctx context.Context, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for waiting := false; time.Now().Before(deadline); waiting = true {
-		worker, err := s.worker(ctx)
+		worker, err := s.lockHolder(ctx)
 		if err != nil || worker == nil {
 			return err
 		}
 		if !waiting {
-			s.app.ui.talk("Waiting for %s (process %d on %s), at work on the state for %s.",
+			s.app.ui.message("Waiting for %s (process %d on %s), at work on the state for %s.",
 				visibleLine(worker.Who), worker.PID, visibleLine(worker.Host), worker.Operation)
 		}
 		select {
@@ -119,10 +119,10 @@ func (s *session) awaitWorker(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// unlockTimeout bounds giving locks back.
+// unlockTimeout limits the time to release locks.
 const unlockTimeout = 10 * time.Second
 
-// locked runs work while nobody else may work on the state. When the lock is lost, the work is stopped.
+// locked runs work under the lock of the state. It cancels the context of work if the lock is lost.
 func (a *app) locked(ctx context.Context, store state.Store, operation string, wait time.Duration, work func(context.Context) error) error {
 	lock, err := a.lock(ctx, store, operation, wait)
 	if err != nil {

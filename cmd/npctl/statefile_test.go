@@ -74,7 +74,7 @@ func TestStateInZooKeeperIsFoundWithoutEvaluating(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, ok := plainState(dir)
-	want := statePlace{file: filepath.Join(dir, "npctl.db"), shared: &zookeeper.Options{Hosts: []string{"zk1:2281", "zk2"}, Chroot: "/zuul",
+	want := stateLocation{file: filepath.Join(dir, "npctl.db"), shared: &zookeeper.Options{Hosts: []string{"zk1:2281", "zk2"}, Chroot: "/zuul",
 		SessionTimeout: 30 * time.Second, TLS: &zookeeper.TLS{Cert: filepath.Join(dir, "tls/client.pem"), Key: "/etc/client.key",
 			CA: filepath.Join(dir, "tls/ca.pem"), AnyName: true}}}
 	if !ok || got.file != want.file || !reflect.DeepEqual(got.shared, want.shared) {

@@ -14,38 +14,38 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// plainState looks for the state block without evaluating anything. It is not ok when what is in the block is not
-// written plainly, or when the files cannot be understood.
-func plainState(config string) (statePlace, bool) {
+// plainState reads the state block without evaluating the configuration. It reports false if the block contains
+// references or errors, or if the files cannot be parsed.
+func plainState(config string) (stateLocation, bool) {
 	info, err := os.Stat(config)
 	if err != nil {
-		return statePlace{}, false
+		return stateLocation{}, false
 	}
 	files, dir := []string{config}, filepath.Dir(config)
 	if info.IsDir() {
 		dir = config
 		if files, err = filepath.Glob(filepath.Join(config, "*.hcl")); err != nil {
-			return statePlace{}, false
+			return stateLocation{}, false
 		}
 	}
 	var found resources.StateSettings
 	for _, file := range files {
 		settings, ok := plainStateIn(file)
 		if !ok {
-			return statePlace{}, false
+			return stateLocation{}, false
 		}
 		if settings.Kind != "" {
 			found = settings
 		}
 	}
-	place, err := placeFrom(found, dir)
+	place, err := locationFrom(found, dir)
 	return place, err == nil
 }
 
-// plainStateLimit is how much of a file is looked at for a state block.
+// plainStateLimit is the maximum size in bytes of a file that is searched for a state block.
 const plainStateLimit = 1 << 20
 
-// plainStateIn reads the state block of a file. Its kind is empty when there is none.
+// plainStateIn reads the state block of a file. Its kind is empty if there is none.
 func plainStateIn(file string) (found resources.StateSettings, ok bool) {
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > plainStateLimit {
@@ -58,7 +58,7 @@ func plainStateIn(file string) (found resources.StateSettings, ok bool) {
 	if !bytes.Contains(text, []byte("npctl")) || !bytes.Contains(text, []byte("state")) {
 		return found, true
 	}
-	if bytes.Count(text, []byte("{")) > 10_000 { // nesting is for config to judge
+	if bytes.Count(text, []byte("{")) > 10_000 { // package config limits the nesting
 		return found, false
 	}
 	parsed, diags := hclsyntax.ParseConfig(text, file, hcl.InitialPos)
@@ -91,7 +91,7 @@ func plainSettings(block *hclsyntax.Block) (found resources.StateSettings, ok bo
 	return resources.StateSettings{Kind: kind, Config: value}, ok
 }
 
-// plainBody evaluates a body in which nothing refers to anything, and that has no mistakes.
+// plainBody evaluates a body without references. It reports false if the body has errors.
 func plainBody(body *hclsyntax.Body, known schema.Block) (cty.Value, bool) {
 	values := known.Null().AsValueMap()
 	for name, attr := range body.Attributes {
@@ -110,7 +110,7 @@ func plainBody(body *hclsyntax.Body, known schema.Block) (cty.Value, bool) {
 	}
 	for _, block := range body.Blocks {
 		nested, ok := plainNested(block, known)
-		if !ok || !values[block.Type].IsNull() { // the second of its kind
+		if !ok || !values[block.Type].IsNull() { // the second block of its type
 			return cty.NilVal, false
 		}
 		values[block.Type] = nested
@@ -130,7 +130,7 @@ func plainValue(expr hcl.Expression, a schema.Attribute) (cty.Value, bool) {
 	return value, true
 }
 
-// plainNested reads a block of which there is one at the most, and that has no label.
+// plainNested reads a block that occurs at most once and has no label.
 func plainNested(block *hclsyntax.Block, known schema.Block) (cty.Value, bool) {
 	for _, n := range known.Blocks {
 		if n.Name == block.Type && n.Label == "" && n.Max == 1 && len(block.Labels) == 0 {

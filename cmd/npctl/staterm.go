@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -65,7 +66,7 @@ func (c *stateCommand) forget(ctx context.Context, store state.Store, entries []
 	return nil
 }
 
-// staysBehind says what is left in the world when the record is gone.
+// staysBehind returns the objects that remain after their record is removed.
 func staysBehind(r resources.Record) string {
 	switch r := r.(type) {
 	case *resources.Node:
@@ -78,7 +79,7 @@ func staysBehind(r resources.Record) string {
 		}
 	case *resources.Build:
 		if len(r.Files) > 0 {
-			return "; its " + countWord(len(r.Files), "file stays", "files stay") + " in the images directory"
+			return "; its " + text.Count(len(r.Files), "file stays", "files stay") + " in the images directory"
 		}
 	}
 	return ""

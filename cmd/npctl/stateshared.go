@@ -13,8 +13,8 @@ import (
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
-// sharedStore is a state in ZooKeeper with what this process keeps for itself. The lock that the commands of this
-// machine have in common is in the file: whoever works elsewhere is kept away by claims of single records.
+// sharedStore is a state in ZooKeeper with the private file of this process. The lock that the commands on this machine
+// share is in the file; claims on single records exclude processes on other machines.
 type sharedStore struct {
 	*zookeeper.Store
 	private *bolt.Store
@@ -25,12 +25,12 @@ var (
 	_ state.Shared = (*sharedStore)(nil)
 )
 
-// openTimeout is how long people and systemd wait for ZooKeeper before they are told that it cannot be reached.
+// openTimeout is the time after which npctl reports that ZooKeeper is unreachable.
 const openTimeout = 10 * time.Second
 
-// openShared opens the file first: it knows which state it belongs to.
-func (a *app) openShared(ctx context.Context, p statePlace, readOnly bool) (*sharedStore, error) {
-	private, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), ReadOnly: readOnly, Role: bolt.Private, Log: a.log})
+// openShared opens the private file first, because it contains the lineage of its state.
+func (a *app) openShared(ctx context.Context, p stateLocation, readOnly bool) (*sharedStore, error) {
+	private, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), ReadOnly: readOnly, Role: bolt.RolePrivate, Log: a.log})
 	if err != nil {
 		return nil, explainPlace(err, p)
 	}
@@ -41,10 +41,10 @@ func (a *app) openShared(ctx context.Context, p statePlace, readOnly bool) (*sha
 	return &sharedStore{shared, private}, nil
 }
 
-// openAside opens a shared state to look on for as long as others work in it: nothing can be written there, and what is noted
-// is in a file that is of no state.
-func (a *app) openAside(ctx context.Context, p statePlace) (*sharedStore, error) {
-	private, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), Role: bolt.Shadow, Log: a.log})
+// openShadow opens a shared state read-only, for a shadow that runs while other processes serve. Its notes go to a file
+// that belongs to no state.
+func (a *app) openShadow(ctx context.Context, p stateLocation) (*sharedStore, error) {
+	private, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), Role: bolt.RoleShadow, Log: a.log})
 	if err != nil {
 		return nil, explainPlace(err, p)
 	}
@@ -57,7 +57,7 @@ func (a *app) openAside(ctx context.Context, p statePlace) (*sharedStore, error)
 	return &sharedStore{shared, private}, nil
 }
 
-func (a *app) joinShared(ctx context.Context, p statePlace, private *bolt.Store, readOnly bool) (*zookeeper.Store, error) {
+func (a *app) joinShared(ctx context.Context, p stateLocation, private *bolt.Store, readOnly bool) (*zookeeper.Store, error) {
 	own, err := private.Identity(ctx)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (a *app) joinShared(ctx context.Context, p statePlace, private *bolt.Store,
 	}
 	there, err := shared.Identity(ctx)
 	if err == nil {
-		err = private.Turn(ctx, bolt.Turn{Role: bolt.Private, Elsewhere: p.String(), Lineage: there.Lineage})
+		err = private.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RolePrivate, Location: p.String(), Lineage: there.Lineage})
 	}
 	if err != nil {
 		return nil, errors.Join(err, shared.Close())
@@ -82,8 +82,8 @@ func (a *app) joinShared(ctx context.Context, p statePlace, private *bolt.Store,
 	return shared, nil
 }
 
-// explainPlace adds what to do about a state that is not where it is looked for.
-func explainPlace(err error, p statePlace) error {
+// explainPlace adds a hint to an error about a state that is not at its configured location.
+func explainPlace(err error, p stateLocation) error {
 	var role *bolt.RoleError
 	var lineage *zookeeper.LineageError
 	switch {
@@ -92,7 +92,7 @@ func explainPlace(err error, p statePlace) error {
 	case errors.As(err, &lineage):
 		return hint(err, fmt.Sprintf("correct hosts and chroot; if ZooKeeper has lost its data or another state is meant, move %s away: "+
 			"what npctl made is known by the marks that it carries, and left alone by a state of another lineage", p.file))
-	case errors.Is(err, zookeeper.ErrArriving):
+	case errors.Is(err, zookeeper.ErrImporting):
 		return hint(err, "finish it where it was begun: npctl state migrate")
 	default:
 		return err
@@ -101,13 +101,13 @@ func explainPlace(err error, p statePlace) error {
 
 func roleHint(e *bolt.RoleError) string {
 	switch e.Role {
-	case bolt.Private:
+	case bolt.RolePrivate:
 		return fmt.Sprintf("write state %q in the configuration again; npctl state migrate brings a state back into a file", stateZooKeeper)
-	case bolt.Shadow:
+	case bolt.RoleShadow:
 		return "name another file in the state block; this one may be removed when nobody needs its events"
-	case bolt.Moving:
+	case bolt.RoleMigrating:
 		return "npctl state migrate goes on with it; npctl state migrate -abandon leaves it where it was"
-	case bolt.Moved:
+	case bolt.RoleMigrated:
 		return "correct the state block of the configuration, or name another file"
 	default:
 		return fmt.Sprintf("npctl state migrate -from=%s moves it to where the configuration says; or name another file", e.Path)
@@ -122,7 +122,8 @@ func (s *sharedStore) Lock(ctx context.Context, name string, holder state.Holder
 	return s.Store.Lock(ctx, name, holder)
 }
 
-// Worker implements stateStore. Processes on other machines claim the records that they work on.
+// Worker implements stateStore. It covers this machine only; processes on other machines claim the records that they
+// work on.
 func (s *sharedStore) Worker(ctx context.Context, name string) (*state.Holder, error) {
 	return s.private.Worker(ctx, name)
 }
@@ -157,7 +158,7 @@ func (s *sharedStore) Close() error {
 	return errors.Join(s.Store.Close(), s.private.Close())
 }
 
-// document is the whole state, as npctl state pull prints it.
+// document returns the whole state in the form that npctl state pull prints.
 func (s *sharedStore) document(ctx context.Context) (*bolt.Document, error) {
 	doc := bolt.NewDocument(version())
 	id, err := s.Identity(ctx)
@@ -177,9 +178,10 @@ func (s *sharedStore) document(ctx context.Context) (*bolt.Document, error) {
 	return doc, s.addSequences(ctx, doc)
 }
 
-// addSequences keeps the numbers of the document ahead of those that were given, whether or not their records are there.
+// addSequences sets the sequences of the document to the highest IDs ever assigned, even if their records no longer
+// exist.
 func (s *sharedStore) addSequences(ctx context.Context, doc *bolt.Document) error {
-	about, err := s.private.About(ctx)
+	about, err := s.private.FileInfo(ctx)
 	if err != nil {
 		return err
 	}

@@ -15,15 +15,16 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// stateStore is the state as commands use it: a file, ZooKeeper, or that of the npctl watch which works with it.
+// stateStore is the state as commands use it: a file, ZooKeeper, or the state of a running npctl watch.
 type stateStore interface {
 	state.Store
 	state.Identified
-	// Holder returns who holds a lock, nil when nobody does.
+	// Holder returns the holder of a lock, or nil if it is free.
 	Holder(ctx context.Context, name string) (*state.Holder, error)
-	// Worker returns the holder of a lock if it may be working: nil when nobody holds it, or a process that is dead.
+	// Worker returns the holder of a lock if it may be working. It returns nil if the lock is free or its holder is
+	// dead.
 	Worker(ctx context.Context, name string) (*state.Holder, error)
-	// ForceUnlock takes a lock from its holder, who is returned.
+	// ForceUnlock releases the lock with this ID and returns its holder.
 	ForceUnlock(ctx context.Context, id string) (state.Holder, error)
 	// Export writes the whole state.
 	Export(ctx context.Context, w io.Writer) error
@@ -34,11 +35,11 @@ var (
 	_ stateStore = (*daemonStore)(nil)
 )
 
-// daemonTimeout is how long npctl watch may take to say which state it has.
+// daemonTimeout limits the time in which npctl watch must report its state.
 const daemonTimeout = 10 * time.Second
 
-// openState opens the state to read or to write it: through the npctl watch that works with it, where there is one.
-func (a *app) openState(ctx context.Context, p statePlace, readOnly bool) (stateStore, error) {
+// openState opens the state through the npctl watch that uses it, or directly if there is none.
+func (a *app) openState(ctx context.Context, p stateLocation, readOnly bool) (stateStore, error) {
 	store, err := a.daemonState(p)
 	switch {
 	case err != nil:
@@ -49,8 +50,8 @@ func (a *app) openState(ctx context.Context, p statePlace, readOnly bool) (state
 	return a.openPlace(ctx, p, readOnly)
 }
 
-// daemonState is the state through the npctl watch that works with it; nil when there is none.
-func (a *app) daemonState(p statePlace) (*daemonStore, error) {
+// daemonState returns the state through the npctl watch that uses it, or nil if there is none.
+func (a *app) daemonState(p stateLocation) (*daemonStore, error) {
 	if _, err := os.Stat(p.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, hint(fmt.Errorf("open state: %w", err), "correct the path in the state block or -state, or become the user that owns the state")
 	}
@@ -74,8 +75,8 @@ func (a *app) daemonState(p statePlace) (*daemonStore, error) {
 	return nil, nil
 }
 
-// stateAt is the state of the npctl watch at a socket, if it is the one at that place.
-func (a *app) stateAt(socket string, p statePlace) (*daemonStore, error) {
+// stateAt returns the state of the npctl watch at a socket, or nil if it uses another state or does not run.
+func (a *app) stateAt(socket string, p stateLocation) (*daemonStore, error) {
 	c, err := client.New(client.Options{Socket: socket, Agent: version()})
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (a *app) stateAt(socket string, p statePlace) (*daemonStore, error) {
 	defer cancel()
 	store, err := client.OpenStore(ctx, c)
 	switch {
-	case errors.Is(err, client.ErrNoDaemon): // one that was killed
+	case errors.Is(err, client.ErrNoDaemon): // left by a killed daemon
 		return nil, nil
 	case errors.Is(err, os.ErrPermission):
 		return nil, hint(fmt.Errorf("npctl watch works with this state, and you may not use its socket: %w", err),
@@ -101,8 +102,8 @@ func (a *app) stateAt(socket string, p statePlace) (*daemonStore, error) {
 	return &daemonStore{Store: store, app: a, place: p}, nil
 }
 
-// socketsOf says where the npctl watch of a state is looked for: where somebody has said, if they have, and where it
-// listens when nobody says otherwise.
+// socketsOf returns the sockets at which the npctl watch of a state may listen: that of NPCTL_SOCKET, if set, and the
+// default.
 func (a *app) socketsOf(statePath string) (named, usual string) {
 	if at, ok := a.lookupEnv("NPCTL_SOCKET"); ok && !isURL(at) {
 		named = at
@@ -112,7 +113,7 @@ func (a *app) socketsOf(statePath string) (named, usual string) {
 
 func isURL(at string) bool { return strings.Contains(at, "://") }
 
-// sameFile reports whether two paths lead to the same file, or would if it were there.
+// sameFile reports whether two paths refer to the same file, or would if it existed.
 func sameFile(a, b string) bool {
 	one, err := os.Stat(a)
 	if err != nil {
@@ -122,14 +123,15 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// daemonStore is the state of an npctl watch.
+// daemonStore is the state of a running npctl watch.
 type daemonStore struct {
 	*client.Store
 	app   *app
-	place statePlace
+	place stateLocation
 }
 
-// Worker implements stateStore. The daemon that holds its own state says itself what it works on.
+// Worker implements stateStore. It omits the daemon that holds its own state, because the daemon reports its work
+// itself.
 func (s *daemonStore) Worker(ctx context.Context, name string) (*state.Holder, error) {
 	holder, err := s.Holder(ctx, name)
 	if err != nil || holder == nil || holder.Operation == watchOperation {
@@ -138,7 +140,7 @@ func (s *daemonStore) Worker(ctx context.Context, name string) (*state.Holder, e
 	return holder, nil
 }
 
-// Export reads the state itself, which needs nothing of the daemon.
+// Export reads the state directly, without the daemon.
 func (s *daemonStore) Export(ctx context.Context, w io.Writer) error {
 	file, err := s.app.openPlace(ctx, s.place, true)
 	if err != nil {

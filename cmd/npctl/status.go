@@ -20,21 +20,21 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// statusCommand is npctl status.
+// statusCommand implements npctl status.
 type statusCommand struct {
 	daemonCommand
 	once  bool
 	every time.Duration
 }
 
-// statusDocument is what npctl status prints with -json, and what its page is made of.
+// statusDocument is the document that npctl status prints with -json, and the content of its page.
 type statusDocument struct {
 	FormatVersion string          `json:"format_version"`
 	Status        wire.Status     `json:"status"`
 	Providers     []wire.Provider `json:"providers"`
 	Labels        []wire.Label    `json:"labels"`
 	Steps         []wire.Step     `json:"steps"`
-	Requests      []wire.Request  `json:"requests"` // those that wait
+	Requests      []wire.Request  `json:"requests"` // waiting requests
 	Events        []wire.Event    `json:"events"`
 }
 
@@ -64,25 +64,25 @@ func (c *statusCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-		now, err := lookAt(ctx, d)
+		now, err := fetchStatus(ctx, d)
 		switch {
 		case err != nil:
 			return err
 		case c.json:
 			return c.ui.printJSON(now)
 		case c.once || !c.ui.outTerm():
-			_, err := io.WriteString(c.ui.out, statusPage(now, &page{columns: c.ui.outWidth(), color: c.ui.outColor}))
+			_, err := io.WriteString(c.ui.out, statusPage(now, c.ui.page()))
 			return outputError(err)
 		}
 		return c.follow(ctx, d, now)
 	})
 }
 
-// statusEvents is how many events a page has.
+// statusEvents is the number of events on a page.
 const statusEvents = 15
 
-// lookAt asks for everything that a page has.
-func lookAt(ctx context.Context, d *client.Client) (doc statusDocument, err error) {
+// fetchStatus queries the daemon for the content of a page.
+func fetchStatus(ctx context.Context, d *client.Client) (doc statusDocument, err error) {
 	doc.FormatVersion = jsonVersion
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { doc.Status, err = d.Status(ctx); return err })
@@ -102,25 +102,25 @@ func lookAt(ctx context.Context, d *client.Client) (doc statusDocument, err erro
 	return doc, group.Wait()
 }
 
-// The terminal's other screen, on which the page is drawn, so that what was there before comes back.
+// The page is drawn on the alternate screen of the terminal, so that the previous content reappears at the end.
 const (
-	otherScreen = "\x1b[?1049h\x1b[?25l"
-	backAgain   = "\x1b[?25h\x1b[?1049l"
-	topLeft     = "\x1b[H"
-	clearLine   = "\x1b[K"
-	clearBelow  = "\x1b[J"
+	alternateScreen = "\x1b[?1049h\x1b[?25l"
+	primaryScreen   = "\x1b[?25h\x1b[?1049l"
+	topLeft         = "\x1b[H"
+	clearLine       = "\x1b[K"
+	clearBelow      = "\x1b[J"
 )
 
-// follow draws the page again and again until ctx ends. A daemon that is away for a while is waited for.
+// follow redraws the page until ctx is done. It waits for a daemon that does not respond.
 func (c *statusCommand) follow(ctx context.Context, d *client.Client, now statusDocument) error {
 	keys, restore := c.keys()
 	leave := sync.OnceFunc(func() {
-		_, _ = io.WriteString(c.ui.out, backAgain) // there is nowhere to say so
+		_, _ = io.WriteString(c.ui.out, primaryScreen) // an error cannot be reported anywhere
 		restore()
 	})
 	defer leave()
 	c.ui.onLeave(leave)
-	_, _ = io.WriteString(c.ui.out, otherScreen)
+	_, _ = io.WriteString(c.ui.out, alternateScreen)
 	c.ui.onInterrupt(func() {})
 	defer c.ui.onInterrupt(nil)
 	trouble := ""
@@ -134,11 +134,11 @@ func (c *statusCommand) follow(ctx context.Context, d *client.Client, now status
 			if leaves(key) {
 				return nil
 			}
-			continue // which draws the page for another size, too
+			continue // redraw, which also adapts the page to a new window size
 		case <-ctx.Done():
 			return nil
 		}
-		next, err := lookAt(ctx, d)
+		next, err := fetchStatus(ctx, d)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -154,7 +154,7 @@ func (c *statusCommand) follow(ctx context.Context, d *client.Client, now status
 	}
 }
 
-// draw fits the page to the terminal.
+// draw draws the page in the size of the terminal.
 func (c *statusCommand) draw(now statusDocument, trouble string) error {
 	columns, rows, err := term.GetSize(int(c.ui.outFile.Fd()))
 	if err != nil {
@@ -189,7 +189,8 @@ func (c *statusCommand) draw(now statusDocument, trouble string) error {
 	return outputError(err)
 }
 
-// keys gives the keys that are pressed, each at once and without an echo, until restore is called. ^C is a key then.
+// keys returns a channel of the pressed keys, without line buffering and echo, until restore is called. ^C is a key in
+// that mode.
 func (c *statusCommand) keys() (pressed <-chan byte, restore func()) {
 	keys := make(chan byte)
 	in, _ := c.ui.in.(*os.File)
@@ -212,5 +213,5 @@ func (c *statusCommand) keys() (pressed <-chan byte, restore func()) {
 	return keys, func() { _ = term.Restore(int(in.Fd()), before) }
 }
 
-// leaves reports whether a key ends the page: q, ^C, ^D.
+// leaves reports whether a key closes the page: q, ^C or ^D.
 func leaves(key byte) bool { return strings.IndexByte("qQ\x03\x04", key) >= 0 }

@@ -10,34 +10,35 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// statusRows is how many lines of each table a page has.
+// statusRows is the maximum number of rows of each table on a page.
 const statusRows = 15
 
-// page collects lines for people. What it has is fit for a terminal.
+// page builds a text for the terminal. It escapes all values.
 type page struct {
 	strings.Builder
 	columns int // 0: no limit
 	color   bool
-	live    bool // it is drawn again and again, so that there is only room for what fits
+	live    bool // redrawn repeatedly, so it is limited to the size of the screen
 }
 
-// line adds a line; one that is wider than the screen breaks between words.
+// line adds a line. It wraps a line that is wider than the screen between words.
 func (p *page) line(s style, text string) {
 	p.WriteString(paint(p.color && s != stylePlain, s, wrapWords(visibleLine(text), p.columns)) + "\n")
 }
 
-// stateStyles colour the states in tables.
+// stateStyles maps states in tables to their colours.
 var stateStyles = map[string]style{
 	"ok": styleGood, "ready": styleGood, "fulfilled": styleGood, "error": styleError, "failed": styleError, "not looked at": styleError,
 	"frozen": styleWarning, "standby": styleWarning, "not served": styleWarning, "going": styleWarning, "delete": styleError, "launch": styleGood,
 }
 
-// table adds rows, the first of which is the head.
-func (p *page) table(rows [][]string) {
-	for i, row := range fitTable(rows, p.columns) {
+// table adds rows, the first of which is the head. On a narrow screen it omits the columns named in spare first.
+func (p *page) table(rows [][]string, spare ...string) {
+	for i, row := range fitTable(rows, p.columns, spare...) {
 		for j, cell := range row {
 			s, known := stateStyles[strings.TrimRight(cell, " ")]
 			if i == 0 {
@@ -52,7 +53,7 @@ func (p *page) table(rows [][]string) {
 	}
 }
 
-// statusPage is the daemon at a glance, as text.
+// statusPage returns the status of the daemon as text.
 func statusPage(d statusDocument, b *page) string {
 	s := &d.Status
 	head := styleStrong
@@ -62,20 +63,20 @@ func statusPage(d statusDocument, b *page) string {
 	b.line(head, fmt.Sprintf("npctl watch %s on %s (process %d), up %s, %s", s.Version, s.Host, s.PID, age(s.Started, s.Now), readiness(s)))
 	b.line(stylePlain, "Requests  "+stateCounts(s.Requests)+oldest(s))
 	b.line(stylePlain, fmt.Sprintf("Nodes     %s; %d free", stateCounts(s.Nodes), s.Free))
-	b.line(stylePlain, fmt.Sprintf("Plan      %s %s running. Decided in %s.", s.Planned, countWord(s.Running, "step", "steps"),
-		time.Duration(s.PassTook*float64(time.Second)).Round(100*time.Microsecond)))
+	b.line(stylePlain, fmt.Sprintf("Plan      %s %s running. Decided in %s.", s.Plan, text.Count(s.Running, "step", "steps"),
+		time.Duration(s.PassSeconds*float64(time.Second)).Round(100*time.Microsecond)))
 	if s.Shadow != nil {
 		b.line(stylePlain, "Shadow    "+stateCounts(s.Shadow))
 	}
 	configurationLines(b, &s.Config, s.Now)
 	for i, p := range s.Problems {
 		if i == 5 {
-			b.line(styleError, fmt.Sprintf("          ... and %s", countWord(len(s.Problems)-i, "more problem", "more problems")))
+			b.line(styleError, fmt.Sprintf("          ... and %s", text.Count(len(s.Problems)-i, "more problem", "more problems")))
 			break
 		}
 		b.line(styleError, "Problem   "+oneLine(p, 200))
 	}
-	statusTable(b, []string{"PROVIDER", "STATE", "LOOKED AT", "NODES", "INSTANCES", "CORES", "RAM GiB", "PROBLEM"}, d.Providers, func(p *wire.Provider) []string { return providerRow(p, s.Now) })
+	statusTable(b, []string{"PROVIDER", "STATE", "LISTED", "NODES", "INSTANCES", "CORES", "RAM GiB", "PROBLEM"}, d.Providers, func(p *wire.Provider) []string { return providerRow(p, s.Now) })
 	statusTable(b, []string{"LABEL", "MIN READY", "FREE", "NODES", "WAITING", "OFFERED BY"}, d.Labels, labelRow)
 	statusTable(b, []string{"DOING", "WHAT", "BECAUSE"}, d.Steps, func(st *wire.Step) []string { return []string{st.Action, st.Address, st.Text} })
 	statusTable(b, []string{"WAITING", "STATE", "FOR", "PRIORITY", "LABELS", "REQUESTOR", "WHERE"}, longestFirst(d.Requests), func(r *wire.Request) []string {
@@ -85,7 +86,7 @@ func statusPage(d statusDocument, b *page) string {
 	if len(d.Events) > 0 {
 		b.WriteString("\n")
 		b.line(styleStrong, "EVENTS (times in "+s.Now.Local().Format("MST")+")")
-		for _, e := range slices.Backward(d.Events) { // the newest first: what does not fit is at the end
+		for _, e := range slices.Backward(d.Events) { // newest first: a page that is too long is cut off at the end
 			text := visibleLine(e.Time.Local().Format(time.TimeOnly) + "  " + e.Subject + "  " + oneLine(e.Text, 300))
 			if b.live {
 				text = runewidth.Truncate(text, b.columns, "…")
@@ -96,24 +97,24 @@ func statusPage(d statusDocument, b *page) string {
 	return b.String()
 }
 
-// configurationLines tell of a configuration that was refused, and of what the one in force does not do.
+// configurationLines adds lines about a rejected configuration, and about pending deletions of the current one.
 func configurationLines(b *page, c *wire.Configuration, now time.Time) {
 	if c.Error != "" {
-		b.line(styleError, fmt.Sprintf("Config    refused %s ago, the one of %s ago is in force: %s", age(c.Refused, now), age(c.Taken, now), oneLine(c.Error, 500)))
+		b.line(styleError, fmt.Sprintf("Config    refused %s ago, the one of %s ago is in force: %s", age(c.RejectedAt, now), age(c.LoadedAt, now), oneLine(c.Error, 500)))
 	}
-	if c.HeldBack != "" {
+	if c.ConsentRequired != "" {
 		b.line(styleWarning, fmt.Sprintf("Held back %s: %s; npctl reload -allow-destroy, if that is meant",
-			countWord(len(c.Deletes), "deletion", "deletions"), oneLine(c.HeldBack, 500)))
+			text.Count(len(c.PendingDeletions), "deletion", "deletions"), oneLine(c.ConsentRequired, 500)))
 	}
-	if c.OldState != "" {
-		b.line(styleWarning, "State     "+oneLine(c.OldState, 500))
+	if c.StateOutdated != "" {
+		b.line(styleWarning, "State     "+oneLine(c.StateOutdated, 500))
 	}
 }
 
 func readiness(s *wire.Status) string {
 	switch {
-	case s.Parked != "":
-		return "parked for " + s.Parked
+	case s.SuspendedBy != "":
+		return "parked for " + s.SuspendedBy
 	case s.Ready:
 		return "ready"
 	default:
@@ -122,13 +123,13 @@ func readiness(s *wire.Status) string {
 }
 
 func oldest(s *wire.Status) string {
-	if s.OldestWaits.IsZero() {
+	if s.OldestRequest.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("; the oldest waits for %s", age(s.OldestWaits, s.Now))
+	return fmt.Sprintf("; the oldest waits for %s", age(s.OldestRequest, s.Now))
 }
 
-// stateCounts is such as "2 ready, 1 in-use".
+// stateCounts returns a text such as "2 ready, 1 in-use".
 func stateCounts[T ~string](counts map[T]int) string {
 	var parts []string
 	for _, state := range slices.Sorted(maps.Keys(counts)) {
@@ -137,7 +138,7 @@ func stateCounts[T ~string](counts map[T]int) string {
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
-// statusTable adds a table behind an empty line; of many rows only the first.
+// statusTable adds a table after an empty line. It limits the number of rows.
 func statusTable[T any](out *page, head []string, rows []T, cells func(*T) []string) {
 	if len(rows) == 0 {
 		return
@@ -158,11 +159,11 @@ func providerRow(p *wire.Provider, now time.Time) []string {
 	switch {
 	case !p.Served:
 		state = "not served"
-	case p.StandsBy != nil:
+	case p.Leader != nil:
 		state = "standby"
 	case p.Frozen:
 		state = "frozen"
-	case !p.Looked:
+	case !p.Queried:
 		state = "not looked at"
 	case p.Error != "":
 		state = "error"
@@ -170,17 +171,17 @@ func providerRow(p *wire.Provider, now time.Time) []string {
 		state = "going"
 	}
 	problem := p.Error
-	if p.StandsBy != nil {
-		problem = "served by " + p.StandsBy.Who
+	if p.Leader != nil {
+		problem = "served by " + p.Leader.UserHost
 	}
-	if problem == "" && p.Failing != nil {
-		problem = fmt.Sprintf("%s failed, last %s ago: %s", countWord(p.Failing.Count, "launch", "launches"), age(p.Failing.Time, now), p.Failing.Error)
+	if problem == "" && p.LaunchFailure != nil {
+		problem = fmt.Sprintf("%s failed, last %s ago: %s", text.Count(p.LaunchFailure.Count, "launch", "launches"), age(p.LaunchFailure.Time, now), p.LaunchFailure.Error)
 	}
 	instances, cores, ram := quotaCells(p)
-	return []string{p.Name, state, age(p.Listed, now), stateCounts(p.Nodes), instances, cores, ram, oneLine(problem, problemLength)}
+	return []string{p.Name, state, age(p.ListedAt, now), stateCounts(p.Nodes), instances, cores, ram, oneLine(problem, problemLength)}
 }
 
-// quotaCells show what is ours, what is used in all, and the limit.
+// quotaCells returns the used and the maximum amounts of a quota.
 func quotaCells(p *wire.Provider) (instances, cores, ram string) {
 	if p.Quota == nil {
 		return "", "", ""
@@ -213,7 +214,7 @@ func labelRow(l *wire.Label) []string {
 	return []string{l.Name, fmt.Sprint(l.MinReady), fmt.Sprint(l.Free), stateCounts(l.Nodes), fmt.Sprint(l.Waiting), words(where)}
 }
 
-// longestFirst sorts requests by age.
+// longestFirst sorts requests by age, oldest first.
 func longestFirst(requests []wire.Request) []wire.Request {
 	return slices.SortedFunc(slices.Values(requests), func(a, b wire.Request) int { return a.Created.Compare(b.Created) })
 }

@@ -6,16 +6,17 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// tableGap is between two columns.
+// tableGap is the number of spaces between two columns.
 const tableGap = 2
 
-// leastColumn is how narrow a column may become before the last ones are left out.
+// leastColumn is the minimum width of a column; below it the last columns are omitted.
 const leastColumn = 8
 
-// fitTable lays cells out in columns, the first row being the head, for a screen of that width; 0 has no limit. In a table
-// that is too wide columns without any value are left out, then the last ones as far as that is needed; the head ends with
-// "…" then. Long values are shortened in the middle, but for the first column, which holds ids and names.
-func fitTable(rows [][]string, width int) [][]string {
+// fitTable formats cells as columns for a screen of the given width; the first row is the head, and width 0 means no
+// limit. If a table is too wide, fitTable omits columns in this order as far as necessary: all without values, those
+// named in spare, and the last ones. The head ends with "…" if a column with values is omitted. fitTable shortens long
+// values in the middle, except in the first column, which holds IDs and names.
+func fitTable(rows [][]string, width int, spare ...string) [][]string {
 	cells := make([][]string, len(rows))
 	for i, row := range rows {
 		for _, value := range row {
@@ -27,7 +28,7 @@ func fitTable(rows [][]string, width int) [][]string {
 	}
 	widths := columnWidths(cells)
 	if width > 0 && tableWidth(widths) > width {
-		cells = dropColumns(cells, width)
+		cells = dropColumns(cells, width, spare)
 		widths = columnWidths(cells)
 		for tableWidth(widths) > width && len(widths) > 1 {
 			widest := slices.Index(widths[1:], slices.Max(widths[1:])) + 1
@@ -69,8 +70,8 @@ func tableWidth(widths []int) int {
 	return sum
 }
 
-// dropColumns leaves out what cannot fit, however much the rest is shortened.
-func dropColumns(cells [][]string, width int) [][]string {
+// dropColumns removes the columns that do not fit even if all values are shortened.
+func dropColumns(cells [][]string, width int, spare []string) [][]string {
 	keep := make([]int, 0, len(cells[0]))
 	for i := range cells[0] {
 		if i == 0 || slices.ContainsFunc(cells[1:], func(row []string) bool { return row[i] != "-" }) {
@@ -90,7 +91,8 @@ func dropColumns(cells [][]string, width int) [][]string {
 	}
 	cut := false
 	for len(keep) > 1 && least()+tableGap > width {
-		keep, cut = keep[:len(keep)-1], true
+		next := nextToDrop(cells[0], keep, spare)
+		keep, cut = slices.Delete(keep, next, next+1), true
 	}
 	cells = pick(cells, keep)
 	if cut {
@@ -99,7 +101,17 @@ func dropColumns(cells [][]string, width int) [][]string {
 	return cells
 }
 
-// pick returns some columns.
+// nextToDrop returns the index in keep of the column to omit next. It never returns the first column.
+func nextToDrop(head []string, keep []int, spare []string) int {
+	for _, name := range spare {
+		if i := slices.IndexFunc(keep, func(column int) bool { return head[column] == name }); i > 0 {
+			return i
+		}
+	}
+	return len(keep) - 1
+}
+
+// pick returns the given columns.
 func pick(cells [][]string, columns []int) [][]string {
 	picked := make([][]string, len(cells))
 	for i, row := range cells {

@@ -43,6 +43,21 @@ NODE        STATE   SINCE  LABELS  PROVIDER/POOL  ADDRESS…
 	}
 }
 
+func TestTablesKeepTheColumnsThatAreNotSpare(t *testing.T) {
+	rows := [][]string{{"IMAGE", "KIND", "AGE", "FORMATS", "PROBLEM"}, {"debian", "diskimage", "3m", "qcow2", "build failed 3m ago: exit status 1"}}
+	for width, want := range map[int]string{
+		60: "IMAGE   KIND       AGE  FORMATS  PROBLEM\ndebian  diskimage  3m   qcow2    build fail…o: exit status 1\n",
+		40: "IMAGE   KIND       AGE  PROBLEM…\ndebian  diskimage  3m   build … status 1\n",
+		25: "IMAGE   AGE  PROBLEM…\ndebian  3m   buil…tatus 1\n",
+	} {
+		p := page{columns: width}
+		p.table(rows, "FORMATS", "KIND")
+		if diff := cmp.Diff(want, p.String()); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", width, diff)
+		}
+	}
+}
+
 func TestTablesAreNeverWiderThanTheScreen(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n, width := rapid.IntRange(1, 9).Draw(r, "columns"), rapid.IntRange(20, 140).Draw(r, "width")
@@ -51,7 +66,8 @@ func TestTablesAreNeverWiderThanTheScreen(t *testing.T) {
 		for i := range rows {
 			rows[i][0] = "id"
 		}
-		for _, row := range fitTable(rows, width) {
+		spare := rapid.SliceOfDistinct(rapid.SampledFrom(rows[0]), rapid.ID).Draw(r, "spare")
+		for _, row := range fitTable(rows, width, spare...) {
 			if w := runewidth.StringWidth(strings.Join(row, "")); w > width {
 				r.Fatalf("%d columns are used of %d: %q", w, width, row)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/test/pty"
 )
 
-// terminal runs a command with a terminal of its own and keeps what it shows.
+// terminal runs a command on a separate terminal and keeps its output.
 type terminal struct {
 	t       *testing.T
 	keys    *os.File
@@ -28,7 +28,7 @@ type terminal struct {
 	shown bytes.Buffer // guarded by mu
 }
 
-// onTerminal starts npctl in dir, on a terminal of 120 columns.
+// onTerminal starts npctl in dir on a terminal of 120 columns.
 func onTerminal(t *testing.T, dir string, env []string, args ...string) *terminal {
 	t.Helper()
 	return onTerminalOf(t, 120, dir, env, args...)
@@ -54,7 +54,7 @@ func onTerminalOf(t *testing.T, columns int, dir string, env []string, args ...s
 			x.shown.Write(buffer[:n])
 			x.mu.Unlock()
 			if err != nil {
-				return // the last one with the terminal open has ended
+				return // the last process on the terminal has ended
 			}
 		}
 	})
@@ -67,7 +67,7 @@ func (x *terminal) text() string {
 	return strings.ReplaceAll(x.shown.String(), "\r\n", "\n")
 }
 
-// expect waits until the screen has shown something.
+// expect waits until the output matches pattern.
 func (x *terminal) expect(pattern string) {
 	x.t.Helper()
 	want := regexp.MustCompile(pattern)
@@ -86,9 +86,9 @@ func (x *terminal) press(keys string) {
 	}
 }
 
-// end waits for the command and returns its exit code and what it has shown.
+// end waits for the command and returns its exit code and output.
 func (x *terminal) end() (int, string) {
-	_ = x.command.Wait() // the exit code says it
+	_ = x.command.Wait() // the exit code is the result
 	x.read.Wait()
 	return x.command.ProcessState.ExitCode(), x.text()
 }
@@ -104,6 +104,22 @@ func fleetDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// changeConfig replaces text in the configuration in dir.
+func changeConfig(t *testing.T, dir, old, replacement string) {
+	t.Helper()
+	path := filepath.Join(dir, "npctl.hcl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(old)) {
+		t.Fatalf("%s does not contain %q", path, old)
+	}
+	if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte(old), []byte(replacement)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func waitForFile(t *testing.T, path string) {
@@ -164,16 +180,9 @@ func TestInterruptAtTheQuestionDoesNothing(t *testing.T) {
 func TestInterruptTwiceEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := fleetDir(t)
-	path := filepath.Join(dir, "npctl.hcl")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A builder that does not listen to SIGTERM makes a clean stop take long.
-	stubborn := strings.Replace(string(text), "echo $GREETING >", "trap '' TERM; touch $NPCTL_CONFIG_DIR/begun; while :; do sleep 0.1; done; echo $GREETING >", 1)
-	if err := os.WriteFile(path, []byte(stubborn), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	// A builder that ignores SIGTERM makes a clean stop slow.
+	const quick, stubborn = "echo $GREETING >", "trap '' TERM; touch $NPCTL_CONFIG_DIR/begun; while :; do sleep 0.1; done; echo $GREETING >"
+	changeConfig(t, dir, quick, stubborn)
 	x := onTerminal(t, dir, nil, "apply", "-auto-approve")
 	waitForFile(t, filepath.Join(dir, "begun"))
 	x.press("\x03")
@@ -182,15 +191,13 @@ func TestInterruptTwiceEndsAtOnce(t *testing.T) {
 	if code, shown := x.end(); code != exitInterrupted || strings.Contains(shown, "What was done is recorded") {
 		t.Errorf("apply: exit code %d, want %d, and not that it has ended in an orderly way:\n%s", code, exitInterrupted, shown)
 	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	changeConfig(t, dir, stubborn, quick)
 	if code, shown := onTerminal(t, dir, nil, "apply", "-auto-approve").end(); code != 0 {
 		t.Errorf("apply afterwards: exit code %d:\n%s", code, shown)
 	}
 }
 
-// fleetWithDaemon is a directory in which npctl watch runs.
+// fleetWithDaemon returns a directory in which npctl watch runs.
 func fleetWithDaemon(t *testing.T) string {
 	t.Helper()
 	dir := longFleet(t)
@@ -200,7 +207,7 @@ func fleetWithDaemon(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = daemon.Process.Kill() // it would wait for the launches
+		_ = daemon.Process.Kill() // SIGTERM would wait for the launches
 		_ = daemon.Wait()
 	})
 	waitForFile(t, filepath.Join(dir, ".npctl", "npctl.db.sock"))
@@ -220,7 +227,7 @@ func TestStatusIsLeftByAKeyAndSaysWhich(t *testing.T) {
 		x.expect("q or .C to leave")
 		x.press(keys)
 		code, text := x.end()
-		if code != 0 || !strings.HasSuffix(text, backAgain) {
+		if code != 0 || !strings.HasSuffix(text, primaryScreen) {
 			t.Errorf("%q: exit code %d, want 0 and the screen of before:\n%q", keys, code, text)
 		}
 		if colour.MatchString(text) != color {
@@ -235,21 +242,66 @@ func TestStatusIsLeftByAKeyAndSaysWhich(t *testing.T) {
 	}
 }
 
+// onNarrowTerminal returns the output of a command on 60 columns and checks that it fits. Single words may be wider,
+// because npctl does not break them.
+func onNarrowTerminal(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	code, text := onTerminalOf(t, 60, dir, []string{"NO_COLOR=1"}, args...).end()
+	if code != 0 {
+		t.Fatalf("npctl %s: exit code %d:\n%s", strings.Join(args, " "), code, text)
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if w := runewidth.StringWidth(line); w > 60 && strings.Contains(line, " ") {
+			t.Errorf("npctl %s: a line has %d of 60 columns: %s", strings.Join(args, " "), w, line)
+		}
+	}
+	return text
+}
+
+func TestShowAndImageListFitTheScreen(t *testing.T) {
+	t.Parallel()
+	dir := fleetDir(t)
+	changeConfig(t, dir, `"acme"`, `"cloud-with-a-long-name"`)
+	changeConfig(t, dir, "tiny", "image-with-a-long-name")
+	if code, text := onTerminal(t, dir, nil, "apply", "-auto-approve").end(); code != 0 {
+		t.Fatalf("apply: exit code %d:\n%s", code, text)
+	}
+	shown := onNarrowTerminal(t, dir, "show")
+	for _, want := range []string{`\nBUILD .*…\n[0-9a-f]{32}  `, `\nUPLOAD .*\n0000000001 .*…`, `\nNODE .*…\n0000000001  .*\n0000000002  `} {
+		if !regexp.MustCompile(want).MatchString(shown) {
+			t.Errorf("show has no %q in\n%s", want, shown)
+		}
+	}
+	changeConfig(t, dir, "echo $GREETING >", "echo no space is left on this disk >&2; exit 1; echo $GREETING >")
+	if code, text := onTerminal(t, dir, nil, "apply", "-auto-approve").end(); code != 1 {
+		t.Fatalf("apply: exit code %d, want 1:\n%s", code, text)
+	}
+	shown = onNarrowTerminal(t, dir, "image", "list")
+	if want := regexp.MustCompile(`^IMAGE .*BUILDS .*PROBLEM…\nimage-with-a-long-name .*1 ready .* bui.*…`); !want.MatchString(shown) {
+		t.Errorf("image list has no %q in\n%s", want, shown)
+	}
+}
+
+func TestRequestListFitsTheScreen(t *testing.T) {
+	t.Parallel()
+	dir := fleetWithDaemon(t)
+	if code, text := onTerminal(t, dir, nil, "request", "create", "-label=small", "-requestor=a-requestor-with-a-very-long-name").end(); code != 0 {
+		t.Fatalf("request create: exit code %d:\n%s", code, text)
+	}
+	shown := onNarrowTerminal(t, dir, "request", "list")
+	if want := regexp.MustCompile(`^REQUEST .*STATE .*LABELS .*\n0000000001  .* small .*…`); !want.MatchString(shown) {
+		t.Errorf("request list has no %q in\n%s", want, shown)
+	}
+}
+
 func TestNodeListFitsTheScreen(t *testing.T) {
 	t.Parallel()
 	dir := fleetWithDaemon(t)
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		code, text := onTerminalOf(t, 60, dir, []string{"NO_COLOR=1"}, "node", "list").end()
-		if code != 0 {
-			t.Fatalf("exit code %d:\n%s", code, text)
-		}
+		text := onNarrowTerminal(t, dir, "node", "list")
 		if !strings.Contains(text, "0000000002") {
-			continue // the image is built first
-		}
-		for line := range strings.Lines(text) {
-			if w := runewidth.StringWidth(strings.TrimSpace(line)); w > 60 {
-				t.Errorf("a line has %d of 60 columns: %s", w, line)
-			}
+			continue // the image must be built first
 		}
 		if !strings.Contains(text, "…") {
 			t.Errorf("nothing is shortened in\n%s", text)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/term"
 )
 
-// streams are where a command reads and writes.
+// streams are the inputs and outputs of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -25,26 +25,26 @@ type streams struct {
 
 func systemStreams() streams { return streams{os.Stdin, os.Stdout, os.Stderr} }
 
-// ui is the way to people: results go to out, everything else to err. Both are for one line at a time.
+// ui prints to the terminal: results to out, everything else to err. Each write is one line.
 type ui struct {
 	in                 io.Reader
 	out                io.Writer
-	err                *divertible
+	err                *redirectableWriter
 	inTerm, errTerm    bool
 	outColor, errColor bool
-	compact            bool     // warnings are one line each
-	outFile, errFile   *os.File // nil when there is none to ask for a width
+	compact            bool     // print each warning on one line
+	outFile, errFile   *os.File // nil if it is not a file and has no width
 
 	mu       sync.Mutex
-	onSignal func()        // guarded by mu: says what ^C means right now; nil when that goes without saying
+	onSignal func()        // guarded by mu: prints the effect of ^C; nil if there is nothing to print
 	stopped  chan struct{} // closed at the first ^C or SIGTERM
 	stopOnce sync.Once
-	onHangup func() // guarded by mu: answers SIGHUP; nil where that means the same as ^C
-	atLeave  func() // guarded by mu: takes what is drawn off the screen when npctl ends at once
+	onHangup func() // guarded by mu: handles SIGHUP; nil if SIGHUP has the effect of ^C
+	atLeave  func() // guarded by mu: restores the screen before npctl exits immediately
 }
 
 func newUI(s streams, lookupEnv func(string) (string, bool)) *ui {
-	u := &ui{stopped: make(chan struct{}), in: s.in, out: s.out, err: &divertible{to: s.err}}
+	u := &ui{stopped: make(chan struct{}), in: s.in, out: s.out, err: &redirectableWriter{to: s.err}}
 	u.outFile, _ = s.out.(*os.File)
 	u.errFile, _ = s.err.(*os.File)
 	in, _ := s.in.(*os.File)
@@ -63,7 +63,7 @@ func isTerminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd()
 
 func (u *ui) noColor() { u.outColor, u.errColor = false, false }
 
-// outWidth and errWidth are how many columns there are; 0 where nobody looks at a screen.
+// outWidth and errWidth return the number of columns, or 0 if the stream is not a terminal.
 func (u *ui) outWidth() int { return width(u.outFile) }
 func (u *ui) errWidth() int { return width(u.errFile) }
 
@@ -78,15 +78,15 @@ func width(f *os.File) int {
 	return columns
 }
 
-// talk writes a line that is no result. A terminal gets lines that end between words.
-func (u *ui) talk(format string, args ...any) {
-	_, _ = io.WriteString(u.err, wrapWords(fmt.Sprintf(format, args...), u.errWidth())+"\n") // there is nowhere to say that stderr is gone
+// message prints a line that is not a result. It wraps the line between words on a terminal.
+func (u *ui) message(format string, args ...any) {
+	_, _ = io.WriteString(u.err, wrapWords(fmt.Sprintf(format, args...), u.errWidth())+"\n") // an error cannot be reported
 }
 
 var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-// wrapWords breaks lines between words; 0 columns are no limit. What follows keeps the indentation of its line. A word that
-// is wider is not broken: somebody may copy it.
+// wrapWords wraps lines between words and keeps the indentation of each line; columns 0 means no limit. It does not
+// break a word that is too wide, so that the word can be copied.
 func wrapWords(text string, columns int) string {
 	if columns == 0 {
 		return text
@@ -112,13 +112,28 @@ func wrapWords(text string, columns int) string {
 	return strings.Join(lines, "\n")
 }
 
-// print writes a line of a result.
+// print prints a line of a result.
 func (u *ui) print(format string, args ...any) error {
 	_, err := fmt.Fprintf(u.out, format+"\n", args...)
 	return outputError(err)
 }
 
-// outputError says which side of the program cannot write.
+// page returns an empty page with the width of stdout.
+func (u *ui) page() *page { return &page{columns: u.outWidth(), color: u.outColor} }
+
+func (u *ui) printPage(p *page) error {
+	_, err := io.WriteString(u.out, p.String())
+	return outputError(err)
+}
+
+// table prints a table; see page.table.
+func (u *ui) table(rows [][]string, spare ...string) error {
+	p := u.page()
+	p.table(rows, spare...)
+	return u.printPage(p)
+}
+
+// outputError adds to an error that the output could not be written.
 func outputError(err error) error {
 	if err != nil {
 		return fmt.Errorf("write output: %w", err)
@@ -126,7 +141,7 @@ func outputError(err error) error {
 	return nil
 }
 
-// interrupted answers ^C.
+// interrupted handles ^C.
 func (u *ui) interrupted() {
 	u.stopOnce.Do(func() { close(u.stopped) })
 	u.mu.Lock()
@@ -137,8 +152,8 @@ func (u *ui) interrupted() {
 	}
 }
 
-// hungUp answers SIGHUP, and reports whether that was all there was to do.
-func (u *ui) hungUp() bool {
+// handleHangup handles SIGHUP. It reports whether a handler was set.
+func (u *ui) handleHangup() bool {
 	u.mu.Lock()
 	answer := u.onHangup
 	u.mu.Unlock()
@@ -148,8 +163,9 @@ func (u *ui) hungUp() bool {
 	return answer != nil
 }
 
-// hangups returns a channel that gets a hint at each SIGHUP until forget is called. Those that come meanwhile are one more.
-func (u *ui) hangups() (hints <-chan struct{}, forget func()) {
+// hangupHints returns a channel that receives a hint for each SIGHUP until forget is called. Several signals before the
+// next receive produce one hint.
+func (u *ui) hangupHints() (hints <-chan struct{}, forget func()) {
 	c := make(chan struct{}, 1)
 	u.onHangUp(func() {
 		select {
@@ -160,22 +176,21 @@ func (u *ui) hangups() (hints <-chan struct{}, forget func()) {
 	return c, func() { u.onHangUp(nil) }
 }
 
-// onHangUp sets what SIGHUP does from now on.
+// onHangUp sets the handler of SIGHUP.
 func (u *ui) onHangUp(answer func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.onHangup = answer
 }
 
-// onLeave sets what leave does.
+// onLeave sets the function that leave calls.
 func (u *ui) onLeave(clear func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.atLeave = clear
 }
 
-// leave takes what is drawn off the screen before npctl ends at once. It waits for a terminal that does not take it only
-// for a moment.
+// leave restores the screen before npctl exits immediately. It waits at most 200 ms for a terminal that blocks.
 func (u *ui) leave() {
 	u.mu.Lock()
 	clear := u.atLeave
@@ -194,7 +209,7 @@ func (u *ui) leave() {
 	}
 }
 
-// onInterrupt sets what ^C says from now on.
+// onInterrupt sets the function that ^C calls.
 func (u *ui) onInterrupt(say func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -212,12 +227,12 @@ const (
 	stylePlain
 )
 
-// style colours text that goes to stderr.
+// style colours text for stderr.
 func (u *ui) style(s style, text string) string {
 	return paint(u.errColor, s, text)
 }
 
-// paint colours text.
+// paint colours text if on is true.
 func paint(on bool, s style, text string) string {
 	if !on {
 		return text
@@ -229,10 +244,11 @@ func paint(on bool, s style, text string) string {
 	return c.Sprint(text)
 }
 
-// errNoTerminal is why nothing could be asked.
+// errNoTerminal is the error of ask without a terminal.
 var errNoTerminal = errors.New("there is no terminal to ask on")
 
-// ask reads one line of answer. It returns when ctx ends, though the read goes on until the process does.
+// ask prints a question and reads one line. It returns when ctx is done, although its goroutine reads until the process
+// ends.
 func (u *ui) ask(ctx context.Context, question string) (string, error) {
 	if !u.inTerm {
 		return "", errNoTerminal
@@ -250,31 +266,31 @@ func (u *ui) ask(ctx context.Context, question string) (string, error) {
 	select {
 	case a := <-answers:
 		if a.err != nil && a.text == "" {
-			u.talk("")
+			u.message("")
 			return "", nil
 		}
 		return a.text, nil
 	case <-ctx.Done():
-		u.talk("")
+		u.message("")
 		return "", context.Cause(ctx)
 	}
 }
 
-// divertible is stderr, which progress bars take over while they are shown: what is written then has to appear above
-// them. It writes one piece at a time.
-type divertible struct {
+// redirectableWriter is stderr. Progress bars redirect it while they are visible, so that other output appears above
+// them. Writes are serialized.
+type redirectableWriter struct {
 	mu sync.Mutex
 	to io.Writer // guarded by mu
 }
 
-func (d *divertible) Write(p []byte) (int, error) {
+func (d *redirectableWriter) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.to.Write(p)
 }
 
-// divert sends what is written to another writer, and returns the way back.
-func (d *divertible) divert(to io.Writer) (back func()) {
+// divert redirects all writes to another writer. back restores the previous one.
+func (d *redirectableWriter) divert(to io.Writer) (back func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.to
@@ -286,5 +302,5 @@ func (d *divertible) divert(to io.Writer) (back func()) {
 	}
 }
 
-// outTerm reports whether results go to a terminal.
+// outTerm reports whether stdout is a terminal.
 func (u *ui) outTerm() bool { return isTerminal(u.outFile) }

@@ -44,7 +44,7 @@ func (a *app) validateCommand() *cli.Command {
 	}
 }
 
-// valid shows warnings, and which values were not checked.
+// valid prints the warnings and the names of variables without a value.
 func (a *app) valid(c *configuration) error {
 	with := ""
 	if c.warnings != nil {
@@ -52,7 +52,7 @@ func (a *app) valid(c *configuration) error {
 		with = ", with the warnings above"
 	}
 	if len(c.Unset) > 0 {
-		a.ui.talk("Without a value, and checked only as far as any value would do: var.%s.", strings.Join(c.Unset, ", var."))
+		a.ui.message("Without a value, and checked only as far as any value would do: var.%s.", strings.Join(c.Unset, ", var."))
 	}
 	return a.ui.print("The configuration is valid%s.", with)
 }

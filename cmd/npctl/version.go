@@ -15,7 +15,7 @@ import (
 // release is set by the linker for released binaries.
 var release string
 
-// version is what this npctl calls itself: the release, or what Go recorded of the source it was built from.
+// version returns the release, or the module version that Go recorded in the binary.
 func version() string {
 	if release != "" {
 		return release
@@ -26,12 +26,12 @@ func version() string {
 	return "0.1.0-dev"
 }
 
-// versionReport is what version -json prints.
+// versionReport is the document that version -json prints.
 type versionReport struct {
 	FormatVersion string   `json:"format_version"`
 	Version       string   `json:"npctl_version"`
 	Revision      string   `json:"revision,omitempty"`
-	Modified      bool     `json:"modified,omitempty"` // built from files that were not committed
+	Modified      bool     `json:"modified,omitempty"` // built from uncommitted files
 	Go            string   `json:"go_version"`
 	Platform      string   `json:"platform"`
 	Drivers       []string `json:"drivers"`
@@ -63,7 +63,7 @@ Exit codes: 0.`,
 	}
 }
 
-// versionLine is what version and -version print.
+// versionLine returns the line that version and -version print.
 func versionLine() string {
 	return fmt.Sprintf("npctl %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
@@ -99,7 +99,7 @@ func (u *ui) printJSON(v any) error {
 	return u.print("%s", text.JSON(doc))
 }
 
-// marshalJSON is json.Marshal for what a terminal may show.
+// marshalJSON is json.Marshal with control characters escaped for a terminal.
 func marshalJSON(v any) ([]byte, error) {
 	doc, err := json.Marshal(v)
 	return text.JSON(doc), err

@@ -43,7 +43,7 @@ docs/operations.md tells how to run it as a service.
 
 Exit codes: 0 stopped by a signal, 1 error.`
 
-// watchCommand is npctl watch.
+// watchCommand implements npctl watch.
 type watchCommand struct {
 	*app
 	variableOptions
@@ -55,8 +55,8 @@ type watchCommand struct {
 	lockTimeout                         time.Duration
 	parallelism                         int
 	takeOver, shadow, allowDestroy      bool
-	place                               statePlace      // of the first configuration
-	reloads                             <-chan struct{} // gets a hint when the configuration is to be read anew
+	place                               stateLocation   // of the first configuration
+	reloads                             <-chan struct{} // receives a hint for each request to reload the configuration
 }
 
 func (a *app) watchCommand() *cli.Command {
@@ -94,7 +94,7 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.logAsService(); err != nil {
 		return err
 	}
-	reloads, forget := c.ui.hangups()
+	reloads, forget := c.ui.hangupHints()
 	defer forget()
 	c.reloads = reloads
 	config, err := c.loadAndWarn(c.variableOptions)
@@ -104,9 +104,9 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.checkProviders(config.Desired); err != nil {
 		return err
 	}
-	may := ownState
+	may := exclusiveState
 	if c.shadow {
-		may = asideState
+		may = shadowState
 		if err := c.checkShadow(config.Desired.Settings); err != nil {
 			return err
 		}
@@ -117,10 +117,10 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	}
 	defer s.close()
 	c.place = s.place
-	return c.alone(ctx, s, func(ctx context.Context) error { return c.serve(ctx, s) })
+	return c.withStateLock(ctx, s, func(ctx context.Context) error { return c.serve(ctx, s) })
 }
 
-// check finds options that make no sense.
+// check returns an error for invalid options.
 func (c *watchCommand) check(cmd *cli.Command) error {
 	if err := arguments(cmd, 0); err != nil {
 		return err
@@ -143,9 +143,9 @@ func (c *watchCommand) check(cmd *cli.Command) error {
 	return err
 }
 
-// checkShadow makes sure that there are others to look at.
+// checkShadow returns an error if the state is not shared, because a shadow compares itself with other processes.
 func (c *watchCommand) checkShadow(s resources.Settings) error {
-	place, err := c.statePlace(s)
+	place, err := c.stateLocation(s)
 	if err != nil || place.shared != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (c *watchCommand) checkShadow(s resources.Settings) error {
 		fmt.Sprintf("write state %q in the configuration, and leave -state out; npctl plan shows what would be done otherwise", stateZooKeeper))
 }
 
-// does lists the tasks that -serve names.
+// does returns the tasks of -serve.
 func (c *watchCommand) does() (tasks []watch.Task) {
 	for _, task := range c.tasks {
 		tasks = append(tasks, watch.Task(task))
@@ -161,7 +161,7 @@ func (c *watchCommand) does() (tasks []watch.Task) {
 	return tasks
 }
 
-// checkProviders makes sure that -provider names providers there are.
+// checkProviders returns an error if -provider names an unknown provider.
 func (c *watchCommand) checkProviders(want resources.Desired) error {
 	var names []string
 	for i := range want.Providers {
@@ -177,7 +177,7 @@ func (c *watchCommand) checkProviders(want resources.Desired) error {
 	return nil
 }
 
-// logAsService makes the log one for services, unless somebody has said how it is to be.
+// logAsService sets the log level to info, unless an option or NPCTL_LOG sets it.
 func (c *watchCommand) logAsService() error {
 	if _, set := c.lookupEnv("NPCTL_LOG"); set || c.global.logLevel != "" {
 		return nil

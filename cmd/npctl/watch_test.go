@@ -19,7 +19,7 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// watched is an npctl watch that runs in this process.
+// watched is an npctl watch or builder that runs in the test process.
 type watched struct {
 	t    *testing.T
 	dir  string
@@ -61,7 +61,7 @@ provider "static" "rack" {
 }
 `
 
-// shortDir is a directory whose name leaves room for that of a socket in it.
+// shortDir returns a directory with a short name, because the path of a unix socket is limited.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // t.TempDir has the name of the test in it
@@ -72,7 +72,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// socketOf is where commands look for the npctl watch of a state in dir.
+// socketOf returns the default socket of npctl watch for a state in dir.
 func socketOf(dir string) string { return filepath.Join(dir, "npctl.db.sock") }
 
 func writeConfig(t *testing.T, dir, text string) {
@@ -82,7 +82,7 @@ func writeConfig(t *testing.T, dir, text string) {
 	}
 }
 
-// startWatch starts npctl watch and waits until it says that it serves.
+// startWatch starts npctl watch and waits until it logs that it serves.
 func startWatch(t *testing.T, dir string, options ...string) *watched {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -96,7 +96,7 @@ func startWatch(t *testing.T, dir string, options ...string) *watched {
 	return w
 }
 
-// end stops it and returns its exit code.
+// end stops the daemon and returns its exit code.
 func (w *watched) end() int {
 	w.stop()
 	select {
@@ -109,7 +109,7 @@ func (w *watched) end() int {
 	}
 }
 
-// await waits until something is so. It depends on other goroutines, and on files.
+// await polls a condition that depends on other goroutines or on files.
 func (w *watched) await(what string, so func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -120,7 +120,7 @@ func (w *watched) await(what string, so func() bool) {
 	w.t.Fatalf("not within a minute: %s\n%s", what, w.log)
 }
 
-// ask asks the API at the socket beside the state.
+// ask sends a request to the API at the socket beside the state.
 func (w *watched) ask(method, path, body string) (int, string) {
 	w.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -179,7 +179,7 @@ func TestWatchServesUntilItIsStopped(t *testing.T) {
 	}
 }
 
-// address is what it listens at, as its log says.
+// address returns the address of a listener from the log.
 func (w *watched) address(network string) string {
 	w.t.Helper()
 	_, rest, found := strings.Cut(w.log.String(), network)
@@ -212,7 +212,7 @@ func TestHangupReadsTheConfigurationAnew(t *testing.T) {
 	w := startWatch(t, dir)
 	w.await("there is one machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "metal1") })
 	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "labels  ", "lables  "))
-	if !w.app.ui.hungUp() {
+	if !w.app.ui.handleHangup() {
 		t.Fatal("SIGHUP would end npctl watch")
 	}
 	w.await("the mistake is refused", func() bool { return strings.Contains(w.log.String(), "was not taken") })
@@ -225,19 +225,19 @@ func TestHangupReadsTheConfigurationAnew(t *testing.T) {
 		t.Error("metrics do not show that an old configuration goes on")
 	}
 	writeConfig(t, dir, watchedFleet+strings.ReplaceAll("provider"+afterFirst(watchedFleet, "provider"), "rack", "rack2"))
-	w.app.ui.hungUp()
+	w.app.ui.handleHangup()
 	w.await("the new one is taken", func() bool { return strings.Contains(w.log.String(), "configuration reloaded") })
 	w.await("there is another machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "rack2") })
-	if _, text := w.ask("GET", "/metrics", ""); !strings.Contains(text, "npctl_watch_config_stale 0") || !strings.Contains(text, `npctl_watch_reloads_total{result="refused"} 1`) {
+	if _, text := w.ask("GET", "/metrics", ""); !strings.Contains(text, "npctl_watch_config_stale 0") || !strings.Contains(text, `npctl_watch_reloads_total{result="invalid"} 1`) {
 		t.Errorf("metrics do not count the reloads:\n%s", strings.Join(slices.Collect(strings.SplitSeq(text, "\n")), "\n"))
 	}
 	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "npctl {", "npctl {\n  state \"bolt\" { path = \"other.db\" }"))
-	w.app.ui.hungUp()
+	w.app.ui.handleHangup()
 	w.await("another state is refused", func() bool { return strings.Contains(w.log.String(), "the state cannot move from") })
 	if code := w.end(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if w.app.ui.hungUp() {
+	if w.app.ui.handleHangup() {
 		t.Error("SIGHUP is still answered")
 	}
 }
@@ -246,7 +246,7 @@ func TestASocketElsewhereIsFoundBesideTheState(t *testing.T) {
 	dir, other := shortDir(t), shortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	usual, own := socketOf(dir), filepath.Join(other, "npctl.sock")
-	if err := os.Symlink("/nowhere", usual); err != nil { // as a watch leaves it that was killed
+	if err := os.Symlink("/nowhere", usual); err != nil { // left by a killed npctl watch
 		t.Fatal(err)
 	}
 	w := startWatch(t, dir, "-socket="+own, "-socket-mode=0660")
@@ -287,7 +287,7 @@ func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// notifySocket takes the place of systemd, and collects what it is sent.
+// notifySocket replaces systemd and collects the notifications.
 func notifySocket(t *testing.T, dir string) *lockedBuffer {
 	t.Helper()
 	path := filepath.Join(dir, "notify")
@@ -320,7 +320,7 @@ func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
 	w.await("it is ready", func() bool { return strings.Contains(told.String(), "READY=1\n") })
 	w.await("it feeds the watchdog", func() bool { return strings.Count(told.String(), "WATCHDOG=1") > 1 })
 	w.await("it says what it does", func() bool { return strings.Contains(told.String(), "STATUS=0 requests wait, 1 node ready") })
-	w.app.ui.hungUp()
+	w.app.ui.handleHangup()
 	w.await("it reloads", func() bool {
 		_, after, found := strings.Cut(told.String(), "RELOADING=1\nMONOTONIC_USEC=")
 		return found && strings.Contains(after, "READY=1")
@@ -388,7 +388,7 @@ func TestALostLockEndsWatch(t *testing.T) {
 	}
 }
 
-// afterFirst is what follows the first of the words.
+// afterFirst returns the text after the first occurrence of word.
 func afterFirst(text, word string) string {
 	_, after, _ := strings.Cut(text, word)
 	return after

@@ -7,15 +7,15 @@ import (
 	"github.com/npctl/npctl/watch/httpapi"
 )
 
-// api answers at the listeners of the API.
+// api serves the API on its listeners.
 type api interface {
 	Serve(ctx context.Context, l net.Listener) error
 }
 
-func (w *watching) newAPI() (api, error) {
-	options := httpapi.Options{Version: version(), State: w.place.file, Metrics: w.metrics.Handler(), Guessed: w.metrics.Guessed, Log: w.log}
+func (w *service) newAPI() (api, error) {
+	options := httpapi.Options{Version: version(), State: w.place.file, Metrics: w.metrics.Handler(), InvalidToken: w.metrics.InvalidToken, Log: w.log}
 	if store, shared := w.session.store.(*sharedStore); shared {
-		options.Unlock = store.Store.ForceUnlock // what is in the file is the daemon's own
+		options.Unlock = store.Store.ForceUnlock // the daemon holds the lock in the file itself
 	}
 	if w.tokens != "" {
 		tokens, err := httpapi.ReadTokens(w.tokens, w.log)
@@ -27,7 +27,7 @@ func (w *watching) newAPI() (api, error) {
 	return httpapi.New(w.daemon, options), nil
 }
 
-func (w *watching) bindSocket(f *front, api api) error {
+func (w *service) bindSocket(f *listeners, api api) error {
 	path, link, err := w.ownSocket()
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (w *watching) bindSocket(f *front, api api) error {
 	return nil
 }
 
-func (w *watching) bindTCP(ctx context.Context, f *front, api api) error {
+func (w *service) bindTCP(ctx context.Context, f *listeners, api api) error {
 	if w.listen == "" {
 		return nil
 	}

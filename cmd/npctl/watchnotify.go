@@ -9,14 +9,15 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
 
-// statusEvery is how often systemd is told what the daemon is doing.
+// statusEvery is the maximum interval between two status messages to systemd.
 const statusEvery = 5 * time.Second
 
-// notifier tells systemd how the service is, where it runs under systemd.
+// notifier sends notifications to systemd. It does nothing if npctl does not run under systemd.
 type notifier struct{ log *slog.Logger }
 
 func newNotifier(log *slog.Logger) *notifier { return &notifier{log} }
@@ -32,17 +33,17 @@ func (n *notifier) stopping() {
 	n.send(daemon.SdNotifyStopping + "\nSTATUS=waiting for running steps to end")
 }
 
-// reloading tells when the reload began, too, as Type=notify-reload wants it.
+// reloading notifies systemd of a reload and its start time, which Type=notify-reload requires.
 func (n *notifier) reloading() {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return // only systems without that clock
+		return // only systems without CLOCK_MONOTONIC
 	}
 	n.send(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/int64(time.Microsecond)))
 }
 
-// keep says that the service is ready once the daemon has made its first pass, then now and then what it is doing, and
-// that it is alive for as long as passes follow each other.
+// keep reports that the service is ready after the first pass. From then on it reports the status when it changes and
+// feeds the watchdog while passes complete.
 func (n *notifier) keep(ctx context.Context, d *watch.Daemon) {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -54,7 +55,7 @@ func (n *notifier) keep(ctx context.Context, d *watch.Daemon) {
 	}
 	ready, status := false, ""
 	for {
-		if beat := d.Beat(); !beat.IsZero() {
+		if beat := d.LastPassEnd(); !beat.IsZero() {
 			if !ready {
 				n.ready()
 				ready = true
@@ -79,16 +80,16 @@ func (n *notifier) keep(ctx context.Context, d *watch.Daemon) {
 	}
 }
 
-// statusOf is the line that systemctl status shows.
+// statusOf returns the status line of systemctl status.
 func statusOf(d *watch.Daemon) string {
 	pass := d.Last()
 	waiting, inUse, ready, answering := 0, 0, 0, 0
-	for _, r := range pass.Seen.Records.Requests {
-		if r.Waits() {
+	for _, r := range pass.Observed.Records.Requests {
+		if r.IsOpen() {
 			waiting++
 		}
 	}
-	for _, node := range pass.Seen.Records.Nodes {
+	for _, node := range pass.Observed.Records.Nodes {
 		switch node.State {
 		case resources.StateReady:
 			ready++
@@ -97,14 +98,14 @@ func statusOf(d *watch.Daemon) string {
 		}
 	}
 	for i := range pass.Desired.Providers {
-		if view := pass.Seen.Providers[pass.Desired.Providers[i].Name]; view.Err == "" && !view.ListedAt.IsZero() {
+		if view := pass.Observed.Providers[pass.Desired.Providers[i].Name]; view.Err == "" && !view.ListedAt.IsZero() {
 			answering++
 		}
 	}
-	text := fmt.Sprintf("%s, %s ready, %d in use, %d of %s", countWord(waiting, "request waits", "requests wait"), countWord(ready, "node", "nodes"),
-		inUse, answering, countWord(len(pass.Desired.Providers), "provider answers", "providers answer"))
+	line := fmt.Sprintf("%s, %s ready, %d in use, %d of %s", text.Count(waiting, "request waits", "requests wait"), text.Count(ready, "node", "nodes"),
+		inUse, answering, text.Count(len(pass.Desired.Providers), "provider answers", "providers answer"))
 	if lasts := d.Stalled(); lasts > 0 {
-		text = fmt.Sprintf("STALLED for %s: %s", lasts.Round(time.Minute), text)
+		line = fmt.Sprintf("STALLED for %s: %s", lasts.Round(time.Minute), line)
 	}
-	return text
+	return line
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/npctl/npctl/watch/metrics"
 )
 
-// reread reads the configuration for a daemon that runs.
-func (c *watchCommand) reread(context.Context) (resources.Desired, error) {
+// loadConfiguration reads the configuration for a running daemon.
+func (c *watchCommand) loadConfiguration(context.Context) (resources.Desired, error) {
 	config, err := c.reloadConfig(c.variableOptions)
 	if err != nil {
 		return resources.Desired{}, err
 	}
-	place, err := c.statePlace(config.Desired.Settings)
+	place, err := c.stateLocation(config.Desired.Settings)
 	if err != nil {
 		return resources.Desired{}, err
 	}
 	if c.shadow && place.shared != nil {
-		place = place.aside()
+		place = place.shadowLocation()
 	}
 	if !place.same(c.place) {
 		return resources.Desired{}, hint(fmt.Errorf("the state cannot move from %s to %s while npctl watch runs", c.place, place),
@@ -35,10 +35,10 @@ func (c *watchCommand) reread(context.Context) (resources.Desired, error) {
 	return config.Desired, nil
 }
 
-// reload returns nothing: reloaded logs the result.
-func (w *watching) reload(ctx context.Context) { _, _ = w.daemon.Reload(ctx, false) }
+// reload discards the result, which reloaded logs.
+func (w *service) reload(ctx context.Context) { _, _ = w.daemon.Reload(ctx, false) }
 
-// reloaded tells the log and the metrics what became of a reload, whoever asked for it.
+// reloaded returns a function that logs and counts the result of a reload, for all sources of reloads.
 func (c *watchCommand) reloaded(m *metrics.Metrics) func(plan.Plan, error) {
 	return func(p plan.Plan, err error) {
 		m.Reload(reloadResult(err))
@@ -50,15 +50,15 @@ func (c *watchCommand) reloaded(m *metrics.Metrics) func(plan.Plan, error) {
 	}
 }
 
-// reloadResult is what metrics call the end of a reload.
+// reloadResult returns the value of the result label in metrics.
 func reloadResult(err error) string {
-	_, heldBack := errors.AsType[*watch.HeldBackError](err)
+	_, heldBack := errors.AsType[*watch.ConsentRequiredError](err)
 	switch {
 	case err == nil:
 		return "done"
 	case heldBack:
-		return "held_back"
+		return "consent_required"
 	default:
-		return "refused"
+		return "invalid"
 	}
 }

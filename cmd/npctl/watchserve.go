@@ -14,17 +14,17 @@ import (
 	"github.com/npctl/npctl/watch/metrics"
 )
 
-// watchOperation is what the lock of the state is held for.
+// watchOperation is the operation in the state lock of npctl watch.
 const watchOperation = "watch"
 
-// cutAfter is how long steps that were cut off have to end before the process does.
-const cutAfter = 10 * time.Second
+// stepStopTimeout is the time that cancelled steps have to end before the process exits.
+const stepStopTimeout = 10 * time.Second
 
-// errStuck is why npctl ends though steps are running.
-var errStuck = errors.New("steps that were cut off did not end; the next npctl watch goes on with them")
+// errStepsStuck is the error if npctl exits while steps are running.
+var errStepsStuck = errors.New("steps that were cut off did not end; the next npctl watch goes on with them")
 
-// alone runs work while nobody else may work on the state.
-func (c *watchCommand) alone(ctx context.Context, s *session, work func(context.Context) error) error {
+// withStateLock runs work under the lock of the state.
+func (c *watchCommand) withStateLock(ctx context.Context, s *session, work func(context.Context) error) error {
 	if err := c.takeLockOver(ctx, s); err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func (c *watchCommand) alone(ctx context.Context, s *session, work func(context.
 	})
 }
 
-// takeLockOver ends the lock of a predecessor in another container, of which nobody can tell whether it lives: whoever
-// gave -take-over vouches that it does not.
+// takeLockOver releases the lock of a predecessor in another container. npctl cannot check whether that process is
+// alive; with -take-over the operator confirms that it is not.
 func (c *watchCommand) takeLockOver(ctx context.Context, s *session) error {
 	if !c.takeOver {
 		return nil
@@ -53,39 +53,39 @@ func (c *watchCommand) takeLockOver(ctx context.Context, s *session) error {
 	}
 	_, err = s.store.ForceUnlock(ctx, holder.ID)
 	if err == nil {
-		c.log.Warn("lock taken over", "holder", holder.Who, "pid", holder.PID, "since", holder.Since)
+		c.log.Warn("lock taken over", "holder", holder.UserHost, "pid", holder.PID, "since", holder.Since)
 	}
 	return err
 }
 
-// serve runs the daemon and everything around it until ctx ends.
+// serve runs the daemon with its listeners and metrics until ctx is done.
 func (c *watchCommand) serve(ctx context.Context, s *session) error {
 	m := metrics.New(metrics.Options{Version: version(), Classify: errorKind})
 	s.engine.Drivers = tracedDrivers(s.engine.Drivers, m)
 	if c.shadow {
-		s.engine.Drivers = lookingDrivers(s.engine.Drivers)
+		s.engine.Drivers = readOnlyDrivers(s.engine.Drivers)
 	}
 	s.engine.Store = m.Timed(s.store)
-	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.reread, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, Log: c.log,
-		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, Observe: m.Pass, Step: m.Step, Taken: m.Taken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
+	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.loadConfiguration, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, Log: c.log,
+		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, Observe: m.Pass, Step: m.Step, Taken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
 	if err != nil {
 		return err
 	}
 	m.Watch(d)
-	w := &watching{watchCommand: c, session: s, daemon: d, metrics: m}
+	w := &service{watchCommand: c, session: s, daemon: d, metrics: m}
 	return w.run(ctx)
 }
 
-// watching is a daemon with its listeners and those who look after it.
-type watching struct {
+// service is a daemon with its listeners and helpers.
+type service struct {
 	*watchCommand
 	session *session
 	daemon  *watch.Daemon
 	metrics *metrics.Metrics
 }
 
-// run binds the listeners first and closes them last: whoever asks while the daemon ends gets an answer.
-func (w *watching) run(ctx context.Context) error {
+// run opens the listeners first and closes them last, so that clients get responses while the daemon stops.
+func (w *service) run(ctx context.Context) error {
 	front, err := w.bind(ctx)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (w *watching) run(ctx context.Context) error {
 			err := one.serve(serving)
 			if err != nil {
 				err = fmt.Errorf("serve %s: %w", one.address, err)
-				stop(err) // a daemon that nobody can reach is better begun anew
+				stop(err) // end the process: an unreachable daemon must be restarted
 			}
 			return err
 		})
@@ -119,16 +119,16 @@ func (w *watching) run(ctx context.Context) error {
 	}
 	err = w.untilEnd(ctx, tell)
 	endSide()
-	_ = helpers.Wait() // they return no errors
+	_ = helpers.Wait() // helpers return no errors
 	endServing()
 	err = errors.Join(err, servers.Wait())
 	w.log.Info("stopped")
 	return err
 }
 
-// untilEnd runs the daemon. Steps that do not even end when they are cut off are left behind: the next daemon finds
-// their records.
-func (w *watching) untilEnd(ctx context.Context, tell *notifier) error {
+// untilEnd runs the daemon. If steps do not end after their cancellation, untilEnd returns errStepsStuck, and the next
+// daemon resumes them from their records.
+func (w *service) untilEnd(ctx context.Context, tell *notifier) error {
 	ended := make(chan error, 1)
 	go func() { ended <- w.daemon.Run(ctx, w.grace) }()
 	select {
@@ -141,7 +141,7 @@ func (w *watching) untilEnd(ctx context.Context, tell *notifier) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(w.grace + cutAfter):
-		return errStuck
+	case <-time.After(w.grace + stepStopTimeout):
+		return errStepsStuck
 	}
 }

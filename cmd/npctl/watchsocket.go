@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// mode reads -socket-mode.
+// mode parses -socket-mode.
 func (c *watchCommand) mode() (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(c.socketMode, 8, 9)
 	if err != nil || mode&0o007 != 0 || mode&0o600 != 0o600 {
@@ -21,7 +21,8 @@ func (c *watchCommand) mode() (fs.FileMode, error) {
 	return fs.FileMode(mode), nil
 }
 
-// ownSocket is the socket to make. One at another place than usual gets a link there, by which commands find it.
+// ownSocket returns the path of the socket to create. link creates a symbolic link at the default path, where commands
+// find the socket, if -socket names another path.
 func (c *watchCommand) ownSocket() (path string, link func() (remove func(), err error), err error) {
 	usual := client.SocketPath(c.place.file, c.lookupEnv)
 	if err := removeLink(usual); err != nil {
@@ -46,7 +47,8 @@ func (c *watchCommand) ownSocket() (path string, link func() (remove func(), err
 	}, nil
 }
 
-// removeLink removes what an npctl watch left that was killed. The state's lock is ours, so nobody uses it.
+// removeLink removes the link of a killed npctl watch. This process holds the lock of the state, so no other process
+// uses the link.
 func removeLink(path string) error {
 	info, err := os.Lstat(path)
 	switch {

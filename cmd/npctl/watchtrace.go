@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/watch/metrics"
 )
 
-// tracedDrivers returns drivers whose calls are counted and timed.
+// tracedDrivers returns drivers that count and time the calls of their clouds.
 func tracedDrivers(all map[string]drivers.Driver, m *metrics.Metrics) map[string]drivers.Driver {
 	traced := make(map[string]drivers.Driver, len(all))
 	for kind, d := range all {
@@ -22,13 +22,13 @@ func tracedDrivers(all map[string]drivers.Driver, m *metrics.Metrics) map[string
 	return traced
 }
 
-// tracedDriver is a driver whose clouds report their calls.
+// tracedDriver counts and times the calls of the clouds that it opens.
 type tracedDriver struct {
 	drivers.Driver
 	metrics *metrics.Metrics
 }
 
-// Open implements drivers.Driver. What is put around the cloud later, such as retries, is around this too.
+// Open implements drivers.Driver. Wrappers that are added later, such as retries, are outside of this one.
 func (t tracedDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	started := time.Now()
 	cloud, err := t.Driver.Open(ctx, env, config)
@@ -41,27 +41,27 @@ func (t tracedDriver) Open(ctx context.Context, env drivers.Env, config cty.Valu
 	})), nil
 }
 
-// lookingDrivers returns drivers whose clouds can be looked at, and not changed.
-func lookingDrivers(all map[string]drivers.Driver) map[string]drivers.Driver {
+// readOnlyDrivers returns drivers that open their clouds read-only.
+func readOnlyDrivers(all map[string]drivers.Driver) map[string]drivers.Driver {
 	looking := make(map[string]drivers.Driver, len(all))
 	for kind, d := range all {
-		looking[kind] = lookingDriver{d}
+		looking[kind] = readOnlyDriver{d}
 	}
 	return looking
 }
 
-type lookingDriver struct{ drivers.Driver }
+type readOnlyDriver struct{ drivers.Driver }
 
 // Open implements drivers.Driver.
-func (l lookingDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+func (l readOnlyDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	cloud, err := l.Driver.Open(ctx, env, config)
 	if err != nil {
 		return nil, err
 	}
-	return drivers.Wrap(cloud, drivers.LookOnly()), nil
+	return drivers.Wrap(cloud, drivers.ReadOnly()), nil
 }
 
-// errorKind says in one word why a cloud did not do what it was asked for; see metrics.Reasons.
+// errorKind returns the kind of a cloud error for the metrics; see metrics.Reasons.
 func errorKind(err error) string {
 	switch {
 	case errors.Is(err, drivers.ErrQuota):

@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// whyDocument is what npctl why prints with -json.
+// whyDocument is the document that npctl why prints with -json.
 type whyDocument struct {
 	FormatVersion string `json:"format_version"`
 	wire.Why
@@ -59,7 +59,7 @@ Exit codes: 0, or 1 on an error or when there is no such thing.` + daemonHelp,
 	}
 }
 
-// explain asks about a subject. An id without its kind may be of a request or of a node.
+// explain queries the explanation of a subject. An ID without its kind may be that of a request or of a node.
 func explain(ctx context.Context, d *client.Client, text string) (wire.Why, error) {
 	if !isID(text) {
 		return d.Why(ctx, subjectOf(text))
@@ -84,7 +84,7 @@ func explain(ctx context.Context, d *client.Client, text string) (wire.Why, erro
 	}
 }
 
-// writeWhy shows an explanation to people: what matters first.
+// writeWhy prints an explanation, the most important facts first.
 func writeWhy(out io.Writer, w wire.Why) error {
 	var b strings.Builder
 	head := w.Subject
@@ -123,7 +123,7 @@ func writeWhy(out io.Writer, w wire.Why) error {
 	return outputError(err)
 }
 
-// whySteps lists steps; of many only the first.
+// whySteps lists steps. It limits their number.
 func whySteps(b *strings.Builder, title string, steps []wire.Step) {
 	if len(steps) == 0 {
 		return

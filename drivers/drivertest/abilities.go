@@ -17,7 +17,7 @@ func resolverTests() []test {
 	has := func(s *suite) bool { return !s.lacks("resolver") }
 	hasImages := func(s *suite) bool { return has(s) && !s.lacks("images") }
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Resolving(s.Cloud); s.told(t, "resolver", ok) }},
+		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.ResolverOf(s.Cloud); s.told(t, "resolver", ok) }},
 		{"OfferMeansWhatItsInstancesUse", has, offerIsHonest},
 		{"MistakesInOffersAreProblems", has, badOffers},
 		{"ImageIsFoundByIDNameAndFilters", hasImages, imageIsFound},
@@ -27,7 +27,7 @@ func resolverTests() []test {
 
 func (s *suite) resolver(t *testing.T) drivers.Resolver {
 	t.Helper()
-	r, ok := drivers.Resolving(s.Cloud)
+	r, ok := drivers.ResolverOf(s.Cloud)
 	if !ok {
 		t.Fatal("the Cloud resolves nothing")
 	}
@@ -62,7 +62,7 @@ func badOffers(t *testing.T, s *suite) {
 			t.Errorf("%s: problems are %+v, want one of %s", name, problems, bad.Attribute)
 			continue
 		}
-		if p := problems[i]; p.Detail == "" || bad.Near != "" && !slices.Contains(p.Near, bad.Near) {
+		if p := problems[i]; p.Detail == "" || bad.Near != "" && !slices.Contains(p.Suggestions, bad.Near) {
 			t.Errorf("%s: problem is %+v, want a detail and %q among the near matches", name, p, bad.Near)
 		}
 	}
@@ -84,7 +84,7 @@ func imageIsFound(t *testing.T, s *suite) {
 		if c := a.Created.Compare(b.Created); c != 0 {
 			return c
 		}
-		return bytes.Compare([]byte(b.ID), []byte(a.ID)) // ties go to the smaller id
+		return bytes.Compare([]byte(b.ID), []byte(a.ID)) // the smaller ID wins ties
 	})
 	for name, want := range map[string]struct {
 		spec resources.CloudImageSpec
@@ -117,7 +117,7 @@ func imageIsMissing(t *testing.T, s *suite) {
 func sweeperTests() []test {
 	can := func(s *suite) bool { return !s.lacks("sweeper") && s.LeaveBehind != nil }
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Sweeping(s.Cloud); s.told(t, "sweeper", ok) }},
+		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.SweeperOf(s.Cloud); s.told(t, "sweeper", ok) }},
 		{"WhatStaysBehindIsListedAndRemoved", can, leftoverGoes},
 		{"WhatCarriesOtherMarksIsLeftAlone", can, otherMarksStay},
 		{"WhatIsInUseByNowIsLeftAlone", func(s *suite) bool { return can(s) && s.Use != nil }, inUseStays},
@@ -138,7 +138,7 @@ func (s *suite) leftover(t *testing.T, sweeper drivers.Sweeper, id string) (reso
 }
 
 func leftoverGoes(t *testing.T, s *suite) {
-	sweeper, _ := drivers.Sweeping(s.Cloud)
+	sweeper, _ := drivers.SweeperOf(s.Cloud)
 	marks := s.spec().Marks
 	left := s.LeaveBehind(t, marks)
 	var seen resources.Leftover
@@ -163,7 +163,7 @@ func leftoverGoes(t *testing.T, s *suite) {
 }
 
 func otherMarksStay(t *testing.T, s *suite) {
-	sweeper, _ := drivers.Sweeping(s.Cloud)
+	sweeper, _ := drivers.SweeperOf(s.Cloud)
 	left := s.LeaveBehind(t, s.spec().Marks)
 	left.Marks.ID = "another"
 	if err := sweeper.DeleteLeftover(t.Context(), left); err == nil {
@@ -175,7 +175,7 @@ func otherMarksStay(t *testing.T, s *suite) {
 }
 
 func inUseStays(t *testing.T, s *suite) {
-	sweeper, _ := drivers.Sweeping(s.Cloud)
+	sweeper, _ := drivers.SweeperOf(s.Cloud)
 	left := s.LeaveBehind(t, s.spec().Marks)
 	var seen resources.Leftover
 	s.eventually(t, func() (err error) { seen, err = s.leftover(t, sweeper, left.ID); return err })
@@ -190,13 +190,13 @@ func inUseStays(t *testing.T, s *suite) {
 
 func consoleTests() []test {
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Consoles(s.Cloud); s.told(t, "console", ok) }},
+		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.ConsoleOf(s.Cloud); s.told(t, "console", ok) }},
 		{"ConsoleOfAnInstanceCanBeRead", func(s *suite) bool { return !s.lacks("console") }, consoleIsRead},
 	}
 }
 
 func consoleIsRead(t *testing.T, s *suite) {
-	console, _ := drivers.Consoles(s.Cloud)
+	console, _ := drivers.ConsoleOf(s.Cloud)
 	spec := s.spec()
 	s.create(t, spec)
 	now := s.ready(t, s.Cloud, spec)

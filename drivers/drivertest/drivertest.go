@@ -1,10 +1,9 @@
-// Package drivertest is the contract of package drivers as tests. Every driver runs it, and what one of them got wrong
-// becomes a test here.
+// Package drivertest tests the contract of package drivers. Every driver runs it, and a bug in one of them becomes a test
+// here.
 //
-// A Setup says how to reach a project and, by its knobs, what is honestly different about it: how long things take,
-// which abilities it lacks, what can be staged in it. A knob that is not set takes a test away only where the thing
-// to be staged cannot be had from the contract alone; abilities must be named in Lacks, so that one that got lost is
-// noticed.
+// A Setup gives access to a project and describes legitimate differences: durations, missing abilities, and the states
+// that a test can prepare. An unset field disables a test only if the contract has no means to prepare the state. Missing
+// abilities must be listed in Lacks, so that the suite detects an ability that was lost.
 package drivertest
 
 import (
@@ -23,78 +22,78 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Setup is a project to test a driver in. Whatever was in it before is left alone.
+// Setup is a project in which the suite tests a driver. The suite does not change objects that existed before.
 type Setup struct {
 	Cloud drivers.Cloud
-	// Reopen opens the same project again, with nothing remembered. Nil means Cloud remembers nothing.
+	// Reopen opens the same project without cached state. Nil means that Cloud has no cache.
 	Reopen func(t *testing.T) drivers.Cloud
 
-	Config  cty.Value // of an offer that works, a value of Schema().Label
-	ImageID string    // of an image that boots
+	Config  cty.Value // a valid offer, a value of Schema().Label
+	ImageID string    // a bootable image
 	Zone    string
 
-	// Rejected are changes to a working Spec after which Create must be ErrRejected.
+	// Rejected are changes to a valid Spec after which Create must return ErrRejected.
 	Rejected map[string]func(*drivers.Spec)
-	// BadOffers are configurations with mistakes, by a name for the test.
+	// BadOffers are invalid configurations by test name.
 	BadOffers map[string]BadOffer
-	// OpenWrong opens the project with a wrong password, and returns the error.
+	// OpenWrong opens the project with a wrong password and returns the error.
 	OpenWrong func(t *testing.T) error
-	// Secrets are texts that no error may hold.
+	// Secrets are texts that no error may contain.
 	Secrets []string
 
-	// FillQuota leaves no room for another instance until the test ends.
+	// FillQuota uses up the quota until the test ends.
 	FillQuota func(t *testing.T)
-	// Foreign makes an instance without our marks and returns its id.
+	// Foreign creates an instance without npctl's ownership tags and returns its ID.
 	Foreign func(t *testing.T) string
-	// ForeignImage makes an image without our marks.
+	// ForeignImage creates an image without npctl's ownership tags.
 	ForeignImage func(t *testing.T) Foreign
-	// Attach gives an instance one thing of every kind that others can attach to it, such as volumes, ports and floating
-	// IPs, without our marks. Kinds that the project does not have are left out.
+	// Attach attaches one object of every kind to an instance, such as volumes, ports and floating IPs, as another
+	// user would, without npctl's ownership tags. It omits kinds that the project does not support.
 	Attach func(t *testing.T, instance string) []Foreign
-	// LeaveBehind makes a thing that is no instance with these marks, of a type that Leftovers lists.
-	LeaveBehind func(t *testing.T, marks resources.Marks) resources.Leftover
-	// Use makes something use what was left behind, until the test ends.
+	// LeaveBehind creates an object other than an instance with these ownership tags, of a type that Leftovers lists.
+	LeaveBehind func(t *testing.T, marks resources.OwnerTags) resources.Leftover
+	// Use makes another object use a leftover until the test ends.
 	Use func(t *testing.T, l resources.Leftover)
-	// LoseNextAnswer makes the next instance that is created appear, though its Create returns an error.
+	// LoseNextAnswer makes the next Create return an error although its instance appears.
 	LoseNextAnswer func(t *testing.T)
-	// Calls counts the calls to the cloud so far.
+	// Calls returns the number of API calls so far.
 	Calls func() int
-	// Alone means that nobody else uses the project, so that use of quota can be compared.
+	// Alone means that the project has no other users, so that tests can compare quota use.
 	Alone bool
 
-	// NoSnapshot is the configuration of an offer of whose instances no image can be made, where there is such a one.
+	// NoSnapshot is the configuration of an offer without snapshot support, if there is one.
 	NoSnapshot cty.Value
-	// Damage makes the next reading of an image's content go wrong: "cut" in its middle, or "changed" on its way.
+	// Damage corrupts the next read of an image: "cut" ends it in the middle, "changed" alters its content.
 	Damage func(t *testing.T, how string)
 
 	// Lacks names abilities that the Cloud does not have: images, resolver, sweeper, console, snapshots.
 	Lacks []string
-	// Settle is how long the cloud may take until something it accepted is so; default 30 s.
+	// Settle is the time within which the cloud completes an accepted operation; default 30 s.
 	Settle time.Duration
-	// Poll is the pause between two looks; default 20 ms.
+	// Poll is the interval between two checks; default 20 ms.
 	Poll time.Duration
-	// Many is how many instances the test of parallel calls makes; default 8.
+	// Many is the number of instances in the test of parallel calls; default 8.
 	Many int
 	// ImageSize is the size of test images in bytes; default 1 MiB.
 	ImageSize int
-	// ImageFormat is of test images, whose content is random bytes; default raw.
+	// ImageFormat is the format of test images, which contain random bytes; default raw.
 	ImageFormat string
 }
 
-// Foreign is a thing in the project that npctl did not make.
+// Foreign is an object in the project that npctl did not create.
 type Foreign struct {
 	ID    string
-	Stays func() error // says what is wrong when it is gone, is going, or carries our marks
+	Stays func() error // returns an error when it is gone, being deleted, or carries npctl's ownership tags
 }
 
-// BadOffer is an offer's configuration with one mistake.
+// BadOffer is an offer's configuration with one error.
 type BadOffer struct {
 	Config    cty.Value
-	Attribute string // that the problem must name
-	Near      string // that must be among the suggestions; empty means any
+	Attribute string // must be named by the problem
+	Near      string // must be one of the suggestions; empty means any
 }
 
-// Run runs the suite, or only the named groups of it; setup is called for every test.
+// Run runs the suite, or only the named groups. It calls setup for every test.
 func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
 	for _, group := range []struct {
 		name  string
@@ -126,11 +125,11 @@ func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
 
 type test struct {
 	name  string
-	needs func(*suite) bool // what must be there for the test to mean something
+	needs func(*suite) bool // requirements of the test
 	run   func(*testing.T, *suite)
 }
 
-// suite is one test's project and its own installation id, so that tests do not see each other's things.
+// suite is one test's project with a separate installation ID, so that tests do not see each other's objects.
 type suite struct {
 	Setup
 	installation string
@@ -174,11 +173,11 @@ func (s *suite) reopened(t *testing.T) drivers.Cloud {
 	return c
 }
 
-// spec is an order for a new instance.
+// spec returns the Spec of a new instance.
 func (s *suite) spec() drivers.Spec {
 	id := fmt.Sprintf("%010d", s.first+s.nodes.Add(1))
 	return drivers.Spec{
-		Marks: resources.Marks{
+		Marks: resources.OwnerTags{
 			Installation: s.installation, Kind: resources.KindNode, ID: id, Provider: "drivertest", Pool: "main",
 			Label: "small", Image: "diskimage.debian", Hash: "v1:0123456789abcdef0123456789abcdef",
 		},
@@ -192,7 +191,7 @@ func (s *suite) spec() drivers.Spec {
 
 func (s *suite) lacks(ability string) bool { return slices.Contains(s.Lacks, ability) }
 
-// tidy removes what the test made, and complains about what will not go.
+// tidy removes the objects of the test and reports the remaining ones.
 func (s *suite) tidy(t *testing.T) {
 	ctx := t.Context()
 	if ctx.Err() != nil {
@@ -203,7 +202,7 @@ func (s *suite) tidy(t *testing.T) {
 	s.deleteLeftovers(ctx, t)
 }
 
-// content is an image's bytes.
+// content returns the bytes of a new image.
 func (s *suite) content() []byte {
 	b := make([]byte, s.ImageSize)
 	_, _ = io.ReadFull(rand.Reader, b)

@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// soon is how long a call may go on after its context is over.
+// soon is the maximum duration of a call after its context is done.
 const soon = 5 * time.Second
 
 func errorTests() []test {
@@ -22,7 +22,7 @@ func errorTests() []test {
 	}
 }
 
-// quiet checks that an error gives no secret away.
+// quiet checks that an error contains no secret.
 func (s *suite) quiet(t *testing.T, err error) {
 	t.Helper()
 	for _, secret := range s.Secrets {
@@ -65,17 +65,17 @@ func endWithContext(t *testing.T, s *suite) {
 		"Quota":  func() error { _, err := s.Cloud.Quota(ctx); return err },
 		"Delete": func() error { return s.Cloud.Delete(ctx, "00000000-0000-4000-8000-00000000dead", s.spec().Marks) },
 	}
-	if store, ok := drivers.Images(s.Cloud); ok {
+	if store, ok := drivers.ImagesOf(s.Cloud); ok {
 		calls["ListImages"] = func() error { _, err := store.ListImages(ctx); return err }
 		calls["DeleteImage"] = func() error { return store.DeleteImage(ctx, "00000000-0000-4000-8000-00000000dead", s.spec().Marks) }
 	}
-	if r, ok := drivers.Resolving(s.Cloud); ok {
+	if r, ok := drivers.ResolverOf(s.Cloud); ok {
 		calls["ResolveImage"] = func() error {
 			_, _, err := r.ResolveImage(ctx, resources.CloudImageSpec{Name: "x", Image: "x"})
 			return err
 		}
 	}
-	if sweeper, ok := drivers.Sweeping(s.Cloud); ok {
+	if sweeper, ok := drivers.SweeperOf(s.Cloud); ok {
 		calls["Leftovers"] = func() error { _, err := sweeper.Leftovers(ctx); return err }
 	}
 	for name, call := range calls {

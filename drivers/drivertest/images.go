@@ -21,7 +21,7 @@ import (
 func imageTests() []test {
 	has := func(s *suite) bool { return !s.lacks("images") }
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Images(s.Cloud); s.told(t, "images", ok) }},
+		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.ImagesOf(s.Cloud); s.told(t, "images", ok) }},
 		{"UploadedImageIsWhatWasSent", has, uploadedIsListed},
 		{"DeletedImageGoesAndMayBeDeletedAgain", has, deleteImageTwice},
 		{"RetriedUploadRemovesWhatTheEarlierOneLeft", has, retriedUpload},
@@ -43,7 +43,7 @@ func (s *suite) told(t *testing.T, ability string, there bool) {
 
 func (s *suite) images(t *testing.T) drivers.ImageStore {
 	t.Helper()
-	store, ok := drivers.Images(s.Cloud)
+	store, ok := drivers.ImagesOf(s.Cloud)
 	if !ok {
 		t.Fatal("the Cloud keeps no images")
 	}
@@ -54,7 +54,7 @@ func (s *suite) imageSpec(content []byte) drivers.ImageSpec {
 	id := fmt.Sprintf("%010d", s.first+s.nodes.Add(1))
 	sum256, sum5 := sha256.Sum256(content), md5.Sum(content) //nolint:gosec // an image's checksum
 	return drivers.ImageSpec{
-		Marks: resources.Marks{
+		Marks: resources.OwnerTags{
 			Installation: s.installation, Kind: resources.KindUpload, ID: id, Provider: "drivertest",
 			Image: "debian", Build: randomHex(16), Hash: "v1:0123456789abcdef0123456789abcdef",
 		},
@@ -156,7 +156,7 @@ func retriedUpload(t *testing.T, s *suite) {
 		}
 		return err
 	})
-	spec.Retried = true
+	spec.MaybeCreated = true
 	second, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func cancelledUpload(t *testing.T, s *suite) {
 	_ = s.failingUpload(ctx, t, s.imageSpec(content), &brokenReader{Reader: bytes.NewReader(content), left: len(content) / 2, then: cancel})
 }
 
-// failingUpload must fail, with the error it returns, and leave nothing that a node could be booted from.
+// failingUpload makes an upload that must fail. It returns the error and checks that no bootable image remains.
 func (s *suite) failingUpload(ctx context.Context, t *testing.T, spec drivers.ImageSpec, content io.ReadSeeker) error {
 	t.Helper()
 	store := s.images(t)
@@ -251,7 +251,7 @@ func (s *suite) failingUpload(ctx context.Context, t *testing.T, spec drivers.Im
 	return err
 }
 
-// brokenReader fails after so many bytes, or does something then.
+// brokenReader fails after a number of bytes, or calls a function instead.
 type brokenReader struct {
 	*bytes.Reader
 	left int
@@ -270,7 +270,7 @@ func (r *brokenReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo hides the embedded one, which would not pass through Read.
+// WriteTo hides bytes.Reader's WriteTo, which would bypass Read.
 func (r *brokenReader) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, struct{ io.Reader }{r})
 }

@@ -67,7 +67,7 @@ func createAgain(t *testing.T, s *suite) {
 	spec := s.spec()
 	made := s.create(t, spec)
 	s.eventually(t, func() error { _, err := s.listed(t.Context(), s.Cloud, spec.Marks.ID); return err })
-	spec.Retried = true
+	spec.MaybeCreated = true
 	for name, c := range map[string]drivers.Cloud{"the same client": s.Cloud, "another client": s.reopened(t)} {
 		again, err := c.Create(t.Context(), spec)
 		if err != nil || again.ID != made.ID {
@@ -89,7 +89,7 @@ func lostAnswer(t *testing.T, s *suite) {
 	}
 	var there resources.Instance
 	s.eventually(t, func() (err error) { there, err = s.listed(t.Context(), s.Cloud, spec.Marks.ID); return err })
-	spec.Retried = true
+	spec.MaybeCreated = true
 	again, err := s.Cloud.Create(t.Context(), spec)
 	if err != nil || again.ID != there.ID {
 		t.Errorf("Create again = %s, %v; want %s", again.ID, err, there.ID)
@@ -100,7 +100,7 @@ func deleteTwice(t *testing.T, s *suite) {
 	spec := s.spec()
 	s.create(t, spec)
 	made := s.ready(t, s.Cloud, spec)
-	for range 2 { // the second while it is on its way out
+	for range 2 { // the second call comes during the deletion
 		if err := s.Cloud.Delete(t.Context(), made.ID, spec.Marks); err != nil {
 			t.Fatalf("Delete(%s): %v", made.ID, err)
 		}
@@ -115,10 +115,10 @@ func deleteTwice(t *testing.T, s *suite) {
 	s.nothingOf(t, spec.Marks)
 }
 
-// nothingOf checks that a deleted node leaves nothing.
-func (s *suite) nothingOf(t *testing.T, m resources.Marks) {
+// nothingOf checks that a deleted node has no leftovers.
+func (s *suite) nothingOf(t *testing.T, m resources.OwnerTags) {
 	t.Helper()
-	sweeper, ok := drivers.Sweeping(s.Cloud)
+	sweeper, ok := drivers.SweeperOf(s.Cloud)
 	if !ok {
 		return
 	}
@@ -140,13 +140,13 @@ func deleteUnknown(t *testing.T, s *suite) {
 	}
 }
 
-// otherMarks are such that a thing with these marks must not be deleted for.
-func otherMarks(m resources.Marks) map[string]resources.Marks {
+// otherMarks returns ownership tags for which an object with the given tags must not be deleted.
+func otherMarks(m resources.OwnerTags) map[string]resources.OwnerTags {
 	id, installation, kind := m, m, m
 	id.ID += "-other"
 	installation.Installation += "-other"
 	kind.Kind = resources.KindBuild
-	return map[string]resources.Marks{"another id": id, "another installation": installation, "another kind": kind, "no marks": {}}
+	return map[string]resources.OwnerTags{"another id": id, "another installation": installation, "another kind": kind, "no marks": {}}
 }
 
 func instanceOfAnotherRecord(t *testing.T, s *suite) {
@@ -180,7 +180,7 @@ func instanceOfOthers(t *testing.T, s *suite) {
 	}
 }
 
-// Whatever kind of thing somebody attaches to an instance is theirs: it outlives the instance and never gets marks.
+// Objects of any kind that another user attaches to an instance outlive the instance and never get ownership tags.
 func attachedStays(t *testing.T, s *suite) {
 	spec := s.spec()
 	s.create(t, spec)
@@ -212,7 +212,7 @@ func foreignIsListed(t *testing.T, s *suite) {
 		if i < 0 {
 			return fmt.Errorf("instance %s is not listed", id)
 		}
-		if list[i].Marks != (resources.Marks{}) {
+		if list[i].Marks != (resources.OwnerTags{}) {
 			t.Errorf("instance %s has marks %+v, want none", id, list[i].Marks)
 		}
 		return nil
@@ -268,7 +268,7 @@ func listIsCheap(t *testing.T, s *suite) {
 		}
 		return s.Calls() - before
 	}
-	count() // what is looked up once is known now
+	count() // fills the caches of the driver
 	empty := count()
 	for range s.Many {
 		spec := s.spec()

@@ -21,7 +21,7 @@ func snapshotTests() []test {
 	has := func(s *suite) bool { return !s.lacks("snapshots") }
 	damages := func(s *suite) bool { return has(s) && s.Damage != nil }
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.Snapshotting(s.Cloud); s.told(t, "snapshots", ok) }},
+		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.SnapshotterOf(s.Cloud); s.told(t, "snapshots", ok) }},
 		{"SnapshotIsListedReadAndDeleted", has, snapshotIsRead},
 		{"MarksOfABuildAreOnInstanceAndSnapshot", has, buildMarks},
 		{"InstanceWithASnapshotUnderWayGoes", has, deleteDuringSnapshot},
@@ -34,16 +34,16 @@ func snapshotTests() []test {
 	}
 }
 
-func (s *suite) snapshots(t *testing.T) drivers.Snapshots {
+func (s *suite) snapshots(t *testing.T) drivers.Snapshotter {
 	t.Helper()
-	snapshots, ok := drivers.Snapshotting(s.Cloud)
+	snapshots, ok := drivers.SnapshotterOf(s.Cloud)
 	if !ok {
 		t.Fatal("the Cloud makes no snapshots")
 	}
 	return snapshots
 }
 
-// buildSpec is an order for an instance that an image is made on.
+// buildSpec returns the Spec of a build instance.
 func (s *suite) buildSpec() drivers.Spec {
 	spec := s.spec()
 	spec.Marks.Kind, spec.Marks.ID, spec.Marks.Hash = resources.KindBuild, randomHex(16), ""
@@ -51,7 +51,7 @@ func (s *suite) buildSpec() drivers.Spec {
 	return spec
 }
 
-// snapshot makes an image of a new instance and waits until it is ready.
+// snapshot creates an image of a new instance and waits until it is ready.
 func (s *suite) snapshot(t *testing.T) (drivers.Spec, resources.RemoteImage) {
 	t.Helper()
 	spec := s.buildSpec()
@@ -64,7 +64,7 @@ func (s *suite) snapshot(t *testing.T) (drivers.Spec, resources.RemoteImage) {
 	return spec, s.readyImage(t, id, spec.Marks)
 }
 
-func (s *suite) readyImage(t *testing.T, id string, marks resources.Marks) resources.RemoteImage {
+func (s *suite) readyImage(t *testing.T, id string, marks resources.OwnerTags) resources.RemoteImage {
 	t.Helper()
 	var image resources.RemoteImage
 	s.eventually(t, func() (err error) {
@@ -140,7 +140,7 @@ func buildMarks(t *testing.T, s *suite) {
 	}
 }
 
-// A build that is cancelled deletes the machine while the cloud still takes its snapshot, and then what it finds of it.
+// A cancelled build deletes the instance while the cloud still creates its snapshot, and then the unfinished image.
 func deleteDuringSnapshot(t *testing.T, s *suite) {
 	spec := s.buildSpec()
 	s.create(t, spec)

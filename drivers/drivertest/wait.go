@@ -13,7 +13,7 @@ import (
 
 func contextWithoutCancel(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
-// eventually looks again and again until nothing is left to complain about.
+// eventually repeats a check until it returns no error.
 func (s *suite) eventually(t *testing.T, look func() error) {
 	t.Helper()
 	deadline := time.Now().Add(s.Settle)
@@ -29,13 +29,13 @@ func (s *suite) eventually(t *testing.T, look func() error) {
 	}
 }
 
-// ours lists this test's instances.
+// ours lists the instances of this test.
 func (s *suite) ours(ctx context.Context, c drivers.Cloud) ([]resources.Instance, error) {
 	list, err := c.List(ctx)
 	return slices.DeleteFunc(list, func(i resources.Instance) bool { return i.Marks.Installation != s.installation }), err
 }
 
-// listed returns the instance that carries the id of a node.
+// listed returns the instance with the ID of a node.
 func (s *suite) listed(ctx context.Context, c drivers.Cloud, node string) (resources.Instance, error) {
 	list, err := s.ours(ctx, c)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *suite) create(t *testing.T, spec drivers.Spec) resources.Instance {
 	return i
 }
 
-// ready waits as a caller does: list, advance what is pending, list again.
+// ready waits as a caller does: it lists, advances pending instances and lists again.
 func (s *suite) ready(t *testing.T, c drivers.Cloud, spec drivers.Spec) resources.Instance {
 	t.Helper()
 	var now resources.Instance
@@ -115,7 +115,7 @@ func (s *suite) deleteInstances(ctx context.Context, t *testing.T) {
 }
 
 func (s *suite) deleteImages(ctx context.Context, t *testing.T) {
-	store, ok := drivers.Images(s.Cloud)
+	store, ok := drivers.ImagesOf(s.Cloud)
 	if !ok {
 		return
 	}
@@ -131,7 +131,7 @@ func (s *suite) deleteImages(ctx context.Context, t *testing.T) {
 }
 
 func (s *suite) deleteLeftovers(ctx context.Context, t *testing.T) {
-	sweeper, ok := drivers.Sweeping(s.Cloud)
+	sweeper, ok := drivers.SweeperOf(s.Cloud)
 	if !ok {
 		return
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// addressChoice is which of a server's addresses to connect to. It is chosen when the server is made and kept in its
-// metadata, since a listing has no configuration at hand.
+// addressChoice selects the address of a server to connect to. It is determined at creation and stored in the
+// server's metadata, since a listing has no access to the configuration.
 type addressChoice struct {
 	internal bool
-	version  int    // 4 or 6; 0 means 4 where there is one
+	version  int    // 4 or 6; 0 means 4 if available
 	network  string // name; empty means any
 }
 
@@ -28,7 +28,7 @@ func choiceIn(config cty.Value) addressChoice {
 	}
 }
 
-// text is empty for the usual choice.
+// text returns "" for the default choice.
 func (a addressChoice) text() string {
 	if a == (addressChoice{}) {
 		return ""
@@ -48,7 +48,7 @@ func choiceOf(metadata map[string]string, private bool) addressChoice {
 	return addressChoice{internal: parts[0] == "internal", version: int(parseInt(parts[1])), network: parts[2]}
 }
 
-// pick returns the address to connect to among those of the chosen network.
+// pick returns the address to connect to, from the addresses on the chosen network.
 func (a addressChoice) pick(from resources.Addresses) string {
 	public4, public6 := from.PublicIPv4, from.PublicIPv6
 	if a.internal {
@@ -66,11 +66,11 @@ func (a addressChoice) pick(from resources.Addresses) string {
 	return firstOf(public4, public6, from.PrivateIPv4, from.PrivateIPv6)
 }
 
-// externalNetworks are the names of networks whose addresses count as public.
+// externalNetworks are the names of networks with public addresses.
 type externalNetworks map[string]bool
 
-// addressesOf sorts a server's addresses: floating ones, those on external networks and those that are routed on the
-// Internet are public. A server without a private IPv4 address has the public one in its place.
+// addressesOf classifies a server's addresses: floating IPs, addresses on external networks and globally routed
+// addresses are public. A server without a private IPv4 address reports the public one as private.
 func addressesOf(s server, external externalNetworks, choice addressChoice) resources.Addresses {
 	var found, chosen resources.Addresses
 	for _, network := range slices.Sorted(maps.Keys(s.Addresses)) {
@@ -110,7 +110,7 @@ func isPublic(ip netip.Addr) bool {
 	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !ip.IsLoopback() && !sharedSpace().Contains(ip)
 }
 
-// sharedSpace is for carriers' own use, RFC 6598.
+// sharedSpace is the shared address space of carriers, RFC 6598.
 func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) }
 
 func parseInt(text string) int64 {

@@ -12,8 +12,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Advance implements drivers.Cloud: an active server that should have a floating IP and has none gets one. A floating
-// IP that carries the node's marks is used before a new one is made, so that a lost answer costs nothing.
+// Advance implements drivers.Cloud: it associates a floating IP with an active server that needs one. It reuses a
+// floating IP with the node's ownership tags before it creates one, so that a lost response leaks nothing.
 func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.Instance) (resources.Instance, error) {
 	if seen.Status != resources.StatusPending || !c.attached.isActive(seen.ID) {
 		return seen, nil
@@ -39,7 +39,7 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 // errNoPort fails a launch attempt, not the launch.
 var errNoPort = errors.New("it has no port")
 
-// attach finds or makes the floating IP of a server.
+// attach finds or creates the floating IP of a server.
 func (c *Cloud) attach(ctx context.Context, spec drivers.Spec, server string) (floatingIP, error) {
 	ports, err := c.listPorts(ctx, url.Values{"device_id": {server}})
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Cloud) attach(ctx context.Context, spec drivers.Spec, server string) (f
 	return c.createFloatingIP(ctx, spec, targets)
 }
 
-// target is where a floating IP can lead.
+// target is a port and address to which a floating IP can be associated.
 type target struct{ port, address string }
 
 // targetsOf lists the fixed IPv4 addresses of a server, those on the preferred network first.
@@ -109,8 +109,8 @@ func (c *Cloud) associate(ctx context.Context, f floatingIP, t target) (floating
 	return answer.FloatingIP, wrap("attach floating IP "+f.Address, err)
 }
 
-// createFloatingIP makes and attaches one in a single call. Which of several networks has a router to the outside only
-// Neutron knows, so the addresses are tried one after the other.
+// createFloatingIP creates and associates a floating IP in one call. Only Neutron knows which network has a router to
+// the external network, so it tries the addresses one after the other.
 func (c *Cloud) createFloatingIP(ctx context.Context, spec drivers.Spec, targets []target) (floatingIP, error) {
 	client, err := c.service(serviceNetwork)
 	if err != nil {
@@ -132,14 +132,14 @@ func (c *Cloud) createFloatingIP(ctx context.Context, spec drivers.Spec, targets
 			return answer.FloatingIP, nil
 		}
 		err = wrap("create on network "+outside.Name, err)
-		if !isStatus(err, 404) { // 404: that subnet has no way to the outside
+		if !isStatus(err, 404) { // 404: that subnet has no route to the external network
 			break
 		}
 	}
 	return floatingIP{}, err
 }
 
-func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.Marks, server string) error {
+func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.OwnerTags, server string) error {
 	ports, err := c.listPorts(ctx, url.Values{"device_id": {server}})
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.Marks, server
 	}
 	for _, f := range found {
 		elsewhere := f.Port != "" && !slices.ContainsFunc(ports, func(p port) bool { return p.ID == f.Port })
-		if !marksIn(f.Description).OfSameRecord(m) || elsewhere {
+		if !marksIn(f.Description).SameRecord(m) || elsewhere {
 			continue
 		}
 		if err := c.deleteIn(ctx, serviceNetwork, "floatingips", f.ID, "delete floating IP"); err != nil {

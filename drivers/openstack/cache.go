@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// How long lists of names are believed. Flavors and networks change by hand, a few times a year; a name that is not
-// in a list is looked up anew unless the list is very young, so that what an operator has just made is found.
+// The validity of cached name lists. Operators change flavors and networks a few times a year. A name that is missing
+// is looked up again unless the list is younger than missingAge, so that a new name is found.
 const (
 	cacheAge   = 10 * time.Minute
 	missingAge = 10 * time.Second
 )
 
-// cache keeps one list of the cloud. Callers that need it at the same time share one call.
+// cache keeps one list of the cloud. Concurrent callers share one API call.
 type cache[T any] struct {
 	fetch func(context.Context) ([]T, error)
 
@@ -26,7 +26,7 @@ type cache[T any] struct {
 	fetched time.Time // guarded by mu; zero means never
 }
 
-// get returns the list, fetched anew when it is older than age.
+// get returns the list, and fetches it again if it is older than age.
 func (c *cache[T]) get(ctx context.Context, age time.Duration) ([]T, error) {
 	if items, ok := c.kept(age); ok {
 		return items, nil
@@ -35,7 +35,7 @@ func (c *cache[T]) get(ctx context.Context, age time.Duration) ([]T, error) {
 		if items, ok := c.kept(age); ok {
 			return items, nil
 		}
-		// One caller's end must not fail the others; the transport bounds the call.
+		// A cancelled caller must not fail the others; the transport limits the call.
 		items, err := c.fetch(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, err
@@ -71,7 +71,7 @@ func (c *cache[T]) drop() {
 	c.fetched = time.Time{}
 }
 
-// search applies a choice to the list, and to a fresh one when it finds nothing.
+// search applies choose to the list, and to a new list if it finds nothing.
 func search[T, R any](ctx context.Context, c *cache[T], choose func([]T) (R, bool)) (R, []T, bool, error) {
 	var none R
 	for _, age := range []time.Duration{cacheAge, missingAge} {

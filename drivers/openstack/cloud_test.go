@@ -25,7 +25,7 @@ import (
 
 func nodeSpec(attributes map[string]cty.Value) drivers.Spec {
 	return drivers.Spec{
-		Marks:    resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "0000000007", Provider: "lab", Pool: "main", Label: "small", Image: "diskimage.debian", Hash: "v1:ab"},
+		Marks:    resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "0000000007", Provider: "lab", Pool: "main", Label: "small", Image: "diskimage.debian", Hash: "v1:ab"},
 		Hostname: "np0000000007", ImageID: "image-1", Zone: "az1", Config: offerConfig(attributes), Properties: map[string]string{"team": "ci"},
 	}
 }
@@ -55,7 +55,7 @@ func TestServerIsAskedForInOneCall(t *testing.T) {
 	}
 	want := resources.Instance{
 		ID: "s1", Name: "np0000000007", Marks: nodeSpec(nil).Marks, Status: resources.StatusPending, Zone: "az1", Region: "RegionOne", Cloud: "lab", Flavor: "small",
-		Resources: resources.Amounts{Instances: 1, Cores: 1, RAM: 2048, Volumes: 1, VolumeGB: 30, Addresses: 1},
+		Resources: resources.ResourceAmounts{Instances: 1, Cores: 1, RAM: 2048, Volumes: 1, VolumeGB: 30, Addresses: 1},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("instance (-want +got):\n%s", diff)
@@ -116,7 +116,7 @@ func TestRetriedCreateLooksFirst(t *testing.T) {
 	r.on("POST /compute/v2.1/servers", 202, `{"server": {"id": "s2"}}`)
 	c := r.open(nil)
 	spec := nodeSpec(nil)
-	spec.Retried = true
+	spec.MaybeCreated = true
 	for _, test := range []struct{ name, list, want string }{
 		{"there", shown("inst", "spawning"), "s1"}, {"another installation's", shown("other", ""), "s2"},
 		{"on its way out", shown("inst", "deleting"), "s2"}, {"not there", `{"servers": []}`, "s2"},
@@ -131,7 +131,7 @@ func TestRetriedCreateLooksFirst(t *testing.T) {
 	}
 }
 
-// serverPages answers like Nova: so many a page, and 400 for a marker that is gone.
+// serverPages responds like Nova: pages of the given size, and 400 for a marker that is gone.
 func serverPages(ids []string, size int, gone func(marker string) bool) func(*http.Request) (int, string) {
 	return func(q *http.Request) (int, string) {
 		start := 0
@@ -242,12 +242,12 @@ func TestActiveServerGetsItsFloatingIPOnce(t *testing.T) {
 	if diff := cmp.Diff(want, strings.ReplaceAll(string(sorted), `\u0026`, "&")); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	// Nova shows the address some time later; until then this process knows better.
+	// Nova shows the address with a delay; until then this process already knows it.
 	list, err := c.List(t.Context())
 	if err != nil || list[0].Status != resources.StatusReady || list[0].Addresses.PublicIPv4 != "172.24.4.9" {
 		t.Errorf("List = %+v, %v; want it ready with its address", list, err)
 	}
-	// Another process finds it by its marks instead of making a second one.
+	// Another process finds it by its ownership tags and does not create a second one.
 	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": [{"id": "fip1", "floating_ip_address": "172.24.4.9", "port_id": "p1",
 		"description": "npctl:id=0000000007&installation=inst&kind=node&pool=main&provider=lab"}]}`)
 	if got, err := advanced(t, r.open(nil)); err != nil || got.Addresses.PublicIPv4 != "172.24.4.9" {
@@ -272,7 +272,7 @@ func TestFloatingIPThatWasNotAttachedIsUsed(t *testing.T) {
 func TestServerWithoutAddressForAFloatingIP(t *testing.T) {
 	for name, test := range map[string]struct {
 		ports    string
-		rejected bool // no attempt can work
+		rejected bool // every attempt must fail
 	}{
 		"no port":   {`[]`, false},
 		"IPv6 only": {`[{"id": "p1", "network_id": "net-1", "fixed_ips": [{"ip_address": "fd00::5"}]}]`, true},
@@ -298,7 +298,8 @@ func TestFloatingIPQuotaIsErrQuota(t *testing.T) {
 	}
 }
 
-// Of two servers with the same marks, made when an answer was lost, one is deleted: what the other uses must stay.
+// After a lost response two servers have the same ownership tags. When one is deleted, the objects of the other must
+// stay.
 func TestFloatingIPGoesBeforeItsServerAndOthersStay(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
@@ -315,7 +316,7 @@ func TestFloatingIPGoesBeforeItsServerAndOthersStay(t *testing.T) {
 	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "status": "ACTIVE", "metadata": {"npctl_installation": "inst",
 		"npctl_node_id": "0000000007", "npctl_floating_ip": "true"}}}`)
 	c := r.open(nil)
-	if err := c.Delete(t.Context(), "s1", resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "0000000007"}); err != nil {
+	if err := c.Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "0000000007"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"DELETE /network/v2.0/floatingips/fip1", "DELETE /network/v2.0/floatingips/fip2", "DELETE /compute/v2.1/servers/s1"}
@@ -332,7 +333,7 @@ func TestOwnPortsGoWithTheirServerAndThoseOfItsTwinStay(t *testing.T) {
 	for _, path := range []string{"/network/v2.0/ports/p1", "/network/v2.0/ports/p3", "/compute/v2.1/servers/s1"} {
 		r.on("DELETE "+path, 204, "")
 	}
-	if err := r.open(nil).Delete(t.Context(), "s1", resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "7"}); err != nil {
+	if err := r.open(nil).Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "7"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"DELETE /network/v2.0/ports/p1", "DELETE /network/v2.0/ports/p3", "DELETE /compute/v2.1/servers/s1"}
@@ -341,21 +342,21 @@ func TestOwnPortsGoWithTheirServerAndThoseOfItsTwinStay(t *testing.T) {
 	}
 }
 
-// A listing may be old: whoever has taken a server over since then has removed its marks.
+// A listing may be stale: another owner of the server may have removed its ownership tags.
 func TestDeletingAServerReadsItsMarksFirst(t *testing.T) {
-	node := resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "s1"}
+	node := resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "s1"}
 	for name, test := range map[string]struct {
 		server   string
-		expected resources.Marks
+		expected resources.OwnerTags
 		want     error
 	}{
 		"ours":                 {`"metadata": {"npctl_installation": "inst", "npctl_node_id": "s1"}`, node, nil},
-		"adopted":              {`"metadata": {"nodepool_node_id": "1"}`, resources.Marks{}, nil},
+		"adopted":              {`"metadata": {"nodepool_node_id": "1"}`, resources.OwnerTags{}, nil},
 		"marks removed":        {`"metadata": {}`, node, drivers.ErrNotOurs},
 		"another node":         {`"metadata": {"npctl_installation": "inst", "npctl_node_id": "s2"}`, node, drivers.ErrNotOurs},
 		"another installation": {`"metadata": {"npctl_installation": "other", "npctl_node_id": "s1"}`, node, drivers.ErrNotOurs},
 		"of a build":           {`"metadata": {"npctl_installation": "inst", "npctl_build_id": "s1"}`, node, drivers.ErrNotOurs},
-		"not adopted":          {`"metadata": {"npctl_installation": "inst", "npctl_node_id": "s1"}`, resources.Marks{}, drivers.ErrNotOurs},
+		"not adopted":          {`"metadata": {"npctl_installation": "inst", "npctl_node_id": "s1"}`, resources.OwnerTags{}, drivers.ErrNotOurs},
 		"its cell is down":     {`"status": "UNKNOWN"`, node, drivers.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -400,7 +401,7 @@ func TestOnlyTheBootVolumeIsMarked(t *testing.T) {
 			for _, id := range []string{"data", "boot", "other"} {
 				r.on("POST /volume/v3/project/volumes/"+id+"/metadata", 200, `{}`)
 			}
-			if err := r.open(nil).Delete(t.Context(), "s1", resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "7"}); err != nil {
+			if err := r.open(nil).Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "7"}); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
@@ -471,7 +472,7 @@ func TestEndpointsGetTheVersionThatIsSpoken(t *testing.T) {
 		{serviceVolume, "https://c.example.com", "https://c.example.com/v3/project/"},
 		{serviceVolume, "https://c.example.com/v3/project", "https://c.example.com/v3/project/"},
 	} {
-		if got := versioned(test.kind, test.url, "project"); got != test.want {
+		if got := withAPIVersion(test.kind, test.url, "project"); got != test.want {
 			t.Errorf("%s at %s is %s, want %s", test.kind, test.url, got, test.want)
 		}
 	}

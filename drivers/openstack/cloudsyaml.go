@@ -18,35 +18,35 @@ import (
 	"github.com/npctl/npctl/drivers"
 )
 
-// How an entry is put together, as openstacksdk does it
-// (https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html):
-// the profile it names, over it the entry of the first clouds.yaml found, over it that of the first secure.yaml, over
-// it the values of the chosen region. The cloud "envvars" is the OS_* environment. gophercloud's own reader knows
-// neither regions nor files in different folders nor profiles without a clouds-public.yaml, and lets OS_REGION_NAME
-// change every cloud of the process; it gets the finished entry and turns it into its own types.
+// An entry is assembled as in openstacksdk
+// (https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html): the profile that it names, overridden
+// by the entry of the first clouds.yaml found, by that of the first secure.yaml, and by the values of the chosen region.
+// The cloud "envvars" is the OS_* environment. gophercloud's own reader supports neither regions nor files in different
+// folders nor profiles without a clouds-public.yaml, and lets OS_REGION_NAME change every cloud of the process; it
+// receives the assembled entry and converts it to its own types.
 
-// surroundings are where clouds are described.
-type surroundings struct {
+// configSources are the locations of cloud configurations.
+type configSources struct {
 	getenv func(string) string
-	// folders are searched in this order.
+	// folders are searched in order.
 	folders []string
 }
 
-// envCloud is the name under which OS_* variables are a cloud.
+// envCloud is the name of the cloud that OS_* variables define.
 const envCloud = "envvars"
 
-func systemSurroundings() surroundings {
+func systemSurroundings() configSources {
 	folders := []string{"."}
 	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" {
 		folders = append(folders, filepath.Join(dir, "openstack"))
 	} else if home, err := os.UserHomeDir(); err == nil {
 		folders = append(folders, filepath.Join(home, ".config", "openstack"))
 	}
-	return surroundings{getenv: os.Getenv, folders: append(folders, "/etc/openstack")}
+	return configSources{getenv: os.Getenv, folders: append(folders, "/etc/openstack")}
 }
 
-// loadCloud finds the entry and the region that a provider block names.
-func loadCloud(name, region string, from surroundings) (entry, error) {
+// loadCloud returns the entry of a cloud and region.
+func loadCloud(name, region string, from configSources) (entry, error) {
 	raw, err := from.find(name)
 	if err != nil {
 		return entry{}, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
@@ -63,7 +63,7 @@ func loadCloud(name, region string, from surroundings) (entry, error) {
 }
 
 // find returns the merged entry.
-func (s surroundings) find(name string) (map[string]any, error) {
+func (s configSources) find(name string) (map[string]any, error) {
 	if name == "" {
 		return nil, errors.New(`cloud is empty; name an entry of clouds.yaml, or "envvars" for OS_* variables`)
 	}
@@ -90,13 +90,13 @@ func (s surroundings) find(name string) (map[string]any, error) {
 		return nil, fmt.Errorf("cloud %q: there is no clouds.yaml; looked for %s", name, strings.Join(searched, ", "))
 	default:
 		names := slices.Collect(maps.Keys(mapOf(known["clouds"])))
-		return nil, fmt.Errorf("cloud %q is not in %s%s", name, strings.Join(searched, ", "), meant(name, names))
+		return nil, fmt.Errorf("cloud %q is not in %s%s", name, strings.Join(searched, ", "), suggestionText(name, names))
 	}
 	return s.withProfile(name, underscored(raw))
 }
 
-// load reads the first file of that base name. Without any it says where it looked.
-func (s surroundings) load(base, variable string) (map[string]any, []string, error) {
+// load reads the first file with that base name. If there is none, the error lists the searched paths.
+func (s configSources) load(base, variable string) (map[string]any, []string, error) {
 	var searched []string
 	if path := s.getenv(variable); path != "" {
 		searched = append(searched, path)
@@ -119,7 +119,7 @@ func (s surroundings) load(base, variable string) (map[string]any, []string, err
 	return nil, searched, nil
 }
 
-// maxConfigFile bounds what is read of a clouds.yaml.
+// maxConfigFile is the maximum size of a clouds.yaml in bytes.
 const maxConfigFile = 4 << 20
 
 func readYAML(path string) (map[string]any, error) {
@@ -138,8 +138,8 @@ func readYAML(path string) (map[string]any, error) {
 	return decodeYAML(text)
 }
 
-// environment is the cloud that OS_* variables describe.
-func (s surroundings) environment() (map[string]any, bool) {
+// environment returns the cloud that OS_* variables define.
+func (s configSources) environment() (map[string]any, bool) {
 	raw := map[string]any{}
 	for _, key := range slices.Concat(authKeys(), entryKeys()) {
 		if value := s.getenv("OS_" + strings.ToUpper(key)); value != "" {
@@ -154,8 +154,8 @@ func (s surroundings) environment() (map[string]any, bool) {
 	return raw, raw["auth_url"] != nil
 }
 
-// withProfile puts the entry over the profile it names.
-func (s surroundings) withProfile(name string, raw map[string]any) (map[string]any, error) {
+// withProfile merges the entry over the profile that it names.
+func (s configSources) withProfile(name string, raw map[string]any) (map[string]any, error) {
 	profile, _ := raw["profile"].(string)
 	if profile == "" {
 		profile, _ = raw["cloud"].(string)
@@ -178,8 +178,8 @@ func (s surroundings) withProfile(name string, raw map[string]any) (map[string]a
 	return merge(raw, base), nil
 }
 
-// inRegion applies the values of the region: the one asked for, else the entry's region_name, else the first of its
-// regions. An entry without a list of regions takes any; the catalog knows then.
+// inRegion applies the values of the region: the requested one, else the entry's region_name, else the first of its
+// regions. An entry without a list of regions accepts any region; the catalog decides.
 func inRegion(name string, raw map[string]any, region string) (map[string]any, error) {
 	raw = maps.Clone(raw)
 	if region == "" {
@@ -201,7 +201,7 @@ func inRegion(name string, raw map[string]any, region string) (map[string]any, e
 		names = append(names, regionName)
 	}
 	if len(names) > 0 {
-		return nil, fmt.Errorf("region %q is none of cloud %q%s", region, name, meant(region, names))
+		return nil, fmt.Errorf("region %q is none of cloud %q%s", region, name, suggestionText(region, names))
 	}
 	raw["region_name"] = region
 	return raw, nil
@@ -216,7 +216,7 @@ func regionOf(r any) (string, map[string]any) {
 	return name, mapOf(m["values"])
 }
 
-// merge returns base with the values of over put over it, maps within maps likewise.
+// merge returns base with the values of over, and merges nested maps.
 func merge(over, base map[string]any) map[string]any {
 	result := maps.Clone(base)
 	if result == nil {
@@ -234,13 +234,13 @@ func merge(over, base map[string]any) map[string]any {
 	return result
 }
 
-// mapOf returns an empty map for anything else.
+// mapOf returns v, or an empty map if v is not a map.
 func mapOf(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
 
-// gopherEntry hands an entry to gophercloud's reader.
+// gopherEntry passes an entry to gophercloud's reader.
 func gopherEntry(name string, raw map[string]any) ([]clouds.ParseOption, error) {
 	text, err := json.Marshal(map[string]any{"clouds": map[string]any{name: raw}}) // JSON is YAML
 	if err != nil {
@@ -252,7 +252,7 @@ func gopherEntry(name string, raw map[string]any) ([]clouds.ParseOption, error) 
 		clouds.WithRegion(""),
 		clouds.WithEndpointType(""),
 	}
-	// Without these gophercloud would prefer OS_CACERT and its like to what the entry says.
+	// Without these, gophercloud would prefer OS_CACERT and similar variables to the entry.
 	for key, option := range map[string]func(string) clouds.ParseOption{
 		"cacert": clouds.WithCACertPath, "cert": clouds.WithClientCertPath, "key": clouds.WithClientKeyPath,
 	} {

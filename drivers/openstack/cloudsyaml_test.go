@@ -19,8 +19,8 @@ import (
 	"github.com/npctl/npctl/drivers"
 )
 
-// place writes files below a folder and returns surroundings in which openstack tools would find them.
-func place(t *testing.T, env map[string]string, files map[string]string) surroundings {
+// place writes files below a folder and returns the sources in which openstack tools would find them.
+func place(t *testing.T, env map[string]string, files map[string]string) configSources {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -33,7 +33,7 @@ func place(t *testing.T, env map[string]string, files map[string]string) surroun
 		}
 	}
 	getenv := func(name string) string { return strings.ReplaceAll(env[name], "$DIR", dir) }
-	return surroundings{getenv: getenv, folders: []string{filepath.Join(dir, "cwd"), filepath.Join(dir, "user"), filepath.Join(dir, "etc")}}
+	return configSources{getenv: getenv, folders: []string{filepath.Join(dir, "cwd"), filepath.Join(dir, "user"), filepath.Join(dir, "etc")}}
 }
 
 const simpleCloud = `
@@ -171,7 +171,7 @@ func TestMistakesInCloudsYAMLAreExplained(t *testing.T) {
 	}
 }
 
-// bomb is a small file that would be huge if every alias were followed.
+// bomb returns a small file that would be huge with all aliases expanded.
 func bomb() string {
 	text := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'j'; c++ {

@@ -21,7 +21,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Service types of the catalog, by their present names.
+// Service types of the catalog, by their current names.
 const (
 	serviceCompute = "compute"
 	serviceImage   = "image"
@@ -50,12 +50,12 @@ var (
 	_ drivers.Cloud      = (*Cloud)(nil)
 	_ drivers.ImageStore = (*Cloud)(nil)
 	_ drivers.Resolver   = (*Cloud)(nil)
-	_ drivers.Placed     = (*Cloud)(nil)
+	_ drivers.Locator    = (*Cloud)(nil)
 	_ drivers.Sweeper    = (*Cloud)(nil)
 	_ drivers.Console    = (*Cloud)(nil)
 )
 
-// open logs in and looks up what the compute service can do: two or three calls.
+// open authenticates and reads the compute API version: two or three calls.
 func open(ctx context.Context, env drivers.Env, e entry, config cty.Value) (*Cloud, error) {
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
@@ -63,7 +63,7 @@ func open(ctx context.Context, env drivers.Env, e entry, config cty.Value) (*Clo
 	c := &Cloud{env: env, log: env.Log, entry: e, clients: map[string]*gophercloud.ServiceClient{}}
 	c.imageFormat = resources.ImageFormat(firstOf(stringAttr(config, "image_format"), strings.ToLower(e.imageFormat), uploadFormats()[0]))
 	if !slices.Contains(uploadFormats(), c.imageFormat) {
-		return nil, fmt.Errorf("%w: image format %q of cloud %q%s", drivers.ErrRejected, c.imageFormat, e.name, meant(c.imageFormat, uploadFormats()))
+		return nil, fmt.Errorf("%w: image format %q of cloud %q%s", drivers.ErrRejected, c.imageFormat, e.name, suggestionText(c.imageFormat, uploadFormats()))
 	}
 	if err := c.login(ctx); err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// Place implements drivers.Placed. Credentials and the entry's name do not matter.
-func (c *Cloud) Place() string {
+// Location implements drivers.Locator. It does not depend on credentials or the name of the entry.
+func (c *Cloud) Location() string {
 	at := c.entry.auth.IdentityEndpoint
 	if u, err := url.Parse(at); err == nil && u.Host != "" {
 		at = u.Host
@@ -131,7 +131,7 @@ func (c *Cloud) loginError(err error) error {
 	return wrap(doing, err)
 }
 
-// projectOf returns the id of the project that a token is for.
+// projectOf returns the ID of a token's project.
 func projectOf(result gophercloud.AuthResult) string {
 	type projecter interface {
 		ExtractProject() (*tokens.Project, error)
@@ -147,7 +147,7 @@ func projectOf(result gophercloud.AuthResult) string {
 	return project.ID
 }
 
-// service returns the client of a service. Endpoints come from the catalog of the token; no call is made for it.
+// service returns the client of a service. It makes no call: endpoints come from the token's catalog.
 func (c *Cloud) service(kind string) (*gophercloud.ServiceClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,12 +158,12 @@ func (c *Cloud) service(kind string) (*gophercloud.ServiceClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &gophercloud.ServiceClient{ProviderClient: c.provider, Endpoint: versioned(kind, url, c.project), Type: kind}
+	client := &gophercloud.ServiceClient{ProviderClient: c.provider, Endpoint: withAPIVersion(kind, url, c.project), Type: kind}
 	c.clients[kind] = client
 	return client, nil
 }
 
-// hasService says whether the catalog has a service here.
+// hasService reports whether the catalog has a service in this region.
 func (c *Cloud) hasService(kind string) bool {
 	_, err := c.service(kind)
 	return err == nil
@@ -174,7 +174,7 @@ func (c *Cloud) endpoint(kind string) (string, error) {
 		return url, nil
 	}
 	for _, name := range serviceNames(kind) {
-		// A type of its own as the only alias keeps gophercloud from taking an old volume service for it.
+		// The service type as the only alias keeps gophercloud from selecting an old volume service.
 		url, err := c.provider.EndpointLocator(gophercloud.EndpointOpts{
 			Type: name, Aliases: []string{name}, Region: c.entry.region, Availability: c.entry.availability,
 		})
@@ -185,7 +185,7 @@ func (c *Cloud) endpoint(kind string) (string, error) {
 	return "", fmt.Errorf("%w: cloud %q has no %s service in region %q%s", drivers.ErrRejected, c.entry.name, kind, c.entry.region, c.regionHint())
 }
 
-// serviceNames are the types a service has in catalogs, best first.
+// serviceNames returns the catalog types of a service, the preferred one first.
 func serviceNames(kind string) []string {
 	switch kind {
 	case serviceVolume:
@@ -197,7 +197,7 @@ func serviceNames(kind string) []string {
 	}
 }
 
-// regionHint helps whoever mistyped a region.
+// regionHint lists the regions of the cloud, to help with a mistyped region.
 func (c *Cloud) regionHint() string {
 	type cataloger interface {
 		ExtractServiceCatalog() (*tokens.ServiceCatalog, error)
@@ -219,11 +219,11 @@ func (c *Cloud) regionHint() string {
 	if slices.Contains(regions, c.entry.region) {
 		return ""
 	}
-	return meant(c.entry.region, regions)
+	return suggestionText(c.entry.region, regions)
 }
 
-// versioned adds the API version that this driver speaks, where the catalog leaves it out.
-func versioned(kind, url, project string) string {
+// withAPIVersion adds the API version of this driver if the catalog URL lacks it.
+func withAPIVersion(kind, url, project string) string {
 	url = strings.TrimRight(url, "/") + "/"
 	if versionPath.MatchString(url) {
 		return url

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Console text is asked for by lines and kept by bytes.
+// The API limits the console log in lines, npctl in bytes.
 const (
 	consoleLines = 2000
 	consoleBytes = 64 << 10
@@ -24,7 +24,7 @@ func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
 	return newest(answer.Output, consoleBytes), nil
 }
 
-// newest cuts text to its last lines.
+// newest returns the last lines of text.
 func newest(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -19,9 +19,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Create implements drivers.Cloud with one POST; names are looked up in cached lists.
+// Create implements drivers.Cloud with one POST; cached lists resolve the names.
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
-	if spec.Retried {
+	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, spec)
 		if err != nil {
 			return resources.Instance{}, unsentError{err}
@@ -52,8 +52,8 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	return c.accepted(id, spec, o), nil
 }
 
-// find looks for the server that an earlier Create with this id may have made: one filtered list. The name is the
-// filter, since every version of Nova knows it; the marks decide.
+// find searches for the server that an earlier Create with this ID may have created: one list, filtered by name,
+// since all versions of Nova support that filter. The ownership tags decide.
 func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance, bool, error) {
 	query := url.Values{"name": {"^" + regexp.QuoteMeta(spec.Hostname) + "$"}}
 	found, err := all(ctx, listing{client: c.compute, path: "servers/detail", query: query, key: "servers", doing: "look for server " + spec.Hostname},
@@ -75,7 +75,7 @@ func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance
 	return resources.Instance{}, false, nil
 }
 
-// serverMetadata is the user's properties, over them what List needs to know, over it the marks.
+// serverMetadata returns the user's properties, overridden by the metadata that List needs and by the ownership tags.
 func serverMetadata(spec drivers.Spec) map[string]string {
 	values := map[string]string{}
 	maps.Copy(values, mapAttr(spec.Config, "instance_properties"))
@@ -113,11 +113,11 @@ func (c *Cloud) postServer(ctx context.Context, spec drivers.Spec, o offer, valu
 		ConfigDrive:      optionalBool(spec.Config, "config_drive"),
 		Networks:         c.attachments(o, ports),
 	}
-	if len(ports) == 0 { // ports that are there already have their groups
+	if len(ports) == 0 { // existing ports already have their security groups
 		opts.SecurityGroups = o.groups
 	}
 	if text := stringAttr(spec.Config, "userdata"); text != "" {
-		// gophercloud takes text that happens to be base64 for encoded already, so it gets it encoded.
+		// gophercloud does not encode text that is valid base64, so it receives encoded text.
 		opts.UserData = []byte(base64.StdEncoding.EncodeToString([]byte(text)))
 	}
 	if c.microversion >= withTags {
@@ -146,7 +146,7 @@ func (c *Cloud) postServer(ctx context.Context, spec drivers.Spec, o offer, valu
 	return answer.Server.ID, nil
 }
 
-// attachments are the networks of a server, in the form that gophercloud wants.
+// attachments returns the networks of a server in gophercloud's format.
 func (c *Cloud) attachments(o offer, ports []port) any {
 	var list []servers.Network
 	for _, p := range ports {
@@ -178,7 +178,7 @@ func (c *Cloud) bootVolume(spec drivers.Spec) servers.BlockDevice {
 	return device
 }
 
-// accepted is the instance as it is right after the cloud took the order.
+// accepted returns the instance as of the cloud's response.
 func (c *Cloud) accepted(id string, spec drivers.Spec, o offer) resources.Instance {
 	return resources.Instance{
 		ID:        id,

@@ -11,11 +11,11 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Delete implements drivers.Cloud. It reads the server first: what a listing said of it may be old. Floating IPs go before
-// the server, since Neutron keeps them when their server goes; the boot volume goes with the server, but is marked before
-// so that one that stays behind is known. After a lost answer there may be two servers with the same marks: what is
-// attached to the other one stays.
-func (c *Cloud) Delete(ctx context.Context, id string, expected resources.Marks) error {
+// Delete implements drivers.Cloud. It reads the server first, because a listing may be stale. It deletes floating IPs
+// before the server, since Neutron keeps them when their server is deleted. Nova deletes the boot volume with the
+// server; Delete tags it first, so that npctl recognizes a volume that remains. After a lost response two servers may
+// have the same ownership tags: objects attached to the other one stay.
+func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
 	s, found, err := c.server(ctx, id)
 	if err != nil || !found {
 		return err
@@ -27,7 +27,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.Marks)
 		}
 		return err
 	}
-	if b.volume && b.marks != (resources.Marks{}) {
+	if b.volume && b.marks != (resources.OwnerTags{}) {
 		c.markBootVolume(ctx, b, s)
 	}
 	if b.floating {
@@ -47,22 +47,22 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.Marks)
 	return err
 }
 
-// checkMarks returns ErrNotOurs unless a thing carries the expected marks.
-func checkMarks(kind, id string, found, expected resources.Marks) error {
-	if found.OfSameRecord(expected) {
+// checkMarks returns ErrNotOurs unless an object has the expected ownership tags.
+func checkMarks(kind, id string, found, expected resources.OwnerTags) error {
+	if found.SameRecord(expected) {
 		return nil
 	}
 	return fmt.Errorf("delete %s %s: %w: it carries %s, expected %s; it is left alone", kind, id, drivers.ErrNotOurs, describe(found), describe(expected))
 }
 
-func describe(m resources.Marks) string {
+func describe(m resources.OwnerTags) string {
 	if m.Installation == "" {
 		return "no marks"
 	}
 	return fmt.Sprintf("the marks of %s %s of installation %s", m.Kind, m.ID, m.Installation)
 }
 
-// server fetches one; false means there is none.
+// server reads one server; false means that it does not exist.
 func (c *Cloud) server(ctx context.Context, id string) (server, bool, error) {
 	var answer struct {
 		Server server `json:"server"`
@@ -74,9 +74,9 @@ func (c *Cloud) server(ctx context.Context, id string) (server, bool, error) {
 	return answer.Server, err == nil, err
 }
 
-// markBootVolume writes marks on the volume that npctl had Nova create with the server, which Nova makes without any. That
-// it fails must not keep a server alive.
-func (c *Cloud) markBootVolume(ctx context.Context, b belongings, s server) {
+// markBootVolume tags the volume that Nova created with the server, which Nova creates without tags. A failure must
+// not prevent the server's deletion.
+func (c *Cloud) markBootVolume(ctx context.Context, b attachedResources, s server) {
 	client, err := c.service(serviceVolume)
 	if err != nil {
 		return
@@ -94,8 +94,8 @@ func (c *Cloud) markBootVolume(ctx context.Context, b belongings, s server) {
 	}
 }
 
-// bootVolumeOf returns the volume that the server boots from. Nova deletes that volume with the server; others that it
-// shows (from 2.3 on it shows which ones it deletes) were attached later, and are told apart by their devices.
+// bootVolumeOf returns the boot volume of the server, which Nova deletes with the server. Other volumes (from 2.3 on
+// Nova shows which ones it deletes) were attached later; their devices distinguish them.
 func (c *Cloud) bootVolumeOf(ctx context.Context, s server) (string, error) {
 	candidates := slices.Clone(s.Volumes)
 	candidates = slices.DeleteFunc(candidates, func(v attachedVolume) bool { return v.DeleteOnTermination != nil && !*v.DeleteOnTermination })

@@ -1,7 +1,6 @@
-// Package openstack makes nodes and keeps images in OpenStack clouds: Nova, Glance, Neutron and Cinder through
-// gophercloud.
+// Package openstack manages nodes and images in OpenStack clouds: Nova, Glance, Neutron and Cinder through gophercloud.
 //
-// What npctl makes is told from everything else by its marks (marks.go). The package translates and holds no policy:
+// The ownership tags (marks.go) distinguish npctl's objects from all others. The package translates and holds no policy:
 // rate limits, retries and timeouts of calls are decorators of package drivers. Lists are decoded into small types of
 // this package, since projects hold thousands of servers of which a dozen fields matter.
 package openstack
@@ -35,7 +34,7 @@ func (*Driver) Schema() schema.Driver {
 	return s
 }
 
-// Open implements drivers.Driver: it reads clouds.yaml as every OpenStack tool does and asks for a token.
+// Open implements drivers.Driver: it reads clouds.yaml like other OpenStack tools and requests a token.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	entry, err := loadCloud(stringAttr(config, "cloud"), stringAttr(config, "region"), systemSurroundings())
 	if err != nil {
@@ -44,19 +43,19 @@ func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (dri
 	return open(ctx, env, entry, config)
 }
 
-// Endpoint says where a cloud is, for callers that know it themselves, such as the sandbox.
+// Endpoint is the access to a cloud, for callers that know it, such as the sandbox.
 type Endpoint struct {
 	AuthURL, Region, Username, Password, Project, Domain string
-	// Transport carries the calls; nil means the network.
+	// Transport sends the calls; nil means the network.
 	Transport http.RoundTripper
-	// CloudName is what instances say they run in.
+	// CloudName is the cloud name of instances.
 	CloudName string
-	// Closed, when set, is called when the Cloud is closed.
+	// Closed, if not nil, is called by Close of the Cloud.
 	Closed func() error
 }
 
-// Connect opens the cloud at the endpoint. The config is a value of SharedSchema().Provider; null and objects without
-// its attributes mean the defaults.
+// Connect opens the cloud at the endpoint. The config is a value of SharedSchema().Provider; null, or a missing
+// attribute, means the defaults.
 func Connect(ctx context.Context, env drivers.Env, endpoint Endpoint, config cty.Value) (drivers.Cloud, error) {
 	entry, err := endpointEntry(endpoint)
 	if err != nil {

@@ -21,14 +21,14 @@ type entry struct {
 	auth         gophercloud.AuthOptions
 	availability gophercloud.Availability
 	tls          *tls.Config
-	transport    http.RoundTripper // over tls when set
-	closed       func() error      // called with Close when set
+	transport    http.RoundTripper // over tls, if set
+	closed       func() error      // called by Close, if set
 	imageFormat  string
 	private      bool              // connect to private addresses unless a label says otherwise
 	overrides    map[string]string // endpoints by service type, over the catalog's
 }
 
-// authKeys are the keys of an entry's auth section; older files and the environment have them beside it.
+// authKeys are the keys of an entry's auth section; in older files and the environment they are outside it.
 func authKeys() []string {
 	return []string{
 		"auth_url", "username", "user_id", "password", "token", "project_name", "project_id",
@@ -45,7 +45,7 @@ func entryKeys() []string {
 	}
 }
 
-// parseEntry turns merged text into an entry.
+// parseEntry converts the merged configuration to an entry.
 func parseEntry(name string, raw map[string]any) (entry, error) {
 	raw = underscored(raw)
 	auth := authOf(raw)
@@ -54,7 +54,7 @@ func parseEntry(name string, raw map[string]any) (entry, error) {
 	}
 	if url, ok := auth["auth_url"].(string); ok {
 		region, _ := raw["region_name"].(string)
-		auth["auth_url"] = identityURL(inURL(url, region))
+		auth["auth_url"] = identityURL(withRegion(url, region))
 	}
 	clean := map[string]any{"auth": auth}
 	for _, key := range []string{"region_name", "cacert", "cert", "key"} {
@@ -78,12 +78,12 @@ func parseEntry(name string, raw map[string]any) (entry, error) {
 	format, _ := raw["image_format"].(string)
 	return entry{
 		name: name, region: endpoint.Region, auth: authOptions, availability: endpoint.Availability, tls: tlsConfig,
-		imageFormat: format, private: truth(raw["private"]), overrides: overridesOf(raw),
+		imageFormat: format, private: parseBool(raw["private"]), overrides: overridesOf(raw),
 	}, nil
 }
 
-// identityURL is the address of Keystone's version 3, the only one there is since 2018. It is not discovered: version
-// documents name addresses that, behind proxies, cannot be reached.
+// identityURL returns the URL of Keystone's version 3, the only version since 2018. npctl does not use discovery,
+// because the URLs in version documents may be unreachable behind proxies.
 func identityURL(url string) string {
 	url = strings.TrimSuffix(strings.TrimRight(url, "/"), "/v2.0")
 	if !strings.HasSuffix(url, "/v3") {
@@ -105,7 +105,7 @@ func overridesOf(raw map[string]any) map[string]string {
 	return overrides
 }
 
-// underscored writes keys with underscores, as openstacksdk reads them.
+// underscored replaces hyphens in keys by underscores, as openstacksdk does.
 func underscored(raw map[string]any) map[string]any {
 	result := make(map[string]any, len(raw))
 	for key, value := range raw {
@@ -114,7 +114,8 @@ func underscored(raw map[string]any) map[string]any {
 	return result
 }
 
-// authOf gathers the auth section: old spellings, defaults, and without what its kind of credentials forbids.
+// authOf returns the auth section with old spellings renamed and defaults set, without the keys that its auth type
+// forbids.
 func authOf(raw map[string]any) map[string]any {
 	auth := underscored(mapOf(raw["auth"]))
 	for _, key := range authKeys() {
@@ -132,7 +133,7 @@ func authOf(raw map[string]any) map[string]any {
 	case "token":
 		drop(auth, "username", "user_id", "password")
 	case "applicationcredential":
-		// A credential brings its own project; Keystone refuses any other scope beside it.
+		// An application credential implies its project; Keystone rejects a different scope.
 		drop(auth, "project_name", "project_id", "project_domain_name", "project_domain_id", "password", "token")
 	default:
 		drop(auth, "token")
@@ -147,7 +148,8 @@ func drop(m map[string]any, keys ...string) {
 	}
 }
 
-// addDomains fills in the domain as the openstack command does: default_domain, else the domain with the id "default".
+// addDomains sets missing domains as the openstack command does: default_domain, else the domain with the ID
+// "default".
 func addDomains(auth map[string]any) {
 	fallback, _ := auth["default_domain"].(string)
 	if fallback == "" {
@@ -163,7 +165,7 @@ func addDomains(auth map[string]any) {
 	}
 }
 
-// authType says which kind of credentials to use: the one written, else the one there.
+// authType returns the type of credentials: the configured one, else that of the existing credentials.
 func authType(raw, auth map[string]any) string {
 	written, _ := raw["auth_type"].(string)
 	switch kind := strings.TrimPrefix(strings.TrimPrefix(written, "v3"), "v2"); {
@@ -178,7 +180,7 @@ func authType(raw, auth map[string]any) string {
 	}
 }
 
-// checkAuth finds what is missing before the cloud has to say it in its own words.
+// checkAuth reports missing credentials with better messages than those of the cloud.
 func checkAuth(raw, auth map[string]any) error {
 	kind := authType(raw, auth)
 	if !slices.Contains([]string{"password", "token", "applicationcredential"}, kind) {
@@ -221,13 +223,13 @@ func interfaceOf(raw map[string]any) string {
 
 func verifyOf(raw map[string]any) (bool, bool) {
 	if value, ok := raw["insecure"]; ok {
-		return !truth(value), true
+		return !parseBool(value), true
 	}
 	value, ok := raw["verify"]
-	return truth(value), ok
+	return parseBool(value), ok
 }
 
-func truth(v any) bool {
+func parseBool(v any) bool {
 	switch value := v.(type) {
 	case bool:
 		return value
@@ -239,7 +241,7 @@ func truth(v any) bool {
 	}
 }
 
-// endpointEntry is the entry for a cloud whose place the caller knows.
+// endpointEntry returns the entry of a cloud with a known endpoint.
 func endpointEntry(e Endpoint) (entry, error) {
 	if e.AuthURL == "" || e.Username == "" {
 		return entry{}, fmt.Errorf("%w: endpoint without auth URL or user name", drivers.ErrRejected)

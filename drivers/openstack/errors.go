@@ -21,13 +21,13 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// apiError is an answer other than the one hoped for. Its text holds what the service said, not the request: bodies
-// of requests hold passwords and user data.
+// apiError is an error response. Its text contains the message of the service and not the request, because request
+// bodies contain passwords and user data.
 type apiError struct {
 	doing   string
 	status  int
 	message string
-	request string // the service's id of the request, for its operators
+	request string // the service's ID of the request, for its operators
 	kind    error
 	after   time.Duration
 }
@@ -48,23 +48,23 @@ func (e *apiError) Unwrap() error { return e.kind }
 // RetryAfter implements drivers.RetryAfter.
 func (e *apiError) RetryAfter() time.Duration { return e.after }
 
-// NothingDone implements drivers.NothingDone: a refusal is a proof, a server error is not.
+// NothingDone implements drivers.NothingDone: a rejection is a proof, a server error is not.
 func (e *apiError) NothingDone() bool {
 	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout
 }
 
-// unsentError is a request that never reached the cloud.
+// unsentError is an error of a request that did not reach the cloud.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error     { return e.error }
 func (e unsentError) NothingDone() bool { return true }
 
-// unansweredError is a request to which no answer came.
+// unansweredError is an error of a request without a response.
 type unansweredError struct{ error }
 
 func (e unansweredError) Unwrap() []error { return []error{e.error, drivers.ErrUnavailable} }
 
-// wrap says what was being done and gives an error its kind.
+// wrap adds the operation to an error and classifies it.
 func wrap(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -89,7 +89,7 @@ func wrap(doing string, err error) error {
 		return unsentError{fmt.Errorf("%s: %w: %w; name the CA with cacert in the clouds.yaml entry", doing, drivers.ErrRejected, err)}
 	}
 	var transport *url.Error
-	if errors.As(err, &transport) || errors.Is(err, io.ErrUnexpectedEOF) { // no answer, or half of one
+	if errors.As(err, &transport) || errors.Is(err, io.ErrUnexpectedEOF) { // no response, or an incomplete one
 		err = unansweredError{err}
 	}
 	return fmt.Errorf("%s: %w", doing, err)
@@ -105,7 +105,7 @@ func newAPIError(doing string, status int, body []byte, header http.Header) *api
 	return e
 }
 
-// isStatus says whether the cloud answered with that status.
+// isStatus reports whether the cloud responded with that status.
 func isStatus(err error, status int) bool {
 	var e *apiError
 	return errors.As(err, &e) && e.status == status || gophercloud.ResponseCodeIs(err, status)
@@ -117,7 +117,7 @@ var (
 	rejectedText = regexp.MustCompile(`(?i)multiple possible networks|image \S+ (could not be found|is unacceptable)|flavor'?s disk is too small|disk is too small|unable to allocate auto|not reachable from subnet`)
 )
 
-// kindOf sorts an answer into the kinds that change what happens next; nil is for those that may pass.
+// kindOf maps a response to an error kind of package drivers; nil stands for a transient error.
 func kindOf(status int, message string, after time.Duration) error {
 	switch {
 	case status == http.StatusTooManyRequests:
@@ -128,7 +128,7 @@ func kindOf(status int, message string, after time.Duration) error {
 		return drivers.ErrUnavailable
 	case status >= 400 && status < 500:
 		return drivers.ErrRejected
-	default: // the service is there and cannot do this
+	default: // the service responds but fails
 		return nil
 	}
 }
@@ -150,7 +150,7 @@ func refusal(status int, message string, after time.Duration) error {
 	}
 }
 
-// faultKind sorts the fault of a server that went to ERROR.
+// faultKind classifies the fault of a server with status ERROR.
 func faultKind(message string) resources.FaultKind {
 	low := strings.ToLower(message)
 	switch {
@@ -165,13 +165,13 @@ func faultKind(message string) resources.FaultKind {
 	}
 }
 
-// maxMessage bounds what of an answer is shown.
+// maxMessage limits the length of a service's message in errors.
 const maxMessage = 500
 
 var htmlTags = regexp.MustCompile(`<[^>]*>`)
 
-// messageOf finds what the service said. Nova and Cinder answer {"badRequest": {"message": …}}, Neutron
-// {"NeutronError": {"message": …}}, Keystone {"error": {"message": …}}, Glance HTML or text.
+// messageOf extracts the message of a service. Nova and Cinder respond with {"badRequest": {"message": …}}, Neutron
+// with {"NeutronError": {"message": …}}, Keystone with {"error": {"message": …}}, Glance with HTML or text.
 func messageOf(body []byte) string {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {
@@ -192,7 +192,7 @@ func messageOf(body []byte) string {
 	return ""
 }
 
-// clean makes one line of it.
+// clean converts text to one line.
 func clean(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > maxMessage {
@@ -201,10 +201,10 @@ func clean(text string) string {
 	return text
 }
 
-// maxRetryAfter keeps a mistaken or hostile header from stopping a provider for days.
+// maxRetryAfter keeps an incorrect or hostile header from stopping a provider for days.
 const maxRetryAfter = 10 * time.Minute
 
-// retryAfter reads a Retry-After header: seconds or a date.
+// retryAfter parses a Retry-After header: seconds or a date.
 func retryAfter(value string) time.Duration {
 	if seconds, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
 		return min(max(time.Duration(seconds)*time.Second, 0), maxRetryAfter)

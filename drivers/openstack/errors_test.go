@@ -20,14 +20,14 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Answers as services give them.
+// Error responses of real services.
 func TestAnswersBecomeTheKindsThatMatter(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		status int
 		body   string
 		header http.Header
-		kind   error // nil: may pass
+		kind   error // nil: transient
 		text   string
 		after  time.Duration
 	}{
@@ -81,7 +81,7 @@ func TestTroubleOnTheWayMayPass(t *testing.T) {
 		"timeout": fmt.Errorf("Post: %w", context.DeadlineExceeded),
 		"again":   &gophercloud.ErrUnableToReauthenticate{ErrOriginal: errors.New("401"), ErrReauth: errors.New("EOF")},
 	} {
-		if got := wrap("do it", err); !drivers.MayPass(got) || drivers.IsNothingDone(got) {
+		if got := wrap("do it", err); !drivers.IsTransient(got) || drivers.IsNothingDone(got) {
 			t.Errorf("%s: %v; want an error that may pass and proves nothing", name, got)
 		}
 	}
@@ -91,7 +91,7 @@ func TestTroubleOnTheWayMayPass(t *testing.T) {
 	}
 }
 
-// Whoever got no answer knows nothing of what was asked for.
+// Without a response the caller does not know whether the cloud executed the request.
 func TestNoAnswerIsToldFromAnAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
@@ -110,7 +110,7 @@ func TestNoAnswerIsToldFromAnAnswer(t *testing.T) {
 	}
 }
 
-// The texts of faults, as found in servers that went to ERROR.
+// The texts of faults of real servers with status ERROR.
 func TestFaultsAreSorted(t *testing.T) {
 	for text, want := range map[string]resources.FaultKind{
 		"No valid host was found. ":                                      resources.FaultCapacity,

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxFaultLookups bounds the extra calls of one List after a mass failure; the next one goes on.
+// maxFaultLookups limits the extra calls of one List after a mass failure; the next List continues.
 const maxFaultLookups = 50
 
-// addFaults asks for the faults that Nova leaves out of lists: those of servers that never got a host, which live in
-// a database of their own (cell0). Each is asked for once, and only of servers that carry marks.
+// addFaults reads the faults that Nova omits from lists: those of servers that never got a host, which are in a
+// separate database (cell0). It reads each fault once, and only those of servers with ownership tags.
 func (c *Cloud) addFaults(ctx context.Context, servers []server) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
@@ -25,7 +25,7 @@ func (c *Cloud) addFaults(ctx context.Context, servers []server) {
 		}
 		lookups++
 		group.Go(func() error {
-			// Without the reason the server has failed all the same.
+			// The server counts as failed even without the reason.
 			if alone, found, err := c.server(ctx, s.ID); err == nil && found && alone.Fault != nil {
 				s.Fault = alone.Fault
 				c.attached.setFault(s.ID, alone.Fault)

@@ -33,7 +33,7 @@ func chooseFlavor(list []flavor, name string, minRAM int64) (flavor, bool) {
 	}), true
 }
 
-// noFlavor says why none has enough RAM.
+// noFlavor returns why no flavor has enough RAM.
 func noFlavor(name string, list []flavor) string {
 	var largest flavor
 	for _, f := range list {

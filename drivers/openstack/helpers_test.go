@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 )
 
-// replay is a cloud that answers what a test wrote down, and remembers what it was asked.
+// replay is a cloud that returns the responses of a test and records the requests.
 type replay struct {
 	*httptest.Server
 	t testing.TB
@@ -27,9 +27,9 @@ type replay struct {
 	requests []string                                     // "METHOD /path?query"
 	bodies   map[string]string                            // last body by "METHOD /path"
 	logins   int
-	token    string      // the one that is valid now; empty means any
+	token    string      // the only valid token; empty means any
 	newest   string      // compute microversion
-	header   http.Header // of every answer that a test wrote down
+	header   http.Header // of every recorded response
 }
 
 const replayPassword = "pa55word"
@@ -46,7 +46,7 @@ func newReplay(t testing.TB) *replay {
 	return r
 }
 
-// on sets the answer to a request.
+// on sets the response to a request.
 func (r *replay) on(request string, status int, body string) {
 	r.when(request, func(*http.Request) (int, string) { return status, body })
 }
@@ -135,7 +135,7 @@ func (r *replay) login(w http.ResponseWriter, body string) {
 	_, _ = w.Write(text)
 }
 
-// accept makes just one token valid.
+// accept makes one token the only valid one.
 func (r *replay) accept(token string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +156,7 @@ func (r *replay) open(log *slog.Logger) *Cloud {
 	return c.(*Cloud)
 }
 
-// offerConfig is a value of Schema().Label.
+// offerConfig returns a value of Schema().Label.
 func offerConfig(attributes map[string]cty.Value) cty.Value {
 	values := New().Schema().Label.Null().AsValueMap()
 	maps.Copy(values, map[string]cty.Value{

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A proxy in front of Glance that speaks HTTP/2 grants 64 KiB at a time unless its operator chose otherwise, so that an
-// upload over 20 ms would crawl at 3 MB/s.
+// An HTTP/2 proxy in front of Glance grants 64 KiB at a time by default, so that an upload with a latency of 20 ms
+// would be limited to 3 MB/s.
 func TestImagesTravelByHTTP1(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Proto", r.Proto) }))
 	s.EnableHTTP2 = true

@@ -13,9 +13,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// ResolveImage implements drivers.Resolver. Only active images count. Filters compare by pattern (* and ?): name, id,
-// owner, visibility, disk_format, tag or tags (several separated by commas, all of which must be there), and any
-// property by its own name.
+// ResolveImage implements drivers.Resolver. It ignores inactive images. Filters match by pattern (* and ?): name, id,
+// owner, visibility, disk_format, tag or tags (several separated by commas, all of which must match), and any
+// property by its name.
 func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
 	switch {
 	case spec.ImageID != "":
@@ -70,7 +70,7 @@ func (c *Cloud) newestImage(ctx context.Context, attribute, value string, query 
 		if err != nil {
 			return resources.RemoteImage{}, nil, err
 		}
-		problem.Near = near(value, names)
+		problem.Suggestions = suggestions(value, names)
 	}
 	return resources.RemoteImage{}, []resources.Problem{problem}, nil
 }
@@ -84,7 +84,7 @@ func (c *Cloud) imageNames(ctx context.Context) ([]string, error) {
 	return namesOf(found, func(i image) string { return i.Name }), err
 }
 
-// serverFilters are those that Glance can do itself: exact values of fields and properties.
+// serverFilters returns the filters that Glance supports: exact values of fields and properties.
 func serverFilters(filters map[string]string) url.Values {
 	query := url.Values{}
 	for name, pattern := range filters {
@@ -103,13 +103,13 @@ func matches(i image, filters map[string]string) bool {
 	for name, pattern := range filters {
 		if name == "tag" || name == "tags" {
 			for tag := range strings.SplitSeq(pattern, ",") {
-				if !slices.ContainsFunc(i.Tags, func(t string) bool { return like(t, strings.TrimSpace(tag)) }) {
+				if !slices.ContainsFunc(i.Tags, func(t string) bool { return matchesPattern(t, strings.TrimSpace(tag)) }) {
 					return false
 				}
 			}
 			continue
 		}
-		if value, ok := i.value(name); !ok || !like(value, pattern) {
+		if value, ok := i.value(name); !ok || !matchesPattern(value, pattern) {
 			return false
 		}
 	}
@@ -133,8 +133,8 @@ func (i image) value(name string) (string, bool) {
 	return value, ok
 }
 
-// like compares by pattern; a slash is a character like any other.
-func like(value, pattern string) bool {
+// matchesPattern matches by pattern; a slash is an ordinary character.
+func matchesPattern(value, pattern string) bool {
 	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(value, "/", "\x00"))
 	return ok && err == nil
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// image is what of a Glance image matters here. Its properties are the strings beside the fields Glance defines.
+// image holds the fields of a Glance image that npctl uses. Its properties are all strings other than fields that
+// Glance defines.
 type image struct {
 	ID         string
 	Name       string
@@ -30,7 +31,7 @@ type image struct {
 	Properties map[string]string
 }
 
-// UnmarshalJSON sorts fields from properties.
+// UnmarshalJSON separates fields from properties.
 func (i *image) UnmarshalJSON(text []byte) error {
 	var fields struct {
 		ID         string   `json:"id"`
@@ -67,7 +68,7 @@ func (i *image) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// isImageField says whether Glance defines the name, so that no property can have it.
+// isImageField reports whether Glance defines the name, so that no property can have it.
 func isImageField(name string) bool {
 	return slices.Contains([]string{
 		"id", "name", "status", "disk_format", "container_format", "owner", "visibility", "created_at", "updated_at", "size",
@@ -84,7 +85,7 @@ func (i image) remote() resources.RemoteImage {
 		SHA256: i.Properties[keySHA256], Created: i.Created, Properties: map[string]string{},
 	}
 	if r.Marks.Kind == resources.KindBuild {
-		r.SHA256 = "" // the one of the image that the server was made from
+		r.SHA256 = "" // that of the image that the server was created from
 	}
 	if i.HashAlgo == "sha256" {
 		r.SHA256 = i.Hash
@@ -97,7 +98,7 @@ func (i image) remote() resources.RemoteImage {
 	return r
 }
 
-// imageStatus sorts Glance's statuses (https://docs.openstack.org/glance/latest/user/statuses.html).
+// imageStatus maps Glance's statuses (https://docs.openstack.org/glance/latest/user/statuses.html).
 func imageStatus(status string) resources.Status {
 	switch status {
 	case "active":
@@ -114,9 +115,10 @@ func imageStatus(status string) resources.Status {
 // ImageFormat implements drivers.ImageStore.
 func (c *Cloud) ImageFormat() string { return c.imageFormat }
 
-// ListImages implements drivers.ImageStore. The tag makes the calls grow with npctl's images, not with those of a
-// public cloud. Snapshots are listed apart: they get their tag only after they were made. Of those without the tag only
-// the ones that a build made are ours; those that somebody else took of our servers carry inherited marks.
+// ListImages implements drivers.ImageStore. It filters by tag, so the number of calls grows with npctl's images and
+// not with those of a public cloud. It lists snapshots separately, because they get their tag only after their
+// creation. Of the snapshots without the tag only those of builds are npctl's; snapshots that another user takes of
+// npctl's servers have inherited ownership tags.
 func (c *Cloud) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
 	tagged, err := c.listImages(ctx, url.Values{"owner": {c.project}, "tag": {markTag}})
 	if err != nil {
@@ -129,7 +131,7 @@ func (c *Cloud) ListImages(ctx context.Context) ([]resources.RemoteImage, error)
 	var ours []resources.RemoteImage
 	listed := map[string]bool{}
 	for _, i := range append(tagged, snapshots...) {
-		if r := i.remote(); r.Marks != (resources.Marks{}) && !listed[i.ID] {
+		if r := i.remote(); r.Marks != (resources.OwnerTags{}) && !listed[i.ID] {
 			ours = append(ours, r)
 			listed[i.ID] = true
 		}
@@ -137,12 +139,12 @@ func (c *Cloud) ListImages(ctx context.Context) ([]resources.RemoteImage, error)
 	return ours, nil
 }
 
-// marks returns the image's own marks. A snapshot that somebody took of one of npctl's servers has inherited the properties
-// of the server's image, marks included, but neither its tag nor the mark of a build.
-func (i image) marks() resources.Marks {
+// marks returns the image's own ownership tags. A snapshot that another user takes of one of npctl's servers inherits
+// the properties of the server's image, including ownership tags, but neither its tag nor the build ID.
+func (i image) marks() resources.OwnerTags {
 	m := marksOf(i.Properties)
 	if m.Kind != resources.KindBuild && !slices.Contains(i.Tags, markTag) {
-		return resources.Marks{}
+		return resources.OwnerTags{}
 	}
 	return m
 }
@@ -156,7 +158,7 @@ func (c *Cloud) listImages(ctx context.Context, filter url.Values) ([]image, err
 		func(i image) string { return i.ID })
 }
 
-// image fetches one; false means there is none.
+// image reads one image; false means that it does not exist.
 func (c *Cloud) image(ctx context.Context, id string) (image, bool, error) {
 	client, err := c.service(serviceImage)
 	if err != nil {
@@ -170,8 +172,8 @@ func (c *Cloud) image(ctx context.Context, id string) (image, bool, error) {
 	return found, err == nil, err
 }
 
-// DeleteImage implements drivers.ImageStore. An image that servers or volumes still need gives an error that may pass.
-func (c *Cloud) DeleteImage(ctx context.Context, id string, expected resources.Marks) error {
+// DeleteImage implements drivers.ImageStore. The error for an image that servers or volumes still use is transient.
+func (c *Cloud) DeleteImage(ctx context.Context, id string, expected resources.OwnerTags) error {
 	now, found, err := c.image(ctx, id)
 	if err != nil || !found || now.Status == "deleted" {
 		return err

@@ -14,10 +14,10 @@ import (
 
 func TestServersBecomeInstances(t *testing.T) {
 	const ours = `"npctl_installation": "inst", "npctl_node_id": "7", "npctl_pool": "main"`
-	marks := resources.Marks{Installation: "inst", Kind: resources.KindNode, ID: "7", Pool: "main"}
+	marks := resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "7", Pool: "main"}
 	base := resources.Instance{
 		ID: "s1", Name: "np7", Marks: marks, Region: "RegionOne", Cloud: "lab", Zone: "az1", HostID: "h", Flavor: "small",
-		Resources: resources.Amounts{Instances: 1, Cores: 1, RAM: 2048}, Created: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC),
+		Resources: resources.ResourceAmounts{Instances: 1, Cores: 1, RAM: 2048}, Created: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC),
 	}
 	with := func(change func(*resources.Instance)) resources.Instance {
 		i := base
@@ -44,11 +44,11 @@ func TestServersBecomeInstances(t *testing.T) {
 		"failed just now, reason to follow": {`"status": "ERROR", "updated": "` + time.Now().UTC().Format(time.RFC3339) + `"`,
 			with(func(i *resources.Instance) { i.Status = resources.StatusPending })},
 		"in a cell that is down": {`"status": "UNKNOWN", "metadata": null, "name": "", "flavor": {}`, with(func(i *resources.Instance) {
-			i.Status, i.Name, i.Marks, i.Flavor = resources.StatusPending, "", resources.Marks{}, ""
+			i.Status, i.Name, i.Marks, i.Flavor = resources.StatusPending, "", resources.OwnerTags{}, ""
 			i.Resources.Cores, i.Resources.RAM = 0, 0
 		})},
 		"somebody else's": {`"status": "BUILD", "metadata": {"purpose": "x", "npctl_node_id": "7"}`, with(func(i *resources.Instance) {
-			i.Status, i.Marks = resources.StatusPending, resources.Marks{}
+			i.Status, i.Marks = resources.StatusPending, resources.OwnerTags{}
 		})},
 		"old Nova shows the flavor's id": {`"status": "BUILD", "flavor": {"id": "f2"}`, with(func(i *resources.Instance) {
 			i.Status, i.Flavor, i.Resources.Cores, i.Resources.RAM = resources.StatusPending, "large", 8, 8192
@@ -118,7 +118,7 @@ func TestServersBecomeInstances(t *testing.T) {
 func TestMarksComeBackAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringN(0, 20, 40)
-		m := resources.Marks{
+		m := resources.OwnerTags{
 			Installation: rapid.StringN(1, 20, 40).Draw(t, "installation"), ID: rapid.StringN(1, 20, 40).Draw(t, "id"),
 			Kind:     rapid.SampledFrom([]resources.Kind{resources.KindNode, resources.KindUpload}).Draw(t, "kind"),
 			Provider: word.Draw(t, "provider"), Pool: word.Draw(t, "pool"), Label: word.Draw(t, "label"),
@@ -133,12 +133,12 @@ func TestMarksComeBackAsTheyWereWritten(t *testing.T) {
 			t.Fatalf("description %q: wrote %+v, read %+v", text, m, got)
 		}
 	})
-	long := resources.Marks{Installation: "i", Kind: resources.KindNode, ID: "1", Provider: fmt.Sprintf("%0300d", 1)}
+	long := resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "1", Provider: fmt.Sprintf("%0300d", 1)}
 	if text := description(long); len(text) > maxDescription || marksIn(text).ID != "1" {
 		t.Errorf("description of long marks is %d bytes: %s", len(text), text)
 	}
 	for _, text := range []string{"", "web server", "npctl", "npctl:", "npctl:id=1", "npctl:%zz"} {
-		if got := marksIn(text); got != (resources.Marks{}) {
+		if got := marksIn(text); got != (resources.OwnerTags{}) {
 			t.Errorf("description %q has marks %+v, want none", text, got)
 		}
 	}
@@ -164,7 +164,7 @@ func TestNearMatchesAreThoseMeant(t *testing.T) {
 	for name, want := range map[string][]string{
 		"privat": {"private"}, "Public": {"public"}, "v3-starter": {"v3-starter-2"}, "zzz": nil, "publik": {"public"},
 	} {
-		if diff := cmp.Diff(want, near(name, names)); diff != "" {
+		if diff := cmp.Diff(want, suggestions(name, names)); diff != "" {
 			t.Errorf("near %q (-want +got):\n%s", name, diff)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 // These tests run against the OpenStack that test/openstack/up.sh starts: OS_CLIENT_CONFIG_FILE and OS_CLOUD say where
 // it is, and the names below are those it is filled with.
 
-// wire counts calls and loses answers.
+// wire counts calls and drops responses.
 type wire struct {
 	calls atomic.Int64
 	lose  atomic.Bool
@@ -44,7 +44,7 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// contextFor is for cleaning up, when the test's own context is over.
+// contextFor returns a context for cleanup after the test's own context has ended.
 func contextFor(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -101,7 +101,7 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		OpenWrong: func(t *testing.T) error { _, err := openCloud(t, "wrong-password", nil); return err },
 		Secrets:   []string{c.provider.Token()},
 		Foreign:   func(t *testing.T) string { return foreignServer(t, c, tiny.ID) },
-		LeaveBehind: func(t *testing.T, m resources.Marks) resources.Leftover {
+		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
 			return leavePort(t, c, m)
 		},
 		ForeignImage:   func(t *testing.T) drivertest.Foreign { return others(t, c).ForeignImage(t) },
@@ -160,7 +160,7 @@ func foreignServer(t *testing.T, c *Cloud, image string) string {
 	return id
 }
 
-// others stages what people do in the project by other means than npctl.
+// others returns a project through which tests act like other users of the cloud.
 func others(t *testing.T, c *Cloud) *openstacktest.Project {
 	t.Helper()
 	p := &openstacktest.Project{Compute: c.compute, Settle: 2 * time.Minute, Poll: 300 * time.Millisecond}
@@ -173,7 +173,7 @@ func others(t *testing.T, c *Cloud) *openstacktest.Project {
 	return p
 }
 
-func leavePort(t *testing.T, c *Cloud, m resources.Marks) resources.Leftover {
+func leavePort(t *testing.T, c *Cloud, m resources.OwnerTags) resources.Leftover {
 	t.Helper()
 	n, err := c.networkFor(t.Context(), "networks", "private")
 	if err != nil {
@@ -186,7 +186,7 @@ func leavePort(t *testing.T, c *Cloud, m resources.Marks) resources.Leftover {
 	return resources.Leftover{Type: leftoverPort, ID: p.ID, Marks: m}
 }
 
-// misbehave makes the lab misbehave until the test ends; it has rules for one test at a time.
+// misbehave makes the lab inject faults until the test ends; the lab holds the rules of one test at a time.
 func misbehave(t *testing.T, rules string) {
 	t.Helper()
 	script := "../../test/openstack/faults.sh"
@@ -218,7 +218,7 @@ func listedAs(t *testing.T, c *Cloud, id string, want resources.Status) resource
 	return last
 }
 
-// realServer makes a server of an installation of its own.
+// realServer creates a server of a new installation.
 func realServer(t *testing.T, c *Cloud, hostname string, attributes map[string]cty.Value) (drivers.Spec, resources.Instance) {
 	t.Helper()
 	tiny, problems, err := c.ResolveImage(t.Context(), resources.CloudImageSpec{Name: "tiny"})
@@ -226,7 +226,7 @@ func realServer(t *testing.T, c *Cloud, hostname string, attributes map[string]c
 		t.Fatalf("image tiny: %v %v", problems, err)
 	}
 	spec := drivers.Spec{
-		Marks:    resources.Marks{Installation: "integration-" + hostname, Kind: resources.KindNode, ID: hostname},
+		Marks:    resources.OwnerTags{Installation: "integration-" + hostname, Kind: resources.KindNode, ID: hostname},
 		Hostname: hostname, ImageID: tiny.ID, Config: offerConfig(attributes),
 	}
 	made, err := c.Create(t.Context(), spec)
@@ -279,7 +279,7 @@ func TestRealFloatingIPThatNovaShowsLate(t *testing.T) {
 	if err != nil || now.Status != resources.StatusReady || now.Addresses.PublicIPv4 == "" {
 		t.Fatalf("Advance = %+v, %v; want it ready with a public address", now, err)
 	}
-	// Another process neither takes it for ready nor makes a second floating IP.
+	// Another process neither considers it ready nor creates a second floating IP.
 	other := mustOpen(t, os.Getenv("OS_CLOUD"), nil)
 	seen := listedAs(t, other, made.ID, resources.StatusPending)
 	again, err := other.Advance(t.Context(), spec, seen)

@@ -8,8 +8,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// List implements drivers.Cloud with one call per thousand servers. Networks, and flavors of old clouds, come from the
-// cache.
+// List implements drivers.Cloud with one call per thousand servers. Networks, and the flavors of old clouds, come
+// from the cache.
 func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	servers, err := all(ctx, listing{client: c.compute, path: "servers/detail", key: "servers", doing: "list servers"},
 		func(s server) string { return s.ID })
@@ -21,7 +21,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.attached.seen(servers, c.belongingsOf)
+	c.attached.update(servers, c.belongingsOf)
 	return instances, nil
 }
 
@@ -46,17 +46,17 @@ func (c *Cloud) instances(ctx context.Context, servers []server) ([]resources.In
 	return instances, nil
 }
 
-// belongings are what has to go with a server.
-type belongings struct {
-	marks    resources.Marks
+// attachedResources states which associated resources npctl deletes with a server.
+type attachedResources struct {
+	marks    resources.OwnerTags
 	floating bool
 	ports    bool
 	volume   bool
 	choice   addressChoice
 }
 
-func (c *Cloud) belongingsOf(metadata map[string]string) belongings {
-	return belongings{
+func (c *Cloud) belongingsOf(metadata map[string]string) attachedResources {
+	return attachedResources{
 		marks:    marksOf(metadata),
 		floating: metadata[keyFloating] == "true",
 		ports:    metadata[keyPorts] == "true",
@@ -65,21 +65,21 @@ func (c *Cloud) belongingsOf(metadata map[string]string) belongings {
 	}
 }
 
-// attached remembers what the newest list said of servers, so that advancing and deleting them need not ask again,
-// and the floating IPs that this process has attached and Nova may not show yet.
+// attached caches facts of the last list, so that Advance and Delete need no further calls, and the floating IPs that
+// this process has associated and Nova may not show yet.
 type attached struct {
 	mu      sync.Mutex
-	servers map[string]belongings // guarded by mu
-	active  map[string]bool       // guarded by mu; servers that only wait for their floating IP
-	address map[string]string     // guarded by mu; floating IPs by server
-	faults  map[string]*fault     // guarded by mu; looked up one by one, see addFaults
+	servers map[string]attachedResources // guarded by mu
+	active  map[string]bool              // guarded by mu; servers that wait only for their floating IP
+	address map[string]string            // guarded by mu; floating IPs by server
+	faults  map[string]*fault            // guarded by mu; read one by one, see addFaults
 }
 
-func (a *attached) seen(servers []server, of func(map[string]string) belongings) {
+func (a *attached) update(servers []server, of func(map[string]string) attachedResources) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	addresses, faults := a.address, a.faults
-	a.servers, a.active, a.address, a.faults = map[string]belongings{}, map[string]bool{}, map[string]string{}, map[string]*fault{}
+	a.servers, a.active, a.address, a.faults = map[string]attachedResources{}, map[string]bool{}, map[string]string{}, map[string]*fault{}
 	for _, s := range servers {
 		b := of(s.Metadata)
 		a.servers[s.ID] = b
@@ -117,7 +117,7 @@ func (a *attached) isActive(id string) bool {
 	return a.active[id]
 }
 
-func (a *attached) belongings(id string) (belongings, bool) {
+func (a *attached) belongings(id string) (attachedResources, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b, ok := a.servers[id]

@@ -9,40 +9,40 @@ import (
 	"github.com/npctl/npctl/drivers"
 )
 
-// unknown is a name in the configuration that means nothing in the cloud.
-type unknown struct {
+// unknownNameError is an error about a name that does not exist in the cloud.
+type unknownNameError struct {
 	attribute, value, detail string
 	near                     []string
 }
 
-func (u *unknown) Error() string {
+func (u *unknownNameError) Error() string {
 	text := fmt.Sprintf("%s %q: %s", u.attribute, u.value, u.detail)
 	if len(u.near) > 0 {
-		text += meant(u.value, u.near)
+		text += suggestionText(u.value, u.near)
 	}
 	return text
 }
 
-func (u *unknown) Unwrap() error     { return drivers.ErrRejected }
-func (u *unknown) NothingDone() bool { return true }
+func (u *unknownNameError) Unwrap() error     { return drivers.ErrRejected }
+func (u *unknownNameError) NothingDone() bool { return true }
 
-// flavorFor finds the flavor an offer means: by name or id, or the one with the least RAM that has enough, the first
-// by name among equals, among those whose names hold the text when there is one.
+// flavorFor returns the flavor of an offer: by name or ID, or the one with the least sufficient RAM, the first by
+// name among equals. With min_ram, name is a substring that the flavor's name must contain.
 func (c *Cloud) flavorFor(ctx context.Context, name string, minRAM int64) (flavor, error) {
 	if name == "" && minRAM == 0 {
-		return flavor{}, &unknown{attribute: "flavor", detail: "write flavor, or min_ram"}
+		return flavor{}, &unknownNameError{attribute: "flavor", detail: "write flavor, or min_ram"}
 	}
 	found, all, ok, err := search(ctx, &c.names.flavors, func(list []flavor) (flavor, bool) { return chooseFlavor(list, name, minRAM) })
 	if err != nil || ok {
 		return found, err
 	}
 	if minRAM > 0 {
-		return flavor{}, &unknown{attribute: "min_ram", value: fmt.Sprint(minRAM), detail: noFlavor(name, all)}
+		return flavor{}, &unknownNameError{attribute: "min_ram", value: fmt.Sprint(minRAM), detail: noFlavor(name, all)}
 	}
-	return flavor{}, &unknown{attribute: "flavor", value: name, detail: "no such flavor", near: near(name, flavorNames(all))}
+	return flavor{}, &unknownNameError{attribute: "flavor", value: name, detail: "no such flavor", near: suggestions(name, flavorNames(all))}
 }
 
-// onlyOne chooses by id, or by name where just one has it, preferring the project's own.
+// onlyOne selects by ID, or by a unique name, and prefers the project's own objects.
 func onlyOne[T any](list []T, name string, idOf, nameOf func(T) string, own func(T) bool) (T, int) {
 	var result T
 	count, ours := 0, 0
@@ -76,10 +76,10 @@ func (c *Cloud) networkFor(ctx context.Context, attribute, name string) (network
 		return network{}, err
 	}
 	if !ok {
-		return network{}, &unknown{attribute: attribute, value: name, detail: "no such network", near: near(name, networkNames(all))}
+		return network{}, &unknownNameError{attribute: attribute, value: name, detail: "no such network", near: suggestions(name, networkNames(all))}
 	}
 	if _, n := choose(all); n > 1 {
-		return network{}, &unknown{attribute: attribute, value: name, detail: fmt.Sprintf("%d networks have this name; write the id", n)}
+		return network{}, &unknownNameError{attribute: attribute, value: name, detail: fmt.Sprintf("%d networks have this name; write the id", n)}
 	}
 	return found, nil
 }
@@ -94,10 +94,10 @@ func (c *Cloud) securityGroupFor(ctx context.Context, name string) (securityGrou
 		return securityGroup{}, err
 	}
 	if !ok {
-		return securityGroup{}, &unknown{attribute: "security_groups", value: name, detail: "no such security group", near: near(name, groupNames(all, c.project))}
+		return securityGroup{}, &unknownNameError{attribute: "security_groups", value: name, detail: "no such security group", near: suggestions(name, groupNames(all, c.project))}
 	}
 	if _, n := choose(all); n > 1 {
-		return securityGroup{}, &unknown{attribute: "security_groups", value: name, detail: fmt.Sprintf("%d security groups have this name; write the id", n)}
+		return securityGroup{}, &unknownNameError{attribute: "security_groups", value: name, detail: fmt.Sprintf("%d security groups have this name; write the id", n)}
 	}
 	return found, nil
 }
@@ -109,7 +109,7 @@ func atLeastOne[T any](choose func([]T) (T, int)) func([]T) (T, bool) {
 	}
 }
 
-// oneOf checks a plain name.
+// oneOf checks that a name is in a list.
 func oneOf(ctx context.Context, c *cache[string], attribute, name, detail string) error {
 	_, all, ok, err := search(ctx, c, func(list []string) (string, bool) {
 		return name, slices.Contains(list, name)
@@ -118,12 +118,12 @@ func oneOf(ctx context.Context, c *cache[string], attribute, name, detail string
 		return err
 	}
 	if !ok {
-		return &unknown{attribute: attribute, value: name, detail: detail, near: near(name, all)}
+		return &unknownNameError{attribute: attribute, value: name, detail: detail, near: suggestions(name, all)}
 	}
 	return nil
 }
 
-// externalNetworks returns the names of external networks. Clouds that do not let us look have none.
+// externalNetworks returns the names of external networks, none if the cloud denies access to the list.
 func (c *Cloud) externalNetworks(ctx context.Context) (externalNetworks, error) {
 	if !c.hasService(serviceNetwork) {
 		return nil, nil
@@ -144,12 +144,12 @@ func (c *Cloud) externalNetworks(ctx context.Context) (externalNetworks, error) 
 	return external, nil
 }
 
-// floatingNetwork finds where floating IPs come from: the network named, else the default one, else the only one.
+// floatingNetwork returns the network of floating IPs: the named one, else the default one, else the only one.
 func (c *Cloud) floatingNetwork(ctx context.Context, name string) (network, error) {
 	if name != "" {
 		n, err := c.networkFor(ctx, "floating_ip_network", name)
 		if err == nil && !n.External {
-			return network{}, &unknown{attribute: "floating_ip_network", value: name, detail: "this network is not external"}
+			return network{}, &unknownNameError{attribute: "floating_ip_network", value: name, detail: "this network is not external"}
 		}
 		return n, err
 	}
@@ -169,6 +169,6 @@ func (c *Cloud) floatingNetwork(ctx context.Context, name string) (network, erro
 	if len(external) == 1 {
 		return external[0], nil
 	}
-	return network{}, &unknown{attribute: "floating_ip_network", detail: fmt.Sprintf("the cloud has %d external networks; name the one floating IPs come from", len(external)),
+	return network{}, &unknownNameError{attribute: "floating_ip_network", detail: fmt.Sprintf("the cloud has %d external networks; name the one floating IPs come from", len(external)),
 		near: networkNames(external)}
 }

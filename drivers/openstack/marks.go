@@ -9,17 +9,17 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// How marks are written:
+// The format of ownership tags:
 //
 //   - servers: metadata npctl_installation, npctl_provider, npctl_pool, npctl_label, npctl_node_id, npctl_image,
-//     npctl_hash; and the tag npctl where Nova takes tags (2.52) at creation;
-//   - servers that an image is made on have npctl_build_id instead of npctl_node_id;
-//   - images: the same as properties, with npctl_upload_id and npctl_build, and the tag npctl, by which they are listed;
-//   - snapshots: the same with npctl_build_id; the properties of the image that the server was made from stand beside
-//     them, its npctl_upload_id among them, since Nova copies those;
+//     npctl_hash; and the tag npctl where Nova accepts tags (2.52) at creation;
+//   - build instances have npctl_build_id instead of npctl_node_id;
+//   - images: the same as properties, with npctl_upload_id and npctl_build, and the tag npctl, which lists filter by;
+//   - snapshots: the same with npctl_build_id, beside the properties of the image of the server, including its
+//     npctl_upload_id, since Nova copies those;
 //   - volumes: the same as metadata, written when the server is deleted;
 //   - floating IPs and ports, which have no metadata: their description, "npctl:" and a query string. It is part of
-//     the call that makes them, whereas Neutron's tags would need a second one that may never happen.
+//     the call that creates them, whereas Neutron's tags would need a second call, which a crash could prevent.
 const (
 	markPrefix = "npctl_"
 	markTag    = "npctl"
@@ -31,8 +31,8 @@ const (
 	keyBuildID      = markPrefix + "build_id"
 )
 
-// markFields pairs the marks that are written the same way everywhere with their names.
-func markFields(m *resources.Marks) map[string]*string {
+// markFields maps the names of the ownership tags that have the same format everywhere to their fields.
+func markFields(m *resources.OwnerTags) map[string]*string {
 	return map[string]*string{
 		"installation": &m.Installation,
 		"provider":     &m.Provider,
@@ -44,8 +44,8 @@ func markFields(m *resources.Marks) map[string]*string {
 	}
 }
 
-// metadata writes marks as key-value pairs.
-func metadata(m resources.Marks) map[string]string {
+// metadata encodes ownership tags as key-value pairs.
+func metadata(m resources.OwnerTags) map[string]string {
 	values := map[string]string{}
 	for name, value := range markFields(&m) {
 		if *value != "" {
@@ -67,12 +67,12 @@ func keyOfID(kind resources.Kind) string {
 	}
 }
 
-// marksOf reads marks from key-value pairs; they are zero when there is no installation among them.
-func marksOf(values map[string]string) resources.Marks {
+// marksOf decodes ownership tags from key-value pairs; it returns zero tags without an installation.
+func marksOf(values map[string]string) resources.OwnerTags {
 	if values[keyInstallation] == "" {
-		return resources.Marks{}
+		return resources.OwnerTags{}
 	}
-	var m resources.Marks
+	var m resources.OwnerTags
 	for name, value := range markFields(&m) {
 		*value = values[markPrefix+name]
 	}
@@ -89,8 +89,9 @@ func marksOf(values map[string]string) resources.Marks {
 // maxDescription is Neutron's limit on descriptions.
 const maxDescription = 255
 
-// description writes the marks that a thing without metadata needs: whose it is and which record it belongs to.
-func description(m resources.Marks) string {
+// description encodes the ownership tags of an object without metadata: installation, record, and provider and pool
+// if they fit.
+func description(m resources.OwnerTags) string {
 	q := url.Values{"installation": {m.Installation}, "kind": {string(m.Kind)}, "id": {m.ID}}
 	short := textPrefix + q.Encode()
 	q.Set("provider", m.Provider)
@@ -101,17 +102,17 @@ func description(m resources.Marks) string {
 	return short
 }
 
-// marksIn reads what description wrote; they are zero in any other text.
-func marksIn(text string) resources.Marks {
+// marksIn decodes the result of description; it returns zero tags for any other text.
+func marksIn(text string) resources.OwnerTags {
 	query, ok := strings.CutPrefix(text, textPrefix)
 	if !ok {
-		return resources.Marks{}
+		return resources.OwnerTags{}
 	}
 	q, err := url.ParseQuery(query)
 	if err != nil || q.Get("installation") == "" {
-		return resources.Marks{}
+		return resources.OwnerTags{}
 	}
-	return resources.Marks{
+	return resources.OwnerTags{
 		Installation: q.Get("installation"),
 		Kind:         resources.Kind(q.Get("kind")),
 		ID:           q.Get("id"),
@@ -120,7 +121,7 @@ func marksIn(text string) resources.Marks {
 	}
 }
 
-// checkMetadata refuses what Nova would refuse, before anything is made.
+// checkMetadata rejects metadata that Nova would reject, before anything is created.
 func checkMetadata(values map[string]string) error {
 	for key, value := range values {
 		if len(key) > maxMetadata || len(value) > maxMetadata {

@@ -11,14 +11,14 @@ import (
 // microversion is the minor part of a compute API version: 79 is 2.79. Zero means a service without microversions.
 type microversion int
 
-// The microversions that change what this driver does.
+// The microversions that affect this driver.
 const (
-	withAutoNetworks   microversion = 37 // networks must be said, if only as "auto"
-	withEmbeddedFlavor microversion = 47 // servers show their flavor's size
+	withAutoNetworks   microversion = 37 // networks are required, at least "auto"
+	withEmbeddedFlavor microversion = 47 // servers include their flavor's size
 	withTags           microversion = 52 // tags at creation
-	withVolumeType     microversion = 67 // boot volumes of a chosen type
-	// 2.69 shows servers in cells that are down, with status UNKNOWN, where older versions leave them out of the
-	// list as if they were gone.
+	withVolumeType     microversion = 67 // boot volumes of a selected type
+	// 2.69 shows servers in cells that are down, with status UNKNOWN; older versions omit them from lists as if they
+	// were gone.
 	newestWanted microversion = 79
 )
 
@@ -29,7 +29,7 @@ func (m microversion) String() string {
 	return fmt.Sprintf("2.%d", int(m))
 }
 
-// negotiate finds the newest version that both sides know.
+// negotiate returns the newest version that both sides support.
 func (c *Cloud) negotiate(ctx context.Context) (microversion, error) {
 	root := c.compute.Endpoint
 	if before, _, ok := strings.Cut(root, "/"+c.project); ok {
@@ -50,7 +50,7 @@ func (c *Cloud) negotiate(ctx context.Context) (microversion, error) {
 	}
 	var newest, oldest int
 	if read, _ := fmt.Sscanf(answer.Version.Version, "2.%d", &newest); read != 1 {
-		return 0, nil // not a document that is known, so no version is asked for
+		return 0, nil // unknown document, so no version is requested
 	}
 	_, _ = fmt.Sscanf(answer.Version.Min, "2.%d", &oldest)
 	return max(min(microversion(newest), newestWanted), microversion(oldest)), nil

@@ -5,7 +5,7 @@ import (
 	"net/url"
 )
 
-// names are the lists that names in the configuration are looked up in.
+// names are the lists that resolve the names in the configuration.
 type names struct {
 	flavors        cache[flavor]
 	networks       cache[network]
@@ -47,7 +47,7 @@ func (n *names) init(c *Cloud) {
 	n.volumeTypes.fetch = c.fetchVolumeTypes
 }
 
-// drop forgets everything: after a 400 some name may mean something else than before.
+// drop clears all lists: after a 400 a name may refer to another object than before.
 func (n *names) drop() {
 	n.flavors.drop()
 	n.networks.drop()
@@ -74,7 +74,7 @@ func (c *Cloud) fetchNetworks(ctx context.Context) ([]network, error) {
 		return nil, err
 	}
 	var usable []network
-	for _, n := range found { // an administrator sees those of other projects too
+	for _, n := range found { // an administrator also sees those of other projects
 		if n.Project == c.project || n.Project == "" || n.Shared || n.External {
 			usable = append(usable, n)
 		}
@@ -110,7 +110,7 @@ func (c *Cloud) fetchKeys(ctx context.Context) ([]string, error) {
 	return keys, nil
 }
 
-// fetchZones lists the zones that servers can be made in now.
+// fetchZones lists the available zones.
 func (c *Cloud) fetchZones(ctx context.Context) ([]string, error) {
 	var answer struct {
 		Zones []struct {

@@ -7,9 +7,9 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-// near returns the names, at most five, that somebody who wrote name may have meant, the likeliest first: those that are
-// spelled alike, and then those that have the name in them, or are in it.
-func near(name string, names []string) []string {
+// suggestions returns at most five names that are similar to name, the most similar first: similar spellings, then
+// names that contain name or are contained in it.
+func suggestions(name string, names []string) []string {
 	const most = 5
 	low := strings.ToLower(name)
 	var around []string
@@ -28,9 +28,9 @@ func near(name string, names []string) []string {
 	return result[:min(len(result), most)]
 }
 
-// meant is the tail of an error about a name that does not exist.
-func meant(name string, names []string) string {
-	if n := near(name, names); len(n) > 0 {
+// suggestionText returns the end of an error about an unknown name.
+func suggestionText(name string, names []string) string {
+	if n := suggestions(name, names); len(n) > 0 {
 		return "; did you mean " + strings.Join(n, ", ") + "?"
 	}
 	sorted := slices.Clone(names)

@@ -37,7 +37,7 @@ type floatingIP struct {
 
 func okCodes(codes ...int) *gophercloud.RequestOpts { return &gophercloud.RequestOpts{OkCodes: codes} }
 
-// listPorts lists ports of the project; administrators would see everybody's without the filter.
+// listPorts lists ports of the project; without the filter administrators would see all projects.
 func (c *Cloud) listPorts(ctx context.Context, filter url.Values) ([]port, error) {
 	client, err := c.service(serviceNetwork)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Cloud) listFloatingIPs(ctx context.Context, filter url.Values) ([]float
 		func(f floatingIP) string { return f.ID })
 }
 
-// deleteIn removes one thing of Neutron or Cinder; one that is not there is no error.
+// deleteIn deletes one object of Neutron or Cinder; a missing object is no error.
 func (c *Cloud) deleteIn(ctx context.Context, service, path, id, doing string) error {
 	client, err := c.service(service)
 	if err != nil {
@@ -72,14 +72,14 @@ func (c *Cloud) deleteIn(ctx context.Context, service, path, id, doing string) e
 	return err
 }
 
-// ports makes a server's ports, where the offer wants npctl to do it. After a Create whose answer was lost it takes
-// those that are there already.
+// ports creates a server's ports if the offer requests it. After a Create with a lost response it reuses the existing
+// ports.
 func (c *Cloud) ports(ctx context.Context, spec drivers.Spec, o offer) ([]port, error) {
 	if !boolAttr(spec.Config, "create_ports") || len(o.networks) == 0 {
 		return nil, nil
 	}
 	var old, made []port
-	if spec.Retried {
+	if spec.MaybeCreated {
 		var err error
 		if old, err = c.listPorts(ctx, url.Values{"description": {description(spec.Marks)}}); err != nil {
 			return nil, err
@@ -125,12 +125,12 @@ func (c *Cloud) deletePorts(ctx context.Context, ports []port) error {
 	return errors.Join(failed...)
 }
 
-func (c *Cloud) deleteOwnPorts(ctx context.Context, m resources.Marks, server string) error {
+func (c *Cloud) deleteOwnPorts(ctx context.Context, m resources.OwnerTags, server string) error {
 	ports, err := c.listPorts(ctx, url.Values{"description": {description(m)}})
 	if err != nil {
 		return err
 	}
 	return c.deletePorts(ctx, slices.DeleteFunc(ports, func(p port) bool {
-		return !marksIn(p.Description).OfSameRecord(m) || p.Device != "" && p.Device != server
+		return !marksIn(p.Description).SameRecord(m) || p.Device != "" && p.Device != server
 	}))
 }

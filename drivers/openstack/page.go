@@ -13,10 +13,10 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 )
 
-// pageSize is what Nova's and Glance's own default limits allow; a service that allows less returns less.
+// pageSize is the default limit of Nova and Glance; a service with a lower limit returns fewer items.
 const pageSize = 1000
 
-// maxPages bounds a listing that a broken service would make endless.
+// maxPages limits a listing that a broken service would make endless.
 const maxPages = 10_000
 
 // listing is a paged GET.
@@ -24,17 +24,17 @@ type listing struct {
 	client *gophercloud.ServiceClient
 	path   string     // below the service's endpoint
 	query  url.Values // filters
-	key    string     // of the list in the answer
+	key    string     // of the list in the response
 	doing  string     // for errors
 }
 
-// all fetches every page. Pages are asked for by marker, not by the links in answers: behind proxies those name hosts
-// and schemes that cannot be reached.
+// all returns all items. It requests pages by marker and ignores the links in responses, which may be unreachable
+// behind proxies.
 func all[T any](ctx context.Context, l listing, id func(T) string) ([]T, error) {
 	const restarts = 3
 	for attempt := 1; ; attempt++ {
 		items, err := onePass(ctx, l, id)
-		// The marker was deleted between two pages: what was listed so far may be wrong, so it starts again.
+		// The marker was deleted between two pages, so the items may be wrong: list from the start.
 		if len(items) > 0 && attempt < restarts && (isStatus(err, http.StatusBadRequest) || isStatus(err, http.StatusNotFound)) {
 			continue
 		}
@@ -83,7 +83,7 @@ func fetchPage[T any](ctx context.Context, l listing, marker string) ([]T, bool,
 	return page, hasNext(answer, l.key), nil
 }
 
-// hasNext reports a link to a next page: "next" (Glance) or "<list>_links" (the others).
+// hasNext reports whether a response links to a next page: "next" (Glance) or "<list>_links" (the others).
 func hasNext(answer map[string]json.RawMessage, key string) bool {
 	if raw, ok := answer["next"]; ok {
 		var link string
@@ -103,7 +103,7 @@ func hasNext(answer map[string]json.RawMessage, key string) bool {
 	return false
 }
 
-// get fetches one document.
+// get reads one document.
 func get(ctx context.Context, client *gophercloud.ServiceClient, address string, into any) error {
 	_, err := client.Get(ctx, address, into, nil) //nolint:bodyclose // gophercloud has read and closed it
 	return err

@@ -8,7 +8,7 @@ import (
 )
 
 // Quota implements drivers.Cloud with one call per service: Nova's absolute limits, Neutron's quota of floating IPs
-// and Cinder's limits. A service that is not there, or does not tell, limits nothing.
+// and Cinder's limits. A service that is missing or reports no limits is unlimited.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	var q resources.Quota
 	if err := c.computeQuota(ctx, &q); err != nil {
@@ -41,8 +41,8 @@ func (c *Cloud) computeQuota(ctx context.Context, q *resources.Quota) error {
 		return wrap("look up compute limits", err)
 	}
 	a := answer.Limits.Absolute
-	q.Limit = resources.Amounts{Instances: limit(a.MaxInstances), Cores: limit(a.MaxCores), RAM: limit(a.MaxRAM)}
-	q.Used = resources.Amounts{Instances: a.UsedInstances, Cores: a.UsedCores, RAM: a.UsedRAM}
+	q.Limit = resources.ResourceAmounts{Instances: limit(a.MaxInstances), Cores: limit(a.MaxCores), RAM: limit(a.MaxRAM)}
+	q.Used = resources.ResourceAmounts{Instances: a.UsedInstances, Cores: a.UsedCores, RAM: a.UsedRAM}
 	return nil
 }
 

@@ -12,17 +12,17 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// offer is an offer's configuration with its names looked up.
+// offer is an offer's configuration with resolved names.
 type offer struct {
 	flavor   flavor
 	networks []network
-	groups   []string // ids
-	floating network  // where floating IPs come from; zero without
+	groups   []string // IDs
+	floating network  // network of floating IPs; zero if unused
 	zones    []string
-	amounts  resources.Amounts
+	amounts  resources.ResourceAmounts
 }
 
-// resolve looks up what Create needs; the first unknown name is the error.
+// resolve resolves the names that Create needs; the first unknown name is the error.
 func (c *Cloud) resolve(ctx context.Context, config cty.Value) (offer, error) {
 	var o offer
 	for _, look := range c.neededLookups(config) {
@@ -73,7 +73,7 @@ func (c *Cloud) lookUpGroups(ctx context.Context, config cty.Value, o *offer) er
 	return errors.Join(missing...)
 }
 
-// extraLookups check what Create passes on as it is.
+// extraLookups check names that Create passes on unchanged.
 func (c *Cloud) extraLookups(config cty.Value) []lookup {
 	return []lookup{
 		func(ctx context.Context, _ *offer) error {
@@ -94,7 +94,7 @@ func (c *Cloud) extraLookups(config cty.Value) []lookup {
 	}
 }
 
-// lookUpZones takes the zones that are configured, else all there are; a cloud with one zone needs no choice.
+// lookUpZones returns the configured zones, else all; a cloud with one zone needs no choice.
 func (c *Cloud) lookUpZones(ctx context.Context, config cty.Value, o *offer) error {
 	o.zones = listAttr(config, "availability_zones")
 	if len(o.zones) == 0 {
@@ -116,14 +116,14 @@ func (c *Cloud) lookUpVolume(ctx context.Context, config cty.Value) error {
 		return nil
 	}
 	if !c.hasService(serviceVolume) {
-		return &unknown{attribute: "boot_from_volume", value: "true", detail: "the cloud has no block storage service"}
+		return &unknownNameError{attribute: "boot_from_volume", value: "true", detail: "the cloud has no block storage service"}
 	}
 	name := stringAttr(config, "volume_type")
 	switch {
 	case name == "":
 		return nil
 	case c.microversion < withVolumeType:
-		return &unknown{attribute: "volume_type", value: name, detail: fmt.Sprintf("the compute service is too old to be given one (%s, needs %s)", c.microversion, withVolumeType)}
+		return &unknownNameError{attribute: "volume_type", value: name, detail: fmt.Sprintf("the compute service is too old to be given one (%s, needs %s)", c.microversion, withVolumeType)}
 	default:
 		return oneOf(ctx, &c.names.volumeTypes, "volume_type", name, "no such volume type")
 	}
@@ -151,7 +151,7 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	}, nil, nil
 }
 
-// plannedValues are what the names in an offer mean today.
+// plannedValues returns the objects that the names in an offer currently refer to.
 func plannedValues(o offer, config cty.Value) map[string]string {
 	planned := map[string]any{"flavor": o.flavor.Name, "flavor_id": o.flavor.ID, "cores": o.flavor.VCPUs, "ram": o.flavor.RAM}
 	if len(o.networks) > 0 {
@@ -172,16 +172,16 @@ func plannedValues(o offer, config cty.Value) map[string]string {
 	}
 	texts := map[string]string{}
 	for name, value := range planned {
-		text, _ := json.Marshal(value) // texts, numbers and lists of texts
+		text, _ := json.Marshal(value) // strings, numbers and lists of strings
 		texts[name] = string(text)
 	}
 	return texts
 }
 
-// problemsIn splits what a lookup returned: unknown names are problems, anything else is an error.
+// problemsIn separates the errors of a lookup: unknown names are problems, all others are errors.
 func problemsIn(err error) ([]resources.Problem, error) {
 	var several interface{ Unwrap() []error }
-	var one *unknown
+	var one *unknownNameError
 	switch {
 	case err == nil:
 		return nil, nil
@@ -196,14 +196,14 @@ func problemsIn(err error) ([]resources.Problem, error) {
 		}
 		return problems, nil
 	case errors.As(err, &one):
-		return []resources.Problem{{Attribute: one.attribute, Value: one.value, Detail: one.detail, Near: one.near}}, nil
+		return []resources.Problem{{Attribute: one.attribute, Value: one.value, Detail: one.detail, Suggestions: one.near}}, nil
 	default:
 		return nil, err
 	}
 }
 
-func amountsOf(o offer, config cty.Value) resources.Amounts {
-	amounts := resources.Amounts{Instances: 1, Cores: o.flavor.VCPUs, RAM: o.flavor.RAM}
+func amountsOf(o offer, config cty.Value) resources.ResourceAmounts {
+	amounts := resources.ResourceAmounts{Instances: 1, Cores: o.flavor.VCPUs, RAM: o.flavor.RAM}
 	if boolAttr(config, "boot_from_volume") {
 		amounts.Volumes, amounts.VolumeGB = 1, volumeSize(config)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// server is what of a Nova server matters here (GET /servers/detail).
+// server holds the fields of a Nova server that npctl uses (GET /servers/detail).
 type server struct {
 	ID        string               `json:"id"`
 	Name      string               `json:"name"`
@@ -23,7 +23,7 @@ type server struct {
 	Volumes   []attachedVolume     `json:"os-extended-volumes:volumes_attached"`
 }
 
-// attachedVolume is a volume as its server shows it.
+// attachedVolume is a volume in a server's representation.
 type attachedVolume struct {
 	ID                  string `json:"id"`
 	DeleteOnTermination *bool  `json:"delete_on_termination"` // not shown below microversion 2.3
@@ -35,7 +35,7 @@ type address struct {
 	Type    string `json:"OS-EXT-IPS:type"` // fixed or floating
 }
 
-// serverFlavor has an id below microversion 2.47 and the rest from it on.
+// serverFlavor has an ID below microversion 2.47 and the other fields from 2.47 on.
 type serverFlavor struct {
 	ID    string `json:"id"`
 	Name  string `json:"original_name"`
@@ -47,15 +47,15 @@ type fault struct {
 	Message string `json:"message"`
 }
 
-// Metadata of servers beside the marks: what List has to know of the offer a server was made from.
+// Metadata of servers beside the ownership tags: the values of the offer that List needs.
 const (
-	keyFloating  = markPrefix + "floating_ip" // "true": not ready before it has a public address
-	keyPorts     = markPrefix + "ports"       // "true": its ports are ours to delete
+	keyFloating  = markPrefix + "floating_ip" // "true": not ready without a public address
+	keyPorts     = markPrefix + "ports"       // "true": npctl deletes its ports
 	keyVolumeGB  = markPrefix + "volume_gb"   // size of the boot volume
-	keyInterface = markPrefix + "interface"   // which address to connect to, see addressChoice
+	keyInterface = markPrefix + "interface"   // address to connect to, see addressChoice
 )
 
-// instance translates a server. The flavors are consulted where the server does not show its size.
+// instance converts a server. The flavors are needed if the server does not include its size.
 func (c *Cloud) instance(s server, external externalNetworks, flavors []flavor) resources.Instance {
 	i := resources.Instance{
 		ID:        s.ID,
@@ -67,7 +67,7 @@ func (c *Cloud) instance(s server, external externalNetworks, flavors []flavor) 
 		Cloud:     c.entry.name,
 		HostID:    s.HostID,
 		Flavor:    s.Flavor.Name,
-		Resources: resources.Amounts{Instances: 1, Cores: s.Flavor.VCPUs, RAM: s.Flavor.RAM},
+		Resources: resources.ResourceAmounts{Instances: 1, Cores: s.Flavor.VCPUs, RAM: s.Flavor.RAM},
 	}
 	if f, ok := flavorByID(flavors, s.Flavor.ID); ok && s.Flavor.Name == "" {
 		i.Flavor, i.Resources.Cores, i.Resources.RAM = f.Name, f.VCPUs, f.RAM
@@ -94,8 +94,8 @@ func addVolumes(i *resources.Instance, s server) {
 	}
 }
 
-// addFloating settles whether a server that should have a floating IP has one. Nova shows it only some time after it
-// was attached, so what this process attached counts as well.
+// addFloating determines whether a server that needs a floating IP has one. Nova shows it with a delay, so
+// associations by this process count too.
 func (c *Cloud) addFloating(i *resources.Instance, s server) {
 	for _, list := range s.Addresses {
 		for _, a := range list {
@@ -122,14 +122,14 @@ func setFloating(i *resources.Instance, address string, choice addressChoice) {
 	i.Addresses.Interface = choice.pick(i.Addresses)
 }
 
-// statusOf sorts Nova's statuses (https://docs.openstack.org/api-guide/compute/server_concepts.html). A server that
-// was asked to go is going, whatever else it is; when deletion fails Nova clears the task and sets ERROR.
+// statusOf maps Nova's statuses (https://docs.openstack.org/api-guide/compute/server_concepts.html). A server with a
+// delete task is being deleted, whatever its status; if the deletion fails, Nova clears the task and sets ERROR.
 func statusOf(s server) resources.Status {
 	if s.Task == "deleting" || s.Task == "soft-deleting" {
 		return resources.StatusDeleting
 	}
-	if s.Status == "ERROR" && s.Fault == nil && justNow(s.Updated) {
-		return resources.StatusPending // Nova sets the status first and tells the reason a moment later
+	if s.Status == "ERROR" && s.Fault == nil && isRecent(s.Updated) {
+		return resources.StatusPending // Nova sets the status first and adds the fault a moment later
 	}
 	switch s.Status {
 	case "ACTIVE", "MIGRATING", "PASSWORD", "VERIFY_RESIZE", "RESIZE", "REVERT_RESIZE":
@@ -141,15 +141,15 @@ func statusOf(s server) resources.Status {
 		return resources.StatusDeleting
 	case "ERROR", "SHUTOFF", "STOPPED", "SUSPENDED", "PAUSED", "RESCUE", "SHELVED", "SHELVED_OFFLOADED":
 		return resources.StatusFailed
-	default: // BUILD, REBUILD, REBOOT, HARD_REBOOT, UNKNOWN (its cell does not answer) and what is new
+	default: // BUILD, REBUILD, REBOOT, HARD_REBOOT, UNKNOWN (its cell does not respond) and new statuses
 		return resources.StatusPending
 	}
 }
 
-// faultDelay is how long Nova may take from a server's ERROR to its fault.
+// faultDelay is the maximum time between a server's ERROR status and its fault.
 const faultDelay = 5 * time.Second
 
-func justNow(stamp string) bool {
+func isRecent(stamp string) bool {
 	at, err := time.Parse(time.RFC3339, stamp)
 	return err == nil && time.Since(at).Abs() < faultDelay
 }

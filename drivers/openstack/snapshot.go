@@ -17,14 +17,14 @@ import (
 )
 
 var (
-	_ drivers.Snapshots       = (*Cloud)(nil)
+	_ drivers.Snapshotter     = (*Cloud)(nil)
 	_ drivers.SnapshotChecker = (*Cloud)(nil)
 )
 
-// withImageID is the microversion since which the answer to createImage holds the image's id.
+// withImageID is the microversion from which the response to createImage contains the image's ID.
 const withImageID microversion = 45
 
-// CheckSnapshot implements drivers.SnapshotChecker. What Nova makes of a server that boots from a volume is a snapshot of
+// CheckSnapshot implements drivers.SnapshotChecker. For a server that boots from a volume, Nova creates a snapshot of
 // the volume, and an image without content.
 func (c *Cloud) CheckSnapshot(offer cty.Value) error {
 	if boolAttr(offer, "boot_from_volume") {
@@ -36,10 +36,10 @@ func (c *Cloud) CheckSnapshot(offer cty.Value) error {
 var errOnVolume = fmt.Errorf("%w: a server that boots from a volume (boot_from_volume) has no disk whose content could be fetched; "+
 	"take a label that boots from the host's own disk", drivers.ErrRejected)
 
-// Snapshot implements drivers.Snapshots with Nova's createImage. Nova copies the properties of the image that the server
-// was made from, so every mark is written, the empty ones too. The tag cannot be part of that call; ListImages finds the
+// Snapshot implements drivers.Snapshotter with Nova's createImage. Nova copies the properties of the server's image,
+// so Snapshot writes all ownership tags, including empty ones. The call cannot set the tag; ListImages finds the
 // image without it.
-func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resources.Marks) (string, error) {
+func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resources.OwnerTags) (string, error) {
 	doing := "make an image of server " + instance
 	s, found, err := c.server(ctx, instance)
 	switch {
@@ -64,7 +64,7 @@ func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resou
 	return id, nil
 }
 
-func snapshotMetadata(marks resources.Marks) map[string]string {
+func snapshotMetadata(marks resources.OwnerTags) map[string]string {
 	values := map[string]string{}
 	for name := range markFields(&marks) {
 		values[markPrefix+name] = ""

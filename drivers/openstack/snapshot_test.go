@@ -13,11 +13,11 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-func buildMarks() resources.Marks {
-	return resources.Marks{Installation: "inst", Kind: resources.KindBuild, ID: "b1", Provider: "lab", Pool: "main", Label: "base", Image: "golden"}
+func buildMarks() resources.OwnerTags {
+	return resources.OwnerTags{Installation: "inst", Kind: resources.KindBuild, ID: "b1", Provider: "lab", Pool: "main", Label: "base", Image: "golden"}
 }
 
-// Nova copies the properties of the image that a server was made from, npctl's marks among them.
+// Nova copies the properties of the server's image, including npctl's ownership tags.
 const inherited = `"npctl_installation": "inst", "npctl_upload_id": "0000000007", "npctl_image": "debian", "npctl_build": "b0",
 	"npctl_sha256": "abc", "npctl_hash": "v1:1", "os_distro": "debian", "image_type": "snapshot"`
 
@@ -67,7 +67,7 @@ func TestSnapshotWritesEveryMarkAndTag(t *testing.T) {
 	if len(r.asked("PUT /image/v2/images/i1/tags/npctl")) != 1 {
 		t.Error("the image was not tagged")
 	}
-	// A tag that cannot be written is no reason to lose the image.
+	// A failure to set the tag must not lose the image.
 	r.on("PUT /image/v2/images/i1/tags/npctl", 500, "")
 	if id, err := r.open(nil).Snapshot(t.Context(), "s1", "golden-b1", buildMarks()); err != nil || id != "i1" {
 		t.Errorf("Snapshot without a tag = %q, %v", id, err)
@@ -79,12 +79,12 @@ func TestBusyServerIsNotSnapshottedAndMayBeAskedAgain(t *testing.T) {
 	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "metadata": {}}}`)
 	r.on("POST /compute/v2.1/servers/s1/action", 409, `{"conflictingRequest": {"code": 409, "message": "Cannot 'createImage' instance s1 while it is in task_state powering-off"}}`)
 	_, err := r.open(nil).Snapshot(t.Context(), "s1", "n", buildMarks())
-	if err == nil || !drivers.IsNothingDone(err) || !drivers.MayPass(err) || !strings.Contains(err.Error(), "powering-off") {
+	if err == nil || !drivers.IsNothingDone(err) || !drivers.IsTransient(err) || !strings.Contains(err.Error(), "powering-off") {
 		t.Errorf("error is %v; want one that proves that nothing was done and may pass", err)
 	}
 }
 
-// content answers an image of five bytes and its file.
+// image serves an image of five bytes and its file.
 func (r *replay) image(status int, file string) {
 	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "status": "active", "disk_format": "raw", "size": 5, "checksum": "5d41402abc4b2a76b9719d911017c592"}`)
 	r.on("GET /image/v2/images/i1/file", status, file)
@@ -127,7 +127,7 @@ func TestContentThatCannotBeHadIsExplained(t *testing.T) {
 		t.Errorf("empty image: %v", err)
 	}
 	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "status": "saving"}`)
-	if _, _, err := r.open(nil).ReadImage(t.Context(), "i1"); err == nil || !drivers.MayPass(err) {
+	if _, _, err := r.open(nil).ReadImage(t.Context(), "i1"); err == nil || !drivers.IsTransient(err) {
 		t.Errorf("image that is not ready: %v, want an error that may pass", err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// ReadImage implements drivers.Snapshots. Reading ends with an error instead of io.EOF when the content is not what Glance
-// says it is.
+// ReadImage implements drivers.Snapshotter. Reading ends with an error instead of io.EOF if the content does not
+// match Glance's size or checksum.
 func (c *Cloud) ReadImage(ctx context.Context, id string) (io.ReadCloser, resources.RemoteImage, error) {
 	doing := "read image " + id
 	found, ok, err := c.image(ctx, id)
@@ -37,7 +37,8 @@ func (c *Cloud) ReadImage(ctx context.Context, id string) (io.ReadCloser, resour
 	return content, found.remote(), err
 }
 
-// openContent asks for the bytes. As in putContent, gophercloud's own request is not used: it would read them all.
+// openContent requests the content. Like putContent, it does not use gophercloud's request, which would read the
+// whole body.
 func (c *Cloud) openContent(ctx context.Context, doing string, i image) (io.ReadCloser, error) {
 	client, err := c.service(serviceImage)
 	if err != nil {
@@ -56,7 +57,7 @@ func (c *Cloud) openContent(ctx context.Context, doing string, i image) (io.Read
 			sum, want := sumOf(i)
 			return &contentReader{ctx: stream, from: resp.Body, watch: watch, doing: doing, size: i.Size, sum: sum, want: want}, nil
 		}
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what it says is only for people
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // used only in messages
 		_ = resp.Body.Close()
 		watch.stop()
 		switch {
@@ -82,12 +83,12 @@ func (c *Cloud) getContent(ctx context.Context, address, token string) (*http.Re
 	request.Header.Set("User-Agent", c.provider.UserAgent.Join())
 	resp, err := c.provider.HTTPClient.Do(request)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
-		err = cause // which the transport cannot know
+		err = cause // the transport does not know this cause
 	}
 	return resp, err
 }
 
-// sumOf is the strongest checksum that Glance tells, and how to compute it.
+// sumOf returns the strongest checksum that Glance reports, and the hash that computes it.
 func sumOf(i image) (hash.Hash, string) {
 	switch {
 	case i.HashAlgo == "sha512" && i.Hash != "":
@@ -99,7 +100,7 @@ func sumOf(i image) (hash.Hash, string) {
 	}
 }
 
-// contentReader compares what comes with what Glance says of it.
+// contentReader compares the content with the size and checksum that Glance reports.
 type contentReader struct {
 	ctx   context.Context //nolint:containedctx // of this one stream
 	from  io.ReadCloser
@@ -108,7 +109,7 @@ type contentReader struct {
 	size  int64
 	read  int64
 	sum   hash.Hash
-	want  string // "" when Glance tells none
+	want  string // "" when Glance reports none
 }
 
 func (r *contentReader) Read(p []byte) (int, error) {
@@ -141,7 +142,7 @@ func (r *contentReader) finish() error {
 	return io.EOF
 }
 
-// Close ends the connection, whether or not all was read.
+// Close closes the connection, even before the end of the content.
 func (r *contentReader) Close() error {
 	r.watch.stop()
 	return r.from.Close()

@@ -16,21 +16,21 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// How an upload is proved, with one read of the file and, as a rule, no hashing:
+// Verification of an upload, with one read of the file and usually without hashing:
 //
-//  1. The caller took the file's sums when it was made. A Glance that shows one of them proves the file, the way and the
-//     store at once. Hashing here as well would prove nothing more, and take as long as all the rest.
-//  2. A caller that does not know them has them taken of what is sent.
-//  3. When Glance shows another sum, or none to compare with, the file is read once more. That tells a file that was
-//     changed after it was built, which only another build mends, from an image that was damaged on its way.
+//  1. The caller computed the file's sums when it was created. If Glance reports one of them, the file, the transfer
+//     and the store are correct. Hashing here would prove nothing more and take as much time as everything else.
+//  2. If the caller does not know the sums, they are computed from the bytes sent.
+//  3. If Glance reports another sum, or none to compare, the file is read once more. That distinguishes a file that
+//     changed after the build, which requires a new build, from an image that was damaged in transfer.
 
-// sent is what became known of the bytes of an upload.
-type sent struct {
+// sentBytes is the size and the sums of the bytes of an upload.
+type sentBytes struct {
 	imagefile.Sums
 }
 
-// check compares the number of bytes, and the sums if they were taken, with what the caller said the file holds.
-func (s sent) check(spec drivers.ImageSpec) error {
+// check compares the number of bytes, and the sums if they were computed, with the ImageSpec.
+func (s sentBytes) check(spec drivers.ImageSpec) error {
 	switch {
 	case spec.Size > 0 && spec.Size != s.Size:
 		return changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.Size))
@@ -50,12 +50,12 @@ func damaged(what, want, got string) error {
 	return fmt.Errorf("the image was damaged on its way: %s sent %s, stored %s", what, want, got)
 }
 
-// prove compares what was sent with what Glance has.
-func (s sent) prove(ctx context.Context, i image, content io.ReadSeeker) error {
+// verify compares the sent bytes with Glance's image.
+func (s sentBytes) verify(ctx context.Context, i image, content io.ReadSeeker) error {
 	if i.Size != s.Size {
 		return damaged("size", fmt.Sprint(s.Size), fmt.Sprint(i.Size))
 	}
-	different, compared := s.differs(i)
+	different, compared := s.compare(i)
 	if compared && different == nil {
 		return nil
 	}
@@ -73,9 +73,9 @@ func (s sent) prove(ctx context.Context, i image, content io.ReadSeeker) error {
 	return different
 }
 
-// differs compares the sums that Glance shows with ours. Glance shows an MD5, a hash of its choice (SHA-512 unless its
-// operator chose), both, or none.
-func (s sent) differs(i image) (different error, compared bool) {
+// compare compares the sums with Glance's. Glance reports an MD5, a hash of its operator's choice (default SHA-512),
+// both, or none.
+func (s sentBytes) compare(i image) (different error, compared bool) {
 	switch {
 	case i.Checksum != "" && !strings.EqualFold(i.Checksum, s.MD5):
 		return damaged("MD5", s.MD5, i.Checksum), true
@@ -85,16 +85,16 @@ func (s sent) differs(i image) (different error, compared bool) {
 	return nil, i.Checksum != "" || i.HashAlgo == "sha256" && i.Hash != ""
 }
 
-func readAgain(ctx context.Context, content io.ReadSeeker, also hash.Hash) (sent, error) {
+func readAgain(ctx context.Context, content io.ReadSeeker, also hash.Hash) (sentBytes, error) {
 	if _, err := content.Seek(0, io.SeekStart); err != nil {
-		return sent{}, err
+		return sentBytes{}, err
 	}
 	sums, err := imagefile.Hash(ctx, io.TeeReader(content, also), nil)
-	return sent{sums}, err
+	return sentBytes{sums}, err
 }
 
-// uploadReader counts what is sent, hashes it when its sums are not known, tells how far it is, and shows the watch that
-// bytes still move. The transport may go on reading after it has returned, so reading can be ended.
+// uploadReader counts the sent bytes, hashes them if their sums are unknown, reports progress, and resets the stall
+// watch. The transport may read after it has returned, so the reader can be stopped.
 type uploadReader struct {
 	watch    *stallWatch
 	progress func(int64)
@@ -136,15 +136,15 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 		return n, fmt.Errorf("%w: the image file is not what was built: it ends after %d of %d bytes; build it again", drivers.ErrRejected, r.sent, r.size)
 	}
 	if err == io.EOF || r.size > 0 && r.sent >= r.size {
-		r.watch.reset(answerLimit) // Glance may need its time to store the end
+		r.watch.reset(answerLimit) // Glance may need time to store the last bytes
 	} else {
 		r.watch.reset(stallLimit)
 	}
 	return n, err
 }
 
-// end ends reading and returns what was read. A second call does nothing.
-func (r *uploadReader) end() sent {
+// end stops reading and returns the result. A second call does nothing.
+func (r *uploadReader) end() sentBytes {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.ended && r.sums != nil {
@@ -152,10 +152,10 @@ func (r *uploadReader) end() sent {
 	}
 	r.ended = true
 	r.known.Size = r.sent
-	return sent{r.known}
+	return sentBytes{r.known}
 }
 
-// stallWatch ends a context when nothing has happened for too long.
+// stallWatch ends a context after a period without progress.
 type stallWatch struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc

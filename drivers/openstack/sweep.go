@@ -58,7 +58,7 @@ func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 }
 
 func appendMarked(list []resources.Leftover, l resources.Leftover) []resources.Leftover {
-	if l.Marks == (resources.Marks{}) {
+	if l.Marks == (resources.OwnerTags{}) {
 		return list
 	}
 	return append(list, l)
@@ -93,14 +93,14 @@ func (c *Cloud) listVolumes(ctx context.Context) ([]volume, error) {
 		func(v volume) string { return v.ID })
 }
 
-// DeleteLeftover implements drivers.Sweeper. It reads the thing again before it deletes: one that lost its marks since the
-// listing, or that something uses by now, is not npctl's to delete.
+// DeleteLeftover implements drivers.Sweeper. It reads the object again before it deletes it: npctl must not delete an
+// object that has lost its ownership tags since the listing, or that is in use now.
 func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
-	now, found, err := c.lookAgain(ctx, l)
+	now, found, err := c.reread(ctx, l)
 	if err != nil || !found {
 		return err
 	}
-	if !now.Marks.OfSameRecord(l.Marks) || l.Marks.Installation == "" {
+	if !now.Marks.SameRecord(l.Marks) || l.Marks.Installation == "" {
 		return fmt.Errorf("delete %s %s: %w: it no longer carries the marks it was listed with; it is left alone", l.Type, l.ID, drivers.ErrNotOurs)
 	}
 	if now.InUse && (!l.InUse || now.Server != l.Server) {
@@ -116,7 +116,7 @@ func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error 
 	}
 }
 
-func (c *Cloud) lookAgain(ctx context.Context, l resources.Leftover) (resources.Leftover, bool, error) {
+func (c *Cloud) reread(ctx context.Context, l resources.Leftover) (resources.Leftover, bool, error) {
 	var answer struct {
 		Port       port       `json:"port"`
 		FloatingIP floatingIP `json:"floatingip"`

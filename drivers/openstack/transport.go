@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// Limits of single HTTP exchanges. They are the last resort: the decorators of package drivers end calls earlier.
+// Limits of single HTTP requests. They are a last resort: the decorators of package drivers end calls earlier.
 const (
 	requestLimit  = 2 * time.Minute
-	stallLimit    = 2 * time.Minute  // of an image that makes no progress on its way
+	stallLimit    = 2 * time.Minute  // of an image transfer without progress
 	answerLimit   = 30 * time.Minute // of Glance, after the last byte of an image
-	responseLimit = 256 << 20        // bytes of an answer
+	responseLimit = 256 << 20        // bytes of a response
 )
 
-// transport is the way to the cloud: the network or what the caller gave, wrapped for tests, bounded and traced.
+// newTransport returns the transport to the cloud: the network or the caller's transport, with wrappers for tests,
+// limits and logging.
 func (e entry) newTransport(wrap func(http.RoundTripper) http.RoundTripper, log *slog.Logger) http.RoundTripper {
 	base, closeIdle := e.transport, func() {}
 	if base == nil {
@@ -27,10 +28,10 @@ func (e entry) newTransport(wrap func(http.RoundTripper) http.RoundTripper, log 
 		network.DialContext = (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 		network.TLSHandshakeTimeout = 15 * time.Second
 		network.MaxIdleConnsPerHost = 16
-		network.IdleConnTimeout = 30 * time.Second // below the 60 s at which many API servers hang up
+		network.IdleConnTimeout = 30 * time.Second // below the 60 s after which many API servers close connections
 		network.TLSClientConfig = e.tls
 		network.Protocols = new(http.Protocols)
-		network.Protocols.SetHTTP1(true) // uploads over HTTP/2 crawl behind proxies with small default windows
+		network.Protocols.SetHTTP1(true) // HTTP/2 uploads are slow behind proxies with small default windows
 		base, closeIdle = network, network.CloseIdleConnections
 	}
 	if wrap != nil {
@@ -39,8 +40,8 @@ func (e entry) newTransport(wrap func(http.RoundTripper) http.RoundTripper, log 
 	return &transport{base: base, closeIdle: closeIdle, log: log}
 }
 
-// transport bounds every exchange and tells the debug log about it: method, path, status and time, never a header or
-// a body, which is where tokens and passwords are.
+// transport limits the time of every request and logs its method, path, status and time at debug level. It never logs
+// headers or bodies, which contain tokens and passwords.
 type transport struct {
 	base      http.RoundTripper
 	closeIdle func()
@@ -53,7 +54,7 @@ func (t *transport) CloseIdleConnections() { t.closeIdle() }
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancel(r.Context())
-	if !carriesImage(r) { // whoever sends or reads an image watches over it
+	if !carriesImage(r) { // image transfers have their own stall watch
 		ctx, cancel = context.WithTimeout(r.Context(), requestLimit)
 	}
 	resp, err := t.base.RoundTrip(r.WithContext(ctx))
@@ -90,7 +91,7 @@ func carriesImage(r *http.Request) bool {
 	return (r.Method == http.MethodPut || r.Method == http.MethodGet) && strings.HasSuffix(r.URL.Path, "/file")
 }
 
-// boundedBody ends the exchange's context once its body is closed.
+// boundedBody ends the request's context when its body is closed.
 type boundedBody struct {
 	io.Reader
 	body   io.Closer

@@ -15,14 +15,14 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// cleanupLimit is how long may be spent on removing what a failed upload made.
+// cleanupLimit is the maximum duration of the cleanup after a failed upload.
 const cleanupLimit = 30 * time.Second
 
-// UploadImage implements drivers.ImageStore: a record in Glance, the content streamed into it, and then a look at
-// what Glance has.
+// UploadImage implements drivers.ImageStore: it creates a record in Glance, streams the content and verifies the
+// result.
 func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
 	doing := "upload image " + spec.Name
-	if spec.Retried {
+	if spec.MaybeCreated {
 		if err := c.deleteMarkedImages(ctx, spec.Marks); err != nil {
 			return resources.RemoteImage{}, fmt.Errorf("%s: remove what an earlier attempt left: %w", doing, err)
 		}
@@ -35,7 +35,7 @@ func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content
 	if err == nil {
 		return uploaded.remote(), nil
 	}
-	// The caller's context may be over already; what is left behind should not be, within reason.
+	// The caller's context may be done; the cleanup still runs, with a time limit.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	if left := c.removeImage(cleanup, created.ID); left != nil {
@@ -44,14 +44,14 @@ func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content
 	return resources.RemoteImage{}, err
 }
 
-// deleteMarkedImages deletes the images that carry these marks.
-func (c *Cloud) deleteMarkedImages(ctx context.Context, marks resources.Marks) error {
+// deleteMarkedImages deletes the images with these ownership tags.
+func (c *Cloud) deleteMarkedImages(ctx context.Context, marks resources.OwnerTags) error {
 	images, err := c.ListImages(ctx)
 	if err != nil {
 		return err
 	}
 	for _, i := range images {
-		if !i.Marks.OfSameRecord(marks) {
+		if !i.Marks.SameRecord(marks) {
 			continue
 		}
 		if err := c.DeleteImage(ctx, i.ID, marks); err != nil {
@@ -75,7 +75,7 @@ func (c *Cloud) createImage(ctx context.Context, doing string, spec drivers.Imag
 	return created, wrap(doing, err)
 }
 
-// imageRequest is the record's content: the user's properties, over them the marks.
+// imageRequest returns the properties of the record: the user's, overridden by the ownership tags.
 func imageRequest(spec drivers.ImageSpec) (map[string]any, error) {
 	body := map[string]any{}
 	for name, value := range spec.Properties {
@@ -105,7 +105,7 @@ func imageRequest(spec drivers.ImageSpec) (map[string]any, error) {
 	return body, nil
 }
 
-// fill sends the content and proves that Glance has it.
+// fill sends the content and verifies that Glance stored it.
 func (c *Cloud) fill(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (image, error) {
 	sent, err := c.putContent(ctx, doing, id, spec, content)
 	if err != nil {
@@ -118,20 +118,20 @@ func (c *Cloud) fill(ctx context.Context, doing, id string, spec drivers.ImageSp
 	if err != nil {
 		return image{}, err
 	}
-	if err := sent.prove(ctx, active, content); err != nil {
+	if err := sent.verify(ctx, active, content); err != nil {
 		return image{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	return active, nil
 }
 
-// waitActive waits for Glance to be done, which it mostly is once the last byte was taken.
+// waitActive waits until Glance has stored the image, usually right after the last byte.
 func (c *Cloud) waitActive(ctx context.Context, doing, id string) (image, error) {
 	for pause := 250 * time.Millisecond; ; pause = min(pause*2, 10*time.Second) {
 		now, found, err := c.image(ctx, id)
 		switch {
 		case err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil):
 			return image{}, fmt.Errorf("%s: %w", doing, err)
-		case err != nil: // passing trouble; the content is there, so asking again is cheaper than sending again
+		case err != nil: // transient error; the content is stored, so polling is cheaper than another upload
 		case !found:
 			return image{}, fmt.Errorf("%s: the image was deleted meanwhile", doing)
 		case now.Status == "active":
@@ -154,37 +154,37 @@ func importFailure(i image) string {
 	return ""
 }
 
-// putContent streams the bytes. It does so without gophercloud's request, which knows no content length and would
-// send chunks; Glance takes those a quarter more slowly.
-func (c *Cloud) putContent(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (sent, error) {
+// putContent streams the content. It does not use gophercloud's request, which has no content length and would send
+// chunks; Glance receives those a quarter more slowly.
+func (c *Cloud) putContent(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (sentBytes, error) {
 	client, err := c.service(serviceImage)
 	if err != nil {
-		return sent{}, err
+		return sentBytes{}, err
 	}
 	address := client.ServiceURL("images", id, "file")
 	for attempt := 1; ; attempt++ {
 		if _, err := content.Seek(0, io.SeekStart); err != nil {
-			return sent{}, fmt.Errorf("%s: rewind: %w", doing, err)
+			return sentBytes{}, fmt.Errorf("%s: rewind: %w", doing, err)
 		}
 		token := c.provider.Token()
 		answer, err := c.put(ctx, address, token, spec, content)
 		switch {
 		case err != nil:
-			return sent{}, fmt.Errorf("%s: %w", doing, err)
+			return sentBytes{}, fmt.Errorf("%s: %w", doing, err)
 		case answer.status == http.StatusNoContent || answer.status == http.StatusOK:
 			return answer.sent, nil
 		case answer.status == http.StatusUnauthorized && attempt == 1:
 			if err := c.provider.Reauthenticate(ctx, token); err != nil {
-				return sent{}, wrap(doing+": log in again", err)
+				return sentBytes{}, wrap(doing+": log in again", err)
 			}
 		default:
-			return sent{}, newAPIError(doing, answer.status, answer.body, answer.header)
+			return sentBytes{}, newAPIError(doing, answer.status, answer.body, answer.header)
 		}
 	}
 }
 
 type putAnswer struct {
-	sent   sent
+	sent   sentBytes
 	status int
 	header http.Header
 	body   []byte
@@ -208,7 +208,7 @@ func (c *Cloud) put(ctx context.Context, address, token string, spec drivers.Ima
 	resp, err := c.provider.HTTPClient.Do(request)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			err = cause // says that it stalled, which the transport cannot know
+			err = cause // reports the stall, which the transport does not know
 		}
 		return putAnswer{}, err
 	}

@@ -35,13 +35,13 @@ func uploadSpec() drivers.ImageSpec {
 	schema := New().Schema().Image.Null().AsValueMap()
 	schema["min_disk"], schema["visibility"] = cty.NumberIntVal(8), cty.StringVal("private")
 	return drivers.ImageSpec{
-		Marks: resources.Marks{Installation: "inst", Kind: resources.KindUpload, ID: "0000000003", Provider: "lab", Image: "debian", Build: "b1", Hash: "v1:ab"},
+		Marks: resources.OwnerTags{Installation: "inst", Kind: resources.KindUpload, ID: "0000000003", Provider: "lab", Image: "debian", Build: "b1", Hash: "v1:ab"},
 		Name:  "debian-1", Format: "qcow2", Size: int64(len(disk)), SHA256: sum256, MD5: sum5,
 		Properties: map[string]string{"os_distro": "debian"}, Tags: []string{"ci"}, Config: cty.ObjectVal(schema),
 	}
 }
 
-// glance makes the replay take one image; what it shows of it afterwards is fields.
+// glance makes the replay accept one image; fields are the properties that it reports afterwards.
 func glance(r *replay, fields string) {
 	r.on("POST /image/v2/images", 201, `{"id": "i1", "status": "queued"}`)
 	r.on("PUT /image/v2/images/i1/file", 204, "")
@@ -61,7 +61,7 @@ func TestImageIsDescribedSentAndChecked(t *testing.T) {
 	}
 	want := resources.RemoteImage{
 		ID: "i1", Name: "debian-1", Status: resources.StatusReady, Size: int64(len(disk)), SHA256: sum256, Properties: map[string]string{"os_distro": "debian"},
-		Marks: resources.Marks{Installation: "inst", Kind: resources.KindUpload, ID: "0000000003"},
+		Marks: resources.OwnerTags{Installation: "inst", Kind: resources.KindUpload, ID: "0000000003"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("image (-want +got):\n%s", diff)
@@ -116,7 +116,7 @@ func TestGlanceWithoutMD5IsCheckedBySHA512(t *testing.T) {
 	}
 }
 
-// countingReader counts the bytes that are read of a content.
+// countingReader counts the bytes read.
 type countingReader struct {
 	*strings.Reader
 	read int
@@ -128,7 +128,7 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo hides the embedded one, which would not pass through Read.
+// WriteTo hides the embedded WriteTo, which would bypass Read.
 func (r *countingReader) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, struct{ io.Reader }{r})
 }
@@ -249,8 +249,8 @@ func TestImageInUseMayBeDeletedLater(t *testing.T) {
 	r := newReplay(t)
 	r.on("DELETE /image/v2/images/i1", 409, `409 Conflict: Image i1 could not be deleted because it is in use`)
 	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "status": "active", "tags": ["npctl"], "npctl_installation": "inst", "npctl_upload_id": "7"}`)
-	err := r.open(nil).DeleteImage(t.Context(), "i1", resources.Marks{Installation: "inst", Kind: resources.KindUpload, ID: "7"})
-	if err == nil || !drivers.MayPass(err) || !strings.Contains(err.Error(), "in use") {
+	err := r.open(nil).DeleteImage(t.Context(), "i1", resources.OwnerTags{Installation: "inst", Kind: resources.KindUpload, ID: "7"})
+	if err == nil || !drivers.IsTransient(err) || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("DeleteImage: %v; want an error that may pass and says that the image is in use", err)
 	}
 }

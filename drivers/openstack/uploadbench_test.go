@@ -15,10 +15,11 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// benchSize is that of a small image, which stays in the page cache: no disk blurs the figures.
+// benchSize is the size of a small image, which fits into the page cache, so that the disk does not affect the
+// results.
 const benchSize = 512 << 20
 
-// benchFile is an image and its sums, as a build leaves them.
+// benchFile returns an image and its sums, as after a build.
 func benchFile(b *testing.B) (string, imagefile.Sums) {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "image.raw")
@@ -36,8 +37,8 @@ func benchFile(b *testing.B) (string, imagefile.Sums) {
 	return path, sums
 }
 
-// careless is a Glance on a loopback socket that throws every content away, as fast as it comes, and then says that it
-// has what it should have. What an upload takes there is npctl's share and the socket's.
+// careless is a Glance on a loopback socket that discards all content immediately and then reports the expected sums.
+// The duration of an upload is that of npctl and the socket.
 func careless(b *testing.B, sums imagefile.Sums) *Cloud {
 	b.Helper()
 	r := newReplay(b)
@@ -70,7 +71,7 @@ func upload(b *testing.B, c *Cloud, path string, spec drivers.ImageSpec) error {
 	return err
 }
 
-// BenchmarkUpload sends a file whose sums are known, as those of every build are.
+// BenchmarkUpload sends a file with known sums, as builds have them.
 func BenchmarkUpload(b *testing.B) {
 	path, sums := benchFile(b)
 	c, spec := careless(b, sums), benchSpec(sums)
@@ -111,8 +112,7 @@ func BenchmarkUploadToThree(b *testing.B) {
 	}
 }
 
-// BenchmarkPlainSocket is what there is to compare with: the same bytes through a loopback socket, in pieces as large
-// as dd's.
+// BenchmarkPlainSocket is the baseline: the same bytes through a loopback socket, in pieces as large as dd's.
 func BenchmarkPlainSocket(b *testing.B) {
 	path, _ := benchFile(b)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -130,7 +130,7 @@ func BenchmarkPlainSocket(b *testing.B) {
 	}
 }
 
-// drain reads everything, and says so with one byte in the end.
+// drain reads to the end and then sends one byte.
 func drain(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()

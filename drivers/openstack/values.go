@@ -4,7 +4,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// attr returns an attribute, or null where the value has none: callers may hand over less than the whole schema.
+// attr returns an attribute, or null if the value lacks it: callers may pass less than the whole schema.
 func attr(v cty.Value, name string) cty.Value {
 	if v == cty.NilVal || v.IsNull() || !v.IsKnown() || !v.Type().IsObjectType() || !v.Type().HasAttribute(name) {
 		return cty.NullVal(cty.DynamicPseudoType)

@@ -2,8 +2,9 @@ package openstack
 
 import "strings"
 
-// vendorProfile returns what a profile means without a clouds-public.yaml: public clouds that openstacksdk knows by
-// name (facts from its openstack/config/vendors). Lists of regions are left out, since they age; the catalog has them.
+// vendorProfile returns the profile of a public cloud that openstacksdk knows by name, without a clouds-public.yaml
+// (data from its openstack/config/vendors). It has no lists of regions, since they become outdated; the catalog has
+// them.
 func vendorProfile(name string) (map[string]any, bool) {
 	vendors := map[string]struct{ url, region, format string }{
 		"auro":          {"https://api.van2.auro.io:5000/v3", "RegionOne", ""},
@@ -28,7 +29,7 @@ func vendorProfile(name string) (map[string]any, bool) {
 	return profile, ok
 }
 
-// inURL puts the region into an auth_url that has a place for it.
-func inURL(url, region string) string {
+// withRegion inserts the region into an auth_url with a placeholder for it.
+func withRegion(url, region string) string {
 	return strings.NewReplacer("{region_name}", region, "%(region_name)s", region).Replace(url)
 }

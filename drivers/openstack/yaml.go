@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decodeYAML reads a file of clouds. Numbers stay text: a password, project or region made of digits is a name.
+// decodeYAML parses a file of clouds. Numbers remain text, because a password, project or region may consist of
+// digits.
 func decodeYAML(text []byte) (map[string]any, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -30,7 +31,7 @@ func decodeYAML(text []byte) (map[string]any, error) {
 	return values, nil
 }
 
-// maxYAMLNodes bounds what aliases of aliases can blow up to.
+// maxYAMLNodes limits the expansion of nested aliases.
 const maxYAMLNodes = 100_000
 
 type yamlReader struct{ left int }
@@ -81,7 +82,7 @@ func (r *yamlReader) mapping(n *yaml.Node) (any, error) {
 	return merged, nil
 }
 
-// addMerged adds what a << key brings: one mapping, or several of which the first wins.
+// addMerged adds the content of a << key: one mapping, or several, of which the first takes precedence.
 func addMerged(into map[string]any, value any) {
 	list, ok := value.([]any)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package sandbox is a driver whose cloud lives inside npctl: the openstack driver, as it is, over the OpenStack of
-// package sandboxcloud. It needs no account, no root and no network, so it is what the quickstart, the examples and most
-// tests run on.
+// Package sandbox is a driver with a cloud inside npctl: the unchanged openstack driver on the OpenStack emulation of
+// package sandboxcloud. It needs no account, no root and no network, so the quickstart, the examples and most tests
+// use it.
 package sandbox
 
 import (
@@ -18,27 +18,29 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Endpoint says where the openstack driver finds the cloud.
+// Endpoint is the access to the cloud for the openstack driver.
 type Endpoint struct {
 	AuthURL, Region, Username, Password, Project, Domain string
 	Transport                                            http.RoundTripper
 	CloudName                                            string
-	Closed                                               func() error // called when the Cloud is closed
+	Closed                                               func() error // called by Close of the Cloud
 }
 
-// Connect opens a cloud through the openstack driver. It is handed in, since drivers do not import each other.
+// Connect opens a cloud with the openstack driver. New receives it as an argument, because drivers do not import each
+// other.
 type Connect func(ctx context.Context, env drivers.Env, at Endpoint, config cty.Value) (drivers.Cloud, error)
 
 // Driver opens sandbox clouds.
 type Driver struct {
 	shared  schema.Driver
 	connect Connect
-	mu      sync.Mutex // held while a cloud is opened
+	mu      sync.Mutex // held while a cloud is being opened
 }
 
 var _ drivers.Driver = (*Driver)(nil)
 
-// New returns the driver. The schema is what the openstack driver shares with drivers that bring their own cloud.
+// New returns the driver. shared is the schema that the openstack driver shares with drivers that provide their own
+// cloud.
 func New(shared schema.Driver, connect Connect) *Driver {
 	return &Driver{shared: shared, connect: connect}
 }
@@ -65,8 +67,8 @@ func (d *Driver) Schema() schema.Driver {
 	return s
 }
 
-// Open implements drivers.Driver. The returned Cloud is the openstack driver's own, with all its abilities. The cloud is
-// the file: nothing runs once the calls have ended, save for what answers SSH, which ends when the Cloud is closed.
+// Open implements drivers.Driver. It returns a Cloud of the openstack driver, with all its abilities. The cloud is
+// its file: nothing runs after the calls, except the SSH server, which ends when the Cloud is closed.
 func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	options, err := optionsOf(config)
 	if err == nil {
@@ -99,7 +101,7 @@ func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (d
 // defaultFile is the name of the file in the provider's own directory.
 const defaultFile = "sandbox.json"
 
-// stateFile is where the cloud is kept.
+// stateFile returns the path of the cloud's file.
 func stateFile(env drivers.Env, config cty.Value) (string, error) {
 	file := text(config, "file")
 	switch {
@@ -113,7 +115,7 @@ func stateFile(env drivers.Env, config cty.Value) (string, error) {
 	return filepath.Join(env.Dir, file), nil
 }
 
-// sharedPart is the configuration as the openstack driver knows it.
+// sharedPart returns the attributes of the configuration that the openstack driver knows.
 func (d *Driver) sharedPart(config cty.Value) cty.Value {
 	values := map[string]cty.Value{}
 	for name, kind := range d.shared.Provider.Type().AttributeTypes() {

@@ -30,14 +30,14 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// driver is the sandbox as cmd/npctl puts it together.
+// driver returns the sandbox driver as cmd/npctl creates it.
 func driver() *sandbox.Driver {
 	return sandbox.New(openstack.SharedSchema(), func(ctx context.Context, env drivers.Env, at sandbox.Endpoint, config cty.Value) (drivers.Cloud, error) {
 		return openstack.Connect(ctx, env, openstack.Endpoint(at), config)
 	})
 }
 
-// object is a body of the given schema type with some attributes set.
+// object returns a body of the given schema type with some attributes set.
 func object(body cty.Value, attributes map[string]cty.Value) cty.Value {
 	values := body.AsValueMap()
 	maps.Copy(values, attributes)
@@ -64,13 +64,13 @@ func open(t *testing.T, dir string, attributes map[string]cty.Value) drivers.Clo
 	return c
 }
 
-// uploaded is an image that boots.
+// uploaded uploads a bootable image and returns its ID.
 func uploaded(t *testing.T, c drivers.Cloud) string {
 	t.Helper()
-	store, _ := drivers.Images(c)
+	store, _ := drivers.ImagesOf(c)
 	content := []byte("an image")
 	image, err := store.UploadImage(t.Context(), drivers.ImageSpec{
-		Marks: resources.Marks{Installation: "setup", Kind: resources.KindUpload, ID: "1"}, Name: "setup", Format: "raw", Size: int64(len(content)),
+		Marks: resources.OwnerTags{Installation: "setup", Kind: resources.KindUpload, ID: "1"}, Name: "setup", Format: "raw", Size: int64(len(content)),
 	}, bytes.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func uploaded(t *testing.T, c drivers.Cloud) string {
 	return image.ID
 }
 
-// world is one sandbox on disk: the driver's cloud, and the same file opened beside it to stage things.
+// world is one sandbox on disk: the driver's cloud, and a second handle of the same file to prepare state.
 type world struct {
 	dir    string
 	beside *sandboxcloud.Cloud
@@ -135,7 +135,7 @@ func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup 
 		Foreign:      func(t *testing.T) string { return w.foreign(t) },
 		ForeignImage: func(t *testing.T) drivertest.Foreign { return w.others(t).ForeignImage(t) },
 		Attach:       func(t *testing.T, instance string) []drivertest.Foreign { return w.others(t).Attach(t, instance) },
-		LeaveBehind: func(t *testing.T, m resources.Marks) resources.Leftover {
+		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
 			id := w.others(t).LeaveVolume(t, map[string]string{"npctl_installation": m.Installation, "npctl_node_id": m.ID})
 			return resources.Leftover{Type: "volume", ID: id, Marks: m}
 		},
@@ -163,7 +163,7 @@ func (w *world) foreign(t *testing.T) string {
 	return id
 }
 
-// others stages what people do in the project by other means than npctl.
+// others returns a project through which tests act like other users of the cloud.
 func (w *world) others(t *testing.T) *openstacktest.Project {
 	t.Helper()
 	access := w.beside.Access()
@@ -225,7 +225,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// What decorators do to a stream that outlives its call is part of every driver's snapshots.
+// Decorators affect a stream that outlives its call, so the snapshot tests also run on a decorated Cloud.
 func TestSnapshotsWorkDecorated(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
@@ -235,7 +235,7 @@ func TestSnapshotsWorkDecorated(t *testing.T) {
 	}, "Snapshots")
 }
 
-// The contract holds on a cloud that is slow, whose lists are behind and whose addresses come late.
+// The contract also holds on a slow cloud with stale lists and late addresses.
 func TestContractOnACloudThatLags(t *testing.T) {
 	t.Parallel()
 	lag := func(operation, action string) cty.Value {
@@ -303,11 +303,11 @@ func TestWhatIsConfiguredIsInTheCloud(t *testing.T) {
 		t.Errorf("quota %+v, %v; want 3 servers of which 1 is used", quota, err)
 	}
 	seen, err := c.List(t.Context())
-	if err != nil || len(seen) != 1 || seen[0].Name != "theirs" || seen[0].Marks != (resources.Marks{}) {
+	if err != nil || len(seen) != 1 || seen[0].Name != "theirs" || seen[0].Marks != (resources.OwnerTags{}) {
 		t.Errorf("instances %+v, %v; want theirs without marks", seen, err)
 	}
 	made, err := c.Create(t.Context(), drivers.Spec{
-		Marks:    resources.Marks{Installation: "i", Kind: resources.KindNode, ID: "1"},
+		Marks:    resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "1"},
 		Hostname: "np1", ImageID: uploaded(t, c),
 		Config: offer(map[string]cty.Value{"flavor": cty.StringVal("huge"), "networks": cty.ListVal([]cty.Value{cty.StringVal("dual")})}),
 	})
@@ -325,7 +325,7 @@ func TestWhatIsConfiguredIsInTheCloud(t *testing.T) {
 	}
 }
 
-// active is a server as List shows it.
+// active returns a server from List.
 func active(t *testing.T, c drivers.Cloud, id string) resources.Instance {
 	t.Helper()
 	seen, err := c.List(t.Context())
@@ -350,7 +350,7 @@ func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
 	_ = free.Close()
 	dir := t.TempDir()
 	c := open(t, dir, map[string]cty.Value{"build_time": cty.StringVal("0s"), "ssh_port": cty.NumberIntVal(int64(port))})
-	made, err := c.Create(t.Context(), drivers.Spec{Marks: resources.Marks{Installation: "i", Kind: resources.KindNode, ID: "1"},
+	made, err := c.Create(t.Context(), drivers.Spec{Marks: resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "1"},
 		Hostname: "np1", ImageID: uploaded(t, c), Config: offer(map[string]cty.Value{"auto_floating_ip": cty.True})})
 	if err != nil {
 		t.Fatal(err)
@@ -372,7 +372,7 @@ func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
 	if diff := cmp.Diff(keys[0], keys[1]); diff != "" {
 		t.Errorf("the floating address and the server's own show different keys (-floating +own):\n%s", diff)
 	}
-	// Another npctl on the same file cannot have the port, and works.
+	// A second npctl on the same file cannot use the port, but works.
 	second := open(t, dir, map[string]cty.Value{"ssh_port": cty.NumberIntVal(int64(port))})
 	if _, err := second.List(t.Context()); err != nil {
 		t.Errorf("without the port: %v", err)
@@ -388,7 +388,7 @@ func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
 			if err == nil || ctx.Err() != nil {
 				return found, err
 			}
-			time.Sleep(50 * time.Millisecond) // the port is refused at once
+			time.Sleep(50 * time.Millisecond) // the port refuses connections immediately
 		}
 	}
 	taken, err := answers(20 * time.Second)

@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-// optionsOf turns the provider's configuration into what the cloud is made of. A null configuration means the defaults.
+// optionsOf converts the provider's configuration to options of the cloud. A null configuration means the defaults.
 func optionsOf(config cty.Value) (sandboxcloud.Options, error) {
 	if config.IsNull() {
 		config = providerSchema().Null()
@@ -51,7 +51,7 @@ func optionsOf(config cty.Value) (sandboxcloud.Options, error) {
 	return o, r.err
 }
 
-// reader keeps the first mistake.
+// reader keeps the first error.
 type reader struct{ err error }
 
 func (r *reader) note(name string, err error) {
@@ -135,7 +135,7 @@ func (r *reader) fault(body cty.Value) sandboxcloud.Fault {
 	}
 }
 
-// attribute is null where there is none.
+// attribute returns an attribute, or null if the object does not have it.
 func attribute(object cty.Value, name string) cty.Value {
 	object, _ = object.Unmark()
 	if object.IsNull() || !object.Type().IsObjectType() || !object.Type().HasAttribute(name) {
@@ -158,13 +158,13 @@ func truth(object cty.Value, name string) bool {
 	return !v.IsNull() && v.Type() == cty.Bool && v.True()
 }
 
-// block is a nested block with its label, where it has one.
+// block is a nested block with its label, if it has one.
 type block struct {
 	label string
 	body  cty.Value
 }
 
-// blocks are in order of their labels, or as they are written.
+// blocks returns nested blocks, sorted by label if they have labels, else in source order.
 func blocks(config cty.Value, name string) []block {
 	v := attribute(config, name)
 	if v.IsNull() {

@@ -28,20 +28,20 @@ func checkPort(v cty.Value) error {
 func providerSchema() schema.Block {
 	return schema.Block{
 		Attributes: []schema.Attribute{
-			{Name: "file", Type: cty.String, Class: schema.Behavioural,
+			{Name: "file", Type: cty.String, Class: schema.InPlace,
 				Doc: "File that the cloud is kept in, below npctl's data directory unless absolute; providers with the same absolute path share a cloud. Default is `sandbox.json`, one for each provider."},
 			duration("build_time", "2s", "Time from the creation of a server to ACTIVE."),
 			duration("delete_time", "1s", "Time from the deletion of a server to its disappearance."),
 			duration("image_time", "0s", "Time an uploaded image is being saved."),
 			duration("address_time", "0s", "Time until a floating IP shows among its server's addresses."),
-			{Name: "zones", Type: cty.List(cty.String), Class: schema.Behavioural,
+			{Name: "zones", Type: cty.List(cty.String), Class: schema.InPlace,
 				Doc: "Availability zones; default is `az1` and `az2`."},
-			{Name: "fault_file", Type: cty.String, Class: schema.Behavioural,
+			{Name: "fault_file", Type: cty.String, Class: schema.InPlace,
 				Doc: "JSON file with a list of faults, as in `fault` blocks; it may change at any time."},
-			{Name: "ssh_port", Type: cty.Number, Class: schema.Behavioural, Min: ptr(1), Check: checkPort,
+			{Name: "ssh_port", Type: cty.Number, Class: schema.InPlace, Min: ptr(1), Check: checkPort,
 				Doc: "TCP port on which servers answer SSH at their addresses, which are this machine's own, for as long as npctl runs; default is none. " +
 					"Each shows a host key and lets everybody in; commands are not run, but show in the server's console. Linux only."},
-			{Name: "seed", Type: cty.Number, Default: cty.Zero, Class: schema.Behavioural, Min: new(int64),
+			{Name: "seed", Type: cty.Number, Default: cty.Zero, Class: schema.InPlace, Min: new(int64),
 				Doc: "Seed of faults with a probability: the same seed and calls meet the same faults."},
 		},
 		Blocks: []schema.NestedBlock{
@@ -57,12 +57,12 @@ func providerSchema() schema.Block {
 
 func duration(name, otherwise, doc string) schema.Attribute {
 	return schema.Attribute{
-		Name: name, Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal(otherwise), Class: schema.Behavioural, Doc: doc,
+		Name: name, Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal(otherwise), Class: schema.InPlace, Doc: doc,
 	}
 }
 
 func number(name, doc string, least int64) schema.Attribute {
-	return schema.Attribute{Name: name, Type: cty.Number, Class: schema.Behavioural, Min: &least, Doc: doc}
+	return schema.Attribute{Name: name, Type: cty.Number, Class: schema.InPlace, Min: &least, Doc: doc}
 }
 
 func needed(a schema.Attribute) schema.Attribute {
@@ -71,7 +71,7 @@ func needed(a schema.Attribute) schema.Attribute {
 }
 
 func word(name, doc string) schema.Attribute {
-	return schema.Attribute{Name: name, Type: cty.String, Class: schema.Behavioural, Doc: doc}
+	return schema.Attribute{Name: name, Type: cty.String, Class: schema.InPlace, Doc: doc}
 }
 
 func quotaSchema() schema.Block {
@@ -92,11 +92,11 @@ func quotaSchema() schema.Block {
 }
 
 func flavorSchema() schema.Block {
-	noHost := schema.Attribute{Name: "no_host", Type: cty.Bool, Default: cty.False, Class: schema.Behavioural,
+	noHost := schema.Attribute{Name: "no_host", Type: cty.Bool, Default: cty.False, Class: schema.InPlace,
 		Doc: "Servers of this flavor end as ERROR since no host has room for them."}
 	return schema.Block{Doc: "A further flavor. It stays in the cloud as it was made.", Attributes: []schema.Attribute{
 		needed(number("vcpus", "Cores.", 1)), needed(number("ram", "MiB of RAM.", 1)),
-		{Name: "disk", Type: cty.Number, Default: cty.NumberIntVal(20), Class: schema.Behavioural, Min: new(int64), Doc: "GB of disk."},
+		{Name: "disk", Type: cty.Number, Default: cty.NumberIntVal(20), Class: schema.InPlace, Min: new(int64), Doc: "GB of disk."},
 		noHost,
 	}}
 }
@@ -110,16 +110,16 @@ func publicImageSchema() schema.Block {
 	return schema.Block{Doc: "An image that the cloud offers to everybody, for `cloud_image`. It is a small raw image with nothing in it, and stays " +
 		"in the cloud as it was made.", Attributes: []schema.Attribute{
 		least("min_disk", "GB of disk that a flavor needs for it."), least("min_ram", "MiB of RAM that a flavor needs for it."),
-		{Name: "properties", Type: cty.Map(cty.String), Class: schema.Behavioural, Doc: "Its properties, such as `os_distro`."},
+		{Name: "properties", Type: cty.Map(cty.String), Class: schema.InPlace, Doc: "Its properties, such as `os_distro`."},
 	}}
 }
 
 func networkSchema() schema.Block {
 	yes := func(name, doc string) schema.Attribute {
-		return schema.Attribute{Name: name, Type: cty.Bool, Default: cty.False, Class: schema.Behavioural, Doc: doc}
+		return schema.Attribute{Name: name, Type: cty.Bool, Default: cty.False, Class: schema.InPlace, Doc: doc}
 	}
 	return schema.Block{Doc: "A further network. It stays in the cloud as it was made.", Attributes: []schema.Attribute{
-		{Name: "cidrs", Type: cty.List(cty.String), Required: true, Class: schema.Behavioural, Check: checkPrefixes,
+		{Name: "cidrs", Type: cty.List(cty.String), Required: true, Class: schema.InPlace, Check: checkPrefixes,
 			Doc: "Address ranges, one subnet for each, of IP version 4 or 6."},
 		yes("external", "It gives floating IPs."), yes("shared", "It is of another project, usable by all."),
 	}}
@@ -142,8 +142,8 @@ func foreignSchema() schema.Block {
 		Attributes: []schema.Attribute{
 			word("flavor", "Its flavor; default is `small`."),
 			{Name: "project", Type: cty.String, OneOf: []string{sandboxcloud.User, sandboxcloud.Other}, Default: cty.StringVal(sandboxcloud.User),
-				Class: schema.Behavioural, Doc: "Project it is in: npctl's own or another one."},
-			{Name: "metadata", Type: cty.Map(cty.String), Class: schema.Behavioural, Doc: "Its metadata."},
+				Class: schema.InPlace, Doc: "Project it is in: npctl's own or another one."},
+			{Name: "metadata", Type: cty.Map(cty.String), Class: schema.InPlace, Doc: "Its metadata."},
 		}}
 }
 
@@ -162,11 +162,11 @@ func faultSchema() schema.Block {
 			word("name", "Pattern of names of servers, images, ports and volumes, or of descriptions of floating IPs."),
 			number("after", "Matching calls that succeed first.", 0), number("every", "Every Nth matching call fails.", 1),
 			number("times", "Calls that fail at most; default is no limit.", 1),
-			{Name: "probability", Type: cty.Number, Class: schema.Behavioural, Doc: "Probability that a matching call fails, 0 to 1."},
-			{Name: "action", Type: cty.String, Required: true, OneOf: actions, Class: schema.Behavioural, Doc: actionDoc},
+			{Name: "probability", Type: cty.Number, Class: schema.InPlace, Doc: "Probability that a matching call fails, 0 to 1."},
+			{Name: "action", Type: cty.String, Required: true, OneOf: actions, Class: schema.InPlace, Doc: actionDoc},
 			number("status", "HTTP status of `answer`.", 300), word("message", "Text of `answer` and `server_error`."),
-			{Name: "retry_after", Type: cty.String, Format: schema.FormatDuration, Class: schema.Behavioural, Doc: "`Retry-After` of `answer`."},
-			{Name: "delay", Type: cty.String, Format: schema.FormatDuration, Class: schema.Behavioural,
+			{Name: "retry_after", Type: cty.String, Format: schema.FormatDuration, Class: schema.InPlace, Doc: "`Retry-After` of `answer`."},
+			{Name: "delay", Type: cty.String, Format: schema.FormatDuration, Class: schema.InPlace,
 				Doc: "How long: of `slow`, `late_effect`, `late_listing` and `late_address`."},
 		},
 	}

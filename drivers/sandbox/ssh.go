@@ -16,12 +16,12 @@ import (
 	"github.com/npctl/npctl/internal/sandboxssh"
 )
 
-// portPoll is how often is looked whether the port is free that somebody else has.
+// portPoll is the interval at which npctl checks whether a used port has become free.
 const portPoll = time.Second
 
-// serveSSH lets the servers answer on ssh_port, and returns how to end that. A port that cannot be had is no error: another
-// npctl on the same file answers there, or this one under an older configuration, with the same host keys, and nothing but
-// SSH needs it. It is taken over when they end.
+// serveSSH starts the SSH server of the cloud's servers on ssh_port and returns a function that stops it. An
+// unavailable port is no error: another npctl on the same file serves it, or this one under an older configuration,
+// with the same host keys, and only SSH needs the port. serveSSH takes over a used port when it becomes free.
 func serveSSH(ctx context.Context, env drivers.Env, cloud *sandboxcloud.Cloud, config cty.Value) (stop func() error) {
 	r := reader{}
 	port := int(r.number(config, "ssh_port", 0))
@@ -59,7 +59,7 @@ func serveSSH(ctx context.Context, env drivers.Env, cloud *sandboxcloud.Cloud, c
 	})
 }
 
-// awaitPort listens once the port is free; nil when ctx ends before.
+// awaitPort listens when the port becomes free. It returns nil when ctx ends first.
 func awaitPort(ctx context.Context, port int) net.Listener {
 	for {
 		select {

@@ -18,8 +18,8 @@ import (
 
 const defaultTimeout = 5 * time.Second
 
-// Check implements drivers.Checker. Nodes that are reached by SSH must show every key that is written for them; other
-// nodes must take a connection. Without host_key_checking the configuration is believed.
+// Check implements drivers.Checker. Nodes that use SSH must have all host keys of the configuration; other nodes must
+// accept a connection. Without host_key_checking, Check returns the configured keys and does not connect.
 func (*Cloud) Check(ctx context.Context, node resources.StaticNode) ([]string, error) {
 	if !checked(node.Config) {
 		return node.HostKeys, ctx.Err()
@@ -55,7 +55,7 @@ func dial(ctx context.Context, name, address string, limit time.Duration) error 
 	return conn.Close()
 }
 
-// addressOf is where a node is dialled. The ports are those of the usual services.
+// addressOf returns the address to dial. The default ports are those of SSH and WinRM over HTTPS.
 func addressOf(node resources.StaticNode) string {
 	host := node.Address
 	if host == "" {

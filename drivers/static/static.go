@@ -1,8 +1,8 @@
-// Package static is the driver of machines that exist anyway.
+// Package static is the driver of machines that exist without npctl.
 //
-// There is nothing to ask: which nodes there are stands in the configuration, and whether one is free in the records.
-// So nodes are registered rather than launched, the Cloud lists nothing, deleting does nothing, and nothing is limited.
-// What a static node can do, and a cloud's cannot, is to be out of reach: see Check.
+// It has no API: the configuration lists the nodes, and the records show which of them are free. Nodes are therefore
+// registered rather than launched, the Cloud lists nothing, deletion does nothing, and there are no limits. Unlike nodes
+// of a cloud, static nodes may be unreachable: see Check.
 package static
 
 import (
@@ -26,7 +26,7 @@ func New() *Driver { return &Driver{} }
 // Kind implements drivers.Driver.
 func (*Driver) Kind() string { return "static" }
 
-// Open implements drivers.Driver; there is nothing to connect to.
+// Open implements drivers.Driver. It makes no connection.
 func (*Driver) Open(_ context.Context, env drivers.Env, _ cty.Value) (drivers.Cloud, error) {
 	return &Cloud{provider: env.Provider}, nil
 }
@@ -37,15 +37,15 @@ func (*Driver) Schema() schema.Driver {
 		Doc:      "Nodes are machines that exist. They are neither made nor deleted, only handed out and taken back.",
 		HasNodes: true,
 		Node: schema.Block{Attributes: []schema.Attribute{
-			{Name: "timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5s"), Class: schema.Behavioural,
+			{Name: "timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5s"), Class: schema.InPlace,
 				Doc: "How long the node may take to answer when it is checked."},
-			{Name: "host_key_checking", Type: cty.Bool, Default: cty.True, Class: schema.Behavioural,
+			{Name: "host_key_checking", Type: cty.Bool, Default: cty.True, Class: schema.InPlace,
 				Doc: "Check that the node answers, and that it shows the host keys written here, before it is handed out. When off, the keys are passed on unchecked and the node is taken to be there."},
 		}},
 	}
 }
 
-// Cloud stands for the machines of a provider.
+// Cloud represents the machines of a provider.
 type Cloud struct{ provider string }
 
 var (
@@ -53,11 +53,11 @@ var (
 	_ drivers.Checker = (*Cloud)(nil)
 )
 
-// Create implements drivers.Cloud: the machine named by the Spec exists, and is ready at once.
+// Create implements drivers.Cloud: the machine in the Spec exists, and is ready at once.
 func (*Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
 	return resources.Instance{
 		ID: spec.Hostname, Name: spec.Hostname, Marks: spec.Marks, Status: resources.StatusReady,
-		Addresses: resources.Addresses{Interface: spec.Hostname}, Resources: resources.Amounts{Instances: 1},
+		Addresses: resources.Addresses{Interface: spec.Hostname}, Resources: resources.ResourceAmounts{Instances: 1},
 	}, ctx.Err()
 }
 
@@ -66,16 +66,16 @@ func (*Cloud) Advance(ctx context.Context, _ drivers.Spec, seen resources.Instan
 	return seen, ctx.Err()
 }
 
-// Delete implements drivers.Cloud: the machine stays.
-func (*Cloud) Delete(ctx context.Context, _ string, _ resources.Marks) error { return ctx.Err() }
+// Delete implements drivers.Cloud. It does not change the machine.
+func (*Cloud) Delete(ctx context.Context, _ string, _ resources.OwnerTags) error { return ctx.Err() }
 
-// List implements drivers.Cloud: what exists is known from the configuration alone.
+// List implements drivers.Cloud. It returns nothing, because only the configuration lists the machines.
 func (*Cloud) List(ctx context.Context) ([]resources.Instance, error) { return nil, ctx.Err() }
 
 // Quota implements drivers.Cloud.
 func (*Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	const none = resources.Unlimited
-	return resources.Quota{Limit: resources.Amounts{Instances: none, Cores: none, RAM: none, Volumes: none, VolumeGB: none, Addresses: none}}, ctx.Err()
+	return resources.Quota{Limit: resources.ResourceAmounts{Instances: none, Cores: none, RAM: none, Volumes: none, VolumeGB: none, Addresses: none}}, ctx.Err()
 }
 
 // Close implements drivers.Cloud.

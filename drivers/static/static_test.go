@@ -42,7 +42,7 @@ func newKey(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// machine is an SSH server with that host key, as a node.
+// machine starts an SSH server with the host key and returns it as a node.
 func machine(t *testing.T, key ssh.Signer) resources.StaticNode {
 	t.Helper()
 	config := &ssh.ServerConfig{NoClientAuth: true}
@@ -77,7 +77,7 @@ func with(config cty.Value, name string, value cty.Value) cty.Value {
 
 func TestNodesAreNeitherMadeNorListedNorDeleted(t *testing.T) {
 	c := open(t)
-	spec := drivers.Spec{Marks: resources.Marks{Installation: "i", Kind: resources.KindNode, ID: "0000000001"}, Hostname: "static01"}
+	spec := drivers.Spec{Marks: resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "0000000001"}, Hostname: "static01"}
 	first, err := c.Create(t.Context(), spec)
 	if err != nil || first.Status != resources.StatusReady || first.ID == "" {
 		t.Errorf("Create = %+v, %v; want a ready instance", first, err)
@@ -95,7 +95,7 @@ func TestNodesAreNeitherMadeNorListedNorDeleted(t *testing.T) {
 	if q, err := c.Quota(t.Context()); err != nil || q.Limit.Instances != resources.Unlimited || q.Limit.Cores != resources.Unlimited {
 		t.Errorf("Quota = %+v, %v; want no limits", q, err)
 	}
-	if _, ok := drivers.Images(c); ok {
+	if _, ok := drivers.ImagesOf(c); ok {
 		t.Error("static machines keep no images")
 	}
 }
@@ -103,7 +103,7 @@ func TestNodesAreNeitherMadeNorListedNorDeleted(t *testing.T) {
 func TestReachableNodeShowsItsKeys(t *testing.T) {
 	key := newKey(t)
 	node := machine(t, key)
-	checker, ok := drivers.Checking(drivers.Decorate(open(t), drivers.DecorateOptions{}))
+	checker, ok := drivers.CheckerOf(drivers.Decorate(open(t), drivers.DecorateOptions{}))
 	if !ok {
 		t.Fatal("the static driver cannot check")
 	}

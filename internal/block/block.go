@@ -15,14 +15,14 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Block is a value of the type of a schema. Its getters give the zero value for an attribute that is null or missing.
+// Block is a value of a schema's type. Its getters return the zero value for an attribute that is null or missing.
 type Block struct {
 	value   cty.Value
 	secrets []string
 }
 
-// Read takes marks off the value. Every string below a mark is a secret, and so is every string of an attribute that
-// the schema calls sensitive.
+// Read removes the marks from the value. Every string below a mark is a secret, and so is every string of an
+// attribute that the schema declares sensitive.
 func Read(value cty.Value, s schema.Block) (Block, error) {
 	plain, marks := value.UnmarkDeepWithPaths()
 	if plain == cty.NilVal || plain.IsNull() || !plain.Type().IsObjectType() || !plain.IsWhollyKnown() {
@@ -68,7 +68,7 @@ func (b Block) get(name string) cty.Value {
 	return b.value.GetAttr(name)
 }
 
-// String returns an attribute as text.
+// String returns an attribute as a string.
 func (b Block) String(name string) string { return text(b.get(name)) }
 
 func text(v cty.Value) string {
@@ -82,13 +82,13 @@ func text(v cty.Value) string {
 	return s.AsString()
 }
 
-// Bool returns an attribute that is true or false.
+// Bool returns a boolean attribute.
 func (b Block) Bool(name string) bool {
 	v := b.get(name)
 	return !v.IsNull() && v.Type() == cty.Bool && v.True()
 }
 
-// Strings returns a list.
+// Strings returns a list attribute.
 func (b Block) Strings(name string) []string {
 	v := b.get(name)
 	if v.IsNull() || !v.CanIterateElements() {
@@ -101,7 +101,7 @@ func (b Block) Strings(name string) []string {
 	return list
 }
 
-// Map returns a map of strings.
+// Map returns an attribute that is a map of strings.
 func (b Block) Map(name string) map[string]string {
 	v := b.get(name)
 	if v.IsNull() || !v.CanIterateElements() {
@@ -114,7 +114,7 @@ func (b Block) Map(name string) map[string]string {
 	return values
 }
 
-// Duration returns an attribute of the duration format, such as "90s" or "7d".
+// Duration returns an attribute in the duration format, such as "90s" or "7d".
 func (b Block) Duration(name string) (time.Duration, error) {
 	written := b.String(name)
 	if written == "" || written == "0" {
@@ -129,8 +129,8 @@ func (b Block) Duration(name string) (time.Duration, error) {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckVariables checks the names of a map of environment variables. Taken returns an error for those that the builder
-// sets itself.
+// CheckVariables checks the names of a map of environment variables. taken returns an error for names that the
+// builder sets.
 func CheckVariables(v cty.Value, taken func(name string) error) error {
 	for name := range v.AsValueMap() {
 		if !variableName.MatchString(name) {
@@ -143,7 +143,7 @@ func CheckVariables(v cty.Value, taken func(name string) error) error {
 	return nil
 }
 
-// Merge joins maps; later ones win.
+// Merge merges maps; later ones take precedence.
 func Merge(all ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, m := range all {

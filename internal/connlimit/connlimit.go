@@ -1,9 +1,9 @@
 // Package connlimit limits the connections of a listener, in total and for each client address, so that one client cannot
-// keep out the others.
+// block the others.
 //
-// A connection above a limit makes room for itself: the connection that has been idle for the longest time is closed, at
-// first among those of the same address, then among those of the address with the most connections. Where none is idle, the
-// new connection is closed. A connection with a request in progress is never closed.
+// A new connection above a limit replaces the connection that has been idle for the longest time: first among those of the
+// same address, then among those of the address with the most connections. If none is idle, the new connection is closed.
+// A connection with a request in progress is never closed.
 package connlimit
 
 import (
@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// ipv6Network is the number of bits of an IPv6 address that identify a client, who has all addresses of such a network.
+// ipv6Network is the prefix length of the IPv6 network that counts as one client.
 const ipv6Network = 64
 
-// Listen limits the connections that l accepts. The server at l has to have ConnState as its hook, which reports the idle
-// ones.
+// Listen limits the connections that l accepts. The server on l must have ConnState as its hook, which reports idle
+// connections.
 func Listen(l net.Listener, total, perClient int) net.Listener {
 	return &listener{Listener: l, total: total, perClient: perClient, conns: map[netip.Addr]map[*conn]struct{}{}}
 }
 
-// Client returns the address that the connections and calls of a client are counted by: an IPv4 address or an IPv6 network.
+// Client returns the key that identifies a client in limits: an IPv4 address or an IPv6 network.
 func Client(remote string) netip.Addr {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -53,7 +53,7 @@ type listener struct {
 	net.Listener
 	total, perClient int
 
-	mu    sync.Mutex // guards what follows and the members of connections
+	mu    sync.Mutex // guards the following fields and the fields of connections
 	conns map[netip.Addr]map[*conn]struct{}
 	count int
 }
@@ -78,7 +78,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c := &conn{Conn: raw, of: l, client: Client(raw.RemoteAddr().String())}
 		evicted, admitted := l.admit(c)
 		if evicted != nil {
-			_ = evicted.Conn.Close() // nothing is in progress there
+			_ = evicted.Conn.Close() // no request is in progress
 		}
 		if admitted {
 			return c, nil
@@ -87,7 +87,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit adds a connection where there is room, and returns the one that has to be closed for it.
+// admit adds a connection if there is capacity, or replaces the longest idle one, which the caller has to close.
 func (l *listener) admit(c *conn) (evicted *conn, admitted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *listener) add(c *conn) {
 	l.count++
 }
 
-// remove forgets a connection. The caller holds mu.
+// remove removes a connection. The caller holds mu.
 func (l *listener) remove(c *conn) {
 	if c.closed {
 		return

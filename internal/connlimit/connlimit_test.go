@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/internal/connlimit"
 )
 
-// serve serves at a loopback address with the limits given. Requests of /slow wait for release.
+// serve starts a server on a loopback address with the given limits. Requests for /slow wait for release.
 func serve(t *testing.T, total, perClient int) (address string, release chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +40,7 @@ func serve(t *testing.T, total, perClient int) (address string, release chan str
 	return l.Addr().String(), release
 }
 
-// from sends a request from an address of this machine over a new connection, and returns the start of its answer.
+// from sends a request from a local address over a new connection, and returns the start of the response.
 func from(t *testing.T, client, address, path string) (conn net.Conn, status string, err error) {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: time.Minute}

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// planned are commands that pages name as not there yet. Once one is there, the pages that say so are wrong.
+// planned are commands that pages describe as future ones. When a command exists, those pages are wrong.
 var planned = []string{"convert"}
 
-// disputed are commands in pages that npctl does not have, and that one of the two has to give up. Keep it empty.
+// disputed are commands in pages that npctl does not have, until one of the two is changed. Keep it empty.
 var disputed = map[string]string{}
 
 var inline = regexp.MustCompile("`(npctl [^`]+)`")
 
-// usage is a command of npctl as somebody wrote it.
+// usage is a command line of npctl in a page.
 type usage struct {
 	at   string
 	text string
@@ -47,7 +47,7 @@ func TestCommandsAndOptionsExist(t *testing.T) {
 
 var command = regexp.MustCompile(`(?:^|[\s/;&|(])npctl ([a-z-].*)$`)
 
-// commandsIn finds commands of npctl in what is typed or run, not in what is printed.
+// commandsIn returns the npctl commands that a block runs, not those in its output.
 func commandsIn(b fence) []usage {
 	var uses []usage
 	for _, line := range b.code {

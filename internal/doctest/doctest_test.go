@@ -1,10 +1,10 @@
-// Package doctest holds README.md and docs/ to what npctl does: links lead somewhere, configurations are valid, commands
-// and options exist, and what a session shows is what comes out when it is run.
+// Package doctest checks README.md and docs/ against npctl: links work, configurations are valid, commands and options
+// exist, and sessions show the real output.
 //
-// How a page says what is what:
+// Markup in a page:
 //
 //	```hcl complete            a whole configuration
-//	```hcl openstack label     what is inside such a block; see contexts
+//	```hcl openstack label     the content of such a block; see contexts
 //	```hcl                     top-level blocks that need others around them
 //	<!-- session: NAME -->     the console block below is run, in one directory for all blocks of that NAME in a page
 //	<!-- session: NAME, file: F -->  the block below is written to F there
@@ -63,7 +63,7 @@ type fence struct {
 
 func (f fence) String() string { return fmt.Sprintf("%s:%d", f.page, f.line) }
 
-// pages lists every page of the project that people read.
+// pages lists all documentation pages of the project.
 func pages(t *testing.T) []string {
 	t.Helper()
 	found := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
@@ -127,7 +127,7 @@ func fences(t *testing.T, page string) (blocks []fence, prose string) {
 	return blocks, text.String()
 }
 
-// output runs npctl and returns what it prints.
+// output runs npctl and returns its output.
 func output(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, failure bytes.Buffer

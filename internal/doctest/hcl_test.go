@@ -17,7 +17,7 @@ provider "openstack" "cloud" {
   %s
 }`
 
-// contexts are what is around a block that is not a whole configuration, by its info string.
+// contexts are the surroundings of incomplete configurations, by info string.
 var contexts = map[string]string{
 	"complete": `%s`,
 	"": `variable "admin_password" {

@@ -68,8 +68,8 @@ var (
 	variable = regexp.MustCompile(`…|"[^"]*"|\d[\dms]*|\bx\b|\bID\b|-allow-destroy=nodes|: `)
 )
 
-// TestMessagesExist looks for each message of the troubleshooting page in the source. What is filled in when a message is
-// made is not there, so three words in a row have to be.
+// TestMessagesExist searches the source for each message of the troubleshooting page. The source does not contain the
+// inserted values, so three consecutive words must match.
 func TestMessagesExist(t *testing.T) {
 	source := sources(t)
 	checked := 0

@@ -121,7 +121,7 @@ func (p *place) play(b fence) {
 	}
 }
 
-// compare looks for every line shown among those that came out. Steps that run at the same time report in any order.
+// compare searches the output for every line of the page. Concurrent steps report in any order.
 func compare(t *testing.T, b fence, typed string, shown []string, out string) {
 	t.Helper()
 	came := map[string]int{}
@@ -148,7 +148,7 @@ func compare(t *testing.T, b fence, typed string, shown []string, out string) {
 	}
 }
 
-// differing is what is another one in each run, and what stands for it.
+// differing are patterns of values that differ in each run, with their replacements.
 var differing = []struct {
 	pattern *regexp.Regexp
 	with    string

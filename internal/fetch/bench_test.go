@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// benchContent is an image of 256 MiB: a third of it is data that compresses to half, the rest is zero.
+// benchContent returns an image of 256 MiB: one third is data that compresses to half, the rest is zeros.
 func benchContent() []byte {
 	file := make([]byte, 256<<20)
 	seed := content()
@@ -38,7 +38,7 @@ func benchDownload(b *testing.B, path string, sent []byte, size int) {
 	file := filepath.Join(b.TempDir(), "image")
 	b.SetBytes(int64(size))
 	for b.Loop() {
-		if _, err := quick().Download(b.Context(), Request{URL: address, Path: file, Packing: packing, Limit: 1 << 30}); err != nil {
+		if _, err := quick().Download(b.Context(), Request{URL: address, Path: file, Compression: packing, Limit: 1 << 30}); err != nil {
 			b.Fatal(err)
 		}
 		_ = os.Remove(file)

@@ -14,15 +14,15 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// conn is one answer, whose bytes are awaited for so long and no longer.
+// conn is one response. Reads from it fail when it stalls.
 type conn struct {
 	response *http.Response
-	from     int64 // where in the file it begins
-	size     int64 // of the whole file; -1 when not known
+	from     int64 // offset in the file at which it starts
+	size     int64 // of the whole file; -1 when unknown
 
 	cancel context.CancelCauseFunc // of this connection alone
 	cause  func() error            // why it was cancelled, or nil
-	err    error                   // of read; it stays
+	err    error                   // of read; permanent
 	timer  *time.Timer
 	stall  time.Duration
 	floor  int64
@@ -30,16 +30,16 @@ type conn struct {
 	got    int64
 }
 
-// passingError is an error after which another try may do better.
-type passingError struct {
+// transientError is an error after which a retry may succeed.
+type transientError struct {
 	cause error
-	wait  time.Duration // at least so long, as the server wishes
+	wait  time.Duration // minimum wait that the server requests
 }
 
-func (e *passingError) Error() string { return e.cause.Error() }
-func (e *passingError) Unwrap() error { return e.cause }
+func (e *transientError) Error() string { return e.cause.Error() }
+func (e *transientError) Unwrap() error { return e.cause }
 
-// open asks for the file, from byte at on when the server agrees that it is still the same.
+// open requests the file, from byte at on if the server confirms that it is unchanged.
 func open(ctx context.Context, c Client, address *url.URL, at int64, ids validator) (*conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stalled := fmt.Errorf("no answer within %s", c.Stall)
@@ -50,7 +50,7 @@ func open(ctx context.Context, c Client, address *url.URL, at int64, ids validat
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
 		made.close()
-		return nil, Plain(err)
+		return nil, WithoutURL(err)
 	}
 	request.Header.Set("Accept-Encoding", "identity")
 	request.Header.Set("User-Agent", "npctl")
@@ -61,22 +61,22 @@ func open(ctx context.Context, c Client, address *url.URL, at int64, ids validat
 	made.response, err = c.HTTP.Do(request) //nolint:bodyclose // closed with the conn
 	timer.Stop()
 	if err != nil {
-		err = made.reason(Plain(err))
+		err = made.reason(WithoutURL(err))
 		made.close()
-		if Passing(err) {
-			err = &passingError{cause: err}
+		if IsTransient(err) {
+			err = &transientError{cause: err}
 		}
 		return nil, err
 	}
-	if err := made.judge(at, ids); err != nil {
+	if err := made.checkResponse(at, ids); err != nil {
 		made.close()
 		return nil, err
 	}
 	return made, nil
 }
 
-// judge looks at status and headers.
-func (c *conn) judge(at int64, ids validator) error {
+// checkResponse checks the status and the headers.
+func (c *conn) checkResponse(at int64, ids validator) error {
 	r := c.response
 	switch code := r.StatusCode; {
 	case code == http.StatusOK:
@@ -92,14 +92,14 @@ func (c *conn) judge(at int64, ids validator) error {
 	case code == http.StatusRequestedRangeNotSatisfiable && at > 0:
 		c.from = -1
 		return nil
-	case PassingStatus(code):
-		return &passingError{&statusError{r.Status, code}, RetryAfter(r.Header)}
+	case IsTransientStatus(code):
+		return &transientError{&statusError{r.Status, code}, RetryAfter(r.Header)}
 	default:
 		return &statusError{r.Status, code}
 	}
 }
 
-// framed refuses an answer whose end cannot be told from a broken connection.
+// framed rejects a response that ends like a broken connection.
 func (c *conn) framed() error {
 	r := c.response
 	if r.ContentLength < 0 && r.ProtoMajor < 2 && len(r.TransferEncoding) == 0 {
@@ -108,7 +108,7 @@ func (c *conn) framed() error {
 	return nil
 }
 
-// read is io.Reader's Read with a limit on the time that it takes.
+// read is io.Reader's Read with a time limit.
 func (c *conn) read(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -118,7 +118,7 @@ func (c *conn) read(p []byte) (int, error) {
 	n, err := c.response.Body.Read(p)
 	c.timer.Stop()
 	c.got += int64(n)
-	// Only the waiting counts: whoever unpacks and writes may be the slower one.
+	// Only the wait for the server counts, because decompression and writing may be slower.
 	if c.waited += time.Since(began); c.waited >= c.stall {
 		if c.got < c.floor && err == nil {
 			err = fmt.Errorf("only %s in %s", imagefile.Bytes(c.got), c.waited.Round(time.Millisecond))
@@ -132,7 +132,7 @@ func (c *conn) read(p []byte) (int, error) {
 	return n, err
 }
 
-// reason is why a connection of ours was given up, if it was, and else the error.
+// reason returns why npctl closed the connection, or else the error.
 func (c *conn) reason(err error) error {
 	if cause := c.cause(); cause != nil {
 		return cause
@@ -148,19 +148,19 @@ func (c *conn) close() {
 	}
 }
 
-// validator tells versions of a file apart. Only one that changes with every byte will do, and only one that all
-// servers compare the same way.
+// validator identifies a version of a file. It must be strong: it changes with every byte and all servers compare it
+// in the same way.
 type validator struct{ etag, modified string }
 
 func validatorOf(header http.Header) validator {
-	if etag := header.Get("ETag"); strings.HasPrefix(etag, `"`) { // a weak one begins with W/
+	if etag := header.Get("ETag"); strings.HasPrefix(etag, `"`) { // weak validators start with W/
 		return validator{etag: etag}
 	}
 	modified, err := http.ParseTime(header.Get("Last-Modified"))
 	if err != nil {
 		return validator{}
 	}
-	// A time is a strong validator when the file had been left alone for a second (RFC 9110, 8.8.2.2).
+	// A time is a strong validator if the file had not changed for a second (RFC 9110, 8.8.2.2).
 	if date, err := http.ParseTime(header.Get("Date")); err != nil || date.Sub(modified) < time.Second {
 		return validator{}
 	}
@@ -169,10 +169,10 @@ func validatorOf(header http.Header) validator {
 
 func (v validator) none() bool { return v == validator{} }
 
-// String is the value of If-Range.
+// String returns the value of If-Range.
 func (v validator) String() string { return v.etag + v.modified }
 
-// contentRange reads "bytes 100-199/200" and "bytes 100-199/*".
+// contentRange parses "bytes 100-199/200" and "bytes 100-199/*".
 func contentRange(text string) (from, size int64, err error) {
 	span, ok := strings.CutPrefix(text, "bytes ")
 	span, whole, ok2 := strings.Cut(span, "/")

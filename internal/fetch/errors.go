@@ -11,18 +11,18 @@ import (
 )
 
 var (
-	// ErrGone is what the error for a file that the server has not got (404, 410) is.
+	// ErrGone is the error for a file that the server does not have (404, 410).
 	ErrGone = errors.New("the server does not have it")
-	// ErrWebPage is returned for an HTML page in place of a file.
+	// ErrWebPage is the error for an HTML page in place of a file.
 	ErrWebPage = errors.New("the server sends a web page instead of the file; open the address in a browser to see what it says")
 	// ErrTooLarge is wrapped by the error for a file over its limit.
 	ErrTooLarge = errors.New("too large")
 )
 
-// errRestart says that what was read is worth nothing, and that reading starts over.
+// errRestart means that the bytes read so far are invalid and the download starts from the beginning.
 var errRestart = errors.New("the file has to be fetched from its beginning")
 
-// SumError is a file with another checksum than it has to have.
+// SumError is the error for a file with a wrong checksum.
 type SumError struct {
 	Kind      string // sha256 or md5
 	Got, Want string // hex
@@ -32,7 +32,7 @@ func (e *SumError) Error() string {
 	return fmt.Sprintf("wrong checksum: the file has %s %s and should have %s", e.Kind, e.Got, e.Want)
 }
 
-// statusError is an answer that is no file.
+// statusError is a response without a file.
 type statusError struct {
 	status string
 	code   int
@@ -47,7 +47,7 @@ func (e *statusError) Error() string {
 	}
 }
 
-// Is makes those that say so an ErrGone.
+// Is reports whether the status means ErrGone.
 func (e *statusError) Is(target error) bool {
 	return target == ErrGone && (e.code == http.StatusNotFound || e.code == http.StatusGone)
 }
@@ -56,8 +56,8 @@ func tooLarge(what string, size, limit int64) error {
 	return fmt.Errorf("%w: %s %s, and the limit is %s", ErrTooLarge, what, imagefile.Bytes(size), imagefile.Bytes(limit))
 }
 
-// Shown is an address without what may be secret in it.
-func Shown(u *url.URL) string {
+// Redacted returns an address without the parts that may contain secrets.
+func Redacted(u *url.URL) string {
 	if u == nil {
 		return "(no address)"
 	}
@@ -69,8 +69,8 @@ func Shown(u *url.URL) string {
 	return text
 }
 
-// Plain takes the address, with all that is in it, out of an error of package net/http.
-func Plain(err error) error {
+// WithoutURL removes the URL from an error of package net/http.
+func WithoutURL(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err

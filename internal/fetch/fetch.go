@@ -1,13 +1,13 @@
-// Package fetch downloads large files over HTTP: in one pass through decompression and checksums into a sparse file,
-// gone on with where an interruption stopped it.
+// Package fetch downloads large files over HTTP: in one pass through decompression and checksums into a sparse file. It
+// resumes interrupted downloads.
 //
 // Rules:
 //
-//  1. Bytes are added to what is there only when it is sure that they belong to the same file: the server confirmed a
-//     strong validator (RFC 9110, 13.1.5). In any other case the file is fetched from its beginning.
-//  2. Everything has a limit: sizes before and after decompression, the time without bytes, the number of tries that
-//     got nowhere, the number of redirects.
-//  3. No message shows more of an address than scheme, host and path: the rest may hold passwords and signatures.
+//  1. Bytes are appended only if they certainly belong to the same file: the server confirmed a strong validator
+//     (RFC 9110, 13.1.5). Otherwise the download starts from the beginning.
+//  2. Everything has a limit: sizes before and after decompression, the time without bytes, the number of attempts
+//     without progress, the number of redirects.
+//  3. Messages show only scheme, host and path of an address: the rest may contain passwords and signatures.
 package fetch
 
 import (
@@ -26,15 +26,15 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// Client downloads. Zero fields have defaults.
+// Client downloads files. Zero fields have defaults.
 type Client struct {
 	HTTP *http.Client // NewClient(nil) when nil
-	// Stall is how long a server may take to answer, or to send Floor bytes; then the connection is given up.
+	// Stall is the time that a server may take to respond, or to send Floor bytes; after it the connection is closed.
 	Stall time.Duration // 1 minute
 	Floor int64         // 64 KiB
-	// Tries is how often in a row it may go wrong without Floor new bytes.
+	// Tries is the number of consecutive failures without Floor new bytes.
 	Tries int // 10
-	// FirstWait is the time before the second try. It grows up to LongestWait.
+	// FirstWait is the time before the first retry. It grows up to LongestWait.
 	FirstWait   time.Duration // 1 second
 	LongestWait time.Duration // 1 minute
 }
@@ -60,34 +60,34 @@ func (c Client) withDefaults() Client {
 	return c
 }
 
-// Request is a file to fetch.
+// Request is a file to download.
 type Request struct {
-	URL     *url.URL // http or https
-	Path    string   // the file to make, absolute; while it is incomplete it has imagefile.PartSuffix
-	Packing Packing  // what to unpack
-	Limit   int64    // most bytes of the file, as sent and as unpacked
-	// SHA256 and MD5 are what the unpacked file has to have, in hex; empty when not known.
+	URL         *url.URL    // http or https
+	Path        string      // absolute path of the result; while incomplete it has imagefile.PartSuffix
+	Compression Compression // compression to remove
+	Limit       int64       // maximum size in bytes, both compressed and uncompressed
+	// SHA256 and MD5 are the expected sums of the unpacked file in hex; empty when unknown.
 	SHA256, MD5 string
-	// Progress, when set, is told the bytes that came, and how many there are or 0. It may fall back to 0.
+	// Progress, if not nil, receives the number of bytes received, and the total or 0. The number may fall back to 0.
 	Progress func(done, total int64)
-	// Note, when set, is told of interruptions.
+	// Note, if not nil, receives a description of each interruption.
 	Note func(text string)
 }
 
-// Result is a file that was fetched.
+// Result describes a downloaded file.
 type Result struct {
 	imagefile.Sums       // of the unpacked file
 	Sent           int64 // bytes of the file as sent
-	Interrupted    int   // how often the connection was lost
-	Restarted      int   // how often the file was fetched from its beginning again
+	Interrupted    int   // number of lost connections
+	Restarted      int   // number of restarts from the beginning
 }
 
-// Download fetches a file. After an error there is no file, whole or partial.
+// Download downloads a file. After an error there is no file, complete or partial.
 func (c Client) Download(ctx context.Context, r Request) (Result, error) {
 	result, err := c.withDefaults().download(ctx, r)
 	if err != nil {
 		err = errors.Join(err, imagefile.Discard(r.Path))
-		return Result{}, fmt.Errorf("fetch %s: %w", Shown(r.URL), err)
+		return Result{}, fmt.Errorf("fetch %s: %w", Redacted(r.URL), err)
 	}
 	return result, nil
 }
@@ -111,7 +111,7 @@ func (c Client) download(ctx context.Context, r Request) (Result, error) {
 	}
 }
 
-// pass fetches the file from its beginning.
+// pass downloads the file from its beginning.
 func pass(ctx context.Context, r Request, s *stream) (sums imagefile.Sums, err error) {
 	file, err := os.OpenFile(imagefile.PartName(r.Path), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -120,7 +120,7 @@ func pass(ctx context.Context, r Request, s *stream) (sums imagefile.Sums, err e
 	sink := newSink(file, r.Limit)
 	defer sink.hash.Close()
 	err = errors.Join(fill(ctx, r, s, sink), file.Close())
-	if s.err != nil { // what happened first; the rest follows from it
+	if s.err != nil { // the first error; the others result from it
 		return sums, s.err
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func fill(ctx context.Context, r Request, s *stream, to *sink) error {
 	if err := checkHead(s.header, head); err != nil {
 		return err
 	}
-	layers, err := layers(r.Packing, s.header)
+	layers, err := layers(r.Compression, s.header)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func fill(ctx context.Context, r Request, s *stream, to *sink) error {
 	if _, err := io.CopyBuffer(to.writer(ctx), struct{ io.Reader }{unpacked}, make([]byte, bufferSize)); err != nil {
 		return err
 	}
-	// Whatever unpacks may stop before the end of what was sent.
+	// A decompressor may stop before the end of the body.
 	if n, err := io.Copy(io.Discard, body); err != nil || n > 0 {
 		return errors.Join(err, fmt.Errorf("%d bytes follow after the end of the compressed file", n))
 	}
@@ -174,7 +174,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// checkHead knows a web page, which servers like to send with status 200 when something is wrong.
+// checkHead detects a web page, which servers often send with status 200 on errors.
 func checkHead(header http.Header, head []byte) error {
 	start := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(head), "\ufeff"), " \t\r\n"))
 	page := strings.HasPrefix(start, "<!doctype") || strings.HasPrefix(start, "<html")
@@ -187,7 +187,7 @@ func checkHead(header http.Header, head []byte) error {
 	return nil
 }
 
-// compare holds the file against the sums it has to have.
+// compare compares the file with the expected sums.
 func compare(got imagefile.Sums, r Request) error {
 	for _, sum := range []struct{ kind, got, want string }{{"sha256", got.SHA256, r.SHA256}, {"md5", got.MD5, r.MD5}} {
 		if sum.want != "" && !strings.EqualFold(sum.got, sum.want) {

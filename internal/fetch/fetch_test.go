@@ -59,7 +59,7 @@ func TestFileIsFetchedUnpackedAndSummed(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkFile(t, r, file)
-			// net/http/httptest tells no length when an encoding is set.
+			// net/http/httptest sends no length when an encoding is set.
 			if diff := cmp.Diff(Result{Sums: want, Sent: int64(len(test.sent))}, got); diff != "" {
 				t.Errorf("result (-want +got):\n%s", diff)
 			}
@@ -93,7 +93,7 @@ func TestInterruptedDownloadGoesOn(t *testing.T) {
 	s := serve(t, packed, cut(100_000), status(503), cut(200_000), hang(0), cut(3))
 	r := s.request(t, "/image.zst")
 	c := quick()
-	c.Stall = time.Second // one answer hangs, and no other is to be taken for that
+	c.Stall = time.Second // one response hangs; no other may look like it
 	got, err := c.Download(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// endlessFrames sends zstd frames that hold nothing.
+// endlessFrames sends empty zstd frames.
 func endlessFrames(w http.ResponseWriter, r *http.Request) {
 	frame := append([]byte{0x50, 0x2a, 0x4d, 0x18, 0, 0, 1, 0}, make([]byte, 1<<16)...)
 	for r.Context().Err() == nil {
@@ -261,7 +261,7 @@ func endlessFrames(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unframed speaks HTTP/1.0 without a length.
+// unframed responds with HTTP/1.0 without a length.
 func unframed(w http.ResponseWriter, _ *http.Request) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -411,7 +411,7 @@ func TestRedirectsKeepTheirProtection(t *testing.T) {
 }
 
 func TestServerSaysWhenToComeBack(t *testing.T) {
-	var c passingError
+	var c transientError
 	for _, test := range []struct {
 		header string
 		want   time.Duration
@@ -453,7 +453,7 @@ func TestEndedContextStopsIt(t *testing.T) {
 	}
 }
 
-// Little that was read may unpack to so much that it takes minutes, in which nothing else looks at the context.
+// A few bytes may decompress to so much data that it takes minutes, during which only the sink checks the context.
 func TestEndedContextStopsUnpacking(t *testing.T) {
 	why := errors.New("the operator pressed ^C")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -489,11 +489,11 @@ func TestAddressMustBeOfTheWeb(t *testing.T) {
 
 func TestPackingIsToldByTheEndOfThePath(t *testing.T) {
 	for address, want := range map[string]struct {
-		packing Packing
+		packing Compression
 		rest    string
 	}{
 		"/a/b.raw.zst": {Zstd, "/a/b.raw"}, "/b.qcow2.gz": {Gzip, "/b.qcow2"}, "/b.ZSTD": {Zstd, "/b"},
-		"/b.raw": {Bare, "/b.raw"}, "/zst": {Bare, "/zst"}, "": {Bare, ""}, "/a.zst/b": {Bare, "/a.zst/b"},
+		"/b.raw": {NoCompression, "/b.raw"}, "/zst": {NoCompression, "/zst"}, "": {NoCompression, ""}, "/a.zst/b": {NoCompression, "/a.zst/b"},
 	} {
 		if packing, rest := PackingOf(address); packing != want.packing || rest != want.rest {
 			t.Errorf("%q is %q and %q, want %q and %q", address, packing, rest, want.packing, want.rest)
@@ -501,7 +501,7 @@ func TestPackingIsToldByTheEndOfThePath(t *testing.T) {
 	}
 }
 
-// However a download is cut and changed, the file is in the end one that the server had, whole.
+// However often a download is interrupted and its file changes, the result is one complete file of the server.
 func TestAnyInterruptionEndsInAWholeFile(t *testing.T) {
 	file := content()[:200_000]
 	rapid.Check(t, func(rt *rapid.T) {

@@ -11,17 +11,17 @@ import (
 	"syscall"
 )
 
-// PlaceError is a server at an address that Guard refuses.
-type PlaceError struct {
+// ForbiddenAddressError is the error for a server at an address that Guard rejects.
+type ForbiddenAddressError struct {
 	Host string
 	What string // such as "the host itself"
 }
 
-func (e *PlaceError) Error() string { return fmt.Sprintf("%s is %s", e.Host, e.What) }
+func (e *ForbiddenAddressError) Error() string { return fmt.Sprintf("%s is %s", e.Host, e.What) }
 
-// Guard returns a transport like inner that connects neither to this host itself nor to its link nor to the metadata
-// service of a cloud, whatever name or redirect leads there: what answers there is not meant for those who choose the
-// address. Networks with private addresses are allowed.
+// Guard returns a transport like inner that does not connect to this host, to link-local addresses or to the metadata
+// service of a cloud, regardless of name or redirect: users who choose the address must not reach them. Private
+// networks are permitted.
 func Guard(inner *http.Transport) *Guarded {
 	direct, proxied := inner.Clone(), inner
 	direct.Proxy = nil
@@ -30,10 +30,11 @@ func Guard(inner *http.Transport) *Guarded {
 	return &Guarded{direct: direct, proxied: proxied}
 }
 
-// Guarded is what Guard returns.
+// Guarded is the transport that Guard returns.
 type Guarded struct{ direct, proxied *http.Transport }
 
-// RoundTrip implements http.RoundTripper. A proxy looks names up itself, so that only addresses can be checked here.
+// RoundTrip implements http.RoundTripper. A proxy resolves names itself, so that only literal addresses can be
+// checked here.
 func (g *Guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	var proxy *url.URL
 	if g.proxied.Proxy != nil {
@@ -47,10 +48,10 @@ func (g *Guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	host := strings.TrimSuffix(strings.ToLower(r.URL.Hostname()), ".")
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return nil, &PlaceError{host, thisHost}
+		return nil, &ForbiddenAddressError{host, thisHost}
 	}
-	if address, err := netip.ParseAddr(host); err == nil && placeOf(address) != "" {
-		return nil, &PlaceError{host, placeOf(address)}
+	if address, err := netip.ParseAddr(host); err == nil && forbiddenReason(address) != "" {
+		return nil, &ForbiddenAddressError{host, forbiddenReason(address)}
 	}
 	return g.proxied.RoundTrip(r)
 }
@@ -61,14 +62,14 @@ func (g *Guarded) CloseIdleConnections() {
 	g.proxied.CloseIdleConnections()
 }
 
-// refuseLocal is called with each address right before it is connected to, after names were looked up.
+// refuseLocal is called with each resolved address immediately before the connection.
 func refuseLocal(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
-	if what := placeOf(to.Addr()); what != "" {
-		return &PlaceError{to.Addr().String(), what}
+	if what := forbiddenReason(to.Addr()); what != "" {
+		return &ForbiddenAddressError{to.Addr().String(), what}
 	}
 	return nil
 }
@@ -81,11 +82,11 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("100.100.100.200"),
 }
 
-// wrapped are the prefixes of IPv6 addresses that end in an IPv4 address to which they lead.
+// wrapped are the prefixes of IPv6 addresses that embed an IPv4 address and route to it.
 var wrapped = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::/96")}
 
-// placeOf says why an address is refused; "" when it is not.
-func placeOf(address netip.Addr) string {
+// forbiddenReason says why an address is refused; "" when it is not.
+func forbiddenReason(address netip.Addr) string {
 	address = address.Unmap().WithZone("")
 	if address.IsLoopback() || address.IsUnspecified() || address.Is4() && address.As4()[0] == 0 {
 		return thisHost
@@ -93,7 +94,7 @@ func placeOf(address netip.Addr) string {
 	for _, prefix := range wrapped {
 		if prefix.Contains(address) {
 			inner := address.As16()
-			return placeOf(netip.AddrFrom4([4]byte(inner[12:])))
+			return forbiddenReason(netip.AddrFrom4([4]byte(inner[12:])))
 		}
 	}
 	for _, service := range metadata {

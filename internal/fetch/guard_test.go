@@ -15,12 +15,12 @@ func TestPlacesOfAddresses(t *testing.T) {
 		"127.0.0.1", "127.9.9.9", "0.0.0.0", "0.1.2.3", "::1", "::", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254",
 		"fd00:ec2::254", "168.63.129.16", "100.100.100.200", "224.0.0.1", "ff02::1", "255.255.255.255", "64:ff9b::7f00:1", "::7f00:1",
 	} {
-		if placeOf(netip.MustParseAddr(refused)) == "" {
+		if forbiddenReason(netip.MustParseAddr(refused)) == "" {
 			t.Errorf("%s is allowed", refused)
 		}
 	}
 	for _, allowed := range []string{"10.0.0.1", "192.168.1.1", "172.16.0.1", "93.184.216.34", "fd12::1", "2001:db8::1", "64:ff9b::5db8:d822"} {
-		if what := placeOf(netip.MustParseAddr(allowed)); what != "" {
+		if what := forbiddenReason(netip.MustParseAddr(allowed)); what != "" {
 			t.Errorf("%s is %s", allowed, what)
 		}
 	}
@@ -37,7 +37,7 @@ func TestGuardRefusesPlaces(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "127.8.9.10", "0.0.0.0"} {
 		r := s.request(t, "/image.raw")
 		r.URL.Host = net.JoinHostPort(host, address.Port())
-		var place *PlaceError
+		var place *ForbiddenAddressError
 		if _, err := client.Download(t.Context(), r); !errors.As(err, &place) {
 			t.Errorf("%s: error is %v", host, err)
 		}
@@ -71,7 +71,7 @@ func TestGuardAsksProxiesOnlyForOtherPlaces(t *testing.T) {
 		if err == nil {
 			_ = response.Body.Close()
 		}
-		var place *PlaceError
+		var place *ForbiddenAddressError
 		if errors.As(err, &place) != test.refused {
 			t.Errorf("%s: error is %v", test.address, err)
 		}

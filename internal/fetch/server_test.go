@@ -174,7 +174,7 @@ func (s *server) request(t *testing.T, path string) Request {
 		t.Fatal(err)
 	}
 	packing, _ := PackingOf(address.Path)
-	return Request{URL: address, Path: filepath.Join(t.TempDir(), "image.raw"), Packing: packing, Limit: 16 << 20,
+	return Request{URL: address, Path: filepath.Join(t.TempDir(), "image.raw"), Compression: packing, Limit: 16 << 20,
 		Note: func(text string) { t.Log(text) }}
 }
 
@@ -234,7 +234,7 @@ func checkFile(t *testing.T, r Request, want []byte) {
 	}
 }
 
-// newTLS serves with a certificate that nobody knows.
+// newTLS starts a server with an untrusted certificate.
 func newTLS(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)

@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// sink is where the unpacked bytes go: through the limit into the checksums and the file.
+// sink receives the unpacked bytes: it applies the limit and writes to the checksums and the file.
 type sink struct {
 	file  *imagefile.SparseWriter
 	hash  *imagefile.Hasher
@@ -20,7 +20,7 @@ func newSink(file *os.File, limit int64) *sink {
 	return &sink{file: imagefile.NewSparseWriter(file), hash: imagefile.NewHasher(), limit: limit}
 }
 
-// writer also ends with ctx: little that is read may unpack to much that is written.
+// writer also ends with ctx: a small input may decompress to a large output.
 func (s *sink) writer(ctx context.Context) io.Writer {
 	return writerFunc(func(p []byte) (int, error) {
 		if ctx.Err() != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// stream reads a file from its beginning to its end, over as many connections as it takes.
+// stream reads a file from start to end, over as many connections as necessary.
 type stream struct {
 	client  Client
 	request Request
 	conn    *conn       // nil between connections
-	header  http.Header // of the answer that the file begins with
-	ids     validator   // of the file that is being read
-	at      int64       // bytes handed out
-	size    int64       // of the whole file; -1 when not known
+	header  http.Header // of the first response
+	ids     validator   // of the file version being read
+	at      int64       // number of bytes returned
+	size    int64       // of the whole file; -1 when unknown
 	err     error       // ends the pass
 
 	waits       *backoff.ExponentialBackOff
-	best        int64 // how far it had come when it last got anywhere
-	failures    int   // since then
+	furthest    int64 // position at the last progress
+	failures    int   // number of failures since then
 	interrupted int
 	restarted   int
 }
@@ -38,7 +38,8 @@ func newStream(c Client, r Request) *stream {
 	return &stream{client: c, request: r, size: -1, waits: waits}
 }
 
-// read is io.Reader's Read. An error but io.EOF ends the pass; after errRestart the file is read from its beginning.
+// read is io.Reader's Read. An error other than io.EOF ends the pass; after errRestart the file is read from its
+// beginning.
 func (s *stream) read(ctx context.Context, p []byte) (int, error) {
 	s.err = nil
 	for {
@@ -54,7 +55,7 @@ func (s *stream) read(ctx context.Context, p []byte) (int, error) {
 		case s.at > s.request.Limit:
 			return 0, s.fail(tooLarge("it has more than", s.request.Limit, s.request.Limit))
 		case err == nil || n > 0:
-			return n, nil // an error comes again
+			return n, nil // the next read returns the error
 		case errors.Is(err, io.EOF) && s.complete():
 			return 0, io.EOF
 		}
@@ -75,7 +76,7 @@ func (s *stream) tell() {
 	}
 }
 
-// complete tells an end from a connection that broke, where the protocol itself does not.
+// complete distinguishes the end of a file from a broken connection where the protocol does not.
 func (s *stream) complete() bool { return s.size < 0 || s.at >= s.size }
 
 // drop closes the connection.
@@ -86,14 +87,14 @@ func (s *stream) drop() {
 	}
 }
 
-// connect makes a connection that goes on at s.at, or returns errRestart where that cannot be.
+// connect opens a connection that resumes at s.at, or returns errRestart if the download cannot be resumed.
 func (s *stream) connect(ctx context.Context) error {
 	for {
 		c, err := open(ctx, s.client, s.request.URL, s.at, s.ids)
 		if err == nil {
 			return s.accept(c)
 		}
-		var passing *passingError
+		var passing *transientError
 		if !errors.As(err, &passing) {
 			return err
 		}
@@ -103,7 +104,7 @@ func (s *stream) connect(ctx context.Context) error {
 	}
 }
 
-// accept takes an answer in.
+// accept uses a response for the stream.
 func (s *stream) accept(c *conn) error {
 	s.conn = c
 	if s.at == 0 {
@@ -120,7 +121,7 @@ func (s *stream) accept(c *conn) error {
 	return nil
 }
 
-// restart makes the next pass begin with a connection of its own.
+// restart makes the next pass start with a new connection.
 func (s *stream) restart() error {
 	s.drop()
 	s.restarted++
@@ -128,7 +129,7 @@ func (s *stream) restart() error {
 	return errRestart
 }
 
-// again decides what becomes of a try that went wrong: it waits and returns nil, or errRestart, for another one.
+// again handles a failed attempt: it waits and returns nil, or errRestart, for a retry.
 func (s *stream) again(ctx context.Context, cause error) error {
 	s.drop()
 	if ctx.Err() != nil {
@@ -138,15 +139,15 @@ func (s *stream) again(ctx context.Context, cause error) error {
 		cause = io.ErrUnexpectedEOF
 	}
 	s.interrupted++
-	if s.failures++; s.at >= s.best+s.client.Floor {
-		s.best, s.failures = s.at, 1
+	if s.failures++; s.at >= s.furthest+s.client.Floor {
+		s.furthest, s.failures = s.at, 1
 		s.waits.Reset()
 	}
 	if s.failures >= s.client.Tries {
 		return fmt.Errorf("gave up after %d tries without progress, at %s: %w", s.failures, s.position(), cause)
 	}
 	wait := s.waits.NextBackOff()
-	var passing *passingError
+	var passing *transientError
 	if errors.As(cause, &passing) {
 		wait = max(wait, min(passing.wait, longestRetryAfter))
 	}
@@ -160,7 +161,7 @@ func (s *stream) again(ctx context.Context, cause error) error {
 	return nil
 }
 
-// longestRetryAfter bounds what a server may ask for.
+// longestRetryAfter limits the wait that a server may request.
 const longestRetryAfter = 5 * time.Minute
 
 func (s *stream) position() string {
@@ -176,7 +177,7 @@ func (s *stream) note(text string) {
 	}
 }
 
-// checkRoom wants room for a part of what is sent: how much of it is zeros, nobody knows yet.
+// checkRoom requires free disk space for a quarter of the size, because the share of zeros is unknown.
 func (s *stream) checkRoom(dir string) error { return imagefile.CheckFree(dir, max(s.size, 0)/4) }
 
 func sleep(ctx context.Context, wait time.Duration) error {

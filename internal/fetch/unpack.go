@@ -13,36 +13,36 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Packing is how a file is compressed.
-type Packing string
+// Compression is the compression of a file.
+type Compression string
 
-// Packings that are known. Bare is the zero value.
+// The supported compressions. NoCompression is the zero value.
 const (
-	Bare Packing = ""
-	Gzip Packing = "gzip"
-	Zstd Packing = "zstd"
+	NoCompression Compression = ""
+	Gzip          Compression = "gzip"
+	Zstd          Compression = "zstd"
 )
 
-// window is how far back a zstd file may refer: what the program zstd writes and reads unless told otherwise. It is the
-// memory one download takes.
+// window is the maximum window size of a zstd file: the default of the program zstd. One download uses this much
+// memory.
 const window = 128 << 20
 
-// PackingOf tells the packing by the end of an address's path, and returns the path without that end.
-func PackingOf(address string) (Packing, string) {
+// PackingOf returns the compression that the extension of an address's path indicates, and the path without that
+// extension.
+func PackingOf(address string) (Compression, string) {
 	switch ending := strings.ToLower(path.Ext(address)); ending {
 	case ".zst", ".zstd":
 		return Zstd, address[:len(address)-len(ending)]
 	case ".gz":
 		return Gzip, address[:len(address)-len(ending)]
 	}
-	return Bare, address
+	return NoCompression, address
 }
 
-// layers lists what to unpack, outermost first: at most the one Content-Encoding of the answer and the file's own packing,
-// since each decoder takes memory of its own. A server that names the file's packing as its Content-Encoding does not mean
-// two of them.
-func layers(packing Packing, header http.Header) ([]Packing, error) {
-	var all []Packing
+// layers returns the compressions to remove, outermost first: at most the Content-Encoding of the response and the
+// compression of the file, since each decoder needs memory. If both are the same, the file is compressed only once.
+func layers(packing Compression, header http.Header) ([]Compression, error) {
+	var all []Compression
 	for encoding := range strings.SplitSeq(strings.ToLower(strings.Join(header.Values("Content-Encoding"), ",")), ",") {
 		switch encoding = strings.TrimSpace(encoding); encoding {
 		case "gzip", "x-gzip":
@@ -51,19 +51,19 @@ func layers(packing Packing, header http.Header) ([]Packing, error) {
 			all = append(all, Zstd)
 		case "", "identity":
 		default:
-			all = append(all, Packing(encoding))
+			all = append(all, Compression(encoding))
 		}
 	}
 	if len(all) > 1 {
 		return nil, fmt.Errorf("the server sends it in %d content encodings; npctl unpacks one", len(all))
 	}
-	if packing != Bare && !slices.Contains(all, packing) {
+	if packing != NoCompression && !slices.Contains(all, packing) {
 		all = append(all, packing)
 	}
 	return all, nil
 }
 
-func unpack(from io.Reader, layers []Packing) (io.ReadCloser, error) {
+func unpack(from io.Reader, layers []Compression) (io.ReadCloser, error) {
 	opened := &unpacker{Reader: from}
 	for _, layer := range layers {
 		if err := opened.add(layer); err != nil {
@@ -80,7 +80,7 @@ type unpacker struct {
 	closers []func()
 }
 
-func (u *unpacker) add(layer Packing) error {
+func (u *unpacker) add(layer Compression) error {
 	switch layer {
 	case Gzip:
 		r, err := gzip.NewReader(u.Reader)
@@ -88,22 +88,22 @@ func (u *unpacker) add(layer Packing) error {
 			return packingError(layer, err)
 		}
 		u.closers = append(u.closers, func() { _ = r.Close() })
-		u.Reader = explained(layer, r)
+		u.Reader = withPackingError(layer, r)
 	case Zstd:
-		// One goroutine: what it reads from must not be read any more when a pass has ended.
+		// One goroutine: the decoder must not read from its source after a pass has ended.
 		r, err := zstd.NewReader(u.Reader, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return packingError(layer, err)
 		}
 		u.closers = append(u.closers, r.Close)
-		u.Reader = explained(layer, r)
+		u.Reader = withPackingError(layer, r)
 	default:
 		return fmt.Errorf("the server sends it in the encoding %q, which npctl does not know", layer)
 	}
 	return nil
 }
 
-// Close ends what unpacks; it does not close what is read from.
+// Close stops decompression; it does not close the source.
 func (u *unpacker) Close() error {
 	for _, end := range slices.Backward(u.closers) {
 		end()
@@ -111,7 +111,7 @@ func (u *unpacker) Close() error {
 	return nil
 }
 
-func explained(layer Packing, from io.Reader) io.Reader {
+func withPackingError(layer Compression, from io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := from.Read(p)
 		if err != nil && err != io.EOF { //nolint:errorlint // a wrapped EOF is none
@@ -121,7 +121,7 @@ func explained(layer Packing, from io.Reader) io.Reader {
 	})
 }
 
-func packingError(layer Packing, err error) error {
+func packingError(layer Compression, err error) error {
 	switch {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
 		return fmt.Errorf("it was compressed with zstd --long or --ultra and would take over %d MiB of memory; leave those options out", window>>20)

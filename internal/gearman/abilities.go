@@ -2,7 +2,7 @@ package gearman
 
 import "strconv"
 
-// sync tells the server what has changed, followed by a ping when somebody wants to know that it was heard.
+// sync sends the server the changes of the functions, followed by a ping if callers wait for the confirmation.
 func (s *session) sync() error {
 	offered, waiting := s.worker.offered(s)
 	packets := s.changes(offered)
@@ -18,7 +18,7 @@ func (s *session) sync() error {
 	return s.conn.send(packets...)
 }
 
-// changes makes the server's list of functions that of the worker.
+// changes updates the server's list of functions to that of the worker.
 func (s *session) changes(offered map[string]Handler) []Packet {
 	var packets []Packet
 	for function := range s.registered {
@@ -31,20 +31,20 @@ func (s *session) changes(offered map[string]Handler) []Packet {
 		if !s.registered[function] {
 			packets = append(packets, Request(CanDo, function))
 			s.registered[function] = true
-			if s.phase == asleep { // there may be jobs waiting that nobody wakes it for
-				s.phase = hungry
+			if s.phase == sleeping { // jobs may be waiting for which the server sends no NOOP
+				s.phase = idle
 			}
 		}
 	}
 	return packets
 }
 
-// mayDrop reports whether the server cannot have given out a job of the function that is not answered yet.
+// mayDrop reports whether the server cannot have assigned a job of the function that is still unanswered.
 func (s *session) mayDrop(function string) bool {
-	return s.phase != grabbing && (s.task == nil || s.task.Function != function)
+	return s.phase != requesting && (s.task == nil || s.task.Function != function)
 }
 
-// readyMark is of the ping after the first functions.
+// readyMark is the mark of the ping after the first functions.
 const readyMark = "ready"
 
 func (s *session) confirmed(mark string) {
@@ -57,12 +57,12 @@ func (s *session) confirmed(mark string) {
 	delete(s.asked, mark)
 }
 
-// leave takes all functions back and hangs up. Before that, there is nothing in hand.
+// leave withdraws all functions and disconnects. No job may be active.
 func (s *session) leave() error {
 	var packets []Packet
 	for function := range s.registered {
 		packets = append(packets, Request(CantDo, function))
 	}
-	_ = s.conn.send(packets...) // it is over in either case
-	return errLeft
+	_ = s.conn.send(packets...) // the session ends in either case
+	return errDrained
 }

@@ -13,24 +13,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Function is what the servers say about a function.
+// Function is the state of a function on the servers.
 type Function struct {
-	Queued  int // jobs that no worker has taken yet
+	Queued  int // jobs that no worker has started
 	Running int
-	Workers int // connections of workers that offer it
+	Workers int // number of worker connections that offer it
 }
 
-// Peer is a connection as a server lists it.
+// Peer is a connection in a server's listing.
 type Peer struct {
 	Address   string
 	Name      string
 	Functions []string
 }
 
-// maxListing limits what a server answers to a text command.
+// maxListing limits the size of a response to a text command.
 const maxListing = 32 << 20
 
-// ask sends a text command and calls line for each line of the answer, which ends with a line that is a dot.
+// ask sends a text command and calls line for each line of the response, which ends with a line that is a dot.
 func (o Options) ask(ctx context.Context, server, command string, line func(string) error) error {
 	plain, err := o.dial(ctx, server)
 	if err != nil {
@@ -87,7 +87,7 @@ func readListing(r io.Reader, line func(string) error) error {
 
 func isBinary(text string) bool { return len(text) >= 3 && isTLS([]byte(text)) }
 
-// status asks one server for its functions.
+// status queries the functions of one server.
 func (o Options) status(ctx context.Context, server string) (map[string]Function, error) {
 	functions := map[string]Function{}
 	err := o.ask(ctx, server, "status", func(line string) error {
@@ -98,7 +98,8 @@ func (o Options) status(ctx context.Context, server string) (map[string]Function
 	return functions, err
 }
 
-// parseStatus reads "function, jobs, running, workers", separated by tabs. Jobs are those queued and those running.
+// parseStatus parses "function, jobs, running, workers", separated by tabs. Jobs are queued and running ones
+// together.
 func parseStatus(line string) (string, Function, error) {
 	fields := strings.Split(line, "\t")
 	if len(fields) < 4 {
@@ -116,10 +117,10 @@ func parseStatus(line string) (string, Function, error) {
 	return name, Function{Queued: max(0, numbers[0]-numbers[1]), Running: numbers[1], Workers: numbers[2]}, nil
 }
 
-// Status tells what all servers that answer have: jobs added up, and the workers of the server that has most, since a
-// worker is connected to every server. It is an error when none answers.
+// Status returns the functions of all servers that respond: the sum of their jobs, and the highest number of workers,
+// since a worker connects to every server. It returns an error when no server responds.
 func (c *Client) Status(ctx context.Context) (map[string]Function, error) {
-	looks := make([]look, len(c.options.Servers))
+	looks := make([]serverState, len(c.options.Servers))
 	err := c.each(ctx, "ask for functions", func(ctx context.Context, n int, server string) (err error) {
 		looks[n].functions, err = c.options.status(ctx, server)
 		return err
@@ -127,7 +128,7 @@ func (c *Client) Status(ctx context.Context) (map[string]Function, error) {
 	return merge(looks), err
 }
 
-func merge(looks []look) map[string]Function {
+func merge(looks []serverState) map[string]Function {
 	merged := map[string]Function{}
 	for _, l := range looks {
 		for name, f := range l.functions {
@@ -138,7 +139,7 @@ func merge(looks []look) map[string]Function {
 	return merged
 }
 
-// Peers lists the connections that the servers have; a worker has one or more to each.
+// Peers lists the connections of all servers; a worker has one or more to each.
 func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	found := make([][]Peer, len(c.options.Servers))
 	err := c.each(ctx, "ask for connections", func(ctx context.Context, n int, server string) error {
@@ -155,7 +156,7 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	return all, err
 }
 
-// parsePeer reads "fd address name : function function …".
+// parsePeer parses "fd address name : function function …".
 func parsePeer(line string) (Peer, error) {
 	head, functions, ok := strings.Cut(line, " :")
 	fields := strings.Fields(head)
@@ -165,7 +166,7 @@ func parsePeer(line string) (Peer, error) {
 	return Peer{Address: fields[1], Name: strings.Join(fields[2:], " "), Functions: strings.Fields(functions)}, nil
 }
 
-// each calls look for every server at once. It fails when all of them do; the failure of some is logged.
+// each calls look for all servers concurrently. It fails if all of them fail; otherwise it logs the failures.
 func (c *Client) each(ctx context.Context, what string, look func(ctx context.Context, n int, server string) error) error {
 	var group errgroup.Group
 	failed := make([]error, len(c.options.Servers))
@@ -189,7 +190,7 @@ func (c *Client) each(ctx context.Context, what string, look func(ctx context.Co
 	return fmt.Errorf("%s: %w", what, oneOf(failed))
 }
 
-// oneOf joins errors on one line.
+// oneOf joins errors in one line.
 func oneOf(all []error) error {
 	switch len(all) {
 	case 0:

@@ -12,68 +12,68 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Client submits jobs and looks at servers. Its methods may be called from several goroutines. It keeps no connection:
-// each job has one of its own, so that giving a job up is closing it.
+// Client submits jobs and queries servers. Several goroutines may call its methods. It has no permanent connection:
+// each job has its own, and closing that connection abandons the job.
 type Client struct{ options Options }
 
-// New makes a client. It connects when it is used.
+// New returns a Client. It connects on use.
 func New(o Options) *Client { return &Client{options: o.withDefaults()} }
 
-// Job is one job for a worker. Its functions are called one after the other, by Do.
+// Job is one job for a worker. Do calls its functions one after the other.
 type Job struct {
 	Function string
-	// Unique names the job: a server lets the same job, submitted again, join the one that it has. At most MaxUnique
-	// bytes; empty joins nothing.
+	// Unique identifies the job: a server joins a submission with the unique of an existing job to that job. At most
+	// MaxUnique bytes; an empty unique joins nothing.
 	Unique string
 	Data   []byte
-	// Wait is how long to go on while no server can be reached, or no worker offers the function.
+	// Wait is the time to retry while no server is reachable or no worker offers the function.
 	Wait time.Duration
-	// Unless, when set, is asked before each time the job is submitted. It sees the functions of all servers that answer;
-	// its error ends the job.
-	Unless func(functions map[string]Function) error
-	// Waiting, when set, is told why nothing happens.
+	// Precheck, if not nil, is called before each submission with the functions of all servers that respond. Its
+	// error ends the job.
+	Precheck func(functions map[string]Function) error
+	// Waiting, if not nil, receives the reason why the job waits.
 	Waiting func(why error)
-	// Running, when set, is told when a worker has taken the job, and when the job is back in the queue. It may be some
-	// seconds late.
+	// Running, if not nil, is called when a worker has started the job, and when the job is back in the queue. The
+	// call may be some seconds late.
 	Running func(running bool)
-	// Progress, when set, is told what the worker says about it.
+	// Progress, if not nil, receives the worker's progress reports.
 	Progress func(done, total int64)
-	// Output, when set, gets what the worker sends before the result.
+	// Output, if not nil, receives the data that the worker sends before the result.
 	Output func(data []byte)
 }
 
-// MaxUnique is the longest unique that gearmand tells apart from others: of 64 bytes it cuts the last off.
+// MaxUnique is the maximum length of a unique in bytes. gearmand truncates 64 bytes by one.
 const MaxUnique = 63
 
-// What a job may end with, besides the end of its context.
+// The errors with which a job may end, besides the end of its context.
 var (
-	// ErrFailed is WORK_FAIL: the worker could not do it, and protocol has no room for a reason.
+	// ErrFailed is WORK_FAIL: the worker failed; the protocol has no field for a reason.
 	ErrFailed = errors.New("the worker failed")
-	// ErrNoWorker means that no worker offered the function for as long as the job's Wait.
+	// ErrNoWorker means that no worker offered the function within the job's Wait.
 	ErrNoWorker = errors.New("no worker offers it")
-	// ErrForgotten means that the server does not know the job any more, though it has not ended.
+	// ErrForgotten means that the server no longer knows the unfinished job.
 	ErrForgotten = errors.New("the server does not know the job any more: somebody cancelled it there")
 )
 
-// ExceptionError is WORK_EXCEPTION: the worker met what it did not expect.
+// ExceptionError is WORK_EXCEPTION: the worker had an unexpected error.
 type ExceptionError struct{ Text string }
 
 func (e *ExceptionError) Error() string { return "the worker met an exception: " + e.Text }
 
-// RefusedError is what a server answers to a job it does not take.
+// RefusedError is a server's response to a job that it rejects.
 type RefusedError struct{ Code, Text string }
 
 func (e *RefusedError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("it refused the job: %s %s", e.Code, e.Text))
 }
 
-// again is an error after which the job is submitted anew.
-type again struct{ error }
+// retryableError is an error after which the job is submitted again.
+type retryableError struct{ error }
 
-func (a again) Unwrap() error { return a.error }
+func (a retryableError) Unwrap() error { return a.error }
 
-// Do has a worker do the job and returns its result. When the connection is lost, or the workers of one server
-// disappear, the job is submitted again, with the same unique, where there are workers.
+// Do runs the job on a worker and returns its result. When the connection is lost, or the workers of one server
+// disappear, Do submits the job again, with the same unique, to a server with workers.
 func (c *Client) Do(ctx context.Context, job Job) ([]byte, error) {
 	if err := job.check(); err != nil {
 		return nil, err
@@ -83,11 +83,11 @@ func (c *Client) Do(ctx context.Context, job Job) ([]byte, error) {
 	for {
 		begun := time.Now()
 		data, err := c.once(ctx, job)
-		var retry again
+		var retry retryableError
 		if !errors.As(err, &retry) {
 			return data, err
 		}
-		if time.Since(begun) > c.options.KeepAlive { // it had been going well
+		if time.Since(begun) > c.options.KeepAlive { // the connection was stable
 			pause.Reset()
 			stuck = time.Now()
 		}
@@ -125,18 +125,18 @@ func (j Job) check() error {
 	return nil
 }
 
-// look is what one server was found to have.
-type look struct {
+// serverState is the state of a job and its function on one server.
+type serverState struct {
 	knows     bool // the job
 	workers   int  // of the job's function
 	functions map[string]Function
 	err       error
 }
 
-// place chooses a server: the one that has the job already, or else one that has workers for it; and among those the
-// same one for the same unique, as far as it can be reached.
+// place selects a server: the one that has the job, or else one with workers for it. Among several it prefers the
+// same one for the same unique, if it is reachable.
 func (c *Client) place(ctx context.Context, job Job) (string, error) {
-	looks := make([]look, len(c.options.Servers))
+	looks := make([]serverState, len(c.options.Servers))
 	err := c.each(ctx, "submit "+job.Function, func(ctx context.Context, n int, server string) error {
 		looks[n] = c.look(ctx, server, job)
 		return looks[n].err
@@ -145,10 +145,10 @@ func (c *Client) place(ctx context.Context, job Job) (string, error) {
 		return "", context.Cause(ctx)
 	}
 	if err != nil {
-		return "", again{err}
+		return "", retryableError{err}
 	}
-	if job.Unless != nil {
-		if err := job.Unless(merge(looks)); err != nil {
+	if job.Precheck != nil {
+		if err := job.Precheck(merge(looks)); err != nil {
 			return "", err
 		}
 	}
@@ -159,13 +159,13 @@ func (c *Client) place(ctx context.Context, job Job) (string, error) {
 		}
 	}
 	if best < 0 {
-		return "", again{c.noWorker(job.Function, looks)}
+		return "", retryableError{c.noWorker(job.Function, looks)}
 	}
 	return c.options.Servers[best], nil
 }
 
-// noWorker names the servers that were asked, and those that could not be.
-func (c *Client) noWorker(function string, looks []look) error {
+// noWorker returns an error that names the servers without workers and the unreachable ones.
+func (c *Client) noWorker(function string, looks []serverState) error {
 	var asked, lost []string
 	for n, l := range looks {
 		if l.err != nil {
@@ -181,7 +181,7 @@ func (c *Client) noWorker(function string, looks []look) error {
 	return fmt.Errorf("%s: %w at %s", function, ErrNoWorker, text)
 }
 
-func (l look) worth() int {
+func (l serverState) worth() int {
 	switch {
 	case l.err != nil || l.workers == 0:
 		return 0
@@ -192,12 +192,12 @@ func (l look) worth() int {
 	}
 }
 
-func (c *Client) look(ctx context.Context, server string, job Job) look {
+func (c *Client) look(ctx context.Context, server string, job Job) serverState {
 	functions, err := c.options.status(ctx, server)
 	if err != nil {
-		return look{err: err}
+		return serverState{err: err}
 	}
-	l := look{workers: functions[job.Function].Workers, functions: functions}
+	l := serverState{workers: functions[job.Function].Workers, functions: functions}
 	if job.Unique != "" && len(c.options.Servers) > 1 {
 		found, err := c.options.find(ctx, server, job.Unique)
 		l.knows = err == nil && found.Known
@@ -205,7 +205,7 @@ func (c *Client) look(ctx context.Context, server string, job Job) look {
 	return l
 }
 
-// order lists the servers by their rank for a job, so that all clients choose the same one and jobs are spread.
+// order ranks the servers for a job, so that all clients choose the same one and jobs are distributed.
 func (c *Client) order(unique string) []int {
 	order := make([]int, len(c.options.Servers))
 	ranks := make([]string, len(order))
@@ -217,7 +217,7 @@ func (c *Client) order(unique string) []int {
 	return order
 }
 
-// backOff is how long to wait after one failure after another: from half a second, with jitter.
+// backOff returns the backoff after consecutive failures: from half a second, with jitter.
 func backOff(most time.Duration) *backoff.ExponentialBackOff {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval = min(500*time.Millisecond, most)

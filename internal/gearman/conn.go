@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// conn is a connection on which packets go both ways. Packets come in at any time, in any order, and also errors that
-// nobody asked for; so one goroutine reads all of them and hands them on.
+// conn is a bidirectional packet connection. Packets and unsolicited errors arrive at any time and in any order, so
+// one goroutine reads all of them and passes them on.
 type conn struct {
 	net     net.Conn
 	server  string
 	options Options
 	buffer  *bufio.Reader
-	packets chan Packet // closed when nothing more comes
-	err     error       // why; set before packets is closed
+	packets chan Packet // closed after the last packet
+	err     error       // why it ended; set before packets is closed
 	gone    chan struct{}
 	close   func()
 	ended   chan struct{} // the reader has returned
@@ -82,7 +82,7 @@ func (c *conn) lost(err error) error {
 	return fmt.Errorf("connection lost: %w", err)
 }
 
-// next waits for a packet. A server that has been quiet is asked something; when it stays quiet it is given up.
+// next waits for a packet. It pings a silent server and gives it up if it remains silent.
 func (c *conn) next() (Packet, error) {
 	for asked := false; ; asked = true {
 		if err := c.net.SetReadDeadline(time.Now().Add(c.options.KeepAlive)); err != nil {
@@ -108,14 +108,14 @@ func (c *conn) next() (Packet, error) {
 	return ReadPacket(c.buffer, c.options.MaxPacket)
 }
 
-// pingPrefix begins the handle of a job that no server knows.
+// pingPrefix starts the handle of a job that does not exist.
 const pingPrefix = "npctl-ping:"
 
-// ping asks for something every server answers, in order with all it was sent before: the status of a job that does not
-// exist. ECHO_REQ is meant for that, and the Python server never answers it.
+// ping requests the status of a job that does not exist, which every server answers in order with all earlier
+// packets. ECHO_REQ is meant for that, but the Python server never answers it.
 func ping(mark string) Packet { return Request(GetStatus, pingPrefix+mark) }
 
-// pong returns the mark of the ping that the packet answers.
+// pong returns the mark of the ping to which the packet responds.
 func pong(p Packet) (mark string, ok bool) {
 	if p.Type != StatusRes {
 		return "", false
@@ -123,7 +123,7 @@ func pong(p Packet) (mark string, ok bool) {
 	return strings.CutPrefix(p.Args[0], pingPrefix)
 }
 
-// send writes packets, in one piece. When that fails half-way the connection is closed.
+// send writes packets at once. If that fails half-way it closes the connection.
 func (c *conn) send(packets ...Packet) error {
 	var bytes []byte
 	for _, p := range packets {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ServerError is what went wrong with a server.
+// ServerError is an error of one server.
 type ServerError struct {
 	Server string
 	Err    error
@@ -21,7 +21,7 @@ func (e *ServerError) Error() string { return "gearman server " + e.Server + ": 
 // Unwrap returns the cause.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// dial connects to a server. With TLS it speaks nothing else.
+// dial connects to a server. With TLS it never falls back to plain text.
 func (o Options) dial(ctx context.Context, server string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.DialTimeout, fmt.Errorf("no answer within %s", o.DialTimeout))
 	defer cancel()
@@ -50,7 +50,7 @@ func (o Options) tlsFor(server string) *tls.Config {
 	return config
 }
 
-// because prefers the reason for which a context ended to the error that followed from it.
+// because returns the cause of an ended context in place of the error that results from it.
 func because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -61,7 +61,7 @@ func because(ctx context.Context, err error) error {
 const plainText = "; npctl does not fall back to plain text: use a gearman server that is built with TLS, or put stunnel in front " +
 	"(Debian's gearmand takes --ssl and speaks plain text all the same)"
 
-// handshake explains a handshake that did not succeed.
+// handshake explains a failed handshake.
 func handshake(ctx context.Context, err error) error {
 	var record tls.RecordHeaderError
 	switch {
@@ -78,11 +78,11 @@ func handshake(ctx context.Context, err error) error {
 	}
 }
 
-// timedOut reports whether a read ended by its deadline.
+// timedOut reports whether a read failed because of its deadline.
 func timedOut(err error) bool {
 	var failed net.Error
 	return errors.As(err, &failed) && failed.Timeout()
 }
 
-// transfer is how long a single packet or listing may be under way.
+// transfer limits the duration of a single packet or listing.
 const transfer = 2 * time.Minute

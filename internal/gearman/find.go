@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Found is what a server knows about a job that has not ended.
+// Found is a server's state of an unfinished job.
 type Found struct {
 	Server      string
 	Known       bool
 	Running     bool
 	Done, Total int64
-	Clients     int // that wait for it
+	Clients     int // number of waiting clients
 }
 
-// Find looks for a job by its unique. Servers that cannot be asked so, as the Python one, count as not knowing it. It is
-// an error when no server answers.
+// Find searches for a job by its unique. Servers without that query, such as the Python server, count as not knowing
+// the job. It returns an error when no server responds.
 func (c *Client) Find(ctx context.Context, unique string) (Found, error) {
 	found := make([]Found, len(c.options.Servers))
 	err := c.each(ctx, "look for job "+unique, func(ctx context.Context, n int, server string) (err error) {
@@ -32,7 +32,8 @@ func (c *Client) Find(ctx context.Context, unique string) (Found, error) {
 	return Found{}, err
 }
 
-// find asks one server. What follows the question is answered by every server, so that silence is told from ignorance.
+// find queries one server. Every server answers the ping that follows the query, so a server without support for the
+// query differs from one that does not respond.
 func (o Options) find(ctx context.Context, server, unique string) (Found, error) {
 	conn, err := o.open(ctx, server)
 	if err != nil {
@@ -64,7 +65,7 @@ func (o Options) find(ctx context.Context, server, unique string) (Found, error)
 	}
 }
 
-// foundIn reads unique, known, running, numerator, denominator, clients. Numbers may be empty.
+// foundIn parses unique, known, running, numerator, denominator, clients. Numbers may be empty.
 func foundIn(server string, args []string) Found {
 	number := func(n int) int64 {
 		value, _ := strconv.ParseInt(args[n], 10, 64)

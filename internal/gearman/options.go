@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// Options say how servers are reached. Only Servers is required.
+// Options configure the connections to servers. Only Servers is required.
 type Options struct {
-	Servers []string    // host or host:port; the port is 4730 when not written
-	TLS     *tls.Config // nil means plain text; with it, plain text is never spoken
-	// Name is shown by the servers' listing of workers.
+	Servers []string    // host or host:port; the default port is 4730
+	TLS     *tls.Config // nil means plain text; otherwise plain text is never used
+	// Name appears in the servers' listings of workers.
 	Name string
 	Log  *slog.Logger
 
 	DialTimeout time.Duration // of a connection with its TLS handshake; 10 s when 0
-	KeepAlive   time.Duration // a server that is quiet for so long is asked, and given up after twice the time; 30 s when 0
-	Check       time.Duration // how often a client asks after its job; 15 s when 0
+	KeepAlive   time.Duration // time after which a silent server is pinged; after twice the time it is given up; 30 s when 0
+	Check       time.Duration // interval at which a client queries the status of its job; 15 s when 0
 	MaxPacket   int           // bytes; 16 MiB when 0
-	// Drain is how long jobs in hand may go on after a worker was told to stop. After that they are stopped and left to
+	// Drain is the time that active jobs have to end after a worker is stopped. After it they are aborted and left to
 	// other workers.
 	Drain time.Duration
-	// Retry is the longest a worker waits before it tries a server again that it has lost; Check when 0.
+	// Retry is the maximum time before a worker reconnects to a lost server; Check when 0.
 	Retry time.Duration
-	// Settle is how long a worker that has a lost server again waits before it offers its functions there.
+	// Settle is the time that a worker waits after a reconnection before it offers its functions.
 	Settle time.Duration
 }
 
-// Port is where servers listen when nothing else is said.
+// Port is the default port of servers.
 const Port = "4730"
 
 func (o Options) withDefaults() Options {
@@ -61,7 +61,7 @@ func orElse[T comparable](value, other T) T {
 	return value
 }
 
-// address adds the port where there is none.
+// address adds the default port if there is none.
 func address(server string) string {
 	if _, _, err := net.SplitHostPort(server); err == nil {
 		return server
@@ -69,8 +69,8 @@ func address(server string) string {
 	return net.JoinHostPort(strings.Trim(server, "[]"), Port)
 }
 
-// LoadTLS reads what is needed for TLS from PEM files: the authorities that are trusted, and this side's certificate
-// and key, both of which may be empty.
+// LoadTLS reads the TLS configuration from PEM files: the trusted authorities, and this side's certificate and key,
+// which may both be empty.
 func LoadTLS(ca, cert, key string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	pem, err := os.ReadFile(ca)

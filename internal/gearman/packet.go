@@ -1,10 +1,10 @@
-// Package gearman speaks the gearman job protocol: a client that submits jobs, a worker that does them, and the text
-// commands by which a server tells what it has.
+// Package gearman implements the gearman job protocol: a client that submits jobs, a worker that runs them, and the text
+// commands that query a server.
 //
-// A packet is a magic ("\0REQ" or "\0RES"), a type and a size, both 32 bits with the high byte first, and arguments
-// separated by NUL, the last of which may hold NULs. Magics are not told apart when reading: the Python server sends its
-// own WORK_FAIL with the wrong one. The protocol is described at http://gearman.org/protocol/; what the servers really do
-// was seen on gearmand 1.1.20 and read in the Python library gear 0.16.
+// A packet is a magic ("\0REQ" or "\0RES"), a type and a size, both 32 bits in big-endian order, and arguments separated
+// by NUL, the last of which may contain NULs. The reader accepts both magics, because the Python server sends its own
+// WORK_FAIL with the wrong one. The protocol is described at http://gearman.org/protocol/; the actual behaviour of the
+// servers was observed on gearmand 1.1.20 and read in the Python library gear 0.16.
 package gearman
 
 import (
@@ -57,11 +57,11 @@ const (
 	StatusResUnique Type = 42 // unique, known, running, numerator, denominator, clients waiting
 )
 
-// shape is what a type's arguments look like.
+// shape describes the arguments of a packet type.
 type shape struct {
 	name      string
 	arguments int
-	open      bool // the last argument is data, which may hold NULs
+	open      bool // the last argument is data, which may contain NULs
 }
 
 var shapes = map[Type]shape{
@@ -87,17 +87,17 @@ func (t Type) String() string {
 	return fmt.Sprintf("packet type %d", uint32(t))
 }
 
-// Packet is one packet. One of an unknown type has a single argument.
+// Packet is one packet. A packet of an unknown type has a single argument.
 type Packet struct {
 	Response bool // the magic is \0RES
 	Type     Type
 	Args     []string
 }
 
-// Request makes a packet for a server.
+// Request returns a packet for a server.
 func Request(t Type, args ...string) Packet { return Packet{Type: t, Args: args} }
 
-// Response makes a packet from a server.
+// Response returns a packet from a server.
 func Response(t Type, args ...string) Packet { return Packet{Response: true, Type: t, Args: args} }
 
 const (
@@ -106,7 +106,7 @@ const (
 	headerSize    = 12
 )
 
-// Append appends the packet as bytes.
+// Append appends the encoded packet.
 func (p Packet) Append(to []byte) []byte {
 	magic := magicRequest
 	if p.Response {
@@ -119,7 +119,7 @@ func (p Packet) Append(to []byte) []byte {
 	return append(to, body...)
 }
 
-// check finds what cannot be written as a packet.
+// check returns an error if the packet cannot be encoded.
 func (p Packet) check(limit int) error {
 	size := 0
 	s, known := shapes[p.Type]
@@ -135,7 +135,7 @@ func (p Packet) check(limit int) error {
 	return nil
 }
 
-// ReadPacket reads one packet with at most limit bytes of arguments. The error is io.EOF when nothing came at all.
+// ReadPacket reads one packet with at most limit bytes of arguments. It returns io.EOF if there is no further packet.
 func ReadPacket(r io.Reader, limit int) (Packet, error) {
 	header := make([]byte, headerSize)
 	if n, err := io.ReadFull(r, header); err != nil {
@@ -143,12 +143,12 @@ func ReadPacket(r io.Reader, limit int) (Packet, error) {
 	}
 	magic, kind, size := string(header[:4]), Type(binary.BigEndian.Uint32(header[4:])), binary.BigEndian.Uint32(header[8:])
 	if magic != magicRequest && magic != magicResponse {
-		return Packet{}, strange(header)
+		return Packet{}, describeBytes(header)
 	}
 	if uint64(size) > uint64(limit) {
 		return Packet{}, fmt.Errorf("%s of %d bytes is too large: the limit is %d", kind, size, limit)
 	}
-	// Grows with what really comes, whatever the header promises.
+	// The buffer grows with the received bytes, regardless of the size in the header.
 	var body bytes.Buffer
 	n, err := io.CopyN(&body, r, int64(size))
 	if err != nil {
@@ -158,7 +158,7 @@ func ReadPacket(r io.Reader, limit int) (Packet, error) {
 	return Packet{Response: magic == magicResponse, Type: kind, Args: args}, err
 }
 
-// split takes the arguments apart. Some servers end the last one with a NUL where it cannot be part of it.
+// split separates the arguments. Some servers end the last one with a NUL that cannot be part of it.
 func split(kind Type, body string) ([]string, error) {
 	s, known := shapes[kind]
 	if !known {
@@ -187,15 +187,15 @@ func cut(err error, got, want int, what string) error {
 	return fmt.Errorf("%s was cut after %d of %d bytes: %w", what, got, want, err)
 }
 
-// strange explains bytes that are no packet.
-func strange(header []byte) error {
+// describeBytes explains bytes that are not a packet.
+func describeBytes(header []byte) error {
 	if isTLS(header) {
 		return errors.New("the server answers in TLS: give it a tls block")
 	}
 	return fmt.Errorf("the server does not speak gearman: it sent %q", header)
 }
 
-// isTLS recognises a TLS alert or handshake record.
+// isTLS reports whether the bytes are a TLS alert or handshake record.
 func isTLS(header []byte) bool {
 	return (header[0] == 0x15 || header[0] == 0x16) && header[1] == 0x03 && header[2] <= 0x04
 }

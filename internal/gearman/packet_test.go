@@ -76,7 +76,7 @@ func TestBadPacketsAreExplained(t *testing.T) {
 	}
 }
 
-// hole says how much was asked of it, and gives a header that promises much.
+// hole returns a header that announces a large size, and no body.
 type hole struct{ header *strings.Reader }
 
 func (h hole) Read(p []byte) (int, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
 )
 
-// These tests need gearmand, stunnel4, and a Python with the gear library ($NPCTL_GEAR_PYTHON); test/gearman/install.sh
-// installs them. What is missing is a failure.
+// These tests need gearmand, stunnel4, and a Python with the gear library ($NPCTL_GEAR_PYTHON);
+// test/gearman/install.sh installs them. A missing program is a failure.
 
 func TestRealGearmand(t *testing.T) {
 	runSuite(t, gearmantest.Gearmand, func(t *testing.T) gearman.Options { return quick(t, gearmantest.StartGearmand(t)) })
@@ -30,7 +30,7 @@ func TestRealGearmandBehindStunnel(t *testing.T) {
 	})
 }
 
-// Debian's gearmand takes --ssl and its certificates, says so in its log, and speaks plain text.
+// Debian's gearmand accepts --ssl and certificates, logs that it uses them, and uses plain text.
 func TestRealGearmandWithSSLIsRefused(t *testing.T) {
 	certs := gearmantest.NewCertificates(t)
 	addr := gearmantest.StartGearmand(t, "--ssl", "--ssl-ca-file", certs.CA, "--ssl-certificate", certs.Cert, "--ssl-key", certs.Key)

@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
 )
 
-// deadAddr is where nothing listens.
+// deadAddr returns an address without a listener.
 func deadAddr(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,7 +102,7 @@ func TestSlotsAreSharedByServers(t *testing.T) {
 		}
 		all.Add(1)
 		full <- struct{}{}
-		for now.Load() < 2 && all.Load() < 12 { // so that the second slot gets its job too
+		for now.Load() < 2 && all.Load() < 12 { // so that the second slot gets a job too
 			time.Sleep(time.Millisecond)
 		}
 		now.Add(-1)
@@ -160,10 +160,10 @@ func TestSilentServerIsGivenUp(t *testing.T) {
 func TestQuietServerIsKept(t *testing.T) {
 	for _, kind := range []gearmantest.Kind{gearmantest.Gearmand, gearmantest.Python} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
-			t.Parallel() // it mostly waits
+			t.Parallel() // mostly waits
 			server := gearmantest.Start(t, kind)
 			o := quick(t, server.Addr())
-			o.KeepAlive = 500 * time.Millisecond // for the answer to a question, on a busy machine too
+			o.KeepAlive = 500 * time.Millisecond // enough for a response on a busy machine
 			g := newGate()
 			employ(t, o, 1, map[string]gearman.Handler{"f": g.handle})
 			done := submit(withTimeout(t), quick(t, server.Addr()), job("f"))
@@ -185,7 +185,7 @@ func TestProgressIsToldOnceASecond(t *testing.T) {
 		for n := range int64(1000) {
 			task.Progress(n, 1000)
 		}
-		select { // the last one gets through
+		select { // the last attempt succeeds
 		case <-told:
 		case <-ctx.Done():
 		}

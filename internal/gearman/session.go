@@ -7,56 +7,56 @@ import (
 	"time"
 )
 
-// phase is where a session is between having nothing to do and having a job.
+// phase is the state of a session between no job and an active job.
 type phase int
 
 const (
-	hungry   phase = iota // wants a token, to ask for a job with
-	grabbing              // has asked for a job
-	asleep                // has told the server to wake it
-	busy                  // has a job in hand
+	idle       phase = iota // needs a token to request a job
+	requesting              // has requested a job
+	sleeping                // has asked the server to wake it
+	working                 // has an active job
 )
 
-// session is one connection of a worker: it asks for a job, does it, answers, and asks again. One goroutine, run, owns
-// everything but what is marked; a handler runs in a second one.
+// session is one connection of a worker: it requests a job, runs it, sends the result and requests the next one. The
+// goroutine run owns all fields except marked ones; a handler runs in a second goroutine.
 //
-// gearmand takes a job back that is in hand when CANT_DO is sent for its function, and then refuses its result. So
-// functions are taken back only between jobs, or while a job of another function is in hand.
+// On CANT_DO for the function of an active job, gearmand withdraws the job and then refuses its result. Functions are
+// therefore withdrawn only between jobs, or during a job of another function.
 type session struct {
 	worker  *Worker
 	conn    *conn
 	slot    int
-	changed chan struct{}   // a hint: look at the functions
+	changed chan struct{}   // signals that the functions have changed
 	waiting []chan struct{} // guarded by worker.mu
 
 	phase      phase
 	token      bool
-	registered map[string]bool            // what the server was told
+	registered map[string]bool            // functions that the server knows
 	asked      map[string][]chan struct{} // by ping
 	pings      int
 	task       *Task
 	cancel     context.CancelCauseFunc // of the task
-	finished   chan outcome
+	finished   chan handlerResult
 	tick       *time.Ticker // for progress
 	leaving    bool
-	late       <-chan time.Time // when jobs in hand have to stop
-	overdue    bool             // that time is over
-	aborted    bool             // the task was told so
+	late       <-chan time.Time // when active jobs must stop
+	overdue    bool             // that time has passed
+	aborted    bool             // the task was aborted for that reason
 }
 
 var (
 	errStopped = errors.New("this worker is being stopped")
-	errLeft    = errors.New("left")
+	errDrained = errors.New("left")
 )
 
 func newSession(w *Worker, c *conn, slot int) *session {
 	return &session{
 		worker: w, conn: c, slot: slot, changed: make(chan struct{}, 1),
-		registered: map[string]bool{}, asked: map[string][]chan struct{}{}, finished: make(chan outcome, 1),
+		registered: map[string]bool{}, asked: map[string][]chan struct{}{}, finished: make(chan handlerResult, 1),
 	}
 }
 
-// run works until the connection is lost or, with no error, ctx has ended and nothing is in hand.
+// run works until the connection is lost or, without an error, until ctx has ended and no job is active.
 func (s *session) run(ctx context.Context) error {
 	defer s.end()
 	if err := s.conn.send(Request(SetClientID, s.worker.name(s.slot))); err != nil {
@@ -71,7 +71,7 @@ func (s *session) run(ctx context.Context) error {
 	s.worker.log(s.slot, slog.LevelInfo)("gearman server connected", "server", s.conn.server, "connection", s.slot+1)
 	for {
 		err := s.step(ctx)
-		if errors.Is(err, errLeft) {
+		if errors.Is(err, errDrained) {
 			return nil
 		}
 		if err != nil {
@@ -80,9 +80,9 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
-// step waits for the next thing to happen and deals with it.
+// step waits for one event and handles it.
 func (s *session) step(ctx context.Context) error {
-	if s.leaving && (s.phase == hungry || s.phase == asleep) {
+	if s.leaving && (s.phase == idle || s.phase == sleeping) {
 		return s.leave()
 	}
 	select {
@@ -91,8 +91,8 @@ func (s *session) step(ctx context.Context) error {
 			return s.conn.err
 		}
 		return s.take(ctx, p)
-	case <-s.food():
-		s.token, s.phase = true, grabbing
+	case <-s.tokenChan():
+		s.token, s.phase = true, requesting
 		return s.conn.send(Request(GrabJobUniq))
 	case <-s.changed:
 		return s.sync()
@@ -100,7 +100,7 @@ func (s *session) step(ctx context.Context) error {
 		return s.answer(o)
 	case <-s.ticks():
 		return s.report()
-	case <-s.told(ctx):
+	case <-s.functionsChanged(ctx):
 		s.leaving = true
 		s.late = time.After(s.worker.options.Drain)
 		return nil
@@ -111,7 +111,7 @@ func (s *session) step(ctx context.Context) error {
 	}
 }
 
-// abort stops the job in hand when its time is over.
+// abort stops the active job after its deadline.
 func (s *session) abort() {
 	if s.overdue && s.cancel != nil {
 		s.aborted = true
@@ -119,9 +119,9 @@ func (s *session) abort() {
 	}
 }
 
-// food is where a hungry session gets its token.
-func (s *session) food() <-chan struct{} {
-	if s.phase != hungry || s.leaving {
+// tokenChan returns the channel from which an idle session receives its token.
+func (s *session) tokenChan() <-chan struct{} {
+	if s.phase != idle || s.leaving {
 		return nil
 	}
 	return s.worker.tokens
@@ -134,19 +134,19 @@ func (s *session) ticks() <-chan time.Time {
 	return s.tick.C
 }
 
-func (s *session) told(ctx context.Context) <-chan struct{} {
+func (s *session) functionsChanged(ctx context.Context) <-chan struct{} {
 	if s.leaving {
 		return nil
 	}
 	return ctx.Done()
 }
 
-// take deals with a packet, whatever it is and whenever it comes.
+// take handles any packet at any time.
 func (s *session) take(ctx context.Context, p Packet) error {
 	switch p.Type {
 	case Noop:
-		if s.phase == asleep {
-			s.phase = hungry
+		if s.phase == sleeping {
+			s.phase = idle
 		}
 	case NoJob:
 		return s.sleep()
@@ -160,22 +160,22 @@ func (s *session) take(ctx context.Context, p Packet) error {
 		}
 	case Error:
 		s.worker.options.Log.Warn("gearman server complains", "server", s.conn.server, "code", p.Args[0], "text", p.Args[1])
-		return s.sleep() // in case it was about the grab
+		return s.sleep() // in case it refers to the grab
 	}
 	return nil
 }
 
-// sleep ends a grab that brought nothing.
+// sleep ends a grab that returned no job.
 func (s *session) sleep() error {
-	if s.phase != grabbing {
+	if s.phase != requesting {
 		return nil
 	}
 	s.release()
-	s.phase = asleep
-	if err := s.sync(); err != nil { // what had to wait for the end of the grab
+	s.phase = sleeping
+	if err := s.sync(); err != nil { // changes that had to wait for the end of the grab
 		return err
 	}
-	if s.phase != asleep {
+	if s.phase != sleeping {
 		return nil
 	}
 	return s.conn.send(Request(PreSleep))
@@ -188,16 +188,16 @@ func (s *session) release() {
 	}
 }
 
-// begin starts a job. A function that was taken back while the job was on its way cannot be done any more.
+// begin starts a job. It fails a job of a function that was withdrawn during the transit.
 func (s *session) begin(ctx context.Context, handle, function, unique, data string) error {
-	if s.phase != grabbing {
+	if s.phase != requesting {
 		return &ServerError{s.conn.server, errors.New("it gave a job that nobody asked for")}
 	}
-	s.phase = busy
+	s.phase = working
 	s.task = &Task{Function: function, Unique: unique, Data: []byte(data), handle: handle, conn: s.conn}
 	handler, known := s.worker.handler(function)
 	if !known {
-		return s.answer(outcome{err: ErrFailed})
+		return s.answer(handlerResult{err: ErrFailed})
 	}
 	ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.abort()
@@ -222,22 +222,23 @@ func (s *session) report() error {
 	return nil
 }
 
-// answer ends the job in hand. One that was stopped by us is not answered: closing the connection leaves it to others.
-func (s *session) answer(o outcome) error {
+// answer sends the result of the active job. It sends nothing for a job that the worker aborted: closing the
+// connection leaves that job to other workers.
+func (s *session) answer(o handlerResult) error {
 	handle := s.task.handle
 	s.settle()
 	if s.aborted && o.err != nil {
-		return errLeft
+		return errDrained
 	}
 	if err := s.conn.send(result(handle, o)); err != nil {
 		return err
 	}
-	s.phase = hungry
+	s.phase = idle
 	s.release()
 	return s.sync()
 }
 
-func result(handle string, o outcome) Packet {
+func result(handle string, o handlerResult) Packet {
 	switch {
 	case o.err == nil:
 		return Request(WorkComplete, handle, string(o.data))
@@ -248,7 +249,7 @@ func result(handle string, o outcome) Packet {
 	}
 }
 
-// settle is what has to happen at the end of each job.
+// settle resets the session after a job.
 func (s *session) settle() {
 	s.task.stop()
 	s.task = nil
@@ -262,7 +263,7 @@ func (s *session) settle() {
 	}
 }
 
-// end waits for a job in hand that is of no use any more.
+// end waits for an active job with an unneeded result.
 func (s *session) end() {
 	s.conn.close()
 	s.worker.forget(s)

@@ -14,37 +14,38 @@ type submission struct {
 	conn    *conn
 	handle  string
 	running bool
-	joined  bool // the server had the job already
-	lost    bool // its worker, since the last check
+	joined  bool // the server already had the job
+	lost    bool // its worker was lost since the last check
 	result  []byte
 }
 
-// errDone ends a submission whose result has come.
+// errDone ends a submission after its result.
 var errDone = errors.New("done")
 
-// submit gives the job to a server and waits for its end.
+// submit submits the job to a server and waits for its end.
 func (c *Client) submit(ctx context.Context, server string, job Job) ([]byte, error) {
 	conn, err := c.options.open(ctx, server)
 	if err != nil {
-		return nil, again{err}
+		return nil, retryableError{err}
 	}
 	defer conn.shut()
 	s := &submission{Job: job, conn: conn}
-	// With the option, gearmand hands on the text of exceptions. Servers that do not know it say so, or nothing.
+	// With this option, gearmand forwards the text of exceptions. Servers without it respond with an error, or not at
+	// all.
 	if err := conn.send(Request(OptionReq, "exceptions")); err != nil {
-		return nil, again{err}
+		return nil, retryableError{err}
 	}
 	submit := Request(SubmitJob, job.Function, job.Unique, string(job.Data))
 	if err := submit.check(c.options.MaxPacket); err != nil {
 		return nil, err
 	}
 	if job.Unique != "" {
-		if err := conn.send(Request(GetStatusUnique, job.Unique)); err != nil { // joins one that is there?
-			return nil, again{err}
+		if err := conn.send(Request(GetStatusUnique, job.Unique)); err != nil { // does it join an existing job?
+			return nil, retryableError{err}
 		}
 	}
 	if err := conn.send(submit); err != nil {
-		return nil, again{err}
+		return nil, retryableError{err}
 	}
 	return s.wait(ctx, c)
 }
@@ -61,7 +62,7 @@ func (s *submission) wait(ctx context.Context, c *Client) ([]byte, error) {
 			err = s.check(ctx, c)
 		case p, ok := <-s.conn.packets:
 			if !ok {
-				return nil, again{s.conn.err}
+				return nil, retryableError{s.conn.err}
 			}
 			err = s.take(p)
 			if err == nil && s.lost {
@@ -77,40 +78,40 @@ func (s *submission) wait(ctx context.Context, c *Client) ([]byte, error) {
 	}
 }
 
-// blame says which server an error is about.
+// blame adds the function to an error that is not retryable.
 func (s *submission) blame(err error) error {
-	var retry again
+	var retry retryableError
 	if errors.As(err, &retry) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", s.Function, err)
 }
 
-// check asks after the job, and leaves a queue that nobody works at.
+// check queries the status of the job, and gives up a queue without workers.
 func (s *submission) check(ctx context.Context, c *Client) error {
 	if s.handle == "" {
-		return again{&ServerError{s.conn.server, fmt.Errorf("it did not take the job within %s", c.options.Check)}}
+		return retryableError{&ServerError{s.conn.server, fmt.Errorf("it did not take the job within %s", c.options.Check)}}
 	}
 	s.lost = false
 	if !s.running {
 		functions, err := c.options.status(ctx, s.conn.server)
 		if err == nil && functions[s.Function].Workers == 0 {
-			return again{&ServerError{s.conn.server, fmt.Errorf("%s: %w any more", s.Function, ErrNoWorker)}}
+			return retryableError{&ServerError{s.conn.server, fmt.Errorf("%s: %w any more", s.Function, ErrNoWorker)}}
 		}
 	}
 	if err := s.conn.send(Request(GetStatus, s.handle)); err != nil {
-		return again{err}
+		return retryableError{err}
 	}
 	return nil
 }
 
-// take deals with a packet. Those about other things are ignored, errors too once the job is taken.
+// take handles a packet. It ignores packets about other jobs, and errors after the job was accepted.
 func (s *submission) take(p Packet) error {
 	switch p.Type {
 	case JobCreated:
 		s.handle = p.Args[0]
-		if err := s.conn.send(Request(GetStatus, s.handle)); err != nil { // joined one that runs?
-			return again{err}
+		if err := s.conn.send(Request(GetStatus, s.handle)); err != nil { // did it join a running job?
+			return retryableError{err}
 		}
 		return nil
 	case Error:
@@ -151,11 +152,11 @@ func (s *submission) work(p Packet) error {
 	return nil
 }
 
-// status reads what is known about the job: handle, known, running, numerator, denominator.
+// status parses the state of the job: handle, known, running, numerator, denominator.
 //
-// gearmand marks a job that all its clients have left, and drops it when it would give it to a worker, the first or the
-// next: even if somebody has joined it by then, who is told nothing. So one that was joined and is forgotten is submitted
-// anew.
+// gearmand marks a job without clients, and drops it when a worker requests it, now or next time, even if a client has
+// joined the job since; it does not notify that client. A joined job that the server no longer knows is therefore
+// submitted again.
 func (s *submission) status(args []string) error {
 	if args[0] != s.handle {
 		return nil
@@ -163,7 +164,7 @@ func (s *submission) status(args []string) error {
 	if args[1] == "0" {
 		err := &ServerError{s.conn.server, ErrForgotten}
 		if s.joined {
-			return again{err}
+			return retryableError{err}
 		}
 		return err
 	}

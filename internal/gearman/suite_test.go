@@ -70,7 +70,7 @@ func TestClientAndWorker(t *testing.T) {
 	}
 }
 
-// quick are options whose times suit tests.
+// quick returns options with short times.
 func quick(t testing.TB, servers ...string) gearman.Options {
 	return gearman.Options{
 		Servers: servers, Name: "test", Check: 100 * time.Millisecond, KeepAlive: 5 * time.Second,
@@ -101,7 +101,7 @@ func employ(t testing.TB, o gearman.Options, slots int, handlers map[string]gear
 	return w, dismiss
 }
 
-// eventually waits until a server has so many workers for a function.
+// eventually waits until a server has the given number of workers for a function.
 func eventually(t testing.TB, o gearman.Options, function string, workers int) {
 	t.Helper()
 	client, last := gearman.New(o), map[string]gearman.Function{}
@@ -178,7 +178,7 @@ func failures(t *testing.T, w world) {
 	}
 }
 
-// gate is a handler that says when it has begun, and ends when it is let.
+// gate is a handler that reports its start and ends on request.
 type gate struct {
 	begun   chan string // unique
 	open    chan string // result
@@ -364,7 +364,7 @@ func lostClient(t *testing.T, w world) {
 	}
 }
 
-// gearmand drops a job that all its clients have left, whoever has joined it since.
+// gearmand drops a job that all its clients have left, even if another client has joined it since.
 func abandonedJob(t *testing.T, w world) {
 	first, second := newGate(), newGate()
 	_, dismiss := employ(t, w.options, 1, map[string]gearman.Handler{"build": first.handle})

@@ -18,17 +18,17 @@ type Task struct {
 	conn   *conn
 
 	mu      sync.Mutex
-	news    bool  // guarded by mu: since the last status
+	changed bool  // guarded by mu: since the last status
 	done    int64 // guarded by mu
 	total   int64 // guarded by mu
 	stopped bool  // guarded by mu: the job has ended here
 }
 
-// Progress tells the client how far the job is. It is passed on once a second at most.
+// Progress sends the progress of the job to the client, at most once per second.
 func (t *Task) Progress(done, total int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.news, t.done, t.total = true, done, total
+	t.changed, t.done, t.total = true, done, total
 }
 
 // Send sends data ahead of the result. The first thing clients of the original Nodepool get is the result to them: send
@@ -43,14 +43,14 @@ func (t *Task) Send(data []byte) error {
 	return t.conn.send(Request(WorkData, t.handle, string(data)))
 }
 
-// status is the packet that tells the news, if there are any.
+// status returns a WORK_STATUS packet if the progress has changed.
 func (t *Task) status() (Packet, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.news {
+	if !t.changed {
 		return Packet{}, false
 	}
-	t.news = false
+	t.changed = false
 	return Request(WorkStatus, t.handle, strconv.FormatInt(t.done, 10), strconv.FormatInt(t.total, 10)), true
 }
 
@@ -60,20 +60,20 @@ func (t *Task) stop() {
 	t.stopped = true
 }
 
-// outcome is how a handler ended.
-type outcome struct {
+// handlerResult is how a handler ended.
+type handlerResult struct {
 	data []byte
 	err  error
 }
 
-// do calls a handler. One that panics has failed; the others' jobs go on.
-func (t *Task) do(ctx context.Context, handler Handler, log *slog.Logger) (o outcome) {
+// do calls a handler. A panic counts as a failure and does not affect other jobs.
+func (t *Task) do(ctx context.Context, handler Handler, log *slog.Logger) (o handlerResult) {
 	defer func() {
 		if r := recover(); r != nil {
 			log.Error("gearman handler panicked", "function", t.Function, "panic", r, "stack", string(debug.Stack()))
-			o = outcome{err: fmt.Errorf("panic: %v", r)}
+			o = handlerResult{err: fmt.Errorf("panic: %v", r)}
 		}
 	}()
 	data, err := handler(ctx, t)
-	return outcome{data, err}
+	return handlerResult{data, err}
 }

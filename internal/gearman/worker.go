@@ -22,7 +22,7 @@ type Handler func(ctx context.Context, task *Task) ([]byte, error)
 type Worker struct {
 	options   Options
 	slots     int
-	tokens    chan struct{} // whoever holds one may have a job
+	tokens    chan struct{} // holding a token permits one job
 	ready     chan struct{} // closed when a server knows the functions
 	setReady  func()
 	mu        sync.Mutex
@@ -30,7 +30,7 @@ type Worker struct {
 	sessions  map[*session]struct{} // guarded by mu
 }
 
-// NewWorker makes a worker for so many jobs at a time. Each slot has a connection of its own to every server.
+// NewWorker returns a worker that runs up to slots jobs at a time. Each slot has its own connection to every server.
 func NewWorker(o Options, slots int) *Worker {
 	slots = max(1, slots)
 	w := &Worker{
@@ -47,8 +47,9 @@ func NewWorker(o Options, slots int) *Worker {
 // Ready is closed when a server is connected for the first time and knows the functions.
 func (w *Worker) Ready() <-chan struct{} { return w.ready }
 
-// Add offers functions. It returns when every server that is connected knows of them, so that what is sent afterwards
-// on any other connection comes later. An error says that some server did not confirm it; it is told all the same.
+// Add offers functions. It returns when all connected servers know them, so that later packets on any other
+// connection arrive after them. An error means that a server did not confirm the change; the functions are offered
+// nevertheless.
 func (w *Worker) Add(ctx context.Context, handler Handler, functions ...string) error {
 	for _, function := range functions {
 		if function == "" || strings.ContainsAny(function, "\x00\t\r\n ") {
@@ -59,7 +60,7 @@ func (w *Worker) Add(ctx context.Context, handler Handler, functions ...string) 
 	for _, function := range functions {
 		w.functions[function] = handler
 	}
-	told := w.tell()
+	told := w.notifySessions()
 	w.mu.Unlock()
 	return w.confirm(ctx, told)
 }
@@ -67,8 +68,8 @@ func (w *Worker) Add(ctx context.Context, handler Handler, functions ...string) 
 // Remove takes functions back. A job in hand is finished and answered first.
 func (w *Worker) Remove(functions ...string) { w.drop(functions) }
 
-// Withdraw takes functions back, of which none is in hand, and returns when every server that is connected has been told.
-// An error says that some server did not confirm it.
+// Withdraw withdraws functions without active jobs, and returns when all connected servers have confirmed it. An
+// error means that a server did not.
 func (w *Worker) Withdraw(ctx context.Context, functions ...string) error {
 	return w.confirm(ctx, w.drop(functions))
 }
@@ -79,12 +80,12 @@ func (w *Worker) drop(functions []string) []<-chan struct{} {
 	for _, function := range functions {
 		delete(w.functions, function)
 	}
-	return w.tell()
+	return w.notifySessions()
 }
 
-// tell lets all sessions look at the functions, and returns a channel for each that is closed when its server has been
-// told. Needs mu.
-func (w *Worker) tell() []<-chan struct{} {
+// notifySessions makes all sessions compare the functions, and returns a channel for each that is closed after its
+// server was notified. Requires mu.
+func (w *Worker) notifySessions() []<-chan struct{} {
 	var told []<-chan struct{}
 	for s := range w.sessions {
 		done := make(chan struct{})
@@ -183,7 +184,7 @@ func (w *Worker) session(ctx context.Context, server string, slot int, settle ti
 	return s.run(ctx)
 }
 
-// forget leaves nobody waiting for a session that has ended.
+// forget releases all callers that wait for a session that has ended.
 func (w *Worker) forget(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +199,7 @@ func (w *Worker) forget(s *session) {
 	}
 }
 
-// name tells the connections of a worker apart.
+// name identifies the connections of a worker.
 func (w *Worker) name(slot int) string {
 	return strings.Join(strings.Fields(w.options.Name), "-") + "-" + strconv.Itoa(slot+1)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The size is that of a small image; it stays in the page cache, so that the disk does not blur the figures.
+// The size is that of a small image, which fits into the page cache, so that the disk does not affect the results.
 const benchSize = 256 << 20
 
 func benchFile(b *testing.B) string {
@@ -30,7 +30,7 @@ func open(b *testing.B, path string) *os.File {
 	return file
 }
 
-// BenchmarkPlainRead is what there is to compare with.
+// BenchmarkPlainRead is the baseline.
 func BenchmarkPlainRead(b *testing.B) {
 	path := benchFile(b)
 	buf := make([]byte, chunk)

@@ -8,10 +8,10 @@ import (
 	"os"
 )
 
-// ErrFormat is wrapped by the error for a file that is not of the format it should be.
+// ErrFormat is wrapped by the error for a file of another format.
 var ErrFormat = errors.New("wrong image format")
 
-// magics are how files of a format begin. A VHD of fixed size has its mark only in its last 512 bytes.
+// magics are the signatures at the start of files. A VHD of fixed size has its signature only in its last 512 bytes.
 var magics = []struct {
 	format string
 	magic  []byte
@@ -24,9 +24,9 @@ var magics = []struct {
 
 const vhdFooter = 512
 
-// CheckFormat looks at both ends of a file and returns an ErrFormat when they do not fit the format. Of a format
-// without a mark it only knows what the file must not be: a raw image that begins like a qcow2 image is a mistake, or
-// an attack on whoever guesses formats.
+// CheckFormat reads both ends of a file and returns an ErrFormat if they do not match the format. For a format
+// without a signature it only excludes other formats: a raw image that starts like a qcow2 image is a mistake, or an
+// attack on programs that guess formats.
 func CheckFormat(path, format string) error {
 	head, tail, err := ends(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func detect(head, tail []byte) string {
 	return ""
 }
 
-// looksLike helps with the usual mix-ups.
+// looksLike recognizes common mistakes.
 func looksLike(head []byte) string {
 	lower := bytes.ToLower(head)
 	switch {

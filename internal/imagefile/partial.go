@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// PartSuffix ends the name of a file that is not complete. Whoever finds one that nobody writes may delete it.
+// PartSuffix ends the name of an incomplete file. A process may delete such a file if no process writes it.
 const PartSuffix = ".part"
 
-// PartName is what a file is called until Publish.
+// PartName is the name of a file until Publish.
 func PartName(final string) string { return final + PartSuffix }
 
-// Publish gives the complete PartName(final) its final name. Its bytes are on the disk before, and its name after.
+// Publish gives the complete PartName(final) its final name. It syncs the content before and the name after.
 func Publish(final string) error {
 	part := PartName(final)
 	if err := Sync(part); err != nil {
@@ -37,7 +37,7 @@ func Discard(final string) error {
 	return nil
 }
 
-// Accept takes over a file that somebody else's program made: a regular file, of the format it should be, and on the disk.
+// Accept takes over a file that another program created: a regular file of the given format. It syncs the file.
 func Accept(path, format string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func Accept(path, format string) error {
 	return Sync(path)
 }
 
-// Sync brings what was written to a file or directory to the disk, so that it survives a loss of power.
+// Sync flushes a file or directory to the disk, so that it survives a power failure.
 func Sync(path string) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoSpace is wrapped by the error for a file system that is too full.
+// ErrNoSpace is wrapped by the error for a file system without enough space.
 var ErrNoSpace = errors.New("not enough disk space")
 
-// Free returns how many bytes may be written in the directory, or in the nearest parent that exists.
+// Free returns the number of bytes available in the directory, or in the nearest existing parent.
 func Free(dir string) (int64, error) {
 	var fs unix.Statfs_t
 	for {
@@ -31,7 +31,7 @@ func Free(dir string) (int64, error) {
 	}
 }
 
-// CheckFree returns an ErrNoSpace when fewer than need bytes may be written in the directory.
+// CheckFree returns an ErrNoSpace if fewer than need bytes are available in the directory.
 func CheckFree(dir string, need int64) error {
 	free, err := Free(dir)
 	if err != nil {
@@ -43,7 +43,8 @@ func CheckFree(dir string, need int64) error {
 	return nil
 }
 
-// Allocated returns how many bytes a file takes on the disk, which for a sparse file is less than its size.
+// Allocated returns the number of bytes that a file occupies on the disk; for a sparse file that is less than its
+// size.
 func Allocated(info os.FileInfo) int64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Blocks * 512
@@ -51,7 +52,7 @@ func Allocated(info os.FileInfo) int64 {
 	return info.Size()
 }
 
-// Bytes is a number of bytes for people, such as 1.5 GiB.
+// Bytes formats a number of bytes, such as 1.5 GiB.
 func Bytes(n int64) string {
 	value, unit := float64(n), 0
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}

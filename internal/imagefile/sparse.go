@@ -5,18 +5,18 @@ import (
 	"os"
 )
 
-// block is the smallest hole worth leaving.
+// block is the minimum size of a hole.
 const block = 4 << 10
 
 var zeros [block]byte
 
-// SparseWriter writes a stream into a new file and leaves holes where the stream is zero.
+// SparseWriter writes a stream to a new file and leaves holes for zeros.
 type SparseWriter struct {
 	file *os.File
 	at   int64 // position in the stream; holes before it are not in the file yet
 }
 
-// NewSparseWriter writes to file from its start; the file must be empty. Finish must be called in the end.
+// NewSparseWriter writes to file from its start; the file must be empty. Call Finish at the end.
 func NewSparseWriter(file *os.File) *SparseWriter { return &SparseWriter{file: file} }
 
 // Write implements io.Writer.
@@ -36,7 +36,7 @@ func (w *SparseWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// extent is how many bytes of p belong together with its first block: all zero, or all to be written.
+// extent returns the number of bytes of p that have the same kind as its first block: zeros, or data.
 func (w *SparseWriter) extent(p []byte, first int) int {
 	zero := isZero(p[:first])
 	run := first
@@ -52,5 +52,5 @@ func (w *SparseWriter) extent(p []byte, first int) int {
 
 func isZero(p []byte) bool { return bytes.Equal(p, zeros[:len(p)]) }
 
-// Finish gives the file its full length, should it end in a hole.
+// Finish sets the length of the file, which may end in a hole.
 func (w *SparseWriter) Finish() error { return w.file.Truncate(w.at) }

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// holey draws content of blocks that are zero or not, with an odd end.
+// holey draws content of zero and data blocks, with a partial block at the end.
 func holey(t *rapid.T) []byte {
 	var content []byte
 	for range rapid.IntRange(0, 12).Draw(t, "runs") {

@@ -1,5 +1,5 @@
-// Package imagefile reads and writes image files: large, mostly zero, and worthless when one byte is wrong. It hashes
-// them while their bytes pass by, keeps their holes, and gives a file its final name only when it is complete.
+// Package imagefile reads and writes image files: large, mostly zero, and useless if one byte is wrong. It hashes
+// them during a transfer, keeps their holes, and gives a file its final name only when it is complete.
 package imagefile
 
 import (
@@ -13,30 +13,30 @@ import (
 	"os"
 )
 
-// Sums is what is known of a file's content. MD5 is what Glance shows as a checksum.
+// Sums holds the size and checksums of a file. MD5 is Glance's checksum.
 type Sums struct {
 	Size   int64
 	SHA256 string // hex
 	MD5    string // hex
 }
 
-// chunk is how many bytes are handed from one goroutine to another at a time: large enough that handing over costs
-// nothing, small enough that all buffers of a Hasher fit into a cache.
+// chunk is the number of bytes passed from one goroutine to another at a time: large enough to make the overhead
+// negligible, small enough that all buffers of a Hasher fit into a cache.
 const chunk = 256 << 10
 
-// buffers is how far a writer may run ahead of the slower hash.
+// buffers is the number of chunks by which a writer may be ahead of the slower hash.
 const buffers = 4
 
-// Hasher computes the sums of what is written to it, each in a goroutine of its own, while the writer goes on to fetch
-// the next bytes. Sums or Close must be called, since they end the goroutines.
+// Hasher computes the sums of the bytes written to it, each in its own goroutine, while the writer fetches the next
+// bytes. Call Sums or Close, which end the goroutines.
 type Hasher struct {
 	lanes [2]lane
-	fill  []byte // not handed out yet
+	fill  []byte // not passed on yet
 	size  int64
 	ended bool
 }
 
-// lane is one hash with its goroutine. Both lanes get every chunk; a chunk's buffer is used again after both are done.
+// lane is one hash with its goroutine. Both lanes receive every chunk; its buffer is reused when both are done.
 type lane struct {
 	hash hash.Hash
 	work chan []byte
@@ -65,7 +65,7 @@ func (l *lane) run() {
 	}
 }
 
-// Write implements io.Writer; it keeps nothing of p and never fails.
+// Write implements io.Writer; it does not retain p and never fails.
 func (h *Hasher) Write(p []byte) (int, error) {
 	n := len(p)
 	h.size += int64(n)
@@ -83,7 +83,7 @@ func (h *Hasher) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// buffer waits for a chunk that both hashes are done with. Each lane hands chunks back in the order it got them, so the
+// buffer waits for a chunk that both hashes have processed. Each lane returns chunks in the order received, so the
 // chunk from the second lane is the same one.
 func (h *Hasher) buffer() []byte {
 	b := <-h.lanes[0].free
@@ -101,7 +101,7 @@ func (h *Hasher) handOut() {
 	h.fill = nil
 }
 
-// Sums ends the hashing and returns what was written.
+// Sums ends the hashing and returns the result.
 func (h *Hasher) Sums() Sums {
 	h.Close()
 	return Sums{
@@ -111,7 +111,7 @@ func (h *Hasher) Sums() Sums {
 	}
 }
 
-// Close ends the goroutines. A second call does nothing.
+// Close stops the goroutines. A second call does nothing.
 func (h *Hasher) Close() {
 	if h.ended {
 		return
@@ -126,7 +126,7 @@ func (h *Hasher) Close() {
 	}
 }
 
-// Hash reads everything and returns its sums. Progress, when not nil, is told the bytes read so far.
+// Hash reads to the end and returns the sums. progress, if not nil, receives the number of bytes read so far.
 func Hash(ctx context.Context, from io.Reader, progress func(done int64)) (Sums, error) {
 	h := NewHasher()
 	defer h.Close()

@@ -21,7 +21,7 @@ func plain(content []byte) Sums {
 	return Sums{int64(len(content)), hex.EncodeToString(s[:]), hex.EncodeToString(m[:])}
 }
 
-// pattern makes content that is different in every chunk.
+// pattern returns content that differs in every chunk.
 func pattern(size int) []byte {
 	content := make([]byte, size)
 	for i := range content {

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// identify changes when a file's content does. The inode's own time cannot be set back, as the modification time can.
+// identify returns a text that changes with a file's content. Unlike the modification time, the inode's change time
+// cannot be set back.
 func identify(info fs.FileInfo) string {
 	text := fmt.Sprintf("%d %d %o", info.Size(), info.ModTime().UnixNano(), info.Mode())
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -1,7 +1,7 @@
-// Package inputs digests the local files that go into an image, so that a change in one of them rebuilds it.
+// Package inputs digests the local files that go into an image, so that a change in one of them causes a rebuild.
 //
-// The digest covers each file's path (relative to the base), its content and whether it may be executed, and the text of
-// symbolic links; not times, owners or the order in which a directory lists them.
+// The digest covers each file's path (relative to the base), its content and executable bit, and the target of symbolic
+// links, but not times, owners or the order of directory listings.
 package inputs
 
 import (
@@ -25,14 +25,14 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Limits of what may be digested. Inputs are scripts and small files; large ones belong on a server.
+// Limits of inputs, which are scripts and small files. Large files belong on a server.
 const (
 	MaxFiles = 20_000
 	MaxBytes = 2 << 30
 )
 
-// Hasher digests files and remembers the digests of those that have not changed since, so that looking again each few
-// seconds costs no reading. Its zero value is ready; it may be used from several goroutines.
+// Hasher digests files and caches the digests of unchanged files, so that a check every few seconds reads no content.
+// The zero value is ready to use; several goroutines may use it.
 type Hasher struct {
 	mu    sync.Mutex
 	known map[string]remembered // guarded by mu; by absolute path
@@ -43,14 +43,14 @@ type remembered struct {
 	sum      [sha256.Size]byte
 }
 
-// Set is what to digest, below Base.
+// Set selects the files to digest below Base.
 type Set struct {
 	Base     string   // absolute
 	Patterns []string // such as "files/**" or "build.sh"; ** matches any number of directories
 }
 
-// Hash digests all sets together, and each file with a path relative to dir. A pattern that matches nothing is an error,
-// since it is most likely a typing error. Without any pattern the hash is empty.
+// Hash digests all sets together, and each file with a path relative to dir. A pattern without a match is an error,
+// since it is probably a mistake. Without patterns the hash is empty.
 func (h *Hasher) Hash(ctx context.Context, dir string, sets ...Set) (resources.InputFiles, error) {
 	digest := sha256.New()
 	seen := &budget{}
@@ -75,7 +75,7 @@ func (h *Hasher) Hash(ctx context.Context, dir string, sets ...Set) (resources.I
 	return resources.InputFiles{Hash: resources.Hash("v1:" + hex.EncodeToString(digest.Sum(nil)[:16])), Files: list.files}, nil
 }
 
-// Limits of the list of files, which is kept in the state with each build. There is no list of more.
+// Limits of the list of files, which the state stores with each build. Above a limit there is no list.
 const (
 	maxListed      = 1000
 	maxListedNames = 64 << 10 // bytes
@@ -101,7 +101,7 @@ func (l *listing) add(dir, file string, sum []byte) {
 	}
 }
 
-// budget counts against the limits.
+// budget counts files and bytes against the limits.
 type budget struct {
 	files int
 	bytes int64
@@ -116,7 +116,7 @@ func (b *budget) take(name string, size int64) error {
 	return nil
 }
 
-// files returns the names, relative to the base and sorted, of everything but directories that the patterns match.
+// files returns the sorted names, relative to the base, of all files that the patterns match, except directories.
 func (s Set) files(ctx context.Context) ([]string, error) {
 	found := map[string]bool{}
 	for _, pattern := range s.Patterns {
@@ -153,13 +153,13 @@ func (s Set) files(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// place splits a pattern into a directory and a pattern below it. The name of a directory stands for all that is in it.
+// place splits a pattern into a directory and a pattern below it. The name of a directory includes all its content.
 func (s Set) place(pattern string) (root, rest string) {
 	root, rest = s.Base, path.Clean(filepath.ToSlash(pattern))
 	if path.IsAbs(rest) {
 		root, rest = doublestar.SplitPattern(rest)
 	}
-	// The base is no pattern, whatever characters its name has, and a pattern must not leave its root.
+	// The base is not a pattern, even if its name contains such characters, and a pattern must not leave its root.
 	for rest == ".." || strings.HasPrefix(rest, "../") {
 		root, rest = filepath.Dir(root), path.Clean(strings.TrimPrefix(rest[2:], "/"))
 	}
@@ -191,7 +191,8 @@ func (h *Hasher) add(ctx context.Context, digest io.Writer, base, name string, s
 	}
 }
 
-// link digests where a link points, and the content when that is a file: `inputs = ["current.sh"]` means the script.
+// link digests the target of a link, and its content if that is a file: `inputs = ["current.sh"]` includes the
+// script.
 func (h *Hasher) link(ctx context.Context, digest io.Writer, file, name string) error {
 	target, err := os.Readlink(file)
 	if err != nil {
@@ -210,7 +211,7 @@ func (h *Hasher) link(ctx context.Context, digest io.Writer, file, name string) 
 	return err
 }
 
-// settled is how old a change must be before a file's times can be trusted to show the next one.
+// settled is the minimum age of a change from which a file's times reliably show the next change.
 const settled = 2 * time.Second
 
 func (h *Hasher) content(ctx context.Context, file string, info fs.FileInfo) ([sha256.Size]byte, error) {

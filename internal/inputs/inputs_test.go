@@ -147,7 +147,7 @@ func TestBadInputsAreErrors(t *testing.T) {
 	}
 }
 
-// TestHashesStayTheSame: another hash would rebuild every image at an upgrade.
+// TestHashesStayTheSame fails when a hash changes, because that would rebuild every image at an upgrade.
 func TestHashesStayTheSame(t *testing.T) {
 	dir := tree(t, map[string]string{"conf/build.sh": "#!/bin/sh\n", "conf/files/a": "one", "common/b": "two"})
 	conf := filepath.Join(dir, "conf")

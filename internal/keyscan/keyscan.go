@@ -1,5 +1,5 @@
-// Package keyscan fetches the host keys that an SSH server shows, as ssh-keyscan does: it connects, takes the key and
-// hangs up before any login.
+// Package keyscan reads the host keys of an SSH server like ssh-keyscan: it connects, receives the key and
+// disconnects before the login.
 package keyscan
 
 import (
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// families are the kinds of keys a server may have one each of, the usual one first.
+// families are the key types of which a server has at most one key each, the most common first.
 func families() [][]string {
 	return [][]string{
 		{ssh.KeyAlgoED25519},
@@ -25,8 +25,8 @@ func families() [][]string {
 var errSeen = errors.New("key seen")
 
 // Scan returns the host keys of the server at address (host:port) as "type base64", in a fixed order. It makes one
-// connection after the other, since servers count those without login against the client. Each may take as long as
-// limit. The error is for a server that cannot be reached, or shows no key.
+// connection after the other, since servers limit unauthenticated connections per client. The limit applies to each
+// connection. Scan returns an error if the server is unreachable or has no key.
 func Scan(ctx context.Context, address string, limit time.Duration) ([]string, error) {
 	var keys []string
 	var last error
@@ -38,7 +38,7 @@ func Scan(ctx context.Context, address string, limit time.Duration) ([]string, e
 			keys = append(keys, key)
 		case errors.As(err, &unreachable) && unreachable.Op == "dial", ctx.Err() != nil:
 			return nil, err
-		default: // the server has no such key, or hung up
+		default: // the server has no such key, or disconnected
 			last = err
 		}
 	}
@@ -76,11 +76,11 @@ func scanOne(ctx context.Context, address string, algorithms []string, limit tim
 	return "", err
 }
 
-// Text writes a key as "type base64".
+// Text formats a key as "type base64".
 func Text(key ssh.PublicKey) string { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) }
 
-// Normal writes a key from configuration the same way: without comment, options or the host name that known_hosts
-// lines begin with.
+// Normal converts a configured key to the same format: without comment, options or the host name at the start of
+// known_hosts lines.
 func Normal(line string) (string, error) {
 	if key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line)); err == nil {
 		return Text(key), nil

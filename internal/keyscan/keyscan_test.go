@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/internal/keyscan"
 )
 
-// sshServer answers with the given host keys until the test ends.
+// sshServer serves the given host keys until the test ends.
 func sshServer(t *testing.T, keys ...ssh.Signer) string {
 	t.Helper()
 	config := &ssh.ServerConfig{NoClientAuth: true}

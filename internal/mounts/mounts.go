@@ -1,6 +1,6 @@
-// Package mounts finds and removes what an image build may leave mounted: mount points, loop devices and mappings below
-// a directory. A tree with mounts in it must never be deleted, since the deletion would go through them: a build's
-// chroot has the host's /dev in it.
+// Package mounts finds and removes the mounts that an image build may leave behind: mount points, loop devices and
+// mappings below a directory. A tree with mounts must never be deleted, since the deletion would affect the mounted
+// file systems: a build's chroot contains the host's /dev.
 package mounts
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// ErrBusy is wrapped by the error for a tree in which something is still mounted.
+// ErrBusy is wrapped by the error for a tree that still contains mounts.
 var ErrBusy = errors.New("still mounted")
 
 // Below returns the mount points in dir, without dir itself, in the order in which they can be unmounted: the newest
-// first. Where there is no /proc it finds none.
+// first. Without /proc it finds none.
 func Below(dir string) ([]string, error) {
 	points, err := all()
 	dir = resolve(dir)
@@ -55,7 +55,7 @@ func parse(text string) []string {
 	return found
 }
 
-// unescape undoes the \040 way of writing blanks.
+// unescape decodes octal escapes such as \040 for a space.
 func unescape(field string) string {
 	var out strings.Builder
 	for i := 0; i < len(field); i++ {
@@ -73,7 +73,7 @@ func unescape(field string) string {
 
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// resolve gives the name the kernel knows the directory by.
+// resolve returns the kernel's name of the directory.
 func resolve(dir string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -84,7 +84,8 @@ func resolve(dir string) string {
 	return filepath.Clean(dir)
 }
 
-// Loops returns the loop devices, such as /dev/loop3, whose file lies in dir, even if the file is deleted already.
+// Loops returns the loop devices, such as /dev/loop3, with a backing file in dir, even if the file is already
+// deleted.
 func Loops(dir string) ([]string, error) {
 	dir = resolve(dir)
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -95,7 +96,7 @@ func Loops(dir string) ([]string, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // detached meanwhile
+			continue // detached in the meantime
 		}
 		if within(strings.TrimSuffix(string(bytes.TrimSpace(text)), " (deleted)"), dir) {
 			found = append(found, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(file))))
@@ -104,8 +105,9 @@ func Loops(dir string) ([]string, error) {
 	return found, nil
 }
 
-// Clear ends the processes that run in a chroot in dir or in one of its mounts, unmounts everything below it and detaches
-// the loop devices of files in it. A mount that stays busy is taken out of the tree at least (a lazy unmount). Doing it again is harmless.
+// Clear kills the processes that run in a chroot in dir or in one of its mounts, unmounts all mounts below it and
+// detaches the loop devices of files in it. A busy mount is at least removed from the tree (a lazy unmount). Clear is
+// idempotent.
 func Clear(ctx context.Context, dir string) error {
 	dir = resolve(dir)
 	if dir == "/" {
@@ -125,7 +127,7 @@ func Clear(ctx context.Context, dir string) error {
 	failed = append(failed, detach(ctx, dir))
 	left, err := Below(dir)
 	if len(left) == 0 && err == nil {
-		return failed[len(failed)-1] // the mounts are gone, however that came about
+		return failed[len(failed)-1] // the mounts are gone nevertheless
 	}
 	return errors.Join(append(failed, err)...)
 }
@@ -152,8 +154,8 @@ func detach(ctx context.Context, dir string) error {
 	return errors.Join(failed...)
 }
 
-// detachWait is how long the kernel may take to unmount what ended with its mount namespace, and to let go of the loop
-// device then.
+// detachWait is the time that the kernel may take to unmount file systems after their mount namespace ended, and then
+// to release the loop device.
 const detachWait = 10 * time.Second
 
 func detached(dir, loop string) bool {
@@ -168,8 +170,8 @@ func detached(dir, loop string) bool {
 	}
 }
 
-// RemoveTree deletes a directory with all it holds, unless something is mounted in it: then it deletes nothing and
-// returns an ErrBusy.
+// RemoveTree deletes a directory and its content, unless it contains mounts: then it deletes nothing and returns an
+// ErrBusy.
 func RemoveTree(ctx context.Context, dir string) error {
 	points, err := all()
 	if err != nil {
@@ -181,18 +183,18 @@ func RemoveTree(ctx context.Context, dir string) error {
 	}
 	err = os.RemoveAll(dir)
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
-		// A build leaves files of root's behind.
+		// A build leaves files that belong to root.
 		return run(ctx, "rm", "-rf", "--one-file-system", "--", dir)
 	}
 	return err
 }
 
-// run runs a program as root, through sudo when npctl is not: who builds images has the right to.
+// run runs a program as root, through sudo if npctl is not root: users who build images have that permission.
 func run(ctx context.Context, args ...string) error {
 	if os.Geteuid() != 0 {
 		args = append([]string{"sudo", "-n"}, args...)
 	}
-	// The clearing up after a build that was stopped must not be stopped by the same signal.
+	// The signal that stopped a build must not stop its cleanup.
 	ctx, cancel := process.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return process.Run(ctx, process.Spec{

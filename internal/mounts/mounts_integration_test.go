@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// These tests need root, and a machine on which mounting is allowed; they fail elsewhere. test/dib/run.sh runs them.
+// These tests need root, and a machine that permits mounting; they fail elsewhere. test/dib/run.sh runs them.
 
-// mount does what a build does.
+// mount mounts a file system like a build.
 func mount(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.Command("mount", args...).CombinedOutput(); err != nil {
@@ -52,7 +52,7 @@ func TestTreeWithAMountIsNotDeleted(t *testing.T) {
 
 func TestStackedAndBusyMountsAreCleared(t *testing.T) {
 	dir := t.TempDir()
-	mount(t, "-t", "tmpfs", "none", dir) // the directory itself is not the build's to unmount
+	mount(t, "-t", "tmpfs", "none", dir) // the build must not unmount the directory itself
 	t.Cleanup(func() { _ = exec.Command("umount", dir).Run() })
 	point := filepath.Join(dir, "a")
 	if err := os.Mkdir(point, 0o755); err != nil {
@@ -60,7 +60,7 @@ func TestStackedAndBusyMountsAreCleared(t *testing.T) {
 	}
 	mount(t, "-t", "tmpfs", "none", point)
 	mount(t, "-t", "tmpfs", "none", point)
-	busy, err := os.Create(filepath.Join(point, "open")) // by us, who are not killed: only a lazy unmount helps
+	busy, err := os.Create(filepath.Join(point, "open")) // this process keeps the mount busy and is not killed, so only a lazy unmount works
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// baseNames are the variables that builders inherit. npctl's own environment may hold passwords (OS_PASSWORD,
-// NPCTL_VAR_…), so everything else stays out.
-var baseNames = []string{
+// inheritedVariables are the variables that builders inherit. All others are excluded, because npctl's own
+// environment may contain passwords (OS_PASSWORD, NPCTL_VAR_…).
+var inheritedVariables = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR",
 	"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy",
 	"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
@@ -20,11 +20,11 @@ var baseNames = []string{
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// BaseEnv is the clean environment that every builder's program starts from: of environ (such as os.Environ()) only
-// what a program needs to run and to reach the network, with PATH, HOME and LANG always set.
+// BaseEnv returns the base environment of every builder's program: from environ (such as os.Environ()) only the
+// variables that a program needs to run and to reach the network, with PATH, HOME and LANG always set.
 func BaseEnv(environ []string) []string {
 	var base []string
-	for _, name := range baseNames {
+	for _, name := range inheritedVariables {
 		if value := Getenv(environ, name); value != "" {
 			base = append(base, name+"="+value)
 		}
@@ -38,7 +38,7 @@ func BaseEnv(environ []string) []string {
 	return base
 }
 
-// home is for daemons that were started without HOME.
+// home returns the home directory for daemons that were started without HOME.
 func home() string {
 	if dir, err := os.UserHomeDir(); err == nil && dir != "" {
 		return dir
@@ -56,7 +56,7 @@ func username() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// proxyPasswords lists the passwords in the addresses of proxies: programs need them, logs do not.
+// proxyPasswords returns the passwords in proxy URLs: programs need them, but logs must not contain them.
 func proxyPasswords(environ []string) []string {
 	var found []string
 	for _, line := range environ {
@@ -86,7 +86,7 @@ func Setenv(environ []string, name, value string) []string {
 	return append(kept, name+"="+value)
 }
 
-// Setall returns the list with all of values set, in the order of their names.
+// Setall returns the list with all of values set, sorted by name.
 func Setall(environ []string, values map[string]string) []string {
 	names := make([]string, 0, len(values))
 	for name := range values {

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// ErrNotInstalled is wrapped by the error for a program that is not there.
+// ErrNotInstalled is wrapped by the error for a missing program.
 var ErrNotInstalled = errors.New("not installed")
 
-// ExitError is a program that ended by itself, and not well.
+// ExitError is the error of a program that ended with an exit code other than 0 or a signal that npctl did not send.
 type ExitError struct {
 	Program string
 	Code    int            // -1 when a signal ended it
@@ -34,12 +34,12 @@ func (e *ExitError) Error() string {
 	return text + withTail(e.Tail)
 }
 
-// StoppedError is a program that was stopped.
+// StoppedError is the error of a program that npctl stopped.
 type StoppedError struct {
 	Program string
 	Cause   error         // of the context
 	Killed  bool          // it did not end on SIGTERM
-	Grace   time.Duration // how long it was given
+	Grace   time.Duration // time between SIGTERM and SIGKILL
 	Tail    []string
 }
 
@@ -61,7 +61,7 @@ func withTail(lines []string) string {
 	return "; the last lines of its output:\n    " + strings.Join(lines, "\n    ")
 }
 
-// summary is the last line of the log.
+// summary returns the last line of the log.
 func summary(err error) string {
 	var exit *ExitError
 	var stopped *StoppedError
@@ -81,7 +81,7 @@ func summary(err error) string {
 	}
 }
 
-// lookPath finds the program the way the child's own shell would.
+// lookPath finds the program as the child's shell would.
 func lookPath(spec Spec) (string, error) {
 	name := spec.Args[0]
 	if strings.Contains(name, "/") {
@@ -101,7 +101,7 @@ func lookPath(spec Spec) (string, error) {
 	return "", fmt.Errorf("%s is %w: there is no such program in PATH=%s", name, ErrNotInstalled, search)
 }
 
-// Installed reports whether Run would find a program of that name, without a slash, in that PATH.
+// Installed reports whether Run would find a program with that name, without a slash, in that PATH.
 func Installed(name, search string) bool { return find(name, search) != "" }
 
 func find(name, search string) string {

@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// Mask stands where a secret was.
+// Mask replaces a secret.
 const Mask = "(sensitive)"
 
-// Masker takes secrets out of text: as they are, line by line, and as they look when quoted for a shell, for a URL, for
-// JSON, in hex or in base64, also inside of user:secret.
+// Masker removes secrets from text: verbatim, line by line, and quoted for a shell, a URL or JSON, in hex or in
+// base64, also inside user:secret.
 type Masker struct {
 	secrets [][]byte // longest first
 	longest int
-	first   [256]bool // bytes that some secret begins with
+	first   [256]bool // first bytes of the secrets
 }
 
-// NewMasker returns a masker for the secrets. Blank ones are not masked.
+// NewMasker returns a masker for the secrets. It ignores blank ones.
 func NewMasker(secrets []string) *Masker {
 	m := &Masker{}
 	for _, secret := range secrets {
@@ -39,7 +39,7 @@ func NewMasker(secrets []string) *Masker {
 	return m
 }
 
-// forms are the shapes in which a secret turns up in logs.
+// forms returns the forms in which a secret may appear in logs.
 func forms(secret string) []string {
 	quoted := strconv.Quote(secret)
 	all := []string{
@@ -49,7 +49,7 @@ func forms(secret string) []string {
 		strings.ReplaceAll(secret, "'", `'\''`), // sh -x
 		url.QueryEscape(secret), url.PathEscape(secret),
 	}
-	if len(secret) >= 3 { // shorter ones are part of too many words in this form
+	if len(secret) >= 3 { // shorter ones would match too many words in this form
 		all = append(all, strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="))
 	}
 	if len(secret) >= longSecret {
@@ -64,11 +64,11 @@ func forms(secret string) []string {
 	return all
 }
 
-// longSecret is how long a secret is whose parts, encoded, are no words by chance.
+// longSecret is the length from which encoded parts of a secret do not match words by chance.
 const longSecret = 6
 
-// inside64 is how a secret looks inside of something longer in base64, such as user:secret, as far as that does not depend on
-// what is around it: at each of the three offsets, in both alphabets.
+// inside64 returns the base64 forms of a secret inside a longer text, such as user:secret, without the characters
+// that depend on the surrounding text: at each of the three offsets, in both alphabets.
 func inside64(secret string) []string {
 	var all []string
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -80,7 +80,7 @@ func inside64(secret string) []string {
 	return all
 }
 
-// inJSON escapes <, > and & too, as many writers of JSON do.
+// inJSON escapes <, > and & too, like many JSON encoders.
 func inJSON(secret string) string {
 	text, err := json.Marshal(secret)
 	if err != nil {
@@ -95,8 +95,8 @@ func (m *Masker) Text(text string) string {
 	return string(out)
 }
 
-// next appends to dst what of buf can be shown and returns the rest, which may be the beginning of a secret. With last
-// there is no rest.
+// next appends the part of buf that can be shown to dst and returns the rest, which may be the start of a secret.
+// With last there is no rest.
 func (m *Masker) next(dst, buf []byte, last bool) (shown, rest []byte) {
 	if len(m.secrets) == 0 {
 		return append(dst, buf...), nil
@@ -122,7 +122,7 @@ func (m *Masker) next(dst, buf []byte, last bool) (shown, rest []byte) {
 	return append(dst, buf[from:]...), nil
 }
 
-// begins reports whether a secret may go on after the end of buf.
+// begins reports whether a secret may continue after the end of buf.
 func (m *Masker) begins(buf []byte) bool {
 	if len(buf) >= m.longest {
 		return false

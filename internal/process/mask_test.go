@@ -43,7 +43,7 @@ func TestBlankSecretsMaskNothing(t *testing.T) {
 	}
 }
 
-// However output is cut into pieces, what is shown is the same, and no secret is in it.
+// The masked output does not depend on how the output is cut into pieces, and contains no secret.
 func TestPiecesOfOutputAreMaskedAsOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 1, 6, -1)

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// ownMounts asks for a process group and a mount namespace of its own, from which nothing gets out (Go makes it
-// private). Only root may have one; it is nil for others.
+// ownMounts requests a process group and a private mount namespace. It returns nil for users other than root, who may
+// not have one.
 func ownMounts() *syscall.SysProcAttr {
 	if os.Geteuid() != 0 {
 		return nil

@@ -4,5 +4,5 @@ package process
 
 import "syscall"
 
-// ownMounts is nil: mount namespaces are Linux's.
+// ownMounts returns nil: only Linux has mount namespaces.
 func ownMounts() *syscall.SysProcAttr { return nil }

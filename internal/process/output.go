@@ -6,23 +6,22 @@ import (
 	"io"
 )
 
-// DefaultLogLimit is how much of a program's output is logged when the Spec does not say. A long image build writes
-// some ten MiB.
+// DefaultLogLimit is the default limit of a program's log in bytes. A long image build writes some ten MiB.
 const DefaultLogLimit = 64 << 20
 
 const (
-	longestLine = 2 << 10 // of a line for people; the log gets it whole
+	longestLine = 2 << 10 // limit of one line in messages; the log is not affected
 	tailLines   = 20
 	tailAfter   = 200 // lines written at the end of a log that hit its limit
 )
 
-// output masks what a program prints and hands it to the log and to whoever reads lines.
+// output masks a program's output and passes it to the log and to Spec.Line.
 type output struct {
 	spec    Spec
 	limit   int64
 	mask    *Masker
-	rest    []byte // held back: it may be the beginning of a secret
-	line    []byte // the line that has not ended yet, cut at longestLine
+	rest    []byte // buffered: it may be the start of a secret
+	line    []byte // the incomplete line, cut at longestLine
 	written int64
 	dropped int64
 	err     error // of the log
@@ -43,7 +42,7 @@ func newOutput(spec Spec) *output {
 	return o
 }
 
-// pump reads until the end, whatever becomes of the log: a program must not hang because nobody reads it.
+// pump reads to the end even if the log fails: a program must not hang because its output is not read.
 func (o *output) pump(from io.Reader) {
 	buf := make([]byte, 32<<10)
 	var shown []byte
@@ -60,7 +59,7 @@ func (o *output) pump(from io.Reader) {
 	}
 }
 
-// show logs masked output and takes it apart into lines.
+// show logs masked output and splits it into lines.
 func (o *output) show(text []byte) {
 	o.log(text)
 	for len(text) > 0 {
@@ -75,7 +74,7 @@ func (o *output) show(text []byte) {
 	}
 }
 
-// addToLine keeps what fits: a line that never ends must not fill the memory.
+// addToLine truncates the line at longestLine: an endless line must not fill the memory.
 func (o *output) addToLine(text []byte) {
 	o.line = append(o.line, text[:min(len(text), longestLine-len(o.line))]...)
 }
@@ -86,7 +85,7 @@ func (o *output) endLine() {
 	if line == "" {
 		return
 	}
-	if o.spec.Chatter == nil || !o.spec.Chatter(line) {
+	if o.spec.IsNoise == nil || !o.spec.IsNoise(line) {
 		o.tail.add(line)
 	}
 	if o.dropped > 0 {
@@ -97,7 +96,7 @@ func (o *output) endLine() {
 	}
 }
 
-// log writes up to the limit, and says where it stopped.
+// log writes up to the limit, and notes where the log is cut.
 func (o *output) log(text []byte) {
 	room := max(o.limit-o.written, 0)
 	if int64(len(text)) <= room {
@@ -121,7 +120,7 @@ func (o *output) write(text []byte) {
 	o.err = err
 }
 
-// finish ends the log: the last lines when some were left out, and how the program ended.
+// finish ends the log: it writes the last lines if output was omitted, and how the program ended.
 func (o *output) finish(summary string) {
 	var text bytes.Buffer
 	if o.midLine {

@@ -1,15 +1,15 @@
-// Package process runs a program for a builder: in a process group of its own, with a clean environment, its output
-// going masked and bounded into a log, and stopped so that nothing of it stays behind.
+// Package process runs a program for a builder: in a process group of its own, with a clean environment, with its output
+// masked and limited in a log. When a run ends, no process of it remains.
 //
-// Rules of stopping, found by trying them on diskimage-builder:
+// Rules for stopping, found in tests with diskimage-builder:
 //
-//  1. SIGTERM goes to the leading process only. Its trap cleans up what it mounted; the same signal to the whole group
-//     kills the very children that the trap relies on.
+//  1. SIGTERM goes to the leader only. Its trap unmounts its file systems; the same signal to the whole group would kill
+//     the children that the trap relies on.
 //  2. The leader gets Spec.Grace to end. Then SIGKILL goes to the group and to every descendant that has left it
 //     (setsid, sudo with its own terminal).
-//  3. The same last blow is dealt to what a program leaves running after it ended by itself.
-//  4. What root's programs mount, they mount in a mount namespace of their own, where the system allows it: nobody else
-//     sees those mounts, nobody can delete through them, and they vanish with the last process.
+//  3. After a program has ended on its own, SIGKILL also goes to all its remaining processes.
+//  4. Root's programs run in a mount namespace of their own, where the system permits it: other processes do not see
+//     those mounts and cannot delete files through them, and the mounts vanish with the last process.
 package process
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// DefaultGrace is how long a leader may take to end after SIGTERM, when the Spec does not say.
+// DefaultGrace is the default time between SIGTERM and SIGKILL.
 const DefaultGrace = 30 * time.Second
 
-// drain is how long output is awaited after the leader has ended; a child that holds the pipe longer is killed.
+// drain is the time to wait for output after the leader has ended; a child that holds the pipe longer is killed.
 const drain = 2 * time.Second
 
-// RunIDVariable is set to another value in the environment of every run; it finds descendants that left the group.
+// RunIDVariable has a different value in the environment of every run; it identifies descendants that left the group.
 const RunIDVariable = "NPCTL_RUN_ID"
 
 // Spec is a program to run.
@@ -39,27 +39,28 @@ type Spec struct {
 	Args []string // the program and its arguments; a program without a slash is looked up in the PATH of Env
 	Dir  string   // working directory
 	Env  []string // the whole environment, see BaseEnv
-	// Log gets stdout and stderr together, as they come. Nil discards them.
+	// Log receives stdout and stderr combined, in order. Nil discards them.
 	Log      io.Writer
 	LogLimit int64    // bytes; DefaultLogLimit when 0
 	Secrets  []string // masked in the log, in lines and in errors
-	// Line, when set, is called with every line of output, masked, from one goroutine. A carriage return ends a line too.
+	// Line, if not nil, is called with every masked line of output, from one goroutine. A carriage return ends a line
+	// too.
 	Line    func(line string)
 	Grace   time.Duration // between SIGTERM and SIGKILL; DefaultGrace when 0
 	Missing string        // what to do when the program is not installed
-	Started func(pid int) // told the leader's process id, which is the group's too
-	// SharedMounts gives the program no mount namespace of its own, as is always so for other users than root.
+	Started func(pid int) // receives the leader's process ID, which is also the group's
+	// SharedMounts disables the separate mount namespace, which only root's programs have.
 	SharedMounts bool
-	// Sandbox, when set, hides all other files from a program that root runs, where the system allows it.
+	// Sandbox, if not nil, hides all other files from a program that root runs, where the system permits it.
 	Sandbox *Sandbox
-	// Chatter, when set, tells lines that say nothing about why a program failed; they are left out of errors.
-	Chatter func(line string) bool
-	RunID   string // value of RunIDVariable in the environment of this run alone; made up when empty
+	// IsNoise, if not nil, reports lines that do not explain a failure; error messages omit them.
+	IsNoise func(line string) bool
+	RunID   string // value of RunIDVariable in the environment of this run; generated when empty
 }
 
-// Run runs the program to its end. It returns nil when the exit code is 0, an *ExitError when the program ended
-// otherwise, and a *StoppedError, which wraps the cause of ctx, when it was stopped because ctx ended. When Run returns,
-// no process of the run is left, save for one that the kernel cannot kill, which is an error too.
+// Run runs the program to its end. It returns nil for exit code 0, an *ExitError for any other end, and a
+// *StoppedError that wraps the cause of ctx if ctx ended. When Run returns, no process of the run remains, unless the
+// kernel cannot kill it, which is an error too.
 func Run(ctx context.Context, spec Spec) error {
 	if len(spec.Args) == 0 {
 		return errors.New("run: no program given")
@@ -81,14 +82,14 @@ func Run(ctx context.Context, spec Spec) error {
 // child is a started program.
 type child struct {
 	spec    Spec
-	sandbox string // the directory to remove in the end, or ""
+	sandbox string // a directory to remove after the run, or ""
 	pid     int
 	runID   string
 	output  *output
 	pipe    *os.File
-	pumped  chan struct{} // closed when the output has ended
-	exited  chan error    // gets what Wait returned, once
-	family  family        // descendants seen so far
+	pumped  chan struct{} // closed at the end of the output
+	exited  chan error    // receives the result of Wait once
+	family  descendants   // descendants found so far
 }
 
 func start(program string, spec Spec) (*child, error) {
@@ -109,7 +110,7 @@ func start(program string, spec Spec) (*child, error) {
 	}
 	c := &child{
 		spec: spec, sandbox: sandbox, pid: cmd.Process.Pid, runID: runID, output: newOutput(spec), pipe: read,
-		pumped: make(chan struct{}), exited: make(chan error, 1), family: family{},
+		pumped: make(chan struct{}), exited: make(chan error, 1), family: descendants{},
 	}
 	if spec.Started != nil {
 		spec.Started(c.pid)
@@ -119,7 +120,7 @@ func start(program string, spec Spec) (*child, error) {
 	return c, nil
 }
 
-// launch starts the program, with mounts of its own if it may have them, and returns the directory of its sandbox.
+// launch starts the program, in its own mount namespace if permitted, and returns the directory of its sandbox.
 func launch(program string, spec Spec, output *os.File) (cmd *osexec.Cmd, sandbox string, err error) {
 	attempt := func(attributes *syscall.SysProcAttr) error {
 		cmd = &osexec.Cmd{
@@ -133,7 +134,7 @@ func launch(program string, spec Spec, output *os.File) (cmd *osexec.Cmd, sandbo
 		}
 	}
 	if own := ownMounts(); own != nil && !spec.SharedMounts {
-		// Root in a container often may not have a namespace; nor may it mount anything then.
+		// Root in a container often may not create a namespace; it cannot mount anything then either.
 		if err = attempt(own); !errors.Is(err, syscall.EPERM) {
 			return cmd, "", err
 		}
@@ -141,7 +142,7 @@ func launch(program string, spec Spec, output *os.File) (cmd *osexec.Cmd, sandbo
 	return cmd, "", attempt(&syscall.SysProcAttr{Setpgid: true})
 }
 
-// run waits for the program, stops it when ctx ends, and clears up behind it.
+// run waits for the program, stops it when ctx ends, and cleans up.
 func (c *child) run(ctx context.Context) error {
 	var waited error
 	var stopped *StoppedError
@@ -152,7 +153,7 @@ func (c *child) run(ctx context.Context) error {
 	}
 	left := c.clear()
 	if c.sandbox != "" {
-		_ = os.Remove(c.sandbox) // empty: what was mounted there is gone with the program
+		_ = os.Remove(c.sandbox) // empty: its mounts vanished with the program
 	}
 	err := c.verdict(waited, stopped)
 	c.output.finish(summary(err))
@@ -162,7 +163,7 @@ func (c *child) run(ctx context.Context) error {
 	return err
 }
 
-// verdict turns the way the program ended into Run's error.
+// verdict converts the way the program ended to Run's error.
 func (c *child) verdict(waited error, stopped *StoppedError) error {
 	tail := c.output.tail.lines()
 	if stopped != nil {
@@ -186,7 +187,7 @@ func (c *child) verdict(waited error, stopped *StoppedError) error {
 
 func (c *child) name() string { return c.output.mask.Text(c.spec.Args[0]) }
 
-// WithTimeout is context.WithTimeout with a cause that tells the time limit; zero means none.
+// WithTimeout is context.WithTimeout with a cause that names the time limit; zero means no limit.
 func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit <= 0 {
 		return context.WithCancel(ctx)

@@ -147,7 +147,8 @@ func TestDescendantsAreFoundWhereverTheyWent(t *testing.T) {
 		echo started; wait`, pids))
 	ctx, cancel := context.WithCancel(t.Context())
 	spec.Line = func(string) { cancel() }
-	// The third has neither group nor environment: only its parent tells, as long as it lives.
+	// The third process has neither the group nor the environment: only its parent links it to the run, while the
+	// parent lives.
 	if err := Run(ctx, spec); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)
 	}
@@ -174,7 +175,7 @@ func TestKillSparesAProcessThatOnlyHasTheSameID(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- Run(ctx, spec) }()
 	pid := <-started
-	for range 10000 { // while sh becomes sleep, the process has no environment to read
+	for range 10000 { // while sh executes sleep, the process has no readable environment
 		if running, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.HasPrefix(running, []byte("sleep")) {
 			break
 		}

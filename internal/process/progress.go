@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// progressLine is how a program tells what it is doing, for example:
+// progressLine matches a progress report in the output of a program, for example:
 //
 //	npctl-progress: 3/10 installing packages
 //	npctl-progress: booting the installer
@@ -13,7 +13,7 @@ var progressLine = regexp.MustCompile(`^npctl-progress: *(?:(\d{1,18})/(\d{1,18}
 
 const longestPhase = 100
 
-// ParseProgress reads a line of output by which a program tells how far it is; ok is false for any other line.
+// ParseProgress parses a progress report in a line of output; ok is false for any other line.
 func ParseProgress(line string) (phase string, done, total int64, ok bool) {
 	found := progressLine.FindStringSubmatch(line)
 	if found == nil {

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemPaths are the programs and libraries that every sandbox has, as far as they are there.
+// systemPaths are the programs and libraries in every sandbox, if they exist.
 var systemPaths = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/ld.so.cache", "/etc/alternatives",
 }
 
 var sandboxDevices = []string{"/dev/null", "/dev/zero", "/dev/urandom"}
 
-// inSandbox starts a program in a mount namespace of its own, in which a file system in memory with nothing but what s
-// lists is the root. The directory that it returns is where that is mounted, there alone; remove it once the program has
-// ended. Only root may have one: for others, and where mounting is forbidden, it returns errNoSandbox.
+// inSandbox starts a program in its own mount namespace. The root is an in-memory file system that contains only the
+// files in s. It is mounted on the returned directory, only in that namespace; remove the directory after the program
+// has ended. For users other than root, and where mounting is forbidden, inSandbox returns errNoSandbox.
 func inSandbox(program string, s Sandbox, start func(*syscall.SysProcAttr) error) (dir string, err error) {
 	if os.Geteuid() != 0 {
 		return "", errNoSandbox
@@ -31,8 +31,8 @@ func inSandbox(program string, s Sandbox, start func(*syscall.SysProcAttr) error
 	}
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for ever: the thread, which has other mounts than the rest of npctl, ends with the goroutine
-		err := furnish(dir, program, s)
+		runtime.LockOSThread() // permanently: the thread has other mounts than npctl and ends with the goroutine
+		err := mountSandbox(dir, program, s)
 		if errors.Is(err, fs.ErrPermission) {
 			err = fmt.Errorf("%w: %w", errNoSandbox, err)
 		}
@@ -47,8 +47,8 @@ func inSandbox(program string, s Sandbox, start func(*syscall.SysProcAttr) error
 	return dir, err
 }
 
-// furnish gives the thread mounts of its own, and makes the sandbox in dir.
-func furnish(dir, program string, s Sandbox) error {
+// mountSandbox moves the thread to a new mount namespace and creates the sandbox in dir.
+func mountSandbox(dir, program string, s Sandbox) error {
 	err := unix.Unshare(unix.CLONE_NEWNS)
 	if err == nil {
 		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -77,11 +77,11 @@ func furnish(dir, program string, s Sandbox) error {
 	return nil
 }
 
-// show makes a path of the system appear in the sandbox. Links at the root, such as /bin, stay links.
+// show makes a system path available in the sandbox. Links at the root, such as /bin, remain links.
 func show(dir, path string, flags uintptr) error {
 	inside := filepath.Join(dir, path)
 	if _, err := os.Lstat(inside); err == nil {
-		return nil // a part of what is there already
+		return nil // part of an earlier mount
 	}
 	if target, err := os.Readlink(path); err == nil && filepath.Dir(path) == "/" {
 		return os.Symlink(target, inside)
@@ -105,7 +105,7 @@ func show(dir, path string, flags uintptr) error {
 	return nil
 }
 
-// makePoint makes what another file or directory is mounted on.
+// makePoint creates the mount point for a file or directory.
 func makePoint(path string, dir bool) error {
 	if dir {
 		return os.MkdirAll(path, 0o755) //nolint:gosec // G301: it hides nothing

@@ -4,7 +4,7 @@ package process
 
 import "syscall"
 
-// inSandbox is not possible.
+// inSandbox is not supported.
 func inSandbox(string, Sandbox, func(*syscall.SysProcAttr) error) (string, error) {
 	return "", errNoSandbox
 }

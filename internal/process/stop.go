@@ -7,16 +7,18 @@ import (
 	"time"
 )
 
-// killWait is how long the kernel may take to end processes that got SIGKILL; one in uninterruptible I/O takes longer.
+// killWait is the time that the kernel may take to end processes after SIGKILL; a process in uninterruptible I/O
+// takes longer.
 const killWait = 10 * time.Second
 
-// stop asks the leader to end, and kills it when it does not. It returns what Wait returned.
+// stop terminates the leader, and kills it after the grace time. It returns the result of Wait.
 func (c *child) stop(cause error) (*StoppedError, error) {
 	stopped := &StoppedError{Program: c.name(), Cause: cause, Grace: c.spec.Grace}
 	if stopped.Grace == 0 {
 		stopped.Grace = DefaultGrace
 	}
-	// Looked at before the signal: a child whose parent has ended can no longer be told from strangers.
+	// Find descendants before the signal: after the parent of a process has ended, nothing links the process to the
+	// run.
 	c.family.add(c.pid, c.runID)
 	_ = syscall.Kill(c.pid, syscall.SIGTERM)
 	if ended, err := await(c.exited, stopped.Grace); ended {
@@ -30,7 +32,7 @@ func (c *child) stop(cause error) (*StoppedError, error) {
 	return stopped, err
 }
 
-// await waits for the channel, but not for ever.
+// await waits for the channel, up to the limit.
 func await(exited <-chan error, limit time.Duration) (bool, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -42,7 +44,7 @@ func await(exited <-chan error, limit time.Duration) (bool, error) {
 	}
 }
 
-// clear takes in the rest of the output and ends whatever the program left running.
+// clear reads the rest of the output and kills the remaining processes of the run.
 func (c *child) clear() error {
 	timer := time.NewTimer(drain)
 	defer timer.Stop()
@@ -63,10 +65,11 @@ func (c *child) clear() error {
 	return nil
 }
 
-// Kill ends, at once, what is left of a run that an earlier npctl started: the leader's group, its descendants, and
-// whatever carries the run's id. The leader's start time, from StartTime, guards against a later process with its id.
+// Kill kills the remaining processes of a run that an earlier npctl started: the leader's group, its descendants, and
+// all processes with the run's ID. The leader's start time, from StartTime, guards against a later process with the
+// same ID.
 func Kill(pid int, started uint64, runID string) {
-	left := family{}
+	left := descendants{}
 	if now, alive := StartTime(pid); pid > 1 && pid != os.Getpid() && alive && now == started {
 		left.add(pid, runID)
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
@@ -76,5 +79,5 @@ func Kill(pid int, started uint64, runID string) {
 	left.gone(killWait)
 }
 
-// noLeader is no process's id or group.
+// noLeader is not a valid process ID or group.
 const noLeader = -1

@@ -6,8 +6,8 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// Check refuses a file that is not of its format, or that refers to other files. It reads the file itself, so that it
-// needs no qemu-img, and knows formats that qemu-img does not convert by their marks only.
+// Check rejects a file of another format, or one that refers to other files. It reads the file itself, without
+// qemu-img; it identifies formats that qemu-img cannot convert only by their signatures.
 func Check(path, format string) error {
 	if err := imagefile.CheckFormat(path, format); err != nil {
 		return err

@@ -2,11 +2,11 @@
 //
 // Rules:
 //
-//  1. The format of a file is always given, never guessed: a raw image may be made to look like another format, and
-//     a guess follows the file names in its header.
-//  2. A source that refers to other files (backing file, data file, extents) is refused before anything reads it.
-//  3. qemu-img run by root opens no file but the source and the result (process.Sandbox).
-//  4. The result is written under another name and gets its own only when it is complete and on the disk.
+//  1. The format of a file is always given, never guessed: a raw image may imitate another format, and a guess would
+//     follow the file names in its header.
+//  2. A source that refers to other files (backing file, data file, extents) is rejected before any program reads it.
+//  3. As root, qemu-img can open only the source and the result (process.Sandbox).
+//  4. The result is written under another name and gets its final name when it is complete and synced.
 package qemuimg
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// Program is what converts, and Package what has it on Debian.
+// Program is the converter, and Package the Debian package that contains it.
 const (
 	Program = "qemu-img"
 	Package = "qemu-utils"
@@ -35,29 +35,29 @@ const (
 // drivers maps npctl's format names to qemu's.
 var drivers = map[string]string{"raw": "raw", "qcow2": "qcow2", "vhd": "vpc", "vhdx": "vhdx", "vmdk": "vmdk"}
 
-// defaults are creation options that go with a format unless the caller says otherwise. Without force_size a VHD grows
-// to the next size that cylinders, heads and sectors can express.
+// defaults are default creation options of a format. Without force_size a VHD grows to the next size that cylinders,
+// heads and sectors can express.
 var defaults = map[string]map[string]string{"vhd": {"force_size": "on"}}
 
-// Formats lists the formats that can be converted from and to.
+// Formats lists the supported source and target formats.
 func Formats() []string { return slices.Sorted(maps.Keys(drivers)) }
 
-// Options are a conversion's details. The zero value is right for most.
+// Options configure a conversion. The zero value is suitable for most.
 type Options struct {
 	Command    string            // qemu-img when empty; a path or a name
 	Env        []string          // process.BaseEnv(os.Environ()) when nil
 	Compress   bool              // qcow2 and vmdk: smaller, and five to ten times slower
 	Create     map[string]string // options of the new format (qemu-img's -o), such as compat or subformat
-	Log        io.Writer         // gets the command and what qemu-img says
+	Log        io.Writer         // receives the command and the output of qemu-img
 	Progress   func(done, total int64)
 	Grace      time.Duration // 5 s when 0
 	SkipHashes bool          // leave the sums empty
-	// Run runs qemu-img; process.Run when nil. Tests put a stand-in here.
+	// Run runs qemu-img; nil means process.Run. Tests replace it.
 	Run func(context.Context, process.Spec) error
 }
 
-// Result is a converted file. Its sums come from reading it once more: qemu-img does not write from start to end, so
-// they cannot be computed on the way. What was just written is mostly still in memory.
+// Result describes a converted file. Its sums require another read of the file, because qemu-img does not write
+// sequentially. The file is mostly still in the page cache.
 type Result struct {
 	imagefile.Sums
 	Allocated int64 // bytes on the disk
@@ -66,8 +66,8 @@ type Result struct {
 	Hash      time.Duration
 }
 
-// Convert writes the image in from, a file of fromFormat, to a new file in toFormat. When it returns an error there is
-// no new file, whole or partial. An existing file is replaced only on success.
+// Convert writes the image in from, a file of fromFormat, to a new file in toFormat. After an error there is no new
+// file, complete or partial. An existing file is replaced only on success.
 func Convert(ctx context.Context, from, fromFormat, to, toFormat string, opts Options) (Result, error) {
 	result, err := convert(ctx, from, fromFormat, to, toFormat, opts)
 	if err != nil {
@@ -85,7 +85,7 @@ func convert(ctx context.Context, from, fromFormat, to, toFormat string, opts Op
 	if err != nil {
 		return result, err
 	}
-	// At least the data in it has to fit. How much more it takes, compressed sources tell only when it is done.
+	// The data must fit at least. For compressed sources the additional space is known only afterwards.
 	if err := imagefile.CheckFree(filepath.Dir(to), info.leastData()); err != nil {
 		return result, err
 	}
@@ -113,7 +113,7 @@ func convert(ctx context.Context, from, fromFormat, to, toFormat string, opts Op
 	return result, imagefile.Publish(to)
 }
 
-// makeEmpty makes the file that qemu-img writes to: in its sandbox it can make none.
+// makeEmpty creates the file that qemu-img writes to, because it cannot create files in its sandbox.
 func makeEmpty(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -131,7 +131,7 @@ func checkNames(from, fromFormat, to, toFormat string) (string, string, error) {
 	if fromFormat == toFormat {
 		return "", "", fmt.Errorf("it is %s already", toFormat)
 	}
-	// Only an absolute path cannot be taken for a protocol such as nbd:.
+	// Only an absolute path cannot be mistaken for a protocol such as nbd:.
 	absFrom, err := filepath.Abs(from)
 	if err != nil {
 		return "", "", err
@@ -143,7 +143,7 @@ func checkNames(from, fromFormat, to, toFormat string) (string, string, error) {
 	return absFrom, absTo, err
 }
 
-// arguments is the command line after the program.
+// arguments returns the command line after the program.
 func arguments(from, fromFormat, to, toFormat string, opts Options) []string {
 	args := []string{"convert", "-p", "-f", drivers[fromFormat], "-O", drivers[toFormat]}
 	if opts.Compress {
@@ -160,7 +160,7 @@ func arguments(from, fromFormat, to, toFormat string, opts Options) []string {
 	return append(args, "--", from, to)
 }
 
-// percent is what -p prints, such as (12.34/100%).
+// percent matches the output of -p, such as (12.34/100%).
 var percent = regexp.MustCompile(`^\((\d+\.\d+)/100%\)$`)
 
 func run(ctx context.Context, args []string, sandbox process.Sandbox, total int64, opts Options) error {
@@ -195,7 +195,7 @@ func (o Options) run(ctx context.Context, spec process.Spec) error {
 	return process.Run(ctx, spec)
 }
 
-// spec is how every qemu-img is run.
+// spec returns the process.Spec of qemu-img.
 func (o Options) spec(args []string, sandbox process.Sandbox) process.Spec {
 	command, env, grace := o.Command, o.Env, o.Grace
 	if command == "" {
@@ -213,7 +213,7 @@ func (o Options) spec(args []string, sandbox process.Sandbox) process.Spec {
 	}
 }
 
-// look learns size and sums of the new file.
+// look reads the size and the sums of the new file.
 func (r *Result) look(ctx context.Context, path string, opts Options) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// fake writes a program that plays qemu-img: `info` answers with info, `convert` runs the shell code convert, in which
+// fake writes a program that emulates qemu-img: `info` prints info, `convert` runs the shell code convert, in which
 // $target is the file to write.
 func fake(t *testing.T, info, convert string) Options {
 	t.Helper()
@@ -39,7 +39,7 @@ esac
 		t.Fatal(err)
 	}
 	return Options{Command: path, Run: func(ctx context.Context, spec process.Spec) error {
-		spec.Sandbox = nil // the program writes down its calls
+		spec.Sandbox = nil // the program records its calls
 		return process.Run(ctx, spec)
 	}}
 }
@@ -171,7 +171,7 @@ func TestImagesThatReferToOthersAreRefusedBeforeQemuReadsThem(t *testing.T) {
 	noCapacity := []byte(vmdk(sparse + extent))
 	clear(noCapacity[12:20])
 	elsewhere := append([]byte(vmdk("parentFileNameHint=\"/etc/passwd\"\n")), []byte(vmdk(sparse + extent))[512:]...)
-	elsewhere[28] = 2 // where qemu-img does not look for a parent
+	elsewhere[28] = 2 // where qemu-img does not search for a parent
 	long := append([]byte(vmdk(sparse + extent + strings.Repeat("\n", 512))[:1024]), "parentFileNameHint=\"/etc/passwd\""...)
 	long[36] = 1 // sector
 	first := []byte(vhd(vhdDynamic))
@@ -209,7 +209,7 @@ func TestImagesThatReferToOthersAreRefusedBeforeQemuReadsThem(t *testing.T) {
 	}
 }
 
-// converted converts an image that is to be refused.
+// converted converts an image that must be rejected.
 func converted(t *testing.T, format, content string) error {
 	t.Helper()
 	opts := fake(t, plainInfo, `touch "$target"`)
@@ -271,7 +271,8 @@ func TestCutOffImagesAreErrors(t *testing.T) {
 	}
 }
 
-// FuzzHeaders holds what is accepted against how qemu-img reads the same bytes: it must lead to no other file.
+// FuzzHeaders compares the accepted images with qemu-img's reading of the same bytes: they must not refer to another
+// file.
 func FuzzHeaders(f *testing.F) {
 	const good = "version=1\nCID=fffffffe\nparentCID=ffffffff\ncreateType=\"monolithicSparse\"\nRW 8 SPARSE \"a\"\nddb.adapterType = \"ide\"\n"
 	f.Add("qcow2", qcow2(3, 0, 0))
@@ -302,8 +303,8 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// qcow2Leads, vmdkLeads and vhdLeads say how an image leads qemu-img to another file, by what block/qcow2.c, block/vmdk.c and
-// block/vpc.c of QEMU look at; empty when it does not.
+// qcow2Leads, vmdkLeads and vhdLeads return how an image makes qemu-img open another file, according to
+// block/qcow2.c, block/vmdk.c and block/vpc.c of QEMU; empty if it does not.
 func qcow2Leads(head []byte) string {
 	switch {
 	case binary.BigEndian.Uint64(head[8:]) != 0:

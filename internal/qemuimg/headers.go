@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// The checks accept what is known to be harmless and refuse the rest: a header that npctl and qemu-img read differently is
+// The checks accept only headers that are known to be harmless: a header that npctl and qemu-img read differently is
 // an attack.
 
 var errTruncated = errors.New("image is cut short: its header is incomplete")
 
-// Incompatible features of qcow2 that change nothing about which files are opened: dirty, corrupt, compression type,
+// Incompatible features of qcow2 that do not affect which files are opened: dirty, corrupt, compression type,
 // extended L2 entries.
 const (
 	qcow2External = 1 << 2
@@ -55,15 +55,16 @@ func checkQcow2(file *os.File) error {
 
 const (
 	vmdkSector = 512
-	// vmdkDescriptor is the largest descriptor that is read; real ones have under 1 KiB.
+	// vmdkDescriptor is the maximum size of a descriptor in bytes; real ones have less than 1 KiB.
 	vmdkDescriptor = 64 << 10
-	// vmdkParent is how much qemu-img reads behind the header in search of a parent, however long the descriptor is.
+	// vmdkParent is the number of bytes behind the header in which qemu-img searches for a parent, regardless of the
+	// descriptor's length.
 	vmdkParent = 20 * vmdkSector
 )
 
-// checkVMDK reads the descriptor inside a sparse VMDK: it may name a parent, or extents in other files. qemu-img obeys the
-// extents of a header without a capacity, and looks for a parent right behind the header, wherever the header says that
-// the descriptor is.
+// checkVMDK checks the descriptor inside a sparse VMDK: it may name a parent, or extents in other files. qemu-img
+// uses the extents of a header without a capacity, and searches for a parent directly behind the header, regardless
+// of the position of the descriptor in the header.
 func checkVMDK(file *os.File) error {
 	head, err := section(file, 0, vmdkSector)
 	if err != nil {
@@ -106,7 +107,7 @@ var (
 		regexp.MustCompile(`^isNativeSnapshot="no"$`),
 		regexp.MustCompile(`^ddb\.[A-Za-z0-9_.]{1,64} ?= ?"[^"[:cntrl:]]{0,255}"$`),
 	}
-	// vmdkWords are found by qemu-img wherever they are in the text.
+	// vmdkWords are recognized by qemu-img anywhere in the text.
 	vmdkWords = regexp.MustCompile(`(?i)createType|parentFileNameHint|CID`)
 )
 
@@ -138,13 +139,13 @@ func isVMDKLine(line string) bool {
 	return false
 }
 
-// The types of VHDs that are in one file.
+// The VHD types that consist of one file.
 const (
 	vhdFixed   = 2
 	vhdDynamic = 3
 )
 
-// checkVHD reads the footer at the end, and its copy at the beginning, which qemu-img prefers.
+// checkVHD checks the footer at the end, and its copy at the beginning, which qemu-img prefers.
 func checkVHD(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {

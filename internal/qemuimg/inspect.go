@@ -22,18 +22,18 @@ const (
 	infoLimit   = 1 << 20
 )
 
-// Info is what an image says of itself.
+// Info holds the sizes of an image.
 type Info struct {
 	Format      string
 	VirtualSize int64 // of the disk inside
 	Allocated   int64 // bytes the file takes on the disk
 }
 
-// leastData is what a copy in any format can hardly do without: blocks of zeros vanish, and compression may make the
-// rest smaller still.
+// leastData estimates the minimum size of a copy in any format: blocks of zeros vanish, and compression may shrink
+// the rest further.
 func (i Info) leastData() int64 { return i.Allocated / 4 }
 
-// answer is the part of `qemu-img info --output=json` that matters.
+// answer holds fields of `qemu-img info --output=json`.
 type answer struct {
 	VirtualSize int64   `json:"virtual-size"`
 	ActualSize  int64   `json:"actual-size"`
@@ -46,8 +46,8 @@ type answer struct {
 	} `json:"format-specific"`
 }
 
-// Inspect checks that the file is an image of that format which stands alone, and returns its sizes. It reads the
-// header itself before qemu-img may, since qemu-img opens what a header names.
+// Inspect checks that the file is an image of that format without references to other files, and returns its sizes.
+// It checks the header before qemu-img runs, since qemu-img opens the files that a header names.
 func Inspect(ctx context.Context, path, format string, opts Options) (Info, error) {
 	if drivers[format] == "" {
 		return Info{}, fmt.Errorf("format %q is not one of %v", format, Formats())
@@ -79,7 +79,7 @@ func ask(ctx context.Context, path, format string, opts Options) (answer, error)
 	if err := opts.run(ctx, spec); err != nil {
 		return answer{}, err
 	}
-	// Warnings may come before it, and how it ended comes after it.
+	// Warnings may precede the JSON, and the exit status follows it.
 	text.Next(max(bytes.IndexByte(text.Bytes(), '{'), 0))
 	var said answer
 	if err := json.NewDecoder(&text).Decode(&said); err != nil {
@@ -88,7 +88,7 @@ func ask(ctx context.Context, path, format string, opts Options) (answer, error)
 	return said, nil
 }
 
-// checkHeader refuses images that name other files.
+// checkHeader rejects images that name other files.
 func checkHeader(path, format string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -103,7 +103,7 @@ func checkHeader(path, format string) error {
 	case "vhd":
 		return checkVHD(file)
 	default:
-		return nil // raw names nothing; qemu-img refuses differencing VHDX images itself
+		return nil // raw images name no files; qemu-img rejects differencing VHDX images
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// These tests run the real qemu-img and fail when it is missing: whoever asks for them wants to know.
+// These tests run the real qemu-img and fail if it is missing.
 
 // disk writes a raw image of 96 MiB, a third of it data.
 func disk(t *testing.T, dir string) string {
@@ -155,8 +155,8 @@ func TestRealFullDiskIsTold(t *testing.T) {
 	}
 }
 
-// TestRealQemuImgReadsNothingElse runs qemu-img, as root, on an image with a backing file, as though the check of headers
-// had missed it.
+// TestRealQemuImgReadsNothingElse runs qemu-img, as root, on an image with a backing file, without the check of
+// headers.
 func TestRealQemuImgReadsNothingElse(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run as root: nobody else has a sandbox")

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// attachmentView is compute's view of a volume on a server.
+// attachmentView returns compute's representation of a volume on a server.
 func attachmentView(c *call, s *server, a attached) view {
 	v := view{"id": a.Volume, "volumeId": a.Volume, "serverId": s.ID, "device": a.Device}
 	if c.micro >= 70 {
@@ -24,7 +24,7 @@ func attachmentView(c *call, s *server, a attached) view {
 }
 
 func listAttachments(c *call) (*answer, error) {
-	return c.withServer(func(_ *world, s *server) (*answer, error) {
+	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
 		views := make([]view, 0, len(s.Volumes))
 		for _, a := range s.Volumes {
 			views = append(views, attachmentView(c, s, a))
@@ -44,7 +44,7 @@ func attachVolume(c *call) (*answer, error) {
 	if err := c.decodeLoosely(&in); err != nil {
 		return nil, err
 	}
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		v, err := c.findVolume(w, in.Attachment.Volume)
 		if err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func attachVolume(c *call) (*answer, error) {
 }
 
 func detachVolume(c *call) (*answer, error) {
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		id := c.request.PathValue("volume")
 		at := slices.IndexFunc(s.Volumes, func(a attached) bool { return a.Volume == id })
 		if at < 0 {

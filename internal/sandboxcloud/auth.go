@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// authRequest is the body of a request for a token.
+// authRequest is the body of a token request.
 type authRequest struct {
 	Auth struct {
 		Identity struct {
@@ -38,7 +38,7 @@ type authRequest struct {
 	} `json:"auth"`
 }
 
-// named is how requests name users and projects: by id, or by name and domain.
+// named identifies a user or project in a request: by ID, or by name and domain.
 type named struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
@@ -48,7 +48,7 @@ type named struct {
 	} `json:"domain"`
 }
 
-// means reports whether the request names the thing with that id and name. There is one domain.
+// means reports whether the request identifies the object with that ID and name. There is only one domain.
 func (n named) means(id, name string) bool {
 	if n.ID != "" {
 		return n.ID == id
@@ -63,7 +63,7 @@ func createToken(c *call) (*answer, error) {
 	}
 	var who caller
 	var text string
-	err := c.view(func(w *world) (err error) {
+	err := c.view(func(w *cloudState) (err error) {
 		if who, err = c.login(w, &in); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func createToken(c *call) (*answer, error) {
 }
 
 // login checks the credentials of the request.
-func (c *call) login(w *world, in *authRequest) (caller, error) {
+func (c *call) login(w *cloudState, in *authRequest) (caller, error) {
 	methods := in.Auth.Identity.Methods
 	if len(methods) != 1 {
 		return caller{}, badRequest("Expecting to find one method in identity. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.")
@@ -94,7 +94,7 @@ func (c *call) login(w *world, in *authRequest) (caller, error) {
 	return caller{}, errUnauthorized
 }
 
-func (c *call) loginByPassword(w *world, in *authRequest) (caller, error) {
+func (c *call) loginByPassword(w *cloudState, in *authRequest) (caller, error) {
 	given := in.Auth.Identity.Password.User
 	for u := range w.Users.oldestFirst(c.now) {
 		if given.means(u.ID, u.Name) && subtle.ConstantTimeCompare([]byte(u.Pass), []byte(given.Password)) == 1 {
@@ -104,8 +104,8 @@ func (c *call) loginByPassword(w *world, in *authRequest) (caller, error) {
 	return caller{}, errUnauthorized
 }
 
-func (c *call) loginByToken(w *world, in *authRequest) (caller, error) {
-	who, err := c.cloud.whoIs(w, in.Auth.Identity.Token.ID, c.now)
+func (c *call) loginByToken(w *cloudState, in *authRequest) (caller, error) {
+	who, err := c.cloud.callerOf(w, in.Auth.Identity.Token.ID, c.now)
 	if err != nil {
 		return caller{}, err
 	}
@@ -113,7 +113,7 @@ func (c *call) loginByToken(w *world, in *authRequest) (caller, error) {
 	return c.issue(w, u, in.Auth.Scope.Project, "token", "")
 }
 
-func (c *call) loginByCredential(w *world, in *authRequest) (caller, error) {
+func (c *call) loginByCredential(w *cloudState, in *authRequest) (caller, error) {
 	given := in.Auth.Identity.Credential
 	for k := range w.Credentials.oldestFirst(c.now) {
 		u, found := w.Users.get(k.User, c.now)
@@ -133,8 +133,8 @@ func secretHash(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// issue makes the token. A user acts in the project of the same name only.
-func (c *call) issue(w *world, u *user, scope *named, method, credential string) (caller, error) {
+// issue creates the token. A user can only use the project of the same name.
+func (c *call) issue(w *cloudState, u *user, scope *named, method, credential string) (caller, error) {
 	p, _ := w.Projects.get(u.Project, c.now)
 	if scope != nil && !scope.means(p.ID, p.Name) {
 		return caller{}, errUnauthorized
@@ -165,7 +165,7 @@ func (c *call) credentialView(k *appCredential, roles []role) map[string]any {
 
 func listCredentials(c *call) (*answer, error) {
 	list := []any{}
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		for k := range w.Credentials.oldestFirst(c.now) {
 			if k.User == c.who.user && (c.query.Get("name") == "" || c.query.Get("name") == k.Name) {
 				list = append(list, c.credentialView(k, c.who.roles))
@@ -181,7 +181,7 @@ func listCredentials(c *call) (*answer, error) {
 
 func showCredential(c *call) (*answer, error) {
 	var view any
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		k, found := w.Credentials.get(c.id(), c.now)
 		if !found || k.User != c.who.user {
 			return refuse(http.StatusNotFound, "Could not find Application Credential: %s.", c.id())
@@ -225,7 +225,7 @@ func createCredential(c *call) (*answer, error) {
 		}
 		k.Expires = &end
 	}
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		k.base = w.newBase(c.who.project, c.now)
 		w.Credentials.add(k)
 		return nil
@@ -248,7 +248,7 @@ func parseIdentityTime(text string) (time.Time, error) {
 }
 
 func deleteCredential(c *call) (*answer, error) {
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		k, found := w.Credentials.get(c.id(), c.now)
 		if !found || k.User != c.who.user {
 			return refuse(http.StatusNotFound, "Could not find Application Credential: %s.", c.id())

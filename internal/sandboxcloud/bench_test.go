@@ -10,7 +10,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 )
 
-// crowd has that many active servers with an address each.
+// crowd creates n active servers with one address each.
 func crowd(b *testing.B, n int) *client {
 	b.Helper()
 	quota := Unlimited()
@@ -100,5 +100,17 @@ func BenchmarkCreateInAFileOf300Servers(b *testing.B) {
 		if err := c.cloud.Remove(s.ID); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func BenchmarkStateOf500Servers(b *testing.B) {
+	c := crowd(b, 500)
+	b.ReportAllocs()
+	for b.Loop() {
+		text, err := formatWorld(c.cloud.store.world)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(text)))
 	}
 }

@@ -12,32 +12,32 @@ import (
 	"time"
 )
 
-// maxBody bounds a JSON request; the services themselves stop at about the same size.
+// maxBody is the maximum size of a JSON request; the real services have a similar limit.
 const maxBody = 2 << 20
 
-// call is one request on its way through the cloud.
+// call is one request and its state.
 type call struct {
 	cloud     *Cloud
 	request   *http.Request
 	writer    http.ResponseWriter
 	route     *route
 	query     url.Values
-	body      []byte // of anything but a stream
+	body      []byte // of all requests except streams
 	who       caller
 	now       time.Time
 	micro     micro   // compute only
-	effects   []Fault // that the handler itself has to bring about
+	effects   []Fault // effects that the handler must apply
 	requestID string
 	root      string // see base
 }
 
-// view and update are the store's, as of the time of the call.
-func (c *call) view(fn func(*world) error) error   { return c.cloud.store.view(c.now, fn) }
-func (c *call) update(fn func(*world) error) error { return c.cloud.store.update(c.now, fn) }
+// view and update call the store with the time of the call.
+func (c *call) view(fn func(*cloudState) error) error   { return c.cloud.store.view(c.now, fn) }
+func (c *call) update(fn func(*cloudState) error) error { return c.cloud.store.update(c.now, fn) }
 
 func (c *call) id() string { return c.request.PathValue("id") }
 
-// base is the URL at which the client found the cloud.
+// base returns the URL at which the client reached the cloud.
 func (c *call) base() string {
 	if c.root == "" {
 		c.root = c.findBase()
@@ -59,7 +59,7 @@ func (c *call) findBase() string {
 	return scheme + "://" + c.request.Host
 }
 
-// effect returns the first fault of that action that the handler is to bring about.
+// effect returns the first fault with that action that the handler must apply.
 func (c *call) effect(action Action) (Fault, bool) {
 	for _, f := range c.effects {
 		if f.Action == action {
@@ -69,17 +69,17 @@ func (c *call) effect(action Action) (Fault, bool) {
 	return Fault{}, false
 }
 
-// bend applies the faults that make objects appear late.
-func (c *call) bend(b *base) {
+// applyFault applies the faults that make objects appear late.
+func (c *call) applyFault(b *base) {
 	if f, ok := c.effect(LateEffect); ok {
-		b.Appears = c.now.Add(f.Delay)
+		b.ListedFrom = c.now.Add(f.Delay)
 	}
 	if f, ok := c.effect(LateListing); ok {
 		b.Listed = c.now.Add(f.Delay)
 	}
 }
 
-// lingers is until when a deleted object stays in lists.
+// lingers returns the time until which a deleted object stays in lists.
 func (c *call) lingers() time.Time {
 	if f, ok := c.effect(LateListing); ok {
 		return c.now.Add(f.Delay)
@@ -87,8 +87,7 @@ func (c *call) lingers() time.Time {
 	return c.now
 }
 
-// decode reads the JSON body into a struct; what the struct does not know is a mistake, as the schemas of the real
-// services have it.
+// decode decodes the JSON body into a struct. Unknown fields are errors, as in the schemas of the real services.
 func (c *call) decode(into any) error {
 	d := json.NewDecoder(bytes.NewReader(c.body))
 	d.DisallowUnknownFields()
@@ -98,7 +97,7 @@ func (c *call) decode(into any) error {
 	return nil
 }
 
-// decodeLoosely is decode for bodies of which only a part matters.
+// decodeLoosely is decode for bodies with irrelevant fields.
 func (c *call) decodeLoosely(into any) error {
 	if err := json.Unmarshal(c.body, into); err != nil {
 		return badRequest("%s", jsonMistake(err))
@@ -125,7 +124,7 @@ func lastPart(field string) string {
 	return field[strings.LastIndexByte(field, '.')+1:]
 }
 
-// limit is the page length the client asks for, never more than max. Zero max means that pages have no bound.
+// limit returns the requested page length, at most max. A max of zero means no limit.
 func (c *call) limit(otherwise, max int) (int, error) {
 	text := c.query.Get("limit")
 	if text == "" {
@@ -144,7 +143,7 @@ func (c *call) limit(otherwise, max int) (int, error) {
 	return n, nil
 }
 
-// nextURL is this request's URL with another marker.
+// nextURL returns the URL of the request with another marker.
 func (c *call) nextURL(path, marker string) string {
 	q := url.Values{}
 	for name, values := range c.query {

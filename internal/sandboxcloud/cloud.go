@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Cloud is an open cloud. All methods may be called from several goroutines.
+// Cloud is an open cloud. Several goroutines may call its methods.
 type Cloud struct {
 	options   Options
 	store     *store
@@ -18,29 +18,29 @@ type Cloud struct {
 	handler   http.Handler
 	transport *transport
 
-	closing context.Context // ends with Close; calls that hang end with it
+	closing context.Context // ends with Close and ends hanging calls
 	stop    context.CancelFunc
 
 	countMu sync.Mutex
 	counts  map[string]int // calls by operation; guarded by countMu
 
 	revokedMu sync.Mutex
-	revoked   map[string]time.Time // tokens that were given back, until they expire; guarded by revokedMu
+	revoked   map[string]time.Time // revoked tokens until they expire; guarded by revokedMu
 }
 
-// Open opens the cloud, or makes it when its file does not exist.
+// Open opens the cloud, or creates it if its file does not exist.
 func Open(options Options) (*Cloud, error) {
 	if err := options.Check(); err != nil {
 		return nil, err
 	}
 	options.fill()
 	now := options.Now()
-	store, err := openStore(options.File, func() *world { return newWorld(options.Zones, options.Range, now) })
+	store, err := openStore(options.File, func() *cloudState { return newWorld(options.Zones, options.Range, now) })
 	if err != nil {
 		return nil, err
 	}
 	contents := newContents(options.File, options.KeepBytes)
-	if err := errors.Join(contents.keepPublicImages(options.Images), store.furnish(options, now)); err != nil {
+	if err := errors.Join(contents.keepPublicImages(options.Images), store.seed(options, now)); err != nil {
 		return nil, err
 	}
 	c := &Cloud{
@@ -60,18 +60,18 @@ func Open(options Options) (*Cloud, error) {
 // Handler serves the whole cloud: /identity, /image, /compute, /networking and /volume.
 func (c *Cloud) Handler() http.Handler { return c.handler }
 
-// Transport sends requests to the cloud without a socket, whatever host they name. An answer that a fault cuts off is
-// an error of the transport, as on a real connection.
+// Transport sends requests to the cloud without a socket, regardless of the host. A response that a fault cuts off is
+// a transport error, as on a real connection.
 func (c *Cloud) Transport() http.RoundTripper { return c.transport }
 
-// Close ends calls that hang and waits for those of the Transport. What was changed is in the file already.
+// Close ends hanging calls and waits for those of the Transport. All changes are in the file already.
 func (c *Cloud) Close() error {
 	c.stop()
 	c.transport.wait()
 	return nil
 }
 
-// SetFaults replaces the scripted faults. Their counts begin anew.
+// SetFaults replaces the scripted faults. Their counts restart.
 func (c *Cloud) SetFaults(faults ...Fault) error {
 	for _, f := range faults {
 		if err := f.Check(); err != nil {
@@ -79,20 +79,20 @@ func (c *Cloud) SetFaults(faults ...Fault) error {
 		}
 	}
 	c.faults.set(faults)
-	return c.store.update(c.options.Now(), func(w *world) error {
+	return c.store.update(c.options.Now(), func(w *cloudState) error {
 		clear(w.FaultHits)
 		return nil
 	})
 }
 
-// Calls returns how many calls came in by operation, such as server.list; "total" is their sum.
+// Calls returns the number of calls by operation, such as server.list; "total" is their sum.
 func (c *Cloud) Calls() map[string]int {
 	c.countMu.Lock()
 	defer c.countMu.Unlock()
 	return maps.Clone(c.counts)
 }
 
-// ResetCalls begins counting anew.
+// ResetCalls sets all call counts to zero.
 func (c *Cloud) ResetCalls() {
 	c.countMu.Lock()
 	defer c.countMu.Unlock()
@@ -108,7 +108,7 @@ func (c *Cloud) count(operation string) {
 
 func (c *Cloud) now() time.Time { return c.options.Now() }
 
-// Access is how npctl's own project is reached through the Transport or, with another URL, through Serve.
+// Access is the access to npctl's own project through the Transport or, with another URL, through Serve.
 type Access struct {
 	AuthURL, Region, Username, Password, Project, Domain string
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 )
 
-// uploaded is an active image.
+// uploaded uploads an active image.
 func (c *client) uploaded(t testing.TB, name string, content []byte) *images.Image {
 	t.Helper()
 	i, err := images.Create(t.Context(), c.image, images.CreateOpts{
@@ -35,7 +35,7 @@ func (c *client) uploaded(t testing.TB, name string, content []byte) *images.Ima
 
 func flavorID(name string) string { return stableID("flavor/" + name) }
 
-// asked makes a server named so.
+// asked creates a server with the given name.
 func (c *client) asked(t testing.TB, imageID, name string) (*servers.Server, error) {
 	t.Helper()
 	return servers.Create(t.Context(), c.compute, servers.CreateOpts{

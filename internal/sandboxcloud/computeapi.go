@@ -65,7 +65,7 @@ func listServerGroups(*call) (*answer, error) { return ok(view{"server_groups": 
 
 func jsonText(text *string) ([]byte, error) { return json.Marshal(text) }
 
-func (c *call) findServer(w *world) (*server, error) {
+func (c *call) findServer(w *cloudState) (*server, error) {
 	s, found := w.Servers.get(c.id(), c.now)
 	if !found || !c.owns(&s.base) {
 		return nil, refuse(http.StatusNotFound, "Instance %s could not be found.", c.id())
@@ -74,14 +74,14 @@ func (c *call) findServer(w *world) (*server, error) {
 }
 
 func listServers(c *call) (*answer, error) {
-	return answerServers(c, func(w *world, s *server) any { return c.serverView(w, s) })
+	return answerServers(c, func(w *cloudState, s *server) any { return c.serverView(w, s) })
 }
 
 func listServersBriefly(c *call) (*answer, error) {
-	return answerServers(c, func(_ *world, s *server) any { return c.briefServer(s) })
+	return answerServers(c, func(_ *cloudState, s *server) any { return c.briefServer(s) })
 }
 
-func answerServers(c *call, show func(*world, *server) any) (*answer, error) {
+func answerServers(c *call, show func(*cloudState, *server) any) (*answer, error) {
 	limit, err := c.limit(c.cloud.options.PageLimit, c.cloud.options.PageLimit)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func answerServers(c *call, show func(*world, *server) any) (*answer, error) {
 	}
 	views := []any{}
 	var last string
-	err = c.view(func(w *world) error {
+	err = c.view(func(w *cloudState) error {
 		servers, err := c.selectServers(w, filter, limit)
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func answerServers(c *call, show func(*world, *server) any) (*answer, error) {
 	return ok(body)
 }
 
-// listKind is nova's name of the list that is asked for.
+// listKind returns nova's name of the requested list.
 func (c *call) listKind() string {
 	if strings.HasSuffix(c.request.URL.Path, "/detail") {
 		return "detail"
@@ -122,8 +122,8 @@ func (c *call) listKind() string {
 }
 
 // selectServers returns one page.
-func (c *call) selectServers(w *world, filter serverFilter, limit int) ([]*server, error) {
-	from := len(w.Servers.rows) // newest first, so this is the place before which the page begins
+func (c *call) selectServers(w *cloudState, filter serverFilter, limit int) ([]*server, error) {
+	from := len(w.Servers.rows) // newest first, so this is the index before which the page starts
 	marker := c.query.Get("marker")
 	sorted := len(c.query["sort_key"]) > 0
 	if marker != "" {
@@ -162,9 +162,9 @@ func (c *call) sortedPage(servers []*server, marker string, limit int) ([]*serve
 	return servers[:min(limit, len(servers))], nil
 }
 
-type serverFilter func(*world, *server) bool
+type serverFilter func(*cloudState, *server) bool
 
-// serverFilter combines the filters a project member may use; others are ignored, as nova does.
+// serverFilter combines the filters that a project member may use; like nova, it ignores others.
 func (c *call) serverFilter() (serverFilter, error) {
 	if all := strings.ToLower(c.query.Get("all_tenants")); all == "1" || all == "true" {
 		return nil, refuse(http.StatusForbidden, "Policy doesn't allow os_compute_api:servers:%s:get_all_tenants to be performed.", c.listKind())
@@ -176,7 +176,7 @@ func (c *call) serverFilter() (serverFilter, error) {
 			return nil, err
 		}
 	}
-	return func(w *world, s *server) bool {
+	return func(w *cloudState, s *server) bool {
 		return !slices.ContainsFunc(all, func(f serverFilter) bool { return !f(w, s) })
 	}, nil
 }
@@ -184,56 +184,56 @@ func (c *call) serverFilter() (serverFilter, error) {
 func (c *call) addServerFilter(name, value string, add func(serverFilter)) error {
 	switch name {
 	case "name", "ip", "ip6":
-		expression, err := regexp.Compile(value) // as MySQL does, compute matches names as regular expressions
+		expression, err := regexp.Compile(value) // compute matches names as MySQL regular expressions
 		if err != nil {
 			return badRequest("Invalid input for query parameters %s. Value: %s. '%s' is not a 'regex'", name, value, value)
 		}
-		add(func(w *world, s *server) bool { return c.textFits(w, s, name, expression) })
+		add(func(w *cloudState, s *server) bool { return c.textFits(w, s, name, expression) })
 	case "status":
 		wanted := c.query["status"]
-		add(func(_ *world, s *server) bool {
+		add(func(_ *cloudState, s *server) bool {
 			return slices.ContainsFunc(wanted, func(one string) bool { return strings.EqualFold(one, s.Status) })
 		})
 	case "image":
-		add(func(_ *world, s *server) bool { return s.Image == value })
+		add(func(_ *cloudState, s *server) bool { return s.Image == value })
 	case "flavor":
-		add(func(_ *world, s *server) bool { return s.Flavor == value })
+		add(func(_ *cloudState, s *server) bool { return s.Flavor == value })
 	case "reservation_id":
-		add(func(_ *world, s *server) bool { return s.Reservation == value })
+		add(func(_ *cloudState, s *server) bool { return s.Reservation == value })
 	case "tags", "tags-any", "not-tags", "not-tags-any":
 		if c.micro >= 26 {
-			add(func(_ *world, s *server) bool { return tagsFit(name, value, s.Tags) })
+			add(func(_ *cloudState, s *server) bool { return tagsFit(name, value, s.Tags) })
 		}
 	case "changes-since":
 		since, err := parseChange(value)
 		if err != nil {
 			return err
 		}
-		add(func(_ *world, s *server) bool { return !s.Updated.Before(since) })
+		add(func(_ *cloudState, s *server) bool { return !s.Updated.Before(since) })
 	default:
 		c.addNewServerFilter(name, value, add)
 	}
 	return nil
 }
 
-// addNewServerFilter knows the filters that members may use since microversion 2.83.
+// addNewServerFilter adds the filters that members may use since microversion 2.83.
 func (c *call) addNewServerFilter(name, value string, add func(serverFilter)) {
 	if c.micro < 83 {
 		return
 	}
 	switch name {
 	case "availability_zone":
-		add(func(_ *world, s *server) bool { return s.Zone == value })
+		add(func(_ *cloudState, s *server) bool { return s.Zone == value })
 	case "key_name":
-		add(func(_ *world, s *server) bool { return s.Key == value })
+		add(func(_ *cloudState, s *server) bool { return s.Key == value })
 	case "vm_state":
-		add(func(_ *world, s *server) bool { return vmState(s.Status) == value })
+		add(func(_ *cloudState, s *server) bool { return vmState(s.Status) == value })
 	case "task_state":
-		add(func(_ *world, s *server) bool { return s.Task == value })
+		add(func(_ *cloudState, s *server) bool { return s.Task == value })
 	}
 }
 
-func (c *call) textFits(w *world, s *server, field string, expression *regexp.Regexp) bool {
+func (c *call) textFits(w *cloudState, s *server, field string, expression *regexp.Regexp) bool {
 	if field == "name" {
 		return expression.MatchString(s.Name)
 	}
@@ -247,13 +247,13 @@ func (c *call) textFits(w *world, s *server, field string, expression *regexp.Re
 	return false
 }
 
-// withServer answers something about one server, under the read lock or, when it changes something, the write lock.
-func (c *call) withServer(fn func(*world, *server) (*answer, error)) (a *answer, err error) {
+// withServer responds to a request for one server, under the read lock or, for changes, the write lock.
+func (c *call) withServer(fn func(*cloudState, *server) (*answer, error)) (a *answer, err error) {
 	run := c.update
 	if c.request.Method == http.MethodGet {
 		run = c.view
 	}
-	err = run(func(w *world) error {
+	err = run(func(w *cloudState) error {
 		s, err := c.findServer(w)
 		if err != nil {
 			return err
@@ -265,7 +265,7 @@ func (c *call) withServer(fn func(*world, *server) (*answer, error)) (a *answer,
 }
 
 func showServer(c *call) (*answer, error) {
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		v := c.serverView(w, s)
 		if c.micro >= 71 {
 			v.ServerGroups = &[]string{}
@@ -275,20 +275,20 @@ func showServer(c *call) (*answer, error) {
 }
 
 func deleteServer(c *call) (*answer, error) {
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		if s.Locked {
 			return nil, refuse(http.StatusConflict, "Instance %s is locked", s.ID)
 		}
 		if s.Task != "deleting" {
-			s.GoesFromLists = c.lingers().Add(c.cloud.options.DeleteTime)
+			s.HiddenFrom = c.lingers().Add(c.cloud.options.DeleteTime)
 			w.scheduleDelete(c, s)
 		}
 		return noContent()
 	})
 }
 
-// scheduleDelete begins the end of a server, now or, when a fault has it so, later.
-func (w *world) scheduleDelete(c *call, s *server) {
+// scheduleDelete starts the deletion of a server, immediately or after the delay of a fault.
+func (w *cloudState) scheduleDelete(c *call, s *server) {
 	end := c.now.Add(c.cloud.options.DeleteTime)
 	if f, late := c.effect(LateEffect); late {
 		w.schedule(end.Add(f.Delay), serverGoes, s.ID, "")
@@ -301,7 +301,7 @@ func (w *world) scheduleDelete(c *call, s *server) {
 		if text == "" {
 			text = "Failed to terminate the instance."
 		}
-		w.schedule(end, serverStays, s.ID, text)
+		w.schedule(end, deleteFails, s.ID, text)
 		return
 	}
 	w.schedule(end, serverGoes, s.ID, "")

@@ -2,7 +2,7 @@ package sandboxcloud
 
 func listZones(c *call) (*answer, error) {
 	views := []view{}
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		for _, name := range w.Zones {
 			views = append(views, view{"zoneName": name, "zoneState": view{"available": true}, "hosts": nil})
 		}
@@ -16,7 +16,7 @@ func listZones(c *call) (*answer, error) {
 
 func showLimits(c *call) (*answer, error) {
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		q, u := w.quota(c.who.project), w.use(c.who.project)
 		v = view{
 			"maxTotalInstances": q.Instances, "maxTotalCores": q.Cores, "maxTotalRAMSize": q.RAM, "maxServerMeta": 128,
@@ -55,7 +55,7 @@ func (c *call) answerComputeQuota(show func(limit, used int64) any) (*answer, er
 		return forbidCompute("os_compute_api:os-quota-sets:show")(c)
 	}
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		q, u := w.quota(project), w.use(project)
 		v = view{
 			"id": project, "instances": show(q.Instances, u.instances), "cores": show(q.Cores, u.cores), "ram": show(q.RAM, u.ram),

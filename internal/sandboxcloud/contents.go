@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// contents keeps the bytes of small images, so that they can be downloaded again: in files beside the state, or in
-// memory when the state is there.
+// contents keeps the bytes of small images, so that clients can download them: in files beside the state file, or in
+// memory if the state is in memory.
 type contents struct {
 	dir   string // empty: memory
 	limit int64
@@ -28,12 +28,12 @@ func newContents(stateFile string, limit int64) *contents {
 	return c
 }
 
-// incomingContent takes what is uploaded up to the limit and forgets what is longer.
+// incomingContent stores an upload up to the limit and discards a larger one.
 type incomingContent struct {
 	of     *contents
 	id     string
 	kept   bytes.Buffer
-	spill  *os.File // what is more than a MiB; only beside a state file
+	spill  *os.File // the bytes after the first MiB; only beside a state file
 	size   int64
 	failed error
 }
@@ -55,7 +55,7 @@ func (in *incomingContent) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// spillOver goes on in a file.
+// spillOver writes the rest to a file.
 func (in *incomingContent) spillOver(p []byte) (err error) {
 	if in.spill == nil {
 		if err := os.MkdirAll(in.of.dir, 0o700); err != nil {
@@ -73,7 +73,7 @@ func (in *incomingContent) spillOver(p []byte) (err error) {
 	return err
 }
 
-// commit keeps the content under the image's id.
+// commit stores the content under the image's ID.
 func (in *incomingContent) commit() error {
 	if in.failed != nil || in.size > in.of.limit {
 		return in.failed
@@ -94,7 +94,7 @@ func (in *incomingContent) commit() error {
 	return err
 }
 
-// discard frees what was not committed.
+// discard releases content that was not committed.
 func (in *incomingContent) discard() {
 	in.kept.Reset()
 	if in.spill != nil {
@@ -104,7 +104,7 @@ func (in *incomingContent) discard() {
 	}
 }
 
-// path keeps ids that clients chose inside the directory.
+// path returns a path inside the directory, even for IDs that clients chose.
 func (c *contents) path(id string) string { return filepath.Join(c.dir, filepath.Base(id)) }
 
 func (c *contents) open(id string) (io.ReadCloser, error) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// discoveryRoutes are the documents by which clients find versions. Each service has its own form of them.
+// discoveryRoutes are the version documents of the services. Each service has its own format.
 func discoveryRoutes() []route {
 	return []route{
 		{identity, "GET", "", "version.list", true, false, identityVersions},
@@ -111,7 +111,7 @@ func volumeVersions(status int) func(*call) (*answer, error) {
 	}
 }
 
-// Operations lists the names that faults and counts use.
+// Operations lists the operation names for faults and counts.
 func Operations() []string {
 	names := []string{serverSnapshots, serverSSH, serverCommands}
 	for _, routes := range [][]route{
@@ -125,7 +125,7 @@ func Operations() []string {
 	return slices.Compact(names)
 }
 
-// KnownOperation reports whether the pattern matches any of them.
+// KnownOperation reports whether the pattern matches an operation.
 func KnownOperation(pattern string) bool {
 	return slices.ContainsFunc(Operations(), newGlob(pattern).match)
 }

@@ -9,43 +9,44 @@ import (
 	"time"
 )
 
-// Action is what a fault does to a call.
+// Action is the effect of a fault on a call.
 type Action string
 
-// The actions, and the way of real services each stands for.
+// The actions, with the real failures that they emulate.
 const (
-	// Answer gives Status (with RetryAfter and Message) and does nothing: 429 of a rate limit, 500, 503.
+	// Answer responds with Status (with RetryAfter and Message) and does not execute the request: 429 of a rate
+	// limit, 500, 503.
 	Answer Action = "answer"
-	// OverQuota refuses as the service does when the project's quota is used up.
+	// OverQuota rejects the request like the service does when the project's quota is used up.
 	OverQuota Action = "over_quota"
-	// ServerError accepts the server and lets its build end as ERROR with Message as fault ("No valid host was found."). A
-	// snapshot is accepted, and its image vanishes.
+	// ServerError accepts the server and lets its build end as ERROR with Message as fault ("No valid host was
+	// found."). For a snapshot, it accepts the request and the image vanishes.
 	ServerError Action = "server_error"
-	// LostBefore cuts the connection and does nothing.
+	// LostBefore cuts the connection and does not execute the request.
 	LostBefore Action = "lost_before"
-	// LostAfter does what was asked and cuts the connection instead of answering.
+	// LostAfter executes the request and cuts the connection instead of responding.
 	LostAfter Action = "lost_after"
-	// Slow waits for Delay before anything else.
+	// Slow waits for Delay before the request.
 	Slow Action = "slow"
-	// HangBefore does nothing until the client gives up.
+	// HangBefore waits until the client gives up, without executing the request.
 	HangBefore Action = "hang_before"
-	// HangAfter does what was asked and does not answer until the client gives up.
+	// HangAfter executes the request and does not respond until the client gives up.
 	HangAfter Action = "hang_after"
-	// LateEffect cuts the connection, and what was to be made appears, or a server that was to go goes, only Delay later.
+	// LateEffect cuts the connection; the created object appears, or the deleted server disappears, after Delay.
 	LateEffect Action = "late_effect"
-	// LateListing keeps a new object out of lists, and a deleted one in them, for Delay.
+	// LateListing hides a new object from lists, or keeps a deleted one in them, for Delay.
 	LateListing Action = "late_listing"
-	// DeleteFails answers a server's delete with 204, yet the server ends as ERROR. A second delete works.
+	// DeleteFails responds to a server's deletion with 204, but the server ends as ERROR. A second deletion works.
 	DeleteFails Action = "delete_fails"
 	// LateAddress shows an associated floating IP in its server's addresses only after Delay.
 	LateAddress Action = "late_address"
-	// CutUpload breaks the connection in the middle of an upload; the image is queued again.
+	// CutUpload breaks the connection in the middle of an upload; the image returns to "queued".
 	CutUpload Action = "cut_upload"
-	// StuckSaving takes an upload whole and leaves the image in "saving".
+	// StuckSaving accepts a complete upload and leaves the image in "saving".
 	StuckSaving Action = "stuck_saving"
-	// Truncate does what was asked and cuts the connection in the middle of the answer.
+	// Truncate executes the request and cuts the connection in the middle of the response.
 	Truncate Action = "truncate"
-	// Corrupt changes a byte of an image that is downloaded.
+	// Corrupt changes one byte of a downloaded image.
 	Corrupt Action = "corrupt"
 )
 
@@ -57,16 +58,16 @@ func Actions() []Action {
 	}
 }
 
-// Fault is one way in which the cloud misbehaves, and when. In all patterns * stands for any text and ? for any one
-// character; an empty one matches everything.
+// Fault describes one failure of the cloud and its conditions. In all patterns * matches any text and ? any one
+// character; an empty pattern matches everything.
 type Fault struct {
 	Operation string // pattern of operations, such as server.create or image.*
 	Method    string // pattern of HTTP methods
 	Path      string // pattern of URL paths
-	Name      string // pattern of names of what is made, read or deleted
+	Name      string // pattern of the names of created, read or deleted objects
 
-	// Of the calls that match, the first After go well; of the rest each Every-th fails (0 and 1: each), with
-	// Probability (0 means always), and no more than Times (0: no end).
+	// The first After matching calls succeed; of the others every Every-th fails (0 and 1: each), with Probability (0
+	// means always), at most Times times (0 means no limit).
 	After       int
 	Every       int
 	Times       int
@@ -79,7 +80,7 @@ type Fault struct {
 	Delay      time.Duration // of Slow, LateEffect, LateListing and LateAddress
 }
 
-// Check finds mistakes.
+// Check returns an error for an invalid fault.
 func (f Fault) Check() error {
 	switch {
 	case !slices.Contains(Actions(), f.Action):
@@ -117,7 +118,7 @@ func (f Fault) always() bool {
 	return f.After == 0 && f.Every <= 1 && f.Times == 0 && f.Probability == 0
 }
 
-// status is what Answer answers.
+// refusal returns the error response of Answer.
 func (f Fault) refusal() error {
 	message := f.Message
 	if message == "" {
@@ -126,7 +127,7 @@ func (f Fault) refusal() error {
 	return &apiError{status: f.Status, message: message, retryAfter: f.RetryAfter}
 }
 
-// faultJSON is a Fault as files have it, with durations such as "2s".
+// faultJSON is the file format of a Fault, with durations such as "2s".
 type faultJSON struct {
 	Operation   string  `json:"operation,omitempty"`
 	Method      string  `json:"method,omitempty"`
@@ -158,7 +159,7 @@ func durationText(d time.Duration) string {
 	return d.String()
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the format of MarshalJSON.
 func (f *Fault) UnmarshalJSON(text []byte) error {
 	var j faultJSON
 	if err := strictJSON(text, &j); err != nil {

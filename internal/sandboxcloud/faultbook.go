@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// maxFaultFile bounds what is read from a file of faults.
+// maxFaultFile is the maximum size of a file of faults in bytes.
 const maxFaultFile = 1 << 20
 
 // faultBook holds the scripted faults: those set from Go or configuration, then those of the file.
@@ -31,14 +31,14 @@ type faultBook struct {
 // rule is a fault with its patterns compiled.
 type rule struct {
 	Fault
-	key                           string // of its counts in the state
+	key                           string // key of its counts in the state
 	operation, method, path, name glob
 }
 
-// hits counts what a rule has met.
+// hits counts the calls that matched a rule.
 type hits struct {
 	Seen  int `json:"seen"`  // calls that matched
-	Fired int `json:"fired"` // of those, how many went wrong
+	Fired int `json:"fired"` // of those, calls that failed
 }
 
 func newFaultBook(faults []Fault, file string, seed uint64) *faultBook {
@@ -54,7 +54,7 @@ func (b *faultBook) set(faults []Fault) {
 	b.own = rules
 }
 
-// rules returns those in force now.
+// rules returns the current rules.
 func (b *faultBook) rules() ([]rule, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *faultBook) rules() ([]rule, error) {
 	return append(b.own[:len(b.own):len(b.own)], b.read...), nil
 }
 
-// reread is called with the lock held; the file is small and local. No file means no faults.
+// reread is called with the lock held; the file is small and local. A missing file means no faults.
 func (b *faultBook) reread() error {
 	at, err := stampOf(b.file)
 	if os.IsNotExist(err) {
@@ -111,12 +111,12 @@ func strictJSON(text []byte, into any) error {
 	return d.Decode(into)
 }
 
-// compile makes rules. A rule's key follows from its content and place, so that a process that reads the same faults
-// later goes on counting.
+// compile compiles faults to rules. A rule's key depends only on its content and position, so that a process that
+// reads the same faults later continues the counts.
 func compile(origin string, faults []Fault) []rule {
 	rules := make([]rule, 0, len(faults))
 	for i, f := range faults {
-		text, _ := json.Marshal(f) // a struct of words and numbers
+		text, _ := json.Marshal(f) // a struct of strings and numbers
 		sum := sha256.Sum256(fmt.Appendf(text, "%s %d", origin, i))
 		rules = append(rules, rule{
 			Fault: f, key: hex.EncodeToString(sum[:8]), operation: newGlob(f.Operation), method: newGlob(f.Method),
@@ -126,7 +126,7 @@ func compile(origin string, faults []Fault) []rule {
 	return rules
 }
 
-// fires decides about the next call that matches. The same calls in the same order meet the same faults.
+// fires decides whether the next matching call fails. The same calls in the same order meet the same faults.
 func (r rule) fires(h *hits, seed uint64) bool {
 	h.Seen++
 	n := h.Seen - r.After
@@ -140,13 +140,13 @@ func (r rule) fires(h *hits, seed uint64) bool {
 	return true
 }
 
-// chance is a number in [0, 1) that depends on its arguments alone.
+// chance returns a number in [0, 1) that depends only on its arguments.
 func chance(seed uint64, key string, n int) float64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", seed, key, n))
 	return float64(binary.BigEndian.Uint64(sum[:8])>>11) / math.Exp2(53)
 }
 
-// glob is a pattern in which * stands for any text and ? for any one character. The zero glob matches everything.
+// glob is a pattern in which * matches any text and ? any one character. The zero glob matches everything.
 type glob struct{ expression *regexp.Regexp }
 
 func newGlob(pattern string) glob {

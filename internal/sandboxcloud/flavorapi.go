@@ -45,7 +45,7 @@ func (c *call) answerFlavors(show func(*flavor) any) (*answer, error) {
 	}
 	minRAM, minDisk := c.number("minRam"), c.number("minDisk")
 	var found []*flavor
-	err = c.view(func(w *world) error {
+	err = c.view(func(w *cloudState) error {
 		for f := range w.Flavors.oldestFirst(c.now) {
 			if f.RAM >= minRAM && f.Disk >= minDisk {
 				found = append(found, f) // flavors never change
@@ -82,7 +82,7 @@ func (c *call) number(name string) int64 {
 	return n
 }
 
-func (c *call) findFlavor(w *world) (*flavor, error) {
+func (c *call) findFlavor(w *cloudState) (*flavor, error) {
 	f, found := w.Flavors.get(c.id(), c.now)
 	if !found {
 		return nil, refuse(http.StatusNotFound, "Flavor %s could not be found.", c.id())
@@ -92,7 +92,7 @@ func (c *call) findFlavor(w *world) (*flavor, error) {
 
 func showFlavor(c *call) (*answer, error) {
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		f, err := c.findFlavor(w)
 		if err == nil {
 			v = c.flavorView(f)
@@ -106,7 +106,7 @@ func showFlavor(c *call) (*answer, error) {
 }
 
 func showFlavorSpecs(c *call) (*answer, error) {
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		_, err := c.findFlavor(w)
 		return err
 	})

@@ -8,11 +8,11 @@ import (
 )
 
 func listFloatingIPs(c *call) (*answer, error) {
-	return listOf(c, "floatingips", func(w *world) iter.Seq[*floatingIP] { return w.FloatingIPs.oldestFirst(c.now) },
-		func(_ *world, f *floatingIP) bool { return c.owns(&f.base) }, (*world).floatingIPView)
+	return listOf(c, "floatingips", func(w *cloudState) iter.Seq[*floatingIP] { return w.FloatingIPs.oldestFirst(c.now) },
+		func(_ *cloudState, f *floatingIP) bool { return c.owns(&f.base) }, (*cloudState).floatingIPView)
 }
 
-func (c *call) findFloatingIP(w *world, id string) (*floatingIP, error) {
+func (c *call) findFloatingIP(w *cloudState, id string) (*floatingIP, error) {
 	f, found := w.FloatingIPs.get(id, c.now)
 	if !found || !c.owns(&f.base) {
 		return nil, notFound("FloatingIPNotFound", "Floating IP %s could not be found", id)
@@ -21,7 +21,7 @@ func (c *call) findFloatingIP(w *world, id string) (*floatingIP, error) {
 }
 
 func showFloatingIP(c *call) (*answer, error) {
-	return showOne(c, "floatingip", c.findFloatingIP, (*world).floatingIPView)
+	return showOne(c, "floatingip", c.findFloatingIP, (*cloudState).floatingIPView)
 }
 
 type floatingIPRequest struct {
@@ -42,7 +42,7 @@ func createFloatingIP(c *call) (*answer, error) {
 		return nil, err
 	}
 	var v view
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		f, err := c.newFloatingIP(w, &in)
 		if err != nil {
 			return err
@@ -56,7 +56,7 @@ func createFloatingIP(c *call) (*answer, error) {
 	return created(view{"floatingip": v})
 }
 
-func (c *call) newFloatingIP(w *world, in *floatingIPRequest) (*floatingIP, error) {
+func (c *call) newFloatingIP(w *cloudState, in *floatingIPRequest) (*floatingIP, error) {
 	n, err := c.findNetwork(w, in.FloatingIP.Network)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (c *call) newFloatingIP(w *world, in *floatingIPRequest) (*floatingIP, erro
 	if f.Address, err = w.floatingAddress(n, in.FloatingIP.Address, f.ID); err != nil {
 		return nil, err
 	}
-	c.bend(&f.base)
+	c.applyFault(&f.base)
 	w.FloatingIPs.add(f)
 	w.indexFloatingIP(f)
 	if p != nil {
@@ -88,7 +88,7 @@ func (c *call) newFloatingIP(w *world, in *floatingIPRequest) (*floatingIP, erro
 	return f, nil
 }
 
-func (w *world) floatingAddress(n *network, wanted, owner string) (netip.Addr, error) {
+func (w *cloudState) floatingAddress(n *network, wanted, owner string) (netip.Addr, error) {
 	for _, s := range w.subnetsOf(n.ID) {
 		if !s.CIDR.Addr().Is4() {
 			continue
@@ -104,8 +104,8 @@ func (w *world) floatingAddress(n *network, wanted, owner string) (netip.Addr, e
 		"Unable to find any IP address on external network %s.", n.ID)
 }
 
-// target is the port, and its address, that the request wants the floating IP on; nil when it wants none.
-func (c *call) target(w *world, in *floatingIPRequest) (*port, netip.Addr, error) {
+// target returns the port and address to which the request associates the floating IP; nil for none.
+func (c *call) target(w *cloudState, in *floatingIPRequest) (*port, netip.Addr, error) {
 	if in.FloatingIP.Port == nil || *in.FloatingIP.Port == "" {
 		return nil, netip.Addr{}, nil
 	}
@@ -122,7 +122,7 @@ func (c *call) target(w *world, in *floatingIPRequest) (*port, netip.Addr, error
 		"Bad floatingip request: Cannot add floating IP to port %s that has no fixed IPv4 addresses.", p.ID)
 }
 
-// shownAt is when compute learns of an association.
+// shownAt returns the time at which compute shows an association.
 func (c *call) shownAt() time.Time {
 	if f, late := c.effect(LateAddress); late {
 		return c.now.Add(f.Delay)
@@ -136,7 +136,7 @@ func updateFloatingIP(c *call) (*answer, error) {
 		return nil, err
 	}
 	var v view
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		f, err := c.findFloatingIP(w, c.id())
 		if err != nil {
 			return err
@@ -155,9 +155,9 @@ func updateFloatingIP(c *call) (*answer, error) {
 	return ok(view{"floatingip": v})
 }
 
-// moveFloatingIP associates as the request says. A request without port_id, as well as one with null, takes the
-// floating IP off its port unless it only changes the description.
-func (c *call) moveFloatingIP(w *world, f *floatingIP, in *floatingIPRequest) error {
+// moveFloatingIP changes the association as requested. A request with a null port_id, or without port_id,
+// disassociates the floating IP, unless it only changes the description.
+func (c *call) moveFloatingIP(w *cloudState, f *floatingIP, in *floatingIPRequest) error {
 	p, fixed, err := c.target(w, in)
 	if err != nil {
 		return err
@@ -175,8 +175,8 @@ func (c *call) moveFloatingIP(w *world, f *floatingIP, in *floatingIPRequest) er
 	return nil
 }
 
-// freeForFloatingIP refuses a port that has another floating IP already.
-func (w *world) freeForFloatingIP(p *port, fixed netip.Addr, f *floatingIP, network string) error {
+// freeForFloatingIP rejects a port that has another floating IP.
+func (w *cloudState) freeForFloatingIP(p *port, fixed netip.Addr, f *floatingIP, network string) error {
 	if p == nil || w.floatingOf[p.ID] == nil || w.floatingOf[p.ID] == f {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (w *world) freeForFloatingIP(p *port, fixed netip.Addr, f *floatingIP, netw
 }
 
 func deleteFloatingIP(c *call) (*answer, error) {
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		f, err := c.findFloatingIP(w, c.id())
 		if err != nil {
 			return err

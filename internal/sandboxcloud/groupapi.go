@@ -10,11 +10,11 @@ import (
 )
 
 func listGroups(c *call) (*answer, error) {
-	return listOf(c, "security_groups", func(w *world) iter.Seq[*securityGroup] { return w.Groups.oldestFirst(c.now) },
-		func(_ *world, g *securityGroup) bool { return c.owns(&g.base) }, (*world).groupView)
+	return listOf(c, "security_groups", func(w *cloudState) iter.Seq[*securityGroup] { return w.Groups.oldestFirst(c.now) },
+		func(_ *cloudState, g *securityGroup) bool { return c.owns(&g.base) }, (*cloudState).groupView)
 }
 
-func (c *call) findGroupByID(w *world, id string) (*securityGroup, error) {
+func (c *call) findGroupByID(w *cloudState, id string) (*securityGroup, error) {
 	g, found := w.Groups.get(id, c.now)
 	if !found || !c.owns(&g.base) {
 		return nil, notFound("SecurityGroupNotFound", "Security group %s does not exist", id)
@@ -23,7 +23,7 @@ func (c *call) findGroupByID(w *world, id string) (*securityGroup, error) {
 }
 
 func showGroup(c *call) (*answer, error) {
-	return showOne(c, "security_group", c.findGroupByID, (*world).groupView)
+	return showOne(c, "security_group", c.findGroupByID, (*cloudState).groupView)
 }
 
 func createGroup(c *call) (*answer, error) {
@@ -41,7 +41,7 @@ func createGroup(c *call) (*answer, error) {
 		return nil, refuseNeutron(http.StatusConflict, "SecurityGroupDefaultAlreadyExists", "Default security group already exists.")
 	}
 	var v view
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		if err := c.roomFor(w, "security_group", 1); err != nil {
 			return err
 		}
@@ -56,8 +56,8 @@ func createGroup(c *call) (*answer, error) {
 	return created(view{"security_group": v})
 }
 
-// newGroup lets everything out, as every new group does.
-func (w *world) newGroup(project, name, description string, now time.Time) *securityGroup {
+// newGroup creates a security group, which permits all outgoing traffic like every new group.
+func (w *cloudState) newGroup(project, name, description string, now time.Time) *securityGroup {
 	g := &securityGroup{base: w.newBase(project, now), Name: name, Description: description, Stateful: true}
 	for _, version := range []string{"IPv4", "IPv6"} {
 		g.Rules = append(g.Rules, groupRule{ID: uuid.NewString(), Created: now, Direction: "egress", EtherType: version})
@@ -68,7 +68,7 @@ func (w *world) newGroup(project, name, description string, now time.Time) *secu
 }
 
 func deleteGroup(c *call) (*answer, error) {
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		g, err := c.findGroupByID(w, c.id())
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func deleteGroup(c *call) (*answer, error) {
 
 func listRules(c *call) (*answer, error) {
 	var views []view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		for g := range w.Groups.oldestFirst(c.now) {
 			for _, r := range g.Rules {
 				if c.owns(&g.base) {
@@ -125,7 +125,7 @@ func createRule(c *call) (*answer, error) {
 		r.EtherType = "IPv4"
 	}
 	var v view
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		g, err := c.findGroupByID(w, in.Rule.Group)
 		if err != nil {
 			return err
@@ -140,8 +140,8 @@ func createRule(c *call) (*answer, error) {
 	return created(view{"security_group_rule": v})
 }
 
-// findRule returns the group and the rule's place in it.
-func (c *call) findRule(w *world) (*securityGroup, int, error) {
+// findRule returns the group and the index of the rule in it.
+func (c *call) findRule(w *cloudState) (*securityGroup, int, error) {
 	for g := range w.Groups.oldestFirst(c.now) {
 		at := slices.IndexFunc(g.Rules, func(r groupRule) bool { return r.ID == c.id() })
 		if at >= 0 && c.owns(&g.base) {
@@ -153,7 +153,7 @@ func (c *call) findRule(w *world) (*securityGroup, int, error) {
 
 func showRule(c *call) (*answer, error) {
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		g, at, err := c.findRule(w)
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func showRule(c *call) (*answer, error) {
 }
 
 func deleteRule(c *call) (*answer, error) {
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		g, at, err := c.findRule(w)
 		if err != nil {
 			return err

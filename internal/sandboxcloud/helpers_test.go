@@ -10,7 +10,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack"
 )
 
-// client is a logged-in gophercloud, as the openstack driver has one.
+// client is a logged-in gophercloud client, like that of the openstack driver.
 type client struct {
 	cloud    *Cloud
 	provider *gophercloud.ProviderClient
@@ -78,7 +78,7 @@ func tryLogin(ctx context.Context, transport http.RoundTripper, authURL, user, p
 	return c, nil
 }
 
-// rawBody sends a body as it is and takes any answer.
+// rawBody sends a body unchanged and accepts any response.
 func rawBody(body string) *gophercloud.RequestOpts {
 	return &gophercloud.RequestOpts{
 		RawBody: strings.NewReader(body), MoreHeaders: map[string]string{"Content-Type": "application/json"},

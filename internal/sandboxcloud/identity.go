@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Every cloud has these users, each in a project of its own name. Other is for what belongs to somebody else.
+// Every cloud has these users, each in a project of the same name. Other owns the objects of other users.
 const (
 	Region   = "RegionOne"
 	Domain   = "Default"
 	User     = "npctl"
 	Other    = "other"
-	Password = "sandbox" // nothing in a sandbox is worth a secret
+	Password = "sandbox" // a sandbox needs no secret
 )
 
 const domainID = "default"
@@ -22,7 +22,7 @@ type project struct {
 }
 
 type user struct {
-	base         // Project is the default one
+	base         // Project is the default project
 	Name  string `json:"name"`
 	Pass  string `json:"password"`
 	Roles []role `json:"roles"`
@@ -33,7 +33,7 @@ type role struct {
 	Name string `json:"name"`
 }
 
-// appCredential lets its bearer act as a user within one project.
+// appCredential authenticates as a user within one project.
 type appCredential struct {
 	base
 	Name        string     `json:"name"`
@@ -85,7 +85,7 @@ func (c *call) projectView(p *project) map[string]any {
 
 func listOwnProjects(c *call) (*answer, error) {
 	list := []any{}
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		if p, found := w.Projects.get(c.who.project, c.now); found {
 			list = append(list, c.projectView(p))
 		}
@@ -106,7 +106,7 @@ func showProject(c *call) (*answer, error) {
 		return forbidIdentity("identity:get_project")(c)
 	}
 	var view any
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		p, found := w.Projects.get(c.id(), c.now)
 		if !found {
 			return refuse(http.StatusNotFound, "Could not find project: %s.", c.id())

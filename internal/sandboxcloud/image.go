@@ -13,7 +13,7 @@ import (
 type image struct {
 	base
 	Name            string            `json:"name"`
-	HasName         bool              `json:"has_name"` // an image may be without a name, which shows as null
+	HasName         bool              `json:"has_name"` // an image may have no name, which is null in JSON
 	Status          string            `json:"status"`
 	Visibility      string            `json:"visibility"`
 	DiskFormat      string            `json:"disk_format"`
@@ -54,7 +54,7 @@ func imageRoutes() []route {
 	}
 }
 
-// imageView is flat: properties of the user's stand beside those of the service.
+// imageView is flat: it mixes user properties and attributes of the service.
 func imageView(i *image) view {
 	v := view{}
 	for name, value := range i.Properties {
@@ -77,7 +77,7 @@ func imageView(i *image) view {
 	return v
 }
 
-func (c *call) findImage(w *world) (*image, error) {
+func (c *call) findImage(w *cloudState) (*image, error) {
 	i, found := w.Images.get(c.id(), c.now)
 	if !found || !i.visible(c.who.project) {
 		if c.request.Method == http.MethodDelete && c.request.PathValue("tag") == "" {
@@ -88,13 +88,13 @@ func (c *call) findImage(w *world) (*image, error) {
 	return i, nil
 }
 
-// withImage answers something about one image; changing one takes being its owner.
-func (c *call) withImage(fn func(*world, *image) (*answer, error)) (a *answer, err error) {
+// withImage responds to a request for one image; only the owner may change it.
+func (c *call) withImage(fn func(*cloudState, *image) (*answer, error)) (a *answer, err error) {
 	run := c.update
 	if c.request.Method == http.MethodGet {
 		run = c.view
 	}
-	err = run(func(w *world) error {
+	err = run(func(w *cloudState) error {
 		i, err := c.findImage(w)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (c *call) withImage(fn func(*world, *image) (*answer, error)) (a *answer, e
 }
 
 func showImage(c *call) (*answer, error) {
-	return c.withImage(func(_ *world, i *image) (*answer, error) { return ok(imageView(i)) })
+	return c.withImage(func(_ *cloudState, i *image) (*answer, error) { return ok(imageView(i)) })
 }
 
 func createImage(c *call) (*answer, error) {
@@ -132,7 +132,7 @@ func createImage(c *call) (*answer, error) {
 		return nil, refuse(http.StatusForbidden, "You are not authorized to complete publicize_image action.")
 	}
 	var v view
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		if _, taken := w.Images.byID[wantedID]; taken {
 			return refuse(http.StatusConflict, "Image ID %s already exists!", wantedID)
 		}
@@ -140,7 +140,7 @@ func createImage(c *call) (*answer, error) {
 		if wantedID != "" {
 			i.ID = wantedID
 		}
-		c.bend(&i.base)
+		c.applyFault(&i.base)
 		w.Images.add(i)
 		v = imageView(i)
 		return nil
@@ -154,7 +154,7 @@ func createImage(c *call) (*answer, error) {
 }
 
 func deleteImage(c *call) (*answer, error) {
-	return c.withImage(func(w *world, i *image) (*answer, error) {
+	return c.withImage(func(w *cloudState, i *image) (*answer, error) {
 		if i.Protected {
 			return nil, refuse(http.StatusForbidden, "Image %s is protected and cannot be deleted.", i.ID)
 		}
@@ -170,7 +170,7 @@ func deleteImage(c *call) (*answer, error) {
 }
 
 func tagImage(c *call) (*answer, error) {
-	return c.withImage(func(_ *world, i *image) (*answer, error) {
+	return c.withImage(func(_ *cloudState, i *image) (*answer, error) {
 		if tag := c.request.PathValue("tag"); !slices.Contains(i.Tags, tag) {
 			i.Tags = append(slices.Clone(i.Tags), tag)
 			i.touch(c.now)
@@ -180,7 +180,7 @@ func tagImage(c *call) (*answer, error) {
 }
 
 func untagImage(c *call) (*answer, error) {
-	return c.withImage(func(_ *world, i *image) (*answer, error) {
+	return c.withImage(func(_ *cloudState, i *image) (*answer, error) {
 		tag := c.request.PathValue("tag")
 		if !slices.Contains(i.Tags, tag) {
 			return nil, refuse(http.StatusNotFound, "The resource could not be found.")
@@ -191,7 +191,7 @@ func untagImage(c *call) (*answer, error) {
 	})
 }
 
-// imageField is an attribute as text, for filters and sorting.
+// imageField returns an attribute as text, for filters and sorting.
 func imageField(i *image, name string) string {
 	switch name {
 	case "id":

@@ -12,7 +12,8 @@ import (
 	"strconv"
 )
 
-// uploadImage takes the content in one pass. Of it only sizes and checksums are kept, and small ones whole.
+// uploadImage receives the content in one pass. It stores only the size and checksums, and the content of small
+// images.
 func uploadImage(c *call) (*answer, error) {
 	if kind := c.request.Header.Get("Content-Type"); kind != "application/octet-stream" {
 		return nil, refuse(http.StatusUnsupportedMediaType, "The request media type %s is not supported by this server.", kind)
@@ -30,9 +31,9 @@ func uploadImage(c *call) (*answer, error) {
 	return &answer{status: http.StatusNoContent}, c.endUpload(seen)
 }
 
-// beginUpload moves the image from queued to saving, so that nobody else uploads to it.
+// beginUpload moves the image from queued to saving, so that no second upload starts.
 func (c *call) beginUpload() error {
-	_, err := c.withImage(func(_ *world, i *image) (*answer, error) {
+	_, err := c.withImage(func(_ *cloudState, i *image) (*answer, error) {
 		switch {
 		case i.Status != "queued":
 			return nil, refuse(http.StatusConflict, "Image status transition from %s to saving is not allowed", i.Status)
@@ -46,11 +47,11 @@ func (c *call) beginUpload() error {
 	return err
 }
 
-// digest is what is learnt about a content on its way.
+// digest computes the checksums, size and head of a content during its transfer.
 type digest struct {
 	md5, sha512 hash.Hash
 	size        int64
-	head        []byte // the first bytes, which tell the format
+	head        []byte // the first bytes, which identify the format
 }
 
 func (d *digest) Write(p []byte) (int, error) {
@@ -63,7 +64,7 @@ func (d *digest) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// receive reads the whole body. A client that goes away in the middle, or a fault that plays one, is an error.
+// receive reads the whole body. A disconnected client, or a fault that emulates one, is an error.
 func (c *call) receive() (*digest, error) {
 	d := &digest{md5: md5.New(), sha512: sha512.New()}
 	keep := c.cloud.contents.receive(c.id())
@@ -83,13 +84,13 @@ func (c *call) receive() (*digest, error) {
 	return d, keep.commit()
 }
 
-// errClientGone ends a call without an answer.
+// errClientGone ends a call without a response.
 var errClientGone = errors.New("the connection broke in the middle of an upload")
 
-// endUpload makes the image active, or queued again when there is no digest.
+// endUpload makes the image active, or queued again without a digest.
 func (c *call) endUpload(d *digest) error {
 	now := c.cloud.now()
-	return c.cloud.store.update(now, func(w *world) error {
+	return c.cloud.store.update(now, func(w *cloudState) error {
 		i, found := w.Images.byID[c.id()]
 		if !found || i.Gone {
 			return refuse(http.StatusGone, "Image %s could not be found after upload. The image may have been deleted during the upload, cleaning up the chunks uploaded.", c.id())
@@ -113,7 +114,7 @@ func (i *image) describe(d *digest) {
 	i.Size, i.VirtualSize, i.Checksum, i.HashAlgo, i.HashValue = &size, &virtual, &sum, &algo, &hashed
 }
 
-// virtualSize of a qcow2 image stands in its header (docs/interop/qcow2.txt of QEMU).
+// virtualSize returns the size in the header of a qcow2 image (docs/interop/qcow2.txt of QEMU).
 func (d *digest) virtualSize() int64 {
 	if len(d.head) == 32 && string(d.head[:4]) == "QFI\xfb" {
 		return int64(binary.BigEndian.Uint64(d.head[24:32])) //nolint:gosec // a header may say anything
@@ -123,7 +124,7 @@ func (d *digest) virtualSize() int64 {
 
 func downloadImage(c *call) (*answer, error) {
 	var i image
-	_, err := c.withImage(func(_ *world, found *image) (*answer, error) {
+	_, err := c.withImage(func(_ *cloudState, found *image) (*answer, error) {
 		i = *found
 		return nil, nil
 	})
@@ -146,7 +147,7 @@ func downloadImage(c *call) (*answer, error) {
 		with("Content-Md5", textOf(i.Checksum)), nil
 }
 
-// sendContent sends an image, in a way that the faults want. An error means that the client has gone.
+// sendContent sends an image and applies faults. An error means that the client has disconnected.
 func (c *call) sendContent(w io.Writer, content io.Reader, size int64) {
 	if _, bent := c.effect(Corrupt); bent && size > 0 {
 		first := make([]byte, 1)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// glanceDefaultLimit is the length of a page when none is asked for.
+// glanceDefaultLimit is the default page length.
 const glanceDefaultLimit = 25
 
 func listImages(c *call) (*answer, error) {
@@ -24,7 +24,7 @@ func listImages(c *call) (*answer, error) {
 		return nil, err
 	}
 	var page []view
-	err = c.view(func(w *world) error {
+	err = c.view(func(w *cloudState) error {
 		var found []*image
 		for i := range w.Images.newestFirst(c.now) {
 			if i.visible(c.who.project) && c.imageFits(i) {
@@ -104,7 +104,7 @@ func (c *call) imageHas(i *image, name string, values []string) bool {
 	return imageField(i, name) == value
 }
 
-// timeFits understands gt:, gte:, lt:, lte:, eq: and neq: before a time; without one it means eq.
+// timeFits supports the prefixes gt:, gte:, lt:, lte:, eq: and neq: of a time; the default is eq.
 func timeFits(have, filter string) bool {
 	operator, wanted, found := strings.Cut(filter, ":")
 	if !slices.Contains([]string{"gt", "gte", "lt", "lte", "eq", "neq"}, operator) || !found {
@@ -134,7 +134,7 @@ var imageSortKeys = []string{
 	"name", "status", "container_format", "disk_format", "size", "id", "created_at", "updated_at",
 }
 
-// imageOrder reads sort=name:asc,… or the older sort_key and sort_dir. Newest first is the default.
+// imageOrder parses sort=name:asc,… or the older sort_key and sort_dir. The default is newest first.
 func (c *call) imageOrder() (func(a, b *image) int, error) {
 	keys, directions := c.query["sort_key"], c.query["sort_dir"]
 	if text := c.query.Get("sort"); text != "" {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The two versions of glance's JSON patch. The older names the operation by a key: {"add": "/x", "value": …}.
+// The two versions of glance's JSON patch. The older one uses the operation as a key: {"add": "/x", "value": …}.
 const (
 	patchV20 = "application/openstack-images-v2.0-json-patch"
 	patchV21 = "application/openstack-images-v2.1-json-patch"
@@ -26,7 +26,7 @@ func patchImage(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.withImage(func(_ *world, i *image) (*answer, error) {
+	return c.withImage(func(_ *cloudState, i *image) (*answer, error) {
 		changed := *i
 		for _, change := range changes {
 			if err := changed.apply(change); err != nil {
@@ -66,7 +66,7 @@ func parseChangeOf(kind string, raw map[string]json.RawMessage) (imageChange, er
 	change := imageChange{value: raw["value"]}
 	var path string
 	if kind == patchV21 {
-		_ = json.Unmarshal(raw["op"], &change.op) // what is no text is no operation, found below
+		_ = json.Unmarshal(raw["op"], &change.op) // a value other than a string is no valid operation; detected below
 		_ = json.Unmarshal(raw["path"], &path)
 	} else {
 		for _, op := range []string{"add", "replace", "remove"} {
@@ -87,7 +87,7 @@ func parseChangeOf(kind string, raw map[string]json.RawMessage) (imageChange, er
 	return change, nil
 }
 
-// baseAttributes are those every image has, and which cannot be removed.
+// baseAttributes exist on every image and cannot be removed.
 var baseAttributes = append(slices.Clone(readOnly), "name", "visibility", "disk_format", "container_format", "min_disk", "min_ram",
 	"protected", "os_hidden", "tags", "id")
 

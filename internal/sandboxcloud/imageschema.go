@@ -5,7 +5,7 @@ import (
 )
 
 func listMembers(c *call) (*answer, error) {
-	return c.withImage(func(*world, *image) (*answer, error) {
+	return c.withImage(func(*cloudState, *image) (*answer, error) {
 		return ok(view{"members": []any{}, "schema": "/v2/schemas/members"})
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// readOnly are attributes that the service alone sets.
+// readOnly are attributes that only the service sets.
 var readOnly = []string{
 	"created_at", "updated_at", "status", "checksum", "size", "virtual_size", "direct_url", "self", "file", "schema", "owner",
 	"os_hash_algo", "os_hash_value", "stores", "locations",

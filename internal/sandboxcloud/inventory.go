@@ -7,24 +7,24 @@ import (
 	"slices"
 )
 
-// Thing is something in the cloud, of whichever project, as tests look at it from above.
+// Thing is an object in the cloud, in any project, as tests see it.
 type Thing struct {
 	Type     string // server, image, port, floating_ip, volume
 	ID       string
 	Name     string
-	Project  string // its name
+	Project  string // name of the project
 	Status   string
 	Metadata map[string]string // of servers and volumes; properties of images
 	Tags     []string
 	Text     string // description of ports and floating IPs
-	Of       string // the server a port or volume belongs to, the port of a floating IP
+	Of       string // the server of a port or volume, the port of a floating IP
 }
 
-// Inventory lists everything there is, whatever faults make of lists, by type and in the order of its making.
+// Inventory lists all objects, regardless of list faults, by type and in the order of creation.
 func (c *Cloud) Inventory() ([]Thing, error) {
 	now := c.now()
 	var things []Thing
-	err := c.store.view(now, func(w *world) error {
+	err := c.store.view(now, func(w *cloudState) error {
 		add := func(b *base, t Thing) {
 			if b.exists(now) {
 				t.ID = b.ID
@@ -55,12 +55,12 @@ func (c *Cloud) Inventory() ([]Thing, error) {
 	return things, err
 }
 
-// Remove deletes something at once and behind everybody's back.
+// Remove deletes an object immediately, without an API call.
 func (c *Cloud) Remove(id string) error {
 	now := c.now()
-	return c.store.update(now, func(w *world) error {
+	return c.store.update(now, func(w *cloudState) error {
 		if s, found := w.Servers.get(id, now); found {
-			s.GoesFromLists = now
+			s.HiddenFrom = now
 			w.removeServer(s, now)
 		} else if i, found := w.Images.get(id, now); found {
 			c.contents.remove(i.ID)
@@ -79,10 +79,10 @@ func (c *Cloud) Remove(id string) error {
 	})
 }
 
-// AddServer makes an active server that somebody else asked for.
+// AddServer creates an active server that npctl did not request.
 func (c *Cloud) AddServer(f ForeignServer) (id string, err error) {
 	now := c.now()
-	err = c.store.update(now, func(w *world) error {
+	err = c.store.update(now, func(w *cloudState) error {
 		w.addForeign(f, now)
 		id = w.Servers.rows[len(w.Servers.rows)-1].ID
 		return nil
@@ -90,10 +90,10 @@ func (c *Cloud) AddServer(f ForeignServer) (id string, err error) {
 	return id, err
 }
 
-// SetServerStatus turns a server into what its cloud might make of it, such as ERROR with the fault text given.
+// SetServerStatus changes the status of a server as its cloud could, such as to ERROR with the given fault text.
 func (c *Cloud) SetServerStatus(id, status, fault string) error {
 	now := c.now()
-	return c.store.update(now, func(w *world) error {
+	return c.store.update(now, func(w *cloudState) error {
 		s, found := w.Servers.get(id, now)
 		if !found {
 			return fmt.Errorf("sandbox: no server has the id %s", id)
@@ -109,7 +109,7 @@ func (c *Cloud) SetServerStatus(id, status, fault string) error {
 
 // SetQuota changes the quota of every project at once.
 func (c *Cloud) SetQuota(q Quota) error {
-	return c.store.update(c.now(), func(w *world) error {
+	return c.store.update(c.now(), func(w *cloudState) error {
 		for _, p := range w.Projects.rows {
 			w.Quotas[p.ID] = q
 		}

@@ -18,7 +18,7 @@ func (c *call) keyView(k *keyPair) view {
 
 func listKeys(c *call) (*answer, error) {
 	views := []view{}
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		for k := range w.Keys.oldestFirst(c.now) {
 			if k.User == c.who.user {
 				views = append(views, view{"keypair": c.keyView(k)})
@@ -32,7 +32,7 @@ func listKeys(c *call) (*answer, error) {
 	return ok(view{"keypairs": views})
 }
 
-func (c *call) findKey(w *world) (*keyPair, error) {
+func (c *call) findKey(w *cloudState) (*keyPair, error) {
 	name := c.request.PathValue("name")
 	for k := range w.Keys.oldestFirst(c.now) {
 		if k.User == c.who.user && k.Name == name {
@@ -44,7 +44,7 @@ func (c *call) findKey(w *world) (*keyPair, error) {
 
 func showKey(c *call) (*answer, error) {
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		k, err := c.findKey(w)
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func createKey(c *call) (*answer, error) {
 		in.Key.Type = "ssh"
 	}
 	k := &keyPair{Name: in.Key.Name, User: c.who.user, Type: in.Key.Type, PublicKey: in.Key.Public, Fingerprint: fingerprint}
-	err = c.update(func(w *world) error { return c.addKey(w, k) })
+	err = c.update(func(w *cloudState) error { return c.addKey(w, k) })
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func createKey(c *call) (*answer, error) {
 	return &answer{status: status, body: view{"keypair": v}}, nil
 }
 
-func (c *call) addKey(w *world, k *keyPair) error {
+func (c *call) addKey(w *cloudState, k *keyPair) error {
 	for old := range w.Keys.oldestFirst(c.now) {
 		if old.User == k.User && old.Name == k.Name {
 			return refuse(http.StatusConflict, "Key pair '%s' already exists.", k.Name)
@@ -111,7 +111,7 @@ func (c *call) addKey(w *world, k *keyPair) error {
 	return nil
 }
 
-// fingerprint is the MD5 one that compute shows.
+// fingerprint returns the MD5 fingerprint that compute reports.
 func fingerprint(public string) (string, error) {
 	parts := strings.Fields(public)
 	if len(parts) < 2 {
@@ -130,7 +130,7 @@ func fingerprint(public string) (string, error) {
 }
 
 func deleteKey(c *call) (*answer, error) {
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		k, err := c.findKey(w)
 		if err != nil {
 			return err

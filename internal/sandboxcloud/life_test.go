@@ -15,7 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 )
 
-// raw is a server as JSON, with what gophercloud's type leaves out.
+// raw returns a server as JSON, including fields that gophercloud's type lacks.
 func (c *client) raw(t testing.TB, id string) map[string]any {
 	t.Helper()
 	var body struct {
@@ -44,7 +44,7 @@ func (c *client) gone(t testing.TB, id string) bool {
 	return err != nil
 }
 
-// asleep calls fn in a bubble of fake time.
+// asleep calls fn in a synctest bubble, with fake time.
 func asleep(t *testing.T, fn func(t *testing.T)) { synctest.Test(t, fn) }
 
 func TestServerTakesItsTime(t *testing.T) {
@@ -121,7 +121,7 @@ func TestServerWithoutHostFailsAsNovaSays(t *testing.T) {
 	}
 }
 
-// things lists what is there of a type.
+// things lists the objects of a type.
 func (c *client) things(t testing.TB, kind string) []Thing {
 	t.Helper()
 	all, err := c.cloud.Inventory()

@@ -15,7 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 )
 
-// clock goes on by a second with every look.
+// clock returns a clock that advances by one second with each call.
 func clock() func() time.Time {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return func() time.Time {
@@ -91,7 +91,7 @@ func TestEveryListHasPages(t *testing.T) {
 	}
 }
 
-// A page begins after its marker even when the marker's row has gone meanwhile for everybody else.
+// The marker of a list of servers must exist.
 func TestServerThatIsMarkerMayNotBeUnknown(t *testing.T) {
 	c := connect(t, Options{})
 	_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers")+"?marker=nosuch", nil, nil)

@@ -9,8 +9,8 @@ import (
 // micro is a microversion: the minor number of a version 2.x of compute.
 type micro int
 
-// The microversions this compute API speaks, as nova does in the release Zed. oldestMicro is also what a client gets
-// that names none.
+// The range of microversions of this compute API, like nova in the release Zed. oldestMicro is also the default for
+// clients that request none.
 const (
 	oldestMicro micro = 1
 	newestMicro micro = 93
@@ -18,7 +18,7 @@ const (
 
 func (m micro) String() string { return "2." + strconv.Itoa(int(m)) }
 
-// negotiate reads the microversion that the client wants.
+// negotiate determines the microversion that the client requests.
 func (c *call) negotiate() error {
 	c.micro = oldestMicro
 	if c.route.service != compute {
@@ -56,7 +56,7 @@ func microHeader(h http.Header) string {
 	return h.Get("X-OpenStack-Nova-API-Version")
 }
 
-// volumeMaximum is the newest microversion of block storage that is announced; no answer differs by it.
+// volumeMaximum is the newest announced microversion of block storage; no response depends on it.
 const volumeMaximum = "3.70"
 
 func volumeVersion(c *call) string {

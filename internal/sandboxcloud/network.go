@@ -21,12 +21,12 @@ type subnet struct {
 	Network string       `json:"network"`
 	CIDR    netip.Prefix `json:"cidr"`
 	Gateway netip.Addr   `json:"gateway"`
-	Next    netip.Addr   `json:"next"` // where the search for a free address goes on
+	Next    netip.Addr   `json:"next"` // start of the search for a free address
 	DHCP    bool         `json:"dhcp"`
 	Tags    []string     `json:"tags"`
 }
 
-// port is a place on a network; each interface of a server has one.
+// port is a network interface; each interface of a server has one.
 type port struct {
 	base
 	Name        string    `json:"name"`
@@ -34,12 +34,12 @@ type port struct {
 	Network     string    `json:"network"`
 	MAC         string    `json:"mac"`
 	FixedIPs    []fixedIP `json:"fixed_ips"`
-	Device      string    `json:"device"` // server, or what else holds it
+	Device      string    `json:"device"` // server or other owner
 	Owner       string    `json:"owner"`  // such as compute:az1
 	Groups      []string  `json:"groups"` // ids of security groups
 	Pairs       []any     `json:"pairs,omitempty"`
 	Tags        []string  `json:"tags"`
-	OfServer    bool      `json:"of_server"` // made by compute, and deleted with the server
+	OfServer    bool      `json:"of_server"` // created by compute, and deleted with the server
 	Security    *bool     `json:"security,omitempty"`
 	VNIC        string    `json:"vnic,omitempty"`
 }
@@ -56,7 +56,7 @@ type floatingIP struct {
 	Address     netip.Addr `json:"address"`
 	Port        string     `json:"port"`
 	Fixed       netip.Addr `json:"fixed"`
-	Shown       time.Time  `json:"shown"` // since when its server's addresses have it
+	Shown       time.Time  `json:"shown"` // time from which its server's addresses include it
 	Tags        []string   `json:"tags"`
 }
 
@@ -89,12 +89,12 @@ type groupRule struct {
 	Description string    `json:"description"`
 }
 
-// visible reports whether a project sees the network.
+// visible reports whether a project has access to the network.
 func (n *network) visible(project string) bool {
 	return n.Project == project || n.Shared || n.External
 }
 
-func (w *world) indexPort(p *port) {
+func (w *cloudState) indexPort(p *port) {
 	if p.Gone {
 		return
 	}
@@ -110,13 +110,13 @@ func (w *world) indexPort(p *port) {
 	}
 }
 
-func (w *world) addPort(p *port) {
+func (w *cloudState) addPort(p *port) {
 	w.Ports.add(p)
 	w.indexPort(p)
 }
 
-// removePort deletes a port; a floating IP on it stays, without a port.
-func (w *world) removePort(p *port, now, lingers time.Time) {
+// removePort deletes a port; it disassociates a floating IP.
+func (w *cloudState) removePort(p *port, now, lingers time.Time) {
 	if f := w.floatingOf[p.ID]; f != nil {
 		w.disassociate(f, now)
 	}
@@ -128,16 +128,16 @@ func (w *world) removePort(p *port, now, lingers time.Time) {
 	retire(w, &w.Ports, p, now, lingers)
 }
 
-// detachPort takes a port from its server.
-func (w *world) detachPort(p *port) {
+// detachPort detaches a port from its server.
+func (w *cloudState) detachPort(p *port) {
 	delete(w.portsOf[p.Device], p.ID)
 	if len(w.portsOf[p.Device]) == 0 {
 		delete(w.portsOf, p.Device)
 	}
 }
 
-// attachPort gives a port that was made before to a server.
-func (w *world) attachPort(p *port, server, owner string, now time.Time) {
+// attachPort attaches an existing port to a server.
+func (w *cloudState) attachPort(p *port, server, owner string, now time.Time) {
 	p.Device, p.Owner, p.Updated = server, owner, now
 	if w.portsOf[server] == nil {
 		w.portsOf[server] = map[string]*port{}
@@ -145,7 +145,7 @@ func (w *world) attachPort(p *port, server, owner string, now time.Time) {
 	w.portsOf[server][p.ID] = p
 }
 
-func (w *world) indexFloatingIP(f *floatingIP) {
+func (w *cloudState) indexFloatingIP(f *floatingIP) {
 	if f.Gone {
 		return
 	}
@@ -156,13 +156,13 @@ func (w *world) indexFloatingIP(f *floatingIP) {
 	}
 }
 
-func (w *world) associate(f *floatingIP, p *port, fixed netip.Addr, shown, now time.Time) {
+func (w *cloudState) associate(f *floatingIP, p *port, fixed netip.Addr, shown, now time.Time) {
 	w.disassociate(f, now)
 	f.Port, f.Fixed, f.Shown, f.Updated = p.ID, fixed, shown, now
 	w.floatingOf[p.ID] = f
 }
 
-func (w *world) disassociate(f *floatingIP, now time.Time) {
+func (w *cloudState) disassociate(f *floatingIP, now time.Time) {
 	if f.Port == "" {
 		return
 	}
@@ -170,14 +170,14 @@ func (w *world) disassociate(f *floatingIP, now time.Time) {
 	f.Port, f.Fixed, f.Updated = "", netip.Addr{}, now
 }
 
-func (w *world) removeFloatingIP(f *floatingIP, now, lingers time.Time) {
+func (w *cloudState) removeFloatingIP(f *floatingIP, now, lingers time.Time) {
 	w.disassociate(f, now)
 	w.use(f.Project).floatingIPs--
 	delete(w.addresses, f.Address)
 	retire(w, &w.FloatingIPs, f, now, lingers)
 }
 
-func (w *world) subnetsOf(network string) []*subnet {
+func (w *cloudState) subnetsOf(network string) []*subnet {
 	var list []*subnet
 	for _, s := range w.Subnets.rows {
 		if s.Network == network {
@@ -187,9 +187,9 @@ func (w *world) subnetsOf(network string) []*subnet {
 	return list
 }
 
-// takeAddress finds a free address and marks it as the owner's. It goes round the subnet, so that an address is not
-// used again at once.
-func (w *world) takeAddress(s *subnet, owner string) (netip.Addr, bool) {
+// takeAddress allocates a free address for the owner. It cycles through the subnet, so that addresses are not reused
+// immediately.
+func (w *cloudState) takeAddress(s *subnet, owner string) (netip.Addr, bool) {
 	start := s.Next
 	if !start.IsValid() || !s.CIDR.Contains(start) {
 		start = firstAddress(s.CIDR)
@@ -210,7 +210,7 @@ func (w *world) takeAddress(s *subnet, owner string) (netip.Addr, bool) {
 	}
 }
 
-func (w *world) assignable(s *subnet, a netip.Addr) bool {
+func (w *cloudState) assignable(s *subnet, a netip.Addr) bool {
 	if a == s.Gateway || (a.Is4() && !s.CIDR.Contains(a.Next())) { // gateway, broadcast
 		return false
 	}
@@ -218,12 +218,12 @@ func (w *world) assignable(s *subnet, a netip.Addr) bool {
 	return !used
 }
 
-// firstAddress skips the address of the network itself.
+// firstAddress returns the first address after the network address.
 func firstAddress(cidr netip.Prefix) netip.Addr { return cidr.Masked().Addr().Next() }
 
-// takeAddresses gives a new port one address of every version its network has, as neutron does: one of the IPv4 subnets and
-// each IPv6 subnet.
-func (w *world) takeAddresses(p *port) bool {
+// takeAddresses allocates the addresses of a new port as neutron does: one of the IPv4 subnets and one of each IPv6
+// subnet.
+func (w *cloudState) takeAddresses(p *port) bool {
 	seen4, any := false, false
 	for _, s := range w.subnetsOf(p.Network) {
 		if s.CIDR.Addr().Is4() && seen4 {
@@ -244,8 +244,8 @@ func macAddress(seq uint64) string {
 	return fmt.Sprintf("fa:16:3e:%02x:%02x:%02x", byte(seq>>16), byte(seq>>8), byte(seq))
 }
 
-// findGroup finds a security group of the project by id or name.
-func (w *world) findGroup(project, ref string, now time.Time) (*securityGroup, error) {
+// findGroup finds a security group of the project by ID or name.
+func (w *cloudState) findGroup(project, ref string, now time.Time) (*securityGroup, error) {
 	if g, found := w.Groups.get(ref, now); found && g.Project == project {
 		return g, nil
 	}

@@ -43,11 +43,11 @@ func networkRoutes() []route {
 	})
 }
 
-// listOf answers what the project may see of a table.
-func listOf[T object](c *call, plural string, rows func(*world) iter.Seq[T], visible func(*world, T) bool, show func(*world, T) view) (*answer, error) {
+// listOf responds with the rows of a table that are visible to the project.
+func listOf[T object](c *call, plural string, rows func(*cloudState) iter.Seq[T], visible func(*cloudState, T) bool, show func(*cloudState, T) view) (*answer, error) {
 	var views []view
 	enough := c.enough()
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		started := enough == 0 || !c.query.Has("marker")
 		for row := range rows(w) {
 			if !visible(w, row) {
@@ -68,8 +68,8 @@ func listOf[T object](c *call, plural string, rows func(*world) iter.Seq[T], vis
 	return c.answerList(plural, views)
 }
 
-// enough is how many rows, from the marker on, a page can be cut from when nothing is filtered or sorted: the marker
-// itself and one page. Zero means that all rows have to be looked at.
+// enough returns the number of rows, from the marker on, that one page needs if the request neither filters nor
+// sorts: the marker and one page. Zero means that all rows are needed.
 func (c *call) enough() int {
 	for name := range c.query {
 		if name != "limit" && name != "marker" && name != "fields" {
@@ -90,11 +90,11 @@ func notFound(kind, format string, args ...any) error {
 }
 
 func listNetworks(c *call) (*answer, error) {
-	return listOf(c, "networks", func(w *world) iter.Seq[*network] { return w.Networks.oldestFirst(c.now) },
-		func(_ *world, n *network) bool { return n.visible(c.who.project) }, (*world).networkView)
+	return listOf(c, "networks", func(w *cloudState) iter.Seq[*network] { return w.Networks.oldestFirst(c.now) },
+		func(_ *cloudState, n *network) bool { return n.visible(c.who.project) }, (*cloudState).networkView)
 }
 
-func (c *call) findNetwork(w *world, id string) (*network, error) {
+func (c *call) findNetwork(w *cloudState, id string) (*network, error) {
 	n, found := w.Networks.get(id, c.now)
 	if !found || !n.visible(c.who.project) {
 		return nil, notFound("NetworkNotFound", "Network %s could not be found.", id)
@@ -103,13 +103,13 @@ func (c *call) findNetwork(w *world, id string) (*network, error) {
 }
 
 func showNetwork(c *call) (*answer, error) {
-	return showOne(c, "network", c.findNetwork, (*world).networkView)
+	return showOne(c, "network", c.findNetwork, (*cloudState).networkView)
 }
 
-// showOne answers one object.
-func showOne[T object](c *call, kind string, find func(*world, string) (T, error), show func(*world, T) view) (*answer, error) {
+// showOne responds with one object.
+func showOne[T object](c *call, kind string, find func(*cloudState, string) (T, error), show func(*cloudState, T) view) (*answer, error) {
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		row, err := find(w, c.id())
 		if err != nil {
 			return err
@@ -124,17 +124,18 @@ func showOne[T object](c *call, kind string, find func(*world, string) (T, error
 }
 
 func listSubnets(c *call) (*answer, error) {
-	return listOf(c, "subnets", func(w *world) iter.Seq[*subnet] { return w.Subnets.oldestFirst(c.now) },
-		c.seesSubnet, (*world).subnetView)
+	return listOf(c, "subnets", func(w *cloudState) iter.Seq[*subnet] { return w.Subnets.oldestFirst(c.now) },
+		c.seesSubnet, (*cloudState).subnetView)
 }
 
-// seesSubnet: of a foreign external network the subnets are not shown, as neutron's policy has it.
-func (c *call) seesSubnet(w *world, s *subnet) bool {
+// seesSubnet reports whether a subnet is visible. As in neutron's policy, the subnets of another project's external
+// network are not.
+func (c *call) seesSubnet(w *cloudState, s *subnet) bool {
 	n, found := w.Networks.byID[s.Network]
 	return c.owns(&s.base) || (found && n.Shared)
 }
 
-func (c *call) findSubnet(w *world, id string) (*subnet, error) {
+func (c *call) findSubnet(w *cloudState, id string) (*subnet, error) {
 	s, found := w.Subnets.get(id, c.now)
 	if !found || !c.seesSubnet(w, s) {
 		return nil, notFound("SubnetNotFound", "Subnet %s could not be found.", id)
@@ -143,13 +144,13 @@ func (c *call) findSubnet(w *world, id string) (*subnet, error) {
 }
 
 func showSubnet(c *call) (*answer, error) {
-	return showOne(c, "subnet", c.findSubnet, (*world).subnetView)
+	return showOne(c, "subnet", c.findSubnet, (*cloudState).subnetView)
 }
 
-// router is the only one of the project.
+// router returns the only router of the project.
 func (c *call) router() (view, error) {
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		v = w.routerView(c.who.project)
 		return nil
 	})
@@ -175,7 +176,7 @@ func showRouter(c *call) (*answer, error) {
 	return ok(view{"router": v})
 }
 
-// networkQuota is limits and use in the order in which neutron has them.
+// networkQuota returns limits and use in neutron's order.
 func networkQuota(q Quota, u usage, networks int64) []struct {
 	name        string
 	limit, used int64
@@ -207,7 +208,7 @@ func answerNetworkQuota(c *call, show func(limit, used int64) any) (*answer, err
 		return nil, refuseNeutron(http.StatusForbidden, "AdminRequired", "User does not have admin privileges: Non-admin is not authorized to access quotas for another tenant.")
 	}
 	v := view{}
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		var networks int64
 		for _, n := range w.Networks.rows {
 			if n.Project == project {
@@ -259,5 +260,5 @@ func listNetworkZones(c *call) (*answer, error) {
 	})
 }
 
-// touch notes that an object was changed.
+// touch records the time of a change.
 func (b *base) touch(now time.Time) { b.Updated = now }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// view is an object as the API shows it.
+// view is the API representation of an object.
 type view = map[string]any
 
-// shortTime is how most services write times.
+// shortTime is the time format of most services.
 func shortTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// common adds what all of neutron's objects have.
+// common adds the fields of all neutron objects.
 func (b *base) common(v view, description string, tags []string) view {
 	v["id"], v["tenant_id"], v["project_id"] = b.ID, b.Project, b.Project
 	v["created_at"], v["updated_at"] = shortTime(b.Created), shortTime(b.Updated)
@@ -21,7 +21,7 @@ func (b *base) common(v view, description string, tags []string) view {
 	return v
 }
 
-// list makes JSON's [] of a nil slice.
+// list returns an empty slice for a nil slice, so that JSON has [] and not null.
 func list[T any](items []T) []T {
 	if items == nil {
 		return []T{}
@@ -29,7 +29,7 @@ func list[T any](items []T) []T {
 	return items
 }
 
-// orNil makes JSON's null of an empty text.
+// orNil returns nil for an empty text, so that JSON has null.
 func orNil(text string) any {
 	if text == "" {
 		return nil
@@ -44,7 +44,7 @@ func addressOrNil(a netip.Addr) any {
 	return a.String()
 }
 
-func (w *world) networkView(n *network) view {
+func (w *cloudState) networkView(n *network) view {
 	found := w.subnetsOf(n.ID)
 	subnets := make([]string, 0, len(found))
 	for _, s := range found {
@@ -61,7 +61,7 @@ func (w *world) networkView(n *network) view {
 	return v
 }
 
-func (w *world) subnetView(s *subnet) view {
+func (w *cloudState) subnetView(s *subnet) view {
 	pool := view{"start": firstAddress(s.CIDR).String(), "end": lastAddress(s.CIDR).String()}
 	if s.Gateway == firstAddress(s.CIDR) {
 		pool["start"] = s.Gateway.Next().String()
@@ -77,7 +77,7 @@ func (w *world) subnetView(s *subnet) view {
 	return v
 }
 
-// lastAddress is the last that can be given out: for IPv4 the one before the broadcast address.
+// lastAddress returns the last usable address: for IPv4 the one before the broadcast address.
 func lastAddress(cidr netip.Prefix) netip.Addr {
 	raw := cidr.Masked().Addr().AsSlice()
 	for bit := cidr.Bits(); bit < len(raw)*8; bit++ {
@@ -90,7 +90,7 @@ func lastAddress(cidr netip.Prefix) netip.Addr {
 	return last
 }
 
-func (w *world) portView(p *port) view {
+func (w *cloudState) portView(p *port) view {
 	status := "DOWN"
 	if p.Device != "" {
 		status = "ACTIVE"
@@ -110,7 +110,7 @@ func (w *world) portView(p *port) view {
 	}, p.Description, p.Tags)
 }
 
-func (w *world) floatingIPView(f *floatingIP) view {
+func (w *cloudState) floatingIPView(f *floatingIP) view {
 	v := f.common(view{
 		"floating_ip_address": f.Address.String(), "floating_network_id": f.Network, "fixed_ip_address": addressOrNil(f.Fixed),
 		"port_id": orNil(f.Port), "router_id": nil, "status": f.status(), "port_details": nil,
@@ -125,7 +125,7 @@ func (w *world) floatingIPView(f *floatingIP) view {
 	return v
 }
 
-func (w *world) groupView(g *securityGroup) view {
+func (w *cloudState) groupView(g *securityGroup) view {
 	rules := make([]view, 0, len(g.Rules))
 	for _, r := range g.Rules {
 		rules = append(rules, g.ruleView(r))
@@ -145,9 +145,9 @@ func (g *securityGroup) ruleView(r groupRule) view {
 
 func routerID(project string) string { return stableID("router/" + project) }
 
-// routerView is the one router of a project. It is not stored: it joins every network of the project to the external
-// ones, which is what makes floating IPs possible.
-func (w *world) routerView(project string) view {
+// routerView returns the only router of a project. It is not stored: it connects all networks of the project to the
+// external ones, which floating IPs require.
+func (w *cloudState) routerView(project string) view {
 	v := view{
 		"id": routerID(project), "tenant_id": project, "project_id": project, "name": "router", "description": "",
 		"admin_state_up": true, "status": "ACTIVE", "tags": []string{}, "routes": []any{}, "flavor_id": nil, "revision_number": 1,

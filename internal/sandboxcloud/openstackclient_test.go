@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// cli runs the real openstack command line client. NPCTL_OPENSTACK names it; without it the one in PATH is used, and
-// without that either the test fails: who asks for the tag wants to know.
+// cli runs the real openstack command line client. NPCTL_OPENSTACK names it; otherwise the one in PATH is used.
+// Without either the test fails, because the build tag requests it.
 type cli struct {
 	program string
 	env     []string
@@ -53,7 +53,7 @@ func served(t *testing.T) (*Cloud, cli) {
 	return cloud, cli{path, append(os.Environ(), "OS_CLIENT_CONFIG_FILE="+config, "OS_CLOUD=sandbox"), dir}
 }
 
-// run runs one command and returns what it printed.
+// run runs one command and returns its output.
 func (c cli) run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(c.program, args...)
@@ -65,7 +65,7 @@ func (c cli) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// fails runs a command that has to fail and returns its words.
+// fails runs a command that must fail and returns its output.
 func (c cli) fails(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(c.program, args...)
@@ -163,7 +163,7 @@ func TestOpenStackClientSaysWhatTheCloudRefused(t *testing.T) {
 	cloud, os1 := served(t)
 	q := DefaultQuota()
 	q.Instances = 0
-	if err := cloud.store.furnish(Options{Quota: &q, Zones: cloud.options.Zones}, cloud.now()); err != nil {
+	if err := cloud.store.seed(Options{Quota: &q, Zones: cloud.options.Zones}, cloud.now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(os1.dir, "tiny.raw"), []byte("x"), 0o600); err != nil {

@@ -8,44 +8,43 @@ import (
 	"time"
 )
 
-// Options says what a cloud is made of and how it behaves. The zero value is a cloud in memory in which everything
-// happens at once.
+// Options define the content and behaviour of a cloud. The zero value is a cloud in memory without delays.
 type Options struct {
-	// File keeps the state; it is made when absent. Empty means memory only.
+	// File keeps the state; it is created if it does not exist. Empty means memory only.
 	File string
 	Log  *slog.Logger // nil: no log
 
 	BuildTime   time.Duration // from the acceptance of a server to ACTIVE
-	DeleteTime  time.Duration // from the acceptance of a delete to its 404
+	DeleteTime  time.Duration // from the acceptance of a deletion to its 404
 	ImageTime   time.Duration // an image's time in "saving" after its last byte
-	AddressTime time.Duration // until an associated floating IP shows in its server's addresses
+	AddressTime time.Duration // until the server's addresses include an associated floating IP
 	TokenTTL    time.Duration // 0 means one hour
 
-	// Quota of each project. Nil means what the state says, DefaultQuota in a new one.
+	// Quota is the quota of each project. Nil means the stored one; a new cloud has DefaultQuota.
 	Quota    *Quota
-	Flavors  []Flavor  // beside small, medium, large and toobig
-	Networks []Network // beside private and public
+	Flavors  []Flavor  // in addition to small, medium, large and toobig
+	Networks []Network // in addition to private and public
 	Zones    []string  // instead of az1 and az2
-	// Images are public. Each is made once, the first time the state is opened with it.
+	// Images are public. Each is created once, when the state is first opened with it.
 	Images []PublicImage
 	// Range is the address range of the networks private and public in a new cloud, from 0 to MaxRange. Clouds with
-	// different ranges have no address in common.
+	// different ranges share no addresses.
 	Range int
-	// Foreign servers are made once, the first time the state is opened with them. They belong to Project when it is
-	// named, else to npctl's own project, and carry no marks.
+	// Foreign servers are created once, when the state is first opened with them. They belong to Project if it is
+	// set, else to npctl's own project, and have no ownership tags.
 	Foreign []ForeignServer
 
 	Faults    []Fault
-	FaultFile string // JSON list of faults, read again whenever it changes
+	FaultFile string // JSON list of faults, read again after each change
 	Seed      uint64 // of the faults with a probability
 
-	PageLimit int   // longest page of any list, 0 means 1000 as in the real services
-	KeepBytes int64 // images up to this size can be downloaded again; 0 means 1 MiB
+	PageLimit int   // maximum page length of all lists; 0 means 1000 as in the real services
+	KeepBytes int64 // maximum size of downloadable images; 0 means 1 MiB
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Quota holds the limits of a project; -1 means none.
+// Quota holds the limits of a project; -1 means no limit.
 type Quota struct {
 	Instances          int64 `json:"instances"`
 	Cores              int64 `json:"cores"`
@@ -60,7 +59,7 @@ type Quota struct {
 	Gigabytes          int64 `json:"gigabytes"`
 }
 
-// DefaultQuota is what a project of a new cloud may use.
+// DefaultQuota returns the quota of a project in a new cloud.
 func DefaultQuota() Quota {
 	return Quota{
 		Instances: 100, Cores: 200, RAM: 512000, KeyPairs: 100, FloatingIPs: 50, Ports: 500, Networks: 100,
@@ -68,12 +67,12 @@ func DefaultQuota() Quota {
 	}
 }
 
-// Unlimited is a quota without any limit.
+// Unlimited returns a quota without limits.
 func Unlimited() Quota {
 	return Quota{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
 }
 
-// Flavor is a size of server.
+// Flavor is a server size.
 type Flavor struct {
 	Name  string
 	VCPUs int64
@@ -87,11 +86,11 @@ type Flavor struct {
 type Network struct {
 	Name     string
 	CIDRs    []string
-	External bool // gives floating IPs
-	Shared   bool // of another project, usable by all
+	External bool // provides floating IPs
+	Shared   bool // owned by another project, usable by all
 }
 
-// ForeignServer is a server that somebody else made.
+// ForeignServer is a server that npctl did not create.
 type ForeignServer struct {
 	Name     string
 	Flavor   string // small when empty
@@ -99,7 +98,7 @@ type ForeignServer struct {
 	Metadata map[string]string
 }
 
-// Check finds mistakes.
+// Check returns an error for invalid options.
 func (o Options) Check() error {
 	var errs []error
 	for _, n := range o.Networks {

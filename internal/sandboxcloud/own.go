@@ -1,6 +1,6 @@
 package sandboxcloud
 
-// ownRoutes are not of any OpenStack: they tell how the sandbox itself is.
+// ownRoutes belong to the sandbox and not to an OpenStack API: they report the state of the sandbox.
 func ownRoutes() []route {
 	return []route{
 		{noneOf, "GET", "/{$}", "sandbox.index", true, false, frontPage},
@@ -15,7 +15,7 @@ func frontPage(c *call) (*answer, error) {
 	}})
 }
 
-// showCalls and resetCalls count themselves as little as a look at a meter counts.
+// showCalls omits the sandbox's own routes from the counts.
 func showCalls(c *call) (*answer, error) {
 	calls := c.cloud.Calls()
 	for _, own := range []string{"sandbox.calls", "sandbox.index", "sandbox.reset_calls"} {

@@ -10,11 +10,11 @@ import (
 
 func listPorts(c *call) (*answer, error) {
 	return listOf(c, "ports", c.candidatePorts,
-		func(_ *world, p *port) bool { return c.owns(&p.base) }, (*world).portView)
+		func(_ *cloudState, p *port) bool { return c.owns(&p.base) }, (*cloudState).portView)
 }
 
-// candidatePorts spares the walk over all ports when the filter names their servers.
-func (c *call) candidatePorts(w *world) iter.Seq[*port] {
+// candidatePorts avoids the iteration over all ports if the filter names their servers.
+func (c *call) candidatePorts(w *cloudState) iter.Seq[*port] {
 	devices := c.query["device_id"]
 	if len(devices) == 0 || slices.Contains(devices, "") {
 		return w.Ports.oldestFirst(c.now)
@@ -31,7 +31,7 @@ func (c *call) candidatePorts(w *world) iter.Seq[*port] {
 	return slices.Values(found)
 }
 
-func (c *call) findPort(w *world, id string) (*port, error) {
+func (c *call) findPort(w *cloudState, id string) (*port, error) {
 	p, found := w.Ports.get(id, c.now)
 	if !found || !c.owns(&p.base) {
 		return nil, notFound("PortNotFound", "Port %s could not be found.", id)
@@ -40,10 +40,10 @@ func (c *call) findPort(w *world, id string) (*port, error) {
 }
 
 func showPort(c *call) (*answer, error) {
-	return showOne(c, "port", c.findPort, (*world).portView)
+	return showOne(c, "port", c.findPort, (*cloudState).portView)
 }
 
-// portRequest is the part of a port's attributes that matters here.
+// portRequest holds the supported attributes of a port.
 type portRequest struct {
 	Port struct {
 		Network     string    `json:"network_id"`
@@ -69,7 +69,7 @@ func createPort(c *call) (*answer, error) {
 		return nil, err
 	}
 	var v view
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		p, err := c.newPort(w, &in)
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func createPort(c *call) (*answer, error) {
 	return created(view{"port": v})
 }
 
-func (c *call) newPort(w *world, in *portRequest) (*port, error) {
+func (c *call) newPort(w *cloudState, in *portRequest) (*port, error) {
 	n, err := c.findNetwork(w, in.Port.Network)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (c *call) newPort(w *world, in *portRequest) (*port, error) {
 	}
 	p := &port{base: w.newBase(c.who.project, c.now), Network: n.ID, VNIC: in.Port.VNIC, Tags: in.Port.Tags}
 	p.MAC = macAddress(w.LastSeq)
-	c.bend(&p.base)
+	c.applyFault(&p.base)
 	if in.Port.Groups == nil {
 		if g, err := w.findGroup(c.who.project, "default", c.now); err == nil {
 			p.Groups = []string{g.ID}
@@ -106,8 +106,8 @@ func (c *call) newPort(w *world, in *portRequest) (*port, error) {
 	return p, c.numberPort(w, p, in)
 }
 
-// describePort sets what the request has to say about a port.
-func (c *call) describePort(w *world, p *port, in *portRequest) error {
+// describePort sets the attributes of a port from the request.
+func (c *call) describePort(w *cloudState, p *port, in *portRequest) error {
 	if in.Port.Groups != nil {
 		for _, id := range *in.Port.Groups {
 			if g, found := w.Groups.get(id, c.now); !found || !c.owns(&g.base) {
@@ -127,15 +127,15 @@ func (c *call) describePort(w *world, p *port, in *portRequest) error {
 	return nil
 }
 
-// set changes what the request names.
+// set changes a value if the request contains it.
 func set[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// numberPort gives a new port the addresses asked for, or any.
-func (c *call) numberPort(w *world, p *port, in *portRequest) error {
+// numberPort allocates the requested addresses of a new port, or any.
+func (c *call) numberPort(w *cloudState, p *port, in *portRequest) error {
 	if in.Port.FixedIPs == nil {
 		if !w.takeAddresses(p) {
 			return refuseNeutron(http.StatusConflict, "IpAddressGenerationFailure", "No more IP addresses available on network %s.", p.Network)
@@ -156,8 +156,8 @@ func (c *call) numberPort(w *world, p *port, in *portRequest) error {
 	return nil
 }
 
-// subnetFor finds the subnet a fixed address is of.
-func (w *world) subnetFor(network, subnetID, address string) (*subnet, error) {
+// subnetFor returns the subnet of a fixed address.
+func (w *cloudState) subnetFor(network, subnetID, address string) (*subnet, error) {
 	a, _ := netip.ParseAddr(address)
 	for _, s := range w.subnetsOf(network) {
 		if s.ID == subnetID || (subnetID == "" && s.CIDR.Contains(a)) {
@@ -167,8 +167,8 @@ func (w *world) subnetFor(network, subnetID, address string) (*subnet, error) {
 	return nil, refuseNeutron(http.StatusBadRequest, "InvalidIpForNetwork", "IP address %s is not a valid IP for any of the subnets on the specified network.", address)
 }
 
-// claim takes the very address, or any of the subnet when none is named.
-func (w *world) claim(s *subnet, address, owner string) (netip.Addr, error) {
+// claim allocates the given address, or any of the subnet if none is given.
+func (w *cloudState) claim(s *subnet, address, owner string) (netip.Addr, error) {
 	if address == "" {
 		a, found := w.takeAddress(s, owner)
 		if !found {
@@ -193,7 +193,7 @@ func updatePort(c *call) (*answer, error) {
 		return nil, err
 	}
 	var v view
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		p, err := c.findPort(w, c.id())
 		if err != nil {
 			return err
@@ -219,7 +219,7 @@ func updatePort(c *call) (*answer, error) {
 }
 
 func deletePort(c *call) (*answer, error) {
-	err := c.update(func(w *world) error {
+	err := c.update(func(w *cloudState) error {
 		p, err := c.findPort(w, c.id())
 		if err != nil {
 			return err
@@ -234,7 +234,7 @@ func deletePort(c *call) (*answer, error) {
 }
 
 // roomFor checks one of the network quotas.
-func (c *call) roomFor(w *world, what string, more int64) error {
+func (c *call) roomFor(w *cloudState, what string, more int64) error {
 	q, u := w.quota(c.who.project), w.use(c.who.project)
 	var limit, used int64
 	switch what {

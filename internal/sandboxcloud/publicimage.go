@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// PublicImage is an image that the cloud offers to every project, as clouds offer those of distributions. It is a small
-// raw image with nothing in it.
+// PublicImage is an image that the cloud offers to every project, like a distribution's image. It is a small raw
+// image without data.
 type PublicImage struct {
 	Name       string
 	MinDisk    int64 // GB
@@ -23,13 +23,13 @@ func (i PublicImage) id() string { return stableID("image/" + i.Name) }
 
 func (i PublicImage) key() string { return "image/" + i.Name }
 
-// content is different for each name, so that checksums differ.
+// content differs for each name, so that the checksums differ.
 func (i PublicImage) content() []byte {
 	content := fmt.Appendf(nil, "sandbox image %s\n", i.Name)
 	return append(content, make([]byte, 64<<10)...)
 }
 
-func (w *world) addPublicImage(p PublicImage, now time.Time) {
+func (w *cloudState) addPublicImage(p PublicImage, now time.Time) {
 	row := &image{
 		base: w.newBase(hexID("project/service"), now), Name: p.Name, HasName: true, Status: "active", Visibility: "public",
 		DiskFormat: "raw", ContainerFormat: "bare", MinDisk: p.MinDisk, MinRAM: p.MinRAM, Properties: maps.Clone(p.Properties),
@@ -44,7 +44,7 @@ func (w *world) addPublicImage(p PublicImage, now time.Time) {
 	w.Images.add(row)
 }
 
-// keepPublicImages makes the contents of public images available for downloads.
+// keepPublicImages makes public images downloadable.
 func (c *contents) keepPublicImages(images []PublicImage) error {
 	for _, p := range images {
 		there, err := c.open(p.id())
@@ -56,7 +56,7 @@ func (c *contents) keepPublicImages(images []PublicImage) error {
 			return err
 		}
 		in := c.receive(p.id())
-		_, _ = in.Write(p.content()) // what fails is an error of commit
+		_, _ = in.Write(p.content()) // commit returns an error of Write
 		err = in.commit()
 		in.discard()
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 func TestPublicImagesAreActiveAndStay(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cloud.json")
 	o := Options{File: file, Images: []PublicImage{{Name: "debian-12", MinDisk: 4, MinRAM: 512, Properties: map[string]string{"os_distro": "debian"}}}}
-	for _, options := range []Options{o, o, {File: file}} { // made once, and kept without the option
+	for _, options := range []Options{o, o, {File: file}} { // created once, and kept without the option
 		c := connect(t, options)
 		pages, err := images.List(c.image, images.ListOpts{}).AllPages(t.Context())
 		if err != nil {

@@ -14,7 +14,7 @@ var neutronControls = []string{"fields", "limit", "marker", "page_reverse", "sor
 
 var tagFilters = []string{"tags", "tags-any", "not-tags", "not-tags-any"}
 
-// answerList filters, sorts, cuts into a page and writes a list as neutron does.
+// answerList filters, sorts, pages and writes a list as neutron does.
 func (c *call) answerList(plural string, rows []view) (*answer, error) {
 	if err := c.checkFilters(rows); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (c *call) answerList(plural string, rows []view) (*answer, error) {
 	return ok(body)
 }
 
-// checkFilters refuses filters for attributes that the objects do not have.
+// checkFilters rejects filters for attributes that the objects do not have.
 func (c *call) checkFilters(rows []view) error {
 	if len(rows) == 0 {
 		return nil
@@ -53,7 +53,7 @@ func (c *call) checkFilters(rows []view) error {
 	return refuseNeutron(400, "HTTPBadRequest", "['%s'] is invalid attribute for filtering", strings.Join(wrong, "', '"))
 }
 
-// selects reports whether every filter has a value that fits.
+// selects reports whether an object matches every filter.
 func (c *call) selects(v view) bool {
 	for name, wanted := range c.query {
 		if slices.Contains(neutronControls, name) {
@@ -112,7 +112,7 @@ func fits(value any, text string) bool {
 	}
 }
 
-// fixedIPFits understands fixed_ips=ip_address=… and fixed_ips=subnet_id=….
+// fixedIPFits supports fixed_ips=ip_address=… and fixed_ips=subnet_id=….
 func fixedIPFits(f fixedIP, text string) bool {
 	key, value, _ := strings.Cut(text, "=")
 	switch key {
@@ -127,7 +127,7 @@ func fixedIPFits(f fixedIP, text string) bool {
 	return false
 }
 
-// sort orders by sort_key and sort_dir, which may come several times.
+// sort sorts by sort_key and sort_dir, which may be repeated.
 func (c *call) sort(rows []view) {
 	keys, directions := c.query["sort_key"], c.query["sort_dir"]
 	if len(keys) == 0 {
@@ -156,7 +156,7 @@ func compareValues(a, b any) int {
 	return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
 }
 
-// page cuts the rows at marker and limit. Without a limit everything is on one page.
+// page selects the rows of a page by marker and limit. Without a limit all rows are on one page.
 func (c *call) page(plural string, rows []view) ([]view, []any, error) {
 	limit, err := c.limit(0, 0)
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *call) page(plural string, rows []view) ([]view, []any, error) {
 
 func singular(plural string) string { return strings.TrimSuffix(plural, "s") }
 
-// fields keeps the attributes that were asked for.
+// fields selects the requested attributes.
 func (c *call) fields(v view) view {
 	wanted := c.query["fields"]
 	if len(wanted) == 0 {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// answer is what a handler returns: a body to write as JSON, or text as it is, or a stream.
+// answer is a handler's response: a body to encode as JSON, text, or a stream.
 type answer struct {
 	status int
 	header http.Header
-	body   any                       // written as JSON when not nil
-	text   []byte                    // JSON already, or of the type in header
+	body   any                       // encoded as JSON unless nil
+	text   []byte                    // JSON, or the content type in header
 	stream func(http.ResponseWriter) // writes the body itself
 }
 
@@ -35,7 +35,7 @@ func (a *answer) with(name, value string) *answer {
 	return a
 }
 
-// apiError is an error that the client is told, in the words and the shape of the service it talked to.
+// apiError is an error response, with the text and format of its service.
 type apiError struct {
 	status     int
 	kind       string // neutron's type, such as OverQuota
@@ -50,7 +50,7 @@ func refuse(status int, format string, args ...any) error {
 	return &apiError{status: status, message: fmt.Sprintf(format, args...)}
 }
 
-// refuseNeutron carries the name of neutron's exception, which is part of its answers.
+// refuseNeutron returns an error with the name of neutron's exception, which is part of its responses.
 func refuseNeutron(status int, kind, format string, args ...any) error {
 	return &apiError{status: status, kind: kind, message: fmt.Sprintf(format, args...)}
 }
@@ -71,7 +71,7 @@ const (
 	noneOf   service = "" // the cloud's own front page
 )
 
-// errorAnswer renders an error as the service would.
+// errorAnswer renders an error in the format of the service.
 func errorAnswer(s service, e *apiError, accept string) *answer {
 	a := &answer{status: e.status}
 	if e.retryAfter > 0 {
@@ -85,7 +85,7 @@ func errorAnswer(s service, e *apiError, accept string) *answer {
 			"code": e.status, "message": e.message, "retryAfter": "0",
 		}}
 	case s == identity || e.status == http.StatusUnauthorized:
-		// The middleware in front of every service answers 401 in identity's words.
+		// The middleware in front of every service responds to a 401 in identity's format.
 		a.body = map[string]any{"error": map[string]any{
 			"code": e.status, "title": http.StatusText(e.status), "message": e.message,
 		}}
@@ -101,7 +101,7 @@ func errorAnswer(s service, e *apiError, accept string) *answer {
 	return a
 }
 
-// faultName is the key under which nova and cinder put an error.
+// faultName returns the key of an error in nova's and cinder's responses.
 func faultName(s service, status int) string {
 	switch status {
 	case http.StatusBadRequest:
@@ -148,7 +148,7 @@ func neutronKind(status int) string {
 	}
 }
 
-// glanceError answers as webob does, whose form follows what the client accepts.
+// glanceError responds as webob does, in the format that the client accepts.
 func glanceError(a *answer, e *apiError, accept string) {
 	title := http.StatusText(e.status)
 	status := fmt.Sprintf("%d %s", e.status, title)
@@ -173,7 +173,7 @@ func glanceError(a *answer, e *apiError, accept string) {
 const glanceUnauthorized = "This server could not verify that you are authorized to access the document you requested. Either you " +
 	"supplied the wrong credentials (e.g., bad password), or your browser does not understand how to supply the credentials required."
 
-// refuseGlance carries a second sentence, as some of glance's refusals do.
+// refuseGlance returns an error with a second sentence, which some of glance's errors have.
 func refuseGlance(status int, detail string) error {
 	message := "Access was denied to this resource."
 	if status == http.StatusConflict {
@@ -182,7 +182,7 @@ func refuseGlance(status int, detail string) error {
 	return &apiError{status: status, message: message, detail: detail}
 }
 
-// encode makes the bytes of an answer's body.
+// encode returns the bytes of the body.
 func (a *answer) encode() ([]byte, error) {
 	if a.body == nil {
 		return a.text, nil

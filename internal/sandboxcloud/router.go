@@ -14,18 +14,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// route is one call of one API.
+// route is one operation of one API.
 type route struct {
 	service   service
 	method    string
 	path      string // below the service's root, with wildcards as in http.ServeMux
-	operation string // such as server.create; faults and counts go by it
+	operation string // such as server.create; the key of faults and counts
 	open      bool   // needs no token
 	stream    bool   // its handler reads the body itself
 	handle    func(*call) (*answer, error)
 }
 
-// roots is where each API is; the same as in a devstack.
+// roots are the paths of the APIs, as in a devstack.
 var roots = map[service]string{
 	identity: "/identity", imaging: "/image", compute: "/compute", neutron: "/networking", cinder: "/volume", noneOf: "",
 }
@@ -48,7 +48,7 @@ func newRouter(cloud *Cloud) http.Handler {
 	return r
 }
 
-// ServeHTTP cleans the path, since the real services do not mind a slash too many, and finds the route.
+// ServeHTTP cleans the path, since the real services ignore extra slashes, and finds the route.
 func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	req = req.Clone(req.Context())
 	req.URL.Path = path.Clean("/" + req.URL.Path)
@@ -73,7 +73,7 @@ func (r *router) notFound(w http.ResponseWriter, req *http.Request) {
 	http.NotFound(w, req)
 }
 
-// serve makes the handler of one route: count, token, faults, the route's own work, answer.
+// serve returns the handler of one route: count, token, faults, the operation, response.
 func (r *router) serve(one *route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		c := &call{
@@ -93,7 +93,7 @@ func (c *call) serve() error {
 	if err != nil {
 		return err
 	}
-	verdict, err := c.judge()
+	verdict, err := c.decideFault()
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (c *call) serve() error {
 	if err := c.negotiate(); err != nil {
 		return err
 	}
-	c.now = c.cloud.now() // a fault may have taken its time
+	c.now = c.cloud.now() // a fault may have delayed the call
 	a, err := c.route.handle(c)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (c *call) serve() error {
 	return verdict.after(c, a)
 }
 
-// refined is the route under the name of what the body asks for, where that is a thing of its own.
+// refined returns the route of the operation that the body selects, if that has its own route.
 func (r *route) refined(body []byte) *route {
 	if r.operation == serverActions && bytes.Contains(body, []byte(`"createImage"`)) {
 		one := *r
@@ -140,12 +140,13 @@ func (c *call) readBody() error {
 	return nil
 }
 
-// fail answers an error in the words of the service. What is no apiError is our own trouble, such as a full disk.
+// fail responds with an error in the format of the service. An error other than an apiError is internal, such as a
+// full disk.
 func (c *call) fail(err error) {
 	var told *apiError
 	if !errors.As(err, &told) {
 		if errors.Is(err, context.Canceled) {
-			panic(http.ErrAbortHandler) // nobody waits for an answer
+			panic(http.ErrAbortHandler) // the client has disconnected
 		}
 		c.cloud.options.Log.Error("sandbox call", "operation", c.route.operation, "error", err)
 		told = &apiError{status: http.StatusInternalServerError, message: fmt.Sprintf("The sandbox is in trouble: %v", err)}
@@ -156,7 +157,7 @@ func (c *call) fail(err error) {
 	c.send(errorAnswer(c.route.service, told, c.request.Header.Get("Accept")))
 }
 
-// send writes the answer.
+// send writes the response.
 func (c *call) send(a *answer) {
 	body, err := a.encode()
 	if err != nil {
@@ -172,17 +173,17 @@ func (c *call) send(a *answer) {
 	}
 	c.writer.WriteHeader(a.status)
 	if c.request.Method != http.MethodHead {
-		_, _ = c.writer.Write(body) // an error means that the client has gone
+		_, _ = c.writer.Write(body) // an error means that the client has disconnected
 	}
 }
 
-// head sets the headers that every answer of the service has.
+// head sets the headers of all responses of the service.
 func (c *call) head(a *answer) {
 	h := c.writer.Header()
 	if kind := c.contentType(a); kind != "" {
 		h.Set("Content-Type", kind)
 	}
-	// The lists of versions, and glance's 401, are not behind the middleware that adds the rest.
+	// The version lists, and glance's 401, bypass the middleware that adds the other headers.
 	bare := c.route.operation == "version.list" && c.route.service != identity ||
 		c.route.service == imaging && a.status == http.StatusUnauthorized
 	if !bare {
@@ -194,7 +195,7 @@ func (c *call) head(a *answer) {
 	}
 }
 
-// contentType is what the services say even of answers without a body.
+// contentType returns the content type, which the services set even without a body.
 func (c *call) contentType(a *answer) string {
 	switch {
 	case a.body != nil || a.text != nil || c.route.service == compute:
@@ -205,7 +206,7 @@ func (c *call) contentType(a *answer) string {
 	return ""
 }
 
-// versionHead tells the microversion, unless the request did not get as far as the service.
+// versionHead sets the microversion headers, unless authentication failed before the request reached the service.
 func (c *call) versionHead(h http.Header, status int) {
 	if status == http.StatusUnauthorized {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// newWorld is what every cloud begins with.
-func newWorld(zones []string, addresses int, now time.Time) *world {
-	w := &world{Version: worldVersion, Zones: zones, Secret: make([]byte, 32)}
+// newWorld returns the initial state of a cloud.
+func newWorld(zones []string, addresses int, now time.Time) *cloudState {
+	w := &cloudState{Version: worldVersion, Zones: zones, Secret: make([]byte, 32)}
 	_, _ = rand.Read(w.Secret) // never fails, as of Go 1.24
 	w.reindex()
 	for _, name := range []string{User, Other} {
@@ -25,14 +25,14 @@ func newWorld(zones []string, addresses int, now time.Time) *world {
 	} {
 		w.addFlavor(f, now)
 	}
-	// A server's address is one of this machine's own (127.0.0.0/8), so that a test can listen on it.
+	// Server addresses are local (127.0.0.0/8), so that a test can listen on them.
 	private, public := ranges(addresses)
 	w.addNetwork(Network{Name: "private", CIDRs: []string{private.String()}}, hexID("project/"+User), now)
 	w.addNetwork(Network{Name: "public", CIDRs: []string{public.String()}, External: true}, hexID("project/service"), now)
 	return w
 }
 
-func (w *world) addProject(name string, now time.Time) {
+func (w *cloudState) addProject(name string, now time.Time) {
 	p := &project{base: w.newBase("", now), Name: name}
 	p.ID = hexID("project/" + name)
 	w.Projects.add(p)
@@ -49,18 +49,18 @@ func (w *world) addProject(name string, now time.Time) {
 	}
 }
 
-func (w *world) addFlavor(f Flavor, now time.Time) {
+func (w *cloudState) addFlavor(f Flavor, now time.Time) {
 	row := &flavor{base: w.newBase("", now), Name: f.Name, VCPUs: f.VCPUs, RAM: f.RAM, Disk: f.Disk, NoHost: f.NoHost}
 	row.ID = stableID("flavor/" + f.Name)
 	w.Flavors.add(row)
 }
 
-func (w *world) addNetwork(n Network, project string, now time.Time) {
+func (w *cloudState) addNetwork(n Network, project string, now time.Time) {
 	row := &network{base: w.newBase(project, now), Name: n.Name, External: n.External, Shared: n.Shared}
 	row.ID = stableID("network/" + n.Name)
 	w.Networks.add(row)
 	for i, text := range n.CIDRs {
-		cidr := netip.MustParsePrefix(text).Masked() // checked with the options
+		cidr := netip.MustParsePrefix(text).Masked() // validated with the options
 		s := &subnet{base: w.newBase(project, now), Name: n.Name, Network: row.ID, CIDR: cidr, Gateway: firstAddress(cidr)}
 		if i > 0 {
 			s.Name = fmt.Sprintf("%s-%d", n.Name, i+1)
@@ -70,23 +70,23 @@ func (w *world) addNetwork(n Network, project string, now time.Time) {
 	}
 }
 
-// furnish brings the state to what the options ask for. It writes only when something changes.
-func (s *store) furnish(o Options, now time.Time) error {
+// seed updates the state to match the options. It writes only changes.
+func (s *store) seed(o Options, now time.Time) error {
 	var wanting bool
-	err := s.view(now, func(w *world) error {
-		wanting = w.lacks(o)
+	err := s.view(now, func(w *cloudState) error {
+		wanting = w.isMissing(o)
 		return nil
 	})
 	if err != nil || !wanting {
 		return err
 	}
-	return s.update(now, func(w *world) error {
+	return s.update(now, func(w *cloudState) error {
 		w.furnish(o, now)
 		return nil
 	})
 }
 
-func (w *world) lacks(o Options) bool {
+func (w *cloudState) isMissing(o Options) bool {
 	lacks := !slices.Equal(w.Zones, o.Zones)
 	for _, p := range w.Projects.rows {
 		lacks = lacks || (o.Quota != nil && w.quota(p.ID) != *o.Quota)
@@ -110,7 +110,7 @@ func (w *world) lacks(o Options) bool {
 
 func (f ForeignServer) key() string { return "server/" + f.Project + "/" + f.Name }
 
-func (w *world) furnish(o Options, now time.Time) {
+func (w *cloudState) furnish(o Options, now time.Time) {
 	w.Zones = o.Zones
 	for _, p := range w.Projects.rows {
 		if o.Quota != nil {
@@ -141,16 +141,16 @@ func (w *world) furnish(o Options, now time.Time) {
 	}
 }
 
-// ownerOf decides whom a network belongs to.
-func (w *world) ownerOf(n Network) string {
+// ownerOf returns the project that owns a network.
+func (w *cloudState) ownerOf(n Network) string {
 	if n.Shared || n.External {
 		return hexID("project/service")
 	}
 	return hexID("project/" + User)
 }
 
-// addForeign makes an active server that nobody asked this cloud for.
-func (w *world) addForeign(f ForeignServer, now time.Time) {
+// addForeign creates an active server without a request.
+func (w *cloudState) addForeign(f ForeignServer, now time.Time) {
 	owner := f.Project
 	if owner == "" {
 		owner = User
@@ -176,7 +176,7 @@ func (w *world) addForeign(f ForeignServer, now time.Time) {
 	w.startBuild(s, now, 0, "")
 }
 
-func (w *world) connectForeign(s *server, now time.Time) {
+func (w *cloudState) connectForeign(s *server, now time.Time) {
 	for _, n := range w.Networks.rows {
 		if n.Project != s.Project {
 			continue

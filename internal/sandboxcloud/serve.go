@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// shutdownGrace is how long calls may go on after the end was asked for.
+// shutdownGrace is the time that active calls have to end at shutdown.
 const shutdownGrace = 3 * time.Second
 
-// Serve answers on the listener until ctx ends. It refuses any address but loopback ones, since everybody knows the
-// password.
+// Serve serves the cloud on the listener until ctx ends. It accepts only loopback addresses, since the password is
+// public.
 func Serve(ctx context.Context, listener net.Listener, cloud *Cloud) error {
 	address, isTCP := listener.Addr().(*net.TCPAddr)
 	if !isTCP || !address.IP.IsLoopback() {
@@ -32,7 +32,7 @@ func Serve(ctx context.Context, listener net.Listener, cloud *Cloud) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		_ = server.Close() // calls that hang by a fault's wish
+		_ = server.Close() // calls that hang because of a fault
 	}
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve sandbox: %w", err)
@@ -40,10 +40,11 @@ func Serve(ctx context.Context, listener net.Listener, cloud *Cloud) error {
 	return nil
 }
 
-// AuthURL is where a cloud served on that address is logged in to.
+// AuthURL returns the identity URL of a cloud served on that address.
 func AuthURL(address net.Addr) string { return "http://" + address.String() + "/identity/v3" }
 
-// CloudsYAML is a clouds.yaml with one entry for npctl's user and one for the other one, for any OpenStack client.
+// CloudsYAML returns a clouds.yaml with one entry for npctl's user and one for the other user, for any OpenStack
+// client.
 func CloudsYAML(authURL string) string {
 	text := "clouds:\n"
 	for _, entry := range []struct{ name, user string }{{"sandbox", User}, {"sandbox-other", Other}} {

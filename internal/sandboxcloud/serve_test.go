@@ -11,7 +11,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 )
 
-// TestServedCloudIsReachedByItsCloudsYAML goes over a real socket, where a lost answer is a real broken connection.
+// TestServedCloudIsReachedByItsCloudsYAML uses a real socket, on which a lost response is a broken connection.
 func TestServedCloudIsReachedByItsCloudsYAML(t *testing.T) {
 	cloud := open(t, Options{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

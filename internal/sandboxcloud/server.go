@@ -24,54 +24,54 @@ type keyPair struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
-// server is a row: nothing runs behind it.
+// server is a row in the state; no machine runs.
 type server struct {
 	base
-	User        string            `json:"user"`
-	Name        string            `json:"name"`
-	Description *string           `json:"description"`
-	Hostname    string            `json:"hostname"`
-	Flavor      string            `json:"flavor"`
-	VCPUs       int64             `json:"vcpus"`
-	RAM         int64             `json:"ram"`
-	Image       string            `json:"image"` // empty when it boots from a volume
-	Metadata    map[string]string `json:"metadata"`
-	Tags        []string          `json:"tags"`
-	Key         string            `json:"key"`
-	Zone        string            `json:"zone"`
-	ConfigDrive bool              `json:"config_drive"`
-	AutoDisk    bool              `json:"auto_disk"`
-	Locked      bool              `json:"locked"`
-	AccessIPv4  string            `json:"access_ipv4"`
-	AccessIPv6  string            `json:"access_ipv6"`
-	Reservation string            `json:"reservation"`
-	UserDataLen int               `json:"user_data_len"`   // its text is not kept
-	Heard       string            `json:"heard,omitempty"` // newest of what came by SSH; part of its console
+	User         string            `json:"user"`
+	Name         string            `json:"name"`
+	Description  *string           `json:"description"`
+	Hostname     string            `json:"hostname"`
+	Flavor       string            `json:"flavor"`
+	VCPUs        int64             `json:"vcpus"`
+	RAM          int64             `json:"ram"`
+	Image        string            `json:"image"` // empty if it boots from a volume
+	Metadata     map[string]string `json:"metadata"`
+	Tags         []string          `json:"tags"`
+	Key          string            `json:"key"`
+	Zone         string            `json:"zone"`
+	ConfigDrive  bool              `json:"config_drive"`
+	AutoDisk     bool              `json:"auto_disk"`
+	Locked       bool              `json:"locked"`
+	AccessIPv4   string            `json:"access_ipv4"`
+	AccessIPv6   string            `json:"access_ipv6"`
+	Reservation  string            `json:"reservation"`
+	UserDataLen  int               `json:"user_data_len"`   // the content is not stored
+	ConsoleInput string            `json:"heard,omitempty"` // newest SSH input; part of its console
 
-	Status   string     `json:"status"`
-	Task     string     `json:"task"`
-	Power    int        `json:"power"`
-	Host     string     `json:"host"`
-	Launched *time.Time `json:"launched"`
-	Trouble  *trouble   `json:"trouble,omitempty"`
-	Nics     []nic      `json:"nics"`
-	Groups   []string   `json:"groups"` // names
-	Volumes  []attached `json:"volumes"`
-	// Deadline of the fault that makes lists late when the server goes.
-	GoesFromLists time.Time `json:"goes_from_lists,omitzero"`
+	Status   string       `json:"status"`
+	Task     string       `json:"task"`
+	Power    int          `json:"power"`
+	Host     string       `json:"host"`
+	Launched *time.Time   `json:"launched"`
+	Trouble  *serverFault `json:"trouble,omitempty"`
+	Nics     []nic        `json:"nics"`
+	Groups   []string     `json:"groups"` // names
+	Volumes  []attached   `json:"volumes"`
+	// Time of the fault that delays the server's removal from lists.
+	HiddenFrom time.Time `json:"goes_from_lists,omitzero"`
 }
 
-type trouble struct {
+type serverFault struct {
 	Code    int       `json:"code"`
 	Message string    `json:"message"`
 	Created time.Time `json:"created"`
 	Details string    `json:"details,omitempty"`
 }
 
-// nic is what compute remembers of a port.
+// nic is compute's copy of a port.
 type nic struct {
 	Port    string `json:"port"`
-	Network string `json:"network"` // its name, as addresses are grouped by it
+	Network string `json:"network"` // name of the network, by which addresses are grouped
 	Tag     string `json:"tag,omitempty"`
 }
 
@@ -81,14 +81,14 @@ type attached struct {
 	DeleteWithMachine bool   `json:"delete"`
 }
 
-// power states, as numbers in the API
+// Power states, as numbers in the API.
 const (
 	powerNone    = 0
 	powerRunning = 1
 	powerOff     = 4
 )
 
-func (w *world) countServer(s *server, sign int64) {
+func (w *cloudState) countServer(s *server, sign int64) {
 	if s.Gone {
 		return
 	}
@@ -98,8 +98,8 @@ func (w *world) countServer(s *server, sign int64) {
 	u.ram += sign * s.RAM
 }
 
-// startBuild schedules the life of a new server up to ACTIVE or ERROR.
-func (w *world) startBuild(s *server, begin time.Time, build time.Duration, fails string) {
+// startBuild schedules the build of a new server up to ACTIVE or ERROR.
+func (w *cloudState) startBuild(s *server, begin time.Time, build time.Duration, fails string) {
 	s.Status, s.Task = "BUILD", "scheduling"
 	if fails == "" {
 		w.schedule(begin.Add(build/4), serverBuilds, s.ID, "")
@@ -109,8 +109,8 @@ func (w *world) startBuild(s *server, begin time.Time, build time.Duration, fail
 	w.schedule(begin.Add(build/4), serverFails, s.ID, fails)
 }
 
-// serverEvent is the next thing in a server's life.
-func (w *world) serverEvent(s *server, e event) {
+// serverEvent executes an event of a server.
+func (w *cloudState) serverEvent(s *server, e event) {
 	if s.Gone {
 		return
 	}
@@ -118,13 +118,13 @@ func (w *world) serverEvent(s *server, e event) {
 	case serverGoes:
 		w.removeServer(s, e.At)
 		return
-	case serverStays:
+	case deleteFails:
 		s.Task = ""
 		w.fail(s, e.Text, e.At)
 		return
 	}
 	if s.Task == "deleting" {
-		return // a build that was under way ends with the delete
+		return // a deletion ends an unfinished build
 	}
 	s.touch(e.At)
 	switch e.Kind {
@@ -142,8 +142,8 @@ func (w *world) serverEvent(s *server, e event) {
 	}
 }
 
-// place decides on zone and host, round and round.
-func (w *world) place(s *server) {
+// place selects zone and host, round-robin.
+func (w *cloudState) place(s *server) {
 	if s.Host != "" {
 		return
 	}
@@ -162,14 +162,14 @@ func (s *server) hostID() string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (w *world) fail(s *server, message string, at time.Time) {
+func (w *cloudState) fail(s *server, message string, at time.Time) {
 	s.Status = "ERROR"
-	s.Trouble = &trouble{Code: 500, Message: message, Created: at}
+	s.Trouble = &serverFault{Code: 500, Message: message, Created: at}
 	s.touch(at)
 }
 
-// releasePorts removes the ports that compute made and frees the others.
-func (w *world) releasePorts(s *server, now time.Time) {
+// releasePorts removes the ports that compute created and detaches the others.
+func (w *cloudState) releasePorts(s *server, now time.Time) {
 	for _, p := range w.portsOf[s.ID] {
 		if p.OfServer {
 			w.removePort(p, now, now)
@@ -180,8 +180,9 @@ func (w *world) releasePorts(s *server, now time.Time) {
 	}
 }
 
-// removeServer ends a server: the ports that compute made go with it, as do volumes that were to; floating IPs stay.
-func (w *world) removeServer(s *server, now time.Time) {
+// removeServer deletes a server with the ports that compute created and the volumes marked for deletion; floating IPs
+// stay.
+func (w *cloudState) removeServer(s *server, now time.Time) {
 	w.countServer(s, -1)
 	w.releasePorts(s, now)
 	for _, a := range s.Volumes {
@@ -189,5 +190,5 @@ func (w *world) removeServer(s *server, now time.Time) {
 			w.detachVolume(v, a.DeleteWithMachine, now)
 		}
 	}
-	retire(w, &w.Servers, s, now, s.GoesFromLists)
+	retire(w, &w.Servers, s, now, s.HiddenFrom)
 }

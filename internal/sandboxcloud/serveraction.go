@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// serverAction is POST /servers/{id}/action, whose body names the action.
+// serverAction is POST /servers/{id}/action. The single key of the body names the action.
 func serverAction(c *call) (*answer, error) {
 	var in map[string]json.RawMessage
 	if err := c.decodeLoosely(&in); err != nil {
@@ -18,7 +18,7 @@ func serverAction(c *call) (*answer, error) {
 	if len(in) != 1 {
 		return nil, badRequest("There is no such action: %v", slices.Collect(maps.Keys(in)))
 	}
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		for name, body := range in {
 			return c.act(w, s, name, body)
 		}
@@ -26,7 +26,7 @@ func serverAction(c *call) (*answer, error) {
 	})
 }
 
-func (c *call) act(w *world, s *server, name string, body json.RawMessage) (*answer, error) {
+func (c *call) act(w *cloudState, s *server, name string, body json.RawMessage) (*answer, error) {
 	switch name {
 	case "os-getConsoleOutput":
 		return s.console(body)
@@ -61,7 +61,7 @@ func (c *call) switchPower(s *server, action, from, to string, power int) (*answ
 	return accepted(nil)
 }
 
-// console is what a machine of this name would have printed.
+// console returns the console output of a machine with this name.
 func (s *server) console(body json.RawMessage) (*answer, error) {
 	var in struct {
 		Length *flexible `json:"length"`
@@ -78,8 +78,8 @@ func (s *server) console(body json.RawMessage) (*answer, error) {
 		fmt.Sprintf("[    1.234567] systemd[1]: Hostname set to <%s>.", s.Hostname),
 		"cloud-init: finished", "",
 	}
-	if s.Heard != "" {
-		lines = append(lines, strings.Split(strings.TrimSuffix(s.Heard, "\n"), "\n")...)
+	if s.ConsoleInput != "" {
+		lines = append(lines, strings.Split(strings.TrimSuffix(s.ConsoleInput, "\n"), "\n")...)
 	}
 	lines = append(lines, s.Hostname+" login: ")
 	if in.Length != nil {
@@ -94,7 +94,7 @@ func (s *server) console(body json.RawMessage) (*answer, error) {
 	return ok(view{"output": strings.Join(lines, "\n")})
 }
 
-func (c *call) changeGroups(w *world, s *server, add bool, body json.RawMessage) (*answer, error) {
+func (c *call) changeGroups(w *cloudState, s *server, add bool, body json.RawMessage) (*answer, error) {
 	var in nameView
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, badRequest("%s", jsonMistake(err))
@@ -130,7 +130,7 @@ func updateServer(c *call) (*answer, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		set(&s.Name, in.Server.Name)
 		set(&s.AccessIPv4, in.Server.AccessIPv4)
 		set(&s.AccessIPv6, in.Server.AccessIPv6)
@@ -144,7 +144,7 @@ func updateServer(c *call) (*answer, error) {
 }
 
 func showMetadata(c *call) (*answer, error) {
-	return c.withServer(func(_ *world, s *server) (*answer, error) { return ok(view{"metadata": s.Metadata}) })
+	return c.withServer(func(_ *cloudState, s *server) (*answer, error) { return ok(view{"metadata": s.Metadata}) })
 }
 
 func changeMetadata(replace bool) func(*call) (*answer, error) {
@@ -155,8 +155,8 @@ func changeMetadata(replace bool) func(*call) (*answer, error) {
 		if err := c.decode(&in); err != nil {
 			return nil, err
 		}
-		return c.withServer(func(_ *world, s *server) (*answer, error) {
-			changed := map[string]string{} // views may still read the old one
+		return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
+			changed := map[string]string{} // views may still read the old map
 			if !replace {
 				maps.Copy(changed, s.Metadata)
 			}
@@ -172,7 +172,7 @@ func changeMetadata(replace bool) func(*call) (*answer, error) {
 }
 
 func deleteMetadata(c *call) (*answer, error) {
-	return c.withServer(func(_ *world, s *server) (*answer, error) {
+	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
 		key := c.request.PathValue("key")
 		if _, known := s.Metadata[key]; !known {
 			return nil, refuse(http.StatusNotFound, "Metadata item was not found")
@@ -186,7 +186,7 @@ func deleteMetadata(c *call) (*answer, error) {
 }
 
 func showServerTags(c *call) (*answer, error) {
-	return c.withServer(func(_ *world, s *server) (*answer, error) { return ok(view{"tags": list(s.Tags)}) })
+	return c.withServer(func(_ *cloudState, s *server) (*answer, error) { return ok(view{"tags": list(s.Tags)}) })
 }
 
 func replaceServerTags(c *call) (*answer, error) {
@@ -196,14 +196,14 @@ func replaceServerTags(c *call) (*answer, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	return c.withServer(func(_ *world, s *server) (*answer, error) {
+	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
 		s.Tags = in.Tags
 		return ok(view{"tags": list(s.Tags)})
 	})
 }
 
 func addServerTag(c *call) (*answer, error) {
-	return c.withServer(func(_ *world, s *server) (*answer, error) {
+	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
 		tag := c.request.PathValue("tag")
 		if slices.Contains(s.Tags, tag) {
 			return noContent()
@@ -214,7 +214,7 @@ func addServerTag(c *call) (*answer, error) {
 }
 
 func deleteServerTag(c *call) (*answer, error) {
-	return c.withServer(func(_ *world, s *server) (*answer, error) {
+	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
 		tag := c.request.PathValue("tag")
 		if !slices.Contains(s.Tags, tag) {
 			return nil, refuse(http.StatusNotFound, "Server %s has no tag '%s'", s.ID, tag)
@@ -225,7 +225,7 @@ func deleteServerTag(c *call) (*answer, error) {
 }
 
 func showServerAddresses(c *call) (*answer, error) {
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		short := map[string][]view{}
 		for name, addresses := range c.addressesOf(w, s) {
 			for _, a := range addresses {
@@ -237,7 +237,7 @@ func showServerAddresses(c *call) (*answer, error) {
 }
 
 func showServerGroups(c *call) (*answer, error) {
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		views := []view{}
 		for _, name := range s.Groups {
 			if g, err := w.findGroup(c.who.project, name, c.now); err == nil {
@@ -256,7 +256,7 @@ func (c *call) interfaceView(p *port, tag string) view {
 	return v
 }
 
-// attachInterface gives a port that was made before to a server, which does not take it along when it goes.
+// attachInterface attaches an existing port to a server. The port is not deleted with the server.
 func attachInterface(c *call) (*answer, error) {
 	var in struct {
 		Attachment struct {
@@ -267,7 +267,7 @@ func attachInterface(c *call) (*answer, error) {
 	if err := c.decodeLoosely(&in); err != nil {
 		return nil, err
 	}
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		p, err := c.findPort(w, in.Attachment.Port)
 		if err != nil {
 			return nil, err
@@ -286,7 +286,7 @@ func attachInterface(c *call) (*answer, error) {
 }
 
 func listInterfaces(c *call) (*answer, error) {
-	return c.withServer(func(w *world, s *server) (*answer, error) {
+	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		views := []view{}
 		for _, n := range s.Nics {
 			p, found := w.Ports.byID[n.Port]

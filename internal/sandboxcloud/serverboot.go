@@ -6,8 +6,8 @@ import (
 
 // bootVolume is the root volume of a server that boots from one.
 type bootVolume struct {
-	volume *volume // that exists; nil: to be made
-	image  *image  // it is made from
+	volume *volume // an existing volume; nil if it must be created
+	image  *image  // source of a new volume
 	size   int64
 	delete bool
 }
@@ -19,9 +19,9 @@ func (b *bootVolume) imageID() string {
 	return b.image.ID
 }
 
-// orderBoot reads block_device_mapping_v2. An image of its own or a volume with boot index 0 is the root; other block
-// devices have no effect on a server that does not run.
-func (c *call) orderBoot(w *world, o *order) error {
+// orderBoot parses block_device_mapping_v2. The image or volume with boot index 0 is the root; other block devices
+// have no effect, because no machine runs.
+func (c *call) orderBoot(w *cloudState, o *order) error {
 	for i := range o.in.Server.Blocks {
 		b := &o.in.Server.Blocks[i]
 		index, err := b.BootIndex.number(-1)
@@ -44,7 +44,7 @@ func (c *call) orderBoot(w *world, o *order) error {
 	return nil
 }
 
-func (c *call) orderRoot(w *world, o *order, b *blockRequest) (*bootVolume, error) {
+func (c *call) orderRoot(w *cloudState, o *order, b *blockRequest) (*bootVolume, error) {
 	boot := &bootVolume{delete: truthy(b.Delete)}
 	var err error
 	if boot.size, err = b.Size.number(0); err != nil {
@@ -73,8 +73,9 @@ func (c *call) orderRoot(w *world, o *order, b *blockRequest) (*bootVolume, erro
 	return nil, badRequest("Block Device Mapping is Invalid: Boot sequence for the instance and image/block device mapping combination is not valid.")
 }
 
-// checkVolumeQuota: the real compute accepts such a server and lets it fail later; the fault is told either way.
-func (c *call) checkVolumeQuota(w *world, o *order, boot *bootVolume) error {
+// checkVolumeQuota rejects a server with a boot volume that is too small or exceeds the quota. The real compute
+// accepts such a server and lets it fail later; both report the fault.
+func (c *call) checkVolumeQuota(w *cloudState, o *order, boot *bootVolume) error {
 	if boot.size == 0 {
 		return badRequest("Block Device Mapping is Invalid: Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size")
 	}

@@ -19,7 +19,7 @@ func createServer(c *call) (*answer, error) {
 		return nil, err
 	}
 	var o *order
-	err := c.update(func(w *world) (err error) {
+	err := c.update(func(w *cloudState) (err error) {
 		if o, err = c.newOrder(w, in); err != nil {
 			return err
 		}
@@ -34,8 +34,9 @@ func createServer(c *call) (*answer, error) {
 	return c.answerServer(o)
 }
 
-// keepServers makes the servers. Nothing in it may fail but for want of addresses, which is found before anything is kept.
-func (c *call) keepServers(w *world, o *order) error {
+// keepServers creates the servers. The only permitted error is a lack of addresses, which it detects before it stores
+// anything.
+func (c *call) keepServers(w *cloudState, o *order) error {
 	reservation := "r-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:8]
 	for n := range o.max {
 		name := o.in.Server.Name
@@ -46,7 +47,7 @@ func (c *call) keepServers(w *world, o *order) error {
 		s.Reservation = reservation
 		ports, err := c.newNics(w, o, s)
 		if err != nil && o.first != nil {
-			return nil // fewer than asked for, since those before are made
+			return nil // fewer than requested, since the previous ones exist
 		}
 		if err != nil {
 			return err
@@ -59,7 +60,7 @@ func (c *call) keepServers(w *world, o *order) error {
 	return nil
 }
 
-func (c *call) newServer(w *world, o *order, name string) *server {
+func (c *call) newServer(w *cloudState, o *order, name string) *server {
 	in := &o.in.Server
 	s := &server{
 		base: w.newBase(c.who.project, c.now), User: c.who.user, Name: name, Description: in.Description, Hostname: hostname(name, in.Hostname),
@@ -85,19 +86,19 @@ func (c *call) newServer(w *world, o *order, name string) *server {
 	for _, g := range o.groups {
 		s.Groups = append(s.Groups, g.Name)
 	}
-	c.bend(&s.base)
+	c.applyFault(&s.base)
 	return s
 }
 
-// keepServer adds the server with all that is its own and starts its build.
-func (c *call) keepServer(w *world, o *order, s *server, ports []*port) {
+// keepServer adds the server and its objects and starts its build.
+func (c *call) keepServer(w *cloudState, o *order, s *server, ports []*port) {
 	for _, p := range ports {
 		if _, known := w.Ports.byID[p.ID]; known {
 			w.attachPort(p, s.ID, "compute:"+s.Zone, c.now)
 			continue
 		}
 		p.Device, p.Owner = s.ID, "compute:"+s.Zone
-		p.Appears, p.Listed = s.Appears, s.Listed
+		p.ListedFrom, p.Listed = s.ListedFrom, s.Listed
 		w.addPort(p)
 	}
 	w.Servers.add(s)
@@ -108,10 +109,10 @@ func (c *call) keepServer(w *world, o *order, s *server, ports []*port) {
 	w.startBuild(s, startOf(&s.base, c.now), c.cloud.options.BuildTime, c.buildFault(o, s))
 }
 
-// noValidHost is nova's message, with its space at the end.
+// noValidHost is nova's message, including the trailing space.
 const noValidHost = "No valid host was found. "
 
-// buildFault is why the build is to fail; empty when it is not.
+// buildFault returns why the build must fail, or "".
 func (c *call) buildFault(o *order, s *server) string {
 	f, fails := c.effect(ServerError)
 	switch {
@@ -151,12 +152,12 @@ func (c *call) answerServer(o *order) (*answer, error) {
 	return a.with("Location", links[0].Href), err
 }
 
-// bootFrom gives the server its root volume.
-func (c *call) bootFrom(w *world, o *order, s *server) {
+// bootFrom creates or attaches the server's root volume.
+func (c *call) bootFrom(w *cloudState, o *order, s *server) {
 	v := o.boot.volume
 	if v == nil {
 		v = &volume{base: w.newBase(c.who.project, c.now), SizeGB: o.boot.size, ImageID: o.boot.imageID(), Bootable: true, Zone: "nova"}
-		v.Appears, v.Listed = s.Appears, s.Listed
+		v.ListedFrom, v.Listed = s.ListedFrom, s.Listed
 		w.Volumes.add(v)
 		w.countVolume(v, 1)
 	}
@@ -165,10 +166,10 @@ func (c *call) bootFrom(w *world, o *order, s *server) {
 	s.Volumes = []attached{{v.ID, v.Device, o.boot.delete}}
 }
 
-// startOf is when the life of something begins that a fault may make late.
+// startOf returns the start time of an object, which a fault may delay.
 func startOf(b *base, now time.Time) time.Time {
-	if b.Appears.After(now) {
-		return b.Appears
+	if b.ListedFrom.After(now) {
+		return b.ListedFrom
 	}
 	return now
 }

@@ -6,16 +6,16 @@ import (
 	"net/netip"
 )
 
-// nicOrder is an interface to make.
+// nicOrder is an interface to create.
 type nicOrder struct {
 	network *network
-	port    *port // made before, or nil
+	port    *port // an existing port, or nil
 	fixed   string
 	tag     string
 }
 
-// newNics makes or takes the ports of one server. When addresses run out, those taken are given back.
-func (c *call) newNics(w *world, o *order, s *server) ([]*port, error) {
+// newNics creates or attaches the ports of one server. If the addresses run out, it releases the allocated ones.
+func (c *call) newNics(w *cloudState, o *order, s *server) ([]*port, error) {
 	var ports []*port
 	groupIDs := make([]string, 0, len(o.groups))
 	for _, g := range o.groups {
@@ -28,7 +28,7 @@ func (c *call) newNics(w *world, o *order, s *server) ([]*port, error) {
 			p.MAC = macAddress(p.Seq)
 			if !w.number(p, n.fixed) {
 				for _, earlier := range append(ports, p) {
-					w.giveBack(earlier)
+					w.releaseOrder(earlier)
 				}
 				return nil, badRequest("No fixed IP addresses available for network: %s", n.network.ID)
 			}
@@ -39,8 +39,8 @@ func (c *call) newNics(w *world, o *order, s *server) ([]*port, error) {
 	return ports, nil
 }
 
-// giveBack frees the addresses of a port that is not kept after all.
-func (w *world) giveBack(p *port) {
+// releaseOrder releases the addresses of a port that is not stored.
+func (w *cloudState) releaseOrder(p *port) {
 	if _, kept := w.Ports.byID[p.ID]; kept {
 		return
 	}
@@ -49,8 +49,8 @@ func (w *world) giveBack(p *port) {
 	}
 }
 
-// orderNetworks finds what the server is to be connected to.
-func (c *call) orderNetworks(w *world, o *order) error {
+// orderNetworks determines the networks of the server.
+func (c *call) orderNetworks(w *cloudState, o *order) error {
 	raw := o.in.Server.Networks
 	var word string
 	if len(raw) > 0 && json.Unmarshal(raw, &word) == nil {
@@ -84,7 +84,7 @@ func (c *call) orderNetworks(w *world, o *order) error {
 	return nil
 }
 
-func (c *call) orderNic(w *world, networkID, portID, fixed string, count int64) (nicOrder, error) {
+func (c *call) orderNic(w *cloudState, networkID, portID, fixed string, count int64) (nicOrder, error) {
 	if portID != "" {
 		return c.orderPort(w, portID, count)
 	}
@@ -102,7 +102,7 @@ func (c *call) orderNic(w *world, networkID, portID, fixed string, count int64) 
 	return nicOrder{network: n, fixed: fixed}, nil
 }
 
-func (c *call) orderPort(w *world, id string, count int64) (nicOrder, error) {
+func (c *call) orderPort(w *cloudState, id string, count int64) (nicOrder, error) {
 	p, found := w.Ports.get(id, c.now)
 	switch {
 	case !found || !c.owns(&p.base):
@@ -116,8 +116,8 @@ func (c *call) orderPort(w *world, id string, count int64) (nicOrder, error) {
 	return nicOrder{network: n, port: p}, nil
 }
 
-// orderAnyNetwork is what happens when no network is named: the one the project has, if there is just one.
-func (c *call) orderAnyNetwork(w *world, o *order) error {
+// orderAnyNetwork selects the network if the request names none: the only one of the project.
+func (c *call) orderAnyNetwork(w *cloudState, o *order) error {
 	var own, shared []*network
 	for n := range w.Networks.oldestFirst(c.now) {
 		switch {
@@ -136,7 +136,7 @@ func (c *call) orderAnyNetwork(w *world, o *order) error {
 	return nil
 }
 
-func (w *world) number(p *port, fixed string) bool {
+func (w *cloudState) number(p *port, fixed string) bool {
 	if fixed == "" {
 		return w.takeAddresses(p)
 	}

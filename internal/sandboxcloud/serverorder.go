@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// order is a checked request: everything it names exists.
+// order is a validated request: all objects that it names exist.
 type order struct {
 	in       *serverRequest
 	flavor   *flavor
-	image    *image // nil when booting from a volume that exists
+	image    *image // nil if the server boots from an existing volume
 	boot     *bootVolume
 	networks []nicOrder
 	groups   []*securityGroup
 	min, max int64
-	first    *server // the first one made
+	first    *server // the first server created
 	password string
 }
 
-// newOrder looks up everything the request names.
-func (c *call) newOrder(w *world, in *serverRequest) (*order, error) {
+// newOrder finds all objects that the request names.
+func (c *call) newOrder(w *cloudState, in *serverRequest) (*order, error) {
 	o := &order{in: in, password: in.Server.AdminPass}
 	var err error
 	if o.min, err = in.Server.MinCount.number(1); err != nil {
@@ -39,7 +39,7 @@ func (c *call) newOrder(w *world, in *serverRequest) (*order, error) {
 	if zone := in.Server.Zone; zone != "" && zone != "nova" && !slices.Contains(w.Zones, zone) {
 		return nil, badRequest("The requested availability zone is not available")
 	}
-	for _, step := range []func(*world, *order) error{c.orderFlavor, c.orderImage, c.orderBoot, c.orderKey, c.orderGroups, c.orderNetworks} {
+	for _, step := range []func(*cloudState, *order) error{c.orderFlavor, c.orderImage, c.orderBoot, c.orderKey, c.orderGroups, c.orderNetworks} {
 		if err := step(w, o); err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (c *call) newOrder(w *world, in *serverRequest) (*order, error) {
 	return o, nil
 }
 
-func (c *call) orderFlavor(w *world, o *order) error {
+func (c *call) orderFlavor(w *cloudState, o *order) error {
 	ref := string(o.in.Server.Flavor)
 	ref = ref[strings.LastIndexByte(ref, '/')+1:] // it may be a link
 	f, found := w.Flavors.get(ref, c.now)
@@ -58,7 +58,7 @@ func (c *call) orderFlavor(w *world, o *order) error {
 	return nil
 }
 
-func (c *call) orderImage(w *world, o *order) error {
+func (c *call) orderImage(w *cloudState, o *order) error {
 	ref := o.in.Server.Image
 	if ref == "" {
 		if len(o.in.Server.Blocks) == 0 {
@@ -71,8 +71,8 @@ func (c *call) orderImage(w *world, o *order) error {
 	return err
 }
 
-// bootable finds an image that a server may start from.
-func (c *call) bootable(w *world, id string, f *flavor, local bool) (*image, error) {
+// bootable finds an image from which a server may boot.
+func (c *call) bootable(w *cloudState, id string, f *flavor, local bool) (*image, error) {
 	i, found := w.Images.get(id, c.now)
 	switch {
 	case !found || !i.visible(c.who.project):
@@ -90,7 +90,7 @@ func (c *call) bootable(w *world, id string, f *flavor, local bool) (*image, err
 	return i, nil
 }
 
-func (c *call) orderKey(w *world, o *order) error {
+func (c *call) orderKey(w *cloudState, o *order) error {
 	name := o.in.Server.Key
 	if name == nil || *name == "" {
 		return nil
@@ -103,7 +103,7 @@ func (c *call) orderKey(w *world, o *order) error {
 	return badRequest("Invalid key_name provided.")
 }
 
-func (c *call) orderGroups(w *world, o *order) error {
+func (c *call) orderGroups(w *cloudState, o *order) error {
 	refs := o.in.Server.Groups
 	if len(refs) == 0 {
 		refs = append(refs, struct {
@@ -120,8 +120,8 @@ func (c *call) orderGroups(w *world, o *order) error {
 	return nil
 }
 
-// checkServerQuota refuses in nova's words.
-func (c *call) checkServerQuota(w *world, o *order) error {
+// checkServerQuota returns quota errors with nova's text.
+func (c *call) checkServerQuota(w *cloudState, o *order) error {
 	q, u := w.quota(c.who.project), w.use(c.who.project)
 	var over, requested, used, allowed []string
 	check := func(name string, more, have, limit int64) {
@@ -144,7 +144,7 @@ func (c *call) checkServerQuota(w *world, o *order) error {
 	return nil
 }
 
-func (c *call) checkPortQuota(w *world, o *order) error {
+func (c *call) checkPortQuota(w *cloudState, o *order) error {
 	var more int64
 	for _, n := range o.networks {
 		if n.port == nil {

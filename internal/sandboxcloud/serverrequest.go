@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// serverRequest is what nova's schema of a new server allows, as far as a member of a project may use it.
+// serverRequest is nova's schema of a new server, as far as a project member may use it.
 type serverRequest struct {
 	Server struct {
 		Name         string            `json:"name"`
@@ -58,10 +58,10 @@ type blockRequest struct {
 	Tag         string   `json:"tag"`
 }
 
-// flexible is a text or number, as nova's schemas allow both in places.
+// flexible is a string or number; nova's schemas accept both in some fields.
 type flexible string
 
-// UnmarshalJSON takes either.
+// UnmarshalJSON accepts both.
 func (f *flexible) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		return nil
@@ -81,10 +81,10 @@ func (f flexible) number(otherwise int64) (int64, error) {
 	return n, nil
 }
 
-// maxUserData is nova's bound on encoded user data.
+// maxUserData is nova's limit on encoded user data in bytes.
 const maxUserData = 65535
 
-// checkServerRequest is what the API's schema finds before it looks anything up.
+// checkServerRequest validates the request like the API's schema, before any lookup.
 func (c *call) checkServerRequest(in *serverRequest) error {
 	s := &in.Server
 	switch {
@@ -120,7 +120,7 @@ func checkUserData(text *string) error {
 	if len(*text) > maxUserData {
 		return badRequest("Invalid input for field/attribute user_data. Value: %s. '%s' is too long", (*text)[:32], (*text)[:32])
 	}
-	// As in Python's decoder what is not of the alphabet does not count.
+	// As in Python's decoder, other characters than those of the alphabet are ignored.
 	clean := strings.Map(func(r rune) rune {
 		if r == '+' || r == '/' || r == '=' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 			return r

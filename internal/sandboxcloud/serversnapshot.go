@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// Calls of one path that are told apart by what they ask for.
+// Operations with the same path that differ in their bodies.
 const (
 	serverActions   = "server.action"
 	serverSnapshots = "server.snapshot"
 )
 
-// taskSnapshot is a server's task while an image is made of it.
+// taskSnapshot is a server's task during a snapshot.
 const taskSnapshot = "image_snapshot"
 
-// snapshot is createImage: the image is there at once, with the properties of the image that the server was made from,
-// and has its content later.
-func (c *call) snapshot(w *world, s *server, body json.RawMessage) (*answer, error) {
+// snapshot is createImage: the image exists at once, with the properties of the server's image, and has its content
+// later.
+func (c *call) snapshot(w *cloudState, s *server, body json.RawMessage) (*answer, error) {
 	var in struct {
 		Name     string            `json:"name"`
 		Metadata map[string]string `json:"metadata"`
@@ -51,7 +51,7 @@ func (c *call) snapshot(w *world, s *server, body json.RawMessage) (*answer, err
 		failing = "!"
 	}
 	if _, stuck := c.effect(StuckSaving); !stuck {
-		w.schedule(startOf(&i.base, c.now).Add(c.cloud.options.ImageTime), imageIsTaken, i.ID, failing+s.ID)
+		w.schedule(startOf(&i.base, c.now).Add(c.cloud.options.ImageTime), imageSaved, i.ID, failing+s.ID)
 	}
 	if c.micro >= 45 {
 		return accepted(view{"image_id": i.ID})
@@ -60,12 +60,12 @@ func (c *call) snapshot(w *world, s *server, body json.RawMessage) (*answer, err
 	return a.with("Location", c.base()+roots[imaging]+"/images/"+i.ID), err
 }
 
-func (c *call) newSnapshot(w *world, s *server, name string, metadata map[string]string) *image {
+func (c *call) newSnapshot(w *cloudState, s *server, name string, metadata map[string]string) *image {
 	i := &image{
 		base: w.newBase(s.Project, c.now), Name: name, HasName: true, Status: "queued", Visibility: "private", DiskFormat: "raw",
 		ContainerFormat: "bare", Properties: map[string]string{},
 	}
-	c.bend(&i.base)
+	c.applyFault(&i.base)
 	from, found := w.Images.byID[s.Image]
 	if found {
 		maps.Copy(i.Properties, from.Properties)
@@ -78,13 +78,13 @@ func (c *call) newSnapshot(w *world, s *server, name string, metadata map[string
 	if f, found := w.Flavors.byID[s.Flavor]; found {
 		i.MinDisk = f.Disk
 	}
-	c.photograph(i, s, from)
+	c.copyDisk(i, s, from)
 	return i
 }
 
-// photograph gives the snapshot its content: that of the image that the server was made from, since nothing has run on
-// the server that could have changed it. Where the sandbox has not kept that, a small raw image names the server.
-func (c *call) photograph(i *image, s *server, from *image) {
+// copyDisk sets the content of the snapshot to that of the server's image, since no machine has changed it. If the
+// sandbox has not kept that content, it creates a small raw image that names the server.
+func (c *call) copyDisk(i *image, s *server, from *image) {
 	content, err := c.contentOf(from)
 	if err == nil {
 		i.DiskFormat = from.DiskFormat
@@ -95,7 +95,7 @@ func (c *call) photograph(i *image, s *server, from *image) {
 	d := &digest{md5: md5.New(), sha512: sha512.New()}
 	keep := c.cloud.contents.receive(i.ID)
 	defer keep.discard()
-	_, _ = io.MultiWriter(d, keep).Write(content) // neither fails; what could not be kept is told by commit
+	_, _ = io.MultiWriter(d, keep).Write(content) // neither fails; commit reports content that could not be kept
 	if err := keep.commit(); err != nil {
 		c.cloud.options.Log.Error("content of a sandbox snapshot is lost", "image", i.ID, "error", err)
 	}
@@ -116,8 +116,9 @@ func (c *call) contentOf(i *image) ([]byte, error) {
 	return all.Bytes(), err
 }
 
-// snapshotEvent ends the making of an image. When the server has gone meanwhile, or a fault has it so, the image goes.
-func (w *world) snapshotEvent(i *image, e event) {
+// snapshotEvent ends the creation of an image. If the server was deleted in the meantime, or a fault requires it, the
+// image is deleted.
+func (w *cloudState) snapshotEvent(i *image, e event) {
 	id, failed := strings.CutPrefix(e.Text, "!")
 	s, there := w.Servers.byID[id]
 	if there && s.Task == taskSnapshot {

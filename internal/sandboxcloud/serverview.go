@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// serverView is a server as compute shows it in full. It is a struct rather than a map since lists are long.
+// serverView is compute's complete representation of a server. It is a struct rather than a map since lists are long.
 type serverView struct {
 	ID            string                   `json:"id"`
 	Name          string                   `json:"name"`
@@ -79,7 +79,7 @@ type (
 		Name  string     `json:"name"`
 		Links []linkView `json:"links"`
 	}
-	// embeddedFlavorView is what servers show since microversion 2.47.
+	// embeddedFlavorView is part of servers since microversion 2.47.
 	embeddedFlavorView struct {
 		VCPUs     int64             `json:"vcpus"`
 		RAM       int64             `json:"ram"`
@@ -91,7 +91,7 @@ type (
 	}
 )
 
-// nullable is a text that is shown as null when it has none, in a field that old microversions leave out.
+// nullable is a text that is null when absent, in a field that old microversions omit.
 type nullable struct{ text *string }
 
 // MarshalJSON writes the text or null.
@@ -109,8 +109,9 @@ func (c *call) briefServer(s *server) briefView {
 	return briefView{s.ID, s.Name, c.links("servers", s.ID)}
 }
 
-// serverView makes the full view; everything in it is a copy, as it is written when the lock is free again.
-func (c *call) serverView(w *world, s *server) *serverView {
+// serverView returns the complete representation. It contains only copies, because it is written after the lock is
+// released.
+func (c *call) serverView(w *cloudState, s *server) *serverView {
 	v := &serverView{
 		ID: s.ID, Name: s.Name, Status: s.Status, TenantID: s.Project, UserID: s.User, Metadata: s.Metadata,
 		HostID: s.hostID(), Image: c.imageRef(s), Flavor: c.flavorRef(w, s), Created: shortTime(s.Created),
@@ -141,7 +142,7 @@ func (c *call) serverView(w *world, s *server) *serverView {
 	return v
 }
 
-// addByVersion adds what came with microversions.
+// addByVersion adds the fields of newer microversions.
 func (c *call) addByVersion(v *serverView, s *server) {
 	for _, a := range s.Volumes {
 		link := volumeLinkView{ID: a.Volume}
@@ -173,7 +174,7 @@ func (c *call) addByVersion(v *serverView, s *server) {
 	}
 }
 
-// shownGroups are those of the server's ports, so there are none before it has any.
+// shownGroups returns the groups of the server's ports, none before it has ports.
 func (s *server) shownGroups() []string {
 	if s.Host == "" {
 		return nil
@@ -202,7 +203,7 @@ func (c *call) imageRef(s *server) any {
 	return refView{s.Image, c.links("images", s.Image)[1:]}
 }
 
-func (c *call) flavorRef(w *world, s *server) any {
+func (c *call) flavorRef(w *cloudState, s *server) any {
 	if c.micro < 47 {
 		return refView{s.Flavor, c.links("flavors", s.Flavor)[1:]}
 	}
@@ -213,8 +214,8 @@ func (c *call) flavorRef(w *world, s *server) any {
 	return v
 }
 
-// addressesOf groups addresses by network. Before the server has a host compute knows none.
-func (c *call) addressesOf(w *world, s *server) map[string][]addressView {
+// addressesOf groups addresses by network. Before the server has a host, compute reports none.
+func (c *call) addressesOf(w *cloudState, s *server) map[string][]addressView {
 	all := map[string][]addressView{}
 	if s.Host == "" {
 		return all
@@ -249,7 +250,7 @@ func textOrNil(text string) *string {
 	return &text
 }
 
-// sortServers orders by the keys nova knows; without keys the newest come first.
+// sortServers sorts by the keys that nova supports; the default is newest first.
 func (c *call) sortServers(servers []*server) error {
 	keys, directions := c.query["sort_key"], c.query["sort_dir"]
 	if len(keys) == 0 {
@@ -288,7 +289,7 @@ var serverKeys = map[string]func(a, b *server) int{
 	"availability_zone": func(a, b *server) int { return cmp.Compare(a.Zone, b.Zone) },
 }
 
-// changedSince reads the filters changes-since and changes-before.
+// parseChange parses the filters changes-since and changes-before.
 func parseChange(text string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02"} {
 		if t, err := time.Parse(layout, text); err == nil {

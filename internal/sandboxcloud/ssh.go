@@ -19,21 +19,21 @@ import (
 	"github.com/npctl/npctl/internal/sandboxssh"
 )
 
-// Operations that are no calls of an API: somebody dials a server's SSH port, somebody has a command run there.
+// Operations that are no API calls: a connection to a server's SSH port, and a command on a server.
 const (
 	serverSSH      = "server.ssh"
 	serverCommands = "server.command"
 )
 
-// What is kept of what comes by SSH.
+// Limits of stored SSH input.
 const (
-	heardBytes   = 8 << 10 // in all, of one server
-	commandBytes = 1 << 20 // of one command's input, which is read to its end
+	heardBytes   = 8 << 10 // in total, per server
+	commandBytes = 1 << 20 // input of one command, which is read to its end
 )
 
-// ServeSSH answers for every active server on the listener, until ctx ends. The listener gets the connections to all of
-// 127.0.0.0/8, see sandboxssh.Listen. A server shows a host key of its own, the same in every process, and lets everybody
-// in. Commands are not run: what was asked for shows in the server's console, and the exit status is 0.
+// ServeSSH serves SSH for all active servers on the listener until ctx ends. The listener receives the connections to
+// all of 127.0.0.0/8, see sandboxssh.Listen. Each server has its own host key, the same in every process, and accepts
+// every login. Commands are not run: the server's console shows them, and the exit status is 0.
 func ServeSSH(ctx context.Context, listener net.Listener, cloud *Cloud) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -43,7 +43,7 @@ func ServeSSH(ctx context.Context, listener net.Listener, cloud *Cloud) error {
 	return server.Serve(ctx, listener)
 }
 
-// machineAt is the active server that has the address, as its own or as a floating one.
+// machineAt returns the active server with the address, fixed or floating.
 func (c *Cloud) machineAt(ctx context.Context, local net.Addr) (sandboxssh.Machine, bool) {
 	at, ok := local.(*net.TCPAddr)
 	if !ok || !at.IP.IsLoopback() {
@@ -51,14 +51,14 @@ func (c *Cloud) machineAt(ctx context.Context, local net.Addr) (sandboxssh.Machi
 	}
 	var id, name string
 	var key ed25519.PrivateKey
-	err := c.store.view(c.now(), func(w *world) error {
+	err := c.store.view(c.now(), func(w *cloudState) error {
 		s := w.serverAt(at.AddrPort().Addr().Unmap())
 		if s != nil && s.Status == "ACTIVE" {
 			id, name, key = s.ID, s.Name, w.hostKey(s)
 		}
 		return nil
 	})
-	if err != nil || id == "" || c.sshFault(ctx, serverSSH, id, func(verdict) {}) != nil {
+	if err != nil || id == "" || c.sshFault(ctx, serverSSH, id, func(faultDecision) {}) != nil {
 		return sandboxssh.Machine{}, false
 	}
 	signer, err := ssh.NewSignerFromSigner(key)
@@ -71,7 +71,7 @@ func (c *Cloud) machineAt(ctx context.Context, local net.Addr) (sandboxssh.Machi
 }
 
 // serverAt finds the owner of an address.
-func (w *world) serverAt(a netip.Addr) *server {
+func (w *cloudState) serverAt(a netip.Addr) *server {
 	owner := w.addresses[a]
 	if f, floating := w.FloatingIPs.byID[owner]; floating {
 		owner = f.Port
@@ -83,8 +83,8 @@ func (w *world) serverAt(a netip.Addr) *server {
 	return w.Servers.byID[p.Device]
 }
 
-// hostKey follows from the cloud and the server, so that nothing is kept and every process shows the same.
-func (w *world) hostKey(s *server) ed25519.PrivateKey {
+// hostKey derives the key from the cloud and the server, so that no key is stored and every process has the same one.
+func (w *cloudState) hostKey(s *server) ed25519.PrivateKey {
 	seed := hmac.New(sha256.New, w.Secret)
 	_, _ = io.WriteString(seed, "ssh host key "+s.ID)
 	return ed25519.NewKeyFromSeed(seed.Sum(nil))
@@ -92,13 +92,13 @@ func (w *world) hostKey(s *server) ed25519.PrivateKey {
 
 var goesDown = regexp.MustCompile(`\b(shutdown|poweroff|halt)\b`)
 
-// command takes what was to be run, and answers as a machine on which all went well.
+// command records a command and its input and returns the exit status of a success.
 func (c *Cloud) command(ctx context.Context, id string, command sandboxssh.Command) (status int) {
 	input, _ := io.ReadAll(io.LimitReader(command.Stdin, commandBytes))
 	rest, _ := io.Copy(io.Discard, command.Stdin)
 	text := fmt.Sprintf("sandbox: %s asked for: %s\n%s", command.User, command.Line, input)
 	down := goesDown.MatchString(command.Line)
-	err := c.sshFault(ctx, serverCommands, id, func(met verdict) {
+	err := c.sshFault(ctx, serverCommands, id, func(met faultDecision) {
 		for _, f := range met {
 			if f.Action == ServerError {
 				_, _ = fmt.Fprintln(command.Stderr, "sandbox:", f.Message)
@@ -114,16 +114,16 @@ func (c *Cloud) command(ctx context.Context, id string, command sandboxssh.Comma
 	return status
 }
 
-// hear keeps what a command was, and powers the server off when it asks for that.
+// hear records a command, and powers the server off if the command requests that.
 func (c *Cloud) hear(id, text string, down bool) {
 	now := c.now()
-	err := c.store.update(now, func(w *world) error {
+	err := c.store.update(now, func(w *cloudState) error {
 		s, found := w.Servers.get(id, now)
 		if !found {
 			return nil
 		}
-		s.Heard += strings.TrimSuffix(text, "\n") + "\n"
-		s.Heard = strings.ToValidUTF8(s.Heard[max(0, len(s.Heard)-heardBytes):], "")
+		s.ConsoleInput += strings.TrimSuffix(text, "\n") + "\n"
+		s.ConsoleInput = strings.ToValidUTF8(s.ConsoleInput[max(0, len(s.ConsoleInput)-heardBytes):], "")
 		if down && s.Status == "ACTIVE" {
 			s.Status, s.Power = "SHUTOFF", powerOff
 			s.touch(now)
@@ -135,16 +135,16 @@ func (c *Cloud) hear(id, text string, down bool) {
 	}
 }
 
-// errHungUp is how a fault ends a connection.
+// errHungUp is the error of a connection that a fault ends.
 var errHungUp = fmt.Errorf("a fault: %w", errCut)
 
-// sshFault does something the way the faults of an operation have it: later, not at all, without an end.
-func (c *Cloud) sshFault(ctx context.Context, operation, server string, do func(verdict)) (err error) {
+// sshFault applies the faults of an operation: a delay, no execution, or no end.
+func (c *Cloud) sshFault(ctx context.Context, operation, server string, do func(faultDecision)) (err error) {
 	request := (&http.Request{Method: "SSH", URL: &url.URL{Path: "/servers/" + server}}).WithContext(ctx)
 	request.SetPathValue("id", server)
 	call := &call{cloud: c, request: request, route: &route{service: compute, operation: operation}, now: c.now()}
 	c.count(operation)
-	met, err := call.judge()
+	met, err := call.decideFault()
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (c *Cloud) sshFault(ctx context.Context, operation, server string, do func(
 	return met.afterDeed(call)
 }
 
-// afterDeed is after, for what has no answer to send.
-func (v verdict) afterDeed(c *call) error {
+// afterDeed is like after, for operations without a response.
+func (v faultDecision) afterDeed(c *call) error {
 	for _, f := range v {
 		switch f.Action {
 		case LostAfter, LateEffect, Truncate:

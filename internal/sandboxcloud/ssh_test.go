@@ -16,7 +16,7 @@ import (
 	"github.com/npctl/npctl/internal/sandboxssh"
 )
 
-// dialled is a cloud whose servers answer SSH.
+// dialled is a cloud with servers that serve SSH.
 type dialled struct {
 	*client
 	port int
@@ -46,7 +46,7 @@ func answerSSH(t *testing.T, cloud *Cloud) (port int) {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// boot makes a server and returns its id and where it answers.
+// boot creates a server and returns its ID and SSH address.
 func (d *dialled) boot(t *testing.T, name string) (id, address string) {
 	t.Helper()
 	made, err := d.asked(t, d.uploaded(t, name, []byte("image")).ID, name)
@@ -100,7 +100,7 @@ func TestServersShowHostKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
-// run has a command run over SSH.
+// run runs a command over SSH.
 func run(t *testing.T, address, command, input string) (string, error) {
 	t.Helper()
 	client, err := ssh.Dial("tcp", address, &ssh.ClientConfig{User: "root", HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: 5 * time.Second}) //nolint:gosec // nothing but a test

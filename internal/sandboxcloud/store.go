@@ -10,17 +10,18 @@ import (
 	"sync"
 	"time"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/google/renameio/v2"
 	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
-// maxStateSize bounds what is read from a state file.
+// maxStateSize is the maximum size of a state file in bytes.
 const maxStateSize = 1 << 30
 
-// store keeps the world in memory and, when it has a path, in a file that other processes may use at the same time.
+// store keeps the world in memory and, if it has a path, in a file that other processes may use at the same time.
 //
-// Readers take the file as it is: it is only ever replaced as a whole. Writers hold a lock on a file beside it from
-// reading to replacing. Changes that wait for each other are written together.
+// Readers need no lock, because the file is only replaced as a whole. Writers hold a lock on a file beside it from reading
+// to replacing. Concurrent changes are written together (group commit).
 type store struct {
 	path string // empty: memory only
 
@@ -28,26 +29,26 @@ type store struct {
 	queue   []*change // guarded by queueMu
 
 	mu    sync.RWMutex
-	world *world // guarded by mu
-	stamp stamp  // of the file that world was read from; guarded by mu
+	world *cloudState // guarded by mu
+	stamp stamp       // of the file that world was read from; guarded by mu
 }
 
-// change is a function over the world that waits for its turn.
+// change is a function that changes the world and waits in the queue.
 type change struct {
-	fn   func(*world) error
+	fn   func(*cloudState) error
 	done bool
 	err  error
 }
 
-// stamp tells versions of the file apart. Every write makes a new file, so either differs.
+// stamp identifies a version of the file. Every write creates a new file, so time or inode differs.
 type stamp struct {
 	size int64
 	time time.Time
 	node uint64
 }
 
-// openStore reads the state, or makes it with the function given.
-func openStore(path string, make func() *world) (*store, error) {
+// openStore reads the state, or creates it with make.
+func openStore(path string, make func() *cloudState) (*store, error) {
 	s := &store{path: path}
 	if path == "" {
 		s.world = make()
@@ -71,8 +72,8 @@ func openStore(path string, make func() *world) (*store, error) {
 	return s, err
 }
 
-// view calls fn with the world as of now. fn must not change it or keep any of it.
-func (s *store) view(now time.Time, fn func(*world) error) error {
+// view calls fn with the current world. fn must not change it or keep parts of it.
+func (s *store) view(now time.Time, fn func(*cloudState) error) error {
 	if err := s.catchUp(now); err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (s *store) view(now time.Time, fn func(*world) error) error {
 	return fn(s.world)
 }
 
-// catchUp takes the write lock only when there is something new.
+// catchUp takes the write lock only if the state must change.
 func (s *store) catchUp(now time.Time) error {
 	s.mu.RLock()
 	fresh := !s.stale() && !s.world.due(now)
@@ -94,9 +95,9 @@ func (s *store) catchUp(now time.Time) error {
 	return s.refresh(now)
 }
 
-// update calls fn with the world as of now and keeps what it changes. When fn returns an error it must have changed
-// nothing. When update returns an error nothing has happened.
-func (s *store) update(now time.Time, fn func(*world) error) error {
+// update calls fn with the current world and stores its changes. If fn returns an error it must not have changed
+// anything. If update returns an error nothing has changed.
+func (s *store) update(now time.Time, fn func(*cloudState) error) error {
 	c := &change{fn: fn}
 	s.queueMu.Lock()
 	s.queue = append(s.queue, c)
@@ -104,13 +105,13 @@ func (s *store) update(now time.Time, fn func(*world) error) error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !c.done { // else whoever had the lock before has done it as well
+	if !c.done { // otherwise the previous owner of the lock has executed it
 		s.runQueue(now)
 	}
 	return c.err
 }
 
-// runQueue does every change that waits, with one write.
+// runQueue executes all waiting changes with one write.
 func (s *store) runQueue(now time.Time) {
 	s.queueMu.Lock()
 	batch := s.queue
@@ -142,10 +143,10 @@ func (s *store) runBatch(now time.Time, batch []*change) error {
 	if !changed {
 		return nil
 	}
-	// What happens at once, such as a build that takes no time, is in the answer already.
+	// The response already includes immediate events, such as a build that takes no time.
 	s.world.settle(now)
 	if err := s.save(); err != nil {
-		s.stamp = stamp{} // what is in memory never happened: read the file again
+		s.stamp = stamp{} // the world in memory was not saved: read the file again
 		return err
 	}
 	return nil
@@ -202,8 +203,8 @@ func (s *store) load() error {
 	return nil
 }
 
-func parseWorld(text []byte) (*world, error) {
-	w := &world{}
+func parseWorld(text []byte) (*cloudState, error) {
+	w := &cloudState{}
 	if err := json.Unmarshal(text, w); err != nil {
 		return nil, fmt.Errorf("not a sandbox state: %w", err)
 	}
@@ -214,12 +215,15 @@ func parseWorld(text []byte) (*world, error) {
 	return w, nil
 }
 
+// formatWorld returns the format that parseWorld reads.
+func formatWorld(w *cloudState) ([]byte, error) { return jsonv1.Marshal(w) }
+
 func (s *store) save() error {
 	if s.path == "" {
 		return nil
 	}
 	s.world.Serial++
-	text, err := json.Marshal(s.world)
+	text, err := formatWorld(s.world)
 	if err != nil {
 		return fmt.Errorf("write sandbox state %s: %w", s.path, err)
 	}

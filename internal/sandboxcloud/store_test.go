@@ -2,7 +2,6 @@ package sandboxcloud
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,7 +19,7 @@ import (
 func TestStateIsThereAfterAProcess(t *testing.T) {
 	o := Options{File: filepath.Join(t.TempDir(), "sub", "cloud.json"), KeepBytes: 4 << 20}
 	c := connect(t, o)
-	content := bytes.Repeat([]byte("12345678"), 1<<18) // more than is kept in memory
+	content := bytes.Repeat([]byte("12345678"), 1<<18) // larger than the in-memory limit
 	image := c.uploaded(t, "tiny", content)
 	s, err := c.asked(t, image.ID, "node")
 	if err != nil {
@@ -76,11 +75,11 @@ func TestProcessesShareAFile(t *testing.T) {
 func TestChangesThatWaitAreWrittenTogether(t *testing.T) {
 	c := open(t, Options{File: filepath.Join(t.TempDir(), "cloud.json")})
 	before := c.store.world.Serial
-	c.store.mu.Lock() // as long as this is held, changes queue up
+	c.store.mu.Lock() // while this is held, changes queue up
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			if err := c.store.update(c.now(), func(w *world) error { w.LastSeq++; return nil }); err != nil {
+			if err := c.store.update(c.now(), func(w *cloudState) error { w.LastSeq++; return nil }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -116,7 +115,7 @@ func TestUnreadableStateIsSaidAndLeftAlone(t *testing.T) {
 	}
 }
 
-// A change that cannot be written has not happened.
+// A change that cannot be written must have no effect.
 func TestFailedWriteChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	c := connect(t, Options{File: filepath.Join(dir, "cloud.json")})
@@ -159,10 +158,10 @@ func TestQuotaAndForeignServersFollowTheOptions(t *testing.T) {
 	}
 }
 
-// checkWorld holds what is always true of the state.
+// checkWorld checks the invariants of the state.
 func checkWorld(t interface{ Errorf(string, ...any) }, c *Cloud) {
-	err := c.store.view(c.now(), func(w *world) error {
-		text, err := json.Marshal(w)
+	err := c.store.view(c.now(), func(w *cloudState) error {
+		text, err := formatWorld(w)
 		if err != nil {
 			return err
 		}
@@ -227,7 +226,7 @@ func TestCountsAndIndexesStayTrue(t *testing.T) {
 	})
 }
 
-// randomStep does anything; refusals and lost answers are as good as success.
+// randomStep makes a random request; errors and lost responses are acceptable.
 func (c *client) randomStep(t *testing.T, rt *rapid.T, image string) {
 	network := rapid.SampledFrom([]string{"private", "narrow"}).Draw(rt, "network")
 	all, err := c.cloud.Inventory()

@@ -6,39 +6,42 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// base is what everything in the cloud has.
+// base holds the fields of all objects in the cloud.
 type base struct {
 	ID      string    `json:"id"`
 	Project string    `json:"project"`
-	Seq     uint64    `json:"seq"` // order of making; also the order of lists
+	Seq     uint64    `json:"seq"` // order of creation; also the order of lists
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 
-	// The rest is how faults bend the view of an object.
-	Appears time.Time `json:"appears,omitzero"` // a late effect: it is not there at all before
-	Listed  time.Time `json:"listed,omitzero"`  // lists do not show it before
-	Gone    bool      `json:"gone,omitempty"`   // deleted, but
-	Lingers time.Time `json:"lingers,omitzero"` // lists show it until then
+	// The other fields are the effects of faults on the visibility of an object.
+	ListedFrom  time.Time `json:"appears,omitzero"` // a late effect: it does not exist before
+	Listed      time.Time `json:"listed,omitzero"`  // lists omit it before
+	Gone        bool      `json:"gone,omitempty"`   // deleted
+	ListedUntil time.Time `json:"lingers,omitzero"` // lists include it until then
 }
 
 func (b *base) meta() *base { return b }
 
 // exists reports whether a request for the object finds it.
-func (b *base) exists(now time.Time) bool { return !b.Gone && !now.Before(b.Appears) }
+func (b *base) exists(now time.Time) bool { return !b.Gone && !now.Before(b.ListedFrom) }
 
 // listed reports whether lists show the object.
 func (b *base) listed(now time.Time) bool {
 	if b.Gone {
-		return now.Before(b.Lingers)
+		return now.Before(b.ListedUntil)
 	}
-	return !now.Before(b.Appears) && !now.Before(b.Listed)
+	return !now.Before(b.ListedFrom) && !now.Before(b.Listed)
 }
 
 type object interface{ meta() *base }
 
-// table holds objects of one type in the order of their making.
+// table holds objects of one type in the order of creation.
 type table[T object] struct {
 	rows []T
 	byID map[string]T
@@ -52,7 +55,7 @@ func (t *table[T]) add(row T) {
 	t.byID[row.meta().ID] = row
 }
 
-// get finds an object that exists for the caller.
+// get returns an object if it exists for the caller.
 func (t *table[T]) get(id string, now time.Time) (T, bool) {
 	row, ok := t.byID[id]
 	if !ok || !row.meta().exists(now) {
@@ -62,7 +65,7 @@ func (t *table[T]) get(id string, now time.Time) (T, bool) {
 	return row, true
 }
 
-// index is the place of a row by its sequence number.
+// index returns the position of a row by its sequence number.
 func (t *table[T]) index(seq uint64) int {
 	return sort.Search(len(t.rows), func(i int) bool { return t.rows[i].meta().Seq >= seq })
 }
@@ -77,7 +80,7 @@ func (t *table[T]) remove(id string) {
 	t.rows = slices.Delete(t.rows, i, i+1)
 }
 
-// oldestFirst iterates over what lists show.
+// oldestFirst iterates over the objects that lists include.
 func (t *table[T]) oldestFirst(now time.Time) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, row := range t.rows {
@@ -88,7 +91,7 @@ func (t *table[T]) oldestFirst(now time.Time) iter.Seq[T] {
 	}
 }
 
-// newestFirst iterates over what lists show, as nova and glance do by default.
+// newestFirst iterates over the objects that lists include, in the default order of nova and glance.
 func (t *table[T]) newestFirst(now time.Time) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, row := range slices.Backward(t.rows) {
@@ -99,12 +102,12 @@ func (t *table[T]) newestFirst(now time.Time) iter.Seq[T] {
 	}
 }
 
-// MarshalJSON writes the rows.
-func (t table[T]) MarshalJSON() ([]byte, error) {
+// MarshalJSONTo writes the rows into the encoder of the world: MarshalJSON would create a separate text and copy it.
+func (t table[T]) MarshalJSONTo(enc *jsontext.Encoder) error {
 	if t.rows == nil {
-		return []byte("[]"), nil
+		return enc.WriteValue(jsontext.Value("[]"))
 	}
-	return json.Marshal(t.rows)
+	return jsonv2.MarshalEncode(enc, t.rows)
 }
 
 // UnmarshalJSON reads rows and indexes them.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// tagRoutes are the same for every taggable kind of object in neutron.
+// tagRoutes are the same for every taggable type of object in neutron.
 func tagRoutes() []route {
 	kinds := []string{"networks", "subnets", "ports", "floatingips", "security-groups"}
 	routes := make([]route, 0, 6*len(kinds))
@@ -23,8 +23,8 @@ func tagRoutes() []route {
 	return routes
 }
 
-// tagged finds an object's own list of tags.
-func (c *call) tagged(w *world, kind string) (*base, *[]string, error) {
+// tagged finds the tags of an object.
+func (c *call) tagged(w *cloudState, kind string) (*base, *[]string, error) {
 	switch kind {
 	case "networks":
 		n, err := c.findNetwork(w, c.id())
@@ -59,7 +59,7 @@ func (c *call) tagged(w *world, kind string) (*base, *[]string, error) {
 	}
 }
 
-// tagChange works on the tags of one object.
+// tagChange changes the tags of one object.
 type tagChange func(c *call, tags *[]string) (*answer, error)
 
 func withTags(kind string, change tagChange) func(*call) (*answer, error) {
@@ -68,7 +68,7 @@ func withTags(kind string, change tagChange) func(*call) (*answer, error) {
 		if c.request.Method == http.MethodGet {
 			run = c.view
 		}
-		err = run(func(w *world) error {
+		err = run(func(w *cloudState) error {
 			b, tags, err := c.tagged(w, kind)
 			if err != nil {
 				return err

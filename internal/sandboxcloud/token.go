@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// caller is whom a token stands for.
+// caller is the user of a token.
 type caller struct {
 	user, name, project, projectName string
 	roles                            []role
 	token                            token
 }
 
-// token is what a token says. As with the real service nothing is stored: it is signed and read again.
+// token is the content of a token. As in the real service it is not stored: it is signed and verified.
 type token struct {
 	User       string    `json:"u"`
 	Project    string    `json:"p"`
@@ -25,13 +25,13 @@ type token struct {
 	Issued     time.Time `json:"i"`
 	Expires    time.Time `json:"x"`
 	Audit      string    `json:"a"`
-	Credential string    `json:"c,omitempty"` // application credential it was made with
+	Credential string    `json:"c,omitempty"` // application credential of its login
 }
 
 const tokenPrefix = "gAAAAA"
 
 func (t token) sign(secret []byte) string {
-	payload, _ := json.Marshal(t) // words and times
+	payload, _ := json.Marshal(t) // strings and times
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(payload)
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(mac.Sum(nil), payload...))
@@ -53,19 +53,19 @@ func readToken(text string, secret []byte) (token, bool) {
 
 var errUnauthorized = &apiError{status: http.StatusUnauthorized, message: "The request you have made requires authentication."}
 
-// authenticate finds out who calls.
+// authenticate determines the caller.
 func (c *call) authenticate() error {
 	if c.route.open {
 		return nil
 	}
-	return c.view(func(w *world) error {
-		who, err := c.cloud.whoIs(w, c.request.Header.Get("X-Auth-Token"), c.now)
+	return c.view(func(w *cloudState) error {
+		who, err := c.cloud.callerOf(w, c.request.Header.Get("X-Auth-Token"), c.now)
 		c.who = who
 		return err
 	})
 }
 
-func (c *Cloud) whoIs(w *world, text string, now time.Time) (caller, error) {
+func (c *Cloud) callerOf(w *cloudState, text string, now time.Time) (caller, error) {
 	t, valid := readToken(text, w.Secret)
 	if !valid || !now.Before(t.Expires) || c.isRevoked(text) {
 		return caller{}, errUnauthorized
@@ -101,11 +101,11 @@ func (c *Cloud) revoke(text string, expires, now time.Time) {
 	c.revoked[text] = expires
 }
 
-// subjectToken is the token a call is about.
+// subjectToken returns the token that is the subject of a call.
 func (c *call) subjectToken() (who caller, text string, err error) {
 	text = c.request.Header.Get("X-Subject-Token")
-	err = c.view(func(w *world) error {
-		who, err = c.cloud.whoIs(w, text, c.now)
+	err = c.view(func(w *cloudState) error {
+		who, err = c.cloud.callerOf(w, text, c.now)
 		return err
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func showCatalog(c *call) (*answer, error) {
 	return ok(map[string]any{"catalog": c.catalog(c.who.project), "links": c.selfLinks()})
 }
 
-// catalog lists the services at the address where the client found this one.
+// catalog lists the services at the address that the client used.
 func (c *call) catalog(project string) []any {
 	services := []struct{ kind, name, path string }{
 		{"identity", "keystone", "/identity/v3"},

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// errCut is what a client sees when the cloud cuts the connection.
+// errCut is the client's error when the cloud cuts the connection.
 var errCut = errors.New("connection reset by peer")
 
-// transport calls the cloud's handler without a socket. It behaves as a connection does: the answer's head arrives
-// before its body, an aborted handler cuts the body off, and the caller may go away before there is an answer.
+// transport calls the cloud's handler without a socket. It behaves like a connection: the head of the response
+// arrives before its body, an aborted handler cuts the body off, and the caller may disconnect before the response.
 type transport struct {
 	cloud *Cloud
-	mu    sync.Mutex // guards adding to running after wait
+	mu    sync.Mutex // guards ended and additions to calls
 	ended bool
 	calls sync.WaitGroup
 }
@@ -67,7 +67,7 @@ func (t *transport) wait() {
 	t.calls.Wait()
 }
 
-// call runs the handler and ends the body, properly or not.
+// call runs the handler and ends the body, with or without an error.
 func (t *transport) call(w *pipeWriter, req *http.Request) {
 	stop := context.AfterFunc(req.Context(), func() { _ = w.body.CloseWithError(req.Context().Err()) })
 	defer stop()
@@ -87,7 +87,7 @@ func (t *transport) call(w *pipeWriter, req *http.Request) {
 	t.cloud.handler.ServeHTTP(w, req)
 }
 
-// incoming is the request as a server sees it.
+// incoming returns the request as a server receives it.
 func incoming(ctx context.Context, req *http.Request) *http.Request {
 	in := req.Clone(ctx)
 	in.RequestURI = req.URL.RequestURI()
@@ -109,13 +109,13 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// pipeWriter hands the head over once and the body as it is written.
+// pipeWriter passes on the head once and the body as it is written.
 type pipeWriter struct {
 	header http.Header
 	body   *io.PipeWriter
 	once   sync.Once
 	head   chan struct{} // closed when status and sent are set
-	status int           // zero after the head: there is no answer
+	status int           // zero after the head: there is no response
 	sent   http.Header
 }
 
@@ -130,7 +130,7 @@ func (w *pipeWriter) WriteHeader(status int) {
 	})
 }
 
-// arrive lets the client know that there is nothing to wait for any more.
+// arrive signals the client that the head is complete.
 func (w *pipeWriter) arrive() { w.once.Do(func() { close(w.head) }) }
 
 func (w *pipeWriter) Write(p []byte) (int, error) {

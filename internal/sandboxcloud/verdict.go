@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// verdict is the faults that a call meets.
-type verdict []Fault
+// faultDecision is the list of faults that apply to a call.
+type faultDecision []Fault
 
-// judge finds the faults that the call meets and hands those to the handler that it has to bring about itself.
-func (c *call) judge() (verdict, error) {
+// decideFault determines the faults that apply to the call and passes those on that the handler must apply itself.
+func (c *call) decideFault() (faultDecision, error) {
 	rules, err := c.cloud.faults.rules()
 	if err != nil {
 		return nil, err
 	}
-	var met verdict
+	var met faultDecision
 	for _, r := range rules {
 		if !c.matches(r) {
 			continue
@@ -40,12 +40,12 @@ func (c *call) matches(r rule) bool {
 		r.path.match(c.request.URL.Path) && (r.Name == "" || r.name.match(c.subject()))
 }
 
-// counted asks whether a matching call is one of those that go wrong.
+// counted counts a matching call and reports whether it must fail.
 func (c *call) counted(r rule) (fires bool, err error) {
 	if r.always() {
 		return true, nil
 	}
-	err = c.update(func(w *world) error {
+	err = c.update(func(w *cloudState) error {
 		h := w.FaultHits[r.key]
 		fires = r.fires(&h, c.cloud.faults.seed)
 		w.FaultHits[r.key] = h
@@ -54,11 +54,11 @@ func (c *call) counted(r rule) (fires bool, err error) {
 	return fires, err
 }
 
-// subject is the name of what the call is about: in its body when it makes something, else of the object it names.
+// subject returns the name of the call's object: from the body if it creates one, else that of the existing object.
 func (c *call) subject() string {
 	if id := c.request.PathValue("id"); id != "" {
 		name := ""
-		_ = c.view(func(w *world) error { // without state the name is unknown
+		_ = c.view(func(w *cloudState) error { // without state the name is unknown
 			name = w.nameOf(id, c.now)
 			return nil
 		})
@@ -66,7 +66,7 @@ func (c *call) subject() string {
 	}
 	var flat struct{ Name string }
 	if json.Unmarshal(c.body, &flat) == nil && flat.Name != "" {
-		return flat.Name // glance has no wrapper around its objects
+		return flat.Name // glance does not wrap its objects
 	}
 	var wrapped map[string]struct{ Name, Description string }
 	if json.Unmarshal(c.body, &wrapped) != nil {
@@ -81,7 +81,7 @@ func (c *call) subject() string {
 	return ""
 }
 
-func (w *world) nameOf(id string, now time.Time) string {
+func (w *cloudState) nameOf(id string, now time.Time) string {
 	if s, ok := w.Servers.get(id, now); ok {
 		return s.Name
 	}
@@ -100,8 +100,8 @@ func (w *world) nameOf(id string, now time.Time) string {
 	return ""
 }
 
-// before brings about what happens ahead of the call's own work.
-func (v verdict) before(c *call) error {
+// before applies the faults that precede the operation.
+func (v faultDecision) before(c *call) error {
 	for _, f := range v {
 		switch f.Action {
 		case Slow:
@@ -121,8 +121,8 @@ func (v verdict) before(c *call) error {
 	return nil
 }
 
-// after sends the answer, or not.
-func (v verdict) after(c *call, a *answer) error {
+// after sends the response, unless a fault prevents it.
+func (v faultDecision) after(c *call, a *answer) error {
 	for _, f := range v {
 		switch f.Action {
 		case LostAfter, LateEffect:
@@ -130,7 +130,7 @@ func (v verdict) after(c *call, a *answer) error {
 		case HangAfter:
 			c.hang()
 		case Truncate:
-			if a.stream == nil { // else whoever writes the stream cuts it
+			if a.stream == nil { // otherwise the writer of the stream cuts it
 				c.sendHalf(a)
 			}
 		}
@@ -139,7 +139,7 @@ func (v verdict) after(c *call, a *answer) error {
 	return nil
 }
 
-// sleep reports whether the client is still there afterwards.
+// sleep reports whether the client is still connected afterwards.
 func (c *call) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -152,7 +152,7 @@ func (c *call) sleep(d time.Duration) bool {
 	return false
 }
 
-// hang ends when the client gives up.
+// hang waits until the client gives up.
 func (c *call) hang() {
 	select {
 	case <-c.request.Context().Done():
@@ -161,7 +161,7 @@ func (c *call) hang() {
 	panic(http.ErrAbortHandler)
 }
 
-// sendHalf announces the whole answer and cuts it in the middle.
+// sendHalf announces the whole response and cuts it in the middle.
 func (c *call) sendHalf(a *answer) {
 	text, err := a.encode()
 	if err == nil && len(text) > 1 {
@@ -174,7 +174,7 @@ func (c *call) sendHalf(a *answer) {
 	panic(http.ErrAbortHandler)
 }
 
-// overQuota is the refusal of the service when nothing may be added.
+// overQuota returns the service's quota error.
 func (c *call) overQuota() error {
 	what, _, _ := strings.Cut(c.route.operation, ".")
 	switch c.route.service {

@@ -24,7 +24,7 @@ type volume struct {
 	Attached     time.Time         `json:"attached"`
 }
 
-func (w *world) countVolume(v *volume, sign int64) {
+func (w *cloudState) countVolume(v *volume, sign int64) {
 	if v.Gone {
 		return
 	}
@@ -33,7 +33,7 @@ func (w *world) countVolume(v *volume, sign int64) {
 	u.gigabytes += sign * v.SizeGB
 }
 
-func (w *world) volumeEvent(v *volume, e event) {
+func (w *cloudState) volumeEvent(v *volume, e event) {
 	switch e.Kind {
 	case volumeIsThere:
 		if v.Status == "creating" {
@@ -58,7 +58,7 @@ func (c *call) volumeLinks(id string) []linkView {
 
 const longTime = "2006-01-02T15:04:05.000000"
 
-func (c *call) volumeView(w *world, v *volume) view {
+func (c *call) volumeView(w *cloudState, v *volume) view {
 	attachments := []view{}
 	if v.Server != "" {
 		attachments = append(attachments, view{
@@ -110,7 +110,7 @@ func createVolume(c *call) (*answer, error) {
 		return nil, badRequest("Invalid input received: Volume size '%s' must be an integer and greater than 0", in.Volume.Size)
 	}
 	var out view
-	err = c.update(func(w *world) error {
+	err = c.update(func(w *cloudState) error {
 		if err := c.roomForVolumes(w, 1, size); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func createVolume(c *call) (*answer, error) {
 			v.ImageID, v.Bootable = i.ID, true
 		}
 		v.base = w.newBase(c.who.project, c.now)
-		c.bend(&v.base)
+		c.applyFault(&v.base)
 		set(&v.Name, in.Volume.Name)
 		set(&v.Description, in.Volume.Description)
 		w.Volumes.add(v)
@@ -138,8 +138,8 @@ func createVolume(c *call) (*answer, error) {
 	return accepted(view{"volume": out})
 }
 
-// roomForVolumes refuses in cinder's words.
-func (c *call) roomForVolumes(w *world, count, gigabytes int64) error {
+// roomForVolumes returns quota errors with cinder's text.
+func (c *call) roomForVolumes(w *cloudState, count, gigabytes int64) error {
 	q, u := w.quota(c.who.project), w.use(c.who.project)
 	if q.Gigabytes >= 0 && u.gigabytes+gigabytes > q.Gigabytes {
 		return refuse(http.StatusRequestEntityTooLarge,
@@ -158,7 +158,7 @@ func updateVolume(c *call) (*answer, error) {
 	if err := c.decodeLoosely(&in); err != nil {
 		return nil, err
 	}
-	return c.withVolume(func(w *world, v *volume) (*answer, error) {
+	return c.withVolume(func(w *cloudState, v *volume) (*answer, error) {
 		set(&v.Name, in.Volume.Name)
 		set(&v.Description, in.Volume.Description)
 		if in.Volume.Metadata != nil {
@@ -176,7 +176,7 @@ func changeVolumeMetadata(c *call) (*answer, error) {
 	if err := c.decodeLoosely(&in); err != nil {
 		return nil, err
 	}
-	return c.withVolume(func(_ *world, v *volume) (*answer, error) {
+	return c.withVolume(func(_ *cloudState, v *volume) (*answer, error) {
 		changed := map[string]string{}
 		maps.Copy(changed, v.Metadata)
 		maps.Copy(changed, in.Metadata)
@@ -186,7 +186,7 @@ func changeVolumeMetadata(c *call) (*answer, error) {
 }
 
 func deleteVolume(c *call) (*answer, error) {
-	return c.withVolume(func(w *world, v *volume) (*answer, error) {
+	return c.withVolume(func(w *cloudState, v *volume) (*answer, error) {
 		if !slices.Contains([]string{"available", "error", "error_deleting", "deleting"}, v.Status) {
 			return nil, badRequest("Invalid volume: Volume status must be available or error or error_restoring or error_extending or error_managing and must not be migrating, attached, belong to a group, have snapshots, awaiting a transfer, or be disassociated from snapshots after volume transfer.")
 		}
@@ -197,8 +197,8 @@ func deleteVolume(c *call) (*answer, error) {
 	})
 }
 
-// detachVolume frees a volume of a server that has gone.
-func (w *world) detachVolume(v *volume, remove bool, now time.Time) {
+// detachVolume detaches a volume from a deleted server.
+func (w *cloudState) detachVolume(v *volume, remove bool, now time.Time) {
 	v.Server, v.Device, v.AttachmentID, v.Status = "", "", "", "available"
 	v.touch(now)
 	if remove {

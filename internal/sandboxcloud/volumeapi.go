@@ -57,14 +57,14 @@ func listVolumeZones(*call) (*answer, error) {
 }
 
 func listVolumes(c *call) (*answer, error) {
-	return c.answerVolumes(func(w *world, v *volume) any { return c.volumeView(w, v) })
+	return c.answerVolumes(func(w *cloudState, v *volume) any { return c.volumeView(w, v) })
 }
 
 func listVolumesBriefly(c *call) (*answer, error) {
-	return c.answerVolumes(func(_ *world, v *volume) any { return briefView{v.ID, v.Name, c.volumeLinks(v.ID)} })
+	return c.answerVolumes(func(_ *cloudState, v *volume) any { return briefView{v.ID, v.Name, c.volumeLinks(v.ID)} })
 }
 
-func (c *call) answerVolumes(show func(*world, *volume) any) (*answer, error) {
+func (c *call) answerVolumes(show func(*cloudState, *volume) any) (*answer, error) {
 	limit, err := c.limit(c.cloud.options.PageLimit, c.cloud.options.PageLimit)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *call) answerVolumes(show func(*world, *volume) any) (*answer, error) {
 	marker := c.query.Get("marker")
 	views := []any{}
 	var last string
-	err = c.view(func(w *world) error {
+	err = c.view(func(w *cloudState) error {
 		started := marker == ""
 		for v := range w.Volumes.newestFirst(c.now) {
 			if !c.owns(&v.base) {
@@ -104,7 +104,7 @@ func (c *call) volumeFits(v *volume) bool {
 	return has("name", v.Name) && has("status", v.Status) && has("availability_zone", v.Zone)
 }
 
-func (c *call) findVolume(w *world, id string) (*volume, error) {
+func (c *call) findVolume(w *cloudState, id string) (*volume, error) {
 	v, found := w.Volumes.get(id, c.now)
 	if !found || !c.owns(&v.base) {
 		return nil, refuse(http.StatusNotFound, "Volume %s could not be found.", id)
@@ -112,13 +112,13 @@ func (c *call) findVolume(w *world, id string) (*volume, error) {
 	return v, nil
 }
 
-// withVolume answers something about one volume.
-func (c *call) withVolume(fn func(*world, *volume) (*answer, error)) (a *answer, err error) {
+// withVolume responds to a request for one volume.
+func (c *call) withVolume(fn func(*cloudState, *volume) (*answer, error)) (a *answer, err error) {
 	run := c.update
 	if c.request.Method == http.MethodGet {
 		run = c.view
 	}
-	err = run(func(w *world) error {
+	err = run(func(w *cloudState) error {
 		v, err := c.findVolume(w, c.id())
 		if err != nil {
 			return err
@@ -130,12 +130,12 @@ func (c *call) withVolume(fn func(*world, *volume) (*answer, error)) (a *answer,
 }
 
 func showVolume(c *call) (*answer, error) {
-	return c.withVolume(func(w *world, v *volume) (*answer, error) { return ok(view{"volume": c.volumeView(w, v)}) })
+	return c.withVolume(func(w *cloudState, v *volume) (*answer, error) { return ok(view{"volume": c.volumeView(w, v)}) })
 }
 
 func showVolumeLimits(c *call) (*answer, error) {
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		q, u := w.quota(c.who.project), w.use(c.who.project)
 		v = view{
 			"maxTotalVolumes": q.Volumes, "maxTotalVolumeGigabytes": q.Gigabytes, "totalVolumesUsed": u.volumes,
@@ -163,7 +163,7 @@ func showVolumeQuota(c *call) (*answer, error) {
 		return limit
 	}
 	var v view
-	err := c.view(func(w *world) error {
+	err := c.view(func(w *cloudState) error {
 		q, u := w.quota(owner), w.use(owner)
 		v = view{
 			"id": owner, "volumes": show(q.Volumes, u.volumes), "gigabytes": show(q.Gigabytes, u.gigabytes),

@@ -9,11 +9,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// worldVersion is the layout of the state file. A file of a later version is refused.
+// worldVersion is the version of the state file format. Files of a later version are rejected.
 const worldVersion = 1
 
-// world is everything the cloud knows. It is only touched under the store's lock.
-type world struct {
+// cloudState is the state of the cloud. Access requires the store's lock.
+type cloudState struct {
 	Version     int                         `json:"version"`
 	Serial      uint64                      `json:"serial"` // grows with every write
 	LastSeq     uint64                      `json:"last_seq"`
@@ -34,23 +34,23 @@ type world struct {
 	FloatingIPs table[*floatingIP]          `json:"floating_ips"`
 	Volumes     table[*volume]              `json:"volumes"`
 	Events      []event                     `json:"events"`
-	Seeded      map[string]bool             `json:"seeded"` // foreign servers and public images made already
+	Seeded      map[string]bool             `json:"seeded"` // foreign servers and public images that already exist
 	FaultHits   map[string]hits             `json:"fault_hits"`
 	used        map[string]*usage           // by project
-	addresses   map[netip.Addr]string       // what every address in use belongs to
+	addresses   map[netip.Addr]string       // the owner of each used address
 	portsOf     map[string]map[string]*port // by server
 	floatingOf  map[string]*floatingIP      // by port
 }
 
-// usage is what counts against a project's quota.
+// usage is the use that counts against a project's quota.
 type usage struct {
 	instances, cores, ram            int64
 	ports, floatingIPs, keys, groups int64
 	volumes, gigabytes               int64
 }
 
-// reindex makes what is not in the file.
-func (w *world) reindex() {
+// reindex creates the indexes, which are not stored in the file.
+func (w *cloudState) reindex() {
 	w.used = map[string]*usage{}
 	w.addresses = map[netip.Addr]string{}
 	w.portsOf = map[string]map[string]*port{}
@@ -84,7 +84,7 @@ func (w *world) reindex() {
 	}
 }
 
-func (w *world) use(project string) *usage {
+func (w *cloudState) use(project string) *usage {
 	u, ok := w.used[project]
 	if !ok {
 		u = &usage{}
@@ -93,25 +93,25 @@ func (w *world) use(project string) *usage {
 	return u
 }
 
-func (w *world) quota(project string) Quota {
+func (w *cloudState) quota(project string) Quota {
 	if q, ok := w.Quotas[project]; ok {
 		return q
 	}
 	return DefaultQuota()
 }
 
-// newBase begins a new object.
-func (w *world) newBase(project string, now time.Time) base {
+// newBase returns the fields of a new object.
+func (w *cloudState) newBase(project string, now time.Time) base {
 	w.LastSeq++
 	return base{ID: uuid.NewString(), Project: project, Seq: w.LastSeq, Created: now, Updated: now}
 }
 
-// stableID is the same in every cloud, so that a thing every cloud has keeps its id when the state is deleted.
+// stableID is the same in every cloud, so that a default object keeps its ID when the state is deleted.
 func stableID(what string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://npctl/sandbox/"+what)).String()
 }
 
-// hexID is stableID as identity writes ids.
+// hexID is stableID in identity's format.
 func hexID(what string) string {
 	sum := sha256.Sum256([]byte("https://npctl/sandbox/" + what))
 	return hex.EncodeToString(sum[:16])

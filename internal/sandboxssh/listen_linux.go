@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen takes the connections to a port of every address of this machine's own, 127.0.0.0/8, and none from outside: the
-// socket is bound to the loopback interface. Since Linux 5.7 that needs no privilege. Port 0 means any free one.
+// Listen accepts the connections to a port of all addresses in 127.0.0.0/8, and none from outside: the socket is
+// bound to the loopback interface. Since Linux 5.7 that needs no privilege. Port 0 means any free port.
 func Listen(ctx context.Context, port int) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error

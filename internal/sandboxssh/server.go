@@ -1,5 +1,5 @@
-// Package sandboxssh answers SSH for machines that do not exist: one listener plays all of them, each with host keys of
-// its own, told apart by the address that is dialled. What a command does is decided by whoever describes the machine.
+// Package sandboxssh serves SSH for machines that do not exist: one listener represents all of them, each with its
+// own host keys, selected by the destination address. The owner of a Machine implements its commands.
 package sandboxssh
 
 import (
@@ -14,45 +14,45 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Limits of what clients may take.
+// Limits of clients.
 const (
 	maxConnections = 1024
 	loginLimit     = 20 * time.Second // from the connection to the login
 	idleLimit      = 10 * time.Minute // without a byte from the client
 )
 
-// Machine is who answers at an address.
+// Machine is the server at an address.
 type Machine struct {
 	Name     string
 	HostKeys []ssh.Signer
-	// Allowed says which keys may log in; nil lets everybody in, without a key too.
+	// Allowed reports whether a key may log in; nil permits every login, also without a key.
 	Allowed func(user string, key ssh.PublicKey) bool
-	// Run executes a command and returns its exit status, or HangUp. It ends soon after ctx does, which is when the client
-	// has gone.
+	// Run executes a command and returns its exit status, or HangUp. It ends soon after ctx, which ends when the
+	// client disconnects.
 	Run func(ctx context.Context, command Command) int
 }
 
-// HangUp is returned by Machine.Run to cut the whole connection, as a machine does that goes down.
+// HangUp is returned by Machine.Run to cut the connection, like a machine that shuts down.
 const HangUp = -1
 
-// What Machine.Run returns for a command that a signal has ended.
+// Results of Machine.Run for a command that a signal has ended.
 const (
 	EndedByTERM = -15
 	EndedByKILL = -9
 )
 
-// signals are their names on the wire.
+// signals are the signal names in the protocol.
 var signals = map[int]string{EndedByTERM: "TERM", EndedByKILL: "KILL"}
 
-// Server plays machines.
+// Server serves SSH for machines.
 type Server struct {
-	// Find returns the machine at the address that was dialled. It may wait, until ctx ends, to play a slow one. When
+	// Find returns the machine at the destination address. It may wait, until ctx ends, to emulate a slow one. If
 	// there is none the connection is closed.
 	Find func(ctx context.Context, local net.Addr) (Machine, bool)
 	Log  *slog.Logger // nil: no log
 }
 
-// Serve answers until ctx ends, and returns when every connection is closed.
+// Serve serves connections until ctx ends, and returns when all of them are closed.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
@@ -94,7 +94,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connection sees one client through, from the handshake to its end.
+// connection handles one client, from the handshake to the end.
 func (s *Server) connection(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
@@ -115,7 +115,7 @@ func (s *Server) connection(ctx context.Context, conn net.Conn) {
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
 	defer cancel()
-	go ssh.DiscardRequests(requests) // it answers keepalives, and ends with the connection
+	go ssh.DiscardRequests(requests) // answers keepalives, and ends with the connection
 	for incoming := range channels {
 		if incoming.ChannelType() != "session" {
 			_ = incoming.Reject(ssh.UnknownChannelType, "this machine has sessions only")
@@ -153,7 +153,7 @@ func (s *Server) log(message string, m Machine, client ssh.ConnMetadata) {
 	}
 }
 
-// patient is a connection whose other side has to send something now and then.
+// patient is a connection with a read timeout, so that its client must send data regularly.
 type patient struct {
 	net.Conn
 	mu    sync.Mutex

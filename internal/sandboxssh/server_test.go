@@ -25,7 +25,7 @@ func newSigner(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// serve plays one machine and returns its address, and how to end it.
+// serve serves one machine and returns its address, and a function that stops it.
 func serve(t *testing.T, m Machine) (address string, end func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,7 +106,7 @@ func TestOneCommandASessionAndNothingElse(t *testing.T) {
 	}
 }
 
-// A server that ends does not wait for commands that never do.
+// A stopping server does not wait for commands that never end.
 func TestServerEndsWithItsContext(t *testing.T) {
 	started := make(chan struct{})
 	address, end := serve(t, Machine{Run: func(ctx context.Context, _ Command) int {

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Command is what a client wants to have run. An empty line is a shell.
+// Command is a client's request to run a command. An empty line means a shell.
 type Command struct {
 	User           string
 	Line           string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Exit tells the client that the command has ended, though its output goes on until Run returns.
+	// Exit sends the exit status to the client, although output continues until Run returns.
 	Exit func(status int)
 }
 
@@ -26,7 +26,7 @@ type session struct {
 	hangUp  func()
 }
 
-// serve runs the one command that a session may have.
+// serve runs the only command of a session.
 func (s *session) serve(ctx context.Context, requests <-chan *ssh.Request) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -67,7 +67,7 @@ func (s *session) run(ctx context.Context, line string) {
 	_ = s.channel.Close()
 }
 
-// exit tells how a command ended (RFC 4254, 6.10).
+// exit sends the exit status of a command (RFC 4254, 6.10).
 func (s *session) exit(status int) {
 	if name, killed := signals[status]; killed {
 		_, _ = s.channel.SendRequest("exit-signal", false, ssh.Marshal(struct {

@@ -1,8 +1,8 @@
-// Package scratch gives each image build a temporary directory of its own, and clears it up in the right order however
-// the build ended: processes, mounts, loop devices, then files.
+// Package scratch gives each image build its own temporary directory, and cleans it up in the right order after any end
+// of the build: processes, mounts, loop devices, then files.
 //
-// A lease in the directory is locked as long as the npctl that builds is alive, and tells which processes belong to the
-// build. A directory whose lease nobody holds is left from an npctl that was killed: Sweep clears it up.
+// A lease in the directory is locked while the building npctl runs, and identifies the processes of the build. A directory
+// with an unlocked lease remains from a killed npctl; Sweep cleans it up.
 package scratch
 
 import (
@@ -26,7 +26,7 @@ import (
 const (
 	dirName   = "scratch"     // in the build's directory: the directory itself, or a link to it
 	leaseName = "npctl-lease" // in the scratch directory
-	depth     = 4             // how far below the images directory Sweep looks
+	depth     = 4             // maximum depth below the images directory that Sweep searches
 	leaseSize = 4 << 10
 )
 
@@ -35,20 +35,20 @@ type Dir struct {
 	build string // the build's own directory
 	path  string
 	lease *os.File
-	note  note
+	note  leaseContent
 }
 
-// note is the content of a lease.
-type note struct {
+// leaseContent is the content of a lease.
+type leaseContent struct {
 	RunID   string `json:"run_id"`
 	PID     int    `json:"pid,omitempty"`
-	Started uint64 `json:"started,omitempty"` // clock ticks since boot, so that a reused pid is not mistaken for it
+	Started uint64 `json:"started,omitempty"` // clock ticks since boot, which distinguish a reused pid
 }
 
-// Create makes the scratch directory of the build whose files go to the directory build. It lies in there, or in parent
-// when that is set: a file system with more room.
+// Create creates the scratch directory of the build with files in the directory build. The scratch directory is in
+// build, or in parent if that is set: a file system with more space.
 func Create(build, parent string) (*Dir, error) {
-	d := &Dir{build: build, path: filepath.Join(build, dirName), note: note{RunID: uuid.NewString()}}
+	d := &Dir{build: build, path: filepath.Join(build, dirName), note: leaseContent{RunID: uuid.NewString()}}
 	if parent != "" {
 		d.path = filepath.Join(parent, "npctl-"+filepath.Base(build))
 	}
@@ -79,17 +79,17 @@ func (d *Dir) make() error {
 	return errors.Join(os.Symlink(d.path, filepath.Join(d.build, dirName)), os.Mkdir(d.Temp(), 0o755))
 }
 
-// Temp is the directory for TMPDIR.
+// Temp returns the directory for TMPDIR.
 func (d *Dir) Temp() string { return filepath.Join(d.path, "tmp") }
 
-// RunID goes into the process.Spec of the build's program.
+// RunID returns the run ID for the process.Spec of the build's program.
 func (d *Dir) RunID() string { return d.note.RunID }
 
-// Started remembers the leader of the build's processes.
+// Started stores the leader of the build's processes.
 func (d *Dir) Started(pid int) {
 	d.note.PID = pid
 	d.note.Started, _ = process.StartTime(pid)
-	_ = d.write() // without it, Sweep still finds the processes by their run id
+	_ = d.write() // without it, Sweep still finds the processes by their run ID
 }
 
 func (d *Dir) write() error {
@@ -101,7 +101,7 @@ func (d *Dir) write() error {
 	return errors.Join(err, d.lease.Truncate(int64(len(text))))
 }
 
-// Remove clears up behind the build: it unmounts what is mounted in the build's directories, and deletes the scratch
+// Remove cleans up after the build: it unmounts the mounts in the build's directories and deletes the scratch
 // directory. It does so even after ctx has ended.
 func (d *Dir) Remove(ctx context.Context) error {
 	defer func() { _ = d.lease.Close() }()
@@ -119,9 +119,9 @@ func clearUp(ctx context.Context, path string) error {
 	return errors.Join(mounts.Clear(ctx, path), mounts.RemoveTree(ctx, path))
 }
 
-// Sweep clears up behind builds below dir whose npctl is gone: their processes are ended, their mounts and loop devices
-// removed, and their scratch directories deleted. Builds that run are left alone. It must have run before anything else
-// deletes directories of old builds. A dir that does not exist is no error.
+// Sweep cleans up after builds below dir that belong to an npctl that no longer runs: it kills their processes,
+// removes their mounts and loop devices, and deletes their scratch directories. It skips running builds. Run it
+// before directories of old builds are deleted. A missing dir is no error.
 func Sweep(ctx context.Context, dir string) error {
 	var failed []error
 	for _, path := range find(dir) {
@@ -135,7 +135,7 @@ func Sweep(ctx context.Context, dir string) error {
 	return errors.Join(failed...)
 }
 
-// find lists scratch directories, or links to them, without looking into them.
+// find lists scratch directories, or links to them, without descending into them.
 func find(dir string) []string {
 	var found []string
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -176,7 +176,7 @@ func sweep(ctx context.Context, link string) error {
 	}
 	defer func() { _ = lease.Close() }()
 	if err := lock(lease); errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil // its npctl is alive
+		return nil // its npctl is running
 	} else if err != nil {
 		return err
 	}
@@ -191,12 +191,12 @@ func sweep(ctx context.Context, link string) error {
 	return nil
 }
 
-// read returns what a lease says; one that was being written when npctl was killed says nothing.
-func read(lease io.ReaderAt) note {
-	var n note
+// read returns the content of a lease. A lease that was only partly written is empty.
+func read(lease io.ReaderAt) leaseContent {
+	var n leaseContent
 	text, err := io.ReadAll(io.NewSectionReader(lease, 0, leaseSize))
 	if err != nil || json.Unmarshal(text, &n) != nil {
-		return note{}
+		return leaseContent{}
 	}
 	return n
 }

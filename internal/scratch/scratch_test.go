@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// A killed npctl is played by closing the lease without removing anything: the kernel does just that. The contract
+// The tests emulate a killed npctl by closing the lease without removing anything, as the kernel does. The contract
 // suite of builders kills a real process.
 
 func create(t *testing.T, parent string) (images string, d *Dir) {

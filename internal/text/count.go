@@ -2,7 +2,7 @@ package text
 
 import "fmt"
 
-// Count is a number with its noun, or with what else agrees with it: "1 file is", "2 files are".
+// Count formats a number with its noun, or with other words that agree with it: "1 file is", "2 files are".
 func Count[N int | int64](n N, one, more string) string {
 	if n == 1 {
 		return "1 " + one

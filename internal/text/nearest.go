@@ -9,10 +9,10 @@ import (
 
 const (
 	maxEdits = 4   // between a word and its suggestions
-	maxWord  = 256 // bytes; no longer word gets a suggestion
+	maxWord  = 256 // bytes; longer words get no suggestion
 )
 
-// Nearest returns the option that was probably meant with a word, or "".
+// Nearest returns the option that a word most probably stands for, or "".
 func Nearest(word string, options []string) string {
 	if near := Near(word, options); len(near) > 0 {
 		return near[0]
@@ -20,10 +20,10 @@ func Nearest(word string, options []string) string {
 	return ""
 }
 
-// Near returns the options that may have been meant with a word, the likeliest first. They differ from it by one edit for every
-// three characters, at most four: an insertion, a deletion, a substitution, or two characters that change places. Case does not
-// count, nor whether words are joined by a dash, a dot or an underscore. An option with another long number, such as that of
-// another node, was not meant.
+// Near returns the options that a word may stand for, the most probable first. They differ from it by one edit for
+// every three characters, at most four: an insertion, a deletion, a substitution, or a transposition. Case and the
+// separators dash, dot and underscore do not count. An option with a different long number, such as that of another
+// node, does not match.
 func Near(word string, options []string) []string {
 	if word == "" || len(word) > maxWord {
 		return nil
@@ -57,7 +57,7 @@ func fold(word string) string { return strings.ToLower(folder.Replace(word)) }
 
 var longNumber = regexp.MustCompile(`\d{5,}`)
 
-// longNumbers lists the numbers in a word that are ids and not versions.
+// longNumbers returns the numbers in a word that are IDs and not versions.
 func longNumbers(word string) []string {
 	all := longNumber.FindAllString(word, -1)
 	for i := range all {
@@ -66,7 +66,7 @@ func longNumbers(word string) []string {
 	return all
 }
 
-// distance is the optimal string alignment distance: no characters are edited twice.
+// distance returns the optimal string alignment distance: no character is edited twice.
 func distance(a, b []rune) int {
 	var before, above []int // rows of the table, for i-2 and i-1 characters of a
 	row := make([]int, len(b)+1)

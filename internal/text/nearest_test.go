@@ -43,7 +43,7 @@ func TestNearestIsWhatWasMeant(t *testing.T) {
 	}
 }
 
-// One edit of a word of three letters or more is always found.
+// One edit of a word of three letters or more always matches.
 func TestOneEditIsNear(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		word := rapid.StringMatching(`[a-z]{3,12}`).Draw(r, "word")

@@ -1,8 +1,8 @@
-// Package text makes text from elsewhere fit to be shown, and finds what a mistyped word was meant to be.
+// Package text makes external text safe to display, and finds the intended word for a mistyped one.
 //
-// Names and error texts come from clouds and from clients of the API, so anybody who may make a server or a request
-// chooses them. What a terminal or a browser would act on, or would not show (escape sequences, line breaks, text that runs
-// backwards, invisible characters, bytes that are no UTF-8), is written out as an escape such as \x1b.
+// Names and error texts come from clouds and from API clients, so any user who may create a server or a request chooses
+// them. Characters that a terminal or a browser would interpret or not display (escape sequences, line breaks,
+// right-to-left text, invisible characters, invalid UTF-8) are replaced by an escape such as \x1b.
 package text
 
 import (
@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns s with everything that is no visible character escaped. The result is one line.
+// Line returns s with all hostile characters escaped. The result is one line.
 func Line(s string) string { return escape(s, Hostile) }
 
-// Block is Line for text of several lines: line breaks and tabs stay.
+// Block is Line for text of several lines: it keeps line breaks and tabs.
 func Block(s string) string {
 	return escape(s, func(r rune) bool { return r != '\n' && r != '\t' && Hostile(r) })
 }
@@ -44,8 +44,8 @@ func escape(s string, hostile func(rune) bool) string {
 	return b.String()
 }
 
-// Hostile reports whether a rune must not reach a terminal: controls, formats, separators other than the plain
-// space, and letters that show as nothing.
+// Hostile reports whether a rune must not reach a terminal: controls, formats, separators other than the plain space,
+// and invisible letters.
 func Hostile(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
@@ -53,8 +53,8 @@ func Hostile(r rune) bool {
 	return !strconv.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r)
 }
 
-// JSON escapes in finished JSON what a terminal would act on. JSON itself only asks for that below U+0020;
-// all of these can stand nowhere but inside strings, where an escape means the same.
+// JSON escapes characters in a JSON document that a terminal would interpret. JSON itself requires that only below
+// U+0020; all of these characters occur only inside strings, where an escape has the same meaning.
 func JSON(doc []byte) []byte {
 	if bytes.IndexFunc(doc, hostileJSON) < 0 {
 		return doc
@@ -74,7 +74,7 @@ func JSON(doc []byte) []byte {
 
 func hostileJSON(r rune) bool { return r >= 0x7f && Hostile(r) }
 
-// appendJSONEscape writes r as one \uXXXX, or as the two of its surrogate pair.
+// appendJSONEscape writes r as one \uXXXX, or as a surrogate pair.
 func appendJSONEscape(out []byte, r rune) []byte {
 	const hex = "0123456789abcdef"
 	units := []rune{r}

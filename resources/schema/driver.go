@@ -1,17 +1,17 @@
 package schema
 
-// Driver is what a driver adds to the attributes that every provider has.
+// Driver is the schema that a driver adds to the attributes that every provider has.
 type Driver struct {
 	Doc        string // one paragraph, Markdown, for the reference
 	Provider   Block
 	Pool       Block
-	Label      Block // attributes that Pool has too default to the pool's value
+	Label      Block // attributes that Pool also has default to the pool's value
 	CloudImage Block
-	Image      Block // provider's settings for an uploaded image
+	Image      Block // settings of a provider for an uploaded image
 	Node       Block
-	// HasLabels, HasNodes, HasImages and HasCloudImages say which blocks make sense for the driver.
+	// HasLabels, HasNodes, HasImages and HasCloudImages state which blocks the driver supports.
 	HasLabels, HasNodes, HasImages, HasCloudImages bool
-	// Formats lists the image formats the driver can upload, the preferred one first. A driver that lets a provider choose
-	// calls the attribute image_format.
+	// Formats lists the image formats that the driver can upload, the preferred one first. If a provider can choose,
+	// the attribute is image_format.
 	Formats []string
 }

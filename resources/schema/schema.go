@@ -1,30 +1,30 @@
 // Package schema describes the attributes and nested blocks that a block of configuration may hold.
 //
-// Drivers and builders hand over the schema of their own blocks, so that a typo in one of them gets the same
-// diagnostics, documentation and hashing as the language's own attributes.
+// Drivers and builders provide the schemas of their own blocks, so that their attributes get the same diagnostics,
+// documentation and hashing as npctl's own.
 package schema
 
 import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Class says what a change of an attribute does to what was made from it.
+// Class states the effect that a change of an attribute has on existing objects.
 type Class int
 
 const (
-	// Behavioural attributes (limits, priorities, timeouts) replace nothing.
-	Behavioural Class = iota
-	// Static attributes are baked in: a change replaces the node or rebuilds the image.
-	Static
-	// Dynamic attributes are looked at anew each time something is made; what exists stays.
-	Dynamic
+	// InPlace attributes (limits, priorities, timeouts) take effect at once and replace nothing.
+	InPlace Class = iota
+	// Replacing attributes are built in: a change replaces the node or rebuilds the image.
+	Replacing
+	// AppliedToNew attributes affect only objects that are created later.
+	AppliedToNew
 )
 
 func (c Class) String() string {
 	switch c {
-	case Static:
+	case Replacing:
 		return "static"
-	case Dynamic:
+	case AppliedToNew:
 		return "dynamic"
 	default:
 		return "behavioural"
@@ -33,51 +33,52 @@ func (c Class) String() string {
 
 // Block is the schema of a block's body. Its zero value is an empty body.
 type Block struct {
-	Doc        string // one sentence or two, Markdown
+	Doc        string // one or two sentences, Markdown
 	Attributes []Attribute
 	Blocks     []NestedBlock
-	// Needed lists groups of attributes; of each group at least one must be set.
-	Needed [][]string
+	// AtLeastOneOf lists groups of attributes; at least one attribute of each group must be set.
+	AtLeastOneOf [][]string
 }
 
-// Attribute is one `name = value` line.
+// Attribute is the schema of one `name = value` line.
 type Attribute struct {
 	Name     string
-	Doc      string // what it means, with its unit
+	Doc      string // meaning and unit, Markdown
 	Type     cty.Type
 	Required bool
-	// Default is the value when the attribute is not written; cty.NilVal means null.
+	// Default is the value of an attribute that is not set; cty.NilVal means null.
 	Default   cty.Value
 	Class     Class
 	Sensitive bool // never printed, stored or logged
-	Hashed    bool // a long text, of which plans show the SHA-256 among the planned values
-	// OneOf lists the only values a string (or each element of a list of strings) may have.
+	Hashed    bool // a long text; plans show the SHA-256 instead of it
+	// OneOf lists the allowed values of a string, or of each element of a list of strings.
 	OneOf []string
-	// Format names the way a string is read: "" plain, FormatDuration.
+	// Format is the syntax of a string: "" for plain text, or FormatDuration.
 	Format string
-	// Min is the least allowed value of a number; nil means any.
+	// Min is the smallest allowed value of a number; nil means no minimum.
 	Min *int64
-	// Check finds further mistakes in a known, non-null value; its error names the value and the next step.
+	// Check validates a known, non-null value; its error names the value and what to do.
 	Check func(cty.Value) error
 }
 
-// FormatDuration marks a string such as "90s", "24h" or "7d"; 0 or "0s" means never where the documentation says so.
+// FormatDuration is the format of a duration such as "90s", "24h" or "7d"; 0 or "0s" means never if the documentation
+// says so.
 const FormatDuration = "duration"
 
-// NestedBlock is a block inside a body, such as `tls { … }` or `artifact "qcow2" { … }`.
+// NestedBlock is the schema of a block inside a body, such as `tls { … }` or `artifact "qcow2" { … }`.
 type NestedBlock struct {
 	Name   string
-	Label  string // what the block's label means; empty when it has none
-	Min    int    // how many there must be
-	Max    int    // 0 means any number; a block with Max 1 and no label decodes to one object or null
+	Label  string // meaning of the block's label; empty if it has none
+	Min    int    // minimum number of blocks
+	Max    int    // maximum number; 0 means no limit. A block with Max 1 and no label decodes to one object or null.
 	Schema Block
 }
 
 // ImageRef is the type of a reference to an image block, such as diskimage.debian or cloud_image.noble.
 var ImageRef = cty.Object(map[string]cty.Type{"type": cty.String, "name": cty.String})
 
-// Type is the object type a body of this schema decodes to. A block with a label decodes to a map from label to
-// object, an unlabelled one to an object (Max 1) or a list of objects.
+// Type returns the object type to which a body of this schema decodes. A block with a label decodes to a map from
+// label to object, a block without one to an object (Max 1) or a list of objects.
 func (b Block) Type() cty.Type {
 	types := make(map[string]cty.Type, len(b.Attributes)+len(b.Blocks))
 	for _, a := range b.Attributes {
@@ -96,7 +97,7 @@ func (b Block) Type() cty.Type {
 	return cty.Object(types)
 }
 
-// Null is the value of a body in which nothing is written: every attribute null or its default.
+// Null returns the value of an empty body: every attribute null or its default.
 func (b Block) Null() cty.Value {
 	values := make(map[string]cty.Value, len(b.Attributes)+len(b.Blocks))
 	for _, a := range b.Attributes {
@@ -119,7 +120,7 @@ func (b Block) Null() cty.Value {
 	return cty.ObjectVal(values)
 }
 
-// Lookup returns the attribute of that name.
+// Lookup returns the attribute with the name.
 func (b Block) Lookup(name string) (Attribute, bool) {
 	for _, a := range b.Attributes {
 		if a.Name == name {

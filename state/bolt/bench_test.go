@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/state/statetest"
 )
 
-// BenchmarkList opens the store anew for each List, as `npctl state list` does.
+// BenchmarkList opens the store for each List, as `npctl state list` does.
 func BenchmarkList(b *testing.B) {
 	for _, nodes := range []int{100, 6_000, 10_000} {
 		path := filled(b, nodes)
@@ -32,7 +32,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// BenchmarkGet and BenchmarkCommit run in a store that holds 6,000 nodes.
+// BenchmarkGet and BenchmarkCommit run in a store with 6,000 nodes.
 func BenchmarkGet(b *testing.B) {
 	s := reopen(b, filled(b, 6_000))
 	for b.Loop() {

@@ -22,52 +22,52 @@ var (
 	_ state.Identified = (*Store)(nil)
 )
 
-// ErrReadOnly is returned by everything that would write to a store opened with Options.ReadOnly.
+// ErrReadOnly is returned by each write to a store opened with Options.ReadOnly.
 var ErrReadOnly = errors.New("the state is opened for reading only")
 
 const (
 	defaultTimeout = 10 * time.Second
-	hintEvery      = 200 * time.Millisecond // how soon changes by other processes are noticed
-	lostEvery      = time.Second            // how soon the loss of a lock is noticed without a commit
-	closeTimeout   = 5 * time.Second        // for giving locks back in Close
+	hintEvery      = time.Second     // interval of checks for changes by other processes
+	lostEvery      = time.Second     // interval of checks for a lost lock without a commit
+	closeTimeout   = 5 * time.Second // for the release of locks in Close
 )
 
-// Options say which file to open and how. Only Path is required.
+// Options selects the file and how it is opened. Only Path is required.
 type Options struct {
 	Path     string
 	Version  string        // of npctl, recorded in the file
-	Timeout  time.Duration // how long to wait for another process' transaction; 10 s when zero
+	Timeout  time.Duration // maximum wait for another process' transaction; 10 s when zero
 	ReadOnly bool          // write nothing; a missing file is an empty store
-	Role     Role          // what the file must be, and is made as
-	AnyRole  bool          // whatever the file is
-	Log      *slog.Logger  // told of dead holders' locks taken over; nil for nobody
+	Role     Role          // required role of an existing file, and role of a new one
+	AnyRole  bool          // accept any role
+	Log      *slog.Logger  // may be nil
 }
 
-// Store is an open state file. Between calls the file is closed.
+// Store is an open state. Between calls the file is closed.
 type Store struct {
 	file       *file
 	opts       Options
 	log        *slog.Logger
 	migrations []migration
 	self       process
-	together   *together
+	group      *groupCommit
 
 	hintEvery, lostEvery time.Duration
 
-	lineage string // of the file, once seen; used only within transactions of file, of which there is one at a time
+	lineage string // of the file, empty until the first read; used only within transactions of file, which run one at a time
 
-	closing context.Context // ends when Close begins
+	closing context.Context // done when Close starts
 	close   context.CancelFunc
 	workers sync.WaitGroup // watchers and lock keepers
 
 	mu       sync.Mutex // guards the fields below
 	watchers map[*watcher]struct{}
 	locks    map[*lock]struct{}
-	hinted   version // what all watchers were given a hint of
+	hinted   version // newest version for which all watchers have a hint
 }
 
-// Open opens the state file, and makes it (0600, its directory 0700) when there is none and opts allow writing. A file
-// of an older schema is brought up to date, after a copy of it was put beside it.
+// Open opens the state file. If it is missing and opts allow writing, Open creates it (0600, its directory 0700). It
+// migrates a file of an older schema, after it has copied the file to a backup beside it.
 func Open(opts Options) (*Store, error) {
 	return open(opts, migrations)
 }
@@ -97,7 +97,7 @@ func newStore(opts Options, known []migration) (*Store, error) {
 		opts.Timeout = defaultTimeout
 	}
 	s := &Store{
-		file: newFile(path, opts.Timeout), opts: opts, log: opts.Log, migrations: known, self: thisProcess(), together: newTogether(),
+		file: newFile(path, opts.Timeout), opts: opts, log: opts.Log, migrations: known, self: thisProcess(), group: newGroupCommit(),
 		hintEvery: hintEvery, lostEvery: lostEvery,
 		watchers: map[*watcher]struct{}{}, locks: map[*lock]struct{}{},
 	}
@@ -109,7 +109,7 @@ func newStore(opts Options, known []migration) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes a missing file, brings an old one up to date and learns its lineage.
+// prepare creates a missing file, migrates an old one and reads its lineage.
 func (s *Store) prepare() error {
 	ctx := context.Background()
 	_, err := os.Stat(s.opts.Path)
@@ -133,14 +133,14 @@ func (s *Store) prepare() error {
 	return err
 }
 
-// ensureHashKey gives a key to a file that an older npctl made.
+// ensureHashKey adds a hash key to a file that an older npctl created.
 func (s *Store) ensureHashKey(ctx context.Context) error {
 	id, err := s.Identity(ctx)
 	if err != nil || id.HashKey != "" {
 		return err
 	}
 	_, err = s.update(ctx, func(tx *bbolt.Tx, h *head) error {
-		if len(h.HashKey) == 0 { // otherwise another process was faster
+		if len(h.HashKey) == 0 { // otherwise another process has added one
 			h.HashKey = []byte(resources.NewHashKey())
 		}
 		return h.save(tx)
@@ -148,7 +148,7 @@ func (s *Store) ensureHashKey(ctx context.Context) error {
 	return err
 }
 
-// Identity implements state.Identified. A missing file that was opened for reading only has no lineage.
+// Identity implements state.Identified. A missing file that was opened read-only has no lineage.
 func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
 	id := state.Identity{Schema: s.schema()}
 	err := s.view(ctx, func(_ *bbolt.Tx, h *head) error {
@@ -158,7 +158,7 @@ func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
 	return id, err
 }
 
-// Close implements state.Store. It ends watches, gives locks back and closes their Lost channels.
+// Close implements state.Store. It ends watches, releases locks and closes their Lost channels.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	first := s.closing.Err() == nil
@@ -173,7 +173,7 @@ func (s *Store) Close() error {
 	return s.dropLocks(ctx)
 }
 
-// usable reports whether the store may be used still.
+// usable returns an error if the store is closed or ctx is done.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closing.Err() != nil {
 		return fmt.Errorf("state %s: %w", s.opts.Path, os.ErrClosed)
@@ -181,8 +181,7 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// view runs fn on the records as they are now. A missing file that was opened for reading only has none: fn is not
-// called then.
+// view runs fn on the current records. It does not call fn if the file is missing and the store is read-only.
 func (s *Store) view(ctx context.Context, fn func(*bbolt.Tx, *head) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -207,7 +206,7 @@ func (s *Store) view(ctx context.Context, fn func(*bbolt.Tx, *head) error) error
 	return s.wrap("read", err)
 }
 
-// update runs fn in a transaction that is written when fn returns nil, and returns the version it made.
+// update runs fn in a transaction that is written if fn returns nil. It returns the new version.
 func (s *Store) update(ctx context.Context, fn func(*bbolt.Tx, *head) error) (version, error) {
 	if err := s.usable(ctx); err != nil {
 		return version{}, err
@@ -233,7 +232,7 @@ func (s *Store) write(ctx context.Context, fn func(*bbolt.Tx, *head) error) (ver
 	return at, s.wrap("write", err)
 }
 
-// wrap says which file an error is about and what to do. Errors of the contract go through as they are.
+// wrap adds the path and the next step to an error. It returns errors of the state.Store contract unchanged.
 func (s *Store) wrap(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -254,6 +253,6 @@ func isContract(err error) bool {
 	if _, other := errors.AsType[*RoleError](err); other {
 		return true
 	}
-	_, refused := errors.AsType[state.Refusal](err)
+	_, refused := errors.AsType[state.InvalidError](err)
 	return refused
 }

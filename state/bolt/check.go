@@ -14,17 +14,17 @@ import (
 // The layout of a bbolt file, version 2, in the byte order of the machine
 // (https://github.com/etcd-io/bbolt/tree/v1.5.0/internal/common):
 //
-//	page     id u64, flags u16, count u16, overflow u32 (further pages that belong to it), elements, data
+//	page     id u64, flags u16, count u16, overflow u32 (number of pages that follow it), elements, data
 //	meta     magic u32, version u32, page size u32, flags u32, root bucket (page u64, sequence u64), freelist u64,
-//	         high water mark u64, transaction u64, checksum u64 (FNV-1a of what is before it); on pages 0 and 1
-//	branch   elements: pos u32, key size u32, page u64; pos counts from the element
-//	leaf     elements: flags u32 (1: a bucket), pos u32, key size u32, value size u32; value behind key
-//	bucket   as a leaf's value: root page u64, sequence u64; root 0: the bucket's only page follows
-//	freelist ids u64; count 0xffff: the true count is the first of them
+//	         high water mark u64, transaction u64, checksum u64 (FNV-1a of the preceding fields); on pages 0 and 1
+//	branch   elements: pos u32, key size u32, page u64; pos is relative to the element
+//	leaf     elements: flags u32 (1: a bucket), pos u32, key size u32, value size u32; value after key
+//	bucket   as a leaf's value: root page u64, sequence u64; root 0: its only page follows inline
+//	freelist ids u64; count 0xffff: the first of them is the count
 const (
 	metaMagic   = 0xED0CDAED
 	metaVersion = 2
-	metaSize    = 64 // without the page header
+	metaSize    = 64 // bytes, without the page header
 	headerSize  = 16
 	elementSize = 16
 	noFreelist  = ^uint64(0)
@@ -34,12 +34,12 @@ const (
 	freelistFlag = 0x10
 	bucketFlag   = 0x01
 
-	maxDepth = 64 // of the tree; a full one has five levels
+	maxDepth = 64 // of the tree; a full file has five levels
 )
 
 var order = binary.NativeEndian
 
-// meta is the root of one version of the file.
+// meta is the meta page of one version of the file.
 type meta struct {
 	pageSize                        uint64
 	root, freelist, highWater, txid uint64
@@ -47,10 +47,10 @@ type meta struct {
 
 type metas struct {
 	newest  meta
-	damaged bool // only one of the two is sound
+	damaged bool // only one of the two is valid
 }
 
-// readMetas finds the newest meta page and makes sure that the file is as long as it says.
+// readMetas returns the newest meta page, and checks that the file is not shorter than the page states.
 func readMetas(r io.ReaderAt, size int64) (metas, error) {
 	if size == 0 {
 		return metas{}, errEmpty
@@ -83,7 +83,7 @@ func readMetas(r io.ReaderAt, size int64) (metas, error) {
 	return found, nil
 }
 
-// metaAt reads the meta page at offset; known says whether it looks like one of bbolt's at all.
+// metaAt reads the meta page at offset. known reports whether it has the magic number of bbolt.
 func metaAt(r io.ReaderAt, offset int64) (m meta, ok, known bool) {
 	var page [headerSize + metaSize]byte
 	if _, err := r.ReadAt(page[:], offset); err != nil {
@@ -104,8 +104,8 @@ func metaAt(r io.ReaderAt, offset int64) (m meta, ok, known bool) {
 	return m, sizes, known
 }
 
-// checkPages makes sure that every page of the version is either free or used once, is what it is used as, and keeps
-// its elements inside and in order.
+// checkPages verifies that every page of the version is either free or used exactly once and has the expected type, and
+// that its elements are within the page and in order.
 func checkPages(f *os.File, m meta) error {
 	length := m.highWater * m.pageSize
 	data, err := unix.Mmap(int(f.Fd()), 0, int(length), unix.PROT_READ, unix.MAP_SHARED)
@@ -140,10 +140,10 @@ type walker struct {
 	data      []byte
 	pageSize  uint64
 	highWater uint64
-	taken     []bool // pages that were seen to be used or free
+	taken     []bool // pages found in use or free
 }
 
-// page returns the page with those that belong to it, and takes them.
+// page returns the page with its overflow pages, and marks them as taken.
 func (w *walker) page(id uint64) ([]byte, error) {
 	if id < 2 || id >= w.highWater {
 		return nil, damage("page %d does not exist", id)
@@ -201,7 +201,7 @@ func (w *walker) freelist(id uint64) error {
 	return nil
 }
 
-// tree checks the page and what is below it. All keys must be in [low, high); nil means no bound.
+// tree checks the page and its descendants. All keys must be in [low, high); nil means no bound.
 func (w *walker) tree(id uint64, low, high []byte, depth int) error {
 	p, err := w.page(id)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/state/statetest"
 )
 
-// Damage that bbolt would act on: it would write over live pages, walk in circles, or lose pages for ever.
+// TestPagesAreUsedOnceOrFree covers damage on which bbolt would overwrite live pages, loop or lose pages forever.
 func TestPagesAreUsedOnceOrFree(t *testing.T) {
 	path := tempPath(t)
 	s := store(t, path)
@@ -67,7 +67,7 @@ func TestPagesAreUsedOnceOrFree(t *testing.T) {
 	}
 }
 
-// liveBranch is the number of a page that has children and is not free.
+// liveBranch returns the number of a branch page that is not free.
 func liveBranch(t *testing.T, text []byte, m meta) uint64 {
 	t.Helper()
 	w := &walker{data: text, pageSize: m.pageSize, highWater: m.highWater, taken: make([]bool, m.highWater)}
@@ -83,7 +83,7 @@ func liveBranch(t *testing.T, text []byte, m meta) uint64 {
 	return 0
 }
 
-// A record that is hidden by a wrong number of elements would look as if nobody had ever recorded its server.
+// TestHiddenRecordIsNoticed hides a record by a wrong number of elements. npctl would treat its instance as a leak.
 func TestHiddenRecordIsNoticed(t *testing.T) {
 	path := tempPath(t)
 	var ops []state.Op

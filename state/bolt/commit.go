@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	maxRecord = 1 << 20 // bytes of JSON; what ZooKeeper takes at the most, too
+	maxRecord = 1 << 20 // bytes of JSON; also the limit of ZooKeeper
 	maxID     = 1024    // bytes
 )
 
-// Commit implements state.Store. Revisions are serials: all records of a commit get the same one, and none is ever
-// used again. Moves that resources.LegalMove forbids are refused.
+// Commit implements state.Store. A revision is the serial of the commit: all records of a commit get the same revision,
+// and no revision is reused. It rejects changes of state that resources.LegalTransition forbids.
 func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	return finish(changes), nil
 }
 
-// apply makes the changes and moves the serial on.
+// apply applies the changes and increments the serial.
 func (s *Store) apply(tx *bbolt.Tx, h *head, changes []*change) error {
 	s.nextHead(h)
 	for _, c := range changes {
@@ -48,7 +48,7 @@ func (s *Store) apply(tx *bbolt.Tx, h *head, changes []*change) error {
 	return h.save(tx)
 }
 
-// finish gives new records their ids and returns the entries, which share nothing with the records passed in.
+// finish sets the IDs of new records and returns the entries, which share no memory with the records passed in.
 func finish(changes []*change) []state.Entry {
 	entries := make([]state.Entry, len(changes))
 	for i, c := range changes {
@@ -60,16 +60,16 @@ func finish(changes []*change) []state.Entry {
 	return entries
 }
 
-// change is an op on its way into the file.
+// change is an op of a commit in progress.
 type change struct {
 	op      state.Op
 	key     resources.Key
-	unnamed bool // the store gives the id
+	unnamed bool // the store assigns the ID
 
 	result state.Entry // of a put, once applied
 }
 
-// prepare refuses ops that are wrong whatever the store holds.
+// prepare rejects ops that are invalid regardless of the contents of the store.
 func prepare(ops []state.Op) ([]*change, error) {
 	checked, err := state.Check(ops)
 	if err != nil {
@@ -111,13 +111,13 @@ func (c *change) apply(tx *bbolt.Tx, h *head) error {
 	return c.put(h, bucket, old, state.Revision(h.Serial))
 }
 
-// before returns the content that the change replaces, nil when there is none, after checking its revision.
+// before checks the revision and returns the content that the change replaces, nil if none exists.
 func (c *change) before(bucket *bbolt.Bucket) ([]byte, error) {
 	var revision state.Revision
 	var content []byte
 	if value := bucket.Get([]byte(c.key.ID)); value != nil {
 		var err error
-		if revision, content, err = unseal([]byte(c.key.Kind), []byte(c.key.ID), value); err != nil {
+		if revision, content, err = verifyChecksum([]byte(c.key.Kind), []byte(c.key.ID), value); err != nil {
 			return nil, err
 		}
 	}
@@ -138,31 +138,31 @@ func (c *change) put(h *head, bucket *bbolt.Bucket, old []byte, revision state.R
 	if c.unnamed {
 		record = withID(record, c.key.ID)
 	}
-	if sighting, ok := record.(*resources.Sighting); ok {
+	if sighting, ok := record.(*resources.Sighting); ok && h.Role == RoleState { // in the other roles, another store assigns the IDs
 		record = h.noteSighting(sighting)
 	}
 	content, err := json.Marshal(record)
 	if err != nil {
-		return state.Refuse("%s: %v", c.key, err)
+		return state.Invalidf("%s: %v", c.key, err)
 	}
 	if err := c.checkMove(old, record); err != nil {
 		return err
 	}
-	if content, err = carry(old, content, record); err != nil {
+	if content, err = preserveUnknownFields(old, content, record); err != nil {
 		return err
 	}
 	if len(content) > maxRecord {
-		return state.Refuse("%s is %d bytes long, at most %d are allowed", c.key, len(content), maxRecord)
+		return state.Invalidf("%s is %d bytes long, at most %d are allowed", c.key, len(content), maxRecord)
 	}
 	stored, err := decode(c.key.Kind, []byte(c.key.ID), content)
 	if err != nil {
-		return state.Refuse("%s would not read back as it was written: %v", c.key, err)
+		return state.Invalidf("%s would not read back as it was written: %v", c.key, err)
 	}
 	c.result = state.Entry{Record: stored, Revision: revision}
-	return bucket.Put([]byte(c.key.ID), seal([]byte(c.key.Kind), []byte(c.key.ID), revision, content))
+	return bucket.Put([]byte(c.key.ID), addChecksum([]byte(c.key.Kind), []byte(c.key.ID), revision, content))
 }
 
-// checkMove refuses a change of state that resources.LegalMove forbids.
+// checkMove rejects a change of state that resources.LegalTransition forbids.
 func (c *change) checkMove(old []byte, record resources.Record) error {
 	var from struct{ State resources.State }
 	if old != nil {
@@ -170,8 +170,8 @@ func (c *change) checkMove(old []byte, record resources.Record) error {
 			return damage("%s: %v", c.key, err)
 		}
 	}
-	if to := resources.StateOf(record); !resources.LegalMove(c.key.Kind, from.State, to) {
-		return state.Refuse("%s may not go from state %q to %q: this is a bug in npctl", c.key, from.State, to)
+	if to := resources.StateOf(record); !resources.LegalTransition(c.key.Kind, from.State, to) {
+		return state.Invalidf("%s may not go from state %q to %q: this is a bug in npctl", c.key, from.State, to)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/npctl/npctl/state/statetest"
 )
 
-// A process that is killed at any moment loses no commit that it was told of, leaves no half of one, and its lock goes
-// to the next.
+// TestKilledProcessLosesNothing checks that a process that is killed at any moment loses no acknowledged commit and
+// leaves no partial one, and that the next process takes over its lock.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	t.Parallel()
 	const kills = 20
@@ -39,7 +39,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	t.Logf("%d commits, %d kills", reached, kills)
 }
 
-// runAndKill lets a process write for a while after its first commit and returns what it printed.
+// runAndKill kills a process some time after its first commit and returns its output.
 func runAndKill(t *testing.T, path string, after time.Duration) io.Reader {
 	t.Helper()
 	cmd := child(t, "write", path)
@@ -67,11 +67,12 @@ func runAndKill(t *testing.T, path string, after time.Duration) io.Reader {
 		t.Fatalf("the process was not killed: %v: %s", err, stderr.String())
 	}
 	printed := slices.Concat(first, rest)
-	// The last line may be cut off by the kill: its number was not printed whole, so it was acknowledged to nobody.
+	// The kill may truncate the last line. A number that was not printed completely was not acknowledged.
 	return bytes.NewReader(printed[:bytes.LastIndexByte(printed, '\n')+1])
 }
 
-// When the file cannot grow, the commit fails with the reason, and everything before it is there.
+// TestFullDiskLosesNothing checks that a commit fails with the reason when the file cannot grow, and that all earlier
+// commits remain.
 func TestFullDiskLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "npctl.db")
 	open(t, path)

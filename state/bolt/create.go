@@ -13,8 +13,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// create makes the file complete under another name and links it to its own, so that nobody ever sees half of one and
-// two processes that begin together end up with the same.
+// create writes a complete file under a temporary name and links it to its path. No process sees a partial file, and
+// two processes that create it at the same time use the same one.
 func (s *Store) create(ctx context.Context) error {
 	dir := filepath.Dir(s.opts.Path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -28,7 +28,7 @@ func (s *Store) create(ctx context.Context) error {
 	if err := temp.Close(); err != nil {
 		return err
 	}
-	if err := s.fill(ctx, temp.Name()); err != nil {
+	if err := s.initialize(ctx, temp.Name()); err != nil {
 		return err
 	}
 	if err := os.Link(temp.Name(), s.opts.Path); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -37,8 +37,8 @@ func (s *Store) create(ctx context.Context) error {
 	return syncDir(dir)
 }
 
-// fill writes an empty store of a new lineage.
-func (s *Store) fill(ctx context.Context, path string) error {
+// initialize writes an empty store with a new lineage.
+func (s *Store) initialize(ctx context.Context, path string) error {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: s.opts.Timeout, NoStatistics: true})
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Store) fill(ctx context.Context, path string) error {
 	return errors.Join(err, db.Close())
 }
 
-// syncDir makes a new name in the directory survive a loss of power.
+// syncDir makes a new directory entry survive a power failure.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -19,12 +19,12 @@ import (
 	"github.com/npctl/npctl/state/statetest"
 )
 
-// Whatever is not a sound state file is refused with its path and what to do, and is not touched.
+// TestBadFiles checks that an invalid state file is rejected with its path and a next step, and is not changed.
 func TestBadFiles(t *testing.T) {
 	f := sample(t)
 	good := read(t, f.path)
 	page := os.Getpagesize()
-	hostname := f.entries[len(f.entries)-2].Record.(*resources.Node).Hostname // also in free pages
+	hostname := f.entries[len(f.entries)-2].Record.(*resources.Node).Hostname // occurs in free pages too
 	root := rootOfNodes(t, f.path) * page
 	cut := func(n int) func(*testing.T, string) {
 		return func(t *testing.T, path string) { overwrite(t, path, good[:n]) }
@@ -84,10 +84,10 @@ func TestBadFiles(t *testing.T) {
 			before := listing(t, path)
 			for _, readOnly := range []bool{false, true} {
 				if name == "dangling link" && readOnly {
-					continue // an empty store, as any missing file
+					continue // an empty store, like any missing file
 				}
 				s, err := bolt.Open(bolt.Options{Path: path, ReadOnly: readOnly})
-				if err == nil { // damage of a record shows when it is read, or when anything is written
+				if err == nil { // a damaged record is an error when it is read, or at any write
 					_, err = s.List(t.Context())
 					says(t, err, append(test.says, path)...)
 					if !readOnly {
@@ -104,7 +104,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// rootOfNodes is the number of the page at the top of the tree of nodes.
+// rootOfNodes returns the number of the root page of the nodes' bucket.
 func rootOfNodes(t *testing.T, path string) (page int) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
@@ -131,7 +131,7 @@ func zeroMetas(t *testing.T, path, good string) {
 	overwrite(t, path, string(text))
 }
 
-// listing is everything in the directory of path: names, modes and contents.
+// listing returns the names, modes and contents of all files in the directory of path.
 func listing(t *testing.T, path string) map[string]string {
 	t.Helper()
 	files, err := os.ReadDir(filepath.Dir(path))
@@ -148,10 +148,10 @@ func listing(t *testing.T, path string) map[string]string {
 	return all
 }
 
-// fixture is a state file with a past: branch pages, free pages, values that span pages, a held lock's record.
+// fixture is a state file with a history: branch pages, free pages, values that span pages, a lock record.
 type fixture struct {
 	path            string
-	before, entries []state.Entry // in the last commit but one and in the last
+	before, entries []state.Entry // after the last but one and after the last commit
 }
 
 func sample(t testing.TB) fixture {
@@ -189,8 +189,8 @@ func sample(t testing.TB) fixture {
 	return f
 }
 
-// use opens a damaged file and does everything with it. It must be told the truth or get an error that says what to
-// do; where only the newest meta page is broken, reading may show the commit before.
+// use opens a damaged file and calls all methods. They must return correct data or an error with a next step. If only
+// the newest meta page is damaged, reads may return the previous commit.
 func use(t *testing.T, path string, f fixture) {
 	t.Helper()
 	for _, readOnly := range []bool{true, false} {
@@ -216,7 +216,7 @@ func use(t *testing.T, path string, f fixture) {
 	}
 }
 
-// change commits on top of a file that may be damaged: it must refuse, or all must be right afterwards.
+// change commits to a file that may be damaged. The commit must fail, or all records must be correct afterwards.
 func change(t *testing.T, s *bolt.Store, f fixture) {
 	t.Helper()
 	want := append([]state.Entry{}, f.entries...)
@@ -238,7 +238,7 @@ func change(t *testing.T, s *bolt.Store, f fixture) {
 	}
 }
 
-// Random damage never crashes the process, and never makes it lie.
+// TestRandomDamageIsNoticed checks that random damage never crashes the process or makes it return wrong data.
 func TestRandomDamageIsNoticed(t *testing.T) {
 	t.Parallel()
 	f := sample(t)
@@ -252,9 +252,9 @@ func TestRandomDamageIsNoticed(t *testing.T) {
 			text = text[:rng.IntN(len(text))]
 		case 1: // one bit
 			text[rng.IntN(len(text))] ^= 1 << rng.IntN(8)
-		case 2: // one bit where it hurts: in the first bytes of a page
+		case 2: // one bit in a page's header or first elements
 			text[rng.IntN(len(text)/4096)*4096+rng.IntN(64)] ^= 1 << rng.IntN(8)
-		case 3: // a stretch of garbage
+		case 3: // a range of random bytes
 			from := rng.IntN(len(text))
 			for i := from; i < min(from+rng.IntN(5000), len(text)); i++ {
 				text[i] = byte(rng.Uint32())
@@ -268,7 +268,7 @@ func TestRandomDamageIsNoticed(t *testing.T) {
 	}
 }
 
-// Every page is broken at the fields of its header and of its first element.
+// TestEveryHeaderFieldIsChecked damages each field of the header and of the first element of every page.
 func TestEveryHeaderFieldIsChecked(t *testing.T) {
 	t.Parallel()
 	f := sample(t)

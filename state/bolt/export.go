@@ -15,11 +15,11 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// exportFormat is the version of the JSON document. It is raised only when an older npctl would misread it.
+// exportFormat is the version of the JSON document. It increases only when an older npctl would misread the document.
 const exportFormat = 1
 
-// Document is what `npctl state pull` prints. Records are as they lie in the file, with fields that this npctl does not
-// know; revisions and locks are not part of it.
+// Document is the document that `npctl state pull` prints. It contains the records as stored, including unknown fields,
+// without revisions and locks.
 type Document struct {
 	FormatVersion int                                           `json:"format_version"`
 	WrittenBy     string                                        `json:"written_by"`
@@ -27,14 +27,14 @@ type Document struct {
 	Serial        uint64                                        `json:"serial"`
 	Schema        int                                           `json:"schema"`
 	Sequences     map[resources.Kind]uint64                     `json:"sequences"`
-	Records       map[resources.Kind]map[string]json.RawMessage `json:"records"` // by kind and id
-	// Move is the id of the move that brings the records from another store; it is not part of what is printed.
-	Move string `json:"-"`
-	// HashKey comes with such a move, too. A document that is printed has none: a copy of the state gets a key of its own.
+	Records       map[resources.Kind]map[string]json.RawMessage `json:"records"` // by kind and ID
+	// MigrationID is the ID of the migration that brings the records from another store. It is not printed.
+	MigrationID string `json:"-"`
+	// HashKey is set by such a migration only. A printed document has none, so a copy of the state gets its own key.
 	HashKey resources.HashKey `json:"-"`
 }
 
-// Export writes the whole state as one JSON document, as of one moment, sorted, the same bytes for the same state.
+// Export writes the whole state, as of one moment, as a sorted JSON document. The same state gives the same bytes.
 func (s *Store) Export(ctx context.Context, w io.Writer) error {
 	var doc *Document
 	err := s.view(ctx, func(tx *bbolt.Tx, h *head) (err error) {
@@ -53,13 +53,13 @@ func (s *Store) Export(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// NewDocument is an empty document, as this npctl writes it.
+// NewDocument returns an empty document of the current format and schema.
 func NewDocument(version string) *Document {
 	return &Document{FormatVersion: exportFormat, WrittenBy: version, Schema: firstSchema + len(migrations),
 		Sequences: map[resources.Kind]uint64{}, Records: map[resources.Kind]map[string]json.RawMessage{}}
 }
 
-// Add puts a record into the document, and keeps the sequence of its kind ahead of it.
+// Add adds a record to the document and raises the sequence of its kind to the record's ID.
 func (d *Document) Add(record resources.Record) error {
 	key := record.Key()
 	content, err := json.Marshal(record)
@@ -75,7 +75,7 @@ func (d *Document) Add(record resources.Record) error {
 	return nil
 }
 
-// Write prints the document, sorted, the same bytes for the same records.
+// Write writes the document, sorted. The same records give the same bytes.
 func (d *Document) Write(w io.Writer) error {
 	buffered := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffered)
@@ -109,7 +109,7 @@ func readDocument(tx *bbolt.Tx, h *head) (*Document, error) {
 	return doc, err
 }
 
-func contents(values []sealed) (map[string]json.RawMessage, error) {
+func contents(values []rawRecord) (map[string]json.RawMessage, error) {
 	byID := make(map[string]json.RawMessage, len(values))
 	for _, v := range values {
 		_, content, err := v.open()
@@ -121,7 +121,7 @@ func contents(values []sealed) (map[string]json.RawMessage, error) {
 	return byID, nil
 }
 
-// compact takes the indentation out of an object.
+// compact removes the whitespace from a JSON object. It returns an error for other values.
 func compact(raw json.RawMessage) ([]byte, error) {
 	var text bytes.Buffer
 	if err := json.Compact(&text, raw); err != nil {

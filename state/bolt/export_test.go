@@ -99,7 +99,8 @@ func TestExportOfNothingSaysSo(t *testing.T) {
 	}
 }
 
-// A backup goes into a new file without force: lineage, records and the ids to be given are those of the old one.
+// TestImportIntoANewFileRestores checks that a backup can be imported into a new file without force. The lineage, the
+// records and the sequences are those of the old file.
 func TestImportIntoANewFileRestores(t *testing.T) {
 	old, fresh := store(t, tempPath(t)), store(t, tempPath(t))
 	add(t, old, statetest.Node(1), statetest.Node(2), statetest.Node(3))
@@ -205,7 +206,8 @@ func TestImportIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// What a newer npctl of the same schema wrote goes through pull, push and rewriting.
+// TestUnknownFieldsAndKindsAreKept checks that pull, push and updates preserve data that a newer npctl of the same
+// schema wrote.
 func TestUnknownFieldsAndKindsAreKept(t *testing.T) {
 	s := store(t, tempPath(t))
 	add(t, s, statetest.Node(1), &resources.ImageRecord{Name: "debian", Kind: resources.DiskImage})

@@ -16,42 +16,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is the way to a bbolt file that is open only while a transaction runs. A daemon that wants to keep the file
-// open for itself would put a type with the same two methods, view and update, in its place.
+// file accesses a bbolt file that is open only during a transaction. A daemon with exclusive use of the file could
+// replace it with a type that keeps the file open and has the same methods view and update.
 type file struct {
 	path    string
-	timeout time.Duration // for other processes' transactions
+	timeout time.Duration // maximum wait for other processes' transactions
 	log     *slog.Logger
 
-	turn chan struct{} // holds one token: whoever has it may use the file and the fields below
-	// checked is the version of the file whose pages are known to be sound. What this process wrote itself on top of
-	// a sound version is sound.
+	turn chan struct{} // holds one token; its owner may use the file and the fields below
+	// checked is the version of the file that checkPages last accepted. A commit of this process on top of a valid
+	// version is valid.
 	checked version
-	// sealed is the version whose records are known to be right and all there. Only writers look at all of them.
-	sealed version
+	// verified is the version of the file that checkAll last accepted, or that this process wrote. Only writers call
+	// checkAll.
+	verified version
 
 	mu     sync.Mutex // guards peeked
-	peeked peeked
+	peeked cachedVersion
 }
 
-// peeked is what peek has found.
-type peeked struct {
-	info os.FileInfo // nil: nothing yet
+// cachedVersion is the result of the last peek.
+type cachedVersion struct {
+	info os.FileInfo // nil: no result yet
 	when time.Time   // before the file was read
 	at   version
 }
 
-// settledAge is how long ago a file must have been written for its time to say that it has not changed since: clocks of file
-// systems are coarse, so a second write soon after the first may leave the same time.
+// settledAge is the minimum age of a modification time that proves that the file has not changed since. File system
+// clocks are coarse, so two writes in quick succession may leave the same time.
 const settledAge = time.Second
 
 // holds reports whether the file cannot have changed since it was read.
-func (p peeked) holds(now os.FileInfo) bool {
+func (p cachedVersion) holds(now os.FileInfo) bool {
 	return p.info != nil && os.SameFile(p.info, now) && p.info.Size() == now.Size() && p.info.ModTime().Equal(now.ModTime()) &&
 		p.when.Sub(now.ModTime()) > settledAge
 }
 
-// version tells one state of one file from every other.
+// version identifies one version of one file.
 type version struct {
 	dev, ino uint64
 	txid     uint64
@@ -63,7 +64,7 @@ func newFile(path string, timeout time.Duration) *file {
 	return f
 }
 
-// view runs fn in a transaction that reads. What fn gets from tx is not valid after it returns.
+// view runs fn in a read-only transaction. Data from tx is not valid after fn returns.
 func (f *file) view(ctx context.Context, fn func(*bbolt.Tx) error) error {
 	return f.transact(ctx, reading, func(db *bbolt.DB, _ version) error {
 		tx, err := db.Begin(false)
@@ -75,8 +76,8 @@ func (f *file) view(ctx context.Context, fn func(*bbolt.Tx) error) error {
 	})
 }
 
-// update runs fn in a transaction that is on the disk when update returns nil, and gone when it returns an error. (When
-// the disk itself fails while it is told to write the last page, nobody knows which.)
+// update runs fn in a transaction. It is on disk when update returns nil, and discarded when update returns an error.
+// If the disk fails while it writes the last page, the outcome is unknown.
 func (f *file) update(ctx context.Context, fn func(*bbolt.Tx) error) (made version, err error) {
 	err = f.transact(ctx, writing, func(db *bbolt.DB, at version) error {
 		tx, err := db.Begin(true)
@@ -84,7 +85,7 @@ func (f *file) update(ctx context.Context, fn func(*bbolt.Tx) error) (made versi
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if at != f.sealed {
+		if at != f.verified {
 			if err := checkAll(tx); err != nil {
 				return err
 			}
@@ -96,20 +97,20 @@ func (f *file) update(ctx context.Context, fn func(*bbolt.Tx) error) (made versi
 		if err := tx.Commit(); err != nil {
 			return err
 		}
-		f.checked, f.sealed, made = at, at, at
+		f.checked, f.verified, made = at, at, at
 		return nil
 	})
 	return made, err
 }
 
-type intent bool
+type accessMode bool
 
 const (
-	reading intent = false
-	writing intent = true
+	reading accessMode = false
+	writing accessMode = true
 )
 
-func (f *file) transact(ctx context.Context, why intent, do func(*bbolt.DB, version) error) error {
+func (f *file) transact(ctx context.Context, why accessMode, do func(*bbolt.DB, version) error) error {
 	select {
 	case <-f.turn:
 		defer func() { f.turn <- struct{}{} }()
@@ -121,7 +122,7 @@ func (f *file) transact(ctx context.Context, why intent, do func(*bbolt.DB, vers
 		return err
 	}
 	defer release(osFile)
-	err = f.guard(func() error {
+	err = f.recoverPanic(func() error {
 		at, err := f.check(osFile, why)
 		if err != nil {
 			return err
@@ -134,13 +135,13 @@ func (f *file) transact(ctx context.Context, why intent, do func(*bbolt.DB, vers
 		return errors.Join(err, db.Close())
 	})
 	if errors.Is(err, ErrDamaged) {
-		f.checked, f.sealed = version{}, version{}
+		f.checked, f.verified = version{}, version{}
 	}
 	return err
 }
 
-// release gives the file's lock back when bbolt did not: after a panic its mapping stays, and while there is one,
-// closing the file alone would leave it locked. Doing it twice is harmless.
+// release releases the file lock if bbolt did not: after a panic its mapping remains, which keeps the file locked even
+// when the descriptor is closed. A second call is harmless.
 func release(osFile *os.File) {
 	if raw, err := osFile.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Flock(int(fd), unix.LOCK_UN) })
@@ -148,11 +149,11 @@ func release(osFile *os.File) {
 	_ = osFile.Close()
 }
 
-// guard turns a panic into an error. bbolt panics on inconsistent pages, and reading a mapped page beyond the end of a
-// file that somebody has cut meanwhile is a fault. A bbolt.DB in which that happened is left to the garbage collector:
-// its own Close would wait for ever for the transaction that never ended. A goroutine that works on a transaction's
-// data needs a guard of its own.
-func (f *file) guard(fn func() error) (err error) {
+// recoverPanic converts a panic into an error. bbolt panics on inconsistent pages, and a read of a mapped page beyond
+// the end of a truncated file is a fault. The bbolt.DB is then left to the garbage collector: its Close would wait
+// forever for the transaction, which never ends. A goroutine that uses data of a transaction needs its own
+// recoverPanic.
+func (f *file) recoverPanic(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -163,9 +164,9 @@ func (f *file) guard(fn func() error) (err error) {
 	return fn()
 }
 
-func openDB(osFile *os.File, why intent) (*bbolt.DB, error) {
+func openDB(osFile *os.File, why accessMode) (*bbolt.DB, error) {
 	return bbolt.Open(osFile.Name(), 0o600, &bbolt.Options{
-		Timeout:      time.Second, // the lock is ours already
+		Timeout:      time.Second, // this process already has the lock
 		ReadOnly:     why == reading,
 		FreelistType: bbolt.FreelistArrayType,
 		NoStatistics: true,
@@ -173,9 +174,10 @@ func openDB(osFile *os.File, why intent) (*bbolt.DB, error) {
 	})
 }
 
-// acquire opens the file and waits for its lock: shared to read, exclusive to write. bbolt asks for the same lock
-// on the same descriptor and gets it at once; waiting here ends with ctx and looks more often than bbolt does.
-func (f *file) acquire(ctx context.Context, why intent) (*os.File, error) {
+// acquire opens the file and waits for its lock: shared to read, exclusive to write. bbolt then requests the same lock
+// on the same descriptor and gets it at once. Unlike the wait of bbolt, this one ends with ctx, and it polls more
+// often.
+func (f *file) acquire(ctx context.Context, why accessMode) (*os.File, error) {
 	deadline := time.Now().Add(f.timeout)
 	for pause := 200 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		osFile, err := f.tryAcquire(why)
@@ -193,8 +195,8 @@ func (f *file) acquire(ctx context.Context, why intent) (*os.File, error) {
 	}
 }
 
-// tryAcquire returns nil when another process has the lock, or the file was replaced while it was being opened.
-func (f *file) tryAcquire(why intent) (*os.File, error) {
+// tryAcquire returns nil when another process has the lock, or when the file was replaced while it was opened.
+func (f *file) tryAcquire(why accessMode) (*os.File, error) {
 	if _, err := regular(f.path); err != nil {
 		return nil, err
 	}
@@ -226,7 +228,7 @@ func (f *file) current(osFile *os.File) bool {
 	return err == nil && os.SameFile(have, now)
 }
 
-// regular refuses what must not even be opened: opening a pipe would wait for ever.
+// regular rejects files that must not be opened: opening a pipe would block forever.
 func regular(path string) (os.FileInfo, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -240,8 +242,8 @@ func regular(path string) (os.FileInfo, error) {
 	return info, nil
 }
 
-// peek returns the version of the file without waiting for anybody: the zero version when there is no file. It opens the file
-// only when it may have changed since the last peek.
+// peek returns the version of the file without waiting for a lock, or the zero version if the file is missing. It opens
+// the file only when it may have changed since the last peek.
 func (f *file) peek() (version, error) {
 	info, err := regular(f.path)
 	if err != nil {
@@ -256,7 +258,7 @@ func (f *file) peek() (version, error) {
 	if last.holds(info) {
 		return last.at, nil
 	}
-	found := peeked{info: info, when: time.Now()}
+	found := cachedVersion{info: info, when: time.Now()}
 	osFile, err := os.Open(f.path)
 	if err != nil {
 		return version{}, err
@@ -287,15 +289,15 @@ func versionOf(osFile *os.File) (version, metas, error) {
 	return at, m, nil
 }
 
-// check makes sure that bbolt may use the file.
-func (f *file) check(osFile *os.File, why intent) (version, error) {
+// check verifies that bbolt can use the file safely.
+func (f *file) check(osFile *os.File, why accessMode) (version, error) {
 	at, m, err := versionOf(osFile)
 	if err != nil {
 		return version{}, err
 	}
 	if m.damaged {
-		// The other meta page is one commit older or newer. Reading what is left beats nothing, writing on top of it
-		// would bury what was lost.
+		// The other meta page is one commit older or newer. A reader may still use it; a writer would overwrite the
+		// pages of the lost commit.
 		if why == writing {
 			return version{}, damage("one of its two meta pages is broken, so its newest commit may be missing")
 		}

@@ -31,7 +31,7 @@ func TestFileOfAnOlderNpctlGetsAHashKey(t *testing.T) {
 	}
 	defer s.Close()
 	serial := uint64(0)
-	_, err = s.update(t.Context(), func(tx *bbolt.Tx, h *head) error { // as an older npctl leaves it
+	_, err = s.update(t.Context(), func(tx *bbolt.Tx, h *head) error { // as in a file of an older npctl
 		h.HashKey, h.raw, serial = nil, nil, h.Serial
 		return h.save(tx)
 	})

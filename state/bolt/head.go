@@ -17,29 +17,30 @@ var (
 	locksBucket   = []byte("locks")
 )
 
-// head is what the file says about itself. Its first two fields never change their meaning, so that every npctl can
-// tell who wrote the file and refuse what it does not know.
+// head is the metadata of the file. The meaning of its first two fields never changes, so that every npctl can
+// determine which version wrote the file and reject an unknown schema.
 type head struct {
-	Schema    int                       `json:"schema"`
-	WrittenBy string                    `json:"written_by"` // npctl version
-	Lineage   string                    `json:"lineage"`
-	Serial    uint64                    `json:"serial"`
-	Sequences map[resources.Kind]uint64 `json:"sequences"` // the last id given
-	Counts    map[resources.Kind]int    `json:"counts"`    // records there must be: a lost one would look like a leak
-	Locks     int                       `json:"locks"`     // likewise
-	Role      Role                      `json:"role,omitempty"`
-	Elsewhere string                    `json:"elsewhere,omitempty"` // where the state is whose part this is
-	Move      string                    `json:"move,omitempty"`      // by which the records came here
-	HashKey   []byte                    `json:"hash_key,omitempty"`  // see resources.HashKey
+	Schema      int                       `json:"schema"`
+	WrittenBy   string                    `json:"written_by"` // npctl version
+	Lineage     string                    `json:"lineage"`
+	Serial      uint64                    `json:"serial"`
+	Sequences   map[resources.Kind]uint64 `json:"sequences"` // last assigned ID
+	Counts      map[resources.Kind]int    `json:"counts"`    // expected number of records: a lost one would look like a leak
+	Locks       int                       `json:"locks"`     // expected number of locks
+	Role        Role                      `json:"role,omitempty"`
+	Location    string                    `json:"elsewhere,omitempty"` // location of the state, if it is elsewhere
+	MigrationID string                    `json:"move,omitempty"`      // ID of the migration that wrote the records
+	HashKey     []byte                    `json:"hash_key,omitempty"`  // see resources.HashKey
 
-	raw []byte // as it was read
+	raw []byte // as read, to preserve unknown fields
 }
 
 func (h *head) identity() state.Identity {
 	return state.Identity{Lineage: h.Lineage, Serial: h.Serial, Schema: h.Schema, HashKey: resources.HashKey(h.HashKey)}
 }
 
-// readHead reads the head, and refuses a file that this npctl cannot use or that is not the one it began with.
+// readHead reads the head. It rejects a file with a newer schema, another role, or another lineage than the store
+// opened.
 func (s *Store) readHead(tx *bbolt.Tx) (*head, error) {
 	h, err := loadHead(tx)
 	if err != nil {
@@ -66,7 +67,7 @@ func loadHead(tx *bbolt.Tx) (*head, error) {
 	if bucket == nil {
 		return nil, fmt.Errorf("a bbolt file of another program: %w", errNotState)
 	}
-	_, raw, err := unseal(headBucket, headKey, bucket.Get(headKey))
+	_, raw, err := verifyChecksum(headBucket, headKey, bucket.Get(headKey))
 	if err != nil {
 		return nil, err
 	}
@@ -83,30 +84,30 @@ func loadHead(tx *bbolt.Tx) (*head, error) {
 	return h, nil
 }
 
-// save writes the head as the last thing of a transaction.
+// save writes the head, as the last write of a transaction.
 func (h *head) save(tx *bbolt.Tx) error {
 	raw, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	if raw, err = carry(h.raw, raw, h); err != nil {
+	if raw, err = preserveUnknownFields(h.raw, raw, h); err != nil {
 		return err
 	}
 	bucket, err := tx.CreateBucketIfNotExists(headBucket)
 	if err != nil {
 		return err
 	}
-	return bucket.Put(headKey, seal(headBucket, headKey, state.Revision(h.Serial), raw))
+	return bucket.Put(headKey, addChecksum(headBucket, headKey, state.Revision(h.Serial), raw))
 }
 
-// nextHead makes h the head of a new commit by this npctl.
+// nextHead updates h for a new commit by this npctl.
 func (s *Store) nextHead(h *head) {
 	h.Serial++
 	h.WrittenBy = s.opts.Version
 	if !s.opts.AnyRole {
 		h.Role = s.opts.Role
 	}
-	if h.Role == Whole {
-		h.Elsewhere = ""
+	if h.Role == RoleState {
+		h.Location = ""
 	}
 }

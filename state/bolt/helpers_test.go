@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// opFor replaces a node's entry by the same with another comment.
+// opFor returns an op that changes the comment of a node.
 func opFor(entry state.Entry) state.Op {
 	n := *entry.Record.(*resources.Node)
 	n.Comment += "+"
@@ -32,7 +32,7 @@ func overwrite(t *testing.T, path, text string) {
 	}
 }
 
-// says expects an error with all the parts in its text.
+// says checks that the text of an error contains all parts.
 func says(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {

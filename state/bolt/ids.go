@@ -9,10 +9,10 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// idDigits is how long an id that the store gives is, as in Nodepool.
+// idDigits is the number of digits of an assigned ID, as in Nodepool.
 const idDigits = 10
 
-// nextID returns an id that no record of the kind ever had.
+// nextID returns an ID that no record of the kind has ever had.
 func (h *head) nextID(kind resources.Kind, bucket *bbolt.Bucket) string {
 	for {
 		h.Sequences[kind]++
@@ -23,9 +23,9 @@ func (h *head) nextID(kind resources.Kind, bucket *bbolt.Bucket) string {
 	}
 }
 
-// noteID keeps the sequence ahead of ids that came from elsewhere.
+// noteID raises the sequence to an ID that another store or program assigned.
 func (h *head) noteID(key resources.Key) {
-	if !resources.GivenID(key.Kind) || len(key.ID) != idDigits {
+	if !resources.IsStoreNumbered(key.Kind) || len(key.ID) != idDigits {
 		return
 	}
 	if n, err := strconv.ParseUint(key.ID, 10, 64); err == nil {
@@ -33,20 +33,21 @@ func (h *head) noteID(key resources.Key) {
 	}
 }
 
-// noteSighting keeps the sequence ahead of an id that a cloud shows, and returns the sighting. When the file has never given
-// an id as high it is older than the cloud: it was restored from a backup.
+// noteSighting raises the sequence to an ID found in a cloud, and returns the sighting. If the ID is greater than all
+// IDs assigned by this file, the file is older than the cloud: it was restored from a backup. The returned copy then
+// has NewerThanState set.
 func (h *head) noteSighting(s *resources.Sighting) *resources.Sighting {
-	given := h.Sequences[s.Of.Kind]
-	h.noteID(s.Of)
-	if h.Sequences[s.Of.Kind] == given {
+	given := h.Sequences[s.Record.Kind]
+	h.noteID(s.Record)
+	if h.Sequences[s.Record.Kind] == given {
 		return s
 	}
 	c := *s
-	c.Ahead = true
+	c.NewerThanState = true
 	return &c
 }
 
-// withID returns a shallow copy of the record that has the id.
+// withID returns a shallow copy of the record with the given ID.
 func withID(record resources.Record, id string) resources.Record {
 	switch r := record.(type) {
 	case *resources.Node:

@@ -7,21 +7,22 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// A file that was restored from a backup sees ids in the cloud that it has not given yet.
+// TestIDsInSightingsAreNotGivenAgain uses a file restored from a backup: the cloud has IDs that the file has not
+// assigned yet.
 func TestIDsInSightingsAreNotGivenAgain(t *testing.T) {
 	s := store(t, tempPath(t))
 	add(t, s, &resources.Node{State: resources.StateBuilding, Provider: "p"})
 	sighting := func(external, id string) *resources.Sighting {
 		return &resources.Sighting{Provider: "p", Type: "server", External: external, First: time.Unix(1, 0).UTC(),
-			Of: resources.Key{Kind: resources.KindNode, ID: id}}
+			Record: resources.Key{Kind: resources.KindNode, ID: id}}
 	}
 	known, ahead, odd := sighting("a", "0000000001"), sighting("b", "0000000041"), sighting("c", "something")
 	for i, entry := range add(t, s, known, ahead, odd) {
-		if got := entry.Record.(*resources.Sighting).Ahead; got != (i == 1) {
+		if got := entry.Record.(*resources.Sighting).NewerThanState; got != (i == 1) {
 			t.Errorf("sighting %s is ahead: %t", entry.Record.Key(), got)
 		}
 	}
-	if ahead.Ahead {
+	if ahead.NewerThanState {
 		t.Error("the record that was passed in was changed")
 	}
 	node := &resources.Node{State: resources.StateBuilding, Provider: "p"}

@@ -15,12 +15,12 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// maxImport is the size of the largest document that is read, in bytes. Ten thousand nodes are about 10 MB.
+// maxImport is the maximum size of a document in bytes. Ten thousand nodes take about 10 MB.
 const maxImport = 256 << 20
 
-// Import replaces all records by those of a document that Export wrote. It refuses a document of another lineage, or
-// one that is older than the state, unless force is set or the state was never written to; the state then becomes that
-// installation's. It is all or nothing. The serial moves on from the greater of the two, and locks stay.
+// Import replaces all records with those of a document from Export, or changes nothing. It rejects a document of
+// another lineage, or one older than the state, unless force is set or the state has no commits. The state takes the
+// lineage of the document. The serial continues from the greater of the two, and locks stay.
 func (s *Store) Import(ctx context.Context, r io.Reader, force bool) error {
 	doc, err := parseDocument(r, maxImport)
 	if err != nil {
@@ -29,10 +29,10 @@ func (s *Store) Import(ctx context.Context, r io.Reader, force bool) error {
 	return s.importDocument(ctx, doc, force, func(*head) {})
 }
 
-// Take replaces all records by those of the document, whatever installation the state was of, and makes the file what to
-// says. It is all or nothing.
-func (s *Store) Take(ctx context.Context, doc *Document, to Turn) error {
-	return s.importDocument(ctx, doc, true, func(h *head) { h.Role, h.Elsewhere = to.Role, to.Elsewhere })
+// ReplaceAll replaces all records with those of the document, whatever the lineage of the state, and sets the role and
+// location of the file. It changes all or nothing.
+func (s *Store) ReplaceAll(ctx context.Context, doc *Document, to RoleChange) error {
+	return s.importDocument(ctx, doc, true, func(h *head) { h.Role, h.Location = to.Role, to.Location })
 }
 
 func (s *Store) importDocument(ctx context.Context, doc *Document, force bool, also func(*head)) error {
@@ -56,7 +56,7 @@ func (s *Store) importDocument(ctx context.Context, doc *Document, force bool, a
 	return nil
 }
 
-// parseDocument reads and checks what can be checked without knowing the state.
+// parseDocument decodes a document and runs the checks that need no state.
 func parseDocument(r io.Reader, limit int64) (*Document, error) {
 	limited := &io.LimitedReader{R: r, N: limit + 1}
 	doc := &Document{}
@@ -83,22 +83,22 @@ func parseDocument(r io.Reader, limit int64) (*Document, error) {
 	return doc, nil
 }
 
-// refuse says why the document must not replace the state.
+// refuse returns an error if the document must not replace the state without force.
 func (h *head) refuse(doc *Document) error {
 	switch {
 	case h.Serial == 0:
 		return nil
 	case doc.Lineage != h.Lineage:
-		return state.Refuse("import state: the document is of another installation (lineage %s, here it is %s): "+
+		return state.Invalidf("import state: the document is of another installation (lineage %s, here it is %s): "+
 			"everything in the clouds that carries this installation's marks would be forgotten; use -force if that is meant", doc.Lineage, h.Lineage)
 	case doc.Serial < h.Serial:
-		return state.Refuse("import state: the document is older than the state (serial %d, here it is %d): "+
+		return state.Invalidf("import state: the document is older than the state (serial %d, here it is %d): "+
 			"pull again and repeat the change, or use -force to lose what happened since", doc.Serial, h.Serial)
 	}
 	return nil
 }
 
-// replace makes the document the state.
+// replace replaces the state with the document.
 func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document, also func(*head)) error {
 	if err := tx.DeleteBucket(recordsBucket); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document, also func(*head)) 
 		h.Sequences[kind] = max(h.Sequences[kind], last)
 	}
 	clear(h.Counts)
-	h.Move = doc.Move
+	h.MigrationID = doc.MigrationID
 	if doc.HashKey != "" {
 		h.HashKey = []byte(doc.HashKey)
 	}
@@ -126,7 +126,7 @@ func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document, also func(*head)) 
 	return h.save(tx)
 }
 
-// restore writes the document's records as they are, in whatever schema it has.
+// restore writes the records of the document unchanged, in the schema of the document.
 func restore(tx *bbolt.Tx, h *head, doc *Document) error {
 	records, err := tx.CreateBucket(recordsBucket)
 	if err != nil {
@@ -135,9 +135,9 @@ func restore(tx *bbolt.Tx, h *head, doc *Document) error {
 	for _, kind := range slices.Sorted(maps.Keys(doc.Records)) {
 		bucket, err := records.CreateBucket([]byte(kind))
 		if err != nil {
-			return state.Refuse("import state: the kind %q cannot be stored: %v", kind, err)
+			return state.Invalidf("import state: the kind %q cannot be stored: %v", kind, err)
 		}
-		bucket.FillPercent = 0.9 // written in order once
+		bucket.FillPercent = 0.9 // the records are written once and in order
 		byID := doc.Records[kind]
 		for _, id := range slices.Sorted(maps.Keys(byID)) {
 			if err := fillOne(bucket, h, resources.Key{Kind: kind, ID: id}, byID[id]); err != nil {
@@ -151,19 +151,19 @@ func restore(tx *bbolt.Tx, h *head, doc *Document) error {
 func fillOne(bucket *bbolt.Bucket, h *head, key resources.Key, raw json.RawMessage) error {
 	if resources.NewRecord(key.Kind) != nil {
 		if _, err := state.Check([]state.Op{{Key: key}}); err != nil {
-			return state.Refuse("import state: %v", err)
+			return state.Invalidf("import state: %v", err)
 		}
 	}
 	content, err := compact(raw)
 	if err != nil || len(content) > maxRecord {
-		return state.Refuse("import state: %s is no JSON object of at most %d bytes", key, maxRecord)
+		return state.Invalidf("import state: %s is no JSON object of at most %d bytes", key, maxRecord)
 	}
 	h.Counts[key.Kind]++
 	h.noteID(key)
-	return bucket.Put([]byte(key.ID), seal([]byte(key.Kind), []byte(key.ID), state.Revision(h.Serial), content))
+	return bucket.Put([]byte(key.ID), addChecksum([]byte(key.Kind), []byte(key.ID), state.Revision(h.Serial), content))
 }
 
-// checkRecords makes sure that this npctl can read every record of a kind that it knows.
+// checkRecords checks that this npctl can decode all records of the kinds that it knows.
 func checkRecords(tx *bbolt.Tx) error {
 	for _, kind := range resources.Kinds() {
 		bucket := kindBucket(tx, kind)
@@ -172,7 +172,7 @@ func checkRecords(tx *bbolt.Tx) error {
 		}
 		for _, v := range collect(nil, []byte(kind), bucket) {
 			if _, err := v.entry(); err != nil {
-				return state.Refuse("import state: %v", err)
+				return state.Invalidf("import state: %v", err)
 			}
 		}
 	}

@@ -14,25 +14,25 @@ import (
 
 var _ state.Lock = (*lock)(nil)
 
-// lockRecord is a lock in the file.
+// lockRecord is the stored form of a lock.
 type lockRecord struct {
 	state.Holder
-	place
+	hostIdentity
 }
 
-// lock is a lock that this Store took.
+// lock is a lock of this Store.
 type lock struct {
 	store    *Store
 	name, id string
-	ended    context.Context // when it was given back or lost
+	ended    context.Context // done when the lock is released or lost
 	end      context.CancelFunc
 	lost     chan struct{}
 	loseOnce sync.Once
 }
 
-// Lock implements state.Store. What the holder leaves empty of ID, Who, Host, PID, Started, Since and Version is
-// filled in from this process. The lock of a process on this machine that is known to be dead is taken over, which is
-// logged; every other lock ends by Unlock, Close or ForceUnlock.
+// Lock implements state.Store. Empty fields of the holder, except Operation, are filled in from this process. Lock
+// takes over the lock of a process on this machine that is known to be dead, and logs that. Every other lock ends by
+// Unlock, Close or ForceUnlock.
 func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
 	if name == "" || len(name) > maxID {
 		return nil, fmt.Errorf("lock: a name of 1 to %d bytes is needed, got %d", maxID, len(name))
@@ -53,7 +53,7 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.keep(name, own.ID)
+	l, err := s.registerLock(name, own.ID)
 	if err != nil {
 		_, undo := s.write(ctx, func(tx *bbolt.Tx, h *head) error { return deleteLock(tx, h, name, own.ID) })
 		return nil, errors.Join(err, undo)
@@ -61,27 +61,26 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 	return l, nil
 }
 
-// complete fills in what the caller did not say. What can be checked of this machine is recorded only when the holder
-// is on it.
+// complete fills in the empty fields of a holder. It records the identity of this machine only if the holder is on it.
 func (s *Store) complete(h state.Holder) lockRecord {
-	h = h.Or(state.Self(s.self.Host, s.opts.Version))
+	h = h.WithDefaults(state.Self(s.self.Host, s.opts.Version))
 	if h.Started == "" && h.Host == s.self.Host {
 		h.Started, _ = startOf(h.PID)
 	}
 	record := lockRecord{Holder: h}
 	if h.Host == s.self.Host {
-		record.place = s.self.place
+		record.hostIdentity = s.self.hostIdentity
 	}
 	return record
 }
 
-// takeOver refuses unless the holder is dead.
+// takeOver returns a LockedError unless the holder is dead.
 func (s *Store) takeOver(name string, other lockRecord) error {
-	reason := s.self.deadBecause(other)
+	reason := s.self.whyDead(other)
 	if reason == "" {
 		return &state.LockedError{Name: name, Holder: other.Holder}
 	}
-	s.log.Warn("lock taken over", "lock", name, "reason", reason, "holder", other.Who, "pid", other.PID,
+	s.log.Warn("lock taken over", "lock", name, "reason", reason, "holder", other.UserHost, "pid", other.PID,
 		"operation", other.Operation, "since", other.Since, "lock_id", other.ID)
 	return nil
 }
@@ -99,7 +98,7 @@ func readLock(tx *bbolt.Tx, name string) (*lockRecord, error) {
 }
 
 func openLock(name, value []byte) (*lockRecord, error) {
-	_, raw, err := unseal(locksBucket, name, value)
+	_, raw, err := verifyChecksum(locksBucket, name, value)
 	if err != nil {
 		return nil, err
 	}
@@ -122,13 +121,13 @@ func writeLock(tx *bbolt.Tx, h *head, name string, record lockRecord) error {
 	if bucket.Get([]byte(name)) == nil {
 		h.Locks++
 	}
-	if err := bucket.Put([]byte(name), seal(locksBucket, []byte(name), 0, raw)); err != nil {
+	if err := bucket.Put([]byte(name), addChecksum(locksBucket, []byte(name), 0, raw)); err != nil {
 		return err
 	}
 	return h.save(tx)
 }
 
-// deleteLock removes the lock if it still has that id.
+// deleteLock removes the lock if it still has the given ID.
 func deleteLock(tx *bbolt.Tx, h *head, name, id string) error {
 	record, err := readLock(tx, name)
 	if err != nil || record == nil || record.ID != id {
@@ -141,7 +140,7 @@ func deleteLock(tx *bbolt.Tx, h *head, name, id string) error {
 	return h.save(tx)
 }
 
-// Holder returns who holds the lock now, nil when nobody does.
+// Holder returns the current holder of the lock, or nil.
 func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
 	var record *lockRecord
 	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) (err error) {
@@ -154,21 +153,21 @@ func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) 
 	return &record.Holder, nil
 }
 
-// Worker returns who holds the lock and may be working: nil when the holder is known to be dead.
+// Worker returns the holder of the lock, or nil if the lock is free or the holder is known to be dead.
 func (s *Store) Worker(ctx context.Context, name string) (*state.Holder, error) {
 	var record *lockRecord
 	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) (err error) {
 		record, err = readLock(tx, name)
 		return err
 	})
-	if err != nil || record == nil || s.self.deadBecause(*record) != "" {
+	if err != nil || record == nil || s.self.whyDead(*record) != "" {
 		return nil, err
 	}
 	return &record.Holder, nil
 }
 
-// ForceUnlock takes the lock with that id from its holder, who is returned. Whoever holds it learns of it within a
-// second, and at the latest when it commits.
+// ForceUnlock takes the lock with the given ID from its holder and returns the holder. The holder notices the loss
+// within a second, and at the latest when it commits.
 func (s *Store) ForceUnlock(ctx context.Context, lockID string) (state.Holder, error) {
 	var holder state.Holder
 	_, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error {
@@ -182,7 +181,7 @@ func (s *Store) ForceUnlock(ctx context.Context, lockID string) (state.Holder, e
 	return holder, err
 }
 
-// findLock returns the lock with that id. Its error names the locks there are.
+// findLock returns the lock with the given ID. Its error names the existing locks.
 func findLock(tx *bbolt.Tx, id string) (name string, found *lockRecord, err error) {
 	var others []error
 	if bucket := tx.Bucket(locksBucket); bucket != nil {

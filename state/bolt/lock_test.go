@@ -38,7 +38,7 @@ func TestOnlyProvablyDeadHoldersAreDead(t *testing.T) {
 	if self.Started == "" || self.Boot == "" || self.Space == "" {
 		t.Fatalf("this process is not known well enough: %+v", self)
 	}
-	alive := lockRecord{Holder: state.Holder{Host: self.Host, PID: self.PID, Started: self.Started}, place: self.place}
+	alive := lockRecord{Holder: state.Holder{Host: self.Host, PID: self.PID, Started: self.Started}, hostIdentity: self.hostIdentity}
 	for name, test := range map[string]struct {
 		change func(*lockRecord)
 		want   string
@@ -52,7 +52,7 @@ func TestOnlyProvablyDeadHoldersAreDead(t *testing.T) {
 		"nameless machine":                  {func(r *lockRecord) { r.Boot, r.Machine = "other", "" }, ""},
 		"another container":                 {func(r *lockRecord) { r.Space, r.PID = "pid:[1]", deadPID(t) }, ""},
 		"another host":                      {func(r *lockRecord) { r.Host, r.PID = "elsewhere", deadPID(t) }, ""},
-		"recorded by an unknowing process":  {func(r *lockRecord) { r.place, r.PID = place{}, deadPID(t) }, ""},
+		"recorded by an unknowing process":  {func(r *lockRecord) { r.hostIdentity, r.PID = hostIdentity{}, deadPID(t) }, ""},
 		"no pid":                            {func(r *lockRecord) { r.PID = 0 }, ""},
 		"gone, and would be on another pid": {func(r *lockRecord) { r.PID, r.Started = deadPID(t), "" }, "its process is gone"},
 	} {
@@ -61,13 +61,13 @@ func TestOnlyProvablyDeadHoldersAreDead(t *testing.T) {
 		if self.Machine == "" && strings.Contains(test.want, "machine") {
 			test.want = ""
 		}
-		if got := self.deadBecause(record); got != test.want {
+		if got := self.whyDead(record); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }
 
-// deadPID is the pid of a process that has ended.
+// deadPID returns the PID of a process that has ended.
 func deadPID(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("true")
@@ -86,7 +86,7 @@ func TestDeadHoldersLockIsTakenOver(t *testing.T) {
 	}
 	defer s.Close()
 	pid := deadPID(t)
-	dead, err := s.Lock(t.Context(), "apply", state.Holder{Operation: "destroy", Who: "ann@here", PID: pid})
+	dead, err := s.Lock(t.Context(), "apply", state.Holder{Operation: "destroy", UserHost: "ann@here", PID: pid})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestDeadHoldersLockIsTakenOver(t *testing.T) {
 
 func TestTakingALockOverIsLogged(t *testing.T) {
 	path := tempPath(t)
-	if _, err := store(t, path).Lock(t.Context(), "apply", state.Holder{Operation: "destroy", Who: "ann@here", PID: deadPID(t)}); err != nil {
+	if _, err := store(t, path).Lock(t.Context(), "apply", state.Holder{Operation: "destroy", UserHost: "ann@here", PID: deadPID(t)}); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
@@ -141,7 +141,7 @@ func TestHolderIsFilledIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	self := thisProcess()
-	want := &state.Holder{ID: l.ID(), Operation: "apply", Who: state.Self(self.Host, "").Who, Host: self.Host, PID: os.Getpid(),
+	want := &state.Holder{ID: l.ID(), Operation: "apply", UserHost: state.Self(self.Host, "").UserHost, Host: self.Host, PID: os.Getpid(),
 		Started: self.Started, Since: got.Since, Version: "0.2.0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -156,7 +156,7 @@ func TestForceUnlock(t *testing.T) {
 	if _, err := s.ForceUnlock(t.Context(), "x"); !errors.Is(err, state.ErrNotFound) || !strings.Contains(err.Error(), "nothing is locked") {
 		t.Errorf("nothing locked: %v", err)
 	}
-	l, err := s.Lock(t.Context(), "apply", state.Holder{Operation: "apply", Who: "ann@elsewhere"})
+	l, err := s.Lock(t.Context(), "apply", state.Holder{Operation: "apply", UserHost: "ann@elsewhere"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestForceUnlock(t *testing.T) {
 		}
 	}
 	h, err := s.ForceUnlock(t.Context(), l.ID())
-	if err != nil || h.Who != "ann@elsewhere" {
+	if err != nil || h.UserHost != "ann@elsewhere" {
 		t.Errorf("%v, %v", h, err)
 	}
 	if h, err := s.Holder(t.Context(), "apply"); h != nil || err != nil {

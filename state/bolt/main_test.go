@@ -23,7 +23,7 @@ const (
 	limitVariable = "NPCTL_BOLT_TEST_LIMIT"
 )
 
-// TestMain lets a test start this binary again as another process that does one thing to a state file.
+// TestMain allows a test to run this binary as a child process that performs one role on a state file.
 func TestMain(m *testing.M) {
 	role, ok := map[string]func(*bolt.Store) error{"": nil, "write": write, "fill": fillUp}[os.Getenv(roleVariable)]
 	if !ok {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// child is this binary in another role.
+// child returns a command that runs this binary in a role.
 func child(t *testing.T, role, path string, env ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -53,7 +53,7 @@ func child(t *testing.T, role, path string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// write takes the lock and commits until it is killed.
+// write takes the lock and commits until the process is killed.
 func write(s *bolt.Store) error {
 	if _, err := s.Lock(context.Background(), "apply", state.Holder{Operation: "apply"}); err != nil {
 		return err
@@ -61,7 +61,7 @@ func write(s *bolt.Store) error {
 	return statetest.CrashWriter(context.Background(), s, os.Stdout)
 }
 
-// fillUp commits ever more records until the file may not grow any more.
+// fillUp commits records until the file reaches its size limit.
 func fillUp(s *bolt.Store) error {
 	limit, err := strconv.ParseUint(os.Getenv(limitVariable), 10, 64)
 	if err != nil {
@@ -74,7 +74,7 @@ func fillUp(s *bolt.Store) error {
 	return addNodes(s)
 }
 
-// addNodes prints the id of each node that it adds.
+// addNodes adds nodes until a commit fails, and prints their IDs.
 func addNodes(s *bolt.Store) error {
 	for i := 0; ; i++ {
 		entries, err := s.Commit(context.Background(), state.Op{Record: statetest.Node(i)})

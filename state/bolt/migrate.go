@@ -11,18 +11,18 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// migration brings a file from one schema to the next. It may only change buckets other than the head's, and may
-// change sequences and counts in h.
+// migration converts a file from one schema to the next. It may change all buckets except the head's, and the sequences
+// and counts in h.
 type migration func(tx *bbolt.Tx, h *head) error
 
-// migrations leads from schema 1 to the current one: the first takes 1 to 2, and so on. One is added whenever an older
-// npctl would misread what a newer one writes. Fields added to records need none: both sides keep what they do not
-// know.
+// migrations lists the migrations from schema 1 to the current one: the first converts 1 to 2, and so on. A change of
+// the format needs one if an older npctl would misread it. A new field of a record needs none, because both versions
+// preserve unknown fields.
 var migrations = []migration{}
 
 const firstSchema = 1
 
-// schema is the newest one that this store knows.
+// schema returns the newest schema that this store supports.
 func (s *Store) schema() int { return firstSchema + len(s.migrations) }
 
 func refuseNewer(schema, known int, writtenBy string) error {
@@ -36,7 +36,7 @@ func refuseNewer(schema, known int, writtenBy string) error {
 	return nil
 }
 
-// migrate brings an old file up to date in one transaction, after copying it.
+// migrate migrates an old file in one transaction, after a backup.
 func (s *Store) migrate(ctx context.Context) error {
 	old := false
 	err := s.file.view(ctx, func(tx *bbolt.Tx) error {
@@ -55,7 +55,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	return s.wrap("open", err)
 }
 
-// upgrade is one transaction's part of migrate. Another process may have been faster.
+// upgrade is the write transaction of migrate. It does nothing if another process has migrated the file first.
 func (s *Store) upgrade(tx *bbolt.Tx) error {
 	h, err := s.readHead(tx)
 	if err != nil || h.Schema == s.schema() {
@@ -79,7 +79,7 @@ func (s *Store) step(tx *bbolt.Tx, h *head) error {
 	return nil
 }
 
-// backUp copies the file to PATH.schema-N.backup. It is called within a transaction, so that nobody writes meanwhile.
+// backUp copies the file to PATH.schema-N.backup. It runs within a transaction, which prevents writes.
 func (s *Store) backUp(schema int) error {
 	path := fmt.Sprintf("%s.schema-%d.backup", s.opts.Path, schema)
 	if err := copyFile(path, s.opts.Path); err != nil {
@@ -107,8 +107,8 @@ func copyFile(to, from string) error {
 
 var errRolledBack = errors.New("rolled back")
 
-// viewMigrated runs fn on an old file as it would be after the migration, for a store that may not write: the
-// transaction is never written.
+// viewMigrated runs fn on an old file as it would be after the migration, for a read-only store. It rolls the
+// transaction back.
 func (s *Store) viewMigrated(ctx context.Context, fn func(*bbolt.Tx, *head) error) error {
 	_, err := s.file.update(ctx, func(tx *bbolt.Tx) error {
 		h, err := s.readHead(tx)

@@ -13,11 +13,11 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// toSecond is a migration as a later npctl may have one: histories get another subject.
+// toSecond is an example of a migration from schema 1 to 2: it changes the subject of a history.
 func toSecond(tx *bbolt.Tx, h *head) error {
 	bucket := kindBucket(tx, resources.KindHistory)
 	old, id := bucket.Get([]byte("old")), []byte("new")
-	revision, content, err := unseal([]byte(resources.KindHistory), []byte("old"), old)
+	revision, content, err := verifyChecksum([]byte(resources.KindHistory), []byte("old"), old)
 	if err != nil {
 		return err
 	}
@@ -25,10 +25,10 @@ func toSecond(tx *bbolt.Tx, h *head) error {
 	if err := bucket.Delete([]byte("old")); err != nil {
 		return err
 	}
-	return bucket.Put(id, seal([]byte(resources.KindHistory), id, revision, content))
+	return bucket.Put(id, addChecksum([]byte(resources.KindHistory), id, revision, content))
 }
 
-// first makes a file of schema 1.
+// first creates a file of schema 1.
 func first(t *testing.T) string {
 	t.Helper()
 	path := tempPath(t)
@@ -152,7 +152,7 @@ func TestNewerFileIsRefused(t *testing.T) {
 	}
 }
 
-// A daemon that runs while another npctl migrates the file stops using it.
+// TestFileThatBecomesNewerIsRefused checks that a running daemon stops using a file that a newer npctl has migrated.
 func TestFileThatBecomesNewerIsRefused(t *testing.T) {
 	path := first(t)
 	running, err := open(Options{Path: path}, nil)

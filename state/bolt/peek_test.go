@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// peekLab is a file that a test writes, and dates as it likes.
+// peekLab is a state file with modification times that the test chooses.
 type peekLab struct {
 	*testing.T
 	*Store
@@ -26,13 +26,13 @@ func newPeekLab(t *testing.T) peekLab {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	l := peekLab{t, s, path}
-	for range 10 { // after these it does not grow for a while
+	for range 10 { // afterwards the file does not grow for some commits
 		l.write(time.Now())
 	}
 	return l
 }
 
-// write commits something, after which the file has that date.
+// write commits a record and then sets the modification time of the file.
 func (l peekLab) write(date time.Time) {
 	l.Helper()
 	if _, err := l.Commit(l.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, Labels: []string{"a"}}}); err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/npctl/npctl/state/statetest"
 )
 
-// asSomebody runs fn without the rights of root, if the test has them: on a thread of its own, whose file system user
-// is changed and which ends with fn.
+// asSomebody runs fn without the rights of root, if the test has them. It uses a separate thread with another file
+// system user, which ends with fn.
 func asSomebody(t *testing.T, fn func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if os.Getuid() == 0 {
-			runtime.LockOSThread() // never unlocked, so the thread ends
+			runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 			if err := unix.Setfsuid(65534); err != nil {
 				t.Error(err)
 				return
@@ -32,7 +32,7 @@ func asSomebody(t *testing.T, fn func()) {
 	<-done
 }
 
-// reachable is a directory that everybody can reach.
+// reachable returns a directory that all users can enter.
 func reachable(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,19 +9,19 @@ import (
 	"syscall"
 )
 
-// process identifies a running program as far as another one on the same machine can check it.
+// process identifies a running program as far as another process on the same machine can verify it.
 type process struct {
 	Host    string
 	PID     int
-	Started string // clock ticks from the start of the machine, as in /proc/PID/stat
-	place
+	Started string // clock ticks since boot, as in /proc/PID/stat
+	hostIdentity
 }
 
-// place is where a pid means something. It is kept with a lock.
-type place struct {
-	Boot    string `json:"boot_id,omitempty"`       // other after each start of the machine
-	Machine string `json:"machine_id,omitempty"`    // the same after each
-	Space   string `json:"pid_namespace,omitempty"` // of the container
+// hostIdentity identifies the machine and namespace in which a PID is valid. It is stored with a lock.
+type hostIdentity struct {
+	Boot    string `json:"boot_id,omitempty"`       // changes with each boot
+	Machine string `json:"machine_id,omitempty"`    // stays the same
+	Space   string `json:"pid_namespace,omitempty"` // differs between containers
 }
 
 func thisProcess() process {
@@ -33,7 +33,7 @@ func thisProcess() process {
 	started, _ := startOf(os.Getpid())
 	return process{
 		Host: host, PID: os.Getpid(), Started: started,
-		place: place{
+		hostIdentity: hostIdentity{
 			Boot: firstLine("/proc/sys/kernel/random/boot_id"), Machine: firstLine("/etc/machine-id"), Space: space,
 		},
 	}
@@ -48,8 +48,8 @@ func firstLine(path string) string {
 	return strings.TrimSpace(line)
 }
 
-// startOf returns when the process started; it is empty where there is no /proc. The error is os.ErrProcessDone when
-// there is no such process.
+// startOf returns the start time of the process. It is empty if /proc is missing or cannot be read. The error is
+// os.ErrProcessDone if no such process runs.
 func startOf(pid int) (string, error) {
 	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
 		return "", os.ErrProcessDone
@@ -58,7 +58,7 @@ func startOf(pid int) (string, error) {
 	if err != nil {
 		return "", nil //nolint:nilerr // no /proc, or it may not be read: nothing is known, as the comment says
 	}
-	// The second field is the program's name in parentheses, in which anything may stand (man 5 proc_pid_stat).
+	// The second field is the program's name in parentheses and may contain any character (man 5 proc_pid_stat).
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const state, starttime = 0, 19
 	if len(fields) <= starttime {
@@ -70,9 +70,9 @@ func startOf(pid int) (string, error) {
 	return string(fields[starttime]), nil
 }
 
-// deadBecause says why the holder is known to be dead, and nothing when it may be alive: when it is on another host,
-// in another container, or cannot be looked at.
-func (p process) deadBecause(r lockRecord) string {
+// whyDead returns the reason why the holder is known to be dead. It returns "" if the holder may be alive: on another
+// host, in another container, or not verifiable.
+func (p process) whyDead(r lockRecord) string {
 	if r.Host != p.Host || r.Boot == "" || p.Boot == "" {
 		return ""
 	}

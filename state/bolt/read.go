@@ -21,7 +21,7 @@ func (s *Store) Get(ctx context.Context, key resources.Key) (state.Entry, error)
 	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) (err error) {
 		if bucket := kindBucket(tx, key.Kind); bucket != nil {
 			if value := bucket.Get([]byte(key.ID)); value != nil {
-				entry, err = sealed{[]byte(key.Kind), []byte(key.ID), value}.entry()
+				entry, err = rawRecord{[]byte(key.Kind), []byte(key.ID), value}.entry()
 			}
 		}
 		return err
@@ -32,14 +32,14 @@ func (s *Store) Get(ctx context.Context, key resources.Key) (state.Entry, error)
 	return entry, err
 }
 
-// List implements state.Store. Kinds come in the order of resources.Kinds, whatever the order of the arguments.
+// List implements state.Store. The entries are in the order of resources.Kinds, regardless of the arguments.
 func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entry, error) {
 	if err := knownKinds(kinds); err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
 	}
 	var entries []state.Entry
 	err := s.view(ctx, func(tx *bbolt.Tx, h *head) error {
-		var values []sealed
+		var values []rawRecord
 		for _, kind := range resources.Kinds() {
 			if len(kinds) > 0 && !slices.Contains(kinds, kind) {
 				continue
@@ -59,7 +59,7 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 	return entries, err
 }
 
-// checkCount makes sure that no record was lost: it would look as if nobody had ever recorded what is in the cloud.
+// checkCount returns an error if records were lost. npctl would treat the instance of a lost node record as a leak.
 func (h *head) checkCount(kind resources.Kind, got int) error {
 	if want := h.Counts[kind]; got != want {
 		return damage("it has %d records of kind %s where %d were written", got, kind, want)
@@ -70,7 +70,7 @@ func (h *head) checkCount(kind resources.Kind, got int) error {
 func knownKinds(kinds []resources.Kind) error {
 	for _, kind := range kinds {
 		if resources.NewRecord(kind) == nil {
-			return state.Refuse("there is no kind of record called %q", kind)
+			return state.Invalidf("there is no kind of record called %q", kind)
 		}
 	}
 	return nil
@@ -84,18 +84,18 @@ func kindBucket(tx *bbolt.Tx, kind resources.Kind) *bbolt.Bucket {
 	return records.Bucket([]byte(kind))
 }
 
-// collect appends the bucket's records.
-func collect(values []sealed, kind []byte, bucket *bbolt.Bucket) []sealed {
+// collect appends the records of the bucket.
+func collect(values []rawRecord, kind []byte, bucket *bbolt.Bucket) []rawRecord {
 	cursor := bucket.Cursor()
 	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
-		values = append(values, sealed{kind, k, v})
+		values = append(values, rawRecord{kind, k, v})
 	}
 	return values
 }
 
-// decodeAll decodes on all processors, straight out of the file: that takes some milliseconds for thousands of
-// records, in which other processes can read and not write. Copying first took as long as it saved.
-func (s *Store) decodeAll(ctx context.Context, values []sealed) ([]state.Entry, error) {
+// decodeAll decodes records on all processors, directly from the file. During these milliseconds for thousands of
+// records other processes can read but not write. A copy of the records costs the time that it saves.
+func (s *Store) decodeAll(ctx context.Context, values []rawRecord) ([]state.Entry, error) {
 	const chunk = 64
 	entries := make([]state.Entry, len(values))
 	var next atomic.Int64
@@ -113,7 +113,7 @@ func (s *Store) decodeAll(ctx context.Context, values []sealed) ([]state.Entry, 
 		}
 	}
 	for range min(runtime.GOMAXPROCS(0), len(values)/chunk+1) {
-		group.Go(func() error { return s.file.guard(work) })
+		group.Go(func() error { return s.file.recoverPanic(work) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (s *Store) decodeAll(ctx context.Context, values []sealed) ([]state.Entry, 
 	return entries, nil
 }
 
-func decodeSome(entries []state.Entry, values []sealed) error {
+func decodeSome(entries []state.Entry, values []rawRecord) error {
 	for i, v := range values {
 		entry, err := v.entry()
 		if err != nil {

@@ -9,82 +9,85 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Role says what a file is. One that nothing was ever committed to can become anything.
+// Role is the purpose of a file. A file without any commit can take any role.
 type Role string
 
-// The roles of a file. Each is opened by those who ask for it: a state that lies elsewhere must not be gone on with here.
+// The roles of a file. A Store opens only files of its role, so that npctl does not continue to use a state that has
+// moved elsewhere.
 const (
-	// Whole is a state, and nothing else is needed.
-	Whole Role = ""
-	// Private is what one process keeps for itself beside a state that many share.
-	Private Role = "private"
-	// Shadow is what a process keeps for itself that only looks on while others work in a state.
-	Shadow Role = "shadow"
-	// Moving is a whole state on its way to another place. Nobody works with it until it is there, or stays after all.
-	Moving Role = "moving"
-	// Moved is what is left of a state that lies in another place now.
-	Moved Role = "moved"
+	// RoleState is a complete state.
+	RoleState Role = ""
+	// RolePrivate holds the records that one process keeps for itself beside a shared store.
+	RolePrivate Role = "private"
+	// RoleShadow holds the records of a shadow.
+	RoleShadow Role = "shadow"
+	// RoleMigrating is a complete state during a migration to another store. No process uses it until the migration
+	// ends or is undone.
+	RoleMigrating Role = "moving"
+	// RoleMigrated is the remainder of a state that was migrated to another store.
+	RoleMigrated Role = "moved"
 )
 
-// RoleError says that a file is not what it was opened as.
+// RoleError reports that a file has another role than it was opened with.
 type RoleError struct {
 	Path         string
 	Role, Wanted Role
-	Elsewhere    string // where the state is, or will be
+	Location     string // of the state, now or after the migration
 }
 
 func (e *RoleError) Error() string {
 	switch e.Role {
-	case Private:
-		return fmt.Sprintf("%s is no state by itself: it keeps what one process has beside the state in %s", e.Path, e.Elsewhere)
-	case Shadow:
+	case RolePrivate:
+		return fmt.Sprintf("%s is no state by itself: it keeps what one process has beside the state in %s", e.Path, e.Location)
+	case RoleShadow:
 		return fmt.Sprintf("%s is no state by itself: it keeps what npctl watch -shadow has noted", e.Path)
-	case Moving:
-		return fmt.Sprintf("the state in %s is being moved to %s", e.Path, e.Elsewhere)
-	case Moved:
-		return fmt.Sprintf("the state that was in %s has been moved to %s", e.Path, e.Elsewhere)
+	case RoleMigrating:
+		return fmt.Sprintf("the state in %s is being moved to %s", e.Path, e.Location)
+	case RoleMigrated:
+		return fmt.Sprintf("the state that was in %s has been moved to %s", e.Path, e.Location)
 	default:
 		return fmt.Sprintf("%s holds a whole state", e.Path)
 	}
 }
 
-// checkRole refuses a file that is not what it was opened as.
+// checkRole returns a RoleError if the file has another role than it was opened with.
 func (s *Store) checkRole(h *head) error {
 	if s.opts.AnyRole || h.Serial == 0 || h.Role == s.opts.Role {
 		return nil
 	}
-	return &RoleError{Path: s.opts.Path, Role: h.Role, Wanted: s.opts.Role, Elsewhere: h.Elsewhere}
+	return &RoleError{Path: s.opts.Path, Role: h.Role, Wanted: s.opts.Role, Location: h.Location}
 }
 
-// About is what a file says of itself.
-type About struct {
-	Role      Role
-	Elsewhere string // of a file that is not Whole: where the state is
-	Move      string // by which the records came here, see Document
-	// Sequences are the last ids that were given.
+// FileInfo is the metadata of a file.
+type FileInfo struct {
+	Role        Role
+	Location    string // location of the state, unless Role is RoleState
+	MigrationID string // ID of the migration that wrote the records, see Document
+	// Sequences holds the last assigned IDs.
 	Sequences map[resources.Kind]uint64
 }
 
-// About tells what the file is.
-func (s *Store) About(ctx context.Context) (About, error) {
-	var a About
+// FileInfo returns the metadata of the file.
+func (s *Store) FileInfo(ctx context.Context) (FileInfo, error) {
+	var a FileInfo
 	err := s.view(ctx, func(_ *bbolt.Tx, h *head) error {
-		a = About{Role: h.Role, Elsewhere: h.Elsewhere, Move: h.Move, Sequences: h.Sequences}
+		a = FileInfo{Role: h.Role, Location: h.Location, MigrationID: h.MigrationID, Sequences: h.Sequences}
 		return nil
 	})
 	return a, err
 }
 
-// Turn is what a file becomes.
-type Turn struct {
-	Role      Role
-	Elsewhere string // for people
-	Lineage   string // of the state that it belongs to; empty to keep its own
-	Without   []resources.Kind
+// RoleChange describes a new role of a file.
+type RoleChange struct {
+	Role     Role
+	Location string // of the state, for people
+	Lineage  string // of the state to which the file belongs; empty: unchanged
+	Without  []resources.Kind
 }
 
-// Turn gives the file another role, and drops the records of the kinds that are elsewhere now, in one transaction.
-func (s *Store) Turn(ctx context.Context, to Turn) error {
+// ConvertRole changes the role of the file and deletes the records of the kinds that are stored elsewhere now, in one
+// transaction.
+func (s *Store) ConvertRole(ctx context.Context, to RoleChange) error {
 	at, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error {
 		if err := s.checkHeld(tx); err != nil {
 			return err
@@ -95,7 +98,7 @@ func (s *Store) Turn(ctx context.Context, to Turn) error {
 			}
 		}
 		s.nextHead(h)
-		h.Role, h.Elsewhere = to.Role, to.Elsewhere
+		h.Role, h.Location = to.Role, to.Location
 		if to.Lineage != "" {
 			h.Lineage = to.Lineage
 		}

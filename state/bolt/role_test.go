@@ -38,13 +38,13 @@ func mustOpenAs(t *testing.T, path string, with func(*bolt.Options)) *bolt.Store
 var oneNode = &resources.Node{ID: "0000000003", State: resources.StateReady, Provider: "p", Pool: "main", Labels: []string{"x"}}
 
 func TestFileIsOpenedOnlyAsWhatItIs(t *testing.T) {
-	for _, made := range []bolt.Role{bolt.Whole, bolt.Private, bolt.Shadow} {
+	for _, made := range []bolt.Role{bolt.RoleState, bolt.RolePrivate, bolt.RoleShadow} {
 		path := filepath.Join(t.TempDir(), "npctl.db")
 		s := mustOpenAs(t, path, as(made))
 		if _, err := s.Commit(t.Context(), state.Op{Record: &resources.History{Subject: "build/x", Seconds: []float64{1}}}); err != nil {
 			t.Fatal(err)
 		}
-		for _, wanted := range []bolt.Role{bolt.Whole, bolt.Private, bolt.Shadow, bolt.Moving, bolt.Moved} {
+		for _, wanted := range []bolt.Role{bolt.RoleState, bolt.RolePrivate, bolt.RoleShadow, bolt.RoleMigrating, bolt.RoleMigrated} {
 			for _, readOnly := range []bool{false, true} {
 				_, err := openAs(t, path, func(o *bolt.Options) { o.Role, o.ReadOnly = wanted, readOnly })
 				var other *bolt.RoleError
@@ -61,31 +61,31 @@ func TestFileIsOpenedOnlyAsWhatItIs(t *testing.T) {
 
 func TestUnusedFileBecomesWhatItIsUsedAs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "npctl.db")
-	mustOpenAs(t, path, as(bolt.Whole))
-	s := mustOpenAs(t, path, as(bolt.Private))
+	mustOpenAs(t, path, as(bolt.RoleState))
+	s := mustOpenAs(t, path, as(bolt.RolePrivate))
 	if _, err := s.Commit(t.Context(), state.Op{Record: &resources.History{Subject: "build/x"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openAs(t, path, as(bolt.Whole)); err == nil {
+	if _, err := openAs(t, path, as(bolt.RoleState)); err == nil {
 		t.Error("a private file is taken for a state")
 	}
 }
 
 func TestFileThatTurnsDropsWhatIsElsewhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "npctl.db")
-	whole := mustOpenAs(t, path, as(bolt.Whole))
+	whole := mustOpenAs(t, path, as(bolt.RoleState))
 	note := &resources.History{Subject: "build/x", Seconds: []float64{1}}
 	if _, err := whole.Commit(t.Context(), state.Op{Record: oneNode}, state.Op{Record: note}); err != nil {
 		t.Fatal(err)
 	}
 	s := mustOpenAs(t, path, anyRole)
-	if err := s.Turn(t.Context(), bolt.Turn{Role: bolt.Private, Elsewhere: "over there", Lineage: "theirs", Without: []resources.Kind{resources.KindNode, resources.KindUpload}}); err != nil {
+	if err := s.ConvertRole(t.Context(), bolt.RoleChange{Role: bolt.RolePrivate, Location: "over there", Lineage: "theirs", Without: []resources.Kind{resources.KindNode, resources.KindUpload}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := whole.List(t.Context()); !errors.As(err, new(*bolt.RoleError)) {
 		t.Errorf("who has had it open as a state reads on: %v", err)
 	}
-	private := mustOpenAs(t, path, as(bolt.Private))
+	private := mustOpenAs(t, path, as(bolt.RolePrivate))
 	entries, err := private.List(t.Context())
 	if err != nil || len(entries) != 1 || entries[0].Record.Key() != note.Key() {
 		t.Errorf("what is left is %+v, %v", entries, err)
@@ -94,32 +94,32 @@ func TestFileThatTurnsDropsWhatIsElsewhere(t *testing.T) {
 	if err != nil || id.Lineage != "theirs" {
 		t.Errorf("the lineage is %+v, %v", id, err)
 	}
-	about, err := private.About(t.Context())
-	if err != nil || about.Role != bolt.Private || about.Elsewhere != "over there" || about.Sequences[resources.KindNode] != 3 {
+	about, err := private.FileInfo(t.Context())
+	if err != nil || about.Role != bolt.RolePrivate || about.Location != "over there" || about.Sequences[resources.KindNode] != 3 {
 		t.Errorf("the file says of itself %+v, %v", about, err)
 	}
 }
 
 func TestTakenDocumentIsTheWholeState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "npctl.db")
-	s := mustOpenAs(t, path, as(bolt.Private))
+	s := mustOpenAs(t, path, as(bolt.RolePrivate))
 	if _, err := s.Commit(t.Context(), state.Op{Record: &resources.History{Subject: "build/x"}}); err != nil {
 		t.Fatal(err)
 	}
 	doc := bolt.NewDocument("0.1.0")
-	doc.Lineage, doc.Move, doc.Sequences[resources.KindNode] = "theirs", "m1", 17
+	doc.Lineage, doc.MigrationID, doc.Sequences[resources.KindNode] = "theirs", "m1", 17
 	if err := doc.Add(oneNode); err != nil {
 		t.Fatal(err)
 	}
-	if err := mustOpenAs(t, path, anyRole).Take(t.Context(), doc, bolt.Turn{Role: bolt.Whole}); err != nil {
+	if err := mustOpenAs(t, path, anyRole).ReplaceAll(t.Context(), doc, bolt.RoleChange{Role: bolt.RoleState}); err != nil {
 		t.Fatal(err)
 	}
-	whole := mustOpenAs(t, path, as(bolt.Whole))
+	whole := mustOpenAs(t, path, as(bolt.RoleState))
 	entries, err := whole.List(t.Context())
 	if err != nil || len(entries) != 1 || entries[0].Record.Key() != oneNode.Key() {
 		t.Errorf("the state is %+v, %v", entries, err)
 	}
-	if about, err := whole.About(t.Context()); err != nil || about.Move != "m1" {
+	if about, err := whole.FileInfo(t.Context()); err != nil || about.MigrationID != "m1" {
 		t.Errorf("the file says of itself %+v, %v", about, err)
 	}
 	fresh := &resources.Node{State: resources.StateReady, Provider: "p", Pool: "main", Labels: []string{"x"}}
@@ -129,7 +129,7 @@ func TestTakenDocumentIsTheWholeState(t *testing.T) {
 }
 
 func TestDocumentIsPrintedAsExportDoes(t *testing.T) {
-	s := mustOpenAs(t, filepath.Join(t.TempDir(), "npctl.db"), as(bolt.Whole))
+	s := mustOpenAs(t, filepath.Join(t.TempDir(), "npctl.db"), as(bolt.RoleState))
 	if _, err := s.Commit(t.Context(), state.Op{Record: oneNode}); err != nil {
 		t.Fatal(err)
 	}

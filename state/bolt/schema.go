@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// DefaultPath is where the state is when the configuration does not say, relative to the configuration's directory.
+// DefaultPath is the default path of the state, relative to the directory of the configuration.
 const DefaultPath = "npctl.db"
 
 // Schema describes the `state "bolt"` block.

@@ -118,7 +118,7 @@ func TestRefusedRecordGetsNoID(t *testing.T) {
 	}
 }
 
-// alien claims to be a node.
+// alien is a record type with the key of a node.
 type alien struct{}
 
 func (*alien) Key() resources.Key { return resources.Key{Kind: resources.KindNode, ID: "1"} }
@@ -157,7 +157,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// A commit's own hint comes at once, and is not followed by a second one when the change is seen in the file.
+// TestOwnCommitHintsAtOnceAndOnce checks that a commit sends its hint at once, and that the poll of the file does not
+// send a second one.
 func TestOwnCommitHintsAtOnceAndOnce(t *testing.T) {
 	path := tempPath(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +196,7 @@ func TestAnotherProcessTransactionIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer patient.Close()
-	// Another open of the same file is what another process would have.
+	// A second open of the same file stands for another process.
 	hog := newFile(path, time.Second)
 	held, err := hog.acquire(t.Context(), writing)
 	if err != nil {

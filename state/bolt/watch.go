@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// watcher is one channel that Watch returned. Only its goroutine closes it; hint sends under Store.mu while the
-// watcher is registered, and the goroutine unregisters it first.
+// watcher is a channel that Watch returned. Only its goroutine closes it. hint sends under Store.mu while the watcher
+// is registered, and the goroutine unregisters it before it closes the channel.
 type watcher struct {
-	hints chan struct{} // holds one hint, so that hints merge
+	hints chan struct{} // has capacity for one hint, so that hints merge
 }
 
-// Watch implements state.Store. Commits through this Store give a hint at once; those of others are noticed by looking
-// at the file five times a second, which waits for nobody, and opens it only when it was written.
+// Watch implements state.Store. Commits through this Store send a hint at once. To notice commits of other processes,
+// Watch reads the version of the file every second, without a lock. Each such timer wakes an idle daemon.
 func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (s *Store) watch(ctx context.Context, w *watcher, seen version) {
 			return
 		case <-tick.C:
 		}
-		// What cannot be looked at now is looked at again at the next tick.
+		// After an error the next tick tries again.
 		now, err := s.file.peek()
 		if err != nil || now == seen {
 			continue
@@ -65,7 +65,7 @@ func (s *Store) unwatch(w *watcher) {
 	close(w.hints)
 }
 
-// hint tells all watchers of this Store that records changed up to the version.
+// hint sends a hint to all watchers of this Store: records changed up to the version.
 func (s *Store) hint(at version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

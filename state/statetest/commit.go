@@ -62,10 +62,10 @@ var commitTests = []test{
 		for _, kind := range e.Kinds {
 			r := e.create(s, record(kind, 1))[0].Record
 			for _, op := range []state.Op{
-				{Record: touched(r), Force: true},                // replaces without having seen
-				{Record: r, Force: true, Revision: 1 << 40},      // replaces what it has seen wrongly
+				{Record: touched(r), Force: true},                // replaces without a revision
+				{Record: r, Force: true, Revision: 1 << 40},      // replaces in spite of a wrong revision
 				{Key: r.Key(), Force: true},                      // deletes
-				{Key: r.Key(), Force: true},                      // deletes what is not there
+				{Key: r.Key(), Force: true},                      // deletes a record that does not exist
 				{Record: create(r), Force: true, Revision: 1234}, // creates
 			} {
 				_, err := s.Commit(e.ctx(), op)
@@ -143,7 +143,7 @@ var commitTests = []test{
 	}},
 }
 
-// create returns a copy of the record as it may be created: in a state that a record may begin with.
+// create returns a copy of the record in a state in which it may be created.
 func create(r resources.Record) resources.Record {
 	r = clone(r)
 	switch r := r.(type) {
@@ -190,7 +190,7 @@ func absentKey(kind resources.Kind) resources.Key {
 	return resources.Key{Kind: kind, ID: "0000099999"}
 }
 
-// allOrNone puts a conflict at every place of a commit and expects nothing of it to be done.
+// allOrNone puts a conflict at each position of a commit, and expects that nothing is written.
 func allOrNone(e *env) {
 	s := e.store()
 	kept := e.create(s, record(resources.KindNode, 1), record(resources.KindUpload, 1))
@@ -211,10 +211,10 @@ func allOrNone(e *env) {
 		}
 	}
 	_, err := s.Commit(e.ctx(), good...)
-	e.must(err) // the ops were all right but for the conflict
+	e.must(err) // without the conflict, the ops are valid
 }
 
-// oneWins lets several handles raise a counter in one record and expects no lost update.
+// oneWins increments a counter in one record from several handles, and expects no lost update.
 func oneWins(e *env) {
 	const handles, raises = 4, 15
 	first := e.store()
@@ -260,7 +260,7 @@ func legalMoves(e *env) {
 			continue
 		}
 		for _, start := range states {
-			if !resources.LegalMove(kind, "", start) {
+			if !resources.LegalTransition(kind, "", start) {
 				_, err := s.Commit(e.ctx(), state.Op{Record: inState(record(kind, 1), start)})
 				e.illegal(err, kind, "", start)
 				continue
@@ -269,7 +269,7 @@ func legalMoves(e *env) {
 				old := e.create(s, inState(record(kind, 1), start))[0]
 				r := inState(old.Record, next)
 				_, err := s.Commit(e.ctx(), state.Op{Record: r, Revision: old.Revision})
-				if resources.LegalMove(kind, start, next) {
+				if resources.LegalTransition(kind, start, next) {
 					e.must(err)
 				} else {
 					e.illegal(err, kind, start, next)
@@ -283,7 +283,7 @@ func legalMoves(e *env) {
 	}
 }
 
-// illegal expects an error that names the move and is no conflict, since trying again would not help.
+// illegal expects an error that names the transition. It must not be a conflict, because a retry would not help.
 func (e *env) illegal(err error, kind resources.Kind, from, to resources.State) {
 	e.Helper()
 	if err == nil || errors.Is(err, state.ErrConflict) {

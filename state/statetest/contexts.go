@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// calls are all methods that take a ctx.
+// calls returns a call of each method that takes a ctx.
 func calls(ctx context.Context, key resources.Key) map[string]func(state.Store) error {
 	return map[string]func(state.Store) error{
 		"Get":    func(s state.Store) error { _, err := s.Get(ctx, key); return err },
@@ -37,7 +37,7 @@ var contextTests = []test{
 		if got := e.list(s); len(got) != 1 {
 			e.Errorf("a commit whose ctx had ended was done: %d records, want 1", len(got))
 		}
-		e.lock(s, "other") // nor was the lock taken
+		e.lock(s, "other") // fails if the canceled call took the lock
 	}},
 	{"OfLockIsNotTheLocks", func(e *env) {
 		s, other := e.store(), e.store()

@@ -12,11 +12,11 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// The crash test of a store runs CrashWriter in a process of its own, kills that at any moment, and calls CrashCheck
-// with what the process had printed. Both may be repeated on the same store.
+// The crash test of a store runs CrashWriter in a separate process, kills the process at any moment, and calls
+// CrashCheck with its output. Both may be repeated on the same store.
 
-// CrashWriter commits in a loop until ctx ends or a commit fails, and prints the number of each commit after Commit has
-// returned. Every commit raises a number in two records and replaces a third by a new one.
+// CrashWriter commits until ctx is done or a commit fails. It prints the number of each commit after Commit has
+// returned. Every commit increments a number in two records and replaces a third record with a new one.
 func CrashWriter(ctx context.Context, s state.Store, printed io.Writer) error {
 	pair, extra, err := crashRecords(ctx, s)
 	if err != nil {
@@ -46,8 +46,8 @@ func CrashWriter(ctx context.Context, s state.Store, printed io.Writer) error {
 	return ctx.Err()
 }
 
-// CrashCheck returns an error when a commit that was printed is missing, when there is half of one, or when there is
-// one more than the last that can have been under way. It returns the number reached.
+// CrashCheck returns an error if a printed commit is missing, if a commit is incomplete, or if the store has more than
+// one commit that was not printed. It returns the number of the last commit.
 func CrashCheck(ctx context.Context, s state.Store, printed io.Reader) (int64, error) {
 	var acknowledged int64
 	for lines := bufio.NewScanner(printed); lines.Scan(); {
@@ -75,7 +75,7 @@ func CrashCheck(ctx context.Context, s state.Store, printed io.Reader) (int64, e
 	return one, nil
 }
 
-// crashRecords returns the two records that carry the number and whatever else is there, creating the two if needed.
+// crashRecords returns the two records with the number, which it creates if needed, and all other records.
 func crashRecords(ctx context.Context, s state.Store) (pair, extra []state.Entry, err error) {
 	for _, subject := range []string{"crash/one", "crash/two"} {
 		entry, err := s.Get(ctx, resources.Key{Kind: resources.KindHistory, ID: subject})

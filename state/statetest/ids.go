@@ -1,6 +1,8 @@
 package statetest
 
 import (
+	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +46,29 @@ var idTests = []test{
 			e.must(s.Close())
 		}
 		e.distinct(ids)
+	}},
+	{"AreHigherThanThoseInClouds", func(e *env) {
+		s := e.store()
+		for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
+			given := e.create(s, record(kind, 1))[0].Record.Key().ID
+			number, err := strconv.ParseUint(given, 10, 64)
+			e.must(err)
+			higher := fmt.Sprintf("%010d", number+250)
+			for i, id := range []string{given, higher, "something"} {
+				seen := &resources.Sighting{Provider: "vexxhost", Type: "server", External: string(kind) + id, First: moment, Last: moment, Count: 1,
+					Record: resources.Key{Kind: kind, ID: id}}
+				entry := e.create(s, seen)[0]
+				if got := entry.Record.(*resources.Sighting).NewerThanState; got != (i == 1) {
+					e.Errorf("sighting of %s %s is ahead of the store: %t", kind, id, got)
+				}
+				if seen.NewerThanState {
+					e.Errorf("the record that was passed in was changed")
+				}
+			}
+			if next := e.create(s, record(kind, 2))[0].Record.Key().ID; next <= higher {
+				e.Errorf("the next %s is %s, want one higher than %s, which a cloud shows", kind, next, higher)
+			}
+		}
 	}},
 	{"DifferAcrossHandles", func(e *env) {
 		var mu sync.Mutex
@@ -106,7 +131,7 @@ var copyTests = []test{
 			before := clone(r)
 			entry := e.create(s, r)[0]
 			if before.Key().ID == "" {
-				before = clone(entry.Record) // the id it was given is the only difference
+				before = clone(entry.Record) // only the assigned ID may differ
 			}
 			if diff := cmp.Diff(before, r); diff != "" {
 				e.Errorf("%s (-before +after):\n%s", kind, diff)

@@ -47,7 +47,7 @@ var lockTests = []test{
 		if diff := cmp.Diff(&state.LockedError{Name: "apply", Holder: h}, locked); diff != "" {
 			e.Errorf("(-want +got):\n%s", diff)
 		}
-		for _, part := range []string{"apply", h.Who, h.Operation, h.ID} {
+		for _, part := range []string{"apply", h.UserHost, h.Operation, h.ID} {
 			if !strings.Contains(err.Error(), part) {
 				e.Errorf("the error does not name %q: %v", part, err)
 			}
@@ -137,7 +137,7 @@ var lostTests = []test{
 		l := e.lock(one, "apply")
 		e.Steal(e.T, two, "apply", l)
 		e.lock(two, "apply")
-		e.must(l.Unlock(e.ctx())) // at once, most likely before Lost is closed
+		e.must(l.Unlock(e.ctx())) // immediately, most likely before Lost is closed
 		if _, err := one.Lock(e.ctx(), "apply", holder("apply")); !errors.Is(err, state.ErrLocked) {
 			e.Errorf("Unlock took the lock from its new holder: %v", err)
 		}
@@ -147,7 +147,7 @@ var lostTests = []test{
 		entry := e.create(one, Node(1))[0]
 		l := e.lock(one, "apply")
 		e.Steal(e.T, two, "apply", l)
-		// Not waiting for Lost: a commit must find out by itself.
+		// The test does not wait for Lost: Commit itself must detect the loss.
 		for range 2 {
 			for name, op := range map[string]state.Op{
 				"create":  {Record: Node(2)},

@@ -31,8 +31,8 @@ var modelTests = []test{{"AgreesWithAMap", func(e *env) {
 	})
 }}}
 
-// model is what a store should hold: a map. Commits of a few random ops go through one of two handles, reads through
-// either.
+// model is the expected content of a store, as a map. Each commit of a few random ops, and each read, uses one of the
+// handles at random.
 type model struct {
 	e       *env
 	r       *rapid.T
@@ -85,7 +85,7 @@ func (m *model) apply(op state.Op, got state.Entry) {
 	m.records[op.Record.Key()] = got
 }
 
-// op draws one op and says whether it should work.
+// op draws one op and reports whether it must succeed.
 func (m *model) op() (state.Op, bool) {
 	entry, exists := m.pick()
 	force := rapid.Bool().Draw(m.r, "force")
@@ -108,12 +108,12 @@ func (m *model) op() (state.Op, bool) {
 	}
 }
 
-// givenKinds are those whose records get their ids from the store, so that a create always works.
+// givenKinds returns the kinds for which the store assigns IDs: a create of such a record always succeeds.
 func (m *model) givenKinds() []resources.Kind {
 	return []resources.Kind{resources.KindUpload, resources.KindNode, resources.KindRequest, resources.KindJournal}
 }
 
-// pick draws a record that is there or was there.
+// pick draws an existing or deleted record.
 func (m *model) pick() (state.Entry, bool) {
 	if len(m.deleted) > 0 && rapid.IntRange(0, 4).Draw(m.r, "gone") == 0 {
 		entry := rapid.SampledFrom(m.deleted).Draw(m.r, "deleted")

@@ -106,7 +106,7 @@ var listTests = []test{
 	}},
 }
 
-// listsOneMoment moves a mark between two records, always in one commit, and expects every List to see one mark.
+// listsOneMoment moves a mark between two records, always in one commit, and expects exactly one mark in every List.
 func listsOneMoment(e *env) {
 	if e.ListNotAtomic {
 		e.Skip("this store does not promise it")

@@ -10,14 +10,14 @@ import (
 
 var moment = time.Date(2024, 2, 29, 12, 34, 56, 123456789, time.UTC)
 
-// Node returns a record of a node with every field filled in, as a real one has, but for its id.
+// Node returns a node record with realistic values in its fields, without an ID.
 func Node(i int) *resources.Node {
 	return &resources.Node{
 		State: resources.StateReady, StateTime: moment, Created: moment.Add(-90 * time.Second),
 		Provider: fmt.Sprintf("cloud-%02d", i%20), Pool: "main", Labels: []string{"debian-small", "debian"},
 		Hash:       resources.Hash(fmt.Sprintf("v1:4f1c2b7d9e0a4c6db1a2f3e4d5c6b7a8%08x", i%50)),
 		ExternalID: fmt.Sprintf("3f2b1c4d-5e6f-4a7b-8c9d-%012x", i), Image: "diskimage.debian-bookworm",
-		ImageID: "0d3f6c1e-9d1c-4f6f-a0d4-2f4ad8d2b0aa", Upload: fmt.Sprintf("%010d", i%40+1), Attempt: 2, Unanswered: 1,
+		ImageID: "0d3f6c1e-9d1c-4f6f-a0d4-2f4ad8d2b0aa", Upload: fmt.Sprintf("%010d", i%40+1), Attempt: 2, UnansweredAttempts: 1,
 		Addresses: resources.Addresses{Interface: fmt.Sprintf("203.0.113.%d", i%250+1),
 			PublicIPv4: fmt.Sprintf("203.0.113.%d", i%250+1), PrivateIPv4: fmt.Sprintf("10.0.%d.%d", i/250%250, i%250+1),
 			PublicIPv6: fmt.Sprintf("2001:db8::%x", i+1)},
@@ -25,13 +25,14 @@ func Node(i int) *resources.Node {
 		Hostname:   fmt.Sprintf("debian-small-cloud-%02d-%010d", i%20, i),
 		Login:      resources.Login{Username: "zuul", PythonPath: "auto", ShellType: "sh", ConnectionType: "ssh", ConnectionPort: 22},
 		HostKeys:   []string{fmt.Sprintf("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI%043x", i), fmt.Sprintf("ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABB%087x", i)},
-		Resources:  resources.Amounts{Instances: 1, Cores: 2, RAM: 4096, Volumes: 1, VolumeGB: 40, Addresses: 1},
+		Resources:  resources.ResourceAmounts{Instances: 1, Cores: 2, RAM: 4096, Volumes: 1, VolumeGB: 40, Addresses: 1},
 		Attributes: map[string]string{"executor-zone": "eu", "rack": fmt.Sprintf("r%d", i%9)}, Seconds: 41.25,
 		Comment: "büro <&> \u2028", Error: "", Slot: int64(i % 3),
 	}
 }
 
-// record returns a filled record of the kind, different for each i. Those that the store gives an id have none yet.
+// record returns a complete record of the kind, different for each i. Records of the kinds that the store numbers have
+// no ID.
 func record(kind resources.Kind, i int) resources.Record {
 	switch kind {
 	case resources.KindProvider:
@@ -53,7 +54,7 @@ func record(kind resources.Kind, i int) resources.Record {
 		return Node(i)
 	case resources.KindRequest:
 		return &resources.Request{State: resources.StateRequested, StateTime: moment, Created: moment, Labels: []string{"a", "b", "a"},
-			Priority: 200, Relative: int64(i), Who: "zuul", Tenant: "acme", Data: json.RawMessage(`{"n":12345678901234567890}`),
+			Priority: 200, RelativePriority: int64(i), Requestor: "zuul", Tenant: "acme", Data: json.RawMessage(`{"n":12345678901234567890}`),
 			Declined: []resources.Decline{{Provider: "one", Pool: "main", Reason: "too large"}}}
 	case resources.KindJournal:
 		return &resources.Journal{Events: []resources.Event{{Time: moment, Subject: fmt.Sprintf("node/%d", i), Code: "ready", Text: "it is ready"}}}
@@ -69,7 +70,7 @@ func record(kind resources.Kind, i int) resources.Record {
 	}
 }
 
-// touched returns a record like r with another content and the same key.
+// touched returns a copy of r with another content and the same key.
 func touched(r resources.Record) resources.Record {
 	switch r := r.(type) {
 	case *resources.ProviderRecord:

@@ -8,7 +8,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// The suite compares stored records with these, so a clone that lost a field would hide that a store loses it.
+// TestSamplesSurviveJSON checks clone. The suite compares stored records with clones, so a clone that lost a field
+// would hide that a store loses it.
 func TestSamplesSurviveJSON(t *testing.T) {
 	for _, kind := range resources.Kinds() {
 		r := record(kind, 1)

@@ -10,9 +10,9 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Shared runs the suite of state.Shared, the tests side by side. Its handles are a state.Shared each, and Get and List of
-// the handles that New makes show what others have committed before, as in Run; what Claimed, Changes and Peers tell may
-// come later. Steal also takes claims away: their name is the key of the record, as text.
+// Shared runs the suite of state.Shared, with its tests in parallel. Each handle is a state.Shared. As in Run, Get and
+// List of a handle from New return all earlier commits of others; Claimed, Changes and RegisteredPools may lag. Steal
+// takes claims too: the name of a claim is the key of the record, as text.
 func Shared(t *testing.T, h Harness) {
 	if h.Within == 0 {
 		h.Within = 10 * time.Second
@@ -35,7 +35,7 @@ func Shared(t *testing.T, h Harness) {
 	}
 }
 
-// sharedTest is one sentence of the contract.
+// sharedTest tests one rule of the contract.
 type sharedTest struct {
 	name string
 	run  func(e *sharedEnv)
@@ -53,7 +53,7 @@ func (e *sharedEnv) shared() state.Shared {
 	return s
 }
 
-// claimable are records of each kind that can be claimed.
+// claimable returns a record of each kind that can be claimed.
 func claimable() []resources.Record {
 	return []resources.Record{record(resources.KindRequest, 1), record(resources.KindNode, 2), record(resources.KindUpload, 3), record(resources.KindBuild, 4)}
 }
@@ -67,7 +67,7 @@ func (e *sharedEnv) claim(s state.Shared, key resources.Key) (state.Lock, state.
 	return c, entry
 }
 
-// claimSoon claims what another has just given back, which may not be known yet.
+// claimSoon claims a record that another handle has just released. The handle may learn of the release with a delay.
 func (e *sharedEnv) claimSoon(s state.Shared, key resources.Key) (c state.Lock, entry state.Entry) {
 	e.Helper()
 	e.eventually(s, "it can be claimed", func() (ok bool) {
@@ -80,7 +80,7 @@ func (e *sharedEnv) claimSoon(s state.Shared, key resources.Key) (c state.Lock, 
 	return c, entry
 }
 
-// eventually looks again at each hint, as those who use a store do, until something is so.
+// eventually calls so after each hint, as users of a store do, until it returns true.
 func (e *sharedEnv) eventually(s state.Shared, what string, so func() bool) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx(), e.Within)

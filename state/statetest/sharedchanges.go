@@ -87,7 +87,8 @@ var changesTests = []sharedTest{
 	{"FollowedMakeWhatListHas", changesAgreeWithList},
 }
 
-// changesAgreeWithList lets several handles change records at once while one is followed as a daemon follows it.
+// changesAgreeWithList changes records from several handles concurrently, and follows one handle through hints and
+// Changes, as a daemon does.
 func changesAgreeWithList(e *sharedEnv) {
 	const handles, rounds = 3, 25
 	follower := e.shared()
@@ -127,7 +128,7 @@ func changesAgreeWithList(e *sharedEnv) {
 	}
 }
 
-// churn creates, changes and deletes records, of which some are everybody's.
+// churn creates, changes and deletes records. It also changes records of the other handles.
 func (e *sharedEnv) churn(s state.Shared, base, rounds int) {
 	for i := range rounds {
 		made, err := s.Commit(e.ctx(), state.Op{Record: Node(base + i)}, state.Op{Record: record(resources.KindRequest, i)})
@@ -155,8 +156,8 @@ func (e *sharedEnv) churn(s state.Shared, base, rounds int) {
 var registryTests = []sharedTest{
 	{"ShowsPoolsToAll", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1), pool("b", 2)}}))
-		own := one.Peers() // at once
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1), pool("b", 2)}}))
+		own := one.RegisteredPools() // immediately
 		if len(own) != 2 {
 			e.Fatalf("own pools are %v, want two", own)
 		}
@@ -165,60 +166,79 @@ var registryTests = []sharedTest{
 				e.Errorf("%+v: want an id, and Own", p)
 			}
 		}
-		want := []resources.Peer{pool("a", 1), pool("b", 2)}
+		want := []resources.RegisteredPool{pool("a", 1), pool("b", 2)}
 		if d := diff.Diff(want, described(own)); d != "" {
 			e.Errorf("own (-want +got):\n%s", d)
 		}
-		e.eventually(two, "another sees the pools", func() bool { return diff.Equal(want, described(two.Peers())) })
-		for i, p := range two.Peers() {
-			if p.Own || !p.IsOurs() || !slices.ContainsFunc(own, func(o resources.Peer) bool { return o.ID == p.ID }) {
+		e.eventually(two, "another sees the pools", func() bool { return diff.Equal(want, described(two.RegisteredPools())) })
+		for i, p := range two.RegisteredPools() {
+			if p.Own || !p.IsNpctl() || !slices.ContainsFunc(own, func(o resources.RegisteredPool) bool { return o.ID == p.ID }) {
 				e.Errorf("pool %d is %+v to another, want it to be an npctl's, not Own, and an id of %v", i, p, own)
 			}
 		}
 	}},
 	{"ReplacesWhatWasKnownBefore", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1), pool("b", 2)}}))
-		before := idOf(one.Peers(), "b")
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1), pool("b", 2)}}))
+		before := idOf(one.RegisteredPools(), "b")
 		b := pool("b", 7)
 		b.Labels, b.Paused = []string{"other"}, true
-		want := []resources.Peer{b, pool("c", 3)}
+		want := []resources.RegisteredPool{b, pool("c", 3)}
 		e.must(one.Register(e.ctx(), resources.Presence{Pools: want}))
-		if d := diff.Diff(want, described(one.Peers())); d != "" {
+		if d := diff.Diff(want, described(one.RegisteredPools())); d != "" {
 			e.Errorf("own (-want +got):\n%s", d)
 		}
-		if now := idOf(one.Peers(), "b"); now != before {
+		if now := idOf(one.RegisteredPools(), "b"); now != before {
 			e.Errorf("pool b has the id %s, had %s", now, before)
 		}
-		e.eventually(two, "another sees the new pools", func() bool { return diff.Equal(want, described(two.Peers())) })
+		e.eventually(two, "another sees the new pools", func() bool { return diff.Equal(want, described(two.RegisteredPools())) })
 		e.must(one.Register(e.ctx(), resources.Presence{}))
-		e.eventually(two, "no pool is there", func() bool { return len(two.Peers()) == 0 })
+		e.eventually(two, "no pool is there", func() bool { return len(two.RegisteredPools()) == 0 })
 	}},
 	{"TellsProcessesApart", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1)}}))
-		e.must(two.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1)}}))
-		e.eventually(one, "both are there", func() bool { return len(one.Peers()) == 2 })
-		peers := one.Peers()
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1)}}))
+		e.must(two.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1)}}))
+		e.eventually(one, "both are there", func() bool { return len(one.RegisteredPools()) == 2 })
+		peers := one.RegisteredPools()
 		if peers[0].ID == peers[1].ID || peers[0].Own == peers[1].Own {
 			e.Errorf("%+v: want two ids and one Own", peers)
 		}
 	}},
 	{"EndsWithTheStore", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1)}}))
-		e.eventually(two, "the pool is there", func() bool { return len(two.Peers()) == 1 })
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1)}}))
+		e.eventually(two, "the pool is there", func() bool { return len(two.RegisteredPools()) == 1 })
 		e.must(one.Close())
-		e.eventually(two, "the pool is gone", func() bool { return len(two.Peers()) == 0 })
+		e.eventually(two, "the pool is gone", func() bool { return len(two.RegisteredPools()) == 0 })
+	}},
+	{"ListsBuilders", func(e *sharedEnv) {
+		one, two := e.shared(), e.shared()
+		is := func(s state.Shared, want ...string) func() bool {
+			return func() bool { return slices.Equal(s.Builders(), want) }
+		}
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1)}}))
+		if got := one.Builders(); len(got) > 0 {
+			e.Errorf("a process that makes no images is listed: %q", got)
+		}
+		e.must(two.Register(e.ctx(), resources.Presence{Builder: "b"}))
+		e.must(one.Register(e.ctx(), resources.Presence{Builder: "a"}))
+		for _, s := range []state.Shared{one, two} {
+			e.eventually(s, "both are listed, sorted", is(s, "a", "b"))
+		}
+		e.must(one.Register(e.ctx(), resources.Presence{}))
+		e.eventually(two, "the one that makes images no more is gone", is(two, "b"))
+		e.must(two.Close())
+		e.eventually(one, "the one that has ended is gone", is(one))
 	}},
 	{"NamesThePoolsThatDeclined", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.Peer{pool("a", 1)}}))
-		id := idOf(one.Peers(), "a")
+		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1)}}))
+		id := idOf(one.RegisteredPools(), "a")
 		r := record(resources.KindRequest, 1).(*resources.Request)
-		r.Declined = []resources.Decline{{By: id}}
+		r.Declined = []resources.Decline{{PoolID: id}}
 		key := e.create(one, r)[0].Record.Key()
-		want := []resources.Decline{{By: id, Provider: "cloud", Pool: "a"}}
+		want := []resources.Decline{{PoolID: id, Provider: "cloud", Pool: "a"}}
 		e.eventually(two, "the decline is known", func() bool {
 			entry, err := two.Get(e.ctx(), key)
 			return err == nil && diff.Equal(want, entry.Record.(*resources.Request).Declined)
@@ -226,11 +246,11 @@ var registryTests = []sharedTest{
 	}},
 }
 
-func pool(name string, priority int64) resources.Peer {
-	return resources.Peer{Provider: "cloud", Pool: name, Labels: []string{"debian", fmt.Sprintf("only-%s", name)}, Priority: priority}
+func pool(name string, priority int64) resources.RegisteredPool {
+	return resources.RegisteredPool{Provider: "cloud", Pool: name, Labels: []string{"debian", fmt.Sprintf("only-%s", name)}, Priority: priority}
 }
 
-func idOf(peers []resources.Peer, pool string) string {
+func idOf(peers []resources.RegisteredPool, pool string) string {
 	for _, p := range peers {
 		if p.Pool == pool {
 			return p.ID
@@ -239,12 +259,12 @@ func idOf(peers []resources.Peer, pool string) string {
 	return ""
 }
 
-// described is what a process says of its pools, in the order of their names.
-func described(peers []resources.Peer) []resources.Peer {
+// described returns pools without the fields that identify a process, sorted by name.
+func described(peers []resources.RegisteredPool) []resources.RegisteredPool {
 	peers = slices.Clone(peers)
 	for i := range peers {
 		peers[i].ID, peers[i].Own, peers[i].Host, peers[i].Program = "", false, "", ""
 	}
-	slices.SortFunc(peers, func(a, b resources.Peer) int { return cmp.Compare(a.Pool, b.Pool) })
+	slices.SortFunc(peers, func(a, b resources.RegisteredPool) int { return cmp.Compare(a.Pool, b.Pool) })
 	return peers
 }

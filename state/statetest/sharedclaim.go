@@ -28,7 +28,7 @@ var claimTests = []sharedTest{
 	{"ReturnsTheRecordAsItIsThen", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		now := e.create(one, Node(1))[0]
-		for range 20 { // never what was before another's commit that has returned
+		for range 20 { // a claim must return the newest acknowledged revision
 			e.eventually(one, "the claim was given back", func() bool {
 				entries, err := one.Commit(e.ctx(), state.Op{Record: touched(now.Record), Revision: now.Revision})
 				if err == nil {
@@ -49,7 +49,7 @@ var claimTests = []sharedTest{
 		one, two := e.shared(), e.shared()
 		for _, entry := range e.create(one, claimable()...) {
 			key := entry.Record.Key()
-			_ = e.get(two, key) // it knows of the record
+			_ = e.get(two, key) // handle two knows the record
 			c, _ := e.claim(one, key)
 			for name, s := range map[string]state.Shared{"the same handle": one, "another handle": two} {
 				start := time.Now()
@@ -81,7 +81,7 @@ var claimTests = []sharedTest{
 			})
 		}
 		wg.Wait()
-		if won.Load() > 1 { // none is possible: each may have seen another before it
+		if won.Load() > 1 { // zero is possible: each may have found another ahead of it
 			e.Errorf("%d of %d have it", won.Load(), handles)
 		}
 	}},
@@ -92,7 +92,7 @@ var claimTests = []sharedTest{
 			_ = e.get(two, key)
 			_, err := one.Commit(e.ctx(), state.Op{Key: key, Revision: entry.Revision})
 			e.must(err)
-			// the other handle is not asked to look before; it may still see the claim under which the record was deleted
+			// handle two has not synced, so it may still find the claim under which the record was deleted
 			e.eventually(two, "the record is gone", func() bool {
 				_, _, err := two.Claim(e.ctx(), key)
 				if !errors.Is(err, state.ErrNotFound) && !errors.Is(err, state.ErrLocked) {
@@ -171,7 +171,8 @@ var claimTests = []sharedTest{
 	}},
 }
 
-// claimExcludesCommits has all that others may do with a claimed record refused, at any place of a commit.
+// claimExcludesCommits expects that another handle cannot write a claimed record by any op, at any position of a
+// commit.
 func claimExcludesCommits(e *sharedEnv) {
 	one, two := e.shared(), e.shared()
 	for _, entry := range e.create(one, claimable()...) {
@@ -197,8 +198,8 @@ func claimExcludesCommits(e *sharedEnv) {
 	}
 }
 
-// claimHolds has one handle commit without a claim as fast as it can, while another claims and then commits what it was
-// given: that must never be a version which has changed since.
+// claimHolds commits without a claim from one handle in a loop, while another handle claims the record and commits the
+// claimed revision. The record must not change between the claim and the commit.
 func claimHolds(e *sharedEnv) {
 	one, two := e.shared(), e.shared()
 	key := e.create(one, Node(1))[0].Record.Key()
@@ -248,7 +249,7 @@ var lostClaimTests = []sharedTest{
 			key := entry.Record.Key()
 			c, entry := e.claim(s, key)
 			e.Steal(e.T, s, key.String(), c)
-			// Not waiting for Lost: a commit must find out by itself.
+			// The test does not wait for Lost: Commit itself must detect the loss.
 			for range 2 {
 				for name, op := range map[string]state.Op{
 					"put":        {Record: touched(entry.Record), Revision: entry.Revision},

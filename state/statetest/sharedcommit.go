@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// committable are records of each kind that a commit can claim and release.
+// committable returns a record of each kind that a commit can claim and release.
 func committable() []resources.Record {
 	return []resources.Record{record(resources.KindRequest, 1), record(resources.KindNode, 2)}
 }
@@ -21,7 +21,7 @@ func (e *sharedEnv) commitClaim(s state.Shared, entry state.Entry) state.Entry {
 	e.Helper()
 	entries, err := s.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision, Claim: true})
 	e.must(err)
-	if entries[0].Claim == nil {
+	if entries[0].ClaimLock == nil {
 		e.Fatalf("the entry of %s has no claim", entry.Record.Key())
 	}
 	return entries[0]
@@ -34,7 +34,7 @@ var committedClaimTests = []sharedTest{
 			key := entry.Record.Key()
 			_ = e.get(two, key)
 			entry = e.commitClaim(one, entry)
-			if entry.Claim.ID() == "" {
+			if entry.ClaimLock.ID() == "" {
 				e.Errorf("the claim of %s has no id", key)
 			}
 			for name, s := range map[string]state.Shared{"the same handle": one, "another handle": two} {
@@ -47,7 +47,7 @@ var committedClaimTests = []sharedTest{
 			}
 			_, err := one.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision})
 			e.must(err)
-			e.must(entry.Claim.Unlock(e.ctx()))
+			e.must(entry.ClaimLock.Unlock(e.ctx()))
 			e.claimSoon(two, key)
 		}
 	}},
@@ -56,7 +56,7 @@ var committedClaimTests = []sharedTest{
 		for _, entry := range e.create(s, committable()...) {
 			entries, err := s.Commit(e.ctx(), state.Op{Record: entry.Record, Revision: entry.Revision, Claim: true})
 			e.must(err)
-			if entries[0].Claim == nil || entries[0].Revision != entry.Revision {
+			if entries[0].ClaimLock == nil || entries[0].Revision != entry.Revision {
 				e.Errorf("got %+v, want a claim at revision %d", entries[0], entry.Revision)
 			}
 			if _, err := s.Commit(e.ctx(), state.Op{Record: entry.Record, Revision: entry.Revision, Release: true}); err != nil {
@@ -69,8 +69,8 @@ var committedClaimTests = []sharedTest{
 		s := e.shared()
 		for _, entry := range e.create(s, committable()...) {
 			c, entry := e.claim(s, entry.Record.Key())
-			if again := e.commitClaim(s, entry); again.Claim.ID() != c.ID() {
-				e.Errorf("a second claim %s, want %s", again.Claim.ID(), c.ID())
+			if again := e.commitClaim(s, entry); again.ClaimLock.ID() != c.ID() {
+				e.Errorf("a second claim %s, want %s", again.ClaimLock.ID(), c.ID())
 			}
 		}
 	}},
@@ -83,7 +83,7 @@ var committedClaimTests = []sharedTest{
 			entries, err := one.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision, Release: true})
 			e.must(err)
 			select {
-			case <-entry.Claim.Lost():
+			case <-entry.ClaimLock.Lost():
 				e.Error("Lost was closed though the claim was given back")
 			default:
 			}
@@ -91,7 +91,7 @@ var committedClaimTests = []sharedTest{
 			if diff := cmp.Diff(entries[0], got); diff != "" {
 				e.Errorf("(-committed +claimed):\n%s", diff)
 			}
-			e.must(entry.Claim.Unlock(e.ctx()))
+			e.must(entry.ClaimLock.Unlock(e.ctx()))
 			if _, _, err := one.Claim(e.ctx(), key); !errors.Is(err, state.ErrLocked) {
 				e.Errorf("Unlock after the release took another's claim: %v", err)
 			}
@@ -105,7 +105,7 @@ var committedClaimTests = []sharedTest{
 			if !errors.Is(err, state.ErrConflict) {
 				e.Errorf("%v, want ErrConflict", err)
 			}
-			c, entry := e.claim(two, key) // nobody has it
+			c, entry := e.claim(two, key) // no handle has the claim
 			e.must(c.Unlock(e.ctx()))
 			e.eventually(one, "the claim was given back", func() bool { return !one.Claimed()[key] })
 			entry = e.commitClaim(one, entry)
@@ -135,11 +135,11 @@ var committedClaimTests = []sharedTest{
 		s := e.shared()
 		for _, entry := range e.create(s, committable()...) {
 			entry = e.commitClaim(s, entry)
-			e.Steal(e.T, s, entry.Record.Key().String(), entry.Claim)
+			e.Steal(e.T, s, entry.Record.Key().String(), entry.ClaimLock)
 			if _, err := s.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision, Release: true}); !errors.Is(err, state.ErrLost) {
 				e.Errorf("%v, want ErrLost", err)
 			}
-			e.closes(entry.Claim.Lost(), "a commit found the claim gone")
+			e.closes(entry.ClaimLock.Lost(), "a commit found the claim gone")
 		}
 	}},
 	{"IsForNodesAndRequestsThatAreThere", func(e *sharedEnv) {
@@ -154,7 +154,7 @@ var committedClaimTests = []sharedTest{
 			"both":           {Record: node.Record, Revision: node.Revision, Claim: true, Release: true},
 			"any revision":   {Record: node.Record, Revision: node.Revision, Force: true, Claim: true},
 		} {
-			var refusal state.Refusal
+			var refusal state.InvalidError
 			if _, err := s.Commit(e.ctx(), op); !errors.As(err, &refusal) {
 				e.Errorf("%s: %v, want a refusal", name, err)
 			}
@@ -162,8 +162,8 @@ var committedClaimTests = []sharedTest{
 	}},
 }
 
-// committedClaimGoesToOne has several handles claim one record in commits, over and over: at each revision one of them
-// gets it, which has it alone until it releases it.
+// committedClaimGoesToOne claims one record by commits from several handles repeatedly. At each revision one handle
+// gets the claim, and is its only owner until it releases it.
 func committedClaimGoesToOne(e *sharedEnv) {
 	const handles, rounds = 4, 10
 	key := e.create(e.shared(), Node(1))[0].Record.Key()

@@ -9,7 +9,7 @@ import (
 var frozenTests = []sharedTest{
 	{"HoldsForAllUntilSomebodyThaws", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
-		if got := one.ProvidersFrozen(); len(got) > 0 {
+		if got := one.FrozenProviders(); len(got) > 0 {
 			e.Fatalf("frozen from the start are %q", got)
 		}
 		for range 2 {
@@ -18,10 +18,10 @@ var frozenTests = []sharedTest{
 		e.must(one.FreezeProvider(e.ctx(), "rack 7/ü", true))
 		want := []string{"cloud", "rack 7/ü"}
 		frozen := func(s state.Shared) func() bool {
-			return func() bool { return diff.Equal(want, s.ProvidersFrozen()) }
+			return func() bool { return diff.Equal(want, s.FrozenProviders()) }
 		}
-		if !frozen(one)() { // at once
-			e.Errorf("frozen are %q, want %q", one.ProvidersFrozen(), want)
+		if !frozen(one)() { // immediately
+			e.Errorf("frozen are %q, want %q", one.FrozenProviders(), want)
 		}
 		e.eventually(two, "another sees them", frozen(two))
 		for range 2 {
@@ -29,7 +29,7 @@ var frozenTests = []sharedTest{
 		}
 		want = want[1:]
 		if !frozen(two)() {
-			e.Errorf("after one was thawed, frozen are %q, want %q", two.ProvidersFrozen(), want)
+			e.Errorf("after one was thawed, frozen are %q, want %q", two.FrozenProviders(), want)
 		}
 		e.eventually(one, "who has frozen it sees that it was thawed", frozen(one))
 	}},
@@ -38,7 +38,7 @@ var frozenTests = []sharedTest{
 		for range 5 {
 			e.must(one.FreezeProvider(e.ctx(), "cloud", true))
 			e.must(two.FreezeProvider(e.ctx(), "cloud", false))
-			e.eventually(one, "it is thawed", func() bool { return len(one.ProvidersFrozen()) == 0 })
+			e.eventually(one, "it is thawed", func() bool { return len(one.FrozenProviders()) == 0 })
 		}
 	}},
 	{"OutlivesWhoHasFrozen", func(e *sharedEnv) {
@@ -46,7 +46,7 @@ var frozenTests = []sharedTest{
 		e.must(one.FreezeProvider(e.ctx(), "cloud", true))
 		e.must(one.Close())
 		for name, s := range map[string]state.Shared{"who was there": two, "who comes later": e.shared()} {
-			e.eventually(s, name+" sees it", func() bool { return diff.Equal([]string{"cloud"}, s.ProvidersFrozen()) })
+			e.eventually(s, name+" sees it", func() bool { return diff.Equal([]string{"cloud"}, s.FrozenProviders()) })
 		}
 	}},
 	{"ShowsInRecords", func(e *sharedEnv) {

@@ -1,5 +1,5 @@
-// Package statetest is the contract of state.Store as a test suite. Every store runs it; what a store does otherwise
-// for a good reason is a field of Harness, and nothing else is.
+// Package statetest is the test suite for the contract of state.Store. Every store runs it. Permitted deviations of a
+// store are fields of Harness.
 package statetest
 
 import (
@@ -12,26 +12,25 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Harness tells the suite about a store.
+// Harness describes a store to the suite.
 type Harness struct {
-	// New makes an empty store for one test and returns a function that opens it. Each call of that function is a
-	// handle of its own, as another process would have, and the harness closes it at the end of the test.
+	// New creates an empty store for one test and returns a function that opens it. Each call of that function returns
+	// a separate handle, as in another process. The harness closes it at the end of the test.
 	New func(t *testing.T) (open func(t *testing.T) state.Store)
-	// Steal takes a lock away from whoever holds it, as an operator or a session that ended would. It may use any
-	// handle.
+	// Steal takes a lock from its holder, as an operator or the end of a session does. It may use any handle.
 	Steal func(t *testing.T, s state.Store, name string, lock state.Lock)
 
-	// Kinds are the kinds of records that the store keeps; nil means all.
+	// Kinds lists the kinds of records that the store keeps; nil means all.
 	Kinds []resources.Kind
-	// Within is how long hints and losses may take to be noticed; 10 s when zero.
+	// Within is the maximum delay of hints and of the detection of lost locks; 10 s when zero.
 	Within time.Duration
-	// ListNotAtomic says that List of several records is not as of one moment.
+	// ListNotAtomic states that a List of several records is not as of one moment.
 	ListNotAtomic bool
-	// AnyMove says that Commit does not hold records to resources.LegalMove.
+	// AnyMove states that Commit does not enforce resources.LegalTransition.
 	AnyMove bool
 }
 
-// Run runs the suite, the tests side by side.
+// Run runs the suite, with its tests in parallel.
 func Run(t *testing.T, h Harness) {
 	if h.Within == 0 {
 		h.Within = 10 * time.Second
@@ -58,13 +57,13 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// test is one sentence of the contract.
+// test tests one rule of the contract.
 type test struct {
 	name string
 	run  func(e *env)
 }
 
-// env is what a test works with: one store, opened as often as it likes.
+// env is the environment of a test: one store, which it can open several times.
 type env struct {
 	*testing.T
 	Harness
@@ -123,8 +122,8 @@ func (e *env) lock(s state.Store, name string) state.Lock {
 	return l
 }
 
-// holder is somebody on a machine that no test runs on, so that no store can find out that it is dead.
+// holder returns a holder on a machine on which no test runs, so that no store can determine that its process is dead.
 func holder(operation string) state.Holder {
-	return state.Holder{Operation: operation, Who: "ann@elsewhere.example", Host: "elsewhere.example", PID: 4711,
+	return state.Holder{Operation: operation, UserHost: "ann@elsewhere.example", Host: "elsewhere.example", PID: 4711,
 		Since: time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC), Version: "0.1.0"}
 }

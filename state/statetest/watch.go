@@ -43,7 +43,7 @@ var watchTests = []test{
 		for range changes {
 			e.create(other, Node(1))
 		}
-		// Whoever looks again at each hint must come to see everything, however the hints merged.
+		// A reader that lists the records after each hint must see all changes, even if hints merge.
 		for seen := 0; seen < changes; {
 			e.hint(hints, "further records")
 			seen = len(e.list(s, resources.KindNode))
@@ -88,7 +88,7 @@ func (e *env) hint(hints <-chan struct{}, why string) {
 	}
 }
 
-// closes expects the channel to close; hints may come before.
+// closes expects the channel to close. Hints may arrive before.
 func (e *env) closes(ch <-chan struct{}, why string) {
 	e.Helper()
 	late := time.After(e.Within)

@@ -20,7 +20,7 @@ import (
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
-// inParallel runs b.N rounds on so many goroutines.
+// inParallel runs b.N rounds on the given number of goroutines.
 func inParallel(b *testing.B, goroutines int, round func(g int)) {
 	b.Helper()
 	var left atomic.Int64
@@ -83,8 +83,8 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
-// BenchmarkCycle is what a request costs from its creation until its node is gone and another is ready in its place: npctl
-// answers at once from a node that is ready, a client does as Zuul does. The packets are npctl's own.
+// BenchmarkCycle measures a request from its creation until its node is deleted and another node is ready in its place:
+// npctl serves the request at once from a ready node, and a client behaves like Zuul. The packets are npctl's own.
 func BenchmarkCycle(b *testing.B) {
 	for _, goroutines := range []int{1, 10, 50} {
 		b.Run(fmt.Sprint(goroutines), func(b *testing.B) {
@@ -121,7 +121,7 @@ func cycle(b *testing.B, tr *tree, s *zookeeper.Store, arrivals *arrivals, free 
 	return launchNode(b, s)
 }
 
-// launchNode makes a node as an executor does.
+// launchNode creates a ready node with the commits of an executor.
 func launchNode(b *testing.B, s *zookeeper.Store) state.Entry {
 	made := one(b, s, state.Op{Record: node(resources.StateInit)})
 	claim, made, err := s.Claim(b.Context(), made.Record.Key())
@@ -135,7 +135,7 @@ func launchNode(b *testing.B, s *zookeeper.Store) state.Entry {
 	return made
 }
 
-// useAsZuul locks the node, deletes the request, uses the node and gives it back.
+// useAsZuul locks the node, deletes the request, uses the node and returns it.
 func (tr *tree) useAsZuul(b *testing.B, request, at string) {
 	if there, _, err := tr.raw.Exists(tr.chroot + at + "/lock"); err != nil || !there {
 		tr.create(b, at+"/lock", "")
@@ -149,7 +149,7 @@ func (tr *tree) useAsZuul(b *testing.B, request, at string) {
 	must(b, tr.raw.Delete(lock, -1))
 }
 
-// arrivals wakes those who wait for records, by one that follows the store.
+// arrivals follows the store in one goroutine and wakes all goroutines that wait for records.
 type arrivals struct {
 	b       *testing.B
 	s       *zookeeper.Store
@@ -193,7 +193,7 @@ func (a *arrivals) await(key resources.Key, ok func(state.Entry) bool) state.Ent
 	}
 }
 
-// BenchmarkOpen reads 10,000 nodes, and tells what each of them needs in memory.
+// BenchmarkOpen reads 10,000 nodes and reports the memory that each node needs.
 func BenchmarkOpen(b *testing.B) {
 	const nodes = 10_000
 	tr := newTree(b)

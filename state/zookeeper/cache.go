@@ -11,125 +11,125 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// znode is what is known of one znode.
+// znode is the cached state of one znode.
 type znode struct {
-	place place
-	kids  map[string]bool
-	born  uint64 // number of the event, or of the moment, at which it came to be known
-	moved uint64 // number of the newest event about it
+	ref        znodeRef
+	children   map[string]bool
+	knownSince uint64 // value of cache.seq when the znode entered the cache
+	changedAt  uint64 // number of the newest event of the znode
 
-	// of those whose content is read
-	known   bool
-	version int32
-	mzxid   int64
-	created int64 // milliseconds since 1970
-	data    []byte
-	record  resources.Record // nil when there is none, or none that can be read; never changed
-	bad     string           // why it cannot be read
-	peer    *component
+	// Set only for znodes with content; see hasContent.
+	known       bool
+	version     int32
+	mzxid       int64
+	created     int64 // milliseconds since 1970
+	data        []byte
+	record      resources.Record // nil if there is none or it cannot be decoded; never modified
+	decodeError string           // why the content cannot be decoded
+	peer        *component
 }
 
-// cache is what is known of the tree. It does nothing by itself; whoever has it guards it.
+// cache is the in-memory copy of the tree. It makes no calls and has no lock; its owner serializes access.
 type cache struct {
-	nodes   map[string]*znode
-	seq     uint64            // counts events
-	dirty   map[string]uint64 // what has to be read, and since which event
-	tombs   map[string]uint64 // what was deleted while everything is being read; nil otherwise
-	queues  map[string]map[string]bool
-	records map[resources.Kind]map[string]string // path by id
-	sorted  map[resources.Kind][]string          // ids, until one comes or goes
-	peers   map[string]*component                // registered pools by id
-	news    map[resources.Key]struct{}           // records that have come, changed or gone
+	nodes             map[string]*znode
+	seq               uint64            // counts events
+	dirty             map[string]uint64 // paths to read, with the number of the newest event
+	deletedDuringLoad map[string]uint64 // paths deleted during a full load, with the event number; nil otherwise
+	queues            map[string]map[string]bool
+	records           map[resources.Kind]map[string]string // path by ID
+	sorted            map[resources.Kind][]string          // IDs; dropped when a record appears or disappears
+	peers             map[string]*component                // registered pools by ID
+	changedRecords    map[resources.Key]struct{}           // records that were added, changed or removed
 }
 
 func newCache() *cache {
 	return &cache{nodes: map[string]*znode{}, dirty: map[string]uint64{}, queues: map[string]map[string]bool{},
-		records: map[resources.Kind]map[string]string{}, sorted: map[resources.Kind][]string{}, peers: map[string]*component{}, news: map[resources.Key]struct{}{}}
+		records: map[resources.Kind]map[string]string{}, sorted: map[resources.Kind][]string{}, peers: map[string]*component{}, changedRecords: map[resources.Key]struct{}{}}
 }
 
-// add makes a znode known, with its parents. A record or registration is to be read.
+// add puts a znode and its parents into the cache. A record or registration becomes dirty.
 func (c *cache) add(at string) *znode {
 	if z := c.nodes[at]; z != nil {
 		return z
 	}
-	z := &znode{place: placeOf(at), born: c.seq}
+	z := &znode{ref: parsePath(at), knownSince: c.seq}
 	c.nodes[at] = z
 	if i := strings.LastIndexByte(at, '/'); i > 0 {
 		parent := c.add(at[:i])
-		if parent.kids == nil {
-			parent.kids = map[string]bool{}
+		if parent.children == nil {
+			parent.children = map[string]bool{}
 		}
-		parent.kids[at[i+1:]] = true
+		parent.children[at[i+1:]] = true
 	}
-	if z.place.role == roleContender && isContender(nameOf(at)) {
+	if z.ref.role == roleContender && isContender(nameOf(at)) {
 		dir := parentOf(at)
 		if c.queues[dir] == nil {
 			c.queues[dir] = map[string]bool{}
 		}
 		c.queues[dir][nameOf(at)] = true
 	}
-	if z.place.hasContent() {
+	if z.ref.hasContent() {
 		c.dirty[at] = c.seq
 	}
-	c.notePause(z.place)
+	c.notePause(z.ref)
 	return z
 }
 
-// notePause lists the image of a pause flag that appears or goes among the changed records.
-func (c *cache) notePause(p place) {
+// notePause adds the image of a pause flag that appears or disappears to the changed records.
+func (c *cache) notePause(p znodeRef) {
 	if p.role == roleFlag && p.parts[1] == nameOf(imagesDir) && p.parts[3] == pauseName {
-		c.news[resources.Key{Kind: resources.KindImage, ID: p.parts[2]}] = struct{}{}
+		c.changedRecords[resources.Key{Kind: resources.KindImage, ID: p.parts[2]}] = struct{}{}
 	}
 }
 
-// hasContent says whether the znode's data matters.
-func (p place) hasContent() bool { return p.role == roleRecord || p.role == roleComponent }
+// hasContent reports whether the store reads the data of the znode.
+func (p znodeRef) hasContent() bool { return p.role == roleRecord || p.role == roleComponent }
 
-// remove forgets a znode and all below it.
+// remove drops a znode and its descendants.
 func (c *cache) remove(at string) {
 	z := c.nodes[at]
 	if z == nil {
 		return
 	}
-	for kid := range maps.Clone(z.kids) {
+	for kid := range maps.Clone(z.children) {
 		c.remove(at + "/" + kid)
 	}
 	c.setRecord(at, z, nil)
 	c.setPeer(z, nil)
-	c.notePause(z.place)
+	c.notePause(z.ref)
 	delete(c.nodes, at)
 	delete(c.dirty, at)
 	if parent := c.nodes[parentOf(at)]; parent != nil {
-		delete(parent.kids, nameOf(at))
+		delete(parent.children, nameOf(at))
 	}
 	if queue := c.queues[parentOf(at)]; queue != nil {
 		if delete(queue, nameOf(at)); len(queue) == 0 {
 			delete(c.queues, parentOf(at))
 		}
 	}
-	if c.tombs != nil {
-		c.tombs[at] = c.seq
+	if c.deletedDuringLoad != nil {
+		c.deletedDuringLoad[at] = c.seq
 	}
 }
 
-// event takes in what the server tells of a znode.
+// event applies a watch event.
 func (c *cache) event(kind zk.EventType, at string) {
 	c.seq++
 	switch kind {
 	case zk.EventNodeCreated, zk.EventNodeDataChanged:
 		z := c.add(at)
-		if z.moved = c.seq; z.place.hasContent() {
+		if z.changedAt = c.seq; z.ref.hasContent() {
 			c.dirty[at] = c.seq
 		}
 	case zk.EventNodeDeleted:
 		c.remove(at)
-		if c.tombs != nil { // also of what was not known yet: a listing that was asked for before may have it
-			c.tombs[at] = c.seq
+		if c.deletedDuringLoad != nil { // also for unknown znodes: a listing that was requested earlier may contain them
+			c.deletedDuringLoad[at] = c.seq
 		}
 	}
 }
 
-// content is what was read of a znode, or written to it.
+// content is the data of one version of a znode, as read or as written.
 type content struct {
 	data    []byte
 	version int32
@@ -140,42 +140,42 @@ type content struct {
 	peer    *component
 }
 
-// put takes in content, unless this or something newer is known.
+// put stores content unless the cache has the same or a newer version.
 func (c *cache) put(at string, got content) {
 	z := c.add(at)
 	if z.known && got.mzxid <= z.mzxid {
 		return
 	}
-	z.known, z.data, z.version, z.mzxid, z.created, z.bad = true, got.data, got.version, got.mzxid, got.created, got.bad
+	z.known, z.data, z.version, z.mzxid, z.created, z.decodeError = true, got.data, got.version, got.mzxid, got.created, got.bad
 	c.setPeer(z, got.peer)
 	c.setRecord(at, z, got.record)
 }
 
 func (c *cache) setRecord(at string, z *znode, record resources.Record) {
 	old := z.record
-	if z.record = record; z.place.role != roleRecord {
+	if z.record = record; z.ref.role != roleRecord {
 		return
 	}
-	byID := c.records[z.place.kind]
+	byID := c.records[z.ref.kind]
 	if byID == nil {
 		byID = map[string]string{}
-		c.records[z.place.kind] = byID
+		c.records[z.ref.kind] = byID
 	}
 	if old != nil && (record == nil || record.Key() != old.Key()) {
-		c.news[old.Key()] = struct{}{}
+		c.changedRecords[old.Key()] = struct{}{}
 		delete(byID, old.Key().ID)
-		delete(c.sorted, z.place.kind)
+		delete(c.sorted, z.ref.kind)
 	}
 	if record == nil {
 		return
 	}
-	if other := byID[record.Key().ID]; other != "" && other != at { // a copy that somebody has made
-		z.record = withID(record, z.place.id)
+	if other := byID[record.Key().ID]; other != "" && other != at { // a client has copied the record to another path
+		z.record = withID(record, z.ref.id)
 	}
-	c.news[z.record.Key()] = struct{}{}
+	c.changedRecords[z.record.Key()] = struct{}{}
 	if id := z.record.Key().ID; byID[id] == "" {
 		byID[id] = at
-		delete(c.sorted, z.place.kind)
+		delete(c.sorted, z.ref.kind)
 	}
 }
 
@@ -188,24 +188,24 @@ func (c *cache) setPeer(z *znode, peer *component) {
 	}
 }
 
-// children takes in a listing that was asked for after the event with number since.
+// children applies a listing that was requested after the event with number since.
 func (c *cache) children(at string, names []string, since uint64) {
 	z := c.add(at)
 	listed := make(map[string]bool, len(names))
 	for _, name := range names {
 		listed[name] = true
-		if below := at + "/" + name; c.nodes[below] == nil && c.tombs[below] <= since {
+		if below := at + "/" + name; c.nodes[below] == nil && c.deletedDuringLoad[below] <= since {
 			c.add(below)
 		}
 	}
-	for name := range maps.Clone(z.kids) {
-		if below := at + "/" + name; !listed[name] && c.nodes[below].born <= since {
+	for name := range maps.Clone(z.children) {
+		if below := at + "/" + name; !listed[name] && c.nodes[below].knownSince <= since {
 			c.remove(below)
 		}
 	}
 }
 
-// find returns the znode of a record.
+// find returns the path and the znode of a record.
 func (c *cache) find(key resources.Key) (string, *znode) {
 	at, ok := c.records[key.Kind][key.ID]
 	if !ok {
@@ -214,7 +214,7 @@ func (c *cache) find(key resources.Key) (string, *znode) {
 	return at, c.nodes[at]
 }
 
-// uploadAt is the id of the upload whose path npctl has as an id; the same when it has no other.
+// uploadAt returns the ID of the upload at the path that id stands for, or id itself if there is no such upload.
 func (c *cache) uploadAt(id string) string {
 	if at, ok := uploadPath(id); ok {
 		if z := c.nodes[at]; z != nil && z.record != nil {
@@ -224,7 +224,7 @@ func (c *cache) uploadAt(id string) string {
 	return id
 }
 
-// ids are those of all records of a kind, sorted.
+// ids returns the IDs of all records of a kind, sorted.
 func (c *cache) ids(kind resources.Kind) []string {
 	ids, ok := c.sorted[kind]
 	if !ok {
@@ -234,14 +234,14 @@ func (c *cache) ids(kind resources.Kind) []string {
 	return ids
 }
 
-// subtree lists a znode and all below it, the deepest first.
+// subtree lists a znode and its descendants, children before parents.
 func (c *cache) subtree(at string) []string {
 	z := c.nodes[at]
 	if z == nil {
 		return nil
 	}
 	var all []string
-	for _, kid := range slices.Sorted(maps.Keys(z.kids)) {
+	for _, kid := range slices.Sorted(maps.Keys(z.children)) {
 		all = append(all, c.subtree(at+"/"+kid)...)
 	}
 	return append(all, at)
@@ -249,7 +249,7 @@ func (c *cache) subtree(at string) []string {
 
 const lockMark = "__lock__"
 
-// splitContender reads a name as kazoo does: the ten digits at the end order the contenders, whatever stands before.
+// splitContender parses a name as kazoo does: the ten digits at the end order the contenders, whatever the prefix is.
 func splitContender(name string) (prefix string, number int64, ok bool) {
 	i := strings.LastIndex(name, lockMark)
 	if i < 0 {
@@ -268,7 +268,7 @@ func isContender(name string) bool {
 	return ok
 }
 
-// prefixOf is what a contender chose for itself.
+// prefixOf returns the prefix that a contender chose for its name, or "" if name is not that of a contender.
 func prefixOf(name string) string {
 	prefix, _, ok := splitContender(name)
 	if !ok {

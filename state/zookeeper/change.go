@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	// maxCommit bounds the data of one commit. ZooKeeper refuses packets of 1 MiB by closing the connection, which would
-	// end whatever else is under way on it.
+	// maxCommit limits the data of one commit, in bytes. ZooKeeper rejects packets of more than 1 MiB by closing the
+	// connection, which would fail all other calls in progress.
 	maxCommit = 1<<20 - 32<<10
 )
 
-// change is an op on its way into ZooKeeper or the private store.
+// change is one operation of a commit to ZooKeeper or to the private store.
 type change struct {
 	op      state.Op
 	key     resources.Key
-	unnamed bool // the store gives the id
-	// imported: it comes from another store, in whatever state it is
+	unnamed bool // the store assigns the ID
+	// imported marks a record from another store, which may have any state.
 	imported bool
 
-	// of the shared kinds, found out again with each try
-	at     string // path; of an unnamed one its directory
+	// The fields below apply to shared kinds and are recomputed in each attempt.
+	at     string // path; the directory if ZooKeeper names the znode
 	number bool   // ZooKeeper numbers the znode
-	id     string // of a new upload, once it is given
-	// counter counts the uploads, with the last of a commit.
+	id     string // of a new upload, once assigned
+	// counter writes the upload counter; the last new upload of a commit has it.
 	counter *zk.SetDataRequest
-	place   place
+	ref     znodeRef
 	old     *znode
 	data    []byte // of a put
 	same    bool   // a put that changes nothing
-	dir     string // of the lock that guards it; empty: nothing to claim
-	barred  bool   // nobody can be in that directory when the change is made, so that it needs no contender; see bar
-	claims  bool   // the commit makes a claim
-	ends    *claim // the commit ends it
+	dir     string // lock directory in which the commit must hold or fence the lock; empty if it needs none
+	fenced  bool   // the multi keeps others out of dir without a contender; see write.fence
+	claims  bool   // the commit claims the record
+	ends    *claim // the claim that the commit releases
 	result  state.Entry
 }
 
-// prepare refuses ops that are wrong whatever the store holds.
+// prepare rejects operations that are invalid whatever the store contains.
 func prepare(ops []state.Op) ([]*change, error) {
 	checked, err := state.Check(ops)
 	if err != nil {
@@ -60,18 +60,18 @@ func prepare(ops []state.Op) ([]*change, error) {
 	return changes, nil
 }
 
-// validateShared refuses what has no place in the tree.
+// validateShared rejects a record that has no valid path or document in ZooKeeper.
 func (c *change) validateShared() error {
 	switch r := c.op.Record.(type) {
 	case *resources.Request:
 		return checkRequest(r)
 	case *resources.Node:
 		if r.ID != "" && !sequence.MatchString(r.ID) {
-			return state.Refuse("node id %q: it must have ten digits", r.ID)
+			return state.Invalidf("node id %q: it must have ten digits", r.ID)
 		}
 	case *resources.Build:
-		if placeOf(buildPath(r.Image, r.ID)).id != r.ID {
-			return state.Refuse("build id %q of image %q: it must have 32 hexadecimal digits", r.ID, r.Image)
+		if parsePath(buildPath(r.Image, r.ID)).id != r.ID {
+			return state.Invalidf("build id %q of image %q: it must have 32 hexadecimal digits", r.ID, r.Image)
 		}
 		return checkNames(r.Image, buildName(r.ID))
 	case *resources.Upload:
@@ -85,12 +85,12 @@ func checkUpload(u *resources.Upload) error {
 		return err
 	}
 	if at, ok := uploadPath(u.ID); !ok || parentOf(at) != uploadsDir(u.Image, u.Build, u.Provider) {
-		return state.Refuse("upload id %q: it must be %s/%s/%s/ and ten digits", u.ID, u.Image, buildName(u.Build), u.Provider)
+		return state.Invalidf("upload id %q: it must be %s/%s/%s/ and ten digits", u.ID, u.Image, buildName(u.Build), u.Provider)
 	}
 	return nil
 }
 
-// pathFor is where a record goes; one without a name yet is given one in the directory.
+// pathFor returns the path of the record. It ends with a slash if ZooKeeper is to name the znode in that directory.
 func (c *change) pathFor() (at string, ok bool) {
 	switch r := c.op.Record.(type) {
 	case *resources.Request:
@@ -109,7 +109,7 @@ func (c *change) pathFor() (at string, ok bool) {
 	return "", false
 }
 
-// prefix is what the name of a new record begins with, before its number.
+// prefix returns the part of a new record's name that precedes its number.
 func (c *change) prefix() string {
 	if r, ok := c.op.Record.(*resources.Request); ok {
 		return fmt.Sprintf("%03d-", r.Priority)
@@ -117,20 +117,20 @@ func (c *change) prefix() string {
 	return ""
 }
 
-// locate finds what the change is about. Store.mu is held.
+// locate looks up the path and the record of the change in the cache. Store.mu is held.
 func (c *change) locate(known *cache) {
-	c.data, c.same, c.dir, c.barred, c.claims, c.ends, c.number = nil, false, "", false, false, nil, false
+	c.data, c.same, c.dir, c.fenced, c.claims, c.ends, c.number = nil, false, "", false, false, nil, false
 	c.at, c.old = known.find(c.key)
 	if c.old == nil && c.op.Record != nil {
 		c.at, _ = c.pathFor()
 	}
-	c.place = placeOf(c.at)
+	c.ref = parsePath(c.at)
 	if c.number = strings.HasSuffix(c.at, "/"); c.number {
-		c.place = placeOf(c.at + c.prefix() + "0000000000")
+		c.ref = parsePath(c.at + c.prefix() + "0000000000")
 	}
 }
 
-// checkRevision holds the change to what its caller has seen.
+// checkRevision returns state.ErrConflict unless the record has the revision that the caller expects.
 func (c *change) checkRevision() error {
 	var now state.Revision
 	if c.old != nil {
@@ -148,8 +148,8 @@ func (c *change) checkRevision() error {
 	}
 }
 
-// checkMove refuses a change of state that resources.LegalMove forbids. Out of a state that only others know, anything
-// goes.
+// checkMove rejects a state transition that resources.LegalTransition forbids. From a state that only other programs
+// know, every transition is valid.
 func (c *change) checkMove() error {
 	if c.imported {
 		return nil
@@ -159,8 +159,8 @@ func (c *change) checkMove() error {
 		from = resources.StateOf(c.old.record)
 	}
 	to := resources.StateOf(c.op.Record)
-	if from != "" && (from == to || !knownState(c.key.Kind, from)) || resources.LegalMove(c.key.Kind, from, to) {
+	if from != "" && (from == to || !knownState(c.key.Kind, from)) || resources.LegalTransition(c.key.Kind, from, to) {
 		return nil
 	}
-	return state.Refuse("%s may not go from state %q to %q: this is a bug in npctl", c.key, from, to)
+	return state.Invalidf("%s may not go from state %q to %q: this is a bug in npctl", c.key, from, to)
 }

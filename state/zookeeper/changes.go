@@ -7,12 +7,12 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Changes implements state.Shared. It lists what is in ZooKeeper, and records of images whose pause flags have changed. No
-// other process changes further records of the private store.
+// Changes implements state.Shared. It returns changes of the records in ZooKeeper, and the records of images with a
+// changed pause flag. No other process changes the other records of the private store.
 func (s *Store) Changes() (changed []state.Entry, gone []resources.Key) {
 	s.mu.Lock()
-	news := s.cache.news
-	s.cache.news = map[resources.Key]struct{}{}
+	news := s.cache.changedRecords
+	s.cache.changedRecords = map[resources.Key]struct{}{}
 	var images []resources.Key
 	for key := range news {
 		if key.Kind == resources.KindImage {
@@ -25,7 +25,7 @@ func (s *Store) Changes() (changed []state.Entry, gone []resources.Key) {
 	}
 	s.mu.Unlock()
 	for i := range changed {
-		changed[i].Record = s.given(changed[i].Record)
+		changed[i].Record = s.outgoing(changed[i].Record)
 	}
 	for _, key := range images {
 		entry, err := s.Get(s.ctx, key)

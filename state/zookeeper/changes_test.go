@@ -17,8 +17,8 @@ import (
 
 var sharedKinds = []resources.Kind{resources.KindRequest, resources.KindNode, resources.KindBuild, resources.KindUpload}
 
-// Whoever follows Changes has what List has, whatever comes in: records that break and mend, go and come back, and uploads
-// that somebody has copied with the id that npctl gave them.
+// Changes leads to the same records as List after any events: records that become malformed and valid again, disappear
+// and return, and uploads that a client has copied together with npctl's ID.
 func TestWhoFollowsChangesHasWhatListHas(t *testing.T) {
 	t.Parallel()
 	uploads := uploadsDir("noble", buildHex, "cloud")
@@ -61,7 +61,7 @@ func TestWhoFollowsChangesHasWhatListHas(t *testing.T) {
 	})
 }
 
-// drawDocument draws a document that any kind takes, or none.
+// drawDocument draws a document that is valid for any kind, or none.
 func drawDocument(r *rapid.T) string {
 	own := rapid.SampledFrom([]string{"", `, "npctl": {"id": "0000000009"}`}).Draw(r, "own id")
 	text := rapid.SampledFrom([]string{`{"state": "pending", "node_types": ["a"]%s}`, `{"state": "failed", "node_types": ["a"]%s}`, "{", ""}).Draw(r, "text")

@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// claim is a record that this process works on.
+// claim is this process's lock on one record.
 type claim struct {
 	*contender
 	store *Store
@@ -19,9 +19,10 @@ type claim struct {
 
 var _ state.Lock = (*claim)(nil)
 
-// claimDir is the directory of the lock that guards a record in the state it is in: the making of an image has one lock
-// for all builders, and so has the sending of a build to a provider. What is done has a lock of its own.
-func claimDir(at string, p place, in resources.State) string {
+// claimDir returns the lock directory that guards a record in its present state. All builds of an image in progress
+// share one lock across all build hosts, and so do all uploads in progress of one build to one provider. Any other
+// record has its own lock.
+func claimDir(at string, p znodeRef, in resources.State) string {
 	switch {
 	case p.kind == resources.KindRequest:
 		return requestLocks + "/" + p.id
@@ -43,7 +44,7 @@ func (s *Store) Claim(ctx context.Context, key resources.Key) (state.Lock, state
 
 func (s *Store) claim(ctx context.Context, key resources.Key) (*claim, state.Entry, error) {
 	dir, err := s.claimable(ctx, key)
-	if errors.Is(err, state.ErrNotFound) { // it may have been made just now
+	if errors.Is(err, state.ErrNotFound) { // the record may be new
 		if err = s.Sync(ctx); err == nil {
 			dir, err = s.claimable(ctx, key)
 		}
@@ -52,11 +53,11 @@ func (s *Store) claim(ctx context.Context, key resources.Key) (*claim, state.Ent
 		return nil, state.Entry{}, err
 	}
 	contenders, err := s.enqueue(ctx, []string{dir}, nil)
-	if errors.Is(err, errAgain) { // its directory cannot be made
-		err = s.goneOr(key, err)
+	if errors.Is(err, errRetry) { // the lock directory cannot be created
+		err = s.notFoundOr(key, err)
 	}
 	if err != nil {
-		return nil, state.Entry{}, errors.Join(queuedIsLocked(err), s.leave(ctx, contenders))
+		return nil, state.Entry{}, errors.Join(queuedIsLocked(err), s.releaseContenders(ctx, contenders))
 	}
 	c := &claim{contender: contenders[0], store: s, key: key}
 	entry, err := s.settledEntry(ctx, key)
@@ -64,13 +65,13 @@ func (s *Store) claim(ctx context.Context, key resources.Key) (*claim, state.Ent
 		err = s.keep(c, entry)
 	}
 	if err != nil {
-		return nil, state.Entry{}, errors.Join(err, s.leave(ctx, contenders))
+		return nil, state.Entry{}, errors.Join(err, s.releaseContenders(ctx, contenders))
 	}
 	return c, entry, nil
 }
 
-// goneOr returns the error, unless the record is gone.
-func (s *Store) goneOr(key resources.Key, err error) error {
+// notFoundOr returns err, or state.ErrNotFound if the record is gone.
+func (s *Store) notFoundOr(key resources.Key, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, z := s.cache.find(key); z == nil {
@@ -79,7 +80,7 @@ func (s *Store) goneOr(key resources.Key, err error) error {
 	return err
 }
 
-// queuedIsLocked translates for those outside.
+// queuedIsLocked wraps errQueued in state.ErrLocked for callers outside the package.
 func queuedIsLocked(err error) error {
 	if errors.Is(err, errQueued) {
 		return fmt.Errorf("%w: %w", state.ErrLocked, err)
@@ -87,8 +88,8 @@ func queuedIsLocked(err error) error {
 	return err
 }
 
-// leave releases contenders even when ctx has ended.
-func (s *Store) leave(ctx context.Context, contenders []*contender) error {
+// releaseContenders releases contenders even after ctx is done.
+func (s *Store) releaseContenders(ctx context.Context, contenders []*contender) error {
 	if len(contenders) == 0 {
 		return nil
 	}
@@ -100,7 +101,7 @@ func (s *Store) leave(ctx context.Context, contenders []*contender) error {
 	return nil
 }
 
-// claimable returns the directory to queue in, unless it is known that it would be of no use.
+// claimable returns the lock directory of a record, or an error if the cache shows that a claim must fail.
 func (s *Store) claimable(ctx context.Context, key resources.Key) (string, error) {
 	if err := s.writable(ctx, key.Kind); err != nil {
 		return "", err
@@ -114,7 +115,7 @@ func (s *Store) claimable(ctx context.Context, key resources.Key) (string, error
 	if z == nil {
 		return "", state.ErrNotFound
 	}
-	dir := claimDir(at, z.place, resources.StateOf(z.record))
+	dir := claimDir(at, z.ref, resources.StateOf(z.record))
 	if len(s.cache.queues[dir]) > 0 || s.claims[key] != nil {
 		return "", state.ErrLocked
 	}
@@ -124,7 +125,7 @@ func (s *Store) claimable(ctx context.Context, key resources.Key) (string, error
 func (s *Store) writable(ctx context.Context, kind resources.Kind) error {
 	switch {
 	case !shared(kind):
-		return state.Refuse("a %s is this process's alone", kind)
+		return state.Invalidf("a %s is this process's alone", kind)
 	case s.opts.ReadOnly:
 		return errReadOnly
 	}
@@ -133,8 +134,8 @@ func (s *Store) writable(ctx context.Context, kind resources.Kind) error {
 
 var errReadOnly = errors.New("the state was opened for reading only")
 
-// settledEntry returns a record as it is now that nobody else may change it: everything that was changed before the lock
-// was taken has been told, and is waited for if it was not read yet.
+// settledEntry returns the current record after this process has locked it. The events of all changes that precede the
+// lock have arrived; settledEntry waits until the feed has read them.
 func (s *Store) settledEntry(ctx context.Context, key resources.Key) (state.Entry, error) {
 	var entry state.Entry
 	err := s.settle(ctx, func() bool {
@@ -144,7 +145,7 @@ func (s *Store) settledEntry(ctx context.Context, key resources.Key) (state.Entr
 		}
 		_, dirty := s.cache.dirty[at]
 		entry = s.entryOf(z)
-		return !dirty || s.held(at)
+		return !dirty || s.inOwnWrite(at)
 	})
 	if err == nil && entry.Record == nil {
 		err = state.ErrNotFound
@@ -152,7 +153,7 @@ func (s *Store) settledEntry(ctx context.Context, key resources.Key) (state.Entr
 	return entry, err
 }
 
-// keep makes a claim known, unless the record has moved on to a state that another lock guards.
+// keep registers a claim, unless the record has entered a state that another lock guards.
 func (s *Store) keep(c *claim, entry state.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,10 +161,10 @@ func (s *Store) keep(c *claim, entry state.Entry) error {
 	if z == nil {
 		return state.ErrNotFound
 	}
-	if claimDir(at, z.place, resources.StateOf(entry.Record)) != c.dir {
+	if claimDir(at, z.ref, resources.StateOf(entry.Record)) != c.dir {
 		return fmt.Errorf("it has just become %s: %w", resources.StateOf(entry.Record), state.ErrLocked)
 	}
-	if c.over {
+	if c.lostClosed {
 		return state.ErrLost
 	}
 	s.claims[c.key] = c
@@ -185,7 +186,7 @@ func (c *claim) Unlock(ctx context.Context) error {
 		delete(s.claims, c.key)
 	}
 	s.mu.Unlock()
-	if !known || s.over() {
+	if !known || s.isClosed() {
 		return nil
 	}
 	if err := s.release(ctx, c.contender); err != nil {
@@ -207,14 +208,14 @@ func (s *Store) Claimed() map[resources.Key]bool {
 	return claimed
 }
 
-// guards calls f with the records that the lock in a directory guards. s.mu is held.
+// guards calls f for each record that the lock in dir guards. s.mu is held.
 func (s *Store) guards(dir string, f func(resources.Key)) {
 	if strings.HasPrefix(dir, requestLocks+"/") {
 		f(resources.Key{Kind: resources.KindRequest, ID: nameOf(dir)})
 		return
 	}
 	above := parentOf(dir)
-	if p := placeOf(above); p.role == roleRecord {
+	if p := parsePath(above); p.role == roleRecord {
 		if z := s.cache.nodes[above]; z != nil && z.record != nil {
 			f(z.record.Key())
 		}
@@ -224,9 +225,9 @@ func (s *Store) guards(dir string, f func(resources.Key)) {
 	if beside == nil {
 		return
 	}
-	for name := range beside.kids {
+	for name := range beside.children {
 		z := s.cache.nodes[above+"/"+name]
-		if z != nil && z.record != nil && claimDir(above+"/"+name, z.place, resources.StateOf(z.record)) == dir {
+		if z != nil && z.record != nil && claimDir(above+"/"+name, z.ref, resources.StateOf(z.record)) == dir {
 			f(z.record.Key())
 		}
 	}

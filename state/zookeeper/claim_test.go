@@ -9,10 +9,24 @@ import (
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/zookeeper"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// unanswered makes a commit that ZooKeeper has done when the connection is cut, before its answer is here.
+// openBehindProxy opens the store through a proxy that can cut the connection. The session survives the cut.
+func (tr *tree) openBehindProxy(t *testing.T) (*zookeeper.Store, *lab.Proxy) {
+	t.Helper()
+	proxy := lab.StartProxy(t, tr.servers()[0])
+	return tr.open(t, through(proxy), session(20*time.Second), silent), proxy
+}
+
+// nodeAndRequest creates one record of each kind that other programs claim.
+func nodeAndRequest(t *testing.T, s state.Store) []state.Entry {
+	t.Helper()
+	return []state.Entry{one(t, s, state.Op{Record: node(resources.StateReady)}), one(t, s, state.Op{Record: request("debian")})}
+}
+
+// unanswered makes a commit that ZooKeeper has executed when the connection is cut, before the answer arrives.
 func unanswered(t *testing.T, r, other state.Store, proxy *lab.Proxy, op state.Op) {
 	t.Helper()
 	key := op.Record.Key()
@@ -37,10 +51,8 @@ func TestClaimOfUnknownOutcomeIsNotKept(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	other := tr.open(t)
-	proxy := lab.StartProxy(t, tr.servers()[0])
-	s := tr.open(t, through(proxy), session(20*time.Second), silent)
-	for _, record := range []resources.Record{node(resources.StateReady), request("debian")} {
-		entry := one(t, s, state.Op{Record: record})
+	s, proxy := tr.openBehindProxy(t)
+	for _, entry := range nodeAndRequest(t, s) {
 		key := entry.Record.Key()
 		eventually(t, "the other knows the record", func() bool { _, err := other.Get(t.Context(), key); return err == nil })
 		unanswered(t, s, other, proxy, state.Op{Record: commented(entry), Revision: entry.Revision, Claim: true})
@@ -63,27 +75,25 @@ func TestReleaseOfUnknownOutcomeIsNoClaimAnyMore(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	other := tr.open(t)
-	proxy := lab.StartProxy(t, tr.servers()[0])
-	s := tr.open(t, through(proxy), session(20*time.Second), silent)
-	for _, record := range []resources.Record{node(resources.StateReady), request("debian")} {
-		entry := one(t, s, state.Op{Record: record})
+	s, proxy := tr.openBehindProxy(t)
+	for _, entry := range nodeAndRequest(t, s) {
 		entries, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Revision: entry.Revision, Claim: true})
 		must(t, err)
 		entry = entries[0]
 		eventually(t, "the other knows the claim", func() bool { return other.Claimed()[entry.Record.Key()] })
 		unanswered(t, s, other, proxy, state.Op{Record: commented(entry), Revision: entry.Revision, Release: true})
 		eventually(t, "it is connected again", s.Connected)
-		eventually(t, "the claim is known to be over", func() bool { return closed(entry.Claim.Lost()) })
+		eventually(t, "the claim is known to be over", func() bool { return closed(entry.ClaimLock.Lost()) })
 		if _, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Force: true}); !errors.Is(err, state.ErrLost) {
 			t.Errorf("%v, want ErrLost", err)
 		}
-		must(t, entry.Claim.Unlock(t.Context()))
+		must(t, entry.ClaimLock.Unlock(t.Context()))
 		_, _, err = other.Claim(t.Context(), entry.Record.Key())
 		must(t, err)
 	}
 }
 
-// commented is a record of a node or request that differs from that of the entry.
+// commented returns a changed copy of the entry's node or request.
 func commented(e state.Entry) resources.Record {
 	if _, ok := e.Record.(*resources.Node); ok {
 		return withComment(e, "changed at "+time.Now().String())

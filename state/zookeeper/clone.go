@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// clone returns a record that shares nothing with the one in the cache.
+// clone returns a copy of a shared record that shares no memory with the cache.
 func clone(record resources.Record) resources.Record {
 	switch r := record.(type) {
 	case *resources.Request:
@@ -43,15 +43,15 @@ func shared(kind resources.Kind) bool {
 	}
 }
 
-// withID returns a copy of the record that has the id.
+// withID returns a copy of the record with the given ID.
 func withID(record resources.Record, id string) resources.Record {
 	record = clone(record)
 	resources.SetID(record, id)
 	return record
 }
 
-// knownStates are those that resources.LegalMove knows of; others may have written others.
+// knownState reports whether resources.LegalTransition has rules for a state. Other programs may write further states.
 func knownState(kind resources.Kind, s resources.State) bool {
-	return resources.LegalMove(kind, s, resources.StateDeleting) || resources.LegalMove(kind, s, resources.StateFailed) ||
-		resources.LegalMove(kind, s, resources.StateReady)
+	return resources.LegalTransition(kind, s, resources.StateDeleting) || resources.LegalTransition(kind, s, resources.StateFailed) ||
+		resources.LegalTransition(kind, s, resources.StateReady)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Commit implements state.Store. Revisions are the zxids of the changes. What changes nothing is not written. When the
-// connection is lost before ZooKeeper has answered, the error says that the changes may have been made.
+// Commit implements state.Store. A revision is the zxid of the change. Operations that change nothing are not written.
+// If the connection is lost before ZooKeeper answers, the error says that the changes may have been made.
 func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -40,30 +40,30 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	return entries, nil
 }
 
-// withClaim is the entry of a change with the claim that it asked for.
+// withClaim returns the entry of a change, with the claim if the change requested one.
 func (s *Store) withClaim(c *change) state.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := c.result
 	if own := s.claims[c.key]; c.op.Claim && own != nil {
-		entry.Claim = own
+		entry.ClaimLock = own
 	}
 	return entry
 }
 
-// heldLocks refuses everything while a named lock is lost and that was not acknowledged.
+// heldLocks returns state.ErrLost while a lost named lock has not been unlocked.
 func (s *Store) heldLocks() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.locks {
-		if l.over {
+		if l.lostClosed {
 			return fmt.Errorf("lock %s: %w", l.name, state.ErrLost)
 		}
 	}
 	return nil
 }
 
-// commit writes to ZooKeeper first: what it refuses is not done in the private store either.
+// commit writes to ZooKeeper first. If ZooKeeper rejects the changes, commit does not write the private store either.
 func (s *Store) commit(ctx context.Context, changes []*change) error {
 	var here, there []*change
 	for _, c := range changes {
@@ -92,6 +92,9 @@ func (s *Store) commit(ctx context.Context, changes []*change) error {
 	if len(here) == 0 {
 		return nil
 	}
+	if err := s.noteSightings(ctx, here); err != nil {
+		return err
+	}
 	return s.commitPrivate(ctx, here)
 }
 
@@ -101,7 +104,7 @@ func (s *Store) commitShared(ctx context.Context, changes []*change, flags []fla
 		if err = s.waitSynced(ctx); err != nil {
 			return err
 		}
-		if err = s.tryCommit(ctx, changes, flags); !errors.Is(err, errAgain) {
+		if err = s.tryCommit(ctx, changes, flags); !errors.Is(err, errRetry) {
 			return err
 		}
 		if err := s.Sync(ctx); err != nil {
@@ -111,7 +114,7 @@ func (s *Store) commitShared(ctx context.Context, changes []*change, flags []fla
 	return fmt.Errorf("%w: %w", state.ErrConflict, err)
 }
 
-// tryCommit makes one attempt, on what is known now.
+// tryCommit makes one attempt with the present content of the cache.
 func (s *Store) tryCommit(ctx context.Context, changes []*change, flags []flag) error {
 	dirs, err := s.examine(ctx, changes)
 	if err != nil {
@@ -135,7 +138,7 @@ func (s *Store) tryCommit(ctx context.Context, changes []*change, flags []flag) 
 		err = s.write(ctx, changes, flags, contenders)
 	}
 	if err != nil {
-		return errors.Join(queuedIsConflict(err), s.leave(ctx, contenders))
+		return errors.Join(queuedIsConflict(err), s.releaseContenders(ctx, contenders))
 	}
 	return nil
 }
@@ -147,15 +150,15 @@ func queuedIsConflict(err error) error {
 	return err
 }
 
-// unread says whether something of the changes has been changed by others, and is being read. s.mu is held.
+// unread reports whether another process has changed one of the records and the feed has not read it yet. s.mu is held.
 func (s *Store) unread(changes []*change) bool {
 	return slices.ContainsFunc(changes, func(c *change) bool {
 		_, dirty := s.cache.dirty[c.at]
-		return dirty && !s.held(c.at)
+		return dirty && !s.inOwnWrite(c.at)
 	})
 }
 
-// examine finds what the changes are about, refuses what must be, writes the documents, and returns the locks to take.
+// examine looks up the records, validates the changes, encodes the documents, and returns the locks to take.
 func (s *Store) examine(ctx context.Context, changes []*change) ([]string, error) {
 	if err := s.fetch(ctx, changes); err != nil {
 		return nil, err
@@ -180,13 +183,13 @@ func (s *Store) examine(ctx context.Context, changes []*change) ([]string, error
 		total += len(c.data)
 	}
 	if total > maxCommit {
-		return nil, state.Refuse("%s and what is written with it are %d bytes long, at most %d are allowed", changes[0].key, total, maxCommit)
+		return nil, state.Invalidf("%s and what is written with it are %d bytes long, at most %d are allowed", changes[0].key, total, maxCommit)
 	}
 	return s.locksFor(changes)
 }
 
-// fetch finds the changes' records, after asking ZooKeeper when their callers have seen something newer than what is
-// known here.
+// fetch looks up the records of the changes. If a caller has seen a newer revision than the cache has, fetch calls Sync
+// and looks them up again.
 func (s *Store) fetch(ctx context.Context, changes []*change) error {
 	if !s.locate(changes) {
 		return nil
@@ -198,7 +201,7 @@ func (s *Store) fetch(ctx context.Context, changes []*change) error {
 	return nil
 }
 
-// locate reports whether something newer must be there than what is known.
+// locate looks up the records of the changes and reports whether the cache must be behind ZooKeeper.
 func (s *Store) locate(changes []*change) (behind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +212,7 @@ func (s *Store) locate(changes []*change) (behind bool) {
 		case c.old == nil:
 			behind = behind || c.op.Revision != 0 || c.op.Force || c.op.Record == nil
 		default:
-			// the feed replaces the fields of a znode, so that what is worked on here must be its own
+			// copied because the feed updates the fields of a cached znode
 			copied := *c.old
 			c.old = &copied
 			behind = behind || c.op.Revision > state.Revision(copied.mzxid)
@@ -218,7 +221,7 @@ func (s *Store) locate(changes []*change) (behind bool) {
 	return behind
 }
 
-// document writes what the znode of a put will hold.
+// document encodes the znode data of a put.
 func (s *Store) document(c *change) (err error) {
 	record := c.op.Record
 	if c.id != "" {
@@ -226,18 +229,19 @@ func (s *Store) document(c *change) (err error) {
 	}
 	if r, ok := record.(*resources.Request); ok && r.ID != "" {
 		if want := fmt.Sprintf("%03d-", r.Priority); r.ID[:4] != want {
-			return state.Refuse("%s cannot have priority %d: the id says it", c.key, r.Priority)
+			return state.Invalidf("%s cannot have priority %d: the id says it", c.key, r.Priority)
 		}
 	}
-	if c.data, err = s.encode(c.place, record, s.told(c), c.old); err != nil {
+	if c.data, err = s.encode(c.ref, record, s.withUploadPath(c), c.old); err != nil {
 		return err
 	}
 	c.same = c.old != nil && bytes.Equal(c.data, c.old.data)
 	return nil
 }
 
-// told is the record with the path of a node's upload in place of its id, which others do not know.
-func (s *Store) told(c *change) resources.Record {
+// withUploadPath returns the record with the path of a node's upload in place of npctl's ID, which other programs do
+// not know.
+func (s *Store) withUploadPath(c *change) resources.Record {
 	r, ok := c.op.Record.(*resources.Node)
 	if !ok {
 		return c.op.Record
@@ -249,17 +253,17 @@ func (s *Store) told(c *change) resources.Record {
 		return r
 	}
 	told := *r
-	told.Upload = placeOf(at).id
+	told.Upload = parsePath(at).id
 	return &told
 }
 
-// idle says whether there is nothing to do.
-func (c *change) idle() bool { return c.same || c.op.Record == nil && c.old == nil }
+// isNoop reports whether the change leaves the record as it is.
+func (c *change) isNoop() bool { return c.same || c.op.Record == nil && c.old == nil }
 
-// writes says whether there is something to write, of the record or of its lock.
-func (c *change) writes() bool { return !c.idle() || c.claims || c.ends != nil }
+// writes reports whether the change writes the record or its lock.
+func (c *change) writes() bool { return !c.isNoop() || c.claims || c.ends != nil }
 
-// unchanged gives the entries of changes that change nothing.
+// unchanged sets the results of changes that change nothing.
 func (s *Store) unchanged(changes []*change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,14 +274,14 @@ func (s *Store) unchanged(changes []*change) {
 	}
 }
 
-// locksFor returns the directories in which to queue for what nobody has claimed.
+// locksFor returns the lock directories in which to queue for records that no process has claimed.
 func (s *Store) locksFor(changes []*change) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var dirs []string
 	for _, c := range changes {
 		own := s.claims[c.key]
-		c.dir, c.barred, c.ends = "", false, nil
+		c.dir, c.fenced, c.ends = "", false, nil
 		if c.claims = c.op.Claim && own == nil; c.op.Release && c.op.Record != nil {
 			c.ends = own
 		}
@@ -285,7 +289,7 @@ func (s *Store) locksFor(changes []*change) ([]string, error) {
 			continue
 		}
 		if own != nil {
-			if own.over {
+			if own.lostClosed {
 				return nil, fmt.Errorf("claim of %s: %w", c.key, state.ErrLost)
 			}
 			continue
@@ -297,32 +301,32 @@ func (s *Store) locksFor(changes []*change) ([]string, error) {
 		if s.takenByOthers(dir) {
 			return nil, fmt.Errorf("%s is claimed by another: %w, %w", c.key, state.ErrLocked, state.ErrConflict)
 		}
-		if c.dir, c.barred = dir, s.canBar(c, dir); !c.barred && !slices.Contains(dirs, dir) {
+		if c.dir, c.fenced = dir, s.canFence(c, dir); !c.fenced && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}
 	return dirs, nil
 }
 
-// lockDir is the lock that guards the record as it is. New requests and nodes need none; that of a new build or upload is
-// the one that keeps two from being made at once.
+// lockDir returns the lock directory that guards the record. New requests and nodes need no lock. The lock of a new
+// build or upload keeps two processes from working on the same one.
 func (c *change) lockDir() string {
 	switch {
 	case c.old != nil:
-		return claimDir(c.at, c.place, resources.StateOf(c.old.record))
-	case c.imported: // nobody works on what is not there
+		return claimDir(c.at, c.ref, resources.StateOf(c.old.record))
+	case c.imported: // no process works on a record that does not exist
 		return ""
 	case c.key.Kind == resources.KindBuild || c.key.Kind == resources.KindUpload:
-		return claimDir(c.at, c.place, resources.StateOf(c.op.Record))
+		return claimDir(c.at, c.ref, resources.StateOf(c.op.Record))
 	default:
 		return ""
 	}
 }
 
-// claimedDir says whether a claim of this process is in that directory. s.mu is held.
+// claimedDir reports whether this process holds a claim in the lock directory. s.mu is held.
 func (s *Store) claimedDir(dir string) bool {
 	for _, c := range s.claims {
-		if c.dir == dir && !c.over {
+		if c.dir == dir && !c.lostClosed {
 			return true
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// tryOpen opens a store and closes it again.
+// tryOpen opens and closes a store.
 func tryOpen(t *testing.T, tr *tree, change func(*zookeeper.Options)) error {
 	t.Helper()
-	private, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "private.db")})
+	private, err := bolt.Open(bolt.Options{Role: bolt.RolePrivate, Path: filepath.Join(t.TempDir(), "private.db")})
 	must(t, err)
 	defer func() { must(t, private.Close()) }()
 	secure := tr.tls()
@@ -73,7 +73,7 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 					t.Errorf("the error does not say %q: %v", part, err)
 				}
 			}
-			if took := time.Since(start); took > time.Minute { // what cannot get better is not tried again
+			if took := time.Since(start); took > time.Minute { // permanent errors are not retried
 				t.Errorf("it took %s to say so", took)
 			}
 			t.Log(err)
@@ -81,7 +81,7 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// deadAddress is one at which nobody listens.
+// deadAddress returns an address without a listener.
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.3:0")
@@ -95,7 +95,7 @@ func TestNamesOfServersNeedNotBeChecked(t *testing.T) {
 	tr := newTree(t)
 	elsewhere := lab.StartProxyAt(t, "127.0.0.2:0", tr.servers()[0]).Address()
 	must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS.AnyName = []string{elsewhere}, true }))
-	// the authority is checked in any case
+	// the authority is verified in any case
 	err := tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS.AnyName, o.TLS.CA = []string{elsewhere}, true, "" })
 	if err == nil || !strings.Contains(err.Error(), "authority") {
 		t.Errorf("%v, want that the authority is unknown", err)
@@ -111,7 +111,7 @@ func TestPlainTextIsPossible(t *testing.T) {
 func TestADeadServerOfSeveralIsPassedOver(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
-	for range 3 { // whichever is tried first
+	for range 3 { // whichever server is tried first
 		must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts = []string{deadAddress(t), tr.servers()[0]} }))
 	}
 }

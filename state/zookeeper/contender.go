@@ -14,53 +14,53 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// contender is this process in the queue of a lock: kazoo's recipe, in which each contender is a znode
-// <32 hex digits>__lock__<sequence> in the lock's directory and the one with the lowest number holds the lock. What stands
-// before __lock__ is only there to find one's own again.
+// contender is an entry of this process in the queue of a lock. The queue follows kazoo's recipe: each contender is a
+// znode <32 hex digits>__lock__<sequence> in the lock directory, and the lowest number has the lock. The digits before
+// __lock__ only let a process identify its own contenders.
 type contender struct {
 	dir    string
 	prefix string
 	lost   chan struct{}
 
 	// guarded by Store.mu
-	path     string // once it is known
-	there    bool   // its znode, as far as is known
-	over     bool   // lost was closed
-	released bool   // we are done with it
-	ending   bool   // a commit is on its way that removes it
+	path       string // empty until known
+	exists     bool   // its znode exists, as far as known
+	lostClosed bool   // lost was closed
+	released   bool   // this process no longer uses it
+	releasing  bool   // a commit in progress deletes it
 }
 
-// lose notes that the lock is held no longer. Store.mu is held.
-func (c *contender) lose() bool {
-	if c.over || c.released {
+// markLost marks the lock as lost and reports whether it was held until then. Store.mu is held.
+func (c *contender) markLost() bool {
+	if c.lostClosed || c.released {
 		return false
 	}
-	c.over = true
+	c.lostClosed = true
 	close(c.lost)
 	return true
 }
 
 var (
-	// errQueued says that another contender is before us.
+	// errQueued is returned when another contender is ahead in the queue.
 	errQueued = errors.New("another is before us")
-	// errAgain says that what was known was not so any more, and that it may work now.
-	errAgain = errors.New("the znodes have changed meanwhile")
+	// errRetry is returned when the znodes have changed, so that another attempt may succeed.
+	errRetry = errors.New("the znodes have changed meanwhile")
 )
 
 const maxTries = 5
 
-// ask for a lock means: a new contender in each directory, all in one call. data says who we are, for people.
+// enqueue creates a contender in each directory, all in one call. data describes the holder to operators.
 func (s *Store) enqueue(ctx context.Context, dirs []string, data []byte) ([]*contender, error) {
 	for range maxTries {
 		contenders, err := s.tryEnqueue(ctx, dirs, data)
-		if !errors.Is(err, errAgain) {
+		if !errors.Is(err, errRetry) {
 			return contenders, err
 		}
 		if err := s.Sync(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("lock %s: %w", strings.Join(dirs, ", "), errAgain)
+	return nil, fmt.Errorf("lock %s: %w", strings.Join(dirs, ", "), errRetry)
 }
 
 func (s *Store) tryEnqueue(ctx context.Context, dirs []string, data []byte) ([]*contender, error) {
@@ -72,10 +72,10 @@ func (s *Store) tryEnqueue(ctx context.Context, dirs []string, data []byte) ([]*
 	case err == nil:
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists):
 		s.forget(contenders)
-		return nil, errors.Join(errAgain, err)
-	default: // if they were made after all, they go as soon as they show
+		return nil, errors.Join(errRetry, err)
+	default: // if they exist after all, the upkeep deletes them as soon as they appear
 		for _, c := range contenders {
-			s.abandon(c)
+			s.orphan(c)
 		}
 		s.forget(contenders)
 		return nil, err
@@ -89,7 +89,8 @@ func (s *Store) tryEnqueue(ctx context.Context, dirs []string, data []byte) ([]*
 	return contenders, nil
 }
 
-// newContenders notes the contenders before they exist, so that the events about them are known to be about us.
+// newContenders registers the contenders before they exist, so that their events are recognized as events of this
+// process.
 func (s *Store) newContenders(dirs []string, data []byte) ([]*contender, []any, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,35 +103,35 @@ func (s *Store) newContenders(dirs []string, data []byte) ([]*contender, []any, 
 		contenders = append(contenders, c)
 		creates = append(creates, create)
 	}
-	return contenders, append(m.ops, creates...), s.link.epoch
+	return contenders, append(m.ops, creates...), s.connection.epoch
 }
 
-// newContender notes one contender. s.mu is held.
+// newContender registers one contender. s.mu is held.
 func (s *Store) newContender(dir string, data []byte) (*contender, *zk.CreateRequest) {
 	c := &contender{dir: dir, prefix: strings.ReplaceAll(uuid.NewString(), "-", ""), lost: make(chan struct{})}
-	s.mine[c.prefix] = c
-	return c, &zk.CreateRequest{Path: s.at(dir + "/" + c.prefix + "__lock__"), Data: data, Acl: openACL,
+	s.ownContenders[c.prefix] = c
+	return c, &zk.CreateRequest{Path: s.serverPath(dir + "/" + c.prefix + "__lock__"), Data: data, Acl: openACL,
 		Flags: zk.FlagEphemeral | zk.FlagSequence}
 }
 
-// noteMade notes the name that a contender got. s.mu is held.
+// noteMade records the name that ZooKeeper gave to a contender. s.mu is held.
 func (s *Store) noteMade(c *contender, result zk.MultiResponse) {
 	c.path = strings.TrimPrefix(result.String, s.opts.Chroot)
 	if z := s.cache.nodes[c.path]; z != nil {
-		c.there = true
+		c.exists = true
 	} else {
-		c.lose() // the event of its end was here before its name
+		c.markLost() // the event of its deletion arrived before its name
 	}
 }
 
-// checkFirst finds out whether the contenders hold their locks. The events of all that were made before them have been
-// here before the answer, so the cache knows. s.mu is held.
+// checkFirst returns an error unless the contenders hold their locks. The cache can decide that, because the events of
+// all contenders that were created earlier arrive before the answer. s.mu is held.
 func (s *Store) checkFirst(contenders []*contender, epoch uint64) error {
-	if s.link.epoch != epoch || !s.link.synced {
-		return fmt.Errorf("the connection to ZooKeeper has changed: %w", errDown)
+	if s.connection.epoch != epoch || !s.connection.synced {
+		return fmt.Errorf("the connection to ZooKeeper has changed: %w", errDisconnected)
 	}
 	for _, c := range contenders {
-		if c.over {
+		if c.lostClosed {
 			return fmt.Errorf("lock %s: its znode was removed: %w", c.dir, errQueued)
 		}
 		if queue := s.cache.queue(c.dir); len(queue) == 0 || queue[0] != nameOf(c.path) {
@@ -140,14 +141,14 @@ func (s *Store) checkFirst(contenders []*contender, epoch uint64) error {
 	return nil
 }
 
-// release leaves the queues. What cannot be done now is done when it can.
+// release removes contenders from their queues. If that fails, the upkeep deletes them later.
 func (s *Store) release(ctx context.Context, contenders ...*contender) error {
 	var ops []any
 	s.mu.Lock()
 	for _, c := range contenders {
 		c.released = true
-		if c.there {
-			ops = append(ops, &zk.DeleteRequest{Path: s.at(c.path), Version: -1})
+		if c.exists {
+			ops = append(ops, &zk.DeleteRequest{Path: s.serverPath(c.path), Version: -1})
 		}
 	}
 	s.mu.Unlock()
@@ -159,15 +160,15 @@ func (s *Store) release(ctx context.Context, contenders ...*contender) error {
 	defer s.mu.Unlock()
 	for _, c := range contenders {
 		if err != nil {
-			s.abandon(c)
+			s.orphan(c)
 		}
-		delete(s.mine, c.prefix)
+		delete(s.ownContenders, c.prefix)
 	}
 	s.hintAll()
 	return err
 }
 
-// deleteEach deletes in one call; when one of them is gone already, one by one.
+// deleteEach deletes all znodes in one call, or one by one if one of them is already gone.
 func (s *Store) deleteEach(ctx context.Context, ops []any) error {
 	_, _, err := s.multi(ctx, "unlock", ops)
 	if !errors.Is(err, zk.ErrNoNode) || len(ops) == 1 {
@@ -187,33 +188,33 @@ func ignore(err error, kinds ...error) error {
 	return err
 }
 
-// orphan is a contender that is of no use, and may show still.
+// orphan is a contender that is no longer used but may still appear.
 type orphan struct {
 	dir   string
 	since time.Time
 }
 
-// abandon leaves a contender to the upkeep, which removes it as soon as it is seen. s.mu is held.
-func (s *Store) abandon(c *contender) {
+// orphan hands a contender to the upkeep, which deletes it as soon as it appears. s.mu is held.
+func (s *Store) orphan(c *contender) {
 	s.orphans[c.prefix] = orphan{c.dir, time.Now()}
-	hint(s.tend)
+	hint(s.upkeepWake)
 }
 
-// forget drops contenders that are nobody's lock. s.mu is held.
+// forget drops contenders that hold no lock. s.mu is held.
 func (s *Store) forget(contenders []*contender) {
 	for _, c := range contenders {
-		delete(s.mine, c.prefix)
+		delete(s.ownContenders, c.prefix)
 	}
 }
 
-// ours says whether a contender is this process's. s.mu is held.
+// ours reports whether a contender belongs to this process. s.mu is held.
 func (s *Store) ours(name string) bool {
 	prefix := prefixOf(name)
 	_, orphan := s.orphans[prefix]
-	return s.mine[prefix] != nil || orphan
+	return s.ownContenders[prefix] != nil || orphan
 }
 
-// takenByOthers says whether others are in the queue. s.mu is held.
+// takenByOthers reports whether another process is in the queue. s.mu is held.
 func (s *Store) takenByOthers(dir string) bool {
 	for name := range s.cache.queues[dir] {
 		if !s.ours(name) {
@@ -223,29 +224,30 @@ func (s *Store) takenByOthers(dir string) bool {
 	return false
 }
 
-// maker lists what has to be created on the way to something. Store.mu is held while it is in use.
-type maker struct {
+// dirCreator collects the requests that create missing directories. Store.mu is held while it is in use.
+type dirCreator struct {
 	store *Store
 	made  map[string]bool
 	ops   []any
 	paths []string // of ops
 }
 
-func (s *Store) newMaker() *maker { return &maker{store: s, made: map[string]bool{}} }
+func (s *Store) newMaker() *dirCreator { return &dirCreator{store: s, made: map[string]bool{}} }
 
-// dir makes a directory and the ones above it. A node that is gone is not made again by its lock directory.
-func (m *maker) dir(at string) {
+// dir adds the creation of a directory and its parents. It never creates the znode of a node, so a lock directory
+// cannot recreate a deleted node.
+func (m *dirCreator) dir(at string) {
 	if at == "" || m.made[at] || m.store.cache.nodes[at] != nil {
 		return
 	}
-	if p := placeOf(at); p.kind != resources.KindNode {
+	if p := parsePath(at); p.kind != resources.KindNode {
 		m.dir(parentOf(at))
 		m.add(at, nil)
 	}
 }
 
-func (m *maker) add(at string, data []byte) {
+func (m *dirCreator) add(at string, data []byte) {
 	m.made[at] = true
-	m.ops = append(m.ops, &zk.CreateRequest{Path: m.store.at(at), Data: data, Acl: openACL})
+	m.ops = append(m.ops, &zk.CreateRequest{Path: m.store.serverPath(at), Data: data, Acl: openACL})
 	m.paths = append(m.paths, at)
 }

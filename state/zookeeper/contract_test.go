@@ -42,8 +42,8 @@ func TestSharedContract(t *testing.T) {
 	})
 }
 
-// upToDate waits for what others have done before each read: the suite expects to see it at once, and this store shows it
-// a moment later.
+// upToDate calls Sync before each read: the suite expects to see commits of other processes at once, and this store
+// shows them a moment later.
 type upToDate struct {
 	*zookeeper.Store
 	tree *tree

@@ -16,21 +16,21 @@ import (
 	"time"
 )
 
-// dialer opens connections for the client library and remembers what went wrong.
+// dialer opens connections for the client library and keeps the last error.
 type dialer struct {
 	config  *tls.Config  // nil for plain text
-	paths   []string     // to watch
-	heard   atomic.Int64 // when a server has heard us for sure, in nanoseconds since 1970
-	granted atomic.Int64 // the timeout of the session, in nanoseconds
+	paths   []string     // paths to watch
+	heard   atomic.Int64 // see watchConn.lastHeard
+	granted atomic.Int64 // session timeout that the server granted, in nanoseconds
 
-	mu      sync.Mutex // guards what follows
-	failure error      // of the last attempt, nil after a connection has been made
-	refused bool       // trying again is of no use
+	mu      sync.Mutex // guards the fields below
+	failure error      // error of the last attempt; nil after a connection was made
+	refused bool       // retrying is useless
 }
 
-// dial is what the library calls. The handshake is part of it, so that its errors are seen.
+// dial is the library's dial function. It includes the TLS handshake, so that the dialer sees its errors.
 func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	timeout = max(timeout, 3*time.Second) // the library's second is short for a handshake across the world
+	timeout = max(timeout, 3*time.Second) // the library's one second is too short for a distant handshake
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
@@ -42,7 +42,7 @@ func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn,
 			return nil, d.fail(address, err)
 		}
 	}
-	return &armedConn{Conn: conn, paths: d.paths, heard: &d.heard, granted: &d.granted, fail: func(err error) { _ = d.fail(address, err) }}, nil
+	return &watchConn{Conn: conn, paths: d.paths, lastHeard: &d.heard, granted: &d.granted, fail: func(err error) { _ = d.fail(address, err) }}, nil
 }
 
 func (d *dialer) handshake(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
@@ -65,21 +65,21 @@ func (d *dialer) fail(address string, err error) error {
 	return err
 }
 
-// connected forgets what went wrong before.
+// connected clears the last error.
 func (d *dialer) connected() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failure, d.refused = nil, false
 }
 
-// last returns what went wrong last, and whether it will again.
+// last returns the last error and whether retrying is useless.
 func (d *dialer) last() (error, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.failure, d.refused
 }
 
-// permanent errors are those that a person has to do something about.
+// permanent reports whether only an operator can fix an error.
 func permanent(err error) bool {
 	var name x509.HostnameError
 	var authority x509.UnknownAuthorityError
@@ -88,7 +88,7 @@ func permanent(err error) bool {
 		strings.Contains(err.Error(), "remote error: tls:")
 }
 
-// explain says what to do about an error.
+// explain adds advice to an error.
 func explain(address string, err error) error {
 	var name x509.HostnameError
 	var authority x509.UnknownAuthorityError
@@ -105,21 +105,22 @@ func explain(address string, err error) error {
 		return fmt.Errorf("%w: the server refuses the client certificate; give one that an authority of its truststore has signed", what)
 	case errors.Is(err, errNoWatch):
 		return what
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // the other side did not like what it heard
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // the server did not accept the first packet
 		return fmt.Errorf("%w: the server hung up; see whether the port is the one for TLS, mostly 2281, or for plain text, mostly 2181, as it is spoken to", what)
 	}
 	return fmt.Errorf("%w: see whether the server runs and the address is right", what)
 }
 
-// hosts hands out the servers in turn, beginning with any. Names stay names, since certificates are checked by them.
+// hosts returns the servers in turn, starting with a random one. It keeps host names, because certificates are checked
+// against them.
 type hosts struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	servers []string
 	next    int
 	tried   int // since the last connection
 }
 
-// Init implements zk.HostProvider. The servers are those that the Store was given.
+// Init implements zk.HostProvider. It ignores its argument: the servers are those of the Options.
 func (h *hosts) Init([]string) error {
 	rand.Shuffle(len(h.servers), func(i, j int) { h.servers[i], h.servers[j] = h.servers[j], h.servers[i] })
 	return nil
@@ -128,7 +129,7 @@ func (h *hosts) Init([]string) error {
 // Len implements zk.HostProvider.
 func (h *hosts) Len() int { return len(h.servers) }
 
-// Next implements zk.HostProvider: after a round without success the library waits for a second.
+// Next implements zk.HostProvider. After a round without success the library waits for one second.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,25 +1,27 @@
-// Package zookeeper is a store over ZooKeeper in Nodepool's own layout: requests, nodes, image builds and uploads are the
-// znodes, JSON documents and locks that Zuul, Nodepool's launcher and its builder work with, so that all of them and
-// any number of npctl processes meet in the same records.
+// Package zookeeper stores the state in ZooKeeper in Nodepool's own layout: requests, nodes, image builds and uploads
+// are the znodes, JSON documents and locks that Zuul, Nodepool's launcher and its builder use. All of them and any
+// number of npctl processes share the same records.
 //
-// Reading costs nothing: a persistent recursive watch (ZooKeeper 3.6) tells of every change, and what changed is read
-// once into a cache that Get, List, Claimed and Peers serve from. Writing is one multi for each Commit, conditional on
-// the versions seen, and on the locks under which it is made: what was claimed in a session that has ended since cannot
-// be written any more.
+// Reads make no calls: a persistent recursive watch (ZooKeeper 3.6) reports every change, and the feed reads each
+// changed znode once into a cache, which serves Get, List, Claimed and RegisteredPools. Each Commit writes one multi
+// that depends on the expected versions and on the locks: a record that was claimed in a session that has ended cannot
+// be written.
 //
-// What it costs, in calls to ZooKeeper: a commit one, also of requests and nodes that nobody has claimed, for which the lock's
-// directory is removed and made again in the same multi (see bar); of builds and uploads that nobody has claimed two. A claim
-// one, giving it back one, a change by somebody else one for its content, reading nothing. A commit that also claims or
-// releases the requests and nodes that it changes costs no call more: the contender is created or deleted in the same multi.
+// Number of calls to ZooKeeper: a commit makes one, also for unclaimed requests and nodes, because the same multi
+// removes and recreates the lock directory (see fence.go); for unclaimed builds and uploads it makes two. A claim makes
+// one call, its release one, and a change by another process one to read the content. A commit that also claims or
+// releases the requests and nodes that it changes makes no further call: the same multi creates or deletes the
+// contender.
 //
-// Rules that the rest of the package rests on:
-//   - ZooKeeper sends the events of a change before it answers whatever comes after the change, on one connection.
-//     So when the answer to an own change is there, the cache knows what was changed before it, or knows that it has to
-//     look: who is first in the queue for a lock needs no listing of the queue.
-//   - Each change of a znode makes one event. So the event of an own change is told from those of others by counting.
-//   - A znode holds what it held before, byte for byte, except for the keys whose meaning is changed.
-//   - What one cannot read harms nobody else: it is logged, left out, and left alone.
-//   - The kinds that concern one process alone (provider, image, template, sighting, history, journal) are kept in a
-//     private store of this process. A Commit of both writes ZooKeeper first: what a crash between the two loses is
-//     derived again (a provider or an image from the configuration, a sighting by looking again) or is a note.
+// Rules on which the package relies:
+//   - On one connection, ZooKeeper sends the events of a change before it answers any request that follows the change.
+//     When the answer to a change of this process arrives, the cache therefore has all earlier changes or knows which
+//     znodes it must read. To find the first contender for a lock, the store need not list the queue.
+//   - Each change of a znode causes one event. The store counts events to separate its own changes from those of others.
+//   - A znode keeps its content byte for byte, except for the keys with a new meaning.
+//   - An unreadable record does not affect others: the store logs it, omits it from lists and does not change it.
+//   - The kinds that concern one process only (provider, image, template, sighting, history, journal) are kept in a
+//     private store of this process. A Commit to both writes ZooKeeper first: a crash between the two loses only records
+//     that npctl derives again (a provider or an image from the configuration, a sighting from the next listing) or that
+//     are notes.
 package zookeeper

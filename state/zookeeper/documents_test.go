@@ -29,10 +29,10 @@ const nodepoolsNode = `{"state": "ready", "state_time": 1795204853.38, "cloud": 
 
 func TestZuulsRequestIsRead(t *testing.T) {
 	t.Parallel()
-	p := placeOf(requestsDir + "/200-0000000311")
+	p := parsePath(requestsDir + "/200-0000000311")
 	want := &resources.Request{ID: "200-0000000311", State: resources.StateRequested, StateTime: time.Unix(1795204849, 540_000_000).UTC(),
-		Created: time.Unix(1795204849, 550_000_000).UTC(), Labels: []string{"noble", "large", "noble"}, Priority: 200, Relative: 3,
-		Who: "0f6d2c1b", Tenant: "acme", Event: "c7a1",
+		Created: time.Unix(1795204849, 550_000_000).UTC(), Labels: []string{"noble", "large", "noble"}, Priority: 200, RelativePriority: 3,
+		Requestor: "0f6d2c1b", Tenant: "acme", EventID: "c7a1",
 		Data: json.RawMessage(`{"build_set_uuid": "9d3c", "tenant_name": "acme", "span_info": {"trace_id": 340282366920938463463374607431768211455, "f": 1.10}}`)}
 	if diff := cmp.Diff(want, mustDecode(t, p, []byte(zuulsRequest))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -41,7 +41,7 @@ func TestZuulsRequestIsRead(t *testing.T) {
 
 func TestFulfilledRequestSaysWhatZuulReads(t *testing.T) {
 	t.Parallel()
-	p := placeOf(requestsDir + "/200-0000000311")
+	p := parsePath(requestsDir + "/200-0000000311")
 	r := mustDecode(t, p, []byte(zuulsRequest)).(*resources.Request)
 	r.State, r.Nodes, r.StateTime = resources.StateFulfilled, []string{"0000000107", "0000000111", "0000000110"}, time.Unix(1795204853, 0)
 	before, _ := parseObject([]byte(zuulsRequest))
@@ -69,17 +69,17 @@ func TestNodepoolsNodeIsRead(t *testing.T) {
 		Image: "diskimage.noble", Upload: "noble/" + buildHex + "/cloud-a-r1/0000000001", Zone: "az1", Cloud: "cloud-a", Region: "r1", HostID: "f3a9",
 		Addresses: resources.Addresses{Interface: "192.0.2.17", PublicIPv4: "192.0.2.17", PrivateIPv4: "10.0.0.17"},
 		Login:     resources.Login{Username: "zuul", PythonPath: "auto", ConnectionType: "ssh", ConnectionPort: 22}, HostKeys: []string{"ssh-ed25519 AAAA"},
-		Resources: resources.Amounts{Instances: 1, Cores: 4, RAM: 8192}, Attributes: map[string]string{"executor-zone": "zone-1"},
+		Resources: resources.ResourceAmounts{Instances: 1, Cores: 4, RAM: 8192}, Attributes: map[string]string{"executor-zone": "zone-1"},
 		Request: "200-0000000311", Tenant: "acme", Requestor: "0f6d2c1b",
 		Launcher: "launch1.example.org-PoolWorker.cloud-a-r1-main-7c0d"}
-	if diff := cmp.Diff(want, mustDecode(t, placeOf(nodesDir+"/0000000042"), []byte(nodepoolsNode))); diff != "" {
+	if diff := cmp.Diff(want, mustDecode(t, parsePath(nodesDir+"/0000000042"), []byte(nodepoolsNode))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestNodepoolsUploadIsNotLookedForByMarks(t *testing.T) {
 	t.Parallel()
-	p := placeOf("/nodepool/images/noble/builds/" + buildHex + "/providers/cloud/images/0000000001")
+	p := parsePath("/nodepool/images/noble/builds/" + buildHex + "/providers/cloud/images/0000000001")
 	theirs := mustDecode(t, p, []byte(`{"state": "ready", "state_time": 1795204853.38, "external_id": "b68f4c7d", "external_name": "noble-1795204853"}`))
 	u, isUpload := theirs.(*resources.Upload)
 	if !isUpload || !u.Unmarked {
@@ -91,13 +91,13 @@ func TestNodepoolsUploadIsNotLookedForByMarks(t *testing.T) {
 	}
 }
 
-// valuesOf writes a node and returns some of the keys.
+// valuesOf encodes a node and returns some of the keys.
 func valuesOf(t *testing.T, n *resources.Node, old string, keys ...string) map[string]string {
 	t.Helper()
 	if n.ID = "0000000042"; n.State == "" {
 		n.State = resources.StateReady
 	}
-	doc, err := parseObject(mustEncode(t, placeOf(nodesDir+"/"+n.ID), n, []byte(old)))
+	doc, err := parseObject(mustEncode(t, parsePath(nodesDir+"/"+n.ID), n, []byte(old)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestNodeIsWrittenAsZuulNeedsIt(t *testing.T) {
 		"a cloud image has its name": {resources.Node{Image: "cloud_image.noble", ImageID: "f00"}, map[string]string{"image_id": `"noble"`}},
 		"an upload has its path": {resources.Node{Image: "diskimage.noble", Upload: "noble/" + buildHex + "/cloud/0000000001"},
 			map[string]string{"image_id": `"/nodepool/images/noble/builds/` + buildHex + `/providers/cloud/images/0000000001"`}},
-		"amounts by Nodepool's names": {resources.Node{Resources: resources.Amounts{Instances: 1, Cores: 2, RAM: 4096, VolumeGB: 40}},
+		"amounts by Nodepool's names": {resources.Node{Resources: resources.ResourceAmounts{Instances: 1, Cores: 2, RAM: 4096, VolumeGB: 40}},
 			map[string]string{"resources": `{"cores":2,"instances":1,"ram":4096,"volume-gb":40}`}},
 		"no amounts at all": {resources.Node{}, map[string]string{"resources": "null", "attributes": "null"}},
 	} {
@@ -172,7 +172,7 @@ func TestNodeIsReadInAllItsShapes(t *testing.T) {
 		if c.want.ID = "0000000042"; c.want.State == "" {
 			c.want.State = resources.StateReady
 		}
-		if diff := cmp.Diff(&c.want, mustDecode(t, placeOf(nodesDir+"/0000000042"), []byte(c.text)), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(&c.want, mustDecode(t, parsePath(nodesDir+"/0000000042"), []byte(c.text)), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -181,7 +181,7 @@ func TestNodeIsReadInAllItsShapes(t *testing.T) {
 func TestCredentialsOfAClusterAreKeptAndNeverShown(t *testing.T) {
 	t.Parallel()
 	const old = `{"state": "ready", "type": ["pod"], "connection_port": {"token": "s3cret",  "skiptls": false}, "ssh_port": {"token": "s3cret",  "skiptls": false}}`
-	p := placeOf(nodesDir + "/0000000042")
+	p := parsePath(nodesDir + "/0000000042")
 	n := mustDecode(t, p, []byte(old)).(*resources.Node)
 	if shown, err := json.Marshal(n); err != nil || strings.Contains(string(shown), "s3cret") {
 		t.Errorf("the record shows %s, %v", shown, err)
@@ -196,23 +196,23 @@ func TestCredentialsOfAClusterAreKeptAndNeverShown(t *testing.T) {
 
 func TestDeclinesOfOthersAndOurs(t *testing.T) {
 	t.Parallel()
-	p := placeOf(requestsDir + "/200-0000000311")
+	p := parsePath(requestsDir + "/200-0000000311")
 	r := mustDecode(t, p, []byte(zuulsRequest)).(*resources.Request)
-	r.Declined = []resources.Decline{{Provider: "a", Pool: "main", Reason: "too large", By: "ours"}, {By: "theirs"}}
+	r.Declined = []resources.Decline{{Provider: "a", Pool: "main", Reason: "too large", PoolID: "ours"}, {PoolID: "theirs"}}
 	text := mustEncode(t, p, r, []byte(zuulsRequest))
 	doc, _ := parseObject(text)
 	if got := string(doc.values["declined_by"]); got != `["ours","theirs"]` {
 		t.Errorf("declined_by is %s", got)
 	}
-	// a Nodepool launcher adds itself and takes "theirs" back; Zuul or npctl's own key keep what they keep
+	// a Nodepool launcher adds itself and withdraws "theirs"; Zuul and npctl's own key remain unchanged
 	doc.set("declined_by", json.RawMessage(`["ours", "third"]`))
-	want := []resources.Decline{{Provider: "a", Pool: "main", Reason: "too large", By: "ours"}, {By: "third"}}
+	want := []resources.Decline{{Provider: "a", Pool: "main", Reason: "too large", PoolID: "ours"}, {PoolID: "third"}}
 	if diff := cmp.Diff(want, mustDecode(t, p, doc.bytes()).(*resources.Request).Declined); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// malformed are records that have been seen to stop a Nodepool, and further ones.
+// malformed lists documents that are known to stop a Nodepool, and others.
 var malformed = map[string]string{
 	"empty": "", "not JSON": "{", "null": "null", "a list": "[]", "a string": `"requested"`, "no object": "12",
 	"no state": `{}`, "a state that is null": `{"state": null, "node_types": ["a"], "type": ["a"]}`, "a state that is a number": `{"state": 3}`,
@@ -233,10 +233,10 @@ func TestMalformedRecordHarmsOnlyItself(t *testing.T) {
 			if got := s.listShared([]resources.Kind{resources.KindRequest, resources.KindNode, resources.KindBuild, resources.KindUpload}); len(got) != 1 {
 				t.Errorf("%s at %s: %d records are listed, want the good one", name, at, len(got))
 			}
-			if text == "" && placeOf(at).kind == resources.KindBuild {
-				continue // made on the way to an upload
+			if text == "" && parsePath(at).kind == resources.KindBuild {
+				continue // created as the parent of an upload
 			}
-			if s.cache.nodes[at].bad == "" {
+			if s.cache.nodes[at].decodeError == "" {
 				t.Errorf("%s at %s: nothing is said of it", name, at)
 			}
 		}
@@ -254,7 +254,7 @@ func TestNamesNodepoolChokesOnAreLeftAlone(t *testing.T) {
 	}
 }
 
-// takeText takes a znode in as the feed does.
+// takeText applies a znode to the cache as the feed does.
 func (s *Store) takeText(at, text string, mzxid int64) {
-	s.cache.put(at, s.decode(placeOf(at), content{data: []byte(text), mzxid: mzxid, created: 1_700_000_000_000}))
+	s.cache.put(at, s.decode(parsePath(at), content{data: []byte(text), mzxid: mzxid, created: 1_700_000_000_000}))
 }

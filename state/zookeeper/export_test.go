@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Dial opens a session with the plain client, which sees everything from the root.
+// Dial opens a session with the client library, without a chroot.
 func Dial(servers []string, t TLS) (*zk.Conn, error) {
 	config, err := t.config()
 	if err != nil {
@@ -22,17 +22,17 @@ func Dial(servers []string, t TLS) (*zk.Conn, error) {
 	return conn, err
 }
 
-// Session is the number of the session, as ZooKeeper's own tools tell it.
+// Session returns the session ID, as ZooKeeper's own tools print it.
 func (s *Store) Session() int64 { return s.conn.SessionID() }
 
-// Server is the one that the store is connected to.
+// Server returns the address of the connected server.
 func (s *Store) Server() string { return s.conn.Server() }
 
-// WritePast tries to write in both ways that there are, past everything that asks first whether that may be.
+// WritePast attempts both kinds of write without the checks that precede them.
 func (s *Store) WritePast(ctx context.Context) []error {
-	_, _, err := s.multi(ctx, "write", []any{&zk.SetDataRequest{Path: s.at(nodesDir), Version: -1}})
+	_, _, err := s.multi(ctx, "write", []any{&zk.SetDataRequest{Path: s.serverPath(nodesDir), Version: -1}})
 	return []error{s.ensure(ctx, nodesDir+"/0000000099", nil), err}
 }
 
-// Tidy does at once what is done every minute.
+// Tidy runs one round of the upkeep at once.
 func (s *Store) Tidy(ctx context.Context) error { return s.tidy(ctx) }

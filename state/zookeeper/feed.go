@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	maxReads = 128 // under way at once
-	// maxRounds bounds how long a view is held back to show the changes of one commit together. Under a storm of changes
-	// it is shown anyway.
+	maxReads = 128 // concurrent reads
+	// maxRounds limits how long drain withholds results in order to publish the changes of one commit together. During
+	// constant changes it publishes them anyway.
 	maxRounds = 8
-	readPause = 100 * time.Millisecond // after a read failed though there is a connection
+	readPause = 100 * time.Millisecond // delay after a read failed on a live connection
 )
 
-// hold keeps the feed from reading what a commit of our own is writing: it will know what it wrote.
-type hold struct {
+// ownWrite keeps the feed from reading znodes that a commit of this process writes. The commit caches them itself.
+type ownWrite struct {
 	paths   map[string]bool
-	parents map[string]bool // where it creates znodes whose names it does not know yet
-	events  map[string]int  // how many there have been
-	gone    map[string]bool // what was deleted, by whomever
+	parents map[string]bool // directories in which it creates znodes with names that it does not know yet
+	events  map[string]int  // number of events by path
+	gone    map[string]bool // paths that any process deleted
 }
 
-func (h *hold) covers(at string) bool { return h.paths[at] || h.parents[parentOf(at)] }
+func (h *ownWrite) covers(at string) bool { return h.paths[at] || h.parents[parentOf(at)] }
 
-func (h *hold) note(kind zk.EventType, at string) {
+func (h *ownWrite) note(kind zk.EventType, at string) {
 	if !h.covers(at) {
 		return
 	}
@@ -37,16 +37,16 @@ func (h *hold) note(kind zk.EventType, at string) {
 	h.gone[at] = kind == zk.EventNodeDeleted
 }
 
-// onChange takes in an event. s.mu is held.
+// onChange applies an event. s.mu is held.
 func (s *Store) onChange(kind zk.EventType, at string) {
-	for h := range s.holds {
+	for h := range s.ownWrites {
 		h.note(kind, at)
 	}
 	if kind == zk.EventNodeDeleted {
 		s.onGone(at)
 		delete(s.reported, at)
 	} else if _, orphan := s.orphans[prefixOf(nameOf(at))]; orphan {
-		hint(s.tend)
+		hint(s.upkeepWake)
 	}
 	s.cache.event(kind, at)
 	if _, dirty := s.cache.dirty[at]; dirty {
@@ -56,12 +56,12 @@ func (s *Store) onChange(kind zk.EventType, at string) {
 	s.hintAll()
 }
 
-// onGone notices that a contender of ours was removed by somebody else. s.mu is held.
+// onGone marks a lock as lost if the deleted znode was its contender and this process did not delete it. s.mu is held.
 func (s *Store) onGone(at string) {
 	prefix := prefixOf(nameOf(at))
-	if c := s.mine[prefix]; c != nil && c.dir == parentOf(at) {
-		c.there = false
-		if !c.ending && c.lose() && s.ctx.Err() == nil {
+	if c := s.ownContenders[prefix]; c != nil && c.dir == parentOf(at) {
+		c.exists = false
+		if !c.releasing && c.markLost() && s.ctx.Err() == nil {
 			s.log.Warn("lock in ZooKeeper was taken away", "lock", c.dir)
 		}
 	}
@@ -76,22 +76,22 @@ func (s *Store) feed() {
 			return
 		case <-s.wake:
 		}
-		if err := s.catchUp(s.ctx); err != nil && !s.over() {
+		if err := s.catchUp(s.ctx); err != nil && !s.isClosed() {
 			s.log.Debug("reading from ZooKeeper was cut short", "error", err)
 			s.later(readPause)
 		}
 	}
 }
 
-// later wakes the feed after a while; a new connection wakes it in any case.
+// later wakes the feed after d. A new connection wakes it in any case.
 func (s *Store) later(d time.Duration) {
 	time.AfterFunc(d, func() { hint(s.wake) })
 }
 
-// catchUp reads everything once for each connection, and what has changed since.
+// catchUp reads the whole tree once per connection, and after that only changes.
 func (s *Store) catchUp(ctx context.Context) error {
 	s.mu.Lock()
-	up, epoch, loaded := s.link.up, s.link.epoch, s.link.loaded
+	up, epoch, loaded := s.connection.up, s.connection.epoch, s.connection.loaded
 	s.mu.Unlock()
 	if !up {
 		return nil
@@ -108,19 +108,19 @@ func (s *Store) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// caughtUp says that everything up to now was taken in.
+// caughtUp marks the cache as up to date.
 func (s *Store) caughtUp(epoch uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.link.epoch == epoch && s.link.up {
-		s.link.loaded = epoch
-		if s.checkMine(); s.loadedAt == 0 {
+	if s.connection.epoch == epoch && s.connection.up {
+		s.connection.loaded = epoch
+		if s.checkOwnContenders(); s.loadedAt == 0 {
 			s.loadedAt = s.cache.seq + 1
 		}
-		if !s.link.synced {
-			s.link.synced = true
-			s.link.announce()
-			hint(s.tend)
+		if !s.connection.synced {
+			s.connection.synced = true
+			s.connection.announce()
+			hint(s.upkeepWake)
 		}
 	}
 	close(s.settled)
@@ -128,17 +128,17 @@ func (s *Store) caughtUp(epoch uint64) {
 	s.hintAll()
 }
 
-// checkMine finds out which contenders of ours went while nobody could tell us. s.mu is held.
-func (s *Store) checkMine() {
-	for _, c := range s.mine {
-		if c.there && s.cache.nodes[c.path] == nil {
+// checkOwnContenders handles contenders of this process that were deleted while there was no connection. s.mu is held.
+func (s *Store) checkOwnContenders() {
+	for _, c := range s.ownContenders {
+		if c.exists && s.cache.nodes[c.path] == nil {
 			s.onGone(c.path)
 		}
 	}
 }
 
-// drain reads what has changed. Changes of one transaction come as events in a row, all before the answer to a read that
-// shows one of them; so nothing is shown until a round of reads has brought no further event.
+// drain reads the changed znodes. The events of one transaction arrive in a row, all before the answer to a read that
+// shows one of its changes. drain therefore publishes results only after a round of reads without a further event.
 func (s *Store) drain(ctx context.Context) error {
 	batch := map[string]result{}
 	for range maxRounds {
@@ -169,11 +169,11 @@ func (s *Store) drain(ctx context.Context) error {
 	return nil
 }
 
-// readable lists what has to be read, and was not since it changed. s.mu is held.
+// readable lists the paths that changed after they were last read. s.mu is held.
 func (s *Store) readable(batch map[string]result) []string {
 	var paths []string
 	for at, seq := range s.cache.dirty {
-		if r, ok := batch[at]; ok && r.since >= seq || s.held(at) {
+		if r, ok := batch[at]; ok && r.since >= seq || s.inOwnWrite(at) {
 			continue
 		}
 		paths = append(paths, at)
@@ -181,8 +181,8 @@ func (s *Store) readable(batch map[string]result) []string {
 	return paths
 }
 
-func (s *Store) held(at string) bool {
-	for h := range s.holds {
+func (s *Store) inOwnWrite(at string) bool {
+	for h := range s.ownWrites {
 		if h.covers(at) {
 			return true
 		}
@@ -190,19 +190,19 @@ func (s *Store) held(at string) bool {
 	return false
 }
 
-// result is what a read brought.
+// result is the outcome of one read.
 type result struct {
 	content
 	kids  int32
 	there bool
-	since uint64 // newest event before it was asked for
+	since uint64 // newest event before the request
 }
 
-// take puts a result into the cache, unless the znode has changed since. s.mu is held.
+// take stores a result in the cache, unless the znode has changed since the read. s.mu is held.
 func (s *Store) take(at string, r result) {
 	seq, dirty := s.cache.dirty[at]
 	switch {
-	case !dirty || seq > r.since || s.held(at):
+	case !dirty || seq > r.since || s.inOwnWrite(at):
 	case !r.there:
 		s.cache.remove(at)
 	default:
@@ -224,7 +224,7 @@ func (s *Store) report(at string, c content) {
 	}
 }
 
-// readAll reads the content of znodes, many at a time.
+// readAll reads the content of znodes concurrently.
 func (s *Store) readAll(ctx context.Context, paths []string) (map[string]result, error) {
 	results := make([]result, len(paths))
 	group, ctx := errgroup.WithContext(ctx)
@@ -254,16 +254,16 @@ func (s *Store) read(ctx context.Context, at string) (result, error) {
 		return result{}, err
 	}
 	c := content{data: data, version: stat.Version, mzxid: stat.Mzxid, created: stat.Ctime}
-	return result{content: s.decode(placeOf(at), c), kids: stat.NumChildren, there: true}, nil
+	return result{content: s.decode(parsePath(at), c), kids: stat.NumChildren, there: true}, nil
 }
 
-// decode reads the content of a record or registration.
-func (s *Store) decode(p place, c content) content {
+// decode decodes the content of a record or registration.
+func (s *Store) decode(p znodeRef, c content) content {
 	var err error
 	switch {
 	case p.role == roleComponent:
 		c.peer = decodeComponent(p, c.data)
-	case len(c.data) == 0 && p.kind == resources.KindBuild: // made on the way to an upload
+	case len(c.data) == 0 && p.kind == resources.KindBuild: // created as the parent of an upload
 	case len(c.data) == 0:
 		c.bad = "it is empty"
 	default:
@@ -274,7 +274,7 @@ func (s *Store) decode(p place, c content) content {
 	return c
 }
 
-// Sync waits until everything that anybody had changed before is known here.
+// Sync waits until the cache includes all changes that any process made before the call.
 func (s *Store) Sync(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -282,7 +282,7 @@ func (s *Store) Sync(ctx context.Context) error {
 	if err := s.waitSynced(ctx); err != nil {
 		return err
 	}
-	if _, err := ask(ctx, s, "sync", func() (string, error) { return s.conn.Sync(s.at("")) }); err != nil {
+	if _, err := callWithTimeout(ctx, s, "sync", func() (string, error) { return s.conn.Sync(s.serverPath("")) }); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -290,15 +290,15 @@ func (s *Store) Sync(ctx context.Context) error {
 	s.mu.Unlock()
 	return s.settle(ctx, func() bool {
 		for at, seq := range s.cache.dirty {
-			if seq <= upTo && !s.held(at) {
+			if seq <= upTo && !s.inOwnWrite(at) {
 				return false
 			}
 		}
-		return s.link.synced
+		return s.connection.synced
 	})
 }
 
-// settle waits until the feed has taken in enough.
+// settle waits for the feed until enough returns true.
 func (s *Store) settle(ctx context.Context, enough func() bool) error {
 	for {
 		s.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// flag is a znode that is there or not, for all processes.
+// flag is a znode that exists or not, for all processes.
 type flag struct {
 	path string
 	set  bool
@@ -22,7 +22,7 @@ func imageFlag(image, name string) string { return imagesDir + "/" + image + "/"
 
 func frozenFlag(provider string) string { return frozenDir + "/" + url.PathEscape(provider) }
 
-// pauseFlags are those that follow from records of images.
+// pauseFlags returns the pause flags that follow from changes of image records.
 func pauseFlags(changes []*change) []flag {
 	var flags []flag
 	for _, c := range changes {
@@ -35,34 +35,34 @@ func pauseFlags(changes []*change) []flag {
 	return flags
 }
 
-// changedFlags are those that are not as they should be.
+// changedFlags returns the flags that differ from the cache.
 func (s *Store) changedFlags(flags []flag) []flag {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(flags, func(f flag) bool { return s.isSet(f.path) == f.set })
 }
 
-// isSet says whether a flag is there. s.mu is held.
+// isSet reports whether a flag exists. s.mu is held.
 func (s *Store) isSet(at string) bool { return s.cache.nodes[at] != nil }
 
-// flag adds the change of a flag.
+// flag adds the operations that set or clear a flag.
 func (w *write) flag(f flag) {
 	switch there := w.store.isSet(f.path); {
 	case f.set && !there:
-		w.way(parentOf(f.path))
-		w.add(&zk.CreateRequest{Path: w.store.at(f.path), Acl: openACL}, forWay, f.path, nil)
+		w.createParents(parentOf(f.path))
+		w.add(&zk.CreateRequest{Path: w.store.serverPath(f.path), Acl: openACL}, forDir, f.path, nil)
 	case !f.set && there:
-		w.remove(f.path, -1, forWay)
+		w.remove(f.path, -1, forDir)
 	}
 }
 
-// BuildsWished implements state.Shared.
-func (s *Store) BuildsWished() []string {
+// RequestedBuilds implements state.Shared.
+func (s *Store) RequestedBuilds() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var images []string
 	for image := range kidsOf(s.cache.nodes[imagesDir]) {
-		if s.isSet(imageFlag(image, wishName)) {
+		if s.isSet(imageFlag(image, buildRequestName)) {
 			images = append(images, image)
 		}
 	}
@@ -70,16 +70,16 @@ func (s *Store) BuildsWished() []string {
 	return images
 }
 
-// WishBuild implements state.Shared.
-func (s *Store) WishBuild(ctx context.Context, image string, wish bool) error {
+// RequestBuild implements state.Shared.
+func (s *Store) RequestBuild(ctx context.Context, image string, wish bool) error {
 	if err := checkNames(image); err != nil {
 		return err
 	}
-	return s.setFlag(ctx, flag{imageFlag(image, wishName), wish})
+	return s.setFlag(ctx, flag{imageFlag(image, buildRequestName), wish})
 }
 
-// PauseImage lets nobody build an image, or takes that back, whatever the private store remembers of it. A Commit of its
-// record does both.
+// PauseImage pauses or resumes builds of an image, whatever the private store says. A Commit of the image's record
+// writes both the record and the flag.
 func (s *Store) PauseImage(ctx context.Context, image string, paused bool) error {
 	if err := checkNames(image); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (s *Store) PauseImage(ctx context.Context, image string, paused bool) error
 	return s.setFlag(ctx, flag{imageFlag(image, pauseName), paused})
 }
 
-// ProvidersFrozen implements state.Shared.
-func (s *Store) ProvidersFrozen() []string {
+// FrozenProviders implements state.Shared.
+func (s *Store) FrozenProviders() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var providers []string
@@ -101,14 +101,14 @@ func (s *Store) ProvidersFrozen() []string {
 	return providers
 }
 
-// maxProviderName is the length of a provider's name, in bytes, up to which it can be frozen.
+// maxProviderName is the maximum length of the name of a provider that can be frozen, in bytes.
 const maxProviderName = 1024
 
-// FreezeProvider implements state.Shared. What others have done a moment ago is known before it is decided that there is
-// nothing to do.
+// FreezeProvider implements state.Shared. It calls Sync first, so that a recent change by another process counts when
+// it decides whether the flag must change.
 func (s *Store) FreezeProvider(ctx context.Context, provider string, frozen bool) error {
 	if provider == "" || len(provider) > maxProviderName || provider == "." || provider == ".." {
-		return state.Refuse("provider %.40q cannot be frozen: a name of 1 to %d bytes is needed", provider, maxProviderName)
+		return state.Invalidf("provider %.40q cannot be frozen: a name of 1 to %d bytes is needed", provider, maxProviderName)
 	}
 	if !s.opts.ReadOnly {
 		if err := s.Sync(ctx); err != nil {
@@ -133,8 +133,8 @@ func (s *Store) setFlag(ctx context.Context, f flag) error {
 		return nil
 	}
 	err := s.commitShared(ctx, nil, flags)
-	if errors.Is(err, errAgain) && len(s.changedFlags([]flag{f})) == 0 {
-		return nil // somebody else has done it
+	if errors.Is(err, errRetry) && len(s.changedFlags([]flag{f})) == 0 {
+		return nil // another process has changed it
 	}
 	return err
 }

@@ -23,11 +23,11 @@ import (
 
 const holderChroot = "NPCTL_TEST_HOLDER_CHROOT"
 
-// TestMain is also a process that holds things until it is killed.
+// TestMain also runs the helper process, which holds locks until it is killed.
 func TestMain(m *testing.M) {
 	chroot := os.Getenv(holderChroot)
 	if chroot == "" {
-		// The tests mostly wait: for sessions to end, for servers to start. -parallel says otherwise.
+		// The tests mostly wait for sessions to end and for servers to start. -parallel overrides this.
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// hold claims all nodes, takes a lock and registers a pool, says so, and waits for its end.
+// hold claims all nodes, takes a lock, registers a pool, prints that it has done so, and waits to be killed.
 func hold(chroot, dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -48,7 +48,7 @@ func hold(chroot, dir string) error {
 	if err != nil {
 		return err
 	}
-	private, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "private.db")})
+	private, err := bolt.Open(bolt.Options{Role: bolt.RolePrivate, Path: filepath.Join(dir, "private.db")})
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func hold(chroot, dir string) error {
 			return err
 		}
 	}
-	if err := s.Register(ctx, resources.Presence{Pools: []resources.Peer{{Provider: "cloud", Pool: "held"}}}); err != nil {
+	if err := s.Register(ctx, resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "held"}}}); err != nil {
 		return err
 	}
 	fmt.Println("held")
@@ -74,7 +74,7 @@ func hold(chroot, dir string) error {
 	return err
 }
 
-// startHolder runs this program as that process and returns how to kill it.
+// startHolder runs this program as the helper process and returns a function that kills it.
 func startHolder(t *testing.T, tr *tree) (kill func()) {
 	t.Helper()
 	self, err := os.Executable()

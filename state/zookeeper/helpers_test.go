@@ -24,11 +24,11 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// tree is a part of ZooKeeper for one test.
+// tree is a subtree of ZooKeeper for one test.
 type tree struct {
 	lab.Env
 	chroot  string
-	raw     *zk.Conn // speaks to the whole of ZooKeeper, as others do
+	raw     *zk.Conn // a client without a chroot, like other programs
 	private string   // file of the private store
 }
 
@@ -39,7 +39,7 @@ func newTree(t testing.TB) *tree {
 	return newTreeIn(t, env)
 }
 
-// newTreeIn makes one in a ZooKeeper of the test's own.
+// newTreeIn creates a tree in a ZooKeeper of the test's own.
 func newTreeIn(t testing.TB, env lab.Env) *tree {
 	t.Helper()
 	tr := &tree{Env: env, chroot: "/npctl-test-" + uuid.NewString(), private: filepath.Join(t.TempDir(), "private.db")}
@@ -59,7 +59,7 @@ func (tr *tree) servers() []string { return strings.Split(tr.Hosts, ",") }
 
 func (tr *tree) tls() zookeeper.TLS { return zookeeper.TLS{CA: tr.CA, Cert: tr.Cert, Key: tr.Key} }
 
-// connect opens a session with the plain client.
+// connect opens a session with the client library.
 func (tr *tree) connect(t testing.TB) *zk.Conn {
 	t.Helper()
 	conn, err := zookeeper.Dial(tr.servers(), tr.tls())
@@ -70,21 +70,21 @@ func (tr *tree) connect(t testing.TB) *zk.Conn {
 	return conn
 }
 
-// remove removes the tree, many znodes in a call.
+// remove deletes the tree, many znodes per call.
 func (tr *tree) remove(t testing.TB) {
 	var deletes []any
 	for _, path := range append(tr.all(t), "") {
 		deletes = append(deletes, &zk.DeleteRequest{Path: tr.chroot + path, Version: -1})
 	}
 	for some := range slices.Chunk(deletes, 500) {
-		_, _ = tr.raw.Multi(some...) // what a session that has just ended leaves may go by itself meanwhile
+		_, _ = tr.raw.Multi(some...) // ephemeral znodes of a session that has just ended may disappear in the meantime
 	}
 }
 
-// open opens a store, as a further process would.
+// open opens a store as another process.
 func (tr *tree) open(t testing.TB, with ...func(*zookeeper.Options)) *zookeeper.Store {
 	t.Helper()
-	private, err := bolt.Open(bolt.Options{Path: tr.private, Version: "0.1.0"})
+	private, err := bolt.Open(bolt.Options{Role: bolt.RolePrivate, Path: tr.private, Version: "0.1.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,20 +110,20 @@ func (tr *tree) open(t testing.TB, with ...func(*zookeeper.Options)) *zookeeper.
 	return s
 }
 
-// session makes sessions that long.
+// session sets the session timeout.
 func session(d time.Duration) func(*zookeeper.Options) {
 	return func(o *zookeeper.Options) { o.SessionTimeout = d }
 }
 
-// through connects by way of a proxy.
+// through connects through a proxy.
 func through(p *lab.Proxy) func(*zookeeper.Options) {
 	return func(o *zookeeper.Options) { o.Hosts = []string{p.Address()} }
 }
 
-// silent keeps a log of faults that the test itself makes out of its output.
+// silent suppresses the log of faults that the test itself causes.
 func silent(o *zookeeper.Options) { o.Log = nil }
 
-// testLog shows the log with the test that it is of.
+// testLog writes the log to the output of its test.
 type testLog struct{ t testing.TB }
 
 func (l testLog) Write(p []byte) (int, error) {
@@ -192,7 +192,7 @@ func (tr *tree) there(t testing.TB, path string) bool {
 	return there
 }
 
-// deleteContender removes the contender with that prefix from whichever lock it is in, as the end of its session does.
+// deleteContender deletes the contender with that prefix from its lock directory, as the end of its session would.
 func (tr *tree) deleteContender(t testing.TB, prefix string) (found bool) {
 	t.Helper()
 	for _, path := range tr.all(t) {
@@ -204,7 +204,7 @@ func (tr *tree) deleteContender(t testing.TB, prefix string) (found bool) {
 	return found
 }
 
-// all lists every znode, what is below one before it.
+// all lists every znode, descendants before their parents.
 func (tr *tree) all(t testing.TB) []string {
 	t.Helper()
 	var all []string
@@ -215,7 +215,7 @@ func (tr *tree) all(t testing.TB) []string {
 		for i, path := range level {
 			group.Go(func() error {
 				names, _, err := tr.raw.Children(tr.chroot + path)
-				for range 60 { // a server that was restarted takes the connection back when it has the time
+				for range 60 { // a restarted server accepts the connection after a while
 					if !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
 						break
 					}
@@ -246,7 +246,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// one commits one op and returns its entry.
+// one commits one operation and returns its entry.
 func one(t testing.TB, s state.Store, op state.Op) state.Entry {
 	t.Helper()
 	entries, err := s.Commit(t.Context(), op)
@@ -254,7 +254,7 @@ func one(t testing.TB, s state.Store, op state.Op) state.Entry {
 	return entries[0]
 }
 
-// eventually waits for something that comes by events.
+// eventually waits for a condition that depends on events.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -273,7 +273,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func request(labels ...string) *resources.Request {
 	now := time.Now()
 	return &resources.Request{State: resources.StateRequested, StateTime: now, Created: now, Labels: labels, Priority: 200,
-		Relative: 3, Who: "zuul", Data: []byte(`{"n": 340282366920938463463374607431768211455}`)}
+		RelativePriority: 3, Requestor: "zuul", Data: []byte(`{"n": 340282366920938463463374607431768211455}`)}
 }
 
 func node(in resources.State) *resources.Node {

@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Holder returns who holds the named lock now, nil when nobody does.
+// Holder returns the present holder of the named lock, or nil if the lock is free.
 func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -25,13 +25,13 @@ func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) 
 	return &locked.Holder, nil
 }
 
-// lockedBy reads who is first in the queue of a named lock, nil when nobody is.
+// lockedBy reads the first contender of a named lock. It returns nil if the queue is empty.
 func (s *Store) lockedBy(ctx context.Context, name string) (*state.LockedError, error) {
 	_, locked, err := s.first(ctx, name, nil)
 	return locked, err
 }
 
-// first reads who is first in the queue of a named lock, up to one contender if that is given.
+// first reads the first contender of a named lock. If upTo is not nil, it only considers contenders before upTo.
 func (s *Store) first(ctx context.Context, name string, upTo *contender) (at string, locked *state.LockedError, err error) {
 	dir := namedLockDir(name)
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *Store) first(ctx context.Context, name string, upTo *contender) (at str
 	return "", nil, nil
 }
 
-// holderAt reads what a contender says of itself, nil when it is gone.
+// holderAt reads the holder from a contender's data. It returns nil if the contender is gone.
 func (s *Store) holderAt(ctx context.Context, at string) (*state.Holder, error) {
 	data, stat, err := s.get(ctx, at)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -64,13 +64,13 @@ func (s *Store) holderAt(ctx context.Context, at string) (*state.Holder, error) 
 	}
 	h := &state.Holder{}
 	if json.Unmarshal(data, h) != nil || h.ID == "" {
-		*h = state.Holder{ID: prefixOf(nameOf(at)), Who: fmt.Sprintf("session %#x", stat.EphemeralOwner), Operation: "an unknown reason"}
+		*h = state.Holder{ID: prefixOf(nameOf(at)), UserHost: fmt.Sprintf("session %#x", stat.EphemeralOwner), Operation: "an unknown reason"}
 	}
 	return h, nil
 }
 
-// ForceUnlock takes the named lock with that id from its holder, who is returned. Whoever held it learns of it at once,
-// and can write nothing from then on.
+// ForceUnlock takes the named lock with that ID from its holder and returns the holder. The holder's Lost channel
+// closes at once, and it can write nothing from then on.
 func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error) {
 	if s.opts.ReadOnly {
 		return state.Holder{}, errReadOnly
@@ -85,8 +85,8 @@ func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error
 		case err != nil:
 			return state.Holder{}, err
 		case locked == nil:
-		case locked.Holder.ID == id: // never the directory: another may be on its way into it
-			return locked.Holder, s.deleteEach(ctx, []any{&zk.DeleteRequest{Path: s.at(at), Version: -1}})
+		case locked.Holder.ID == id: // deletes only the contender: another process may be adding one to the directory
+			return locked.Holder, s.deleteEach(ctx, []any{&zk.DeleteRequest{Path: s.serverPath(at), Version: -1}})
 		default:
 			others = append(others, locked)
 		}
@@ -97,13 +97,13 @@ func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error
 	return state.Holder{}, fmt.Errorf("unlock %q: no lock has that id: %w", id, errors.Join(others...))
 }
 
-// lockNames are those of all named locks, held or not.
+// lockNames returns the names of all named locks, held or not.
 func (s *Store) lockNames() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
 	if z := s.cache.nodes[namedDir]; z != nil {
-		for kid := range z.kids {
+		for kid := range z.children {
 			if name, err := url.PathUnescape(kid); err == nil {
 				names = append(names, name)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// ownSchema is the version of what npctl itself keeps in ZooKeeper.
+// ownSchema is the schema version of npctl's own znodes.
 const ownSchema = 1
 
 // head is the content of npctl's own znode.
@@ -21,14 +21,14 @@ type head struct {
 	Schema    int    `json:"schema"`
 	WrittenBy string `json:"written_by"`
 	Lineage   string `json:"lineage"`
-	Arriving  bool   `json:"arriving,omitempty"` // records are being brought here, and not all of them are
-	Leaving   string `json:"leaving,omitempty"`  // the move by which some are taken away
+	Importing bool   `json:"arriving,omitempty"` // an import is in progress, so that records may be missing
+	ExportID  string `json:"leaving,omitempty"`  // ID of the export in progress
 }
 
-// ErrArriving: a state is on its way to this place, and only a part of it is there.
-var ErrArriving = errors.New("a state is being moved here, and not all of it is here yet")
+// ErrImporting is returned while an import is in progress and records may be missing.
+var ErrImporting = errors.New("a state is being moved here, and not all of it is here yet")
 
-// LineageError says that the state in ZooKeeper is not the one that was looked for.
+// LineageError is returned when ZooKeeper has a state of another lineage than expected, or none.
 type LineageError struct {
 	Where      string
 	Want, Have string // Have is empty when there is none
@@ -41,13 +41,13 @@ func (e *LineageError) Error() string {
 	return fmt.Sprintf("the state in ZooKeeper at %s is of another installation: its lineage is %s, here it is %s", e.Where, e.Have, e.Want)
 }
 
-// found makes npctl's own znodes and learns the lineage. The first process chooses that of all.
-func (s *Store) found(ctx context.Context) error {
+// initialize creates npctl's own znodes and reads the lineage. The first process chooses the lineage.
+func (s *Store) initialize(ctx context.Context) error {
 	h, version, err := s.readHead(ctx)
 	if err != nil {
 		return err
 	}
-	if h == nil && s.opts.Lineage != "" && !s.opts.Arriving {
+	if h == nil && s.opts.Lineage != "" && !s.opts.Importing {
 		return &LineageError{Where: s.opts.String(), Want: s.opts.Lineage}
 	}
 	if h == nil && s.opts.ReadOnly {
@@ -61,33 +61,33 @@ func (s *Store) found(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.opts.Arriving {
-		return s.arrive(ctx, h, version)
+	if s.opts.Importing {
+		return s.beginImport(ctx, h, version)
 	}
 	return s.accept(h)
 }
 
-// accept refuses a state that is another's, or not all there.
+// accept rejects a state of another lineage and a state with an import in progress.
 func (s *Store) accept(h *head) error {
 	switch {
 	case h == nil:
-		return fmt.Errorf("%s was removed while npctl started", s.at(ownDir))
+		return fmt.Errorf("%s was removed while npctl started", s.serverPath(ownDir))
 	case s.opts.Lineage != "" && h.Lineage != s.opts.Lineage:
 		return &LineageError{Where: s.opts.String(), Want: s.opts.Lineage, Have: h.Lineage}
-	case h.Arriving:
-		return fmt.Errorf("%s: %w", s.opts.String(), ErrArriving)
+	case h.Importing:
+		return fmt.Errorf("%s: %w", s.opts.String(), ErrImporting)
 	}
 	s.lineage = h.Lineage
 	return nil
 }
 
-// ensureOwn makes npctl's own znodes, but for those that are there.
+// ensureOwn creates the missing znodes of npctl.
 func (s *Store) ensureOwn(ctx context.Context) error {
 	lineage := s.opts.Lineage
 	if lineage == "" {
 		lineage = uuid.NewString()
 	}
-	data := asJSON(head{Schema: ownSchema, WrittenBy: s.opts.Version, Lineage: lineage, Arriving: s.opts.Arriving})
+	data := asJSON(head{Schema: ownSchema, WrittenBy: s.opts.Version, Lineage: lineage, Importing: s.opts.Importing})
 	key := s.opts.HashKey
 	if key == "" {
 		key = resources.NewHashKey()
@@ -103,7 +103,7 @@ func (s *Store) ensureOwn(ctx context.Context) error {
 	return nil
 }
 
-// readHead returns nil where npctl has never been, and refuses what a newer npctl has made.
+// readHead returns nil if npctl has never written here. It rejects the schema of a newer npctl.
 func (s *Store) readHead(ctx context.Context) (h *head, version int32, err error) {
 	data, stat, err := s.get(ctx, ownDir)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -114,16 +114,16 @@ func (s *Store) readHead(ctx context.Context) (h *head, version int32, err error
 	}
 	h = &head{}
 	if err := json.Unmarshal(data, h); err != nil || h.Lineage == "" {
-		return nil, 0, fmt.Errorf("%s is not npctl's: remove it if nobody needs it, or use another chroot", s.at(ownDir))
+		return nil, 0, fmt.Errorf("%s is not npctl's: remove it if nobody needs it, or use another chroot", s.serverPath(ownDir))
 	}
 	if h.Schema > ownSchema {
-		return nil, 0, fmt.Errorf("%s has schema %d, written by npctl %s, and this npctl knows %d: upgrade npctl", s.at(ownDir), h.Schema, h.WrittenBy, ownSchema)
+		return nil, 0, fmt.Errorf("%s has schema %d, written by npctl %s, and this npctl knows %d: upgrade npctl", s.serverPath(ownDir), h.Schema, h.WrittenBy, ownSchema)
 	}
 	return h, stat.Version, nil
 }
 
-// Identity implements state.Identified. The serial is the zxid of npctl's newest commit, by whichever process; what
-// others write does not count.
+// Identity implements state.Identified. The serial is the zxid of the newest commit by any npctl process; writes of
+// other programs do not count.
 func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
 	if err := s.usable(ctx); err != nil {
 		return state.Identity{}, err

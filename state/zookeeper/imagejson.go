@@ -17,14 +17,14 @@ type buildJSON struct {
 	Time     seconds     `json:"state_time"`
 	Host     text        `json:"builder"`
 	HostID   text        `json:"builder_id"`
-	Formats  text        `json:"formats"` // with commas between them
+	Formats  text        `json:"formats"` // comma-separated
 	Username *text       `json:"username"`
 	Python   text        `json:"python_path"`
 	Shell    text        `json:"shell_type"`
 	Extra    *buildExtra `json:"npctl"`
 }
 
-// buildExtra is what Nodepool has no word for.
+// buildExtra holds the attributes without a key in Nodepool's documents.
 type buildExtra struct {
 	Kind    *resources.ImageKind   `json:"kind,omitempty"`
 	Created *time.Time             `json:"created,omitempty"`
@@ -40,15 +40,15 @@ type buildExtra struct {
 	Remote  *bool                  `json:"remote,omitempty"`
 }
 
-func decodeBuild(p place, data []byte, created int64) (record, base resources.Record, err error) {
+func decodeBuild(p znodeRef, data []byte, created int64) (record, base resources.Record, err error) {
 	var doc buildJSON
-	if err := json.Unmarshal(data, &doc); err != nil {
+	if err := unmarshal(data, &doc); err != nil {
 		return nil, nil, err
 	}
 	if doc.State == "" {
 		return nil, nil, errors.New("it has no state")
 	}
-	// What Nodepool has built lies on its builder's disk: it is for others to send and to remove.
+	// The files of a Nodepool build are on the disk of its builder, and only that builder uploads or deletes them.
 	b := &resources.Build{ID: p.id, Image: p.parts[2], Kind: resources.DiskImage, State: resources.State(doc.State),
 		StateTime: doc.Time.Time, Created: time.UnixMilli(created).UTC(), Host: string(doc.Host), HostID: string(doc.HostID),
 		Login: imageLogin(doc.Username, doc.Python, doc.Shell), Remote: true}
@@ -85,7 +85,7 @@ func (doc *buildJSON) overlay(b *resources.Build) {
 	overlay(&b.Error, x.Error)
 	overlay(&b.Extra, x.Extra)
 	overlay(&b.Version, x.Version)
-	overlay(&b.Dated, x.Dated)
+	overlay(&b.VersionTime, x.Dated)
 	overlay(&b.Remote, x.Remote)
 }
 
@@ -94,7 +94,7 @@ func buildExtras(said, record resources.Record) any {
 	return buildExtra{Kind: differ(base.Kind, b.Kind), Created: differ(base.Created, b.Created), Builder: differ(base.Builder, b.Builder),
 		Hash: differ(base.Hash, b.Hash), Files: differ(base.Files, b.Files), Login: differ(base.Login, b.Login),
 		Seconds: differ(base.Seconds, b.Seconds), Error: differ(base.Error, b.Error), Extra: differ(base.Extra, b.Extra),
-		Version: differ(base.Version, b.Version), Dated: differ(base.Dated, b.Dated), Remote: differ(base.Remote, b.Remote)}
+		Version: differ(base.Version, b.Version), Dated: differ(base.VersionTime, b.VersionTime), Remote: differ(base.Remote, b.Remote)}
 }
 
 func buildValues(record resources.Record) values {
@@ -130,7 +130,7 @@ type uploadJSON struct {
 	Extra    *uploadExtra `json:"npctl"`
 }
 
-// uploadExtra is what Nodepool has no word for.
+// uploadExtra holds the attributes without a key in Nodepool's documents.
 type uploadExtra struct {
 	ID       *string          `json:"id,omitempty"`
 	Created  *time.Time       `json:"created,omitempty"`
@@ -142,9 +142,9 @@ type uploadExtra struct {
 	Unmarked *bool            `json:"unmarked,omitempty"`
 }
 
-func decodeUpload(p place, data []byte, created int64) (record, base resources.Record, err error) {
+func decodeUpload(p znodeRef, data []byte, created int64) (record, base resources.Record, err error) {
 	var doc uploadJSON
-	if err := json.Unmarshal(data, &doc); err != nil {
+	if err := unmarshal(data, &doc); err != nil {
 		return nil, nil, err
 	}
 	switch {
@@ -153,7 +153,8 @@ func decodeUpload(p place, data []byte, created int64) (record, base resources.R
 	case !sequence.MatchString(p.parts[8]):
 		return nil, nil, errors.New("its name is not a sequence of ten digits")
 	}
-	// What Nodepool has uploaded carries Nodepool's metadata: that no image with our marks is there says nothing of it.
+	// An upload by Nodepool carries Nodepool's metadata, so the absence of an image with npctl's ownership tags proves
+	// nothing.
 	u := &resources.Upload{ID: p.id, Image: p.parts[2], Build: buildID(p.parts[2], p.parts[4]), Provider: p.parts[6],
 		State: resources.State(doc.State), StateTime: doc.Time.Time, Created: time.UnixMilli(created).UTC(), Format: string(doc.Format),
 		ExternalID: string(doc.External), Name: string(doc.Name), Login: imageLogin(doc.Username, doc.Python, doc.Shell), Unmarked: true}

@@ -14,11 +14,11 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// arrive makes the state one that is on its way here. One of another lineage gives way when npctl has never written a
-// record under it.
-func (s *Store) arrive(ctx context.Context, h *head, version int32) error {
+// beginImport marks the state as importing. It replaces a state of another lineage only if npctl has never committed to
+// that state.
+func (s *Store) beginImport(ctx context.Context, h *head, version int32) error {
 	if h == nil {
-		return fmt.Errorf("%s was removed while npctl started", s.at(ownDir))
+		return fmt.Errorf("%s was removed while npctl started", s.serverPath(ownDir))
 	}
 	if h.Lineage != s.opts.Lineage {
 		_, stat, err := s.get(ctx, serialAt)
@@ -30,37 +30,37 @@ func (s *Store) arrive(ctx context.Context, h *head, version int32) error {
 		}
 	}
 	s.lineage = s.opts.Lineage
-	if h.Lineage == s.opts.Lineage && h.Arriving {
+	if h.Lineage == s.opts.Lineage && h.Importing {
 		return nil
 	}
-	h.Lineage, h.Arriving, h.WrittenBy = s.opts.Lineage, true, s.opts.Version
+	h.Lineage, h.Importing, h.WrittenBy = s.opts.Lineage, true, s.opts.Version
 	return s.writeHead(ctx, h, version)
 }
 
 func (s *Store) writeHead(ctx context.Context, h *head, version int32) error {
-	_, _, err := s.multi(ctx, "write "+s.at(ownDir), []any{&zk.SetDataRequest{Path: s.at(ownDir), Data: asJSON(h), Version: version}})
+	_, _, err := s.multi(ctx, "write "+s.serverPath(ownDir), []any{&zk.SetDataRequest{Path: s.serverPath(ownDir), Data: asJSON(h), Version: version}})
 	if errors.Is(err, zk.ErrBadVersion) {
-		return fmt.Errorf("%s has changed meanwhile: %w", s.at(ownDir), state.ErrConflict)
+		return fmt.Errorf("%s has changed meanwhile: %w", s.serverPath(ownDir), state.ErrConflict)
 	}
 	return err
 }
 
-// Arrived lets everybody in: all records are here.
-func (s *Store) Arrived(ctx context.Context) error {
+// EndImport declares the import complete, which lets other processes open the state.
+func (s *Store) EndImport(ctx context.Context) error {
 	if s.opts.ReadOnly {
 		return errReadOnly
 	}
 	h, version, err := s.readHead(ctx)
-	if err != nil || h == nil || !h.Arriving {
+	if err != nil || h == nil || !h.Importing {
 		return err
 	}
-	h.Arriving = false
+	h.Importing = false
 	return s.writeHead(ctx, h, version)
 }
 
-// Leave begins to take records away, and returns the id of the move: the same until Left, so that one that was cut short
-// can be told from another.
-func (s *Store) Leave(ctx context.Context) (id string, err error) {
+// BeginExport starts an export and returns its ID. The ID stays the same until EndExport, so that a process can
+// distinguish an interrupted export from another one.
+func (s *Store) BeginExport(ctx context.Context) (id string, err error) {
 	if s.opts.ReadOnly {
 		return "", errReadOnly
 	}
@@ -69,29 +69,29 @@ func (s *Store) Leave(ctx context.Context) (id string, err error) {
 	case err != nil:
 		return "", err
 	case h == nil:
-		return "", fmt.Errorf("%s was removed while npctl ran", s.at(ownDir))
-	case h.Leaving != "":
-		return h.Leaving, nil
+		return "", fmt.Errorf("%s was removed while npctl ran", s.serverPath(ownDir))
+	case h.ExportID != "":
+		return h.ExportID, nil
 	}
-	h.Leaving = uuid.NewString()
-	return h.Leaving, s.writeHead(ctx, h, version)
+	h.ExportID = uuid.NewString()
+	return h.ExportID, s.writeHead(ctx, h, version)
 }
 
-// Left ends a move that Leave began.
-func (s *Store) Left(ctx context.Context) error {
+// EndExport ends an export that BeginExport started.
+func (s *Store) EndExport(ctx context.Context) error {
 	if s.opts.ReadOnly {
 		return errReadOnly
 	}
 	h, version, err := s.readHead(ctx)
-	if err != nil || h == nil || h.Leaving == "" {
+	if err != nil || h == nil || h.ExportID == "" {
 		return err
 	}
-	h.Leaving = ""
+	h.ExportID = ""
 	return s.writeHead(ctx, h, version)
 }
 
-// Import puts records of another store here, of nodes, builds and uploads, in whatever state they are, instead of those
-// with the same keys. It makes all changes or none.
+// Import stores nodes, builds and uploads of another store, in any state, and replaces records with the same keys. It
+// makes all changes or none.
 func (s *Store) Import(ctx context.Context, records ...resources.Record) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Store) Import(ctx context.Context, records ...resources.Record) error {
 	ops := make([]state.Op, len(records))
 	for i, r := range records {
 		if kind := r.Key().Kind; !shared(kind) || kind == resources.KindRequest {
-			return state.Refuse("a %s cannot be brought from another store", kind)
+			return state.Invalidf("a %s cannot be brought from another store", kind)
 		}
 		ops[i] = state.Op{Record: r, Force: true}
 	}
@@ -122,7 +122,7 @@ func (s *Store) Import(ctx context.Context, records ...resources.Record) error {
 	return nil
 }
 
-// LastID is the last number that a node or an upload was given, or can have been given, here.
+// LastID returns the highest number that a node or an upload has, or can have had, in this state.
 func (s *Store) LastID(ctx context.Context, kind resources.Kind) (uint64, error) {
 	switch kind {
 	case resources.KindNode:
@@ -135,12 +135,12 @@ func (s *Store) LastID(ctx context.Context, kind resources.Kind) (uint64, error)
 		last, _, err := s.lastUpload(ctx)
 		return last, err
 	default:
-		return 0, state.Refuse("a %s has no number", kind)
+		return 0, state.Invalidf("a %s has no number", kind)
 	}
 }
 
-// Reserve lets no node or upload be given a number up to the one named: those that the records have, or that are in the
-// marks of what is in clouds.
+// Reserve keeps numbers up to upTo from being assigned to nodes or uploads, because imported records or ownership tags
+// in clouds use them.
 func (s *Store) Reserve(ctx context.Context, kind resources.Kind, upTo uint64) error {
 	if s.opts.ReadOnly {
 		return errReadOnly
@@ -151,7 +151,7 @@ func (s *Store) Reserve(ctx context.Context, kind resources.Kind, upTo uint64) e
 	case resources.KindUpload:
 		return s.skipUploads(ctx, upTo)
 	default:
-		return state.Refuse("a %s has no number", kind)
+		return state.Invalidf("a %s has no number", kind)
 	}
 }
 
@@ -160,18 +160,21 @@ func (s *Store) skipUploads(ctx context.Context, upTo uint64) error {
 	if err != nil || last >= upTo {
 		return err
 	}
-	_, _, err = s.multi(ctx, "number uploads", []any{&zk.SetDataRequest{Path: s.at(uploadsAt), Data: strconv.AppendUint(nil, upTo, 10), Version: version}})
+	_, _, err = s.multi(ctx, "number uploads", []any{&zk.SetDataRequest{Path: s.serverPath(uploadsAt), Data: strconv.AppendUint(nil, upTo, 10), Version: version}})
+	if errors.Is(err, zk.ErrBadVersion) { // another process has created an upload
+		return s.skipUploads(ctx, upTo)
+	}
 	return err
 }
 
-// skipAtOnce is how many numbers are skipped with one multi. Its packet is far below what ZooKeeper takes.
+// skipAtOnce is the number of IDs that one multi skips. Its packet is far below ZooKeeper's limit.
 const skipAtOnce = 2000
 
-// mostSkipped bounds how long it may take: some minutes.
+// mostSkipped is the maximum number of IDs to skip. It limits the duration to a few minutes.
 const mostSkipped = 10_000_000
 
-// skipNodes makes and removes as many children as there are numbers to skip: ZooKeeper numbers by what was ever made in a
-// directory. Nobody sees them, since each is made and removed in one multi.
+// skipNodes creates and deletes as many children as there are numbers to skip, because ZooKeeper derives numbers from
+// all children ever created in a directory. No process sees them, since one multi creates and deletes each.
 func (s *Store) skipNodes(ctx context.Context, upTo uint64) error {
 	for {
 		made, err := s.madeIn(ctx, nodesDir)
@@ -180,18 +183,18 @@ func (s *Store) skipNodes(ctx context.Context, upTo uint64) error {
 		}
 		missing := upTo + 1 - made
 		if missing > mostSkipped {
-			return state.Refuse("nodes are numbered from %d here and from %d there: the difference is too large", made, upTo+1)
+			return state.Invalidf("nodes are numbered from %d here and from %d there: the difference is too large", made, upTo+1)
 		}
 		skip := nodesDir + "/npctl-skip"
-		pair := []any{&zk.CreateRequest{Path: s.at(skip), Acl: openACL}, &zk.DeleteRequest{Path: s.at(skip), Version: -1}}
+		pair := []any{&zk.CreateRequest{Path: s.serverPath(skip), Acl: openACL}, &zk.DeleteRequest{Path: s.serverPath(skip), Version: -1}}
 		if _, _, err := s.multi(ctx, "number nodes", slices.Repeat(pair, int(min(missing, skipAtOnce)))); err != nil {
 			return err
 		}
 	}
 }
 
-// madeIn is how many children a directory has ever had. ZooKeeper shows a number that counts both what was made and what
-// was removed, and keeps the other.
+// madeIn returns the number of children ever created in a directory. ZooKeeper does not report that number: Cversion
+// counts both creations and deletions.
 func (s *Store) madeIn(ctx context.Context, dir string) (uint64, error) {
 	_, stat, err := s.get(ctx, dir)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
-// tryOpen is open for a store that may be refused.
+// tryOpen opens a store and returns the error.
 func (tr *tree) tryOpen(t *testing.T, with func(*zookeeper.Options)) error {
 	t.Helper()
 	private, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "private.db"), Version: "0.1.0"})
@@ -35,7 +35,7 @@ func lineage(name string) func(*zookeeper.Options) {
 }
 
 func arriving(name string) func(*zookeeper.Options) {
-	return func(o *zookeeper.Options) { o.Lineage, o.Arriving = name, true }
+	return func(o *zookeeper.Options) { o.Lineage, o.Importing = name, true }
 }
 
 func TestStateThatIsNotThereIsNotMade(t *testing.T) {
@@ -61,13 +61,13 @@ func TestStateThatIsNotThereIsNotMade(t *testing.T) {
 func TestStateThatArrivesIsNobodysUntilItHas(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
-	tr.open(t) // a state without a single record gives way
+	tr.open(t) // a state without a record is replaced
 	s := tr.open(t, arriving("mine"))
 	for what, with := range map[string]func(*zookeeper.Options){
 		"anybody": lineage(""), "of that state": lineage("mine"), "who only reads": func(o *zookeeper.Options) { o.ReadOnly = true },
 	} {
-		if err := tr.tryOpen(t, with); !errors.Is(err, zookeeper.ErrArriving) {
-			t.Errorf("%s: %v, want %v", what, err, zookeeper.ErrArriving)
+		if err := tr.tryOpen(t, with); !errors.Is(err, zookeeper.ErrImporting) {
+			t.Errorf("%s: %v, want %v", what, err, zookeeper.ErrImporting)
 		}
 	}
 	if err := tr.tryOpen(t, arriving("mine")); err != nil {
@@ -76,9 +76,9 @@ func TestStateThatArrivesIsNobodysUntilItHas(t *testing.T) {
 	n := node(resources.StateInUse)
 	n.ID = "0000000042"
 	must(t, s.Import(t.Context(), n))
-	must(t, s.Import(t.Context(), n)) // twice is the same
-	must(t, s.Arrived(t.Context()))
-	must(t, s.Arrived(t.Context()))
+	must(t, s.Import(t.Context(), n)) // a repeated import changes nothing
+	must(t, s.EndImport(t.Context()))
+	must(t, s.EndImport(t.Context()))
 	after := tr.open(t, lineage("mine"))
 	entry, err := after.Get(t.Context(), n.Key())
 	must(t, err)
@@ -168,16 +168,16 @@ func TestMoveAwayHasOneIDUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
-	first, err := s.Leave(t.Context())
+	first, err := s.BeginExport(t.Context())
 	must(t, err)
-	again, err := tr.open(t).Leave(t.Context()) // and nobody is kept out
+	again, err := tr.open(t).BeginExport(t.Context()) // an export does not keep other processes out
 	must(t, err)
 	if first == "" || first != again {
 		t.Errorf("the move is %q and then %q", first, again)
 	}
-	must(t, s.Left(t.Context()))
-	must(t, s.Left(t.Context()))
-	if next, err := s.Leave(t.Context()); err != nil || next == first {
+	must(t, s.EndExport(t.Context()))
+	must(t, s.EndExport(t.Context()))
+	if next, err := s.BeginExport(t.Context()); err != nil || next == first {
 		t.Errorf("another move is %q too, %v", next, err)
 	}
 }

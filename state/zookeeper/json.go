@@ -3,20 +3,18 @@ package zookeeper
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
-// ownKey is the one key that npctl adds to a document, for what Nodepool has no word for. Zuul keeps it. A Nodepool
-// launcher drops it, which must be harmless: it holds nothing that anybody waits for.
+// ownKey is the only key that npctl adds to a document, for attributes that Nodepool has no key for. Zuul keeps it. A
+// Nodepool launcher drops it, which must be harmless: no process waits for anything under it.
 const ownKey = "npctl"
 
-// values are the keys of a document that follow from a record, in the order in which a new one lists them.
+// values lists the keys of a document that follow from a record, in the order of a new document.
 type values []value
 
 type value struct {
@@ -24,13 +22,12 @@ type value struct {
 	raw json.RawMessage // nil: no such key
 }
 
-// codec translates one kind of record. decode reads a document; of it, base is what the document says without npctl's
-// own key.
+// codec translates one kind of record. decode parses a document; base is the record without npctl's own key.
 type codec struct {
-	decode func(p place, data []byte, created int64) (record, base resources.Record, err error)
+	decode func(p znodeRef, data []byte, created int64) (record, base resources.Record, err error)
 	values func(resources.Record) values
-	extra  func(base, record resources.Record) any // what goes under npctl's own key; nil: nothing
-	fresh  func(*Store, resources.Record) values   // keys that only a new document gets
+	extra  func(base, record resources.Record) any // value of npctl's own key
+	fresh  func(*Store, resources.Record) values   // keys that only a new document has
 }
 
 func (s *Store) codec(kind resources.Kind) codec {
@@ -46,9 +43,10 @@ func (s *Store) codec(kind resources.Kind) codec {
 	}
 }
 
-// encode writes a record. Of an old document every key stays as it is, to the byte, unless its meaning has changed. What
-// the keys of others say follows from told, which is the record but for names that only npctl knows. old is nil for a new one.
-func (s *Store) encode(p place, record, told resources.Record, old *znode) ([]byte, error) {
+// encode returns the document of a record. It keeps each key of an old document byte for byte, unless the meaning of
+// the key changed. The third argument, from which the keys for other programs follow, is the record without names that
+// only npctl knows. old is nil for a new record.
+func (s *Store) encode(p znodeRef, record, told resources.Record, old *znode) ([]byte, error) {
 	c := s.codec(p.kind)
 	doc := &object{values: map[string]json.RawMessage{}}
 	var before values
@@ -70,7 +68,7 @@ func (s *Store) encode(p place, record, told resources.Record, old *znode) ([]by
 	return s.withExtras(c, p, doc, record, created)
 }
 
-// change sets the keys whose values differ.
+// change sets the keys with new values and drops the keys without a value.
 func (o *object) change(before, after values) {
 	for i, v := range after {
 		same := i < len(before) && bytes.Equal(before[i].raw, v.raw)
@@ -83,20 +81,18 @@ func (o *object) change(before, after values) {
 	}
 }
 
-// withExtras puts under npctl's own key what the rest of the document would not read back as.
-func (s *Store) withExtras(c codec, p place, doc *object, record resources.Record, created int64) ([]byte, error) {
-	said := &object{keys: slices.Clone(doc.keys), values: maps.Clone(doc.values)}
-	said.drop(ownKey)
-	_, base, err := c.decode(p, said.bytes(), created)
+// withExtras puts under npctl's own key all attributes that the rest of the document does not express.
+func (s *Store) withExtras(c codec, p znodeRef, doc *object, record resources.Record, created int64) ([]byte, error) {
+	_, base, err := c.decode(p, doc.bytes(ownKey), created)
 	if err != nil {
-		return nil, state.Refuse("%s would not read back as it was written: %v", record.Key(), err)
+		return nil, state.Invalidf("%s would not read back as it was written: %v", record.Key(), err)
 	}
 	old := doc.values[ownKey]
 	extra := mergeExtra(old, asJSON(c.extra(base, record)))
 	switch {
 	case string(extra) == "{}":
 		doc.drop(ownKey)
-	case !bytes.Equal(compacted(old), compacted(extra)):
+	case !bytes.Equal(old, extra) && !bytes.Equal(compacted(old), compacted(extra)):
 		doc.set(ownKey, extra)
 	}
 	return doc.bytes(), nil
@@ -110,7 +106,7 @@ func compacted(raw json.RawMessage) []byte {
 	return text.Bytes()
 }
 
-// mergeExtra keeps of old what this npctl does not know: a newer one has written it.
+// mergeExtra preserves unknown fields of old, which a newer npctl wrote.
 func mergeExtra(old, extra json.RawMessage) json.RawMessage {
 	before, err := parseObject(old)
 	if err != nil {
@@ -130,7 +126,7 @@ func mergeExtra(old, extra json.RawMessage) json.RawMessage {
 
 var knownExtras = fieldNames(nodeExtra{}, requestExtra{}, buildExtra{}, uploadExtra{})
 
-// fieldNames are the JSON names of the structs' fields.
+// fieldNames returns the JSON names of the structs' fields.
 func fieldNames(structs ...any) map[string]bool {
 	names := map[string]bool{}
 	for _, s := range structs {
@@ -143,7 +139,7 @@ func fieldNames(structs ...any) map[string]bool {
 	return names
 }
 
-// differ returns want where the document does not say it.
+// differ returns want, or nil if the document already says it.
 func differ[T any](said, want T) *T {
 	if reflect.DeepEqual(said, want) {
 		return nil
@@ -151,26 +147,17 @@ func differ[T any](said, want T) *T {
 	return &want
 }
 
-// overlay puts what npctl has written in place of what the document says.
+// overlay replaces a value of the document with npctl's own, if any.
 func overlay[T any](field, extra *T) {
 	if extra != nil {
 		*field = *extra
 	}
 }
 
-// text is a string that may be null.
+// text is a string; null decodes as the empty string.
 type text string
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *text) UnmarshalJSON(raw []byte) error {
-	*t = ""
-	if string(raw) == "null" {
-		return nil
-	}
-	return json.Unmarshal(raw, (*string)(t))
-}
-
-// anyText is a string, or the JSON of whatever is there instead.
+// anyText is a string, or the JSON text of any other value.
 type anyText string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -190,7 +177,7 @@ func (t *anyText) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// texts is a list of strings; old documents have a bare one.
+// texts is a list of strings; old documents have a single string.
 type texts []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -209,7 +196,7 @@ func (t *texts) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// number is an integer that may come as a float or as null. What is no number counts as zero.
+// number is an integer that may be written as a float or as null. Any other value decodes as zero.
 type number int64
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -12,14 +12,14 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// load reads everything, level by level, while events come in.
+// load reads the whole tree, level by level, while events arrive.
 func (s *Store) load(ctx context.Context) error {
 	s.mu.Lock()
-	s.cache.tombs = map[string]uint64{}
+	s.cache.deletedDuringLoad = map[string]uint64{}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.cache.tombs = nil
+		s.cache.deletedDuringLoad = nil
 		s.mu.Unlock()
 	}()
 	level := []string{rootDir, namedDir, frozenDir}
@@ -33,11 +33,11 @@ func (s *Store) load(ctx context.Context) error {
 	return nil
 }
 
-// listing is what is known of one znode after it was read.
+// listing is the outcome of reading one znode and listing its children.
 type listing struct {
 	result
 	names []string
-	list  bool // names are all there are
+	list  bool // names is complete
 }
 
 func (s *Store) loadLevel(ctx context.Context, paths []string) (next []string, err error) {
@@ -64,15 +64,15 @@ func (s *Store) loadLevel(ctx context.Context, paths []string) (next []string, e
 	return next, nil
 }
 
-// list reads a znode and names its children, where they can be of interest.
+// list reads a znode and lists its children if the store uses them.
 func (s *Store) list(ctx context.Context, at string) (l listing, err error) {
-	p := placeOf(at)
+	p := parsePath(at)
 	if p.hasContent() {
 		if l.result, err = s.read(ctx, at); err != nil || !l.there || p.role == roleComponent || p.kind == resources.KindRequest {
 			return l, err
 		}
 	}
-	if l.list = true; p.kind == resources.KindNode { // has a lock directory or nothing
+	if l.list = true; p.kind == resources.KindNode { // the only possible child is the lock directory
 		if l.kids > 0 {
 			l.names = []string{lockName}
 		}
@@ -87,20 +87,20 @@ func (s *Store) list(ctx context.Context, at string) (l listing, err error) {
 	return l, err
 }
 
-// takeListing puts a listing into the cache and returns what is to be read next. s.mu is held.
+// takeListing stores a listing in the cache and returns the paths to read next. s.mu is held.
 func (s *Store) takeListing(at string, l listing, since uint64) (next []string) {
 	z := s.cache.nodes[at]
 	switch {
-	case !l.there && (z == nil || z.born > since):
+	case !l.there && (z == nil || z.knownSince > since):
 		return nil
 	case !l.there:
 		s.cache.remove(at)
 		return nil
-	case z == nil && s.cache.tombs[at] > since:
+	case z == nil && s.cache.deletedDuringLoad[at] > since:
 		return nil
 	}
 	z = s.cache.add(at)
-	if z.place.hasContent() && z.moved <= since && !s.held(at) {
+	if z.ref.hasContent() && z.changedAt <= since && !s.inOwnWrite(at) {
 		s.report(at, l.content)
 		s.cache.put(at, l.content)
 		delete(s.cache.dirty, at)
@@ -109,8 +109,8 @@ func (s *Store) takeListing(at string, l listing, since uint64) (next []string) 
 		return nil
 	}
 	s.cache.children(at, l.names, since)
-	for _, kid := range slices.Sorted(maps.Keys(z.kids)) {
-		if p := placeOf(at + "/" + kid); p.role != roleContender && p.role != roleFlag && p.role != roleOther {
+	for _, kid := range slices.Sorted(maps.Keys(z.children)) {
+		if p := parsePath(at + "/" + kid); p.role != roleContender && p.role != roleFlag && p.role != roleOther {
 			next = append(next, at+"/"+kid)
 		}
 	}

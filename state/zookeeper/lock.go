@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// lock is a lock with a name. While one of them is lost and was not given back, nothing may be written.
+// lock is a named lock. While a lost lock has not been unlocked, all writes fail.
 type lock struct {
 	*contender
 	store *Store
@@ -26,11 +26,11 @@ func namedLockDir(name string) string {
 	return namedDir + "/" + url.PathEscape(name)
 }
 
-// Lock implements state.Store. It ends with the session: a process that is killed has its locks for the session timeout.
-// What the holder leaves empty of ID, Who, Host, PID, Since and Version is filled in from this process.
+// Lock implements state.Store. The lock ends with the session: the locks of a killed process remain for the session
+// timeout. Empty fields of holder are filled in from this process; see state.Holder.WithDefaults.
 func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
 	if name == "" || len(name) > maxLockName || name == "." || name == ".." {
-		return nil, state.Refuse("lock %.40q: a name of 1 to %d bytes is needed", name, maxLockName)
+		return nil, state.Invalidf("lock %.40q: a name of 1 to %d bytes is needed", name, maxLockName)
 	}
 	if s.opts.ReadOnly {
 		return nil, errReadOnly
@@ -41,17 +41,17 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 	if err := s.waitSynced(ctx); err != nil {
 		return nil, err
 	}
-	own := holder.Or(state.Self(s.opts.Host, s.opts.Version))
+	own := holder.WithDefaults(state.Self(s.opts.Host, s.opts.Version))
 	for range maxTries {
 		l, err := s.tryLock(ctx, name, own)
-		if !errors.Is(err, errAgain) {
+		if !errors.Is(err, errRetry) {
 			return l, err
 		}
 	}
 	return nil, fmt.Errorf("lock %s: its holders change: %w", name, state.ErrLocked)
 }
 
-// tryLock returns an untyped nil with every error.
+// tryLock returns a nil interface with every error.
 func (s *Store) tryLock(ctx context.Context, name string, own state.Holder) (state.Lock, error) {
 	dir := namedLockDir(name)
 	if locked, err := s.lockedBy(ctx, name); err != nil || locked != nil {
@@ -65,10 +65,10 @@ func (s *Store) tryLock(ctx context.Context, name string, own state.Holder) (sta
 	switch {
 	case errors.Is(err, errQueued):
 		_, locked, err := s.first(ctx, name, contenders[0])
-		_ = s.leave(ctx, contenders)
-		return nil, errors.Join(orLocked(err, locked), again(err, locked))
+		_ = s.releaseContenders(ctx, contenders)
+		return nil, errors.Join(orLocked(err, locked), retryUnlessNamed(err, locked))
 	case err != nil:
-		_ = s.leave(ctx, contenders)
+		_ = s.releaseContenders(ctx, contenders)
 		return nil, err
 	}
 	l := &lock{contender: contenders[0], store: s, name: name, id: own.ID}
@@ -78,10 +78,10 @@ func (s *Store) tryLock(ctx context.Context, name string, own state.Holder) (sta
 	return l, nil
 }
 
-// again is for when the holder was gone before it could be named.
-func again(err error, locked *state.LockedError) error {
+// retryUnlessNamed returns errRetry if the holder released the lock before its name was read.
+func retryUnlessNamed(err error, locked *state.LockedError) error {
 	if err == nil && locked == nil {
-		return errAgain
+		return errRetry
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (l *lock) Unlock(ctx context.Context) error {
 	_, known := s.locks[l]
 	delete(s.locks, l)
 	s.mu.Unlock()
-	if !known || s.over() {
+	if !known || s.isClosed() {
 		return nil
 	}
 	if err := s.release(ctx, l.contender); err != nil {

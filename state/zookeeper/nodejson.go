@@ -52,33 +52,34 @@ type nodeJSON struct {
 	Extra       *nodeExtra         `json:"npctl"`
 }
 
-// nodeExtra is what Nodepool has no word for. What others write is not in it: ours would outlive theirs.
+// nodeExtra holds the attributes without a key in Nodepool's documents. It omits keys that other programs write,
+// because npctl's value would outlive a newer one of theirs.
 type nodeExtra struct {
-	Hash       *resources.Hash    `json:"hash,omitempty"`
-	Image      *string            `json:"image,omitempty"`
-	ImageID    *string            `json:"image_id,omitempty"`
-	Upload     *string            `json:"upload,omitempty"`
-	Attempt    *int64             `json:"attempt,omitempty"`
-	Unanswered *int64             `json:"unanswered,omitempty"`
-	Login      *resources.Login   `json:"login,omitempty"`
-	Resources  *resources.Amounts `json:"resources,omitempty"`
-	Static     *bool              `json:"static,omitempty"`
-	Seconds    *float64           `json:"seconds,omitempty"`
-	Error      *string            `json:"error,omitempty"`
-	Lease      *resources.Lease   `json:"lease,omitempty"`
-	Checked    *time.Time         `json:"checked,omitempty"`
-	Phases     *resources.Phases  `json:"phases,omitempty"`
+	Hash       *resources.Hash            `json:"hash,omitempty"`
+	Image      *string                    `json:"image,omitempty"`
+	ImageID    *string                    `json:"image_id,omitempty"`
+	Upload     *string                    `json:"upload,omitempty"`
+	Attempt    *int64                     `json:"attempt,omitempty"`
+	Unanswered *int64                     `json:"unanswered,omitempty"`
+	Login      *resources.Login           `json:"login,omitempty"`
+	Resources  *resources.ResourceAmounts `json:"resources,omitempty"`
+	Static     *bool                      `json:"static,omitempty"`
+	Seconds    *float64                   `json:"seconds,omitempty"`
+	Error      *string                    `json:"error,omitempty"`
+	Lease      *resources.Lease           `json:"lease,omitempty"`
+	Checked    *time.Time                 `json:"checked,omitempty"`
+	Phases     *resources.Phases          `json:"phases,omitempty"`
 }
 
 const (
 	staticLauncher = "static driver" // in place of a launcher's id
-	stateDeleted   = "deleted"       // written a moment before a node's znode goes
+	stateDeleted   = "deleted"       // written shortly before the znode of a node is deleted
 	defaultPort    = 22
 )
 
-func decodeNode(p place, data []byte, _ int64) (record, base resources.Record, err error) {
+func decodeNode(p znodeRef, data []byte, _ int64) (record, base resources.Record, err error) {
 	var doc nodeJSON
-	if err := json.Unmarshal(data, &doc); err != nil {
+	if err := unmarshal(data, &doc); err != nil {
 		return nil, nil, err
 	}
 	n, err := doc.record(p.id)
@@ -126,7 +127,7 @@ func (doc *nodeJSON) record(id string) (*resources.Node, error) {
 	return n, nil
 }
 
-// image reads where the node was booted from: the znode of an upload, or the name of a cloud image.
+// image returns the image that the node was booted from: an upload, or the name of a cloud image.
 func (doc *nodeJSON) image() (image, upload string) {
 	at := string(doc.ImageID)
 	if upload, ok := uploadID(at); ok {
@@ -148,7 +149,7 @@ func (doc *nodeJSON) login() resources.Login {
 	return l
 }
 
-// port is zero for the credentials of a cluster, which stand where the port stands otherwise.
+// port returns zero if the document has the credentials of a cluster in place of a port.
 func (doc *nodeJSON) port() int64 {
 	raw := doc.Port
 	if raw == nil {
@@ -164,9 +165,9 @@ func (doc *nodeJSON) port() int64 {
 	return port
 }
 
-func (doc *nodeJSON) amounts() resources.Amounts {
+func (doc *nodeJSON) amounts() resources.ResourceAmounts {
 	amount := func(name string) int64 { return int64(doc.Resources[name]) }
-	return resources.Amounts{Instances: amount("instances"), Cores: amount("cores"), RAM: amount("ram"),
+	return resources.ResourceAmounts{Instances: amount("instances"), Cores: amount("cores"), RAM: amount("ram"),
 		Volumes: amount("volumes"), VolumeGB: amount("volume-gb")}
 }
 
@@ -180,13 +181,13 @@ func (doc *nodeJSON) overlay(n *resources.Node) {
 	overlay(&n.ImageID, x.ImageID)
 	overlay(&n.Upload, x.Upload)
 	overlay(&n.Attempt, x.Attempt)
-	overlay(&n.Unanswered, x.Unanswered)
+	overlay(&n.UnansweredAttempts, x.Unanswered)
 	overlay(&n.Login, x.Login)
 	overlay(&n.Resources, x.Resources)
 	overlay(&n.Static, x.Static)
 	overlay(&n.Seconds, x.Seconds)
 	overlay(&n.Error, x.Error)
-	overlay(&n.Checked, x.Checked)
+	overlay(&n.VerifiedAt, x.Checked)
 	overlay(&n.Phases, x.Phases)
 	n.Lease = x.Lease
 }
@@ -194,13 +195,13 @@ func (doc *nodeJSON) overlay(n *resources.Node) {
 func nodeExtras(said, record resources.Record) any {
 	base, n := said.(*resources.Node), record.(*resources.Node)
 	return nodeExtra{Hash: differ(base.Hash, n.Hash), Image: differ(base.Image, n.Image), ImageID: differ(base.ImageID, n.ImageID),
-		Upload: differ(base.Upload, n.Upload), Attempt: differ(base.Attempt, n.Attempt), Unanswered: differ(base.Unanswered, n.Unanswered),
+		Upload: differ(base.Upload, n.Upload), Attempt: differ(base.Attempt, n.Attempt), Unanswered: differ(base.UnansweredAttempts, n.UnansweredAttempts),
 		Login: differ(base.Login, n.Login), Resources: differ(base.Resources, n.Resources), Static: differ(base.Static, n.Static),
 		Seconds: differ(base.Seconds, n.Seconds), Error: differ(base.Error, n.Error), Lease: n.Lease,
-		Checked: differ(base.Checked, n.Checked), Phases: differ(base.Phases, n.Phases)}
+		Checked: differ(base.VerifiedAt, n.VerifiedAt), Phases: differ(base.Phases, n.Phases)}
 }
 
-// nodeValues has every key that Nodepool always writes and that follows from the record.
+// nodeValues returns each key that Nodepool always writes and that follows from the record.
 func nodeValues(record resources.Record) values {
 	n := record.(*resources.Node)
 	port := n.Login.ConnectionPort
@@ -228,7 +229,7 @@ func nodeValues(record resources.Record) values {
 	}
 }
 
-// freshNode are the keys that a new node has besides. They are others' to change.
+// freshNode returns the additional keys of a new node. Only other programs change them later.
 func (s *Store) freshNode(record resources.Record) values {
 	n := record.(*resources.Node)
 	launcher := staticLauncher
@@ -251,17 +252,17 @@ func imageValue(n *resources.Node) json.RawMessage {
 
 const maxHold = 100 * 365 * 24 * 3600 // seconds
 
-// holdValue is how long the hold lasts from the time of the state, in whole seconds.
+// holdValue returns the duration of the hold from the time of the state, in whole seconds.
 func holdValue(n *resources.Node) json.RawMessage {
 	if n.HoldUntil.IsZero() {
 		return null
 	}
 	left := math.Ceil(n.HoldUntil.Sub(n.StateTime).Seconds())
-	return asJSON(int64(max(1, left))) // zero would mean for ever
+	return asJSON(int64(max(1, left))) // zero would mean forever
 }
 
-func amountsValue(a resources.Amounts) json.RawMessage {
-	if a == (resources.Amounts{}) {
+func amountsValue(a resources.ResourceAmounts) json.RawMessage {
+	if a == (resources.ResourceAmounts{}) {
 		return null
 	}
 	amounts := map[string]int64{"instances": a.Instances, "cores": a.Cores, "ram": a.RAM}

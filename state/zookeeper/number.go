@@ -11,9 +11,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// numberUploads gives new uploads the ids that npctl knows them by: ten digits, unique over everything, as in every other
-// store, so that records may move between stores while images in clouds carry the ids. The counter is written with the
-// uploads.
+// numberUploads assigns npctl's IDs to new uploads: ten digits, unique in the whole state, as in every other store, so
+// that records can move between stores while images in clouds carry the IDs. The commit writes the counter together
+// with the uploads.
 func (s *Store) numberUploads(ctx context.Context, changes []*change) error {
 	var fresh []*change
 	for _, c := range changes {
@@ -38,12 +38,12 @@ func (s *Store) numberUploads(ctx context.Context, changes []*change) error {
 		}
 	}
 	if highest != last {
-		fresh[len(fresh)-1].counter = &zk.SetDataRequest{Path: s.at(uploadsAt), Data: strconv.AppendUint(nil, highest, 10), Version: version}
+		fresh[len(fresh)-1].counter = &zk.SetDataRequest{Path: s.serverPath(uploadsAt), Data: strconv.AppendUint(nil, highest, 10), Version: version}
 	}
 	return nil
 }
 
-// nextUpload is the next number that no upload has.
+// nextUpload returns the next number that no upload has.
 func (s *Store) nextUpload(last uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,14 +58,14 @@ func (s *Store) nextUpload(last uint64) uint64 {
 func (s *Store) lastUpload(ctx context.Context) (last uint64, version int32, err error) {
 	data, stat, err := s.get(ctx, uploadsAt)
 	if errors.Is(err, zk.ErrNoNode) {
-		return 0, 0, fmt.Errorf("%s, which npctl made there, is gone; start npctl anew: %w", s.at(uploadsAt), err)
+		return 0, 0, fmt.Errorf("%s, which npctl made there, is gone; start npctl anew: %w", s.serverPath(uploadsAt), err)
 	}
 	if err != nil {
 		return 0, 0, err
 	}
 	if len(data) > 0 {
 		if last, err = strconv.ParseUint(string(data), 10, 64); err != nil {
-			return 0, 0, fmt.Errorf("%s does not hold a number: %w", s.at(uploadsAt), err)
+			return 0, 0, fmt.Errorf("%s does not hold a number: %w", s.serverPath(uploadsAt), err)
 		}
 	}
 	return last, stat.Version, nil

@@ -16,32 +16,33 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Options say where ZooKeeper is and who we are.
+// Options configures the connection to ZooKeeper and the identity of this process.
 type Options struct {
 	// Hosts are the servers of one ensemble, each host or host:port; the port is 2281 with TLS and 2181 without.
 	Hosts []string
-	// Chroot is the znode under which everything lies, the same for all who share; empty for the root. It must exist.
+	// Chroot is the znode below which all data is stored, the same for all programs that share it. It must exist; empty
+	// means the root.
 	Chroot string
-	// TLS is how the servers are spoken to; nil for plain text, which is for debugging: Nodepool and Zuul refuse it.
+	// TLS configures TLS. Nil means plain text, which is for debugging: Nodepool and Zuul refuse it.
 	TLS *TLS
-	// SessionTimeout is how long a lost process keeps its locks; 10 s when zero. The server may give another.
+	// SessionTimeout is how long a dead process keeps its locks; zero means 10 s. The server may grant another value.
 	SessionTimeout time.Duration
-	// OpenTimeout is how long Open may take to connect and to read everything; 30 s when zero.
+	// OpenTimeout limits the time in which Open connects and reads the tree; zero means 30 s.
 	OpenTimeout time.Duration
 
-	// Private keeps what concerns this process alone. The caller closes it, after the Store.
+	// Private stores the records that concern only this process. The caller closes it, after the Store.
 	Private state.Store
-	// ReadOnly refuses everything that would change a znode.
+	// ReadOnly rejects every operation that would change a znode.
 	ReadOnly bool
-	// Lineage is that of the state that must be there; empty: any, and one is made when there is none.
+	// Lineage is the required lineage of the state. Empty means any; Open creates a state if there is none.
 	Lineage string
-	// HashKey is the key that a state without one gets; empty: a random one.
+	// HashKey is the key for a state that has none; empty means a random one.
 	HashKey resources.HashKey
-	// Arriving makes the state there one of that lineage, unless npctl has written to another there, and keeps everybody
-	// else out until Arrived is called: for somebody who brings a state from elsewhere.
-	Arriving bool
+	// Importing marks the state as an import with that lineage, unless npctl has committed to a state of another
+	// lineage there. Other processes cannot open the state until EndImport.
+	Importing bool
 
-	Host    string // name of this machine in registrations and locks; asked of the system when empty
+	Host    string // name of this machine in registrations and locks; the host name if empty
 	Version string // of npctl
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -54,7 +55,7 @@ const (
 	tlsPort        = 2281 // Nodepool's default; its documentation says 2181
 )
 
-// complete fills in what was left out and refuses what cannot work.
+// complete sets defaults and rejects invalid options.
 func (o *Options) complete() error {
 	if o.Private == nil {
 		return errors.New("no private store: one is needed for what concerns this process alone")
@@ -102,7 +103,7 @@ func (o *Options) completeHosts() error {
 	return nil
 }
 
-// withPort adds the port where there is none. IPv6 addresses stand in brackets when a port follows.
+// withPort adds the port if host has none. An IPv6 address with a port is in brackets.
 func withPort(host string, port int) (string, error) {
 	if strings.Contains(host, "/") {
 		return "", fmt.Errorf("host %q: a chroot is given once, apart from the hosts", host)

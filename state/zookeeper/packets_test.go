@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
-// packets is how many ZooKeeper has received from a store, without those that only say that it is there.
+// packets returns the number of packets that ZooKeeper has received from a store, without pings.
 func (tr *tree) packets(t testing.TB, s *zookeeper.Store) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -38,8 +38,8 @@ func (tr *tree) packets(t testing.TB, s *zookeeper.Store) int {
 	return n
 }
 
-// counted connects without TLS, since ZooKeeper counts the packets of no others for each connection. In a session of two
-// minutes it says every 40 s that it is there, which is not counted.
+// counted connects without TLS, because ZooKeeper counts packets per connection only for plain text. A session of two
+// minutes sends a ping every 40 s, which is not counted.
 func counted(tr *tree) func(*zookeeper.Options) {
 	return func(o *zookeeper.Options) { o.Hosts, o.TLS, o.SessionTimeout = []string{tr.Plain}, nil, 2*time.Minute }
 }
@@ -63,14 +63,14 @@ func TestReadingAsksNothingOfZooKeeper(t *testing.T) {
 		must(t, err)
 		s.Changes()
 		s.Claimed()
-		s.Peers()
+		s.RegisteredPools()
 	}
 	if after := tr.packets(t, s); after != before {
 		t.Errorf("%d packets", after-before)
 	}
 }
 
-// What a change costs, each of them a round trip.
+// The cost of each change in packets; each packet is a round trip.
 func TestPacketsOfEachChange(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)

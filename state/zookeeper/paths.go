@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// The znodes that everybody shares, and npctl's own.
+// Znodes that all programs share, and npctl's own.
 const (
 	rootDir      = "/nodepool"
 	requestsDir  = rootDir + "/requests"
@@ -20,15 +20,15 @@ const (
 	launchersDir = registryDir + "/launcher"
 	buildersDir  = registryDir + "/builder"
 
-	ownDir    = "/npctl"             // holds the lineage
-	serialAt  = ownDir + "/serial"   // written by every commit
-	uploadsAt = ownDir + "/uploads"  // holds the highest number of npctl's own uploads
-	keyAt     = ownDir + "/hash-key" // see resources.HashKey
-	namedDir  = ownDir + "/locks"    // of state.Store.Lock
-	frozenDir = ownDir + "/frozen"   // has a flag for each provider that is to be left alone
-	lockName  = "lock"               // of every lock directory but those of requests
-	pauseName = "pause"              // flag of an image
-	wishName  = "request-build"      // flag of an image
+	ownDir           = "/npctl"             // holds the lineage
+	serialAt         = ownDir + "/serial"   // written by every commit
+	uploadsAt        = ownDir + "/uploads"  // holds the highest number of npctl's own uploads
+	keyAt            = ownDir + "/hash-key" // see resources.HashKey
+	namedDir         = ownDir + "/locks"    // of state.Store.Lock
+	frozenDir        = ownDir + "/frozen"   // has a flag for each frozen provider
+	lockName         = "lock"               // name of every lock directory except those of requests
+	pauseName        = "pause"              // flag of an image
+	buildRequestName = "request-build"      // flag of an image
 )
 
 var (
@@ -37,32 +37,32 @@ var (
 	hexID     = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
-const sequenceLength = 10 // digits of a number that ZooKeeper gives
+const sequenceLength = 10 // digits of a number that ZooKeeper assigns
 
-// role is what a znode is for.
+// role is the purpose of a znode.
 type role int
 
 const (
-	roleOther     role = iota // of no interest
-	roleDir                   // has children that are of interest
+	roleOther     role = iota // ignored
+	roleDir                   // has children that the store uses
 	roleRecord                // a request, node, build or upload
 	roleLock                  // a lock directory
-	roleContender             // somebody in the queue of a lock
+	roleContender             // an entry in the queue of a lock
 	roleComponent             // a registration
-	roleFlag                  // there or not
+	roleFlag                  // exists or not
 )
 
-// place says what lies at a path below the chroot.
-type place struct {
+// znodeRef identifies the object at a path below the chroot.
+type znodeRef struct {
 	role  role
 	kind  resources.Kind
 	id    string // of a record
 	parts []string
 }
 
-// placeOf reads a path. What it does not know is roleOther, so that others may keep there what they like.
-func placeOf(at string) place {
-	p := place{parts: strings.Split(strings.TrimPrefix(at, "/"), "/")}
+// parsePath parses a path. An unknown path has roleOther, so that other programs may use it.
+func parsePath(at string) znodeRef {
+	p := znodeRef{parts: strings.Split(strings.TrimPrefix(at, "/"), "/")}
 	if len(p.parts) == 0 {
 		return p
 	}
@@ -89,12 +89,12 @@ func placeOf(at string) place {
 
 func under(at, dir string) bool { return at == dir || strings.HasPrefix(at, dir+"/") }
 
-// lockRole is the role at a depth below a directory of lock directories.
+// lockRole returns the role at a depth below a directory of lock directories.
 func lockRole(depth int) role {
 	return [...]role{roleDir, roleLock, roleContender, roleOther}[min(depth, 3)]
 }
 
-func (p *place) request() {
+func (p *znodeRef) request() {
 	switch len(p.parts) {
 	case 2:
 		p.role = roleDir
@@ -103,7 +103,7 @@ func (p *place) request() {
 	}
 }
 
-func (p *place) node() {
+func (p *znodeRef) node() {
 	switch {
 	case len(p.parts) == 2:
 		p.role = roleDir
@@ -114,14 +114,14 @@ func (p *place) node() {
 	}
 }
 
-// image reads nodepool/images/<image>/builds/<build>/providers/<provider>/images/<upload>/lock/<contender>.
-func (p *place) image() {
+// image parses nodepool/images/<image>/builds/<build>/providers/<provider>/images/<upload>/lock/<contender>.
+func (p *znodeRef) image() {
 	n := len(p.parts)
 	is := func(i int, name string) bool { return i < n && p.parts[i] == name }
 	switch {
 	case n <= 3 || n == 4 && is(3, "builds"):
 		p.role = roleDir
-	case n == 4 && (is(3, pauseName) || is(3, wishName)):
+	case n == 4 && (is(3, pauseName) || is(3, buildRequestName)):
 		p.role = roleFlag
 	case !is(3, "builds"):
 	case is(4, lockName):
@@ -143,8 +143,8 @@ func (p *place) image() {
 	}
 }
 
-// buildID is the id of a build inside npctl. Builds made before Nodepool 9 are numbered for each image; the others have
-// an id that is unique.
+// buildID returns npctl's ID of a build. Builds made before Nodepool 9 have a number that is unique per image; newer
+// builds have a globally unique ID.
 func buildID(image, name string) string {
 	if hexID.MatchString(name) {
 		return name
@@ -152,7 +152,7 @@ func buildID(image, name string) string {
 	return image + "/" + name
 }
 
-// buildName is the name of a build's znode.
+// buildName returns the name of a build's znode.
 func buildName(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 func buildPath(image, id string) string { return imagesDir + "/" + image + "/builds/" + buildName(id) }
@@ -161,8 +161,8 @@ func uploadsDir(image, build, provider string) string {
 	return buildPath(image, build) + "/providers/" + provider + "/images"
 }
 
-// uploadPath is the znode of an upload that has no id of npctl's. Nodepool's are unique only in their directory, so all of
-// it is the id: image/build/provider/sequence.
+// uploadPath returns the path of an upload without an ID of npctl. Nodepool's numbers are unique only in their
+// directory, so the ID is image/build/provider/sequence.
 func uploadPath(id string) (string, bool) {
 	parts := strings.Split(id, "/")
 	if len(parts) != 4 || !sequence.MatchString(parts[3]) || checkNames(parts[:3]...) != nil {
@@ -171,23 +171,23 @@ func uploadPath(id string) (string, bool) {
 	return uploadsDir(parts[0], parts[1], parts[2]) + "/" + parts[3], true
 }
 
-// uploadID reads the id of an upload from the path of its znode.
+// uploadID returns the ID of an upload from the path of its znode.
 func uploadID(at string) (string, bool) {
-	p := placeOf(at)
+	p := parsePath(at)
 	return p.id, p.role == roleRecord && p.kind == resources.KindUpload
 }
 
-// checkNames refuses what cannot be a part of a path.
+// checkNames rejects names that cannot be part of a path.
 func checkNames(names ...string) error {
 	for _, name := range names {
 		if name == "" || name == "." || name == ".." || name == lockName || strings.ContainsAny(name, "/\x00") || !printable(name) {
-			return state.Refuse("%q cannot be the name of a znode", name)
+			return state.Invalidf("%q cannot be the name of a znode", name)
 		}
 	}
 	return nil
 }
 
-// printable leaves out what ZooKeeper does not take in a path.
+// printable reports whether ZooKeeper accepts the characters of name in a path.
 func printable(name string) bool {
 	for _, r := range name {
 		if r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff {

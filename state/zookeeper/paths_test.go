@@ -60,7 +60,7 @@ func TestPlacesInNodepoolsTree(t *testing.T) {
 		{frozenDir + "/cloud-a/other", roleOther, "", ""},
 		{namedDir + "/apply" + contender, roleContender, "", ""},
 	} {
-		p := placeOf(c.at)
+		p := parsePath(c.at)
 		if p.role != c.role || p.kind != c.kind || p.id != c.id {
 			t.Errorf("%s: role %d, kind %q, id %q; want %d, %q, %q", c.at, p.role, p.kind, p.id, c.role, c.kind, c.id)
 		}

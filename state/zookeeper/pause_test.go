@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// A process that runs learns of pause flags that other programs set and remove.
+// A running process sees pause flags that other programs set and remove.
 func TestPauseByOthersIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"of an image with a record": true, "of an image without one": false} {

@@ -10,8 +10,8 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// checkPrivate refuses what the private store would refuse, before anything is written to ZooKeeper. Nobody else writes
-// to the private store, so what holds now holds then.
+// checkPrivate returns the error that the private store would return, before anything is written to ZooKeeper. No other
+// process writes to the private store, so the result remains valid.
 func (s *Store) checkPrivate(ctx context.Context, changes []*change) error {
 	for _, c := range changes {
 		if c.op.Force || c.unnamed {
@@ -28,7 +28,7 @@ func (s *Store) checkPrivate(ctx context.Context, changes []*change) error {
 	return nil
 }
 
-// commitPrivate writes what concerns this process alone.
+// commitPrivate writes the records that concern only this process.
 func (s *Store) commitPrivate(ctx context.Context, changes []*change) error {
 	ops := make([]state.Op, len(changes))
 	for i, c := range changes {
@@ -44,7 +44,7 @@ func (s *Store) commitPrivate(ctx context.Context, changes []*change) error {
 	return nil
 }
 
-// withFlags shows an image as it is paused for all processes, and a provider as it is frozen for them.
+// withFlags sets the pause of an image and the freeze of a provider from the shared flags.
 func (s *Store) withFlags(entry state.Entry) state.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Store) withFlags(entry state.Entry) state.Entry {
 	return entry
 }
 
-// pausedElsewhere adds the images that others have paused and that this process has no record of.
+// pausedElsewhere adds images that other processes paused and for which this process has no record.
 func (s *Store) pausedElsewhere(entries []state.Entry) []state.Entry {
 	known := map[string]bool{}
 	for _, entry := range entries {
@@ -76,7 +76,7 @@ func (s *Store) pausedElsewhere(entries []state.Entry) []state.Entry {
 	if dir == nil {
 		return entries
 	}
-	for image := range dir.kids {
+	for image := range dir.children {
 		if !known[image] && s.isSet(imageFlag(image, pauseName)) {
 			entries = append(entries, pausedImage(image))
 		}
@@ -84,7 +84,7 @@ func (s *Store) pausedElsewhere(entries []state.Entry) []state.Entry {
 	return entries
 }
 
-// pausedImage is an image of which only the flag is known. Its revision is that of a record which is not there.
+// pausedImage returns the entry of an image for which only the flag exists. Its revision is that of a missing record.
 func pausedImage(name string) state.Entry {
 	return state.Entry{Record: &resources.ImageRecord{Name: name, Kind: resources.DiskImage, Paused: true}}
 }

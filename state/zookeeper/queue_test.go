@@ -20,10 +20,10 @@ func TestContendersAreThoseThatKazooSees(t *testing.T) {
 	for name, want := range map[string]bool{
 		somePrefix + "__lock__0000000042":  true,
 		somePrefix + "__lock__-2147483648": true,
-		"__lock__0000000001":               true, // the prefix is for its owner alone
+		"__lock__0000000001":               true, // only the owner uses the prefix
 		"a__lock__b__lock__0000000001":     true,
-		"_c_0123-lock-0000000001":          false, // the Go library's own recipe: kazoo passes over it
-		somePrefix + "__rlock__0000000001": false, // a reader's
+		"_c_0123-lock-0000000001":          false, // the Go library's own recipe, which kazoo ignores
+		somePrefix + "__rlock__0000000001": false, // a read lock
 		somePrefix + "__lock__000000001":   false,
 		somePrefix + "__lock__00000000001": false,
 		somePrefix + "__lock__0000000001x": false,
@@ -104,7 +104,7 @@ func TestLocksOfRecords(t *testing.T) {
 		{upload, "ready", upload + "/lock"},
 		{upload, "deleting", upload + "/lock"},
 	} {
-		if got := claimDir(c.at, placeOf(c.at), resources.State(c.state)); got != c.want {
+		if got := claimDir(c.at, parsePath(c.at), resources.State(c.state)); got != c.want {
 			t.Errorf("%s in state %s is locked in %s, want %s", c.at, c.state, got, c.want)
 		}
 	}
@@ -114,9 +114,9 @@ func TestWhatGoesWhileItIsBeingListedIsNotAddedAgain(t *testing.T) {
 	const dir = "/nodepool/nodes/0000000001/lock"
 	contender := strings.Repeat("0", 32) + "__lock__0000000000"
 	c := newCache()
-	c.tombs = map[string]uint64{}
+	c.deletedDuringLoad = map[string]uint64{}
 	asked := c.seq
-	c.event(zk.EventNodeDeleted, dir+"/"+contender) // which has come while there was no connection
+	c.event(zk.EventNodeDeleted, dir+"/"+contender) // which arrived while there was no connection
 	c.children(dir, []string{contender}, asked)
 	if queue := c.queue(dir); len(queue) > 0 {
 		t.Errorf("in the queue is %v, which is gone", queue)

@@ -11,7 +11,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// What follows draws records as npctl may have them: empty lists are nil, and what comes back rounded is drawn round.
+// These generators draw records as npctl may have them: empty lists are nil, and values that encoding rounds are drawn
+// rounded.
 
 func drawTime(r *rapid.T, name string) time.Time {
 	if rapid.IntRange(0, 5).Draw(r, name+" unset") == 0 {
@@ -60,11 +61,11 @@ func drawNode(r *rapid.T) *resources.Node {
 			PublicIPv6: drawText(r, "6")},
 		Zone: drawText(r, "zone"), Cloud: drawText(r, "cloud"), Region: drawText(r, "region"), HostID: drawText(r, "host id"),
 		Hostname: drawText(r, "hostname"), Login: drawLogin(r), HostKeys: drawTexts(r, "host keys"),
-		Resources: resources.Amounts{Instances: amount.Draw(r, "instances"), Cores: amount.Draw(r, "cores"), RAM: amount.Draw(r, "ram"),
+		Resources: resources.ResourceAmounts{Instances: amount.Draw(r, "instances"), Cores: amount.Draw(r, "cores"), RAM: amount.Draw(r, "ram"),
 			Volumes: amount.Draw(r, "volumes"), VolumeGB: amount.Draw(r, "volume-gb"), Addresses: amount.Draw(r, "addresses")},
 		Attributes: drawMap(r, "attributes"), Static: rapid.Bool().Draw(r, "static"), Slot: rapid.Int64Range(0, 5).Draw(r, "slot"),
 		Comment: drawText(r, "comment"), Seconds: float64(amount.Draw(r, "seconds")) / 8, Error: drawText(r, "error"),
-		Request: drawText(r, "request"), Tenant: drawText(r, "tenant"), Requestor: drawText(r, "requestor"), Checked: drawTime(r, "checked"),
+		Request: drawText(r, "request"), Tenant: drawText(r, "tenant"), Requestor: drawText(r, "requestor"), VerifiedAt: drawTime(r, "checked"),
 		Phases: resources.Phases{Create: 1.5, Keyscan: float64(amount.Draw(r, "keyscan"))}}
 	n.Image = rapid.SampledFrom([]string{"", "diskimage.noble", "zuul_image.noble", "cloud_image.noble"}).Draw(r, "image")
 	n.Upload = rapid.SampledFrom([]string{"", "0000000007", "noble/" + buildHex + "/cloud/0000000001"}).Draw(r, "upload")
@@ -80,10 +81,10 @@ func drawNode(r *rapid.T) *resources.Node {
 func drawRequest(r *rapid.T) *resources.Request {
 	q := &resources.Request{ID: fmt.Sprintf("%03d-0000000311", rapid.IntRange(0, 999).Draw(r, "priority")),
 		State: drawState(r, "requested", "pending", "fulfilled", "failed"), StateTime: drawTime(r, "state time"), Created: drawTime(r, "created"),
-		Labels: append(drawTexts(r, "labels"), "debian"), Relative: rapid.Int64Range(-1000, 1000).Draw(r, "relative"), Who: drawText(r, "who"),
-		Tenant: drawText(r, "tenant"), Event: drawText(r, "event"), Provider: drawText(r, "provider"), Deadline: drawTime(r, "deadline"),
-		Fresh: rapid.Bool().Draw(r, "fresh"), Nodes: drawTexts(r, "nodes"), Error: drawText(r, "error"), Taken: drawTime(r, "taken"), Ready: drawTime(r, "ready"),
-		Place: resources.Place{Provider: drawText(r, "place"), Zone: drawText(r, "zone")}}
+		Labels: append(drawTexts(r, "labels"), "debian"), RelativePriority: rapid.Int64Range(-1000, 1000).Draw(r, "relative"), Requestor: drawText(r, "who"),
+		Tenant: drawText(r, "tenant"), EventID: drawText(r, "event"), Provider: drawText(r, "provider"), Deadline: drawTime(r, "deadline"),
+		Fresh: rapid.Bool().Draw(r, "fresh"), Nodes: drawTexts(r, "nodes"), Error: drawText(r, "error"), PendingSince: drawTime(r, "taken"), Ready: drawTime(r, "ready"),
+		Placement: resources.Placement{Provider: drawText(r, "place"), Zone: drawText(r, "zone")}}
 	_, _ = fmt.Sscanf(q.ID, "%03d", &q.Priority)
 	if data := drawJSON(r, "data", 2); data != "null" {
 		q.Data = json.RawMessage(data)
@@ -92,9 +93,9 @@ func drawRequest(r *rapid.T) *resources.Request {
 		d := resources.Decline{Provider: drawText(r, "decline"), Pool: "main", Reason: rapid.StringN(1, 9, 40).Draw(r, "reason")}
 		switch rapid.IntRange(0, 2).Draw(r, "how") {
 		case 0:
-			d.By = fmt.Sprintf("launch1-PoolWorker.%d", i)
+			d.PoolID = fmt.Sprintf("launch1-PoolWorker.%d", i)
 		case 1:
-			d.By, d.Zone = fmt.Sprintf("launch2-PoolWorker.%d", i), "az1"
+			d.PoolID, d.Zone = fmt.Sprintf("launch2-PoolWorker.%d", i), "az1"
 		}
 		q.Declined = append(q.Declined, d)
 	}
@@ -106,7 +107,7 @@ func drawBuild(r *rapid.T) *resources.Build {
 		State: drawState(r, "building", "ready", "deleting", "failed"), StateTime: drawTime(r, "state time"), Created: drawTime(r, "created"),
 		Builder: drawText(r, "builder"), Host: drawText(r, "host"), HostID: drawText(r, "host id"), Hash: resources.Hash(drawText(r, "hash")),
 		Login: drawLogin(r), Seconds: 2.25, Error: drawText(r, "error"), Extra: drawMap(r, "extra"), Version: drawText(r, "version"),
-		Dated: drawTime(r, "dated"), Remote: rapid.Bool().Draw(r, "remote")}
+		VersionTime: drawTime(r, "dated"), Remote: rapid.Bool().Draw(r, "remote")}
 	for _, format := range rapid.SliceOfN(rapid.SampledFrom([]string{"qcow2", "raw", "vhd", ""}), 0, 3).Draw(r, "formats") {
 		b.Files = append(b.Files, resources.ImageFile{Format: format, Name: drawText(r, "file"), Size: 1 << 40, SHA256: drawText(r, "sum")})
 	}
@@ -121,24 +122,25 @@ func drawUpload(r *rapid.T) *resources.Upload {
 		Seconds: 2.25, Error: drawText(r, "error"), Unmarked: rapid.Bool().Draw(r, "unmarked")}
 }
 
-// drawRecord draws a record with the place of its znode.
-func drawRecord(r *rapid.T) (place, resources.Record) {
+// drawRecord draws a record with the path of its znode.
+func drawRecord(r *rapid.T) (znodeRef, resources.Record) {
 	uploads := uploadsDir("noble", buildHex, "cloud")
 	switch rapid.SampledFrom([]resources.Kind{resources.KindRequest, resources.KindNode, resources.KindBuild, resources.KindUpload}).Draw(r, "kind") {
 	case resources.KindRequest:
 		q := drawRequest(r)
-		return placeOf(requestsDir + "/" + q.ID), q
+		return parsePath(requestsDir + "/" + q.ID), q
 	case resources.KindNode:
 		n := drawNode(r)
-		return placeOf(nodesDir + "/" + n.ID), n
+		return parsePath(nodesDir + "/" + n.ID), n
 	case resources.KindBuild:
-		return placeOf(buildPath("noble", buildHex)), drawBuild(r)
+		return parsePath(buildPath("noble", buildHex)), drawBuild(r)
 	default:
-		return placeOf(uploads + "/0000000001"), drawUpload(r)
+		return parsePath(uploads + "/0000000001"), drawUpload(r)
 	}
 }
 
-// drawJSON draws a value as people and programs write it: numbers that no Go type holds, escapes, and spaces anywhere.
+// drawJSON draws a value as users and programs write it: numbers that no Go type can represent, escapes, and spaces
+// anywhere.
 func drawJSON(r *rapid.T, name string, depth int) string {
 	space := rapid.SampledFrom([]string{"", "", " ", "\n  "}).Draw(r, "space")
 	leaf := rapid.SampledFrom([]string{"null", "true", "0", "-0.0", "1e-400", "340282366920938463463374607431768211455", "1.10", "12345678901234567890123",

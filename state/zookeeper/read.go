@@ -11,7 +11,8 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Get implements state.Store. It serves what is known, which is what everybody had committed a moment ago.
+// Get implements state.Store. It serves shared records from the cache, which trails the commits of other processes by a
+// moment.
 func (s *Store) Get(ctx context.Context, key resources.Key) (state.Entry, error) {
 	if err := s.usable(ctx); err != nil {
 		return state.Entry{}, err
@@ -44,19 +45,19 @@ func (s *Store) getShared(key resources.Key) (state.Entry, error) {
 	if entry.Record == nil {
 		return entry, fmt.Errorf("%s: %w", key, state.ErrNotFound)
 	}
-	entry.Record = s.given(entry.Record)
+	entry.Record = s.outgoing(entry.Record)
 	return entry, nil
 }
 
-// List implements state.Store. All records that one Commit has changed show together, unless more changes come in than
-// can be read.
+// List implements state.Store. All changes of one Commit appear together, unless changes arrive faster than the store
+// can read them.
 func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entry, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	for _, kind := range kinds {
 		if resources.NewRecord(kind) == nil {
-			return nil, fmt.Errorf("list records: %w", state.Refuse("there is no kind of record called %q", kind))
+			return nil, fmt.Errorf("list records: %w", state.Invalidf("there is no kind of record called %q", kind))
 		}
 	}
 	if len(kinds) == 0 {
@@ -73,7 +74,7 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 	return entries, nil
 }
 
-// listShared copies pointers while nothing can change, and the records after that.
+// listShared copies pointers under s.mu and the records after that.
 func (s *Store) listShared(kinds []resources.Kind) []state.Entry {
 	var entries []state.Entry
 	s.mu.Lock()
@@ -88,7 +89,7 @@ func (s *Store) listShared(kinds []resources.Kind) []state.Entry {
 	}
 	s.mu.Unlock()
 	for i := range entries {
-		entries[i].Record = s.given(entries[i].Record)
+		entries[i].Record = s.outgoing(entries[i].Record)
 	}
 	return entries
 }
@@ -124,16 +125,17 @@ func byKindAndID(a, b state.Entry) int {
 	return strings.Compare(a.Record.Key().ID, b.Record.Key().ID)
 }
 
-// entryOf is a record as it is given out. s.mu is held.
+// entryOf returns a record as it leaves the store. s.mu is held.
 func (s *Store) entryOf(z *znode) state.Entry {
 	if z.record == nil {
 		return state.Entry{}
 	}
-	return state.Entry{Record: s.named(clone(z.record)), Revision: state.Revision(z.mzxid)}
+	return state.Entry{Record: s.withResolvedIDs(clone(z.record)), Revision: state.Revision(z.mzxid)}
 }
 
-// named fills in what other records tell: which pools have declined a request, and the id of a node's upload. s.mu is held.
-func (s *Store) named(record resources.Record) resources.Record {
+// withResolvedIDs fills in data of other records: the pools that declined a request, and the ID of a node's upload.
+// s.mu is held.
+func (s *Store) withResolvedIDs(record resources.Record) resources.Record {
 	switch r := record.(type) {
 	case *resources.Node:
 		if hasPath(r) {
@@ -141,7 +143,7 @@ func (s *Store) named(record resources.Record) resources.Record {
 		}
 	case *resources.Request:
 		for i, d := range r.Declined {
-			if peer := s.cache.peers[d.By]; whole(d) && d.Provider == "" && peer != nil {
+			if peer := s.cache.peers[d.PoolID]; whole(d) && d.Provider == "" && peer != nil {
 				r.Declined[i].Provider, r.Declined[i].Pool = peer.Provider, peer.Pool
 			}
 		}
@@ -151,8 +153,8 @@ func (s *Store) named(record resources.Record) resources.Record {
 
 func hasPath(n *resources.Node) bool { return strings.Contains(n.Upload, "/") }
 
-// given is a record as it goes out.
-func (s *Store) given(record resources.Record) resources.Record {
+// outgoing returns a copy of a record as it leaves the store.
+func (s *Store) outgoing(record resources.Record) resources.Record {
 	record = clone(record)
 	switch r := record.(type) {
 	case *resources.Node:
@@ -166,5 +168,5 @@ func (s *Store) given(record resources.Record) resources.Record {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.named(record)
+	return s.withResolvedIDs(record)
 }

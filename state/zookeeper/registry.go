@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,10 +18,10 @@ import (
 
 const (
 	defaultPriority = 100
-	modelAPI        = 0 // a Nodepool whose own is lower than the registry's would exit
+	modelAPI        = 0 // a Nodepool with a lower model API than the registry exits
 )
 
-// component is a registration as others write it.
+// component is a registration as all programs write it.
 type component struct {
 	Host     text    `json:"hostname"`
 	Program  text    `json:"version"`
@@ -35,10 +34,10 @@ type component struct {
 	Paused   bool    `json:"paused"`
 }
 
-// decodeComponent returns nil for what is no pool, or cannot be read.
-func decodeComponent(p place, data []byte) *component {
+// decodeComponent returns nil for a registration that is no pool or cannot be decoded.
+func decodeComponent(p znodeRef, data []byte) *component {
 	c := &component{}
-	if p.parts[2] != "pool" || json.Unmarshal(data, c) != nil || c.ID == "" {
+	if p.parts[2] != "pool" || unmarshal(data, c) != nil || c.ID == "" {
 		return nil
 	}
 	return c
@@ -46,13 +45,13 @@ func decodeComponent(p place, data []byte) *component {
 
 type poolKey struct{ provider, pool string }
 
-// registered is a znode of the registry that this process has.
+// registered is a znode of this process in the registry.
 type registered struct {
 	key  poolKey
 	kind string
 	path string
 	data []byte
-	sent []byte // what the znode holds; nil when that is not certain
+	sent []byte // content of the znode; nil if uncertain
 }
 
 // Register implements state.Shared.
@@ -66,7 +65,7 @@ func (s *Store) Register(ctx context.Context, presence resources.Presence) error
 	if err := s.wantAndSync(ctx, presence); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
-	// without registryMu: when the session is lost now, the upkeep registers anew
+	// without registryMu: if the session is lost now, the upkeep registers again
 	return s.settle(ctx, func() bool {
 		return !slices.ContainsFunc(s.pools, func(r *registered) bool {
 			z := s.cache.nodes[r.path]
@@ -78,12 +77,12 @@ func (s *Store) Register(ctx context.Context, presence resources.Presence) error
 func (s *Store) wantAndSync(ctx context.Context, presence resources.Presence) error {
 	s.registryMu.Lock()
 	defer s.registryMu.Unlock()
-	s.want(presence)
+	s.setWantedRegistrations(presence)
 	return s.syncRegistry(ctx)
 }
 
-// want replaces the list of what is to be registered, and keeps what is there already.
-func (s *Store) want(presence resources.Presence) {
+// setWantedRegistrations replaces the list of wanted registrations and keeps existing ones.
+func (s *Store) setWantedRegistrations(presence resources.Presence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wantPools(presence.Pools)
@@ -93,11 +92,11 @@ func (s *Store) want(presence resources.Presence) {
 	}
 }
 
-// wantBuilder is want for the builder. s.mu is held.
+// wantBuilder sets the wanted registration of the builder. s.mu is held.
 func (s *Store) wantBuilder(id string) {
 	switch {
 	case id == "" && s.builder != nil:
-		s.dismiss(s.builder)
+		s.unregisterLater(s.builder)
 		s.builder = nil
 	case id != "":
 		if s.builder == nil {
@@ -107,14 +106,14 @@ func (s *Store) wantBuilder(id string) {
 	}
 }
 
-// dismiss has a registration removed. s.mu is held.
-func (s *Store) dismiss(r *registered) {
+// unregisterLater schedules the removal of a registration. s.mu is held.
+func (s *Store) unregisterLater(r *registered) {
 	if r.path != "" {
 		s.unwanted = append(s.unwanted, r.path)
 	}
 }
 
-// processData is the document of a process, with sorted keys. s.mu is held.
+// processData returns the document of a process, with sorted keys. s.mu is held.
 func (s *Store) processData(kind, id string) []byte {
 	doc := map[string]any{"hostname": s.opts.Host, "kind": kind, "model_api": modelAPI, "state": "running", "version": s.program()}
 	if id != "" {
@@ -123,8 +122,8 @@ func (s *Store) processData(kind, id string) []byte {
 	return asJSON(doc)
 }
 
-// wantPools is want for pools. s.mu is held.
-func (s *Store) wantPools(pools []resources.Peer) {
+// wantPools sets the wanted registrations of pools. s.mu is held.
+func (s *Store) wantPools(pools []resources.RegisteredPool) {
 	known := map[poolKey]*registered{}
 	for _, r := range s.pools {
 		known[r.key] = r
@@ -141,12 +140,12 @@ func (s *Store) wantPools(pools []resources.Peer) {
 		s.pools = append(s.pools, r)
 	}
 	for _, r := range known {
-		s.dismiss(r)
+		s.unregisterLater(r)
 	}
 }
 
-// poolData is the document of a pool, with sorted keys. s.mu is held.
-func (s *Store) poolData(p resources.Peer) []byte {
+// poolData returns the document of a pool, with sorted keys. s.mu is held.
+func (s *Store) poolData(p resources.RegisteredPool) []byte {
 	return asJSON(map[string]any{"hostname": s.opts.Host, "id": s.poolID(p), "kind": "pool", "model_api": modelAPI, "name": p.Pool,
 		"paused": p.Paused, "priority": p.Priority, "provider_name": p.Provider, "state": "running",
 		"supported_labels": notNil(p.Labels), "version": s.program()})
@@ -154,9 +153,9 @@ func (s *Store) poolData(p resources.Peer) []byte {
 
 func (s *Store) program() string { return strings.TrimSpace("npctl " + s.opts.Version) }
 
-// poolID is the id of a pool for as long as this process lives: what a pool of an earlier process has declined is asked of
-// this one again. s.mu is held.
-func (s *Store) poolID(p resources.Peer) string {
+// poolID returns the ID of a pool for the life of this process. Because another process has other IDs, requests that a
+// pool of an earlier process declined are offered to this one. s.mu is held.
+func (s *Store) poolID(p resources.RegisteredPool) string {
 	key := poolKey{p.Provider, p.Pool}
 	if p.ID != "" {
 		s.ids[key] = p.ID
@@ -167,14 +166,14 @@ func (s *Store) poolID(p resources.Peer) string {
 	return s.ids[key]
 }
 
-// launcherID is what a node says of who has made it.
+// launcherID returns the launcher ID that a new node records.
 func (s *Store) launcherID(provider, pool string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.ids[poolKey{provider, pool}], s.opts.Host+"-npctl")
 }
 
-// syncRegistry makes the registry say what it is to say. registryMu is held.
+// syncRegistry creates, updates and removes registrations as wanted. registryMu is held.
 func (s *Store) syncRegistry(ctx context.Context) error {
 	if err := s.waitSynced(ctx); err != nil {
 		return err
@@ -189,7 +188,7 @@ func (s *Store) syncRegistry(ctx context.Context) error {
 		}
 	}
 	for _, path := range unwanted {
-		if err := s.deleteEach(ctx, []any{&zk.DeleteRequest{Path: s.at(path), Version: -1}}); err != nil {
+		if err := s.deleteEach(ctx, []any{&zk.DeleteRequest{Path: s.serverPath(path), Version: -1}}); err != nil {
 			return err
 		}
 	}
@@ -199,7 +198,7 @@ func (s *Store) syncRegistry(ctx context.Context) error {
 	return nil
 }
 
-// registrations lists what is to be registered. s.mu is held.
+// registrations lists the wanted registrations. s.mu is held.
 func (s *Store) registrations() []*registered {
 	all := slices.Clone(s.pools)
 	for _, r := range []*registered{s.process, s.builder} {
@@ -210,12 +209,12 @@ func (s *Store) registrations() []*registered {
 	return all
 }
 
-// register makes or updates one registration.
+// register creates or updates one registration.
 func (s *Store) register(ctx context.Context, r *registered) error {
 	s.mu.Lock()
 	s.adopt(r)
 	z := s.cache.nodes[r.path]
-	same := z != nil && r.sent != nil && bytes.Equal(r.sent, r.data) // not the cache: it may not know yet what was written last
+	same := z != nil && r.sent != nil && bytes.Equal(r.sent, r.data) // not the cache, which may be older than the last write
 	s.mu.Unlock()
 	data := r.data
 	switch {
@@ -223,7 +222,7 @@ func (s *Store) register(ctx context.Context, r *registered) error {
 		return nil
 	case z != nil:
 		r.sent = nil
-		_, _, err := s.multi(ctx, "update registration", []any{&zk.SetDataRequest{Path: s.at(r.path), Data: data, Version: -1}})
+		_, _, err := s.multi(ctx, "update registration", []any{&zk.SetDataRequest{Path: s.serverPath(r.path), Data: data, Version: -1}})
 		if err == nil {
 			r.sent = data
 		}
@@ -232,7 +231,7 @@ func (s *Store) register(ctx context.Context, r *registered) error {
 		}
 	}
 	dir := registryDir + "/" + r.kind
-	results, _, err := s.multi(ctx, "register", []any{&zk.CreateRequest{Path: s.at(dir + "/" + s.opts.Host), Data: data,
+	results, _, err := s.multi(ctx, "register", []any{&zk.CreateRequest{Path: s.serverPath(dir + "/" + s.opts.Host), Data: data,
 		Acl: openACL, Flags: zk.FlagEphemeral | zk.FlagSequence}})
 	if err != nil {
 		return err
@@ -243,7 +242,7 @@ func (s *Store) register(ctx context.Context, r *registered) error {
 	return nil
 }
 
-// adopt finds a registration that was made though nobody had answered. s.mu is held.
+// adopt finds the pool registration of an earlier call that ZooKeeper executed but did not answer. s.mu is held.
 func (s *Store) adopt(r *registered) {
 	if s.cache.nodes[r.path] != nil || r.kind != "pool" {
 		return
@@ -260,10 +259,10 @@ func kidsOf(z *znode) map[string]bool {
 	if z == nil {
 		return nil
 	}
-	return z.kids
+	return z.children
 }
 
-// unregister removes what this process has registered.
+// unregister removes the registrations of this process.
 func (s *Store) unregister(ctx context.Context) {
 	s.registryMu.Lock()
 	defer s.registryMu.Unlock()
@@ -271,10 +270,10 @@ func (s *Store) unregister(ctx context.Context) {
 	var ops []any
 	for _, r := range s.registrations() {
 		if s.cache.nodes[r.path] != nil {
-			ops = append(ops, &zk.DeleteRequest{Path: s.at(r.path), Version: -1})
+			ops = append(ops, &zk.DeleteRequest{Path: s.serverPath(r.path), Version: -1})
 		}
 	}
-	up := s.link.up
+	up := s.connection.up
 	s.mu.Unlock()
 	if len(ops) == 0 || !up {
 		return
@@ -284,22 +283,38 @@ func (s *Store) unregister(ctx context.Context) {
 	}
 }
 
-// Peers implements state.Shared.
-func (s *Store) Peers() []resources.Peer {
+// Builders implements state.Shared.
+func (s *Store) Builders() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []string
+	for kid := range kidsOf(s.cache.nodes[buildersDir]) {
+		c := &component{}
+		z := s.cache.nodes[buildersDir+"/"+kid]
+		if z != nil && unmarshal(z.data, c) == nil && c.ID != "" && strings.HasPrefix(string(c.Program), "npctl") {
+			ids = append(ids, c.ID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// RegisteredPools implements state.Shared.
+func (s *Store) RegisteredPools() []resources.RegisteredPool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := map[string]bool{}
 	for _, id := range s.ids {
 		own[id] = true
 	}
-	var peers []resources.Peer
+	var peers []resources.RegisteredPool
 	for _, id := range slices.Sorted(maps.Keys(s.cache.peers)) {
 		c := s.cache.peers[id]
 		priority := int64(defaultPriority)
 		if c.Priority != nil {
 			priority = int64(*c.Priority)
 		}
-		peers = append(peers, resources.Peer{ID: id, Own: own[id], Host: string(c.Host), Program: string(c.Program), Provider: c.Provider, Pool: c.Pool,
+		peers = append(peers, resources.RegisteredPool{ID: id, Own: own[id], Host: string(c.Host), Program: string(c.Program), Provider: c.Provider, Pool: c.Pool,
 			Labels: slices.Clone(c.Labels), Priority: priority, Paused: c.Paused})
 	}
 	return peers

@@ -31,10 +31,10 @@ type requestJSON struct {
 	Extra    *requestExtra   `json:"npctl"`
 }
 
-// requestExtra is what Nodepool has no word for.
+// requestExtra holds the attributes without a key in Nodepool's documents.
 type requestExtra struct {
 	Deadline *time.Time           `json:"deadline,omitempty"`
-	Place    *resources.Place     `json:"place,omitempty"`
+	Place    *resources.Placement `json:"place,omitempty"`
 	Declined *[]resources.Decline `json:"declined,omitempty"`
 	Error    *string              `json:"error,omitempty"`
 	Taken    *time.Time           `json:"taken,omitempty"`
@@ -43,12 +43,12 @@ type requestExtra struct {
 
 var requestStates = []resources.State{resources.StateRequested, resources.StatePending, resources.StateFulfilled, resources.StateFailed}
 
-func decodeRequest(p place, data []byte, _ int64) (record, base resources.Record, err error) {
+func decodeRequest(p znodeRef, data []byte, _ int64) (record, base resources.Record, err error) {
 	if !requestID.MatchString(p.id) {
 		return nil, nil, errors.New("its name is not of the form 200-0000000001")
 	}
 	var doc requestJSON
-	if err := json.Unmarshal(data, &doc); err != nil {
+	if err := unmarshal(data, &doc); err != nil {
 		return nil, nil, err
 	}
 	switch state := resources.State(doc.State); {
@@ -66,13 +66,13 @@ func decodeRequest(p place, data []byte, _ int64) (record, base resources.Record
 func (doc *requestJSON) record(id string) *resources.Request {
 	priority, _ := strconv.ParseInt(id[:strings.IndexByte(id, '-')], 10, 64)
 	r := &resources.Request{ID: id, State: resources.State(doc.State), StateTime: doc.Time.Time, Created: doc.Created.Time,
-		Labels: doc.Labels, Priority: priority, Relative: int64(doc.Relative), Who: string(doc.Who), Tenant: string(doc.Tenant),
-		Event: string(doc.Event), Provider: string(doc.Provider), Fresh: doc.Reuse != nil && !*doc.Reuse, Nodes: doc.Nodes}
+		Labels: doc.Labels, Priority: priority, RelativePriority: int64(doc.Relative), Requestor: string(doc.Who), Tenant: string(doc.Tenant),
+		EventID: string(doc.Event), Provider: string(doc.Provider), Fresh: doc.Reuse != nil && !*doc.Reuse, Nodes: doc.Nodes}
 	if string(doc.Data) != "null" {
 		r.Data = doc.Data
 	}
 	for _, by := range doc.Declined {
-		r.Declined = append(r.Declined, resources.Decline{By: by})
+		r.Declined = append(r.Declined, resources.Decline{PoolID: by})
 	}
 	return r
 }
@@ -83,52 +83,52 @@ func (doc *requestJSON) overlay(r *resources.Request) {
 		return
 	}
 	overlay(&r.Deadline, x.Deadline)
-	overlay(&r.Place, x.Place)
+	overlay(&r.Placement, x.Place)
 	overlay(&r.Error, x.Error)
-	overlay(&r.Taken, x.Taken)
+	overlay(&r.PendingSince, x.Taken)
 	overlay(&r.Ready, x.Ready)
 	if x.Declined != nil {
 		r.Declined = mergeDeclined(*x.Declined, doc.Declined)
 	}
 }
 
-// mergeDeclined joins our reasons with the ids that everybody writes: an id that is not there any more was taken back,
-// and one that we gave no reason for is somebody else's.
+// mergeDeclined joins npctl's declines with the IDs that all programs write. An ID that is no longer in ids was
+// withdrawn; an ID without a decline of npctl's belongs to another program.
 func mergeDeclined(ours []resources.Decline, ids []string) []resources.Decline {
 	var all []resources.Decline
 	known := map[string]bool{}
 	for _, d := range ours {
-		if whole(d) && !slices.Contains(ids, d.By) {
+		if whole(d) && !slices.Contains(ids, d.PoolID) {
 			continue
 		}
 		if whole(d) {
-			known[d.By] = true
+			known[d.PoolID] = true
 		}
 		all = append(all, d)
 	}
 	for _, id := range ids {
 		if !known[id] {
-			all = append(all, resources.Decline{By: id})
+			all = append(all, resources.Decline{PoolID: id})
 		}
 	}
 	return all
 }
 
-// whole says whether a pool has declined by its id, and not just in one zone: the others know nothing of zones, to them
-// it has declined for good.
-func whole(d resources.Decline) bool { return d.By != "" && d.Zone == "" }
+// whole reports whether a pool declined a request with its ID and not only in one zone. Other programs do not know
+// zones: for them a pool in declined_by has declined finally.
+func whole(d resources.Decline) bool { return d.PoolID != "" && d.Zone == "" }
 
 func declinedBy(r *resources.Request) []string {
 	ids := []string{}
 	for _, d := range r.Declined {
-		if whole(d) && !slices.Contains(ids, d.By) {
-			ids = append(ids, d.By)
+		if whole(d) && !slices.Contains(ids, d.PoolID) {
+			ids = append(ids, d.PoolID)
 		}
 	}
 	return ids
 }
 
-// requestValues has every key that Zuul indexes without a default, null where it does not apply.
+// requestValues returns each key that Zuul reads without a default; keys that do not apply are null.
 func requestValues(record resources.Record) values {
 	r := record.(*resources.Request)
 	data := r.Data
@@ -138,39 +138,39 @@ func requestValues(record resources.Record) values {
 	return values{
 		{"state", asJSON(r.State)}, {"state_time", formatSeconds(r.StateTime)}, {"declined_by", asJSON(declinedBy(r))},
 		{"node_types", asJSON(notNil(r.Labels))}, {"nodes", asJSON(notNil(r.Nodes))}, {"reuse", asJSON(!r.Fresh)},
-		{"requestor", asJSON(r.Who)}, {"requestor_data", data}, {"provider", orNull(r.Provider)},
-		{"relative_priority", asJSON(r.Relative)}, {"event_id", orNull(r.Event)}, {"created_time", formatSeconds(r.Created)},
+		{"requestor", asJSON(r.Requestor)}, {"requestor_data", data}, {"provider", orNull(r.Provider)},
+		{"relative_priority", asJSON(r.RelativePriority)}, {"event_id", orNull(r.EventID)}, {"created_time", formatSeconds(r.Created)},
 		{"tenant_name", orNull(r.Tenant)},
 	}
 }
 
 func requestExtras(said, record resources.Record) any {
 	base, r := said.(*resources.Request), record.(*resources.Request)
-	return requestExtra{Deadline: differ(base.Deadline, r.Deadline), Place: differ(base.Place, r.Place),
+	return requestExtra{Deadline: differ(base.Deadline, r.Deadline), Place: differ(base.Placement, r.Placement),
 		Declined: differ(base.Declined, reasoned(r.Declined)), Error: differ(base.Error, r.Error),
-		Taken: differ(base.Taken, r.Taken), Ready: differ(base.Ready, r.Ready)}
+		Taken: differ(base.PendingSince, r.PendingSince), Ready: differ(base.Ready, r.Ready)}
 }
 
-// reasoned leaves out what was only looked up in the registry.
+// reasoned drops the pool and provider that were only looked up in the registry.
 func reasoned(declined []resources.Decline) []resources.Decline {
 	declined = slices.Clone(declined)
 	for i, d := range declined {
 		if whole(d) && d.Reason == "" {
-			declined[i] = resources.Decline{By: d.By}
+			declined[i] = resources.Decline{PoolID: d.PoolID}
 		}
 	}
 	return declined
 }
 
-// checkRequest refuses what others would choke on.
+// checkRequest rejects a request that other programs cannot read.
 func checkRequest(r *resources.Request) error {
 	switch {
 	case r.Priority < 0 || r.Priority > 999:
-		return state.Refuse("priority %d of a request: it must have at most three digits", r.Priority)
+		return state.Invalidf("priority %d of a request: it must have at most three digits", r.Priority)
 	case r.ID != "" && !requestID.MatchString(r.ID):
-		return state.Refuse("request id %q: it must be of the form 200-0000000001", r.ID)
+		return state.Invalidf("request id %q: it must be of the form 200-0000000001", r.ID)
 	case len(r.Data) > 0 && !json.Valid(r.Data):
-		return state.Refuse("data of a request: it is not JSON")
+		return state.Invalidf("data of a request: it is not JSON")
 	}
 	return nil
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// DefaultFile is where a process keeps what concerns it alone when the configuration does not say, relative to the
-// configuration's directory.
+// DefaultFile is the file of the private store if the configuration sets none, relative to the configuration's
+// directory.
 const DefaultFile = "npctl.db"
 
-// leastSession is the shortest session timeout that is taken: ZooKeeper grants no less than two of its ticks, which are
-// half a second long at the shortest.
+// leastSession is the shortest valid session timeout: ZooKeeper grants at least two of its ticks, and a tick is at
+// least half a second.
 const leastSession = time.Second
 
 // Schema describes the `state "zookeeper"` block.
@@ -53,8 +53,8 @@ func tlsBlock() schema.Block {
 	}
 }
 
-// FromConfig reads the block. Relative paths start at dir. What the block does not say is left to the caller, the private
-// store above all, whose file is returned.
+// FromConfig reads the block. Relative paths start at dir. The caller sets the options that the block does not have,
+// most notably the private store, which it opens from the returned file.
 func FromConfig(config cty.Value, dir string) (opts Options, file string, err error) {
 	if config == cty.NilVal || config.IsNull() || !config.IsWhollyKnown() {
 		return Options{}, "", errors.New("state \"zookeeper\": its values are not known")
@@ -91,7 +91,7 @@ func tlsFrom(config cty.Value, dir string) (*TLS, error) {
 	return t, nil
 }
 
-// String names the place to people.
+// String returns the location of the state for messages.
 func (o *Options) String() string {
 	return strings.Join(o.Hosts, ",") + strings.TrimSuffix(o.Chroot, "/")
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// seconds is a time as everybody here writes it: seconds since 1970 as a JSON number with a fraction. Others read it as a
-// float, which is good for some hundred nanoseconds; we write and read all nine digits.
+// seconds is a time in the format of all programs here: seconds since 1970 as a JSON number with a fraction. Other
+// programs read it as a float, which is exact to some hundred nanoseconds; npctl writes and reads all nine digits.
 type seconds struct{ time.Time }
 
-// Far beyond what anybody means. Years outside of 0 to 9999 have no JSON in Go, so that one such record would be in the
-// way of a list of all.
+// The limits are far beyond real times. Go cannot encode years outside of 0 to 9999 as JSON, so that one such record
+// would make every list of records fail.
 const (
 	maxSeconds = 200_000_000_000 // in the year 8307
 	minSeconds = -60_000_000_000 // in the year 68
@@ -48,7 +48,7 @@ func parseSeconds(text string) (time.Time, error) {
 	return time.Unix(n, nanos).UTC(), nil
 }
 
-// parseFloat reads the forms that are rare: negative ones and those with an exponent.
+// parseFloat parses the rare forms: negative numbers and exponents.
 func parseFloat(text string) (time.Time, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(f) || f > maxSeconds || f < minSeconds {
@@ -58,7 +58,7 @@ func parseFloat(text string) (time.Time, error) {
 	return time.Unix(int64(whole), int64((f-whole)*1e9)).UTC(), nil
 }
 
-// formatSeconds is null for the zero time.
+// formatSeconds returns null for the zero time.
 func formatSeconds(t time.Time) json.RawMessage {
 	switch {
 	case t.IsZero():

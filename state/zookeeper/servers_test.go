@@ -20,17 +20,17 @@ func TestStoreGoesOnWhenTheServerIsKilledAndComesBack(t *testing.T) {
 	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
 	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
 	must(t, err)
-	must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.Peer{{Provider: "cloud", Pool: "main"}}}))
+	must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main"}}}))
 	must(t, l.Kill())
 	eventually(t, "the end of the server is noticed", func() bool { return !s.Connected() })
 	must(t, l.Up())
 	eventually(t, "it is connected again", s.Connected)
-	// What was committed is there still, and so is the session, with what it holds: the server has kept both.
+	// The commit, the session and its locks still exist: the server has kept them.
 	entry = one(t, s, state.Op{Record: withComment(entry, "after"), Revision: entry.Revision})
 	if closed(claim.Lost()) {
 		t.Error("the claim was lost though the session lasted")
 	}
-	if peers := s.Peers(); len(peers) != 1 {
+	if peers := s.RegisteredPools(); len(peers) != 1 {
 		t.Errorf("%v is registered, want one pool", peers)
 	}
 	must(t, claim.Unlock(t.Context()))

@@ -16,10 +16,10 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// quick is how long a session lasts that is to end soon. It has to outlast a busy machine until then.
+// quick is the timeout of a session that is to end soon. Before that, the session must survive on a busy machine.
 const quick = 3 * time.Second
 
-// remote is a store whose connection can be cut and silenced, with everything that a session holds.
+// remote is a store that has a claim and a lock, on a connection that the test can cut or silence.
 type remote struct {
 	*zookeeper.Store
 	proxy *lab.Proxy
@@ -38,7 +38,7 @@ func openRemote(t *testing.T, tr *tree, timeout time.Duration) *remote {
 	must(t, err)
 	r.lock, err = r.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
 	must(t, err)
-	must(t, r.Register(t.Context(), resources.Presence{Pools: []resources.Peer{{Provider: "cloud", Pool: "main", Labels: []string{"debian"}}}}))
+	must(t, r.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main", Labels: []string{"debian"}}}}))
 	return r
 }
 
@@ -139,12 +139,12 @@ func TestSilenceLongerThanTheSessionLosesEverything(t *testing.T) {
 	tr := newTree(t)
 	other := tr.open(t)
 	r := openRemote(t, tr, quick)
-	eventually(t, "the pool is registered", func() bool { return len(other.Peers()) == 1 })
-	id := other.Peers()[0].ID
+	eventually(t, "the pool is registered", func() bool { return len(other.RegisteredPools()) == 1 })
+	id := other.RegisteredPools()[0].ID
 	key := r.node.Record.Key()
 	r.proxy.Pause()
 	eventually(t, "the silence is noticed", func() bool { return !r.Connected() })
-	// Whoever holds something must know that it is lost before anybody else can have it.
+	// The holder must know that its claim is lost before another process can have it.
 	claimed := make(chan bool, 1)
 	eventually(t, "another can claim it", func() bool {
 		_, _, err := other.Claim(t.Context(), key)
@@ -160,7 +160,7 @@ func TestSilenceLongerThanTheSessionLosesEverything(t *testing.T) {
 		t.Error("the lock is not lost")
 	}
 	must(t, other.Sync(t.Context()))
-	if peers := other.Peers(); len(peers) != 0 {
+	if peers := other.RegisteredPools(); len(peers) != 0 {
 		t.Errorf("%v is registered still", peers)
 	}
 	now := one(t, other, state.Op{Record: withComment(r.node, "another's"), Revision: r.node.Revision})
@@ -180,8 +180,8 @@ func TestSilenceLongerThanTheSessionLosesEverything(t *testing.T) {
 	if got, err := r.Get(t.Context(), key); err != nil || !cmp.Equal(got, now) {
 		t.Errorf("got %+v, %v; want %+v", got, err, now)
 	}
-	eventually(t, "the pool is registered again", func() bool { return len(other.Peers()) == 1 })
-	if again := other.Peers()[0].ID; again != id {
+	eventually(t, "the pool is registered again", func() bool { return len(other.RegisteredPools()) == 1 })
+	if again := other.RegisteredPools()[0].ID; again != id {
 		t.Errorf("the pool has the id %s, had %s", again, id)
 	}
 	l, err := r.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
@@ -195,7 +195,8 @@ func withComment(e state.Entry, text string) *resources.Node {
 	return &n
 }
 
-// A commit that was sent and not answered when the session ended arrives late, or never. It must not be done then.
+// A commit that is sent but unanswered when the session ends arrives late, or never. ZooKeeper must not execute it
+// then.
 func TestCommitThatArrivesAfterTheSessionIsNotWritten(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
@@ -232,10 +233,10 @@ func TestProcessThatIsKilledHoldsNothingAfterItsSession(t *testing.T) {
 		keys[one(t, s, state.Op{Record: node(resources.StateReady)}).Record.Key()] = true
 	}
 	kill := startHolder(t, tr)
-	eventually(t, "all nodes are claimed", func() bool { return cmp.Equal(s.Claimed(), keys) && len(s.Peers()) == 1 })
+	eventually(t, "all nodes are claimed", func() bool { return cmp.Equal(s.Claimed(), keys) && len(s.RegisteredPools()) == 1 })
 	killed := time.Now()
 	kill()
-	eventually(t, "no node is claimed", func() bool { return len(s.Claimed()) == 0 && len(s.Peers()) == 0 })
+	eventually(t, "no node is claimed", func() bool { return len(s.Claimed()) == 0 && len(s.RegisteredPools()) == 0 })
 	t.Logf("it took %s with a session of %s", time.Since(killed), quick)
 	for key := range keys {
 		c, _, err := s.Claim(t.Context(), key)

@@ -16,7 +16,7 @@ import (
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
-// elsewhere opens the store of a process on another machine: what is private is its own.
+// elsewhere opens the store of a process on another machine, with a private store of its own.
 func (tr *tree) elsewhere(t *testing.T, with ...func(*zookeeper.Options)) *zookeeper.Store {
 	t.Helper()
 	other := *tr
@@ -70,19 +70,19 @@ func TestWishForABuildIsEverybodys(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	one1, two := tr.elsewhere(t), tr.elsewhere(t)
-	must(t, one1.WishBuild(t.Context(), "noble", true))
-	must(t, one1.WishBuild(t.Context(), "noble", true))
+	must(t, one1.RequestBuild(t.Context(), "noble", true))
+	must(t, one1.RequestBuild(t.Context(), "noble", true))
 	if !tr.there(t, "/nodepool/images/noble/request-build") {
 		t.Error("Nodepool does not see it")
 	}
 	must(t, two.Sync(t.Context()))
-	if got := two.BuildsWished(); !cmp.Equal(got, []string{"noble"}) {
+	if got := two.RequestedBuilds(); !cmp.Equal(got, []string{"noble"}) {
 		t.Errorf("wished are %v", got)
 	}
-	must(t, two.WishBuild(t.Context(), "noble", false))
-	must(t, two.WishBuild(t.Context(), "noble", false))
+	must(t, two.RequestBuild(t.Context(), "noble", false))
+	must(t, two.RequestBuild(t.Context(), "noble", false))
 	must(t, one1.Sync(t.Context()))
-	if got := one1.BuildsWished(); len(got) > 0 {
+	if got := one1.RequestedBuilds(); len(got) > 0 {
 		t.Errorf("wished are %v", got)
 	}
 }
@@ -119,7 +119,7 @@ func TestReadOnlyStoreChangesNothing(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	readOnly := func(o *zookeeper.Options) { o.ReadOnly = true }
-	empty := tr.elsewhere(t, readOnly) // also where nothing was ever made
+	empty := tr.elsewhere(t, readOnly) // also where npctl has never created a znode
 	if got, err := empty.List(t.Context()); err != nil || len(got) > 0 {
 		t.Errorf("%v, %v of an empty tree", got, err)
 	}
@@ -136,7 +136,7 @@ func TestReadOnlyStoreChangesNothing(t *testing.T) {
 	_, _, claim := s.Claim(t.Context(), entry.Record.Key())
 	_, lock := s.Lock(t.Context(), "apply", state.Holder{})
 	for name, err := range map[string]error{"commit": commit, "claim": claim, "lock": lock, "register": s.Register(t.Context(), resources.Presence{}),
-		"wish": s.WishBuild(t.Context(), "noble", true), "freeze": s.FreezeProvider(t.Context(), "cloud", true),
+		"wish": s.RequestBuild(t.Context(), "noble", true), "freeze": s.FreezeProvider(t.Context(), "cloud", true),
 		"thaw": s.FreezeProvider(t.Context(), "cloud", false)} {
 		if err == nil || !strings.Contains(err.Error(), "reading only") {
 			t.Errorf("%s: %v, want that it is for reading only", name, err)
@@ -198,7 +198,7 @@ func TestWhoHoldsALockIsKnownAlsoOfStrangers(t *testing.T) {
 	stranger := tr.create(t, "/npctl/locks/apply/"+contenderName(7), "not JSON")
 	must(t, two.Sync(t.Context()))
 	var locked *state.LockedError
-	if _, err := two.Lock(t.Context(), "apply", state.Holder{}); !errors.As(err, &locked) || !strings.Contains(locked.Holder.Who, "session") {
+	if _, err := two.Lock(t.Context(), "apply", state.Holder{}); !errors.As(err, &locked) || !strings.Contains(locked.Holder.UserHost, "session") {
 		t.Errorf("%v, want that some session holds it", err)
 	}
 	if _, err := two.ForceUnlock(t.Context(), locked.Holder.ID); err != nil || tr.there(t, stranger) {

@@ -20,9 +20,9 @@ var (
 	_ state.Identified = (*Store)(nil)
 )
 
-// Store is an npctl process in ZooKeeper: one session. See state.Store and state.Shared for what it promises, with two
-// things to know: another's commit is seen a moment after it was made (Sync waits for that), and Get and List serve what
-// was known last also while the connection is down, which Connected tells.
+// Store is the session of one npctl process with ZooKeeper. See state.Store and state.Shared for its contract, with two
+// additions: a commit of another process appears after a moment (Sync waits for it), and Get and List serve the last
+// known records also while the connection is down, which Connected reports.
 type Store struct {
 	opts    Options
 	log     *slog.Logger
@@ -31,38 +31,37 @@ type Store struct {
 	private state.Store
 	lineage string
 
-	ctx     context.Context // until Close; what the workers live by
-	stop    context.CancelFunc
-	workers sync.WaitGroup
-	wake    chan struct{} // the feed has something to do
-	tend    chan struct{} // the upkeep has
-	closed  chan struct{} // after Close has done everything
+	ctx        context.Context // until Close; bounds the workers
+	stop       context.CancelFunc
+	workers    sync.WaitGroup
+	wake       chan struct{} // the feed has work
+	upkeepWake chan struct{} // the upkeep has work
+	closed     chan struct{} // closed when Close has finished
 
 	privateMu  sync.Mutex // held over a commit with records of both stores
 	registryMu sync.Mutex // held while registrations are written
 
-	mu       sync.Mutex // guards what follows; nothing is waited for while it is held
-	cache    *cache
-	link     link
-	holds    map[*hold]struct{}
-	mine     map[string]*contender // by prefix
-	orphans  map[string]orphan     // contenders of ours that nobody needs any more, by prefix
-	claims   map[resources.Key]*claim
-	locks    map[*lock]struct{}
-	reported map[string]int64 // malformed records that were logged, by path, at which mzxid
-	pools    []*registered
-	process  *registered // as a launcher
-	builder  *registered
-	unwanted []string           // registrations to remove
-	ids      map[poolKey]string // of pools, as long as this process lives
-	loadedAt uint64             // number of the newest event when everything had been read for the first time
-	stale    map[string]int64   // lock directories of requests that are gone, and since when, in milliseconds since 1970
-	watchers map[chan struct{}]struct{}
-	settled  chan struct{} // closed and replaced when the feed has taken something in
+	mu            sync.Mutex // guards the fields below; never held while waiting
+	cache         *cache
+	connection    connectionState
+	ownWrites     map[*ownWrite]struct{}
+	ownContenders map[string]*contender // by prefix
+	orphans       map[string]orphan     // obsolete contenders of this process, by prefix
+	claims        map[resources.Key]*claim
+	locks         map[*lock]struct{}
+	reported      map[string]int64 // mzxid of malformed records that were logged, by path
+	pools         []*registered
+	process       *registered // registration as a launcher
+	builder       *registered
+	unwanted      []string           // registrations to remove
+	ids           map[poolKey]string // of pools, for the life of this process
+	loadedAt      uint64             // one more than the number of the newest event at the end of the first full load
+	staleLockDirs map[string]int64   // lock directories of deleted requests; since when, in milliseconds since 1970
+	watchers      map[chan struct{}]struct{}
+	settled       chan struct{} // closed and replaced when the feed has applied changes
 }
 
-// Open connects, reads what is there, and makes what is missing of the directories that everybody relies on. The error
-// says what to do.
+// Open connects, reads the tree, and creates missing directories on which all programs rely. Its errors say what to do.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err := opts.complete(); err != nil {
 		return nil, fmt.Errorf("state in ZooKeeper: %w", err)
@@ -88,16 +87,16 @@ func newStore(opts Options) (*Store, error) {
 		}
 		d.config = config
 	}
-	s := &Store{opts: opts, log: opts.Log, dial: d, private: opts.Private, wake: make(chan struct{}, 1), tend: make(chan struct{}, 1),
-		closed: make(chan struct{}), cache: newCache(), holds: map[*hold]struct{}{}, mine: map[string]*contender{},
+	s := &Store{opts: opts, log: opts.Log, dial: d, private: opts.Private, wake: make(chan struct{}, 1), upkeepWake: make(chan struct{}, 1),
+		closed: make(chan struct{}), cache: newCache(), ownWrites: map[*ownWrite]struct{}{}, ownContenders: map[string]*contender{},
 		orphans: map[string]orphan{}, claims: map[resources.Key]*claim{}, locks: map[*lock]struct{}{}, reported: map[string]int64{},
-		ids: map[poolKey]string{}, stale: map[string]int64{}, watchers: map[chan struct{}]struct{}{}, settled: make(chan struct{})}
-	s.link.changed = make(chan struct{})
+		ids: map[poolKey]string{}, staleLockDirs: map[string]int64{}, watchers: map[chan struct{}]struct{}{}, settled: make(chan struct{})}
+	s.connection.changed = make(chan struct{})
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
 }
 
-// begin connects and waits until everything is read.
+// begin connects and waits until the tree has been read.
 func (s *Store) begin(ctx context.Context) error {
 	conn, _, err := zk.Connect(s.opts.Hosts, s.opts.SessionTimeout, zk.WithDialer(s.dial.dial),
 		zk.WithHostProvider(&hosts{servers: s.opts.Hosts}), zk.WithEventCallback(s.onEvent), zk.WithLogInfo(false),
@@ -117,12 +116,12 @@ func (s *Store) begin(ctx context.Context) error {
 	return s.waitSynced(ctx)
 }
 
-// prepareInTime prepares, and does it again when the connection was lost meanwhile, as a busy server's is. All of it may be
-// done twice, but an arrival.
+// prepareInTime calls prepare, and repeats it if the connection was lost, as happens with a busy server. prepare may
+// run twice, except during an import.
 func (s *Store) prepareInTime(ctx context.Context) error {
 	for {
 		err := s.prepare(ctx)
-		if !errors.Is(err, errUnknown) || s.opts.Arriving || ctx.Err() != nil {
+		if !errors.Is(err, errOutcomeUnknown) || s.opts.Importing || ctx.Err() != nil {
 			return err
 		}
 		s.log.Info("ZooKeeper is asked again", "error", err)
@@ -134,10 +133,10 @@ func (s *Store) prepareInTime(ctx context.Context) error {
 	}
 }
 
-// openPause is between two tries to open a state.
+// openPause is the delay between two attempts to open a state.
 const openPause = 100 * time.Millisecond
 
-// prepare checks the chroot and makes the directories and npctl's own znodes.
+// prepare checks the chroot and creates the shared directories and npctl's own znodes.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.opts.Chroot != "" {
 		if there, err := s.exists(ctx, ""); err != nil {
@@ -146,7 +145,7 @@ func (s *Store) prepare(ctx context.Context) error {
 			return fmt.Errorf("the chroot %s is not there: create it, or give the one that Zuul and Nodepool have", s.opts.Chroot)
 		}
 	}
-	if err := s.found(ctx); err != nil {
+	if err := s.initialize(ctx); err != nil {
 		return err
 	}
 	if !s.opts.ReadOnly {
@@ -159,12 +158,12 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// over says that the store was closed.
-func (s *Store) over() bool { return s.ctx.Err() != nil }
+// isClosed reports whether Close was called.
+func (s *Store) isClosed() bool { return s.ctx.Err() != nil }
 
-// usable reports whether the store may be used still.
+// usable returns an error if the store is closed or ctx is done.
 func (s *Store) usable(ctx context.Context) error {
-	if s.over() {
+	if s.isClosed() {
 		return fmt.Errorf("state in ZooKeeper: %w", os.ErrClosed)
 	}
 	return ctx.Err()
@@ -172,11 +171,11 @@ func (s *Store) usable(ctx context.Context) error {
 
 const closeTimeout = 10 * time.Second
 
-// Close implements state.Store. Registrations go first, so that no request waits for this process; locks and claims end
-// with the session.
+// Close implements state.Store. It removes registrations first, so that no request waits for this process. Locks and
+// claims end with the session.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	first := !s.over()
+	first := !s.isClosed()
 	s.stop()
 	s.mu.Unlock()
 	if !first {
@@ -193,11 +192,11 @@ func (s *Store) Close() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.loseAll("the store was closed")
+	s.markAllLocksLost("the store was closed")
 	return nil
 }
 
-// logger passes on what the client library says, which is of interest to those who look for a fault.
+// logger writes the messages of the client library to the debug log.
 type logger struct{ log *slog.Logger }
 
 // Printf implements zk.Logger.

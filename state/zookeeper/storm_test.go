@@ -18,7 +18,8 @@ import (
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
-// storm makes so many changes by another client, a hundred in each call: creations, replacements, deletions and locks.
+// storm makes the given number of changes as another client, a hundred per call: creations, replacements, deletions and
+// locks.
 func (tr *tree) storm(t testing.TB, changes int) {
 	t.Helper()
 	acl := zk.WorldACL(zk.PermAll)
@@ -40,7 +41,7 @@ func (tr *tree) storm(t testing.TB, changes int) {
 	}
 }
 
-// nodeDocument is a node as a Nodepool launcher writes it.
+// nodeDocument returns a node as a Nodepool launcher writes it.
 func nodeDocument(in string, n int) string {
 	return fmt.Sprintf(`{"state": "%s", "state_time": 1795204853.38, "cloud": "cloud-a", "provider": "cloud-a-r1", "pool": "main", "type": ["noble"],
  "allocated_to": null, "az": "az1", "region": "r1", "public_ipv4": "192.0.2.17", "private_ipv4": "10.0.0.17", "public_ipv6": null,
@@ -120,11 +121,11 @@ func TestMalformedRecordsStopNothing(t *testing.T) {
 	if diff := cmp.Diff([]state.Entry{good}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	again := tr.open(t, silent) // what is there before does not hinder it either
+	again := tr.open(t, silent) // malformed records that exist at the start do no harm either
 	if got, err := again.List(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v; want the good one", got, err)
 	}
-	tr.set(t, "/nodepool/nodes/0000000100", nodeDocument("ready", 1)) // and somebody mends one
+	tr.set(t, "/nodepool/nodes/0000000100", nodeDocument("ready", 1)) // and a client fixes one
 	must(t, s.Sync(t.Context()))
 	if _, err := s.Get(t.Context(), nodeKey("0000000100")); err != nil {
 		t.Error(err)
@@ -159,7 +160,7 @@ func TestStateTestingAndUnknownKeysAreLivedWith(t *testing.T) {
 	}
 }
 
-// A client that uses the Go library's own locks leaves names that kazoo passes over, and so does npctl.
+// A client with the Go library's own locks creates names that kazoo ignores, and npctl ignores them too.
 func TestWhatIsNoContenderHindersNobody(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)

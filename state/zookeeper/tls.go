@@ -9,18 +9,18 @@ import (
 	"os"
 )
 
-// TLS names the files that prove who we are and whom we trust.
+// TLS names the files of the client certificate and of the trusted authorities.
 type TLS struct {
-	Cert, Key string // PEM files; ZooKeeper asks for a client certificate unless told otherwise
-	CA        string // PEM file of the trusted authorities; the system's when it is empty
-	// AnyName accepts a server whose certificate names another host, as Nodepool and Zuul do. The chain is verified
-	// in any case, and needs CA: everybody gets a certificate for a name of their own from the system's authorities.
+	Cert, Key string // PEM files; ZooKeeper requires a client certificate by default
+	CA        string // PEM file of the trusted authorities; the system's if empty
+	// AnyName accepts a server certificate for another host, as Nodepool and Zuul do. The chain is verified in any case
+	// and needs CA, because the system's authorities issue certificates to any owner of a name.
 	AnyName bool
 }
 
 const maxPEM = 1 << 20 // bytes
 
-// config reads the files.
+// config loads the files.
 func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.Cert != "" || t.Key != "" {
@@ -47,7 +47,7 @@ func (t *TLS) config() (*tls.Config, error) {
 	}
 	c.RootCAs = roots
 	if t.AnyName {
-		c.InsecureSkipVerify = true // the standard library's way to verify in another manner: see VerifyConnection
+		c.InsecureSkipVerify = true // the standard library's way to replace the verification; see VerifyConnection
 		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, roots) }
 	}
 	return c, nil
@@ -75,7 +75,7 @@ func (t *TLS) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// verifyChain is what the standard library does, but for the name.
+// verifyChain verifies the chain as the standard library does, without the host name.
 func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("the server showed no certificate")

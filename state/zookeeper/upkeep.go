@@ -10,16 +10,16 @@ import (
 
 const (
 	upkeepEvery = time.Minute
-	// requestLockAge is how long the lock directory of a request stays after the request is gone: somebody who does not
-	// know yet may be about to use it.
+	// requestLockAge is how long the lock directory of a deleted request remains: a client that has not noticed the
+	// deletion may be about to use it.
 	requestLockAge = 8 * time.Hour
 	// emptyAge is how long a record may stay without data: a client may be about to write it.
 	emptyAge    = 10 * time.Minute
-	maxRemovals = 500 // in one round
+	maxRemovals = 500 // per round
 )
 
-// upkeep does what belongs to no step: it removes contenders that were left behind, registers again after a lost session,
-// and removes lock directories of requests that are gone and records without data.
+// upkeep runs periodic work: it deletes leftover contenders, registers again after a lost session, and deletes lock
+// directories of deleted requests and records without data.
 func (s *Store) upkeep() {
 	tick := time.NewTicker(upkeepEvery)
 	defer tick.Stop()
@@ -27,15 +27,15 @@ func (s *Store) upkeep() {
 		select {
 		case <-s.ctx.Done():
 			return
-		case <-s.tend:
+		case <-s.upkeepWake:
 		case <-tick.C:
 		}
 		if !s.Connected() || s.opts.ReadOnly {
 			continue
 		}
-		if err := s.tidy(s.ctx); err != nil && !s.over() {
+		if err := s.tidy(s.ctx); err != nil && !s.isClosed() {
 			s.log.Debug("upkeep of ZooKeeper was cut short", "error", err)
-			time.AfterFunc(readPause, func() { hint(s.tend) })
+			time.AfterFunc(readPause, func() { hint(s.upkeepWake) })
 		}
 	}
 }
@@ -53,7 +53,8 @@ func (s *Store) tidy(ctx context.Context) error {
 	return s.removeEmpty(ctx)
 }
 
-// removeOrphans deletes contenders of ours that nobody needs. Those that have not shown for long never came to be.
+// removeOrphans deletes obsolete contenders of this process. It forgets contenders that have not appeared within two
+// session timeouts, because they were never created.
 func (s *Store) removeOrphans(ctx context.Context) error {
 	s.mu.Lock()
 	var ops []any
@@ -62,10 +63,10 @@ func (s *Store) removeOrphans(ctx context.Context) error {
 		for name := range s.cache.queues[o.dir] {
 			if prefixOf(name) == prefix {
 				found = true
-				ops = append(ops, &zk.DeleteRequest{Path: s.at(o.dir + "/" + name), Version: -1})
+				ops = append(ops, &zk.DeleteRequest{Path: s.serverPath(o.dir + "/" + name), Version: -1})
 			}
 		}
-		if !found && s.mine[prefix] == nil && time.Since(o.since) > 2*s.sessionTimeout() {
+		if !found && s.ownContenders[prefix] == nil && time.Since(o.since) > 2*s.sessionTimeout() {
 			delete(s.orphans, prefix)
 		}
 	}
@@ -82,7 +83,7 @@ func (s *Store) reregister(ctx context.Context) error {
 	return s.syncRegistry(ctx)
 }
 
-// removeRequestLocks removes the lock directories that have outlived their requests.
+// removeRequestLocks deletes lock directories that have outlived their requests.
 func (s *Store) removeRequestLocks(ctx context.Context) error {
 	unknown := s.noteStale()
 	for _, dir := range unknown {
@@ -92,12 +93,12 @@ func (s *Store) removeRequestLocks(ctx context.Context) error {
 		}
 		if err == nil {
 			s.mu.Lock()
-			s.stale[dir] = stat.Ctime
+			s.staleLockDirs[dir] = stat.Ctime
 			s.mu.Unlock()
 		}
 	}
 	for _, dir := range s.overdue() {
-		_, _, err := s.multi(ctx, "remove "+dir, []any{&zk.DeleteRequest{Path: s.at(dir), Version: -1}})
+		_, _, err := s.multi(ctx, "remove "+dir, []any{&zk.DeleteRequest{Path: s.serverPath(dir), Version: -1}})
 		if ignore(err, zk.ErrNoNode, zk.ErrNotEmpty) != nil {
 			return err
 		}
@@ -105,21 +106,21 @@ func (s *Store) removeRequestLocks(ctx context.Context) error {
 	return nil
 }
 
-// noteStale notes which directories have no request any more, and returns those whose age has to be asked for: of a
-// directory that has come while we watched, it is enough to count from now.
+// noteStale records the directories without a request and returns those with an unknown age. The age of a directory
+// that appeared during this session counts from now.
 func (s *Store) noteStale() (unknown []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.opts.Now().UnixMilli()
 	for id := range kidsOf(s.cache.nodes[requestLocks]) {
 		dir := requestLocks + "/" + id
-		_, noted := s.stale[dir]
+		_, noted := s.staleLockDirs[dir]
 		switch {
 		case s.cache.nodes[requestsDir+"/"+id] != nil:
-			delete(s.stale, dir)
+			delete(s.staleLockDirs, dir)
 		case noted:
-		case s.cache.nodes[dir].born > s.loadedAt:
-			s.stale[dir] = now
+		case s.cache.nodes[dir].knownSince > s.loadedAt:
+			s.staleLockDirs[dir] = now
 		case len(unknown) < maxRemovals:
 			unknown = append(unknown, dir)
 		}
@@ -127,24 +128,24 @@ func (s *Store) noteStale() (unknown []string) {
 	return unknown
 }
 
-// overdue lists directories that are old enough and empty, and forgets those that are gone.
+// overdue lists directories that are old enough and empty, and forgets deleted ones.
 func (s *Store) overdue() (dirs []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.opts.Now().Add(-requestLockAge).UnixMilli()
-	for dir, since := range s.stale {
+	for dir, since := range s.staleLockDirs {
 		switch z := s.cache.nodes[dir]; {
 		case z == nil:
-			delete(s.stale, dir)
-		case since <= before && len(z.kids) == 0 && len(dirs) < maxRemovals:
+			delete(s.staleLockDirs, dir)
+		case since <= before && len(z.children) == 0 && len(dirs) < maxRemovals:
 			dirs = append(dirs, dir)
 		}
 	}
 	return dirs
 }
 
-// removeEmpty deletes records without data: a client that died between creating a znode and writing it leaves one, and so
-// does a lock that was created in a record's directory after the record was deleted.
+// removeEmpty deletes records without data. A client that dies between creating a znode and writing it leaves one, and
+// so does a lock that is created in a record's directory after the record was deleted.
 func (s *Store) removeEmpty(ctx context.Context) error {
 	for _, at := range s.empty() {
 		ops := s.emptyOps(at)
@@ -162,13 +163,13 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 	return nil
 }
 
-// empty lists records that have had no data for long.
+// empty lists records without data that are older than emptyAge.
 func (s *Store) empty() (paths []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.opts.Now().Add(-emptyAge).UnixMilli()
 	for at, z := range s.cache.nodes {
-		if z.place.role == roleRecord && z.known && len(z.data) == 0 && z.created <= before && len(paths) < maxRemovals {
+		if z.ref.role == roleRecord && z.known && len(z.data) == 0 && z.created <= before && len(paths) < maxRemovals {
 			paths = append(paths, at)
 		}
 	}
@@ -176,24 +177,24 @@ func (s *Store) empty() (paths []string) {
 	return paths
 }
 
-// emptyOps deletes a record without data and all below it. There are none when a process has locked it, when it has data
-// by now, or when it is a build that still has uploads.
+// emptyOps returns the deletions of a record without data and its descendants. It returns none if a process has locked
+// the record, if the record has data by now, or if it is a build that still has uploads.
 func (s *Store) emptyOps(at string) (ops []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	z := s.cache.nodes[at]
-	if _, dirty := s.cache.dirty[at]; z == nil || dirty || len(z.data) > 0 || s.held(at) {
+	if _, dirty := s.cache.dirty[at]; z == nil || dirty || len(z.data) > 0 || s.inOwnWrite(at) {
 		return nil
 	}
 	for _, below := range s.cache.subtree(at) {
 		version := int32(-1)
-		switch p := s.cache.nodes[below].place; {
+		switch p := s.cache.nodes[below].ref; {
 		case below == at:
 			version = z.version
 		case p.role == roleContender || p.role == roleRecord:
 			return nil
 		}
-		ops = append(ops, &zk.DeleteRequest{Path: s.at(below), Version: version})
+		ops = append(ops, &zk.DeleteRequest{Path: s.serverPath(below), Version: version})
 	}
 	return ops
 }

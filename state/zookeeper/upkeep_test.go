@@ -63,7 +63,7 @@ func TestRecordsWithoutDataAreRemoved(t *testing.T) {
 			tr.create(t, otherBuild+upload, `{"state": "ready", "state_time": 1700000000}`)
 			tr.create(t, "/nodepool/nodes/0000000003", "not JSON")
 			s := tr.open(t, silent, func(o *zookeeper.Options) { o.Now = func() time.Time { return time.Now().Add(tc.later) } })
-			for range 2 { // a build goes after its uploads
+			for range 2 { // a build is deleted after its uploads
 				must(t, s.Tidy(t.Context()))
 				must(t, s.Sync(t.Context()))
 			}

@@ -28,7 +28,7 @@ func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return hints, nil
 }
 
-// watch passes on the hints of the private store, and closes the channel in the end.
+// watch forwards the hints of the private store and closes the channel when it returns.
 func (s *Store) watch(ctx context.Context, hints chan struct{}, private <-chan struct{}) {
 	defer func() {
 		s.mu.Lock()
@@ -52,14 +52,14 @@ func (s *Store) watch(ctx context.Context, hints chan struct{}, private <-chan s
 	}
 }
 
-// hintAll tells all who watch. s.mu is held.
+// hintAll sends a hint to all watchers. s.mu is held.
 func (s *Store) hintAll() {
 	for w := range s.watchers {
 		hint(w)
 	}
 }
 
-// hint never waits: one that was not taken yet stands for all.
+// hint never blocks: one pending hint stands for all later ones.
 func hint(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -14,54 +14,54 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// purpose is why an op is in a multi, which says what its refusal means.
+// purpose is the reason for an operation in a multi. It determines the meaning of a rejection.
 type purpose int
 
 const (
 	forLock   purpose = iota // checks that a named lock is held
 	forClaim                 // checks that a claim is held
 	forRecord                // is a change itself
-	forWay                   // makes a directory, or removes what is below
-	forUnlock                // gives back a claim, or what was claimed for the commit only
-	forEntry                 // claims
-	forBar                   // keeps others out of a lock
-	forSerial                // counts the commit, and tells its zxid
+	forDir                   // creates a directory or flag, or deletes one
+	forUnlock                // releases a claim, or a lock that was taken for the commit only
+	forEntry                 // creates the contender of a claim
+	forFence                 // keeps others out of a lock
+	forSerial                // counts the commit and returns its zxid
 )
 
-// write is one multi on its way.
+// write is one multi, from its preparation to its result.
 type write struct {
 	store *Store
-	maker *maker
+	maker *dirCreator
 	ops   []any
 	why   []purpose
-	what  []string        // path or name, for the errors
-	of    []*change       // of forRecord
-	lost  map[int]func()  // what to do when the lock that an op checks is not held
-	gone  map[string]bool // paths that are deleted by it
-	adds  []string        // directories of the records that it makes
-	hold  *hold
-	over  []*contender // end with it
+	what  []string        // path or name, for errors
+	of    []*change       // for forRecord operations
+	lost  map[int]func()  // called if the lock that the operation with this index checks is not held
+	gone  map[string]bool // paths that it deletes
+	adds  []string        // directories of the records that it creates
+	hold  *ownWrite
+	over  []*contender // contenders that end with it
 
-	claims  []*claim    // that it makes
-	entries []madeClaim // of those, the contenders that it makes
+	claims  []*claim    // claims that it makes
+	entries []madeClaim // contenders that it creates for claims
 }
 
-// madeClaim is a contender with the index of the op that makes it.
+// madeClaim is a contender with the index of the operation that creates it.
 type madeClaim struct {
 	*contender
 	op int
 }
 
-// write sends the changes. Locks that were taken for them end with them.
+// write sends the changes. Locks that were taken only for them end with them.
 func (s *Store) write(ctx context.Context, changes []*change, flags []flag, contenders []*contender) error {
 	w, err := s.newWrite(changes, flags, contenders)
 	if err != nil {
 		return err
 	}
-	defer s.endHold(w.hold)
+	defer s.endOwnWrite(w.hold)
 	results, failed, err := s.multi(ctx, "write", w.ops)
 	if err != nil {
-		w.notOver(contenders, failed)
+		w.keepContenders(contenders, failed)
 		return w.refused(failed, err)
 	}
 	w.done(results, contenders)
@@ -72,7 +72,7 @@ func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contende
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := &write{store: s, maker: s.newMaker(), lost: map[int]func(){}, gone: map[string]bool{},
-		hold: &hold{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
+		hold: &ownWrite{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
 	w.checks(changes)
 	for _, c := range changes {
 		if c.old == nil && c.op.Record != nil {
@@ -80,7 +80,7 @@ func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contende
 		}
 	}
 	for _, c := range changes {
-		if err := w.bar(c, contenders); err != nil {
+		if err := w.fence(c, contenders); err != nil {
 			return nil, err
 		}
 	}
@@ -92,12 +92,12 @@ func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contende
 	}
 	w.endClaims(changes)
 	for _, c := range w.makeClaims(changes, contenders) {
-		if c.ending = true; !w.gone[c.path] {
+		if c.releasing = true; !w.gone[c.path] {
 			w.remove(c.path, -1, forUnlock)
 		}
 	}
-	w.add(&zk.SetDataRequest{Path: s.at(serialAt), Version: -1}, forSerial, serialAt, nil)
-	s.holds[w.hold] = struct{}{}
+	w.add(&zk.SetDataRequest{Path: s.serverPath(serialAt), Version: -1}, forSerial, serialAt, nil)
+	s.ownWrites[w.hold] = struct{}{}
 	return w, nil
 }
 
@@ -107,10 +107,10 @@ func (w *write) add(op any, why purpose, what string, of *change) {
 
 func (w *write) remove(at string, version int32, why purpose) {
 	w.gone[at] = true
-	w.add(&zk.DeleteRequest{Path: w.store.at(at), Version: version}, why, at, nil)
+	w.add(&zk.DeleteRequest{Path: w.store.serverPath(at), Version: version}, why, at, nil)
 }
 
-// checks lets nothing be written but while all named locks and the changes' claims are held.
+// checks makes the multi fail unless all named locks and the claims of the changes are held.
 func (w *write) checks(changes []*change) {
 	s := w.store
 	for l := range s.locks {
@@ -119,7 +119,7 @@ func (w *write) checks(changes []*change) {
 	checked := map[*contender]bool{}
 	for _, c := range changes {
 		own := s.claims[c.key]
-		if own == nil && c.dir == "" && !c.idle() {
+		if own == nil && c.dir == "" && !c.isNoop() {
 			own = s.claimIn(c.lockDir())
 		}
 		if own != nil && !checked[own.contender] {
@@ -139,23 +139,23 @@ func (s *Store) claimIn(dir string) *claim {
 }
 
 func (w *write) check(c *contender, why purpose) {
-	w.lost[len(w.ops)] = func() { c.lose() }
-	w.add(&zk.CheckVersionRequest{Path: w.store.at(c.path), Version: -1}, why, c.dir, nil)
+	w.lost[len(w.ops)] = func() { c.markLost() }
+	w.add(&zk.CheckVersionRequest{Path: w.store.serverPath(c.path), Version: -1}, why, c.dir, nil)
 }
 
 // endClaims removes the contenders of claims that end with the commit.
 func (w *write) endClaims(changes []*change) {
 	for _, c := range changes {
 		if c.ends != nil {
-			c.ends.ending = true
+			c.ends.releasing = true
 			w.over = append(w.over, c.ends.contender)
 			w.remove(c.ends.path, -1, forUnlock)
 		}
 	}
 }
 
-// makeClaims makes a contender for each claim whose lock was barred, which is the first in its queue then, and keeps the
-// contenders that are in a queue already. It returns the others.
+// makeClaims creates a contender for each claim of a fenced lock, which makes it the first in the queue, and keeps
+// contenders that are already in a queue. It returns the other contenders.
 func (w *write) makeClaims(changes []*change, contenders []*contender) (others []*contender) {
 	kept := map[*contender]bool{}
 	for _, c := range changes {
@@ -177,12 +177,12 @@ func (w *write) makeClaims(changes []*change, contenders []*contender) (others [
 	return slices.DeleteFunc(slices.Clone(contenders), func(c *contender) bool { return kept[c] })
 }
 
-// change adds the ops of one change. Store.mu is held.
+// change adds the operations of one change. Store.mu is held.
 func (w *write) change(c *change) {
 	switch {
-	case c.idle() && c.old != nil: // written with others, so that its revision still counts
-		w.add(&zk.CheckVersionRequest{Path: w.store.at(c.at), Version: c.old.version}, forRecord, c.at, c)
-	case c.idle():
+	case c.isNoop() && c.old != nil: // checked together with other changes, so that a revision conflict still counts
+		w.add(&zk.CheckVersionRequest{Path: w.store.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
+	case c.isNoop():
 	case c.op.Record == nil:
 		w.delete(c)
 	case c.old != nil:
@@ -194,18 +194,18 @@ func (w *write) change(c *change) {
 
 func (w *write) set(c *change, version int32) {
 	w.hold.paths[c.at] = true
-	w.add(&zk.SetDataRequest{Path: w.store.at(c.at), Data: c.data, Version: version}, forRecord, c.at, c)
+	w.add(&zk.SetDataRequest{Path: w.store.serverPath(c.at), Data: c.data, Version: version}, forRecord, c.at, c)
 }
 
 func (w *write) create(c *change) {
 	if z := w.store.cache.nodes[c.at]; z != nil && z.known && len(z.data) == 0 && c.key.Kind == resources.KindBuild {
-		w.set(c, z.version) // its uploads were there before it
+		w.set(c, z.version) // its uploads exist already
 		return
 	}
-	w.way(parentOf(c.at))
-	op := &zk.CreateRequest{Path: w.store.at(c.at), Data: c.data, Acl: openACL}
+	w.createParents(parentOf(c.at))
+	op := &zk.CreateRequest{Path: w.store.serverPath(c.at), Data: c.data, Acl: openACL}
 	if c.number {
-		op.Path, op.Flags = w.store.at(c.at+c.prefix()), zk.FlagSequence
+		op.Path, op.Flags = w.store.serverPath(c.at+c.prefix()), zk.FlagSequence
 		w.hold.parents[parentOf(c.at)] = true
 	} else {
 		w.hold.paths[c.at] = true
@@ -213,26 +213,26 @@ func (w *write) create(c *change) {
 	}
 	w.add(op, forRecord, c.at, c)
 	if c.counter != nil {
-		w.add(c.counter, forWay, uploadsAt, nil)
+		w.add(c.counter, forDir, uploadsAt, nil)
 	}
 }
 
-// way makes the directories that are missing.
-func (w *write) way(dir string) {
+// createParents creates the missing directories.
+func (w *write) createParents(dir string) {
 	before := len(w.maker.ops)
 	w.maker.dir(dir)
 	for i, op := range w.maker.ops[before:] {
-		w.add(op, forWay, w.maker.paths[before+i], nil)
+		w.add(op, forDir, w.maker.paths[before+i], nil)
 	}
 }
 
-// delete removes a record with all that is below it, and the lock of a request, which is beside it. A build whose uploads
-// are still there leaves its znode to them.
+// delete removes a record with its descendants, and the lock of a request, which is beside it. The znode of a build
+// that still has uploads remains, without data.
 func (w *write) delete(c *change) {
 	known := w.store.cache
 	w.hold.paths[c.at] = true
 	if c.key.Kind == resources.KindBuild && w.hasUploads(c.at) {
-		w.add(&zk.SetDataRequest{Path: w.store.at(c.at), Version: c.old.version}, forRecord, c.at, c)
+		w.add(&zk.SetDataRequest{Path: w.store.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
 		return
 	}
 	if c.key.Kind == resources.KindRequest {
@@ -255,30 +255,30 @@ func (w *write) removeAll(top string) {
 	}
 }
 
-// removeOnce removes what nobody writes to.
+// removeOnce deletes a znode of any version, unless this write already deletes it.
 func (w *write) removeOnce(at string) {
 	if w.gone[at] {
 		return
 	}
-	if c := w.store.mine[prefixOf(nameOf(at))]; c != nil && c.dir == parentOf(at) {
-		c.ending = true
+	if c := w.store.ownContenders[prefixOf(nameOf(at))]; c != nil && c.dir == parentOf(at) {
+		c.releasing = true
 		w.over = append(w.over, c)
 	}
-	w.remove(at, -1, forWay)
+	w.remove(at, -1, forDir)
 }
 
-// hasUploads says whether a build has uploads that this commit leaves or makes.
+// hasUploads reports whether a build has uploads that this commit keeps or creates.
 func (w *write) hasUploads(build string) bool {
 	if slices.ContainsFunc(w.adds, func(dir string) bool { return strings.HasPrefix(dir, build+"/") }) {
 		return true
 	}
 	return slices.ContainsFunc(w.store.cache.subtree(build), func(at string) bool {
-		p := placeOf(at)
+		p := parsePath(at)
 		return p.role == roleRecord && p.kind == resources.KindUpload && !w.gone[at]
 	})
 }
 
-// emptyBuild removes the znode that a deleted build has left to its uploads, with the last of them.
+// emptyBuild removes the znode of a deleted build together with its last upload.
 func (w *write) emptyBuild(upload string) {
 	build := strings.Join(strings.Split(upload, "/")[:6], "/")
 	z := w.store.cache.nodes[build]
@@ -287,7 +287,7 @@ func (w *write) emptyBuild(upload string) {
 	}
 }
 
-// refused says what it means that one of the ops was refused.
+// refused translates the rejection of the operation with index i.
 func (w *write) refused(i int, err error) error {
 	if i < 0 {
 		return err
@@ -304,17 +304,17 @@ func (w *write) refused(i int, err error) error {
 		if errors.Is(err, zk.ErrNoNode) {
 			return fmt.Errorf("lock %s: %w", w.what[i], state.ErrLost)
 		}
-	case forBar:
-		return barRefused(s.at(w.what[i]), err)
+	case forFence:
+		return fenceError(s.serverPath(w.what[i]), err)
 	case forSerial:
-		return fmt.Errorf("%s, which npctl made there, is gone; start npctl anew: %w", s.at(serialAt), err)
+		return fmt.Errorf("%s, which npctl made there, is gone; start npctl anew: %w", s.serverPath(serialAt), err)
 	case forRecord:
 		if c := w.of[i]; !c.op.Force && isConflict(err) {
 			return fmt.Errorf("%s: %w: %w", c.key, state.ErrConflict, err)
 		}
 	}
 	if isConflict(err) || errors.Is(err, zk.ErrNotEmpty) {
-		return fmt.Errorf("%w: %s: %w", errAgain, w.what[i], err)
+		return fmt.Errorf("%w: %s: %w", errRetry, w.what[i], err)
 	}
 	return err
 }
@@ -323,25 +323,27 @@ func isConflict(err error) bool {
 	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNodeExists)
 }
 
-// notOver goes on with the contenders that should have ended with the write, and without those that it should have made:
-// when no op was refused, they may have been made after all, and go as soon as they show.
-func (w *write) notOver(contenders []*contender, failed int) {
+// keepContenders restores the contenders that a failed write should have deleted and drops the ones to be
+// created. If ZooKeeper rejected no operation, they may exist after all, and the upkeep deletes them as soon as they
+// appear.
+func (w *write) keepContenders(contenders []*contender, failed int) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	for _, c := range w.entries {
 		if failed < 0 {
-			w.store.abandon(c.contender)
+			w.store.orphan(c.contender)
 		}
-		delete(w.store.mine, c.prefix)
+		delete(w.store.ownContenders, c.prefix)
 	}
 	for _, c := range slices.Concat(w.over, contenders) {
-		if c.ending = false; !c.there {
-			c.lose()
+		if c.releasing = false; !c.exists {
+			c.markLost()
 		}
 	}
 }
 
-// done takes what was written into the cache. All of it has the zxid of the multi, which the serial tells.
+// done stores the written records in the cache. All of them have the zxid of the multi, which the serial's stat
+// contains.
 func (w *write) done(results []zk.MultiResponse, contenders []*contender) {
 	s := w.store
 	serial := results[len(results)-1].Stat
@@ -351,8 +353,8 @@ func (w *write) done(results []zk.MultiResponse, contenders []*contender) {
 		if w.keeps(c) {
 			continue
 		}
-		c.released, c.there = true, false
-		delete(s.mine, c.prefix)
+		c.released, c.exists = true, false
+		delete(s.ownContenders, c.prefix)
 	}
 	maps.DeleteFunc(s.claims, func(_ resources.Key, c *claim) bool { return slices.Contains(w.over, c.contender) })
 	for _, c := range w.entries {
@@ -369,12 +371,12 @@ func (w *write) done(results []zk.MultiResponse, contenders []*contender) {
 	s.hintAll()
 }
 
-// keeps says whether a contender is that of a claim which the write makes.
+// keeps reports whether a contender belongs to a claim that the write makes.
 func (w *write) keeps(c *contender) bool {
 	return slices.ContainsFunc(w.claims, func(made *claim) bool { return made.contender == c })
 }
 
-// result takes one written record in. Its one event was ours; where there were more, the feed looks.
+// result stores one written record in the cache. One event is its own; if there were more, the feed reads the znode.
 func (w *write) result(c *change, r zk.MultiResponse, serial *zk.Stat) {
 	s := w.store
 	if c.same {
@@ -391,9 +393,9 @@ func (w *write) result(c *change, r zk.MultiResponse, serial *zk.Stat) {
 	if w.gone[at] {
 		return
 	}
-	got = s.decode(placeOf(at), got)
+	got = s.decode(parsePath(at), got)
 	if got.record != nil {
-		c.result = state.Entry{Record: s.named(clone(got.record)), Revision: state.Revision(got.mzxid)}
+		c.result = state.Entry{Record: s.withResolvedIDs(clone(got.record)), Revision: state.Revision(got.mzxid)}
 	}
 	if w.hold.gone[at] {
 		return
@@ -404,9 +406,9 @@ func (w *write) result(c *change, r zk.MultiResponse, serial *zk.Stat) {
 	}
 }
 
-func (s *Store) endHold(h *hold) {
+func (s *Store) endOwnWrite(h *ownWrite) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.holds, h)
+	delete(s.ownWrites, h)
 	hint(s.wake)
 }

@@ -28,7 +28,7 @@ func startZuul(t *testing.T, tr *tree) *lab.Peer {
 
 func hex32() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
 
-// lockedRecords makes one record for each kind of lock that Nodepool has, with the lock's directory.
+// lockedRecords creates one record for each kind of lock of Nodepool and returns it with the lock directory.
 func lockedRecords(t *testing.T, s *zookeeper.Store) map[string]state.Entry {
 	t.Helper()
 	building := one(t, s, state.Op{Record: &resources.Build{ID: hex32(), Image: "noble", State: resources.StateBuilding, StateTime: time.Now()}})
@@ -83,7 +83,7 @@ func TestLocksExcludeZuulsAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
-// taker claims a node and returns how to give it back.
+// taker claims a node and returns a function that releases the claim.
 type taker func(ctx context.Context, s *zookeeper.Store, key resources.Key) (release func() error, err error)
 
 func takeByClaim(ctx context.Context, s *zookeeper.Store, key resources.Key) (func() error, error) {
@@ -134,7 +134,8 @@ func zuulWaits(t *testing.T, take taker) {
 	}
 }
 
-// Both take and give back one lock as fast as they can, npctl by claims and by commits; at no time do two have it.
+// Zuul and npctl take and release one lock as fast as they can, npctl by claims and by commits; they never hold it
+// together.
 func TestNeverDoTwoHaveALock(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
@@ -249,12 +250,12 @@ func TestCommitsWithoutAClaimRespectZuulsLock(t *testing.T) {
 	}
 }
 
-// The whole of it: a real Zuul asks, npctl answers as a launcher, Zuul uses the nodes and gives them back.
+// The whole cycle: a real Zuul creates a request, npctl serves it as a launcher, and Zuul uses and returns the nodes.
 func TestRequestOfARealZuul(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s, zuul, ctx := tr.open(t), startZuul(t, tr), t.Context()
-	must(t, s.Register(ctx, resources.Presence{Pools: []resources.Peer{{Provider: "cloud", Pool: "main", Labels: []string{"small", "large"}, Priority: 100}}}))
+	must(t, s.Register(ctx, resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main", Labels: []string{"small", "large"}, Priority: 100}}}))
 	pools, err := zuul.AwaitPools(ctx, 1)
 	must(t, err)
 	if diff := cmp.Diff([]string{"large", "small"}, pools[0].Labels); diff != "" {
@@ -268,7 +269,7 @@ func TestRequestOfARealZuul(t *testing.T) {
 	claim, entry, err := s.Claim(ctx, key)
 	must(t, err)
 	asked := entry.Record.(*resources.Request)
-	asked.State, asked.Place = resources.StatePending, resources.Place{Provider: "cloud", Pool: "main"}
+	asked.State, asked.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 	ops := []state.Op{{Record: asked, Revision: entry.Revision}}
 	for _, label := range asked.Labels {
 		n := node(resources.StateInit)
@@ -316,7 +317,7 @@ func TestRequestOfARealZuul(t *testing.T) {
 	}
 }
 
-// launch makes a node ready as an executor does, and gives it back.
+// launch creates a ready node with the commits of an executor and releases it.
 func launch(t *testing.T, s *zookeeper.Store, made state.Entry) (id string) {
 	t.Helper()
 	claim, entry, err := s.Claim(t.Context(), made.Record.Key())

@@ -13,7 +13,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack"
 )
 
-// api makes plain calls as one user of the lab. Nothing of npctl's own driver is in it.
+// api makes plain calls as one user of the lab. It does not use npctl's driver.
 type api struct {
 	provider *gophercloud.ProviderClient
 	identity string
@@ -33,7 +33,7 @@ func login(t *testing.T, authURL, user, project string) *api {
 	return &api{client, strings.TrimSuffix(authURL, "/") + "/"}
 }
 
-// The services, by their type in the catalog.
+// The types of the services in the catalog.
 const (
 	identity = "identity"
 	compute  = "compute"
@@ -42,7 +42,7 @@ const (
 	volume   = "volumev3"
 )
 
-// url is where a service answers, version included.
+// url returns the endpoint of a service, including the version.
 func (a *api) url(service string) (string, error) {
 	if service == identity {
 		return a.identity, nil
@@ -53,10 +53,10 @@ func (a *api) url(service string) (string, error) {
 	return base + version, err
 }
 
-// object is a part of an answer.
+// object is a JSON object of a response.
 type object = map[string]any
 
-// try makes a call and returns the status with the answer; what went wrong on the way is an error.
+// try makes a call and returns the status and the response.
 func (a *api) try(ctx context.Context, method, service, path string, body any) (int, object, error) {
 	base, err := a.url(service)
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *api) try(ctx context.Context, method, service, path string, body any) (
 	if service == compute {
 		opts.MoreHeaders = map[string]string{"X-OpenStack-Nova-API-Version": "2.79"}
 	}
-	if method != http.MethodDelete && (method != http.MethodPut || service != identity) { // those answer nothing
+	if method != http.MethodDelete && (method != http.MethodPut || service != identity) { // these calls return no body
 		opts.JSONResponse = &answer
 	}
 	resp, err := a.provider.Request(ctx, method, base+path, opts)
@@ -79,7 +79,7 @@ func (a *api) try(ctx context.Context, method, service, path string, body any) (
 	return resp.StatusCode, answer, nil
 }
 
-// do is try for calls that have to work.
+// do is like try and fails the test unless the call succeeds. A deletion may return 404.
 func (a *api) do(t *testing.T, method, service, path string, body any) object {
 	t.Helper()
 	status, answer, err := a.try(context.WithoutCancel(t.Context()), method, service, path, body)
@@ -99,13 +99,13 @@ func (a *api) list(t *testing.T, service, path, key string) []object {
 	return all
 }
 
-// make creates something and returns it.
+// make creates an object and returns it.
 func (a *api) make(t *testing.T, service, path, key string, body object) object {
 	t.Helper()
 	return a.do(t, http.MethodPost, service, path, object{key: body})[key].(object)
 }
 
-// find returns the one object of a listing that has a name.
+// find returns the object with the given name in a listing, and fails the test if there is none.
 func (a *api) find(t *testing.T, service, path, key, name string) object {
 	t.Helper()
 	for _, o := range a.list(t, service, path, key) {
@@ -117,7 +117,7 @@ func (a *api) find(t *testing.T, service, path, key, name string) object {
 	return nil
 }
 
-// eventually asks until the answer is yes; not often, as the services have better to do.
+// eventually polls until yes returns true. The interval limits the load on the services.
 func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	tick := time.NewTicker(400 * time.Millisecond)

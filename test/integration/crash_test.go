@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// withImage has an image made here, which is small and quickly made, so that a test can have many of them.
+// withImage configures a small image that builds fast, so that a test can build it often.
 const withImage = settings + `
 diskimage "blank" {
   builder "exec" {
@@ -48,8 +48,8 @@ provider "openstack" "acme" {
 const kills = 10
 
 // TestOpenStackKilledAtRandomMoments kills npctl without warning during applies and destroys, right before a call
-// reaches the service, or right after the service has done what it was asked: every other time one of the calls that
-// change something. $NPCTL_TEST_SEED repeats a run.
+// reaches the service or right after the service has executed it. Every other kill is at a changing call.
+// $NPCTL_TEST_SEED repeats a run.
 func TestOpenStackKilledAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -87,7 +87,7 @@ func TestOpenStackKilledAtRandomMoments(t *testing.T) {
 	}
 }
 
-// killed runs npctl and kills it at one of about that many calls, or calls that change something.
+// killed runs npctl and kills it at a random one of the first calls, or of the first changing calls.
 func (at *place) killed(g *gate, random *rand.Rand, calls int, changing bool, command string) {
 	at.t.Helper()
 	moment, after := random.IntN(calls)+1, random.IntN(2) == 1

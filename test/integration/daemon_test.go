@@ -29,7 +29,7 @@ type daemon struct {
 	*program.Process
 }
 
-// watch starts a daemon and waits until it is ready. It ends with the test.
+// watch starts a daemon and waits until it is ready. The daemon ends with the test.
 func (at *place) watch(options ...string) *daemon {
 	at.t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(at.t.Context()), npctl, append([]string{"watch"}, options...)...)
@@ -47,7 +47,7 @@ func (at *place) watch(options ...string) *daemon {
 
 func (at *place) logFile() string { return filepath.Join(at.dir, "watch.log") }
 
-// tellLog shows the log of the place's daemons when the test has failed.
+// tellLog prints the log of the place's daemons if the test has failed.
 func (at *place) tellLog() {
 	at.t.Cleanup(func() {
 		if at.t.Failed() {
@@ -57,7 +57,7 @@ func (at *place) tellLog() {
 	})
 }
 
-// get asks at the daemon's socket for what has no command.
+// get requests a path from the daemon's socket that no command covers.
 func (d *daemon) get(path string) (string, error) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -75,7 +75,7 @@ func (d *daemon) get(path string) (string, error) {
 	return string(text), err
 }
 
-// metric is the value of a metric, which is written with its labels; 0 when it is not there.
+// metric returns the value of a metric, or 0 if it does not exist. name includes the labels.
 func (d *daemon) metric(name string) float64 {
 	d.at.t.Helper()
 	text, err := d.get("/metrics")
@@ -93,7 +93,7 @@ func (d *daemon) metric(name string) float64 {
 	return value
 }
 
-// node and reply are what npctl request and npctl node say with -json, as far as tests look at it.
+// node and reply contain the fields of the JSON output of npctl request and npctl node that tests read.
 type node struct {
 	ID         string   `json:"id"`
 	State      string   `json:"state"`
@@ -120,9 +120,9 @@ type reply struct {
 	Nodes []node `json:"nodes"`
 }
 
-// says runs an npctl that prints JSON. Unlike run it may be called from any goroutine.
+// says runs an npctl command that prints JSON. Unlike run it may be called from any goroutine.
 func (at *place) says(args ...string) (a reply, err error) {
-	ctx, cancel := context.WithTimeout(at.t.Context(), 5*time.Minute) // Nova takes its time on a busy machine
+	ctx, cancel := context.WithTimeout(at.t.Context(), 5*time.Minute) // Nova is slow on a busy machine
 	defer cancel()
 	cmd, stdout, stderr := at.command(ctx, append(args, "-json")...)
 	if err := cmd.Run(); err != nil {
@@ -134,7 +134,7 @@ func (at *place) says(args ...string) (a reply, err error) {
 	return a, nil
 }
 
-// asks is npctl request create for nodes of these labels.
+// asks returns the arguments of npctl request create for nodes of the labels.
 func asks(labels []string, options ...string) []string {
 	args := append([]string{"request", "create"}, options...)
 	for _, label := range labels {
@@ -143,7 +143,7 @@ func asks(labels []string, options ...string) []string {
 	return args
 }
 
-// gets asks for nodes, waits for them and takes them.
+// gets requests nodes, waits for them and takes them.
 func (at *place) gets(labels ...string) []node {
 	at.t.Helper()
 	a, err := at.taken(asks(labels, "-take"), labels)
@@ -153,7 +153,7 @@ func (at *place) gets(labels ...string) []node {
 	return a
 }
 
-// taken runs an npctl that takes nodes, which have to be one for each label.
+// taken runs an npctl command that takes nodes. It returns an error unless there is one node for each label.
 func (at *place) taken(args, labels []string) ([]node, error) {
 	began := time.Now()
 	a, err := at.says(args...)
@@ -171,7 +171,7 @@ func (at *place) taken(args, labels []string) ([]node, error) {
 	return a.Nodes, nil
 }
 
-// requests asks for nodes and does not wait: the id of the request.
+// requests creates a request without waiting for it, and returns its ID.
 func (at *place) requests(labels ...string) string {
 	at.t.Helper()
 	a, err := at.says(asks(labels)...)
@@ -181,7 +181,7 @@ func (at *place) requests(labels ...string) string {
 	return a.Requests[0].ID
 }
 
-// stateOf is the state of a request.
+// stateOf returns the state of a request.
 func (at *place) stateOf(request string) string {
 	at.t.Helper()
 	a, err := at.says("request", "show", request)
@@ -194,7 +194,7 @@ func (at *place) stateOf(request string) string {
 	return a.Requests[0].State
 }
 
-// returns gives nodes back.
+// returns returns nodes to npctl.
 func (at *place) returns(nodes ...node) {
 	at.t.Helper()
 	args := []string{"node", "return"}
@@ -206,7 +206,7 @@ func (at *place) returns(nodes ...node) {
 	}
 }
 
-// census counts the nodes by state.
+// census returns the number of nodes by state.
 func (at *place) census() string {
 	at.t.Helper()
 	a, err := at.says("node", "list")
@@ -220,7 +220,7 @@ func (at *place) census() string {
 	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(counts), "map["), "]")
 }
 
-// eventuallyCensus waits until the nodes are in these states.
+// eventuallyCensus waits until the census is as wanted.
 func (at *place) eventuallyCensus(want string) {
 	at.t.Helper()
 	began, got := time.Now(), ""
@@ -233,7 +233,7 @@ func (at *place) eventuallyCensus(want string) {
 	})
 }
 
-// ssh runs a command on a node, which has to show the host key that npctl says it has.
+// ssh runs a command on a node. The node must present one of its recorded host keys.
 func (at *place) ssh(n node, command ...string) (string, error) {
 	known := ""
 	for _, key := range n.HostKeys {

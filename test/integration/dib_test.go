@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// tinyDebian are the elements of a Debian without kernel, in test/dib/elements: real in all that npctl sees of a build,
-// and made in half a minute. The variables that test/dib/env.sh prints make builds use this machine's mirrors.
+// tinyDebian is the element of a Debian without kernel in test/dib/elements. For npctl its build is like a real one,
+// and it takes half a minute. The variables that test/dib/env.sh prints let builds use the mirrors of this machine.
 const tinyDebian = "debian-tiny"
 
 func elementsPath(t *testing.T) string {
@@ -22,7 +22,7 @@ func elementsPath(t *testing.T) string {
 	return path
 }
 
-// dibEnvironment is what test/dib/env.sh has set, as an HCL map.
+// dibEnvironment returns the variables that test/dib/env.sh has set, as an HCL map.
 func dibEnvironment(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("DIB_DISTRIBUTION_MIRROR") == "" {
@@ -34,6 +34,6 @@ func dibEnvironment(t *testing.T) string {
 			pairs = append(pairs, `"`+name+`" = "`+value+`"`)
 		}
 	}
-	cache := filepath.Join(os.TempDir(), "npctl-dib-cache") // so that the second build of a run need not fetch a Debian again
+	cache := filepath.Join(os.TempDir(), "npctl-dib-cache") // so that the second build of a run does not download a Debian again
 	return "{ " + strings.Join(append(pairs, `"DIB_IMAGE_CACHE" = "`+cache+`"`), ", ") + " }"
 }

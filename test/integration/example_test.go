@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOpenStackExample does what the README tells a user with an OpenStack project: it applies examples/openstack.hcl
-// with an image that diskimage-builder really makes, in a project in which others work too.
+// TestOpenStackExample follows the README for a user with an OpenStack project: it applies examples/openstack.hcl with
+// an image that diskimage-builder really builds, in a project with foreign objects.
 func TestOpenStackExample(t *testing.T) {
 	t.Parallel()
 	variables := exampleVariables(t)
@@ -56,8 +56,8 @@ func example(t *testing.T) string {
 	return string(text)
 }
 
-// exampleVariables are what a user with this cloud would write. Only what is in the image is another thing than the
-// example's own: it boots nothing, so nothing answers at its address either.
+// exampleVariables returns the variables that a user of this cloud would set. Only the content of the image differs
+// from the example: the lab boots no images, so no server answers at the address of a node.
 func exampleVariables(t *testing.T) []string {
 	t.Helper()
 	var args []string
@@ -70,7 +70,8 @@ func exampleVariables(t *testing.T) []string {
 	return args
 }
 
-// others makes things that are not npctl's and look as much like its own as they can, and returns what is there.
+// others creates foreign objects that resemble those of npctl as much as possible, and returns all objects of the
+// project.
 func (p *project) others() map[string]thing {
 	p.t.Helper()
 	private := p.find(p.t, network, "networks?name=private", "networks", "private")["id"]
@@ -92,7 +93,7 @@ func (p *project) others() map[string]thing {
 	return before
 }
 
-// imageIsTheFile compares what Glance has with the file on disk.
+// imageIsTheFile compares the image in Glance with the file on disk.
 func (p *project) imageIsTheFile(at *place, theirs map[string]thing) {
 	p.t.Helper()
 	uploaded := of(without(p.things(), theirs), "image")[0]
@@ -125,7 +126,7 @@ func (p *project) imageIsTheFile(at *place, theirs map[string]thing) {
 	}
 }
 
-// oneLine changes single lines: what they change is planned, and nothing else.
+// oneLine changes single lines of the configuration. The plan must contain the resulting steps and no others.
 func (p *project) oneLine(at *place, theirs map[string]thing) {
 	nodes := p.nodes()
 	at.args = append(at.args, "-var", "min_ready=3")
@@ -144,7 +145,7 @@ func (p *project) oneLine(at *place, theirs map[string]thing) {
 	at.nothingToDo()
 }
 
-// behindOurBack deletes a server, and lets somebody make another.
+// behindOurBack deletes a server of npctl and creates a foreign one.
 func (p *project) behindOurBack(at *place, theirs map[string]thing) {
 	var lost string
 	for lost = range p.nodes() {
@@ -172,7 +173,7 @@ func (p *project) behindOurBack(at *place, theirs map[string]thing) {
 	at.nothingToDo()
 }
 
-// onlyTheLogIsLeft looks at npctl's own directory after a destroy.
+// onlyTheLogIsLeft checks npctl's own directory after a destroy.
 func (at *place) onlyTheLogIsLeft() {
 	at.t.Helper()
 	left, err := filepath.Glob(filepath.Join(at.dir, ".npctl/images/*"))

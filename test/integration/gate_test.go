@@ -16,25 +16,25 @@ import (
 	"testing"
 )
 
-// gate stands between npctl and the services, and decides about each call. What it lets through reaches the service
-// whole and is seen through to its end there, whether or not npctl still waits for the answer.
+// gate is a proxy between npctl and the services. Its hooks decide about each call. A call that passes is executed by
+// the service to its end, even if npctl no longer waits for the response.
 type gate struct {
-	mu     sync.Mutex           // guards the rest
-	calls  []string             // that came by, "POST compute /servers"
-	failed []string             // those of them that the services refused, "403 POST compute /servers"
-	before func(c string) error // called before a call is passed on; a refusal answers it, any other error cuts the connection
-	after  func(c string) error // called before the answer is passed back; an error cuts the connection instead
+	mu     sync.Mutex           // guards the fields below
+	calls  []string             // all calls, such as "POST compute /servers"
+	failed []string             // the calls that services refused, such as "403 POST compute /servers"
+	before func(c string) error // called before a call is forwarded; a refusal is returned as the response, any other error cuts the connection
+	after  func(c string) error // called before the response is returned; an error cuts the connection instead
 }
 
-// errCut is for hooks that only want the connection cut.
+// errCut is the error of hooks that only cut the connection.
 var errCut = errors.New("cut")
 
-// refusal is for hooks that answer in the place of a service.
+// refusal is the error of hooks that respond in place of a service.
 type refusal struct{ status, retryAfter int }
 
 func (r refusal) Error() string { return http.StatusText(r.status) }
 
-// gated puts a gate before the project's services: the entry "mine" leads through it.
+// gated inserts a gate before the project's services. The entry "mine" uses it.
 func (p *project) gated() *gate {
 	p.t.Helper()
 	g := &gate{}
@@ -61,7 +61,7 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 		},
 		FlushInterval: -1,
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler) // the service does not answer: neither does the gate
+			panic(http.ErrAbortHandler) // the service does not respond: neither does the gate
 		},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 	return server.URL + target.Path
 }
 
-// refuse answers as a refusal says, or cuts the connection.
+// refuse responds with a refusal, or cuts the connection.
 func refuse(w http.ResponseWriter, err error) {
 	var r refusal
 	if !errors.As(err, &r) {
@@ -93,7 +93,7 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, r.Error(), r.status)
 }
 
-// hook counts a call and asks what to do with it.
+// hook records a call and calls its hook.
 func (g *gate) hook(call string, before bool) error {
 	g.mu.Lock()
 	ask := g.after
@@ -108,7 +108,7 @@ func (g *gate) hook(call string, before bool) error {
 	return ask(call)
 }
 
-// answered notes what a service refuses.
+// answered records a response that refuses a call.
 func (g *gate) answered(call string, status int) {
 	if status < 400 {
 		return
@@ -118,7 +118,7 @@ func (g *gate) answered(call string, status int) {
 	g.failed = append(g.failed, fmt.Sprintf("%d %s", status, call))
 }
 
-// refusals lists the calls to make something that a service refused.
+// refusals returns the creating calls that a service refused.
 func (g *gate) refusals() (calls []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,7 +130,7 @@ func (g *gate) refusals() (calls []string) {
 	return calls
 }
 
-// made lists the calls of a kind, such as "DELETE compute".
+// made returns the calls with a prefix, such as "DELETE compute".
 func (g *gate) made(kind string) (calls []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,14 +142,14 @@ func (g *gate) made(kind string) (calls []string) {
 	return calls
 }
 
-// set replaces the hooks and forgets the calls.
+// set replaces the hooks and clears the recorded calls.
 func (g *gate) set(before, after func(call string) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.before, g.after, g.calls, g.failed = before, after, nil, nil
 }
 
-// count says how many calls came by: under true those that change something, under false all of them.
+// count returns the number of calls: under true the changing ones, under false all.
 func (g *gate) count() map[bool]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +162,7 @@ func (g *gate) count() map[bool]int {
 	return n
 }
 
-// changes reports whether a call changes anything.
+// changes reports whether a call is a changing one.
 func changes(call string) bool {
 	return !strings.HasPrefix(call, "GET ") && !strings.HasPrefix(call, "HEAD ")
 }

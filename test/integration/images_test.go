@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// debian is a configuration that builds a Debian and uploads it to the cloud inside npctl.
+// debian is a configuration that builds a Debian and uploads it to the sandbox cloud of npctl.
 const debian = `
 npctl {
   images_dir    = "images"
@@ -43,7 +43,7 @@ provider "sandbox" "box" {
 }
 `
 
-// dibPlace is a place with that configuration. What a build has mounted must be gone before the directory goes.
+// dibPlace returns a place with that configuration. All mounts of a build must be gone before the directory is removed.
 func dibPlace(t *testing.T) *place {
 	t.Helper()
 	at := emptyPlace(t)
@@ -52,7 +52,7 @@ func dibPlace(t *testing.T) *place {
 	return at
 }
 
-// nothingMounted fails the test when a build has left a mount, a loop device or a process.
+// nothingMounted fails the test if a build has left a mount, a loop device or a process.
 func nothingMounted(t *testing.T, dir string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -74,7 +74,8 @@ func nothingMounted(t *testing.T, dir string) {
 	}
 }
 
-// TestDibImageIsBuiltConvertedAndUploaded builds a Debian in one format, and converts it when a second cloud wants another.
+// TestDibImageIsBuiltConvertedAndUploaded builds a Debian in one format, and converts it when a second cloud needs
+// another.
 func TestDibImageIsBuiltConvertedAndUploaded(t *testing.T) {
 	at := dibPlace(t)
 	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 1 built, 1 uploaded, 1 launched, 0 deleted.")
@@ -98,7 +99,7 @@ func TestDibImageIsBuiltConvertedAndUploaded(t *testing.T) {
 	}
 }
 
-// image is the path of the one image file of a format.
+// image returns the path of the only image file of a format.
 func (at *place) image(format string) string {
 	at.t.Helper()
 	files, err := filepath.Glob(filepath.Join(at.dir, "images/*."+format))
@@ -108,7 +109,7 @@ func (at *place) image(format string) string {
 	return files[0]
 }
 
-// compare lets qemu-img say what the converted file is, and whether it holds the same.
+// compare checks the format and the content of the converted file with qemu-img.
 func compare(t *testing.T, raw, converted string) {
 	t.Helper()
 	out, err := exec.Command("qemu-img", "info", "--output=json", converted).Output()
@@ -124,7 +125,7 @@ func compare(t *testing.T, raw, converted string) {
 	}
 }
 
-// TestDibBuildSurvivesAKill kills npctl without warning in the middle of a build. The next apply clears up behind it.
+// TestDibBuildSurvivesAKill kills npctl without warning during a build. The next apply removes its remains.
 func TestDibBuildSurvivesAKill(t *testing.T) {
 	at := dibPlace(t)
 	cmd, _, stderr := at.command(t.Context(), "apply", "-auto-approve")

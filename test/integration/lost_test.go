@@ -12,16 +12,17 @@ import (
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
-// Tests here make the whole lab misbehave, so they do not run in parallel. What they are about: after one apply or a
-// few the world is as wanted, nothing is left over, nothing is there twice, and what others have is as it was.
+// The tests in this file inject faults into the whole lab, so they do not run in parallel. They verify that a few
+// applies reach the desired state, without leaks, duplicates and changes of foreign objects.
 
-// settled applies until there is nothing left to do. Three times is enough: to finish, to see a leak again, to be sure.
+// settled applies until nothing is left to do. Three times is enough: to finish, for the second sighting of a leak, and
+// to check.
 func (at *place) settled() {
 	at.t.Helper()
 	for range 3 {
 		at.run("apply", "-auto-approve")
 		o := at.run("plan", "-detailed-exitcode")
-		leaks := strings.Contains(o.stdout, "carries our marks and ") // has no record, or is a second one
+		leaks := strings.Contains(o.stdout, "carries our marks and ") // the object has no record, or is a second one
 		if o.code == 0 && o.last() == "No changes." && !leaks {
 			return
 		}
@@ -32,7 +33,7 @@ func (at *place) settled() {
 	at.t.Errorf("three applies later there is still something to do:\n%s", at.run("plan").text())
 }
 
-// gone destroys everything and fails the test unless the project is as it was.
+// gone destroys everything and fails the test unless the project is as before.
 func (at *place) gone(p *project, before map[string]thing) {
 	at.t.Helper()
 	at.mustRun(0, "destroy", "-auto-approve")
@@ -53,7 +54,7 @@ func (p *project) faults(rules ...lab.Rule) {
 	})
 }
 
-// pause stops services until resume is called, or the test ends.
+// pause stops services until resume is called or the test ends.
 func (p *project) pause(services ...string) (resume func()) {
 	p.t.Helper()
 	undo, err := p.lab.Pause(services...)
@@ -71,8 +72,8 @@ func (p *project) pause(services ...string) (resume func()) {
 
 const quick = "cloud           = \"mine\"\n  api_timeout = \"4s\""
 
-// TestOpenStackCreateHappensAfterEverybodyGaveUp stops Neutron when Nova is asked for the first server, and lets it go
-// on when npctl has given up and ended. The servers come then.
+// TestOpenStackCreateHappensAfterEverybodyGaveUp stops Neutron when Nova receives the first create, and resumes it when
+// npctl has given up and ended. Nova creates the servers after that.
 func TestOpenStackCreateHappensAfterEverybodyGaveUp(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -98,8 +99,8 @@ func TestOpenStackCreateHappensAfterEverybodyGaveUp(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackCreateHappensDuringTheNextAttempt lets Neutron go on when the second attempt asks again, so that both
-// servers of one node come.
+// TestOpenStackCreateHappensDuringTheNextAttempt resumes Neutron at the create of the second attempt, so that Nova
+// creates two servers for one node.
 func TestOpenStackCreateHappensDuringTheNextAttempt(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -130,7 +131,7 @@ func TestOpenStackCreateHappensDuringTheNextAttempt(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackMessageQueueHangs has a Nova that takes orders and passes none on.
+// TestOpenStackMessageQueueHangs uses a Nova that accepts requests and does not execute them.
 func TestOpenStackMessageQueueHangs(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -147,8 +148,8 @@ func TestOpenStackMessageQueueHangs(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackDeleteIsAcceptedAndFails has servers that go to ERROR after the first delete was answered with 204, and
-// one that takes its time.
+// TestOpenStackDeleteIsAcceptedAndFails: one server changes to ERROR after its first delete was answered with 204, and
+// another is deleted late.
 func TestOpenStackDeleteIsAcceptedAndFails(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -159,8 +160,7 @@ func TestOpenStackDeleteIsAcceptedAndFails(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackAddressesAppearLate has servers that are ACTIVE before they have an address, and floating IPs that Nova
-// hears of late.
+// TestOpenStackAddressesAppearLate: servers are ACTIVE before they have an address, and Nova shows floating IPs late.
 func TestOpenStackAddressesAppearLate(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -175,7 +175,7 @@ func TestOpenStackAddressesAppearLate(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackSpawnFails has a server that fails on its first host, and one that fails for good and is made again.
+// TestOpenStackSpawnFails: one server fails on its first host, and another fails completely and is created again.
 func TestOpenStackSpawnFails(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -188,7 +188,7 @@ func TestOpenStackSpawnFails(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackNoValidHost asks for what fits the quota and no host.
+// TestOpenStackNoValidHost requests a flavor that fits the quota and no host.
 func TestOpenStackNoValidHost(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -202,14 +202,14 @@ func TestOpenStackNoValidHost(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackQuotaIsSeenAndHit has a quota that plans keep to, and quotas that are hit while a plan is carried out.
+// TestOpenStackQuotaIsSeenAndHit: plans respect a quota, and other quotas are exceeded while a plan is executed.
 func TestOpenStackQuotaIsSeenAndHit(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
 	g := p.gated()
 	at := p.newPlace(small)
 	at.change("auto_floating_ip = false", "auto_floating_ip = true")
-	at.change("launch_attempts = 2", "launch_attempts = 2\n  max_concurrency = 1") // of two at once Nova refuses both
+	at.change("launch_attempts = 2", "launch_attempts = 2\n  max_concurrency = 1") // of two concurrent creates Nova refuses both
 
 	restore := p.quota(map[string]int{lab.Instances: 1})
 	at.run("plan").says("quota").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete.")
@@ -239,8 +239,8 @@ func TestOpenStackQuotaIsSeenAndHit(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackEveryFirstAnswerIsLost lets the service do what it was asked and cuts the connection before the answer,
-// once for each kind of call that changes something.
+// TestOpenStackEveryFirstAnswerIsLost lets the service execute a call and cuts the connection before the response, once
+// for each kind of changing call.
 func TestOpenStackEveryFirstAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	p := newProject(t).furnish()
@@ -272,7 +272,7 @@ func TestOpenStackEveryFirstAnswerIsLost(t *testing.T) {
 	at.gone(p, before)
 }
 
-// kindOf is a call without ids.
+// kindOf returns a call with its IDs replaced.
 func kindOf(call string) string {
 	parts := strings.Split(call, "/")
 	for i, part := range parts {

@@ -18,32 +18,32 @@ import (
 	"time"
 )
 
-// meddling is what happens to calls of Glance that change something.
+// meddling is a fault in changing calls of Glance.
 type meddling struct {
-	on    string // method: POST makes a record, PUT brings the content, DELETE removes
-	times int    // 1 when 0
+	on    string // method: POST creates a record, PUT uploads the content, DELETE removes the image
+	times int    // 0 means 1
 	do    func(r *rebuilding, c *meddled)
 }
 
-// meddled is a call that is meddled with.
+// meddled is a call that a meddling changes.
 type meddled struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	pass func(http.ResponseWriter, *http.Request)
 }
 
-// meddler stands between npctl and Glance. After each call that changes something it looks whether every provider that
-// has had an active image has one.
+// meddler is a proxy between npctl and Glance. After each changing call it checks that every provider that has had an
+// active image has one.
 type meddler struct {
 	rebuilding *rebuilding
 	upstream   *url.URL
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	meddling meddling
 	hits     int
-	statuses map[string]bool // "PUT 500" that Glance itself has answered
+	statuses map[string]bool // "PUT 500" for a response of Glance itself
 	process  *os.Process
-	blind    bool            // Glance answers nobody
+	blind    bool            // Glance does not respond to any client
 	had      map[string]bool // providers that have had an image
 	looks    int
 }
@@ -87,7 +87,7 @@ func (m *meddler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	do(m.rebuilding, &meddled{w, r, m.pass})
 }
 
-// pass hands the call to Glance.
+// pass forwards the call to Glance.
 func (m *meddler) pass(w http.ResponseWriter, r *http.Request) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -104,7 +104,7 @@ func (m *meddler) pass(w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// close ends the looking.
+// close stops the checks.
 func (m *meddler) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +129,7 @@ func (m *meddler) met() bool {
 	return m.hits > 0
 }
 
-// status tells of a mishap in Glance itself that it has answered so.
+// status returns a function that reports whether Glance itself has responded to the method with the code.
 func status(method string, code int) func(*rebuilding) bool {
 	return func(r *rebuilding) bool {
 		r.mu.Lock()
@@ -159,7 +159,7 @@ func (m *meddler) look(after string) {
 	}
 }
 
-// answer is what a broken service, or what stands before it, says.
+// answer returns the response of a broken service, or of a proxy before it.
 func answer(status int) func(*rebuilding, *meddled) {
 	return func(_ *rebuilding, c *meddled) {
 		_, _ = io.Copy(io.Discard, c.r.Body)
@@ -167,20 +167,20 @@ func answer(status int) func(*rebuilding, *meddled) {
 	}
 }
 
-// lose lets Glance do it and cuts the connection instead of answering.
+// lose lets Glance execute the call and cuts the connection instead of responding.
 func lose(_ *rebuilding, c *meddled) {
 	c.pass(httptest.NewRecorder(), c.r)
 	panic(http.ErrAbortHandler)
 }
 
-// hang never answers.
+// hang never responds.
 func hang(_ *rebuilding, c *meddled) {
-	_, _ = io.Copy(io.Discard, c.r.Body) // so that the client's end is noticed
+	_, _ = io.Copy(io.Discard, c.r.Body) // so that the client's disconnection is noticed
 	<-c.r.Context().Done()
 	panic(http.ErrAbortHandler)
 }
 
-// late lets Glance do it once the client has given up.
+// late lets Glance execute the call after the client has given up.
 func late(_ *rebuilding, c *meddled) {
 	body, _ := io.ReadAll(c.r.Body)
 	<-c.r.Context().Done()
@@ -192,7 +192,7 @@ func late(_ *rebuilding, c *meddled) {
 	panic(http.ErrAbortHandler)
 }
 
-// halve lets half of the content through and cuts the connection on both sides.
+// halve forwards half of the content and cuts the connections on both sides.
 func halve(_ *rebuilding, c *meddled) {
 	half := c.r.Clone(c.r.Context())
 	half.Body = io.NopCloser(io.LimitReader(c.r.Body, c.r.ContentLength/2))
@@ -212,7 +212,7 @@ func damage(_ *rebuilding, c *meddled) {
 	c.pass(c.w, bent)
 }
 
-// signalled sends npctl a signal in the middle of the content.
+// signalled sends a signal to npctl during the transfer of the content.
 func signalled(signal os.Signal) func(*rebuilding, *meddled) {
 	return func(r *rebuilding, c *meddled) {
 		r.mu.Lock()
@@ -229,7 +229,7 @@ func signalled(signal os.Signal) func(*rebuilding, *meddled) {
 	}
 }
 
-// pauseGlance has Glance hang for longer than an upload may take.
+// pauseGlance makes Glance hang for longer than upload_timeout.
 func (r *rebuilding) pauseGlance(c *meddled) {
 	resume := r.p.with(r.t).pause("glance")
 	r.mu.Lock()
@@ -244,7 +244,7 @@ func (r *rebuilding) pauseGlance(c *meddled) {
 	c.pass(c.w, c.r)
 }
 
-// patch changes an image past the meddler. Glance takes patches of a type of its own only.
+// patch changes an image without the meddler. Glance accepts patches only with a content type of its own.
 func (r *rebuilding) patch(id, operations string) error {
 	base, err := r.p.url(image)
 	if err != nil {

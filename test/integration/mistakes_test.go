@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// small is a configuration with nodes from an image that the cloud has.
+// small is a configuration with nodes that boot from an existing image of the cloud.
 const small = settings + `
 label "small" { min_ready = 2 }
 provider "openstack" "acme" {
@@ -28,7 +28,7 @@ provider "openstack" "acme" {
 }
 `
 
-// TestOpenStackMistakesAreToldAndDoNothing makes one mistake at a time that only the cloud can see.
+// TestOpenStackMistakesAreToldAndDoNothing makes one mistake at a time that only the cloud can detect.
 func TestOpenStackMistakesAreToldAndDoNothing(t *testing.T) {
 	t.Parallel()
 	p := newProject(t).furnish()
@@ -64,8 +64,8 @@ func TestOpenStackMistakesAreToldAndDoNothing(t *testing.T) {
 	p.mustBe(before)
 }
 
-// TestOpenStackUnreachableCloudIsDeferred has one cloud that does not answer beside one that does: the other is served,
-// and nobody takes the silent one for empty.
+// TestOpenStackUnreachableCloudIsDeferred uses a responding cloud and a silent one. The first is served, and the second
+// is not treated as empty.
 func TestOpenStackUnreachableCloudIsDeferred(t *testing.T) {
 	t.Parallel()
 	p := newProject(t).furnish()

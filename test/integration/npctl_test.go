@@ -19,23 +19,23 @@ import (
 	"github.com/npctl/npctl/test/program"
 )
 
-// npctl is the program that is tested.
+// npctl is the path of the program under test.
 var npctl string
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
-// runLimit ends an npctl that hangs.
+// runLimit is the time limit of one npctl command.
 const runLimit = 15 * time.Minute
 
-// place is a directory with a configuration, where npctl is run.
+// place is a directory with a configuration in which npctl runs.
 type place struct {
 	t    *testing.T
 	dir  string
-	args []string // behind every command that takes a configuration
+	args []string // appended to every command that takes a configuration
 	env  []string
 }
 
-// newPlace is a directory with npctl.hcl and clouds.yaml.
+// newPlace returns a directory with npctl.hcl and clouds.yaml.
 func (p *project) newPlace(config string) *place {
 	p.t.Helper()
 	at := emptyPlace(p.t)
@@ -50,7 +50,7 @@ func emptyPlace(t *testing.T) *place {
 	return &place{t: t, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "NPCTL_LOG=info"}}
 }
 
-// with is the place in a subtest, with arguments of its own.
+// with returns the place for a subtest, with arguments of its own.
 func (at *place) with(t *testing.T) *place {
 	same := *at
 	same.t, same.args = t, slices.Clone(at.args)
@@ -84,7 +84,7 @@ func (at *place) change(from, to string) {
 	at.write(strings.Replace(old, from, to, 1))
 }
 
-// outcome is what became of one npctl.
+// outcome is the result of one npctl command.
 type outcome struct {
 	t              *testing.T
 	command        string
@@ -92,7 +92,7 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// command prepares an npctl.
+// command prepares an npctl command.
 func (at *place) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 	at.t.Helper()
 	if args[0] == "plan" || args[0] == "apply" || args[0] == "destroy" {
@@ -105,7 +105,7 @@ func (at *place) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes
 	return cmd, &stdout, &stderr
 }
 
-// run runs npctl to its end.
+// run runs npctl until it ends.
 func (at *place) run(args ...string) outcome {
 	at.t.Helper()
 	ctx, cancel := context.WithTimeout(at.t.Context(), runLimit)
@@ -122,7 +122,7 @@ func (at *place) run(args ...string) outcome {
 	return o
 }
 
-// mustRun is run for an npctl that has to end with that exit code.
+// mustRun is like run and fails the test unless npctl ends with the given exit code.
 func (at *place) mustRun(code int, args ...string) outcome {
 	at.t.Helper()
 	o := at.run(args...)
@@ -134,16 +134,16 @@ func (at *place) mustRun(code int, args ...string) outcome {
 
 func (o outcome) text() string { return o.stdout + "--- stderr\n" + o.stderr }
 
-// last is the last line of the result.
+// last returns the last line of the output.
 func (o outcome) last() string {
 	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
 	return lines[len(lines)-1]
 }
 
-// took is the time behind the last line.
+// took matches the duration at the end of the last line.
 var took = regexp.MustCompile(` \[[0-9hms.]+\]$`)
 
-// ends fails the test unless the last line is that.
+// ends fails the test unless the last line is as wanted.
 func (o outcome) ends(want string) outcome {
 	o.t.Helper()
 	if got := took.ReplaceAllString(o.last(), ""); got != want {
@@ -152,7 +152,7 @@ func (o outcome) ends(want string) outcome {
 	return o
 }
 
-// says fails the test unless every text is in the output, line breaks of the layout aside.
+// says fails the test unless every text is in the output. It ignores line breaks.
 func (o outcome) says(texts ...string) outcome {
 	o.t.Helper()
 	shown := strings.Join(strings.Fields(o.text()), " ")
@@ -164,7 +164,7 @@ func (o outcome) says(texts ...string) outcome {
 	return o
 }
 
-// saysNot fails the test when one of the texts is in the output.
+// saysNot fails the test if one of the texts is in the output.
 func (o outcome) saysNot(texts ...string) outcome {
 	o.t.Helper()
 	for _, bad := range texts {
@@ -187,7 +187,7 @@ type note struct {
 	Text string `json:"text"`
 }
 
-// report is a plan as JSON, as far as tests look at it.
+// report contains the fields of a plan in JSON that tests read.
 type report struct {
 	Steps []struct {
 		Address string `json:"address"`
@@ -204,7 +204,7 @@ type report struct {
 	Deferred []string `json:"deferred"`
 }
 
-// plan is what npctl plan -json says; the exit code is not looked at.
+// plan returns the result of npctl plan -json. It ignores the exit code.
 func (at *place) plan(args ...string) report {
 	at.t.Helper()
 	o := at.run(append([]string{"plan", "-json"}, args...)...)
@@ -215,7 +215,7 @@ func (at *place) plan(args ...string) report {
 	return r
 }
 
-// steps shows the steps, "action thing: reason" each.
+// steps returns the steps in the form "action thing: reason".
 func (r report) steps() []string {
 	var all []string
 	for _, s := range r.Steps {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestOpenStackFailedServerThatIsNotDeletedDelaysNothing has a server that stays in BUILD and that Nova does not delete
-// meanwhile. The next attempt starts at once, and the apply names what is left.
+// in the meantime. The next attempt starts at once, and the apply reports the remaining server.
 func TestOpenStackFailedServerThatIsNotDeletedDelaysNothing(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -33,8 +33,8 @@ func TestOpenStackFailedServerThatIsNotDeletedDelaysNothing(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackTransientUploadErrorsAreRetried has an image record whose answer is lost, and content that is refused
-// once with 503 and cut once.
+// TestOpenStackTransientUploadErrorsAreRetried: the response to the creation of the image record is lost, and the
+// content is refused once with 503 and cut once.
 func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.others()
@@ -67,8 +67,8 @@ func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackRetryAfterIsRespectedFromTheFirstCallOn has a Nova that refuses its first calls, the version document
-// included.
+// TestOpenStackRetryAfterIsRespectedFromTheFirstCallOn uses a Nova that refuses its first calls, including the version
+// document.
 func TestOpenStackRetryAfterIsRespectedFromTheFirstCallOn(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()

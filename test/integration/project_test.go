@@ -18,10 +18,10 @@ import (
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
-// password is everybody's in the lab.
+// password is the password of every user in the lab.
 const password = "lab"
 
-// project is an OpenStack project of a test's own, with a user of the same name.
+// project is an OpenStack project for one test, with a user of the same name.
 type project struct {
 	*api
 	t        *testing.T
@@ -29,10 +29,10 @@ type project struct {
 	admin    *api
 	name, id string
 	authURL  string
-	entries  map[string]any // of clouds.yaml: the lab's, and "mine"
+	entries  map[string]any // of clouds.yaml: those of the lab, and "mine"
 }
 
-// newProject makes an empty project. It goes, with all that is in it, when the test ends.
+// newProject creates an empty project. It is deleted with all its objects when the test ends.
 func newProject(t *testing.T) *project {
 	t.Helper()
 	l, err := lab.Find()
@@ -52,14 +52,14 @@ func newProject(t *testing.T) *project {
 	return p
 }
 
-// with is the project in a subtest.
+// with returns the project for a subtest.
 func (p *project) with(t *testing.T) *project {
 	same := *p
 	same.t = t
 	return &same
 }
 
-// readClouds takes over the lab's clouds.yaml and adds the entry "mine".
+// readClouds reads the lab's clouds.yaml and adds the entry "mine".
 func (p *project) readClouds() {
 	p.t.Helper()
 	text, err := os.ReadFile(p.lab.CloudsYAML())
@@ -106,8 +106,8 @@ func (p *project) applicationCredential() {
 		"auth_url": p.authURL, "application_credential_id": made["id"], "application_credential_secret": password}}
 }
 
-// furnish gives the project what a project of a CI has: network "private" with a router to the outside, "dual" with
-// IPv6 too, security group "ssh", and key pair "lab". The addresses are this machine's own, like the lab's.
+// furnish creates the usual objects of a CI project: network "private" with a router to the outside, "dual" with IPv6
+// too, security group "ssh", and key pair "lab". The addresses belong to this machine, like those of the lab.
 func (p *project) furnish() *project {
 	p.t.Helper()
 	private := p.network("private", "127.81.0.0/16")
@@ -122,7 +122,7 @@ func (p *project) furnish() *project {
 	return p
 }
 
-// network makes a network and returns the id of its subnet. DHCP would refuse loopback addresses.
+// network creates a network and returns the ID of its subnet. It disables DHCP, which refuses loopback addresses.
 func (p *project) network(name, cidr string) string {
 	p.t.Helper()
 	made := p.make(p.t, network, "networks", "network", object{"name": name})
@@ -130,7 +130,7 @@ func (p *project) network(name, cidr string) string {
 	return subnet["id"].(string)
 }
 
-// quota sets limits until the test ends or the function returned is called.
+// quota sets limits of the project. restore sets the lab's defaults.
 func (p *project) quota(limits map[string]int) (restore func()) {
 	p.t.Helper()
 	back, err := p.lab.Quota(p.t.Context(), p.name, limits)
@@ -144,7 +144,7 @@ func (p *project) quota(limits map[string]int) (restore func()) {
 	}
 }
 
-// server makes a server that is not npctl's, and waits for it.
+// server creates a foreign server and waits until it is ACTIVE.
 func (p *project) server(name string, networks any) string {
 	p.t.Helper()
 	made := p.make(p.t, compute, "servers", "server", object{"name": name, "networks": networks,
@@ -157,8 +157,8 @@ func (p *project) server(name string, networks any) string {
 	return id
 }
 
-// remove deletes the project and all that is in it. It goes on when something cannot be deleted: what must be gone by
-// now is for the test to say.
+// remove deletes the project and all its objects. It continues after a failed deletion: each test checks which objects
+// must be gone.
 func (p *project) remove(user string) {
 	ctx := context.Background()
 	gone := func(service, path string) { _, _, _ = p.admin.try(ctx, http.MethodDelete, service, path, nil) }

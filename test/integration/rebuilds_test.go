@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// rebuilt is an image for two providers that want different formats of it, made by a script whose mood a file tells.
+// rebuilt is the configuration of an image for two providers that need different formats. The file mood controls its
+// build script.
 const rebuilt = settings + `
 diskimage "debian" {
   builder "exec" {
@@ -60,7 +61,7 @@ provider "openstack" "two" {
 }
 `
 
-// rebuildScript makes the image, or does what the file mood says, once.
+// rebuildScript creates the image. The word in the file mood selects a failure that occurs once.
 const rebuildScript = `
 mood=$(cat mood 2>/dev/null)
 rm -f mood
@@ -77,8 +78,8 @@ esac
 cp good.qcow2 "$NPCTL_OUTPUT.qcow2"
 `
 
-// limitedQemuImg is a qemu-img that may write no large file. npctl runs it in a sandbox, so that it can keep no files of
-// its own.
+// limitedQemuImg is a qemu-img that cannot write large files. npctl runs it in a sandbox, so that it can keep no files
+// of its own.
 const limitedQemuImg = `#!/bin/sh
 if [ "$1" = convert ]; then
   trap '' XFSZ
@@ -87,20 +88,20 @@ fi
 exec QEMU "$@"
 `
 
-// rebuildMishap is one way in which a rebuild goes wrong.
+// rebuildMishap is one way in which a rebuild fails.
 type rebuildMishap struct {
 	name string
-	mood string                 // of the script that builds
-	qemu bool                   // may write no large file
-	call meddling               // with calls of Glance
-	lab  func(*rebuilding)      // of Glance itself or of the configuration, until npctl has ended
-	came func(*rebuilding) bool // where that cannot be told from the others
-	says string                 // the apply that meets it; nothing when it gets over it
-	pass bool                   // one apply gets over it
+	mood string                 // mood of the build script
+	qemu bool                   // qemu-img cannot write large files
+	call meddling               // fault in calls of Glance
+	lab  func(*rebuilding)      // fault in Glance itself or the configuration, until npctl has ended
+	came func(*rebuilding) bool // reports whether it occurred, if the other fields cannot show that
+	says string                 // output of the apply that meets it; empty if the apply succeeds
+	pass bool                   // one apply succeeds despite it
 }
 
-// rebuildMishaps come three to each of ten rebuilds: in the build, on the way to the clouds, at the removal of what is
-// superseded.
+// rebuildMishaps contains two or three mishaps for each of ten rebuilds: in the build, in the upload, and in the
+// deletion of superseded images.
 var rebuildMishaps = [][]rebuildMishap{
 	{
 		{name: "build fails", mood: "fails", says: "no such mirror"},
@@ -140,9 +141,9 @@ var rebuildMishaps = [][]rebuildMishap{
 	},
 }
 
-// TestOpenStackRebuildsWithMishaps rebuilds an image ten times on a real Glance, each time with mishaps first. At every
-// moment both providers have an image that npctl knows of and that nodes can boot from; in the end there are as many as
-// are kept, on the disk and in Glance, and nothing else.
+// TestOpenStackRebuildsWithMishaps rebuilds an image ten times on a real Glance, each time after several mishaps. At
+// every moment both providers must have a recorded image that nodes can boot from; in the end the disk and Glance must
+// contain exactly the kept builds.
 func TestOpenStackRebuildsWithMishaps(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
@@ -155,30 +156,30 @@ func TestOpenStackRebuildsWithMishaps(t *testing.T) {
 		r.replace = true
 		for _, m := range mishaps {
 			r.meet(m)
-			r.replace = r.replace || m.pass // it is rebuilt, and the next mishap needs a rebuild to come in
+			r.replace = r.replace || m.pass // the image was rebuilt, and the next mishap needs another rebuild
 		}
 		r.rebuild()
 		r.exactly(before)
 	}
 	r.place.change("min_ready = 0", "min_ready = 1")
-	r.place.mustRun(0, "apply", "-auto-approve").says("1 launched") // with all that, it boots
+	r.place.mustRun(0, "apply", "-auto-approve").says("1 launched") // after all that, it boots
 	if r.looks == 0 {
 		t.Error("nobody looked at Glance")
 	}
 	t.Logf("looked at Glance %d times", r.looks)
-	r.close() // what comes now removes every image
+	r.close() // the next command removes every image
 	r.place.gone(p, before)
 }
 
-// rebuilding is a place under the eyes of a watch, with a meddler before Glance.
+// rebuilding is a place with a meddler before Glance.
 type rebuilding struct {
 	*meddler
 	t       *testing.T
 	p       *project
 	place   *place
-	replace bool // a rebuild is still to come
+	replace bool // a rebuild is still required
 	newest  string
-	undo    func() error // of what was done to Glance
+	undo    func() error // of the change of Glance
 }
 
 func newRebuilding(t *testing.T, p *project) *rebuilding {
@@ -210,7 +211,7 @@ func (r *rebuilding) file(name, text string) {
 	}
 }
 
-// limitQemuImg puts the limited qemu-img before the real one, until the function that it returns is called.
+// limitQemuImg replaces the real qemu-img by the limited one until undo is called.
 func (r *rebuilding) limitQemuImg() (undo func()) {
 	r.t.Helper()
 	qemu, err := exec.LookPath("qemu-img")
@@ -225,7 +226,7 @@ func (r *rebuilding) limitQemuImg() (undo func()) {
 	}
 }
 
-// images makes what every good build is, and one whose tables lead nowhere.
+// images creates the image of every successful build, and one with invalid tables.
 func (r *rebuilding) images() {
 	r.t.Helper()
 	raw, good := filepath.Join(r.place.dir, "good.raw"), filepath.Join(r.place.dir, "good.qcow2")
@@ -237,13 +238,13 @@ func (r *rebuilding) images() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	l1 := text[40:48] // where the table of tables is, big endian; docs/interop/qcow2.txt of QEMU
+	l1 := text[40:48] // offset of the L1 table, big endian; docs/interop/qcow2.txt of QEMU
 	at := int(l1[5])<<16 | int(l1[6])<<8 | int(l1[7])
 	copy(text[at:], "\x80\x00\x00\x00\x00\xff\xff\xff")
 	r.file("corrupt.qcow2", string(text))
 }
 
-// apply runs npctl under the eyes of the watch.
+// apply runs npctl and lets the meddler know its process.
 func (r *rebuilding) apply() outcome {
 	r.t.Helper()
 	args := []string{"apply", "-auto-approve"}
@@ -267,7 +268,7 @@ func (r *rebuilding) apply() outcome {
 	return o
 }
 
-// meet applies while a mishap comes.
+// meet applies during a mishap.
 func (r *rebuilding) meet(m rebuildMishap) {
 	r.t.Helper()
 	r.t.Log("mishap:", m.name)
@@ -303,7 +304,7 @@ func (r *rebuilding) hasCome(m rebuildMishap) bool {
 	case m.mood != "":
 		return strings.HasSuffix(string(hits), m.mood+"\n")
 	case m.qemu:
-		return true // what npctl says of it shows that
+		return true // the output of npctl shows that
 	case m.came != nil:
 		return m.came(r)
 	default:
@@ -311,7 +312,7 @@ func (r *rebuilding) hasCome(m rebuildMishap) bool {
 	}
 }
 
-// facts is what npctl image show tells, as far as this is about it.
+// facts contains the fields of npctl image show that the test reads.
 type facts struct {
 	Newest *struct {
 		ID string `json:"id"`
@@ -343,13 +344,13 @@ func (r *rebuilding) facts() facts {
 	return shown.Images[0]
 }
 
-// recorded checks what npctl says against Glance: each provider that ever had an image has one that is on record, ready,
-// of a build that is, and active.
+// recorded compares the output of npctl with Glance: each provider that has ever had an image must have an active one,
+// with a ready upload record of a ready build.
 func (r *rebuilding) recorded() {
 	r.t.Helper()
 	f := r.facts()
 	if f.Newest != nil && f.Newest.ID != r.newest {
-		r.newest, r.replace = f.Newest.ID, false // the rebuild has come
+		r.newest, r.replace = f.Newest.ID, false // the image was rebuilt
 	}
 	ready := map[string]bool{}
 	for _, b := range f.Builds {
@@ -368,7 +369,7 @@ func (r *rebuilding) recorded() {
 	}
 }
 
-// active lists the active images with npctl's marks, by id, with their provider.
+// active returns the providers of the active images with npctl's ownership tags, by image ID.
 func (r *rebuilding) active() map[string]string {
 	found := map[string]string{}
 	for _, thing := range of(r.p.thingsOfKind("image"), "image") {
@@ -379,7 +380,7 @@ func (r *rebuilding) active() map[string]string {
 	return found
 }
 
-// rebuild applies, with nothing in the way, until there is nothing left to do.
+// rebuild applies, without mishaps, until nothing is left to do.
 func (r *rebuilding) rebuild() {
 	r.t.Helper()
 	for range 5 {
@@ -397,7 +398,7 @@ func (r *rebuilding) rebuild() {
 	r.t.Fatalf("five applies later there is still something to do:\n%s", r.place.run("plan").text())
 }
 
-// exactly fails the test unless there is what should be and nothing else: on record, in Glance, on the disk.
+// exactly fails the test unless records, Glance and disk contain exactly the expected objects.
 func (r *rebuilding) exactly(before map[string]thing) {
 	r.t.Helper()
 	f := r.facts()
@@ -441,11 +442,11 @@ func (r *rebuilding) exactly(before map[string]thing) {
 	}
 }
 
-// What goes wrong in Glance itself.
+// Faults in Glance itself.
 
 func (r *rebuilding) store() string { return filepath.Join(r.p.lab.Dir(), "data", "glance", "images") }
 
-// change does something to Glance that is taken back at the end at the latest.
+// change changes Glance until takeBack is called or the test ends.
 func (r *rebuilding) change(do, undo func() error) {
 	r.t.Helper()
 	if err := do(); err != nil {
@@ -479,7 +480,7 @@ func (r *rebuilding) storeFull() {
 		func() error { return r.amongMountsOfGlance("umount", r.store()) })
 }
 
-// amongMountsOfGlance runs a command where Glance sees what it mounts; the test may have mounts of its own.
+// amongMountsOfGlance runs a command in the mount namespace of Glance, which may differ from that of the test.
 func (r *rebuilding) amongMountsOfGlance(command ...string) error {
 	text, err := os.ReadFile(filepath.Join(r.p.lab.Dir(), "run", "glance.pid"))
 	if err != nil {
@@ -493,7 +494,7 @@ func (r *rebuilding) amongMountsOfGlance(command ...string) error {
 	return nil
 }
 
-// impatient gives uploads little time.
+// impatient sets a short upload_timeout.
 func (r *rebuilding) impatient() {
 	swap := func(from, to string) func() error {
 		return func() error {
@@ -505,7 +506,7 @@ func (r *rebuilding) impatient() {
 	r.change(swap(long, short), swap(short, long))
 }
 
-// protect forbids the removal of what is there.
+// protect forbids the deletion of the active images.
 func (r *rebuilding) protect() {
 	r.change(func() error { return r.setProtected(true) }, func() error { return r.setProtected(false) })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// settings is the npctl block of most tests. A leak is gone with the second apply that sees it.
+// settings is the npctl block of most tests. The second apply that sees a leak deletes it.
 const settings = `
 npctl {
   images_dir = "images"
@@ -21,7 +21,7 @@ npctl {
 }
 `
 
-// everyAttribute has an offer for each way a server can be made.
+// everyAttribute has an offer for each way to create a server.
 const everyAttribute = settings + `
 label "dressed" { min_ready = 1 }
 label "volume"  { min_ready = 1 }
@@ -75,7 +75,7 @@ provider "openstack" "acme" {
 }
 `
 
-// TestOpenStackServersAreAsConfigured looks at servers the way Nova shows them.
+// TestOpenStackServersAreAsConfigured checks servers as Nova shows them.
 func TestOpenStackServersAreAsConfigured(t *testing.T) {
 	t.Parallel()
 	p := newProject(t).furnish()

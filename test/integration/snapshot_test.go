@@ -14,8 +14,8 @@ import (
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
-// onInstance makes an image on a machine that boots from an image which npctl has uploaded. The machine has an address
-// of this host's own, at which OpenSSH plays its server.
+// onInstance builds an image on an instance that boots from an image uploaded by npctl. The address of the instance
+// belongs to this host, and an OpenSSH server on it plays the instance.
 const onInstance = settings + `
 diskimage "base" {
   builder "exec" { command = ["sh", "-c", "head -c 1000000 /dev/zero >$NPCTL_OUTPUT.raw"] }
@@ -63,7 +63,7 @@ const goldenOffer = `
     }
 `
 
-// answers plays the machines that builds boot, at their floating addresses, with the host key that the configuration has.
+// answers plays the build instances at their floating IPs, with the host key in the configuration.
 func (p *project) answers(at *place) {
 	p.t.Helper()
 	at.keygen("host")
@@ -76,7 +76,7 @@ func (p *project) answers(at *place) {
 	})
 }
 
-// snapshotPlace has the base image in the cloud already.
+// snapshotPlace returns a place with the base image already in the cloud.
 func snapshotPlace(t *testing.T) (*project, *place, map[string]thing) {
 	t.Helper()
 	p := newProject(t).furnish()
@@ -97,7 +97,7 @@ func (at *place) script(text string) {
 	}
 }
 
-// images lists the images of the project by name, without the serial part that npctl gives them.
+// images returns the images of the project by name, without the serial part that npctl appends.
 func (p *project) images() map[string]object {
 	p.t.Helper()
 	found := map[string]object{}
@@ -108,7 +108,7 @@ func (p *project) images() map[string]object {
 	return found
 }
 
-// onlyTheImages fails the test when a build has left anything in the project.
+// onlyTheImages fails the test if a build has left any other object in the project.
 func (p *project) onlyTheImages(before map[string]thing, names ...string) {
 	p.t.Helper()
 	new := without(p.things(), before)
@@ -123,7 +123,8 @@ func (p *project) onlyTheImages(before map[string]thing, names ...string) {
 	}
 }
 
-// TestOpenStackSnapshotBuild makes an image with Nova's createImage, reads it from Glance, and uploads it as any other.
+// TestOpenStackSnapshotBuild creates an image with Nova's createImage, downloads it from Glance, and uploads it like
+// any other.
 func TestOpenStackSnapshotBuild(t *testing.T) {
 	t.Parallel()
 	p, at, before := snapshotPlace(t)
@@ -160,14 +161,14 @@ func TestOpenStackSnapshotBuild(t *testing.T) {
 	}
 	at.nothingToDo()
 
-	at.script("echo changed") // rebuilds, and nothing else
+	at.script("echo changed") // causes a rebuild, and nothing else
 	at.mustRun(0, "apply", "-auto-approve").says("1 built, 1 uploaded")
 	at.settled()
 	at.mustRun(0, "destroy", "-auto-approve")
 	p.mustBe(before)
 }
 
-// TestOpenStackSnapshotBuildThatFails leaves no machine and no snapshot, whatever fails.
+// TestOpenStackSnapshotBuildThatFails checks that no failure leaves an instance or a snapshot.
 func TestOpenStackSnapshotBuildThatFails(t *testing.T) {
 	p, at, before := snapshotPlace(t)
 	fails := func(because ...string) {
@@ -191,7 +192,7 @@ func TestOpenStackSnapshotBuildThatFails(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackSnapshotBuildThatIsKilled leaves a machine, which the next apply removes before it makes another.
+// TestOpenStackSnapshotBuildThatIsKilled leaves an instance, which the next apply removes before it creates another.
 func TestOpenStackSnapshotBuildThatIsKilled(t *testing.T) {
 	t.Parallel()
 	p, at, before := snapshotPlace(t)

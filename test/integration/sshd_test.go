@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// sshd plays machines with OpenSSH: the cloud boots nothing, but its addresses are this host's own, so a server listens at
-// the address of each machine for as long as the cloud shows it.
+// sshd plays instances with OpenSSH. The cloud boots nothing, but its addresses belong to this host, so a server
+// listens at the address of each instance while the cloud shows it.
 type sshd struct {
 	at      *place
 	p       *project
-	hostKey func(address string) string // name of the file of the host key
-	address func(server object) string  // where a machine answers; empty when it does not
+	hostKey func(address string) string // returns the name of the file with the host key
+	address func(server object) string  // returns the address at which an instance answers; empty if it does not
 	running map[string]*exec.Cmd        // by address
 }
 
-// sshd starts to play machines, until the test ends. Whoever has the key in the place's file id may log in.
+// sshd plays instances until the test ends. The key in the place's file id permits a login.
 func (p *project) sshd(at *place, hostKey func(string) string, address func(object) string) {
 	p.t.Helper()
 	at.keygen("id")
@@ -36,7 +36,7 @@ func (p *project) sshd(at *place, hostKey func(string) string, address func(obje
 	p.t.Cleanup(func() { close(stop); <-stopped })
 }
 
-// keygen makes a pair of keys, NAME and NAME.pub.
+// keygen creates a key pair, NAME and NAME.pub.
 func (at *place) keygen(name string) {
 	at.t.Helper()
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", filepath.Join(at.dir, name)).CombinedOutput(); err != nil {
@@ -44,7 +44,7 @@ func (at *place) keygen(name string) {
 	}
 }
 
-// play follows the machines there are.
+// play starts and stops servers as instances appear and disappear.
 func (s *sshd) play(stop chan struct{}) {
 	defer s.only(nil)
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -68,7 +68,7 @@ func (s *sshd) play(stop chan struct{}) {
 	}
 }
 
-// machines lists where machines answer, unless Nova does not.
+// machines returns the addresses of the instances. ok is false if Nova does not respond.
 func (s *sshd) machines() (there map[string]bool, ok bool) {
 	_, answer, err := s.p.try(s.p.t.Context(), http.MethodGet, compute, "servers/detail", nil)
 	list, ok := answer["servers"].([]any)
@@ -101,7 +101,7 @@ func (s *sshd) start(address string) {
 	s.running[address] = cmd
 }
 
-// only stops those that are gone.
+// only stops the servers of all other addresses.
 func (s *sshd) only(there map[string]bool) {
 	for address, cmd := range s.running {
 		if !there[address] {
@@ -112,7 +112,7 @@ func (s *sshd) only(there map[string]bool) {
 	}
 }
 
-// addressesOf are a server's own addresses, as far as Nova shows them.
+// addressesOf returns the addresses of a server that Nova shows.
 func addressesOf(server object) (floating, fixed string) {
 	for _, network := range server["addresses"].(object) {
 		for _, one := range network.([]any) {

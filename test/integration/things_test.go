@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// thing is something in a project, whoever made it.
+// thing is an object in a project, of npctl or foreign.
 type thing struct {
 	kind, name, state, changed string
 	object                     object
@@ -18,7 +18,7 @@ type thing struct {
 
 func (t thing) String() string { return fmt.Sprintf("%s %q %s %s", t.kind, t.name, t.state, t.changed) }
 
-// kinds of things, with where they are listed.
+// kinds lists the kinds of things, with their listings.
 var kinds = []struct{ kind, service, path, key, changed string }{
 	{"server", compute, "servers/detail", "servers", "updated"},
 	{"image", image, "images?limit=500&owner=PROJECT", "images", "updated_at"},
@@ -30,13 +30,13 @@ var kinds = []struct{ kind, service, path, key, changed string }{
 	{"security group", network, "security-groups?project_id=PROJECT", "security_groups", "updated_at"},
 }
 
-// things lists everything in the project, by id.
+// things returns all things in the project, by ID.
 func (p *project) things() map[string]thing {
 	p.t.Helper()
 	return p.thingsOfKind("")
 }
 
-// thingsOfKind lists the things of one kind, or of all when it is empty.
+// thingsOfKind returns the things of one kind, or all things if kind is empty.
 func (p *project) thingsOfKind(kind string) map[string]thing {
 	p.t.Helper()
 	all := map[string]thing{}
@@ -70,7 +70,7 @@ func of(all map[string]thing, kind string) []thing {
 	return found
 }
 
-// without returns the things that were not there before.
+// without returns the things in all that are not in before.
 func without(all, before map[string]thing) map[string]thing {
 	rest := map[string]thing{}
 	for id, t := range all {
@@ -81,7 +81,7 @@ func without(all, before map[string]thing) map[string]thing {
 	return rest
 }
 
-// count says how many things there are of each kind.
+// count returns the number of things of each kind.
 func count(all map[string]thing) map[string]int {
 	n := map[string]int{}
 	for _, t := range all {
@@ -90,7 +90,7 @@ func count(all map[string]thing) map[string]int {
 	return n
 }
 
-// mustBe fails the test unless the project holds the very same things as before, none of them changed.
+// mustBe fails the test unless the project contains the same things as before, all unchanged.
 func (p *project) mustBe(before map[string]thing) {
 	p.t.Helper()
 	if diff := cmp.Diff(lines(before), lines(p.things())); diff != "" {
@@ -107,7 +107,7 @@ func lines(all map[string]thing) []string {
 	return shown
 }
 
-// nodes returns the servers that carry npctl's marks, by id.
+// nodes returns the servers with npctl's ownership tags, by ID.
 func (p *project) nodes() map[string]object {
 	p.t.Helper()
 	found := map[string]object{}
@@ -119,13 +119,13 @@ func (p *project) nodes() map[string]object {
 	return found
 }
 
-// mustHave fails the test unless there are that many things more than before of each kind named, and no two servers
-// for one node.
+// mustHave fails the test unless the project contains the wanted number of additional things of each kind, and at most
+// one server for each node.
 func (p *project) mustHave(before map[string]thing, want map[string]int) {
 	p.t.Helper()
 	more := without(p.things(), before)
 	got := count(more)
-	delete(got, "port") // those of servers, floating IPs and routers
+	delete(got, "port") // ports of servers, floating IPs and routers
 	if diff := cmp.Diff(want, got); diff != "" {
 		p.t.Errorf("things beside those that were there before (-want +got):\n%s\n%s", diff, strings.Join(lines(more), "\n"))
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
-// Tests here use npctl watch as people and CI systems do. Nova boots nothing, so OpenSSH answers at the addresses of nodes.
+// The tests in this file use npctl watch as people and CI systems do. Nova boots nothing, so OpenSSH answers at the
+// addresses of nodes.
 
 // served is a fleet for a daemon: nodes with a floating IP, with a boot volume, and of another flavor without either.
 const served = settings + `
@@ -53,10 +54,10 @@ provider "openstack" "acme" {
 }
 `
 
-// unanswered is the same where nobody answers.
+// unanswered is served without host key checks and min_ready, for nodes that do not answer.
 var unanswered = strings.Replace(strings.Replace(served, "networks  ", "host_key_checking = false\n    networks  ", 1), "min_ready = 1", "min_ready = 0", 1)
 
-// nodesAnswer plays the machines of nodes, each with a host key of its own.
+// nodesAnswer plays the instances of nodes, each with its own host key.
 func (p *project) nodesAnswer(at *place) {
 	p.t.Helper()
 	key := func(address string) string {
@@ -78,7 +79,7 @@ func (p *project) nodesAnswer(at *place) {
 	})
 }
 
-// watched is a place for a daemon in a project of its own, with a gate before the services.
+// watched returns a place for a daemon in a new project, with a gate before the services.
 func watched(t *testing.T, config string) (p *project, g *gate, at *place) {
 	t.Helper()
 	p = newProject(t).furnish()
@@ -88,7 +89,7 @@ func watched(t *testing.T, config string) (p *project, g *gate, at *place) {
 	return p, g, at
 }
 
-// TestOpenStackWatchServesNodes is the whole life of nodes: ready in advance, given out, used, held, gone.
+// TestOpenStackWatchServesNodes covers the whole life of nodes: ready in advance, taken, used, held, deleted.
 func TestOpenStackWatchServesNodes(t *testing.T) {
 	t.Parallel()
 	p, _, at := watched(t, served)
@@ -142,7 +143,7 @@ func (at *place) entered(nodes ...node) {
 	}
 }
 
-// hasServersFor compares what npctl says of nodes with what Nova does.
+// hasServersFor compares npctl's view of nodes with Nova's.
 func (p *project) hasServersFor(nodes []node) {
 	p.t.Helper()
 	servers := p.nodes()
@@ -154,7 +155,7 @@ func (p *project) hasServersFor(nodes []node) {
 	}
 }
 
-// thingsOf are the servers of nodes, with all that belongs to them.
+// thingsOf returns the servers of nodes and their associated resources.
 func (p *project) thingsOf(nodes []node) map[string]thing {
 	p.t.Helper()
 	all, found := p.things(), map[string]thing{}
@@ -169,13 +170,13 @@ func (p *project) thingsOf(nodes []node) map[string]thing {
 	return found
 }
 
-// attachedTo reports whether a volume is a server's.
+// attachedTo reports whether a volume is attached to a server.
 func attachedTo(t thing, server string) bool {
 	attachments, _ := t.object["attachments"].([]any)
 	return len(attachments) > 0 && attachments[0].(object)["server_id"] == server
 }
 
-// holds keeps a node in use for some seconds.
+// holds holds a node for some seconds.
 func (p *project) holds(at *place, n node) {
 	end := time.Now().Add(12 * time.Second)
 	at.mustRun(0, "node", "hold", "-reason=look at it", "-until=12s", n.ID)
@@ -183,7 +184,7 @@ func (p *project) holds(at *place, n node) {
 	for time.Now().Before(end) {
 		a, err := at.says("node", "show", n.ID)
 		_, entered := at.ssh(n, "true")
-		if now := time.Now(); now.Before(end) && (err != nil || a.Nodes[0].State != "hold" || entered != nil) { // else it has ended meanwhile
+		if now := time.Now(); now.Before(end) && (err != nil || a.Nodes[0].State != "hold" || entered != nil) { // otherwise the hold may have ended
 			at.t.Fatalf("%s before its end the held node is %+v, %v, %v", end.Sub(now), a, err, entered)
 		}
 	}
@@ -193,7 +194,7 @@ func (p *project) holds(at *place, n node) {
 	}
 }
 
-// manyAtOnce asks for nodes ten times at the same time. Nobody gets one that somebody else has.
+// manyAtOnce creates ten requests at the same time. No node may be assigned to two of them.
 func (at *place) manyAtOnce() {
 	at.t.Helper()
 	orders := [][]string{{"small"}, {"medium", "small"}, {"medium"}, {"small", "medium", "volume"}, {"medium", "medium"},
@@ -225,14 +226,14 @@ func (at *place) manyAtOnce() {
 	}
 }
 
-// tells looks at what the daemon tells of all that.
+// tells checks the metrics of the daemon.
 func (d *daemon) tells() {
 	t := d.at.t
 	t.Helper()
 	if n := d.metric(`npctl_requests_finished_total{result="fulfilled"}`); n != 12 {
 		t.Errorf("metrics know %v fulfilled requests, want 12", n)
 	}
-	for _, phase := range []string{"queue", "quota", "create", "boot", "keyscan", "hand_over"} {
+	for _, phase := range []string{"queue", "quota", "create", "boot", "keyscan", "accept"} {
 		if n := d.metric(`npctl_request_phase_seconds_count{phase="` + phase + `"}`); n == 0 {
 			t.Errorf("metrics know nothing of the phase %s", phase)
 		}

@@ -13,16 +13,16 @@ import (
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
-// TestOpenStackWatchKeepsToTheQuota has requests for more than the project may use, in which somebody else has a server.
-// They wait, and nothing is ever sent that Nova or Neutron would refuse.
+// TestOpenStackWatchKeepsToTheQuota creates requests for more than the quota, in a project that contains a foreign
+// server. They wait, and npctl never sends a call that Nova or Neutron would refuse.
 func TestOpenStackWatchKeepsToTheQuota(t *testing.T) {
 	t.Parallel()
 	p, g, at := watched(t, strings.Replace(unanswered, "create_ports     = true", "", 1))
 	p.server("np0000000001", "none")
 	before := p.things()
 	p.quota(map[string]int{lab.Instances: 4, lab.FloatingIPs: 2})
-	g.oneByOne("POST network /floatingips") // of two at once Neutron counts one twice, as itself and as its reservation
-	d := at.watch("-refresh=2s")            // so that much is seen half made
+	g.oneByOne("POST network /floatingips") // of two concurrent creates Neutron counts one twice, as itself and as its reservation
+	d := at.watch("-refresh=2s")            // so that listings contain many unfinished servers
 
 	first := at.gets("small", "small")
 	address := at.requests("small")
@@ -30,7 +30,7 @@ func TestOpenStackWatchKeepsToTheQuota(t *testing.T) {
 	last := at.gets("medium")
 	instance := at.requests("medium")
 	at.explained(instance, "quota: 0 instances left and 1 needed")
-	at.returns(append(last, first[0])...) // which of the two is served first depends on when the project is looked at
+	at.returns(append(last, first[0])...) // the time of the next listing decides which of the two is served first
 	second := at.waits(address, "small")
 	third := at.waits(instance, "medium")
 	at.returns(first[1], second[0], third[0])
@@ -47,7 +47,7 @@ func TestOpenStackWatchKeepsToTheQuota(t *testing.T) {
 	p.mustBe(before)
 }
 
-// oneByOne lets calls of a kind through one after the other.
+// oneByOne lets calls of a kind pass one after the other.
 func (g *gate) oneByOne(kind string) {
 	turn := make(chan struct{}, 1)
 	g.set(func(call string) error {
@@ -68,7 +68,7 @@ func (g *gate) oneByOne(kind string) {
 	})
 }
 
-// explained fails the test unless npctl why soon tells what a request waits for.
+// explained fails the test unless npctl why soon prints the reason why a request waits.
 func (at *place) explained(request, want string) {
 	at.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {
@@ -101,7 +101,7 @@ func (at *place) waits(request string, labels ...string) []node {
 	return nodes
 }
 
-// rush has users that take and return nodes again and again.
+// rush runs users that repeatedly take and return nodes.
 func (at *place) rush(users, times int) {
 	var all sync.WaitGroup
 	for range users {
@@ -119,9 +119,9 @@ func (at *place) rush(users, times int) {
 	all.Wait()
 }
 
-// TestOpenStackWatchIsKilled kills the daemon while nodes are made, right after Nova or Neutron has done something and
-// before npctl knows, and stops one that has no time to end its work. Every request is answered in the end, and nothing is
-// left.
+// TestOpenStackWatchIsKilled kills the daemon during launches, right after Nova or Neutron has executed a call and
+// before npctl receives the response, and stops another without time to finish. Every request is fulfilled in the end,
+// and no leaks remain.
 func TestOpenStackWatchIsKilled(t *testing.T) {
 	t.Parallel()
 	p, g, at := watched(t, unanswered)
@@ -179,8 +179,8 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 	p.mustBe(before)
 }
 
-// killedAt runs a daemon until the second call of a kind has reached the service, and kills it before the answer. Calls
-// of that kind wait until ready returns.
+// killedAt runs a daemon until the second call of a kind has reached the service, and kills it before the response.
+// Calls of that kind wait until ready returns.
 func (g *gate) killedAt(at *place, kind string, ready func()) {
 	at.t.Helper()
 	armed, struck := make(chan struct{}), make(chan struct{})
@@ -209,18 +209,19 @@ func (g *gate) killedAt(at *place, kind string, ready func()) {
 	close(armed)
 	select {
 	case <-struck:
-	case <-time.After(3 * time.Minute): // others keep Nova busy
+	case <-time.After(3 * time.Minute): // other tests keep Nova busy
 		at.t.Fatalf("there was no second %s", kind)
 	}
 	g.set(nil, nil)
 	at.t.Logf("killed at %s", kind)
 }
 
-// TestOpenStackWatchOutlivesANovaThatHangs stops Nova's API for 15 seconds when it is asked for a server, several times
-// longer than npctl waits for an answer. Requests wait, nothing is declined or deleted, and then all of it goes on.
+// TestOpenStackWatchOutlivesANovaThatHangs stops Nova's API for 15 seconds at the first create of a server, several
+// times longer than npctl waits for a response. Requests wait, nothing is declined or deleted, and then all of them are
+// served.
 func TestOpenStackWatchOutlivesANovaThatHangs(t *testing.T) {
 	p, g, at := watched(t, strings.Replace(unanswered, `label "small"  { min_ready = 0 }`, `label "small"  { min_ready = 1 }`, 1))
-	at.change("rate  = 40", "rate  = 40\n  api_timeout = \"4s\"\n  launch_attempts = 1") // none is used up
+	at.change("rate  = 40", "rate  = 40\n  api_timeout = \"4s\"\n  launch_attempts = 1") // no attempt is used up
 	before := p.things()
 	p.quota(map[string]int{lab.Instances: 20, lab.FloatingIPs: 20})
 	d := at.watch("-refresh=3s")

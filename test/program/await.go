@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Patience is for what takes a moment when nobody else needs the processors.
+// Patience is the timeout of Await. It is far longer than any condition takes on an idle machine.
 const Patience = time.Minute
 
-// Await looks again and again until something is so.
+// Await polls a condition until it holds. It fails the test after Patience.
 func Await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); !so(); time.Sleep(50 * time.Millisecond) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FreePort is a TCP port at which nobody listened a moment ago. It is below those that Linux gives to connections and to
-// whoever asks for any port, so that nobody gets it by chance before it is used, or while what listens at it is restarted.
+// FreePort returns a TCP port that is free at the time of the call. The port is below the ephemeral range of Linux, so
+// that no other process gets it by chance before its use or during a restart of its server.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {

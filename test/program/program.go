@@ -1,4 +1,4 @@
-// Package program builds npctl and runs it beside tests that treat it as people do: as a program.
+// Package program builds npctl and runs it in tests as a separate process.
 package program
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Main builds npctl, notes its path, runs the tests and returns their exit code.
+// Main builds npctl, stores its path, runs the tests and returns their exit code.
 func Main(m *testing.M, path *string) int {
 	built, remove, err := Build()
 	if err != nil {
@@ -26,7 +26,7 @@ func Main(m *testing.M, path *string) int {
 	return m.Run()
 }
 
-// Build builds npctl and returns its path. $NPCTL names one that is built already; with $NPCTL_RACE it tells of races.
+// Build builds npctl and returns its path. $NPCTL names an existing binary; $NPCTL_RACE enables the race detector.
 func Build() (path string, remove func(), err error) {
 	if given := os.Getenv("NPCTL"); given != "" {
 		path, err = filepath.Abs(given)
@@ -51,16 +51,16 @@ func Build() (path string, remove func(), err error) {
 	return path, remove, nil
 }
 
-// Process is an npctl, or what has become of it.
+// Process is a running or terminated npctl.
 type Process struct {
-	Done <-chan struct{} // closed at its end
+	Done <-chan struct{} // closed when the process ends
 
 	t   *testing.T
 	cmd *exec.Cmd
 	log string
 }
 
-// Start starts a command whose talk goes to the end of a file. It is killed when the test ends.
+// Start starts a command and appends its stderr to a file. The end of the test kills the process.
 func Start(t *testing.T, cmd *exec.Cmd, log string) *Process {
 	t.Helper()
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -75,17 +75,17 @@ func Start(t *testing.T, cmd *exec.Cmd, log string) *Process {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // cmd.ProcessState tells
+		_ = cmd.Wait() // see cmd.ProcessState
 	}()
 	p := &Process{Done: done, t: t, cmd: cmd, log: log}
 	t.Cleanup(p.Kill)
 	return p
 }
 
-// PID is the number of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Runs fails the test when the process has ended by itself.
+// Runs fails the test if the process has ended.
 func (p *Process) Runs() {
 	p.t.Helper()
 	select {
@@ -95,7 +95,7 @@ func (p *Process) Runs() {
 	}
 }
 
-// Signal sends it a signal.
+// Signal sends a signal to the process.
 func (p *Process) Signal(sig os.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
@@ -103,7 +103,7 @@ func (p *Process) Signal(sig os.Signal) {
 	}
 }
 
-// Kill ends it without warning.
+// Kill kills the process and waits for its end.
 func (p *Process) Kill() {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.t.Errorf("kill npctl: %v", err)
@@ -112,7 +112,7 @@ func (p *Process) Kill() {
 	<-p.Done
 }
 
-// Ends waits for its end and returns the exit code.
+// Ends waits for the end of the process and returns its exit code.
 func (p *Process) Ends(within time.Duration) int {
 	p.t.Helper()
 	select {
@@ -123,10 +123,10 @@ func (p *Process) Ends(within time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// stopTime is how long an orderly end may take.
+// stopTime limits the time of a clean stop.
 const stopTime = time.Minute
 
-// Stop ends it in an orderly way, and returns how long that took.
+// Stop stops the process with SIGTERM and returns the duration.
 func (p *Process) Stop() time.Duration {
 	p.t.Helper()
 	began := time.Now()
@@ -137,7 +137,7 @@ func (p *Process) Stop() time.Duration {
 	return time.Since(began)
 }
 
-// Log is what the file has of it, and of those before it.
+// Log returns the content of the log file, including that of earlier processes with the same file.
 func (p *Process) Log() []byte {
 	p.t.Helper()
 	text, err := os.ReadFile(p.log)
@@ -147,7 +147,7 @@ func (p *Process) Log() []byte {
 	return text
 }
 
-// Logged counts the lines of the log that have all these words.
+// Logged counts the lines of the log that contain all words.
 func (p *Process) Logged(words ...string) (count int) {
 	p.t.Helper()
 	for line := range bytes.Lines(p.Log()) {

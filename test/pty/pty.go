@@ -1,4 +1,4 @@
-// Package pty gives tests a terminal.
+// Package pty opens terminals for tests.
 package pty
 
 import (
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a terminal of that size: what is written to keys is typed, and what is read from it is shown. The caller
-// closes screen once a process has it.
+// Open opens a terminal of the given size. Writes to keys are input, and reads from keys return the output. The caller
+// closes screen after a process has started with it.
 func Open(t *testing.T, rows, columns uint16) (keys, screen *os.File) {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

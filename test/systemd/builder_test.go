@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// cloud is a provider that both services know.
+// cloud is a provider that both services use.
 const cloud = `
 provider "openstack" "one" {
   cloud        = "sandbox"

@@ -17,21 +17,21 @@ import (
 	"github.com/npctl/npctl/test/program"
 )
 
-// npctl is the program that is tested.
+// npctl is the program under test.
 var npctl string
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
-// checkout is where the machine has what a packager has: the program and the files of packaging.
+// checkout is the machine's directory with the files of a package: the program and the files of packaging.
 const checkout = "/srv/npctl"
 
-// machine is one with a systemd of its own.
+// machine is a set of namespaces with its own systemd.
 type machine struct {
 	t   *testing.T
-	pid int // of its systemd
+	pid int // PID of its systemd
 }
 
-// boot starts a machine, which ends with the test.
+// boot starts a machine and stops it at the end of the test.
 func boot(t *testing.T) *machine {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "./lab.sh", t.TempDir())
@@ -42,7 +42,7 @@ func boot(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = cmd.Wait() }() // said tells
+	go func() { defer close(done); _ = cmd.Wait() }() // said has its output
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
 	m := &machine{t: t}
 	m.await("systemd is up", func() bool {
@@ -57,7 +57,7 @@ func boot(t *testing.T) *machine {
 	m.unpack()
 	m.await("the machine runs", func() bool {
 		state, _ := m.try("systemctl is-system-running")
-		return state == "running" || state == "degraded" // by some unit of another package
+		return state == "running" || state == "degraded" // because of a unit of another package
 	})
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -68,7 +68,7 @@ func boot(t *testing.T) *machine {
 	return m
 }
 
-// systemd is the child that has become systemd, or 0.
+// systemd returns the PID of the child that has become systemd, or 0.
 func systemd(parent int) int {
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
 	child, err := strconv.Atoi(strings.TrimSpace(string(children)))
@@ -81,13 +81,13 @@ func systemd(parent int) int {
 	return child
 }
 
-// await looks again and again until something is so.
+// await polls until the condition holds.
 func (m *machine) await(what string, so func() bool) {
 	m.t.Helper()
 	program.Await(m.t, what, so)
 }
 
-// try runs a script in the machine, as root, and returns what it says.
+// try runs a script in the machine as root and returns its output.
 func (m *machine) try(script string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), 2*program.Patience)
 	defer cancel()
@@ -98,7 +98,7 @@ func (m *machine) try(script string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// run is try for what has to succeed.
+// run is try for a script that must succeed.
 func (m *machine) run(script string) string {
 	m.t.Helper()
 	out, err := m.try(script)
@@ -108,12 +108,12 @@ func (m *machine) run(script string) string {
 	return out
 }
 
-// as is try as a user, who finds the daemon by the environment.
+// as is try as a user, with NPCTL_SOCKET set to the socket of the daemon.
 func (m *machine) as(user, script string) (string, error) {
 	return m.try("cd / && NPCTL_SOCKET=/var/lib/npctl/npctl.db.sock runuser -u " + user + " -- " + script)
 }
 
-// write writes a file of the machine.
+// write writes a file in the machine.
 func (m *machine) write(path, text string) {
 	m.t.Helper()
 	path = fmt.Sprintf("/proc/%d/root%s", m.pid, path)
@@ -125,13 +125,13 @@ func (m *machine) write(path, text string) {
 	}
 }
 
-// is is a property of a unit, as systemctl show prints it.
+// is returns a property of a unit, as systemctl show prints it.
 func (m *machine) is(unit, property string) string {
 	m.t.Helper()
 	return m.run("systemctl show --value --property=" + property + " " + unit)
 }
 
-// unpack puts the program and the files of packaging where the commands of the documentation look for them.
+// unpack copies the program and the files of packaging to the paths that the documentation uses.
 func (m *machine) unpack() {
 	m.t.Helper()
 	at := fmt.Sprintf("/proc/%d/root%s", m.pid, checkout)
@@ -148,7 +148,7 @@ func (m *machine) unpack() {
 
 var typed = regexp.MustCompile(`(?m)^\$ (sudo .*)$`)
 
-// install does what docs/operations.md tells people to do, with a configuration.
+// install runs the installation commands of docs/operations.md with a configuration.
 func (m *machine) install(configuration string) {
 	m.t.Helper()
 	m.write("/etc/npctl/npctl.hcl", configuration)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// settings are those of docs/operations.md.
+// settings is the configuration in docs/operations.md.
 const settings = `
 npctl {
   images_dir    = "/var/lib/npctl/images"
@@ -42,7 +42,7 @@ provider "sandbox" "one" {
 }
 `
 
-// ready waits until a node is there that nobody has.
+// ready waits for a ready node without a user.
 func (m *machine) ready() {
 	m.t.Helper()
 	m.await("a node is ready", func() bool {
@@ -51,7 +51,7 @@ func (m *machine) ready() {
 	})
 }
 
-// logged waits until the unit's log has some words.
+// logged waits until the unit's log contains the words.
 func (m *machine) logged(unit, words string) {
 	m.t.Helper()
 	m.await("the log says "+words, func() bool { return strings.Contains(m.run("journalctl --no-pager --unit="+unit), words) })
@@ -98,7 +98,8 @@ func TestAReloadTellsWhatBecameOfIt(t *testing.T) {
 	}
 }
 
-// restarts waits until systemd has started the service anew by itself, and the node that is in use is still so.
+// restarts waits until systemd has restarted the service automatically, and checks that the node in use is still in
+// use.
 func (m *machine) restarts(count string) {
 	m.t.Helper()
 	m.await("the service was started anew", func() bool {
@@ -127,7 +128,7 @@ func TestADaemonThatDiesOrHangsIsStartedAnew(t *testing.T) {
 	m.logged("npctl-watch", "Failed with result 'watchdog'")
 }
 
-// TestNobodyIsTurnedAwayWhileTheServiceIsRestarted: systemd holds the socket, and who asks meanwhile waits.
+// TestNobodyIsTurnedAwayWhileTheServiceIsRestarted: systemd holds the socket, and clients wait during the restart.
 func TestNobodyIsTurnedAwayWhileTheServiceIsRestarted(t *testing.T) {
 	t.Parallel()
 	m := boot(t)

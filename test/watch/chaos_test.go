@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	chaosKills  = 24              // Daemons are killed and clouds misbehave until as many were killed,
-	chaosAsked  = 200             // as many requests were made,
-	chaosServed = 100             // and as many of them served: a slow machine takes longer for that,
-	chaosMost   = 4 * time.Minute // and one that takes longer than this fails.
-	chaosCalm   = 2 * time.Minute // in which everything has to come right afterwards
+	chaosKills  = 24              // The test kills daemons and clouds misbehave until this number of kills,
+	chaosAsked  = 200             // this number of requests
+	chaosServed = 100             // and this number of served requests: a slow machine takes longer for that,
+	chaosMost   = 4 * time.Minute // and the test fails when it takes longer than this.
+	chaosCalm   = 2 * time.Minute // for recovery after the faults
 	chaosUsers  = 20
 	chaosTenant = "limited"
 )
@@ -43,16 +43,16 @@ type chaos struct {
 	*site
 	handouts
 	projects []*project
-	over     deadline // the end of it all
+	over     deadline // the end of the whole test
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	counts  map[string]int
 	waits   []time.Duration
-	mistake map[string]bool // what was found wrong already
+	mistake map[string]bool // mistakes that were reported already
 }
 
-// TestDaemonsThatAreKilledUnderLoad has users ask for hundreds of nodes from clouds in which everything goes wrong now and
-// then, and kills the daemon again and again meanwhile. NPCTL_SEED repeats a run as far as the machine's pace allows.
+// TestDaemonsThatAreKilledUnderLoad requests hundreds of nodes from clouds with random faults of all
+// kinds, and kills the daemon repeatedly. NPCTL_SEED repeats a run as far as the machine's pace allows.
 func TestDaemonsThatAreKilledUnderLoad(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv("NPCTL_SEED"); given != "" {
@@ -75,7 +75,7 @@ func TestDaemonsThatAreKilledUnderLoad(t *testing.T) {
 	c.run(seed, cancel)
 }
 
-// faults makes clouds misbehave, or behave.
+// faults sets the faults of the clouds; none makes them behave.
 func (c *chaos) faults(faults []sandboxcloud.Fault) {
 	c.t.Helper()
 	text, err := json.Marshal(faults)
@@ -87,7 +87,7 @@ func (c *chaos) faults(faults []sandboxcloud.Fault) {
 		if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 			c.t.Fatal(err)
 		}
-		if err := os.Rename(path+".new", path); err != nil { // it is read as a whole
+		if err := os.Rename(path+".new", path); err != nil { // the rename is atomic, so the cloud reads the whole file
 			c.t.Fatal(err)
 		}
 	}
@@ -123,14 +123,14 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	case !c.enough(kills):
 		c.t.Errorf("only %d kills and %d requests, of which %d were served, within %s: that tells too little", kills, c.counted("asked"),
 			c.counted("served"), chaosMost)
-	case refused > given/20: // servers that come late, after npctl has done without them, take what it counts on
+	case refused > given/20: // late servers of abandoned creations use up quota that npctl counts on
 		c.t.Errorf("%d creates were sent for which there was no quota, with %d nodes given", refused, given)
 	}
 	d.Stop()
 	c.destroy()
 }
 
-// lives starts a daemon whenever the one before has been killed, until enough has happened.
+// lives starts a daemon whenever the previous one was killed, until enough has happened.
 func (c *chaos) lives(random *rand.Rand) (kills int) {
 	began := time.Now()
 	for {
@@ -140,7 +140,7 @@ func (c *chaos) lives(random *rand.Rand) (kills int) {
 		d := c.launch(exec.CommandContext(context.WithoutCancel(c.over), npctl, "watch", "-config="+c.dir, "-refresh=1s"))
 		select {
 		case <-d.Done:
-			d.Runs() // which it does not
+			d.Runs() // it does not run
 		case <-time.After(300*time.Millisecond + time.Duration(random.Int64N(int64(3200*time.Millisecond)))):
 		}
 		d.Signal(syscall.SIGKILL)
@@ -149,7 +149,7 @@ func (c *chaos) lives(random *rand.Rand) (kills int) {
 	}
 }
 
-// enough reports whether so much has happened that the run tells something.
+// enough reports whether enough has happened for the run to be meaningful.
 func (c *chaos) enough(kills int) bool {
 	return kills >= chaosKills && c.counted("asked") >= chaosAsked && c.counted("served") >= chaosServed
 }
@@ -185,7 +185,7 @@ func (c *chaos) percentiles() string {
 	return fmt.Sprintf("%s in the middle, %s for 1 of 20, %s at most", at(0.5), at(0.95), at(1))
 }
 
-// wrong says what is wrong, once.
+// wrong reports a mistake, once.
 func (c *chaos) wrong(format string, values ...any) {
 	text := fmt.Sprintf(format, values...)
 	c.mu.Lock()
@@ -197,7 +197,7 @@ func (c *chaos) wrong(format string, values ...any) {
 	}
 }
 
-// why asks the daemon, which may have no answer.
+// why returns the explanation of the daemon, which may have none.
 func (c *chaos) why(subject string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.over), 5*time.Second)
 	defer cancel()
@@ -209,7 +209,7 @@ func (c *chaos) why(subject string) string {
 	return ": " + string(text)
 }
 
-// failed looks at why a request failed: with these faults some do, for reasons that name them.
+// failed checks why a request failed: with these faults some requests fail, for reasons that name the faults.
 func (c *chaos) failed(r wire.Request) {
 	c.count("failed")
 	if !strings.Contains(r.Error, "could not be launched") {

@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// watch looks at clouds and records all the time.
+// watch checks clouds and records continuously.
 func (c *chaos) watch(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		for _, p := range c.projects {
@@ -31,14 +31,14 @@ func (c *chaos) watch(ctx context.Context) {
 	}
 }
 
-// untouched looks at what others have in a cloud.
+// untouched checks that the foreign objects in a cloud are unchanged.
 func (c *chaos) untouched(p *project) {
 	if diff := p.changed(); diff != "" {
 		c.wrong("what others have in provider %s has changed (-before +after):\n%s", p.name, diff)
 	}
 }
 
-// withinQuota looks at what is in a cloud, whoever has made it.
+// withinQuota checks the quota of a cloud, including foreign objects.
 func (c *chaos) withinQuota(p *project) {
 	count := map[string]int{}
 	for _, thing := range p.things() {
@@ -51,8 +51,9 @@ func (c *chaos) withinQuota(p *project) {
 	}
 }
 
-// withinLimits checks the limits of pools and tenants against the records. A node that takes the place of a failed one has a
-// record while the failed server is being deleted, but no server is created for it until the pool has room for both.
+// withinLimits checks the limits of pools and tenants against the records. A node that replaces a failed node has a
+// record while the failed server is being deleted, but npctl creates no server for it until the pool has capacity for
+// both.
 func (c *chaos) withinLimits(nodes []wire.Node) {
 	pools, tenant := map[string][]string{}, []string{}
 	for _, n := range nodes {
@@ -61,7 +62,7 @@ func (c *chaos) withinLimits(nodes []wire.Node) {
 			pools[n.Provider+"/"+n.Pool] = append(pools[n.Provider+"/"+n.Pool], what)
 		}
 		switch n.State {
-		case resources.StateFailed, resources.StateAborted, resources.StateDeleting: // what takes their place may be on its way
+		case resources.StateFailed, resources.StateAborted, resources.StateDeleting: // their replacements may be launching
 		default:
 			if n.Tenant == chaosTenant {
 				tenant = append(tenant, what)
@@ -97,7 +98,7 @@ func (c *chaos) stillThere(use *handout, sure time.Time) {
 	}
 }
 
-// settle waits until nothing is left but what is kept ready.
+// settle waits until only the nodes of min_ready are left.
 func (c *chaos) settle() {
 	var left []string
 	for {
@@ -113,7 +114,7 @@ func (c *chaos) settle() {
 	}
 }
 
-// unsettled lists what is not as it has to be in the end.
+// unsettled lists the objects that are not in their expected final state.
 func (c *chaos) unsettled() (left []string) {
 	ctx := context.WithoutCancel(c.over)
 	nodes, err := c.Nodes(ctx, wire.NodeFilter{})
@@ -137,13 +138,13 @@ func (c *chaos) unsettled() (left []string) {
 	}
 	for _, r := range requests {
 		if r.State != resources.StateFailed {
-			left = append(left, fmt.Sprintf("request %s for %v by %s is %s", r.ID, r.Labels, r.Who, r.State))
+			left = append(left, fmt.Sprintf("request %s for %v by %s is %s", r.ID, r.Labels, r.Requestor, r.State))
 		}
 	}
 	return append(left, c.leaked(ctx)...)
 }
 
-// leaked lists what carries our marks and has no record, and records of nodes that have no server.
+// leaked lists objects that carry npctl's ownership tags and have no record, and records of nodes without a server.
 func (c *chaos) leaked(ctx context.Context) (found []string) {
 	status, err := c.Status(ctx)
 	if err != nil {
@@ -163,7 +164,7 @@ func (c *chaos) leaked(ctx context.Context) (found []string) {
 				strays = append(strays, fmt.Sprintf("%s %s in %s is that of %s %s, which is not on record", thing.Type, thing.ID, p.name, m.kind, m.id))
 			}
 		}
-		for _, thing := range p.things() { // made by the cloud for a server of ours, without marks
+		for _, thing := range p.things() { // created by the cloud for a server of npctl, without ownership tags
 			if (thing.Type == "volume" || thing.Type == "port") && markOf(thing).installation == "" && p.foreign[thing.ID].ID == "" && thing.Of == "" {
 				found = append(found, fmt.Sprintf("%s %s in %s belongs to nothing", thing.Type, thing.ID, p.name))
 			}
@@ -177,7 +178,7 @@ func (c *chaos) leaked(ctx context.Context) (found []string) {
 	return append(found, strays...)
 }
 
-// records lists what is on record of what is in clouds: nodes that are no static ones, uploads and builds.
+// records lists the records of objects in clouds: nodes other than static ones, uploads and builds.
 func (c *chaos) records(ctx context.Context) map[string]bool {
 	known := map[string]bool{}
 	nodes, err := c.Nodes(ctx, wire.NodeFilter{})
@@ -204,7 +205,7 @@ func (c *chaos) records(ctx context.Context) map[string]bool {
 	return known
 }
 
-// check looks back at all there was.
+// check verifies the whole run at its end.
 func (c *chaos) check() {
 	for _, double := range c.doubles() {
 		c.wrong("%s", double)
@@ -214,7 +215,7 @@ func (c *chaos) check() {
 	}
 }
 
-// refused counts the servers that a cloud refused for lack of quota. Faults that say so speak of 1 of 1.
+// refused counts the servers that a cloud refused because of its quota. Injected faults report 1 of 1.
 func (c *chaos) refused() (n int) {
 	log, err := os.ReadFile(filepath.Join(c.dir, "log"))
 	if err != nil {
@@ -229,7 +230,7 @@ func (c *chaos) refused() (n int) {
 	return n
 }
 
-// destroy removes everything, so that only what others have is left.
+// destroy deletes everything, so that only foreign objects are left.
 func (c *chaos) destroy() {
 	cmd := exec.CommandContext(c.t.Context(), npctl, "destroy", "-config="+c.dir, "-auto-approve", "-allow-destroy=all")
 	if out, err := cmd.CombinedOutput(); err != nil {

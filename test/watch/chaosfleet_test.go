@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-// What is written in chaosFleet.
+// The values in chaosFleet.
 const chaosTenantLimit = 4
 
 var (
@@ -17,7 +17,7 @@ var (
 	chaosQuota = map[string]map[string]int{"one": {"server": 11}, "two": {"server": 12, "floating_ip": 8, "volume": 5}}
 )
 
-// chaosFleet has two clouds with a small quota each, in which others have two servers, and a machine that exists.
+// chaosFleet has two clouds with a small quota each, which contain two foreign servers, and a static machine.
 func chaosFleet(port int, seed uint64) string {
 	return fmt.Sprintf(`
 npctl {
@@ -127,10 +127,11 @@ provider "static" "rack" {
 `, port, seed)
 }
 
-// chaosFaults are all that the sandbox knows of. Uploads begin to fail with the third image, so that there is one.
+// chaosFaults returns all faults that the sandbox supports. Uploads begin to fail with the third image, so that one
+// image exists.
 func chaosFaults() []sandboxcloud.Fault {
 	faults := []sandboxcloud.Fault{
-		{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503, Probability: 0.01}, // a look at a cloud is a dozen of them
+		{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503, Probability: 0.01}, // one listing of a cloud makes a dozen of these calls
 		{Operation: "*.list", Action: sandboxcloud.LostBefore, Probability: 0.01},
 		{Operation: "*.list", Action: sandboxcloud.HangBefore, Probability: 0.002},
 		{Operation: "server.list", Action: sandboxcloud.LateListing, Delay: time.Second},

@@ -17,11 +17,11 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// chaosLease is for how long a node stays with a user who says nothing.
+// chaosLease is how long a node stays assigned without a renewal.
 const chaosLease = 6 * time.Second
 
-// chaosUser asks for nodes again and again, as a CI system does that the daemon dies under: every call is made until it has
-// been answered, and what became of one whose answer was lost is looked up.
+// chaosUser requests nodes repeatedly, as a CI system does while its daemon crashes: it repeats every call until the
+// daemon answers, and queries the result of a call after its answer was lost.
 type chaosUser struct {
 	*chaos
 	name   string
@@ -29,7 +29,8 @@ type chaosUser struct {
 	asked  int
 }
 
-// insist calls until a daemon has answered. lost says that an answer was lost, so that the call may have been done twice.
+// insist repeats a call until a daemon answers. lost reports that an answer was lost, so that the call may have taken
+// effect twice.
 func (u *chaosUser) insist(call func(context.Context) error) (lost bool, err error) {
 	for {
 		ctx, cancel := context.WithTimeout(u.over, 10*time.Second)
@@ -51,12 +52,12 @@ func (u *chaosUser) pause(d time.Duration) {
 	}
 }
 
-// upTo is a random time.
+// upTo returns a random duration up to most.
 func (u *chaosUser) upTo(most time.Duration) time.Duration {
 	return time.Duration(u.random.Int64N(int64(most)))
 }
 
-// work goes on until the context ends, and then sees its last request through.
+// work makes requests until ctx is done, and completes its last request.
 func (u *chaosUser) work(ctx context.Context) {
 	for ctx.Err() == nil && u.over.Err() == nil {
 		wanted := u.wish()
@@ -64,7 +65,7 @@ func (u *chaosUser) work(ctx context.Context) {
 		if id == "" && wanted.Labels[0] != "nothing" {
 			return
 		}
-		if id == "" { // refused
+		if id == "" { // the request was refused
 			u.pause(u.upTo(300 * time.Millisecond))
 			continue
 		}
@@ -77,23 +78,23 @@ func (u *chaosUser) work(ctx context.Context) {
 	}
 }
 
-// wish is some request.
+// wish returns a random request.
 func (u *chaosUser) wish() wire.NewRequest {
 	shapes := [][]string{{"small"}, {"small"}, {"small"}, {"small", "small"}, {"large"}, {"large", "small"}, {"small", "small", "small", "small"},
 		{"volume"}, {"volume", "small"}, {"small", "small", "small"}, {"metal"}, {"metal", "metal"}, {"nothing"}}
 	u.asked++
-	w := wire.NewRequest{Labels: shapes[u.random.IntN(len(shapes))], Who: u.name, Event: fmt.Sprintf("%s-%d", u.name, u.asked),
-		Priority: new(int64(100 * (1 + u.random.IntN(3)))), Relative: int64(u.random.IntN(3)), Fresh: u.random.IntN(8) == 0}
+	w := wire.NewRequest{Labels: shapes[u.random.IntN(len(shapes))], Requestor: u.name, EventID: fmt.Sprintf("%s-%d", u.name, u.asked),
+		Priority: new(int64(100 * (1 + u.random.IntN(3)))), RelativePriority: int64(u.random.IntN(3)), Fresh: u.random.IntN(8) == 0}
 	if u.random.IntN(3) == 0 && len(w.Labels) <= 2 {
 		w.Tenant = chaosTenant
 	}
 	if w.Labels[0] == "metal" {
-		w.Fresh = false // machines that exist are never fresh
+		w.Fresh = false // static machines are never fresh
 	}
 	return w
 }
 
-// ask makes one request, even where the answer is lost, and returns its id.
+// ask creates one request, even if the answer is lost, and returns its ID.
 func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 	for {
 		var made wire.Request
@@ -118,7 +119,7 @@ func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 			u.count("asked")
 			return made.ID
 		}
-		if id := u.lookUp(wanted.Event); id != "" {
+		if id := u.lookUp(wanted.EventID); id != "" {
 			u.count("asked")
 			u.count("asked, answer lost")
 			return id
@@ -126,16 +127,16 @@ func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 	}
 }
 
-// lookUp finds the request that was made for an event.
+// lookUp finds the request of an event ID.
 func (u *chaosUser) lookUp(event string) string {
 	var known []wire.Request
 	if _, err := u.insist(func(ctx context.Context) (err error) {
-		known, err = u.Requests(ctx, wire.RequestFilter{Who: u.name})
+		known, err = u.Requests(ctx, wire.RequestFilter{Requestor: u.name})
 		return err
 	}); err != nil {
 		u.wrong("%s cannot list its requests: %v", u.name, err)
 	}
-	i := slices.IndexFunc(known, func(r wire.Request) bool { return r.Event == event })
+	i := slices.IndexFunc(known, func(r wire.Request) bool { return r.EventID == event })
 	if i < 0 {
 		return ""
 	}
@@ -144,7 +145,7 @@ func (u *chaosUser) lookUp(event string) string {
 
 var errImpatient = errors.New("it takes too long")
 
-// wait waits for the answer to a request, for ever unless there is an end to the user's patience.
+// wait waits for the answer to a request, indefinitely unless patience is limited.
 func (u *chaosUser) wait(id string, patience time.Duration) (r wire.Request, err error) {
 	for asked := time.Now(); ; u.pause(30 * time.Millisecond) {
 		limit := 5 * time.Second
@@ -163,7 +164,7 @@ func (u *chaosUser) wait(id string, patience time.Duration) (r wire.Request, err
 	}
 }
 
-// follow sees a request through to its end.
+// follow handles a request until its end.
 func (u *chaosUser) follow(id string, wanted wire.NewRequest, patience time.Duration) {
 	began := time.Now()
 	r, err := u.wait(id, patience)
@@ -198,7 +199,7 @@ func (u *chaosUser) take(r wire.Request) {
 		nodes, err = u.TakeRequest(ctx, r.ID, u.name, lease)
 		return err
 	})
-	if lost && errors.Is(err, state.ErrNotFound) { // it was done, and the answer got lost
+	if lost && errors.Is(err, state.ErrNotFound) { // the call took effect and its answer was lost
 		if nodes = u.adopt(r); nodes == nil && lease > 0 {
 			u.count("taken, lease over before the answer was found")
 			return
@@ -218,7 +219,7 @@ func (u *chaosUser) take(r wire.Request) {
 	u.use(uses, lease)
 }
 
-// adopt finds the nodes that a user took who never heard of it, in the order of the request.
+// adopt returns the nodes of a take call when its answer was lost, in the order of the request.
 func (u *chaosUser) adopt(r wire.Request) (nodes []wire.Node) {
 	for _, id := range r.Nodes {
 		var n wire.Node
@@ -232,7 +233,7 @@ func (u *chaosUser) adopt(r wire.Request) (nodes []wire.Node) {
 	return nodes
 }
 
-// together checks that nodes are what was asked for.
+// together checks that the nodes match the request.
 func (u *chaosUser) together(r wire.Request, nodes []wire.Node) {
 	for i, n := range nodes {
 		first := nodes[0]
@@ -248,9 +249,9 @@ func (u *chaosUser) together(r wire.Request, nodes []wire.Node) {
 	}
 }
 
-// use uses nodes for a while, and ends as users do.
+// use uses nodes for a while, and ends the use as users do.
 func (u *chaosUser) use(uses []*handout, lease time.Duration) {
-	sure := make([]time.Time, len(uses)) // until then each is the user's, unless it gives the node back
+	sure := make([]time.Time, len(uses)) // until then each node belongs to the user, unless the user returns it
 	for i, use := range uses {
 		if sure[i] = u.over.deadline(); lease > 0 {
 			sure[i] = use.node.Lease.Until
@@ -269,7 +270,7 @@ func (u *chaosUser) use(uses []*handout, lease time.Duration) {
 	}
 }
 
-// renew prolongs a lease, and returns until when it holds.
+// renew extends a lease and returns the time until which it is valid.
 func (u *chaosUser) renew(use *handout, sure time.Time) time.Time {
 	var n wire.Node
 	_, err := u.insist(func(ctx context.Context) (err error) { n, err = u.RenewNode(ctx, use.node.ID, u.name); return err })
@@ -282,7 +283,7 @@ func (u *chaosUser) renew(use *handout, sure time.Time) time.Time {
 	return sure
 }
 
-// end gives a node back, or does not.
+// end returns a node, or lets its lease expire.
 func (u *chaosUser) end(use *handout, sure time.Time, lease time.Duration) {
 	id, now := use.node.ID, time.Now()
 	u.ended(use, earlier(now, sure))
@@ -299,8 +300,8 @@ func (u *chaosUser) end(use *handout, sure time.Time, lease time.Duration) {
 	case choice < 7:
 		u.count("held and released")
 		do = func(ctx context.Context) error {
-			if _, err := u.HoldNode(ctx, id, "look at it", time.Time{}); err != nil && ctx.Err() == nil && !client.IsCode(err, wire.CodeState) {
-				return err // held already, used already: the answer was lost
+			if _, err := u.HoldNode(ctx, id, "look at it", time.Time{}); err != nil && ctx.Err() == nil && !client.IsCode(err, wire.CodeInvalidState) {
+				return err // held or used already: the answer was lost
 			}
 			_, err := u.ReleaseNode(ctx, id)
 			return err

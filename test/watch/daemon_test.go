@@ -20,15 +20,15 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// npctl is the program that is tested.
+// npctl is the program under test.
 var npctl string
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
-// logShown is how many bytes of the log are shown of a test that failed.
+// logShown is how many bytes of the log the output of a failed test contains.
 const logShown = 256 << 10
 
-// site is a configuration with its state, in which daemons come and go.
+// site is a configuration with its state, in which daemons start and stop.
 type site struct {
 	t   *testing.T
 	dir string
@@ -81,23 +81,23 @@ func (s *site) launch(cmd *exec.Cmd) *program.Process {
 	return program.Start(s.t, cmd, filepath.Join(s.dir, "log"))
 }
 
-// await looks again and again until something is so.
+// await polls until the condition holds.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
 	program.Await(s.t, what, so)
 }
 
-// nodes asks for nodes, waits for them and takes them.
+// nodes requests nodes, waits for them and takes them.
 func (s *site) nodes(labels ...string) []wire.Node {
 	s.t.Helper()
-	r, err := s.CreateRequest(s.t.Context(), wire.NewRequest{Labels: labels, Who: "test"})
+	r, err := s.CreateRequest(s.t.Context(), wire.NewRequest{Labels: labels, Requestor: "test"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return s.take(r.ID)
 }
 
-// asked does the same with the command that people use, in the directory of the configuration.
+// asked does the same with npctl request create, in the directory of the configuration.
 func (s *site) asked(labels ...string) []wire.Node {
 	s.t.Helper()
 	args := []string{"-chdir=" + s.dir, "request", "create", "-wait", "-take", "-json"}
@@ -151,7 +151,7 @@ func (s *site) census() string {
 	return fmt.Sprint(counts)
 }
 
-// ssh runs a command on a node, which has to show the host key that npctl says it has, and returns what it prints.
+// ssh runs a command on a node and returns its output. The node must show the host key that npctl reports.
 func (s *site) ssh(n wire.Node, command ...string) (string, error) {
 	s.t.Helper()
 	at, port := n.Addresses.Interface, fmt.Sprint(n.Login.ConnectionPort)
@@ -169,7 +169,7 @@ func (s *site) ssh(n wire.Node, command ...string) (string, error) {
 	return string(out), err
 }
 
-// scan is what ssh-keyscan sees at a node.
+// scan returns the output of ssh-keyscan for a node.
 func (s *site) scan(n wire.Node) string {
 	s.t.Helper()
 	out, err := exec.CommandContext(s.t.Context(), "ssh-keyscan", "-T", "10", "-p", fmt.Sprint(n.Login.ConnectionPort), n.Addresses.Interface).Output()

@@ -13,21 +13,21 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// handout is one use of a node: from when it was given to its user until that one has let it go, or cannot rely on it any
-// more.
+// handout is one use of a node: from its assignment to a user until the user has returned it or can no longer rely on
+// it.
 type handout struct {
 	node        wire.Node
 	user        string
 	from, until time.Time
 }
 
-// handouts are all uses of nodes there were.
+// handouts holds all uses of nodes.
 type handouts struct {
 	mu  sync.Mutex
 	all []*handout // guarded by mu
 }
 
-// given notes that a user has a node. Its times are those of the daemon, which runs on the same clock.
+// given records that a user has received a node. Its times are those of the daemon, which runs on the same clock.
 func (h *handouts) given(n wire.Node, user string) *handout {
 	one := &handout{node: n, user: user, from: n.StateTime}
 	h.mu.Lock()
@@ -36,7 +36,7 @@ func (h *handouts) given(n wire.Node, user string) *handout {
 	return one
 }
 
-// ended notes until when the user had the node for sure.
+// ended records until when the user certainly had the node.
 func (h *handouts) ended(one *handout, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,7 +49,7 @@ func (h *handouts) len() int {
 	return len(h.all)
 }
 
-// doubles lists nodes that two had at a time, and machines of clouds that anybody got after somebody else.
+// doubles lists nodes that two users had at a time, and cloud servers that had a second user.
 func (h *handouts) doubles() (found []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +88,7 @@ func TestNodesInTwoHandsAreFound(t *testing.T) {
 	}
 	for _, test := range []struct {
 		what  string
-		nodes []wire.Node // each is used for 10 s
+		nodes []wire.Node // each use lasts 10 s
 		want  int
 	}{
 		{"one slot, one after the other", []wire.Node{slot(10), slot(20), slot(0)}, 0},

@@ -22,16 +22,16 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-// project is the cloud of a provider as it is seen from above: beside the daemon, in the same file, and whatever faults make
-// of its lists.
+// project is direct access to the cloud of a provider: it reads the same file as the daemon, without the faults that
+// affect listings.
 type project struct {
 	t       *testing.T
 	name    string
 	cloud   *sandboxcloud.Cloud
-	foreign map[string]sandboxcloud.Thing // what somebody else has made, by id
+	foreign map[string]sandboxcloud.Thing // foreign objects, by ID
 }
 
-// project opens the cloud of a provider, which it makes unless a daemon has done so.
+// project opens the cloud of a provider. It creates the cloud unless a daemon has done so.
 func (s *site) project(provider string) *project {
 	s.t.Helper()
 	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: filepath.Join(s.dir, ".npctl", "providers", provider, "sandbox.json")})
@@ -51,12 +51,12 @@ func (p *project) things() []sandboxcloud.Thing {
 	return things
 }
 
-// mark is what tells whose a thing is.
+// mark identifies the owner of an object.
 type mark struct{ installation, kind, id, pool string }
 
 func markOf(t sandboxcloud.Thing) mark {
 	m := mark{installation: t.Metadata["npctl_installation"], pool: t.Metadata["npctl_pool"]}
-	for _, kind := range []string{"node", "upload", "build"} { // a snapshot has its build's beside those of its base
+	for _, kind := range []string{"node", "upload", "build"} { // a snapshot has the ownership tags of its build besides those of its base
 		if id := t.Metadata["npctl_"+kind+"_id"]; id != "" {
 			m.kind, m.id = kind, id
 		}
@@ -69,7 +69,7 @@ func markOf(t sandboxcloud.Thing) mark {
 	return m
 }
 
-// ours lists what an installation has made there.
+// ours lists the objects of an installation.
 func (p *project) ours(installation string) (list []sandboxcloud.Thing) {
 	p.t.Helper()
 	for _, thing := range p.things() {
@@ -80,7 +80,7 @@ func (p *project) ours(installation string) (list []sandboxcloud.Thing) {
 	return list
 }
 
-// plant lets others have things of every type, some of which look like npctl's.
+// plant creates foreign objects of every type, some of which resemble npctl's.
 func (p *project) plant() {
 	p.t.Helper()
 	before := map[string]bool{}
@@ -105,7 +105,7 @@ func (p *project) plant() {
 	}
 }
 
-// plantByHand makes things as a colleague with a client of OpenStack does.
+// plantByHand creates objects as a person with an OpenStack client does.
 func (p *project) plantByHand(text string) {
 	p.t.Helper()
 	ctx, access := p.t.Context(), p.cloud.Access()
@@ -152,7 +152,7 @@ func (p *project) must(err error) {
 	}
 }
 
-// changed says how what others have there differs from what they had.
+// changed describes how the foreign objects differ from their original state.
 func (p *project) changed() string {
 	p.t.Helper()
 	now := map[string]sandboxcloud.Thing{}

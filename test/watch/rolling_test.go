@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// rolling is a cloud with a label, to be changed under load.
+// rolling is a cloud with a label that the test changes under load.
 const rolling = `
 npctl { images_dir = "images" }
 
@@ -46,7 +46,7 @@ provider "sandbox" "one" {
 }
 `
 
-// second is another provider with the label, and with one that it alone has.
+// second is another provider with the label, and with a label that no other provider has.
 const second = `
 label "spare" { min_ready = 12 }
 
@@ -69,7 +69,7 @@ provider "sandbox" "two" {
 }
 `
 
-// edited is the text with something changed in it.
+// edited returns the text with replacements.
 func edited(t *testing.T, text string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -80,7 +80,7 @@ func edited(t *testing.T, text string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// with lists nodes.
+// with returns the nodes that match a filter.
 func (s *site) with(f wire.NodeFilter) []wire.Node {
 	s.t.Helper()
 	nodes, err := s.Nodes(s.t.Context(), f)
@@ -126,7 +126,7 @@ func TestALabelIsRenamedUnderLoad(t *testing.T) {
 	d.Stop()
 }
 
-// image is what is recorded of an image.
+// image returns the record of an image.
 func (s *site) image(name string) (img wire.Image) {
 	s.t.Helper()
 	images, err := s.Images(s.t.Context())
@@ -139,7 +139,7 @@ func (s *site) image(name string) (img wire.Image) {
 	return img
 }
 
-// uploads are the ids of those in a cloud that are ready.
+// uploads returns the IDs of the ready uploads in a cloud.
 func uploads(img wire.Image) (ids []string) {
 	for _, u := range img.Uploads {
 		if u.State == resources.StateReady {
@@ -186,7 +186,7 @@ func TestAnImageIsReplacedUnderLoad(t *testing.T) {
 	d.Stop()
 }
 
-// imagesIn counts what was uploaded to a cloud and is there.
+// imagesIn counts the uploaded images in a cloud.
 func (s *site) imagesIn(p *project) (n int) {
 	for _, thing := range p.things() {
 		if thing.Type == "image" {

@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// machine is the block of one; all are the same sshd.
+// machine returns the block of a static machine; all of them are the same sshd.
 func machine(m *sshd, name, label string) string {
 	return fmt.Sprintf(`
     node %q {
@@ -88,7 +88,7 @@ func TestALabelOfAMachineIsChangedWhileItIsInUse(t *testing.T) {
 	for used = s.nodes("metal")[0]; used.Hostname != "metal1"; used = s.nodes("metal")[0] {
 		others = append(others, used)
 	}
-	for _, n := range others { // both slots of the other machine, perhaps, which those below are to use
+	for _, n := range others { // possibly both slots of the other machine, which the steps below are to use
 		if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
 			t.Fatal(err)
 		}

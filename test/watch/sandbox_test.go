@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// cloud is a sandbox with one label. Its servers answer SSH at a port.
+// cloud returns a sandbox with one label. Its servers answer SSH at a port.
 func cloud(port, minReady int, buildTime string) string {
 	return fmt.Sprintf(`
 npctl { images_dir = "images" }
@@ -88,7 +88,7 @@ func TestAHeldNodeStaysUntilItsTime(t *testing.T) {
 		got := s.census()
 		out, err := s.ssh(n, "true")
 		switch {
-		case !time.Now().Before(until): // it may have ended while it was looked at
+		case !time.Now().Before(until): // it may have ended during the check
 		case got != "map[hold:1]":
 			t.Fatalf("nodes are %s before the hold ends", got)
 		case err != nil:
@@ -138,7 +138,7 @@ func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
 	d.Signal(syscall.SIGKILL)
 	d.Ends(10 * time.Second)
 	began := time.Now()
-	d = s.start("-refresh=1s") // so that the quota shows soon what is gone
+	d = s.start("-refresh=1s") // so that the quota soon reflects deletions
 	t.Logf("ready %s after the start", time.Since(began).Round(time.Millisecond))
 	given := map[string]bool{}
 	for _, id := range ids {
@@ -205,7 +205,7 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	d.Signal(syscall.SIGTERM)
 	s.await("it says so", func() bool { return d.Logged("stopping: nothing more is begun") > 0 })
 	d.Signal(syscall.SIGTERM)
-	if code := d.Ends(30 * time.Second); code != 130 { // half of what the node takes
+	if code := d.Ends(30 * time.Second); code != 130 { // half of the time that the node takes
 		t.Errorf("exit code %d, want 130", code)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// listening is a socket that was opened for somebody else.
+// listening is a socket that was opened for another process.
 type listening struct {
 	file    *os.File
 	address string
@@ -46,7 +46,7 @@ func listenFiles(t *testing.T, network, address string) listening {
 	return listening{file, l.Addr().String()}
 }
 
-// sshd is a real one, on a port of loopback.
+// sshd is a real sshd on a loopback port.
 type sshd struct {
 	t    *testing.T
 	dir  string
@@ -54,7 +54,7 @@ type sshd struct {
 	cmd  *exec.Cmd
 }
 
-// newMachine makes keys and the configuration of an sshd that lets the key of the site in.
+// newMachine creates keys and the configuration of an sshd that accepts the key of the site.
 func (s *site) newMachine() *sshd {
 	s.t.Helper()
 	m := &sshd{t: s.t, dir: s.dir, port: program.FreePort(s.t)}
@@ -65,7 +65,7 @@ func (s *site) newMachine() *sshd {
 	if err := os.WriteFile(filepath.Join(m.dir, "sshd_config"), []byte(config), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd's own; its service makes it otherwise
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd needs it; its service creates it otherwise
 		s.t.Fatal(err)
 	}
 	return m
@@ -78,7 +78,7 @@ func (m *sshd) run(name string, args ...string) {
 	}
 }
 
-// start starts it and waits until it listens: npctl may look at it only once.
+// start starts sshd and waits until it listens, because npctl may check it only once.
 func (m *sshd) start() {
 	m.t.Helper()
 	log, err := os.Create(filepath.Join(m.dir, "sshd.log"))
@@ -110,7 +110,7 @@ func (m *sshd) stop() {
 	_ = m.cmd.Wait()
 }
 
-// hostKey is the key that the machine shows, as in known_hosts.
+// hostKey returns the host key of the machine, as in known_hosts.
 func (m *sshd) hostKey() string {
 	m.t.Helper()
 	text, err := os.ReadFile(filepath.Join(m.dir, "host.pub"))
@@ -120,7 +120,7 @@ func (m *sshd) hostKey() string {
 	return strings.Join(strings.Fields(string(text))[:2], " ")
 }
 
-// rack is a configuration with that machine.
+// rack returns a configuration with that machine.
 func rack(m *sshd, hostKey string) string {
 	return fmt.Sprintf(`
 npctl { images_dir = "images" }

@@ -18,11 +18,11 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// clientsAtATime is how many clients make up traffic.
+// clientsAtATime is the number of concurrent clients.
 const clientsAtATime = 5
 
-// traffic is clients who take a node, use it for half a second and give it back, again and again. None of their requests
-// may fail, but for a label that is leaving.
+// traffic is a set of clients that repeatedly take a node, use it for half a second and return it. None of their
+// requests may fail, except for a label that is leaving.
 type traffic struct {
 	*site
 	handouts
@@ -32,13 +32,13 @@ type traffic struct {
 	ending   sync.Once
 	served   atomic.Int64
 
-	mu      sync.Mutex      // guards what follows
-	label   string          // that is asked for
-	leaving map[string]bool // labels
-	failed  []string        // what requests for those were told
+	mu      sync.Mutex      // guards the fields below
+	label   string          // label of new requests
+	leaving map[string]bool // labels that may fail
+	failed  []string        // errors of requests for these labels
 }
 
-// traffic begins with requests for a label.
+// traffic starts clients that request a label.
 func (s *site) traffic(label string, projects ...*project) *traffic {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -50,7 +50,7 @@ func (s *site) traffic(label string, projects ...*project) *traffic {
 	return f
 }
 
-// end lets every client finish what it does, and looks back.
+// end waits until every client has completed its request, and checks the run.
 func (f *traffic) end() {
 	f.ending.Do(func() {
 		f.stop()
@@ -74,11 +74,11 @@ func (f *traffic) client(ctx context.Context, name string) {
 	}
 }
 
-// once makes one request and sees it through.
+// once makes one request and handles it until its end.
 func (f *traffic) once(ctx context.Context, name, label string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	made, err := f.CreateRequest(ctx, wire.NewRequest{Labels: []string{label}, Who: name})
+	made, err := f.CreateRequest(ctx, wire.NewRequest{Labels: []string{label}, Requestor: name})
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (f *traffic) once(ctx context.Context, name, label string) error {
 	return nil
 }
 
-// disturbed says what has become of a node that somebody uses.
+// disturbed describes how a node in use has changed unexpectedly.
 func (f *traffic) disturbed(n wire.Node) string {
 	for _, p := range f.projects {
 		if p.name != n.Provider {
@@ -128,28 +128,28 @@ func (f *traffic) fails(label string, err error) {
 	f.failed = append(f.failed, err.Error())
 }
 
-// leaves lets requests for a label fail from now on.
+// leaves permits requests for a label to fail from now on.
 func (f *traffic) leaves(label string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leaving[label] = true
 }
 
-// asks lets clients ask for another label from now on.
+// asks makes clients request another label from now on.
 func (f *traffic) asks(label string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.label = label
 }
 
-// flows waits until every client may have been served twice anew.
+// flows waits until twice as many requests were served as clients exist.
 func (f *traffic) flows() {
 	f.t.Helper()
 	enough := f.served.Load() + 2*clientsAtATime
 	f.await("requests are served", func() bool { return f.served.Load() >= enough })
 }
 
-// npctl runs a command in the directory of the configuration, and returns its exit code and all that it says.
+// npctl runs a command in the directory of the configuration, and returns its exit code and output.
 func (s *site) npctl(args ...string) (code int, said string) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), npctl, append([]string{"-chdir=" + s.dir}, args...)...)
@@ -161,7 +161,7 @@ func (s *site) npctl(args ...string) (code int, said string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// reload makes the daemon read its configuration anew, which has to end with that exit code and with those words.
+// reload makes the daemon reload its configuration. The command must end with the exit code and print the words.
 func (s *site) reload(want int, words ...string) {
 	s.t.Helper()
 	s.reloadWith(nil, want, words...)

@@ -15,10 +15,10 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// fulfilled asks for nodes and waits for them.
+// fulfilled creates a request and waits until it is fulfilled.
 func (l *lab) fulfilled(labels ...string) wire.Request {
 	l.t.Helper()
-	r, err := l.CreateRequest(l.t.Context(), wire.NewRequest{Labels: labels, Who: "tester"})
+	r, err := l.CreateRequest(l.t.Context(), wire.NewRequest{Labels: labels, Requestor: "tester"})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func (l *lab) fulfilled(labels ...string) wire.Request {
 	return r
 }
 
-// taken asks for nodes and takes them.
+// taken creates a request and takes its nodes.
 func (l *lab) taken(lease time.Duration, labels ...string) []wire.Node {
 	l.t.Helper()
 	nodes, err := l.TakeRequest(l.t.Context(), l.fulfilled(labels...).ID, "tester", lease)
@@ -40,7 +40,7 @@ func (l *lab) taken(lease time.Duration, labels ...string) []wire.Node {
 	return nodes
 }
 
-// refused makes sure that an error is an answer of that kind with those words.
+// refused checks that err is an error response with the given code and words.
 func refused(t *testing.T, err error, code wire.Code, words string) {
 	t.Helper()
 	var no *client.Error
@@ -67,7 +67,7 @@ func TestNodesAreAskedForTakenAndReturned(t *testing.T) {
 			t.Error(err)
 		}
 		_, err := l.RenewNode(t.Context(), n.ID, "somebody else")
-		refused(t, err, wire.CodeState, "held by")
+		refused(t, err, wire.CodeInvalidState, "held by")
 		if _, err := l.ReturnNode(t.Context(), n.ID); err != nil {
 			t.Error(err)
 		}
@@ -85,13 +85,13 @@ func TestNodesAreAskedForTakenAndReturned(t *testing.T) {
 
 func TestARequestThatCannotBeTakenSaysWhy(t *testing.T) {
 	l := newLab(t, fleet, nil)
-	l.taken(0, "metal", "metal") // none is left
+	l.taken(0, "metal", "metal") // no idle node remains
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = l.TakeRequest(t.Context(), r.ID, "", 0)
-	refused(t, err, wire.CodeState, "is requested")
+	refused(t, err, wire.CodeInvalidState, "is requested")
 	var why wire.Why
 	l.await("the reason is known", func() bool {
 		if why, err = l.Why(t.Context(), "request/"+r.ID); err != nil {
@@ -115,7 +115,7 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal")
 	for _, who := range []string{"a", "a", "b"} {
-		if _, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}, Who: who, Tenant: "t-" + who, Data: []byte(`{"build":1}`)}); err != nil {
+		if _, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}, Requestor: who, Tenant: "t-" + who, Data: []byte(`{"build":1}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,7 +123,7 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 		filter wire.RequestFilter
 		want   int
 	}{
-		{wire.RequestFilter{}, 3}, {wire.RequestFilter{Who: "a"}, 2}, {wire.RequestFilter{Tenant: "t-b"}, 1}, {wire.RequestFilter{Label: "small"}, 0},
+		{wire.RequestFilter{}, 3}, {wire.RequestFilter{Requestor: "a"}, 2}, {wire.RequestFilter{Tenant: "t-b"}, 1}, {wire.RequestFilter{Label: "small"}, 0},
 		{wire.RequestFilter{States: []string{"requested", "pending"}}, 3}, {wire.RequestFilter{States: []string{"failed"}}, 0},
 	} {
 		got, err := l.Requests(t.Context(), c.filter)
@@ -169,9 +169,9 @@ func TestNodesAreHeldReleasedAndLetGo(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	n := l.taken(0, "metal")[0]
 	_, err := l.DeleteNode(t.Context(), n.ID, "", false)
-	refused(t, err, wire.CodeState, "in use")
+	refused(t, err, wire.CodeInvalidState, "in use")
 	_, err = l.ReleaseNode(t.Context(), n.ID)
-	refused(t, err, wire.CodeState, "not held")
+	refused(t, err, wire.CodeInvalidState, "not held")
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	held, err := l.HoldNode(t.Context(), n.ID, "look at the disk", until)
 	if err != nil || held.State != resources.StateHold || held.Comment != "look at the disk" || !held.HoldUntil.Equal(until) {
@@ -292,7 +292,7 @@ func waits(w wire.Why) (text string) {
 func TestAConfigurationIsReloadedOrRefused(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.await("the image is there", func() bool { images, err := l.Images(t.Context()); return err == nil && len(images) == 1 })
-	for i := range 20 { // what it has is known at once, whatever the daemon does just now
+	for i := range 20 { // a reload takes effect at once, even during a pass
 		name := fmt.Sprintf("new%d", i)
 		l.write(strings.Replace(fleet, `["metal"]`, fmt.Sprintf(`["metal", %q]`, name), 1) + fmt.Sprintf("\nlabel %q {}\n", name))
 		if _, err := l.Reload(t.Context(), false); err != nil {
@@ -310,7 +310,7 @@ func TestAConfigurationIsReloadedOrRefused(t *testing.T) {
 	refused(t, err, wire.CodeInvalid, `no pool offers the label "unserved"`)
 	l.write(strings.Replace(fleet, "max_servers", "max_serfers", 1))
 	_, err = l.Reload(t.Context(), false)
-	refused(t, err, wire.CodeRefused, "max_serfers")
+	refused(t, err, wire.CodeInvalidConfiguration, "max_serfers")
 }
 
 func TestOnlyUsedNodesAreReturned(t *testing.T) {
@@ -325,12 +325,12 @@ func TestOnlyUsedNodesAreReturned(t *testing.T) {
 		return true
 	})
 	_, err := l.ReturnNode(t.Context(), ready.ID)
-	refused(t, err, wire.CodeState, "was not used")
+	refused(t, err, wire.CodeInvalidState, "was not used")
 	if n, err := l.Node(t.Context(), ready.ID); err != nil || n.State != resources.StateReady {
 		t.Errorf("the node is %s, %v", n.State, err)
 	}
 	metal := l.taken(0, "metal")[0]
-	for range 2 { // as after an answer that was lost
+	for range 2 { // a client repeats a call when its response was lost
 		if _, err := l.ReturnNode(t.Context(), metal.ID); err != nil {
 			t.Error(err)
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// await returns once look is done, the time is over, or the daemon ends. It looks again when something happens to the
-// subject, and now and then, for what happens without being told.
+// await returns when look reports done, the wait is over, or the daemon stops. It calls look after each event of the
+// subject, and every pollEvery for changes that the journal does not report.
 func (c *call) await(subject string, wait time.Duration, look func() (done bool, err error)) error {
 	hints, forget := c.daemon.Journal.Wait()
 	defer forget()
@@ -14,7 +14,7 @@ func (c *call) await(subject string, wait time.Duration, look func() (done bool,
 	if done, err := look(); done || err != nil || wait <= 0 {
 		return err
 	}
-	c.lasts(wait)
+	c.extendDeadline(wait)
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	again := time.NewTicker(pollEvery)
@@ -35,7 +35,7 @@ func (c *call) await(subject string, wait time.Duration, look func() (done bool,
 				continue
 			}
 		}
-		if c.r.Method == http.MethodGet && c.revoked() { // what another call has done is answered
+		if c.r.Method == http.MethodGet && c.revoked() { // a call that has changed something still gets its result
 			return c.unauthorized()
 		}
 		if done, err := look(); done || err != nil {

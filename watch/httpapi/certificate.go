@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// certificate is a certificate with its key, which are read again when they are replaced.
-type certificate struct{ reloading[*tls.Certificate] }
+// certificate is a TLS certificate with its key. Both files are read again when they are replaced.
+type certificate struct{ reloadedFile[*tls.Certificate] }
 
 // readCertificate reads a certificate and its key for the first time.
 func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {

@@ -2,5 +2,6 @@
 
 package httpapi
 
-// chmodUnbound does nothing where a socket without a file has no mode; its directory guards it until the file has one.
+// chmodUnbound does nothing: on these systems an unbound socket has no mode. The directory protects the socket until
+// ListenUnix sets the mode of its file.
 func chmodUnbound(int, uint32) error { return nil }

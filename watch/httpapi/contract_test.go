@@ -15,8 +15,8 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// TestStoreOfADaemonKeepsTheContract runs the contract suite over a socket. The daemon behind it decides nothing, since
-// what the suite writes makes no sense to it.
+// TestStoreOfADaemonKeepsTheContract runs the contract suite over a socket. The daemon runs no passes, because the
+// records of the suite mean nothing to it.
 func TestStoreOfADaemonKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, statetest.Harness{
@@ -37,7 +37,7 @@ func serveStore(t *testing.T) (socket string) {
 	return serveStoreAs(t, func(own *bolt.Store) state.Store { return own }, httpapi.Options{})
 }
 
-// serveStoreAs serves what is made of the store of a daemon.
+// serveStoreAs serves a daemon that keeps its records in as(own), a wrapper of a new bolt store. It returns the socket.
 func serveStoreAs(t *testing.T, as func(own *bolt.Store) state.Store, o httpapi.Options) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl")

@@ -12,35 +12,36 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// A place in the journal is told as NUMBER-EPOCH-MICROSECONDS. Numbers begin anew with each daemon, which the epoch tells
-// apart; then the time says where to go on.
+// A cursor is a position in the journal, written as NUMBER-EPOCH-MICROSECONDS. Event numbers restart with each daemon.
+// The epoch identifies the daemon; when it differs, the time determines the position.
 
 func (s *Server) cursor(number uint64, at time.Time) string {
 	return fmt.Sprintf("%d-%s-%d", number, s.epoch, at.UnixMicro())
 }
 
-// place finds the number behind which to go on.
-func (s *Server) place(cursor string) (uint64, error) {
+// eventNumber returns the number of the last event before the position of a cursor.
+func (s *Server) eventNumber(cursor string) (uint64, error) {
 	text, rest, isCursor := strings.Cut(cursor, "-")
 	number, err := strconv.ParseUint(text, 10, 63)
 	epoch, micros, _ := strings.Cut(rest, "-")
 	at, timeErr := strconv.ParseInt(micros, 10, 64)
 	switch {
 	case err != nil || isCursor && timeErr != nil:
-		return 0, hinted(invalid("%s is no place in the journal", quoted(cursor)), "take next from an answer before, or a number")
+		return 0, withHint(invalid("%s is no place in the journal", quoted(cursor)), "take next from an answer before, or a number")
 	case !isCursor || epoch == s.epoch:
 		return number, nil
 	}
 	number = 0
 	for _, e := range s.daemon.Journal.Since(0, "") {
-		if e.Time.UnixMicro() <= at { // what happens at the same time may be noted in another order
+		if e.Time.UnixMicro() <= at { // the order of events with the same time may differ
 			number = e.Number
 		}
 	}
 	return number, nil
 }
 
-// after is the place that a call asks for, and whether it asks for one.
+// after returns the position that the call asks for, from the parameter after or the header Last-Event-ID, and whether
+// the call has one.
 func (c *call) after() (number uint64, given bool, err error) {
 	text := c.values.Get("after")
 	if text == "" {
@@ -49,7 +50,7 @@ func (c *call) after() (number uint64, given bool, err error) {
 	if text == "" || len(text) > idLength {
 		return 0, false, nil
 	}
-	number, err = c.place(text)
+	number, err = c.eventNumber(text)
 	return number, true, err
 }
 
@@ -90,7 +91,7 @@ func shownEvent(e watch.Numbered) wire.Event {
 	return wire.Event{Number: e.Number, Event: e.Event}
 }
 
-// timeOf is when the last of the events was; now when there is none.
+// timeOf returns the time of the last event, or the current time if the list is empty.
 func (c *call) timeOf(events []watch.Numbered) time.Time {
 	if len(events) == 0 {
 		return c.daemon.Engine.Now()
@@ -98,7 +99,7 @@ func (c *call) timeOf(events []watch.Numbered) time.Time {
 	return events[len(events)-1].Time
 }
 
-// streamEvents sends events as they happen, until the client leaves or the daemon ends.
+// streamEvents sends events as they happen, until the client disconnects or the daemon stops.
 func (c *call) streamEvents() error {
 	number, given, err := c.after()
 	if err != nil {
@@ -125,25 +126,25 @@ func (c *call) streamEvents() error {
 	}
 }
 
-// stream is an answer that goes on.
+// stream is a response that stays open.
 type stream struct {
 	*call
 	flush *http.ResponseController
 	beat  *time.Ticker
-	check *time.Ticker // of the token
+	check *time.Ticker // checks whether the token is still valid
 }
 
-// stream begins an answer that goes on.
+// stream starts a response that stays open.
 func (c *call) stream(media string) *stream {
 	s := &stream{call: c, flush: http.NewResponseController(c.w), beat: time.NewTicker(streamBeats), check: time.NewTicker(readEvery)}
-	c.lasts(0)
+	c.extendDeadline(0)
 	c.w.Header().Set("Content-Type", media)
 	c.w.WriteHeader(http.StatusOK)
-	_ = s.flush.Flush() // a client that is gone is noticed soon
+	_ = s.flush.Flush() // a later write reports that the client has disconnected
 	return s
 }
 
-// write sends a piece. A client that does not read it in time is left.
+// write sends a piece of the response. It fails when the client does not read it within answerTime.
 func (s *stream) write(text string) error {
 	s.allowAnswer(answerTime)
 	if _, err := s.w.Write([]byte(text)); err != nil {
@@ -152,7 +153,7 @@ func (s *stream) write(text string) error {
 	return s.flush.Flush()
 }
 
-// line sends a document on a line of its own.
+// line sends v as a JSON document on one line.
 func (s *stream) line(v any) error {
 	text, err := marshal(v)
 	if err != nil {
@@ -169,7 +170,7 @@ func (s *stream) event(id string, e watch.Numbered) error {
 	return s.write("id: " + id + "\nevent: " + eventWord(e.Event) + "\ndata: " + string(text) + "\n\n")
 }
 
-// eventWord is the code of an event where it can stand on a line of its own.
+// eventWord returns the code of an event without the characters that an SSE field cannot contain.
 func eventWord(e resources.Event) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -179,8 +180,8 @@ func eventWord(e resources.Event) string {
 	}, e.Code)
 }
 
-// pause waits for a hint, and shows now and then that it lives. It has ended when the client or the daemon goes, or when
-// the client's token was revoked.
+// pause waits for a hint and writes sign every streamBeats to keep the connection alive. It returns true when hints is
+// closed, the client disconnects, the daemon stops, or the client's token was revoked.
 func (s *stream) pause(hints <-chan struct{}, sign string) (ended bool) {
 	for {
 		select {

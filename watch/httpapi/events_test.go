@@ -40,7 +40,7 @@ func TestEventsAreWaitedFor(t *testing.T) {
 var errEnough = errors.New("enough")
 
 func TestAPlaceInTheJournalHoldsOverARestart(t *testing.T) {
-	l := newLab(t, fleet+"\nprovider \"lab\" \"idle\" {}\n", nil) // nothing else happens to that provider
+	l := newLab(t, fleet+"\nprovider \"lab\" \"idle\" {}\n", nil) // no other events concern that provider
 	if _, err := l.FreezeProvider(t.Context(), "idle"); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAPlaceInTheJournalHoldsOverARestart(t *testing.T) {
 
 func TestEventsAreStreamed(t *testing.T) {
 	l := newLab(t, fleet, nil)
-	l.taken(0, "metal", "metal") // nothing else is to happen there
+	l.taken(0, "metal", "metal") // so that no further events occur
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", l.socket)
 	}}
@@ -109,7 +109,7 @@ func TestEventsAreStreamed(t *testing.T) {
 	}
 }
 
-// TestTheEndOfTheDaemonEndsWaits makes sure that nobody who waits keeps the daemon from ending: they are answered then.
+// TestTheEndOfTheDaemonEndsWaits checks that long polls do not delay the daemon's shutdown: they are answered at once.
 func TestTheEndOfTheDaemonEndsWaits(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal")
@@ -122,12 +122,13 @@ func TestTheEndOfTheDaemonEndsWaits(t *testing.T) {
 		if err == nil && line == "HTTP/1.1 200 OK" {
 			return
 		}
-		t.Logf("who waits is told %q, %v", line, err) // by package http, when it has not read the request by then
+		t.Logf("who waits is told %q, %v", line, err) // net/http closes the connection if it has not read the request yet
 	}
 	t.Error("who waits is never answered")
 }
 
-// toldAtTheEnd is what somebody who waits is told by a server that ends. Who is not answered is cut off after some seconds.
+// toldAtTheEnd returns the status line of a long poll when the server shuts down. The server closes an unanswered
+// connection after a few seconds.
 func (l *lab) toldAtTheEnd(t *testing.T, path string) (string, error) {
 	t.Helper()
 	other := *l
@@ -137,7 +138,7 @@ func (l *lab) toldAtTheEnd(t *testing.T, path string) (string, error) {
 	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: npctl\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // by when it waits
+	for range 3 { // until then the long poll has started
 		if got := other.say("GET /v1/status HTTP/1.1\r\nHost: npctl\r\nConnection: close\r\n\r\n"); got != "HTTP/1.1 200 OK" {
 			t.Errorf("status: %q", got)
 		}

@@ -10,28 +10,28 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// aliveWithin is how old the newest pass of a daemon that lives may be.
+// aliveWithin is the maximum age of the newest pass of a live daemon.
 const aliveWithin = time.Minute
 
 func (c *call) live() (any, error) {
-	beat := c.daemon.Beat()
+	beat := c.daemon.LastPassEnd()
 	if !beat.IsZero() && time.Since(beat) > aliveWithin {
-		return nil, &failure{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no decision was made since " + beat.UTC().Format(time.RFC3339)}
+		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no decision was made since " + beat.UTC().Format(time.RFC3339)}
 	}
 	return wire.Health{Status: "ok"}, nil
 }
 
 func (c *call) ready() (any, error) {
 	if why := c.daemon.NotReady(); why != "" {
-		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Why: why, Waits: c.daemon.Unseen()})
+		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Why: why, Waits: c.daemon.ProvidersNotListed()})
 	}
 	return wire.Health{Status: "ok", Notes: c.daemon.Configuration().Notes()}, nil
 }
 
 func configurationOf(s watch.ConfigState) wire.Configuration {
-	c := wire.Configuration{Taken: s.Taken, Refused: s.Refused, Error: s.Error, HeldBack: s.HeldBack, OldState: s.OldState}
-	for i := range s.Deletes {
-		c.Deletes = append(c.Deletes, string(s.Deletes[i].Address))
+	c := wire.Configuration{LoadedAt: s.LoadedAt, RejectedAt: s.RejectedAt, Error: s.Error, ConsentRequired: s.ConsentRequired, StateOutdated: s.StateOutdated}
+	for i := range s.PendingDeletions {
+		c.PendingDeletions = append(c.PendingDeletions, string(s.PendingDeletions[i].Address))
 	}
 	return c
 }
@@ -44,7 +44,7 @@ func (c *call) metrics() (any, error) {
 	return nil, nil
 }
 
-// comparisons is nil for a daemon that serves.
+// comparisons converts the counts of a shadow. It returns nil for a daemon that serves.
 func comparisons(counts map[watch.Result]int) map[string]int {
 	if counts == nil {
 		return nil
@@ -59,13 +59,13 @@ func comparisons(counts map[watch.Result]int) map[string]int {
 func (c *call) status() (any, error) {
 	pass := c.daemon.Last()
 	records, _ := c.records()
-	s := wire.Status{Version: c.Version, Installation: pass.Seen.Installation, PID: os.Getpid(), Host: host(), Started: c.started, Now: time.Now(),
+	s := wire.Status{Version: c.Version, Installation: pass.Observed.Installation, PID: os.Getpid(), Host: host(), Started: c.started, Now: time.Now(),
 		Requests: map[resources.State]int{}, Nodes: map[resources.State]int{}, Running: len(c.daemon.Runner().Running()),
-		Shadow: comparisons(c.daemon.Comparisons()), Planned: pass.Plan.Summary().String(), Problems: []string{}, PassTook: pass.Took.Seconds(), PassAt: c.daemon.Beat(), Parked: c.locks.parkedBy()}
+		Shadow: comparisons(c.daemon.Comparisons()), Plan: pass.Plan.Summary().String(), Problems: []string{}, PassSeconds: pass.Took.Seconds(), PassAt: c.daemon.LastPassEnd(), SuspendedBy: c.locks.suspendedBy()}
 	for _, r := range records.Requests {
 		s.Requests[r.State]++
-		if r.Waits() && (s.OldestWaits.IsZero() || r.Created.Before(s.OldestWaits)) {
-			s.OldestWaits = r.Created
+		if r.IsOpen() && (s.OldestRequest.IsZero() || r.Created.Before(s.OldestRequest)) {
+			s.OldestRequest = r.Created
 		}
 	}
 	for _, n := range records.Nodes {

@@ -18,7 +18,8 @@ func unmarshal(t testing.TB, text string, into any) {
 	}
 }
 
-// holdForEver takes the lock of the state the way a process does that is killed when ctx ends: it says nothing any more.
+// holdForEver takes the state lock without ever releasing it. The end of ctx closes the connection, as the death of the
+// process would.
 func holdForEver(ctx context.Context, socket string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// images joins what is configured with what is recorded.
+// images merges the configured images with the records of images, builds and uploads.
 func (s *Server) images() []wire.Image {
 	records, _ := s.records()
 	byName := map[string]*wire.Image{}
@@ -32,7 +32,7 @@ func (s *Server) images() []wire.Image {
 	for _, r := range records.Images {
 		one := of(r.Name, r.Kind)
 		one.Paused, one.PauseReason = one.Paused || r.Paused, r.PauseReason
-		one.Failure, one.Uploading = r.Failure, r.Uploads
+		one.Failure, one.UploadFailures = r.Failure, r.Uploads
 	}
 	for _, b := range records.Builds {
 		one := of(b.Image, b.Kind)
@@ -68,7 +68,7 @@ func (c *call) showImage() (any, error) {
 	return nil, unknown("image", c.id(), names)
 }
 
-// unknown says that there is no such thing, and what was probably meant.
+// unknown returns a not-found error with the nearest existing name as a hint.
 func unknown(what, name string, names []string) error {
 	f := notFound("there is no %s %s", what, quoted(name))
 	if near := text.Nearest(name, names); near != "" {
@@ -90,14 +90,14 @@ func (c *call) pauseImage() (any, error) {
 
 func (c *call) unpauseImage() (any, error) { return c.setPaused(false, "") }
 
-// setPaused remembers that an image is paused, or that it is not. Whoever writes its record at the same time tries again.
+// setPaused records whether an image is paused. It retries when another writer changes the record concurrently.
 func (c *call) setPaused(paused bool, reason string) (any, error) {
 	found, err := c.showImage()
 	if err != nil {
 		return nil, err
 	}
 	img := found.(wire.Image)
-	if err = watch.Again(c.ctx(), func() error { return c.writePaused(c.ctx(), img, paused, reason) }); err != nil {
+	if err = watch.RetryConflict(c.ctx(), func() error { return c.writePaused(c.ctx(), img, paused, reason) }); err != nil {
 		return nil, err
 	}
 	code, text := "unpaused", "may be built again"

@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// body reads what was sent as a T. What it does not know is refused.
+// body decodes the body of a call as a T and rejects unknown members.
 func body[T any](c *call) (T, error) {
 	var sent T
 	text, err := c.read()
@@ -28,7 +28,7 @@ func body[T any](c *call) (T, error) {
 		if c.route.bodyless {
 			return sent, nil
 		}
-		return sent, hinted(invalid("nothing was sent"), "send a JSON document")
+		return sent, withHint(invalid("nothing was sent"), "send a JSON document")
 	}
 	if err := decode(text, &sent); err != nil {
 		return sent, err
@@ -36,7 +36,7 @@ func body[T any](c *call) (T, error) {
 	return sent, nil
 }
 
-// read reads the whole body, which has to be JSON and of bounded size.
+// read reads the whole body, which must be JSON and within the size limit of the route.
 func (c *call) read() ([]byte, error) {
 	most := c.route.bodySize
 	if most == 0 {
@@ -48,18 +48,18 @@ func (c *call) read() ([]byte, error) {
 	case errors.As(err, &tooLarge):
 		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, hinted(&failure{status: http.StatusRequestTimeout, code: wire.CodeTimeout,
+		return nil, withHint(&apiError{status: http.StatusRequestTimeout, code: wire.CodeTimeout,
 			detail: fmt.Sprintf("the body did not arrive within %s; nothing was done", c.BodyTime)}, "send it again")
 	case err != nil:
 		return nil, invalid("what was sent did not arrive whole")
 	}
-	c.arrived()
+	c.bodyRead()
 	if len(text) == 0 {
 		return nil, nil
 	}
 	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
-		return nil, hinted(&failure{status: http.StatusUnsupportedMediaType, code: wire.CodeMediaType, detail: "what was sent is not said to be JSON"},
+		return nil, withHint(&apiError{status: http.StatusUnsupportedMediaType, code: wire.CodeMediaType, detail: "what was sent is not said to be JSON"},
 			"set Content-Type: application/json")
 	}
 	return text, nil
@@ -82,14 +82,14 @@ func decode(doc []byte, into any) error {
 		}
 		return f
 	case errors.As(err, &semantic):
-		return invalid("member %s is not what it should be: %s", quoted(string(semantic.JSONPointer)), goodKind(semantic))
+		return invalid("member %s is not what it should be: %s", quoted(string(semantic.JSONPointer)), expectedType(semantic))
 	default:
 		return invalid("what was sent is not valid JSON")
 	}
 }
 
-// goodKind says what was expected where something else was sent.
-func goodKind(e *jsonv2.SemanticError) string {
+// expectedType describes the type that a member must have.
+func expectedType(e *jsonv2.SemanticError) string {
 	if e.GoType == nil {
 		return "it cannot be understood"
 	}
@@ -110,7 +110,7 @@ func goodKind(e *jsonv2.SemanticError) string {
 	}
 }
 
-// memberNames lists the names that a document can have.
+// memberNames lists the JSON names of the members of a type.
 func memberNames(t reflect.Type) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -33,10 +33,10 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// secret is a sensitive variable in every lab. It must be nowhere in what the API says.
+// secret is a sensitive variable of every lab. It must not occur in any output of the API.
 const secret = "correct-horse-battery-staple"
 
-// fleet has a cloud with an image, and machines that exist.
+// fleet is a configuration with a cloud, an image and static machines.
 const fleet = `
 npctl { images_dir = "images" }
 
@@ -80,7 +80,7 @@ provider "static" "rack" {
 }
 `
 
-// labDriver is the openstack driver over an emulated OpenStack.
+// labDriver is the openstack driver with an emulated OpenStack.
 type labDriver struct{ cloud *sandboxcloud.Cloud }
 
 func (labDriver) Kind() string          { return "lab" }
@@ -91,7 +91,7 @@ func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) 
 		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.cloud.Transport(), CloudName: env.Provider}, config)
 }
 
-// lab is a daemon with its API at a unix socket.
+// lab is a daemon with its API on a unix socket.
 type lab struct {
 	t      testing.TB
 	dir    string
@@ -102,11 +102,11 @@ type lab struct {
 	socket string
 	*client.Client
 	guesses *tally
-	shadow  bool                        // the daemon looks on only
-	loading func(context.Context) error // called before the configuration is read, if set
+	shadow  bool                        // the daemon is a shadow
+	loading func(context.Context) error // called before the configuration is read; may be nil
 }
 
-// tally counts.
+// tally counts by name.
 type tally struct {
 	mu sync.Mutex
 	by map[string]int // guarded by mu
@@ -127,7 +127,7 @@ func (c *tally) all() map[string]int {
 	return maps.Clone(c.by)
 }
 
-// newLab starts a daemon. Its log goes where it is looked at.
+// newLab starts a daemon that logs to log.
 func newLab(t testing.TB, configuration string, log io.Writer) *lab {
 	t.Helper()
 	return newLabWith(t, configuration, log, false)
@@ -135,7 +135,7 @@ func newLab(t testing.TB, configuration string, log io.Writer) *lab {
 
 func newLabWith(t testing.TB, configuration string, log io.Writer, shadow bool) *lab {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "npctl") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "npctl") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func (l *lab) start(log io.Writer) {
 	}
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "npctl_up 1\n") })
 	l.guesses = &tally{}
-	l.server = httpapi.New(l.daemon, httpapi.Options{Version: "1.2.3", State: path, Log: logger, Tokens: known, Metrics: metrics, Guessed: l.guesses.add})
+	l.server = httpapi.New(l.daemon, httpapi.Options{Version: "1.2.3", State: path, Log: logger, Tokens: known, Metrics: metrics, InvalidToken: l.guesses.add})
 	ctx, stop := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- l.daemon.Run(ctx, time.Minute) }()
@@ -238,7 +238,7 @@ func (l *lab) start(log io.Writer) {
 	t.Cleanup(l.Close)
 }
 
-// serve serves one more listener, and returns how to end that.
+// serve serves a further listener and returns a function that stops it.
 func (l *lab) serve(listener net.Listener) (end func()) { return l.serveBy(l.server, listener) }
 
 func (l *lab) serveBy(server *httpapi.Server, listener net.Listener) (end func()) {
@@ -258,7 +258,7 @@ const (
 	fullToken = "do-whatever-you-like-00001"
 )
 
-// await waits until what is asked for is so.
+// await waits until so returns true.
 func (l *lab) await(what string, so func() bool) {
 	l.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
@@ -268,7 +268,7 @@ func (l *lab) await(what string, so func() bool) {
 	}
 }
 
-// raw sends a request as it is, and returns the status, the headers and the body.
+// raw sends a request without a client and returns the status, the headers and the body.
 func (l *lab) raw(method, path, body string, header ...string) (int, http.Header, string) {
 	l.t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

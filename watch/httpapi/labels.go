@@ -9,8 +9,8 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// labels lists what can be asked for, and who offers it.
-func (w *world) labels() []wire.Label {
+// labels lists the labels that requests can ask for, with the pools that offer them.
+func (w *snapshot) labels() []wire.Label {
 	list := []wire.Label{}
 	for _, name := range knownLabels(w.pass.Desired) {
 		list = append(list, w.label(name))
@@ -18,7 +18,7 @@ func (w *world) labels() []wire.Label {
 	return list
 }
 
-func (w *world) label(name string) wire.Label {
+func (w *snapshot) label(name string) wire.Label {
 	l := wire.Label{Name: name, Offers: w.offers(name)}
 	for _, declared := range w.pass.Desired.Labels {
 		if declared.Name == name {
@@ -32,14 +32,14 @@ func (w *world) label(name string) wire.Label {
 		}
 	}
 	for _, r := range w.records.Requests {
-		if r.Waits() && slices.Contains(r.Labels, name) {
+		if r.IsOpen() && slices.Contains(r.Labels, name) {
 			l.Waiting++
 		}
 	}
 	return l
 }
 
-func (w *world) offers(label string) []wire.Offer {
+func (w *snapshot) offers(label string) []wire.Offer {
 	offers := []wire.Offer{}
 	for i := range w.pass.Desired.Providers {
 		p := &w.pass.Desired.Providers[i]
@@ -56,10 +56,10 @@ func (w *world) offers(label string) []wire.Offer {
 	return offers
 }
 
-func (w *world) offer(provider, pool string, o *resources.Offer) wire.Offer {
-	view := w.pass.Seen.Providers[provider].Offers[plan.OfferKey{Pool: pool, Label: o.Label}]
+func (w *snapshot) offer(provider, pool string, o *resources.Offer) wire.Offer {
+	view := w.pass.Observed.Providers[provider].Offers[plan.OfferKey{Pool: pool, Label: o.Label}]
 	shown := wire.Offer{Provider: provider, Pool: pool, Image: o.Image.String(), Flavor: view.Flavor, Resources: view.Resources,
-		Failing: w.pass.Seen.Launching[plan.OfferAddress(provider, pool, o.Label)]}
+		LaunchFailure: w.pass.Observed.LaunchFailures[plan.OfferAddress(provider, pool, o.Label)]}
 	for _, p := range view.Problems {
 		shown.Problems = append(shown.Problems, p.Attribute+" = "+quoted(p.Value)+": "+p.Detail)
 	}

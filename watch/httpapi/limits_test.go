@@ -28,7 +28,7 @@ func (l *lab) dial() net.Conn {
 	return conn
 }
 
-// say sends bytes as they are and returns the status line of what comes back.
+// say sends bytes unchanged and returns the status line of the response.
 func (l *lab) say(text string) string {
 	l.t.Helper()
 	conn := l.dial()
@@ -121,13 +121,13 @@ func TestSlowClientsAreLeft(t *testing.T) {
 			}
 		})
 	}
-	if _, err := l.Status(t.Context()); err != nil { // others are served meanwhile
+	if _, err := l.Status(t.Context()); err != nil { // other clients are still served
 		t.Error(err)
 	}
 	wg.Wait()
 }
 
-// TestSecretsAreNowhere looks for a sensitive variable, and for tokens, in everything that the API says and the log.
+// TestSecretsAreNowhere searches all output of the API and the log for a sensitive variable and for tokens.
 func TestSecretsAreNowhere(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
@@ -188,7 +188,7 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 func TestManyWaitAndOthersAreServed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
-	l.taken(0, "metal", "metal") // nothing else is to happen there
+	l.taken(0, "metal", "metal") // so that no further events occur
 	seen, err := l.Events(t.Context(), "", "provider/rack", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestManyWaitAndOthersAreServed(t *testing.T) {
 	if n := answered.Load(); n > 0 {
 		t.Errorf("20 calls were answered after %d of %d who wait for a minute", n, waiters)
 	}
-	if _, err := l.FreezeProvider(t.Context(), "rack"); err != nil { // which they wait for
+	if _, err := l.FreezeProvider(t.Context(), "rack"); err != nil { // they wait for this event
 		t.Fatal(err)
 	}
 	wg.Wait()
@@ -242,7 +242,7 @@ func TestAPanicIsAnErrorAndTellsNothing(t *testing.T) {
 func TestOpenRequestsAreLimited(t *testing.T) {
 	t.Parallel()
 	configuration := strings.Replace(fleet, `npctl { images_dir = "images" }`, "npctl {\n  images_dir   = \"images\"\n  max_requests = 3\n}", 1)
-	l := newLab(t, configuration, nil) // which has room for three: fulfilled requests are open until their nodes are taken
+	l := newLab(t, configuration, nil) // max_requests is three: a fulfilled request counts until its nodes are taken
 	ask := func() (int, string, string) {
 		status, header, text := l.raw("POST", "/v1/requests", `{"labels":["small"]}`)
 		return status, header.Get("Location"), text
@@ -255,7 +255,7 @@ func TestOpenRequestsAreLimited(t *testing.T) {
 		}
 		first = at
 	}
-	if status, _, text := ask(); status != http.StatusTooManyRequests || !strings.Contains(text, string(wire.CodeTooMany)) || !strings.Contains(text, "max_requests allows 3") {
+	if status, _, text := ask(); status != http.StatusTooManyRequests || !strings.Contains(text, string(wire.CodeTooManyRequests)) || !strings.Contains(text, "max_requests allows 3") {
 		t.Errorf("the fourth: %d %s", status, text)
 	}
 	if status, _, text := l.raw("DELETE", first, ""); status != http.StatusNoContent && status != http.StatusOK {

@@ -20,15 +20,15 @@ import (
 	"github.com/npctl/npctl/internal/connlimit"
 )
 
-// ErrInUse: somebody listens at that socket already.
+// ErrInUse: another process listens at the socket.
 var ErrInUse = errors.New("somebody listens there already")
 
-// socketPathAtMost is how long the path of a unix socket may be: what the smallest of the systems we run on allows,
-// with the byte that ends it.
+// socketPathAtMost is the maximum length of a unix socket path in bytes. The smallest limit of the supported systems is
+// 104, with the terminating NUL.
 const socketPathAtMost = 103
 
-// ListenUnix listens at a unix socket with the mode given, 0600 or 0660. A socket that nobody listens at any more is
-// replaced; anything else at that path is left alone and is an error.
+// ListenUnix listens at a unix socket with the given mode, 0600 or 0660. It replaces a stale socket; any other file at
+// that path is kept and is an error.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if mode.Perm()&0o007 != 0 {
 		return nil, fmt.Errorf("listen at %s: mode %#o would let everybody in; 0600 or 0660 is possible", path, mode.Perm())
@@ -42,7 +42,7 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
-	// The mode is set on the socket before it has a name, so that at no moment anybody else gets in.
+	// The mode is set before bind creates the file, so that no other user can connect in between.
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var inner error
 		err := raw.Control(func(fd uintptr) { inner = chmodUnbound(int(fd), uint32(mode.Perm())) })
@@ -55,13 +55,13 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 		}
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
-	if err := os.Chmod(path, mode.Perm()); err != nil { // the umask may have taken the group's bits
+	if err := os.Chmod(path, mode.Perm()); err != nil { // the umask may have removed the permissions of the group
 		return nil, fmt.Errorf("listen at %s: %w", path, errors.Join(err, l.Close()))
 	}
 	return netutil.LimitListener(l, connections), nil
 }
 
-// removeStale removes a socket that nobody listens at.
+// removeStale removes a socket at which no process listens.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -101,14 +101,14 @@ func describeMode(mode fs.FileMode) string {
 	}
 }
 
-// TLS names the PEM files of a listener. With ClientCA only clients with a certificate of that authority get in; they
-// need their token all the same.
+// TLS holds the paths of the PEM files of a listener. With ClientCA, clients need a certificate of that authority in
+// addition to their token.
 type TLS struct {
 	Cert, Key, ClientCA string
 }
 
-// ListenTCP listens at an address such as 127.0.0.1:8989. Without TLS that has to be an address of this machine which no
-// other one reaches, since tokens could be read on the way. The log gets what becomes of a certificate that is replaced; it may be nil.
+// ListenTCP listens at an address such as 127.0.0.1:8989. Without TLS it accepts only a loopback address, since others
+// could read the tokens in transit. The log reports reloads of the certificate; it may be nil.
 func ListenTCP(ctx context.Context, address string, t TLS, log *slog.Logger) (net.Listener, error) {
 	config, err := t.config(log)
 	if err != nil {
@@ -124,13 +124,14 @@ func ListenTCP(ctx context.Context, address string, t TLS, log *slog.Logger) (ne
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l = connlimit.Listen(l, connections, connectionsOfOne)
-	if config != nil { // outside, so that package http sees that it is TLS and limits the handshake
+	if config != nil { // the outermost listener, so that net/http detects TLS and limits the handshake
 		l = tls.NewListener(l, config)
 	}
 	return l, nil
 }
 
-// onlyHere refuses addresses that other machines reach. A name is refused too: what it means can change.
+// onlyHere rejects addresses that are not loopback. It also rejects names, because they may later resolve to another
+// address.
 func onlyHere(address string) error {
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -142,7 +143,7 @@ func onlyHere(address string) error {
 	return nil
 }
 
-// config reads the files. It is nil without any.
+// config reads the files. It returns nil if no file is set.
 func (t TLS) config(log *slog.Logger) (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil

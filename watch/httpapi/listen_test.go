@@ -53,7 +53,7 @@ func TestASocketLetsNobodyElseIn(t *testing.T) {
 	}
 }
 
-// TestASocketHasItsModeFromTheStart looks at the mode while others try to get in at every moment.
+// TestASocketHasItsModeFromTheStart checks the mode continuously while the socket is created.
 func TestASocketHasItsModeFromTheStart(t *testing.T) {
 	path := filepath.Join(shortDir(t), "sock")
 	done, widest := make(chan struct{}), make(chan fs.FileMode)

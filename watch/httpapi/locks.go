@@ -17,48 +17,52 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// stateLock is the lock of whoever does steps. The daemon has it, and lends it.
+// stateLock is the lock of the process that executes steps. The daemon holds it and lends it to clients.
 const stateLock = "state"
 
-// ownLock is the id that the daemon's own lock is told under; nobody can take it away.
+// ownLock is the ID under which the daemon reports its own lock. It cannot be force-released.
 const ownLock = "npctl-watch"
 
-// parkTime is how long the daemon waits for its own steps to end before it says no.
-const parkTime = 30 * time.Second
+// suspendTimeout is how long the daemon waits for its own steps to end before it refuses to suspend.
+const suspendTimeout = 30 * time.Second
 
-// locks are the locks that clients hold. They live no longer than the daemon, which is what they are about.
+// unlockTime limits the release of a lock of the store.
+const unlockTime = 10 * time.Second
+
+// locks holds the locks of clients. They are in memory only, because they end with the daemon.
 type locks struct {
 	daemon  *watch.Daemon
 	version string // of npctl
 	since   time.Time
 
-	fence sync.RWMutex // read-held while something is written under a lock, held while one is taken away
+	fence sync.RWMutex // read-locked while a client writes under a lock, locked while forceRelease removes one
 
 	mu   sync.Mutex // guards held
-	held map[string]*held
+	held map[string]*heldLock
 }
 
-// held is a lock that a client has.
-type held struct {
+// heldLock is a lock that a client holds.
+type heldLock struct {
 	wire.Lock
-	lost    chan struct{} // closed when it was taken away
-	ended   chan struct{} // closed when it is held no more
+	lost    chan struct{} // closed by forceRelease
+	ended   chan struct{} // closed when the lock ends for any reason
 	release func()
 }
 
 func newLocks(daemon *watch.Daemon, version string) *locks {
-	return &locks{daemon: daemon, version: version, since: time.Now().UTC().Truncate(time.Second), held: map[string]*held{}}
+	return &locks{daemon: daemon, version: version, since: time.Now().UTC().Truncate(time.Second), held: map[string]*heldLock{}}
 }
 
-// take gives a lock to a client. For the lock of the state the daemon is parked first.
-func (l *locks) take(ctx context.Context, name string, holder state.Holder) (*held, error) {
+// acquire gives a lock to a client. For the lock of the state it first suspends the daemon. In a shared store, the
+// locks of providers and images are locks of the store.
+func (l *locks) acquire(ctx context.Context, name string, holder state.Holder) (*heldLock, error) {
 	if name == "" || len(name) > idLength {
 		return nil, invalid("a lock needs a name of 1 to %d bytes", idLength)
 	}
 	if holder.ID == "" {
 		holder.ID = uuid.NewString()
 	}
-	one := &held{Lock: wire.Lock{Name: name, Holder: holder}, lost: make(chan struct{}), ended: make(chan struct{}), release: func() {}}
+	one := &heldLock{Lock: wire.Lock{Name: name, Holder: holder}, lost: make(chan struct{}), ended: make(chan struct{}), release: func() {}}
 	l.mu.Lock()
 	other := l.held[name]
 	if other == nil {
@@ -68,15 +72,14 @@ func (l *locks) take(ctx context.Context, name string, holder state.Holder) (*he
 	if other != nil {
 		return nil, &state.LockedError{Name: name, Holder: other.Holder}
 	}
-	if name != stateLock {
-		return one, nil
+	get := l.delegate
+	if name == stateLock {
+		get = l.suspend
 	}
-	limit, cancel := context.WithTimeout(ctx, parkTime)
-	defer cancel()
-	release, err := l.daemon.Park(limit)
+	release, err := get(ctx, one)
 	if err != nil {
-		l.drop(one)
-		return nil, l.busy(err)
+		l.release(one)
+		return nil, err
 	}
 	l.mu.Lock()
 	stolen := l.held[name] != one
@@ -89,24 +92,56 @@ func (l *locks) take(ctx context.Context, name string, holder state.Holder) (*he
 	return one, nil
 }
 
-// busy says that the daemon itself has the lock, and what it does.
+// suspend makes the daemon start no steps until release is called.
+func (l *locks) suspend(ctx context.Context, _ *heldLock) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, suspendTimeout)
+	defer cancel()
+	if release, err = l.daemon.Suspend(ctx); err != nil {
+		return nil, l.busy(err)
+	}
+	return release, nil
+}
+
+// delegate acquires a lock of a shared store for a client. When the store loses the lock, the client loses it too.
+func (l *locks) delegate(ctx context.Context, one *heldLock) (release func(), err error) {
+	lock, err := l.daemon.DelegateLock(ctx, one.Name, one.Holder)
+	if err != nil || lock == nil {
+		return func() {}, err
+	}
+	go func() {
+		select {
+		case <-lock.Lost():
+			_, _ = l.forceRelease(one.Holder.ID) // not found if the client has released it
+		case <-one.ended:
+		}
+	}()
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), unlockTime)
+		defer cancel()
+		if err := lock.Unlock(ctx); err != nil {
+			l.daemon.Log.Warn("a lock could not be given back; it ends with the session", "lock", one.Name, "error", err)
+		}
+	}, nil
+}
+
+// busy converts a watch.BusyError into a LockedError that names the daemon and its running steps.
 func (l *locks) busy(err error) error {
 	var working *watch.BusyError
 	if !errors.As(err, &working) {
 		return err
 	}
-	own := l.own()
+	own := l.daemonHolder()
 	own.Operation += " (" + working.Error() + ")"
 	return &state.LockedError{Name: stateLock, Holder: own}
 }
 
-// own is the daemon as the holder of the state.
-func (l *locks) own() state.Holder {
-	return state.Holder{ID: ownLock, Operation: "watch", Since: l.since}.Or(state.Self(host(), l.version))
+// daemonHolder returns the daemon as the holder of the state lock.
+func (l *locks) daemonHolder() state.Holder {
+	return state.Holder{ID: ownLock, Operation: "watch", Since: l.since}.WithDefaults(state.Self(host(), l.version))
 }
 
-// drop ends a lock, if it is held still.
-func (l *locks) drop(one *held) {
+// release ends a lock if it is still held.
+func (l *locks) release(one *heldLock) {
 	l.mu.Lock()
 	was := l.held[one.Name] == one
 	if was {
@@ -120,8 +155,8 @@ func (l *locks) drop(one *held) {
 	}
 }
 
-// find returns the lock with that id.
-func (l *locks) find(id string) *held {
+// find returns the lock with the given ID, or nil.
+func (l *locks) find(id string) *heldLock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, one := range l.held {
@@ -132,10 +167,11 @@ func (l *locks) find(id string) *held {
 	return nil
 }
 
-// steal takes the lock with that id away from whoever has it. Nothing is written under it any more when it returns.
-func (l *locks) steal(id string) (state.Holder, error) {
+// forceRelease takes the lock with the given ID from its holder. After it returns, no write under the lock can start or
+// still be running.
+func (l *locks) forceRelease(id string) (state.Holder, error) {
 	if id == ownLock {
-		return state.Holder{}, hinted(&failure{status: http.StatusConflict, code: wire.CodeState, detail: "npctl watch is alive and holds the state"},
+		return state.Holder{}, withHint(&apiError{status: http.StatusConflict, code: wire.CodeInvalidState, detail: "npctl watch is alive and holds the state"},
 			"stop it instead; while it runs, npctl apply gets the lock from it")
 	}
 	l.fence.Lock()
@@ -145,12 +181,12 @@ func (l *locks) steal(id string) (state.Holder, error) {
 		return state.Holder{}, fmt.Errorf("unlock %s: no lock has that id: %w", quoted(id), state.ErrNotFound)
 	}
 	close(one.lost)
-	l.drop(one)
+	l.release(one)
 	return one.Holder, nil
 }
 
-// under does something while a client still holds its locks.
-func (l *locks) under(ids []string, do func() error) error {
+// whileHeld calls do while the client holds all the given locks. It returns ErrLost if one of them is gone.
+func (l *locks) whileHeld(ids []string, do func() error) error {
 	l.fence.RLock()
 	defer l.fence.RUnlock()
 	for _, id := range ids {
@@ -161,7 +197,7 @@ func (l *locks) under(ids []string, do func() error) error {
 	return do()
 }
 
-// list tells who holds what. The daemon holds the state when nobody else does.
+// list returns the locks and their holders. The daemon is the holder of the state lock unless a client has it.
 func (l *locks) list() []wire.Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,19 +206,19 @@ func (l *locks) list() []wire.Lock {
 		list = append(list, one.Lock)
 	}
 	if l.held[stateLock] == nil {
-		list = append(list, wire.Lock{Name: stateLock, Holder: l.own()})
+		list = append(list, wire.Lock{Name: stateLock, Holder: l.daemonHolder()})
 	}
 	slices.SortFunc(list, func(a, b wire.Lock) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-// parkedBy says for whom the daemon begins nothing.
-func (l *locks) parkedBy() string {
+// suspendedBy describes the holder for which the daemon is suspended; it is empty if the daemon is not suspended.
+func (l *locks) suspendedBy() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.held[stateLock]
 	if one == nil {
 		return ""
 	}
-	return one.Holder.Operation + " by " + one.Holder.Who
+	return one.Holder.Operation + " by " + one.Holder.UserHost
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// listen serves the daemon at l's socket once more, and returns how to end that.
+// listen serves the daemon at l.socket and returns a function that stops it.
 func (l *lab) listen() (end func()) {
 	l.t.Helper()
 	listener, err := httpapi.ListenUnix(l.socket, 0o600)
@@ -35,13 +35,13 @@ func (l *lab) openStore() *client.Store { return openStoreOf(l.t, l.socket) }
 func TestTheDaemonBeginsNothingWhileSomebodyAppliesAPlan(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	s := l.openStore()
-	lock, err := s.Lock(t.Context(), "state", state.Holder{Operation: "apply", Who: "me@here"})
+	lock, err := s.Lock(t.Context(), "state", state.Holder{Operation: "apply", UserHost: "me@here"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	status, err := l.Status(t.Context())
-	if err != nil || status.Parked != "apply by me@here" {
-		t.Errorf("status says %q, %v", status.Parked, err)
+	if err != nil || status.SuspendedBy != "apply by me@here" {
+		t.Errorf("status says %q, %v", status.SuspendedBy, err)
 	}
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
 	if err != nil {
@@ -101,7 +101,7 @@ func TestWhoIsAtWorkIsNamedWhenTheLockIsNotToBeHad(t *testing.T) {
 	})
 	limit, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := l.daemon.Park(limit); err == nil || !strings.Contains(err.Error(), "build diskimage.debian") {
+	if _, err := l.daemon.Suspend(limit); err == nil || !strings.Contains(err.Error(), "build diskimage.debian") {
 		t.Errorf("the daemon is parked while it builds: %v", err)
 	}
 	s := l.openStore()
@@ -110,8 +110,8 @@ func TestWhoIsAtWorkIsNamedWhenTheLockIsNotToBeHad(t *testing.T) {
 		t.Errorf("the state is held by %+v, %v", holder, err)
 	}
 	_, err = s.ForceUnlock(t.Context(), holder.ID)
-	refused(t, err, wire.CodeState, "stop it instead")
-	l.fulfilled("metal") // it goes on
+	refused(t, err, wire.CodeInvalidState, "stop it instead")
+	l.fulfilled("metal") // the daemon is not suspended
 	why, err := l.Why(t.Context(), "image/debian")
 	if err != nil || why.State != "at work" || len(why.Running) != 1 {
 		t.Errorf("why is %+v, %v", why, err)
@@ -135,20 +135,20 @@ func TestWhatIsWrittenThroughTheStoreIsKnownToTheDaemon(t *testing.T) {
 	}
 }
 
-// wishing is a store in which others ask for builds.
+// wishing is a shared store in which other processes request builds.
 type wishing struct {
 	meeting
 	mu     sync.Mutex
 	wished map[string]bool
 }
 
-func (w *wishing) BuildsWished() []string {
+func (w *wishing) RequestedBuilds() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.wished))
 }
 
-func (w *wishing) WishBuild(_ context.Context, image string, wish bool) error {
+func (w *wishing) RequestBuild(_ context.Context, image string, wish bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.wished, image)
@@ -158,23 +158,24 @@ func (w *wishing) WishBuild(_ context.Context, image string, wish bool) error {
 	return nil
 }
 
-// TestWhatOthersWishIsKnownBesideTheDaemon: who plans there plans it too, and who builds it takes the wish back.
+// TestWhatOthersWishIsKnownBesideTheDaemon checks that a client of the daemon's store sees build requests of other
+// processes and can withdraw them.
 func TestWhatOthersWishIsKnownBesideTheDaemon(t *testing.T) {
 	s := openStoreOf(t, serveStoreAs(t, func(own *bolt.Store) state.Store {
 		return &wishing{meeting: meeting{own}, wished: map[string]bool{"debian": true, "ubuntu": true}}
 	}, httpapi.Options{}))
 	wished := func() []string {
 		t.Helper()
-		work, err := s.Work(t.Context())
+		work, err := s.Activity(t.Context())
 		if err != nil || !work.Shared {
 			t.Fatalf("the store is told to be nobody else's: %+v, %v", work, err)
 		}
-		return work.Wished
+		return work.RequestedBuilds
 	}
 	if got := wished(); !slices.Equal(got, []string{"debian", "ubuntu"}) {
 		t.Errorf("wished are %q", got)
 	}
-	if err := s.WishBuild(t.Context(), "debian", false); err != nil {
+	if err := s.RequestBuild(t.Context(), "debian", false); err != nil {
 		t.Fatal(err)
 	}
 	if got := wished(); !slices.Equal(got, []string{"ubuntu"}) {
@@ -184,15 +185,16 @@ func TestWhatOthersWishIsKnownBesideTheDaemon(t *testing.T) {
 
 func TestWhereNobodyElseWorksNobodyWishes(t *testing.T) {
 	s := openStoreOf(t, serveStore(t))
-	if err := s.WishBuild(t.Context(), "debian", false); err != nil {
+	if err := s.RequestBuild(t.Context(), "debian", false); err != nil {
 		t.Error(err)
 	}
-	if work, err := s.Work(t.Context()); err != nil || len(work.Wished) > 0 {
-		t.Errorf("wished are %q, %v", work.Wished, err)
+	if work, err := s.Activity(t.Context()); err != nil || len(work.RequestedBuilds) > 0 {
+		t.Errorf("wished are %q, %v", work.RequestedBuilds, err)
 	}
 }
 
-// TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt in the store, where others work in it too.
+// TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt checks that ForceUnlock of an unknown ID takes the lock from
+// another process in the shared store.
 func TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt(t *testing.T) {
 	var asked []string
 	s := openStoreOf(t, serveStoreAs(t, func(own *bolt.Store) state.Store { return meeting{own} }, httpapi.Options{
@@ -200,7 +202,7 @@ func TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt(t *testing.T) {
 			if asked = append(asked, id); id != "theirs" {
 				return state.Holder{}, state.ErrNotFound
 			}
-			return state.Holder{ID: id, Who: "root@there"}, nil
+			return state.Holder{ID: id, UserHost: "root@there"}, nil
 		}}))
 	lent, err := s.Lock(t.Context(), "images", state.Holder{})
 	if err != nil {
@@ -209,7 +211,7 @@ func TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt(t *testing.T) {
 	if _, err := s.ForceUnlock(t.Context(), lent.ID()); err != nil {
 		t.Error(err)
 	}
-	if holder, err := s.ForceUnlock(t.Context(), "theirs"); err != nil || holder.Who != "root@there" {
+	if holder, err := s.ForceUnlock(t.Context(), "theirs"); err != nil || holder.UserHost != "root@there" {
 		t.Errorf("the lock of another process was held by %+v, %v", holder, err)
 	}
 	if _, err := s.ForceUnlock(t.Context(), "nobodys"); !errors.Is(err, state.ErrNotFound) {

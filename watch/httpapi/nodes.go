@@ -26,11 +26,11 @@ func (c *call) listNodes() (any, error) {
 	return list, nil
 }
 
-// doing are the steps that run, by the record that they work on.
-type doing map[resources.Key]plan.Step
+// runningSteps holds the running steps by the record that they change.
+type runningSteps map[resources.Key]plan.Step
 
-func (s *Server) doing() doing {
-	d := doing{}
+func (s *Server) doing() runningSteps {
+	d := runningSteps{}
 	for _, step := range s.daemon.Runner().Running() {
 		if step.Record.Kind != "" {
 			d[step.Record] = step
@@ -39,8 +39,8 @@ func (s *Server) doing() doing {
 	return d
 }
 
-// of says what is being done to a node.
-func (d doing) of(n *resources.Node, busy map[resources.Key]bool) string {
+// of describes the step that runs on a node. It is empty if none does.
+func (d runningSteps) of(n *resources.Node, busy map[resources.Key]bool) string {
 	if step, ok := d[n.Key()]; ok {
 		return string(step.Action) + " (" + step.Reason.Text() + ")"
 	}
@@ -62,7 +62,7 @@ func (c *call) showNode() (any, error) {
 	before := resources.State("")
 	look := func() (done bool, err error) {
 		if n, err = c.daemon.Node(c.id()); err != nil {
-			return false, missing("node", c.id(), err)
+			return false, notFoundError("node", c.id(), err)
 		}
 		if before == "" {
 			before = n.State
@@ -78,16 +78,16 @@ func (c *call) showNode() (any, error) {
 	return c.shown(n), nil
 }
 
-// shown is a node with what is being done to it.
+// shown returns a node with its running step.
 func (c *call) shown(n *resources.Node) wire.Node {
 	_, busy := c.records()
 	return wire.Node{Node: *n, Step: c.doing().of(n, busy)}
 }
 
-// changed answers with a node that something was done to.
+// changed returns the response for a changed node.
 func (c *call) changed(n *resources.Node, err error) (any, error) {
 	if err != nil {
-		return nil, missing("node", c.id(), err)
+		return nil, notFoundError("node", c.id(), err)
 	}
 	return wire.Node{Node: *n}, nil
 }
@@ -113,5 +113,5 @@ func (c *call) holdNode() (any, error) {
 func (c *call) releaseNode() (any, error) { return c.changed(c.daemon.Release(c.ctx(), c.id())) }
 
 func (c *call) deleteNode() (any, error) {
-	return c.changed(c.daemon.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.yes("force")))
+	return c.changed(c.daemon.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.boolParam("force")))
 }

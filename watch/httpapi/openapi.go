@@ -10,14 +10,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// object is a JSON object of the description.
+// object is a JSON object of the OpenAPI description.
 type object map[string]any
 
-// describe makes the OpenAPI description from the table of routes and the types that are answered with, so that neither
-// can be forgotten in it. What only another npctl on the same machine uses is not described.
+// describe generates the OpenAPI description from the route table and the response types, so that it is complete.
+// Routes that need the role local are not described.
 func (s *Server) describe() []byte {
 	schemas := schemas{object{}}
 	paths := object{}
@@ -50,7 +51,7 @@ func (s *Server) describe() []byte {
 	}
 	text, err := json.Marshal(doc)
 	if err != nil {
-		panic(fmt.Sprintf("describe the API: %v", err)) // it is made of maps and strings
+		panic(fmt.Sprintf("describe the API: %v", err)) // doc consists of maps and strings
 	}
 	return text
 }
@@ -61,7 +62,7 @@ func (r *route) describe(s schemas) object {
 	op := object{"operationId": r.name, "summary": r.summary, "responses": r.responses(s)}
 	var parameters []object
 	for _, found := range pathParameter.FindAllStringSubmatch(r.path, -1) {
-		parameters = append(parameters, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "string", "maxLength": idLength}})
+		parameters = append(parameters, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "string", "maxLength": idLength, "pattern": `^[^\x00-\x1f\x7f\\]+$`}})
 	}
 	for _, p := range r.query {
 		parameters = append(parameters, p.describe())
@@ -83,7 +84,7 @@ func (r *route) describe(s schemas) object {
 	return op
 }
 
-// describe is the description of a parameter of a query.
+// describe returns the description of a query parameter.
 func (p *param) describe() object {
 	described := object{"name": p.name, "in": "query", "description": p.summary}
 	switch p.kind {
@@ -94,12 +95,22 @@ func (p *param) describe() object {
 	case "subject":
 		described["schema"] = object{"type": "string", "pattern": "^(node|request|label|image|provider)/.+"}
 		described["required"] = true
+	case requestStates:
+		described["schema"] = statesSchema(resources.KindRequest)
+	case nodeStates:
+		described["schema"] = statesSchema(resources.KindNode)
 	case "boolean":
 		described["schema"] = object{"type": p.kind}
 	default:
 		described["schema"] = object{"type": p.kind, "maxLength": idLength}
 	}
 	return described
+}
+
+// statesSchema describes a comma-separated list of states of records.
+func statesSchema(kind resources.Kind) object {
+	one := "(" + strings.Join(wire.StateNames(kind), "|") + ")"
+	return object{"type": "string", "maxLength": idLength, "pattern": "^(" + one + "(," + one + ")*)?$"}
 }
 
 func (r *route) responses(s schemas) object {
@@ -124,10 +135,10 @@ func (r *route) responses(s schemas) object {
 	return all
 }
 
-// schemas are JSON schemas of Go types, by the name of the type.
+// schemas holds the JSON schemas of Go types, by the name of the type.
 type schemas struct{ named object }
 
-// of returns the schema of a type. Structs are described once and referred to.
+// of returns the schema of a type. Each struct is described once and referenced elsewhere.
 func (s schemas) of(t reflect.Type) object {
 	if t == reflect.TypeFor[json.RawMessage]() {
 		return object{} // anything
@@ -175,7 +186,7 @@ func (s schemas) structure(t reflect.Type) object {
 	return ref
 }
 
-// addLimits adds what the tag of a member says, such as "minItems=1,items.maxLength=1024".
+// addLimits adds the limits of a struct tag, such as "minItems=1,items.maxLength=1024".
 func addLimits(property object, tag string) {
 	if tag == "" {
 		return
@@ -194,7 +205,7 @@ func addLimits(property object, tag string) {
 	}
 }
 
-// members adds the members of a struct, with those of what it embeds.
+// members adds the members of a struct and of its embedded structs.
 func (s schemas) members(t reflect.Type, properties object, required *[]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// described is what the test needs of the description.
+// described is the part of the OpenAPI description that the test reads.
 type described struct {
 	OpenAPI string `json:"openapi"`
 	Paths   map[string]map[string]struct {
@@ -35,7 +35,7 @@ type described struct {
 	} `json:"components"`
 }
 
-// strict makes a schema refuse members that it does not name, so that the description cannot lack any.
+// strict makes a schema reject unknown members, so that the description must name every member.
 func strict(schema map[string]any) {
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		schema["additionalProperties"] = false
@@ -60,7 +60,7 @@ func (l *lab) description() (text string, doc described) {
 	return text, doc
 }
 
-// checker validates answers against the description.
+// checker returns a function that validates responses against the description.
 func checker(t *testing.T, text string) func(schema map[string]any, answer string) error {
 	t.Helper()
 	var whole map[string]any
@@ -96,7 +96,7 @@ func checker(t *testing.T, text string) func(schema map[string]any, answer strin
 	}
 }
 
-// TestAnswersAreAsDescribed makes every call that is described, and holds the answers against the description.
+// TestAnswersAreAsDescribed makes every described call and validates the responses against the description.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
@@ -188,7 +188,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 }
 
-// TestTheDescriptionIsValid holds it against the schema that the OpenAPI Initiative publishes for version 3.1.
+// TestTheDescriptionIsValid validates the description against the schema that the OpenAPI Initiative publishes for
+// version 3.1.
 func TestTheDescriptionIsValid(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	text, doc := l.description()
@@ -235,7 +236,7 @@ func TestTheDescriptionIsValid(t *testing.T) {
 	}
 }
 
-// TestWhatRequestorsSendIsWhatTheDaemonTakes keeps the two types that say what a new request is from growing apart.
+// TestWhatRequestorsSendIsWhatTheDaemonTakes checks that wire.NewRequest and watch.NewRequest have the same fields.
 func TestWhatRequestorsSendIsWhatTheDaemonTakes(t *testing.T) {
 	names := func(typ reflect.Type) (list []string) {
 		for i := range typ.NumField() {
@@ -248,8 +249,8 @@ func TestWhatRequestorsSendIsWhatTheDaemonTakes(t *testing.T) {
 	}
 }
 
-// TestTheDescriptionSaysWhatIsRefused sends documents at and beyond the limits: those that the description allows are not
-// refused as invalid, and the others are.
+// TestTheDescriptionSaysWhatIsRefused sends documents at and beyond the limits. The daemon must reject exactly the
+// documents that the description does not allow.
 func TestTheDescriptionSaysWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// failure is an error that knows how it is told.
-type failure struct {
+// apiError is an error with its status, code and hint.
+type apiError struct {
 	status int
 	code   wire.Code
 	detail string
@@ -24,24 +24,24 @@ type failure struct {
 	report string
 }
 
-func (f *failure) Error() string { return f.detail }
+func (f *apiError) Error() string { return f.detail }
 
-// invalid is the error for what makes no sense.
-func invalid(format string, args ...any) *failure {
-	return &failure{status: http.StatusBadRequest, code: wire.CodeInvalid, detail: fmt.Sprintf(format, args...)}
+// invalid returns the error for an invalid call.
+func invalid(format string, args ...any) *apiError {
+	return &apiError{status: http.StatusBadRequest, code: wire.CodeInvalid, detail: fmt.Sprintf(format, args...)}
 }
 
-// notFound is the error for what is not there.
-func notFound(format string, args ...any) *failure {
-	return &failure{status: http.StatusNotFound, code: wire.CodeNotFound, detail: fmt.Sprintf(format, args...)}
+// notFound returns the error for an object that does not exist.
+func notFound(format string, args ...any) *apiError {
+	return &apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: fmt.Sprintf(format, args...)}
 }
 
-func hinted(f *failure, hint string) *failure {
+func withHint(f *apiError, hint string) *apiError {
 	f.hint = hint
 	return f
 }
 
-// quoted repeats a piece of what came in, short and harmless.
+// quoted quotes client input, truncated and as valid UTF-8.
 func quoted(text string) string {
 	if len(text) > reflectAtMost {
 		text = strings.ToValidUTF8(text[:reflectAtMost], "") + "…"
@@ -52,12 +52,12 @@ func quoted(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// problem turns an error into what is told of it.
+// problem converts an error into the problem document of the response.
 func problem(err error) wire.Problem {
-	var known *failure
+	var known *apiError
 	var tooLarge *http.MaxBytesError
 	var locked *state.LockedError
-	var heldBack *watch.HeldBackError
+	var heldBack *watch.ConsentRequiredError
 	p := wire.Problem{Type: "about:blank", Detail: err.Error()}
 	switch {
 	case errors.As(err, &known):
@@ -67,16 +67,16 @@ func problem(err error) wire.Problem {
 	case errors.As(err, &locked):
 		p.Status, p.Code, p.Lock = http.StatusLocked, wire.CodeLocked, &wire.Lock{Name: locked.Name, Holder: locked.Holder}
 	case errors.As(err, &heldBack):
-		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeHeldBack, "look at npctl plan, and reload with allow_destroy when that is meant"
+		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeConsentRequired, "look at npctl plan, and reload with allow_destroy when that is meant"
 		for _, s := range heldBack.Deletes {
-			p.Deletes = append(p.Deletes, string(s.Address))
+			p.PendingDeletions = append(p.PendingDeletions, string(s.Address))
 		}
 	case errors.Is(err, watch.ErrInvalid):
 		p.Status, p.Code, p.Detail = http.StatusBadRequest, wire.CodeInvalid, strings.TrimPrefix(p.Detail, watch.ErrInvalid.Error()+": ")
 	case errors.Is(err, watch.ErrState):
-		p.Status, p.Code, p.Detail = http.StatusConflict, wire.CodeState, strings.TrimPrefix(p.Detail, watch.ErrState.Error()+": ")
+		p.Status, p.Code, p.Detail = http.StatusConflict, wire.CodeInvalidState, strings.TrimPrefix(p.Detail, watch.ErrState.Error()+": ")
 	case errors.Is(err, watch.ErrTooManyRequests):
-		p.Status, p.Code, p.Hint = http.StatusTooManyRequests, wire.CodeTooMany, "try again later, or raise max_requests in the npctl block"
+		p.Status, p.Code, p.Hint = http.StatusTooManyRequests, wire.CodeTooManyRequests, "try again later, or raise max_requests in the npctl block"
 	case errors.Is(err, state.ErrNotFound):
 		p.Status, p.Code = http.StatusNotFound, wire.CodeNotFound
 	case errors.Is(err, state.ErrLost):
@@ -92,13 +92,14 @@ func problem(err error) wire.Problem {
 	return p
 }
 
-// fail answers with an error. When an answer has begun, the connection is cut, so that nobody takes a part for the whole.
+// fail writes an error response. If a response has started, it closes the connection, so that the client does not take
+// a partial response for a complete one.
 func (c *call) fail(err error) {
 	if c.w.(*answer).status != 0 {
 		panic(http.ErrAbortHandler)
 	}
-	if known := (*failure)(nil); c.ctx().Err() != nil && !errors.As(err, &known) {
-		return // the client is gone
+	if known := (*apiError)(nil); c.ctx().Err() != nil && !errors.As(err, &known) {
+		return // the client has disconnected
 	}
 	p := problem(err)
 	if p.Status == http.StatusInternalServerError {
@@ -108,16 +109,16 @@ func (c *call) fail(err error) {
 	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable:
 		c.w.Header().Set("Connection", "close")
 	}
-	_ = c.writeJSON(p.Status, wire.MediaProblem, p) // a client that is gone needs no answer
+	_ = c.writeJSON(p.Status, wire.MediaProblem, p) // the error means that the client has disconnected
 }
 
-// marshal makes a document in which everything is escaped that a browser or a terminal would act on.
+// marshal encodes v as JSON and escapes everything that a browser or terminal could interpret.
 func marshal(v any) ([]byte, error) {
-	doc, err := json.Marshal(v) // <, > and & are escaped in it
+	doc, err := json.Marshal(v) // escapes <, > and &
 	return text.JSON(doc), err
 }
 
-// writeJSON answers with a document.
+// writeJSON writes a response with a JSON document.
 func (c *call) writeJSON(status int, media string, v any) error {
 	doc, err := marshal(v)
 	if err != nil {
@@ -125,6 +126,6 @@ func (c *call) writeJSON(status int, media string, v any) error {
 	}
 	c.w.Header().Set("Content-Type", media)
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(append(doc, '\n')) // a client that is gone needs no answer
+	_, _ = c.w.Write(append(doc, '\n')) // the error means that the client has disconnected
 	return nil
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// world is what answers about providers and labels are made from.
-type world struct {
+// snapshot is the input for responses about providers and labels.
+type snapshot struct {
 	pass    watch.Pass
 	records plan.Records
 	busy    map[resources.Key]bool
 }
 
-func (s *Server) world() world {
-	w := world{pass: s.daemon.Last()}
+func (s *Server) world() snapshot {
+	w := snapshot{pass: s.daemon.Last()}
 	w.pass.Desired = s.daemon.Desired()
 	w.records, w.busy = s.records()
 	return w
 }
 
-// providers joins what is configured with what is remembered.
+// providers merges the configured providers with the records of providers.
 func (s *Server) providers() []wire.Provider {
 	w := s.world()
 	byName := map[string]*wire.Provider{}
@@ -38,36 +38,36 @@ func (s *Server) providers() []wire.Provider {
 			byName[r.Name] = &wire.Provider{Name: r.Name, Driver: r.Driver, Pools: []wire.Pool{}}
 		}
 	}
-	frozen, unseen := s.daemon.Frozen(), s.daemon.Unseen()
+	frozen, unseen := s.daemon.Frozen(), s.daemon.ProvidersNotListed()
 	list := []wire.Provider{}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		p := byName[name]
 		p.Served = len(s.daemon.Providers) == 0 || slices.Contains(s.daemon.Providers, name)
-		p.Frozen, p.Looked = slices.Contains(frozen, name), p.Served && !slices.Contains(unseen, name)
-		if other, standsBy := s.daemon.StandsBy(name); standsBy {
-			p.StandsBy = &other
+		p.Frozen, p.Queried = slices.Contains(frozen, name), p.Served && !slices.Contains(unseen, name)
+		if other, standsBy := s.daemon.Leader(name); standsBy {
+			p.Leader = &other
 		}
-		w.seen(p)
+		w.addObserved(p)
 		p.Use, p.Nodes = w.use(func(n *resources.Node) bool { return n.Provider == name })
 		list = append(list, *p)
 	}
 	return list
 }
 
-// seen adds what the provider showed.
-func (w *world) seen(p *wire.Provider) {
-	view := w.pass.Seen.Providers[p.Name]
-	p.Place, p.Instances, p.Leftovers = view.Place, len(view.Instances), len(view.Leftovers)
-	p.Failing = w.pass.Seen.Launching[plan.ProviderAddress(p.Name)]
-	if p.Looked {
+// addObserved adds the observed state of the provider.
+func (w *snapshot) addObserved(p *wire.Provider) {
+	view := w.pass.Observed.Providers[p.Name]
+	p.Location, p.Instances, p.Leftovers = view.Location, len(view.Instances), len(view.Leftovers)
+	p.LaunchFailure = w.pass.Observed.LaunchFailures[plan.ProviderAddress(p.Name)]
+	if p.Queried {
 		p.Error = view.Err
 	}
 	if !view.ListedAt.IsZero() {
-		p.Listed, p.Quota = view.ListedAt, &wire.Quota{Limit: view.Quota.Limit, Used: view.Quota.Used}
+		p.ListedAt, p.Quota = view.ListedAt, &wire.Quota{Limit: view.Quota.Limit, Used: view.Quota.Used}
 	}
 }
 
-func (w *world) pools(p *resources.Provider) []wire.Pool {
+func (w *snapshot) pools(p *resources.Provider) []wire.Pool {
 	pools := []wire.Pool{}
 	for i := range p.Pools {
 		pool := &p.Pools[i]
@@ -78,8 +78,8 @@ func (w *world) pools(p *resources.Provider) []wire.Pool {
 	return pools
 }
 
-// use sums up what nodes take, and counts them by state.
-func (w *world) use(of func(*resources.Node) bool) (sum resources.Amounts, states map[resources.State]int) {
+// use sums the resources that the selected nodes use and counts the nodes by state. Static nodes use no resources.
+func (w *snapshot) use(of func(*resources.Node) bool) (sum resources.ResourceAmounts, states map[resources.State]int) {
 	states = map[resources.State]int{}
 	for _, n := range w.records.Nodes {
 		if !of(n) {
@@ -90,7 +90,7 @@ func (w *world) use(of func(*resources.Node) bool) (sum resources.Amounts, state
 			continue
 		}
 		r := n.Resources
-		sum = resources.Amounts{Instances: sum.Instances + max(r.Instances, 1), Cores: sum.Cores + r.Cores, RAM: sum.RAM + r.RAM,
+		sum = resources.ResourceAmounts{Instances: sum.Instances + max(r.Instances, 1), Cores: sum.Cores + r.Cores, RAM: sum.RAM + r.RAM,
 			Volumes: sum.Volumes + r.Volumes, VolumeGB: sum.VolumeGB + r.VolumeGB, Addresses: sum.Addresses + r.Addresses}
 	}
 	return sum, states
@@ -120,10 +120,10 @@ func (c *call) freeze(frozen bool) (any, error) {
 	}
 	before := found.(wire.Provider)
 	if !before.Configured {
-		return nil, hinted(notFound("provider %s is not configured any more", quoted(c.id())), "only providers of the configuration can be frozen")
+		return nil, withHint(notFound("provider %s is not configured any more", quoted(c.id())), "only providers of the configuration can be frozen")
 	}
 	if !before.Served {
-		return nil, &failure{status: http.StatusConflict, code: wire.CodeState, detail: "provider " + before.Name + " is not served by this daemon",
+		return nil, &apiError{status: http.StatusConflict, code: wire.CodeInvalidState, detail: "provider " + before.Name + " is not served by this daemon",
 			hint: "it is left alone as long as npctl watch runs with -provider and without it"}
 	}
 	if err = c.daemon.Freeze(c.ctx(), before.Name, frozen); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestThePublishedDescriptionIsWhatIsServed holds docs/schemas/openapi.json against what the daemon serves. With
-// NPCTL_UPDATE=1 it writes it anew.
+// TestThePublishedDescriptionIsWhatIsServed compares docs/schemas/openapi.json with the description that the daemon
+// serves. With NPCTL_UPDATE=1 it updates the file.
 func TestThePublishedDescriptionIsWhatIsServed(t *testing.T) {
 	const published = "../../docs/schemas/openapi.json"
 	l := newLab(t, fleet, nil)

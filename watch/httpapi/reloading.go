@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// fileSize limits what is read of a file with certificates or tokens.
+// fileSize is the maximum size in bytes of a certificate or token file.
 const fileSize = 1 << 20
 
-// readEvery is the time between two reads of a file that may have been replaced.
+// readEvery is the minimum time between two reads of a file that may have been replaced.
 const readEvery = 2 * time.Second
 
-// reloading is a value from files, which are read again every readEvery while the value is used. Their contents are
-// compared, not their sizes and times: a change within one tick of the file system's clock counts, and a read that
-// failed is repeated. A read that fails leaves the value as it is.
-type reloading[T any] struct {
-	what string                    // the value is, for the log
-	read func() (T, []byte, error) // returns the value and what it was made from
-	gone func(error) (T, bool)     // the value after a read that failed, if that changes it; may be nil
-	log  *slog.Logger
+// reloadedFile is a value from files, which are read again every readEvery while the value is used. Contents are
+// compared, not sizes and times, to detect a change within one tick of the file system's clock. A failed read keeps the
+// value, unless onError changes it, and is repeated.
+type reloadedFile[T any] struct {
+	what    string                    // name of the value, for the log
+	read    func() (T, []byte, error) // returns the value and the contents of its files
+	onError func(error) (T, bool)     // the value after a failed read, if that changes it; may be nil
+	log     *slog.Logger
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	value    T
 	contents []byte
-	failure  string // of the newest read
+	failure  string // error of the newest read; empty: it succeeded
 	checked  time.Time
 }
 
-// open reads the value for the first time.
-func (r *reloading[T]) open() (err error) {
+// open reads the value for the first time. Its error is final.
+func (r *reloadedFile[T]) open() (err error) {
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -43,8 +43,8 @@ func (r *reloading[T]) open() (err error) {
 	return err
 }
 
-// current returns the value, after reading it again when that is due.
-func (r *reloading[T]) current() T {
+// current returns the value, after reading the files if that is due.
+func (r *reloadedFile[T]) current() T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.checked) < readEvery {
@@ -63,11 +63,11 @@ func (r *reloading[T]) current() T {
 	return r.value
 }
 
-// fail logs a read that failed, once for each reason.
-func (r *reloading[T]) fail(err error) {
+// fail logs a failed read, once for each error.
+func (r *reloadedFile[T]) fail(err error) {
 	consequence := "the previous contents stay in effect"
-	if r.gone != nil {
-		if value, changed := r.gone(err); changed {
+	if r.onError != nil {
+		if value, changed := r.onError(err); changed {
 			r.value, r.contents, consequence = value, nil, "none is valid any more"
 		}
 	}
@@ -77,7 +77,7 @@ func (r *reloading[T]) fail(err error) {
 	r.failure = err.Error()
 }
 
-// readSmall reads a file that is expected to be small.
+// readSmall reads a regular file of at most fileSize bytes.
 func readSmall(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

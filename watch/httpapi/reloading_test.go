@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// due makes the next use read the file.
-func (r *reloading[T]) due() { r.checked = time.Time{} }
+// due makes the next use read the files.
+func (r *reloadedFile[T]) due() { r.checked = time.Time{} }
 
 func TestChangesOfOneMomentAreSeen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")

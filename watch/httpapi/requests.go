@@ -15,10 +15,10 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// records returns what is recorded right now, and what is being worked on.
+// records returns the current records and the keys of the busy ones.
 func (s *Server) records() (plan.Records, map[resources.Key]bool) {
 	seen := plan.Observed{}
-	s.daemon.Runner().Complete(&seen)
+	s.daemon.Runner().FillFromRunner(&seen)
 	return seen.Records, seen.Busy
 }
 
@@ -28,7 +28,7 @@ func (c *call) listRequests() (any, error) {
 		return nil, err
 	}
 	records, _ := c.records()
-	filter := wire.RequestFilter{States: states, Label: c.values.Get("label"), Tenant: c.values.Get("tenant"), Who: c.values.Get("requestor")}
+	filter := wire.RequestFilter{States: states, Label: c.values.Get("label"), Tenant: c.values.Get("tenant"), Requestor: c.values.Get("requestor")}
 	chosen := slices.DeleteFunc(records.Requests, func(r *resources.Request) bool { return !filter.Matches(r) })
 	chosen, next := page(c, chosen, func(r *resources.Request) string { return r.ID })
 	assigned := assignments(records.Nodes)
@@ -40,7 +40,7 @@ func (c *call) listRequests() (any, error) {
 	return list, nil
 }
 
-// assignments lists the nodes that requests wait for, by request.
+// assignments lists the nodes that wait for their request, by request ID.
 func assignments(nodes []*resources.Node) map[string][]string {
 	assigned := map[string][]string{}
 	for _, n := range nodes {
@@ -55,7 +55,7 @@ func waitsForRequest(n *resources.Node) bool {
 	return n.State == resources.StateReady || n.State == resources.StateInit || n.State == resources.StateBuilding
 }
 
-// page is the part of a list that was asked for, sorted by id.
+// page sorts a list by ID and returns the requested part, and the ID to continue from if more follow.
 func page[T any](c *call, all []T, id func(T) string) (part []T, next string) {
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(a), id(b)) })
 	if after := c.values.Get("after"); after != "" {
@@ -96,7 +96,7 @@ func (c *call) createRequest() (any, error) {
 	return wire.Request{Request: *r}, nil
 }
 
-// servedLabels refuses labels that no pool offers, with what was probably meant.
+// servedLabels rejects labels that no pool offers, with the nearest offered label as a hint.
 func (c *call) servedLabels(labels []string) error {
 	want := c.daemon.Desired()
 	declared, offered := knownLabels(want), offeredLabels(want)
@@ -105,7 +105,7 @@ func (c *call) servedLabels(labels []string) error {
 			continue
 		}
 		if slices.Contains(declared, label) {
-			return hinted(invalid("no pool offers the label %s", quoted(label)), "add the label to a pool and reload the configuration")
+			return withHint(invalid("no pool offers the label %s", quoted(label)), "add the label to a pool and reload the configuration")
 		}
 		f := invalid("there is no label %s", quoted(label))
 		f.hint = "GET /v1/labels lists those there are"
@@ -117,7 +117,7 @@ func (c *call) servedLabels(labels []string) error {
 	return nil
 }
 
-// knownLabels lists the labels that are declared or offered anywhere.
+// knownLabels lists the labels that are declared or that a pool offers.
 func knownLabels(want resources.Desired) []string {
 	names := offeredLabels(want)
 	for _, l := range want.Labels {
@@ -141,12 +141,12 @@ func offeredLabels(want resources.Desired) []string {
 
 func (c *call) showRequest() (any, error) { return c.answered(c.id(), c.wait()) }
 
-// answered returns a request, once it has its answer or the time is over.
+// answered returns a request once it is fulfilled or failed, or when the wait is over.
 func (c *call) answered(id string, wait time.Duration) (any, error) {
 	var r *resources.Request
 	look := func() (done bool, err error) {
 		r, err = c.daemon.Request(id)
-		return err == nil && r.Answered(), missing("request", id, err)
+		return err == nil && r.IsDone(), notFoundError("request", id, err)
 	}
 	if err := c.await("request/"+id, wait, look); err != nil {
 		return nil, err
@@ -162,16 +162,18 @@ func (c *call) answered(id string, wait time.Duration) (any, error) {
 	return shown, nil
 }
 
-// missing says that there is no such thing, in the words of who asked.
-func missing(what, id string, err error) error {
+// notFoundError converts state.ErrNotFound into an error that names the object as the caller did. It returns other
+// errors unchanged.
+func notFoundError(what, id string, err error) error {
 	if !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
-	return hinted(notFound("there is no %s %s", what, quoted(id)), "it may have ended; npctl events -subject="+what+"/"+harmless(id)+" tells what became of it")
+	return withHint(notFound("there is no %s %s", what, quoted(id)), "it may have ended; npctl events -subject="+what+"/"+displayID(id)+" tells what became of it")
 }
 
-// harmless keeps an id that looks like one, for use in a command that people copy.
-func harmless(id string) string {
+// displayID returns an ID for use in a command that people copy, or "ID" if it has characters that the shell could
+// interpret.
+func displayID(id string) string {
 	for _, r := range id {
 		if r != '-' && r != '_' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
 			return "ID"
@@ -181,7 +183,7 @@ func harmless(id string) string {
 }
 
 func (c *call) cancelRequest() (any, error) {
-	return nil, missing("request", c.id(), c.daemon.CancelRequest(c.ctx(), c.id()))
+	return nil, notFoundError("request", c.id(), c.daemon.CancelRequest(c.ctx(), c.id()))
 }
 
 func (c *call) takeRequest() (any, error) {
@@ -194,7 +196,7 @@ func (c *call) takeRequest() (any, error) {
 	}
 	nodes, err := c.daemon.Take(c.ctx(), c.id(), how.Holder, time.Duration(how.Lease)*time.Second)
 	if err != nil {
-		return nil, missing("request", c.id(), err)
+		return nil, notFoundError("request", c.id(), err)
 	}
 	list := wire.Nodes{Nodes: make([]wire.Node, len(nodes))}
 	for i, n := range nodes {
@@ -203,5 +205,5 @@ func (c *call) takeRequest() (any, error) {
 	return list, nil
 }
 
-// document answers with the description of the API.
+// document returns the OpenAPI description.
 func (c *call) document() (any, error) { return json.RawMessage(c.openapi), nil }

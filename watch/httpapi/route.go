@@ -15,47 +15,47 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// route is one thing that can be asked for. The description of the API is made from the same table.
+// route is one operation of the API. The OpenAPI description is generated from it.
 type route struct {
 	method, path string
 	need         role
-	name         string // of the operation, in the description
+	name         string // operationId in the description
 	summary      string
 	query        []param
-	body         any  // a zero value of what is sent; nil: nothing
-	bodyless     bool // the body may be left out
-	answer       any  // a zero value of what comes back; nil: nothing
-	status       int  // of success; 200 when zero
+	body         any  // zero value of the body's type; nil: no body
+	bodyless     bool // the body is optional
+	answer       any  // zero value of the response's type; nil: no response body
+	status       int  // on success; 200 when zero
 	media        string
-	lasting      bool // it may wait for something to happen
+	longPoll     bool // the call may wait for a change
 	bodySize     int64
-	do           func(*call) (any, error) // returns what to answer; nil when it wrote that itself, or there is nothing
+	do           func(*call) (any, error) // returns the response body; nil when do wrote it or none exists
 }
 
-// param is a parameter behind the question mark.
+// param is a query parameter.
 type param struct {
-	name, kind string // kind: string, integer, boolean, duration, subject
+	name, kind string // kind: string, integer, boolean, duration, subject, requestStates, nodeStates
 	summary    string
 }
 
-// call is one call of a route.
+// call is one call of a route, with the caller and the parsed query.
 type call struct {
 	*Server
 	route  *route
 	w      http.ResponseWriter
 	r      *http.Request
 	role   role
-	who    string // name of the token, or local
+	who    string // name of the token, or "local"
 	values url.Values
 	ending <-chan struct{}
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// id is the part of the path that names a thing.
+// id returns the path segment that names the object.
 func (c *call) id() string { return c.r.PathValue("id") }
 
-// checkQuery refuses parameters that the route does not know, or that are not what they should be.
+// checkQuery rejects unknown, repeated and malformed query parameters.
 func (c *call) checkQuery() error {
 	values, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *call) checkQuery() error {
 	for name, given := range values {
 		i := slices.IndexFunc(c.route.query, func(p param) bool { return p.name == name })
 		if i < 0 {
-			return hinted(invalid("there is no parameter %s here", quoted(name)), c.paramHint())
+			return withHint(invalid("there is no parameter %s here", quoted(name)), c.paramHint())
 		}
 		if len(given) != 1 {
 			return invalid("parameter %s is there %d times", name, len(given))
@@ -117,7 +117,7 @@ func article(kind string) string {
 	return "a " + kind
 }
 
-// parseWait reads a duration, or a number of seconds.
+// parseWait parses a duration, or a number of seconds.
 func parseWait(text string) (time.Duration, error) {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second, nil
@@ -129,7 +129,7 @@ func parseWait(text string) (time.Duration, error) {
 	return d, err
 }
 
-// wait is how long a call may wait for something to happen.
+// wait returns how long a call may wait for a change, at most longestWait.
 func (c *call) wait() time.Duration {
 	d, err := parseWait(c.values.Get("wait"))
 	if err != nil {
@@ -146,29 +146,35 @@ func (c *call) number(name string, otherwise int) int {
 	return int(n)
 }
 
-func (c *call) yes(name string) bool {
+func (c *call) boolParam(name string) bool {
 	b, err := strconv.ParseBool(c.values.Get(name))
 	return err == nil && b
 }
 
-// words splits a parameter that is a list.
-func (c *call) words(name string) []string {
+// listParam splits a comma-separated parameter.
+func (c *call) listParam(name string) []string {
 	if c.values.Get(name) == "" {
 		return nil
 	}
 	return strings.Split(c.values.Get(name), ",")
 }
 
-// states splits the parameter state. What is no state of that kind of record is refused.
+// states returns the values of the parameter state. It rejects states that the kind of record cannot have.
 func (c *call) states(kind resources.Kind) ([]string, error) {
-	states := c.words("state")
+	states := c.listParam("state")
 	if err := wire.CheckStates(kind, states); err != nil {
 		return nil, invalid("parameter state: %s", err)
 	}
 	return states, nil
 }
 
-// The parameters that several routes have.
+// Kinds of parameters that are lists of states.
+const (
+	requestStates = "request states"
+	nodeStates    = "node states"
+)
+
+// Parameters of several routes.
 var (
 	waitParam = param{"wait", "duration", "Answer when it has happened, or after this time, of which at most 60s are waited."}
 	pageParam = param{"after", "string", "Only what comes after this id."}

@@ -1,13 +1,14 @@
-// Package httpapi serves the daemon over HTTP: JSON over a unix socket and, when asked to, over TCP with TLS and tokens.
+// Package httpapi serves the API of the daemon over HTTP: JSON over a unix socket and, optionally, over TCP with TLS and
+// tokens.
 //
 // Rules:
-//   - A unix socket is guarded by its permissions: whoever may open it may do everything. Every other listener asks for a
-//     token, and serves neither the state nor anything else that only another npctl on the same machine needs.
-//   - Whatever comes in has a size, a time and a number that can be at work at once. What is not understood is refused
-//     whole, with its name: paths, parameters, members of bodies.
-//   - Answers are JSON, errors are RFC 9457 problem documents with a code for programs and a hint for people. No secret
-//     is in any of them: none is in what the daemon keeps.
-//   - Nothing is decided here. What changes anything goes through package watch.
+//   - The permissions of a unix socket protect it: a process that can open it has full access. Every other listener
+//     requires a token, and serves neither the state nor other routes for npctl processes on the same machine.
+//   - Each call has limits of size, time and concurrency. A call with an unknown path, parameter or body member is
+//     rejected as a whole, with the unknown name in the error.
+//   - Responses are JSON, errors are RFC 9457 problem documents with a code for programs and a hint for people. They
+//     contain no secrets, because the daemon stores none.
+//   - This package makes no decisions. All changes go through package watch.
 package httpapi
 
 import (
@@ -29,71 +30,71 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// Options is what a Server works with. All of it may be left empty.
+// Options configures a Server. All fields are optional.
 type Options struct {
-	Version string           // of npctl, told to clients
-	State   string           // path of the state, so that a client can tell whether it is the one it means
-	Tokens  *Tokens          // who may use what is not a unix socket; needed for those
-	Metrics http.Handler     // served at /metrics; nil: nothing is there
-	Guessed func(how string) // told of each wrong token: unknown, or throttled when it was not even looked at
-	Log     *slog.Logger
-	// BodyTime is how long the body of a call may take to arrive, and CallTime how long a call may take that does not wait
-	// for something to happen. Zero means half a minute and a minute.
+	Version      string           // of npctl, reported to clients
+	State        string           // path of the state, by which a client checks that it is the expected one
+	Tokens       *Tokens          // grants access to listeners other than unix sockets, which require it
+	Metrics      http.Handler     // served at /metrics; nil: 404
+	InvalidToken func(how string) // called for each invalid token: unknown, or throttled when it was not checked
+	Log          *slog.Logger
+	// BodyTime limits how long the body of a call may take to arrive; zero means 30 seconds. CallTime limits a call
+	// that is not a long poll; zero means one minute.
 	BodyTime, CallTime time.Duration
-	// Unlock, when set, takes a lock of a store that others work in too from its holder, who is returned; see state.Shared.
+	// Unlock, when set, takes a lock of a shared store from its holder and returns the holder; see state.Shared.
 	Unlock func(ctx context.Context, id string) (state.Holder, error)
 }
 
-// Limits of what is served at a time, and for how long.
+// Limits of the number, size and duration of calls.
 const (
-	connections      = 1024            // a listener
-	connectionsOfOne = connections / 4 // of one client address over TCP
-	callsAtOnce      = 64              // that are answered at once
-	waitsAtOnce      = 2048            // that wait for something to happen
+	connections      = 1024            // per listener
+	connectionsOfOne = connections / 4 // per client address over TCP
+	callsAtOnce      = 64              // short calls
+	waitsAtOnce      = 2048            // long polls
 	headerTime       = 5 * time.Second
 	callTime         = time.Minute
 	bodyTime         = 30 * time.Second
-	answerTime       = 30 * time.Second // to write an answer, or a piece of one that goes on
+	answerTime       = 30 * time.Second // to write a response, or one piece of a stream
 	idleTime         = 2 * time.Minute
 	headerSize       = 16 << 10
 	bodySize         = 1 << 20
-	queueTime        = 5 * time.Second // for one of callsAtOnce
+	queueTime        = 5 * time.Second // to wait for a slot of callsAtOnce or waitsAtOnce
 	shutdownTime     = 5 * time.Second
 	longestWait      = time.Minute // of a long poll
 	pollEvery        = 5 * time.Second
-	streamBeats      = 15 * time.Second // between signs of life of a stream
+	streamBeats      = 15 * time.Second // between keepalives of a stream
 	idLength         = 1024
-	reflectAtMost    = 200 // bytes of what came in that an error repeats
+	reflectAtMost    = 200 // bytes of client input that an error repeats
 )
 
-// Server answers requests. Its Serve can be called for several listeners.
+// Server serves the API. Serve may be called for several listeners.
 type Server struct {
 	Options
-	daemon  *watch.Daemon
-	epoch   string // of event numbers
-	started time.Time
-	routes  []route
-	mux     *http.ServeMux
-	calls   chan struct{}
-	waits   chan struct{}
-	explain chan struct{} // one at a time recomputes a plan
-	locks   *locks
-	guesses *guesses
-	openapi []byte
+	daemon    *watch.Daemon
+	epoch     string // identifies this process in cursors
+	started   time.Time
+	routes    []route
+	mux       *http.ServeMux
+	calls     chan struct{}
+	longPolls chan struct{}
+	explain   chan struct{} // one slot: one call at a time computes a plan
+	locks     *locks
+	guesses   *tokenLimiter
+	openapi   []byte
 }
 
-// New returns a server for a daemon. It serves nothing yet.
+// New returns a server for a daemon. Call Serve to serve a listener.
 func New(daemon *watch.Daemon, o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Guessed == nil {
-		o.Guessed = func(string) {}
+	if o.InvalidToken == nil {
+		o.InvalidToken = func(string) {}
 	}
 	o.BodyTime, o.CallTime = cmp.Or(o.BodyTime, bodyTime), cmp.Or(o.CallTime, callTime)
 	s := &Server{Options: o, daemon: daemon, epoch: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], started: time.Now(),
-		mux: http.NewServeMux(), calls: make(chan struct{}, callsAtOnce), waits: make(chan struct{}, waitsAtOnce),
-		explain: make(chan struct{}, 1), guesses: newGuesses()}
+		mux: http.NewServeMux(), calls: make(chan struct{}, callsAtOnce), longPolls: make(chan struct{}, waitsAtOnce),
+		explain: make(chan struct{}, 1), guesses: newTokenLimiter()}
 	s.locks = newLocks(daemon, s.Version)
 	s.routes = append(s.table(), s.storeTable()...)
 	for i := range s.routes {
@@ -104,23 +105,23 @@ func New(daemon *watch.Daemon, o Options) *Server {
 	return s
 }
 
-// routed carries a route through http.ServeMux, which only looks it up.
+// routed makes a route an http.Handler, so that http.ServeMux can match it.
 type routed struct{ *route }
 
 func (routed) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// Serve answers what comes in at a listener until ctx ends, and closes it. What is being answered then is finished, what
-// waits is answered at once, and locks that clients hold are lost.
+// Serve serves a listener until ctx is done, and closes it. Then it finishes running calls, answers long polls at once,
+// and drops the locks that clients hold.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	local := l.Addr().Network() == "unix"
 	if !local && s.Tokens == nil {
-		_ = l.Close() // it was never used
+		_ = l.Close() // the listener was not used
 		return errors.New("nothing but a unix socket is served without tokens")
 	}
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerTime, ReadTimeout: s.BodyTime, IdleTimeout: idleTime, MaxHeaderBytes: headerSize,
-		ErrorLog:  slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // clients that misbehave, mostly
+		ErrorLog:  slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // mostly errors of clients
 		ConnState: connlimit.ConnState,
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, serving{local: local, ending: ctx.Done()})
@@ -136,7 +137,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if err := server.Shutdown(limit); err != nil {
-		_ = server.Close() // somebody does not read their answer
+		_ = server.Close() // a client does not read its response
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -144,7 +145,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// serving is what a call knows of the listener that it came by.
+// serving describes the listener of a call.
 type serving struct {
 	local  bool
 	ending <-chan struct{}
@@ -152,7 +153,7 @@ type serving struct {
 
 type servingKey struct{}
 
-// host is the name of this machine.
+// host returns the host name, or localhost.
 func host() string {
 	name, err := os.Hostname()
 	if err != nil {

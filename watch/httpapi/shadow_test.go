@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// meeting is a store in which nobody else happens to work.
+// meeting is a shared store in which no other process works.
 type meeting struct{ *bolt.Store }
 
 var _ state.Shared = meeting{}
@@ -27,11 +27,12 @@ func (m meeting) Changes() (changed []state.Entry, gone []resources.Key) {
 }
 func (meeting) Claimed() map[resources.Key]bool                    { return nil }
 func (meeting) Register(context.Context, resources.Presence) error { return nil }
-func (meeting) Peers() []resources.Peer                            { return nil }
+func (meeting) RegisteredPools() []resources.RegisteredPool        { return nil }
+func (meeting) Builders() []string                                 { return nil }
 func (meeting) Sync(context.Context) error                         { return nil }
-func (meeting) BuildsWished() []string                             { return nil }
-func (meeting) WishBuild(context.Context, string, bool) error      { return nil }
-func (meeting) ProvidersFrozen() []string                          { return nil }
+func (meeting) RequestedBuilds() []string                          { return nil }
+func (meeting) RequestBuild(context.Context, string, bool) error   { return nil }
+func (meeting) FrozenProviders() []string                          { return nil }
 func (meeting) FreezeProvider(context.Context, string, bool) error { return nil }
 func (meeting) Connected() bool                                    { return true }
 
@@ -51,7 +52,7 @@ func TestAShadowAnswersAndChangesNothing(t *testing.T) {
 		t.Errorf("reload: %d %s", status, text)
 	}
 	entries, err := l.store.Commit(t.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, Created: time.Now(), StateTime: time.Now(),
-		Labels: []string{"moon"}, Priority: 200, Who: "zuul"}})
+		Labels: []string{"moon"}, Priority: 200, Requestor: "zuul"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,16 +13,16 @@ import (
 
 func (c *call) plan() (any, error) {
 	pass := c.daemon.Last()
-	if pass.Seen.Now.IsZero() {
-		return nil, &failure{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "nothing has been decided yet"}
+	if pass.Observed.Now.IsZero() {
+		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "nothing has been decided yet"}
 	}
-	report, err := pass.Plan.MarshalReport(plan.Meta{NpctlVersion: c.Version, Lineage: pass.Seen.Installation, Digest: string(pass.Desired.Digests.Current()),
-		Created: pass.Seen.Now.UTC(), Options: plan.Options{Patient: true}})
+	report, err := pass.Plan.MarshalReport(plan.Meta{NpctlVersion: c.Version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
+		Created: pass.Observed.Now.UTC(), Options: plan.Options{HonorBackoff: true}})
 	if err != nil {
 		return nil, err
 	}
 	c.w.Header().Set("Content-Type", "application/json")
-	_, _ = c.w.Write(report) // a client that is gone needs no answer
+	_, _ = c.w.Write(report) // the error means that the client has disconnected
 	return nil, nil
 }
 
@@ -49,7 +49,7 @@ func shownStep(s *plan.Step) wire.Step {
 	return shown
 }
 
-// reporter is an error with a report of all mistakes.
+// reporter is an error with a report of all mistakes in a configuration.
 type reporter interface {
 	error
 	Report() string
@@ -62,7 +62,7 @@ func (c *call) reload() (any, error) {
 	}
 	p, err := c.daemon.Reload(c.ctx(), how.AllowDestroy)
 	if err != nil && problem(err).Code == wire.CodeInternal {
-		no := &failure{status: http.StatusUnprocessableEntity, code: wire.CodeRefused, detail: err.Error(),
+		no := &apiError{status: http.StatusUnprocessableEntity, code: wire.CodeInvalidConfiguration, detail: err.Error(),
 			hint: "correct the mistakes and reload again; the old configuration stays in force"}
 		if mistakes, ok := errors.AsType[reporter](err); ok {
 			no.report = mistakes.Report()

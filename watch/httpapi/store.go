@@ -15,10 +15,10 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// What this file serves lets another npctl on this machine work with the daemon's state as if it had opened it. Whatever
-// it writes goes through the daemon, which therefore knows of it.
+// The routes of this file give another npctl on this machine access to the daemon's store. All writes go through the
+// daemon, so that it knows of them.
 
-// commitSize is how much one commit may be; a record may have a megabyte.
+// commitSize is the maximum size of a commit in bytes. A record may have one megabyte.
 const commitSize = 64 << 20
 
 const lineMedia = "application/jsonl"
@@ -31,11 +31,11 @@ func (s *Server) storeTable() []route {
 		{method: http.MethodGet, path: at + "/records", need: local, name: "storeList", query: []param{kind}, do: (*call).storeList},
 		{method: http.MethodGet, path: at + "/record", need: local, name: "storeGet", query: []param{kind, {"id", "string", ""}}, answer: wire.Entry{}, do: (*call).storeGet},
 		{method: http.MethodPost, path: at + "/commit", need: local, name: "storeCommit", body: wire.Commit{}, bodySize: commitSize, answer: wire.Committed{}, do: (*call).storeCommit},
-		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", lasting: true, do: (*call).storeWatch},
-		{method: http.MethodGet, path: at + "/work", need: local, name: "storeWork", answer: wire.Work{}, do: (*call).storeWork},
-		{method: http.MethodPost, path: at + "/wish", need: local, name: "storeWish", body: wire.Wish{}, do: (*call).storeWish},
+		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", longPoll: true, do: (*call).storeWatch},
+		{method: http.MethodGet, path: at + "/work", need: local, name: "storeWork", answer: wire.Activity{}, do: (*call).storeActivity},
+		{method: http.MethodPost, path: at + "/wish", need: local, name: "storeWish", body: wire.BuildRequest{}, do: (*call).storeRequestBuild},
 		{method: http.MethodGet, path: at + "/locks", need: local, name: "storeLocks", answer: wire.Locks{}, do: (*call).storeLocks},
-		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", lasting: true, body: wire.Lock{}, do: (*call).storeLock},
+		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", longPoll: true, body: wire.Lock{}, do: (*call).storeLock},
 		{method: http.MethodDelete, path: at + "/locks", need: local, name: "storeUnlock", query: []param{{"id", "string", ""}, {"force", "boolean", ""}},
 			answer: wire.Lock{}, do: (*call).storeUnlock},
 	}
@@ -47,7 +47,7 @@ func (c *call) storeHead() (any, error) {
 	head := wire.StoreHead{Format: wire.StoreFormat, Path: c.State, PID: os.Getpid(), Npctl: c.Version}
 	identified, ok := c.store().(state.Identified)
 	if !ok {
-		return nil, &failure{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the state does not say which installation it is of"}
+		return nil, &apiError{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the state does not say which installation it is of"}
 	}
 	var err error
 	head.Identity, err = identified.Identity(c.ctx())
@@ -72,10 +72,10 @@ func wireEntry(e state.Entry) (wire.Entry, error) {
 	return wire.Entry{Kind: key.Kind, ID: key.ID, Revision: uint64(e.Revision), Record: text}, err
 }
 
-// storeList sends a line for each record, and one more at the end.
+// storeList sends one line for each record, and a final line with End set.
 func (c *call) storeList() (any, error) {
 	var kinds []resources.Kind
-	for _, kind := range c.words("kind") {
+	for _, kind := range c.listParam("kind") {
 		kinds = append(kinds, resources.Kind(kind))
 	}
 	entries, err := c.store().List(c.ctx(), kinds...)
@@ -96,7 +96,7 @@ func (c *call) storeList() (any, error) {
 	return nil, out.Encode(wire.Entry{End: true})
 }
 
-// slow is an answer that may be long, as long as the client goes on reading.
+// slow is a response without a total time limit. Each write resets the write deadline.
 type slow struct{ *call }
 
 func (s *slow) Write(p []byte) (int, error) {
@@ -120,14 +120,14 @@ func (c *call) storeCommit() (any, error) {
 		return answer, nil
 	}
 	var entries []state.Entry
-	err = c.locks.under(sent.Locks, func() (err error) {
+	err = c.locks.whileHeld(sent.Locks, func() (err error) {
 		entries, err = c.daemon.Runner().Commit(c.ctx(), ops...)
 		return err
 	})
 	if err != nil {
 		return nil, refused(err)
 	}
-	c.daemon.Journal.Written(entries)
+	c.daemon.Journal.ImportEntries(entries)
 	for i, e := range entries {
 		if answer.Entries[i], err = wireEntry(e); err != nil {
 			return nil, err
@@ -136,12 +136,12 @@ func (c *call) storeCommit() (any, error) {
 	return answer, nil
 }
 
-// refused tells a client's mistakes from ours: what the store says no to is not known better here.
+// refused reports an error of the store that has no code of its own as a mistake of the client.
 func refused(err error) error {
 	if problem(err).Code != wire.CodeInternal {
 		return err
 	}
-	return &failure{status: http.StatusUnprocessableEntity, code: wire.CodeInvalid, detail: err.Error()}
+	return &apiError{status: http.StatusUnprocessableEntity, code: wire.CodeInvalid, detail: err.Error()}
 }
 
 func opOf(o *wire.Op) (state.Op, error) {
@@ -160,7 +160,7 @@ func opOf(o *wire.Op) (state.Op, error) {
 	return op, nil
 }
 
-// storeWatch sends a line after records have changed.
+// storeWatch sends a line after records change.
 func (c *call) storeWatch() (any, error) {
 	ctx, stop := context.WithCancel(c.ctx())
 	defer stop()
@@ -180,83 +180,84 @@ func (c *call) storeWatch() (any, error) {
 	return nil, nil
 }
 
-// storeWork tells what goes on in the store.
-func (c *call) storeWork() (any, error) {
+// storeActivity returns the running steps and, in a shared store, the activity of other processes.
+func (c *call) storeActivity() (any, error) {
 	_, busy := c.records()
-	work := wire.Work{Busy: slices.AppendSeq([]resources.Key{}, maps.Keys(busy))}
+	work := wire.Activity{Busy: slices.AppendSeq([]resources.Key{}, maps.Keys(busy))}
 	if store := c.daemon.Runner().Shared(); store != nil {
-		work.Shared, work.Peers, work.Claimed = true, store.Peers(), slices.Collect(maps.Keys(store.Claimed()))
-		work.Wished = store.BuildsWished()
+		work.Shared, work.RegisteredPools, work.Claimed = true, store.RegisteredPools(), slices.Collect(maps.Keys(store.Claimed()))
+		work.Builders, work.RequestedBuilds = store.Builders(), store.RequestedBuilds()
 	}
 	return work, nil
 }
 
-// storeWish does nothing where nobody else works in the store: then there is nobody who wishes.
-func (c *call) storeWish() (any, error) {
-	sent, err := body[wire.Wish](c)
+// storeRequestBuild records or withdraws a build request. It does nothing unless the store is shared, since only other
+// processes leave build requests there.
+func (c *call) storeRequestBuild() (any, error) {
+	sent, err := body[wire.BuildRequest](c)
 	store := c.daemon.Runner().Shared()
 	if err != nil || store == nil {
 		return nil, err
 	}
-	return nil, store.WishBuild(c.ctx(), sent.Image, sent.Wish)
+	return nil, store.RequestBuild(c.ctx(), sent.Image, sent.Wish)
 }
 
 func (c *call) storeLocks() (any, error) { return wire.Locks{Locks: c.locks.list()}, nil }
 
-// storeLock holds a lock for as long as the client stays.
+// storeLock holds a lock until the client disconnects.
 func (c *call) storeLock() (any, error) {
 	asked, err := body[wire.Lock](c)
 	if err != nil {
 		return nil, err
 	}
-	c.lasts(parkTime)
-	one, err := c.locks.take(c.ctx(), asked.Name, asked.Holder)
+	c.extendDeadline(suspendTimeout)
+	one, err := c.locks.acquire(c.ctx(), asked.Name, asked.Holder)
 	if err != nil {
 		return nil, err
 	}
-	defer c.locks.drop(one)
+	defer c.locks.release(one)
 	if one.Name == stateLock {
-		c.tellParked("parked", "nothing is begun while "+one.Holder.Operation+" by "+one.Holder.Who+" is at work")
-		defer func() { c.tellParked("resumed", one.Holder.Operation+" by "+one.Holder.Who+" has ended") }()
+		c.journalSuspension("parked", "nothing is begun while "+one.Holder.Operation+" by "+one.Holder.UserHost+" is at work")
+		defer func() { c.journalSuspension("resumed", one.Holder.Operation+" by "+one.Holder.UserHost+" has ended") }()
 	}
-	c.Log.Debug("lock given", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who, "pid", one.Holder.PID)
+	c.Log.Debug("lock given", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
 	s := c.stream(lineMedia)
 	if err := s.line(wire.Hint{Locked: &one.Lock}); err != nil {
 		return nil, err
 	}
 	if ended := s.pause(one.ended, "{}\n"); !ended {
-		return nil, errors.New("a lock gives no hints") // its channel is only ever closed
+		return nil, errors.New("a lock gives no hints") // one.ended is only closed, never sent to
 	}
 	select {
 	case <-one.lost:
-		c.Log.Warn("lock taken away", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who)
+		c.Log.Warn("lock taken away", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost)
 		return nil, s.line(wire.Hint{Lost: true})
 	case <-one.ended:
 		c.Log.Debug("lock given back", "lock", one.Name, "operation", one.Holder.Operation)
 	default:
-		c.Log.Warn("lock ended with its holder", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.Who, "pid", one.Holder.PID)
+		c.Log.Warn("lock ended with its holder", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
 	}
 	return nil, nil
 }
 
-// tellParked notes in the journal who works on the state besides the daemon.
-func (c *call) tellParked(code, text string) {
+// journalSuspension adds an event to the journal when the daemon is suspended or resumed.
+func (c *call) journalSuspension(code, text string) {
 	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "daemon", Code: code, Text: text})
 }
 
 func (c *call) storeUnlock() (any, error) {
 	id := c.values.Get("id")
-	if c.yes("force") {
-		holder, err := c.locks.steal(id)
-		if errors.Is(err, state.ErrNotFound) && c.Unlock != nil { // the daemon has not lent it
+	if c.boolParam("force") {
+		holder, err := c.locks.forceRelease(id)
+		if errors.Is(err, state.ErrNotFound) && c.Unlock != nil { // a lock of another process
 			holder, err = c.Unlock(c.ctx(), id)
 		}
 		return wire.Lock{Holder: holder}, err
 	}
 	one := c.locks.find(id)
 	if one == nil {
-		return wire.Lock{}, nil // it is held no more
+		return wire.Lock{}, nil // released before
 	}
-	c.locks.drop(one)
+	c.locks.release(one)
 	return one.Lock, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// table is what can be asked for, in the order in which it is described.
+// table lists the routes of the API in the order of the description.
 func (s *Server) table() []route {
 	const v = "/" + wire.Version
 	get, post, remove := http.MethodGet, http.MethodPost, http.MethodDelete
@@ -20,25 +20,25 @@ func (s *Server) table() []route {
 		{method: get, path: v + "/status", need: reader, name: "status", summary: "The daemon at a glance.", answer: wire.Status{}, do: (*call).status},
 
 		{method: get, path: v + "/requests", need: reader, name: "listRequests", summary: "Requests for nodes, without the data that requestors have attached.",
-			query: []param{{"state", "string", "Only those in these states, separated by commas."}, {"label", "string", "Only those that ask for this label."},
+			query: []param{{"state", requestStates, "Only those in these states, separated by commas."}, {"label", "string", "Only those that ask for this label."},
 				{"tenant", "string", "Only those of this tenant."}, {"requestor", "string", "Only those of this requestor."}, sizeParam, pageParam},
 			answer: wire.Requests{}, do: (*call).listRequests},
-		{method: post, path: v + "/requests", need: full, name: "createRequest", summary: "Asks for nodes.", lasting: true,
+		{method: post, path: v + "/requests", need: full, name: "createRequest", summary: "Asks for nodes.", longPoll: true,
 			query: []param{waitParam}, body: wire.NewRequest{}, answer: wire.Request{}, status: http.StatusCreated, do: (*call).createRequest},
 		{method: get, path: v + "/requests/{id}", need: reader, name: "showRequest", summary: "One request. With wait, once it is fulfilled or has failed.",
-			query: []param{waitParam}, lasting: true, answer: wire.Request{}, do: (*call).showRequest},
+			query: []param{waitParam}, longPoll: true, answer: wire.Request{}, do: (*call).showRequest},
 		{method: remove, path: v + "/requests/{id}", need: full, name: "cancelRequest", summary: "Withdraws a request. Its nodes are free again.", do: (*call).cancelRequest},
 		{method: post, path: v + "/requests/{id}/take", need: full, name: "takeRequest", summary: "Hands over the nodes of a fulfilled request, and ends the request.",
 			body: wire.Take{}, bodyless: true, answer: wire.Nodes{}, do: (*call).takeRequest},
 
 		{method: get, path: v + "/nodes", need: reader, name: "listNodes", summary: "Nodes.",
-			query: []param{{"state", "string", "Only those in these states, separated by commas."}, {"label", "string", "Only those with this label."},
+			query: []param{{"state", nodeStates, "Only those in these states, separated by commas."}, {"label", "string", "Only those with this label."},
 				{"provider", "string", "Only those of this provider."}, {"pool", "string", "Only those of this pool."},
 				{"request", "string", "Only those for this request, or taken with it."}, {"tenant", "string", "Only those in use by this tenant."}, sizeParam, pageParam},
 			answer: wire.Nodes{}, do: (*call).listNodes},
-		{method: get, path: v + "/nodes/{id}", need: reader, name: "showNode", lasting: true, answer: wire.Node{}, do: (*call).showNode,
+		{method: get, path: v + "/nodes/{id}", need: reader, name: "showNode", longPoll: true, answer: wire.Node{}, do: (*call).showNode,
 			summary: "One node. With wait, once it is in one of the states named, or in another than before.",
-			query:   []param{waitParam, {"state", "string", "With wait: the states to wait for, separated by commas."}}},
+			query:   []param{waitParam, {"state", nodeStates, "With wait: the states to wait for, separated by commas."}}},
 		{method: post, path: v + "/nodes/{id}/renew", need: full, name: "renewNode", summary: "Prolongs the lease of a node in use.",
 			body: wire.Renew{}, bodyless: true, answer: wire.Node{}, do: (*call).renewNode},
 		{method: post, path: v + "/nodes/{id}/return", need: full, name: "returnNode", answer: wire.Node{}, do: (*call).returnNode,
@@ -64,7 +64,7 @@ func (s *Server) table() []route {
 
 		{method: get, path: v + "/plan", need: reader, name: "plan", summary: "The newest plan, as npctl plan -json prints it.", answer: json.RawMessage{}, do: (*call).plan},
 		{method: get, path: v + "/steps", need: reader, name: "listSteps", summary: "What is being done.", answer: wire.Steps{}, do: (*call).listSteps},
-		{method: get, path: v + "/events", need: reader, name: "listEvents", lasting: true, answer: wire.Events{}, do: (*call).listEvents,
+		{method: get, path: v + "/events", need: reader, name: "listEvents", longPoll: true, answer: wire.Events{}, do: (*call).listEvents,
 			summary: "What has happened, from the journal. With Accept: text/event-stream, as server-sent events that go on until the client leaves.",
 			query: []param{{"after", "string", "Only what came after this: next of an answer before, or a number."}, {"subject", "string", "Only what has to do with this, such as node/0000000001."},
 				{"limit", "integer", "At most so many: the oldest of them, with after; otherwise the newest. 1000 when it is not given."}, waitParam}},

@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi"
 )
 
-// hurried serves the lab's daemon at another socket, with short limits.
+// hurried serves the lab's daemon on another socket, with short limits.
 func (l *lab) hurried(body, call time.Duration) *lab {
 	l.t.Helper()
 	path := shortDir(l.t) + "/sock"
@@ -58,7 +58,7 @@ func TestCallThatTakesTooLongIsAnError(t *testing.T) {
 	}
 }
 
-// TestCallsMayTakeLongerThanTheirBodies makes sure that the limit of the body is none of the call.
+// TestCallsMayTakeLongerThanTheirBodies checks that BodyTime does not limit the rest of the call.
 func TestCallsMayTakeLongerThanTheirBodies(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)

@@ -15,47 +15,48 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-// role is what somebody may do.
+// role determines what a caller may do. Roles are ordered: each includes those before it.
 type role int
 
 const (
-	nobody role = iota // no token
-	reader             // look at everything but what requestors attach to their requests
+	nobody role = iota // no valid token
+	reader             // read everything except the data that requestors attach to requests
 	full               // everything that is served beyond the machine
-	local              // everything: whoever may open the unix socket
+	local              // everything, for callers on the unix socket
 )
 
-// The words for roles in a file of tokens.
+// The names of roles in a token file.
 const (
 	wordReader = "read-only"
 	wordFull   = "full"
 )
 
-// tokenAtLeast is how short a token may be: whoever can guess it has what it allows.
+// tokenAtLeast is the minimum length of a token, to prevent guessing.
 const tokenAtLeast = 20
 
-// Tokens are who may use what is not a unix socket. The file that they are read from has a line for each:
+// Tokens grant access to listeners other than unix sockets. The token file has one line for each:
 //
 //	name role token
 //	name role sha256:hex
 //
-// where role is read-only or full. Empty lines and those that begin with # mean nothing. The file is read again every two
-// seconds; one that cannot be understood leaves what was read before in effect.
-type Tokens struct{ reloading[[]token] }
+// where role is read-only or full. Empty lines and lines that start with # are ignored. The file is read again every two
+// seconds while tokens are checked; a file with mistakes keeps the previous tokens in effect, and a deleted file revokes
+// all of them.
+type Tokens struct{ reloadedFile[[]token] }
 
-// token is what is kept of one: never itself.
+// token is the stored form of a token: only its hash is kept.
 type token struct {
 	name string
 	role role
 	sum  [sha256.Size]byte
 }
 
-// ReadTokens reads a file of tokens. One that others can read is refused, unless it has only hashes.
+// ReadTokens reads a token file. It rejects a file that other users can read, unless it contains only hashes.
 func ReadTokens(path string, log *slog.Logger) (*Tokens, error) {
 	t := &Tokens{}
 	t.what, t.log = "the file of tokens", log
 	t.read = func() ([]token, []byte, error) { return readTokens(path) }
-	t.gone = func(err error) ([]token, bool) { return nil, errors.Is(err, os.ErrNotExist) }
+	t.onError = func(err error) ([]token, bool) { return nil, errors.Is(err, os.ErrNotExist) }
 	return t, t.open()
 }
 
@@ -73,7 +74,7 @@ func readTokens(path string) (known []token, text []byte, err error) {
 	return known, text, nil
 }
 
-// parseTokens parses the text of a file of tokens, and reports whether a token is written in plain.
+// parseTokens parses a token file and reports whether it contains a plain token.
 func parseTokens(path string, text []byte) (known []token, plain bool, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
@@ -83,7 +84,7 @@ func parseTokens(path string, text []byte) (known []token, plain bool, err error
 		}
 		one, isPlain, err := parseToken(line)
 		if err != nil {
-			return nil, false, fmt.Errorf("tokens: %s:%d: %w", path, n, err) // never with the line itself
+			return nil, false, fmt.Errorf("tokens: %s:%d: %w", path, n, err) // the error omits the line, which may contain a token
 		}
 		for _, other := range known {
 			if other.name == one.name {
@@ -130,7 +131,7 @@ func parseToken(line string) (one token, plain bool, err error) {
 	return one, true, nil
 }
 
-// find says whose token that is. It takes the same time for every wrong one.
+// find returns the name and role of a token. It takes the same time for every invalid token.
 func (t *Tokens) find(given string) (name string, may role) {
 	sum := sha256.Sum256([]byte(given))
 	for _, one := range t.current() {

@@ -27,7 +27,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// authority makes certificates.
+// authority issues certificates.
 type authority struct {
 	t    testing.TB
 	dir  string
@@ -61,7 +61,7 @@ func (a *authority) write(name, kind string, der []byte) string {
 
 func (a *authority) ca() string { return filepath.Join(a.dir, "ca.pem") }
 
-// issue makes a certificate for this machine, or for a client.
+// issue writes a certificate and key for servers and clients on this machine.
 func (a *authority) issue(name string) (cert, key string) {
 	a.t.Helper()
 	private, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -78,7 +78,7 @@ func (a *authority) issue(name string) (cert, key string) {
 	return a.write(name+".pem", "CERTIFICATE", der), a.write(name+".key", "EC PRIVATE KEY", text)
 }
 
-// overTLS serves the lab's daemon at a TCP port too, and returns its URL.
+// overTLS serves the lab's daemon on a TCP port too and returns its URL.
 func (l *lab) overTLS(t httpapi.TLS) string {
 	l.t.Helper()
 	listener, err := httpapi.ListenTCP(l.t.Context(), "127.0.0.1:0", t, nil)
@@ -182,7 +182,7 @@ func TestACertificateIsReplacedWhileServing(t *testing.T) {
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 	}
 	before := serial()
-	a.issue("server") // in place of the one before
+	a.issue("server") // replaces the certificate
 	l.await("the new certificate is used", func() bool { return serial() != before })
 }
 
@@ -310,17 +310,17 @@ func TestTokenIsRevokedAfterAFailedRead(t *testing.T) {
 	if err := os.Chmod(tokens, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second) // by when the file was due to be read once, which fails
+	time.Sleep(2 * time.Second) // the file is due to be read after 2s, and the read fails
 	if err := status(fullToken); err != nil {
 		t.Fatalf("a file that cannot be used takes tokens away: %v", err)
 	}
-	if err := os.Chmod(tokens, 0o600); err != nil { // which changes neither size nor time
+	if err := os.Chmod(tokens, 0o600); err != nil { // changes neither size nor modification time
 		t.Fatal(err)
 	}
 	l.await("the token is known no more", func() bool { return client.IsCode(status(fullToken), wire.CodeUnauthorized) })
 }
 
-// asking sends a GET with a token by TLS, and returns what comes back from the status line on.
+// asking sends a GET with a token over TLS and returns a reader of the response, from the status line on.
 func (l *lab) asking(path, accept, token string) *bufio.Reader {
 	l.t.Helper()
 	a := newAuthority(l.t, "authority")

@@ -14,27 +14,27 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// eventsOfWhy is how many events an explanation tells.
+// eventsOfWhy is the maximum number of events in an explanation.
 const eventsOfWhy = 50
 
-// explanation is an answer to "why" in the making.
+// explanation is a response to "why" under construction.
 type explanation struct {
-	world
+	snapshot
 	wire.Why
-	plan    plan.Plan // decided anew for this moment, with what requests wait for
+	plan    plan.Plan // computed for this call, with the reasons why requests wait
 	running []plan.Step
 	now     time.Time
-	would   watch.Choice // of a shadow, about a request
+	would   watch.Decision // decision of a shadow about a request
 }
 
-// why explains what is happening to a thing.
+// why explains the state of an object.
 func (c *call) why() (any, error) {
 	subject := c.values.Get("subject")
 	kind, name, _ := strings.Cut(subject, "/")
 	explain := map[string]func(*explanation, string) error{"node": (*explanation).node, "request": (*explanation).request,
 		"label": (*explanation).label, "image": (*explanation).image, "provider": (*explanation).provider}[kind]
 	if explain == nil || name == "" {
-		return nil, hinted(invalid("%s is nothing that can be asked about", quoted(subject)),
+		return nil, withHint(invalid("%s is nothing that can be asked about", quoted(subject)),
 			"ask about node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
 	}
 	e, err := c.explanation(subject)
@@ -45,13 +45,13 @@ func (c *call) why() (any, error) {
 		if len(e.Events) == 0 {
 			return nil, err
 		}
-		e.gone()
+		e.deleted()
 	}
-	e.tidy()
+	e.fillEmptyLists()
 	return e.Why, nil
 }
 
-// explanation decides anew what would be done now. One at a time does that.
+// explanation computes a plan for the current moment. Only one call at a time does that.
 func (c *call) explanation(subject string) (*explanation, error) {
 	select {
 	case c.explain <- struct{}{}:
@@ -59,13 +59,13 @@ func (c *call) explanation(subject string) (*explanation, error) {
 	case <-c.ctx().Done():
 		return nil, c.ctx().Err()
 	}
-	e := &explanation{world: c.world(), running: c.daemon.Runner().Running(), now: c.daemon.Engine.Now()}
-	seen := e.pass.Seen
-	seen.Providers = maps.Clone(seen.Providers) // Complete changes it
-	c.daemon.Runner().Complete(&seen)
+	e := &explanation{snapshot: c.world(), running: c.daemon.Runner().Running(), now: c.daemon.Engine.Now()}
+	seen := e.pass.Observed
+	seen.Providers = maps.Clone(seen.Providers) // FillFromRunner changes it
+	c.daemon.Runner().FillFromRunner(&seen)
 	seen.Now = e.now
-	e.pass.Seen, e.records, e.busy = seen, seen.Records, seen.Busy
-	e.plan = plan.Compute(e.pass.Desired, c.daemon.Considered(e.pass.Desired, seen), plan.Options{Patient: true, Explain: true})
+	e.pass.Observed, e.records, e.busy = seen, seen.Records, seen.Busy
+	e.plan = plan.Compute(e.pass.Desired, c.daemon.ShadowObserved(e.pass.Desired, seen), plan.Options{HonorBackoff: true, Explain: true})
 	e.Subject = subject
 	events := c.daemon.Journal.Since(0, subject)
 	for _, one := range events[max(len(events)-eventsOfWhy, 0):] {
@@ -75,15 +75,15 @@ func (c *call) explanation(subject string) (*explanation, error) {
 	case "provider", "label":
 		e.failing(name)
 	case "request":
-		e.would = c.daemon.WouldDo(name)
+		e.would = c.daemon.ShadowDecision(name)
 	}
 	return e, nil
 }
 
-// failing tells which launches have failed lately, of a provider or a label.
+// failing adds the recent launch failures of a provider or label.
 func (e *explanation) failing(name string) {
-	for _, at := range slices.Sorted(maps.Keys(e.pass.Seen.Launching)) {
-		f := e.pass.Seen.Launching[at]
+	for _, at := range slices.Sorted(maps.Keys(e.pass.Observed.LaunchFailures)) {
+		f := e.pass.Observed.LaunchFailures[at]
 		if at == plan.ProviderAddress(name) || strings.HasPrefix(string(at), "provider."+name+".") || strings.HasSuffix(string(at), ".label."+name) {
 			e.fact("launches at "+string(at), fmt.Sprintf("failed %s, last %s ago: %s", text.Count(f.Count, "time", "times"), e.since(f.Time), f.Error))
 		}
@@ -108,7 +108,7 @@ func (e *explanation) relate(subjects ...string) {
 	}
 }
 
-// since is how long ago something was, for people.
+// since returns the time since t, rounded for people.
 func (e *explanation) since(t time.Time) string { return rounded(e.now.Sub(t)) }
 
 func rounded(d time.Duration) string {
@@ -122,7 +122,7 @@ func rounded(d time.Duration) string {
 	}
 }
 
-// steps adds what is done and what is decided to it.
+// steps adds the running and the planned steps that of selects.
 func (e *explanation) steps(of func(*plan.Step) bool) {
 	begun := map[string]bool{}
 	for i := range e.running {
@@ -138,7 +138,7 @@ func (e *explanation) steps(of func(*plan.Step) bool) {
 	}
 }
 
-// notes adds what the plan notes at addresses.
+// notes adds the notes and problems of the plan at the selected addresses.
 func (e *explanation) notes(code string, at func(plan.Address) bool) (texts []string) {
 	for _, n := range e.plan.Notes {
 		if at(n.Address) {
@@ -155,10 +155,10 @@ func (e *explanation) notes(code string, at func(plan.Address) bool) (texts []st
 	return texts
 }
 
-// trouble tells of a provider that nothing can be done in.
-func (e *explanation) trouble(provider string) bool {
-	switch view := e.pass.Seen.Providers[provider]; {
-	case e.pass.Seen.Frozen[provider]:
+// providerProblems adds why a provider cannot be used, and reports whether that is so.
+func (e *explanation) providerProblems(provider string) bool {
+	switch view := e.pass.Observed.Providers[provider]; {
+	case e.pass.Observed.Frozen[provider]:
 		e.wait("frozen", "provider %s is left alone; npctl thaw %s", provider, provider)
 	case view.Err != "":
 		e.wait("provider-error", "provider %s cannot be queried: %s", provider, view.Err)
@@ -168,15 +168,15 @@ func (e *explanation) trouble(provider string) bool {
 	return true
 }
 
-// gone is the answer about what is no more, of which the journal still knows.
-func (e *explanation) gone() {
+// deleted explains a deleted object from the events that the journal still has.
+func (e *explanation) deleted() {
 	e.State = "gone"
 	last := e.Events[len(e.Events)-1]
 	e.Summary = fmt.Sprintf("It is there no more. The last that is known of it, %s ago: %s.", e.since(last.Time), strings.TrimSuffix(last.Text, "."))
 }
 
-// tidy makes empty lists of what there is none of.
-func (e *explanation) tidy() {
+// fillEmptyLists replaces nil lists with empty ones, so that JSON has no null. It also sets a missing summary.
+func (e *explanation) fillEmptyLists() {
 	if e.Waits == nil {
 		e.Waits = []wire.Wait{}
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// label explains why there are, or are not, nodes of a label.
+// label explains the number of nodes of a label.
 func (e *explanation) label(name string) error {
 	names := knownLabels(e.pass.Desired)
 	if !slices.Contains(names, name) {
 		return unknown("label", name, names)
 	}
-	l := e.world.label(name)
+	l := e.snapshot.label(name)
 	hasLabel := func(labels string) bool { return slices.Contains(strings.Split(labels, ","), name) }
 	e.steps(func(s *plan.Step) bool { return s.Thing == plan.ThingNode && hasLabel(s.Label) })
 	e.fact("nodes", counts(l.Nodes))
@@ -34,7 +34,7 @@ func (e *explanation) label(name string) error {
 		return at == plan.Address("label."+name) || strings.HasSuffix(string(at), ".label."+name)
 	})
 	for _, r := range e.records.Requests {
-		if r.Waits() && slices.Contains(r.Labels, name) && len(e.Related) < 20 {
+		if r.IsOpen() && slices.Contains(r.Labels, name) && len(e.Related) < 20 {
 			e.relate("request/" + r.ID)
 		}
 	}
@@ -52,11 +52,11 @@ func (e *explanation) label(name string) error {
 	return nil
 }
 
-// offered tells of a pool that offers a label.
+// offered adds a pool that offers the label.
 func (e *explanation) offered(o wire.Offer) {
 	at := o.Provider + "/" + o.Pool
 	e.relate("provider/" + o.Provider)
-	e.trouble(o.Provider)
+	e.providerProblems(o.Provider)
 	what := text.Count(o.Slots, "slot", "slots") + " of machines that exist"
 	if !o.Static {
 		what = strings.TrimSpace(o.Image + " " + o.Flavor)
@@ -70,7 +70,7 @@ func (e *explanation) offered(o wire.Offer) {
 	}
 }
 
-// counts is such as "2 ready, 1 in-use".
+// counts formats the numbers of states, such as "2 ready, 1 in-use".
 func counts(states map[resources.State]int) string {
 	if len(states) == 0 {
 		return "none"
@@ -82,7 +82,7 @@ func counts(states map[resources.State]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// image explains what is happening to an image.
+// image explains the state of an image.
 func (e *explanation) image(name string) error {
 	i := slices.IndexFunc(e.pass.Desired.Images, func(img resources.Image) bool { return img.Name == name })
 	builds := slices.DeleteFunc(slices.Clone(e.records.Builds), func(b *resources.Build) bool { return b.Image != name })
@@ -130,7 +130,7 @@ func (e *explanation) image(name string) error {
 	return nil
 }
 
-// imageRecord tells what is remembered of an image.
+// imageRecord adds the failures and the pause from the record of an image, and reports whether it is paused.
 func (e *explanation) imageRecord(name string) (paused bool) {
 	for _, r := range e.records.Images {
 		if r.Name != name {
@@ -152,7 +152,7 @@ func (e *explanation) imageRecord(name string) (paused bool) {
 	return paused
 }
 
-// usedBy tells which labels boot from an image.
+// usedBy adds the labels that boot from an image, with their providers.
 func (e *explanation) usedBy(image string) {
 	for _, p := range e.pass.Desired.Providers {
 		for _, pool := range p.Pools {
@@ -165,7 +165,7 @@ func (e *explanation) usedBy(image string) {
 	}
 }
 
-// provider explains how a provider is.
+// provider explains the state of a provider.
 func (e *explanation) provider(name string) error {
 	var names []string
 	for _, p := range e.pass.Desired.Providers {
@@ -180,7 +180,7 @@ func (e *explanation) provider(name string) error {
 	e.steps(func(s *plan.Step) bool { return s.Provider == name })
 	use, states := e.use(func(n *resources.Node) bool { return n.Provider == name })
 	e.fact("nodes", counts(states))
-	view := e.pass.Seen.Providers[name]
+	view := e.pass.Observed.Providers[name]
 	if !view.ListedAt.IsZero() {
 		e.fact("last answered", e.since(view.ListedAt)+" ago")
 		e.fact("quota", quotaText(view.Quota))
@@ -190,7 +190,7 @@ func (e *explanation) provider(name string) error {
 		return at == plan.ProviderAddress(name) || strings.HasPrefix(string(at), "provider."+name+".")
 	})
 	switch {
-	case e.trouble(name) && e.pass.Seen.Frozen[name]:
+	case e.providerProblems(name) && e.pass.Observed.Frozen[name]:
 		e.State, e.Summary = "frozen", "It is left alone."
 	case view.Err != "":
 		e.State, e.Summary = "not answering", "It cannot be queried, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."

@@ -13,17 +13,17 @@ import (
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// node explains a machine.
+// node explains the state of a node.
 func (e *explanation) node(id string) error {
 	i := slices.IndexFunc(e.records.Nodes, func(n *resources.Node) bool { return n.ID == id })
 	if i < 0 {
-		return hinted(notFound("there is no node %s", quoted(id)), "npctl node list shows those there are")
+		return withHint(notFound("there is no node %s", quoted(id)), "npctl node list shows those there are")
 	}
 	n := e.records.Nodes[i]
 	e.State = string(n.State)
 	e.steps(func(s *plan.Step) bool { return s.Record == n.Key() || slices.Contains(s.Nodes, id) })
 	e.nodeFacts(n)
-	e.trouble(n.Provider)
+	e.providerProblems(n.Provider)
 	since := e.since(n.StateTime)
 	switch n.State {
 	case resources.StateInit, resources.StateBuilding:
@@ -83,10 +83,10 @@ func (e *explanation) held(n *resources.Node, since string) {
 	e.wait("hold", "it is held until %s (in %s), or npctl node release %s", until.UTC().Format(time.RFC3339), rounded(until.Sub(e.now)), n.ID)
 }
 
-// inCloud is what the newest listing shows of a node's server, and how old the listing is. A node that became ready later
-// was ready in the cloud then.
+// inCloud describes a node's instance in the newest listing, and the age of the listing. If the launch ended after that
+// listing, the instance was active when the launch ended.
 func (e *explanation) inCloud(n *resources.Node) string {
-	view := e.pass.Seen.Providers[n.Provider]
+	view := e.pass.Observed.Providers[n.Provider]
 	for _, instance := range view.Instances {
 		if n.ExternalID == "" || instance.ID != n.ExternalID {
 			continue
@@ -108,10 +108,10 @@ func (e *explanation) nodeFacts(n *resources.Node) {
 	e.fact("cloud id", n.ExternalID)
 	e.fact("image", n.Image)
 	e.fact("attempts", map[bool]string{true: fmt.Sprint(n.Attempt), false: ""}[n.Attempt > 1])
-	e.fact("of them without answer", map[bool]string{true: fmt.Sprint(n.Unanswered), false: ""}[n.Unanswered > 0])
+	e.fact("of them without answer", map[bool]string{true: fmt.Sprint(n.UnansweredAttempts), false: ""}[n.UnansweredAttempts > 0])
 	e.fact("error", n.Error)
-	if !n.Checked.IsZero() {
-		e.fact("answered", e.since(n.Checked)+" ago")
+	if !n.VerifiedAt.IsZero() {
+		e.fact("answered", e.since(n.VerifiedAt)+" ago")
 	}
 	if p := n.Phases; p.Create+p.Boot+p.Keyscan > 0 {
 		e.fact("launch", fmt.Sprintf("create %s, boot %s, keyscan %s", rounded(seconds(p.Create)), rounded(seconds(p.Boot)), rounded(seconds(p.Keyscan))))

@@ -24,7 +24,7 @@ func TestCloudStatusIsTheNewestThatIsKnown(t *testing.T) {
 		"without server":      {ago(40 * time.Second), resources.Node{}, ""},
 	} {
 		test.node.Provider = "cloud"
-		e := &explanation{now: now, world: world{pass: watch.Pass{Seen: plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: test.listed,
+		e := &explanation{now: now, snapshot: snapshot{pass: watch.Pass{Observed: plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: test.listed,
 			Instances: []resources.Instance{{ID: "4711", Status: resources.StatusPending, Fault: "no host"}}}}}}}}
 		if got := e.inCloud(&test.node); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

@@ -11,19 +11,19 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// request explains a request for nodes.
+// request explains the state of a request.
 func (e *explanation) request(id string) error {
 	i := slices.IndexFunc(e.records.Requests, func(r *resources.Request) bool { return r.ID == id })
 	if i < 0 {
-		return hinted(notFound("there is no request %s", quoted(id)), "npctl request list shows those there are")
+		return withHint(notFound("there is no request %s", quoted(id)), "npctl request list shows those there are")
 	}
 	r := e.records.Requests[i]
 	e.State = string(r.State)
 	e.steps(func(s *plan.Step) bool { return s.Request == id })
 	e.fact("labels", strings.Join(r.Labels, ", "))
-	e.fact("created", e.since(r.Created)+" ago by "+cmp.Or(r.Who, "nobody named"))
+	e.fact("created", e.since(r.Created)+" ago by "+cmp.Or(r.Requestor, "nobody named"))
 	e.fact("tenant", r.Tenant)
-	e.fact("event id", r.Event)
+	e.fact("event id", r.EventID)
 	e.fact("wanted provider", r.Provider)
 	if !r.Deadline.IsZero() {
 		e.fact("deadline", "in "+rounded(r.Deadline.Sub(e.now)))
@@ -52,7 +52,7 @@ func (e *explanation) request(id string) error {
 	return nil
 }
 
-// requested explains a request that no pool has taken.
+// requested explains a request that no pool has accepted.
 func (e *explanation) requested(r *resources.Request) {
 	before := e.before(r)
 	e.fact("more urgent requests", fmt.Sprint(before))
@@ -61,12 +61,12 @@ func (e *explanation) requested(r *resources.Request) {
 	for _, label := range slices.Compact(slices.Sorted(slices.Values(r.Labels))) {
 		for _, o := range e.offers(label) {
 			e.relate("provider/" + o.Provider)
-			troubled = e.trouble(o.Provider) || troubled
+			troubled = e.providerProblems(o.Provider) || troubled
 			for _, p := range o.Problems {
 				e.wait("problem", "%s/%s: %s", o.Provider, o.Pool, p)
 			}
-			if o.Failing != nil {
-				e.wait("launch-failed", "launches in %s/%s failed %s, last %s ago: %s", o.Provider, o.Pool, text.Count(o.Failing.Count, "time", "times"), e.since(o.Failing.Time), o.Failing.Error)
+			if o.LaunchFailure != nil {
+				e.wait("launch-failed", "launches in %s/%s failed %s, last %s ago: %s", o.Provider, o.Pool, text.Count(o.LaunchFailure.Count, "time", "times"), e.since(o.LaunchFailure.Time), o.LaunchFailure.Error)
 			}
 		}
 	}
@@ -82,10 +82,10 @@ func (e *explanation) requested(r *resources.Request) {
 	}
 }
 
-// before counts the requests that are more urgent.
+// before counts the requests that are more urgent than r.
 func (e *explanation) before(r *resources.Request) (n int) {
 	for _, other := range e.records.Requests {
-		if other.State == resources.StateRequested && cmp.Or(cmp.Compare(other.Priority, r.Priority), cmp.Compare(other.Relative, r.Relative),
+		if other.State == resources.StateRequested && cmp.Or(cmp.Compare(other.Priority, r.Priority), cmp.Compare(other.RelativePriority, r.RelativePriority),
 			other.Created.Compare(r.Created), cmp.Compare(other.ID, r.ID)) < 0 {
 			n++
 		}
@@ -93,24 +93,24 @@ func (e *explanation) before(r *resources.Request) (n int) {
 	return n
 }
 
-// pending explains a request whose nodes are on their way.
+// pending explains an accepted request.
 func (e *explanation) pending(r *resources.Request) {
-	where := r.Place.Provider + "/" + r.Place.Pool
-	if r.Place.Zone != "" {
-		where += " in zone " + r.Place.Zone
+	where := r.Placement.Provider + "/" + r.Placement.Pool
+	if r.Placement.Zone != "" {
+		where += " in zone " + r.Placement.Zone
 	}
-	e.fact("taken by", where+", "+e.since(r.Taken)+" ago")
-	e.relate("provider/" + r.Place.Provider)
+	e.fact("taken by", where+", "+e.since(r.PendingSince)+" ago")
+	e.relate("provider/" + r.Placement.Provider)
 	ready, total := e.nodesOf(r)
 	e.notes("waiting", func(at plan.Address) bool { return at == plan.Address("request."+r.ID) })
-	e.trouble(r.Place.Provider)
+	e.providerProblems(r.Placement.Provider)
 	e.Summary = fmt.Sprintf("%s makes its nodes: %d of %d are ready.", where, ready, len(r.Labels))
 	if total < len(r.Labels) && len(e.Waits) > 0 {
 		e.Summary = fmt.Sprintf("%s has taken it; %d of %s ready, and for the rest it waits: %s.", where, ready, text.Count(len(r.Labels), "node is", "nodes are"), e.Waits[0].Text)
 	}
 }
 
-// nodesOf tells of the nodes of a request.
+// nodesOf adds the nodes of a request. It returns the number of ready nodes and of all nodes.
 func (e *explanation) nodesOf(r *resources.Request) (ready, total int) {
 	for _, n := range e.records.Nodes {
 		if n.Request != r.ID || !waitsForRequest(n) {
@@ -132,7 +132,7 @@ func (e *explanation) nodesOf(r *resources.Request) (ready, total int) {
 	return ready, total
 }
 
-// usual is how long something takes, from the history.
+// usual returns the median duration in the history of a subject, or "" if it has none.
 func (e *explanation) usual(subject string) string {
 	for _, h := range e.records.Histories {
 		if h.Subject == subject && len(h.Seconds) > 0 {

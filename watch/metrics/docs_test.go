@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table into docs/operations.md")
 
-// The table stands between these lines of the page.
+// The page contains the table between these lines.
 const (
 	page      = "../../docs/operations.md"
 	tableFrom = "<!-- metrics, written by: go test ./watch/metrics -run Docs -update -->\n"

@@ -1,6 +1,6 @@
 package metrics
 
-// Kind is how a metric grows.
+// Kind is the Prometheus type of a metric.
 type Kind string
 
 // The kinds.
@@ -10,13 +10,13 @@ const (
 	Histogram Kind = "histogram"
 )
 
-// Family describes one metric. Nodes, requests, builds and uploads are never labels: there is no end of them.
+// Family describes one metric. Nodes, requests, builds and uploads are never labels, because their number is unbounded.
 type Family struct {
 	Name   string
 	Kind   Kind
 	Labels []string
 	Help   string
-	// Watch is what to look at it for, or to alert on; empty where it is for looking around.
+	// Watch describes the values to monitor or alert on; empty for a metric that is only informative.
 	Watch   string
 	buckets []float64
 }
@@ -30,7 +30,7 @@ var (
 	imageBuckets  = []float64{10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 5400, 7200, 10800, 14400, 28800}
 )
 
-// families are all metrics of npctl's own, in the order of the table in docs/operations.md.
+// families lists all metrics that npctl defines, in the order of the table in docs/operations.md.
 var families = []Family{
 	// Requests
 	{Name: "npctl_node_requests", Kind: Gauge, Labels: []string{"state"},
@@ -46,10 +46,10 @@ var families = []Family{
 	{Name: "npctl_request_ready_seconds", Kind: Histogram, Labels: []string{"label"}, buckets: readyBuckets,
 		Help: "Time from the creation of a request until all its nodes were ready. A request for several labels counts once for each.", Watch: "its 95th percentile: this is what users feel"},
 	{Name: "npctl_request_phase_seconds", Kind: Histogram, Labels: []string{"phase"}, buckets: readyBuckets,
-		Help: "Parts of a request's time: queue (until it was looked at), quota (until there was room and its last node was begun), create, boot and keyscan (of that node), other (retries of it), hand_over (until the requestor took the nodes).", Watch: "the phase that grows when requests take longer"},
+		Help: "Parts of a request's time: queue (until it was looked at), quota (until there was room and its last node was begun), create, boot and keyscan (of that node), other (retries of it), accept (until the requestor took the nodes).", Watch: "the phase that grows when requests take longer"},
 	{Name: "npctl_shadow_requests_total", Kind: Counter, Labels: []string{"result"},
-		Help:  "Of npctl watch -shadow: requests that others have answered, by how that compares with what npctl would have done: agree; other_pool, would_decline, would_wait, would_leave, would_serve (differences, named by what npctl would have done); elsewhere (a provider that npctl does not serve was first), gone (withdrawn, or removed before its answer was seen), unknown (answered before npctl could look at it, or nobody can tell from where).",
-		Watch: "any but agree, elsewhere and gone"},
+		Help:  "Of npctl watch -shadow: requests that others have answered, by how that compares with what npctl would have done: agree; other_pool, would_decline, would_wait, would_yield, would_serve (differences, named by what npctl would have done); other_provider (a provider that npctl does not serve was first), withdrawn (also removed before its answer was seen), unknown (answered before npctl could look at it, or nobody can tell from where).",
+		Watch: "any but agree, other_provider and withdrawn"},
 	{Name: "npctl_watch_stalled_seconds", Kind: Gauge,
 		Help: "For how long requests have waited while nothing was launched or served; 0 below the time that -stall allows.", Watch: "more than 0"},
 
@@ -84,7 +84,7 @@ var families = []Family{
 		Help: "max_servers of the pool; absent when it has none."},
 	{Name: "npctl_leaks", Kind: Gauge, Labels: []string{"provider", "type"},
 		Help: "Things in the provider that carry our marks and belong to no record. They are deleted once they were seen twice.", Watch: "more than 0 for hours: they cannot be deleted"},
-	{Name: "npctl_leaked_total", Kind: Counter, Labels: []string{"type"},
+	{Name: "npctl_leaks_deleted_total", Kind: Counter, Labels: []string{"type"},
 		Help: "Leaked things that were deleted.", Watch: "a steady rate: something leaks"},
 
 	// Images
@@ -127,22 +127,22 @@ var families = []Family{
 	{Name: "npctl_watch_last_pass_timestamp_seconds", Kind: Gauge,
 		Help: "When the newest round was.", Watch: "older than 1 minute: the daemon hangs"},
 	{Name: "npctl_watch_reloads_total", Kind: Counter, Labels: []string{"result"},
-		Help: "Reloads of the configuration by result: done, refused (mistakes), held_back (it would delete much)."},
+		Help: "Reloads of the configuration by result: done, invalid (mistakes), consent_required (it would delete much)."},
 	{Name: "npctl_watch_config_stale", Kind: Gauge,
 		Help: "1 when the newest reload was refused or held back, so that an old configuration goes on.", Watch: "1 for longer than an hour"},
-	{Name: "npctl_watch_held_back", Kind: Gauge,
+	{Name: "npctl_watch_pending_deletions", Kind: Gauge,
 		Help: "Deletions that the configuration asks for and that wait for consent, since they are many.", Watch: "more than 0: npctl status says why"},
-	{Name: "npctl_watch_state_old", Kind: Gauge,
+	{Name: "npctl_watch_state_outdated", Kind: Gauge,
 		Help: "1 when the state is older than the clouds, such as after a restore, so that nothing without a record is deleted.", Watch: "1"},
 	{Name: "npctl_state_commit_seconds", Kind: Histogram, Labels: []string{"result"}, buckets: commitBuckets,
 		Help: "Time that writing to the state took, by result (done, conflict, failed).", Watch: "more than 0.1 s: a slow disk; failed ones at once"},
 	{Name: "npctl_state_records", Kind: Gauge, Labels: []string{"kind"},
 		Help: "Records in the state."},
-	{Name: "npctl_api_wrong_tokens_total", Kind: Counter, Labels: []string{"result"},
+	{Name: "npctl_api_invalid_tokens_total", Kind: Counter, Labels: []string{"result"},
 		Help: "Calls to the API with a token that nobody knows, by result: unknown, or throttled where too many had come from the same address.", Watch: "a rate that is not usual: a client with an old token, or somebody who guesses"},
 	{Name: "npctl_build_info", Kind: Gauge, Labels: []string{"version", "goversion"},
 		Help: "1, with what npctl this is."},
 }
 
-// Families lists all metrics of npctl's own.
+// Families returns all metrics that npctl defines.
 func Families() []Family { return append([]Family(nil), families...) }

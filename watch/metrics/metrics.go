@@ -1,7 +1,7 @@
-// Package metrics shows Prometheus what the daemon sees and does.
+// Package metrics exports metrics of the daemon in the Prometheus format.
 //
-// What is, such as nodes by state, is counted when somebody asks, from the newest pass. What happens is counted when it
-// does. See families.go for all there is.
+// Gauges, such as nodes by state, are computed at each scrape from the newest pass. Counters and histograms change when
+// an event occurs. families.go lists all metrics.
 package metrics
 
 import (
@@ -26,17 +26,17 @@ const (
 	scrapeTimeout = 10 * time.Second
 )
 
-// Options is what Metrics are made with.
+// Options configures Metrics.
 type Options struct {
 	Version string // of npctl
-	// Classify says of what kind an error of a cloud is; see Reasons. Nil means other.
+	// Classify returns the kind of a cloud error, one of Reasons. Nil means other for all errors.
 	Classify func(error) string
 }
 
-// Reasons are what Options.Classify returns.
+// Reasons lists the values that Options.Classify returns.
 var Reasons = []string{"quota", "capacity", "rejected", "throttled", "timeout", "unavailable", "other"}
 
-// Metrics counts. Its methods may be called from several goroutines.
+// Metrics collects the metrics of a daemon. Its methods may be called concurrently.
 type Metrics struct {
 	options    Options
 	registry   *prometheus.Registry
@@ -44,23 +44,23 @@ type Metrics struct {
 	histograms map[string]*prometheus.HistogramVec
 	gauges     map[string]*prometheus.Desc
 
-	mu       sync.Mutex // guards what follows
-	last     watch.Pass
-	stalled  func() time.Duration
-	running  func() []plan.Step
-	stale    bool
-	answered map[string]time.Time // requests that were counted as fulfilled or failed, by id, and when they were last seen
-	noticed  map[string]time.Time // when requests were first looked at, by id, as long as there is a record
-	launched []string             // ids of nodes whose launch is over and not counted yet
+	mu        sync.Mutex // guards the fields below
+	last      watch.Pass
+	stalled   func() time.Duration
+	running   func() []plan.Step
+	stale     bool
+	counted   map[string]time.Time // when a request counted as fulfilled or failed was last observed, by ID
+	firstSeen map[string]time.Time // when a request was first observed, by ID, while it has a record
+	launched  []string             // IDs of launched nodes that are not counted yet
 }
 
-// New returns metrics in which nothing has happened.
+// New returns metrics without events.
 func New(o Options) *Metrics {
 	if o.Classify == nil {
 		o.Classify = func(error) string { return "other" }
 	}
 	m := &Metrics{options: o, registry: prometheus.NewRegistry(), counters: map[string]*prometheus.CounterVec{},
-		histograms: map[string]*prometheus.HistogramVec{}, gauges: map[string]*prometheus.Desc{}, answered: map[string]time.Time{}}
+		histograms: map[string]*prometheus.HistogramVec{}, gauges: map[string]*prometheus.Desc{}, counted: map[string]time.Time{}}
 	for _, f := range families {
 		switch f.Kind {
 		case Counter:
@@ -73,33 +73,33 @@ func New(o Options) *Metrics {
 			m.gauges[f.Name] = prometheus.NewDesc(f.Name, f.Help, f.Labels, nil)
 		}
 	}
-	for _, result := range []resources.State{resources.StateFailed, resources.StateFulfilled} { // so that the first is an increase
+	for _, result := range []resources.State{resources.StateFailed, resources.StateFulfilled} { // so that the first event is an increase
 		m.add("npctl_requests_finished_total", 0, string(result))
 	}
 	m.add("npctl_requests_refused_total", 0)
-	for name, results := range map[string][]string{"npctl_watch_reloads_total": {"done", "refused", "held_back"}, "npctl_api_wrong_tokens_total": {"unknown", "throttled"},
-		"npctl_leaked_total": {"server", "image", "port", "volume", "floating_ip"}} {
+	for name, results := range map[string][]string{"npctl_watch_reloads_total": {"done", "invalid", "consent_required"}, "npctl_api_invalid_tokens_total": {"unknown", "throttled"},
+		"npctl_leaks_deleted_total": {"server", "image", "port", "volume", "floating_ip"}} {
 		for _, result := range results {
 			m.add(name, 0, result)
 		}
 	}
-	m.registry.MustRegister(world{m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(collector{m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// Watch shows what a daemon is doing. Its Options have had Pass, Step and Taken.
+// Watch adds the metrics of a running daemon. The daemon's Options must call Pass, Step and RequestTaken.
 func (m *Metrics) Watch(d *watch.Daemon) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stalled, m.running = d.Stalled, d.Runner().Running
 	if d.Shadow {
-		for _, result := range watch.Results() { // so that the first is an increase
+		for _, result := range watch.Results() { // so that the first event is an increase
 			m.add("npctl_shadow_requests_total", 0, string(result))
 		}
 	}
 }
 
-// Registry is where the metrics are, for tests.
+// Registry returns the registry of the metrics, for tests.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Handler serves the metrics.
@@ -112,16 +112,16 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) count(name string, labels ...string) { m.add(name, 1, labels...) }
 
 func (m *Metrics) add(name string, n float64, labels ...string) {
-	known(m.counters, name).WithLabelValues(labels...).Add(n)
+	lookUpMetric(m.counters, name).WithLabelValues(labels...).Add(n)
 }
 
-// time notes seconds in a histogram.
+// time adds a duration in seconds to a histogram.
 func (m *Metrics) time(name string, seconds float64, labels ...string) {
-	known(m.histograms, name).WithLabelValues(labels...).Observe(seconds)
+	lookUpMetric(m.histograms, name).WithLabelValues(labels...).Observe(seconds)
 }
 
-// known returns what families.go names; anything else is a slip of ours.
-func known[T any](of map[string]T, name string) T {
+// lookUpMetric returns the metric of a name from families.go. It panics for any other name, which is a bug in npctl.
+func lookUpMetric[T any](of map[string]T, name string) T {
 	v, ok := of[name]
 	if !ok {
 		panic(fmt.Sprintf("metrics: there is no %s", name))
@@ -129,7 +129,7 @@ func known[T any](of map[string]T, name string) T {
 	return v
 }
 
-// Call notes a call to a provider.
+// Call records a call to a provider.
 func (m *Metrics) Call(provider, operation string, took time.Duration, err error) {
 	m.time("npctl_provider_api_duration_seconds", took.Seconds(), provider, operation)
 	if err != nil {
@@ -137,7 +137,7 @@ func (m *Metrics) Call(provider, operation string, took time.Duration, err error
 	}
 }
 
-// Reload notes what became of a reload: done, refused or held_back.
+// Reload records the result of a reload: done, invalid or consent_required.
 func (m *Metrics) Reload(result string) {
 	m.count("npctl_watch_reloads_total", result)
 	m.mu.Lock()
@@ -145,10 +145,10 @@ func (m *Metrics) Reload(result string) {
 	m.stale = result != "done"
 }
 
-// RequestRefused notes a request above max_requests.
+// RequestRefused counts a request above max_requests.
 func (m *Metrics) RequestRefused() { m.count("npctl_requests_refused_total") }
 
-// Guessed notes a wrong token: unknown, or throttled when it was not looked at.
-func (m *Metrics) Guessed(how string) { m.count("npctl_api_wrong_tokens_total", how) }
+// InvalidToken counts a wrong token: unknown, or throttled when the API did not check it.
+func (m *Metrics) InvalidToken(how string) { m.count("npctl_api_invalid_tokens_total", how) }
 
 func goVersion() string { return runtime.Version() }

@@ -28,7 +28,7 @@ func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * fl
 
 func ptr[T any](v T) *T { return &v }
 
-// fleet is a pass that shows something of everything.
+// fleet is a pass with at least one object of every kind.
 func fleet() watch.Pass {
 	return watch.Pass{
 		Took: 3 * time.Millisecond,
@@ -40,15 +40,15 @@ func fleet() watch.Pass {
 				{Name: "rack", Pools: []resources.Pool{{Name: "main", Nodes: []resources.StaticNode{{Name: "m1", Labels: []string{"metal", "slow"}}}}}},
 			},
 		},
-		Seen: plan.Observed{
+		Observed: plan.Observed{
 			Now: at(100),
 			Providers: map[string]plan.ProviderView{
-				"cloud": {ListedAt: at(90), Quota: resources.Quota{Limit: resources.Amounts{Instances: 10, Cores: resources.Unlimited}, Used: resources.Amounts{Instances: 4, Cores: 8}}},
+				"cloud": {ListedAt: at(90), Quota: resources.Quota{Limit: resources.ResourceAmounts{Instances: 10, Cores: resources.Unlimited}, Used: resources.ResourceAmounts{Instances: 4, Cores: 8}}},
 				"rack":  {Err: "no answer"},
 			},
-			Frozen:    map[string]bool{"rack": true},
-			Launching: map[plan.Address]*resources.Failure{plan.ProviderAddress("cloud"): {Count: 3}},
-			Files:     []plan.ImageFile{{Name: "debian.raw", Size: 1000}, {Name: "debian.qcow2", Size: 500}},
+			Frozen:         map[string]bool{"rack": true},
+			LaunchFailures: map[plan.Address]*resources.Failure{plan.ProviderAddress("cloud"): {Count: 3}},
+			Files:          []plan.ImageFile{{Name: "debian.raw", Size: 1000}, {Name: "debian.qcow2", Size: 500}},
 			Records: plan.Records{
 				Nodes: []*resources.Node{
 					{ID: "0000000001", Provider: "cloud", Pool: "main", Labels: []string{"small"}, State: resources.StateReady},
@@ -173,16 +173,16 @@ func everything(t *testing.T) *metrics.Metrics {
 	m := metrics.New(metrics.Options{Classify: func(error) string { return "quota" }})
 	m.Pass(fleet())
 	m.Pass(withRequest(fleet(), fulfilled()))
-	m.Taken(fulfilled(), []*resources.Node{{ID: "0000000001", StateTime: at(40)}})
+	m.RequestTaken(fulfilled(), []*resources.Node{{ID: "0000000001", StateTime: at(40)}})
 	for _, action := range []plan.Action{plan.ActionBuild, plan.ActionUpload, plan.ActionLaunch} {
 		m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Action: action, Image: "debian", Provider: "cloud"}, ID: "0000000001"})
 	}
 	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Action: plan.ActionDelete, Reason: plan.ReasonLeaked, Type: "port"}})
 	m.Pass(fleet())
 	m.Call("cloud", "list", time.Second, errors.New("no"))
-	m.Guessed("unknown")
-	m.Reload("refused")
-	m.Compared(watch.Verdict{Result: watch.ResultAgree})
+	m.InvalidToken("unknown")
+	m.Reload("invalid")
+	m.Compared(watch.Comparison{Result: watch.ResultAgree})
 	store := m.Timed(brokenStore{})
 	if _, err := store.Commit(t.Context()); err == nil {
 		t.Fatal("the commit went well")
@@ -196,7 +196,7 @@ func (brokenStore) Commit(context.Context, ...state.Op) ([]state.Entry, error) {
 	return nil, state.ErrConflict
 }
 
-// notWithoutDaemon are read from a daemon, which TestADaemonIsShown has.
+// notWithoutDaemon lists the metrics that need a daemon; TestADaemonIsShown checks them.
 var notWithoutDaemon = []string{"npctl_steps_running", "npctl_watch_stalled_seconds"}
 
 func TestMetricsAreAsTheirTableSays(t *testing.T) {
@@ -265,7 +265,7 @@ func TestCountersStartAtZero(t *testing.T) {
 	m.Pass(fleet())
 	text := scrape(t, m)
 	for _, want := range []string{
-		`npctl_api_wrong_tokens_total{result="throttled"} 0`, `npctl_watch_reloads_total{result="refused"} 0`, `npctl_leaked_total{type="server"} 0`,
+		`npctl_api_invalid_tokens_total{result="throttled"} 0`, `npctl_watch_reloads_total{result="invalid"} 0`, `npctl_leaks_deleted_total{type="server"} 0`,
 		`npctl_image_builds_total{image="debian",result="failed"} 0`, `npctl_image_uploads_total{provider="cloud",result="ready"} 0`,
 		`npctl_node_launches_total{provider="cloud",reason="quota",result="failed"} 0`,
 	} {

@@ -16,16 +16,16 @@ import (
 )
 
 func fulfilled() *resources.Request {
-	return &resources.Request{ID: "0000000007", State: resources.StateFulfilled, Labels: []string{"small", "small"}, Created: at(0), Taken: at(1),
+	return &resources.Request{ID: "0000000007", State: resources.StateFulfilled, Labels: []string{"small", "small"}, Created: at(0), PendingSince: at(1),
 		Ready: at(30), Nodes: []string{"0000000001"}}
 }
 
 func withRequest(p watch.Pass, requests ...*resources.Request) watch.Pass {
-	p.Seen.Records.Requests = requests
+	p.Observed.Records.Requests = requests
 	return p
 }
 
-// histogram tells how often and how long in all something with that label took.
+// histogram returns the count and the sum of a histogram with that label.
 func histogram(t *testing.T, m *metrics.Metrics, name, label string) string {
 	t.Helper()
 	for _, one := range gather(t, m)[name].GetMetric() {
@@ -42,7 +42,7 @@ func TestARequestCountsOnceHoweverItIsNoticed(t *testing.T) {
 	waiting := *fulfilled()
 	waiting.State = resources.StatePending
 	taken := func(m *metrics.Metrics) {
-		m.Taken(fulfilled(), []*resources.Node{{ID: "0000000001", StateTime: at(42)}})
+		m.RequestTaken(fulfilled(), []*resources.Node{{ID: "0000000001", StateTime: at(42)}})
 	}
 	pass := func(requests ...*resources.Request) func(*metrics.Metrics) {
 		return func(m *metrics.Metrics) { m.Pass(withRequest(fleet(), requests...)) }
@@ -63,7 +63,7 @@ func TestARequestCountsOnceHoweverItIsNoticed(t *testing.T) {
 			happen(m)
 		}
 		got := []string{histogram(t, m, "npctl_requests_finished_total", "fulfilled"), histogram(t, m, "npctl_request_ready_seconds", "small"),
-			histogram(t, m, "npctl_request_phase_seconds", "hand_over")}
+			histogram(t, m, "npctl_request_phase_seconds", "accept")}
 		got[0] = fmt.Sprint(gather(t, m)["npctl_requests_finished_total"].GetMetric()[1].GetCounter().GetValue())
 		if diff := cmp.Diff([]string{"1", "1: 30 s", "1: 12 s"}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
@@ -85,7 +85,7 @@ func TestWhatNodepoolServesIsNotTimed(t *testing.T) {
 	m := metrics.New(metrics.Options{})
 	m.Pass(fleet())
 	theirs := *fulfilled()
-	theirs.Ready, theirs.Taken, theirs.Place = time.Time{}, time.Time{}, resources.Place{}
+	theirs.Ready, theirs.PendingSince, theirs.Placement = time.Time{}, time.Time{}, resources.Placement{}
 	m.Pass(withRequest(fleet(), &theirs))
 	got := []string{histogram(t, m, "npctl_request_ready_seconds", "small"), histogram(t, m, "npctl_request_phase_seconds", "queue"),
 		fmt.Sprint(gather(t, m)["npctl_requests_finished_total"].GetMetric()[1].GetCounter().GetValue())}
@@ -97,7 +97,7 @@ func TestWhatNodepoolServesIsNotTimed(t *testing.T) {
 func TestAShadowCountsWhatItHasCompared(t *testing.T) {
 	m := metrics.New(metrics.Options{})
 	for _, result := range []watch.Result{watch.ResultAgree, watch.ResultAgree, watch.ResultWouldWait} {
-		m.Compared(watch.Verdict{Result: result})
+		m.Compared(watch.Comparison{Result: result})
 	}
 	text := scrape(t, m)
 	for _, line := range []string{`npctl_shadow_requests_total{result="agree"} 2`, `npctl_shadow_requests_total{result="would_wait"} 1`} {
@@ -131,18 +131,18 @@ func TestARequestsTimeIsSplit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := metrics.New(metrics.Options{})
-			m.Pass(watch.Pass{Seen: plan.Observed{Now: at(0)}})
+			m.Pass(watch.Pass{Observed: plan.Observed{Now: at(0)}})
 			waiting := *fulfilled()
 			waiting.State = resources.StateRequested
-			for _, looked := range []float64{0.5, 0.9} { // it is taken at 1: until then there was no room
-				m.Pass(watch.Pass{Seen: plan.Observed{Now: at(looked), Records: plan.Records{Requests: []*resources.Request{&waiting}}}})
+			for _, looked := range []float64{0.5, 0.9} { // the request is accepted at 1: before that no capacity was available
+				m.Pass(watch.Pass{Observed: plan.Observed{Now: at(looked), Records: plan.Records{Requests: []*resources.Request{&waiting}}}})
 			}
 			r := fulfilled()
 			r.Nodes = nil
 			for _, n := range test.nodes {
 				r.Nodes = append(r.Nodes, n.ID)
 			}
-			m.Pass(watch.Pass{Seen: plan.Observed{Now: at(31), Records: plan.Records{Nodes: test.nodes, Requests: []*resources.Request{r}}}})
+			m.Pass(watch.Pass{Observed: plan.Observed{Now: at(31), Records: plan.Records{Nodes: test.nodes, Requests: []*resources.Request{r}}}})
 			got := map[string]string{}
 			for phase := range test.want {
 				got[phase] = histogram(t, m, "npctl_request_phase_seconds", phase)
@@ -161,7 +161,7 @@ func TestLaunchesAreTimedByTheirRecord(t *testing.T) {
 	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: launch, ID: "0000000002", Took: time.Hour})
 	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: launch, Err: errors.New("quota")})
 	p := fleet()
-	p.Seen.Records.Nodes[1].Seconds, p.Seen.Records.Nodes[1].Phases = 20, resources.Phases{Create: 2, Boot: 15, Keyscan: 3}
+	p.Observed.Records.Nodes[1].Seconds, p.Observed.Records.Nodes[1].Phases = 20, resources.Phases{Create: 2, Boot: 15, Keyscan: 3}
 	m.Pass(p)
 	m.Pass(p)
 	got := map[string]string{}
@@ -202,18 +202,18 @@ func TestOneOfSeveralProcessesCountsARequest(t *testing.T) {
 		m := metrics.New(metrics.Options{})
 		pass := func(requests ...*resources.Request) {
 			p := withRequest(fleet(), requests...)
-			p.Seen.Shared, p.Served = true, c.served
+			p.Observed.Shared, p.Leads = true, c.served
 			m.Pass(p)
 		}
 		served := fulfilled()
-		served.Place = resources.Place{Provider: "cloud", Pool: "main"}
+		served.Placement = resources.Placement{Provider: "cloud", Pool: "main"}
 		pass()
 		for _, step := range c.steps {
 			m.Step(step)
 		}
 		pass(served, failed)
 		pass(served, failed)
-		m.Taken(served, []*resources.Node{{ID: "0000000001", StateTime: at(42)}}) // by whichever the requestor asks
+		m.RequestTaken(served, []*resources.Node{{ID: "0000000001", StateTime: at(42)}}) // from any process that the requestor asks
 		pass()
 		finished := map[string]string{}
 		for _, one := range gather(t, m)["npctl_requests_finished_total"].GetMetric() {

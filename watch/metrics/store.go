@@ -8,19 +8,19 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Store is a store that knows its identity, as npctl's do.
+// Store is a store with an identity, as the stores of npctl have.
 type Store interface {
 	state.Store
 	state.Identified
 }
 
-// timed is a store whose commits are timed, and shared one that others work in too.
+// timedStore measures the duration of commits; timedSharedStore does so for a shared store.
 type (
-	timed struct {
+	timedStore struct {
 		Store
 		m *Metrics
 	}
-	shared struct {
+	timedSharedStore struct {
 		state.Shared
 		state.Identified
 		m *Metrics
@@ -28,26 +28,26 @@ type (
 )
 
 var (
-	_ Store        = timed{}
-	_ Store        = shared{}
-	_ state.Shared = shared{}
+	_ Store        = timedStore{}
+	_ Store        = timedSharedStore{}
+	_ state.Shared = timedSharedStore{}
 )
 
-// Timed returns the store, with its commits timed.
+// Timed returns s with its commits measured.
 func (m *Metrics) Timed(s Store) Store {
 	if others, ok := s.(state.Shared); ok {
-		return shared{others, s, m}
+		return timedSharedStore{others, s, m}
 	}
-	return timed{s, m}
+	return timedStore{s, m}
 }
 
 // Commit implements state.Store.
-func (t timed) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+func (t timedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
 	return t.m.commit(ctx, t.Store, ops)
 }
 
 // Commit implements state.Store.
-func (t shared) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+func (t timedSharedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
 	return t.m.commit(ctx, t.Shared, ops)
 }
 

@@ -1,4 +1,4 @@
-// Package openstacktest stages what other people do in a project that npctl uses: for the driver's contract tests, on the
+// Package openstacktest acts like other users of a project that npctl uses: for the driver's contract tests, on the
 // sandbox and on a real OpenStack.
 package openstacktest
 

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Certificates are the paths of PEM files: an authority, and a certificate by it for 127.0.0.1 that servers and clients
-// may use.
+// Certificates are the paths of PEM files: an authority, and a certificate of it for 127.0.0.1 for servers and
+// clients.
 type Certificates struct{ CA, Cert, Key string }
 
-// NewCertificates makes them below the test's temporary directory.
+// NewCertificates creates certificates below the test's temporary directory.
 func NewCertificates(t testing.TB) Certificates {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func NewCertificates(t testing.TB) Certificates {
 	return certs
 }
 
-// Server is the configuration of a server that asks for a client certificate.
+// Server returns the configuration of a server that requires a client certificate.
 func (c Certificates) Server(t testing.TB) *tls.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)

@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/internal/gearman"
 )
 
-// take deals with a packet. The server's mu is held.
+// take handles a packet. The caller holds the server's mu.
 func (p *peer) take(packet gearman.Packet) {
 	s, args := p.server, packet.Args
 	s.note(p, packet)
@@ -20,7 +20,7 @@ func (p *peer) take(packet gearman.Packet) {
 	case gearman.CantDo:
 		p.cantDo(args[0])
 	case gearman.OptionReq:
-		if s.kind == Gearmand { // the Python server says nothing
+		if s.kind == Gearmand { // the Python server does not answer
 			p.options = true
 			p.send(gearman.OptionRes, args[0])
 		}
@@ -46,7 +46,7 @@ func (p *peer) take(packet gearman.Packet) {
 	}
 }
 
-// cantDo takes a function back. gearmand takes back its jobs in hand, too.
+// cantDo withdraws a function. gearmand also withdraws its active jobs.
 func (p *peer) cantDo(function string) {
 	delete(p.functions, function)
 	if p.server.kind == Python {
@@ -98,7 +98,7 @@ func (p *peer) submit(function, unique, data string) {
 	s.wakeFor(function)
 }
 
-// same finds a job to join; the Python server joins none.
+// same returns a job to join; the Python server joins none.
 func (s *Server) same(function, unique string) *job {
 	for _, j := range s.jobs {
 		if s.kind == Gearmand && unique != "" && j.function == function && j.unique == unique {
@@ -108,7 +108,7 @@ func (s *Server) same(function, unique string) *job {
 	return nil
 }
 
-// next is the job that a worker would get.
+// next returns the next job for a worker.
 func (s *Server) next(p *peer) *job {
 	for _, j := range s.queue {
 		if p.functions[j.function] {
@@ -127,7 +127,7 @@ func (p *peer) grab() {
 			return
 		}
 		s.queue = slices.DeleteFunc(s.queue, func(other *job) bool { return other == j })
-		if j.abandoned { // dropped now, whoever has joined it since
+		if j.abandoned { // dropped now, even if a client has joined it since
 			delete(s.jobs, j.handle)
 			continue
 		}
@@ -137,7 +137,7 @@ func (p *peer) grab() {
 	}
 }
 
-// work hands on what a worker says about its job.
+// work forwards a worker's packets about its job.
 func (p *peer) work(packet gearman.Packet) {
 	s := p.server
 	j := s.jobs[packet.Args[0]]
@@ -159,7 +159,8 @@ func (p *peer) work(packet gearman.Packet) {
 	}
 }
 
-// hear sends a worker's packet to a client. Without the option, gearmand makes an exception a failure, with a NUL too many.
+// hear sends a worker's packet to a client. Without the option, gearmand converts an exception to a failure, with an
+// extra NUL.
 func (p *peer) hear(packet gearman.Packet) {
 	if packet.Type == gearman.WorkException && p.server.kind == Gearmand && !p.options {
 		p.send(gearman.WorkFail, packet.Args[0], "")
@@ -192,7 +193,7 @@ func (p *peer) statusUnique(unique string) {
 	p.send(gearman.StatusResUnique, unique, known, running, numerator, denominator, fmt.Sprint(clients))
 }
 
-// state is what GET_STATUS tells. The Python server has no numbers before the first WORK_STATUS.
+// state returns the fields of STATUS_RES. The Python server has no numbers before the first WORK_STATUS.
 func (s *Server) state(j *job) (known, running, numerator, denominator string) {
 	known, running = "0", "0"
 	if s.kind == Gearmand {
@@ -210,7 +211,7 @@ func (s *Server) state(j *job) (known, running, numerator, denominator string) {
 	return "1", running, numerator, denominator
 }
 
-// gone clears up behind a connection.
+// gone cleans up after a connection.
 func (p *peer) gone() {
 	_ = p.net.Close()
 	s := p.server
@@ -227,8 +228,8 @@ func (p *peer) gone() {
 	}
 }
 
-// orphan deals with a job whose worker has gone: gearmand gives it to another, the Python server fails it, by a packet
-// with the wrong magic.
+// orphan handles a job after the loss of its worker: gearmand requeues it, the Python server fails it, with a packet
+// that has the wrong magic.
 func (s *Server) orphan(j *job) {
 	if s.kind == Gearmand {
 		s.requeue(j)
@@ -240,7 +241,8 @@ func (s *Server) orphan(j *job) {
 	delete(s.jobs, j.handle)
 }
 
-// abandon deals with a job whose client has gone: the Python server drops it, gearmand when a worker would get it.
+// abandon handles a job after the loss of its client: the Python server drops it at once, gearmand when a worker
+// would get it.
 func (s *Server) abandon(j *job, p *peer) {
 	j.clients = slices.DeleteFunc(j.clients, func(client *peer) bool { return client == p })
 	if s.kind == Python {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// StartGearmand starts Debian's gearmand and returns where it listens.
+// StartGearmand starts Debian's gearmand and returns its address.
 func StartGearmand(t testing.TB, args ...string) string {
 	t.Helper()
 	return run(t, gearmand(t, args...)).Addr
@@ -57,7 +57,7 @@ func GearPython(t testing.TB) string {
 	return name
 }
 
-// StartStunnel puts stunnel, which asks for a client certificate, in front of a server and returns where it listens.
+// StartStunnel starts stunnel, which requires a client certificate, in front of a server and returns its address.
 func StartStunnel(t testing.TB, certs Certificates, server string) string {
 	t.Helper()
 	return run(t, func(port string) *exec.Cmd {
@@ -97,7 +97,7 @@ func (p *Process) Kill() { p.kill() }
 func (p *Process) Start() {
 	p.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		if p.begin() { // else a connection that is being closed may still hold the port
+		if p.begin() { // otherwise a closing connection may still use the port
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -128,7 +128,8 @@ func (p *Process) begin() bool {
 	return false
 }
 
-// run starts a server on a free port and waits until it listens. The port may be taken in between; then another is tried.
+// run starts a server on a free port and waits until it listens. If another process takes the port first, it tries
+// another one.
 func run(t testing.TB, command func(port string) *exec.Cmd) *Process {
 	t.Helper()
 	for range 5 {
@@ -144,7 +145,7 @@ func run(t testing.TB, command func(port string) *exec.Cmd) *Process {
 func freePort(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
-		port := strconv.Itoa(20000 + rand.IntN(12000)) // below those that the kernel gives to clients
+		port := strconv.Itoa(20000 + rand.IntN(12000)) // below the kernel's ephemeral ports
 		if _, given := givenPorts.LoadOrStore(port, true); given {
 			continue
 		}
@@ -159,7 +160,7 @@ func freePort(t testing.TB) string {
 	return ""
 }
 
-// givenPorts are those that freePort has given to anybody, so that tests side by side do not meet at one.
+// givenPorts are all ports that freePort has returned, so that parallel tests do not share one.
 var givenPorts sync.Map
 
 func listens(t testing.TB, addr string, ended <-chan struct{}) bool {

@@ -1,5 +1,5 @@
-// Package gearmantest is a gearman server for tests, with the habits of gearmand 1.1.20 or of the Python gear server:
-// where they differ, Kind says which. It knows jobs in the foreground only.
+// Package gearmantest is a gearman server for tests that behaves like gearmand 1.1.20 or like the Python gear server:
+// Kind selects one where they differ. It supports only foreground jobs.
 package gearmantest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/internal/gearman"
 )
 
-// Kind is whose habits a server has.
+// Kind selects the server implementation to emulate.
 type Kind int
 
 // The kinds of servers.
@@ -37,9 +37,9 @@ type Server struct {
 
 	mu     sync.Mutex
 	peers  map[*peer]bool  // guarded by mu
-	queue  []*job          // guarded by mu: in the order in which they came
+	queue  []*job          // guarded by mu: in order of arrival
 	jobs   map[string]*job // guarded by mu: by handle
-	names  map[string]bool // guarded by mu: functions ever heard of
+	names  map[string]bool // guarded by mu: all functions since the start
 	last   int             // guarded by mu: number of the last handle
 	closed bool            // guarded by mu
 	log    []string        // guarded by mu
@@ -50,7 +50,7 @@ type job struct {
 	clients                        []*peer
 	worker                         *peer
 	numerator, denominator         string
-	abandoned                      bool // by all its clients, at one time
+	abandoned                      bool // by all its clients, at some time
 }
 
 // peer is a connection.
@@ -67,12 +67,12 @@ type peer struct {
 // Start starts a server that is stopped at the end of the test.
 func Start(t testing.TB, kind Kind) *Server { return start(t, kind, "127.0.0.1:0", nil) }
 
-// StartTLS starts a server that speaks TLS.
+// StartTLS starts a server that uses TLS.
 func StartTLS(t testing.TB, kind Kind, config *tls.Config) *Server {
 	return start(t, kind, "127.0.0.1:0", config)
 }
 
-// Again starts a server where another one was.
+// Again starts a server at the address of an earlier one.
 func Again(t testing.TB, kind Kind, addr string) *Server { return start(t, kind, addr, nil) }
 
 func start(t testing.TB, kind Kind, addr string, config *tls.Config) *Server {
@@ -90,7 +90,7 @@ func start(t testing.TB, kind Kind, addr string, config *tls.Config) *Server {
 	return s
 }
 
-// Addr is where it listens, host:port.
+// Addr returns the address, host:port.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // Stop closes everything, as if the server had been killed.
@@ -103,7 +103,7 @@ func (s *Server) Stop() {
 	s.work.Wait()
 }
 
-// Drop closes the connections of those with that name, or all.
+// Drop closes the connections with that name, or all.
 func (s *Server) Drop(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,13 +114,13 @@ func (s *Server) Drop(name string) {
 	}
 }
 
-// Hold keeps the server from dealing with packets until the function returned is called.
+// Hold pauses packet handling until the returned function is called.
 func (s *Server) Hold() (release func()) {
 	s.mu.Lock()
 	return s.mu.Unlock
 }
 
-// Log lists what connections with a name have sent, each as "name PACKET argument".
+// Log lists the packets that connections with a name have sent, each as "name PACKET argument".
 func (s *Server) Log() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -158,7 +158,7 @@ var headers = map[string]func(size int) []byte{
 func Qcow2(disk []byte) []byte {
 	text, err := image("qcow2", disk)
 	if err != nil {
-		panic(err) // the format is one that it knows
+		panic(err) // image supports this format
 	}
 	return text
 }

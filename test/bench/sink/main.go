@@ -1,8 +1,9 @@
-// Sink serves an OpenStack on loopback whose Glance throws away what is uploaded to it, unhashed and unstored, and then
-// says that it has what the client said it would send. Uploads to it take what the client and the socket take, and
-// nothing else. All but the content is the sandbox cloud. A second port takes bytes without any protocol, for dd.
+// Sink serves an OpenStack on loopback. Its Glance discards uploads without hashing or storing them, and then reports
+// the number of bytes received and the checksum that npctl announced. The duration of an upload is therefore that of
+// the client and the socket alone. Except for the content of images, it is the sandbox cloud. A second port accepts
+// bytes without a protocol, for dd.
 //
-// It is for test/bench/uploads.sh. It writes a clouds.yaml, prints the second port, and serves until it is killed.
+// test/bench/uploads.sh runs it. It writes a clouds.yaml, prints the second port, and serves until it is killed.
 package main
 
 import (
@@ -57,7 +58,7 @@ func serve(clouds string) error {
 	return server.Serve(listener)
 }
 
-// drain reads to the end in pieces as large as are worth a call.
+// drain reads to the end with a buffer that is large enough to make system calls cheap.
 func drain(from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{from}, make([]byte, 256<<10))
 }
@@ -75,11 +76,11 @@ func drainAll(listener net.Listener) {
 	}
 }
 
-// sink is the sandbox cloud, but for the content of images.
+// sink is the sandbox cloud without the content of images.
 type sink struct {
 	inner http.Handler
 	mu    sync.Mutex
-	took  map[string]int64 // bytes of the content, by the image's id; guarded by mu
+	took  map[string]int64 // bytes received, by image ID; guarded by mu
 }
 
 var (
@@ -99,11 +100,11 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// swallow takes the content and hands on a single byte, so that the image becomes active.
+// swallow discards the content and forwards a single byte, so that the image becomes active.
 func (s *sink) swallow(w http.ResponseWriter, r *http.Request, id string) {
 	n, err := drain(r.Body)
 	if err != nil {
-		return // the client has gone
+		return // the client disconnected
 	}
 	s.mu.Lock()
 	s.took[id] = n
@@ -112,7 +113,8 @@ func (s *sink) swallow(w http.ResponseWriter, r *http.Request, id string) {
 	s.inner.ServeHTTP(w, r)
 }
 
-// pretend shows the size that came, and the checksum that npctl wrote into the image's properties; of others none.
+// pretend reports the number of bytes received and the checksum in the properties that npctl wrote. An image without
+// that property has no checksum.
 func (s *sink) pretend(w http.ResponseWriter, r *http.Request, id string) {
 	recorder := httptest.NewRecorder()
 	s.inner.ServeHTTP(recorder, r)
@@ -126,7 +128,7 @@ func (s *sink) pretend(w http.ResponseWriter, r *http.Request, id string) {
 		if sum, ok := image["npctl_sha256"]; ok {
 			image["os_hash_algo"], image["os_hash_value"] = "sha256", sum
 		}
-		body, _ = json.Marshal(image) // it was JSON before
+		body, _ = json.Marshal(image) // body was valid JSON
 	}
 	for name, values := range recorder.Header() {
 		w.Header()[name] = values

@@ -8,54 +8,55 @@ import (
 	"time"
 )
 
-// Deed is what a rule makes go wrong.
+// Deed is an operation of the cloud that a Rule affects.
 type Deed string
 
 const (
-	// Spawn is the start of a server on its host: the time in which it is BUILD, after the create was accepted.
+	// Spawn is the start of a server on its host: the time in BUILD after the create was accepted.
 	Spawn Deed = "spawn"
-	// Destroy is the end of a server on its host, after the delete was answered with 204.
+	// Destroy is the deletion of a server on its host after the delete was answered with 204.
 	Destroy Deed = "destroy"
-	// Address is the server's addresses being shown: it is ACTIVE and has none until Rule.For has passed.
+	// Address is the display of the server's addresses: the server is ACTIVE and has none until Rule.For has passed.
 	Address Deed = "address"
-	// FloatingIP is nova hearing of a floating IP of an active server; until then only neutron shows it.
+	// FloatingIP is the propagation of an active server's floating IP to nova; until then only neutron shows it.
 	FloatingIP Deed = "floating-ip"
-	// Snapshot is the making of an image of a server, after it was accepted. When it fails nova deletes the image.
+	// Snapshot is the creation of an image of a server after it was accepted. If it fails, nova deletes the image.
 	Snapshot Deed = "snapshot"
-	// VolumeCreate and VolumeDelete are the work of the volume backend, after the call was accepted.
+	// VolumeCreate and VolumeDelete are the work of the volume backend after the call was accepted.
 	VolumeCreate Deed = "volume-create"
 	VolumeDelete Deed = "volume-delete"
 )
 
-// Action is what happens to a deed.
+// Action is the effect of a Rule.
 type Action string
 
 const (
-	// Fail makes it fail. A spawn is tried on the other host, and the server is ERROR when that fails too; a server
-	// that cannot be destroyed goes back to ERROR; a second delete works when the rule allows it.
+	// Fail makes the operation fail. Nova retries a spawn on the other host, and the server is ERROR if that fails too.
+	// A server that cannot be destroyed returns to ERROR; a second delete succeeds if the rule permits it.
 	Fail Action = "error"
-	// Abort makes a spawn fail without another host being tried.
+	// Abort makes a spawn fail without a retry on another host.
 	Abort Action = "abort"
-	// Delay makes it take Rule.For longer.
+	// Delay extends the operation by Rule.For.
 	Delay Action = "delay"
-	// Hang makes it wait until the rule is gone: after Clear or another Faults it goes on and succeeds.
+	// Hang blocks the operation until the rule is removed: after Clear or another call of Faults it continues and
+	// succeeds.
 	Hang Action = "hang"
 )
 
-// Rule makes one kind of deed go wrong. Empty patterns match everything; patterns are those of path.Match without
-// the special meaning of slashes.
+// Rule affects operations of one kind. An empty pattern matches everything; patterns have the syntax of path.Match, but
+// slashes have no special meaning.
 type Rule struct {
 	On     Deed          `json:"on"`
-	Action Action        `json:"action,omitempty"` // default Fail; Address and FloatingIP know Delay only
+	Action Action        `json:"action,omitempty"` // default Fail; Address and FloatingIP support only Delay
 	Name   string        `json:"name,omitempty"`   // pattern for the server's or volume's name
 	Flavor string        `json:"flavor,omitempty"` // pattern for the server's flavor
 	Host   string        `json:"host,omitempty"`   // pattern for the host: compute1 (zone az1), compute2 (az2)
 	For    time.Duration `json:"-"`                // of Delay; default 5 s
-	Times  int           `json:"times,omitempty"`  // how often it acts; 0 means always
+	Times  int           `json:"times,omitempty"`  // how often the rule applies; 0: always
 }
 
-// Faults replaces all rules; the first that matches a deed acts. They hold from the next deed on, and Times counts
-// anew, even for a rule that was there before.
+// Faults replaces all rules. The first rule that matches an operation applies. The rules apply to operations that start
+// after the call, and Times starts at zero even for an unchanged rule.
 func (l *Lab) Faults(rules ...Rule) error {
 	type line struct {
 		Rule
@@ -74,10 +75,10 @@ func (l *Lab) Faults(rules ...Rule) error {
 	return replaceFile(filepath.Join(l.dir, "faults.json"), append(text, '\n'))
 }
 
-// Clear takes all rules back.
+// Clear removes all rules.
 func (l *Lab) Clear() error { return l.Faults() }
 
-// replaceFile lets readers see the old content or the new, never a part.
+// replaceFile replaces a file atomically: readers see the old content or the new, never a part.
 func replaceFile(path string, content []byte) error {
 	part := path + ".part"
 	if err := os.WriteFile(part, content, 0o644); err != nil {

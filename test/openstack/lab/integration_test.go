@@ -2,7 +2,7 @@
 
 package lab
 
-// These tests hold the lab to what it promises: that the faults other tests build on do happen.
+// These tests verify that the lab produces the faults that other tests rely on.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 )
 
-// user is project npctl's view of the lab.
+// user is the view of the project npctl on the lab.
 type user struct {
 	t                         *testing.T
 	lab                       *Lab
@@ -59,7 +59,7 @@ func connect(t *testing.T) *user {
 	return u
 }
 
-// find returns the id of the object of a listing that has the name.
+// find returns the ID of the object with the given name in a listing.
 func (u *user) find(c *gophercloud.ServiceClient, path, key, name string) string {
 	u.t.Helper()
 	var body map[string]any
@@ -97,7 +97,7 @@ func (u *user) mustCreate(name string) *servers.Server {
 	return s
 }
 
-// byName returns the servers with a name, made in whatever way.
+// byName returns all servers with a name.
 func (u *user) byName(ctx context.Context, name string) []servers.Server {
 	page, err := servers.List(u.compute, servers.ListOpts{Name: name}).AllPages(ctx)
 	check(u.t, err)
@@ -121,7 +121,7 @@ func (u *user) remove(name string) {
 	u.t.Errorf("server %s is not gone after a minute", name)
 }
 
-// wait asks for a server until it is as wished; nil stands for "not there".
+// wait polls a server until as returns true. as receives nil if the server does not exist.
 func (u *user) wait(id, what string, as func(*servers.Server) bool) {
 	u.t.Helper()
 	var s *servers.Server

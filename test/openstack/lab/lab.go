@@ -1,8 +1,9 @@
-// Package lab finds the OpenStack that test/openstack/up.sh has started and makes it misbehave, for integration tests.
+// Package lab finds the OpenStack that test/openstack/up.sh has started and injects faults into it, for integration
+// tests.
 //
-// It knows nothing of npctl: a test hands CloudsYAML to whatever it tests. The lab is one for the whole machine, so
-// tests that use Faults, Pause or Quota must not run in parallel with others on it; what they set up they take back
-// with Clear, the returned resume and restore functions, best in t.Cleanup.
+// The package does not depend on npctl: a test passes CloudsYAML to the program under test. A machine has only one lab,
+// so tests that use Faults, Pause or Quota must not run in parallel with other tests of the lab. They must undo their
+// changes with Clear and the returned resume and restore functions, preferably in t.Cleanup.
 package lab
 
 import (
@@ -17,17 +18,17 @@ import (
 // EnvWork is the environment variable with the lab's work directory; up.sh prints a file that sets it.
 const EnvWork = "NPCTL_OPENSTACK_WORK"
 
-// ErrNoLab means that no lab has been brought up where Find looked.
+// ErrNoLab means that no lab was started in the work directory.
 var ErrNoLab = errors.New("no OpenStack lab")
 
-// Lab is a lab that up.sh has brought up. Its zero value is of no use; see Find.
+// Lab is a running lab. Its zero value is not usable; see Find.
 type Lab struct {
 	dir    string // the work directory
 	source string // the directory of up.sh
 }
 
-// Find returns the lab in $NPCTL_OPENSTACK_WORK or, when that is not set, in the place that up.sh uses by default.
-// The error is an ErrNoLab when there is none; it does not ask whether the services answer.
+// Find returns the lab in $NPCTL_OPENSTACK_WORK or, if that is not set, in the default work directory of up.sh. It
+// returns ErrNoLab if there is none. It does not check that the services respond.
 func Find() (*Lab, error) {
 	dir := os.Getenv(EnvWork)
 	if dir == "" {
@@ -43,12 +44,12 @@ func Find() (*Lab, error) {
 	return &Lab{dir: dir, source: strings.TrimSpace(string(source))}, nil
 }
 
-// Dir is the work directory: log/NAME.log, etc/, clouds.yaml.
+// Dir returns the work directory. It contains log/NAME.log, etc/ and clouds.yaml.
 func (l *Lab) Dir() string { return l.dir }
 
-// CloudsYAML is the path of a clouds.yaml with the entries npctl, npctl-appcred, other, admin, wrong-password and
-// unreachable. It is what OS_CLIENT_CONFIG_FILE should hold.
+// CloudsYAML returns the path of a clouds.yaml with the entries npctl, npctl-appcred, other, admin, wrong-password and
+// unreachable, for use in OS_CLIENT_CONFIG_FILE.
 func (l *Lab) CloudsYAML() string { return filepath.Join(l.dir, "clouds.yaml") }
 
-// PrivateKey is the path of the OpenSSH private key of keypair "lab".
+// PrivateKey returns the path of the OpenSSH private key of key pair "lab".
 func (l *Lab) PrivateKey() string { return filepath.Join(l.dir, "id_lab") }

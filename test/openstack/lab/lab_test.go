@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// workDir makes a work directory as up.sh leaves it, with source as the directory of the scripts.
+// workDir creates a work directory like that of up.sh, with source as the directory of the scripts.
 func workDir(t *testing.T, source string) *Lab {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +129,7 @@ func TestPidOfAnotherProcessIsNotSignalled(t *testing.T) {
 	waitForState(t, pid, "S")
 }
 
-// service starts a process that leads a group of its own, and its pid file.
+// service starts a process that leads a process group, and writes its pid file.
 func service(t *testing.T, l *Lab, name string) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")

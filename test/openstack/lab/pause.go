@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// Pause makes services hang, as an overloaded or cut off machine would: connections are accepted and nothing is
-// answered. resume lets them go on with what they were asked meanwhile; it may be called more than once. Names are
-// those of faults.sh list; most useful are
+// Pause makes services hang like those of an overloaded or disconnected machine: they accept connections and do not
+// respond. resume lets them continue with the requests received in between; it may be called more than once. The names
+// are those of faults.sh list; the most useful are
 //
-//	glance, neutron, rabbitmq       a create of a server hangs, and succeeds after resume although its client has gone
-//	nova-compute1, nova-compute2    servers stay in BUILD; a delete is answered with 204 and not done; no addresses
-//	keystone, placement, nova-api   nothing gets through
+//	glance, neutron, rabbitmq       a server create hangs, and succeeds after resume although its client has gone
+//	nova-compute1, nova-compute2    servers stay in BUILD; a delete is answered with 204 and not executed; no addresses
+//	keystone, placement, nova-api   no request succeeds
 //
-// A service that is paused for more than a minute is reported down, and servers made just after resume may fail.
+// A service that is paused for more than a minute is reported as down, and servers created just after resume may fail.
 func (l *Lab) Pause(services ...string) (resume func() error, err error) {
 	var paused []int
 	resume = sync.OnceValue(func() error { return signalGroups(paused, syscall.SIGCONT) })
@@ -45,7 +45,8 @@ func signalGroups(pids []int, signal syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// pid reads "PID STARTTIME", as lib/process.sh wrote it: the start time tells whether the pid is still that process.
+// pid reads "PID STARTTIME", as written by lib/process.sh. The start time shows whether the PID still belongs to that
+// process.
 func (l *Lab) pid(service string) (int, error) {
 	var pid int
 	var started string
@@ -62,8 +63,8 @@ func (l *Lab) pid(service string) (int, error) {
 	return pid, nil
 }
 
-// startTime is field 22 of /proc/PID/stat, in ticks since boot; empty when there is no such process. Fields are
-// counted after the name, which may hold spaces.
+// startTime returns field 22 of /proc/PID/stat, in clock ticks since boot, or "" if there is no such process. It counts
+// fields from the end of the process name, which may contain spaces.
 func startTime(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

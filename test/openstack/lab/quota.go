@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Quotas that Quota sets, by name; -1 means no limit.
+// The names of the quotas that Quota sets. The limit -1 means no limit.
 const (
 	Instances   = "instances"
 	Cores       = "cores"
@@ -22,11 +22,11 @@ const (
 	Gigabytes   = "gigabytes"
 )
 
-// quotaLimit is how long one change may take; it takes about 1.5 seconds on a quiet machine.
+// quotaLimit bounds one change, which takes about 1.5 seconds on an idle machine.
 const quotaLimit = 3 * time.Minute
 
-// Quota sets limits of a project ("npctl" or "other"), at once effective, also below what is in use. restore gives
-// the project the lab's generous defaults again.
+// Quota sets limits of a project ("npctl" or "other"). They apply at once and may be below the current usage. restore
+// sets the generous default limits of the lab.
 func (l *Lab) Quota(ctx context.Context, project string, limits map[string]int) (restore func() error, err error) {
 	args := []string{project}
 	for name, limit := range limits {
@@ -36,7 +36,7 @@ func (l *Lab) Quota(ctx context.Context, project string, limits map[string]int) 
 	if err := l.quota(ctx, args...); err != nil {
 		return nil, err
 	}
-	// a test's own ctx may have ended when it restores
+	// The ctx of a test may have ended when restore is called.
 	return func() error { return l.quota(context.WithoutCancel(ctx), project, "reset") }, nil
 }
 

@@ -1,4 +1,4 @@
-// Command bench measures who answers node requests on a ZooKeeper, with clients that work as Zuul does:
+// Command bench measures the programs that serve node requests on a ZooKeeper, with clients that work as Zuul does:
 //
 //	. DIR/env.sh      # of test/zookeeper/lab.sh
 //	go run ./test/zookeeper/bench -label small -clients 50 -pid "$(test/zookeeper/launcher.sh pid NODEPOOL)"
@@ -62,7 +62,7 @@ func bench(ctx context.Context, arguments []string, out io.Writer) error {
 	return errors.Join(err, verdict(result))
 }
 
-// report prints one row of a table as docs/performance.md has it.
+// report prints one row of a table in the format of docs/performance.md.
 func report(out io.Writer, name string, o load.Options, r load.Result) {
 	fmt.Fprintf(out, "| %s | %d | %.4g | %s / %s / %s | %s / %s | %.3g | %.3g | %.3g | %d |\n", name, o.Clients, r.Rate,
 		seconds(r.Latency.P50), seconds(r.Latency.P95), seconds(r.Latency.P99), seconds(r.Gone.P50), seconds(r.Gone.P95),

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Connect returns a client of nobody in particular, which has a session. Close it.
+// Connect returns a client with a session, independent of npctl and Zuul. The caller closes it.
 func Connect(e Env) (*zk.Conn, error) {
 	pair, err := tls.LoadX509KeyPair(e.Cert, e.Key)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package lab gives tests a real ZooKeeper and those who use it beside npctl: servers that can be killed and paused, Zuul's
-// own classes (Peer), a real nodepool-launcher (Launcher), and a Proxy whose connections can be cut. The tests that use it
-// have the build tag integration; test/zookeeper/install.sh installs what they need.
+// Package lab provides tests with a real ZooKeeper and its other clients: servers that tests can kill and pause, Zuul's
+// own classes (Peer), a real nodepool-launcher (Launcher), and a Proxy that can cut connections. The tests that use it
+// have the build tag integration; test/zookeeper/install.sh installs their requirements.
 package lab

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// SharedNodes tells which nodes were in two hands at once, and whose. A node is a record, and also the machine or server
-// behind it: static machines have new records all the time.
+// SharedNodes returns the nodes that two requests held at the same time, with these requests. A node is a record, and
+// also the machine or server behind it: static machines get new records continuously.
 func SharedNodes(held []Held) []string {
 	byThing := map[string][]Held{}
 	for _, h := range held {

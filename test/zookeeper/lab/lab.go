@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// Env is how to reach a lab.
+// Env contains the addresses and credentials of a lab.
 type Env struct {
-	Hosts         string // TLS, host:port, with commas between servers
+	Hosts         string // host:port of each server with TLS, separated by commas
 	Plain         string // host:port of the first server without TLS, for four-letter words
 	CA, Cert, Key string // files
 	// A client certificate of another authority, which the servers refuse.
 	StrangerCert, StrangerKey string
 }
 
-// Lab is a ZooKeeper of its own.
+// Lab is a ZooKeeper for tests.
 type Lab struct {
 	Env
 	Dir string
 }
 
-// Start starts a ZooKeeper of so many servers, and kills it when the test ends.
+// Start starts a ZooKeeper with the given number of servers, and kills it at the end of the test.
 func Start(t testing.TB, servers int) *Lab {
 	t.Helper()
 	l, err := Open(filepath.Join(t.TempDir(), "zookeeper"), servers)
@@ -45,8 +45,8 @@ func Start(t testing.TB, servers int) *Lab {
 	return l
 }
 
-// Open starts a ZooKeeper with all that it keeps in a directory, for a TestMain whose tests share it. Close it also after
-// an error.
+// Open starts a ZooKeeper with all its data in a directory, for a TestMain with tests that share it. The caller calls
+// Close, also after an error.
 func Open(dir string, servers int) (*Lab, error) {
 	l := &Lab{Dir: dir}
 	if err := l.run("start", strconv.Itoa(servers)); err != nil {
@@ -57,31 +57,31 @@ func Open(dir string, servers int) (*Lab, error) {
 
 // Close kills the servers, which is quicker than stopping them.
 func (l *Lab) Close() error {
-	if _, err := os.Stat(filepath.Join(l.Dir, "ports")); errors.Is(err, fs.ErrNotExist) { // it never started
+	if _, err := os.Stat(filepath.Join(l.Dir, "ports")); errors.Is(err, fs.ErrNotExist) { // ZooKeeper never started
 		return nil
 	}
 	return l.Kill()
 }
 
-// Stop stops all servers in an orderly way. What they kept stays.
+// Stop stops all servers in an orderly way and keeps their data.
 func (l *Lab) Stop() error { return l.run("stop") }
 
-// Up starts the servers that do not run, with what they kept and at the same ports.
+// Up starts the servers that do not run, with their previous data and ports.
 func (l *Lab) Up() error { return l.run("start") }
 
-// Restart stops and starts servers, counted from 1; all without one.
+// Restart restarts servers, numbered from 1; without arguments all of them.
 func (l *Lab) Restart(server ...int) error { return l.each("restart", server) }
 
 // Kill ends servers by SIGKILL.
 func (l *Lab) Kill(server ...int) error { return l.each("kill", server) }
 
-// Pause keeps the connections of servers open, and silent.
+// Pause stops the processes of servers: their connections stay open without any response.
 func (l *Lab) Pause(server ...int) error { return l.each("pause", server) }
 
 // Continue ends a pause.
 func (l *Lab) Continue(server ...int) error { return l.each("cont", server) }
 
-// Word returns what the first server says to a four-letter word, such as mntr.
+// Word returns the first server's response to a four-letter word, such as mntr.
 func (l *Lab) Word(word string) (string, error) { return script("lab.sh", "word", l.Dir, word) }
 
 func (l *Lab) each(command string, servers []int) error {
@@ -116,7 +116,7 @@ func (l *Lab) readEnv() error {
 	return nil
 }
 
-// FromEnviron returns the lab that somebody has started and whose env.sh was sourced.
+// FromEnviron returns a lab that runs already, from the variables of its env.sh.
 func FromEnviron() (Env, error) {
 	e := environment(os.Getenv)
 	if e.Hosts == "" {
@@ -134,8 +134,8 @@ func environment(get func(string) string) Env {
 	}
 }
 
-// script runs one of the scripts in test/zookeeper and returns what it printed. Where it has to make a virtual environment
-// it takes minutes.
+// script runs one of the scripts in test/zookeeper and returns its output. It takes minutes if it has to create a
+// virtual environment.
 func script(name string, arguments ...string) (string, error) {
 	dir, err := scripts()
 	if err != nil {
@@ -152,7 +152,7 @@ func script(name string, arguments ...string) (string, error) {
 	return out.String(), nil
 }
 
-// scripts returns test/zookeeper, from wherever in the module a test runs.
+// scripts returns the path of test/zookeeper, from any directory of the module.
 func scripts() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

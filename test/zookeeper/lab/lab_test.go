@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// shared is what tests use that leave its servers alone. Each has requests and paths of its own in it.
+// shared is the lab of tests that do not disturb its servers. Each test uses its own requests and paths.
 var shared *Lab
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// word asks over TLS, with a certificate or without.
+// word sends a four-letter word over TLS, with or without a certificate.
 func word(t *testing.T, e Env, word, cert, key string) (string, error) {
 	t.Helper()
 	pem, err := os.ReadFile(e.CA)

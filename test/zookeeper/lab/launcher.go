@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Nodepool says what a real nodepool-launcher provides.
+// Nodepool configures a real nodepool-launcher.
 type Nodepool struct {
-	Driver   string // static: machines whose SSH is not looked at; fake: its pretend OpenStack, up to 20 servers; test: at once
+	Driver   string // static: machines without an SSH check; fake: Nodepool's emulated OpenStack, up to 20 servers; test: immediate
 	Provider string
 	Nodes    int
 	Labels   []string
@@ -21,8 +21,8 @@ type Launcher struct {
 	dir, configuration string
 }
 
-// StartLauncher starts a nodepool-launcher on the lab and kills it when the test ends. Its registration takes some seconds
-// to appear: Peer.AwaitPools waits for it.
+// StartLauncher starts a nodepool-launcher on the lab and kills it at the end of the test. Its registration appears
+// after some seconds; Peer.AwaitPools waits for it.
 func StartLauncher(t testing.TB, l *Lab, n Nodepool) *Launcher {
 	t.Helper()
 	text, err := script("launcher.sh", append([]string{"config", l.Dir, n.Driver, n.Provider, strconv.Itoa(n.Nodes)}, n.Labels...)...)
@@ -35,7 +35,7 @@ func StartLauncher(t testing.TB, l *Lab, n Nodepool) *Launcher {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = launcher.Kill() // it may have ended
+		_ = launcher.Kill() // it may have ended already
 		if t.Failed() {
 			logFiles(t, filepath.Join(dir, "nodepool.log"))
 		}
@@ -46,25 +46,25 @@ func StartLauncher(t testing.TB, l *Lab, n Nodepool) *Launcher {
 	return launcher
 }
 
-// Start starts it again.
+// Start starts the launcher again.
 func (l *Launcher) Start() error {
 	_, err := script("launcher.sh", "start", l.dir, l.configuration)
 	return err
 }
 
-// Stop ends it in an orderly way.
+// Stop stops the launcher in an orderly way.
 func (l *Launcher) Stop() error { return l.do("stop") }
 
-// Kill ends it by SIGKILL: its session stays until it times out, which takes 10 s.
+// Kill ends the launcher by SIGKILL: its session stays until it times out, which takes 10 s.
 func (l *Launcher) Kill() error { return l.do("kill") }
 
-// Pause stops the process where it is.
+// Pause stops the process of the launcher (SIGSTOP).
 func (l *Launcher) Pause() error { return l.do("pause") }
 
 // Continue ends a pause.
 func (l *Launcher) Continue() error { return l.do("cont") }
 
-// PID is its process.
+// PID returns the ID of its process.
 func (l *Launcher) PID() (int, error) {
 	out, err := script("launcher.sh", "pid", l.dir)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestNodepoolServesZuul(t *testing.T) {
-	// the nodes that the driver test gives to one request are one
+	// the driver test returns one node for all labels of a request
 	for driver, labels := range map[string][]string{"static": {"small", "common"}, "fake": {"small", "common"}, "test": {"common"}} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Peer is a Zuul: its own ZooKeeper classes in a process of their own, with one session (test/zookeeper/peer). It is safe
-// for use by several goroutines: commands run side by side.
+// Peer is a Zuul: Zuul's own ZooKeeper classes in a separate process with one session (test/zookeeper/peer). Its
+// methods may be called concurrently; commands run concurrently.
 type Peer struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has ended and its answers are read
+	ended chan struct{} // closed after the process has ended and its answers are read
 
 	writing sync.Mutex
 	stdin   io.WriteCloser // guarded by writing
@@ -29,19 +29,19 @@ type Peer struct {
 	mu      sync.Mutex
 	number  int                 // guarded by mu
 	waiting map[int]chan answer // guarded by mu
-	gone    bool                // guarded by mu: no answer comes any more
+	gone    bool                // guarded by mu: no more answers arrive
 }
 
-// PeerOptions are for a peer that differs.
+// PeerOptions configures a peer that differs from the default.
 type PeerOptions struct {
-	Hosts   string        // where to connect to, through a Proxy for instance; the lab's servers when empty
+	Hosts   string        // servers to connect to, for example through a Proxy; the lab's servers when empty
 	Timeout time.Duration // of the session; 10 s when 0, which is less than Zuul's 120 s
-	System  string        // the requestor of its requests; what Zuul keeps in /zuul-system when empty
+	System  string        // the requestor of its requests; the ID that Zuul keeps in /zuul-system when empty
 }
 
-// PeerError is what Zuul raised.
+// PeerError is an exception that Zuul raised.
 type PeerError struct {
-	Kind    string // the exception's class
+	Kind    string // class of the exception
 	Message string
 }
 
@@ -54,10 +54,10 @@ type answer struct {
 	Kind  string          `json:"kind"`
 }
 
-// errPeerEnded is the answer of a peer that has ended.
+// errPeerEnded is the error of every command after the peer has ended.
 var errPeerEnded = errors.New("the peer has ended")
 
-// StartPeer starts a Zuul, waits until it is connected, and ends it with the test.
+// StartPeer starts a Zuul, waits until it is connected, and stops it at the end of the test.
 func StartPeer(t testing.TB, e Env, o PeerOptions) *Peer {
 	t.Helper()
 	cmd, err := peerCommand(e, o)
@@ -133,7 +133,7 @@ func (p *Peer) start(log *os.File) error {
 	return nil
 }
 
-// read hands answers to those who wait for them, until the process has ended.
+// read delivers answers to waiting callers until the process has ended.
 func (p *Peer) read(stdout io.Reader) {
 	defer close(p.ended)
 	lines := bufio.NewScanner(stdout)
@@ -153,12 +153,12 @@ func (p *Peer) read(stdout io.Reader) {
 	}
 }
 
-// take returns where the answer goes to, which has room for it.
+// take removes and returns the channel for an answer, which has capacity for it.
 func (p *Peer) take(id int) chan answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, ok := p.waiting[id]
-	if !ok { // whoever asked has given up
+	if !ok { // the caller has given up
 		return make(chan answer, 1)
 	}
 	delete(p.waiting, id)
@@ -224,7 +224,7 @@ func (p *Peer) send(line map[string]any) error {
 	return err
 }
 
-// Close ends it in an orderly way: its session is closed.
+// Close stops the peer in an orderly way: it closes the session.
 func (p *Peer) Close() error {
 	p.writing.Lock()
 	err := p.stdin.Close()
@@ -238,13 +238,13 @@ func (p *Peer) Close() error {
 	}
 }
 
-// Kill ends it by SIGKILL: its session stays until it times out.
+// Kill ends the peer by SIGKILL: its session stays until it times out.
 func (p *Peer) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// Pause stops the process where it is, and Continue lets it go on.
+// Pause stops the process of the peer until Continue.
 func (p *Peer) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Continue ends a pause.

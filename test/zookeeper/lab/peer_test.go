@@ -52,15 +52,15 @@ func TestSchedulerHearsOfTheEndOfItsRequests(t *testing.T) {
 	record, err := zuul.Read(ctx, path)
 	must(t, err)
 	must(t, zuul.Write(ctx, path, strings.Replace(record.Data, `"requested"`, `"failed"`, 1)))
-	// One scheduler at a time hears of the ends of all requests: peers of other tests may be elected first, and one that was
-	// killed is, for as long as its session lasts.
+	// One scheduler at a time receives the ends of all requests: a peer of another test may be elected first, and a
+	// killed peer stays elected until its session ends.
 	got, err := zuul.Wait(ctx, sent.ID, time.Minute)
 	must(t, err)
 	if got.State != "failed" || string(got.RequestorData) != string(sent.RequestorData) {
 		t.Errorf("got %+v, sent %s", got, sent.RequestorData)
 	}
 	must(t, zuul.Cancel(ctx, sent.ID))
-	for got.State != "deleted" { // a scheduler that is elected hears of all that has ended, once more perhaps
+	for got.State != "deleted" { // a newly elected scheduler receives all ends, possibly a second time
 		got, err = zuul.Wait(ctx, sent.ID, time.Minute)
 		must(t, err)
 	}
@@ -142,5 +142,5 @@ func TestPeerThatIsClosedEndsItsSession(t *testing.T) {
 	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: time.Minute}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	must(t, zuul.CreateEphemeral(ctx, there, ""))
 	must(t, zuul.Close())
-	must(t, other.AwaitGone(ctx, there, 30*time.Second)) // half of what the session would last
+	must(t, other.AwaitGone(ctx, there, 30*time.Second)) // half of the session timeout
 }

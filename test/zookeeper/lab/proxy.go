@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Proxy passes TCP connections on to a server until it is told not to. It is safe for use by several goroutines.
+// Proxy forwards TCP connections to a server. Its methods may be called concurrently.
 type Proxy struct {
 	target   string
 	listener net.Listener
@@ -20,16 +20,17 @@ type Proxy struct {
 	refuses bool              // guarded by mu
 	flow    chan struct{}     // guarded by mu: closed while bytes may pass
 	answers chan struct{}     // guarded by mu: closed while answers may pass
-	seen    int               // guarded by mu: how many connections were passed on
+	seen    int               // guarded by mu: number of forwarded connections
 }
 
-// StartProxy listens at a free port of loopback and passes on to the target until the test ends.
+// StartProxy listens on a free loopback port and forwards connections to the target until the end of the test.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	return StartProxyAt(t, "127.0.0.1:0", target)
 }
 
-// StartProxyAt listens at an address: one of 127.0.0.0/8 that the server's certificate does not name, for instance.
+// StartProxyAt listens on an address, for example an address of 127.0.0.0/8 that the server's certificate does not
+// name.
 func StartProxyAt(t testing.TB, address, target string) *Proxy {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
@@ -44,17 +45,17 @@ func StartProxyAt(t testing.TB, address, target string) *Proxy {
 	return p
 }
 
-// Address is where to connect to.
+// Address returns the address of the proxy.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// Connections tells how many there have been.
+// Connections returns the number of connections since the start.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
 }
 
-// Cut closes all connections. New ones are passed on.
+// Cut closes all connections. The proxy forwards new ones.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +64,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Block closes all connections, and every new one at once.
+// Block closes all connections, and every new one immediately.
 func (p *Proxy) Block() {
 	p.mu.Lock()
 	p.refuses = true
@@ -78,7 +79,7 @@ func (p *Proxy) Unblock() {
 	p.refuses = false
 }
 
-// Pause leaves connections open and lets nothing through, as a network does that drops packets.
+// Pause keeps connections open and forwards nothing, like a network that drops packets.
 func (p *Proxy) Pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +88,7 @@ func (p *Proxy) Pause() {
 	}
 }
 
-// Mute leaves connections open and holds back what the server sends.
+// Mute keeps connections open and delays the data from the server.
 func (p *Proxy) Mute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +97,7 @@ func (p *Proxy) Mute() {
 	}
 }
 
-// Resume ends Pause and Mute: what was sent meanwhile arrives late.
+// Resume ends Pause and Mute: delayed data arrives late.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +165,7 @@ func (p *Proxy) forget(client, server net.Conn) {
 	delete(p.open, server)
 }
 
-// pump copies until either end closes, and then closes both. It waits before it passes something on.
+// pump copies until either end closes, and then closes both. It calls wait before it forwards data.
 func (p *Proxy) pump(to, from net.Conn, wait func()) {
 	defer to.Close()
 	defer from.Close()

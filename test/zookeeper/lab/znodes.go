@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What a Peer reads and writes by path, past Zuul's classes.
+// These methods read and write znodes by path, without Zuul's classes.
 
 // Read returns a znode.
 func (p *Peer) Read(ctx context.Context, path string) (Record, error) {
@@ -17,28 +17,28 @@ func (p *Peer) Children(ctx context.Context, path string) ([]string, error) {
 	return ask[[]string](ctx, p, "children", members{"path": path})
 }
 
-// Create makes a znode and its parents.
+// Create creates a znode and its parents.
 func (p *Peer) Create(ctx context.Context, path, data string) error {
 	return p.Do(ctx, "create", members{"path": path, "data": data}, nil)
 }
 
-// CreateSequence makes a znode whose name begins with the path, and returns its path.
+// CreateSequence creates a sequential znode with the path as a prefix of its name, and returns its path.
 func (p *Peer) CreateSequence(ctx context.Context, path, data string) (string, error) {
 	a, err := ask[struct{ Path string }](ctx, p, "create", members{"path": path, "data": data, "sequence": true})
 	return a.Path, err
 }
 
-// CreateEphemeral makes a znode that goes with the session.
+// CreateEphemeral creates a znode that ends with the session.
 func (p *Peer) CreateEphemeral(ctx context.Context, path, data string) error {
 	return p.Do(ctx, "create", members{"path": path, "data": data, "ephemeral": true}, nil)
 }
 
-// Write replaces what is in a znode, whatever its version.
+// Write replaces the data of a znode of any version.
 func (p *Peer) Write(ctx context.Context, path, data string) error {
 	return p.Do(ctx, "write", members{"path": path, "data": data}, nil)
 }
 
-// Delete removes a znode with all below it.
+// Delete deletes a znode and everything below it.
 func (p *Peer) Delete(ctx context.Context, path string) error {
 	return p.Do(ctx, "delete", members{"path": path, "recursive": true}, nil)
 }
@@ -54,23 +54,23 @@ func (p *Peer) AwaitGone(ctx context.Context, path string, timeout time.Duration
 	return p.Do(ctx, "await", members{"path": path, "timeout": timeout.Seconds()}, nil)
 }
 
-// TryLock takes kazoo's lock of a directory if nobody has it, and reports whether it did.
+// TryLock acquires kazoo's lock of a directory if it is free, and reports whether it did.
 func (p *Peer) TryLock(ctx context.Context, path string) (bool, error) {
 	a, err := ask[struct{ Locked bool }](ctx, p, "lock", members{"path": path})
 	return a.Locked, err
 }
 
-// Lock takes kazoo's lock of a directory, waiting for it; a LockTimeout when it could not.
+// Lock acquires kazoo's lock of a directory and waits for it; it returns a LockTimeout if it could not.
 func (p *Peer) Lock(ctx context.Context, path string, timeout time.Duration) error {
 	return p.Do(ctx, "lock", members{"path": path, "timeout": timeout.Seconds()}, nil)
 }
 
-// Unlock gives back what TryLock or Lock took.
+// Unlock releases a lock from TryLock or Lock.
 func (p *Peer) Unlock(ctx context.Context, path string) error {
 	return p.Do(ctx, "unlock", members{"path": path}, nil)
 }
 
-// Contenders lists the identifiers of those who hold a lock or wait for it, in their order, as kazoo sees them.
+// Contenders returns the identifiers of the holder and the waiters of a lock, in the order of kazoo.
 func (p *Peer) Contenders(ctx context.Context, path string) ([]string, error) {
 	return ask[[]string](ctx, p, "contenders", members{"path": path})
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Request is what a Zuul asks for. Zero members are left to the peer: priority 200, tenant acme, pipeline check, job unit.
+// Request is a node request of Zuul. The peer sets zero members: priority 200, tenant acme, pipeline check, job unit.
 type Request struct {
 	Labels           []string `json:"labels"`
 	Priority         int      `json:"priority,omitempty"`
@@ -18,7 +18,7 @@ type Request struct {
 	Job              string   `json:"job,omitempty"`
 }
 
-// Submitted is a request that was sent. RequestorData is what Zuul needs to find its job again, as it was sent.
+// Submitted is a request that was sent. RequestorData is the sent data, by which Zuul finds the job of the request.
 type Submitted struct {
 	ID            string          `json:"request"`
 	RequestorData json.RawMessage `json:"requestor_data"`
@@ -31,16 +31,16 @@ type Outcome struct {
 	RequestorData json.RawMessage `json:"requestor_data"`
 }
 
-// Held is one request of a run, with when its nodes were held.
+// Held is one request of a run, with the times between which its nodes were held.
 type Held struct {
 	Request  string  `json:"request"`
 	State    string  `json:"state"`
 	Error    string  `json:"error"`
 	Nodes    []Used  `json:"nodes"`
 	Latency  float64 `json:"latency"`  // seconds
-	Held     float64 `json:"held"`     // since the epoch; 0 when they never were
-	Returned float64 `json:"returned"` // since the epoch
-	Gone     float64 `json:"gone"`     // seconds from being returned until no record is left
+	Held     float64 `json:"held"`     // seconds since the epoch; 0 if the nodes were never held
+	Returned float64 `json:"returned"` // seconds since the epoch
+	Gone     float64 `json:"gone"`     // seconds from the return until no record is left
 }
 
 // Used is a node of a run.
@@ -54,7 +54,7 @@ type Used struct {
 	Slot        *int            `json:"slot"`
 }
 
-// Run is many clients at once, each making Each requests one after the other and keeping the nodes for Use.
+// Run configures concurrent clients. Each client makes Each requests one after the other and keeps the nodes for Use.
 type Run struct {
 	Labels  []string
 	Clients int
@@ -63,7 +63,7 @@ type Run struct {
 	Timeout time.Duration // for each request; a minute when 0
 }
 
-// Record is a znode as it is.
+// Record is a znode with its data and metadata.
 type Record struct {
 	Data     string `json:"data"`
 	Version  int    `json:"version"`
@@ -72,7 +72,7 @@ type Record struct {
 	Children int    `json:"children"`
 }
 
-// Hello is who the peer is.
+// Hello identifies a peer.
 type Hello struct {
 	System  string `json:"system"` // the requestor of its requests
 	Session int64  `json:"session"`
@@ -81,7 +81,7 @@ type Hello struct {
 	Kazoo   string `json:"kazoo"`
 }
 
-// Pool is one that has registered itself.
+// Pool is a registered pool.
 type Pool struct {
 	ID     string   `json:"id"`
 	Labels []string `json:"labels"`
@@ -89,7 +89,7 @@ type Pool struct {
 
 type members = map[string]any
 
-// Hello says who it is and how its session is.
+// Hello returns the identity of the peer and the state of its session.
 func (p *Peer) Hello(ctx context.Context) (Hello, error) { return ask[Hello](ctx, p, "hello", nil) }
 
 // Request sends a request as the scheduler does.
@@ -101,7 +101,7 @@ func (p *Peer) Request(ctx context.Context, r Request) (Submitted, error) {
 	return ask[Submitted](ctx, p, "request", given)
 }
 
-// Wait waits until the scheduler hears that a request has ended. It hears each end once.
+// Wait waits until the scheduler receives the end of a request. It receives each end once.
 func (p *Peer) Wait(ctx context.Context, request string, timeout time.Duration) (Outcome, error) {
 	return ask[Outcome](ctx, p, "wait", members{"request": request, "timeout": timeout.Seconds()})
 }
@@ -117,18 +117,18 @@ func (p *Peer) Cancel(ctx context.Context, request string) error {
 	return p.Do(ctx, "cancel", members{"request": request}, nil)
 }
 
-// Requests is what the scheduler knows of its own requests: their states by id.
+// Requests returns the scheduler's view of its own requests: their states by ID.
 func (p *Peer) Requests(ctx context.Context) (map[string]string, error) {
 	return ask[map[string]string](ctx, p, "requests", nil)
 }
 
-// Nodes is what the scheduler knows of nodes: their states by id.
+// Nodes returns the scheduler's view of nodes: their states by ID.
 func (p *Peer) Nodes(ctx context.Context) (map[string]string, error) {
 	return ask[map[string]string](ctx, p, "nodes", nil)
 }
 
-// Accept locks the nodes of a fulfilled request, within 30 s each, deletes the request, and returns the nodes as Zuul has
-// them, with the label that was asked for in the member "label".
+// Accept locks the nodes of a fulfilled request, within 30 s each, deletes the request, and returns the nodes in Zuul's
+// form. The member "label" has the requested label.
 func (p *Peer) Accept(ctx context.Context, request string) ([]map[string]any, error) {
 	a, err := ask[struct{ Nodes []map[string]any }](ctx, p, "accept", members{"request": request})
 	return a.Nodes, err
@@ -144,7 +144,7 @@ func (p *Peer) Return(ctx context.Context, request string) error {
 	return p.Do(ctx, "return", members{"request": request}, nil)
 }
 
-// Hold ends a build whose nodes somebody had asked to keep, for so long (0: for ever), and returns Zuul's hold request.
+// Hold ends a build and keeps its nodes for the given time (0 means indefinitely), and returns Zuul's hold request.
 func (p *Peer) Hold(ctx context.Context, request, reason string, expiration time.Duration) (string, error) {
 	given := members{"request": request, "reason": reason, "expiration": int(expiration.Seconds())}
 	a, err := ask[struct{ Hold string }](ctx, p, "hold", given)
@@ -156,12 +156,12 @@ func (p *Peer) EndHold(ctx context.Context, hold string) error {
 	return p.Do(ctx, "end_hold", members{"hold": hold}, nil)
 }
 
-// Launchers reads the pools that are registered.
+// Launchers returns the registered pools.
 func (p *Peer) Launchers(ctx context.Context) ([]Pool, error) {
 	return ask[[]Pool](ctx, p, "launchers", nil)
 }
 
-// AwaitPools waits until exactly so many pools are registered.
+// AwaitPools waits until exactly count pools are registered.
 func (p *Peer) AwaitPools(ctx context.Context, count int) ([]Pool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -180,7 +180,7 @@ func (p *Peer) AwaitPools(ctx context.Context, count int) ([]Pool, error) {
 	}
 }
 
-// Run makes many clients work at once and returns what each request came to.
+// Run runs concurrent clients and returns the result of each request.
 func (p *Peer) Run(ctx context.Context, r Run) ([]Held, error) {
 	timeout := r.Timeout
 	if timeout == 0 {
@@ -199,7 +199,7 @@ func (p *Peer) AwaitConnected(ctx context.Context) (Hello, error) {
 // Cut closes the connection under the session.
 func (p *Peer) Cut(ctx context.Context) error { return p.Do(ctx, "cut", nil, nil) }
 
-// Expire ends the session, as the server does when it has not heard of a client: its locks are lost.
+// Expire ends the session, as the server does when a client does not respond: its locks are lost.
 func (p *Peer) Expire(ctx context.Context) error { return p.Do(ctx, "expire", nil, nil) }
 
 func ask[T any](ctx context.Context, p *Peer, command string, given members) (T, error) {

@@ -18,10 +18,10 @@ const (
 	requestsRoot = "/nodepool/requests"
 	nodesRoot    = "/nodepool/nodes"
 	requestor    = "0123456789abcdef0123456789abcdef"
-	lockTimeout  = 30 * time.Second // Zuul's
+	lockTimeout  = 30 * time.Second // as in Zuul
 )
 
-// node is one that is held. What is not known of its record is kept as it is.
+// node is a node that the client holds. Unknown members of its record are preserved.
 type node struct {
 	id, contender string
 	record        map[string]json.RawMessage
@@ -41,7 +41,7 @@ func (c *client) request(labels []string) (string, error) {
 		return "", err
 	}
 	path, err := c.create(requestsRoot+"/200-", data, zk.FlagSequence)
-	if errors.Is(err, zk.ErrNoNode) { // nobody has registered yet
+	if errors.Is(err, zk.ErrNoNode) { // no pool has registered yet
 		for _, parent := range []string{"/nodepool", requestsRoot} {
 			if _, err := c.create(parent, nil, 0); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 				return "", err
@@ -73,8 +73,8 @@ func (c *client) answer(ctx context.Context, id string) (string, error) {
 	}
 }
 
-// accept locks the nodes of a request and deletes it, as an executor does, which starts from the id. The nodes that it
-// returns are locked, also where it returns an error.
+// accept locks the nodes of a request and deletes the request, as an executor does, which starts from the ID. The
+// returned nodes are locked, also with an error.
 func (c *client) accept(id string) ([]*node, error) {
 	held, err := c.lockAll(id)
 	return held, errors.Join(err, c.forget(id))
@@ -133,7 +133,7 @@ func (c *client) lock(n *node) error {
 	return nil
 }
 
-// turn waits until nobody is before this contender.
+// turn waits until no contender precedes this one.
 func (c *client) turn(ctx context.Context, dir, made string) error {
 	for {
 		names, err := c.children(dir)
@@ -157,7 +157,7 @@ func (c *client) turn(ctx context.Context, dir, made string) error {
 	}
 }
 
-// predecessor returns whom a contender waits for: contenders are ordered by their number alone.
+// predecessor returns the contender that own waits for: contenders are ordered by their number alone.
 func predecessor(names []string, own string) (string, error) {
 	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.Contains(n, "__lock__") })
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(number(a), number(b)) })
@@ -203,7 +203,7 @@ func (c *client) unlock(held []*node) error {
 	return errs
 }
 
-// ended waits until a used node's record is gone, or ready for others.
+// ended waits until the record of a used node is gone, or the node is ready for another request.
 func (c *client) ended(ctx context.Context, n *node) error {
 	for {
 		data, changed, err := c.getWatch(n.path())

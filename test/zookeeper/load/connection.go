@@ -14,13 +14,14 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Connection is where ZooKeeper is.
+// Connection contains the addresses and credentials of a ZooKeeper.
 type Connection struct {
-	Hosts         string // host:port, with commas
+	Hosts         string // host:port, separated by commas
 	CA, Cert, Key string // files
 }
 
-// client is one connection, which all clients of a run share as the threads of a Zuul do. It counts what it sends.
+// client is one connection, which all clients of a run share as the threads of a Zuul do. It counts the packets that it
+// sends.
 type client struct {
 	conn *zk.Conn
 	sent atomic.Int64

@@ -1,9 +1,9 @@
-// Package load asks for nodes through ZooKeeper as Zuul does, with many clients at once and faster than Zuul's own classes
-// can: it measures whoever answers, npctl or a nodepool-launcher.
+// Package load requests nodes through ZooKeeper as Zuul does, with many concurrent clients and faster than Zuul's own
+// classes: it measures the program that serves the requests, npctl or a nodepool-launcher.
 //
-// What one client does follows Zuul step by step: create the request, watch it until it is fulfilled, read it again and its
-// nodes, lock each node by kazoo's recipe, delete the request, set the nodes in-use and then used, unlock them. It does not
-// wait for what happens to the nodes then; that is watched beside it.
+// A client follows the steps of Zuul: create the request, watch it until it is fulfilled, read it again and its nodes,
+// lock each node by kazoo's recipe, delete the request, set the nodes in-use and then used, unlock them. It does not
+// wait for the end of the nodes; other goroutines watch that.
 package load
 
 import (
@@ -15,42 +15,42 @@ import (
 	"time"
 )
 
-// Options say how to load and what.
+// Options configures a run.
 type Options struct {
-	Labels  []string      // of each request
-	Clients int           // at once
-	Warmup  time.Duration // what is answered in it does not count
-	Time    time.Duration // what is answered in it, after the warm-up, counts; then no new request is made
+	Labels  []string      // labels of each request
+	Clients int           // number of concurrent clients
+	Warmup  time.Duration // answers during the warm-up do not count
+	Time    time.Duration // answers during this time after the warm-up count; then the clients make no new requests
 	Use     time.Duration // how long a node is kept
-	Pause   time.Duration // between two requests of a client, at random up to this
+	Pause   time.Duration // maximum of the random pause between two requests of a client
 	Timeout time.Duration // for one request and for the end of its nodes; a minute when 0
 	Plain   string        // host:port for four-letter words; ZooKeeper's packets are not counted when empty
-	PID     int           // whose CPU and memory to measure; nobody's when 0
+	PID     int           // process to measure CPU and memory of; none when 0
 }
 
-// Result is what was measured in the time that counts.
+// Result is the result of the measured time.
 type Result struct {
-	Requests  int // that were fulfilled
-	Failed    int // answered with failed
+	Requests  int // number of fulfilled requests
+	Failed    int // number of failed requests
 	Errors    []string
-	Shared    int     // times that a node was given to a second client while a first had it
+	Shared    int     // how often a second client received a node of another client
 	Rate      float64 // fulfilled requests per second
 	Latency   Percentiles
-	Gone      Percentiles // from unlocked and used until its record was gone, or ready for the next
-	Packets   float64     // that ZooKeeper received for each request, from everyone
-	Own       float64     // of these, what the clients sent
-	CPU       float64     // seconds of PID for 1,000 requests
-	RSS, Peak int64       // of PID at the end, and the most it ever had; bytes
+	Gone      Percentiles // from unlocked and used until the record was gone or the node was ready again
+	Packets   float64     // packets that ZooKeeper received for each request, from all clients
+	Own       float64     // of these, sent by the clients of the run
+	CPU       float64     // CPU seconds of PID for 1,000 requests
+	RSS, Peak int64       // memory of PID at the end, and its maximum, in bytes
 }
 
-// maxErrors is how many errors are kept word by word.
+// maxErrors is the number of errors that a run keeps verbatim.
 const maxErrors = 20
 
 // run is one measurement.
 type run struct {
 	Options
 	c        *client
-	from, to time.Time      // what ends between them counts
+	from, to time.Time      // answers between them count
 	watched  sync.WaitGroup // goroutines that wait for the end of a node
 
 	mu      sync.Mutex
@@ -60,7 +60,8 @@ type run struct {
 	holders map[string]int  // guarded by mu: by node
 }
 
-// Run loads until its time is over and all answers are there. What went wrong for single requests is in the result.
+// Run runs the clients until the time is over and all answers have arrived. The result contains the errors of single
+// requests.
 func Run(ctx context.Context, connection Connection, o Options) (Result, error) {
 	if o.Timeout == 0 {
 		o.Timeout = time.Minute
@@ -78,7 +79,7 @@ func Run(ctx context.Context, connection Connection, o Options) (Result, error) 
 	return r.measure(ctx)
 }
 
-// measure lets the clients work, and takes stock at both ends of the time that counts.
+// measure runs the clients and reads the usage at both ends of the measured time.
 func (r *run) measure(ctx context.Context) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -104,7 +105,7 @@ func (r *run) measure(ctx context.Context) (Result, error) {
 	return r.summary(before, after), ctx.Err()
 }
 
-// counts reports whether something that ends now is in the result.
+// counts reports whether the current time is within the measured time.
 func (r *run) counts() bool {
 	now := time.Now()
 	return now.After(r.from) && now.Before(r.to)
@@ -135,7 +136,7 @@ func (r *run) pause() time.Duration {
 	return rand.N(r.Pause)
 }
 
-// once makes one request and gives its nodes back.
+// once makes one request and returns its nodes.
 func (r *run) once(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -172,7 +173,7 @@ func (r *run) use(ctx context.Context, held []*node) error {
 	return r.c.set(held, "used")
 }
 
-// watch measures how long the nodes take to go.
+// watch measures how long the nodes take to end.
 func (r *run) watch(held []*node) {
 	unlocked, counts := time.Now(), r.counts()
 	for _, n := range held {
@@ -232,7 +233,7 @@ func (r *run) failed(err error) {
 	}
 }
 
-// sleep reports whether all of it was slept.
+// sleep waits for d, and reports whether ctx was not done before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -15,7 +15,7 @@ import (
 // Percentiles of durations.
 type Percentiles struct{ P50, P95, P99, Max time.Duration }
 
-// percentiles are by the nearest rank: each of them is one that was measured.
+// percentiles computes percentiles by the nearest rank: each is a measured value.
 func percentiles(all []time.Duration) Percentiles {
 	if len(all) == 0 {
 		return Percentiles{}
@@ -25,7 +25,7 @@ func percentiles(all []time.Duration) Percentiles {
 	return Percentiles{rank(50), rank(95), rank(99), sorted[len(sorted)-1]}
 }
 
-// usage is what has been used since the start of the processes.
+// usage is the resource usage since the start of the processes.
 type usage struct {
 	at            time.Time
 	packets, sent int64
@@ -49,7 +49,7 @@ func (r *run) usage(ctx context.Context) (usage, error) {
 	return u, nil
 }
 
-// packets asks ZooKeeper how many it has received, in which those of mntr itself are few.
+// packets returns the number of packets that ZooKeeper has received. It includes the few packets of mntr itself.
 func packets(ctx context.Context, address string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -76,7 +76,7 @@ func packets(ctx context.Context, address string) (int64, error) {
 	return 0, fmt.Errorf("no zk_packets_received in what mntr says: %.80q", text)
 }
 
-// process reads what Linux says of a process: CPU is in hundredths of a second.
+// process reads the usage of a process from Linux: CPU is in hundredths of a second.
 func (u *usage) process(pid int) error {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

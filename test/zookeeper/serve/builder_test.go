@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// imageCreate is in place of disk-image-create: it is called as `disk-image-create … -t qcow2 … -o NAME …`.
+// imageCreate replaces disk-image-create: it is called as `disk-image-create … -t qcow2 … -o NAME …`.
 const imageCreate = `#!/bin/sh
 while [ $# -gt 0 ]; do
   [ "$1" = -o ] && { printf image >"$2.qcow2"; exit; }
@@ -21,8 +21,9 @@ done
 exit 1
 `
 
-// nodepoolBuilder is a real nodepool-builder with an image fedora and a pretend cloud. Its configuration has npctl's image
-// too, without formats: Nodepool deletes builds of images that are not configured, and builds none without a format.
+// nodepoolBuilder is a real nodepool-builder with an image fedora and a fake cloud. Its configuration also has npctl's
+// image, without formats: Nodepool deletes builds of images that are not configured, and does not build an image
+// without a format.
 type nodepoolBuilder struct {
 	*site
 	configuration string
@@ -81,7 +82,7 @@ func (b *nodepoolBuilder) launcher(arguments ...string) {
 	}
 }
 
-// command runs Nodepool's own command.
+// command runs a command of Nodepool.
 func (b *nodepoolBuilder) command(arguments ...string) string {
 	b.t.Helper()
 	cmd := exec.CommandContext(b.t.Context(), filepath.Join(os.Getenv("NPCTL_TEST_NODEPOOL"), "bin", "nodepool"),
@@ -94,7 +95,7 @@ func (b *nodepoolBuilder) command(arguments ...string) string {
 	return string(out)
 }
 
-// uploaded counts the uploads of an image that are ready in a provider.
+// uploaded counts the ready uploads of an image in a provider.
 func (s *site) uploaded(image, provider string) (n int) {
 	s.t.Helper()
 	for id := range s.builds(image) {

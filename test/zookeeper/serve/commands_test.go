@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// listed is what commands with -json say.
+// listed is the output of list commands with -json.
 type listed struct {
 	Requests []struct {
 		ID     string   `json:"id"`
@@ -43,7 +43,7 @@ func (s *site) says(text string, arguments ...string) {
 	}
 }
 
-// TestCommandsWorkBesideZuul has a Zuul, and people at the command line.
+// TestCommandsWorkBesideZuul has a Zuul, and operators at the command line.
 func TestCommandsWorkBesideZuul(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, rack)
@@ -132,7 +132,8 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 	})
 }
 
-// TestBuildsThatOthersAskForAreKnownBesideADaemon that does not build: they are planned, and done once.
+// TestBuildsThatOthersAskForAreKnownBesideADaemon uses a daemon that does not build: the builds are planned, and run
+// once.
 func TestBuildsThatOthersAskForAreKnownBesideADaemon(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{}.String())

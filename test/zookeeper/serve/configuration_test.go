@@ -33,7 +33,7 @@ provider "static" "rack" {
 }
 `
 
-// single has one machine, which is all there is.
+// single has one machine and nothing else.
 const single = `
 npctl {
   STATE
@@ -53,11 +53,11 @@ provider "static" "rack" {
 }
 `
 
-// cloud is a sandbox that is asked for some more: lines of the provider, and of its pool. Its label is small.
+// cloud is a sandbox with additional lines of the provider and of its pool. Its label is small.
 type cloud struct {
 	settings, labels, provider, pool string
-	port                             int    // where servers answer SSH; nobody looks when 0
-	name                             string // of the provider; one when empty
+	port                             int    // port at which servers answer SSH; 0 means no SSH check
+	name                             string // name of the provider; one when empty
 }
 
 func (c cloud) String() string {

@@ -12,7 +12,7 @@ import (
 
 const images = "/nodepool/images"
 
-// builds are the builds of an image that have data, by id.
+// builds returns the builds of an image that have data, by ID.
 func (s *site) builds(image string) map[string]*znode {
 	s.t.Helper()
 	found := map[string]*znode{}
@@ -24,7 +24,7 @@ func (s *site) builds(image string) map[string]*znode {
 	return found
 }
 
-// ready counts the builds of an image that are ready.
+// ready counts the ready builds of an image.
 func (s *site) ready(image string) (n int) {
 	s.t.Helper()
 	for _, z := range s.builds(image) {

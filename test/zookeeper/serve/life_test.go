@@ -15,12 +15,12 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// facts are what a document has to say; a pattern is for what is different each time.
+// facts are the expected members of a document; a pattern matches values that vary.
 type facts map[string]any
 
 type pattern string
 
-// differs compares a document with what it has to say, npctl's own key aside, and returns how they differ.
+// differs compares a document with the expected one, without npctl's own key, and returns the differences.
 func differs(z *znode, want facts) string {
 	got, expected := map[string]any{}, map[string]any{}
 	for key, value := range z.doc {
@@ -53,7 +53,7 @@ const (
 	none  = pattern(`null`)
 )
 
-// TestMachineServesBuildAfterBuild follows a machine that exists through a whole life, record by record.
+// TestMachineServesBuildAfterBuild follows a static machine through a whole life, record by record.
 func TestMachineServesBuildAfterBuild(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, rack)
@@ -130,7 +130,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 	})
 }
 
-// TestServerLivesFromRequestToDeletion follows what is launched in a cloud.
+// TestServerLivesFromRequestToDeletion follows a node in a cloud.
 func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	t.Parallel()
 	port := program.FreePort(t)

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	npctl   string      // the program that is tested
-	servers *lab.Lab    // what tests use that leave the servers alone, each with a chroot of its own
+	npctl   string      // the program under test
+	servers *lab.Lab    // for tests that do not disturb the servers; each test has its own chroot
 	root    *connection // to those servers
 )
 
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M, dir string) (int, error) {
 	flag.Parse()
-	if !given("test.parallel") { // most of the time these tests wait
+	if !given("test.parallel") { // these tests mostly wait
 		if err := flag.Set("test.parallel", "5"); err != nil {
 			return 1, err
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// unusual is a request with every key that there is and some that nobody knows, written as no program would.
+// unusual is a request with every known key and some unknown ones, in a format that no program writes.
 const unusual = `{ "relative_priority" : 0,"reuse":true , "node_types": ["metal"],  "declined_by": [], "nodes" : [],
  "requestor_data": {"build_set_uuid": "9d3c", "tenant_name": "acme", "pipeline_name": "gate", "job_name": "caf\u00e9 \/ <ünit>",
    "span_info": {"trace_id": 340282366920938463463374607431768211455, "span_id": 18446744073709551615, "big": 1e400, "exact": 0.10}, "twice": 1, "twice": 2},
@@ -45,7 +45,7 @@ func TestWhatOthersWriteIsKeptToTheByte(t *testing.T) {
 	})
 }
 
-// TestMalformedRecordsHarmOnlyThemselves has the shapes that stop a Nodepool altogether.
+// TestMalformedRecordsHarmOnlyThemselves has records in shapes that stop a Nodepool completely.
 func TestMalformedRecordsHarmOnlyThemselves(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)
@@ -68,7 +68,7 @@ func TestMalformedRecordsHarmOnlyThemselves(t *testing.T) {
 		s.create(path, text, 0)
 	}
 	s.start()
-	build := func() { // Zuul itself does not hear of the end of a request while there are such records
+	build := func() { // Zuul does not receive the end of a request while such records exist
 		id := s.ask("metal")
 		s.await("it is fulfilled", func() bool { return s.request(id).is("state", "fulfilled") })
 		s.accept(id)
@@ -97,7 +97,7 @@ func TestMalformedRecordsHarmOnlyThemselves(t *testing.T) {
 	})
 }
 
-// TestForeignNodesAreLeftAlone has nodes of others in every state, locked and not.
+// TestForeignNodesAreLeftAlone has foreign nodes in every state, locked and unlocked.
 func TestForeignNodesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)

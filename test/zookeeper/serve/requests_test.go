@@ -278,7 +278,7 @@ func TestTenantsHaveTheirLimits(t *testing.T) {
 	first := s.submit(narrow)
 	s.ends(first, "fulfilled")
 	s.accept(first)
-	s.ends(s.submit(lab.Request{Labels: []string{"metal", "metal"}, Tenant: "narrow"}), "failed") // it never could be served
+	s.ends(s.submit(lab.Request{Labels: []string{"metal", "metal"}, Tenant: "narrow"}), "failed") // no pool could ever serve it
 	second := s.submit(narrow)
 	s.stays("the second one of the tenant waits, and is not declined", time.Second, func() bool {
 		z := s.request(second)

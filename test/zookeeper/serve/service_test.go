@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// held ends a build whose node is kept, and returns the hold request.
+// held ends a build and keeps its node, and returns the hold request.
 func (s *site) held(id string, expiration time.Duration) (hold string) {
 	s.t.Helper()
 	s.use(id)
@@ -29,7 +29,7 @@ func TestHeldNodesStayForAsLongAsTheyAreHeld(t *testing.T) {
 	s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" })
 	one, of := s.served("metal")
 	other, for12s := s.served("metal")
-	began := time.Now() // before Zuul notes when the holds begin
+	began := time.Now() // before Zuul records the start of the holds
 	s.held(one, 4*time.Second)
 	z := s.node(of[0])
 	if !z.is("state", "hold") || !z.is("hold_expiration", 4) || !z.is("comment", "to look at it") || z.doc["hold_job"] == nil {
@@ -142,7 +142,7 @@ func TestRequestsGoWithWhoeverAskedEphemerally(t *testing.T) {
 	})
 }
 
-// TestWhatACrashLeavesIsPutRight has what a launcher leaves behind that dies at each point.
+// TestWhatACrashLeavesIsPutRight has the records that a launcher leaves when it crashes, for each step of its work.
 func TestWhatACrashLeavesIsPutRight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")

@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// proxied is a site whose npctl, and nobody else, comes through a proxy.
+// proxied returns a site with npctl, and no other client, behind a proxy.
 func proxied(t *testing.T, configuration string) (*site, *lab.Proxy) {
 	t.Helper()
 	p := lab.StartProxy(t, servers.Hosts)
@@ -23,7 +23,8 @@ func proxied(t *testing.T, configuration string) (*site, *lab.Proxy) {
 	return s, p
 }
 
-// churn lets Zuul run builds until it is told to stop, which returns what each came to.
+// churn makes Zuul run builds: each of the clients runs the given number. The returned function waits for them and
+// returns their results.
 func (s *site) churn(clients, each int, labels ...string) (wait func() []lab.Held) {
 	type result struct {
 		held []lab.Held
@@ -53,7 +54,7 @@ func (s *site) churn(clients, each int, labels ...string) (wait func() []lab.Hel
 	}
 }
 
-// settled waits until nothing is left of what was done.
+// settled waits until no trace of the work is left.
 func (s *site) settled(census string) {
 	s.t.Helper()
 	s.await("nothing is left over", func() bool { return len(s.states()) == 0 && s.census() == census && len(s.children(pools)) == 1 })
@@ -95,7 +96,7 @@ func TestNothingIsWrittenUnderALockThatWasLost(t *testing.T) {
 	s.await("its session is over", func() bool {
 		return len(s.children(requestLocks+"/"+id)) == 0 && !s.locked(node) && len(s.children(pools)) == 0
 	})
-	// Somebody else takes both, and has them while npctl comes back.
+	// Another client takes both locks and holds them while npctl returns.
 	for _, path := range []string{requestLocks + "/" + id, nodes + "/" + node + "/lock"} {
 		if got, err := s.zuul.TryLock(t.Context(), path); err != nil || !got {
 			t.Fatalf("lock %s: %v, %v", path, got, err)

@@ -24,23 +24,23 @@ const (
 	patience = time.Minute
 	glance   = 20 * time.Millisecond
 	logShown = 48 << 10
-	quick    = "3s" // a session that ends soon
+	quick    = "3s" // a session that ends quickly
 )
 
 var sites atomic.Int64
 
-// site is a configuration in a tree of its own, with a Zuul.
+// site is a configuration with its own tree in ZooKeeper, and a Zuul.
 type site struct {
 	*tree
 	env  lab.Env
 	dir  string
 	zuul *lab.Peer
-	// hosts, timeout and extra are of the block state "zookeeper". The timeout is long enough for a busy machine, or quick
-	// where sessions are to be lost.
+	// hosts, timeout and extra belong to the block state "zookeeper". The timeout is long enough for a busy machine, or
+	// quick where the test loses sessions.
 	hosts, timeout, extra string
 }
 
-// newSite writes a configuration, in which STATE stands for where the state is, and starts a Zuul beside it.
+// newSite writes a configuration, in which STATE stands for the state block, and starts a Zuul.
 func newSite(t *testing.T, configuration string) *site {
 	t.Helper()
 	s := emptySite(t, servers.Env, root)
@@ -85,7 +85,7 @@ func (s *site) write(configuration string) {
 	s.must(os.WriteFile(filepath.Join(s.dir, "npctl.hcl"), []byte(text), 0o600), "npctl.hcl")
 }
 
-// start starts a daemon and waits until its pools are registered beside those that are.
+// start starts a daemon and waits until its pools are registered in addition to the existing ones.
 func (s *site) start(options ...string) *program.Process {
 	s.t.Helper()
 	before := len(s.children(pools))
@@ -100,7 +100,7 @@ func (s *site) launch(options ...string) *program.Process {
 	return program.Start(s.t, cmd, filepath.Join(s.dir, "log"))
 }
 
-// npctl runs a command in the directory of the configuration, and returns what it printed and its exit code.
+// npctl runs a command in the directory of the configuration, and returns its output and exit code.
 func (s *site) npctl(arguments ...string) (out string, code int) {
 	s.t.Helper()
 	var text, talk bytes.Buffer
@@ -119,7 +119,7 @@ func (s *site) npctl(arguments ...string) (out string, code int) {
 	return text.String(), cmd.ProcessState.ExitCode()
 }
 
-// answer runs a command that has to work, with -json, and decodes what it printed.
+// answer runs a command with -json, which must succeed, and decodes its output.
 func (s *site) answer(into any, arguments ...string) {
 	s.t.Helper()
 	out, code := s.npctl(append(arguments, "-json")...)
@@ -138,7 +138,7 @@ func (s *site) logged(text string) bool {
 	return bytes.Contains(log, []byte(text))
 }
 
-// check is a part of the test that stands for itself.
+// check runs an independent part of the test.
 func (s *site) check(name string, f func(t *testing.T)) {
 	whole := s.t
 	defer func() { s.t = whole }()
@@ -148,7 +148,7 @@ func (s *site) check(name string, f func(t *testing.T)) {
 	})
 }
 
-// await looks again and again until something is so.
+// await polls until the condition holds.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(patience); !so(); time.Sleep(glance) {
@@ -158,13 +158,13 @@ func (s *site) await(what string, so func() bool) {
 	}
 }
 
-// imaged waits until servers can be launched. A build that is cut off is begun again a minute later.
+// imaged waits until servers can be launched. An interrupted build starts again a minute later.
 func (s *site) imaged() {
 	s.t.Helper()
 	s.await("the image is there", func() bool { return s.logged("upload provider") })
 }
 
-// stays looks for some time that something is so, and goes on being so.
+// stays checks that the condition holds during the given time.
 func (s *site) stays(what string, d time.Duration, so func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(d); time.Now().Before(deadline); time.Sleep(glance) {
@@ -174,7 +174,7 @@ func (s *site) stays(what string, d time.Duration, so func() bool) {
 	}
 }
 
-// states are those of all requests, by id.
+// states returns the states of all requests, by ID.
 func (s *site) states() map[string]string {
 	s.t.Helper()
 	states := map[string]string{}
@@ -186,7 +186,7 @@ func (s *site) states() map[string]string {
 	return states
 }
 
-// ask lets Zuul ask for nodes and returns the request's id.
+// ask creates a request through Zuul and returns its ID.
 func (s *site) ask(labels ...string) string {
 	s.t.Helper()
 	return s.submit(lab.Request{Labels: labels})
@@ -199,7 +199,7 @@ func (s *site) submit(r lab.Request) string {
 	return sent.ID
 }
 
-// ends waits until Zuul hears of the end of a request, and returns the nodes.
+// ends waits until Zuul receives the end of a request, and returns the nodes.
 func (s *site) ends(id, state string) []string {
 	s.t.Helper()
 	outcome, err := s.zuul.Wait(s.t.Context(), id, patience)
@@ -209,7 +209,7 @@ func (s *site) ends(id, state string) []string {
 	return outcome.Nodes
 }
 
-// served asks for nodes, waits for them and accepts them, as Zuul does before a build.
+// served requests nodes, waits for them and accepts them, as Zuul does before a build.
 func (s *site) served(labels ...string) (id string, nodes []string) {
 	s.t.Helper()
 	id = s.ask(labels...)
@@ -225,7 +225,7 @@ func (s *site) accept(id string) []map[string]any {
 	return accepted
 }
 
-// built begins and ends the build that has accepted a request.
+// built starts and ends the build that has accepted a request.
 func (s *site) built(id string) {
 	s.t.Helper()
 	s.use(id)
@@ -237,7 +237,7 @@ func (s *site) use(id string) {
 	s.must(s.zuul.Use(s.t.Context(), id), "use "+id)
 }
 
-// pool is what a pool of a provider is registered as.
+// pool returns the registration of a provider's pool.
 func (s *site) pool(provider string) (found registration) {
 	s.t.Helper()
 	for _, name := range s.children(pools) {

@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/test/program"
 )
 
-// sshd starts a real one on loopback, and returns its port and the key that it shows.
+// sshd starts a real sshd on loopback, and returns its port and host key.
 func (s *site) sshd() (port int, key string) {
 	s.t.Helper()
 	port = program.FreePort(s.t)

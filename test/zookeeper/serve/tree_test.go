@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// connection is one of nobody in particular: it sees znodes as they are, and plays others who write them.
+// connection is an independent client: it reads znodes as they are, and plays other programs that write them.
 type connection struct{ conn *zk.Conn }
 
 func connect(e lab.Env) (*connection, error) {
@@ -23,19 +23,19 @@ func connect(e lab.Env) (*connection, error) {
 	return &connection{conn}, err
 }
 
-// tree is what is below a chroot.
+// tree is the part of ZooKeeper below a chroot.
 type tree struct {
 	t      *testing.T
 	conn   *zk.Conn
 	chroot string
-	aside  bool // it is another goroutine that looks
+	aside  bool // another goroutine than that of the test uses it
 }
 
-// znode is one as it is.
+// znode is a znode as ZooKeeper returns it.
 type znode struct {
 	text string
 	stat *zk.Stat
-	doc  map[string]any // numbers as json.Number; nil when the text is no object
+	doc  map[string]any // numbers as json.Number; nil when the data is not a JSON object
 }
 
 func (z *znode) is(key string, value any) bool {
@@ -52,7 +52,7 @@ func (z *znode) list(key string) (list []string) {
 	return list
 }
 
-// get returns nil for what is not there.
+// get returns a znode, or nil when it does not exist.
 func (r *tree) get(path string) *znode {
 	r.t.Helper()
 	data, stat, err := r.conn.Get(r.chroot + path)
@@ -79,7 +79,7 @@ func (r *tree) children(path string) []string {
 	return names
 }
 
-// create makes a znode with its parents, with the flags of the client, and returns its path.
+// create creates a znode and its parents, with the flags of the client, and returns its path.
 func (r *tree) create(path, text string, flags int32) string {
 	r.t.Helper()
 	for i := 1; i < len(path); i++ {
@@ -101,7 +101,7 @@ func (r *tree) set(path, text string) {
 	r.must(err, path)
 }
 
-// remove deletes a znode with all below it, unless it is gone.
+// remove deletes a znode and everything below it, if it exists.
 func (r *tree) remove(path string) {
 	r.t.Helper()
 	for _, name := range r.children(path) {
@@ -112,7 +112,7 @@ func (r *tree) remove(path string) {
 	}
 }
 
-// must ends the test on an error, unless somebody looks who is not the test itself.
+// must ends the test on an error. Outside the goroutine of the test it only reports the error.
 func (r *tree) must(err error, path string) {
 	r.t.Helper()
 	switch {
@@ -124,7 +124,7 @@ func (r *tree) must(err error, path string) {
 	}
 }
 
-// Where things are.
+// Paths in ZooKeeper.
 const (
 	requests     = "/nodepool/requests"
 	requestLocks = "/nodepool/requests-lock"
@@ -135,7 +135,7 @@ const (
 func (r *tree) request(id string) *znode { r.t.Helper(); return r.get(requests + "/" + id) }
 func (r *tree) node(id string) *znode    { r.t.Helper(); return r.get(nodes + "/" + id) }
 
-// locked reports whether anybody has the lock of a node, or waits for it.
+// locked reports whether a client has the lock of a node, or waits for it.
 func (r *tree) locked(id string) bool {
 	r.t.Helper()
 	return len(r.children(nodes+"/"+id+"/lock")) > 0

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// contender is what kazoo takes for one.
+// contender matches the names that kazoo recognizes as contenders of a lock.
 var contender = regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`)
 
-// witness looks at all nodes and requests all the time, for what may never be.
+// witness checks all nodes and requests continuously for violations of the invariants.
 type witness struct {
 	tree    *tree
 	stop    context.CancelFunc
 	done    chan struct{}
-	orderly bool // nobody loses a lock
+	orderly bool // no client loses a lock
 
 	mu     sync.Mutex
-	states map[string][]string // guarded by mu: of each node, in their order
+	states map[string][]string // guarded by mu: states of each node, in their order
 	crimes map[string]bool     // guarded by mu
 }
 
-// witness begins to look.
+// witness starts a witness.
 func (s *site) witness() *witness { return s.begin(&witness{orderly: true}) }
 
-// witnessOfLosses is for when sessions are lost, and with them the locks of nodes that are building.
+// witnessOfLosses starts a witness for a test that loses sessions, and with them the locks of nodes that are building.
 func (s *site) witnessOfLosses() *witness { return s.begin(&witness{}) }
 
 func (s *site) begin(w *witness) *witness {
@@ -119,7 +119,7 @@ func (w *witness) request(id string) {
 
 func (w *witness) tells(format string, args ...any) { w.crimes[fmt.Sprintf(format, args...)] = true }
 
-// saw checks that a node has been in these states, in their order; shorter ones may have been missed.
+// saw checks that a node has passed through these states, in this order. The witness may have missed short states.
 func (w *witness) saw(t *testing.T, id string, states ...string) {
 	t.Helper()
 	w.mu.Lock()

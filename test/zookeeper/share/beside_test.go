@@ -22,7 +22,7 @@ type pair struct {
 }
 
 const (
-	ofNpctl    = 6 // machines
+	ofNpctl    = 6 // number of machines
 	ofNodepool = 3
 )
 
@@ -37,13 +37,13 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// pools counts those that are registered.
+// pools counts the registered pools.
 func (l *load) pools() int {
 	names, _ := l.children(l.over, poolsRoot)
 	return len(names)
 }
 
-// one asks for something, and returns what became of it once the nodes are given back, and who gave them.
+// one makes a request and returns its answer after the nodes were returned, and the provider of the nodes.
 func (l *load) one(labels []string, provider string) (a answer, by string) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.over), program.Patience)
@@ -111,16 +111,16 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	count = p.servedBy("npctl")
 	program.Await(t, "npctl serves on", func() bool { return p.servedBy("npctl") > count+3 })
 	program.Await(t, "what nodepool had registered is gone", func() bool { return p.pools() == 1 })
-	p.finish() // also those whose request nodepool had taken: npctl takes it over once its lock is gone
+	p.finish() // including requests that nodepool had accepted: npctl takes them over once their locks are gone
 	t.Logf("all requests were answered %s after nodepool was killed", time.Since(killed).Round(time.Millisecond))
-	if err := p.nodepool.Start(); err != nil { // its nodes are nobody else's to clean up
+	if err := p.nodepool.Start(); err != nil { // no other program cleans up its nodes
 		t.Fatal(err)
 	}
 	p.settles(2 * program.Patience) // Nodepool cleans up once a minute
 	p.npctl.Stop()
 }
 
-// priorities lets a further npctl offer what nodepool has too, in a pool that goes before it or after it.
+// priorities starts another npctl that also offers nodepool's label, in a pool that goes before nodepool's or after it.
 func (p *pair) priorities() {
 	for _, test := range []struct {
 		priority int

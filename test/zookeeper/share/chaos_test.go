@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	chaosTime  = 35 * time.Second // of faults
+	chaosTime  = 35 * time.Second // duration of the faults
 	chaosUsers = 8
-	// outage is how long a provider may be without anybody, while a machine that could serve it is well: the session of who
-	// was lost, what ZooKeeper's ticks add, which is half a second, and what others do to two cores.
+	// outage is how long a provider may be without a leader while a machine that could serve it is healthy: the session
+	// of the lost leader, the ZooKeeper ticks of half a second, and the load of other work on two cores.
 	outage = session + 30*time.Second
 )
 
@@ -65,11 +65,12 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	}
 	c.load = newLoad(t, newZuul(t, zk.Env), seed, chaosWants, one, two)
 	c.cancels, c.asked = 0.1, c.machines
-	c.mayFail = func(w wanted) bool { return w.labels[0] == "two" } // while nobody is there who has it
+	c.mayFail = func(w wanted) bool { return w.labels[0] == "two" } // while no process serves provider two
 	return c
 }
 
-// chaosWants asks for one to three nodes, of the label that all have or of one that one provider has.
+// chaosWants returns a request for one to three nodes, of the label that both providers have or of a label of one
+// provider.
 func chaosWants(random *rand.Rand) wanted {
 	label := []string{"common", "common", "common", "one", "two"}[random.IntN(5)]
 	w := wanted{labels: slices.Repeat([]string{label}, 1+random.IntN(3))}
@@ -88,7 +89,7 @@ func (c *chaos) both() func() bool {
 	}
 }
 
-// uphold starts again what has ended by itself, as systemd does: a process that cannot connect when it starts gives up.
+// uphold restarts processes that have exited, as systemd does: a process that cannot connect at its start exits.
 func (c *chaos) uphold(but *machine) {
 	for _, m := range c.machines {
 		select {
@@ -102,7 +103,7 @@ func (c *chaos) uphold(but *machine) {
 	}
 }
 
-// rage does something bad again and again, and to ZooKeeper once.
+// rage causes faults repeatedly, and kills ZooKeeper once.
 func (c *chaos) rage() {
 	began := time.Now()
 	worst := began.Add(chaosTime / 2)
@@ -133,7 +134,7 @@ func (c *chaos) rage() {
 	}
 }
 
-// whole waits until A and B are both there: what happens to one of two is to be harmless, what happens to both is not.
+// whole waits until A and B are both registered: the loss of one of them must be harmless, the loss of both is not.
 func (c *chaos) whole() {
 	program.Await(c.t, "both machines of provider one are registered", func() bool {
 		c.uphold(nil)
@@ -151,7 +152,7 @@ func (c *chaos) tell(format string, args ...any) {
 	c.t.Logf("%s %s", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
 }
 
-// pause waits for so many milliseconds.
+// pause waits for a random number of milliseconds.
 func (c *chaos) pause(least, most int) {
 	time.Sleep(time.Duration(least+c.random.IntN(most-least)) * time.Millisecond)
 }
@@ -168,7 +169,7 @@ func (c *chaos) killZooKeeper() {
 	c.tell("ZooKeeper is back")
 }
 
-// killed kills a process, and starts it again after a while.
+// killed kills a process and starts it again after a while.
 func (c *chaos) killed(m *machine) {
 	held := c.holder() == m
 	c.tell("%s is killed, which served provider one: %t", m.name, held)
@@ -181,7 +182,7 @@ func (c *chaos) killed(m *machine) {
 	m.launch()
 }
 
-// away takes a process away for shorter or longer than its session lasts.
+// away stops or disconnects a process for a shorter or longer time than its session lasts.
 func (c *chaos) away(m *machine, what string, begin, end func()) {
 	held, long := c.holder() == m, c.random.IntN(2) == 0
 	c.tell("%s: %s, for long: %t; it served provider one: %t", m.name, what, long, held)
@@ -198,10 +199,10 @@ func (c *chaos) away(m *machine, what string, begin, end func()) {
 	}
 }
 
-// holder is who serves provider one, nil when nobody does or none of the processes that run.
+// holder returns the machine that serves provider one, or nil when none of the running processes does.
 func (c *chaos) holder() *machine { return c.holderOf("one", c.machines[:2]...) }
 
-// taken waits until the other one serves provider one in place of a machine that was lost at a time.
+// taken waits until the other machine serves provider one in place of a machine that was lost at the given time.
 func (c *chaos) taken(lost *machine, at time.Time) {
 	other := c.machines[0]
 	if lost == other {

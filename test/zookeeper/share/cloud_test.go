@@ -21,7 +21,7 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-// cloud is an OpenStack that all processes reach by HTTP, and that outlives them.
+// cloud is an OpenStack that all processes use through HTTP, and that outlives them.
 type cloud struct {
 	t    *testing.T
 	name string
@@ -79,7 +79,7 @@ func (c *cloud) must(err error) {
 	}
 }
 
-// servers are those there are, by id, with the node that each is marked with.
+// servers returns the servers by ID, each with the node in its ownership tags.
 func (c *cloud) servers() map[string]string {
 	things, err := c.Inventory()
 	if err != nil {
@@ -94,5 +94,5 @@ func (c *cloud) servers() map[string]string {
 	return servers
 }
 
-// quick is a cloud in which things take a little time.
+// quick is a cloud with short delays.
 var quick = sandboxcloud.Options{BuildTime: 300 * time.Millisecond, DeleteTime: 200 * time.Millisecond}

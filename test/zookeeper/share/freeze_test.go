@@ -10,10 +10,9 @@ import (
 
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// says runs a command of npctl, which goes well.
+// says runs a command of npctl, which must succeed.
 func (m *machine) says(args ...string) {
 	m.t.Helper()
 	if out, err := m.command(args...).CombinedOutput(); err != nil {
@@ -27,27 +26,20 @@ func TestAStandbyLeavesAloneWhatIsFrozen(t *testing.T) {
 	c := newCloud(t, "one", quick)
 	provider := strings.Replace(openstackProvider("one", 2, 100, "common"), `"common" {}`, `"common" { min_ready = 1 }`, 1)
 	a, b := newMachine(t, zk, "A", provider, c).start(), newMachine(t, zk, "B", provider, c).start()
-	ready := func(m *machine) string {
-		nodes, err := m.Nodes(t.Context(), wire.NodeFilter{})
-		if err != nil || len(nodes) != 1 || nodes[0].State != "ready" {
-			return ""
-		}
-		return nodes[0].ID
-	}
-	program.Await(t, "a server is there", func() bool { return ready(b) != "" })
+	program.Await(t, "a server is there", func() bool { return b.readyNode() != "" })
 	before := c.servers()
 
 	a.says("freeze", "one")
 	program.Await(t, "the standby knows that it is frozen", func() bool { return b.provider("one").Frozen })
 	a.Kill()
 	program.Await(t, "the standby takes over", func() bool { return b.Logged(serves) == 1 })
-	b.says("node", "delete", ready(b))
+	b.says("node", "delete", b.readyNode())
 	time.Sleep(3 * time.Second) // several passes
 	if now := c.servers(); !maps.Equal(before, now) || !b.provider("one").Frozen {
 		t.Errorf("the standby, which has taken over, does not leave the provider alone: there were %v, and now %v", before, now)
 	}
 
-	a.start() // stands by now
+	a.start() // it is a standby now
 	b.says("thaw", "one")
 	program.Await(t, "the one that has frozen it knows that it was thawed", func() bool { p := a.provider("one"); return p.Name == "one" && !p.Frozen })
 	program.Await(t, "the server that was to be deleted is, and there is another one", func() bool {
@@ -56,6 +48,6 @@ func TestAStandbyLeavesAloneWhatIsFrozen(t *testing.T) {
 				return false
 			}
 		}
-		return ready(a) != ""
+		return a.readyNode() != ""
 	})
 }

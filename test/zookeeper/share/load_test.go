@@ -17,33 +17,33 @@ import (
 	"github.com/npctl/npctl/test/program"
 )
 
-// load is users that ask for nodes again and again, and what became of it.
+// load is a set of users that request nodes repeatedly, and the results.
 type load struct {
 	*zuul
 	clouds  map[string]*cloud // by provider
 	seed    uint64
 	want    func(*rand.Rand) wanted
-	use     time.Duration // at most
-	cancels float64       // how many requests are cancelled
+	use     time.Duration // maximum
+	cancels float64       // share of requests that are cancelled
 	limit   time.Duration // for one request
-	asked   []*machine    // what they know is shown when something is left over
+	asked   []*machine    // their explanations are printed when a record is left over
 	mayFail func(wanted) bool
 
 	users sync.WaitGroup
 	over  context.Context
 	end   context.CancelFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	handed   map[string]string
-	busy     map[string]string // node or machine that somebody has → request
+	busy     map[string]string // node or machine in use to request
 	answered int
 	failed   int
 	canceled int
 	served   map[string]int // by provider
 	slowest  time.Duration
-	slow     string // which that was
+	slow     string // the slowest request
 	latency  []time.Duration
-	last     time.Time // of the newest answer
+	last     time.Time // time of the newest answer
 	wrongs   []string
 }
 
@@ -59,7 +59,7 @@ func newLoad(t *testing.T, z *zuul, seed uint64, want func(*rand.Rand) wanted, c
 	return l
 }
 
-// begin lets so many users ask until finish is called.
+// begin starts the given number of users, which make requests until finish is called.
 func (l *load) begin(users int) *load {
 	for i := range users {
 		random := rand.New(rand.NewPCG(l.seed, uint64(i)))
@@ -73,7 +73,7 @@ func (l *load) begin(users int) *load {
 	return l
 }
 
-// finish lets everybody end what they have begun.
+// finish waits until all users have completed their requests.
 func (l *load) finish() {
 	l.end()
 	l.users.Wait()
@@ -147,7 +147,7 @@ func (l *load) once(random *rand.Rand) {
 	l.useAll(ctx, id, held, time.Duration(random.Int64N(int64(l.use))))
 }
 
-// cancel withdraws a request after a while, whatever its state.
+// cancel deletes a request after a while, in any state.
 func (l *load) cancel(ctx context.Context, id string, random *rand.Rand) {
 	time.Sleep(time.Duration(random.Int64N(int64(800 * time.Millisecond))))
 	if err := l.delete(ctx, requestsRoot+"/"+id); err != nil {
@@ -176,7 +176,7 @@ func (l *load) note(id string, w wanted, a answer, took time.Duration) {
 	}
 }
 
-// useAll uses nodes for a while and gives them back.
+// useAll uses nodes for a while and returns them.
 func (l *load) useAll(ctx context.Context, id string, held []*node, use time.Duration) {
 	for _, n := range held {
 		l.taken(n, id)
@@ -194,7 +194,7 @@ func (l *load) useAll(ctx context.Context, id string, held []*node, use time.Dur
 	}
 }
 
-// taken notes who has a node, and that nobody else had it, nor had its server ever.
+// taken records the user of a node, and checks that the node has no other user and that its server never had one.
 func (l *load) taken(n *node, id string) {
 	names := []string{"node " + n.ID, "machine " + n.Hostname}
 	l.mu.Lock()
@@ -232,7 +232,7 @@ func (l *load) given(n *node) {
 	delete(l.busy, "server "+n.server())
 }
 
-// stillThere looks at a node that is in use.
+// stillThere checks a node in use.
 func (l *load) stillThere(ctx context.Context, n *node, id string) {
 	now := &node{ID: n.ID}
 	if err := l.read(ctx, now); err != nil || now.State != "in-use" || now.Allocated != id {
@@ -245,7 +245,7 @@ func (l *load) stillThere(ctx context.Context, n *node, id string) {
 	}
 }
 
-// left lists what is not as it has to be when nobody asks for anything any more.
+// left lists the objects that are not in their expected state after all requests have ended.
 func (l *load) left(ctx context.Context) (left []string) {
 	requests, err := l.children(ctx, requestsRoot)
 	if err != nil {
@@ -296,7 +296,7 @@ func (l *load) left(ctx context.Context) (left []string) {
 	return left
 }
 
-// settles waits until nothing is left over.
+// settles waits until left is empty.
 func (l *load) settles(within time.Duration) {
 	l.t.Helper()
 	var left []string

@@ -19,17 +19,18 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// npctl is the program that is tested.
+// npctl is the program under test.
 var npctl string
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
 const (
-	session  = 3 * time.Second // of the processes
-	logShown = 96 << 10        // bytes of each log, of a test that failed
+	session  = 3 * time.Second // session timeout of the processes
+	logShown = 96 << 10        // bytes of each log that the output of a failed test contains
 )
 
-// machine is where an npctl runs: a directory with a configuration and a private file, and its way to ZooKeeper.
+// machine is the environment of an npctl: a directory with a configuration and a private file, and its connection to
+// ZooKeeper.
 type machine struct {
 	t    *testing.T
 	name string
@@ -37,11 +38,12 @@ type machine struct {
 	link *lab.Proxy
 	env  []string
 	*client.Client
-	*program.Process          // the newest
-	options          []string // of npctl watch, besides those that all have
+	*program.Process          // the newest process
+	options          []string // additional options of npctl watch
 }
 
-// newMachine makes one whose npctl serves the providers of the configuration, which begins after the block npctl.
+// newMachine creates a machine with an npctl that serves the providers of the configuration, which follows the block
+// npctl.
 func newMachine(t *testing.T, zk *lab.Lab, name, configuration string, clouds ...*cloud) *machine {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
@@ -100,7 +102,7 @@ func (m *machine) clean() {
 	_ = os.RemoveAll(m.dir)
 }
 
-// launch starts a process, which may take a while to be ready.
+// launch starts a process without waiting until it is ready.
 func (m *machine) launch() {
 	m.t.Helper()
 	options := append([]string{"watch", "-refresh=2s", "-grace=5s", "-log-level=" + level()}, m.options...)
@@ -128,7 +130,7 @@ func (m *machine) start() *machine {
 	return m
 }
 
-// provider is what the process says of one.
+// provider returns the process's view of a provider.
 func (m *machine) provider(name string) (p wire.Provider) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
 	defer cancel()
@@ -144,7 +146,7 @@ func (m *machine) provider(name string) (p wire.Provider) {
 	return p
 }
 
-// openstackProvider offers labels in a pool of so many servers.
+// openstackProvider returns a provider that offers labels in a pool with the given number of servers.
 func openstackProvider(name string, servers int, priority int, labels ...string) string {
 	var offers, declared strings.Builder
 	for _, label := range labels {
@@ -166,7 +168,7 @@ provider "openstack" %q {
 `, name, priority, servers, offers.String())
 }
 
-// staticProvider has so many machines with labels, which nobody looks at.
+// staticProvider returns a provider with the given number of machines with labels, which npctl does not check.
 func staticProvider(name string, machines, priority int, labels ...string) string {
 	var text strings.Builder
 	for _, label := range labels {

@@ -25,17 +25,18 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// onlooker is npctl watch -shadow beside real launchers of Nodepool.
+// onlooker is npctl watch -shadow beside real nodepool-launchers.
 type onlooker struct {
 	*load
 	t   *testing.T
 	npc *machine
 }
 
-// inRack is how many machines are in the larger provider. Nodepool may take a minute until one that was used is ready again.
+// inRack is the number of machines in the larger provider. Nodepool may need a minute until a used machine is ready
+// again.
 const inRack = 12
 
-// pool is a block for machines that Nodepool has too: those of launcher.sh are called 127.1.0.1, 127.1.0.2 and so on.
+// pool returns a block for machines that Nodepool has too: launcher.sh names them 127.1.0.1, 127.1.0.2 and so on.
 func pool(provider string, priority int, machines ...[]string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "provider \"static\" %q {\n  pool \"main\" {\n    priority = %d\n", provider, priority)
@@ -56,7 +57,7 @@ func newOnlooker(t *testing.T, zk *lab.Lab, configuration string, clouds ...*clo
 	return o
 }
 
-// verdict is what the log has of one comparison.
+// verdict is the log record of one comparison.
 type verdict struct {
 	Level   string   `json:"level"`
 	Request string   `json:"request"`
@@ -85,7 +86,7 @@ func (o *onlooker) verdicts() (all []verdict) {
 	return all
 }
 
-// of waits for the only verdict about a request.
+// of waits for the only comparison of a request.
 func (o *onlooker) of(id string) verdict {
 	o.t.Helper()
 	about := func() []verdict {
@@ -108,11 +109,11 @@ func (o *onlooker) ask(w wanted) string {
 	return id
 }
 
-// take waits for nodes and takes them, as Zuul does, once the shadow has seen that they were given: of a request that is
-// gone before that it can only say so.
+// take waits for nodes and takes them, as Zuul does, after the shadow has compared the request: if the request is gone
+// before, the shadow can only report that.
 func (o *onlooker) take(id string) []*node {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.over, 2*program.Patience) // a machine that was used may take Nodepool a minute
+	ctx, cancel := context.WithTimeout(o.over, 2*program.Patience) // Nodepool may need a minute for a used machine
 	defer cancel()
 	a, err := o.wait(ctx, id)
 	if err != nil || a.State != "fulfilled" {
@@ -126,7 +127,7 @@ func (o *onlooker) take(id string) []*node {
 	return held
 }
 
-// run asks for nodes, uses them for a moment and gives them back. It returns what the shadow says of it.
+// run requests nodes, uses them for a moment and returns them. It returns the shadow's comparison.
 func (o *onlooker) run(w wanted) verdict {
 	o.t.Helper()
 	id := o.ask(w)
@@ -134,7 +135,7 @@ func (o *onlooker) run(w wanted) verdict {
 	return o.of(id)
 }
 
-// failing asks for what nobody has.
+// failing requests a label that no pool offers.
 func (o *onlooker) failing(w wanted) verdict {
 	o.t.Helper()
 	id := o.ask(w)
@@ -161,7 +162,7 @@ func (o *onlooker) says(v verdict, want verdict, why string) {
 	}
 }
 
-// stamp is what changes of a znode when anybody writes to it, or makes or removes a child.
+// stamp is the metadata of a znode that changes with every write and with every creation or deletion of a child.
 type stamp struct {
 	Data                                  string
 	Czxid, Mzxid, Pzxid                   int64
@@ -169,7 +170,7 @@ type stamp struct {
 	Owner                                 int64
 }
 
-// stamps are those of everything that is there.
+// stamps returns the stamps of all znodes.
 func (z *zuul) stamps() map[string]stamp {
 	z.t.Helper()
 	all := map[string]stamp{}
@@ -218,7 +219,7 @@ func TestAShadowBesideNodepool(t *testing.T) {
 
 	onRack, onAnnex := side{Do: "serve", Provider: "rack", Pool: "main"}, side{Do: "serve", Provider: "annex", Pool: "main"}
 	fromRack, fromAnnex := side{Answer: "served", Provider: "rack", Pool: "main"}, side{Answer: "served", Provider: "annex", Pool: "main"}
-	if err := annex.Pause(); err != nil { // so that rack is first, which npctl would not let it be
+	if err := annex.Pause(); err != nil { // so that rack is first, although npctl would choose otherwise
 		t.Fatal(err)
 	}
 	id := o.ask(wanted{labels: common})
@@ -243,10 +244,10 @@ func TestAShadowBesideNodepool(t *testing.T) {
 	o.leavesNoTrace(rack, annex)
 }
 
-// declared are the labels, of which not every configuration offers all.
+// declared declares the labels; not every configuration offers all of them.
 const declared = "label \"common\" {}\nlabel \"pair\" {}\nlabel \"theirs\" {}\n"
 
-// full lets everything be in use while more is asked for.
+// full uses all nodes while further requests wait.
 func (o *onlooker) full() {
 	o.t.Helper()
 	o.settles(2 * program.Patience)
@@ -265,7 +266,7 @@ func (o *onlooker) full() {
 	if err := o.delete(o.over, requestsRoot+"/"+cancelled); err != nil {
 		o.t.Fatal(err)
 	}
-	if v := o.of(cancelled); v.Result != "gone" || v.Npctl.Do != "wait" {
+	if v := o.of(cancelled); v.Result != "withdrawn" || v.Npctl.Do != "wait" {
 		o.t.Errorf("a request that was cancelled: %+v", v)
 	}
 	waits := o.ask(wanted{labels: []string{"common"}, provider: "annex"})
@@ -278,7 +279,7 @@ func (o *onlooker) full() {
 	o.useAll(o.over, all, held, 0)
 }
 
-// would waits until npctl says that it would do that about a request.
+// would waits until npctl reports that it would make this decision about a request.
 func (o *onlooker) would(do, id string) {
 	o.t.Helper()
 	program.Await(o.t, "npctl would "+do, func() bool {
@@ -287,7 +288,7 @@ func (o *onlooker) would(do, id string) {
 	})
 }
 
-// commands looks at what people are told, and that they can change nothing.
+// commands checks the output of the commands, and that they cannot change anything.
 func (o *onlooker) commands(id string) {
 	o.t.Helper()
 	for _, test := range []struct {
@@ -299,7 +300,7 @@ func (o *onlooker) commands(id string) {
 		{"npctl would serve it from annex/main", []string{"why", "request/" + id}, false},
 		{"only looks on", []string{"request", "create", "-label=common"}, true},
 		{"only looks on", []string{"freeze", "rack"}, true},
-		{"", []string{"plan"}, false}, // besides, whoever looks on
+		{"", []string{"plan"}, false}, // a plan is read-only anyway
 	} {
 		out, err := o.npc.command(test.args...).CombinedOutput()
 		if (err != nil) != test.fail || !strings.Contains(string(out), test.want) {
@@ -308,7 +309,8 @@ func (o *onlooker) commands(id string) {
 	}
 }
 
-// matching gives npctl what Nodepool has, and lets many ask: every request is told of once, and npctl would have done the same.
+// matching reloads npctl with Nodepool's configuration and makes several requests: the shadow reports each request
+// once, and npctl would have done the same.
 func (o *onlooker) matching(configuration string) {
 	o.t.Helper()
 	at := filepath.Join(o.npc.dir, "npctl.hcl")
@@ -334,7 +336,7 @@ func (o *onlooker) matching(configuration string) {
 	}
 }
 
-// leavesNoTrace stops Nodepool, so that nobody writes any more but the shadow, if it did.
+// leavesNoTrace stops Nodepool, so that only the shadow could still write, and checks that it has written nothing.
 func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
 	o.t.Helper()
 	for _, l := range launchers {
@@ -353,19 +355,20 @@ func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
 		o.t.Errorf("there is %v", slices.Sorted(maps.Keys(before)))
 	}
 	o.npc.start()
-	o.would("", id)         // serve it, or wait for machines that Nodepool has not made ready again
-	time.Sleep(2 * session) // more than one look at everything
+	o.would("", id)         // serve it, or wait for machines that Nodepool has not yet made ready again
+	time.Sleep(2 * session) // longer than a full reread of the state
 	if diff := cmp.Diff(before, o.stamps()); diff != "" {
 		o.t.Errorf("while it looked on (-before +after):\n%s", diff)
 	}
 	o.npc.Stop()
-	time.Sleep(session) // its session is over
+	time.Sleep(session) // its session has ended
 	if diff := cmp.Diff(before, o.stamps()); diff != "" {
 		o.t.Errorf("after it has stopped (-before +after):\n%s", diff)
 	}
 }
 
-// TestAShadowLaunchesNothing has Nodepool's pretend OpenStack on one side and one on the other side that npctl would launch in.
+// TestAShadowLaunchesNothing has Nodepool with its emulated OpenStack, and another emulated OpenStack in which npctl
+// would launch.
 func TestAShadowLaunchesNothing(t *testing.T) {
 	t.Parallel()
 	zk := lab.Start(t, 1)

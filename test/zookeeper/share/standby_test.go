@@ -21,7 +21,7 @@ type duo struct {
 	*load
 	zk    *lab.Lab
 	cloud *cloud
-	third *machine // on which nothing runs
+	third *machine // no process runs there
 }
 
 func newDuo(t *testing.T) *duo {
@@ -36,8 +36,8 @@ func newDuo(t *testing.T) *duo {
 
 const serves = `"taken over" lock="provider one"`
 
-// takesOver does something to the other machine, waits until this one serves and more requests are answered, and says how
-// long that took.
+// takesOver calls when, which does something to the other machine, waits until this machine serves and more requests
+// are answered, and logs how long that took.
 func (d *duo) takesOver(m *machine, when func()) {
 	d.t.Helper()
 	before := m.Logged(serves)
@@ -56,7 +56,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	if d.a.Logged(serves) != 1 || d.b.Logged(serves) != 0 {
 		t.Fatal("not just the first one serves")
 	}
-	if p := d.b.provider("one"); p.StandsBy == nil || p.StandsBy.PID != d.a.PID() || d.a.provider("one").StandsBy != nil {
+	if p := d.b.provider("one"); p.Leader == nil || p.Leader.PID != d.a.PID() || d.a.provider("one").Leader != nil {
 		t.Errorf("B says of the provider: %+v", p)
 	}
 	if out, err := d.b.command("status", "-once").CombinedOutput(); err != nil || !strings.Contains(string(out), "standby") {
@@ -79,14 +79,14 @@ func TestAStandbyTakesOver(t *testing.T) {
 	more := strings.Replace(openstackProvider("one", 8, 100, "common", "spare"), `"spare" {}`, `"spare" { min_ready = 1 }`, 1)
 	d.third = newMachine(t, d.zk, "third", more, d.cloud)
 	d.unlock(d.third)
-	d.unlock(d.a) // beside an npctl watch, which is asked
+	d.unlock(d.a) // beside an npctl watch, which runs the command
 	d.isRefused()
 	d.finish()
 	d.settles(program.Patience)
 	d.b.Stop()
 }
 
-// unlock takes the provider from its holder with the command for people. Either of the two serves on.
+// unlock releases the provider's lock with npctl force-unlock. Either of the two machines then serves the provider.
 func (d *duo) unlock(at *machine) {
 	d.t.Helper()
 	before := d.a.Logged(serves) + d.b.Logged(serves)
@@ -98,7 +98,7 @@ func (d *duo) unlock(at *machine) {
 	program.Await(d.t, "requests go on after force-unlock", func() bool { return d.count() > count+6 })
 }
 
-// isRefused looks at what is said to somebody who applies a plan beside those who serve.
+// isRefused checks the error of npctl apply while other processes serve the provider.
 func (d *duo) isRefused() {
 	d.t.Helper()
 	out, err := d.third.command("apply", "-auto-approve").CombinedOutput()

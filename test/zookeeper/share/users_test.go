@@ -32,8 +32,8 @@ const (
 	requestor    = "0123456789abcdef0123456789abcdef"
 )
 
-// zuul is a session that outlives what happens to ZooKeeper, with which requests are made as Zuul makes them. Calls are
-// made again until they are answered: all that it does may be done twice.
+// zuul is a session that survives faults of ZooKeeper and makes requests as Zuul does. It repeats calls until they are
+// answered, so each of its calls may take effect twice.
 type zuul struct {
 	t    *testing.T
 	conn *zk.Conn
@@ -68,7 +68,7 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// again makes a call until it is answered. It reports whether an earlier call may have been done.
+// again repeats a call until it is answered. It reports whether an earlier call may have taken effect.
 func again(ctx context.Context, call func() error) (maybe bool, err error) {
 	for {
 		err := call()
@@ -107,8 +107,21 @@ func (z *zuul) delete(ctx context.Context, path string) error {
 	return named(path, err)
 }
 
-// create makes a sequential znode whose name begins with something nobody else has, so that one that was made though
-// nobody had answered is found.
+func (z *zuul) deleteTree(ctx context.Context, path string) {
+	names, err := z.children(ctx, path)
+	if err != nil {
+		z.t.Fatal(err)
+	}
+	for _, name := range names {
+		z.deleteTree(ctx, path+"/"+name)
+	}
+	if err := z.delete(ctx, path); err != nil {
+		z.t.Fatal(err)
+	}
+}
+
+// create creates a sequential znode. Its name begins with a unique prefix, which mine recognizes, so that create finds
+// the znode after a lost answer.
 func (z *zuul) create(ctx context.Context, path string, data []byte, flags int32, mine func(name string) bool) (made string, err error) {
 	parent := path[:strings.LastIndexByte(path, '/')]
 	maybe := false
@@ -142,7 +155,7 @@ func named(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// lockOf is who has the lock of a provider, without a PID when nobody has.
+// lockOf returns the holder of a provider's lock, without a PID when the lock is free.
 func (z *zuul) lockOf(provider string) (holder state.Holder) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -158,7 +171,7 @@ func (z *zuul) lockOf(provider string) (holder state.Holder) {
 	return holder
 }
 
-// holderOf is which of the machines has the lock of a provider, nil when none has.
+// holderOf returns the machine that has the lock of a provider, or nil when none has.
 func (z *zuul) holderOf(provider string, machines ...*machine) *machine {
 	pid := z.lockOf(provider).PID
 	i := slices.IndexFunc(machines, func(m *machine) bool { return m.PID() == pid })
@@ -168,13 +181,13 @@ func (z *zuul) holderOf(provider string, machines ...*machine) *machine {
 	return machines[i]
 }
 
-// wanted is what is asked for.
+// wanted holds the parameters of a request.
 type wanted struct {
 	labels   []string
 	provider string
 }
 
-// answer is what a request says.
+// answer is the record of a request.
 type answer struct {
 	State    string   `json:"state"`
 	Nodes    []string `json:"nodes"`
@@ -183,7 +196,7 @@ type answer struct {
 	Locked   bool     `json:"-"`
 }
 
-// node is one that was given.
+// node is an assigned node.
 type node struct {
 	ID         string          `json:"-"`
 	State      string          `json:"state"`
@@ -196,7 +209,7 @@ type node struct {
 	record    map[string]json.RawMessage
 }
 
-// server is its machine in the cloud, empty for a static one.
+// server returns the ID of the node's server in the cloud, empty for a static node.
 func (n *node) server() string {
 	var id string
 	_ = json.Unmarshal(n.ExternalID, &id)
@@ -251,7 +264,7 @@ func (z *zuul) wait(ctx context.Context, id string) (answer, error) {
 			return a, nil
 		}
 		select {
-		case <-changed: // or the connection was lost
+		case <-changed: // or the connection is lost
 		case <-time.After(2 * time.Second):
 		case <-ctx.Done():
 			return a, fmt.Errorf("request %s is %s, declined by %v: %w", id, a.State, a.Declined, ctx.Err())
@@ -291,7 +304,7 @@ func (z *zuul) read(ctx context.Context, n *node) error {
 	return errors.Join(json.Unmarshal(data, n), json.Unmarshal(data, &n.record))
 }
 
-// lock is kazoo's recipe. Nobody may be before us.
+// lock implements kazoo's recipe. No contender may precede ours.
 func (z *zuul) lock(ctx context.Context, n *node) error {
 	dir := nodesRoot + "/" + n.ID + "/lock"
 	prefix := hex()

@@ -27,7 +27,7 @@ func TestPushRunsAJobOnAMachine(t *testing.T) {
 	s.allFree()
 }
 
-// TestCancelledJobsFreeTheirMachines has one that runs, and one that waits for as many machines as there are.
+// TestCancelledJobsFreeTheirMachines cancels a running job and a waiting job that needs all machines.
 func TestCancelledJobsFreeTheirMachines(t *testing.T) {
 	s := newSite(t)
 	before := s.builds("wait")
@@ -44,16 +44,16 @@ func TestCancelledJobsFreeTheirMachines(t *testing.T) {
 	s.dequeue("patient")
 	s.ended("wait", before, "CANCELED", "ABORTED")
 	s.allFree()
-	s.letGo(running) // what Ansible has left behind on the machine
+	s.letGo(running) // ends the process that Ansible has left on the machine
 }
 
-// TestMachinesOfFailedJobsAreHeld has one that is held until somebody ends it, and one for some seconds.
+// TestMachinesOfFailedJobsAreHeld has a hold until an operator ends it, and a hold of some seconds.
 func TestMachinesOfFailedJobsAreHeld(t *testing.T) {
 	s := newSite(t)
 	fails, others := s.builds("fail"), s.builds("fail-too")
 	s.autohold("fail", "to look at it", 0)
-	s.autohold("fail-too", "to look soon", 20*time.Second) // seen in time on a busy machine
-	t.Cleanup(func() { s.endAutoholds("fail-too") })       // Zuul keeps it a day longer than its machine
+	s.autohold("fail-too", "to look soon", 20*time.Second) // long enough to be observed on a busy machine
+	t.Cleanup(func() { s.endAutoholds("fail-too") })       // Zuul keeps the hold request a day longer than its machine
 	s.enqueue("broken")
 	short := s.held(s.ended("fail-too", others, "FAILURE"))
 	long := s.held(s.ended("fail", fails, "FAILURE"))
@@ -77,13 +77,13 @@ func (s *site) held(b build) (n node) {
 	address := s.ran(b)["node"]
 	s.await("the machine of "+b.Job+" is held", func() bool {
 		n = s.in("hold")[address]
-		return n.ID != "" && !n.Locked // Zuul lets it go a moment later
+		return n.ID != "" && !n.Locked // Zuul unlocks it a moment later
 	})
 	return n
 }
 
-// TestKilledNpctlDisturbsNoJob has a job on one machine that runs all the time and ends while nobody is there to take its
-// machine back, and one on two machines that asks for them while nobody serves it.
+// TestKilledNpctlDisturbsNoJob has a job on one machine that runs during the whole outage and ends while no npctl runs
+// to take its machine back, and a job on two machines that requests them while no npctl serves it.
 func TestKilledNpctlDisturbsNoJob(t *testing.T) {
 	s := newSite(t)
 	waits, pairs := s.builds("wait"), s.builds("work-on-two")

@@ -30,8 +30,8 @@ const (
 )
 
 var (
-	program string // the npctl that is tested
-	shared  site   // what all tests have in common
+	program string // the npctl under test
+	shared  site   // shared by all tests
 )
 
 func TestMain(m *testing.M) {
@@ -76,16 +76,16 @@ func run(m *testing.M, dir string) (int, error) {
 type site struct {
 	t          *testing.T
 	env        lab.Env
-	dir        string // npctl's
-	lab        string // Zuul's
+	dir        string // npctl's directory
+	lab        string // Zuul's directory
 	url, token string // of Zuul's web pages
 	conn       *zk.Conn
 
 	npctl *exec.Cmd
-	done  chan struct{} // closed when it has ended
+	done  chan struct{} // closed when npctl has ended
 }
 
-// newSite starts npctl, and looks at the end of the test that all machines are free again.
+// newSite starts npctl, and checks at the end of the test that all machines are free again.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := shared
@@ -163,21 +163,21 @@ func (s *site) end(with syscall.Signal) {
 	<-s.done
 }
 
-// node is what Zuul and npctl know of one.
+// node is a node as Zuul and npctl report it.
 type node struct {
 	ID          string  `json:"-"`
 	State       string  `json:"state"`
 	AllocatedTo string  `json:"allocated_to"`
 	Address     string  `json:"interface_ip"`
 	Comment     string  `json:"comment"`
-	Expiration  int     `json:"hold_expiration"` // seconds of a hold; 0 is for ever
+	Expiration  int     `json:"hold_expiration"` // duration of the hold in seconds; 0 is indefinite
 	Locked      bool    `json:"-"`
 	Since       float64 `json:"state_time"` // seconds since the epoch
 }
 
 func (n node) String() string { return fmt.Sprintf("%s %s %s", n.ID, n.Address, n.State) }
 
-// nodes are all that there are.
+// nodes returns all nodes.
 func (s *site) nodes() (all []node) {
 	s.t.Helper()
 	for _, id := range s.children(nodes) {
@@ -190,7 +190,7 @@ func (s *site) nodes() (all []node) {
 	return all
 }
 
-// in are the nodes in a state, by their addresses.
+// in returns the nodes in a state, by address.
 func (s *site) in(state string) map[string]node {
 	s.t.Helper()
 	found := map[string]node{}
@@ -202,7 +202,7 @@ func (s *site) in(state string) map[string]node {
 	return found
 }
 
-// waiting counts requests for so many nodes that nobody has answered.
+// waiting counts unanswered requests for the given number of nodes.
 func (s *site) waiting(count int) (requested int) {
 	s.t.Helper()
 	for _, id := range s.children(requests) {
@@ -217,7 +217,7 @@ func (s *site) waiting(count int) (requested int) {
 	return requested
 }
 
-// allFree waits until every machine is ready for anybody, and nothing is asked for.
+// allFree waits until every machine is ready and unassigned, and no request is open.
 func (s *site) allFree() {
 	s.t.Helper()
 	s.await("all machines are free", func() bool {
@@ -241,7 +241,7 @@ func (s *site) children(path string) []string {
 	return names
 }
 
-// read reports whether it is there.
+// read decodes a znode and reports whether it exists.
 func (s *site) read(path string, into any) bool {
 	s.t.Helper()
 	text, _, err := s.conn.Get(path)
@@ -260,7 +260,7 @@ func (s *site) must(err error, what string) {
 	}
 }
 
-// await looks again and again until something is so.
+// await polls until the condition holds.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(patience); !so(); time.Sleep(glance) {

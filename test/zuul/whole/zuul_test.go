@@ -23,28 +23,28 @@ const (
 	branch  = "refs/heads/main"
 )
 
-// build is what Zuul says of one.
+// build is a build as Zuul reports it.
 type build struct {
 	UUID   string `json:"uuid"`
 	Job    string `json:"job_name"`
-	Result string `json:"result"` // empty while it runs
+	Result string `json:"result"` // empty while the build runs
 	Ref    struct {
 		New string `json:"newrev"`
 	} `json:"ref"`
 }
 
-// hold is a request of Zuul's to keep the nodes of the next build of a job that fails.
+// hold is a Zuul request to keep the nodes of the next failing build of a job.
 type hold struct {
 	ID  string `json:"id"`
 	Job string `json:"job"`
 }
 
-// web asks Zuul, as its operators do, and decodes the answer unless into is nil.
+// web calls Zuul's web API, as its operators do, and decodes the answer unless into is nil.
 func (s *site) web(method, path string, send, into any) {
 	s.t.Helper()
 	text, err := json.Marshal(send)
 	s.must(err, path)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 30*time.Second) // cleaning up comes here too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 30*time.Second) // cleanup calls it too, after the test's context has ended
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(text))
 	s.must(err, path)
@@ -63,7 +63,7 @@ func (s *site) web(method, path string, send, into any) {
 	}
 }
 
-// enqueue starts what the pipeline has for the project's branch.
+// enqueue starts the jobs of the pipeline for the project's branch.
 func (s *site) enqueue(pipeline string) {
 	s.t.Helper()
 	revisions := strings.Fields(s.git("rev-parse", "HEAD", "HEAD~"))
@@ -71,20 +71,20 @@ func (s *site) enqueue(pipeline string) {
 		"newrev": revisions[0], "oldrev": revisions[1]}, nil)
 }
 
-// dequeue cancels it.
+// dequeue cancels these jobs.
 func (s *site) dequeue(pipeline string) {
 	s.t.Helper()
 	s.web(http.MethodPost, project+"/dequeue", map[string]string{"pipeline": pipeline, "ref": branch}, nil)
 }
 
-// autohold asks for the nodes of the next build of a job that fails, for so long; 0 is for ever.
+// autohold requests the nodes of the next failing build of a job for the given duration; 0 is indefinite.
 func (s *site) autohold(job, reason string, expiration time.Duration) {
 	s.t.Helper()
 	s.web(http.MethodPost, project+"/autohold", map[string]any{"job": job, "reason": reason, "count": 1, "ref": nil, "change": nil,
 		"node_hold_expiration": int(expiration.Seconds())}, nil)
 }
 
-// endAutoholds ends those of a job: what they keep is free.
+// endAutoholds ends the holds of a job, which frees their nodes.
 func (s *site) endAutoholds(job string) {
 	s.t.Helper()
 	var all []hold
@@ -96,14 +96,14 @@ func (s *site) endAutoholds(job string) {
 	}
 }
 
-// builds lists what the database has of a job.
+// builds returns the builds of a job from Zuul's database.
 func (s *site) builds(job string) (all []build) {
 	s.t.Helper()
 	s.web(http.MethodGet, tenant+"/builds?job_name="+job, nil, &all)
 	return all
 }
 
-// ended waits for the end of a build of a job that was not there before, with one of these results.
+// ended waits until a new build of a job ends with one of the results.
 func (s *site) ended(job string, before []build, results ...string) (b build) {
 	s.t.Helper()
 	s.await(job+" has ended", func() bool {
@@ -120,7 +120,7 @@ func (s *site) ended(job string, before []build, results ...string) (b build) {
 	return b
 }
 
-// began waits until a build of a job that was not there before is at work on its nodes.
+// began waits until a new build of a job runs on its nodes.
 func (s *site) began(job string, before []build) (b build) {
 	s.t.Helper()
 	s.await(job+" runs", func() bool {
@@ -134,13 +134,13 @@ func (s *site) began(job string, before []build) (b build) {
 	return b
 }
 
-// letGo makes a build of the job "wait" go on.
+// letGo lets a build of the job "wait" continue.
 func (s *site) letGo(b build) {
 	s.t.Helper()
 	s.must(os.WriteFile(filepath.Join(s.lab, "go", b.UUID), nil, 0o600), "let go")
 }
 
-// ran says at which address each node of a build has run it, as SSH sees it.
+// ran returns the address at which each node of a build has run it, as SSH reports it.
 func (s *site) ran(b build) map[string]string {
 	s.t.Helper()
 	at := map[string]string{}
@@ -152,7 +152,7 @@ func (s *site) ran(b build) map[string]string {
 	return at
 }
 
-// text is what is in a file of the lab, if it is there.
+// text returns the content of a file of the lab, or an empty string if it does not exist.
 func (s *site) text(path ...string) string {
 	text, _ := os.ReadFile(filepath.Join(append([]string{s.lab}, path...)...))
 	return string(text)

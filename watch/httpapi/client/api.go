@@ -13,10 +13,10 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// pageSize is how much of a list is asked for at a time.
+// pageSize is the number of entries that the client requests per page of a list.
 const pageSize = 5000
 
-// CreateRequest asks for nodes.
+// CreateRequest creates a request for nodes.
 func (c *Client) CreateRequest(ctx context.Context, r wire.NewRequest) (made wire.Request, err error) {
 	err = c.call(ctx, http.MethodPost, at("requests"), nil, r, &made)
 	return made, err
@@ -28,22 +28,22 @@ func (c *Client) Request(ctx context.Context, id string) (r wire.Request, err er
 	return r, err
 }
 
-// WaitRequest returns a request once it is fulfilled or has failed. A daemon that is started again meanwhile is waited for.
+// WaitRequest returns a request when it is fulfilled or failed. It waits for a daemon that restarts.
 func (c *Client) WaitRequest(ctx context.Context, id string) (r wire.Request, err error) {
-	err = patiently(ctx, func() (bool, error) {
+	err = retryWhileRestarting(ctx, func() (bool, error) {
 		var now wire.Request
 		err := c.call(ctx, http.MethodGet, at("requests", id), waiting(nil, longestWait), nil, &now)
 		if err == nil {
 			r = now
 		}
-		return err == nil && r.Answered(), err
+		return err == nil && r.IsDone(), err
 	})
 	return r, err
 }
 
-// Requests lists requests, by id.
+// Requests lists requests, sorted by ID.
 func (c *Client) Requests(ctx context.Context, f wire.RequestFilter) (all []wire.Request, err error) {
-	query := values("state", listed(f.States), "label", f.Label, "tenant", f.Tenant, "requestor", f.Who)
+	query := values("state", listed(f.States), "label", f.Label, "tenant", f.Tenant, "requestor", f.Requestor)
 	err = pages(query, func() (string, error) {
 		var page wire.Requests
 		err := c.call(ctx, http.MethodGet, at("requests"), query, nil, &page)
@@ -53,7 +53,7 @@ func (c *Client) Requests(ctx context.Context, f wire.RequestFilter) (all []wire
 	return all, err
 }
 
-// CancelRequest withdraws a request.
+// CancelRequest cancels a request.
 func (c *Client) CancelRequest(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, at("requests", id), nil, nil, nil)
 }
@@ -65,7 +65,7 @@ func (c *Client) TakeRequest(ctx context.Context, id, holder string, lease time.
 	return taken.Nodes, err
 }
 
-// Nodes lists nodes, by id.
+// Nodes lists nodes, sorted by ID.
 func (c *Client) Nodes(ctx context.Context, f wire.NodeFilter) (all []wire.Node, err error) {
 	query := values("state", listed(f.States), "label", f.Label, "provider", f.Provider, "pool", f.Pool, "request", f.Request, "tenant", f.Tenant)
 	err = pages(query, func() (string, error) {
@@ -83,13 +83,13 @@ func (c *Client) Node(ctx context.Context, id string) (n wire.Node, err error) {
 	return n, err
 }
 
-// WaitNode returns a node once it is in one of the states.
+// WaitNode returns a node when it is in one of the states. It waits for a daemon that restarts.
 func (c *Client) WaitNode(ctx context.Context, id string, states ...resources.State) (n wire.Node, err error) {
 	words := make([]string, len(states))
 	for i, s := range states {
 		words[i] = string(s)
 	}
-	err = patiently(ctx, func() (bool, error) {
+	err = retryWhileRestarting(ctx, func() (bool, error) {
 		var now wire.Node
 		err := c.call(ctx, http.MethodGet, at("nodes", id), waiting(values("state", listed(words)), longestWait), nil, &now)
 		if err != nil {
@@ -106,7 +106,7 @@ func (c *Client) WaitNode(ctx context.Context, id string, states ...resources.St
 	return n, err
 }
 
-// node does something to a node.
+// node performs an action on a node.
 func (c *Client) node(ctx context.Context, id, what string, send any) (n wire.Node, err error) {
 	err = c.call(ctx, http.MethodPost, at("nodes", id, what), nil, send, &n)
 	return n, err
@@ -117,12 +117,12 @@ func (c *Client) RenewNode(ctx context.Context, id, holder string) (wire.Node, e
 	return c.node(ctx, id, "renew", wire.Renew{Holder: holder})
 }
 
-// ReturnNode gives a node back after use.
+// ReturnNode returns a node after use.
 func (c *Client) ReturnNode(ctx context.Context, id string) (wire.Node, error) {
 	return c.node(ctx, id, "return", nil)
 }
 
-// HoldNode keeps a node for a person to look at. A zero until means as long as is allowed.
+// HoldNode holds a node for debugging. A zero until means the maximum time that the configuration allows.
 func (c *Client) HoldNode(ctx context.Context, id, reason string, until time.Time) (wire.Node, error) {
 	return c.node(ctx, id, "hold", wire.Hold{Reason: reason, Until: until})
 }
@@ -132,7 +132,7 @@ func (c *Client) ReleaseNode(ctx context.Context, id string) (wire.Node, error) 
 	return c.node(ctx, id, "release", nil)
 }
 
-// DeleteNode lets a node go.
+// DeleteNode gives up a node. The daemon deletes it, or checks and reuses a static node.
 func (c *Client) DeleteNode(ctx context.Context, id, reason string, force bool) (n wire.Node, err error) {
 	query := values("reason", reason)
 	if force {
@@ -142,27 +142,27 @@ func (c *Client) DeleteNode(ctx context.Context, id, reason string, force bool) 
 	return n, err
 }
 
-// Labels lists labels with who offers them.
+// Labels lists labels with the pools that offer them.
 func (c *Client) Labels(ctx context.Context) ([]wire.Label, error) {
 	var list wire.Labels
 	err := c.call(ctx, http.MethodGet, at("labels"), nil, nil, &list)
 	return list.Labels, err
 }
 
-// Images lists what is recorded of images.
+// Images lists images with their builds and uploads.
 func (c *Client) Images(ctx context.Context) ([]wire.Image, error) {
 	var list wire.Images
 	err := c.call(ctx, http.MethodGet, at("images"), nil, nil, &list)
 	return list.Images, err
 }
 
-// PauseImage keeps an image from being built.
+// PauseImage stops builds of an image.
 func (c *Client) PauseImage(ctx context.Context, name, reason string) (img wire.Image, err error) {
 	err = c.call(ctx, http.MethodPost, at("images", name, "pause"), nil, wire.Pause{Reason: reason}, &img)
 	return img, err
 }
 
-// UnpauseImage lets an image be built again.
+// UnpauseImage allows builds of an image again.
 func (c *Client) UnpauseImage(ctx context.Context, name string) (img wire.Image, err error) {
 	err = c.call(ctx, http.MethodPost, at("images", name, "unpause"), nil, nil, &img)
 	return img, err
@@ -175,13 +175,13 @@ func (c *Client) Providers(ctx context.Context) ([]wire.Provider, error) {
 	return list.Providers, err
 }
 
-// FreezeProvider leaves a provider alone.
+// FreezeProvider stops all actions in a provider.
 func (c *Client) FreezeProvider(ctx context.Context, name string) (p wire.Provider, err error) {
 	err = c.call(ctx, http.MethodPost, at("providers", name, "freeze"), nil, nil, &p)
 	return p, err
 }
 
-// ThawProvider takes care of a provider again.
+// ThawProvider ends a freeze of a provider.
 func (c *Client) ThawProvider(ctx context.Context, name string) (p wire.Provider, err error) {
 	err = c.call(ctx, http.MethodPost, at("providers", name, "thaw"), nil, nil, &p)
 	return p, err
@@ -193,14 +193,14 @@ func (c *Client) Plan(ctx context.Context) (report json.RawMessage, err error) {
 	return report, err
 }
 
-// Steps lists what is being done.
+// Steps lists the running steps.
 func (c *Client) Steps(ctx context.Context) ([]wire.Step, error) {
 	var list wire.Steps
 	err := c.call(ctx, http.MethodGet, at("steps"), nil, nil, &list)
 	return list.Steps, err
 }
 
-// Events returns what happened after a place in the journal, or the newest of it when after is empty.
+// Events returns the events after a cursor, or the newest events if after is empty.
 func (c *Client) Events(ctx context.Context, after, subject string, limit int) (e wire.Events, err error) {
 	query := values("after", after, "subject", subject)
 	if limit > 0 {
@@ -210,10 +210,10 @@ func (c *Client) Events(ctx context.Context, after, subject string, limit int) (
 	return e, err
 }
 
-// Follow tells of everything that happens after a place in the journal, until ctx ends or tell returns an error. A daemon
-// that is started again meanwhile is waited for.
+// Follow calls tell for each event after a cursor. It returns when ctx is done or tell returns an error, and waits for
+// a daemon that restarts.
 func (c *Client) Follow(ctx context.Context, after, subject string, tell func(wire.Event) error) error {
-	return patiently(ctx, func() (bool, error) {
+	return retryWhileRestarting(ctx, func() (bool, error) {
 		var e wire.Events
 		err := c.call(ctx, http.MethodGet, at("events"), waiting(values("after", after, "subject", subject), longestWait), nil, &e)
 		if err != nil {
@@ -229,25 +229,25 @@ func (c *Client) Follow(ctx context.Context, after, subject string, tell func(wi
 	})
 }
 
-// Why explains what is happening to a thing.
+// Why explains the state of an object.
 func (c *Client) Why(ctx context.Context, subject string) (w wire.Why, err error) {
 	err = c.call(ctx, http.MethodGet, at("why"), values("subject", subject), nil, &w)
 	return w, err
 }
 
-// Status is the daemon at a glance.
+// Status returns a summary of the daemon's state.
 func (c *Client) Status(ctx context.Context) (s wire.Status, err error) {
 	err = c.call(ctx, http.MethodGet, at("status"), nil, nil, &s)
 	return s, err
 }
 
-// Reload makes the daemon read its configuration anew.
+// Reload makes the daemon reload its configuration.
 func (c *Client) Reload(ctx context.Context, allowDestroy bool) (r wire.Reloaded, err error) {
 	err = c.call(ctx, http.MethodPost, at("reload"), nil, wire.Reload{AllowDestroy: allowDestroy}, &r)
 	return r, err
 }
 
-// Ready reports whether the daemon has looked at everything once, and what it waits for otherwise.
+// Ready reports whether the daemon has listed all its providers at least once.
 func (c *Client) Ready(ctx context.Context) (ready bool, err error) {
 	err = c.call(ctx, http.MethodGet, "/readyz", nil, nil, nil)
 	var no *Error
@@ -257,7 +257,7 @@ func (c *Client) Ready(ctx context.Context) (ready bool, err error) {
 	return err == nil, err
 }
 
-// values makes a query of names and values, without those that are empty.
+// values returns a query of pairs of names and values, without empty values.
 func values(pairs ...string) url.Values {
 	query := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -268,7 +268,7 @@ func values(pairs ...string) url.Values {
 	return query
 }
 
-// pages goes through a list page by page.
+// pages calls get for each page of a list.
 func pages(query url.Values, get func() (next string, err error)) error {
 	query.Set("limit", strconv.Itoa(pageSize))
 	for {

@@ -1,7 +1,7 @@
-// Package client speaks to a running npctl watch, over its unix socket or over TLS.
+// Package client calls the API of a running npctl watch, over its unix socket or over TLS.
 //
-// It comes in two parts: Client is the API for requestors and people, and Store makes the daemon's state usable as if it
-// had been opened.
+// Client is the API for requestors and people. Store gives access to the daemon's state as if this process had opened
+// it.
 package client
 
 import (
@@ -26,31 +26,31 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// ErrNoDaemon: nobody listens there.
+// ErrNoDaemon: no process listens at the socket or address.
 var ErrNoDaemon = errors.New("npctl watch is not running")
 
 const (
 	dialTime    = 5 * time.Second
-	answerTime  = 2 * time.Minute // for an answer that is not waited for
-	longestWait = time.Minute     // of one call that waits
+	answerTime  = 2 * time.Minute // for a response, in addition to a long poll's wait
+	longestWait = time.Minute     // of one long poll
 	answerSize  = 256 << 20
 	problemSize = 1 << 20
 	retryEvery  = 300 * time.Millisecond
-	retryFor    = time.Minute // how long a daemon may be away, such as for an upgrade, while something is waited for
+	retryFor    = time.Minute // maximum downtime of a daemon, such as an upgrade, during a wait
 )
 
-// Options say where the daemon is: at a Socket, or at a URL such as https://host:8443, which needs a Token.
+// Options selects the daemon: by a Socket, or by a URL such as https://host:8443, which needs a Token.
 type Options struct {
 	Socket string
 	URL    string
 	Token  string
-	CA     string // path of a PEM file with authorities, instead of those of the system
-	Cert   string // paths of a certificate and its key, where the daemon asks for one
+	CA     string // path of a PEM file with authorities; empty: those of the system
+	Cert   string // paths of a client certificate and its key, if the daemon requires one
 	Key    string
-	Agent  string // who calls, such as npctl/1.0
+	Agent  string // User-Agent, such as npctl/1.0
 }
 
-// Client calls a daemon. It can be used by several goroutines.
+// Client calls a daemon. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
 	base  string
@@ -59,7 +59,7 @@ type Client struct {
 	agent string
 }
 
-// New returns a client. It connects to nothing yet.
+// New returns a client. It opens no connection yet.
 func New(o Options) (*Client, error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: dialTime, DisableCompression: true}
 	c := &Client{http: &http.Client{Transport: transport, CheckRedirect: neverRedirect}, token: o.Token, agent: o.Agent}
@@ -112,16 +112,16 @@ func (o Options) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// Where names the daemon's address, for people.
+// Where returns the daemon's address, for people.
 func (c *Client) Where() string { return c.where }
 
-// Close gives up connections that are not in use.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Error is an answer that says no.
+// Error is an error response of the daemon.
 type Error struct{ wire.Problem }
 
-// Error says what is wrong, in the daemon's words.
+// Error returns the daemon's description of the error.
 func (e *Error) Error() string {
 	if e.Detail != "" {
 		return e.Detail
@@ -129,7 +129,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the daemon answers %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// Unwrap makes the errors of package state known to errors.Is and errors.As.
+// Unwrap returns the matching error of package state, for errors.Is and errors.As.
 func (e *Error) Unwrap() error {
 	switch e.Code {
 	case wire.CodeNotFound:
@@ -148,13 +148,13 @@ func (e *Error) Unwrap() error {
 	}
 }
 
-// IsCode reports whether an error is an answer of that kind.
+// IsCode reports whether an error is an error response with the given code.
 func IsCode(err error, code wire.Code) bool {
 	var no *Error
 	return errors.As(err, &no) && no.Code == code
 }
 
-// call sends something, unless it is nil, and reads the answer, unless that is nil.
+// call sends a request, with send as its body unless nil, and decodes the response into answer unless nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, send, answer any) error {
 	wait, err := time.ParseDuration(query.Get("wait"))
 	if err != nil {
@@ -173,7 +173,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	text, err := io.ReadAll(io.LimitReader(response.Body, answerSize+1))
 	switch {
 	case err != nil:
-		return c.broken(ctx, err)
+		return c.connectionError(ctx, err)
 	case len(text) > answerSize:
 		return fmt.Errorf("daemon at %s: an answer has more than %d bytes", c.where, answerSize)
 	}
@@ -187,7 +187,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// send sends something and returns the answer when it is not an error.
+// send sends a request and returns the response. An error response becomes an Error.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, send any) (*http.Response, error) {
 	var content io.Reader
 	if send != nil {
@@ -214,29 +214,29 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, c.broken(ctx, err)
+		return nil, c.connectionError(ctx, err)
 	}
 	if response.StatusCode/100 == 2 {
 		return response, nil
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
-	return nil, refusal(response)
+	return nil, decodeError(response)
 }
 
-// refusal reads an answer that says no.
-func refusal(response *http.Response) error {
+// decodeError decodes an error response.
+func decodeError(response *http.Response) error {
 	no := &Error{}
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	text, err := io.ReadAll(io.LimitReader(response.Body, problemSize))
 	if err != nil || media != wire.MediaProblem || json.Unmarshal(text, &no.Problem) != nil {
-		no.Problem = wire.Problem{Code: wire.CodeInternal} // somebody else's answer, such as a proxy's
+		no.Problem = wire.Problem{Code: wire.CodeInternal} // not the daemon's response, for example a proxy's
 	}
 	no.Status = response.StatusCode
 	return no
 }
 
-// broken says that there was no answer.
-func (c *Client) broken(ctx context.Context, err error) error {
+// connectionError describes a call without a response.
+func (c *Client) connectionError(ctx context.Context, err error) error {
 	var inner *url.Error
 	if errors.As(err, &inner) {
 		err = inner.Err
@@ -251,8 +251,8 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	}
 }
 
-// away reports whether a daemon that was there may be back soon.
-func away(err error) bool {
+// isRestarting reports whether an error may be due to a restart of the daemon.
+func isRestarting(err error) bool {
 	var no *Error
 	if errors.As(err, &no) {
 		return no.Status == http.StatusServiceUnavailable || no.Status == http.StatusBadGateway
@@ -260,8 +260,9 @@ func away(err error) bool {
 	return err != nil && !errors.Is(err, context.Canceled)
 }
 
-// patiently calls until it has an answer, also over a restart of the daemon. The first call has to reach one.
-func patiently(ctx context.Context, call func() (done bool, err error)) error {
+// retryWhileRestarting repeats call until done is true, also across a restart of the daemon. The first call must reach
+// a daemon.
+func retryWhileRestarting(ctx context.Context, call func() (done bool, err error)) error {
 	var since time.Time
 	for first := true; ; first = false {
 		done, err := call()
@@ -273,7 +274,7 @@ func patiently(ctx context.Context, call func() (done bool, err error)) error {
 		case err == nil:
 			since = time.Time{}
 			continue
-		case first && !reached(err) || !away(err) || !since.IsZero() && time.Since(since) > retryFor:
+		case first && !reached(err) || !isRestarting(err) || !since.IsZero() && time.Since(since) > retryFor:
 			return err
 		case since.IsZero():
 			since = time.Now()
@@ -286,13 +287,13 @@ func patiently(ctx context.Context, call func() (done bool, err error)) error {
 	}
 }
 
-// reached reports whether a daemon was there when a call began that got no answer.
+// reached reports whether the daemon was running when a call without a response started.
 func reached(err error) bool {
 	var no *Error
 	return !errors.As(err, &no) && !errors.Is(err, ErrNoDaemon)
 }
 
-// at is the path of a thing.
+// at returns the path of an object.
 func at(parts ...string) string {
 	path := "/" + wire.Version
 	for _, p := range parts {

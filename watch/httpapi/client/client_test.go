@@ -19,7 +19,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// serve answers at a socket until end is called.
+// serve serves a socket until end is called.
 func serve(t *testing.T, socket string, answer http.HandlerFunc) (end func()) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)

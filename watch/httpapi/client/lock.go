@@ -17,28 +17,28 @@ import (
 
 var _ state.Lock = (*lock)(nil)
 
-// unlockTime is how long giving a lock back may take.
+// unlockTime limits the release of a lock.
 const unlockTime = 10 * time.Second
 
-// lock is a lock that the daemon has given. It lasts as long as the connection that it came by.
+// lock is a lock from the daemon. It ends with the connection over which it was acquired.
 type lock struct {
-	store    *Store
-	id       string
-	lost     chan struct{}
-	loseOnce sync.Once
-	hangUp   context.CancelFunc // ends the connection
-	done     bool               // given back; guarded by the store's mu
+	store      *Store
+	id         string
+	lost       chan struct{}
+	loseOnce   sync.Once
+	disconnect context.CancelFunc // closes the connection
+	done       bool               // released; guarded by the store's mu
 }
 
-// Lock implements state.Store. The lock of the state makes the daemon begin nothing while it is held; the daemon gets half a
-// minute to end what it is doing. A lock ends when the process that holds it does.
+// Lock implements state.Store. While a client holds the lock of the state, the daemon starts no steps. The daemon gets
+// half a minute to finish its running steps before Lock fails. A lock ends when the process of its holder ends.
 func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	holder = complete(holder, s.client.agent)
 	live, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, hangUp) // until it is held
+	stop := context.AfterFunc(ctx, hangUp) // until the lock is held
 	response, err := s.client.send(live, http.MethodPost, at("store", "locks"), nil, wire.Lock{Name: name, Holder: holder})
 	if err != nil {
 		hangUp()
@@ -61,7 +61,7 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 		}
 		return nil, fmt.Errorf("daemon at %s: what it answers about a lock cannot be understood", s.client.where)
 	}
-	l := &lock{store: s, id: first.Locked.Holder.ID, lost: make(chan struct{}), hangUp: hangUp}
+	l := &lock{store: s, id: first.Locked.Holder.ID, lost: make(chan struct{}), disconnect: hangUp}
 	s.mu.Lock()
 	s.locks[l.id] = l
 	s.mu.Unlock()
@@ -78,13 +78,13 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 	return l, nil
 }
 
-// complete says who this process is, where the caller does not.
+// complete fills in the empty fields of a holder from this process.
 func complete(h state.Holder, agent string) state.Holder {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "localhost"
 	}
-	return h.Or(state.Self(name, agent))
+	return h.WithDefaults(state.Self(name, agent))
 }
 
 // ID implements state.Lock.
@@ -93,7 +93,7 @@ func (l *lock) ID() string { return l.id }
 // Lost implements state.Lock.
 func (l *lock) Lost() <-chan struct{} { return l.lost }
 
-// ended is called when the connection is over.
+// ended is called when the connection has closed.
 func (l *lock) ended() {
 	l.store.mu.Lock()
 	done := l.done
@@ -115,22 +115,23 @@ func (l *lock) Unlock(ctx context.Context) error {
 	if !first {
 		return nil
 	}
-	return l.giveBack(ctx)
+	return l.release(ctx)
 }
 
-// giveBack ends the lock at the daemon. When that cannot be told, ending the connection tells it.
-func (l *lock) giveBack(ctx context.Context) error {
+// release releases the lock at the daemon. It also closes the connection, which ends the lock if the call fails.
+func (l *lock) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unlockTime)
 	defer cancel()
 	err := l.store.client.call(ctx, http.MethodDelete, at("store", "locks"), values("id", l.id), nil, &wire.Lock{})
-	l.hangUp()
-	if away(err) {
+	l.disconnect()
+	if isRestarting(err) {
 		return nil
 	}
 	return err
 }
 
-// heldLocks are the ids of locks that were not given back, lost ones too: under those nothing may be written.
+// heldLocks returns the IDs of the locks that were not released. It includes lost locks, so that the daemon rejects
+// writes under them.
 func (s *Store) heldLocks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *Store) heldLocks() []string {
 	return ids
 }
 
-// loseAll closes Lost of the locks that the daemon does not know any more.
+// loseAll closes Lost of the locks that the daemon no longer has, or of all locks if the daemon cannot be queried.
 func (s *Store) loseAll() {
 	s.mu.Lock()
 	var all []*lock
@@ -165,7 +166,7 @@ func (s *Store) loseAll() {
 	}
 }
 
-// giveBack gives back every lock when the store is closed.
+// giveBack releases every lock when the store is closed.
 func (s *Store) giveBack() error {
 	s.mu.Lock()
 	var all []*lock
@@ -176,13 +177,13 @@ func (s *Store) giveBack() error {
 	s.mu.Unlock()
 	var errs []error
 	for _, l := range all {
-		errs = append(errs, l.giveBack(context.Background()))
+		errs = append(errs, l.release(context.Background()))
 		l.lose()
 	}
 	return errors.Join(errs...)
 }
 
-// Holder returns who holds a lock, nil when nobody does.
+// Holder returns the holder of a lock, or nil.
 func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
 	var list wire.Locks
 	if err := s.call(ctx, http.MethodGet, at("store", "locks"), nil, nil, &list); err != nil {
@@ -196,7 +197,7 @@ func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) 
 	return nil, nil
 }
 
-// ForceUnlock takes a lock from its holder, who is returned.
+// ForceUnlock takes a lock from its holder and returns the holder.
 func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error) {
 	var taken wire.Lock
 	query := values("id", id, "force", "true")

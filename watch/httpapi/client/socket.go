@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// socketPathAtMost is how long the path of a unix socket may be.
+// socketPathAtMost is the maximum length of a unix socket path in bytes.
 const socketPathAtMost = 103
 
-// SocketPath is where npctl watch listens for those who use the same state file, when nobody says otherwise: beside it,
-// or where that path is too long for a socket, below $XDG_RUNTIME_DIR or the directory for temporary files, in a directory
-// that only this user may enter.
+// SocketPath returns the default path of the socket of npctl watch for a state file: beside the file, or if that path
+// is too long for a socket, below $XDG_RUNTIME_DIR or the directory for temporary files, in a directory that only this
+// user may enter.
 func SocketPath(statePath string, lookupEnv func(string) (string, bool)) string {
 	beside := statePath + ".sock"
 	if len(beside) <= socketPathAtMost {
@@ -28,8 +28,8 @@ func SocketPath(statePath string, lookupEnv func(string) (string, bool)) string 
 	return filepath.Join(os.TempDir(), fmt.Sprintf("npctl-%d", os.Getuid()), name)
 }
 
-// CheckSocket refuses a socket that belongs to somebody who is neither this user nor root nor, when there is a state
-// file, its owner: whoever made it would be told what is asked for, and could answer anything.
+// CheckSocket rejects a socket unless its owner, and that of its directory, is this user, root, or the owner of an
+// existing state file. Any other owner could read the calls and return false responses.
 func CheckSocket(path, statePath string) error {
 	for _, at := range []string{path, filepath.Dir(path)} {
 		info, err := os.Stat(at)
@@ -50,9 +50,9 @@ func CheckSocket(path, statePath string) error {
 	return nil
 }
 
-// CheckNamedSocket refuses a socket at a place that the user has named, when it belongs to somebody else and may have been
-// put there by a third: unless it is root's or this user's, it has to be in a directory of its owner or of root which no
-// other user and no group can write to.
+// CheckNamedSocket checks a socket at a path from the user. A socket of another user, except root, must be in a
+// directory that belongs to the same user or root, and that no group or other user can write to. Otherwise a third user
+// may have created it.
 func CheckNamedSocket(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -24,15 +24,15 @@ var (
 	_ state.Identified = (*Store)(nil)
 )
 
-// ErrFormat: the daemon is of an npctl that speaks another language about states.
+// ErrFormat: the daemon's npctl uses another format of the store API.
 var ErrFormat = errors.New("the daemon is of another version of npctl")
 
-// Store is the state of a daemon. What is written through it is known to the daemon at once.
+// Store is the state of a daemon. The daemon knows of each write through it at once.
 type Store struct {
 	client *Client
 	head   wire.StoreHead
 
-	closing context.Context // ends when Close begins
+	closing context.Context // done when Close starts
 	close   context.CancelFunc
 	workers sync.WaitGroup
 
@@ -40,7 +40,7 @@ type Store struct {
 	locks map[string]*lock
 }
 
-// OpenStore opens the state of the daemon that a client speaks to. That is possible at its socket only. Close closes the
+// OpenStore opens the state of the client's daemon. It works only over the unix socket. Close of the Store closes the
 // client too.
 func OpenStore(ctx context.Context, c *Client) (*Store, error) {
 	s := &Store{client: c, locks: map[string]*lock{}}
@@ -54,7 +54,7 @@ func OpenStore(ctx context.Context, c *Client) (*Store, error) {
 	return s, nil
 }
 
-// Path is where the daemon's state is.
+// Path returns the path of the daemon's state.
 func (s *Store) Path() string { return s.head.Path }
 
 // Identity implements state.Identified.
@@ -65,7 +65,7 @@ func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
 	return head.Identity, err
 }
 
-// usable reports whether the store may be used still.
+// usable returns an error if the store is closed or ctx is done.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closing.Err() != nil {
 		return fmt.Errorf("state of the daemon at %s: %w", s.client.where, os.ErrClosed)
@@ -103,7 +103,7 @@ func entryOf(e *wire.Entry) (state.Entry, error) {
 	return state.Entry{Record: record, Revision: state.Revision(e.Revision)}, nil
 }
 
-// lineSize is how long a line of a list may be: a record of a megabyte, escaped.
+// lineSize is the maximum size of a line of a list in bytes: an escaped record of one megabyte.
 const lineSize = 8 << 20
 
 // List implements state.Store.
@@ -138,7 +138,7 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 		entries = append(entries, entry)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, s.client.broken(ctx, err)
+		return nil, s.client.connectionError(ctx, err)
 	}
 	return nil, fmt.Errorf("list of the daemon's records: %w", io.ErrUnexpectedEOF)
 }
@@ -200,7 +200,7 @@ func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	}
 	hints := make(chan struct{}, 1)
 	lines := bufio.NewScanner(response.Body)
-	lines.Scan() // the first line says that the watch has begun
+	lines.Scan() // the first line confirms that the watch has started
 	s.workers.Go(func() {
 		defer close(hints)
 		defer release()
@@ -219,18 +219,20 @@ func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return hints, nil
 }
 
-// Work tells what the daemon and others do in its state.
-func (s *Store) Work(ctx context.Context) (work wire.Work, err error) {
+// Activity returns the activity of the daemon and of other processes in its state.
+func (s *Store) Activity(ctx context.Context) (work wire.Activity, err error) {
 	err = s.call(ctx, http.MethodGet, at("store", "work"), nil, nil, &work)
 	return work, err
 }
 
-// WishBuild asks for an image to be built, or takes that back, where others work in the daemon's store; see state.Shared.
-func (s *Store) WishBuild(ctx context.Context, image string, wish bool) error {
-	return s.call(ctx, http.MethodPost, at("store", "wish"), nil, wire.Wish{Image: image, Wish: wish}, nil)
+var _ state.BuildRequester = (*Store)(nil)
+
+// RequestBuild creates or removes a build request if the daemon's store is shared; see state.Shared.
+func (s *Store) RequestBuild(ctx context.Context, image string, wish bool) error {
+	return s.call(ctx, http.MethodPost, at("store", "wish"), nil, wire.BuildRequest{Image: image, Wish: wish}, nil)
 }
 
-// Close implements state.Store. It gives locks back.
+// Close implements state.Store. It releases the locks.
 func (s *Store) Close() error {
 	s.close()
 	err := s.giveBack()

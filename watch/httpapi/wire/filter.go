@@ -8,41 +8,43 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// RequestFilter narrows a list of requests. What is empty does not.
+// RequestFilter selects requests. Empty fields match all requests.
 type RequestFilter struct {
-	States             []string
-	Label, Tenant, Who string
+	States                   []string
+	Label, Tenant, Requestor string
 }
 
-// Matches reports whether a request is in the list.
+// Matches reports whether the filter selects a request.
 func (f RequestFilter) Matches(r *resources.Request) bool {
-	return isOneOf(f.States, r.State) && isIn(f.Label, r.Labels) && is(f.Tenant, r.Tenant) && is(f.Who, r.Who)
+	return isOneOf(f.States, r.State) && isIn(f.Label, r.Labels) && is(f.Tenant, r.Tenant) && is(f.Requestor, r.Requestor)
 }
 
-// NodeFilter narrows a list of nodes. What is empty does not.
+// NodeFilter selects nodes. Empty fields match all nodes.
 type NodeFilter struct {
 	States                                 []string
 	Label, Provider, Pool, Request, Tenant string
 }
 
-// Matches reports whether a node is in the list.
+// Matches reports whether the filter selects a node.
 func (f NodeFilter) Matches(n *resources.Node) bool {
 	return isOneOf(f.States, n.State) && isIn(f.Label, n.Labels) && is(f.Provider, n.Provider) && is(f.Pool, n.Pool) &&
 		is(f.Request, n.Request) && is(f.Tenant, n.Tenant)
 }
 
-// CheckStates refuses states that no record of that kind can be in.
+// CheckStates returns an error for a state that records of the kind cannot have.
 func CheckStates(kind resources.Kind, states []string) error {
 	known := resources.StatesOf(kind)
 	for _, state := range states {
 		if !slices.Contains(known, resources.State(state)) {
-			return fmt.Errorf("a %s cannot be in state %q; its states are %s", kind, state, strings.Join(stateNames(known), ", "))
+			return fmt.Errorf("a %s cannot be in state %q; its states are %s", kind, state, strings.Join(StateNames(kind), ", "))
 		}
 	}
 	return nil
 }
 
-func stateNames(states []resources.State) []string {
+// StateNames lists the states that a record of a kind can have.
+func StateNames(kind resources.Kind) []string {
+	states := resources.StatesOf(kind)
 	names := make([]string, len(states))
 	for i, s := range states {
 		names[i] = string(s)

@@ -7,23 +7,23 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// What follows lets another npctl on the same machine use the daemon's state. It is spoken over the unix socket only,
-// and only between programs of the same version, so it is no part of what is promised.
+// The types of this file give another npctl on the same machine access to the daemon's state. They are used over the
+// unix socket only, and only between programs of the same version, so they are not part of the stable API.
 
-// StoreFormat is the version of this part. A client that knows another one has to keep away.
-const StoreFormat = 2
+// StoreFormat is the version of these types. A client with another version must not use the store.
+const StoreFormat = 3
 
-// StoreHead says which state it is.
+// StoreHead identifies the state.
 type StoreHead struct {
 	Format int    `json:"format"`
 	Path   string `json:"path"`
 	PID    int    `json:"pid"`
 	Npctl  string `json:"npctl_version"`
 	state.Identity
-	HashKey []byte `json:"hash_key,omitempty"` // that of the identity
+	HashKey []byte `json:"hash_key,omitempty"` // HashKey of the identity
 }
 
-// Entry is a record. The last line of a list has End set and nothing else, so that one that was cut short is noticed.
+// Entry is a record. The last line of a list has only End set, which lets the client detect a truncated list.
 type Entry struct {
 	Kind     resources.Kind  `json:"kind,omitempty"`
 	ID       string          `json:"id,omitempty"`
@@ -41,46 +41,47 @@ type Op struct {
 	Force    bool            `json:"force,omitempty"`
 }
 
-// Commit is changes that are all made or none.
+// Commit is a list of changes, of which the daemon makes all or none.
 type Commit struct {
 	Ops   []Op     `json:"ops"`
-	Locks []string `json:"locks,omitempty"` // ids of locks that the client has to hold still
+	Locks []string `json:"locks,omitempty"` // IDs of locks that the client must still hold
 }
 
-// Committed has an entry for each op; those of deletes are empty.
+// Committed holds one entry for each op; entries of deletes are empty.
 type Committed struct {
 	Entries []Entry `json:"entries"`
 }
 
-// Work is what goes on in the store: whoever plans leaves that alone.
-type Work struct {
-	Busy    []resources.Key  `json:"busy"`              // records that the daemon's steps work on
-	Shared  bool             `json:"shared,omitempty"`  // other processes work in the store of the daemon
-	Claimed []resources.Key  `json:"claimed,omitempty"` // records that they work on
-	Peers   []resources.Peer `json:"peers,omitempty"`   // pools that are registered, the daemon's too
-	Wished  []string         `json:"wished,omitempty"`  // images that somebody has asked to be built
+// Activity lists the records and images that processes are working on. A planner skips these records.
+type Activity struct {
+	Busy            []resources.Key            `json:"busy"`               // records that the daemon's steps are changing
+	Shared          bool                       `json:"shared,omitempty"`   // the daemon's store is shared
+	Claimed         []resources.Key            `json:"claimed,omitempty"`  // records that other processes have claimed
+	RegisteredPools []resources.RegisteredPool `json:"peers,omitempty"`    // registered pools, including the daemon's
+	Builders        []string                   `json:"builders,omitempty"` // IDs of registered npctl builders, including the daemon's
+	RequestedBuilds []string                   `json:"wished,omitempty"`   // images with a build request
 }
 
-// Wish asks for an image to be built, or takes that back.
-type Wish struct {
+// BuildRequest creates a build request for an image, or removes it if Wish is false.
+type BuildRequest struct {
 	Image string `json:"image"`
 	Wish  bool   `json:"wish"`
 }
 
-// Lock is a lock that is held.
+// Lock is a lock with its holder.
 type Lock struct {
 	Name   string       `json:"name"`
 	Holder state.Holder `json:"holder"`
 }
 
-// Locks lists the locks that are held.
+// Locks is the list of held locks.
 type Locks struct {
 	Locks []Lock `json:"locks"`
 }
 
-// Hint is a line of a watch, or of a lock that is held: the connection lives.
+// Hint is a line of a watch or of a held lock. An empty hint is a keepalive.
 type Hint struct {
 	Changed bool  `json:"changed,omitempty"`
-	Locked  *Lock `json:"locked,omitempty"` // first line of a lock
-	Lost    bool  `json:"lost,omitempty"`   // last line of a lock that was taken away
+	Locked  *Lock `json:"locked,omitempty"` // first line after Lock
+	Lost    bool  `json:"lost,omitempty"`   // last line of a lock that was force-released
 }

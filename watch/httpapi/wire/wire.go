@@ -1,7 +1,7 @@
-// Package wire is what the daemon's HTTP API and its clients say to each other.
+// Package wire defines the JSON types of the daemon's HTTP API.
 //
-// The format only grows: names keep their meaning, and whoever reads an answer ignores names that it does not know. What
-// is sent to the daemon is read strictly instead: a name that it does not know is refused.
+// The format only grows: names keep their meaning, and clients ignore unknown names in responses. The daemon decodes
+// calls strictly and rejects unknown names.
 package wire
 
 import (
@@ -12,24 +12,24 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Version is the first part of every path but those of probes and of the description of the API.
+// Version is the first segment of every path except those of health checks, metrics and the OpenAPI description.
 const Version = "v1"
 
 // MediaProblem is the media type of errors.
 const MediaProblem = "application/problem+json"
 
-// NewRequest asks for nodes.
+// NewRequest is the body of a call that creates a request.
 type NewRequest struct {
-	Labels   []string        `json:"labels" limits:"minItems=1,maxItems=100,items.minLength=1,items.maxLength=1024" doc:"What is asked for: one node each, all in one pool of one provider. A label may come several times."`
-	Priority *int64          `json:"priority,omitempty" limits:"minimum=1,maximum=999" doc:"From 1 to 999; lower goes first. 200 when it is not given."`
-	Relative int64           `json:"relative_priority,omitempty" doc:"Orders requests of one priority; lower goes first."`
-	Who      string          `json:"requestor,omitempty" limits:"maxLength=1024" doc:"Who asks, for people."`
-	Tenant   string          `json:"tenant,omitempty" limits:"maxLength=1024" doc:"Whose limits it counts against."`
-	Event    string          `json:"event_id,omitempty" limits:"maxLength=1024" doc:"What it is about, passed on unchanged."`
-	Provider string          `json:"provider,omitempty" limits:"maxLength=1024" doc:"The only provider that will do."`
-	Data     json.RawMessage `json:"data,omitempty" doc:"Any JSON up to 64 KiB, passed on unchanged. It is no place for secrets."`
-	Deadline time.Time       `json:"deadline,omitzero" doc:"When it fails unless it is fulfilled."`
-	Fresh    bool            `json:"fresh,omitempty" doc:"Only nodes that are launched for it will do."`
+	Labels           []string        `json:"labels" limits:"minItems=1,maxItems=100,items.minLength=1,items.maxLength=1024" doc:"What is asked for: one node each, all in one pool of one provider. A label may come several times."`
+	Priority         *int64          `json:"priority,omitempty" limits:"minimum=1,maximum=999" doc:"From 1 to 999; lower goes first. 200 when it is not given."`
+	RelativePriority int64           `json:"relative_priority,omitempty" doc:"Orders requests of one priority; lower goes first."`
+	Requestor        string          `json:"requestor,omitempty" limits:"maxLength=1024" doc:"Who asks, for people."`
+	Tenant           string          `json:"tenant,omitempty" limits:"maxLength=1024" doc:"Whose limits it counts against."`
+	EventID          string          `json:"event_id,omitempty" limits:"maxLength=1024" doc:"What it is about, passed on unchanged."`
+	Provider         string          `json:"provider,omitempty" limits:"maxLength=1024" doc:"The only provider that will do."`
+	Data             json.RawMessage `json:"data,omitempty" doc:"Any JSON up to 64 KiB, passed on unchanged. It is no place for secrets."`
+	Deadline         time.Time       `json:"deadline,omitzero" doc:"When it fails unless it is fulfilled."`
+	Fresh            bool            `json:"fresh,omitempty" doc:"Only nodes that are launched for it will do."`
 }
 
 // Request is a request for nodes.
@@ -44,13 +44,13 @@ type Requests struct {
 	Next     string    `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
 }
 
-// Take says who takes the nodes of a request, and how.
+// Take sets the holder and the lease of the nodes of a request.
 type Take struct {
 	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"Who takes them. Renewing the lease needs the same name."`
 	Lease  int64  `json:"lease_seconds,omitempty" limits:"minimum=0,maximum=86400" doc:"From 5 to 86400: the nodes come back by themselves when nobody renews their lease for so long. 0: no lease."`
 }
 
-// Node is a machine.
+// Node is a node.
 type Node struct {
 	resources.Node
 	Step string `json:"step,omitempty" doc:"What is being done to it right now."`
@@ -62,33 +62,33 @@ type Nodes struct {
 	Next  string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
 }
 
-// Renew says who renews a lease.
+// Renew names the holder that renews a lease.
 type Renew struct {
 	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"The name that the node was taken under."`
 }
 
-// Hold says why a node is held, and until when.
+// Hold sets the reason and the end of a hold.
 type Hold struct {
 	Reason string    `json:"reason,omitempty" limits:"maxLength=1024"`
 	Until  time.Time `json:"until,omitzero" doc:"When absent: for as long as max_hold_age allows."`
 }
 
-// Pause says why an image is not to be built.
+// Pause sets the reason of a pause.
 type Pause struct {
 	Reason string `json:"reason,omitempty" limits:"maxLength=1024"`
 }
 
-// Image is what is recorded of an image.
+// Image is an image with its builds and uploads.
 type Image struct {
-	Name        string                        `json:"name"`
-	Kind        resources.ImageKind           `json:"kind"`
-	Configured  bool                          `json:"configured"`
-	Paused      bool                          `json:"paused" doc:"By command or in the configuration."`
-	PauseReason string                        `json:"pause_reason,omitempty"`
-	Failure     *resources.Failure            `json:"failure,omitempty" doc:"Of its builds, from a failure until one works again."`
-	Uploading   map[string]*resources.Failure `json:"upload_failures,omitempty" doc:"By provider."`
-	Builds      []resources.Build             `json:"builds" doc:"Newest first."`
-	Uploads     []resources.Upload            `json:"uploads"`
+	Name           string                        `json:"name"`
+	Kind           resources.ImageKind           `json:"kind"`
+	Configured     bool                          `json:"configured"`
+	Paused         bool                          `json:"paused" doc:"By command or in the configuration."`
+	PauseReason    string                        `json:"pause_reason,omitempty"`
+	Failure        *resources.Failure            `json:"failure,omitempty" doc:"Of its builds, from a failure until one works again."`
+	UploadFailures map[string]*resources.Failure `json:"upload_failures,omitempty" doc:"By provider."`
+	Builds         []resources.Build             `json:"builds" doc:"Newest first."`
+	Uploads        []resources.Upload            `json:"uploads"`
 }
 
 // Images is the list of images.
@@ -96,43 +96,43 @@ type Images struct {
 	Images []Image `json:"images"`
 }
 
-// Provider is a cloud project, or a set of machines that exist.
+// Provider is a cloud project, or a set of static machines.
 type Provider struct {
-	Name       string                  `json:"name"`
-	Driver     string                  `json:"driver"`
-	Configured bool                    `json:"configured"`
-	Served     bool                    `json:"served" doc:"By this daemon."`
-	Frozen     bool                    `json:"frozen" doc:"Left alone by command, or not served here."`
-	StandsBy   *state.Holder           `json:"stands_by_for,omitempty" doc:"The process that serves it. This daemon takes over when that one ends."`
-	Looked     bool                    `json:"looked" doc:"It was looked at since the daemon began, whether it answered or not."`
-	Error      string                  `json:"error,omitempty" doc:"Why it could not be queried."`
-	Listed     time.Time               `json:"listed,omitzero" doc:"When it last answered."`
-	Priority   int64                   `json:"priority"`
-	Place      string                  `json:"place,omitempty" doc:"What it leads to, such as a project in a region."`
-	Quota      *Quota                  `json:"quota,omitempty" doc:"Of the project, others' use included. A limit of -1 is none."`
-	Use        resources.Amounts       `json:"use" doc:"What our nodes take there."`
-	Nodes      map[resources.State]int `json:"nodes" doc:"Their number by state."`
-	Pools      []Pool                  `json:"pools"`
-	Failing    *resources.Failure      `json:"launch_failure,omitempty" doc:"Of its launches, from a failure until one works again."`
-	Instances  int                     `json:"instances" doc:"Machines seen in it, whoever they belong to."`
-	Leftovers  int                     `json:"leftovers" doc:"Ports, addresses and volumes seen in it that carry marks."`
+	Name          string                    `json:"name"`
+	Driver        string                    `json:"driver"`
+	Configured    bool                      `json:"configured"`
+	Served        bool                      `json:"served" doc:"By this daemon."`
+	Frozen        bool                      `json:"frozen" doc:"Left alone by command, or not served here."`
+	Leader        *state.Holder             `json:"leader,omitempty" doc:"The process that serves it. This daemon takes over when that one ends."`
+	Queried       bool                      `json:"queried" doc:"It was looked at since the daemon began, whether it answered or not."`
+	Error         string                    `json:"error,omitempty" doc:"Why it could not be queried."`
+	ListedAt      time.Time                 `json:"listed_at,omitzero" doc:"When it last answered."`
+	Priority      int64                     `json:"priority"`
+	Location      string                    `json:"location,omitempty" doc:"What it leads to, such as a project in a region."`
+	Quota         *Quota                    `json:"quota,omitempty" doc:"Of the project, others' use included. A limit of -1 is none."`
+	Use           resources.ResourceAmounts `json:"use" doc:"What our nodes take there."`
+	Nodes         map[resources.State]int   `json:"nodes" doc:"Their number by state."`
+	Pools         []Pool                    `json:"pools"`
+	LaunchFailure *resources.Failure        `json:"launch_failure,omitempty" doc:"Of its launches, from a failure until one works again."`
+	Instances     int                       `json:"instances" doc:"Machines seen in it, whoever they belong to."`
+	Leftovers     int                       `json:"leftovers" doc:"Ports, addresses and volumes seen in it that carry marks."`
 }
 
-// Quota is what a project may use and uses.
+// Quota is the quota of a project and its use.
 type Quota struct {
-	Limit resources.Amounts `json:"limit"`
-	Used  resources.Amounts `json:"used"`
+	Limit resources.ResourceAmounts `json:"limit"`
+	Used  resources.ResourceAmounts `json:"used"`
 }
 
-// Pool is a part of a provider with limits of its own.
+// Pool is a part of a provider with its own limits.
 type Pool struct {
-	Name       string            `json:"name"`
-	MaxServers *int64            `json:"max_servers,omitempty"`
-	MaxCores   *int64            `json:"max_cores,omitempty"`
-	MaxRAM     *int64            `json:"max_ram,omitempty"`
-	Use        resources.Amounts `json:"use"`
-	Labels     []string          `json:"labels"`
-	Machines   int               `json:"machines,omitempty" doc:"Static nodes."`
+	Name       string                    `json:"name"`
+	MaxServers *int64                    `json:"max_servers,omitempty"`
+	MaxCores   *int64                    `json:"max_cores,omitempty"`
+	MaxRAM     *int64                    `json:"max_ram,omitempty"`
+	Use        resources.ResourceAmounts `json:"use"`
+	Labels     []string                  `json:"labels"`
+	Machines   int                       `json:"machines,omitempty" doc:"Static nodes."`
 }
 
 // Providers is the list of providers.
@@ -140,7 +140,7 @@ type Providers struct {
 	Providers []Provider `json:"providers"`
 }
 
-// Label is what requests ask for by name.
+// Label is a label with its nodes and offers.
 type Label struct {
 	Name        string                  `json:"name"`
 	MinReady    int64                   `json:"min_ready"`
@@ -151,17 +151,17 @@ type Label struct {
 	Offers      []Offer                 `json:"offers"`
 }
 
-// Offer is a pool's way of making nodes of a label.
+// Offer is the way in which a pool creates nodes of a label.
 type Offer struct {
-	Provider  string             `json:"provider"`
-	Pool      string             `json:"pool"`
-	Static    bool               `json:"static,omitempty" doc:"Machines that exist."`
-	Slots     int64              `json:"slots,omitempty" doc:"Of static machines."`
-	Image     string             `json:"image,omitempty"`
-	Flavor    string             `json:"flavor,omitempty"`
-	Resources resources.Amounts  `json:"resources,omitzero" doc:"What one node takes of the quota."`
-	Problems  []string           `json:"problems,omitempty" doc:"Why no node can be made of it."`
-	Failing   *resources.Failure `json:"launch_failure,omitempty"`
+	Provider      string                    `json:"provider"`
+	Pool          string                    `json:"pool"`
+	Static        bool                      `json:"static,omitempty" doc:"Machines that exist."`
+	Slots         int64                     `json:"slots,omitempty" doc:"Of static machines."`
+	Image         string                    `json:"image,omitempty"`
+	Flavor        string                    `json:"flavor,omitempty"`
+	Resources     resources.ResourceAmounts `json:"resources,omitzero" doc:"What one node takes of the quota."`
+	Problems      []string                  `json:"problems,omitempty" doc:"Why no node can be made of it."`
+	LaunchFailure *resources.Failure        `json:"launch_failure,omitempty"`
 }
 
 // Labels is the list of labels.
@@ -169,7 +169,7 @@ type Labels struct {
 	Labels []Label `json:"labels"`
 }
 
-// Step is a step that is being done.
+// Step is a running or planned step.
 type Step struct {
 	ID       string   `json:"id"`
 	Address  string   `json:"address"`
@@ -187,35 +187,35 @@ type Step struct {
 	Estimate float64  `json:"estimate_seconds,omitempty" doc:"How long such a step takes, from the history."`
 }
 
-// Steps is the list of steps that are being done.
+// Steps is the list of running steps.
 type Steps struct {
 	Steps []Step `json:"steps"`
 }
 
-// Event is one thing that happened or was decided.
+// Event is an event of the journal.
 type Event struct {
 	Number uint64 `json:"number" doc:"Grows; begins anew with each daemon."`
 	resources.Event
 }
 
-// Events is a piece of the journal, oldest first.
+// Events is a part of the journal, oldest event first.
 type Events struct {
 	Events []Event `json:"events"`
 	Next   string  `json:"next" doc:"The value of after for what comes next. It holds over a restart of the daemon."`
 }
 
-// Reload says how to read the configuration anew.
+// Reload sets the options of a reload.
 type Reload struct {
 	AllowDestroy bool `json:"allow_destroy,omitempty" doc:"Even if much would be removed."`
 }
 
-// Reloaded is what a new configuration changes at once.
+// Reloaded summarizes the plan for a new configuration.
 type Reloaded struct {
 	Summary string `json:"summary" doc:"Such as: Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."`
 	Steps   []Step `json:"steps"`
 }
 
-// Why says what is happening to a thing.
+// Why explains the state of an object.
 type Why struct {
 	Subject string   `json:"subject" doc:"Such as node/0000000001, request/0000000007, label/debian, image/debian or provider/one."`
 	State   string   `json:"state,omitempty"`
@@ -228,53 +228,53 @@ type Why struct {
 	Events  []Event  `json:"events" doc:"The newest of what has happened to it, oldest first."`
 }
 
-// Wait is something that is waited for.
+// Wait is a condition that an object waits for.
 type Wait struct {
 	Code string `json:"code" doc:"Such as quota, launch, provider-error, frozen, build, requestor, lease, hold."`
 	Text string `json:"text"`
 }
 
-// Fact is one thing known.
+// Fact is a named value.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Status is the daemon at a glance.
+// Status is a summary of the daemon's state.
 type Status struct {
-	Version      string                  `json:"npctl_version"`
-	Installation string                  `json:"installation" doc:"The lineage of the state."`
-	PID          int                     `json:"pid"`
-	Host         string                  `json:"host"`
-	Started      time.Time               `json:"started"`
-	Now          time.Time               `json:"now"`
-	Ready        bool                    `json:"ready" doc:"Every provider that is served was looked at once."`
-	NotReady     string                  `json:"not_ready,omitempty"`
-	Parked       string                  `json:"parked,omitempty" doc:"Who has asked the daemon to begin nothing, such as npctl apply."`
-	Requests     map[resources.State]int `json:"requests"`
-	OldestWaits  time.Time               `json:"oldest_waits_since,omitzero" doc:"When the oldest request that has no answer yet was made."`
-	Shadow       map[string]int          `json:"shadow,omitzero" doc:"Of npctl watch -shadow: how many requests that others have answered compare how with what it would have done, see npctl_shadow_requests_total. Absent when it serves."`
-	Nodes        map[resources.State]int `json:"nodes"`
-	Free         int                     `json:"free_nodes" doc:"Ready and set aside for nobody."`
-	Running      int                     `json:"running_steps"`
-	Planned      string                  `json:"plan" doc:"The summary of the newest plan."`
-	Problems     []string                `json:"problems" doc:"Mistakes that keep steps from being planned."`
-	Config       Configuration           `json:"configuration" doc:"What became of the newest configuration, and what the one in force does not do."`
-	PassTook     float64                 `json:"pass_seconds" doc:"How long the newest round of deciding took."`
-	PassAt       time.Time               `json:"pass_at,omitzero"`
+	Version       string                  `json:"npctl_version"`
+	Installation  string                  `json:"installation" doc:"The lineage of the state."`
+	PID           int                     `json:"pid"`
+	Host          string                  `json:"host"`
+	Started       time.Time               `json:"started"`
+	Now           time.Time               `json:"now"`
+	Ready         bool                    `json:"ready" doc:"Every provider that is served was looked at once."`
+	NotReady      string                  `json:"not_ready,omitempty"`
+	SuspendedBy   string                  `json:"suspended_by,omitempty" doc:"Who has asked the daemon to begin nothing, such as npctl apply."`
+	Requests      map[resources.State]int `json:"requests"`
+	OldestRequest time.Time               `json:"oldest_open_request,omitzero" doc:"When the oldest request that has no answer yet was made."`
+	Shadow        map[string]int          `json:"shadow,omitzero" doc:"Of npctl watch -shadow: how many requests that others have answered compare how with what it would have done, see npctl_shadow_requests_total. Absent when it serves."`
+	Nodes         map[resources.State]int `json:"nodes"`
+	Free          int                     `json:"free_nodes" doc:"Ready and set aside for nobody."`
+	Running       int                     `json:"running_steps"`
+	Plan          string                  `json:"plan" doc:"The summary of the newest plan."`
+	Problems      []string                `json:"problems" doc:"Mistakes that keep steps from being planned."`
+	Config        Configuration           `json:"configuration" doc:"What became of the newest configuration, and what the one in force does not do."`
+	PassSeconds   float64                 `json:"pass_seconds" doc:"How long the newest round of deciding took."`
+	PassAt        time.Time               `json:"pass_at,omitzero"`
 }
 
-// Configuration is what became of the newest configuration, and what the one in force does not do.
+// Configuration is the result of loading the newest configuration, with the pending deletions of the one in effect.
 type Configuration struct {
-	Taken    time.Time `json:"taken" doc:"When the configuration in force was read."`
-	Refused  time.Time `json:"refused,omitzero" doc:"When a newer configuration was refused; the one in force is older since."`
-	Error    string    `json:"error,omitempty" doc:"Why the newer configuration was refused, with its mistakes."`
-	HeldBack string    `json:"held_back,omitempty" doc:"Why deletions that the configuration asks for wait for consent."`
-	Deletes  []string  `json:"held_back_deletes,omitempty" doc:"What would be deleted."`
-	OldState string    `json:"old_state,omitempty" doc:"Why nothing without a record is deleted: the state is older than the clouds."`
+	LoadedAt         time.Time `json:"loaded_at" doc:"When the configuration in force was read."`
+	RejectedAt       time.Time `json:"rejected_at,omitzero" doc:"When a newer configuration was refused; the one in force is older since."`
+	Error            string    `json:"error,omitempty" doc:"Why the newer configuration was refused, with its mistakes."`
+	ConsentRequired  string    `json:"consent_required,omitempty" doc:"Why deletions that the configuration asks for wait for consent."`
+	PendingDeletions []string  `json:"pending_deletions,omitempty" doc:"What would be deleted."`
+	StateOutdated    string    `json:"state_outdated,omitempty" doc:"Why nothing without a record is deleted: the state is older than the clouds."`
 }
 
-// Health is the answer to probes.
+// Health is the response of a health check.
 type Health struct {
 	Status string   `json:"status" doc:"ok, or not ready."`
 	Notes  []string `json:"notes,omitempty" doc:"What somebody should know all the same: a refused configuration, deletions that are held back, a state older than the clouds."`
@@ -282,7 +282,7 @@ type Health struct {
 	Waits  []string `json:"waits_for,omitempty" doc:"Providers that nobody has looked at yet."`
 }
 
-// Problem is an error, as RFC 9457 has it.
+// Problem is an error as defined by RFC 9457.
 type Problem struct {
 	Type   string `json:"type" doc:"about:blank"`
 	Title  string `json:"title"`
@@ -290,36 +290,36 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	Code   Code   `json:"code" doc:"What programs branch on."`
 	Hint   string `json:"hint,omitempty" doc:"What to do about it."`
-	// Lock is there when somebody has the lock that was asked for.
+	// Lock is the requested lock, if another holder has it.
 	Lock *Lock `json:"lock,omitempty"`
-	// Deletes is there when a new configuration was held back.
-	Deletes []string `json:"deletes,omitempty"`
-	Report  string   `json:"report,omitempty" doc:"The mistakes of a refused configuration, as npctl validate prints them."`
+	// PendingDeletions lists the deletions of a new configuration that needs consent.
+	PendingDeletions []string `json:"pending_deletions,omitempty"`
+	Report           string   `json:"report,omitempty" doc:"The mistakes of a refused configuration, as npctl validate prints them."`
 }
 
-// Code says what kind of error it is.
+// Code identifies a kind of error.
 type Code string
 
 // The codes.
 const (
-	CodeInvalid      Code = "invalid"       // what was sent makes no sense
-	CodeUnauthorized Code = "unauthorized"  // no token, or one that nobody knows
-	CodeForbidden    Code = "forbidden"     // the token may not do that
-	CodeNotFound     Code = "not-found"     // there is no such thing
-	CodeState        Code = "not-now"       // not in the state that it is in
-	CodeConflict     Code = "conflict"      // changed by somebody else meanwhile
-	CodeLocked       Code = "locked"        // somebody else has the lock
-	CodeLost         Code = "lost"          // a lock was lost, so nothing was written
-	CodeHeldBack     Code = "held-back"     // a new configuration would remove much
-	CodeRefused      Code = "refused"       // a new configuration has mistakes
-	CodeTooLarge     Code = "too-large"     // more than is read
-	CodeMediaType    Code = "media-type"    // not JSON
-	CodeMethod       Code = "method"        // not that way
-	CodeBusy         Code = "busy"          // too much at a time
-	CodeThrottled    Code = "throttled"     // too many wrong tokens from the same address
-	CodeTooMany      Code = "too-many"      // as many requests are open as may be
-	CodeTimeout      Code = "timeout"       // the body, or the work, took too long
-	CodeNotReady     Code = "not-ready"     // the daemon is still looking around, or is ending
-	CodeInternal     Code = "internal"      // a mistake of the daemon's
-	CodeUnsupported  Code = "not-supported" // not with this state, or not in this way
+	CodeInvalid              Code = "invalid"               // the call is not valid
+	CodeUnauthorized         Code = "unauthorized"          // no token, or an unknown one
+	CodeForbidden            Code = "forbidden"             // the token's role does not allow the call
+	CodeNotFound             Code = "not-found"             // the object does not exist
+	CodeInvalidState         Code = "invalid-state"         // the state of the object does not allow the call
+	CodeConflict             Code = "conflict"              // another process has changed the record
+	CodeLocked               Code = "locked"                // another holder has the lock
+	CodeLost                 Code = "lost"                  // a lock was lost, and nothing was written
+	CodeConsentRequired      Code = "consent-required"      // a new configuration would delete much
+	CodeInvalidConfiguration Code = "invalid-configuration" // the new configuration has mistakes
+	CodeTooLarge             Code = "too-large"             // the body exceeds the limit
+	CodeMediaType            Code = "media-type"            // the body is not JSON
+	CodeMethod               Code = "method"                // the path does not support the method
+	CodeBusy                 Code = "busy"                  // too many concurrent calls
+	CodeThrottled            Code = "throttled"             // too many invalid tokens from one address
+	CodeTooManyRequests      Code = "too-many-requests"     // max_requests is reached
+	CodeTimeout              Code = "timeout"               // the body, or the call, took too long
+	CodeNotReady             Code = "not-ready"             // the daemon is starting or stopping
+	CodeInternal             Code = "internal"              // an error in the daemon
+	CodeUnsupported          Code = "not-supported"         // this state or daemon does not support the call
 )

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/plan"
+)
+
+func TestCompletionOffersWhatReplaceAccepts(t *testing.T) {
+	dir := t.TempDir()
+	text, err := os.ReadFile("../../examples/zuul-images.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := newApp(streams{strings.NewReader(""), io.Discard, io.Discard}, func(string) (string, bool) { return "", false })
+	a.global.config = filepath.Join(dir, "npctl.hcl")
+	c := newCompletion(a, []string{"apply", "-state=" + filepath.Join(dir, "none.db"), "-var=cloud=sandbox", "-replace="})
+	var offered []string
+	for _, one := range c.candidates(t.Context()) {
+		offered = append(offered, strings.TrimPrefix(one.text, "-replace="))
+	}
+	known := knownAddresses(c.desired(), plan.Observed{})
+	slices.Sort(known)
+	accepted := slices.Compact(keepOf(known, func(address string) bool { return checkReplace(address, known) == nil }))
+	if diff := cmp.Diff(accepted, offered); diff != "" {
+		t.Errorf("-replace (-accepted +offered):\n%s", diff)
+	}
+	if image := "zuul_image.ubuntu-focal"; !slices.Contains(offered, image) {
+		t.Errorf("%s is not offered among %v", image, offered)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+// alternatives maps commands of Terraform, OpenTofu and Nodepool that npctl does not have to the npctl equivalent. The
+// key of a subcommand is its full path, such as "state mv".
+var alternatives = map[string]string{
+	"console":   "npctl plan -verbose shows the planned values, npctl validate the mistakes in expressions",
+	"get":       "there are no modules: the *.hcl files of a directory are one configuration",
+	"import":    "npctl manages only what it made; an image that exists is a cloud_image block, a machine that exists a node block of a static provider",
+	"login":     "npctl logs in to clouds with clouds.yaml and OS_* variables, and to npctl watch with NPCTL_SOCKET and NPCTL_TOKEN",
+	"metadata":  "npctl docs prints the reference of the language with its functions",
+	"output":    "there are no outputs: npctl show -json, npctl node list -json and npctl image list -json print what exists",
+	"providers": "npctl version -json lists the drivers, builders and states of this npctl, npctl docs describes them; all are built in",
+	"refresh":   "npctl plan -refresh-only shows how the state differs from the clouds, npctl apply -refresh-only brings it in line",
+	"taint":     "npctl apply -replace=ADDRESS replaces one thing",
+	"test":      "npctl validate checks a configuration, and the driver sandbox runs one without a cloud",
+	"untaint":   "nothing stays marked for replacement: plan without -replace",
+	"workspace": "use one directory for each environment, or -var-file and -state",
+
+	"state mv":               "addresses follow the names of blocks; what a renamed block made is replaced",
+	"state replace-provider": "a node belongs to the provider that launched it; what a renamed provider made is replaced",
+	"state identities":       "npctl state list lists the addresses, npctl state show has the ids of the clouds",
+
+	"list":             "npctl node list",
+	"hold":             "npctl node hold",
+	"delete":           "npctl node delete",
+	"info":             "npctl status",
+	"erase":            "npctl destroy -target=provider.NAME deletes it all, npctl state rm provider.NAME only forgets it",
+	"request-list":     "npctl request list",
+	"image-list":       "npctl image list",
+	"dib-image-list":   "npctl image list",
+	"image-build":      "npctl image build",
+	"image-delete":     "npctl image delete -upload=ID",
+	"image-pause":      "npctl image pause",
+	"image-unpause":    "npctl image unpause",
+	"image-status":     "npctl image show",
+	"alien-image-list": "npctl plan notes what carries no marks of npctl",
+	"config-validate":  "npctl validate",
+}
+
+// alternativeNames maps further names of these commands to the key in alternatives.
+var alternativeNames = map[string]string{"env": "workspace", "logout": "login", "modules": "get", "dib-image-delete": "image-delete"}
+
+// alternativeOptions maps options of the same tools to the npctl equivalent, by command.
+var alternativeOptions = map[string]map[string]string{
+	"init": {
+		"upgrade": "drivers are built in: install another npctl", "reconfigure": stateBlockHint, "backend-config": stateBlockHint,
+		"migrate-state": "npctl state migrate moves a state",
+	},
+	"apply":   {"lock": lockHint, "backup": backupHint, "state-out": backupHint},
+	"destroy": {"lock": lockHint, "backup": backupHint, "force": "give -auto-approve"},
+	"plan":    {"generate-config-out": "npctl plan -verbose shows the planned values"},
+}
+
+const (
+	lockHint       = "npctl changes nothing without the lock; -lock-timeout=DURATION waits for it"
+	backupHint     = "npctl state pull > FILE saves a copy of the state"
+	stateBlockHint = "the state block of the configuration says where the state is"
+)
+
+// alternativeHint returns the npctl equivalent of a command that npctl does not have, or "".
+func alternativeHint(command string) string {
+	if other, ok := alternativeNames[command]; ok {
+		command = other
+	}
+	return alternatives[command]
+}

@@ -1,0 +1,429 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/zookeeper"
+)
+
+// The migration of a state from a file to ZooKeeper may be interrupted at any point:
+//
+//  1. ZooKeeper and the file record that an import is in progress, which excludes other processes.
+//  2. Records are written in batches. Records that exist already and are equal are skipped.
+//  3. The IDs that the file has assigned are reserved, and all records are read back and compared.
+//  4. The file becomes the private file of one process; or a new file does, and the old file records the move.
+//  5. ZooKeeper records the end of the import and admits all processes.
+//
+// Until step 4 the file is the complete state, and the records in ZooKeeper are not valid.
+
+// migration is one run of npctl state migrate.
+type migration struct {
+	*migrateCommand
+	config   *configuration
+	from, to stateLocation
+	report   migrationReport
+	begun    bool // records may have been written
+}
+
+// fileSource is the file from which a state moves.
+type fileSource struct {
+	*bolt.Store
+	about    bolt.FileInfo
+	identity state.Identity
+	migrated []resources.Record // in the order of writing
+	private  []resources.Record
+	requests int // number of requests, which do not move
+}
+
+func (m *migration) intoZooKeeper(ctx context.Context) (err error) {
+	if !exists(m.from.file) {
+		return hint(fmt.Errorf("%w: %s is not there", errNothing, m.from.file), "-from names the file that the state is in")
+	}
+	store, about, err := m.openAny(m.from.file)
+	if err != nil {
+		return err
+	}
+	source := &fileSource{Store: store, about: about}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	if source.identity, err = source.Identity(ctx); err != nil {
+		return err
+	}
+	m.report = migrationReport{FormatVersion: jsonVersion, From: m.from.String(), To: m.to.String(), Lineage: source.identity.Lineage, DryRun: m.dryRun}
+	if m.dryRun {
+		return m.tryInto(ctx, source)
+	}
+	lock, err := m.lock(ctx, source, "state migrate", m.lockTimeout)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlockAll(ctx, []state.Lock{lock})) }()
+	if err := source.load(ctx); err != nil {
+		return err
+	}
+	return m.moveInto(ctx, source)
+}
+
+// load reads the records to move.
+func (s *fileSource) load(ctx context.Context) error {
+	entries, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch kind := e.Record.Key().Kind; {
+		case isMigrated(kind):
+			s.migrated = append(s.migrated, forZooKeeper(e.Record))
+		case kind == resources.KindRequest:
+			s.requests++
+		default:
+			s.private = append(s.private, e.Record)
+		}
+	}
+	sortCargo(s.migrated)
+	if s.about.Role == bolt.RolePrivate || s.about.Role == bolt.RoleMigrated {
+		return nil
+	}
+	return openRequests(entries, func(*resources.Request) bool { return true })
+}
+
+// tryInto reports what a migration would move. It opens ZooKeeper read-only.
+func (m *migration) tryInto(ctx context.Context, source *fileSource) error {
+	if source.about.Role != bolt.RoleState && source.about.Role != bolt.RoleMigrating {
+		return m.wrongRole(source)
+	}
+	if err := source.load(ctx); err != nil {
+		return err
+	}
+	target, err := m.joinAs(ctx, source, func(o *zookeeper.Options) { o.ReadOnly, o.Lineage = true, "" })
+	if err != nil {
+		return err
+	}
+	defer target.Close() //nolint:errcheck // only read
+	_, err = m.compare(ctx, source, target)
+	return err
+}
+
+func (m *migration) wrongRole(source *fileSource) error {
+	return &bolt.RoleError{Path: m.from.file, Role: source.about.Role, Location: source.about.Location}
+}
+
+// joinAs opens ZooKeeper with the file as its private store.
+func (m *migration) joinAs(ctx context.Context, file *fileSource, with func(*zookeeper.Options)) (*zookeeper.Store, error) {
+	opts := *m.to.shared
+	opts.Private, opts.Version, opts.Log, opts.OpenTimeout, opts.Lineage = file, version(), m.log, openTimeout, file.identity.Lineage
+	opts.HashKey = file.identity.HashKey
+	with(&opts)
+	return zookeeper.Open(ctx, opts)
+}
+
+func (m *migration) moveInto(ctx context.Context, source *fileSource) (err error) {
+	done := source.about.Role == bolt.RolePrivate && m.from.file == m.to.file || source.about.Role == bolt.RoleMigrated
+	if !done && source.about.Role != bolt.RoleState && source.about.Role != bolt.RoleMigrating {
+		return m.wrongRole(source)
+	}
+	if done && !m.isArriving(ctx, source) {
+		return hint(m.wrongRole(source), "nothing is left to do")
+	}
+	if err := m.checkPrivateTarget(ctx, source); err != nil {
+		return err
+	}
+	target, err := m.joinAs(ctx, source, func(o *zookeeper.Options) { o.Importing = true })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	if err := m.after("announced"); err != nil {
+		return err
+	}
+	if !done {
+		if err := m.importRecords(ctx, source, target); err != nil {
+			if source.about.Role == bolt.RoleState && !m.begun {
+				err = errors.Join(err, target.EndImport(context.WithoutCancel(ctx))) // nothing was written
+			}
+			return err
+		}
+	}
+	return target.EndImport(ctx)
+}
+
+// isArriving reports whether ZooKeeper waits for the end of the import.
+func (m *migration) isArriving(ctx context.Context, source *fileSource) bool {
+	target, err := m.joinAs(ctx, source, func(*zookeeper.Options) {})
+	if err == nil {
+		_ = target.Close() // opened only to get the error
+	}
+	return errors.Is(err, zookeeper.ErrImporting)
+}
+
+// importRecords copies the records while ZooKeeper excludes all other processes.
+func (m *migration) importRecords(ctx context.Context, source *fileSource, target *zookeeper.Store) (err error) {
+	locks, err := m.takeProviders(ctx, target, providersIn(source.migrated))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlockAll(ctx, locks)) }()
+	found, err := m.compare(ctx, source, target)
+	if err != nil {
+		return err
+	}
+	if err := source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleMigrating, Location: m.to.String()}); err != nil {
+		return err
+	}
+	m.begun = true
+	if err := m.after("begun"); err != nil {
+		return err
+	}
+	if err := m.write(ctx, target, found.write); err != nil {
+		return err
+	}
+	if err := migrateFlags(ctx, source, target); err != nil {
+		return err
+	}
+	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
+		if err := target.Reserve(ctx, kind, source.about.Sequences[kind]); err != nil {
+			return err
+		}
+		if err := m.after("numbered"); err != nil {
+			return err
+		}
+	}
+	there, err := m.read(ctx, target)
+	if err != nil {
+		return err
+	}
+	if err := verifyCargo(source.migrated, there); err != nil {
+		return err
+	}
+	m.report.Verified = len(source.migrated)
+	return m.settle(ctx, source)
+}
+
+// migrateFlags copies the pause and freeze flags of the file to ZooKeeper. It keeps the flags that other processes set.
+func migrateFlags(ctx context.Context, source *fileSource, target *zookeeper.Store) error {
+	for _, r := range source.private {
+		var err error
+		switch r := r.(type) {
+		case *resources.ImageRecord:
+			if r.Paused {
+				err = target.PauseImage(ctx, r.Name, true)
+			}
+		case *resources.ProviderRecord:
+			if r.Frozen {
+				err = target.FreezeProvider(ctx, r.Name, true)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare compares the records with those at the target. It returns an error if the target has conflicting records, or
+// if another process serves one of the providers.
+func (m *migration) compare(ctx context.Context, source *fileSource, target *zookeeper.Store) (comparison, error) {
+	if err := servedByOthers(target.RegisteredPools(), providersIn(source.migrated)); err != nil {
+		return comparison{}, err
+	}
+	there, err := m.read(ctx, target)
+	if err != nil {
+		return comparison{}, err
+	}
+	found := compareCargo(source.migrated, there)
+	m.report.count(source.migrated, found, source.private, source.requests)
+	return found, found.refuse(m.to)
+}
+
+func (m *migration) read(ctx context.Context, target *zookeeper.Store) (map[resources.Key]resources.Record, error) {
+	if !m.dryRun {
+		if err := target.Sync(ctx); err != nil {
+			return nil, err
+		}
+	}
+	entries, err := target.List(ctx, migratedKinds...)
+	return byKey(entries), err
+}
+
+// write writes the records in batches and reports progress.
+func (m *migration) write(ctx context.Context, target *zookeeper.Store, records []resources.Record) error {
+	told := time.Now()
+	written := 0
+	for _, piece := range batches(records) {
+		if err := target.Import(ctx, piece...); err != nil {
+			return err
+		}
+		if written += len(piece); time.Since(told) > progressInterval && !m.json {
+			told = time.Now()
+			m.ui.message("%d of %s written.", written, text.Count(len(records), "record is", "records are"))
+		}
+		if err := m.after("written"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// progressInterval is the minimum time between two progress messages.
+const progressInterval = 2 * time.Second
+
+// settle gives the files their new roles.
+func (m *migration) settle(ctx context.Context, source *fileSource) error {
+	if m.from.file == m.to.file {
+		backup, err := source.backUp(ctx, m.from.file+".moved.json")
+		if err != nil {
+			return err
+		}
+		m.report.Backup = backup
+		without := append([]resources.Kind{resources.KindRequest}, migratedKinds...)
+		err = source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RolePrivate, Location: m.to.String(), Without: without})
+		return errors.Join(err, m.after("settled"))
+	}
+	if err := m.writePrivate(ctx, source); err != nil {
+		return err
+	}
+	if err := m.after("private"); err != nil {
+		return err
+	}
+	err := source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleMigrated, Location: m.to.String()})
+	return errors.Join(err, m.after("settled"))
+}
+
+// backUp exports the state to another file, which preserves the content from before the move.
+func (s *fileSource) backUp(ctx context.Context, path string) (string, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("back up the state: %w", err)
+	}
+	err = errors.Join(s.Export(ctx, file), file.Sync(), file.Close())
+	return path, err
+}
+
+// checkPrivateTarget returns an error if the private file would overwrite a file with other content.
+func (m *migration) checkPrivateTarget(ctx context.Context, source *fileSource) error {
+	if m.from.file == m.to.file {
+		return nil
+	}
+	if _, err := os.Stat(m.to.file); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	file, about, err := m.openAny(m.to.file)
+	if err != nil {
+		return err
+	}
+	id, err := file.Identity(ctx)
+	if err = errors.Join(err, file.Close()); err != nil || id.Serial == 0 {
+		return err
+	}
+	if about.Role != bolt.RolePrivate || id.Lineage != source.identity.Lineage {
+		return hint(fmt.Errorf("%s, which is to keep what is private, holds something else", m.to.file), "move it away, or name another file in the state block")
+	}
+	return nil
+}
+
+func (m *migration) writePrivate(ctx context.Context, source *fileSource) (err error) {
+	file, _, err := m.openAny(m.to.file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	doc := bolt.NewDocument(version())
+	doc.Lineage = source.identity.Lineage
+	for kind, last := range source.about.Sequences {
+		doc.Sequences[kind] = last
+	}
+	for _, r := range source.private {
+		if err := doc.Add(r); err != nil {
+			return err
+		}
+	}
+	return file.ReplaceAll(ctx, doc, bolt.RoleChange{Role: bolt.RolePrivate, Location: m.to.String()})
+}
+
+// takeProviders locks the providers and the images, so that no other process serves or builds them during the
+// migration.
+func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, providers map[string]bool) (locks []state.Lock, err error) {
+	names, err := m.imageLocks(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	for _, provider := range slices.Sorted(maps.Keys(providers)) {
+		names = append(names, reconcile.ProviderLock(provider))
+	}
+	for _, name := range names {
+		lock, err := m.waitLock(ctx, target, name)
+		if err != nil {
+			return nil, errors.Join(hint(fmt.Errorf("others must not work with what moves: %w", err), "stop that process; one that was killed is gone when its session ends"),
+				unlockAll(ctx, locks))
+		}
+		locks = append(locks, lock)
+	}
+	return locks, nil
+}
+
+// imageLocks returns the names of the locks of leaked images, of the configured images and of all images with builds or
+// uploads.
+func (m *migration) imageLocks(ctx context.Context, store state.Store) ([]string, error) {
+	entries, err := store.List(ctx, resources.KindBuild, resources.KindUpload)
+	if err != nil {
+		return nil, err
+	}
+	images := map[string]bool{}
+	for i := range m.config.Desired.Images {
+		images[m.config.Desired.Images[i].Name] = true
+	}
+	for _, entry := range entries {
+		switch r := entry.Record.(type) {
+		case *resources.Build:
+			images[r.Image] = true
+		case *resources.Upload:
+			images[r.Image] = true
+		}
+	}
+	names := []string{reconcile.ImagesLock}
+	for _, image := range slices.Sorted(maps.Keys(images)) {
+		names = append(names, reconcile.ImageLock(image))
+	}
+	return names, nil
+}
+
+// waitLock acquires a lock, waiting up to -lock-timeout for its holder. The lock of a killed process becomes free when
+// its session ends.
+func (m *migration) waitLock(ctx context.Context, store state.Store, name string) (state.Lock, error) {
+	deadline := time.Now().Add(m.lockTimeout)
+	for {
+		lock, err := store.Lock(ctx, name, state.Holder{Operation: "state migrate"})
+		if err == nil || !errors.Is(err, state.ErrLocked) || !time.Now().Before(deadline) {
+			return lock, err
+		}
+		select {
+		case <-time.After(min(lockEvery, time.Until(deadline))):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func providersIn(records []resources.Record) map[string]bool {
+	providers := map[string]bool{}
+	for _, r := range records {
+		switch r := r.(type) {
+		case *resources.Node:
+			providers[r.Provider] = true
+		case *resources.Upload:
+			providers[r.Provider] = true
+		}
+	}
+	return providers
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+)
+
+// pastWords lists the actions in the order of the result line. Actions with always are listed even if their count is 0.
+var pastWords = []struct {
+	action plan.Action
+	word   string
+	always bool
+}{
+	{plan.ActionBuild, "built", true},
+	{plan.ActionConvert, "converted", false},
+	{plan.ActionUpload, "uploaded", true},
+	{plan.ActionLaunch, "launched", true},
+	{plan.ActionRegister, "registered", false},
+	{plan.ActionUpdate, "updated", false},
+	{plan.ActionForget, "forgotten", false},
+	{plan.ActionUnregister, "unregistered", false},
+	{plan.ActionDelete, "deleted", true},
+}
+
+// printResult lists the steps that did not complete and the remaining servers, and ends with the result line.
+func (c *applyCommand) printResult(p plan.Plan, r reconcile.Result, took time.Duration) error {
+	c.failures(r)
+	c.leftovers(r)
+	return c.ui.print("%s", wrapWords(resultSentence(c.operation, p, r)+tookText(took), c.ui.outWidth()))
+}
+
+func (c *applyCommand) failures(r reconcile.Result) {
+	if len(r.Failed)+len(r.Interrupted)+len(r.Skipped) == 0 {
+		return
+	}
+	c.ui.message("")
+	for _, f := range r.Failed {
+		c.ui.message("%s %s: %s", c.ui.style(styleError, "Failed:"), visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
+	}
+	for _, f := range r.Interrupted {
+		c.ui.message("%s %s", c.ui.style(styleWarning, "Interrupted:"), visibleLine(stepTitle(f.Step)))
+	}
+	const shown = 30
+	for i, f := range r.Skipped {
+		if i == shown {
+			c.ui.message("... and %d more skipped", len(r.Skipped)-shown)
+			break
+		}
+		c.ui.message("%s %s: %s", c.ui.style(styleWarning, "Skipped:"), visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
+	}
+	c.ui.message("")
+}
+
+// leftovers prints a warning for each server of a failed launch attempt that is not deleted yet.
+func (c *applyCommand) leftovers(r reconcile.Result) {
+	for _, l := range r.Undeleted {
+		c.ui.message("%s %s", c.ui.style(styleWarning, "Warning:"), visible(undeletedText(l)))
+	}
+	if len(r.Undeleted) > 0 {
+		c.ui.message("")
+	}
+}
+
+// undeletedText describes a remaining server.
+func undeletedText(l reconcile.Undeleted) string {
+	text := "the server"
+	if l.Server != "" {
+		text = "server " + l.Server
+	}
+	text += fmt.Sprintf(" of node %s in provider %s, left by a failed launch attempt, is not deleted yet", l.Node, l.Provider)
+	if l.Err != nil {
+		text += ": " + firstLine(l.Err)
+	}
+	return text + "; the next apply, or npctl watch, deletes it"
+}
+
+// resultSentence returns the result line, such as "Apply complete: 1 built, 1 uploaded, 2 launched, 0 deleted."
+func resultSentence(operation string, p plan.Plan, r reconcile.Result) string {
+	counts := plan.Plan{Steps: r.Done}.Summary()
+	var parts []string
+	for _, w := range pastWords {
+		if n := counts.Count(w.action); n > 0 || w.always {
+			parts = append(parts, fmt.Sprintf("%d %s", n, w.word))
+		}
+	}
+	verb := strings.ToUpper(operation[:1]) + operation[1:]
+	if r.Err() == nil {
+		return fmt.Sprintf("%s complete: %s.", verb, strings.Join(parts, ", "))
+	}
+	interrupted := ""
+	if n := len(r.Interrupted); n > 0 {
+		interrupted = fmt.Sprintf(", %d interrupted", n)
+	}
+	return fmt.Sprintf("%s incomplete: %s; %d failed%s, %d skipped of %s.", verb, strings.Join(parts, ", "),
+		len(r.Failed), interrupted, len(r.Skipped), text.Count(len(p.Steps), "step", "steps"))
+}
+
+// stepTitle returns the action of a step and its object.
+func stepTitle(s plan.Step) string {
+	title := string(s.Action) + " " + string(s.Address)
+	switch {
+	case s.Action == plan.ActionConvert:
+		title += " to " + s.Format
+	case s.Thing == plan.ThingBuild && s.Action != plan.ActionBuild:
+		title += " build " + short(s.Build)
+	case s.Action == plan.ActionLaunch && s.Record.ID == "":
+		if i := strings.LastIndexByte(s.ID, '#'); i >= 0 {
+			title += " " + s.ID[i:]
+		}
+	case s.Thing == plan.ThingUpload && s.Record.ID != "":
+		title += " upload " + s.Record.ID
+	case s.Thing == plan.ThingRecord:
+		title = string(s.Action) + " the record of " + string(s.Address)
+	}
+	return title
+}
+
+// short returns the abbreviated form of a build ID.
+func short(id string) string { return id[:min(8, len(id))] }
+
+// joinWords joins words with commas and "and".
+func joinWords(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return strings.Join(words, "")
+}

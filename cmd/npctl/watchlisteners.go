@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+
+	"github.com/npctl/npctl/internal/connlimit"
+)
+
+// metricsSocket is the FileDescriptorName of a socket unit for metrics. Every other socket serves the API.
+const metricsSocket = "metrics"
+
+// Limits of the metrics listener, which does not authenticate its clients.
+const (
+	metricsConnections      = 256
+	metricsConnectionsOfOne = 32 // per client address
+	metricsHeaderTime       = 5 * time.Second
+	metricsAnswerTime       = 30 * time.Second
+	metricsHeaderSize       = 8 << 10
+	aliveWithin             = time.Minute // since the last pass
+)
+
+// listeners holds all listeners in the order of opening.
+type listeners struct {
+	servers []server
+	closers []func()
+}
+
+// server serves one listener until ctx is done.
+type server struct {
+	address string
+	serve   func(ctx context.Context) error
+}
+
+func (f *listeners) addresses() (all []string) {
+	for _, s := range f.servers {
+		all = append(all, s.address)
+	}
+	return all
+}
+
+// close reverses bind. It ignores the errors of listeners that are already closed.
+func (f *listeners) close() {
+	for i := len(f.closers) - 1; i >= 0; i-- {
+		f.closers[i]()
+	}
+}
+
+func (f *listeners) add(l net.Listener, serve func(context.Context, net.Listener) error) {
+	f.closers = append(f.closers, func() { _ = l.Close() })
+	f.servers = append(f.servers, server{l.Addr().Network() + "://" + l.Addr().String(),
+		func(ctx context.Context) error { return serve(ctx, l) }})
+}
+
+// bind opens all configured listeners.
+func (w *service) bind(ctx context.Context) (*listeners, error) {
+	f := &listeners{}
+	if err := w.bindAll(ctx, f); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// bindAll adopts the sockets of systemd and opens those of the options.
+func (w *service) bindAll(ctx context.Context, f *listeners) error {
+	api, err := w.newAPI()
+	if err != nil {
+		return err
+	}
+	local, err := w.bindActivated(f, api)
+	if err != nil {
+		return err
+	}
+	if !local {
+		if err := w.bindSocket(f, api); err != nil {
+			return err
+		}
+	}
+	if err := w.bindTCP(ctx, f, api); err != nil {
+		return err
+	}
+	return w.bindMetrics(ctx, f)
+}
+
+func (w *service) bindMetrics(ctx context.Context, f *listeners) error {
+	if w.metricsListen == "" {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.metricsListen)
+	if err != nil {
+		return hint(fmt.Errorf("serve metrics: %w", err), "-metrics-listen takes an address of this machine and a free port, such as 127.0.0.1:9107")
+	}
+	f.add(connlimit.Listen(l, metricsConnections, metricsConnectionsOfOne), w.serveMetrics)
+	return nil
+}
+
+// bindActivated adopts the sockets that systemd opened. It reports whether they include a unix socket for the API.
+func (w *service) bindActivated(f *listeners, api api) (local bool, err error) {
+	given, err := activation.ListenersWithNames()
+	if err != nil {
+		return false, fmt.Errorf("take the sockets of systemd: %w", err)
+	}
+	for name, listeners := range given {
+		for _, l := range listeners {
+			switch {
+			case name == metricsSocket:
+				f.add(connlimit.Listen(l, metricsConnections, metricsConnectionsOfOne), w.serveMetrics)
+			case l.Addr().Network() == "unix":
+				local = true
+				f.add(l, api.Serve)
+			default:
+				return false, errors.Join(l.Close(), fmt.Errorf("systemd gives a socket %s at %s: only unix sockets, and one named %s, are served", name,
+					l.Addr(), metricsSocket))
+			}
+		}
+	}
+	return local, nil
+}
+
+// serveMetrics serves /metrics and the health checks until ctx is done.
+func (w *service) serveMetrics(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", w.metrics.Handler())
+	mux.HandleFunc("GET /livez", w.livez)
+	mux.HandleFunc("GET /readyz", w.readyz)
+	server := &http.Server{Handler: mux, ConnState: connlimit.ConnState, ReadHeaderTimeout: metricsHeaderTime, ReadTimeout: metricsHeaderTime, WriteTimeout: metricsAnswerTime,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: metricsHeaderSize, ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug)}
+	stop := context.AfterFunc(ctx, func() {
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(limit) != nil {
+			_ = server.Close()
+		}
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// livez reports whether passes complete.
+func (w *service) livez(answer http.ResponseWriter, _ *http.Request) {
+	if beat := w.daemon.LastPassEnd(); !beat.IsZero() && time.Since(beat) > aliveWithin {
+		http.Error(answer, "no pass since "+beat.UTC().Format(time.RFC3339), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = fmt.Fprintln(answer, "ok")
+}
+
+// readyz reports whether the daemon is ready.
+func (w *service) readyz(answer http.ResponseWriter, _ *http.Request) {
+	if why := w.daemon.NotReady(); why != "" {
+		http.Error(answer, why, http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = fmt.Fprintln(answer, "ok")
+}

@@ -1,0 +1,48 @@
+package sandbox_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/sandboxcloud"
+)
+
+func TestOnlyANewSandboxReadsTheOthersBesideIt(t *testing.T) {
+	dir := t.TempDir()
+	opened := func(name string) (log string) {
+		t.Helper()
+		var b strings.Builder
+		env := drivers.Env{Provider: name, Dir: filepath.Join(dir, name),
+			Log: slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		c, err := driver().Open(t.Context(), env, providerConfig(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	opened("one")
+	broken := filepath.Join(dir, "broken", "sandbox.json") // logged on every read
+	if err := os.MkdirAll(filepath.Dir(broken), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, read := range []bool{true, false} { // the first call creates the sandbox
+		if log := opened("two"); strings.Contains(log, broken) != read {
+			t.Errorf("the file of another sandbox is read: %t, want %t; log:\n%s", !read, read, log)
+		}
+	}
+	for name, want := range map[string]int{"one": 0, "two": 1} {
+		if n, ok, err := sandboxcloud.RangeOf(filepath.Join(dir, name, "sandbox.json")); n != want || !ok || err != nil {
+			t.Errorf("sandbox %s has address range %d, %t, %v; want %d", name, n, ok, err, want)
+		}
+	}
+}

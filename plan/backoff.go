@@ -1,0 +1,111 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// NoteFailing is the code of notes about failed steps that wait for their next attempt.
+const NoteFailing = "failing"
+
+// backoff is the delay before the next attempt of a failed operation. It doubles with each failure up to max;
+// failures that an operator has to fix start at max.
+type backoff struct{ initial, max time.Duration }
+
+var (
+	buildBackoff       = backoff{initial: time.Minute, max: 2 * time.Hour}
+	uploadBackoff      = backoff{initial: 30 * time.Second, max: time.Hour}
+	launchBackoff      = backoff{initial: 5 * time.Second, max: 10 * time.Minute}
+	unreachableBackoff = backoff{initial: 5 * time.Second, max: time.Minute} // it recovers without an operator
+	staticBackoff      = backoff{initial: 30 * time.Second, max: 10 * time.Minute}
+	deleteBackoff      = backoff{initial: 5 * time.Second, max: 10 * time.Minute}
+	stepBackoff        = backoff{initial: time.Second, max: 5 * time.Minute} // of all other steps
+)
+
+// launchBackoffAfter returns the backoff of launches after the failure.
+func launchBackoffAfter(f *resources.Failure) backoff {
+	if f.Kind == resources.FaultUnavailable {
+		return unreachableBackoff
+	}
+	return launchBackoff
+}
+
+// next returns the time of the next attempt.
+func (p backoff) next(f *resources.Failure) time.Time {
+	wait := p.initial
+	for i := 1; i < f.Count && wait < p.max; i++ {
+		wait *= 2
+	}
+	if f.Kind == resources.FaultRejected || wait > p.max {
+		wait = p.max
+	}
+	return f.Time.Add(wait)
+}
+
+// clockSlack is the tolerance for future times that another process, or an earlier reading of the clock, wrote.
+const clockSlack = time.Minute
+
+// inBackoff reports whether the next attempt has to wait. A failure dated in the future was recorded before the clock
+// was set back: its true time is unknown, so it delays nothing.
+func (c *computation) inBackoff(f *resources.Failure, p backoff) bool {
+	return c.opt.HonorBackoff && f != nil && !f.Time.After(c.seen.Now.Add(clockSlack)) && c.seen.Now.Before(p.next(f))
+}
+
+// withoutFailing removes failed steps in backoff and the steps that need them.
+func (c *computation) withoutFailing(steps []Step) []Step {
+	waiting := map[string]bool{}
+	for _, s := range steps {
+		f, p := c.seen.FailingSteps[s.ID], stepBackoff
+		if s.Action == ActionDelete {
+			p = deleteBackoff
+		}
+		if s.Action == ActionLaunch || !c.inBackoff(f, p) { // launches have their own backoff
+			continue
+		}
+		waiting[s.ID] = true
+		c.note(Warning, NoteFailing, s.Address, s.Source, "%s of %s has failed %s; it is tried again after %s: %s", s.Action, s.Address,
+			times(f.Count), clock(p.next(f)), firstLine(f.Error))
+	}
+	return without(steps, waiting)
+}
+
+// imageRecord returns the record of an image, or an empty one.
+func (c *computation) imageRecord(image string) *resources.ImageRecord {
+	if r := c.world.image[image]; r != nil {
+		return r
+	}
+	return &resources.ImageRecord{Name: image}
+}
+
+// failedBefore adds the earlier failures to the evidence.
+func (c *computation) failedBefore(img *resources.Image, due dueBuild) dueBuild {
+	if f := c.imageRecord(img.Name).Failure; f != nil && due.reason != "" {
+		due.evidence = append(due.evidence, failureFacts(f)...)
+	}
+	return due
+}
+
+func failureFacts(f *resources.Failure) []Fact {
+	return []Fact{{"failed", times(f.Count)}, {"last error", firstLine(f.Error)}}
+}
+
+// firstLine returns the first line of an error, cut at 300 bytes.
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if most := 300; len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + " ..."
+	}
+	return text
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

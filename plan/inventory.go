@@ -1,0 +1,311 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// inventory joins the observed records with the objects in the clouds.
+type inventory struct {
+	providers    map[string]*resources.Provider // desired, by name
+	pools        []*poolState                   // desired pools, in the order of the configuration
+	poolByKey    map[poolKey]*poolState
+	views        map[string]*ProviderView       // of providers that responded and are not frozen
+	images       map[string]*resources.Image    // desired, by name
+	builds       map[string][]*resources.Build  // by image, newest first
+	build        map[string]*resources.Build    // by ID
+	uploads      map[string][]*resources.Upload // by image, newest build first
+	nodes        map[string][]*resources.Node   // by provider, by ID
+	node         map[string]*resources.Node     // by ID
+	upload       map[string]*resources.Upload   // by ID
+	image        map[string]*resources.ImageRecord
+	instances    map[string]*resources.Instance // of nodes, by node ID
+	remote       map[string]resources.RemoteImage
+	leaks        []leak            // with our ownership tags, without a record
+	parts        map[string][]leak // ports, floating IPs and volumes of nodes, by node ID
+	files        map[string]bool
+	requestNodes map[string][]*resources.Node // by ID of the pending or fulfilled request
+	requests     map[string]*resources.Request
+	names        []string        // all providers that are configured or have records
+	ownProviders map[string]bool // in a shared store: providers with a block or a provider record; else nil: all
+}
+
+// leak is an object in a cloud, or without a provider a file in our images directory, that carries our ownership tags
+// and belongs to no record.
+type leak struct {
+	provider string
+	kind     string // server, image, port, floating_ip, volume
+	id       string
+	name     string
+	marks    resources.OwnerTags
+	of       resources.Key // the record, if it has another object (a duplicate) or is a build
+	inUse    bool          // by an existing object
+}
+
+// newWorld returns the inventory of an observation. declared is the whole configuration; want is empty if everything
+// is to be deleted.
+func newWorld(declared, want resources.Desired, seen Observed) *inventory {
+	w := &inventory{
+		providers:    map[string]*resources.Provider{},
+		images:       map[string]*resources.Image{},
+		builds:       map[string][]*resources.Build{},
+		build:        map[string]*resources.Build{},
+		uploads:      map[string][]*resources.Upload{},
+		nodes:        map[string][]*resources.Node{},
+		node:         make(map[string]*resources.Node, len(seen.Records.Nodes)),
+		upload:       map[string]*resources.Upload{},
+		views:        map[string]*ProviderView{},
+		image:        map[string]*resources.ImageRecord{},
+		instances:    make(map[string]*resources.Instance, len(seen.Records.Nodes)),
+		remote:       map[string]resources.RemoteImage{},
+		files:        map[string]bool{},
+		parts:        map[string][]leak{},
+		requestNodes: map[string][]*resources.Node{},
+		requests:     map[string]*resources.Request{},
+	}
+	w.indexDesired(want)
+	if seen.Shared {
+		w.ownProviders = ownProviders(declared, seen.Records)
+	}
+	w.indexRecords(seen.Records)
+	for name := range seen.Providers { // also one without records: it may contain leaks
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names)
+	w.names = slices.Compact(w.names)
+	for _, f := range seen.Files {
+		w.files[f.Name] = true
+		if !seen.ownsFiles() {
+			continue
+		}
+		if id := BuildIDOfFile(f.Name); id != "" && w.build[id] == nil {
+			w.leaks = append(w.leaks, leak{kind: "file", id: f.Name, name: f.Name, marks: resources.OwnerTags{Kind: resources.KindBuild, ID: id}})
+		}
+	}
+	for _, name := range w.names {
+		if view, ok := seen.Providers[name]; ok && view.Err == "" && !seen.Frozen[name] {
+			w.views[name] = &view
+			w.join(name, &view, seen.Installation)
+		}
+	}
+	return w
+}
+
+func (w *inventory) indexDesired(want resources.Desired) {
+	for i := range want.Providers {
+		w.providers[want.Providers[i].Name] = &want.Providers[i]
+	}
+	for i := range want.Images {
+		w.images[want.Images[i].Name] = &want.Images[i]
+	}
+	w.pools, w.poolByKey = newPoolStates(want)
+}
+
+func (w *inventory) indexRecords(r Records) {
+	for _, b := range r.Builds {
+		w.builds[b.Image] = append(w.builds[b.Image], b)
+		w.build[b.ID] = b
+	}
+	for _, list := range w.builds {
+		slices.SortFunc(list, newestBuild)
+	}
+	for _, u := range r.Uploads {
+		w.uploads[u.Image] = append(w.uploads[u.Image], u)
+		w.upload[u.ID] = u
+	}
+	for _, list := range w.uploads {
+		slices.SortFunc(list, w.newestUpload)
+	}
+	known := map[string]bool{}
+	for name := range w.providers {
+		known[name] = true
+	}
+	for _, p := range r.Providers {
+		known[p.Name] = true
+	}
+	for _, i := range r.Images {
+		w.image[i.Name] = i
+	}
+	for _, q := range r.Requests {
+		w.requests[q.ID] = q
+	}
+	for _, n := range r.Nodes {
+		w.node[n.ID] = n
+		if w.isForeign(n.Provider) {
+			continue
+		}
+		if w.owns(n) {
+			w.requestNodes[n.Request] = append(w.requestNodes[n.Request], n)
+		}
+		w.nodes[n.Provider] = append(w.nodes[n.Provider], n)
+		known[n.Provider] = true
+	}
+	for _, u := range r.Uploads {
+		if !w.isForeign(u.Provider) {
+			known[u.Provider] = true
+		}
+	}
+	byID := func(a, b *resources.Node) int { return cmp.Compare(a.ID, b.ID) }
+	for _, list := range w.nodes {
+		if !slices.IsSortedFunc(list, byID) { // a store returns them sorted
+			slices.SortFunc(list, byID)
+		}
+	}
+	for name := range known {
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names)
+}
+
+// ownProviders returns the providers that are configured or have a provider record.
+func ownProviders(declared resources.Desired, r Records) map[string]bool {
+	ours := map[string]bool{}
+	for i := range declared.Providers {
+		ours[declared.Providers[i].Name] = true
+	}
+	for _, p := range r.Providers {
+		ours[p.Name] = true
+	}
+	return ours
+}
+
+// isForeign reports whether a provider belongs to other processes only.
+func (w *inventory) isForeign(provider string) bool {
+	return w.ownProviders != nil && !w.ownProviders[provider]
+}
+
+// owns reports whether the node is reserved for a pending or fulfilled request.
+func (w *inventory) owns(n *resources.Node) bool {
+	if n.Request == "" || n.State == resources.StateInUse || n.State == resources.StateUsed || n.State == resources.StateHold {
+		return false
+	}
+	r := w.requests[n.Request]
+	if r == nil || r.State != resources.StatePending && r.State != resources.StateFulfilled {
+		return false
+	}
+	if r.State == resources.StateFulfilled && slices.Contains(r.Nodes, n.ID) {
+		return true
+	}
+	zone := r.Placement.Zone == "" || n.Zone == "" || r.Placement.Zone == n.Zone // a node in another zone is older than its decline
+	return zone && r.Placement.Provider == n.Provider && r.Placement.Pool == n.Pool
+}
+
+func newestBuild(a, b *resources.Build) int {
+	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(a.ID, b.ID))
+}
+
+// newestUpload orders by the age of the build, not of the upload: a late retry of an old build is still old.
+func (w *inventory) newestUpload(a, b *resources.Upload) int {
+	if x, y := w.build[a.Build], w.build[b.Build]; x != nil && y != nil && x != y {
+		return newestBuild(x, y)
+	}
+	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(b.ID, a.ID))
+}
+
+// join finds the object of each record of the provider, and the objects without a record. Two providers may lead to
+// the same cloud project: objects that belong to a record of the other provider are skipped.
+func (w *inventory) join(provider string, view *ProviderView, installation string) {
+	adopted := w.adoptedNodes(provider)
+	for k := range view.Instances {
+		i := &view.Instances[k]
+		if n := adopted[i.ID]; n != nil && i.Marks.Installation == "" && !view.DeletedInstances[i.ID] {
+			w.instances[n.ID] = i
+			continue
+		}
+		if i.Marks.Installation != installation || installation == "" || view.DeletedInstances[i.ID] {
+			continue
+		}
+		s := leak{provider: provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks}
+		if i.Marks.Kind == resources.KindBuild {
+			w.leaks = append(w.leaks, w.ofBuild(s))
+			continue
+		}
+		n := w.node[i.Marks.ID]
+		switch before := w.instances[i.Marks.ID]; {
+		case n == nil:
+			w.leaks = append(w.leaks, s)
+		case n.Provider != provider:
+		case n.ExternalID != "" && n.ExternalID != i.ID:
+			s.of = n.Key()
+			w.leaks = append(w.leaks, s)
+		case before != nil && before.ID < i.ID: // two instances and no ID in the record: the lower ID stays, in any order
+			s.of = n.Key()
+			w.leaks = append(w.leaks, s)
+		case before != nil:
+			w.leaks = append(w.leaks, leak{provider: provider, kind: "server", id: before.ID, name: before.Name,
+				marks: before.Marks, of: n.Key()})
+			w.instances[n.ID] = i
+		default:
+			w.instances[n.ID] = i
+		}
+	}
+	w.joinImages(provider, view, installation)
+	for _, l := range view.Leftovers {
+		if l.Marks.Installation != installation || installation == "" {
+			continue
+		}
+		s := leak{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse && (l.Type != "port" || !view.lacksServer(l.Server))}
+		switch n := w.node[l.Marks.ID]; {
+		case n == nil:
+			w.leaks = append(w.leaks, s)
+		case n.Provider == provider:
+			w.parts[n.ID] = append(w.parts[n.ID], s)
+		}
+	}
+}
+
+// lacksServer reports whether the listing does not contain the server. Neutron may name a server for a port long
+// after the server is deleted.
+func (v *ProviderView) lacksServer(id string) bool {
+	return id != "" && !slices.ContainsFunc(v.Instances, func(i resources.Instance) bool { return i.ID == id })
+}
+
+// ofBuild adds the build to the leak of an instance or snapshot that a build created. A build deletes them when it
+// ends, so an existing one belongs to a running or interrupted build.
+func (w *inventory) ofBuild(s leak) leak {
+	if b := w.build[s.marks.ID]; b != nil {
+		s.of = b.Key()
+	}
+	return s
+}
+
+// adoptedNodes returns, by instance ID, the nodes of a provider that other programs launched, such as the Nodepool
+// that managed it before. Their instances have no ownership tags; only the records assign them to the provider.
+func (w *inventory) adoptedNodes(provider string) map[string]*resources.Node {
+	if w.ownProviders == nil {
+		return nil
+	}
+	adopted := map[string]*resources.Node{}
+	for _, n := range w.nodes[provider] {
+		if n.Hash == "" && n.ExternalID != "" {
+			adopted[n.ExternalID] = n
+		}
+	}
+	return adopted
+}
+
+func (w *inventory) joinImages(provider string, view *ProviderView, installation string) {
+	for _, image := range view.Images {
+		if image.Marks.Installation != installation || installation == "" {
+			continue
+		}
+		u := w.upload[image.Marks.ID]
+		s := leak{provider: provider, kind: "image", id: image.ID, name: image.Name, marks: image.Marks}
+		if image.Marks.Kind == resources.KindBuild {
+			w.leaks = append(w.leaks, w.ofBuild(s))
+			continue
+		}
+		switch {
+		case u == nil:
+			w.leaks = append(w.leaks, s)
+		case u.Provider != provider:
+		case u.ExternalID != "" && u.ExternalID != image.ID:
+			s.of = u.Key()
+			w.leaks = append(w.leaks, s)
+		default:
+			w.remote[u.ID] = image
+		}
+	}
+}

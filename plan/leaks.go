@@ -1,0 +1,251 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources"
+)
+
+// ourName matches the names of nodes. An instance with such a name and without our ownership tags is a look-alike.
+var ourName = regexp.MustCompile(`^np\d{10}$`)
+
+// leaks plans the deletion of leaks. A leak is deleted only after two sightings that are leak_age apart, and only
+// leak_limit of them within leak_age: after a restore of the state from a backup, everything that was created since
+// looks leaked.
+func (c *computation) leaks() {
+	left := c.want.Settings.LeakLimit - c.recentLeakDeletions()
+	c.oldState()
+	slices.SortFunc(c.world.leaks, func(a, b leak) int {
+		return cmp.Or(cmp.Compare(a.provider, b.provider), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
+	})
+	held := 0
+	for _, s := range c.world.leaks {
+		reason, evidence := c.leakReason(s)
+		switch {
+		case reason == "":
+			continue
+		case c.deletionStarted(s):
+		case left <= 0 && !c.opt.Destroy:
+			held++
+			continue
+		default:
+			left--
+		}
+		c.add(Step{Address: leakAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: reason,
+			Evidence: evidence, Provider: s.provider, Type: s.kind, External: s.id,
+			Preconditions: []Fingerprint{{Subject: string(leakAddress(s)), Digest: digest(s.marks.ID, s.id)}}})
+	}
+	if held > 0 {
+		c.note(Warning, "leak-limit", "", c.want.Settings.Source,
+			"%s to be deleted: leak_limit allows %d in %s", text.Count(held, "more leaked thing", "more leaked things")+" "+waitsOr(held), c.want.Settings.LeakLimit, c.want.Settings.LeakSightings)
+	}
+}
+
+func waitsOr(n int) string {
+	if n == 1 {
+		return "waits"
+	}
+	return "wait"
+}
+
+// recentLeakDeletions counts the leaks with a deletion that started within leak_age.
+func (c *computation) recentLeakDeletions() int {
+	n := 0
+	for _, s := range c.seen.Records.Sightings {
+		if c.isRecent(s) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *computation) isRecent(s *resources.Sighting) bool {
+	return !s.Deleted.IsZero() && c.seen.Now.Sub(s.Deleted) < c.want.Settings.LeakSightings
+}
+
+// deletionStarted reports whether the deletion of a leak started within leak_age, so that leak_limit has counted it.
+func (c *computation) deletionStarted(s leak) bool {
+	seen := c.sighting(s)
+	return seen != nil && c.isRecent(seen)
+}
+
+// oldState notes that the state is older than the clouds, and sets stateOutdated, which keeps the leaks: they may be
+// nodes in use that lost their records.
+func (c *computation) oldState() {
+	var first *resources.Sighting
+	n := 0
+	for _, s := range c.world.leaks {
+		if seen := c.sighting(s); seen != nil && seen.NewerThanState {
+			if n++; first == nil || seen.Record.ID < first.Record.ID {
+				first = seen
+			}
+		}
+	}
+	if n == 0 || c.opt.Destroy {
+		return
+	}
+	held := "nothing without a record is deleted until -allow-destroy=all says that it may be"
+	if c.opt.AllowDestroy == AllowAll {
+		held = "-allow-destroy=all: what has no record is deleted as leaked"
+	} else {
+		c.stateOutdated = true
+	}
+	c.note(Warning, NoteOldState, "", resources.Source{}, "the state is older than the clouds: %s with ids that this state never gave (such as %s); "+
+		"it was restored from a backup, or is a copy; %s", text.Count(n, "thing", "things"), first.Record, held)
+}
+
+// NoteOldState is the code of the note that the state is older than the clouds.
+const NoteOldState = "state-outdated"
+
+// orphans plans the deletion of the associated resources of a node without an instance, and returns the steps. The
+// floating IP of an instance that was deleted without npctl remains, and without the record it is a leak like any
+// other.
+func (c *computation) orphans(n *resources.Node) []string {
+	if _, found := c.world.instances[n.ID]; found {
+		return nil // deleted with the instance
+	}
+	parts := c.world.parts[n.ID]
+	slices.SortFunc(parts, func(a, b leak) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id)) })
+	var steps []string
+	for _, s := range parts {
+		if s.inUse {
+			continue
+		}
+		steps = append(steps, c.add(Step{Address: leakAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: ReasonOrphaned,
+			Evidence: []Fact{{"name", s.name}, {"node", n.ID}}, Provider: s.provider, Type: s.kind, External: s.id,
+			Preconditions: []Fingerprint{{Subject: string(leakAddress(s)), Digest: digest(s.marks.ID, s.id)}}}))
+	}
+	return steps
+}
+
+func leakAddress(s leak) Address {
+	if s.provider == "" {
+		return Address(s.kind + "." + s.id)
+	}
+	return ProviderAddress(s.provider) + Address("."+s.kind+"."+s.id)
+}
+
+// leakReason returns why a leak is to be deleted, or "" if it stays for now.
+func (c *computation) leakReason(s leak) (Reason, []Fact) {
+	evidence := []Fact{{"name", s.name}, {string(s.marks.Kind), s.marks.ID}}
+	if s.inUse {
+		c.note(Warning, "leak-in-use", leakAddress(s), resources.Source{},
+			"%s %s carries our marks, has no record, and is in use; it is left alone", s.kind, s.id)
+		return "", nil
+	}
+	reason, what := ReasonLeaked, "has no record"
+	switch {
+	case s.of.Kind == resources.KindBuild && c.busy(s.of):
+		return "", nil // the build is running
+	case s.of.Kind == resources.KindBuild:
+		return ReasonUnfinished, evidence
+	case s.of.Kind != "":
+		reason, what = ReasonDuplicate, fmt.Sprintf("is not the one that %s records", s.of)
+		evidence = append(evidence, Fact{"record", s.of.String()})
+	}
+	if c.opt.Destroy {
+		if reason == ReasonLeaked {
+			reason = ReasonDestroy
+		}
+		return reason, evidence
+	}
+	if c.stateOutdated {
+		c.note(Info, "leak-kept", leakAddress(s), resources.Source{},
+			"%s %s (%s) carries our marks and %s; it is left alone, since the state is older than the clouds", s.kind, s.name, s.id, what)
+		return "", nil
+	}
+	seen := c.sighting(s)
+	if seen == nil || c.seen.Now.Sub(seen.First) < c.want.Settings.LeakSightings {
+		c.note(Info, "leak-sighted", leakAddress(s), resources.Source{},
+			"%s %s (%s) carries our marks and %s; it is deleted if it is still there %s after an apply has seen it",
+			s.kind, s.name, s.id, what, c.want.Settings.LeakSightings)
+		return "", nil
+	}
+	return reason, append(evidence, Fact{"first seen", seen.First.UTC().Format(time.RFC3339)})
+}
+
+func (c *computation) sighting(s leak) *resources.Sighting {
+	key := (&resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id}).Key().ID
+	i := slices.IndexFunc(c.seen.Records.Sightings, func(r *resources.Sighting) bool { return r.Key().ID == key })
+	if i < 0 {
+		return nil
+	}
+	return c.seen.Records.Sightings[i]
+}
+
+// Sightings returns the sighting records after these observations: new leaks with the time of their first sighting,
+// known leaks with one more sighting and, in gone, the sightings of listed providers that no longer have the leak.
+// Sightings with a deletion within age stay, since leak_limit counts them.
+func Sightings(seen Observed, age time.Duration) (now []*resources.Sighting, gone []resources.Key) {
+	w := newWorld(resources.Desired{}, resources.Desired{}, seen)
+	there := map[resources.Key]bool{}
+	for _, s := range w.leaks {
+		record := resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id, First: seen.Now,
+			Record: resources.Key{Kind: s.marks.Kind, ID: s.marks.ID}}
+		for _, old := range seen.Records.Sightings {
+			if old.Key() == record.Key() {
+				record = *old
+			}
+		}
+		record.Last, record.Count = seen.Now, record.Count+1
+		there[record.Key()] = true
+		now = append(now, &record)
+	}
+	for _, old := range seen.Records.Sightings {
+		view, asked := seen.Providers[old.Provider]
+		asked = asked || old.Provider == "" && seen.Files != nil
+		isCounted := !old.Deleted.IsZero() && seen.Now.Sub(old.Deleted) < age
+		if asked && view.Err == "" && !there[old.Key()] && !isCounted {
+			gone = append(gone, old.Key())
+		}
+	}
+	return now, gone
+}
+
+// noteForeignResources notes the foreign instances in our projects: their number and size, and look-alikes.
+func (c *computation) noteForeignResources() {
+	for _, provider := range c.world.names {
+		view, looked := c.view(provider)
+		if !looked {
+			continue
+		}
+		var others int
+		var use resources.ResourceAmounts
+		adopted := c.world.adoptedNodes(provider)
+		for k := range view.Instances {
+			i := &view.Instances[k]
+			if i.Marks.Installation == c.seen.Installation || i.Marks.Installation == "" && adopted[i.ID] != nil {
+				continue
+			}
+			others++
+			use = plus(use, i.Resources)
+			if ourName.MatchString(i.Name) || i.Marks.Installation != "" {
+				c.note(Info, "look-alike", ProviderAddress(provider)+Address(".server."+i.ID), resources.Source{},
+					"server %s (%s) looks like a node but %s; it is left alone", i.Name, i.ID, lookAlike(i.Marks))
+			}
+		}
+		if others > 0 {
+			c.note(Info, "unmanaged", ProviderAddress(provider), c.source(provider),
+				"%s of others in the project, left alone%s", text.Count(others, "server", "servers"), cores(use))
+		}
+	}
+}
+
+func lookAlike(m resources.OwnerTags) string {
+	if m.Installation == "" {
+		return "carries no marks of npctl"
+	}
+	return "belongs to installation " + m.Installation
+}
+
+func cores(use resources.ResourceAmounts) string {
+	if use.Cores == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s, %d MiB of RAM)", text.Count(use.Cores, "core", "cores"), use.RAM)
+}

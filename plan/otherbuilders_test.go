@@ -1,0 +1,106 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+const (
+	thisBuilder  = "11111111-1111-4111-8111-111111111111"
+	otherBuilder = "22222222-2222-4222-8222-222222222222"
+)
+
+// madeThere assigns the build of the settled fleet to another builder, which is registered.
+func madeThere(o *Observed) *resources.Build {
+	among(o)
+	o.BuilderID, o.OtherBuilders = thisBuilder, map[string]bool{otherBuilder: true}
+	b := o.Records.Builds[0]
+	b.Host, b.HostID = "there", otherBuilder
+	o.Files = []ImageFile{}
+	return b
+}
+
+// ofImages returns the steps about images, one per line.
+func ofImages(p Plan) string {
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return s.Thing != ThingBuild && s.Thing != ThingUpload && s.Thing != ThingFile })
+	p.Notes, p.Problems = nil, nil
+	return lines(p)
+}
+
+func TestAnImageIsLeftToTheBuilderOfItsNewestBuildWhileThatRuns(t *testing.T) {
+	old := func(o *Observed) { o.Records.Builds[0].StateTime = now.Add(-48 * time.Hour) } // a build is due
+	const builds = "build diskimage.debian: "
+	for name, test := range map[string]struct {
+		change func(*Observed)
+		opt    Options
+		want   string // prefix of the steps about images; none when empty
+	}{
+		"it runs":          {change: old},
+		"it does not run":  {func(o *Observed) { old(o); o.OtherBuilders = nil }, Options{}, builds + "rebuild-age"},
+		"this one made it": {func(o *Observed) { old(o); o.BuilderID = otherBuilder; o.OtherBuilders = nil }, Options{}, builds + "rebuild-age"},
+		"this one made newer": {func(o *Observed) {
+			old(o)
+			o.Records.Builds = append(o.Records.Builds, &resources.Build{ID: buildID(2), Image: "debian", Kind: resources.DiskImage, State: resources.StateReady,
+				StateTime: now.Add(-30 * time.Hour), Hash: "v1:image", HostID: thisBuilder})
+		}, Options{}, builds + "file-missing"},
+		"its newer build is not ready": {func(o *Observed) {
+			old(o)
+			o.Records.Builds[0].HostID = thisBuilder
+			o.Records.Builds = append(o.Records.Builds, &resources.Build{ID: buildID(2), Image: "debian", Kind: resources.DiskImage, State: resources.StateFailed,
+				StateTime: now.Add(-time.Hour), HostID: otherBuilder})
+		}, Options{}, builds + "rebuild-age"},
+		"a build is requested":             {func(o *Observed) { o.RequestedBuilds = []string{"debian"} }, Options{}, ""},
+		"a build is requested, it is away": {func(o *Observed) { o.RequestedBuilds, o.OtherBuilders = []string{"debian"}, nil }, Options{}, builds + "requested"},
+		"nobody else works there":          {func(o *Observed) { old(o); o.Shared = false }, Options{}, builds + "rebuild-age"},
+	} {
+		want, seen := fleet(), settled()
+		madeThere(&seen)
+		test.change(&seen)
+		if got := ofImages(Compute(want, seen, test.opt)); (test.want == "") != (got == "") || !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: the steps are\n%swant those that begin with %q", name, got, test.want)
+		}
+	}
+}
+
+func TestReplacingAnImageOfAnotherBuilderIsRefusedWithItsName(t *testing.T) {
+	want, seen := fleet(), settled()
+	madeThere(&seen)
+	for _, at := range []Address{"diskimage.debian", "provider.cloud.image.debian"} {
+		p := Compute(want, seen, Options{Replace: []Address{at}})
+		if got := ofImages(p); got != "" {
+			t.Errorf("%s: steps:\n%s", at, got)
+		}
+		if len(p.Problems) != 1 || !strings.Contains(p.Problems[0].Text, "npctl on there") {
+			t.Errorf("%s: no problem names the builder: %v", at, p.Problems)
+		}
+	}
+}
+
+func TestBuildsOfRemovedImagesAreDeletedByTheirBuilderAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Observed)
+		opt    Options
+		gone   bool
+	}{
+		"of another that runs":      {change: func(*Observed) {}},
+		"of another that is away":   {change: func(o *Observed) { o.OtherBuilders = nil }},
+		"of this one":               {change: func(o *Observed) { o.BuilderID = otherBuilder }, gone: true},
+		"of another, with destroy":  {change: func(*Observed) {}, opt: Options{Destroy: true}, gone: true},
+		"where nobody else works":   {change: func(o *Observed) { o.Shared = false }, gone: true},
+		"of a Nodepool without ids": {change: func(o *Observed) { o.Records.Builds[0].HostID = "" }, gone: true},
+	} {
+		want, seen := fleet(), settled()
+		madeThere(&seen)
+		test.change(&seen)
+		want.Images, want.Providers[0].Pools[0].Offers = nil, nil
+		seen.Records.Nodes = nil
+		p := Compute(want, seen, test.opt)
+		if got := ofImages(p); strings.Contains(got, "delete") != test.gone {
+			t.Errorf("%s: the steps are\n%swant a deletion: %t", name, got, test.gone)
+		}
+	}
+}

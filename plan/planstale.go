@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Mismatch is the reason why a saved step can no longer be executed as reviewed. Its texts may contain names from
+// clouds.
+type Mismatch struct {
+	StepID  string  `json:"step_id"`
+	Address Address `json:"address"`
+	Why     string  `json:"why"`
+}
+
+func (m Mismatch) String() string {
+	return renderSafe(string(m.Address)) + ": " + renderSafe(m.Why)
+}
+
+// Stale compares each saved step with a new plan. A step is valid if the new plan has a step with the same ID, the
+// same effect and the same preconditions. Its reason may have changed, and so may the rest of the plan: steps that
+// only the new plan has are not applied, so they make nothing stale.
+func (f File) Stale(current Plan, records *Records) []Mismatch {
+	fresh := make(map[string]*Step, len(current.Steps))
+	for i := range current.Steps {
+		fresh[current.Steps[i].ID] = &current.Steps[i]
+	}
+	var all []Mismatch
+	for i := range f.Plan.Steps {
+		saved := &f.Plan.Steps[i]
+		now, still := fresh[saved.ID]
+		reasons := append([]string{staleGone(saved, current)}, f.changedRecords(saved, records)...)
+		if still {
+			reasons = slices.Concat(staleDifferences(saved, now), f.staleValues(saved, now), f.staleTouches(saved.Preconditions, now.Preconditions, records))
+		}
+		for _, why := range reasons {
+			all = append(all, Mismatch{StepID: saved.ID, Address: saved.Address, Why: why})
+		}
+	}
+	return all
+}
+
+// staleGone returns why a step is not in the new plan, as far as that is known.
+func staleGone(saved *Step, current Plan) string {
+	if saved.Provider != "" && slices.Contains(current.Deferred, saved.Provider) {
+		return fmt.Sprintf("provider %s could not be queried, so nobody knows whether to %s", saved.Provider, staleDoes(saved))
+	}
+	for i := range current.Problems {
+		p := &current.Problems[i]
+		if p.Address == saved.Address || p.Provider != "" && p.Provider == saved.Provider {
+			return fmt.Sprintf("no longer planned because of a problem with %s: %s", p.Address, p.Text)
+		}
+	}
+	for i := range current.Steps {
+		if now := &current.Steps[i]; now.Address == saved.Address && now.Action != saved.Action && now.Record == saved.Record {
+			return fmt.Sprintf("was to %s, now to %s because %s", staleDoes(saved), staleDoes(now), now.Reason.Text())
+		}
+	}
+	return fmt.Sprintf("no longer planned: to %s was done meanwhile, or is not needed any more", staleDoes(saved))
+}
+
+func staleDoes(s *Step) string { return string(s.Action) + " the " + string(s.Thing) }
+
+// staleDifferences describes the attributes of a step that differ.
+func staleDifferences(saved, now *Step) []string {
+	var why []string
+	differs := func(name, was, is string) {
+		if was != is {
+			why = append(why, fmt.Sprintf("%s was %s, is now %s", name, staleValue(was), staleValue(is)))
+		}
+	}
+	differs("address", string(saved.Address), string(now.Address))
+	differs("action", string(saved.Action), string(now.Action))
+	differs("thing", string(saved.Thing), string(now.Thing))
+	differs("image", saved.Image, now.Image)
+	differs("kind of image", string(saved.ImageKind), string(now.ImageKind))
+	differs("build", saved.Build, now.Build)
+	differs("version", saved.Version, now.Version)
+	differs("format", saved.Format, now.Format)
+	differs("formats", strings.Join(saved.Formats, ", "), strings.Join(now.Formats, ", "))
+	differs("upload", saved.Upload, now.Upload)
+	differs("provider", saved.Provider, now.Provider)
+	differs("pool", saved.Pool, now.Pool)
+	differs("label", saved.Label, now.Label)
+	differs("node", saved.Node, now.Node)
+	differs("slot", fmt.Sprint(saved.Slot), fmt.Sprint(now.Slot))
+	differs("zone", saved.Zone, now.Zone)
+	differs("request", saved.Request, now.Request)
+	differs("nodes", strings.Join(saved.Nodes, ", "), strings.Join(now.Nodes, ", "))
+	differs("declined", fmt.Sprint(saved.Declined), fmt.Sprint(now.Declined))
+	differs("record", staleRecord(saved), staleRecord(now))
+	differs("cloud id", saved.External, now.External)
+	differs("type", saved.Type, now.Type)
+	differs("event_id", saved.EventID, now.EventID)
+	differs("needs_consent", fmt.Sprint(saved.NeedsConsent), fmt.Sprint(now.NeedsConsent))
+	differs("replaces", fmt.Sprint(saved.Replaces), fmt.Sprint(now.Replaces))
+	differs("move", staleMove(saved.Move), staleMove(now.Move))
+	differs("changes", staleChanges(saved.Changes), staleChanges(now.Changes))
+	for _, id := range slices.Concat(now.Needs, now.After) {
+		if !slices.Contains(saved.Needs, id) && !slices.Contains(saved.After, id) {
+			why = append(why, fmt.Sprintf("it now has to wait for %q", id))
+		}
+	}
+	return why
+}
+
+// staleValues describes the planned values that differ. A plan without queries of the clouds has unresolved names, so
+// its values are not compared.
+func (f File) staleValues(saved, now *Step) []string {
+	var why []string
+	for _, name := range slices.Sorted(maps.Keys(saved.Values)) {
+		if is, both := now.Values[name]; both && is != saved.Values[name] && !f.Meta.Options.NoRefresh {
+			why = append(why, fmt.Sprintf("%s was %s, is now %s", name, staleValue(saved.Values[name]), staleValue(is)))
+		}
+	}
+	return why
+}
+
+func staleRecord(s *Step) string {
+	if s.Record.ID == "" {
+		return ""
+	}
+	return s.Record.String()
+}
+
+func staleMove(m *Move) string {
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("node %s from %s/%s to %s/%s", m.Node, m.From.Provider, m.From.Pool, m.To.Provider, m.To.Pool)
+}
+
+func staleChanges(changes []Change) string {
+	words := make([]string, len(changes))
+	for i, c := range changes {
+		words[i] = fmt.Sprintf("%s from %q to %q", c.Attribute, c.Before, c.After)
+	}
+	return strings.Join(words, ", ")
+}
+
+func staleValue(v string) string {
+	if v == "" {
+		return "nothing"
+	}
+	return renderCut(v, renderFactLimit)
+}
+
+// staleTouches describes the preconditions that differ, with the attributes of records.
+func (f File) staleTouches(saved, now []Fingerprint, records *Records) []string {
+	was := map[string]string{}
+	for _, f := range saved {
+		was[f.Subject] = f.Digest
+	}
+	var why []string
+	for _, print := range now {
+		digest, known := was[print.Subject]
+		delete(was, print.Subject)
+		switch {
+		case !known:
+			why = append(why, print.Subject+" is new since the plan was made, and matters to this step")
+		case digest != print.Digest:
+			why = append(why, f.changed(print.Subject, records)...)
+		}
+	}
+	for _, print := range saved {
+		if _, gone := was[print.Subject]; gone {
+			delete(was, print.Subject)
+			why = append(why, print.Subject+" was looked at for the plan, and is not there any more")
+		}
+	}
+	return why
+}
+
+// changed describes the difference of a subject with another digest, as far as its record was saved.
+func (f File) changed(subject string, records *Records) []string {
+	saved, known := f.Records[subject]
+	now := attributesOf(records.Get(keyOf(subject)))
+	if !known || now == nil {
+		return []string{subject + " has changed since the plan was made"}
+	}
+	why := saved.differences(now)
+	for i := range why {
+		why[i] = subject + ": " + why[i]
+	}
+	return why
+}
+
+// changedRecords describes the differences of the records that a step relied on and that still exist.
+func (f File) changedRecords(saved *Step, records *Records) (why []string) {
+	for _, print := range saved.Preconditions {
+		if now := attributesOf(records.Get(keyOf(print.Subject))); now != nil && now.digest() != print.Digest {
+			why = append(why, f.changed(print.Subject, records)...)
+		}
+	}
+	return why
+}

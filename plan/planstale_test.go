@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/resources"
+)
+
+func staleStep() Step {
+	return Step{ID: "s", Address: "node.0000000003", Action: ActionDelete, Thing: ThingNode, Reason: ReasonUsed,
+		Provider: "vexxhost", Record: resources.Key{Kind: resources.KindNode, ID: "0000000003"},
+		Values:        map[string]string{"flavor": "small"},
+		Preconditions: []Fingerprint{{"node/0000000003", "7"}, {"provider.vexxhost/server/4f1c", "aa"}}}
+}
+
+func staleWhys(saved, now Plan) []string {
+	var whys []string
+	for _, m := range (File{Plan: saved}).Stale(now, &Records{}) {
+		whys = append(whys, m.String())
+	}
+	return whys
+}
+
+func TestStaleSaysWhatHasChanged(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		world func(*Plan)
+		want  []string
+	}{
+		{"nothing", func(*Plan) {}, nil},
+		{"the record", func(p *Plan) { p.Steps[0].Preconditions[0].Digest = "8" },
+			[]string{"node.0000000003: node/0000000003 has changed since the plan was made"}},
+		{"the server is gone", func(p *Plan) { p.Steps[0].Preconditions = p.Steps[0].Preconditions[:1] },
+			[]string{"node.0000000003: provider.vexxhost/server/4f1c was looked at for the plan, and is not there any more"}},
+		{"something new matters", func(p *Plan) {
+			p.Steps[0].Preconditions = append(p.Steps[0].Preconditions, Fingerprint{"upload/1", "1"})
+		},
+			[]string{"node.0000000003: upload/1 is new since the plan was made, and matters to this step"}},
+		{"order of what is touched", func(p *Plan) {
+			s := p.Steps[0].Preconditions
+			s[0], s[1] = s[1], s[0]
+		}, nil},
+		{"another server", func(p *Plan) { p.Steps[0].External = "77" },
+			[]string{"node.0000000003: cloud id was nothing, is now 77"}},
+		{"why it is needed", func(p *Plan) { p.Steps[0].Reason, p.Steps[0].Evidence = ReasonFailed, []Fact{{"error", "x"}} }, nil},
+		{"it has to wait", func(p *Plan) { p.Steps[0].Needs = []string{"upload x"} },
+			[]string{`node.0000000003: it now has to wait for "upload x"`}},
+		{"further steps", func(p *Plan) { p.Steps = append(p.Steps, sampleLaunch("debian-small", 0)) }, nil},
+		{"done meanwhile", func(p *Plan) { p.Steps = nil },
+			[]string{"node.0000000003: no longer planned: to delete the node was done meanwhile, or is not needed any more"}},
+		{"something else is to be done", func(p *Plan) { p.Steps[0].ID, p.Steps[0].Action, p.Steps[0].Reason = "t", ActionForget, ReasonLost },
+			[]string{"node.0000000003: was to delete the node, now to forget the node because the cloud no longer has it"}},
+		{"the cloud is away", func(p *Plan) { p.Steps, p.Deferred = nil, []string{"vexxhost"} },
+			[]string{"node.0000000003: provider vexxhost could not be queried, so nobody knows whether to delete the node"}},
+		{"a problem", func(p *Plan) {
+			p.Steps, p.Problems = nil, []Problem{{Address: "provider.vexxhost.pool.main", Provider: "vexxhost", Text: "no such\nflavor"}}
+		},
+			[]string{`node.0000000003: no longer planned because of a problem with provider.vexxhost.pool.main: no such\nflavor`}},
+	} {
+		saved, now := Plan{Steps: []Step{staleStep()}}, Plan{Steps: []Step{staleStep()}}
+		c.world(&now)
+		if diff := cmp.Diff(c.want, staleWhys(saved, now)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// TestStaleLooksAtEveryField changes each field of a step in turn: the change must make the step stale, unless the
+// field only explains the step.
+func TestStaleLooksAtEveryField(t *testing.T) {
+	indifferent := map[string]bool{"ID": true, "Reason": true, "Evidence": true, "Files": true, "Estimate": true, "Source": true}
+	fields := reflect.TypeFor[Step]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		now := staleStep()
+		switch f := reflect.ValueOf(&now).Elem().Field(i); {
+		case name == "ID":
+			continue
+		case f.Kind() == reflect.String:
+			f.SetString("another")
+		case f.CanInt():
+			f.SetInt(3)
+		case f.CanFloat():
+			f.SetFloat(1.5)
+		case f.Kind() == reflect.Bool:
+			f.SetBool(true)
+		case f.Type() == reflect.TypeFor[[]string]():
+			f.Set(reflect.ValueOf([]string{"another"}))
+		case f.Kind() == reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case f.Kind() == reflect.Map:
+			f.Set(reflect.ValueOf(map[string]string{"flavor": "another"}))
+		case f.Type() == reflect.TypeFor[*Move]():
+			now.Move = &Move{Node: "another"}
+		case f.Type() == reflect.TypeFor[resources.Key]():
+			now.Record.ID = "another"
+		case f.Type() == reflect.TypeFor[resources.Source]():
+			now.Source.Line = 99
+		default:
+			t.Fatalf("change %s here", name)
+		}
+		stale := len(staleWhys(Plan{Steps: []Step{staleStep()}}, Plan{Steps: []Step{now}})) > 0
+		if stale == indifferent[name] {
+			t.Errorf("a change of %s makes the step stale: %v, want %v", name, stale, !indifferent[name])
+		}
+	}
+}
+
+func TestStaleEscapesForeignText(t *testing.T) {
+	gone := staleStep()
+	gone.Address, gone.External = hostile, hostile
+	now := staleStep()
+	for _, why := range staleWhys(Plan{Steps: []Step{gone}}, Plan{Steps: []Step{now}}) {
+		for _, c := range why {
+			if renderHostile(c) {
+				t.Errorf("%q in %q", c, why)
+			}
+		}
+	}
+}
+
+func TestStaleNamesTheAttributesThatDiffer(t *testing.T) {
+	node := func(state resources.State, lease *resources.Lease) *Records {
+		r := &Records{}
+		r.Put(&resources.Node{ID: "0000000003", State: state, Provider: "vexxhost", Lease: lease}, 1)
+		return r
+	}
+	step := func(r *Records) Plan {
+		s := staleStep()
+		s.Preconditions = []Fingerprint{(&computation{seen: Observed{Records: *r}}).fingerprint(s.Record)}
+		return Plan{Steps: []Step{s}}
+	}
+	before := node(resources.StateReady, nil)
+	f := File{Plan: step(before)}
+	f.Records = Reviewed(f.Plan, before)
+	for _, c := range []struct {
+		name string
+		now  *Records
+		plan func(*Records) Plan
+		want []string
+	}{
+		{"a lease", node(resources.StateReady, &resources.Lease{Holder: "x"}), step, nil},
+		{"the state", node(resources.StateInUse, nil), step,
+			[]string{`node/0000000003: state was "ready", is now "in-use"`}},
+		{"the state, and the step is gone", node(resources.StateInUse, nil), func(*Records) Plan { return Plan{} },
+			[]string{"no longer planned: to delete the node was done meanwhile, or is not needed any more",
+				`node/0000000003: state was "ready", is now "in-use"`}},
+		{"the record is gone", &Records{}, step, []string{"node/0000000003 has changed since the plan was made"}},
+	} {
+		var got []string
+		for _, m := range f.Stale(c.plan(c.now), c.now) {
+			got = append(got, m.Why)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestCopyOfTheStateHasTheSameFingerprints(t *testing.T) {
+	now := time.Date(2026, 3, 2, 13, 30, 0, 0, time.FixedZone("", 3600))
+	record := &resources.Node{ID: "0000000003", State: resources.StateReady, StateTime: now, Labels: []string{"a"}}
+	text, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied resources.Node
+	if err := json.Unmarshal(text, &copied); err != nil {
+		t.Fatal(err)
+	}
+	var here, there Records
+	here.Put(record, 17)
+	there.Put(&copied, 46)
+	at := func(r Records) Fingerprint {
+		return (&computation{seen: Observed{Records: r}}).fingerprint(record.Key())
+	}
+	if at(here) != at(there) || at(here) == at(Records{}) {
+		t.Errorf("%v, %v, without the record %v", at(here), at(there), at(Records{}))
+	}
+}

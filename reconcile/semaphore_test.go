@@ -1,0 +1,65 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+func TestEachKindOfWorkOnImagesHasPlacesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	images := []resources.Image{{Name: "dib", Kind: resources.DiskImage, Builder: "dib"}, {Name: "fetched", Kind: resources.ZuulImage, Builder: "zuul"},
+		{Name: "snap", Kind: resources.DiskImage, Builder: "snapshot"}}
+	desired := resources.Desired{Images: images, Providers: []resources.Provider{{Name: "one", MaxUploads: 2}},
+		Settings: resources.Settings{ImageWork: resources.ImageWork{Builds: 1, Fetches: 2, Snapshots: 3, Conversions: 2}}}
+	e := &Engine{Options: Options{Desired: desired}}
+	x := &execution{Engine: e, run: &run{semaphores: map[string]*semaphore{}, earlyReleases: map[string]func(){}}}
+	take := func(what string, s plan.Step, want int) {
+		t.Helper()
+		for range want {
+			if _, err := x.acquireSlot(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := x.acquireSlot(ended, s)
+			waiting <- err
+		}()
+		for queued := 0; queued == 0; {
+			select {
+			case err := <-waiting:
+				t.Fatalf("%s: there is a place for one more than %d (%v)", what, want, err)
+			case <-time.After(time.Millisecond):
+			}
+			x.guard.Lock()
+			for _, p := range x.semaphores {
+				queued += len(p.waiting)
+			}
+			x.guard.Unlock()
+		}
+		cancel()
+		if err := <-waiting; !errors.Is(err, ErrInterrupted) {
+			t.Fatal(err)
+		}
+	}
+	build := func(image string) plan.Step { return plan.Step{ID: image, Action: plan.ActionBuild, Image: image} }
+	convert := plan.Step{ID: "convert", Action: plan.ActionConvert, Image: "dib"}
+	upload := plan.Step{ID: "upload", Action: plan.ActionUpload, Image: "dib", Provider: "one"}
+	all := map[string]struct {
+		step plan.Step
+		want int
+	}{"local builds": {build("dib"), 1}, "downloads": {build("fetched"), 2}, "snapshots": {build("snap"), 3}, "conversions": {convert, 2}, "uploads": {upload, 2}}
+	for what, kind := range all {
+		take(what, kind.step, kind.want)
+	}
+	desired.Settings.ImageWork.Builds, desired.Providers = 2, []resources.Provider{{Name: "one", MaxUploads: 4}}
+	(&Engine{Options: Options{Desired: desired}}).resizeSemaphores(x.run)
+	take("local builds after a reload", build("dib"), 1)
+	take("uploads after a reload", upload, 2)
+}

@@ -1,0 +1,45 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+)
+
+// The ownership tags in clouds carry the IDs of nodes and uploads. An ID that ZooKeeper has not assigned yet means that
+// ZooKeeper is older than the cloud: it was restored from a backup.
+
+// noteSightings sets NewerThanState in sightings of such IDs and reserves the IDs.
+func (s *Store) noteSightings(ctx context.Context, changes []*change) error {
+	for _, c := range changes {
+		sighting, ok := c.op.Record.(*resources.Sighting)
+		if !ok || sighting.Record.Kind != resources.KindNode && sighting.Record.Kind != resources.KindUpload {
+			continue
+		}
+		id, err := strconv.ParseUint(sighting.Record.ID, 10, 64)
+		if err != nil || len(sighting.Record.ID) != sequenceLength {
+			continue
+		}
+		last, err := s.LastID(ctx, sighting.Record.Kind)
+		if err != nil {
+			return err
+		}
+		if id <= last {
+			continue
+		}
+		record := *sighting
+		record.NewerThanState = true
+		c.op.Record = &record
+		if err := s.Reserve(ctx, sighting.Record.Kind, id); err != nil && !s.opts.ReadOnly {
+			var refusal state.InvalidError
+			if !errors.As(err, &refusal) {
+				return err
+			}
+			s.log.Warn("ids in a cloud cannot be reserved", "provider", sighting.Provider, "id", sighting.Record.ID, "error", err)
+		}
+	}
+	return nil
+}

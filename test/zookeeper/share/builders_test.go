@@ -1,0 +1,227 @@
+//go:build integration
+
+package share
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/test/zookeeper/lab"
+)
+
+// works is two processes that build the same images, each one image at a time.
+type works struct {
+	t     *testing.T
+	zk    *lab.Lab
+	a, b  *machine
+	cloud *cloud
+	dir   string // where builds record their start, and wait while a file named hold exists
+}
+
+var worksImages = []string{"alma", "bookworm", "centos", "devuan"}
+
+func newWorks(t *testing.T) *works {
+	zk := lab.Start(t, 1)
+	w := &works{t: t, zk: zk, cloud: newCloud(t, "one", quick), dir: t.TempDir()}
+	w.a = newMachine(t, zk, "A", w.configuration(), w.cloud)
+	w.b = newMachine(t, zk, "B", w.configuration(), w.cloud)
+	w.a.options, w.b.options = []string{"-serve=images"}, []string{"-serve=images"}
+	return w
+}
+
+func (w *works) configuration() string {
+	var images, offers strings.Builder
+	for _, name := range worksImages {
+		fmt.Fprintf(&images, "label %q {}\ndiskimage %q {\n  keep = 1\n  builder \"exec\" {\n    command = [\"sh\", \"-c\", %q]\n  }\n}\n", name, name,
+			fmt.Sprintf(`echo "$NPCTL_IMAGE_NAME $NPCTL_OUTPUT_DIR" >>%s/begun; while [ -e %s/hold ]; do sleep 0.05; done; echo "$NPCTL_BUILD_ID" >"$NPCTL_OUTPUT.raw"`, w.dir, w.dir))
+		fmt.Fprintf(&offers, "    label %q {\n      image  = diskimage.%s\n      flavor = \"small\"\n    }\n", name, name)
+	}
+	return images.String() + fmt.Sprintf(`
+provider "openstack" "one" {
+  cloud        = "sandbox"
+  rate         = 0
+  image_format = "raw"
+  pool "main" {
+    networks = ["private"]
+%s  }
+}
+`, offers.String())
+}
+
+// begun returns the builds that have started, each as image and machine.
+func (w *works) begun() (builds []string) {
+	text, _ := os.ReadFile(filepath.Join(w.dir, "begun"))
+	for line := range strings.Lines(string(text)) {
+		image, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		for _, m := range []*machine{w.a, w.b} {
+			if strings.HasPrefix(dir, m.dir+"/") {
+				builds = append(builds, image+" "+m.name)
+			}
+		}
+	}
+	return builds
+}
+
+func (w *works) hold() (release func()) {
+	path := filepath.Join(w.dir, "hold")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() { _ = os.Remove(path) }
+}
+
+// files returns the image files of a machine, without their extensions, by image.
+func (w *works) files(m *machine) map[string][]string {
+	found, _ := filepath.Glob(filepath.Join(m.dir, "images", "*.raw"))
+	files := map[string][]string{}
+	for _, path := range found {
+		name := strings.TrimSuffix(filepath.Base(path), ".raw")
+		image := name[:strings.LastIndex(name, "-")]
+		files[image] = append(files[image], name[len(image)+1:])
+	}
+	return files
+}
+
+// uploaded returns the builds in the cloud.
+func (w *works) uploaded() (builds []string) {
+	things, err := w.cloud.Inventory()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, thing := range things {
+		if id := thing.Metadata["npctl_build"]; thing.Type == "image" && id != "" && thing.Status == "active" {
+			builds = append(builds, id)
+		}
+	}
+	slices.Sort(builds)
+	return builds
+}
+
+// settled waits until one build of each image is on disk and in the cloud, and checks that this does not change.
+func (w *works) settled(machines ...*machine) map[string][]string {
+	w.t.Helper()
+	state := func() (files map[string][]string, ids []string) {
+		files = map[string][]string{}
+		for _, m := range machines {
+			for image, builds := range w.files(m) {
+				files[image] = append(files[image], builds...)
+				ids = append(ids, builds...)
+			}
+		}
+		slices.Sort(ids)
+		return files, ids
+	}
+	program.Await(w.t, "each image has one build, in the cloud too", func() bool {
+		files, ids := state()
+		return len(files) == len(worksImages) && len(ids) == len(worksImages) && slices.Equal(ids, w.uploaded())
+	})
+	begun := w.begun()
+	time.Sleep(3 * time.Second) // several passes
+	files, ids := state()
+	if now := w.begun(); !slices.Equal(now, begun) || len(ids) != len(worksImages) || !slices.Equal(ids, w.uploaded()) {
+		w.t.Fatalf("it does not stay so: builds begun were %v and are %v; files %v, in the cloud %v", begun, now, ids, w.uploaded())
+	}
+	return files
+}
+
+// share starts both processes and waits until each has built at least one image.
+func (w *works) share() {
+	w.t.Helper()
+	release := w.hold()
+	w.a.start()
+	w.b.start()
+	program.Await(w.t, "two builds run", func() bool { return len(w.begun()) == 2 })
+	time.Sleep(2 * time.Second)
+	first := w.begun()
+	slices.SortFunc(first, func(a, b string) int { return strings.Compare(a[len(a)-1:], b[len(b)-1:]) })
+	if len(first) != 2 || !strings.HasSuffix(first[0], " A") || !strings.HasSuffix(first[1], " B") || first[0][:4] == first[1][:4] {
+		w.t.Fatalf("builds that run are %v, want one at A and another at B", first)
+	}
+	release()
+	w.settled(w.a, w.b)
+}
+
+func TestBuildersShareImages(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t)
+	w.share()
+	if begun := w.begun(); len(begun) != len(worksImages) {
+		t.Fatalf("builds were %v, want one of each image", begun)
+	}
+	before := w.files(w.b)
+	mine := slices.Sorted(maps.Keys(before))
+	at := slices.Sorted(maps.Keys(w.files(w.a)))
+	if len(mine) == 0 || len(at) == 0 {
+		t.Fatalf("A made %v and B made %v", at, mine)
+	}
+
+	// Each process builds its own images again, whichever process receives the request; the test kills B, and A builds
+	// the image that B was building.
+	release := w.hold()
+	w.a.says("image", "build", mine[0], "-auto-approve")
+	program.Await(t, "B makes its image again", func() bool { b := w.begun(); return b[len(b)-1] == mine[0]+" B" })
+	w.b.Kill()
+	program.Await(t, "A makes the image of B", func() bool { b := w.begun(); return b[len(b)-1] == mine[0]+" A" })
+	release()
+	program.Await(t, "A has uploaded it", func() bool {
+		made := w.files(w.a)[mine[0]]
+		return len(made) == 1 && slices.Contains(w.uploaded(), made[0])
+	})
+	for _, image := range mine[1:] {
+		if now := w.files(w.b)[image]; !slices.Equal(now, before[image]) || !slices.Contains(w.uploaded(), now[0]) {
+			t.Errorf("%s, which B made, was %v before B was killed and is %v", image, before[image], now)
+		}
+	}
+	w.b.start()
+	files := w.settled(w.a, w.b)
+	if begun := w.begun(); len(begun) != len(worksImages)+2 {
+		t.Errorf("builds begun are %v; files are %v", begun, files)
+	}
+}
+
+// TestACommandBuildsUnderTheLockOfItsImage runs the command beside npctl watch. Without the lock, the builder that
+// returns in the meantime would manage the image and delete the build as unfinished.
+func TestACommandBuildsUnderTheLockOfItsImage(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t)
+	w.share()
+	image := slices.Sorted(maps.Keys(w.files(w.b)))[0]
+	begun := len(w.begun())
+	w.b.Stop()
+
+	release := w.hold()
+	defer release()
+	var out bytes.Buffer
+	build := w.a.command("image", "build", image, "-auto-approve")
+	build.Stdout, build.Stderr = &out, &out
+	if err := build.Start(); err != nil {
+		t.Fatal(err)
+	}
+	program.Await(t, "the command builds", func() bool { return len(w.begun()) == begun+1 })
+	w.b.start()
+	time.Sleep(3 * time.Second) // several passes of B
+	release()
+	if err := build.Wait(); err != nil {
+		t.Fatalf("npctl image build: %v\n%s", err, out.Bytes())
+	}
+	if files := w.settled(w.a, w.b); len(w.begun()) != begun+1 || len(w.files(w.a)[image]) != 1 {
+		t.Errorf("builds begun are %v; files are %v", w.begun(), files)
+	}
+
+	third := newMachine(t, w.zk, "third", w.configuration(), w.cloud)
+	refused, err := third.command("apply", "-auto-approve", "-replace=diskimage."+image).CombinedOutput()
+	if err == nil || !strings.Contains(string(refused), "takes care of this image") {
+		t.Errorf("apply on a third machine ended with %v and said:\n%s", err, refused)
+	}
+	third.says("image", "build", image, "-auto-approve")
+	program.Await(t, "A makes what the third machine requests", func() bool { b := w.begun(); return len(b) == begun+2 && b[begun+1] == image+" A" })
+	w.settled(w.a, w.b)
+}

@@ -1,0 +1,314 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/npctl/npctl/internal/connlimit"
+	"github.com/npctl/npctl/watch/httpapi/wire"
+)
+
+// ServeHTTP implements http.Handler. It applies the checks that all routes share.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at, _ := r.Context().Value(servingKey{}).(serving)
+	c := &call{Server: s, w: &answer{ResponseWriter: w}, r: r, ending: at.ending}
+	started := time.Now()
+	defer func() {
+		broken := recover()
+		c.log(started)
+		switch broken {
+		case nil:
+		case http.ErrAbortHandler: // net/http closes the connection
+			panic(broken)
+		default:
+			s.Log.Error("mistake while answering", "path", r.URL.Path, "panic", fmt.Sprint(broken), "stack", string(debug.Stack()))
+			c.fail(errors.New("a mistake in npctl"))
+		}
+	}()
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'")
+	if err := c.serve(at.local); err != nil {
+		c.fail(err)
+	}
+}
+
+// serve finds the route of a call, checks the path, permissions and query, and runs the route.
+func (c *call) serve(isLocal bool) error {
+	if err := checkPath(c.r.URL); err != nil {
+		return err
+	}
+	handler, pattern := c.mux.Handler(c.r)
+	found, ok := handler.(routed)
+	if pattern == "" || !ok {
+		return c.noRoute(isLocal)
+	}
+	c.route = found.route
+	if err := c.authenticate(isLocal); err != nil {
+		return err
+	}
+	if c.daemon.Shadow && c.r.Method != http.MethodGet && c.route.name != "reload" {
+		return withHint(&apiError{status: http.StatusConflict, code: wire.CodeUnsupported, detail: "this npctl watch only looks on (-shadow), and changes nothing"},
+			"ask whoever serves the requests; npctl watch without -shadow serves them itself")
+	}
+	c.mux.ServeHTTP(discard{}, c.r) // sets the path values of c.r
+	if count := utf8.RuneCountInString(c.id()); count > idLength {
+		return invalid("an id of %d characters is longer than any", count)
+	}
+	if err := c.checkQuery(); err != nil {
+		return err
+	}
+	done, err := c.acquireSlot()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return c.answerRoute()
+}
+
+// discard is a ResponseWriter that drops everything.
+type discard struct{}
+
+func (discard) Header() http.Header         { return http.Header{} }
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) WriteHeader(int)             {}
+
+// labelPath is the prefix of the paths of labels. A label may contain a slash, which is written as %2F.
+const labelPath = "/" + wire.Version + "/labels/"
+
+// checkPath rejects paths that a proxy may interpret differently: empty or dotted segments, escaped slashes, control
+// characters.
+func checkPath(u *url.URL) error {
+	raw, path := u.EscapedPath(), u.Path
+	switch {
+	case len(raw) > 4*idLength:
+		return invalid("the path is too long")
+	case !strings.HasPrefix(raw, "/") || !utf8.ValidString(path):
+		return invalid("the path cannot be understood")
+	case strings.Count(raw, "/") != strings.Count(path, "/") && !strings.HasPrefix(raw, labelPath), strings.Contains(path, `\`):
+		return invalid("the path has a slash in disguise")
+	}
+	for _, r := range path {
+		if r < ' ' || r == 0x7f {
+			return invalid("the path has a control character")
+		}
+	}
+	for i, part := range strings.Split(path[1:], "/") {
+		if part == "." || part == ".." || part == "" && (i > 0 || path != "/") {
+			return invalid("the path has an empty or dotted part")
+		}
+	}
+	return nil
+}
+
+// noRoute returns the error for an unknown path or method. To a remote client it does not reveal the routes that exist
+// only on the unix socket.
+func (c *call) noRoute(isLocal bool) error {
+	var ways []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		again := c.r.Clone(c.ctx())
+		again.Method = method
+		if handler, pattern := c.mux.Handler(again); pattern != "" {
+			if found, ok := handler.(routed); ok && (isLocal || found.need < local) {
+				ways = append(ways, method)
+			}
+		}
+	}
+	if len(ways) == 0 {
+		return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "there is nothing here"},
+			"GET /openapi.json tells what there is")
+	}
+	c.w.Header().Set("Allow", strings.Join(ways, ", "))
+	return withHint(&apiError{status: http.StatusMethodNotAllowed, code: wire.CodeMethod, detail: "this cannot be done here with " + quoted(c.r.Method)},
+		"use "+strings.Join(ways, " or "))
+}
+
+// authenticate determines the caller and its role, and rejects a call that the role does not allow.
+func (c *call) authenticate(isLocal bool) error {
+	if isLocal {
+		c.role, c.who = local, "local"
+		return nil
+	}
+	if c.route.need == local {
+		c.route = nil
+		return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "there is nothing here"}, "GET /openapi.json tells what there is")
+	}
+	if given, found := bearer(c.r); found && c.Tokens != nil {
+		if err := c.checkToken(given); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.role >= c.route.need:
+		return nil
+	case c.role == nobody:
+		return c.unauthorized()
+	default:
+		return withHint(&apiError{status: http.StatusForbidden, code: wire.CodeForbidden, detail: "the token " + quoted(c.who) + " may only look"},
+			"use one whose role is full")
+	}
+}
+
+// unauthorized returns the error for a call without a valid token.
+func (c *call) unauthorized() error {
+	c.w.Header().Set("WWW-Authenticate", `Bearer realm="npctl"`)
+	return withHint(&apiError{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, detail: "a token is needed, and there is none that is known"},
+		"send it as Authorization: Bearer TOKEN")
+}
+
+// bearer returns the token of a request. The name of the scheme is case-insensitive.
+func bearer(r *http.Request) (token string, found bool) {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
+}
+
+// revoked reports whether the token of a call was revoked, or lost the required role, since the call started.
+func (c *call) revoked() bool {
+	given, found := bearer(c.r)
+	if c.role == local || c.route.need == nobody || !found || c.Tokens == nil {
+		return false
+	}
+	if _, c.role = c.Tokens.find(given); c.role < c.route.need {
+		c.Log.Info("end a call whose token was revoked", "route", c.route.name, "who", c.who)
+		return true
+	}
+	return false
+}
+
+// checkToken sets the caller and role that belong to a token. It does not check the token while the client's address is
+// throttled for invalid tokens.
+func (c *call) checkToken(given string) error {
+	from, now := connlimit.Client(c.r.RemoteAddr), time.Now()
+	if wait := c.guesses.wait(from, now); wait > 0 {
+		c.InvalidToken(guessThrottled)
+		c.w.Header().Set("Retry-After", retryAfter(wait))
+		return withHint(&apiError{status: http.StatusTooManyRequests, code: wire.CodeThrottled,
+			detail: "too many tokens from your address were wrong, so this one was not looked at"}, "try again a little later, with the right one")
+	}
+	if c.who, c.role = c.Tokens.find(given); c.role == nobody {
+		c.guesses.invalidToken(from, now)
+		c.InvalidToken(guessUnknown)
+	}
+	return nil
+}
+
+// acquireSlot waits up to queueTime for a slot for one more call.
+func (c *call) acquireSlot() (done func(), err error) {
+	room := c.calls
+	if c.route.longPoll {
+		room = c.longPolls
+	}
+	timer := time.NewTimer(queueTime)
+	defer timer.Stop()
+	select {
+	case room <- struct{}{}:
+		return func() { <-room }, nil
+	case <-c.ctx().Done():
+		return nil, c.ctx().Err()
+	case <-timer.C:
+		c.w.Header().Set("Retry-After", "1")
+		return nil, withHint(&apiError{status: http.StatusServiceUnavailable, code: wire.CodeBusy, detail: "too much is asked for at a time"}, "try again a little later")
+	}
+}
+
+// answerRoute runs the route and writes its result.
+func (c *call) answerRoute() error {
+	if c.r.ContentLength == 0 {
+		c.bodyRead()
+	}
+	c.allowAnswer(c.CallTime + answerTime)
+	result, err := c.do()
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.w.(*answer).status != 0: // the route has written the response
+		return nil
+	case c.route.answer == nil:
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return c.writeJSON(max(c.route.status, http.StatusOK), "application/json", result)
+}
+
+// do runs the route. A route that is not a long poll is limited to CallTime.
+func (c *call) do() (any, error) {
+	if c.route.longPoll {
+		return c.route.do(c)
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx(), c.CallTime, errCallTime)
+	defer cancel()
+	limited := *c
+	limited.r = c.r.WithContext(ctx)
+	result, err := c.route.do(&limited)
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errCallTime) {
+		err = withHint(&apiError{status: http.StatusServiceUnavailable, code: wire.CodeTimeout, detail: fmt.Sprintf("the call was ended after %s", c.CallTime)},
+			"check what it has changed before you repeat it")
+	}
+	return result, err
+}
+
+// allowAnswer sets the time within which the client must read the response.
+func (c *call) allowAnswer(within time.Duration) {
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(within)) // unsupported by the writers of tests, which need no limit
+}
+
+// errCallTime is the cancellation cause of a call that exceeds CallTime.
+var errCallTime = errors.New("the call took too long")
+
+// bodyRead clears the read deadline, at which net/http would cancel the context of the call.
+func (c *call) bodyRead() {
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // unsupported by the writers of tests, which need no limit
+}
+
+// extendDeadline prepares a response that comes only after the wait. The body must have been read before.
+func (c *call) extendDeadline(wait time.Duration) {
+	c.bodyRead()
+	c.allowAnswer(wait + answerTime)
+}
+
+func (c *call) log(started time.Time) {
+	status := c.w.(*answer).status
+	attrs := []any{"method", c.r.Method, "status", status, "who", c.who, "took", time.Since(started).Round(time.Microsecond)}
+	if c.route != nil {
+		attrs = append(attrs, "route", c.route.name, "id", c.id())
+	}
+	if c.route != nil && c.role == full && c.r.Method != http.MethodGet && status < 400 { // a change by a remote client; local commands record their own events
+		c.Log.Info("api call", attrs...)
+		return
+	}
+	c.Log.Debug("api call", attrs...)
+}
+
+// answer records the status that was written.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(p []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

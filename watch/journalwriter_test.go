@@ -1,0 +1,140 @@
+package watch_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/watch"
+)
+
+func TestNotesKeepTheNewestOfTheJournal(t *testing.T) {
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // a test's
+	const rounds, each = 40, 3
+	for round := range rounds {
+		notes := watch.NewNotes(store)
+		for i := range each {
+			notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(round*each + i),
+				Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
+			notes.Step(reconcile.Event{Kind: reconcile.EventProgress})
+		}
+		for range 2 { // the second writes nothing
+			if err := notes.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	entries, err := store.List(t.Context(), resources.KindJournal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 25 {
+		t.Errorf("%d records are kept", len(entries))
+	}
+	newest := ""
+	for _, entry := range entries {
+		piece := entry.Record.(*resources.Journal)
+		if len(piece.Events) != each {
+			t.Errorf("%s has %d events", piece.Key(), len(piece.Events))
+		}
+		newest = piece.Events[len(piece.Events)-1].Subject
+	}
+	if want := fmt.Sprintf("node/%d", rounds*each-1); newest != want {
+		t.Errorf("the newest event is about %s, not %s", newest, want)
+	}
+}
+
+func TestNotesThatAreWrittenOftenShareARecord(t *testing.T) {
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // a test's
+	notes := watch.NewNotes(store)
+	const events = 250
+	for i := range events {
+		notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(i),
+			Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
+		if err := notes.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := store.List(t.Context(), resources.KindJournal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for _, entry := range entries {
+		for _, e := range entry.Record.(*resources.Journal).Events {
+			kept = append(kept, e.Subject)
+		}
+	}
+	if len(entries) != 2 || len(kept) != events {
+		t.Errorf("%d events are kept in %d records, want %d in 2", len(kept), len(entries), events)
+	}
+	for i, subject := range kept {
+		if want := fmt.Sprintf("node/%d", i); subject != want {
+			t.Fatalf("event %d is about %s, want %s", i, subject, want)
+		}
+	}
+}
+
+func TestNotesOfRequestsSayWhatTheyGot(t *testing.T) {
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // a test's
+	request := plan.Step{Address: "request.17", Thing: plan.ThingRequest, Request: "17", Provider: "rack", Pool: "main"}
+	step := func(action plan.Action, reason plan.Reason, nodes []string, evidence ...plan.Fact) reconcile.Event {
+		s := request
+		s.Action, s.Reason, s.Nodes, s.Evidence = action, reason, nodes, evidence
+		return reconcile.Event{Kind: reconcile.EventDone, Step: s}
+	}
+	failed := step(plan.ActionDecline, plan.ReasonDeadline, nil)
+	failed.Kind, failed.Err = reconcile.EventFailed, errors.New("no disk")
+	notes := watch.NewNotes(store)
+	want := []string{
+		"reserved in rack/main: 1 node launching",
+		"reserved in rack/main: node 0000000001, 2 nodes launching",
+		"reserved in rack/main: node 0000000001, node 0000000002",
+		"failed: its deadline has passed",
+		"declined: a pool cannot serve it (rack/main: too small)",
+		"decline request.17 failed: no disk",
+	}
+	for _, event := range []reconcile.Event{
+		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{""}),
+		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{"0000000001", "", ""}),
+		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{"0000000001", "0000000002"}),
+		step(plan.ActionDecline, plan.ReasonDeadline, nil),
+		step(plan.ActionDecline, plan.ReasonDeclined, nil, plan.Fact{Name: "rack/main", Value: "too small"}),
+		failed,
+	} {
+		notes.Step(event)
+	}
+	if err := notes.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := store.List(t.Context(), resources.KindJournal)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("the journal has %d records: %v", len(entries), err)
+	}
+	var got []string
+	for _, e := range entries[0].Record.(*resources.Journal).Events {
+		got = append(got, e.Text)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}

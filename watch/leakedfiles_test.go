@@ -1,0 +1,41 @@
+package watch_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/watch"
+)
+
+// TestALeakedImageFileIsDeleted also covers a builder without the nodes task.
+func TestALeakedImageFileIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, strings.Replace(fleet, `npctl { images_dir = "images" }`, "npctl {\n  images_dir = \"images\"\n  leak_age = \"10m\"\n}", 1), sandboxcloud.Options{})
+		l.refresh, l.tasks = time.Minute, []watch.Task{watch.TaskImages}
+		d, end := l.daemon()
+		defer end()
+		l.await("the image is uploaded", func() bool { return len(d.Last().Observed.Records.Uploads) == 1 && len(d.Runner().Running()) == 0 })
+		kept, err := filepath.Glob(filepath.Join(l.dir, "images", "debian-*.raw"))
+		if err != nil || len(kept) != 1 {
+			t.Fatalf("files of the build are %q, %v", kept, err)
+		}
+		leaked := filepath.Join(l.dir, "images", "debian-"+strings.Repeat("a", 32)+".raw")
+		if err := os.WriteFile(leaked, []byte("image"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		exists := func(path string) bool { _, err := os.Stat(path); return err == nil }
+		time.Sleep(9 * time.Minute)
+		if !exists(leaked) {
+			t.Fatal("deleted before leak_age has passed")
+		}
+		time.Sleep(4 * time.Minute)
+		if exists(leaked) || !exists(kept[0]) {
+			t.Errorf("the leaked file exists: %t; that of the build: %t", exists(leaked), exists(kept[0]))
+		}
+	})
+}

@@ -1,0 +1,253 @@
+package metrics
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+// collector computes the gauges at each scrape, so that an object that no longer exists leaves no series behind.
+type collector struct{ m *Metrics }
+
+var _ prometheus.Collector = collector{}
+
+// Describe implements prometheus.Collector.
+func (w collector) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range w.m.gauges {
+		to <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (w collector) Collect(to chan<- prometheus.Metric) {
+	m := w.m
+	m.mu.Lock()
+	pass, stalled, running, stale := m.last, m.stalled, m.running, m.stale
+	m.mu.Unlock()
+	s := scrape{Metrics: m, to: to, Pass: pass}
+	s.gauge("npctl_build_info", 1, m.options.Version, goVersion())
+	s.gauge("npctl_watch_config_stale", number(stale))
+	if stalled != nil {
+		s.gauge("npctl_watch_stalled_seconds", stalled().Seconds())
+	}
+	if running != nil {
+		s.actions("npctl_steps_running", running())
+	}
+	if pass.Observed.Now.IsZero() {
+		return // no pass yet, so nothing is known
+	}
+	s.gauge("npctl_watch_last_pass_timestamp_seconds", unix(pass.Observed.Now))
+	s.consentRequired()
+	s.requests()
+	s.nodes()
+	s.providers()
+	s.leaks()
+	s.images()
+	s.plan()
+	s.records()
+}
+
+// consentRequired sends the gauges of deletions that the newest plan does not run.
+func (s *scrape) consentRequired() {
+	n := 0
+	for i := range s.Plan.Steps {
+		if s.Plan.Steps[i].NeedsConsent {
+			n++
+		}
+	}
+	s.gauge("npctl_watch_pending_deletions", float64(n))
+	old := slices.ContainsFunc(s.Plan.Notes, func(n plan.Note) bool { return n.Code == plan.NoteOldState })
+	s.gauge("npctl_watch_state_outdated", number(old))
+}
+
+// scrape is the response to one request for metrics.
+type scrape struct {
+	*Metrics
+	watch.Pass
+	to chan<- prometheus.Metric
+}
+
+func (s scrape) gauge(name string, value float64, labels ...string) {
+	s.to <- prometheus.MustNewConstMetric(lookUpMetric(s.gauges, name), prometheus.GaugeValue, value, labels...)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func (s scrape) requests() {
+	states := map[resources.State]int{resources.StateRequested: 0, resources.StatePending: 0, resources.StateFulfilled: 0, resources.StateFailed: 0}
+	labels := map[string]int{}
+	for i := range s.Desired.Labels {
+		labels[s.Desired.Labels[i].Name] = 0
+	}
+	oldest := 0.0
+	for _, r := range s.Observed.Records.Requests {
+		states[r.State]++
+		if !r.IsOpen() {
+			continue
+		}
+		oldest = max(oldest, s.Observed.Now.Sub(r.Created).Seconds())
+		for _, label := range r.Labels {
+			if _, configured := labels[label]; configured { // clients may name any label, and the series of a label remains
+				labels[label]++
+			}
+		}
+	}
+	for state, n := range states {
+		s.gauge("npctl_node_requests", float64(n), string(state))
+	}
+	for label, n := range labels {
+		s.gauge("npctl_request_nodes_waiting", float64(n), label)
+	}
+	s.gauge("npctl_node_requests_oldest_seconds", oldest)
+}
+
+// nodeGroup is the set of label values of npctl_nodes.
+type nodeGroup struct{ provider, pool, label, state string }
+
+func (s scrape) nodes() {
+	counts := map[nodeGroup]int{}
+	for _, of := range s.offered() { // so that a count of 0 is exported too
+		for _, state := range []resources.State{resources.StateBuilding, resources.StateReady, resources.StateInUse} {
+			of.state = string(state)
+			counts[of] = 0
+		}
+	}
+	for _, n := range s.Observed.Records.Nodes {
+		counts[nodeGroup{n.Provider, n.Pool, strings.Join(n.Labels, ","), string(n.State)}]++
+	}
+	for at, n := range counts {
+		s.gauge("npctl_nodes", float64(n), at.provider, at.pool, at.label, at.state)
+	}
+	for i := range s.Desired.Labels {
+		s.gauge("npctl_label_min_ready", float64(s.Desired.Labels[i].MinReady), s.Desired.Labels[i].Name)
+	}
+}
+
+// offered returns the groups of nodes that the configuration offers.
+func (s scrape) offered() (places []nodeGroup) {
+	for i := range s.Desired.Providers {
+		p := &s.Desired.Providers[i]
+		for j := range p.Pools {
+			pool := &p.Pools[j]
+			for k := range pool.Offers {
+				places = append(places, nodeGroup{p.Name, pool.Name, pool.Offers[k].Label, ""})
+			}
+			for k := range pool.Nodes {
+				places = append(places, nodeGroup{p.Name, pool.Name, strings.Join(pool.Nodes[k].Labels, ","), ""})
+			}
+		}
+	}
+	return places
+}
+
+func (s scrape) providers() {
+	for i := range s.Desired.Providers {
+		p := &s.Desired.Providers[i]
+		view := s.Observed.Providers[p.Name]
+		s.gauge("npctl_provider_up", number(view.Err == "" && !view.ListedAt.IsZero()), p.Name)
+		s.gauge("npctl_provider_frozen", number(s.Observed.Frozen[p.Name]), p.Name)
+		failures := 0
+		if f := s.Observed.LaunchFailures[plan.ProviderAddress(p.Name)]; f != nil {
+			failures = f.Count
+		}
+		s.gauge("npctl_provider_launch_failures", float64(failures), p.Name)
+		if !view.ListedAt.IsZero() {
+			s.gauge("npctl_provider_listed_timestamp_seconds", unix(view.ListedAt), p.Name)
+			s.quota(p.Name, view.Quota)
+		}
+		for j := range p.Pools {
+			if most := p.Pools[j].MaxServers; most != nil {
+				s.gauge("npctl_pool_max_servers", float64(*most), p.Name, p.Pools[j].Name)
+			}
+		}
+	}
+}
+
+func (s scrape) quota(provider string, q resources.Quota) {
+	if q.Limit == (resources.ResourceAmounts{}) {
+		return // static machines have no quota
+	}
+	for _, of := range []struct {
+		name        string
+		limit, used int64
+	}{
+		{"instances", q.Limit.Instances, q.Used.Instances}, {"cores", q.Limit.Cores, q.Used.Cores}, {"ram_mib", q.Limit.RAM, q.Used.RAM},
+		{"volumes", q.Limit.Volumes, q.Used.Volumes}, {"volume_gb", q.Limit.VolumeGB, q.Used.VolumeGB},
+		{"addresses", q.Limit.Addresses, q.Used.Addresses},
+	} {
+		limit := float64(of.limit)
+		if of.limit == resources.Unlimited {
+			limit = math.Inf(1)
+		}
+		s.gauge("npctl_quota_limit", limit, provider, of.name)
+		s.gauge("npctl_quota_used", float64(of.used), provider, of.name)
+	}
+}
+
+func (s scrape) leaks() {
+	type leak struct{ provider, kind string }
+	counts := map[leak]int{}
+	for i := range s.Desired.Providers {
+		counts[leak{s.Desired.Providers[i].Name, "server"}] = 0
+	}
+	for _, seen := range s.Observed.Records.Sightings {
+		counts[leak{seen.Provider, seen.Type}]++
+	}
+	for of, n := range counts {
+		s.gauge("npctl_leaks", float64(n), of.provider, of.kind)
+	}
+}
+
+func (s scrape) plan() {
+	s.actions("npctl_plan_changes", s.Plan.Steps)
+	s.gauge("npctl_plan_problems", float64(len(s.Plan.Problems)))
+	failing := 0
+	for i := range s.Plan.Notes {
+		failing += int(number(s.Plan.Notes[i].Code == plan.NoteFailing))
+	}
+	s.gauge("npctl_steps_failing", float64(failing))
+	drift := map[plan.Reason]int{plan.ReasonLost: 0, plan.ReasonConfigChanged: 0, plan.ReasonInputsChanged: 0}
+	for i := range s.Plan.Steps {
+		if _, counts := drift[s.Plan.Steps[i].Reason]; counts {
+			drift[s.Plan.Steps[i].Reason]++
+		}
+	}
+	for reason, n := range drift {
+		s.gauge("npctl_drift", float64(n), string(reason))
+	}
+}
+
+// actions exports the number of steps by action.
+func (s scrape) actions(name string, steps []plan.Step) {
+	counts := map[plan.Action]int{plan.ActionBuild: 0, plan.ActionUpload: 0, plan.ActionLaunch: 0, plan.ActionServe: 0, plan.ActionDecline: 0,
+		plan.ActionDelete: 0}
+	for i := range steps {
+		counts[steps[i].Action]++
+	}
+	for action, n := range counts {
+		s.gauge(name, float64(n), string(action))
+	}
+}
+
+func (s scrape) records() {
+	r := &s.Observed.Records
+	for kind, n := range map[resources.Kind]int{resources.KindProvider: len(r.Providers), resources.KindImage: len(r.Images), resources.KindBuild: len(r.Builds),
+		resources.KindUpload: len(r.Uploads), resources.KindNode: len(r.Nodes), resources.KindRequest: len(r.Requests),
+		resources.KindTemplate: len(r.Templates), resources.KindSighting: len(r.Sightings), resources.KindHistory: len(r.Histories)} {
+		s.gauge("npctl_state_records", float64(n), string(kind))
+	}
+}

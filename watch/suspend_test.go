@@ -1,0 +1,105 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
+)
+
+func TestAParkedDaemonBeginsNothingAndGoesOnAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second})
+		d, end := l.daemon()
+		defer end()
+		l.await("a node is ready", func() bool {
+			for _, n := range d.Last().Observed.Records.Nodes {
+				if !n.Static && n.State == resources.StateReady {
+					return true
+				}
+			}
+			return false
+		})
+		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.await("a node is on its way", func() bool { return len(d.Runner().Running()) > 0 })
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var busy *watch.BusyError
+		if _, err := d.Suspend(short); !errors.As(err, &busy) || len(busy.Steps) == 0 {
+			t.Fatalf("parked in the middle of a launch: %v", err)
+		}
+		release, err := d.Suspend(t.Context()) // the running step completes first
+		if err != nil {
+			t.Fatal(err)
+		}
+		if running := d.Runner().Running(); len(running) > 0 {
+			t.Errorf("parked, and %v runs", running)
+		}
+		if _, err := d.Suspend(t.Context()); !errors.Is(err, watch.ErrSuspended) {
+			t.Errorf("parked twice: %v", err)
+		}
+		time.Sleep(5 * time.Minute)
+		if got, err := d.Request(r.ID); err != nil || got.State != resources.StatePending {
+			t.Errorf("while parked the request became %s: %v", got.State, err)
+		}
+		release()
+		release() // a repeated call changes nothing
+		if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
+			t.Errorf("request is %s: %s", got.State, got.Error)
+		}
+		if release, err = d.Suspend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release()
+	})
+}
+
+func TestNodesAreLetGoOnlyWhenNobodyNeedsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second})
+		d, end := l.daemon()
+		defer end()
+		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var launching string
+		l.await("a node is being launched", func() bool {
+			for _, n := range d.Last().Observed.Records.Nodes {
+				if n.State == resources.StateBuilding {
+					launching = n.ID
+				}
+			}
+			return launching != ""
+		})
+		if _, err := d.DeleteNode(t.Context(), launching, "", true); !errors.Is(err, watch.ErrState) {
+			t.Errorf("a node that is being launched was let go: %v", err)
+		}
+		got := l.fulfilled(d, r.ID)
+		if _, err := d.DeleteNode(t.Context(), got.Nodes[0], "", false); !errors.Is(err, watch.ErrState) {
+			t.Errorf("a node that is set aside was let go: %v", err)
+		}
+		nodes, err := d.Take(t.Context(), r.ID, "me", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Release(t.Context(), nodes[0].ID); !errors.Is(err, watch.ErrState) {
+			t.Errorf("a node that is not held was released: %v", err)
+		}
+		if n, err := d.DeleteNode(t.Context(), nodes[0].ID, "broken", true); err != nil || n.State != resources.StateUsed || n.Comment != "broken" {
+			t.Errorf("node is %+v: %v", n, err)
+		}
+		l.await("it is gone", func() bool {
+			_, err := d.Node(nodes[0].ID)
+			return err != nil
+		})
+	})
+}
