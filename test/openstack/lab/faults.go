@@ -16,7 +16,7 @@ const (
 	Spawn Deed = "spawn"
 	// Destroy is the deletion of a server on its host after the delete was answered with 204.
 	Destroy Deed = "destroy"
-	// Address is the display of the server's addresses: the server is ACTIVE and has none until Rule.For has passed.
+	// Address is the display of the server's addresses: the server is ACTIVE and has none until Rule.For has passed or the rule is removed.
 	Address Deed = "address"
 	// FloatingIP is the propagation of an active server's floating IP to nova; until then only neutron shows it.
 	FloatingIP Deed = "floating-ip"
@@ -47,7 +47,7 @@ const (
 // slashes have no special meaning.
 type Rule struct {
 	On     Deed          `json:"on"`
-	Action Action        `json:"action,omitempty"` // default Fail; Address and FloatingIP support only Delay
+	Action Action        `json:"action,omitempty"` // default Fail; Address and FloatingIP support Delay and Hang
 	Name   string        `json:"name,omitempty"`   // pattern for the server's or volume's name
 	Flavor string        `json:"flavor,omitempty"` // pattern for the server's flavor
 	Host   string        `json:"host,omitempty"`   // pattern for the host: compute1 (zone az1), compute2 (az2)

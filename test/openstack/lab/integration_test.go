@@ -188,11 +188,12 @@ func TestDeleteThatIsAcceptedFails(t *testing.T) {
 
 func TestAddressAppearsLate(t *testing.T) {
 	u := connect(t)
-	check(t, u.lab.Faults(Rule{On: Address, Action: Delay, Name: u.prefix + "*", For: 10 * time.Second}))
+	check(t, u.lab.Faults(Rule{On: Address, Action: Hang, Name: u.prefix + "*"}))
 	s := u.mustCreate("shy")
 	u.wait(s.ID, "ACTIVE without an address", func(s *servers.Server) bool {
 		return s.Status == "ACTIVE" && addresses(s) == 0
 	})
+	check(t, u.lab.Clear())
 	u.wait(s.ID, "with an address", func(s *servers.Server) bool { return addresses(s) == 1 })
 }
 
@@ -200,7 +201,7 @@ func TestFloatingIPAppearsLate(t *testing.T) {
 	u := connect(t)
 	s := u.mustCreate("float")
 	u.wait(s.ID, "with an address", func(s *servers.Server) bool { return s.Status == "ACTIVE" && addresses(s) == 1 })
-	check(t, u.lab.Faults(Rule{On: FloatingIP, Action: Delay, Name: u.prefix + "*", For: 10 * time.Second}))
+	check(t, u.lab.Faults(Rule{On: FloatingIP, Action: Hang, Name: u.prefix + "*"}))
 	port := u.find(u.network, "ports?device_id="+s.ID, "ports", "")
 	ip, err := floatingips.Create(t.Context(), u.network,
 		floatingips.CreateOpts{FloatingNetworkID: u.public, PortID: port}).Extract()
@@ -215,6 +216,7 @@ func TestFloatingIPAppearsLate(t *testing.T) {
 	if addresses(now) != 1 {
 		t.Errorf("addresses = %v, want the floating IP hidden", now.Addresses)
 	}
+	check(t, u.lab.Clear())
 	u.wait(s.ID, "with a floating IP", func(s *servers.Server) bool { return addresses(s) == 2 })
 }
 

@@ -32,7 +32,7 @@ class Driver(fake.FakeDriver):
         super().spawn(context, instance, *args, **kwargs)
         rule = faults.take('address', **_subject(instance))
         if rule is not None:
-            _hide_addresses(context, instance.uuid, rule.get('seconds', 5))
+            _hide_addresses(context, instance.uuid, rule)
 
     def destroy(self, context, instance, *args, **kwargs):
         _apply('destroy', instance)
@@ -106,16 +106,17 @@ def _subject(instance):
             'host': instance.host}
 
 
-def _hide_addresses(context, uuid, seconds):
+def _hide_addresses(context, uuid, rule):
     """The server becomes ACTIVE without addresses, and gets them later."""
     _hidden.add(uuid)
     cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
     cache.network_info = model.NetworkInfo()
     cache.save()
-    eventlet.spawn_after(seconds, _show_addresses, uuid)
+    eventlet.spawn(_show_addresses, uuid, rule)
 
 
-def _show_addresses(uuid):
+def _show_addresses(uuid, rule):
+    faults.wait(rule)
     _hidden.discard(uuid)
     context = nova_context.get_admin_context()
     try:

@@ -28,15 +28,21 @@ def apply(on, **subject):
     if rule is None:
         return
     action = rule.get('action', 'error')
-    if action == 'delay':
-        time.sleep(rule.get('seconds', 5))
-    elif action == 'hang':
-        while rule in rules():
-            time.sleep(0.2)
+    if action in ('delay', 'hang'):
+        wait(rule)
     elif action == 'abort':
         raise Abort('npctl lab: %s is to be aborted' % on)
     else:
         raise Failure('npctl lab: %s is to fail' % on)
+
+
+def wait(rule):
+    """Waits until the rule is gone if it is to hang, else for its seconds."""
+    if rule.get('action') != 'hang':
+        time.sleep(rule.get('seconds', 5))
+        return
+    while rule in rules():
+        time.sleep(0.2)
 
 
 def take(on, **subject):
