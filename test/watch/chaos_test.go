@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	chaosKills  = 24              // The test kills daemons and clouds misbehave until this number of kills,
-	chaosAsked  = 200             // this number of requests
-	chaosServed = 100             // and this number of served requests: a slow machine takes longer for that,
-	chaosMost   = 4 * time.Minute // and the test fails when it takes longer than this.
-	chaosCalm   = 2 * time.Minute // for recovery after the faults
+	chaosKills  = 24               // The test kills daemons and clouds misbehave until this number of kills,
+	chaosAsked  = 200              // this number of requests
+	chaosServed = 100              // and this number of served requests: a slow machine takes longer for that,
+	chaosMost   = 12 * time.Minute // and the test fails when it takes longer than this.
+	chaosCalm   = 2 * time.Minute  // for recovery after the faults
 	chaosUsers  = 20
 	chaosTenant = "limited"
 )
@@ -141,12 +141,19 @@ func (c *chaos) lives(random *rand.Rand) (kills int) {
 		select {
 		case <-d.Done:
 			d.Runs() // it does not run
-		case <-time.After(300*time.Millisecond + time.Duration(random.Int64N(int64(3200*time.Millisecond)))):
+		case <-time.After(lifetime(kills, random)):
 		}
 		d.Signal(syscall.SIGKILL)
 		d.Ends(10 * time.Second)
 		kills++
 	}
+}
+
+// lifetime is the time until the next kill. It grows with the number of kills beyond those that the test needs, so that
+// requests make progress on a slow machine, too.
+func lifetime(kills int, random *rand.Rand) time.Duration {
+	life := 300*time.Millisecond + time.Duration(random.Int64N(int64(3200*time.Millisecond)))
+	return life * time.Duration(1+kills/chaosKills)
 }
 
 // enough reports whether enough has happened for the run to be meaningful.
