@@ -11,7 +11,7 @@ import (
 
 // Self returns the current process as a holder with a new ID. The host is the name of this machine.
 func Self(host, version string) Holder {
-	name := cmp.Or(os.Getenv("USER"), "somebody")
+	name := cmp.Or(os.Getenv("USER"), "unknown")
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}

@@ -57,13 +57,13 @@ func (c *CheckedOp) check() error {
 	case empty == nil:
 		return Invalidf("there is no kind of record called %q", c.Subject.Kind)
 	case c.Record != nil && reflect.TypeOf(empty) != reflect.TypeOf(c.Record):
-		return Invalidf("a %T is no %s", c.Record, c.Subject.Kind)
+		return Invalidf("a %T is not a %s", c.Record, c.Subject.Kind)
 	case c.Record != nil && c.Key != (resources.Key{}) && c.Key != c.Subject:
-		return Invalidf("the key is %s and the record's is %s", c.Key, c.Subject)
+		return Invalidf("the key is %s but the record has the key %s", c.Key, c.Subject)
 	case (c.Claim || c.Release) && c.Subject.Kind != resources.KindNode && c.Subject.Kind != resources.KindRequest:
 		return Invalidf("a %s is not claimed or released by a commit", c.Subject.Kind)
 	case c.Claim && (c.Record == nil || c.Release || c.Force || c.Revision == 0):
-		return Invalidf("%s: a commit claims only a record that is there and stays, at a known revision", c.Subject)
+		return Invalidf("%s: a commit can claim only an existing record that it keeps, at a known revision", c.Subject)
 	case c.Unnamed && c.Revision != 0:
 		return Invalidf("a %s without an id cannot be at revision %d", c.Subject.Kind, c.Revision)
 	case c.Unnamed:

@@ -23,7 +23,7 @@ var (
 )
 
 // ErrReadOnly is returned by each write to a store opened with Options.ReadOnly.
-var ErrReadOnly = errors.New("the state is opened for reading only")
+var ErrReadOnly = errors.New("the state is open in read-only mode")
 
 const (
 	defaultTimeout = 10 * time.Second
@@ -225,7 +225,7 @@ func (s *Store) write(ctx context.Context, fn func(*bbolt.Tx, *head) error) (ver
 			return err
 		}
 		if h.Schema < s.schema() {
-			return fmt.Errorf("its schema was put back from %d to %d while npctl ran: restart npctl", s.schema(), h.Schema)
+			return fmt.Errorf("its schema changed from %d back to %d while npctl ran: restart npctl", s.schema(), h.Schema)
 		}
 		return fn(tx, h)
 	})

@@ -78,7 +78,7 @@ func readMetas(r io.ReaderAt, size int64) (metas, error) {
 		found.newest = second
 	}
 	if need := found.newest.highWater * found.newest.pageSize; uint64(size) < need {
-		return metas{}, damage("it is cut off: %d bytes of at least %d are left", size, need)
+		return metas{}, damage("it is truncated: it has %d bytes, at least %d are needed", size, need)
 	}
 	return found, nil
 }
@@ -151,10 +151,10 @@ func (w *walker) page(id uint64) ([]byte, error) {
 	p := w.data[id*w.pageSize:]
 	pages := uint64(order.Uint32(p[12:])) + 1
 	if got := order.Uint64(p); got != id {
-		return nil, damage("page %d says that it is page %d", id, got)
+		return nil, damage("page %d has the header of page %d", id, got)
 	}
 	if id+pages > w.highWater {
-		return nil, damage("page %d runs past the end", id)
+		return nil, damage("page %d extends past the end of the file", id)
 	}
 	for i := id; i < id+pages; i++ {
 		if err := w.take(i); err != nil {
@@ -208,7 +208,7 @@ func (w *walker) tree(id uint64, low, high []byte, depth int) error {
 		return err
 	}
 	if depth > maxDepth {
-		return damage("page %d is too deep down", id)
+		return damage("page %d is nested too deeply", id)
 	}
 	switch order.Uint16(p[8:]) {
 	case leafFlag:

@@ -83,8 +83,8 @@ func liveBranch(t *testing.T, text []byte, m meta) uint64 {
 	return 0
 }
 
-// TestHiddenRecordIsNoticed hides a record by a wrong number of elements. npctl would treat its instance as a leak.
-func TestHiddenRecordIsNoticed(t *testing.T) {
+// TestHiddenRecordIsDetected hides a record by a wrong number of elements. npctl would treat its instance as a leak.
+func TestHiddenRecordIsDetected(t *testing.T) {
 	path := tempPath(t)
 	var ops []state.Op
 	for i := range 40 {
@@ -110,7 +110,7 @@ func TestHiddenRecordIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	const want = "39 records of kind node where 40 were written"
+	const want = "39 records of kind node, and 40 were written"
 	if _, err := s.List(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("List: %v, want %q", err, want)
 	}

@@ -29,7 +29,7 @@ func addChecksum(bucket, key []byte, revision state.Revision, content []byte) []
 // verifyChecksum returns the revision and the content, which is a slice of value.
 func verifyChecksum(bucket, key, value []byte) (state.Revision, []byte, error) {
 	if len(value) < checksumSize {
-		return 0, nil, damage("%s/%s is cut off", bucket, key)
+		return 0, nil, damage("%s/%s is truncated", bucket, key)
 	}
 	if binary.BigEndian.Uint32(value[8:]) != checksum(bucket, key, value) {
 		return 0, nil, damage("%s/%s does not match its checksum", bucket, key)
@@ -75,7 +75,7 @@ func decode(kind resources.Kind, id, content []byte) (resources.Record, error) {
 		return nil, damage("%s/%s: %v", kind, id, err)
 	}
 	if key := record.Key(); key.ID != string(id) {
-		return nil, damage("%s/%s says that it is %s", kind, id, key)
+		return nil, damage("%s/%s contains the record %s", kind, id, key)
 	}
 	return record, nil
 }
@@ -93,7 +93,7 @@ func checkAll(tx *bbolt.Tx) error {
 	if got, err := checkBucket(locksBucket, locks); err != nil {
 		return err
 	} else if got != h.Locks {
-		return damage("it has %d locks where %d were written", got, h.Locks)
+		return damage("it has %d locks, and %d were written", got, h.Locks)
 	}
 	counts := map[resources.Kind]int{}
 	err = records.ForEachBucket(func(kind []byte) (err error) {

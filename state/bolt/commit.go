@@ -125,7 +125,7 @@ func (c *change) before(bucket *bbolt.Bucket) ([]byte, error) {
 	case c.op.Force || revision == c.op.Revision:
 		return content, nil
 	case revision == 0:
-		return nil, fmt.Errorf("%s is gone, it was at revision %d: %w", c.key, c.op.Revision, state.ErrConflict)
+		return nil, fmt.Errorf("%s no longer exists, it was at revision %d: %w", c.key, c.op.Revision, state.ErrConflict)
 	case c.op.Revision == 0:
 		return nil, fmt.Errorf("%s exists, at revision %d: %w", c.key, revision, state.ErrConflict)
 	default:
@@ -156,7 +156,7 @@ func (c *change) put(h *head, bucket *bbolt.Bucket, old []byte, revision state.R
 	}
 	stored, err := decode(c.key.Kind, []byte(c.key.ID), content)
 	if err != nil {
-		return state.Invalidf("%s would not read back as it was written: %v", c.key, err)
+		return state.Invalidf("%s would read back differently: %v", c.key, err)
 	}
 	c.result = state.Entry{Record: stored, Revision: revision}
 	return bucket.Put([]byte(c.key.ID), addChecksum([]byte(c.key.Kind), []byte(c.key.ID), revision, content))

@@ -34,7 +34,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		reached = number
 	}
 	if reached < kills {
-		t.Fatalf("%d commits before %d kills: the processes did not get to write", reached, kills)
+		t.Fatalf("%d commits before %d kills: the processes wrote too little", reached, kills)
 	}
 	t.Logf("%d commits, %d kills", reached, kills)
 }

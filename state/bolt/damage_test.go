@@ -46,8 +46,8 @@ func TestBadFiles(t *testing.T) {
 		"empty":                 {cut(0), []string{"is empty", "full disk", "backup"}},
 		"half a page":           {cut(page / 2), []string{restore}},
 		"one page":              {cut(page), []string{restore}},
-		"only meta pages":       {cut(2 * page), []string{"cut off", restore}},
-		"pages missing":         {cut(root + 100), []string{"cut off", restore}},
+		"only meta pages":       {cut(2 * page), []string{"truncated", restore}},
+		"pages missing":         {cut(root + 100), []string{"truncated", restore}},
 		"both metas broken":     {func(t *testing.T, path string) { zeroMetas(t, path, good) }, []string{"meta pages", restore}},
 		"flip in a page number": {flip(root, 1), []string{"damaged", restore}},
 		"flip in a page's type": {flip(root+8, 4), []string{"damaged", restore}},
@@ -98,7 +98,7 @@ func TestBadFiles(t *testing.T) {
 				says(t, err, append(test.says, path)...)
 			}
 			if diff := cmp.Diff(before, listing(t, path)); diff != "" {
-				t.Errorf("the file was touched (-before +after):\n%s", diff)
+				t.Errorf("the file was changed (-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -234,12 +234,12 @@ func change(t *testing.T, s *bolt.Store, f fixture) {
 	want[at] = changed[0]
 	entries, err := s.List(t.Context())
 	if err != nil || !cmp.Equal(want, entries) {
-		t.Errorf("a commit went through, and then: %v\n%s", err, cmp.Diff(want, entries))
+		t.Errorf("a commit succeeded, and then: %v\n%s", err, cmp.Diff(want, entries))
 	}
 }
 
-// TestRandomDamageIsNoticed checks that random damage never crashes the process or makes it return wrong data.
-func TestRandomDamageIsNoticed(t *testing.T) {
+// TestRandomDamageIsDetected checks that random damage never crashes the process or makes it return wrong data.
+func TestRandomDamageIsDetected(t *testing.T) {
 	t.Parallel()
 	f := sample(t)
 	good := read(t, f.path)
@@ -290,7 +290,7 @@ func TestEveryHeaderFieldIsChecked(t *testing.T) {
 		}
 	}
 	if noticed < 30 {
-		t.Errorf("only %d damages were noticed when opening", noticed)
+		t.Errorf("Open detected only %d damages", noticed)
 	}
 }
 

@@ -31,17 +31,17 @@ var hints = []struct {
 	hint string
 }{
 	{ErrDamaged, "restore it from a backup, or move it away and run `npctl state push BACKUP.json`"},
-	{errEmpty, "it may stem from a full disk: restore it from a backup, or remove it to begin anew"},
+	{errEmpty, "a full disk may be the cause: restore it from a backup, or remove it to start with an empty state"},
 	{errNotState, "check the path of the state, or move the file away"},
-	{errDirectory, "give the path of a file in it, such as npctl.db"},
-	{errBusy, "wait for it to finish, or stop the process that hangs"},
+	{errDirectory, "specify the path of a file in it, such as npctl.db"},
+	{errBusy, "wait for it to finish, or stop the hanging process"},
 	{syscall.ENOSPC, "the disk is full: free some space and try again, nothing was changed"},
 	{syscall.EDQUOT, "the disk quota is used up: free some space and try again, nothing was changed"},
-	{syscall.EFBIG, "files may not grow that big here (see `ulimit -f`): nothing was changed"},
+	{syscall.EFBIG, "the file size limit is too low (see `ulimit -f`): nothing was changed"},
 	{syscall.EROFS, "the file system is mounted read-only: choose a path elsewhere"},
 	{fs.ErrPermission, "run npctl as the user who owns the state, or change the owner of the file and its directory"},
-	{fs.ErrNotExist, "it was there when npctl started: put it back or restart npctl"},
-	{syscall.EIO, "the disk has errors: look at the kernel's log, and restore the file from a backup if it is broken"},
+	{fs.ErrNotExist, "the file existed when npctl started: restore it or restart npctl"},
+	{syscall.EIO, "the disk has errors: check the kernel log, and restore the file from a backup if it is broken"},
 }
 
 // explain adds the next step for the user to an error.

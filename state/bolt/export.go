@@ -45,7 +45,7 @@ func (s *Store) Export(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if doc == nil {
-		return fmt.Errorf("export state %s: there is none yet", s.opts.Path)
+		return fmt.Errorf("export state %s: the state does not exist yet", s.opts.Path)
 	}
 	if err := doc.Write(w); err != nil {
 		return fmt.Errorf("export state %s: %w", s.opts.Path, err)

@@ -88,13 +88,13 @@ func TestExportIsStable(t *testing.T) {
 	}
 }
 
-func TestExportOfNothingSaysSo(t *testing.T) {
+func TestExportOfMissingStateFails(t *testing.T) {
 	s, err := Open(Options{Path: tempPath(t), ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Export(t.Context(), &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "none yet") {
+	if err := s.Export(t.Context(), &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "does not exist yet") {
 		t.Errorf("%v, want an error", err)
 	}
 }
@@ -123,7 +123,7 @@ func TestImportIntoANewFileRestores(t *testing.T) {
 	}
 }
 
-func TestImportRefusesWhatWouldLoseSomething(t *testing.T) {
+func TestImportRejectsOlderAndForeignDocuments(t *testing.T) {
 	s, other := store(t, tempPath(t)), store(t, tempPath(t))
 	add(t, s, statetest.Node(1))
 	add(t, other, statetest.Node(9))
@@ -155,7 +155,7 @@ func TestImportRefusesWhatWouldLoseSomething(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(records(t, other), records(t, s)); identity(t, s).Lineage != identity(t, other).Lineage || diff != "" {
-		t.Errorf("the last one forced is not what is there: %s", diff)
+		t.Errorf("the last forced import is not the state: %s", diff)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestImportIsAllOrNothing(t *testing.T) {
 		"not JSON":          {"version: 4", "not a document"},
 		"another program's": {`{"version": 4, "resources": []}`, "format_version"},
 		"newer format":      {edit(`"format_version": 1`, `"format_version": 7`), "upgrade npctl"},
-		"two documents":     {good + good, "behind the end"},
+		"two documents":     {good + good, "after the end"},
 		"cut off":           {good[:len(good)/2], "not a document"},
 		"wrong type":        {edit(`"pool": "main"`, `"pool": 7`), "pool"},
 		"wrong id":          {edit(`"id": "0000000001"`, `"id": "0000000002"`), "0000000002"},
@@ -206,9 +206,9 @@ func TestImportIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAndKindsAreKept checks that pull, push and updates preserve data that a newer npctl of the same
+// TestUnknownFieldsAndKindsArePreserved checks that pull, push and updates preserve data that a newer npctl of the same
 // schema wrote.
-func TestUnknownFieldsAndKindsAreKept(t *testing.T) {
+func TestUnknownFieldsAndKindsArePreserved(t *testing.T) {
 	s := store(t, tempPath(t))
 	add(t, s, statetest.Node(1), &resources.ImageRecord{Name: "debian", Kind: resources.DiskImage})
 	document := strings.Replace(exported(t, s), `"pool": "main"`, `"pool": "main", "mood": {"deep": [1, 2]}`, 1)

@@ -301,7 +301,7 @@ func (f *file) check(osFile *os.File, why accessMode) (version, error) {
 		if why == writing {
 			return version{}, damage("one of its two meta pages is broken, so its newest commit may be missing")
 		}
-		f.log.Warn("state file has a broken meta page; what is read may lack the newest commit", "path", f.path)
+		f.log.Warn("state file has a broken meta page; the newest commit may be missing", "path", f.path)
 	}
 	if at == f.checked {
 		return at, nil

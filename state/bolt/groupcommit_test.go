@@ -17,9 +17,9 @@ func history(subject string, seconds float64) *resources.History {
 	return &resources.History{Subject: subject, Seconds: []float64{seconds}}
 }
 
-// TestCommitsThatComeTogetherAreWrittenTogether holds the token until a hundred commits wait, every third of which is
+// TestConcurrentCommitsShareATransaction holds the token until a hundred commits wait, every third of which is
 // invalid. The invalid ones fail, and one transaction writes the others.
-func TestCommitsThatComeTogetherAreWrittenTogether(t *testing.T) {
+func TestConcurrentCommitsShareATransaction(t *testing.T) {
 	s := newTestStore(t)
 	ctx := t.Context()
 	if _, err := s.Commit(ctx, state.Op{Record: history("taken", 1)}); err != nil {
@@ -68,8 +68,8 @@ func TestCommitsThatComeTogetherAreWrittenTogether(t *testing.T) {
 	}
 }
 
-// TestCommitThatIsCalledOffWhileItWaitsIsNotDone checks that a waiting commit is not written after its ctx is canceled.
-func TestCommitThatIsCalledOffWhileItWaitsIsNotDone(t *testing.T) {
+// TestCommitCancelledWhileWaitingIsNotWritten checks that a waiting commit is not written after its ctx is canceled.
+func TestCommitCancelledWhileWaitingIsNotWritten(t *testing.T) {
 	s := newTestStore(t)
 	<-s.group.turn
 	ctx, cancel := context.WithCancel(t.Context())

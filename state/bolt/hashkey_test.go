@@ -39,7 +39,7 @@ func TestFileOfAnOlderNpctlGetsAHashKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if key := hashKeyOf(t, Options{Path: path, ReadOnly: true}); key != "" {
-		t.Errorf("a file that was only read has the key %d bytes long", len(key))
+		t.Errorf("a read-only file has a key of %d bytes long", len(key))
 	}
 	key := hashKeyOf(t, Options{Path: path})
 	if again := hashKeyOf(t, Options{Path: path, ReadOnly: true}); len(key) != 32 || again != key {
@@ -71,6 +71,6 @@ func TestHashKeyIsNotExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := hashKeyOf(t, Options{Path: to}); after != before || after == hashKeyOf(t, Options{Path: from}) {
-		t.Error("the copy has not kept a key of its own")
+		t.Error("the copy has lost its hash key")
 	}
 }

@@ -56,7 +56,7 @@ func (s *Store) readHead(tx *bbolt.Tx) (*head, error) {
 		s.lineage = h.Lineage
 	}
 	if s.lineage != h.Lineage {
-		return nil, fmt.Errorf("the file was replaced by another installation's while npctl ran (lineage %s, was %s): restart npctl: %w",
+		return nil, fmt.Errorf("the file was replaced by the state of another installation while npctl ran (lineage %s, was %s): restart npctl: %w",
 			h.Lineage, s.lineage, errReplaced)
 	}
 	return h, nil

@@ -7,9 +7,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestIDsInSightingsAreNotGivenAgain uses a file restored from a backup: the cloud has IDs that the file has not
+// TestIDsInSightingsAreNotReused uses a file restored from a backup: the cloud has IDs that the file has not
 // assigned yet.
-func TestIDsInSightingsAreNotGivenAgain(t *testing.T) {
+func TestIDsInSightingsAreNotReused(t *testing.T) {
 	s := store(t, tempPath(t))
 	add(t, s, &resources.Node{State: resources.StateBuilding, Provider: "p"})
 	sighting := func(external, id string) *resources.Sighting {

@@ -65,7 +65,7 @@ func parseDocument(r io.Reader, limit int64) (*Document, error) {
 	if err == nil {
 		_, err = decoder.Token()
 		if err == nil {
-			err = errors.New("there is something behind the end of the document")
+			err = errors.New("unexpected data after the end of the document")
 		} else if errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -89,11 +89,11 @@ func (h *head) refuse(doc *Document) error {
 	case h.Serial == 0:
 		return nil
 	case doc.Lineage != h.Lineage:
-		return state.Invalidf("import state: the document is of another installation (lineage %s, here it is %s): "+
-			"everything in the clouds that carries this installation's marks would be forgotten; use -force if that is meant", doc.Lineage, h.Lineage)
+		return state.Invalidf("import state: the document belongs to another installation (lineage %s, here it is %s): "+
+			"npctl would lose track of the resources in the clouds that have this installation's tags; use -force to import it anyway", doc.Lineage, h.Lineage)
 	case doc.Serial < h.Serial:
 		return state.Invalidf("import state: the document is older than the state (serial %d, here it is %d): "+
-			"pull again and repeat the change, or use -force to lose what happened since", doc.Serial, h.Serial)
+			"pull again and repeat the change, or use -force to discard the changes since then", doc.Serial, h.Serial)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func fillOne(bucket *bbolt.Bucket, h *head, key resources.Key, raw json.RawMessa
 	}
 	content, err := compact(raw)
 	if err != nil || len(content) > maxRecord {
-		return state.Invalidf("import state: %s is no JSON object of at most %d bytes", key, maxRecord)
+		return state.Invalidf("import state: %s is not a JSON object of at most %d bytes", key, maxRecord)
 	}
 	h.Counts[key.Kind]++
 	h.noteID(key)

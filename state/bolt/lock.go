@@ -201,7 +201,7 @@ func findLock(tx *bbolt.Tx, id string) (name string, found *lockRecord, err erro
 	case err != nil || found != nil:
 		return name, found, err
 	case len(others) == 0:
-		return "", nil, fmt.Errorf("unlock %q: nothing is locked: %w", id, state.ErrNotFound)
+		return "", nil, fmt.Errorf("unlock %q: no lock is held: %w", id, state.ErrNotFound)
 	default:
 		return "", nil, fmt.Errorf("unlock %q: no lock has that id: %w", id, errors.Join(others...))
 	}

@@ -36,7 +36,7 @@ func tempPath(t *testing.T) string { return filepath.Join(t.TempDir(), "npctl.db
 func TestOnlyProvablyDeadHoldersAreDead(t *testing.T) {
 	self := thisProcess()
 	if self.Started == "" || self.Boot == "" || self.Space == "" {
-		t.Fatalf("this process is not known well enough: %+v", self)
+		t.Fatalf("this process has incomplete data: %+v", self)
 	}
 	alive := lockRecord{Holder: state.Holder{Host: self.Host, PID: self.PID, Started: self.Started}, hostIdentity: self.hostIdentity}
 	for name, test := range map[string]struct {
@@ -45,16 +45,16 @@ func TestOnlyProvablyDeadHoldersAreDead(t *testing.T) {
 	}{
 		"alive":                             {func(*lockRecord) {}, ""},
 		"alive, start unknown":              {func(r *lockRecord) { r.Started = "" }, ""},
-		"gone":                              {func(r *lockRecord) { r.PID = deadPID(t) }, "its process is gone"},
-		"pid used again":                    {func(r *lockRecord) { r.Started = "1" }, "its process is gone and another one has its pid"},
-		"machine restarted":                 {func(r *lockRecord) { r.Boot = "before" }, "its machine has been restarted since"},
+		"gone":                              {func(r *lockRecord) { r.PID = deadPID(t) }, "its process has ended"},
+		"pid used again":                    {func(r *lockRecord) { r.Started = "1" }, "its process has ended and its PID is in use again"},
+		"machine restarted":                 {func(r *lockRecord) { r.Boot = "before" }, "its machine has restarted since"},
 		"another machine of the same name":  {func(r *lockRecord) { r.Boot, r.Machine = "other", "other" }, ""},
 		"nameless machine":                  {func(r *lockRecord) { r.Boot, r.Machine = "other", "" }, ""},
 		"another container":                 {func(r *lockRecord) { r.Space, r.PID = "pid:[1]", deadPID(t) }, ""},
 		"another host":                      {func(r *lockRecord) { r.Host, r.PID = "elsewhere", deadPID(t) }, ""},
 		"recorded by an unknowing process":  {func(r *lockRecord) { r.hostIdentity, r.PID = hostIdentity{}, deadPID(t) }, ""},
 		"no pid":                            {func(r *lockRecord) { r.PID = 0 }, ""},
-		"gone, and would be on another pid": {func(r *lockRecord) { r.PID, r.Started = deadPID(t), "" }, "its process is gone"},
+		"gone, and would be on another pid": {func(r *lockRecord) { r.PID, r.Started = deadPID(t), "" }, "its process has ended"},
 	} {
 		record := alive
 		test.change(&record)
@@ -106,7 +106,7 @@ func TestDeadHoldersLockIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestTakingALockOverIsLogged(t *testing.T) {
+func TestLockTakeoverIsLogged(t *testing.T) {
 	path := tempPath(t)
 	if _, err := store(t, path).Lock(t.Context(), "apply", state.Holder{Operation: "destroy", UserHost: "ann@here", PID: deadPID(t)}); err != nil {
 		t.Fatal(err)
@@ -120,14 +120,14 @@ func TestTakingALockOverIsLogged(t *testing.T) {
 	if _, err := s.Lock(t.Context(), "apply", state.Holder{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"lock taken over", "process is gone", "ann@here", "destroy"} {
+	for _, part := range []string{"lock taken over", "process has ended", "ann@here", "destroy"} {
 		if !strings.Contains(log.String(), part) {
 			t.Errorf("the log does not say %q: %s", part, log.String())
 		}
 	}
 }
 
-func TestHolderIsFilledIn(t *testing.T) {
+func TestHolderHasDefaults(t *testing.T) {
 	s := store(t, tempPath(t))
 	if h, err := s.Holder(t.Context(), "apply"); h != nil || err != nil {
 		t.Errorf("holder of a free lock: %v, %v", h, err)
@@ -153,7 +153,7 @@ func TestHolderIsFilledIn(t *testing.T) {
 
 func TestForceUnlock(t *testing.T) {
 	s := store(t, tempPath(t))
-	if _, err := s.ForceUnlock(t.Context(), "x"); !errors.Is(err, state.ErrNotFound) || !strings.Contains(err.Error(), "nothing is locked") {
+	if _, err := s.ForceUnlock(t.Context(), "x"); !errors.Is(err, state.ErrNotFound) || !strings.Contains(err.Error(), "no lock is held") {
 		t.Errorf("nothing locked: %v", err)
 	}
 	l, err := s.Lock(t.Context(), "apply", state.Holder{Operation: "apply", UserHost: "ann@elsewhere"})
@@ -207,13 +207,13 @@ func TestLockIsLostWithItsFile(t *testing.T) {
 			select {
 			case <-l.Lost():
 			case <-time.After(10 * time.Second):
-				t.Error("the loss was not noticed")
+				t.Error("the loss was not detected")
 			}
 			if _, err := s.Commit(t.Context(), state.Op{Record: &resources.History{Subject: "x"}}); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("commit without the file: %v", err)
 			}
 			if _, err := os.Stat(path); name == "removed" && err == nil {
-				t.Error("the file was made anew while npctl ran")
+				t.Error("the file was recreated while npctl ran")
 			}
 			if err := s.Close(); err != nil {
 				t.Errorf("Close: %v", err)

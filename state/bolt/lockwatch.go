@@ -105,7 +105,7 @@ func (l *lock) checkLost() {
 	case errors.Is(err, state.ErrLost), isFileGone(err):
 		l.lose()
 	default:
-		l.store.log.Warn("could not look whether the lock is held", "lock", l.name, "error", err)
+		l.store.log.Warn("cannot check whether the lock is held", "lock", l.name, "error", err)
 	}
 }
 
@@ -124,9 +124,9 @@ func (l *lock) verify(tx *bbolt.Tx) error {
 	case err != nil:
 		return err
 	case now == nil:
-		return fmt.Errorf("lock %s (id %s) was taken away: %w", l.name, l.id, state.ErrLost)
+		return fmt.Errorf("lock %s (id %s) was removed: %w", l.name, l.id, state.ErrLost)
 	case now.ID != l.id:
-		return fmt.Errorf("lock %s (id %s) was taken away, %s has it for %s now: %w", l.name, l.id, now.UserHost, now.Operation, state.ErrLost)
+		return fmt.Errorf("lock %s (id %s) was removed, and %s holds it for %s now: %w", l.name, l.id, now.UserHost, now.Operation, state.ErrLost)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (s *Store) dropLocks(ctx context.Context) error {
 		l.lose()
 	}
 	if err != nil && !isFileGone(err) {
-		return fmt.Errorf("give locks back: %w", err)
+		return fmt.Errorf("release locks: %w", err)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (s *Store) viewMigrated(ctx context.Context, fn func(*bbolt.Tx, *head) erro
 		return nil
 	}
 	if errors.Is(err, os.ErrPermission) {
-		err = fmt.Errorf("its schema is old and must be brought up to date by somebody who may write it, by any command such as `npctl state list`: %w", err)
+		err = fmt.Errorf("its schema is old: run any command with write permission, such as `npctl state list`, to migrate it: %w", err)
 	}
 	return s.wrap("read", err)
 }

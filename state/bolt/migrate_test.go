@@ -109,7 +109,7 @@ func TestFailedMigrationChangesNothing(t *testing.T) {
 	}
 }
 
-func TestOldFileIsReadWithoutChangingIt(t *testing.T) {
+func TestReadingAnOldFileDoesNotChangeIt(t *testing.T) {
 	path := first(t)
 	before := contentOf(t, path)
 	s, err := open(Options{Path: path, ReadOnly: true}, []migration{toSecond})
@@ -125,7 +125,7 @@ func TestOldFileIsReadWithoutChangingIt(t *testing.T) {
 	}
 }
 
-func TestNewerFileIsRefused(t *testing.T) {
+func TestNewerFileIsRejected(t *testing.T) {
 	path := first(t)
 	newer, err := open(Options{Path: path, Version: "0.9.0"}, []migration{toSecond})
 	if err != nil {
@@ -152,8 +152,8 @@ func TestNewerFileIsRefused(t *testing.T) {
 	}
 }
 
-// TestFileThatBecomesNewerIsRefused checks that a running daemon stops using a file that a newer npctl has migrated.
-func TestFileThatBecomesNewerIsRefused(t *testing.T) {
+// TestFileThatBecomesNewerIsRejected checks that a running daemon stops using a file that a newer npctl has migrated.
+func TestFileThatBecomesNewerIsRejected(t *testing.T) {
 	path := first(t)
 	running, err := open(Options{Path: path}, nil)
 	if err != nil {

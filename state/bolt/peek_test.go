@@ -52,22 +52,22 @@ func (l peekLab) peek() version {
 	return at
 }
 
-func TestPeekDoesNotOpenAFileThatWasNotWritten(t *testing.T) {
+func TestPeekDoesNotOpenUnchangedFile(t *testing.T) {
 	l := newPeekLab(t)
 	long := time.Now().Add(-time.Minute)
 	l.write(long)
 	before := l.peek()
 	l.write(long)
 	if l.peek() != before {
-		t.Error("the file was opened, though its date says that it has not changed")
+		t.Error("the file was opened although its modification time is the same")
 	}
 	l.write(long.Add(time.Nanosecond))
 	if l.peek() == before {
-		t.Error("a write was not noticed")
+		t.Error("a write was not detected")
 	}
 }
 
-func TestPeekDoesNotTrustTheDateOfAFileThatWasJustWritten(t *testing.T) {
+func TestPeekDoesNotTrustARecentModificationTime(t *testing.T) {
 	l := newPeekLab(t)
 	for _, age := range []time.Duration{0, settledAge / 2, -time.Hour} {
 		date := time.Now().Add(-age)
@@ -75,7 +75,7 @@ func TestPeekDoesNotTrustTheDateOfAFileThatWasJustWritten(t *testing.T) {
 		before := l.peek()
 		l.write(date)
 		if l.peek() == before {
-			t.Errorf("a second write within the same moment was not noticed, %s after it", age)
+			t.Errorf("a second write in the same moment was not detected, %s after it", age)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (p process) whyDead(r lockRecord) string {
 	}
 	if r.Boot != p.Boot {
 		if r.Machine != "" && r.Machine == p.Machine {
-			return "its machine has been restarted since"
+			return "its machine has restarted since"
 		}
 		return ""
 	}
@@ -88,9 +88,9 @@ func (p process) whyDead(r lockRecord) string {
 	started, err := startOf(r.PID)
 	switch {
 	case err != nil:
-		return "its process is gone"
+		return "its process has ended"
 	case r.Started != "" && started != "" && started != r.Started:
-		return "its process is gone and another one has its pid"
+		return "its process has ended and its PID is in use again"
 	}
 	return ""
 }

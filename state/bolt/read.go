@@ -62,7 +62,7 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 // checkCount returns an error if records were lost. npctl would treat the instance of a lost node record as a leak.
 func (h *head) checkCount(kind resources.Kind, got int) error {
 	if want := h.Counts[kind]; got != want {
-		return damage("it has %d records of kind %s where %d were written", got, kind, want)
+		return damage("it has %d records of kind %s, and %d were written", got, kind, want)
 	}
 	return nil
 }

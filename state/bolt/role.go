@@ -38,15 +38,15 @@ type RoleError struct {
 func (e *RoleError) Error() string {
 	switch e.Role {
 	case RolePrivate:
-		return fmt.Sprintf("%s is no state by itself: it keeps what one process has beside the state in %s", e.Path, e.Location)
+		return fmt.Sprintf("%s is not a state: it is the private file of a process that uses the state in %s", e.Path, e.Location)
 	case RoleShadow:
-		return fmt.Sprintf("%s is no state by itself: it keeps what npctl watch -shadow has noted", e.Path)
+		return fmt.Sprintf("%s is not a state: it keeps the notes of npctl watch -shadow", e.Path)
 	case RoleMigrating:
 		return fmt.Sprintf("the state in %s is being moved to %s", e.Path, e.Location)
 	case RoleMigrated:
-		return fmt.Sprintf("the state that was in %s has been moved to %s", e.Path, e.Location)
+		return fmt.Sprintf("the state in %s was moved to %s", e.Path, e.Location)
 	default:
-		return fmt.Sprintf("%s holds a whole state", e.Path)
+		return fmt.Sprintf("%s contains a whole state", e.Path)
 	}
 }
 

@@ -37,7 +37,7 @@ func mustOpenAs(t *testing.T, path string, with func(*bolt.Options)) *bolt.Store
 
 var oneNode = &resources.Node{ID: "0000000003", State: resources.StateReady, Provider: "p", Pool: "main", Labels: []string{"x"}}
 
-func TestFileIsOpenedOnlyAsWhatItIs(t *testing.T) {
+func TestFileOpensOnlyInItsRole(t *testing.T) {
 	for _, made := range []bolt.Role{bolt.RoleState, bolt.RolePrivate, bolt.RoleShadow} {
 		path := filepath.Join(t.TempDir(), "npctl.db")
 		s := mustOpenAs(t, path, as(made))
@@ -59,7 +59,7 @@ func TestFileIsOpenedOnlyAsWhatItIs(t *testing.T) {
 	}
 }
 
-func TestUnusedFileBecomesWhatItIsUsedAs(t *testing.T) {
+func TestUnusedFileTakesAnyRole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "npctl.db")
 	mustOpenAs(t, path, as(bolt.RoleState))
 	s := mustOpenAs(t, path, as(bolt.RolePrivate))
@@ -67,11 +67,11 @@ func TestUnusedFileBecomesWhatItIsUsedAs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := openAs(t, path, as(bolt.RoleState)); err == nil {
-		t.Error("a private file is taken for a state")
+		t.Error("a private file opened as a state")
 	}
 }
 
-func TestFileThatTurnsDropsWhatIsElsewhere(t *testing.T) {
+func TestRoleChangeDropsMovedRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "npctl.db")
 	whole := mustOpenAs(t, path, as(bolt.RoleState))
 	note := &resources.History{Subject: "build/x", Seconds: []float64{1}}
@@ -100,7 +100,7 @@ func TestFileThatTurnsDropsWhatIsElsewhere(t *testing.T) {
 	}
 }
 
-func TestTakenDocumentIsTheWholeState(t *testing.T) {
+func TestDocumentContainsTheWholeState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "npctl.db")
 	s := mustOpenAs(t, path, as(bolt.RolePrivate))
 	if _, err := s.Commit(t.Context(), state.Op{Record: &resources.History{Subject: "build/x"}}); err != nil {

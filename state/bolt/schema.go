@@ -14,10 +14,10 @@ const DefaultPath = "npctl.db"
 // Schema describes the `state "bolt"` block.
 func Schema() schema.Block {
 	return schema.Block{
-		Doc: "Keeps the state in one file. It needs no server, and suits one machine.",
+		Doc: "Keeps the state in one file on one machine, without a server.",
 		Attributes: []schema.Attribute{{
 			Name:    "path",
-			Doc:     "The file. A relative path starts at the configuration's directory. The file and its directory are made when they do not exist, for the user alone.",
+			Doc:     "Path of the file. A relative path is relative to the configuration directory. npctl creates the file and its directory if they do not exist, with access for the user only.",
 			Type:    cty.String,
 			Default: cty.StringVal(DefaultPath),
 			Check:   checkPath,
@@ -27,7 +27,7 @@ func Schema() schema.Block {
 
 func checkPath(path cty.Value) error {
 	if path.AsString() == "" {
-		return errors.New("the path is empty: leave the attribute out for " + DefaultPath)
+		return errors.New("the path is empty: omit the attribute for " + DefaultPath)
 	}
 	return nil
 }

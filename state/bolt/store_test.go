@@ -17,7 +17,7 @@ import (
 	"github.com/npctl/npctl/state/statetest"
 )
 
-func TestNewFileIsForItsUserAlone(t *testing.T) {
+func TestNewFileIsPrivateToItsUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "npctl.db")
 	store(t, path)
 	for name, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700 | os.ModeDir} {
@@ -32,7 +32,7 @@ func TestNewFileIsForItsUserAlone(t *testing.T) {
 	}
 }
 
-func TestMissingFileIsEmptyWhenOnlyRead(t *testing.T) {
+func TestMissingFileReadsAsEmpty(t *testing.T) {
 	path := tempPath(t)
 	s, err := Open(Options{Path: path, ReadOnly: true})
 	if err != nil {
@@ -92,7 +92,7 @@ func TestReadOnlyStoreWritesNothing(t *testing.T) {
 	}
 }
 
-func TestIDsAreNodepools(t *testing.T) {
+func TestIDsHaveNodepoolFormat(t *testing.T) {
 	s := store(t, tempPath(t))
 	imported := statetest.Node(1)
 	imported.ID = "0000000106"
@@ -109,7 +109,7 @@ func TestIDsAreNodepools(t *testing.T) {
 	}
 }
 
-func TestRefusedRecordGetsNoID(t *testing.T) {
+func TestRejectedRecordGetsNoID(t *testing.T) {
 	s := store(t, tempPath(t))
 	n := statetest.Node(1)
 	_, err := s.Commit(t.Context(), state.Op{Record: n}, state.Op{Key: resources.Key{Kind: resources.KindNode, ID: "x"}, Revision: 7})
@@ -123,7 +123,7 @@ type alien struct{}
 
 func (*alien) Key() resources.Key { return resources.Key{Kind: resources.KindNode, ID: "1"} }
 
-func TestNonsenseIsRefused(t *testing.T) {
+func TestInvalidOpsAreRejected(t *testing.T) {
 	s := store(t, tempPath(t))
 	key := resources.Key{Kind: resources.KindNode, ID: "0000000001"}
 	named := statetest.Node(1)
@@ -157,9 +157,9 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// TestOwnCommitHintsAtOnceAndOnce checks that a commit sends its hint at once, and that the poll of the file does not
+// TestOwnCommitSendsOneHintImmediately checks that a commit sends its hint at once, and that the poll of the file does not
 // send a second one.
-func TestOwnCommitHintsAtOnceAndOnce(t *testing.T) {
+func TestOwnCommitSendsOneHintImmediately(t *testing.T) {
 	path := tempPath(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t, path)
@@ -183,7 +183,7 @@ func TestOwnCommitHintsAtOnceAndOnce(t *testing.T) {
 	})
 }
 
-func TestAnotherProcessTransactionIsWaitedFor(t *testing.T) {
+func TestStoreWaitsForAnotherProcessTransaction(t *testing.T) {
 	path := tempPath(t)
 	add(t, store(t, path), statetest.Node(1))
 	s, err := Open(Options{Path: path, Timeout: 50 * time.Millisecond})
@@ -211,7 +211,7 @@ func TestAnotherProcessTransactionIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestSchemaIsSound(t *testing.T) {
+func TestSchemaIsValid(t *testing.T) {
 	block := Schema()
 	path, ok := block.Lookup("path")
 	if !ok || block.Null().GetAttr("path").AsString() != "npctl.db" {

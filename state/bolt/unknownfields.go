@@ -19,7 +19,7 @@ func preserveUnknownFields(old, next []byte, record any) ([]byte, error) {
 func merge(old, next []byte, t reflect.Type) ([]byte, error) {
 	var before map[string]json.RawMessage
 	if err := json.Unmarshal(old, &before); err != nil {
-		return nil, damage("what is being replaced: %v", err)
+		return nil, damage("the stored record: %v", err)
 	}
 	known := fields(t)
 	var after map[string]json.RawMessage

@@ -13,7 +13,7 @@ import (
 )
 
 var commitTests = []test{
-	{"OfNothingDoesNothing", func(e *env) {
+	{"WithoutOpsDoesNothing", func(e *env) {
 		entries, err := e.store().Commit(e.ctx())
 		if len(entries) != 0 || err != nil {
 			e.Errorf("got %v, %v", entries, err)
@@ -55,8 +55,8 @@ var commitTests = []test{
 			}
 		}
 	}},
-	{"RefusesWhatIsNotAtTheRevisionSeen", refusesConflicts},
-	{"MakesAllChangesOrNone", allOrNone},
+	{"RejectsOtherRevisions", refusesConflicts},
+	{"IsAtomic", allOrNone},
 	{"WithForceIgnoresTheRevision", func(e *env) {
 		s := e.store()
 		for _, kind := range e.Kinds {
@@ -76,7 +76,7 @@ var commitTests = []test{
 			}
 		}
 	}},
-	{"DeletesNothingThatWasNeverThere", func(e *env) {
+	{"ForcedDeleteOfNothingDoesNothing", func(e *env) {
 		_, err := e.store().Commit(e.ctx(), state.Op{Key: resources.Key{Kind: resources.KindNode, ID: "0000000099"}})
 		e.must(err)
 	}},
@@ -93,7 +93,7 @@ var commitTests = []test{
 		for range 5 {
 			now := e.get(s, key)
 			if seen[now.Revision] {
-				e.Fatalf("revision %d came back: whoever saw it would replace a record unseen", now.Revision)
+				e.Fatalf("revision %d was used twice", now.Revision)
 			}
 			seen[now.Revision] = true
 			_, err := s.Commit(e.ctx(), state.Op{Key: key, Revision: now.Revision})
@@ -102,8 +102,8 @@ var commitTests = []test{
 			e.must(err)
 		}
 	}},
-	{"LetsOneOfManyWin", oneWins},
-	{"HoldsRecordsToLegalMoves", legalMoves},
+	{"OneOfManyWins", oneWins},
+	{"RejectsIllegalTransitions", legalMoves},
 	{"SurvivesANewHandle", func(e *env) {
 		first := e.store()
 		want := e.create(first, record(resources.KindNode, 1), record(resources.KindUpload, 1))
@@ -114,7 +114,7 @@ var commitTests = []test{
 			}
 		}
 	}},
-	{"RefusesARecordWithoutAnID", func(e *env) {
+	{"RejectsARecordWithoutAnID", func(e *env) {
 		for _, r := range []resources.Record{&resources.Build{State: resources.StateBuilding}, &resources.ProviderRecord{Driver: "static"}} {
 			if !e.has(r.Key().Kind) {
 				continue
@@ -124,7 +124,7 @@ var commitTests = []test{
 			}
 		}
 	}},
-	{"KeepsLargeRecordsWholeOrRefusesThem", func(e *env) {
+	{"KeepsOrRejectsLargeRecords", func(e *env) {
 		s := e.store()
 		for size := 1 << 10; size <= 8<<20; size *= 8 {
 			n := Node(1)
@@ -181,7 +181,7 @@ func refusesConflicts(e *env) {
 			}
 		}
 		if diff := cmp.Diff(now, e.get(s, key)); diff != "" {
-			e.Errorf("%s: a refused op changed the record (-want +got):\n%s", kind, diff)
+			e.Errorf("%s: a rejected op changed the record (-want +got):\n%s", kind, diff)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func oneWins(e *env) {
 
 func legalMoves(e *env) {
 	if e.AnyMove {
-		e.Skip("this store does not look at states")
+		e.Skip("this store does not check states")
 	}
 	s := e.store()
 	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload, resources.KindBuild} {

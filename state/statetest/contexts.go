@@ -20,7 +20,7 @@ func calls(ctx context.Context, key resources.Key) map[string]func(state.Store) 
 }
 
 var contextTests = []test{
-	{"ThatEndedEndsEveryCall", func(e *env) {
+	{"EndsEveryCall", func(e *env) {
 		s := e.store()
 		key := e.create(s, record(resources.KindNode, 1))[0].Record.Key()
 		ctx, cancel := context.WithCancel(e.ctx())
@@ -39,7 +39,7 @@ var contextTests = []test{
 		}
 		e.lock(s, "other") // fails if the canceled call took the lock
 	}},
-	{"OfLockIsNotTheLocks", func(e *env) {
+	{"OfLockDoesNotEndTheLock", func(e *env) {
 		s, other := e.store(), e.store()
 		ctx, cancel := context.WithCancel(e.ctx())
 		l, err := s.Lock(ctx, "apply", holder("apply"))
@@ -82,7 +82,7 @@ var identityTests = []test{
 		}
 		_, err := s.Commit(e.ctx(), state.Op{Key: absentKey(resources.KindNode), Revision: 1})
 		if now := e.identity(s).Serial; err == nil || now != last {
-			e.Errorf("serial %d after a refused commit (%v), want %d still", now, err, last)
+			e.Errorf("serial %d after a rejected commit (%v), want %d still", now, err, last)
 		}
 	}},
 }

@@ -12,7 +12,7 @@ import (
 )
 
 var idTests = []test{
-	{"AreGivenToNewUploadsAndNodes", func(e *env) {
+	{"AreAssignedToNewUploadsAndNodes", func(e *env) {
 		s := e.store()
 		n, u := Node(1), record(resources.KindUpload, 1).(*resources.Upload)
 		entries := e.create(s, n, u)
@@ -35,7 +35,7 @@ var idTests = []test{
 			}
 		}
 	}},
-	{"AreNeverGivenTwice", func(e *env) {
+	{"AreNeverReused", func(e *env) {
 		var ids []string
 		for range 3 {
 			s := e.store()
@@ -114,7 +114,7 @@ func idsOf(entries []state.Entry) []string {
 }
 
 var copyTests = []test{
-	{"RecordsPassedInAreNotKept", func(e *env) {
+	{"DoesNotKeepTheRecordsPassedIn", func(e *env) {
 		s := e.store()
 		n := Node(1)
 		e.create(s, n)
@@ -124,7 +124,7 @@ var copyTests = []test{
 			e.Errorf("a change of the record after Commit is in the store (-want +got):\n%s", diff)
 		}
 	}},
-	{"RecordsPassedInAreNotChanged", func(e *env) {
+	{"DoesNotChangeTheRecordsPassedIn", func(e *env) {
 		s := e.store()
 		for _, kind := range e.Kinds {
 			r := record(kind, 1)
@@ -138,7 +138,7 @@ var copyTests = []test{
 			}
 		}
 	}},
-	{"EntriesShareNothing", func(e *env) {
+	{"EntriesShareNoMemory", func(e *env) {
 		s := e.store()
 		entry := e.create(s, Node(1))[0]
 		want := clone(entry.Record)

@@ -14,7 +14,7 @@ import (
 )
 
 var lockTests = []test{
-	{"IsHeldByOneAtATime", func(e *env) {
+	{"IsExclusive", func(e *env) {
 		one, two := e.store(), e.store()
 		l := e.lock(one, "apply")
 		if l.ID() == "" {
@@ -33,7 +33,7 @@ var lockTests = []test{
 		e.must(l.Unlock(e.ctx()))
 		e.must(e.lock(two, "apply").Unlock(e.ctx()))
 	}},
-	{"SaysWhoHoldsIt", func(e *env) {
+	{"ReportsItsHolder", func(e *env) {
 		one, two := e.store(), e.store()
 		h := holder("destroy")
 		l, err := one.Lock(e.ctx(), "apply", h)
@@ -64,7 +64,7 @@ var lockTests = []test{
 			e.Errorf("b after a was unlocked: %v, want ErrLocked", err)
 		}
 	}},
-	{"GoesToOneOfMany", func(e *env) {
+	{"IsTakenByOneOfMany", func(e *env) {
 		const handles = 6
 		var won atomic.Int64
 		var wg sync.WaitGroup
@@ -84,7 +84,7 @@ var lockTests = []test{
 			e.Errorf("%d of %d have the lock", won.Load(), handles)
 		}
 	}},
-	{"UnlockASecondTimeDoesNothing", func(e *env) {
+	{"SecondUnlockDoesNothing", func(e *env) {
 		one, two := e.store(), e.store()
 		l := e.lock(one, "apply")
 		e.must(l.Unlock(e.ctx()))
@@ -100,11 +100,11 @@ var lockTests = []test{
 		e.must(l.Unlock(e.ctx()))
 		select {
 		case <-l.Lost():
-			e.Error("Lost was closed though the lock was given back")
+			e.Error("Lost was closed although Unlock was called")
 		default:
 		}
 	}},
-	{"DoesNotHinderItsHolder", func(e *env) {
+	{"DoesNotBlockItsHolder", func(e *env) {
 		s := e.store()
 		l := e.lock(s, "apply")
 		entry := e.create(s, Node(1))[0]
@@ -115,13 +115,13 @@ var lockTests = []test{
 }
 
 var lostTests = []test{
-	{"IsClosedWhenTheLockIsTakenAway", func(e *env) {
+	{"ClosesWhenTheLockIsRemoved", func(e *env) {
 		one, two := e.store(), e.store()
 		l := e.lock(one, "apply")
 		e.Steal(e.T, two, "apply", l)
-		e.closes(l.Lost(), "the lock was taken away")
+		e.closes(l.Lost(), "the lock was removed")
 	}},
-	{"LetsAnotherTakeTheLock", func(e *env) {
+	{"AllowsAnotherHolder", func(e *env) {
 		one, two := e.store(), e.store()
 		l := e.lock(one, "apply")
 		e.Steal(e.T, two, "apply", l)
@@ -132,7 +132,7 @@ var lostTests = []test{
 			e.Errorf("Unlock of a lost lock took it from its new holder: %v", err)
 		}
 	}},
-	{"IsNoticedByUnlock", func(e *env) {
+	{"IsDetectedByUnlock", func(e *env) {
 		one, two := e.store(), e.store()
 		l := e.lock(one, "apply")
 		e.Steal(e.T, two, "apply", l)
@@ -142,7 +142,7 @@ var lostTests = []test{
 			e.Errorf("Unlock took the lock from its new holder: %v", err)
 		}
 	}},
-	{"LetsNothingBeWritten", func(e *env) {
+	{"PreventsWrites", func(e *env) {
 		one, two := e.store(), e.store()
 		entry := e.create(one, Node(1))[0]
 		l := e.lock(one, "apply")
@@ -160,21 +160,21 @@ var lostTests = []test{
 				}
 			}
 		}
-		e.closes(l.Lost(), "a commit found the lock gone")
+		e.closes(l.Lost(), "a commit detected the loss of the lock")
 		if diff := cmp.Diff([]state.Entry{entry}, e.list(two)); diff != "" {
 			e.Errorf("something was written after the lock was lost (-want +got):\n%s", diff)
 		}
 	}},
-	{"EndsWhenTheLossWasAcknowledged", func(e *env) {
+	{"EndsWithUnlock", func(e *env) {
 		one, two := e.store(), e.store()
 		l := e.lock(one, "apply")
 		e.Steal(e.T, two, "apply", l)
-		e.closes(l.Lost(), "the lock was taken away")
+		e.closes(l.Lost(), "the lock was removed")
 		e.must(l.Unlock(e.ctx()))
 		e.lock(one, "apply")
 		e.create(one, Node(1))
 	}},
-	{"ConcernsOnlyWhoLostIt", func(e *env) {
+	{"AffectsOnlyTheFormerHolder", func(e *env) {
 		one, two := e.store(), e.store()
 		l := e.lock(one, "apply")
 		e.Steal(e.T, two, "apply", l)
@@ -202,7 +202,7 @@ var closeTests = []test{
 		e.must(s.Close())
 		e.closes(hints, "the store was closed")
 	}},
-	{"LetsNothingElseBeDone", func(e *env) {
+	{"MakesEveryCallFail", func(e *env) {
 		s := e.store()
 		key := e.create(s, record(resources.KindNode, 1))[0].Record.Key()
 		e.must(s.Close())

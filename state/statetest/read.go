@@ -13,7 +13,7 @@ import (
 )
 
 var getTests = []test{
-	{"ReturnsWhatWasWritten", func(e *env) {
+	{"ReturnsTheWrittenRecord", func(e *env) {
 		s := e.store()
 		for _, kind := range e.Kinds {
 			r := record(kind, 1)
@@ -26,7 +26,7 @@ var getTests = []test{
 			}
 		}
 	}},
-	{"SaysWhenThereIsNoRecord", func(e *env) {
+	{"ReturnsNotFound", func(e *env) {
 		s := e.store()
 		node := e.create(s, record(resources.KindNode, 1))[0]
 		for _, key := range []resources.Key{
@@ -39,7 +39,7 @@ var getTests = []test{
 			}
 		}
 	}},
-	{"SaysSoAfterADelete", func(e *env) {
+	{"ReturnsNotFoundAfterDelete", func(e *env) {
 		s := e.store()
 		node := e.create(s, record(resources.KindNode, 1))[0]
 		_, err := s.Commit(e.ctx(), state.Op{Key: node.Record.Key(), Revision: node.Revision})
@@ -48,7 +48,7 @@ var getTests = []test{
 			e.Errorf("%v, want ErrNotFound", err)
 		}
 	}},
-	{"IsSeenByOtherHandlesAtOnce", func(e *env) {
+	{"OtherHandlesSeeCommits", func(e *env) {
 		one, two := e.store(), e.store()
 		node := e.create(one, record(resources.KindNode, 1))[0]
 		if diff := cmp.Diff(node, e.get(two, node.Record.Key())); diff != "" {
@@ -74,7 +74,7 @@ var listTests = []test{
 			e.Errorf("(-want +got):\n%s", diff)
 		}
 	}},
-	{"ReturnsTheKindsNamed", func(e *env) {
+	{"ReturnsTheGivenKinds", func(e *env) {
 		s := e.store()
 		for _, kind := range e.Kinds {
 			e.create(s, record(kind, 1), record(kind, 2))
@@ -89,7 +89,7 @@ var listTests = []test{
 			e.Errorf("List(node, upload, node) has kinds %v, want %v", got, want)
 		}
 	}},
-	{"RefusesAKindThatDoesNotExist", func(e *env) {
+	{"RejectsUnknownKinds", func(e *env) {
 		if got, err := e.store().List(e.ctx(), "nodes"); err == nil || !strings.Contains(err.Error(), "nodes") {
 			e.Errorf("List(nodes) = %v, %v; want an error that names it", got, err)
 		}

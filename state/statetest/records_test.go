@@ -8,9 +8,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestSamplesSurviveJSON checks clone. The suite compares stored records with clones, so a clone that lost a field
+// TestSamplesRoundTripJSON checks clone. The suite compares stored records with clones, so a clone that lost a field
 // would hide that a store loses it.
-func TestSamplesSurviveJSON(t *testing.T) {
+func TestSamplesRoundTripJSON(t *testing.T) {
 	for _, kind := range resources.Kinds() {
 		r := record(kind, 1)
 		if got := clone(r); !cmp.Equal(r, got) {

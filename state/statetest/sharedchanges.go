@@ -15,7 +15,7 @@ import (
 )
 
 var changesTests = []sharedTest{
-	{"AreEverythingAtFirst", func(e *sharedEnv) {
+	{"FirstCallReturnsEverything", func(e *sharedEnv) {
 		want := e.create(e.shared(), claimable()...)
 		s := e.shared()
 		changed, gone := s.Changes()
@@ -25,10 +25,10 @@ var changesTests = []sharedTest{
 			e.Errorf("gone: %v (-want +got):\n%s", gone, d)
 		}
 		if changed, gone = s.Changes(); len(changed)+len(gone) > 0 {
-			e.Errorf("told twice: %v, %v", changed, gone)
+			e.Errorf("reported twice: %v, %v", changed, gone)
 		}
 	}},
-	{"AreToldOnceAndAsTheRecordIsNow", func(e *sharedEnv) {
+	{"ReturnTheCurrentRecordOnce", func(e *sharedEnv) {
 		s := e.shared()
 		s.Changes()
 		entry := e.create(s, Node(1))[0]
@@ -39,7 +39,7 @@ var changesTests = []sharedTest{
 			e.Errorf("gone: %v (-want +got):\n%s", gone, d)
 		}
 	}},
-	{"TellOfWhatIsGone", func(e *sharedEnv) {
+	{"ReturnDeletedKeys", func(e *sharedEnv) {
 		s := e.shared()
 		for _, entry := range e.create(s, claimable()...) {
 			s.Changes()
@@ -52,16 +52,16 @@ var changesTests = []sharedTest{
 			}
 		}
 	}},
-	{"AreNotThereOnceTheyAreGone", func(e *sharedEnv) {
+	{"OmitCreatedAndDeletedRecords", func(e *sharedEnv) {
 		s := e.shared()
 		entry := e.create(s, Node(1))[0]
 		_, err := s.Commit(e.ctx(), state.Op{Key: entry.Record.Key(), Revision: entry.Revision})
 		e.must(err)
 		if changed, _ := s.Changes(); len(changed) > 0 {
-			e.Errorf("told of what is gone: %v", changed)
+			e.Errorf("reported a deleted record: %v", changed)
 		}
 	}},
-	{"MayBeKept", func(e *sharedEnv) {
+	{"MayBeRetained", func(e *sharedEnv) {
 		s := e.shared()
 		entry := e.create(s, Node(1))[0]
 		changed, _ := s.Changes()
@@ -84,7 +84,7 @@ var changesTests = []sharedTest{
 			e.Errorf("(-want +got):\n%s", d)
 		}
 	}},
-	{"FollowedMakeWhatListHas", changesAgreeWithList},
+	{"AgreeWithList", changesAgreeWithList},
 }
 
 // changesAgreeWithList changes records from several handles concurrently, and follows one handle through hints and
@@ -177,7 +177,7 @@ var registryTests = []sharedTest{
 			}
 		}
 	}},
-	{"ReplacesWhatWasKnownBefore", func(e *sharedEnv) {
+	{"ReplacesTheFormerPresence", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1), pool("b", 2)}}))
 		before := idOf(one.RegisteredPools(), "b")
@@ -195,7 +195,7 @@ var registryTests = []sharedTest{
 		e.must(one.Register(e.ctx(), resources.Presence{}))
 		e.eventually(two, "no pool is there", func() bool { return len(two.RegisteredPools()) == 0 })
 	}},
-	{"TellsProcessesApart", func(e *sharedEnv) {
+	{"DistinguishesProcesses", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1)}}))
 		e.must(two.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1)}}))
@@ -219,7 +219,7 @@ var registryTests = []sharedTest{
 		}
 		e.must(one.Register(e.ctx(), resources.Presence{Pools: []resources.RegisteredPool{pool("a", 1)}}))
 		if got := one.Builders(); len(got) > 0 {
-			e.Errorf("a process that makes no images is listed: %q", got)
+			e.Errorf("a process that is no builder is listed: %q", got)
 		}
 		e.must(two.Register(e.ctx(), resources.Presence{Builder: "b"}))
 		e.must(one.Register(e.ctx(), resources.Presence{Builder: "a"}))
@@ -227,9 +227,9 @@ var registryTests = []sharedTest{
 			e.eventually(s, "both are listed, sorted", is(s, "a", "b"))
 		}
 		e.must(one.Register(e.ctx(), resources.Presence{}))
-		e.eventually(two, "the one that makes images no more is gone", is(two, "b"))
+		e.eventually(two, "the former builder is not listed", is(two, "b"))
 		e.must(two.Close())
-		e.eventually(one, "the one that has ended is gone", is(one))
+		e.eventually(one, "the closed builder is not listed", is(one))
 	}},
 	{"NamesThePoolsThatDeclined", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()

@@ -25,11 +25,11 @@ var claimTests = []sharedTest{
 			}
 		}
 	}},
-	{"ReturnsTheRecordAsItIsThen", func(e *sharedEnv) {
+	{"ReturnsTheCurrentRecord", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		now := e.create(one, Node(1))[0]
 		for range 20 { // a claim must return the newest acknowledged revision
-			e.eventually(one, "the claim was given back", func() bool {
+			e.eventually(one, "the claim was released", func() bool {
 				entries, err := one.Commit(e.ctx(), state.Op{Record: touched(now.Record), Revision: now.Revision})
 				if err == nil {
 					now = entries[0]
@@ -45,7 +45,7 @@ var claimTests = []sharedTest{
 			e.must(c.Unlock(e.ctx()))
 		}
 	}},
-	{"IsForOneAtATime", func(e *sharedEnv) {
+	{"IsExclusive", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		for _, entry := range e.create(one, claimable()...) {
 			key := entry.Record.Key()
@@ -64,7 +64,7 @@ var claimTests = []sharedTest{
 			e.claimSoon(two, key)
 		}
 	}},
-	{"GoesToOneOfMany", func(e *sharedEnv) {
+	{"IsTakenByOneOfMany", func(e *sharedEnv) {
 		const handles = 5
 		key := e.create(e.shared(), Node(1))[0].Record.Key()
 		var won atomic.Int64
@@ -85,7 +85,7 @@ var claimTests = []sharedTest{
 			e.Errorf("%d of %d have it", won.Load(), handles)
 		}
 	}},
-	{"OfWhatIsGoneIsNotFound", func(e *sharedEnv) {
+	{"OfADeletedRecordIsNotFound", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		for _, entry := range e.create(one, claimable()...) {
 			key := entry.Record.Key()
@@ -102,10 +102,10 @@ var claimTests = []sharedTest{
 			})
 		}
 		if _, _, err := one.Claim(e.ctx(), absentKey(resources.KindNode)); !errors.Is(err, state.ErrNotFound) {
-			e.Errorf("what never was: %v, want ErrNotFound", err)
+			e.Errorf("unknown record: %v, want ErrNotFound", err)
 		}
 	}},
-	{"LetsItsHandleCommit", func(e *sharedEnv) {
+	{"AllowsItsHandleToCommit", func(e *sharedEnv) {
 		s := e.shared()
 		for _, entry := range e.create(s, claimable()...) {
 			key := entry.Record.Key()
@@ -120,7 +120,7 @@ var claimTests = []sharedTest{
 			e.must(c.Unlock(e.ctx()))
 		}
 	}},
-	{"OutlivesACommitThatWasRefused", func(e *sharedEnv) {
+	{"SurvivesARejectedCommit", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		entry := e.create(one, Node(1))[0]
 		e.claim(one, entry.Record.Key())
@@ -133,9 +133,9 @@ var claimTests = []sharedTest{
 		_, err := one.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision})
 		e.must(err)
 	}},
-	{"LetsNobodyElseCommit", claimExcludesCommits},
-	{"HoldsUnderCommitsOfOthers", claimHolds},
-	{"IsTakenByACommitOnlyForItself", func(e *sharedEnv) {
+	{"PreventsCommitsOfOthers", claimExcludesCommits},
+	{"SurvivesCommitsOfOthers", claimHolds},
+	{"OfACommitEndsWithTheCommit", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		for _, entry := range e.create(one, claimable()...) {
 			_, err := one.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision})
@@ -151,7 +151,7 @@ var claimTests = []sharedTest{
 		e.must(c.Unlock(e.ctx()))
 		select {
 		case <-c.Lost():
-			e.Error("Lost was closed though the claim was given back")
+			e.Error("Lost was closed although Unlock was called")
 		default:
 		}
 		e.claimSoon(two, key)
@@ -235,15 +235,15 @@ func claimHolds(e *sharedEnv) {
 }
 
 var lostClaimTests = []sharedTest{
-	{"IsToldOf", func(e *sharedEnv) {
+	{"IsReported", func(e *sharedEnv) {
 		s := e.shared()
 		for _, entry := range e.create(s, claimable()...) {
 			c, _ := e.claim(s, entry.Record.Key())
 			e.Steal(e.T, s, entry.Record.Key().String(), c)
-			e.closes(c.Lost(), "the claim was taken away")
+			e.closes(c.Lost(), "the claim was removed")
 		}
 	}},
-	{"LetsNothingBeWritten", func(e *sharedEnv) {
+	{"PreventsWrites", func(e *sharedEnv) {
 		s := e.shared()
 		for _, entry := range e.create(s, claimable()...) {
 			key := entry.Record.Key()
@@ -261,7 +261,7 @@ var lostClaimTests = []sharedTest{
 					}
 				}
 			}
-			e.closes(c.Lost(), "a commit found the claim gone")
+			e.closes(c.Lost(), "a commit detected the loss of the claim")
 			if diff := cmp.Diff(entry, e.get(s, key)); diff != "" {
 				e.Errorf("something was written after the claim was lost (-want +got):\n%s", diff)
 			}
@@ -270,7 +270,7 @@ var lostClaimTests = []sharedTest{
 			e.Errorf("%d nodes, want 1: a part of a commit was done", len(got))
 		}
 	}},
-	{"ConcernsOnlyItsRecord", func(e *sharedEnv) {
+	{"AffectsOnlyItsRecord", func(e *sharedEnv) {
 		s := e.shared()
 		entries := e.create(s, Node(1), Node(2))
 		c, _ := e.claim(s, entries[0].Record.Key())
@@ -278,7 +278,7 @@ var lostClaimTests = []sharedTest{
 		_, err := s.Commit(e.ctx(), state.Op{Record: touched(entries[1].Record), Revision: entries[1].Revision})
 		e.must(err)
 	}},
-	{"MayBeTakenByAnother", func(e *sharedEnv) {
+	{"AllowsAnotherClaim", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		key := e.create(one, Node(1))[0].Record.Key()
 		c, _ := e.claim(one, key)
@@ -290,12 +290,12 @@ var lostClaimTests = []sharedTest{
 			e.Errorf("Unlock of a lost claim took it from its new holder: %v", err)
 		}
 	}},
-	{"IsForgottenAfterUnlock", func(e *sharedEnv) {
+	{"EndsAfterUnlock", func(e *sharedEnv) {
 		s := e.shared()
 		entry := e.create(s, Node(1))[0]
 		c, _ := e.claim(s, entry.Record.Key())
 		e.Steal(e.T, s, entry.Record.Key().String(), c)
-		e.closes(c.Lost(), "the claim was taken away")
+		e.closes(c.Lost(), "the claim was removed")
 		e.must(c.Unlock(e.ctx()))
 		e.claim(s, entry.Record.Key())
 		_, err := s.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision})
@@ -304,7 +304,7 @@ var lostClaimTests = []sharedTest{
 }
 
 var claimedTests = []sharedTest{
-	{"ListsWhatOthersHave", func(e *sharedEnv) {
+	{"ListsClaimsOfOthers", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		want := map[resources.Key]bool{}
 		var claims []state.Lock
@@ -321,7 +321,7 @@ var claimedTests = []sharedTest{
 		}
 		e.eventually(two, "no claim is known", func() bool { return len(two.Claimed()) == 0 })
 	}},
-	{"EndsWithTheOther", func(e *sharedEnv) {
+	{"EndsWithTheOtherStore", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		key := e.create(one, Node(1))[0].Record.Key()
 		e.claim(one, key)

@@ -65,7 +65,7 @@ var committedClaimTests = []sharedTest{
 			e.claim(s, entry.Record.Key())
 		}
 	}},
-	{"ClaimThatIsHeldStays", func(e *sharedEnv) {
+	{"ExistingClaimIsKept", func(e *sharedEnv) {
 		s := e.shared()
 		for _, entry := range e.create(s, committable()...) {
 			c, entry := e.claim(s, entry.Record.Key())
@@ -84,7 +84,7 @@ var committedClaimTests = []sharedTest{
 			e.must(err)
 			select {
 			case <-entry.ClaimLock.Lost():
-				e.Error("Lost was closed though the claim was given back")
+				e.Error("Lost was closed although Unlock was called")
 			default:
 			}
 			_, got := e.claimSoon(two, key)
@@ -97,7 +97,7 @@ var committedClaimTests = []sharedTest{
 			}
 		}
 	}},
-	{"RefusedCommitClaimsAndReleasesNothing", func(e *sharedEnv) {
+	{"RejectedCommitClaimsAndReleasesNothing", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		for _, entry := range e.create(one, committable()...) {
 			key := entry.Record.Key()
@@ -107,7 +107,7 @@ var committedClaimTests = []sharedTest{
 			}
 			c, entry := e.claim(two, key) // no handle has the claim
 			e.must(c.Unlock(e.ctx()))
-			e.eventually(one, "the claim was given back", func() bool { return !one.Claimed()[key] })
+			e.eventually(one, "the claim was released", func() bool { return !one.Claimed()[key] })
 			entry = e.commitClaim(one, entry)
 			_, err = one.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision + 1000, Release: true})
 			if !errors.Is(err, state.ErrConflict) {
@@ -130,7 +130,7 @@ var committedClaimTests = []sharedTest{
 			}
 		}
 	}},
-	{"ClaimGoesToOneOfMany", committedClaimGoesToOne},
+	{"ClaimIsTakenByOneOfMany", committedClaimGoesToOne},
 	{"LostClaimIsNotReleased", func(e *sharedEnv) {
 		s := e.shared()
 		for _, entry := range e.create(s, committable()...) {
@@ -139,10 +139,10 @@ var committedClaimTests = []sharedTest{
 			if _, err := s.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision, Release: true}); !errors.Is(err, state.ErrLost) {
 				e.Errorf("%v, want ErrLost", err)
 			}
-			e.closes(entry.ClaimLock.Lost(), "a commit found the claim gone")
+			e.closes(entry.ClaimLock.Lost(), "a commit detected the loss of the claim")
 		}
 	}},
-	{"IsForNodesAndRequestsThatAreThere", func(e *sharedEnv) {
+	{"NeedsAnExistingNodeOrRequest", func(e *sharedEnv) {
 		s := e.shared()
 		node := e.create(s, Node(1))[0]
 		build := e.create(s, record(resources.KindBuild, 4))[0]
@@ -156,7 +156,7 @@ var committedClaimTests = []sharedTest{
 		} {
 			var refusal state.InvalidError
 			if _, err := s.Commit(e.ctx(), op); !errors.As(err, &refusal) {
-				e.Errorf("%s: %v, want a refusal", name, err)
+				e.Errorf("%s: %v, want an error", name, err)
 			}
 		}
 	}},

@@ -7,7 +7,7 @@ import (
 )
 
 var frozenTests = []sharedTest{
-	{"HoldsForAllUntilSomebodyThaws", func(e *sharedEnv) {
+	{"AppliesToAllUntilAnyThaws", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		if got := one.FrozenProviders(); len(got) > 0 {
 			e.Fatalf("frozen from the start are %q", got)
@@ -23,7 +23,7 @@ var frozenTests = []sharedTest{
 		if !frozen(one)() { // immediately
 			e.Errorf("frozen are %q, want %q", one.FrozenProviders(), want)
 		}
-		e.eventually(two, "another sees them", frozen(two))
+		e.eventually(two, "another handle sees them", frozen(two))
 		for range 2 {
 			e.must(two.FreezeProvider(e.ctx(), "cloud", false))
 		}
@@ -31,25 +31,25 @@ var frozenTests = []sharedTest{
 		if !frozen(two)() {
 			e.Errorf("after one was thawed, frozen are %q, want %q", two.FrozenProviders(), want)
 		}
-		e.eventually(one, "who has frozen it sees that it was thawed", frozen(one))
+		e.eventually(one, "the process that froze it sees the thaw", frozen(one))
 	}},
-	{"IsUndoneByWhoeverDoesNotKnowOfItYet", func(e *sharedEnv) {
+	{"CanBeThawedByAnUnsyncedHandle", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		for range 5 {
 			e.must(one.FreezeProvider(e.ctx(), "cloud", true))
 			e.must(two.FreezeProvider(e.ctx(), "cloud", false))
-			e.eventually(one, "it is thawed", func() bool { return len(one.FrozenProviders()) == 0 })
+			e.eventually(one, "the provider is thawed", func() bool { return len(one.FrozenProviders()) == 0 })
 		}
 	}},
-	{"OutlivesWhoHasFrozen", func(e *sharedEnv) {
+	{"SurvivesTheProcessThatFroze", func(e *sharedEnv) {
 		one, two := e.shared(), e.shared()
 		e.must(one.FreezeProvider(e.ctx(), "cloud", true))
 		e.must(one.Close())
-		for name, s := range map[string]state.Shared{"who was there": two, "who comes later": e.shared()} {
+		for name, s := range map[string]state.Shared{"an open handle": two, "a later handle": e.shared()} {
 			e.eventually(s, name+" sees it", func() bool { return diff.Equal([]string{"cloud"}, s.FrozenProviders()) })
 		}
 	}},
-	{"ShowsInRecords", func(e *sharedEnv) {
+	{"IsShownInRecords", func(e *sharedEnv) {
 		s := e.shared()
 		key := resources.Key{Kind: resources.KindProvider, ID: "cloud"}
 		if _, err := s.Commit(e.ctx(), state.Op{Record: &resources.ProviderRecord{Name: key.ID, Driver: "sandbox", Frozen: true}}); err != nil {

@@ -29,7 +29,7 @@ const (
 )
 
 // errNoWatch is returned when the server is too old.
-var errNoWatch = errors.New("the server knows no persistent watches: ZooKeeper 3.6 or later is needed")
+var errNoWatch = errors.New("the server does not support persistent watches: use ZooKeeper 3.6 or later")
 
 // watchConn sends the addWatch requests at the start of a session and hides their responses from the library.
 type watchConn struct {
@@ -83,7 +83,7 @@ func (c *watchConn) frame() ([]byte, error) {
 	}
 	size := binary.BigEndian.Uint32(head[:])
 	if size > maxFrame {
-		return nil, fmt.Errorf("a packet of %d bytes: this is no ZooKeeper", size)
+		return nil, fmt.Errorf("packet of %d bytes: the server is not ZooKeeper", size)
 	}
 	frame := make([]byte, 4+size)
 	copy(frame, head[:])

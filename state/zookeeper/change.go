@@ -140,7 +140,7 @@ func (c *change) checkRevision() error {
 	case c.op.Force || now == c.op.Revision || c.unnamed:
 		return nil
 	case now == 0:
-		return fmt.Errorf("%s is gone, it was at revision %d: %w", c.key, c.op.Revision, state.ErrConflict)
+		return fmt.Errorf("%s no longer exists, it was at revision %d: %w", c.key, c.op.Revision, state.ErrConflict)
 	case c.op.Revision == 0:
 		return fmt.Errorf("%s exists, at revision %d: %w", c.key, now, state.ErrConflict)
 	default:

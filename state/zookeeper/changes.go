@@ -35,7 +35,7 @@ func (s *Store) Changes() (changed []state.Entry, gone []resources.Key) {
 		case errors.Is(err, state.ErrNotFound):
 			gone = append(gone, key)
 		default:
-			s.log.Debug("the record of an image cannot be read", "image", key.ID, "error", err)
+			s.log.Debug("cannot read the record of an image", "image", key.ID, "error", err)
 		}
 	}
 	return changed, gone

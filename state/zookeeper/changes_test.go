@@ -19,7 +19,7 @@ var sharedKinds = []resources.Kind{resources.KindRequest, resources.KindNode, re
 
 // Changes leads to the same records as List after any events: records that become malformed and valid again, disappear
 // and return, and uploads that a client has copied together with npctl's ID.
-func TestWhoFollowsChangesHasWhatListHas(t *testing.T) {
+func TestChangesLeadToTheRecordsOfList(t *testing.T) {
 	t.Parallel()
 	uploads := uploadsDir("noble", buildHex, "cloud")
 	paths := []string{requestsDir + "/200-0000000001", nodesDir + "/0000000001", nodesDir + "/0000000002", buildPath("noble", buildHex),
@@ -81,7 +81,7 @@ func follow(s *Store, known map[resources.Key]state.Entry) {
 	}
 }
 
-func TestReadingEverythingAgainIsNoChange(t *testing.T) {
+func TestRereadingReportsNoChange(t *testing.T) {
 	t.Parallel()
 	s := alone()
 	at := requestsDir + "/200-0000000001"
@@ -89,7 +89,7 @@ func TestReadingEverythingAgainIsNoChange(t *testing.T) {
 	s.Changes()
 	s.takeText(at, zuulsRequest, 7)
 	if changed, gone := s.Changes(); len(changed)+len(gone) > 0 {
-		t.Errorf("told of %v, %v", changed, gone)
+		t.Errorf("reported %v, %v", changed, gone)
 	}
 }
 

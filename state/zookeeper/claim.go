@@ -96,7 +96,7 @@ func (s *Store) releaseContenders(ctx context.Context, contenders []*contender) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.callLimit())
 	defer cancel()
 	if err := s.release(ctx, contenders...); err != nil {
-		s.log.Debug("a lock in ZooKeeper is given back later", "error", err)
+		s.log.Debug("lock in ZooKeeper will be released later", "error", err)
 	}
 	return nil
 }
@@ -125,14 +125,14 @@ func (s *Store) claimable(ctx context.Context, key resources.Key) (string, error
 func (s *Store) writable(ctx context.Context, kind resources.Kind) error {
 	switch {
 	case !shared(kind):
-		return state.Invalidf("a %s is this process's alone", kind)
+		return state.Invalidf("a %s cannot be claimed: it is private to this process", kind)
 	case s.opts.ReadOnly:
 		return errReadOnly
 	}
 	return s.usable(ctx)
 }
 
-var errReadOnly = errors.New("the state was opened for reading only")
+var errReadOnly = errors.New("the state is open in read-only mode")
 
 // settledEntry returns the current record after this process has locked it. The events of all changes that precede the
 // lock have arrived; settledEntry waits until the feed has read them.
@@ -162,7 +162,7 @@ func (s *Store) keep(c *claim, entry state.Entry) error {
 		return state.ErrNotFound
 	}
 	if claimDir(at, z.ref, resources.StateOf(entry.Record)) != c.dir {
-		return fmt.Errorf("it has just become %s: %w", resources.StateOf(entry.Record), state.ErrLocked)
+		return fmt.Errorf("its state has changed to %s: %w", resources.StateOf(entry.Record), state.ErrLocked)
 	}
 	if c.lostClosed {
 		return state.ErrLost
@@ -190,7 +190,7 @@ func (c *claim) Unlock(ctx context.Context) error {
 		return nil
 	}
 	if err := s.release(ctx, c.contender); err != nil {
-		return fmt.Errorf("give %s back: %w", c.key, err)
+		return fmt.Errorf("release %s: %w", c.key, err)
 	}
 	return nil
 }

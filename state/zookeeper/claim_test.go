@@ -58,12 +58,12 @@ func TestClaimOfUnknownOutcomeIsNotKept(t *testing.T) {
 		unanswered(t, s, other, proxy, state.Op{Record: commented(entry), Revision: entry.Revision, Claim: true})
 		eventually(t, "it is connected again", s.Connected)
 		var claim state.Lock
-		eventually(t, "nobody has the claim", func() (ok bool) {
+		eventually(t, "the claim is free", func() (ok bool) {
 			var err error
 			claim, _, err = other.Claim(t.Context(), key)
 			return err == nil
 		})
-		eventually(t, "the record is not believed to be claimed", func() bool {
+		eventually(t, "the record is not listed as claimed", func() bool {
 			_, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Force: true, Release: true})
 			return errors.Is(err, state.ErrLocked)
 		})
@@ -71,7 +71,7 @@ func TestClaimOfUnknownOutcomeIsNotKept(t *testing.T) {
 	}
 }
 
-func TestReleaseOfUnknownOutcomeIsNoClaimAnyMore(t *testing.T) {
+func TestClaimEndsAfterReleaseOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	other := tr.open(t)

@@ -183,7 +183,7 @@ func (s *Store) examine(ctx context.Context, changes []*change) ([]string, error
 		total += len(c.data)
 	}
 	if total > maxCommit {
-		return nil, state.Invalidf("%s and what is written with it are %d bytes long, at most %d are allowed", changes[0].key, total, maxCommit)
+		return nil, state.Invalidf("the commit with %s is %d bytes long, at most %d are allowed", changes[0].key, total, maxCommit)
 	}
 	return s.locksFor(changes)
 }
@@ -229,7 +229,7 @@ func (s *Store) document(c *change) (err error) {
 	}
 	if r, ok := record.(*resources.Request); ok && r.ID != "" {
 		if want := fmt.Sprintf("%03d-", r.Priority); r.ID[:4] != want {
-			return state.Invalidf("%s cannot have priority %d: the id says it", c.key, r.Priority)
+			return state.Invalidf("%s cannot have priority %d: its ID contains another priority", c.key, r.Priority)
 		}
 	}
 	if c.data, err = s.encode(c.ref, record, s.withUploadPath(c), c.old); err != nil {
@@ -299,7 +299,7 @@ func (s *Store) locksFor(changes []*change) ([]string, error) {
 			continue
 		}
 		if s.takenByOthers(dir) {
-			return nil, fmt.Errorf("%s is claimed by another: %w, %w", c.key, state.ErrLocked, state.ErrConflict)
+			return nil, fmt.Errorf("%s is claimed by another process: %w, %w", c.key, state.ErrLocked, state.ErrConflict)
 		}
 		if c.dir, c.fenced = dir, s.canFence(c, dir); !c.fenced && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)

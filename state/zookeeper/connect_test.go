@@ -31,7 +31,7 @@ func tryOpen(t *testing.T, tr *tree, change func(*zookeeper.Options)) error {
 	return err
 }
 
-func TestOpenSaysWhatToDo(t *testing.T) {
+func TestOpenErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	elsewhere := lab.StartProxyAt(t, "127.0.0.2:0", tr.servers()[0]).Address() // the certificate does not name it
@@ -44,19 +44,19 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 		want   []string // parts of the error
 	}{
 		"a client that the servers do not know": {func(o *zookeeper.Options) { o.TLS.Cert, o.TLS.Key = tr.StrangerCert, tr.StrangerKey },
-			[]string{tr.servers()[0], "refuses the client certificate"}},
+			[]string{tr.servers()[0], "rejects the client certificate"}},
 		"no client certificate":            {func(o *zookeeper.Options) { o.TLS.Cert, o.TLS.Key = "", "" }, []string{tr.servers()[0], "client certificate"}},
-		"an authority that has not signed": {func(o *zookeeper.Options) { o.TLS.CA = authority }, []string{tr.servers()[0], "unknown authority", "authority that has signed the server's certificate"}},
-		"no authority":                     {func(o *zookeeper.Options) { o.TLS.CA = "" }, []string{"authority that has signed"}},
-		"a server of another name":         {func(o *zookeeper.Options) { o.Hosts = []string{elsewhere} }, []string{elsewhere, "127.0.0.2", "check of names off"}},
+		"an authority that has not signed": {func(o *zookeeper.Options) { o.TLS.CA = authority }, []string{tr.servers()[0], "unknown authority", "authority that signed the server's certificate"}},
+		"no authority":                     {func(o *zookeeper.Options) { o.TLS.CA = "" }, []string{"authority that signed"}},
+		"a server of another name":         {func(o *zookeeper.Options) { o.Hosts = []string{elsewhere} }, []string{elsewhere, "127.0.0.2", "verify_host_names"}},
 		"a file that is not there":         {func(o *zookeeper.Options) { o.TLS.CA = "/nowhere/ca.pem" }, []string{"/nowhere/ca.pem", "no such file"}},
 		"a file without a certificate":     {func(o *zookeeper.Options) { o.TLS.CA = noCert }, []string{noCert, "no certificate"}},
 		"a key of another certificate":     {func(o *zookeeper.Options) { o.TLS.Key = tr.StrangerKey }, []string{tr.Cert, tr.StrangerKey, "does not match"}},
-		"the port for plain text":          {func(o *zookeeper.Options) { o.Hosts = []string{tr.Plain}; o.OpenTimeout = 5 * time.Second }, []string{tr.Plain, "hung up", "for TLS"}},
-		"plain text to the port with TLS":  {func(o *zookeeper.Options) { o.TLS = nil; o.OpenTimeout = 5 * time.Second }, []string{tr.servers()[0], "hung up", "for plain text"}},
-		"nobody listens":                   {func(o *zookeeper.Options) { o.Hosts = []string{dead}; o.OpenTimeout = 3 * time.Second }, []string{dead, "refused", "whether the server runs"}},
-		"no such host":                     {func(o *zookeeper.Options) { o.Hosts = []string{"zk1.invalid"}; o.OpenTimeout = 3 * time.Second }, []string{"zk1.invalid", "whether the server runs and the address is right"}},
-		"a chroot that is not there":       {func(o *zookeeper.Options) { o.Chroot = tr.chroot + "/zuul" }, []string{tr.chroot + "/zuul", "is not there", "create it"}},
+		"the port for plain text":          {func(o *zookeeper.Options) { o.Hosts = []string{tr.Plain}; o.OpenTimeout = 5 * time.Second }, []string{tr.Plain, "closed the connection", "for TLS"}},
+		"plain text to the port with TLS":  {func(o *zookeeper.Options) { o.TLS = nil; o.OpenTimeout = 5 * time.Second }, []string{tr.servers()[0], "closed the connection", "for plain text"}},
+		"no server":                        {func(o *zookeeper.Options) { o.Hosts = []string{dead}; o.OpenTimeout = 3 * time.Second }, []string{dead, "refused", "that the server runs"}},
+		"no such host":                     {func(o *zookeeper.Options) { o.Hosts = []string{"zk1.invalid"}; o.OpenTimeout = 3 * time.Second }, []string{"zk1.invalid", "that the server runs and the address is right"}},
+		"a chroot that is not there":       {func(o *zookeeper.Options) { o.Chroot = tr.chroot + "/zuul" }, []string{tr.chroot + "/zuul", "does not exist", "create it"}},
 		"a chroot that is no path":         {func(o *zookeeper.Options) { o.Chroot = "zuul" }, []string{`"zuul"`, "must be a path"}},
 		"a chroot behind a host":           {func(o *zookeeper.Options) { o.Hosts = []string{"zk1:2281/zuul"} }, []string{"zk1:2281/zuul", "apart from the hosts"}},
 		"no hosts":                         {func(o *zookeeper.Options) { o.Hosts = nil }, []string{"at least one"}},
@@ -90,7 +90,7 @@ func deadAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestNamesOfServersNeedNotBeChecked(t *testing.T) {
+func TestHostNameVerificationCanBeDisabled(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	elsewhere := lab.StartProxyAt(t, "127.0.0.2:0", tr.servers()[0]).Address()
@@ -102,13 +102,13 @@ func TestNamesOfServersNeedNotBeChecked(t *testing.T) {
 	}
 }
 
-func TestPlainTextIsPossible(t *testing.T) {
+func TestPlainTextConnection(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS = []string{tr.Plain}, nil }))
 }
 
-func TestADeadServerOfSeveralIsPassedOver(t *testing.T) {
+func TestDeadServerIsSkipped(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	for range 3 { // whichever server is tried first

@@ -83,7 +83,7 @@ func (s *Store) onSessionOverdue(epoch uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.connection.up && s.connection.epoch == epoch {
-		s.markAllLocksLost("the connection was away for longer than the session lasts")
+		s.markAllLocksLost("no connection for longer than the session timeout")
 	}
 }
 

@@ -42,9 +42,9 @@ func (c *contender) markLost() bool {
 
 var (
 	// errQueued is returned when another contender is ahead in the queue.
-	errQueued = errors.New("another is before us")
+	errQueued = errors.New("another contender is ahead in the queue")
 	// errRetry is returned when the znodes have changed, so that another attempt may succeed.
-	errRetry = errors.New("the znodes have changed meanwhile")
+	errRetry = errors.New("the znodes have changed")
 )
 
 const maxTries = 5

@@ -96,19 +96,19 @@ func explain(address string, err error) error {
 	what := fmt.Errorf("connect to ZooKeeper at %s: %w", address, err)
 	switch {
 	case errors.As(err, &name):
-		return fmt.Errorf("%w: name the server as its certificate does, or switch the check of names off, as Nodepool has it", what)
+		return fmt.Errorf("%w: use the host name in the server certificate, or set verify_host_names = false, as Nodepool does", what)
 	case errors.As(err, &authority):
-		return fmt.Errorf("%w: give the file of the authority that has signed the server's certificate", what)
+		return fmt.Errorf("%w: set ca to the file of the authority that signed the server's certificate", what)
 	case errors.As(err, &header):
-		return fmt.Errorf("%w: the port speaks no TLS; it is mostly 2281 for TLS and 2181 for plain text", what)
+		return fmt.Errorf("%w: the port does not use TLS; the usual ports are 2281 for TLS and 2181 for plain text", what)
 	case strings.Contains(err.Error(), "remote error: tls:"):
-		return fmt.Errorf("%w: the server refuses the client certificate; give one that an authority of its truststore has signed", what)
+		return fmt.Errorf("%w: the server rejects the client certificate; use one that an authority in its truststore signed", what)
 	case errors.Is(err, errNoWatch):
 		return what
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // the server did not accept the first packet
-		return fmt.Errorf("%w: the server hung up; see whether the port is the one for TLS, mostly 2281, or for plain text, mostly 2181, as it is spoken to", what)
+		return fmt.Errorf("%w: the server closed the connection; check the port: it is usually 2281 for TLS and 2181 for plain text", what)
 	}
-	return fmt.Errorf("%w: see whether the server runs and the address is right", what)
+	return fmt.Errorf("%w: check that the server runs and the address is right", what)
 }
 
 // hosts returns the servers in turn, starting with a random one. It keeps host names, because certificates are checked

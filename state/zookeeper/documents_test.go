@@ -27,7 +27,7 @@ const nodepoolsNode = `{"state": "ready", "state_time": 1795204853.38, "cloud": 
  "shell_type": null, "hold_expiration": null, "resources": {"cores": 4, "instances": 1, "ram": 8192, "ebs-gp3": 40}, "slot": null,
  "attributes": {"executor-zone": "zone-1"}, "python_path": "auto", "tenant_name": "acme", "driver_data": null, "requestor": "0f6d2c1b"}`
 
-func TestZuulsRequestIsRead(t *testing.T) {
+func TestZuulRequestIsDecoded(t *testing.T) {
 	t.Parallel()
 	p := parsePath(requestsDir + "/200-0000000311")
 	want := &resources.Request{ID: "200-0000000311", State: resources.StateRequested, StateTime: time.Unix(1795204849, 540_000_000).UTC(),
@@ -39,7 +39,7 @@ func TestZuulsRequestIsRead(t *testing.T) {
 	}
 }
 
-func TestFulfilledRequestSaysWhatZuulReads(t *testing.T) {
+func TestFulfilledRequestHasTheKeysOfZuul(t *testing.T) {
 	t.Parallel()
 	p := parsePath(requestsDir + "/200-0000000311")
 	r := mustDecode(t, p, []byte(zuulsRequest)).(*resources.Request)
@@ -62,7 +62,7 @@ func TestFulfilledRequestSaysWhatZuulReads(t *testing.T) {
 	}
 }
 
-func TestNodepoolsNodeIsRead(t *testing.T) {
+func TestNodepoolNodeIsDecoded(t *testing.T) {
 	t.Parallel()
 	want := &resources.Node{ID: "0000000042", State: resources.StateReady, StateTime: time.Unix(1795204853, 380_000_000).UTC(),
 		Created: time.Unix(1795204849, 900_000_000).UTC(), Provider: "cloud-a-r1", Pool: "main", Labels: []string{"noble"}, ExternalID: "b68f4c7d",
@@ -77,7 +77,7 @@ func TestNodepoolsNodeIsRead(t *testing.T) {
 	}
 }
 
-func TestNodepoolsUploadIsNotLookedForByMarks(t *testing.T) {
+func TestNodepoolUploadIsUnmarked(t *testing.T) {
 	t.Parallel()
 	p := parsePath("/nodepool/images/noble/builds/" + buildHex + "/providers/cloud/images/0000000001")
 	theirs := mustDecode(t, p, []byte(`{"state": "ready", "state_time": 1795204853.38, "external_id": "b68f4c7d", "external_name": "noble-1795204853"}`))
@@ -108,7 +108,7 @@ func valuesOf(t *testing.T, n *resources.Node, old string, keys ...string) map[s
 	return got
 }
 
-func TestNodeIsWrittenAsZuulNeedsIt(t *testing.T) {
+func TestNodeHasTheKeysOfZuul(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
 	hold := resources.Node{State: resources.StateHold, StateTime: at, HoldUntil: at.Add(90 * time.Minute)}
@@ -143,7 +143,7 @@ func TestNodeIsWrittenAsZuulNeedsIt(t *testing.T) {
 	}
 }
 
-func TestNodeIsReadInAllItsShapes(t *testing.T) {
+func TestNodeIsDecodedFromAllFormats(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0).UTC()
 	login := func(port int64) resources.Login { return resources.Login{Username: "zuul", ConnectionPort: port} }
@@ -161,7 +161,7 @@ func TestNodeIsReadInAllItsShapes(t *testing.T) {
 		"a hold as text":             {`{"state": "hold", "state_time": 1800000000, "hold_expiration": "3600"}`, resources.Node{State: "hold", StateTime: at, HoldUntil: at.Add(time.Hour), Login: login(22)}},
 		"a hold that is no number":   {`{"state": "hold", "state_time": 1800000000, "hold_expiration": "soon"}`, resources.Node{State: "hold", StateTime: at, Login: login(22)}},
 		"a hold beyond all measure":  {`{"state": "hold", "state_time": 1800000000, "hold_expiration": 1e14}`, resources.Node{State: "hold", StateTime: at, HoldUntil: at.Add(maxHold * time.Second), Login: login(22)}},
-		"a state nobody sets":        {`{"state": "testing"}`, resources.Node{State: "testing", Login: login(22)}},
+		"an unused state":            {`{"state": "testing"}`, resources.Node{State: "testing", Login: login(22)}},
 		"a moment before it is gone": {`{"state": "deleted"}`, resources.Node{State: "deleting", Login: login(22)}},
 		"a static one":               {`{"state": "ready", "launcher": "static driver", "slot": 2}`, resources.Node{Static: true, Slot: 2, Login: login(22)}},
 		"attributes that are no text": {`{"state": "ready", "attributes": {"n": 1, "l": [1, 2], "x": null}}`,
@@ -178,7 +178,7 @@ func TestNodeIsReadInAllItsShapes(t *testing.T) {
 	}
 }
 
-func TestCredentialsOfAClusterAreKeptAndNeverShown(t *testing.T) {
+func TestClusterCredentialsArePreservedAndHidden(t *testing.T) {
 	t.Parallel()
 	const old = `{"state": "ready", "type": ["pod"], "connection_port": {"token": "s3cret",  "skiptls": false}, "ssh_port": {"token": "s3cret",  "skiptls": false}}`
 	p := parsePath(nodesDir + "/0000000042")
@@ -194,7 +194,7 @@ func TestCredentialsOfAClusterAreKeptAndNeverShown(t *testing.T) {
 	}
 }
 
-func TestDeclinesOfOthersAndOurs(t *testing.T) {
+func TestDeclinesOfAllProgramsAreMerged(t *testing.T) {
 	t.Parallel()
 	p := parsePath(requestsDir + "/200-0000000311")
 	r := mustDecode(t, p, []byte(zuulsRequest)).(*resources.Request)
@@ -221,7 +221,7 @@ var malformed = map[string]string{
 	"two": `{"state": "ready"}{"state": "ready"}`, "deep": strings.Repeat("[", 100_000),
 }
 
-func TestMalformedRecordHarmsOnlyItself(t *testing.T) {
+func TestMalformedRecordAffectsNoOtherRecord(t *testing.T) {
 	t.Parallel()
 	for name, text := range malformed {
 		for _, at := range []string{requestsDir + "/200-0000000001", nodesDir + "/0000000001", buildPath("noble", buildHex),
@@ -237,13 +237,13 @@ func TestMalformedRecordHarmsOnlyItself(t *testing.T) {
 				continue // created as the parent of an upload
 			}
 			if s.cache.nodes[at].decodeError == "" {
-				t.Errorf("%s at %s: nothing is said of it", name, at)
+				t.Errorf("%s at %s: nothing was logged", name, at)
 			}
 		}
 	}
 }
 
-func TestNamesNodepoolChokesOnAreLeftAlone(t *testing.T) {
+func TestRequestsWithInvalidNamesAreIgnored(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{requestsDir + "/0000000001", requestsDir + "/200-1-2", requestsDir + "/x", nodesDir + "/np1", nodesDir + "/1"} {
 		s := alone()

@@ -62,7 +62,7 @@ func (s *Store) onGone(at string) {
 	if c := s.ownContenders[prefix]; c != nil && c.dir == parentOf(at) {
 		c.exists = false
 		if !c.releasing && c.markLost() && s.ctx.Err() == nil {
-			s.log.Warn("lock in ZooKeeper was taken away", "lock", c.dir)
+			s.log.Warn("lock in ZooKeeper was removed", "lock", c.dir)
 		}
 	}
 	delete(s.orphans, prefix)
@@ -77,7 +77,7 @@ func (s *Store) feed() {
 		case <-s.wake:
 		}
 		if err := s.catchUp(s.ctx); err != nil && !s.isClosed() {
-			s.log.Debug("reading from ZooKeeper was cut short", "error", err)
+			s.log.Debug("reading from ZooKeeper was interrupted", "error", err)
 			s.later(readPause)
 		}
 	}
@@ -220,7 +220,7 @@ func (s *Store) report(at string, c content) {
 	}
 	if s.reported[at] != c.mzxid {
 		s.reported[at] = c.mzxid
-		s.log.Error("a record in ZooKeeper cannot be read and is left alone", "znode", at, "problem", c.bad)
+		s.log.Error("record in ZooKeeper cannot be decoded and is ignored", "znode", at, "problem", c.bad)
 	}
 }
 

@@ -70,7 +70,7 @@ func (w *write) makeLock(c *change) {
 // fenceError translates the error of deleting or creating a lock directory.
 func fenceError(dir string, err error) error {
 	if errors.Is(err, zk.ErrNotEmpty) {
-		return fmt.Errorf("lock %s is held by another: %w, %w", dir, state.ErrLocked, state.ErrConflict)
+		return fmt.Errorf("another process holds lock %s: %w, %w", dir, state.ErrLocked, state.ErrConflict)
 	}
 	return fmt.Errorf("%w: %s: %w", errRetry, dir, err)
 }

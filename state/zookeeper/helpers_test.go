@@ -264,7 +264,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("it did not come about that %s", what)
+			t.Fatalf("timeout waiting until %s", what)
 		case <-tick.C:
 		}
 	}

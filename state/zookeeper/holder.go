@@ -92,7 +92,7 @@ func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error
 		}
 	}
 	if len(others) == 0 {
-		return state.Holder{}, fmt.Errorf("unlock %q: nothing is locked: %w", id, state.ErrNotFound)
+		return state.Holder{}, fmt.Errorf("unlock %q: no lock is held: %w", id, state.ErrNotFound)
 	}
 	return state.Holder{}, fmt.Errorf("unlock %q: no lock has that id: %w", id, errors.Join(others...))
 }

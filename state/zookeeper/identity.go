@@ -26,7 +26,7 @@ type head struct {
 }
 
 // ErrImporting is returned while an import is in progress and records may be missing.
-var ErrImporting = errors.New("a state is being moved here, and not all of it is here yet")
+var ErrImporting = errors.New("an import is in progress, so records may be missing")
 
 // LineageError is returned when ZooKeeper has a state of another lineage than expected, or none.
 type LineageError struct {
@@ -36,9 +36,9 @@ type LineageError struct {
 
 func (e *LineageError) Error() string {
 	if e.Have == "" {
-		return fmt.Sprintf("there is no state of npctl in ZooKeeper at %s, and there was one with lineage %s", e.Where, e.Want)
+		return fmt.Sprintf("there is no npctl state in ZooKeeper at %s, and lineage %s is expected", e.Where, e.Want)
 	}
-	return fmt.Sprintf("the state in ZooKeeper at %s is of another installation: its lineage is %s, here it is %s", e.Where, e.Have, e.Want)
+	return fmt.Sprintf("the state in ZooKeeper at %s belongs to another installation: its lineage is %s, and %s is expected", e.Where, e.Have, e.Want)
 }
 
 // initialize creates npctl's own znodes and reads the lineage. The first process chooses the lineage.
@@ -114,7 +114,7 @@ func (s *Store) readHead(ctx context.Context) (h *head, version int32, err error
 	}
 	h = &head{}
 	if err := json.Unmarshal(data, h); err != nil || h.Lineage == "" {
-		return nil, 0, fmt.Errorf("%s is not npctl's: remove it if nobody needs it, or use another chroot", s.serverPath(ownDir))
+		return nil, 0, fmt.Errorf("%s was not written by npctl: remove it if it is not needed, or use another chroot", s.serverPath(ownDir))
 	}
 	if h.Schema > ownSchema {
 		return nil, 0, fmt.Errorf("%s has schema %d, written by npctl %s, and this npctl knows %d: upgrade npctl", s.serverPath(ownDir), h.Schema, h.WrittenBy, ownSchema)

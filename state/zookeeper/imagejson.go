@@ -161,7 +161,7 @@ func decodeUpload(p znodeRef, data []byte, created int64) (record, base resource
 	said := *u
 	doc.overlay(u)
 	if u.ID != said.ID && !sequence.MatchString(u.ID) {
-		return nil, nil, fmt.Errorf("npctl's id of it is %.40q", u.ID)
+		return nil, nil, fmt.Errorf("its npctl ID is %.40q", u.ID)
 	}
 	return u, &said, nil
 }

@@ -40,7 +40,7 @@ func (s *Store) beginImport(ctx context.Context, h *head, version int32) error {
 func (s *Store) writeHead(ctx context.Context, h *head, version int32) error {
 	_, _, err := s.multi(ctx, "write "+s.serverPath(ownDir), []any{&zk.SetDataRequest{Path: s.serverPath(ownDir), Data: asJSON(h), Version: version}})
 	if errors.Is(err, zk.ErrBadVersion) {
-		return fmt.Errorf("%s has changed meanwhile: %w", s.serverPath(ownDir), state.ErrConflict)
+		return fmt.Errorf("%s has changed: %w", s.serverPath(ownDir), state.ErrConflict)
 	}
 	return err
 }
@@ -99,7 +99,7 @@ func (s *Store) Import(ctx context.Context, records ...resources.Record) error {
 	ops := make([]state.Op, len(records))
 	for i, r := range records {
 		if kind := r.Key().Kind; !shared(kind) || kind == resources.KindRequest {
-			return state.Invalidf("a %s cannot be brought from another store", kind)
+			return state.Invalidf("a %s cannot be imported from another store", kind)
 		}
 		ops[i] = state.Op{Record: r, Force: true}
 	}
@@ -183,7 +183,7 @@ func (s *Store) skipNodes(ctx context.Context, upTo uint64) error {
 		}
 		missing := upTo + 1 - made
 		if missing > mostSkipped {
-			return state.Invalidf("nodes are numbered from %d here and from %d there: the difference is too large", made, upTo+1)
+			return state.Invalidf("the next node number is %d here and %d in the other state: the difference is too large", made, upTo+1)
 		}
 		skip := nodesDir + "/npctl-skip"
 		pair := []any{&zk.CreateRequest{Path: s.serverPath(skip), Acl: openACL}, &zk.DeleteRequest{Path: s.serverPath(skip), Version: -1}}

@@ -38,7 +38,7 @@ func arriving(name string) func(*zookeeper.Options) {
 	return func(o *zookeeper.Options) { o.Lineage, o.Importing = name, true }
 }
 
-func TestStateThatIsNotThereIsNotMade(t *testing.T) {
+func TestMissingStateIsNotCreated(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	var other *zookeeper.LineageError
@@ -58,7 +58,7 @@ func TestStateThatIsNotThereIsNotMade(t *testing.T) {
 	}
 }
 
-func TestStateThatArrivesIsNobodysUntilItHas(t *testing.T) {
+func TestStateCannotBeOpenedDuringImport(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	tr.open(t) // a state without a record is replaced
@@ -90,7 +90,7 @@ func TestStateThatArrivesIsNobodysUntilItHas(t *testing.T) {
 	}
 }
 
-func TestImportedUploadsAreKnownByTheirIDs(t *testing.T) {
+func TestImportedUploadsKeepTheirIDs(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
@@ -113,7 +113,7 @@ func TestImportedUploadsAreKnownByTheirIDs(t *testing.T) {
 	}
 }
 
-func TestReservedNumbersAreNotGiven(t *testing.T) {
+func TestReservedNumbersAreNotAssigned(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
@@ -146,7 +146,7 @@ func TestReservedNumbersAreNotGiven(t *testing.T) {
 	}
 }
 
-func TestPauseIsForEverybody(t *testing.T) {
+func TestPauseAppliesToAllProcesses(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s, other := tr.open(t), tr.open(t, func(o *zookeeper.Options) { o.Host = "launch2" })
@@ -164,7 +164,7 @@ func TestPauseIsForEverybody(t *testing.T) {
 	})
 }
 
-func TestMoveAwayHasOneIDUntilItIsOver(t *testing.T) {
+func TestExportKeepsItsIDUntilItEnds(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)

@@ -85,7 +85,7 @@ func (o *object) change(before, after values) {
 func (s *Store) withExtras(c codec, p znodeRef, doc *object, record resources.Record, created int64) ([]byte, error) {
 	_, base, err := c.decode(p, doc.bytes(ownKey), created)
 	if err != nil {
-		return nil, state.Invalidf("%s would not read back as it was written: %v", record.Key(), err)
+		return nil, state.Invalidf("%s would read back differently: %v", record.Key(), err)
 	}
 	old := doc.values[ownKey]
 	extra := mergeExtra(old, asJSON(c.extra(base, record)))

@@ -41,7 +41,7 @@ func mustDecode(t interface{ Fatalf(string, ...any) }, p znodeRef, text []byte) 
 	return record
 }
 
-func TestRecordsComeBackAsTheyWereWritten(t *testing.T) {
+func TestRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		p, want := drawRecord(r)
@@ -52,7 +52,7 @@ func TestRecordsComeBackAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-func TestOneRecordWrittenOverAnotherComesBack(t *testing.T) {
+func TestReplacedRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		p, first := drawRecord(r)
@@ -68,7 +68,7 @@ func TestOneRecordWrittenOverAnotherComesBack(t *testing.T) {
 	})
 }
 
-func TestRecordThatDidNotChangeIsWrittenAsItWas(t *testing.T) {
+func TestUnchangedRecordKeepsItsBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		p, record := drawRecord(r)
@@ -93,7 +93,7 @@ func withStrangers(r *rapid.T, text []byte) []byte {
 	return doc.bytes()
 }
 
-func TestKeysOfOthersAreKeptToTheByte(t *testing.T) {
+func TestForeignKeysKeepTheirBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		p, record := drawRecord(r)
@@ -116,7 +116,7 @@ func TestKeysOfOthersAreKeptToTheByte(t *testing.T) {
 }
 
 // A Nodepool launcher drops npctl's own key at each write. The rest must still be a record in the same state.
-func TestLosingNpctlsOwnKeyIsHarmless(t *testing.T) {
+func TestLossOfOwnKeyIsHarmless(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		p, want := drawRecord(r)
@@ -139,7 +139,7 @@ func TestLosingNpctlsOwnKeyIsHarmless(t *testing.T) {
 }
 
 // Zuul sets an attribute for each key of a node; these keys would replace other attributes.
-func TestNoKeyStandsInForAnAttributeOfZuuls(t *testing.T) {
+func TestNoKeyHidesAnAttributeOfZuul(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		n := drawNode(r)
@@ -155,7 +155,7 @@ func TestNoKeyStandsInForAnAttributeOfZuuls(t *testing.T) {
 	})
 }
 
-func TestEveryKeyOfNodepoolsIsThere(t *testing.T) {
+func TestDocumentsHaveAllKeysOfNodepool(t *testing.T) {
 	t.Parallel()
 	want := map[resources.Kind]string{
 		resources.KindRequest: "state state_time node_types requestor requestor_data provider event_id relative_priority created_time tenant_name declined_by nodes reuse",
@@ -179,7 +179,7 @@ func TestEveryKeyOfNodepoolsIsThere(t *testing.T) {
 	})
 }
 
-func TestExtrasOfANewerNpctlAreKept(t *testing.T) {
+func TestUnknownExtrasArePreserved(t *testing.T) {
 	t.Parallel()
 	p := parsePath(nodesDir + "/0000000001")
 	old := []byte(`{"state": "ready", "type": ["a"], "npctl": {"from_the_future": [1.50], "error": "old"}}`)
@@ -198,7 +198,7 @@ func TestExtrasOfANewerNpctlAreKept(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoObjectIsRefused(t *testing.T) {
+func TestNonObjectsAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "null", "[]", "1", `"x"`, "{", `{"a":1`, `{"a" 1}`, `{"a":1} {}`, `{"a":1}x`, "\xff", "{\"a\": \x00}"} {
 		if o, err := parseObject([]byte(text)); err == nil {
@@ -249,7 +249,7 @@ func hasOwnKey(t *testing.T, document []byte) bool {
 }
 
 // npctl shows the keys that Zuul and Nodepool write to a node, and does not change them.
-func TestWhatOthersSayOfANodeIsShown(t *testing.T) {
+func TestForeignAttributesOfANodeAreDecoded(t *testing.T) {
 	at := parsePath(nodesDir + "/0000000001")
 	text := []byte(`{"state": "hold", "type": ["a"], "launcher": "nl01-PoolWorker.cloud-main", "hold_job": "tenant proj job", ` +
 		`"user_data": "{\"n\": 1}", "driver_data": {"a": [1]}}`)

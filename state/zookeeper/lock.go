@@ -48,7 +48,7 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 			return l, err
 		}
 	}
-	return nil, fmt.Errorf("lock %s: its holders change: %w", name, state.ErrLocked)
+	return nil, fmt.Errorf("lock %s: its holder changes too often: %w", name, state.ErrLocked)
 }
 
 // tryLock returns a nil interface with every error.

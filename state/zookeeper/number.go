@@ -58,14 +58,14 @@ func (s *Store) nextUpload(last uint64) uint64 {
 func (s *Store) lastUpload(ctx context.Context) (last uint64, version int32, err error) {
 	data, stat, err := s.get(ctx, uploadsAt)
 	if errors.Is(err, zk.ErrNoNode) {
-		return 0, 0, fmt.Errorf("%s, which npctl made there, is gone; start npctl anew: %w", s.serverPath(uploadsAt), err)
+		return 0, 0, fmt.Errorf("%s, which npctl created, no longer exists; restart npctl: %w", s.serverPath(uploadsAt), err)
 	}
 	if err != nil {
 		return 0, 0, err
 	}
 	if len(data) > 0 {
 		if last, err = strconv.ParseUint(string(data), 10, 64); err != nil {
-			return 0, 0, fmt.Errorf("%s does not hold a number: %w", s.serverPath(uploadsAt), err)
+			return 0, 0, fmt.Errorf("%s does not contain a number: %w", s.serverPath(uploadsAt), err)
 		}
 	}
 	return last, stat.Version, nil

@@ -58,7 +58,7 @@ const (
 // complete sets defaults and rejects invalid options.
 func (o *Options) complete() error {
 	if o.Private == nil {
-		return errors.New("no private store: one is needed for what concerns this process alone")
+		return errors.New("no private store: one is required for the records of this process")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -106,7 +106,7 @@ func (o *Options) completeHosts() error {
 // withPort adds the port if host has none. An IPv6 address with a port is in brackets.
 func withPort(host string, port int) (string, error) {
 	if strings.Contains(host, "/") {
-		return "", fmt.Errorf("host %q: a chroot is given once, apart from the hosts", host)
+		return "", fmt.Errorf("host %q: set the chroot apart from the hosts", host)
 	}
 	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if ip := net.ParseIP(bare); ip != nil || !strings.Contains(host, ":") {
@@ -120,7 +120,7 @@ func withPort(host string, port int) (string, error) {
 		return "", fmt.Errorf("host %q: it must be host or host:port", host)
 	}
 	if n, err := strconv.Atoi(given); err != nil || n <= 0 || n > 65535 {
-		return "", fmt.Errorf("host %q: %q is no port", host, given)
+		return "", fmt.Errorf("host %q: %q is not a port", host, given)
 	}
 	return host, nil
 }

@@ -44,7 +44,7 @@ func counted(tr *tree) func(*zookeeper.Options) {
 	return func(o *zookeeper.Options) { o.Hosts, o.TLS, o.SessionTimeout = []string{tr.Plain}, nil, 2*time.Minute }
 }
 
-func TestReadingAsksNothingOfZooKeeper(t *testing.T) {
+func TestReadsMakeNoCalls(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t, counted(tr))

@@ -12,7 +12,7 @@ import (
 
 var buildHex = strings.Repeat("7b0c", 8)
 
-func TestPlacesInNodepoolsTree(t *testing.T) {
+func TestParsePath(t *testing.T) {
 	t.Parallel()
 	builds := imagesDir + "/noble/builds"
 	uploads := builds + "/" + buildHex + "/providers/cloud-a/images"
@@ -67,7 +67,7 @@ func TestPlacesInNodepoolsTree(t *testing.T) {
 	}
 }
 
-func TestUploadsHaveIDsThatTellTheirZnodes(t *testing.T) {
+func TestUploadIDsIdentifyTheirZnodes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.StringMatching(`[a-z][a-z0-9._-]{0,20}`).Filter(func(s string) bool { return s != lockName })
@@ -81,7 +81,7 @@ func TestUploadsHaveIDsThatTellTheirZnodes(t *testing.T) {
 	})
 }
 
-func TestNamesThatCannotBeZnodesAreRefused(t *testing.T) {
+func TestInvalidZnodeNamesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", ".", "..", "lock", "a/b", "a\x00", "a\nb", "\u0085", "\ue000", "\uffff"} {
 		if checkNames("good", name) == nil {
@@ -93,7 +93,7 @@ func TestNamesThatCannotBeZnodesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRecordsWithImpossibleNamesAreRefused(t *testing.T) {
+func TestRecordsWithInvalidNamesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, r := range []resources.Record{
 		&resources.Request{ID: "0000000001", State: "requested", Labels: []string{"a"}, Priority: 200},

@@ -11,7 +11,7 @@ import (
 )
 
 // A running process sees pause flags that other programs set and remove.
-func TestPauseByOthersIsFollowed(t *testing.T) {
+func TestPauseByOtherProgramsIsApplied(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"of an image with a record": true, "of an image without one": false} {
 		t.Run(name, func(t *testing.T) {

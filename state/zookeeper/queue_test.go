@@ -15,7 +15,7 @@ import (
 
 const somePrefix = "5d8281cef0054f00a9eb9a4e59b72140"
 
-func TestContendersAreThoseThatKazooSees(t *testing.T) {
+func TestContendersAreThoseOfKazoo(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		somePrefix + "__lock__0000000042":  true,
@@ -36,7 +36,7 @@ func TestContendersAreThoseThatKazooSees(t *testing.T) {
 	}
 }
 
-func TestPrefixIsWhatStandsBeforeTheLastMark(t *testing.T) {
+func TestPrefixEndsAtTheLastMark(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		somePrefix + "__lock__0000000042": somePrefix,
@@ -49,7 +49,7 @@ func TestPrefixIsWhatStandsBeforeTheLastMark(t *testing.T) {
 	}
 }
 
-func TestQueueGoesByNumbersWhateverStandsBeforeThem(t *testing.T) {
+func TestQueueIsOrderedByNumbers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		const dir = nodesDir + "/0000000001/lock"
@@ -73,7 +73,7 @@ func TestQueueGoesByNumbersWhateverStandsBeforeThem(t *testing.T) {
 	})
 }
 
-func TestEmptyQueueIsNoQueue(t *testing.T) {
+func TestEmptyQueueIsRemoved(t *testing.T) {
 	t.Parallel()
 	c := newCache()
 	at := requestLocks + "/200-0000000001/" + somePrefix + "__lock__0000000000"
@@ -110,7 +110,7 @@ func TestLocksOfRecords(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWhileItIsBeingListedIsNotAddedAgain(t *testing.T) {
+func TestZnodeDeletedDuringListingIsNotAdded(t *testing.T) {
 	const dir = "/nodepool/nodes/0000000001/lock"
 	contender := strings.Repeat("0", 32) + "__lock__0000000000"
 	c := newCache()

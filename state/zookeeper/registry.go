@@ -279,7 +279,7 @@ func (s *Store) unregister(ctx context.Context) {
 		return
 	}
 	if err := s.deleteEach(ctx, ops); err != nil {
-		s.log.Warn("registrations in ZooKeeper go with the session", "error", err)
+		s.log.Warn("registrations in ZooKeeper remain until the session ends", "error", err)
 	}
 }
 

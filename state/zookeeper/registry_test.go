@@ -11,7 +11,7 @@ import (
 
 // A pool that was full for a moment stayed registered as paused: the wanted content was compared with the cache, which
 // was older than the last write.
-func TestRegistrationSaysWhatWasRegisteredLast(t *testing.T) {
+func TestRegistrationHasTheNewestPresence(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)

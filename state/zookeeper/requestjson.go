@@ -55,7 +55,7 @@ func decodeRequest(p znodeRef, data []byte, _ int64) (record, base resources.Rec
 	case !slices.Contains(requestStates, state):
 		return nil, nil, fmt.Errorf("its state is %.40q", state)
 	case len(doc.Labels) == 0:
-		return nil, nil, errors.New("it asks for no nodes")
+		return nil, nil, errors.New("it requests no nodes")
 	}
 	r := doc.record(p.id)
 	said := *r

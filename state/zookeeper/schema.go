@@ -25,16 +25,16 @@ const leastSession = time.Second
 // Schema describes the `state "zookeeper"` block.
 func Schema() schema.Block {
 	return schema.Block{
-		Doc: "Keeps requests, nodes, builds and uploads in ZooKeeper 3.6 or later, as Nodepool does: Zuul, Nodepool and any number of npctl processes meet there. See state-zookeeper.md.",
+		Doc: "Keeps requests, nodes, builds and uploads in ZooKeeper 3.6 or later in the format of Nodepool, shared with Zuul, Nodepool and any number of npctl processes. See state-zookeeper.md.",
 		Attributes: []schema.Attribute{
 			{Name: "hosts", Type: cty.List(cty.String), Required: true, Check: checkHosts,
-				Doc: "Servers of one ensemble as `host` or `host:port`; the port is 2281 with `tls` and 2181 without when not written."},
+				Doc: "Servers of one ensemble as `host` or `host:port`; the default port is 2281 with `tls` and 2181 without."},
 			{Name: "chroot", Type: cty.String, Default: cty.StringVal(""), Check: checkChroot,
-				Doc: "Znode under which everything lies, such as `\"/zuul\"`: the one that Zuul and Nodepool have. It must exist. Empty for the root."},
+				Doc: "Znode below which all data is stored, such as `\"/zuul\"`: the same as that of Zuul and Nodepool. It must exist. Empty means the root."},
 			{Name: "session_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10s"), Check: checkSession,
-				Doc: "Time after which ZooKeeper takes a silent process for dead and frees what it had locked, at least `\"1s\"`. The server may grant another."},
+				Doc: "Time after which ZooKeeper considers a silent process dead and releases its locks, at least `\"1s\"`. The server may grant another value."},
 			{Name: "file", Type: cty.String, Default: cty.StringVal(DefaultFile), Check: checkFile,
-				Doc: "File for what concerns this process alone, of its own for each process. A relative path starts at the configuration's directory. The file and its directory are made when they do not exist, for the user alone."},
+				Doc: "File for the private records of this process; each process needs its own. A relative path is relative to the configuration directory. npctl creates the file and its directory if they do not exist, with access for the user only."},
 		},
 		Blocks: []schema.NestedBlock{{Name: "tls", Max: 1, Schema: tlsBlock()}},
 	}
@@ -42,13 +42,13 @@ func Schema() schema.Block {
 
 func tlsBlock() schema.Block {
 	return schema.Block{
-		Doc: "PEM files for TLS. A relative path starts at the configuration's directory. Without the block, nothing is encrypted.",
+		Doc: "PEM files for TLS. A relative path is relative to the configuration directory. Without the block, the connection is not encrypted.",
 		Attributes: []schema.Attribute{
-			{Name: "cert", Type: cty.String, Check: checkFile, Doc: "Certificate of this client, with `key`. ZooKeeper wants one unless it was told otherwise."},
+			{Name: "cert", Type: cty.String, Check: checkFile, Doc: "Certificate of this client, with `key`. ZooKeeper requires one by default."},
 			{Name: "key", Type: cty.String, Check: checkFile, Doc: "Private key of this client, not encrypted."},
-			{Name: "ca", Type: cty.String, Check: checkFile, Doc: "Certificates of the authorities that are trusted. Only these are; without `ca`, those of the system."},
+			{Name: "ca", Type: cty.String, Check: checkFile, Doc: "Certificates of the trusted authorities. npctl trusts only these; without `ca`, it trusts those of the system."},
 			{Name: "verify_host_names", Type: cty.Bool, Default: cty.True,
-				Doc: "Whether a server's certificate must name the host as it is written in `hosts`. Nodepool and Zuul do not check it; the chain is verified in any case. `false` needs `ca`."},
+				Doc: "Whether a server's certificate must name the host as written in `hosts`. Nodepool and Zuul do not check this; npctl always verifies the chain. `false` needs `ca`."},
 		},
 	}
 }
@@ -83,7 +83,7 @@ func tlsFrom(config cty.Value, dir string) (*TLS, error) {
 		t.AnyName = verify.False()
 	}
 	if (t.Cert == "") != (t.Key == "") {
-		return nil, errors.New("tls: cert and key belong together: write both or none")
+		return nil, errors.New("tls: set both cert and key, or neither")
 	}
 	if t.AnyName && t.CA == "" {
 		return nil, fmt.Errorf("tls: %w", errAnyNameOfAnyone)
@@ -133,19 +133,19 @@ func checkChroot(chroot cty.Value) error {
 	if at == "" || at[0] == '/' && path.Clean(at) == at && printable(at) {
 		return nil
 	}
-	return fmt.Errorf("%q is no path such as /zuul", chroot.AsString())
+	return fmt.Errorf("%q is not a path such as /zuul", chroot.AsString())
 }
 
 func checkSession(timeout cty.Value) error {
 	if d, err := str2duration.ParseDuration(timeout.AsString()); err == nil && d < leastSession {
-		return fmt.Errorf("%q is less than %s, which no server grants", timeout.AsString(), leastSession)
+		return fmt.Errorf("%q is less than %s, the minimum that a server grants", timeout.AsString(), leastSession)
 	}
 	return nil
 }
 
 func checkFile(file cty.Value) error {
 	if name := file.AsString(); name == "" || strings.ContainsAny(name, "\x00\r\n") {
-		return fmt.Errorf("%q is no path of a file", name)
+		return fmt.Errorf("%q is not a file path", name)
 	}
 	return nil
 }

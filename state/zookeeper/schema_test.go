@@ -26,7 +26,7 @@ func tlsValue(with map[string]cty.Value) cty.Value {
 	return cty.ObjectVal(values)
 }
 
-func TestBlockIsReadWithItsDefaults(t *testing.T) {
+func TestBlockDefaults(t *testing.T) {
 	got, file, err := FromConfig(block(nil), "/etc/npctl")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestBlockIsReadWithItsDefaults(t *testing.T) {
 	}
 }
 
-func TestHostNamesAreVerifiedUnlessSwitchedOff(t *testing.T) {
+func TestHostNamesAreVerifiedByDefault(t *testing.T) {
 	for _, value := range []cty.Value{cty.True, cty.NullVal(cty.Bool)} {
 		got, _, err := FromConfig(block(map[string]cty.Value{"tls": tlsValue(map[string]cty.Value{"verify_host_names": value})}), "/")
 		if err != nil || got.TLS.AnyName {
@@ -55,9 +55,9 @@ func TestHostNamesAreVerifiedUnlessSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestMistakesOfTheBlockAreFound(t *testing.T) {
+func TestInvalidBlocksAreRejected(t *testing.T) {
 	half := block(map[string]cty.Value{"tls": tlsValue(map[string]cty.Value{"key": cty.StringVal("k.pem")})})
-	if _, _, err := FromConfig(half, "/"); err == nil || !strings.Contains(err.Error(), "belong together") {
+	if _, _, err := FromConfig(half, "/"); err == nil || !strings.Contains(err.Error(), "or neither") {
 		t.Errorf("a key without a certificate: %v", err)
 	}
 	anyone := block(map[string]cty.Value{"tls": tlsValue(map[string]cty.Value{"verify_host_names": cty.False})})

@@ -52,7 +52,7 @@ func parseSeconds(text string) (time.Time, error) {
 func parseFloat(text string) (time.Time, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(f) || f > maxSeconds || f < minSeconds {
-		return time.Time{}, fmt.Errorf("%.40q is no time: a number of seconds is", text)
+		return time.Time{}, fmt.Errorf("%.40q is not a time: use a number of seconds", text)
 	}
 	whole := math.Floor(f)
 	return time.Unix(int64(whole), int64((f-whole)*1e9)).UTC(), nil

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTimesAreSecondsWithAFraction(t *testing.T) {
+func TestTimesAreFractionalSeconds(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Time{
 		"null":                     {},
@@ -28,7 +28,7 @@ func TestTimesAreSecondsWithAFraction(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTimeIsRefused(t *testing.T) {
+func TestInvalidTimesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`"1795204849"`, "true", "[]", "{}", "1e300", "-1e300", "1795204849000", "1099511627776", "-99999999999"} {
 		var got seconds
@@ -38,7 +38,7 @@ func TestWhatIsNoTimeIsRefused(t *testing.T) {
 	}
 }
 
-func TestTimesComeBackToTheNanosecond(t *testing.T) {
+func TestTimesRoundTripToTheNanosecond(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		want := time.Unix(rapid.Int64Range(0, maxSeconds-1).Draw(r, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(r, "nanos")).UTC()
@@ -53,7 +53,7 @@ func TestTimesComeBackToTheNanosecond(t *testing.T) {
 	})
 }
 
-func TestEveryNumberIsReadOrRefusedButNeverHarms(t *testing.T) {
+func TestAnyNumberIsDecodedOrRejected(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		var got seconds

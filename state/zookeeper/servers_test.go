@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-func TestStoreGoesOnWhenTheServerIsKilledAndComesBack(t *testing.T) {
+func TestStoreResumesAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	l := lab.Start(t, 1)
 	tr := newTreeIn(t, l.Env)
@@ -37,7 +37,7 @@ func TestStoreGoesOnWhenTheServerIsKilledAndComesBack(t *testing.T) {
 	one(t, s, state.Op{Key: entry.Record.Key(), Revision: entry.Revision})
 }
 
-func TestOneServerOfThreeMayDie(t *testing.T) {
+func TestStoreSurvivesTheDeathOfAServer(t *testing.T) {
 	t.Parallel()
 	l := lab.Start(t, 3)
 	tr := newTreeIn(t, l.Env)

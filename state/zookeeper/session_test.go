@@ -51,7 +51,7 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-func TestClaimsAndLocksOutliveACutConnection(t *testing.T) {
+func TestClaimsAndLocksSurviveACutConnection(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	other := tr.open(t)
@@ -76,7 +76,7 @@ func TestClaimsAndLocksOutliveACutConnection(t *testing.T) {
 	}
 }
 
-func TestOpenOutlivesCutConnections(t *testing.T) {
+func TestOpenSurvivesCutConnections(t *testing.T) {
 	t.Parallel()
 	for n := 0; n < 20; n += 2 { // each is cut at another moment
 		tr := newTree(t)
@@ -94,7 +94,7 @@ func TestOpenOutlivesCutConnections(t *testing.T) {
 	}
 }
 
-func TestWhatOthersDidDuringACutIsLearntAfterIt(t *testing.T) {
+func TestReconnectionFindsMissedChanges(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	other := tr.open(t)
@@ -134,7 +134,7 @@ func TestWhatOthersDidDuringACutIsLearntAfterIt(t *testing.T) {
 	}
 }
 
-func TestSilenceLongerThanTheSessionLosesEverything(t *testing.T) {
+func TestLocksAreLostAfterTheSessionTimeout(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	other := tr.open(t)
@@ -197,7 +197,7 @@ func withComment(e state.Entry, text string) *resources.Node {
 
 // A commit that is sent but unanswered when the session ends arrives late, or never. ZooKeeper must not execute it
 // then.
-func TestCommitThatArrivesAfterTheSessionIsNotWritten(t *testing.T) {
+func TestCommitAfterTheSessionIsNotWritten(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	other := tr.open(t)
@@ -224,7 +224,7 @@ func TestCommitThatArrivesAfterTheSessionIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestProcessThatIsKilledHoldsNothingAfterItsSession(t *testing.T) {
+func TestKilledProcessLosesItsLocks(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
@@ -245,7 +245,7 @@ func TestProcessThatIsKilledHoldsNothingAfterItsSession(t *testing.T) {
 	}
 }
 
-func TestClosedStoreLeavesNothingBehind(t *testing.T) {
+func TestCloseRemovesEphemeralZnodes(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	r := openRemote(t, tr, 20*time.Second)

@@ -34,7 +34,7 @@ func paused(t *testing.T, s *zookeeper.Store, image string) bool {
 	return entry.Record.(*resources.ImageRecord).Paused
 }
 
-func TestPauseOfAnImageIsEverybodys(t *testing.T) {
+func TestImagePauseIsShared(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	one1, two := tr.elsewhere(t), tr.elsewhere(t)
@@ -66,7 +66,7 @@ func TestPauseOfAnImageIsEverybodys(t *testing.T) {
 	}
 }
 
-func TestWishForABuildIsEverybodys(t *testing.T) {
+func TestBuildRequestIsShared(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	one1, two := tr.elsewhere(t), tr.elsewhere(t)
@@ -87,7 +87,7 @@ func TestWishForABuildIsEverybodys(t *testing.T) {
 	}
 }
 
-func TestCommitToBothStoresIsAllOrNone(t *testing.T) {
+func TestCommitToBothStoresIsAtomic(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
@@ -138,13 +138,13 @@ func TestReadOnlyStoreChangesNothing(t *testing.T) {
 	for name, err := range map[string]error{"commit": commit, "claim": claim, "lock": lock, "register": s.Register(t.Context(), resources.Presence{}),
 		"wish": s.RequestBuild(t.Context(), "noble", true), "freeze": s.FreezeProvider(t.Context(), "cloud", true),
 		"thaw": s.FreezeProvider(t.Context(), "cloud", false)} {
-		if err == nil || !strings.Contains(err.Error(), "reading only") {
-			t.Errorf("%s: %v, want that it is for reading only", name, err)
+		if err == nil || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("%s: %v, want the read-only error", name, err)
 		}
 	}
 	for _, err := range s.WritePast(t.Context()) {
-		if err == nil || !strings.Contains(err.Error(), "reading only") {
-			t.Errorf("past all that: %v, want that it is for reading only", err)
+		if err == nil || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("without the checks: %v, want the read-only error", err)
 		}
 	}
 	if diff := cmp.Diff(before, tr.all(t)); diff != "" {
@@ -152,7 +152,7 @@ func TestReadOnlyStoreChangesNothing(t *testing.T) {
 	}
 }
 
-func TestLockDirectoriesOfRequestsGoHoursAfterThem(t *testing.T) {
+func TestRequestLockDirectoriesOutliveTheirRequests(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
@@ -170,7 +170,7 @@ func TestLockDirectoriesOfRequestsGoHoursAfterThem(t *testing.T) {
 	}
 }
 
-func TestTreeOfANewerNpctlIsLeftAlone(t *testing.T) {
+func TestTreeOfANewerNpctlIsRejected(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	must(t, tr.elsewhere(t).Close())
@@ -181,7 +181,7 @@ func TestTreeOfANewerNpctlIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhoHoldsALockIsKnownAlsoOfStrangers(t *testing.T) {
+func TestHolderOfAForeignLockIsReported(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	one1, two := tr.elsewhere(t), tr.elsewhere(t)

@@ -38,7 +38,7 @@ func (s *Store) noteSightings(ctx context.Context, changes []*change) error {
 			if !errors.As(err, &refusal) {
 				return err
 			}
-			s.log.Warn("ids in a cloud cannot be reserved", "provider", sighting.Provider, "id", sighting.Record.ID, "error", err)
+			s.log.Warn("IDs from a cloud cannot be reserved", "provider", sighting.Provider, "id", sighting.Record.ID, "error", err)
 		}
 	}
 	return nil

@@ -124,7 +124,7 @@ func (s *Store) prepareInTime(ctx context.Context) error {
 		if !errors.Is(err, errOutcomeUnknown) || s.opts.Importing || ctx.Err() != nil {
 			return err
 		}
-		s.log.Info("ZooKeeper is asked again", "error", err)
+		s.log.Info("connection to ZooKeeper lost while opening the state; retrying", "error", err)
 		select {
 		case <-ctx.Done():
 			return err
@@ -142,7 +142,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		if there, err := s.exists(ctx, ""); err != nil {
 			return err
 		} else if !there {
-			return fmt.Errorf("the chroot %s is not there: create it, or give the one that Zuul and Nodepool have", s.opts.Chroot)
+			return fmt.Errorf("the chroot %s does not exist: create it, or use the one of Zuul and Nodepool", s.opts.Chroot)
 		}
 	}
 	if err := s.initialize(ctx); err != nil {
@@ -201,5 +201,5 @@ type logger struct{ log *slog.Logger }
 
 // Printf implements zk.Logger.
 func (l logger) Printf(format string, args ...any) {
-	l.log.Debug("ZooKeeper client", "says", fmt.Sprintf(format, args...))
+	l.log.Debug("ZooKeeper client", "message", fmt.Sprintf(format, args...))
 }

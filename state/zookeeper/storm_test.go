@@ -52,7 +52,7 @@ func nodeDocument(in string, n int) string {
  "tenant_name": "acme", "driver_data": null, "requestor": "0f6d2c1b"}`, in, n, strings.Repeat("A", 70))
 }
 
-func TestChangesOfAStormMakeWhatIsThere(t *testing.T) {
+func TestChangesConvergeDuringAStorm(t *testing.T) {
 	t.Parallel()
 	const changes = 10_000
 	tr := newTree(t)
@@ -105,7 +105,7 @@ func follow(s *zookeeper.Store, known map[resources.Key]state.Entry) {
 	}
 }
 
-func TestMalformedRecordsStopNothing(t *testing.T) {
+func TestMalformedRecordsDoNotStopTheFeed(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t, silent)
@@ -135,7 +135,7 @@ func TestMalformedRecordsStopNothing(t *testing.T) {
 	}
 }
 
-func TestStateTestingAndUnknownKeysAreLivedWith(t *testing.T) {
+func TestUnknownStatesAndKeysArePreserved(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)
@@ -161,7 +161,7 @@ func TestStateTestingAndUnknownKeysAreLivedWith(t *testing.T) {
 }
 
 // A client with the Go library's own locks creates names that kazoo ignores, and npctl ignores them too.
-func TestWhatIsNoContenderHindersNobody(t *testing.T) {
+func TestNonContendersDoNotBlockALock(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s := tr.open(t)

@@ -17,7 +17,7 @@ const minCall = 10 * time.Second
 func (s *Store) callLimit() time.Duration { return max(minCall, 2*s.sessionTimeout()) }
 
 // errOutcomeUnknown is returned when a change may or may not have been made.
-var errOutcomeUnknown = errors.New("the connection to ZooKeeper was lost before it answered: it may have been done")
+var errOutcomeUnknown = errors.New("the connection to ZooKeeper was lost before the answer: the change may have been made")
 
 // callWithTimeout makes one call. It returns when ctx is done and after callLimit at the latest, and ignores the result
 // of a call that ends later.
@@ -88,7 +88,7 @@ func (s *Store) children(ctx context.Context, path string) ([]string, error) {
 }
 
 func (s *Store) exists(ctx context.Context, path string) (bool, error) {
-	return callWithTimeout(ctx, s, "look for "+s.serverPath(path), func() (bool, error) {
+	return callWithTimeout(ctx, s, "check "+s.serverPath(path), func() (bool, error) {
 		there, _, err := s.conn.Exists(s.serverPath(path))
 		return there, err
 	})

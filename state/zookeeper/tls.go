@@ -53,7 +53,7 @@ func (t *TLS) config() (*tls.Config, error) {
 	return c, nil
 }
 
-var errAnyNameOfAnyone = errors.New("verify_host_names = false needs ca: without it, a certificate of any public authority for any host would do")
+var errAnyNameOfAnyone = errors.New("verify_host_names = false needs ca: without it, a certificate of any public authority for any host would be accepted")
 
 // roots returns the configured authorities, or the system's without any.
 func (t *TLS) roots() (*x509.CertPool, error) {
@@ -70,7 +70,7 @@ func (t *TLS) roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("certificate authority %s: there is no certificate in it", t.CA)
+		return nil, fmt.Errorf("certificate authority %s: the file contains no certificate", t.CA)
 	}
 	return pool, nil
 }
@@ -78,7 +78,7 @@ func (t *TLS) roots() (*x509.CertPool, error) {
 // verifyChain verifies the chain as the standard library does, without the host name.
 func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	if len(s.PeerCertificates) == 0 {
-		return errors.New("the server showed no certificate")
+		return errors.New("the server sent no certificate")
 	}
 	between := x509.NewCertPool()
 	for _, cert := range s.PeerCertificates[1:] {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestConfiguredAuthorityIsTheOnlyOne(t *testing.T) {
+func TestOnlyTheConfiguredAuthorityIsTrusted(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func (s *Store) upkeep() {
 			continue
 		}
 		if err := s.tidy(s.ctx); err != nil && !s.isClosed() {
-			s.log.Debug("upkeep of ZooKeeper was cut short", "error", err)
+			s.log.Debug("upkeep of ZooKeeper was interrupted", "error", err)
 			time.AfterFunc(readPause, func() { hint(s.upkeepWake) })
 		}
 	}
@@ -154,7 +154,7 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 		}
 		_, _, err := s.multi(ctx, "remove "+at, ops)
 		if err == nil {
-			s.log.Info("a record without data was removed from ZooKeeper", "znode", at)
+			s.log.Info("removed a record without data from ZooKeeper", "znode", at)
 		}
 		if ignore(err, zk.ErrNoNode, zk.ErrNotEmpty, zk.ErrBadVersion) != nil {
 			return err

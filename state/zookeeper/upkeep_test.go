@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
-func TestLockDirectoriesGoEightHoursAfterTheirRequests(t *testing.T) {
+func TestLockDirectoriesAreRemovedAfterEightHours(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		later time.Duration

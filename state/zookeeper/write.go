@@ -307,7 +307,7 @@ func (w *write) refused(i int, err error) error {
 	case forFence:
 		return fenceError(s.serverPath(w.what[i]), err)
 	case forSerial:
-		return fmt.Errorf("%s, which npctl made there, is gone; start npctl anew: %w", s.serverPath(serialAt), err)
+		return fmt.Errorf("%s, which npctl created, no longer exists; restart npctl: %w", s.serverPath(serialAt), err)
 	case forRecord:
 		if c := w.of[i]; !c.op.Force && isConflict(err) {
 			return fmt.Errorf("%s: %w: %w", c.key, state.ErrConflict, err)

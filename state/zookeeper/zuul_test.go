@@ -47,7 +47,7 @@ func lockedRecords(t *testing.T, s *zookeeper.Store) map[string]state.Entry {
 	}
 }
 
-func TestLocksExcludeZuulsAndTheOtherWayRound(t *testing.T) {
+func TestLocksExcludeZuulAndViceVersa(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s, zuul, ctx := tr.open(t), startZuul(t, tr), t.Context()
@@ -104,7 +104,7 @@ func takeByCommit(ctx context.Context, s *zookeeper.Store, key resources.Key) (f
 }
 
 // Zuul waits for a node's lock and gets it as soon as it is free.
-func TestZuulWaitsForALockOfOurs(t *testing.T) {
+func TestZuulWaitsForOurLock(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]taker{"by themselves": takeByClaim, "by commits": takeByCommit} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func zuulWaits(t *testing.T, take taker) {
 
 // Zuul and npctl take and release one lock as fast as they can, npctl by claims and by commits; they never hold it
 // together.
-func TestNeverDoTwoHaveALock(t *testing.T) {
+func TestLocksAreExclusive(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	zuul, ctx := startZuul(t, tr), t.Context()
@@ -251,7 +251,7 @@ func TestCommitsWithoutAClaimRespectZuulsLock(t *testing.T) {
 }
 
 // The whole cycle: a real Zuul creates a request, npctl serves it as a launcher, and Zuul uses and returns the nodes.
-func TestRequestOfARealZuul(t *testing.T) {
+func TestRequestByZuul(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s, zuul, ctx := tr.open(t), startZuul(t, tr), t.Context()
