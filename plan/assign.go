@@ -70,7 +70,7 @@ func (d *dispatch) optionAt(r *resources.Request, s *poolState, have []string) (
 		o.share = d.freeShare(s, d.free)
 	}
 	if !d.reachable(s.at.provider) {
-		o.blocker = &blocker{text: "the provider does not answer"}
+		o.blocker = &blocker{text: "the provider does not respond"}
 		return o, ""
 	}
 	if !r.Fresh {
@@ -241,7 +241,7 @@ func (d *dispatch) oversizeBlocker(o *option, all resources.ResourceAmounts) *bl
 // roomBlocker returns the limit that leaves no capacity now for the nodes to launch, or nil.
 func (d *dispatch) roomBlocker(o *option) *blocker {
 	if o.reservedForRequest {
-		return &blocker{text: "what is free is kept for a request that has waited longer"}
+		return &blocker{text: "free capacity is reserved for a request that has waited longer"}
 	}
 	if why := overLimits(o.pool, d.pool(o.at.provider, o.at.pool).use, o.need); why != nil {
 		return why

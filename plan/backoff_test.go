@@ -9,9 +9,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestFailedDeleteIsTriedAgainLaterAndLater checks that a failed delete waits 5 s at first and at most 10 minutes,
+// TestFailedDeleteIsRetriedWithBackoff checks that a failed delete waits 5 s at first and at most 10 minutes,
 // and that the steps that need it wait too. A plan that is executed once does not wait.
-func TestFailedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
+func TestFailedDeleteIsRetriedWithBackoff(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Records.Nodes[0].State = resources.StateUsed
 	id := "delete node " + o.Records.Nodes[0].ID

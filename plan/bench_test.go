@@ -97,8 +97,8 @@ func BenchmarkComputeNothingToDo(b *testing.B) {
 	}
 }
 
-// TestNodesAsWantedAllocateNothing guards the pass of the daemon: most nodes match the desired state in most passes.
-func TestNodesAsWantedAllocateNothing(t *testing.T) {
+// TestUnchangedNodesAllocateNothing guards the pass of the daemon: most nodes match the desired state in most passes.
+func TestUnchangedNodesAllocateNothing(t *testing.T) {
 	d, o := largeAsWanted()
 	allocations := func() float64 { return testing.AllocsPerRun(2, func() { Compute(d, o, Options{}) }) }
 	all := allocations()

@@ -156,7 +156,7 @@ func (c *computation) isReplaceTarget(addresses ...Address) bool {
 func (c *computation) unknownReplace() {
 	for _, a := range c.opt.Replace {
 		if !c.replaceAddresses[a] {
-			c.problems = append(c.problems, Problem{Address: a, Text: "nothing that could be replaced has this address",
+			c.problems = append(c.problems, Problem{Address: a, Text: "no object that can be replaced has this address",
 				Hint: "images are diskimage.NAME or zuul_image.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID; see npctl state list"})
 		}
 	}
@@ -191,7 +191,7 @@ func (c *computation) deferUnreachable() {
 			c.deferred = append(c.deferred, name)
 			if view.Rejected && c.world.providers[name] != nil {
 				c.problems = append(c.problems, Problem{Address: ProviderAddress(name), Provider: name, Text: view.Err,
-					Hint:   "mend it, or leave the provider out with -exclude=" + string(ProviderAddress(name)),
+					Hint:   "fix it, or omit the provider with -exclude=" + string(ProviderAddress(name)),
 					Source: c.source(name)})
 				continue
 			}

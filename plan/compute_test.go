@@ -270,7 +270,7 @@ problem diskimage.debian: the plan deletes build diskimage.debian, and image deb
 			want: `delete provider.cloud.server.server-0000000077: leaked
 note leak-sighted provider.cloud.server.server-0000000078
 `},
-		"what only looks like ours is left alone": {
+		"look-alikes are ignored": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				v := o.Providers["cloud"]
 				v.Instances = append(v.Instances, resources.Instance{ID: "x", Name: "np0000000001"},
@@ -386,7 +386,7 @@ delete node.0000000001: requested [node/0000000001] needs(launch provider.cloud.
 `},
 		"-replace of nothing is a problem": {
 			change: func(_ *resources.Desired, _ *Observed, opt *Options) { opt.Replace = []Address{"node.7"} },
-			want:   "problem node.7: nothing that could be replaced has this address\n",
+			want:   "problem node.7: no object that can be replaced has this address\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (c *Consent) Error() string {
 	}
 	list := strings.Join(names, ", ")
 	if c.Empty {
-		return fmt.Sprintf("the configuration is empty and would remove all of the %s that there are (%s); that needs consent", text.Count(c.Things, "thing", "things"), list)
+		return fmt.Sprintf("the configuration is empty and would remove all %s (%s), which needs consent", text.Count(c.Things, "thing", "things"), list)
 	}
 	if len(c.Removed) > MaxUnconfirmedRemovals {
 		return fmt.Sprintf("the configuration would remove %s (%s), more than the %d that need no consent", text.Count(len(c.Removed), "thing", "things"), list, MaxUnconfirmedRemovals)
@@ -124,10 +124,10 @@ func (c *computation) withConsent(p Plan) Plan {
 		return p
 	}
 	if c.opt.HonorBackoff {
-		p.Notes = append(p.Notes, Note{Severity: Warning, Code: NoteConsent, Text: p.Consent.Error() + "; what would be removed is left alone"})
+		p.Notes = append(p.Notes, Note{Severity: Warning, Code: NoteConsent, Text: p.Consent.Error() + "; npctl does not run these removals"})
 		return p
 	}
 	p.Problems = append(p.Problems, Problem{Address: "npctl", Text: p.Consent.Error(),
-		Hint: "if that is meant, give -allow-destroy=all (or nodes, or images); otherwise look for a file of the configuration that is missing or cut"})
+		Hint: "to confirm, pass -allow-destroy=all (or nodes, or images); otherwise check whether a configuration file is missing or truncated"})
 	return p
 }

@@ -30,7 +30,7 @@ func TestDestroyNamesNodesInUse(t *testing.T) {
 	}
 }
 
-func TestDestroyLeavesReasonsOfFailedRequests(t *testing.T) {
+func TestDestroyKeepsReasonsOfFailedRequests(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Records.Requests = []*resources.Request{
 		{ID: "0000000001", State: resources.StateFailed, StateTime: now, Created: now, Labels: []string{"small"}, Error: "no room"},

@@ -52,7 +52,7 @@ const fetchOfC = `build zuul_image.debian: new-version
 upload provider.cloud.image.debian: not-uploaded needs(build zuul_image.debian)
 `
 
-func TestImagesFromElsewhere(t *testing.T) {
+func TestImagesFromExternalSources(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*resources.Desired, *Observed, *Options)
 		want    string
@@ -84,7 +84,7 @@ func TestImagesFromElsewhere(t *testing.T) {
 			},
 			want: "note source zuul_image.debian\n",
 		},
-		"nobody looked": {
+		"source not queried": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) { fetched(d, o); o.Versions = nil },
 		},
 		"a build on a host that is up is uploaded from there": {
@@ -224,8 +224,8 @@ delete diskimage.debian: requested [build/00000000000000000000000000000001] need
 			change: func(_ *resources.Desired, o *Observed, opt *Options) {
 				opt.Remove = []resources.Key{o.Records.Builds[0].Key()}
 			},
-			want: `problem provider.cloud.image.debian: nodes run from image 
-problem diskimage.debian: build 00000000000000000000000000000001 stays while one of its uploads does
+			want: `problem provider.cloud.image.debian: nodes use image 
+problem diskimage.debian: build 00000000000000000000000000000001 stays because one of its uploads stays
 `},
 		"what does not exist is not removed": {
 			change: func(_ *resources.Desired, _ *Observed, opt *Options) {

@@ -73,7 +73,7 @@ func (f File) WriteFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("save plan: %w", err)
 	}
-	defer pending.Cleanup() //nolint:errcheck // nothing is left to clean up after success
+	defer pending.Cleanup() //nolint:errcheck // after success there is nothing to clean up
 	if _, err := pending.Write(content); err != nil {
 		return fmt.Errorf("save plan to %s: %w", path, err)
 	}
@@ -96,7 +96,7 @@ func (f File) encode() ([]byte, error) {
 	out = append(append(out, header...), '\n')
 	out = append(append(out, body...), '\n')
 	if len(out) > FileLimit {
-		return nil, fmt.Errorf("the plan takes %d MiB and a plan file may have %d: narrow it with -target", len(out)>>20, FileLimit>>20)
+		return nil, fmt.Errorf("the plan has %d MiB, and the limit of a plan file is %d; limit the plan with -target", len(out)>>20, FileLimit>>20)
 	}
 	return out, nil
 }
@@ -127,15 +127,15 @@ func fileContent(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("open plan file: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("plan file %s: %w: it is no regular file", path, ErrNotPlanFile)
+		return nil, fmt.Errorf("plan file %s: %w: it is not a regular file", path, ErrNotPlanFile)
 	case info.Size() > FileLimit:
-		return nil, fmt.Errorf("plan file %s: %w: it has %d MiB, and at most %d are read", path, ErrNotPlanFile, info.Size()>>20, FileLimit>>20)
+		return nil, fmt.Errorf("plan file %s: %w: it has %d MiB, and the limit is %d", path, ErrNotPlanFile, info.Size()>>20, FileLimit>>20)
 	}
 	in, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open plan file: %w", err)
 	}
-	defer in.Close() //nolint:errcheck // only read
+	defer in.Close() //nolint:errcheck // the file is only read
 	content := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
 	if _, err := content.ReadFrom(io.LimitReader(in, FileLimit)); err != nil {
 		return nil, fmt.Errorf("read plan file %s: %w", path, err)
@@ -174,7 +174,7 @@ func fileSplit(content []byte) (fileHeader, []byte, error) {
 	case bytes.HasPrefix(content, []byte(`{"format_version"`)):
 		return header, nil, fmt.Errorf("%w: it is the output of -json; write a plan file with npctl plan -out=FILE", ErrNotPlanFile)
 	default:
-		return header, nil, fmt.Errorf("%w: it does not begin like one; write one with npctl plan -out=FILE", ErrNotPlanFile)
+		return header, nil, fmt.Errorf("%w: it has no plan file header; write one with npctl plan -out=FILE", ErrNotPlanFile)
 	}
 }
 
@@ -199,7 +199,7 @@ func (f File) check() error {
 	for i := range f.Plan.Steps {
 		s := &f.Plan.Steps[i]
 		if reportActions[s.Action] == nil {
-			return fmt.Errorf("%w: step %q does %q, which this npctl does not know", ErrPlanFormat, s.ID, s.Action)
+			return fmt.Errorf("%w: step %q has the action %q, which this npctl does not support", ErrPlanFormat, s.ID, s.Action)
 		}
 		if s.ID == "" || seen[s.ID] {
 			return fmt.Errorf("%w: the step id %q is empty or occurs twice", ErrPlanDamaged, s.ID)

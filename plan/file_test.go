@@ -31,7 +31,7 @@ func fileSaved(t *testing.T, f File) string {
 	return path
 }
 
-func TestPlanFileHoldsAllOfThePlan(t *testing.T) {
+func TestPlanFileContainsWholePlan(t *testing.T) {
 	f := sampleFile()
 	f.Plan = everyField(t)
 	got, err := ReadFile(fileSaved(t, f))
@@ -63,7 +63,7 @@ func TestPlanFilesRoundTrip(t *testing.T) {
 	})
 }
 
-func TestPlanFileIsForItsOwnerOnly(t *testing.T) {
+func TestPlanFileIsReadableByOwnerOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.plan")
 	if err := os.WriteFile(path, []byte("what was there before"), 0o666); err != nil {
 		t.Fatal(err)
@@ -83,14 +83,14 @@ func TestPlanFileIsForItsOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestPlanFileThatCannotBeWrittenSaysWhere(t *testing.T) {
+func TestPlanFileWriteErrorNamesPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing", "a.plan")
 	if err := sampleFile().WriteFile(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestWhatIsNoPlanFileIsRefused(t *testing.T) {
+func TestInvalidPlanFileIsRejected(t *testing.T) {
 	content, err := sampleFile().encode()
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +112,8 @@ func TestWhatIsNoPlanFileIsRefused(t *testing.T) {
 		says    string
 	}{
 		{"empty", nil, ErrNotPlanFile, "it is empty; write one with npctl plan -out=FILE"},
-		{"configuration", []byte("provider \"openstack\" \"x\" {}\n"), ErrNotPlanFile, "it does not begin like one"},
-		{"binary", bytes.Repeat([]byte{0, 0xff}, 1<<20), ErrNotPlanFile, "it does not begin like one"},
+		{"configuration", []byte("provider \"openstack\" \"x\" {}\n"), ErrNotPlanFile, "it has no plan file header"},
+		{"binary", bytes.Repeat([]byte{0, 0xff}, 1<<20), ErrNotPlanFile, "it has no plan file header"},
 		{"report", renderReport(t, samplePlan()), ErrNotPlanFile, "it is the output of -json"},
 		{"newer format", change(`"format":4`, `"format":5`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 5, and this npctl reads format 4"},
 		{"cut short", content[:len(content)/2], ErrPlanDamaged, "bytes are missing"},
@@ -121,7 +121,7 @@ func TestWhatIsNoPlanFileIsRefused(t *testing.T) {
 		{"edited", change("debian-small", "debian-large"), ErrPlanDamaged, "does not match its checksum"},
 		{"something added", append(bytes.Clone(content), "x\n"...), ErrPlanDamaged, "does not match its checksum"},
 		{"step twice", fileEncoded(t, twice), ErrPlanDamaged, "occurs twice"},
-		{"unknown action", fileEncoded(t, unknown), ErrPlanFormat, `does "explode"`},
+		{"unknown action", fileEncoded(t, unknown), ErrPlanFormat, `the action "explode"`},
 		{"unknown field", fileWith(t, `{"meta":{"created":"2026-03-02T13:30:00Z","options":{}},"plan":{"steps":[],"invented_later":1}}`), ErrPlanFormat, "written by npctl 0.9.0"},
 	} {
 		path := filepath.Join(t.TempDir(), "a.plan")
@@ -154,7 +154,7 @@ func fileWith(t *testing.T, body string) []byte {
 	return append(append(header, '\n'), body...)
 }
 
-func TestPlanFileHasALimit(t *testing.T) {
+func TestPlanFileSizeIsLimited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "huge.plan")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -162,12 +162,12 @@ func TestPlanFileHasALimit(t *testing.T) {
 	if err := os.Truncate(path, FileLimit+1); err != nil { // sparse
 		t.Fatal(err)
 	}
-	if _, err := ReadFile(path); !errors.Is(err, ErrNotPlanFile) || !strings.Contains(err.Error(), "at most 256 are read") {
+	if _, err := ReadFile(path); !errors.Is(err, ErrNotPlanFile) || !strings.Contains(err.Error(), "the limit is 256") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestWhatIsNoRegularFileIsNotOpened(t *testing.T) {
+func TestNonRegularPlanFileIsNotOpened(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestGraphShowsWhatWaitsForWhat(t *testing.T) {
+func TestGraphShowsDependencies(t *testing.T) {
 	p := Plan{Steps: []Step{sampleBuild("debian"), sampleUpload("debian", "rax", 11), sampleLaunch("debian-small", 0)}}
 	p.Steps[2].After = []string{p.Steps[1].ID, "a step of another plan"}
 	renderGolden(t, "graph.dot", p.Graph())
@@ -34,7 +34,7 @@ func TestGraphShowsWhatWaitsForWhat(t *testing.T) {
 	}
 }
 
-func TestGraphsAreTheSameEachTimeAndHoldNothingHostile(t *testing.T) {
+func TestGraphIsDeterministicAndEscaped(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := anyPlan(r)
 		text := p.Graph()

@@ -12,7 +12,7 @@ import (
 
 // The machine that was idle longest has two labels. It used to be assigned to the label that other machines have too,
 // and a request for both labels waited forever.
-func TestMachineIsLeftToTheLabelThatHasNoOther(t *testing.T) {
+func TestMatchKeepsOnlyNodeOfALabelForThatLabel(t *testing.T) {
 	both, one := &resources.Node{ID: "both", Labels: []string{"metal", "big"}}, &resources.Node{ID: "one", Labels: []string{"metal"}}
 	s := &idleNodes{nodes: []*resources.Node{both, one}}
 	nodes, n := s.match([]string{"metal", "big"}, nil, "", true)
@@ -21,7 +21,7 @@ func TestMachineIsLeftToTheLabelThatHasNoOther(t *testing.T) {
 	}
 }
 
-func TestAsManyLabelsAreMatchedAsCanBe(t *testing.T) {
+func TestMatchServesMaximumNumberOfLabels(t *testing.T) {
 	label := rapid.SampledFrom([]string{"a", "b", "c"})
 	rapid.Check(t, func(t *rapid.T) {
 		s := &idleNodes{}

@@ -291,14 +291,14 @@ func (c *computation) fetchDue(img *resources.Image, newest *resources.Build, us
 		return dueBuild{}
 	}
 	if view.Err != "" {
-		c.note(Warning, "source", at, img.Source, "nobody could ask for new builds of %s, so none is fetched: %s", at, view.Err)
+		c.note(Warning, "source", at, img.Source, "the source of %s could not be queried, so no new build is fetched: %s", at, view.Err)
 		return dueBuild{}
 	}
 	gone := c.imageRecord(img.Name).MissingVersions
 	i := slices.IndexFunc(view.Versions, func(v resources.Version) bool { return !slices.Contains(gone, v.ID) })
 	if i < 0 {
 		if newest == nil {
-			c.note(Warning, "source", at, img.Source, "there is no build of %s to fetch yet", at)
+			c.note(Warning, "source", at, img.Source, "the source of %s has no build yet", at)
 		}
 		return dueBuild{}
 	}

@@ -18,7 +18,7 @@ func ids(p Plan) (all []string) {
 	return all
 }
 
-func TestOlderBuildIsUploadedWhenItIsNamed(t *testing.T) {
+func TestNamedOlderBuildIsUploaded(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Records.Nodes = nil // which would be launched
 	o.Records.Builds = append(o.Records.Builds, &resources.Build{ID: buildID(2), Image: "debian", Kind: resources.DiskImage, State: resources.StateReady,
@@ -35,7 +35,7 @@ func TestOlderBuildIsUploadedWhenItIsNamed(t *testing.T) {
 	}
 }
 
-func TestUploadedAgainReplacesWhatIsThere(t *testing.T) {
+func TestRepeatedUploadReplacesExistingOne(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Records.Nodes = o.Records.Nodes[2:]
 	at := Address("provider.cloud.image.debian")
@@ -45,7 +45,7 @@ func TestUploadedAgainReplacesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestPlanForAnImageTellsOfNothingElse(t *testing.T) {
+func TestImagePlanContainsOnlyThatImage(t *testing.T) {
 	for name, test := range map[string]struct {
 		view                   ProviderView
 		notes, deferred, wants []string
@@ -53,9 +53,9 @@ func TestPlanForAnImageTellsOfNothingElse(t *testing.T) {
 	}{
 		"all is well": {view: ProviderView{ListedAt: now, Quota: unlimited()},
 			wants: []string{"build diskimage.debian", "upload provider.cloud.image.debian"}},
-		"a provider that does not answer is told of": {view: ProviderView{Err: "timeout"}, notes: []string{"deferred"}, deferred: []string{"cloud"},
+		"an unreachable provider is noted": {view: ProviderView{Err: "timeout"}, notes: []string{"deferred"}, deferred: []string{"cloud"},
 			wants: []string{"build diskimage.debian"}},
-		"one that refuses keeps nobody else from it": {view: ProviderView{Err: "bad password", Rejected: true}, notes: []string{"deferred"}, deferred: []string{"cloud"},
+		"a provider that rejects its query does not stop the others": {view: ProviderView{Err: "bad password", Rejected: true}, notes: []string{"deferred"}, deferred: []string{"cloud"},
 			wants: []string{"build diskimage.debian"}},
 	} {
 		t.Run(name, func(t *testing.T) {

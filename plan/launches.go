@@ -77,7 +77,7 @@ func (c *computation) offerBlocker(at *poolOffer) string {
 
 func (c *computation) findOfferBlocker(at *poolOffer) string {
 	if !c.reachable(at.at.provider) {
-		return "the provider did not answer"
+		return "the provider did not respond"
 	}
 	if why := c.breaker(at); why != "" {
 		return why
@@ -87,7 +87,7 @@ func (c *computation) findOfferBlocker(at *poolOffer) string {
 	}
 	key := imageAt{at.offer.Image.Name, at.at.provider}
 	if c.plannedUploads[key] == "" && len(c.readyUploads(key.image, key.provider)) == 0 {
-		return fmt.Sprintf("image %s is not there and is not being uploaded", at.offer.Image)
+		return fmt.Sprintf("image %s is missing and is not being uploaded", at.offer.Image)
 	}
 	return ""
 }
@@ -104,7 +104,7 @@ func (c *computation) breaker(at *poolOffer) string {
 		if f == nil || f == whole && f.Count < breakerThreshold || !c.inBackoff(f, launchBackoffAfter(f)) {
 			continue
 		}
-		return fmt.Sprintf("launches have failed %s, the next try is after %s: %s", times(f.Count), clock(launchBackoffAfter(f).next(f)), f.Error)
+		return fmt.Sprintf("launches have failed %s, the next attempt is after %s: %s", times(f.Count), clock(launchBackoffAfter(f).next(f)), f.Error)
 	}
 	return ""
 }

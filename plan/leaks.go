@@ -89,13 +89,13 @@ func (c *computation) oldState() {
 	if n == 0 || c.opt.Destroy {
 		return
 	}
-	held := "nothing without a record is deleted until -allow-destroy=all says that it may be"
+	held := "npctl deletes no object without a record unless -allow-destroy=all is set"
 	if c.opt.AllowDestroy == AllowAll {
-		held = "-allow-destroy=all: what has no record is deleted as leaked"
+		held = "-allow-destroy=all: objects without a record are deleted as leaked"
 	} else {
 		c.stateOutdated = true
 	}
-	c.note(Warning, NoteOldState, "", resources.Source{}, "the state is older than the clouds: %s with ids that this state never gave (such as %s); "+
+	c.note(Warning, NoteOldState, "", resources.Source{}, "the state is older than the clouds: %s with IDs that this state did not assign (such as %s); "+
 		"it was restored from a backup, or is a copy; %s", text.Count(n, "thing", "things"), first.Record, held)
 }
 
@@ -135,7 +135,7 @@ func (c *computation) leakReason(s leak) (Reason, []Fact) {
 	evidence := []Fact{{"name", s.name}, {string(s.marks.Kind), s.marks.ID}}
 	if s.inUse {
 		c.note(Warning, "leak-in-use", leakAddress(s), resources.Source{},
-			"%s %s carries our marks, has no record, and is in use; it is left alone", s.kind, s.id)
+			"%s %s has our ownership tags and no record, and is in use; npctl does not delete it", s.kind, s.id)
 		return "", nil
 	}
 	reason, what := ReasonLeaked, "has no record"
@@ -145,7 +145,7 @@ func (c *computation) leakReason(s leak) (Reason, []Fact) {
 	case s.of.Kind == resources.KindBuild:
 		return ReasonUnfinished, evidence
 	case s.of.Kind != "":
-		reason, what = ReasonDuplicate, fmt.Sprintf("is not the one that %s records", s.of)
+		reason, what = ReasonDuplicate, fmt.Sprintf("is not the object of record %s", s.of)
 		evidence = append(evidence, Fact{"record", s.of.String()})
 	}
 	if c.opt.Destroy {
@@ -156,13 +156,13 @@ func (c *computation) leakReason(s leak) (Reason, []Fact) {
 	}
 	if c.stateOutdated {
 		c.note(Info, "leak-kept", leakAddress(s), resources.Source{},
-			"%s %s (%s) carries our marks and %s; it is left alone, since the state is older than the clouds", s.kind, s.name, s.id, what)
+			"%s %s (%s) has our ownership tags and %s; npctl does not delete it, because the state is older than the clouds", s.kind, s.name, s.id, what)
 		return "", nil
 	}
 	seen := c.sighting(s)
 	if seen == nil || c.seen.Now.Sub(seen.First) < c.want.Settings.LeakSightings {
 		c.note(Info, "leak-sighted", leakAddress(s), resources.Source{},
-			"%s %s (%s) carries our marks and %s; it is deleted if it is still there %s after an apply has seen it",
+			"%s %s (%s) has our ownership tags and %s; npctl deletes it if it still exists %s after an apply has listed it",
 			s.kind, s.name, s.id, what, c.want.Settings.LeakSightings)
 		return "", nil
 	}
@@ -226,19 +226,19 @@ func (c *computation) noteForeignResources() {
 			use = plus(use, i.Resources)
 			if ourName.MatchString(i.Name) || i.Marks.Installation != "" {
 				c.note(Info, "look-alike", ProviderAddress(provider)+Address(".server."+i.ID), resources.Source{},
-					"server %s (%s) looks like a node but %s; it is left alone", i.Name, i.ID, lookAlike(i.Marks))
+					"server %s (%s) looks like a node but %s; npctl ignores it", i.Name, i.ID, lookAlike(i.Marks))
 			}
 		}
 		if others > 0 {
 			c.note(Info, "unmanaged", ProviderAddress(provider), c.source(provider),
-				"%s of others in the project, left alone%s", text.Count(others, "server", "servers"), cores(use))
+				"%s of others in the project, ignored%s", text.Count(others, "server", "servers"), cores(use))
 		}
 	}
 }
 
 func lookAlike(m resources.OwnerTags) string {
 	if m.Installation == "" {
-		return "carries no marks of npctl"
+		return "has no ownership tags of npctl"
 	}
 	return "belongs to installation " + m.Installation
 }

@@ -27,7 +27,7 @@ func leaks(o *Observed, n int, change func(*resources.Sighting)) {
 }
 
 // A daemon plans again within seconds: its recent deletions count.
-func TestLeakLimitHoldsOverTime(t *testing.T) {
+func TestLeakLimitAppliesOverTime(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Settings.LeakLimit, d.Settings.LeakSightings = 3, 10*time.Minute
 	leaks(&o, 12, nil)
@@ -113,7 +113,7 @@ func TestOldStateDeletesNoLeaks(t *testing.T) {
 	}
 }
 
-func TestMachineOfARunningBuildStays(t *testing.T) {
+func TestInstanceOfRunningBuildIsNoLeak(t *testing.T) {
 	d, o := fleet(), settled()
 	b := &resources.Build{ID: buildID(7), Image: "debian", Kind: resources.DiskImage, State: resources.StateBuilding, StateTime: o.Now}
 	o.Records.Builds = append(o.Records.Builds, b)

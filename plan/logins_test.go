@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-func TestLaunchWaitsForTheNewLoginOfItsUpload(t *testing.T) {
+func TestLaunchWaitsForLoginUpdateOfItsUpload(t *testing.T) {
 	want, seen := fleet(), settled()
 	seen.Records.Uploads[0].Login = resources.Login{Username: "zuul", ConnectionType: "ssh", ConnectionPort: 22}
 	seen.Records.Nodes[0].Upload, seen.Records.Nodes[1].Upload = "1", "1"

@@ -103,7 +103,7 @@ func (c *computation) node(n *resources.Node) {
 		c.count(n)
 		if removed != "" {
 			c.note(Info, "in-use", nodeAddress(n.ID), resources.Source{},
-				"node %s is %s and stays until it is given back, though %s", n.ID, n.State, removed.Text())
+				"node %s is %s and stays until it is returned, though %s", n.ID, n.State, removed.Text())
 		}
 	case removed != "":
 		c.endNode(n, c.because(removed))

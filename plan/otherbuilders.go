@@ -50,7 +50,7 @@ func (c *computation) leftToOtherBuilder(img *resources.Image) bool {
 		addresses = append(addresses, uploadAddress(p.Name, img.Name))
 	}
 	if c.isReplaceTarget(addresses...) {
-		c.problems = append(c.problems, Problem{Address: at, Source: img.Source, Text: "npctl on " + newest.Host + " takes care of this image: it has the newest build",
+		c.problems = append(c.problems, Problem{Address: at, Source: img.Source, Text: "npctl on " + newest.Host + " manages this image, because it has the newest build",
 			Hint: "run the command there, or request a build from it with npctl image build " + img.Name})
 	}
 	return true

@@ -31,7 +31,7 @@ func ofImages(p Plan) string {
 	return lines(p)
 }
 
-func TestAnImageIsLeftToTheBuilderOfItsNewestBuildWhileThatRuns(t *testing.T) {
+func TestImageIsManagedByRegisteredBuilderOfItsNewestBuild(t *testing.T) {
 	old := func(o *Observed) { o.Records.Builds[0].StateTime = now.Add(-48 * time.Hour) } // a build is due
 	const builds = "build diskimage.debian: "
 	for name, test := range map[string]struct {
@@ -55,7 +55,7 @@ func TestAnImageIsLeftToTheBuilderOfItsNewestBuildWhileThatRuns(t *testing.T) {
 		}, Options{}, builds + "rebuild-age"},
 		"a build is requested":             {func(o *Observed) { o.RequestedBuilds = []string{"debian"} }, Options{}, ""},
 		"a build is requested, it is away": {func(o *Observed) { o.RequestedBuilds, o.OtherBuilders = []string{"debian"}, nil }, Options{}, builds + "requested"},
-		"nobody else works there":          {func(o *Observed) { old(o); o.Shared = false }, Options{}, builds + "rebuild-age"},
+		"not a shared store":               {func(o *Observed) { old(o); o.Shared = false }, Options{}, builds + "rebuild-age"},
 	} {
 		want, seen := fleet(), settled()
 		madeThere(&seen)
@@ -66,7 +66,7 @@ func TestAnImageIsLeftToTheBuilderOfItsNewestBuildWhileThatRuns(t *testing.T) {
 	}
 }
 
-func TestReplacingAnImageOfAnotherBuilderIsRefusedWithItsName(t *testing.T) {
+func TestReplacingImageOfAnotherBuilderIsRejected(t *testing.T) {
 	want, seen := fleet(), settled()
 	madeThere(&seen)
 	for _, at := range []Address{"diskimage.debian", "provider.cloud.image.debian"} {
@@ -80,7 +80,7 @@ func TestReplacingAnImageOfAnotherBuilderIsRefusedWithItsName(t *testing.T) {
 	}
 }
 
-func TestBuildsOfRemovedImagesAreDeletedByTheirBuilderAlone(t *testing.T) {
+func TestBuildsOfRemovedImagesAreDeletedOnlyByTheirBuilder(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observed)
 		opt    Options
@@ -90,7 +90,7 @@ func TestBuildsOfRemovedImagesAreDeletedByTheirBuilderAlone(t *testing.T) {
 		"of another that is away":   {change: func(o *Observed) { o.OtherBuilders = nil }},
 		"of this one":               {change: func(o *Observed) { o.BuilderID = otherBuilder }, gone: true},
 		"of another, with destroy":  {change: func(*Observed) {}, opt: Options{Destroy: true}, gone: true},
-		"where nobody else works":   {change: func(o *Observed) { o.Shared = false }, gone: true},
+		"not a shared store":        {change: func(o *Observed) { o.Shared = false }, gone: true},
 		"of a Nodepool without ids": {change: func(o *Observed) { o.Records.Builds[0].HostID = "" }, gone: true},
 	} {
 		want, seen := fleet(), settled()

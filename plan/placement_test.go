@@ -111,7 +111,7 @@ func launchedAt(t *testing.T, what string, p Plan, want string) {
 	t.Errorf("%s: nothing is launched:\n%s", what, lines(p))
 }
 
-func TestRequestOfSeveralNodesLaunchesWhereEachLabelMayBe(t *testing.T) {
+func TestMultiNodeRequestUsesZoneOfAllLabels(t *testing.T) {
 	d, o := fleetOf(poolSpec{provider: "a", pool: "main", providers: 100, max: 10})
 	d.Labels = append(d.Labels, resources.Label{Name: "zoned"})
 	d.Labels[0].MinReady = 0

@@ -72,7 +72,7 @@ func TestPlannedValues(t *testing.T) {
 	}
 }
 
-func TestPlannedValuesNameTheImageThatIsThere(t *testing.T) {
+func TestPlannedValuesNameExistingImage(t *testing.T) {
 	d, o := valued()
 	seen := settled()
 	o.Records, o.Files = seen.Records, seen.Files
@@ -95,7 +95,7 @@ func TestPlannedValuesNameTheImageThatIsThere(t *testing.T) {
 	}
 }
 
-func TestPlannedValuesThatDifferMakeAPlanStale(t *testing.T) {
+func TestDifferentPlannedValuesMakePlanStale(t *testing.T) {
 	d, o := valued()
 	saved := File{Plan: Compute(d, o, Options{})}
 	view := o.Providers["cloud"]

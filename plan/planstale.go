@@ -45,7 +45,7 @@ func (f File) Stale(current Plan, records *Records) []Mismatch {
 // staleGone returns why a step is not in the new plan, as far as that is known.
 func staleGone(saved *Step, current Plan) string {
 	if saved.Provider != "" && slices.Contains(current.Deferred, saved.Provider) {
-		return fmt.Sprintf("provider %s could not be queried, so nobody knows whether to %s", saved.Provider, staleDoes(saved))
+		return fmt.Sprintf("provider %s could not be queried, so it is unknown whether to %s", saved.Provider, staleDoes(saved))
 	}
 	for i := range current.Problems {
 		p := &current.Problems[i]
@@ -58,7 +58,7 @@ func staleGone(saved *Step, current Plan) string {
 			return fmt.Sprintf("was to %s, now to %s because %s", staleDoes(saved), staleDoes(now), now.Reason.Text())
 		}
 	}
-	return fmt.Sprintf("no longer planned: to %s was done meanwhile, or is not needed any more", staleDoes(saved))
+	return fmt.Sprintf("no longer planned: to %s was done meanwhile or is not needed any more", staleDoes(saved))
 }
 
 func staleDoes(s *Step) string { return string(s.Action) + " the " + string(s.Thing) }
@@ -159,7 +159,7 @@ func (f File) staleTouches(saved, now []Fingerprint, records *Records) []string 
 		delete(was, print.Subject)
 		switch {
 		case !known:
-			why = append(why, print.Subject+" is new since the plan was made, and matters to this step")
+			why = append(why, print.Subject+" is new since the plan was computed, and this step relies on it")
 		case digest != print.Digest:
 			why = append(why, f.changed(print.Subject, records)...)
 		}
@@ -167,7 +167,7 @@ func (f File) staleTouches(saved, now []Fingerprint, records *Records) []string 
 	for _, print := range saved {
 		if _, gone := was[print.Subject]; gone {
 			delete(was, print.Subject)
-			why = append(why, print.Subject+" was looked at for the plan, and is not there any more")
+			why = append(why, print.Subject+" existed when the plan was computed, and does not exist any more")
 		}
 	}
 	return why
@@ -178,7 +178,7 @@ func (f File) changed(subject string, records *Records) []string {
 	saved, known := f.Records[subject]
 	now := attributesOf(records.Get(keyOf(subject)))
 	if !known || now == nil {
-		return []string{subject + " has changed since the plan was made"}
+		return []string{subject + " has changed since the plan was computed"}
 	}
 	why := saved.differences(now)
 	for i := range why {

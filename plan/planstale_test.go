@@ -26,7 +26,7 @@ func staleWhys(saved, now Plan) []string {
 	return whys
 }
 
-func TestStaleSaysWhatHasChanged(t *testing.T) {
+func TestStaleNamesChanges(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		world func(*Plan)
@@ -34,13 +34,13 @@ func TestStaleSaysWhatHasChanged(t *testing.T) {
 	}{
 		{"nothing", func(*Plan) {}, nil},
 		{"the record", func(p *Plan) { p.Steps[0].Preconditions[0].Digest = "8" },
-			[]string{"node.0000000003: node/0000000003 has changed since the plan was made"}},
+			[]string{"node.0000000003: node/0000000003 has changed since the plan was computed"}},
 		{"the server is gone", func(p *Plan) { p.Steps[0].Preconditions = p.Steps[0].Preconditions[:1] },
-			[]string{"node.0000000003: provider.vexxhost/server/4f1c was looked at for the plan, and is not there any more"}},
+			[]string{"node.0000000003: provider.vexxhost/server/4f1c existed when the plan was computed, and does not exist any more"}},
 		{"something new matters", func(p *Plan) {
 			p.Steps[0].Preconditions = append(p.Steps[0].Preconditions, Fingerprint{"upload/1", "1"})
 		},
-			[]string{"node.0000000003: upload/1 is new since the plan was made, and matters to this step"}},
+			[]string{"node.0000000003: upload/1 is new since the plan was computed, and this step relies on it"}},
 		{"order of what is touched", func(p *Plan) {
 			s := p.Steps[0].Preconditions
 			s[0], s[1] = s[1], s[0]
@@ -52,11 +52,11 @@ func TestStaleSaysWhatHasChanged(t *testing.T) {
 			[]string{`node.0000000003: it now has to wait for "upload x"`}},
 		{"further steps", func(p *Plan) { p.Steps = append(p.Steps, sampleLaunch("debian-small", 0)) }, nil},
 		{"done meanwhile", func(p *Plan) { p.Steps = nil },
-			[]string{"node.0000000003: no longer planned: to delete the node was done meanwhile, or is not needed any more"}},
+			[]string{"node.0000000003: no longer planned: to delete the node was done meanwhile or is not needed any more"}},
 		{"something else is to be done", func(p *Plan) { p.Steps[0].ID, p.Steps[0].Action, p.Steps[0].Reason = "t", ActionForget, ReasonLost },
 			[]string{"node.0000000003: was to delete the node, now to forget the node because the cloud no longer has it"}},
 		{"the cloud is away", func(p *Plan) { p.Steps, p.Deferred = nil, []string{"vexxhost"} },
-			[]string{"node.0000000003: provider vexxhost could not be queried, so nobody knows whether to delete the node"}},
+			[]string{"node.0000000003: provider vexxhost could not be queried, so it is unknown whether to delete the node"}},
 		{"a problem", func(p *Plan) {
 			p.Steps, p.Problems = nil, []Problem{{Address: "provider.vexxhost.pool.main", Provider: "vexxhost", Text: "no such\nflavor"}}
 		},
@@ -70,9 +70,9 @@ func TestStaleSaysWhatHasChanged(t *testing.T) {
 	}
 }
 
-// TestStaleLooksAtEveryField changes each field of a step in turn: the change must make the step stale, unless the
+// TestStaleComparesEveryField changes each field of a step in turn: the change must make the step stale, unless the
 // field only explains the step.
-func TestStaleLooksAtEveryField(t *testing.T) {
+func TestStaleComparesEveryField(t *testing.T) {
 	indifferent := map[string]bool{"ID": true, "Reason": true, "Evidence": true, "Files": true, "Estimate": true, "Source": true}
 	fields := reflect.TypeFor[Step]()
 	for i := range fields.NumField() {
@@ -148,9 +148,9 @@ func TestStaleNamesTheAttributesThatDiffer(t *testing.T) {
 		{"the state", node(resources.StateInUse, nil), step,
 			[]string{`node/0000000003: state was "ready", is now "in-use"`}},
 		{"the state, and the step is gone", node(resources.StateInUse, nil), func(*Records) Plan { return Plan{} },
-			[]string{"no longer planned: to delete the node was done meanwhile, or is not needed any more",
+			[]string{"no longer planned: to delete the node was done meanwhile or is not needed any more",
 				`node/0000000003: state was "ready", is now "in-use"`}},
-		{"the record is gone", &Records{}, step, []string{"node/0000000003 has changed since the plan was made"}},
+		{"the record is gone", &Records{}, step, []string{"node/0000000003 has changed since the plan was computed"}},
 	} {
 		var got []string
 		for _, m := range f.Stale(c.plan(c.now), c.now) {

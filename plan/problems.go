@@ -80,7 +80,7 @@ func inUse(s Step, records Records, opt Options) (Problem, bool) {
 	}
 	return Problem{Address: s.Address, Provider: s.Provider,
 		Text: fmt.Sprintf("node %s is %s%s, and the plan removes it", n.ID, n.State, userOf(n)),
-		Hint: fmt.Sprintf("wait until it is given back, leave it out with -exclude=%s, or allow it with -allow-destroy=all", s.Address)}, true
+		Hint: fmt.Sprintf("wait until it is returned, omit it with -exclude=%s, or allow it with -allow-destroy=all", s.Address)}, true
 }
 
 func userOf(n *resources.Node) string {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPlanWarnsOfMissingPrograms(t *testing.T) {
+func TestMissingProgramsAreNoted(t *testing.T) {
 	converter := []Program{{Name: "qemu-img", Package: "qemu-utils"}}
 	build := Step{Action: ActionBuild, Address: "diskimage.debian", Image: "debian", Formats: []string{"qcow2", "raw"}}
 	convert := Step{Action: ActionConvert, Address: "diskimage.debian", Image: "debian", Format: "vhd"}

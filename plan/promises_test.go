@@ -39,7 +39,7 @@ func TestAnotherProvidersServerIsNoLeak(t *testing.T) {
 }
 
 // destroy honors prevent_destroy of the configuration.
-func TestDestroyHonoursPreventDestroyOfTheConfiguration(t *testing.T) {
+func TestDestroyHonorsPreventDestroy(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Images[0].PreventDestroy, d.Providers[0].PreventDestroy = true, true
 	if p := Compute(d, o, Options{Destroy: true}); len(p.Problems) == 0 {
@@ -47,7 +47,7 @@ func TestDestroyHonoursPreventDestroyOfTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestDestroyHonoursPreventDestroyLifted(t *testing.T) {
+func TestDestroyAfterPreventDestroyIsRemoved(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Records.Images = []*resources.ImageRecord{{Name: "debian", PreventDestroy: true}}
 	if p := Compute(d, o, Options{Destroy: true}); len(p.Problems) > 0 {
@@ -56,7 +56,7 @@ func TestDestroyHonoursPreventDestroyLifted(t *testing.T) {
 }
 
 // -replace names an upload.
-func TestReplacedUploadStaysUntilItsSuccessorIsThere(t *testing.T) {
+func TestReplacedUploadStaysUntilSuccessorIsReady(t *testing.T) {
 	d, o := fleet(), settled()
 	for _, n := range o.Records.Nodes {
 		n.Upload = ""
@@ -69,7 +69,7 @@ func TestReplacedUploadStaysUntilItsSuccessorIsThere(t *testing.T) {
 }
 
 // Files of another installation have names like ours.
-func TestFileOfAnotherInstallationIsLeftAlone(t *testing.T) {
+func TestFileOfAnotherInstallationIsIgnored(t *testing.T) {
 	d, o := fleet(), settled()
 	for i := range 20 {
 		o.Files = append(o.Files, ImageFile{Name: "backup-" + buildID(1000+i) + ".tar"})
@@ -137,7 +137,7 @@ func TestQuotaCountsUnfinishedNodes(t *testing.T) {
 }
 
 // Nodes in state deleting or failed of an unreachable provider do not count towards min_ready.
-func TestDoomedNodesOfASilentProviderDoNotCount(t *testing.T) {
+func TestUsedNodesOfUnreachableProviderDoNotCount(t *testing.T) {
 	d, o := fleet(), settled()
 	second := d.Providers[0]
 	second.Name = "cloud2"
@@ -154,7 +154,7 @@ func TestDoomedNodesOfASilentProviderDoNotCount(t *testing.T) {
 	}
 }
 
-func TestSilentProviderGetsNoStepForAnUploadOfADyingBuild(t *testing.T) {
+func TestUnreachableProviderGetsNoStepForUploadOfDeletedBuild(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Providers["cloud"] = ProviderView{Err: "timeout"}
 	o.Records.Builds[0].State = resources.StateDeleting
@@ -168,7 +168,7 @@ func TestSilentProviderGetsNoStepForAnUploadOfADyingBuild(t *testing.T) {
 }
 
 // A lost node leaves an associated resource in a provider that is no longer configured.
-func TestLeftoverOfALostNodeKeepsItsProviderRemembered(t *testing.T) {
+func TestLeftoverOfLostNodeKeepsProviderRecord(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers, d.Images, d.Labels[0].MinReady = d.Providers[1:], nil, 0
 	o.Records.Providers = []*resources.ProviderRecord{{Name: "cloud", Driver: "openstack"}}
@@ -200,7 +200,7 @@ func TestExcludedProviderIsNotDeferred(t *testing.T) {
 }
 
 // A provider without records has a leak.
-func TestStrayInAProviderWithoutRecordsIsSighted(t *testing.T) {
+func TestLeakInProviderWithoutRecordsIsSighted(t *testing.T) {
 	o := empty()
 	v := o.Providers["cloud"]
 	v.Instances = []resources.Instance{instance("0000000077")}
@@ -211,7 +211,7 @@ func TestStrayInAProviderWithoutRecordsIsSighted(t *testing.T) {
 }
 
 // Two pools offer the label.
-func TestNodesStayUntilTheirSuccessorInAnotherPoolIsReady(t *testing.T) {
+func TestNodeStaysUntilSuccessorInAnotherPoolIsReady(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
 	d.Providers[0].Pools[0].Priority = 100
@@ -256,7 +256,7 @@ func TestStaticNodeInUseIsNotReady(t *testing.T) {
 }
 
 // A provider with an instance in state deleting keeps its record.
-func TestProviderIsNotForgottenWhileAServerIsOnItsWayOut(t *testing.T) {
+func TestProviderIsNotForgottenWhileAServerIsBeingDeleted(t *testing.T) {
 	d, o := fleet(), settled()
 	d.Providers, d.Images, d.Labels[0].MinReady = d.Providers[1:], nil, 0
 	o.Records.Providers = []*resources.ProviderRecord{{Name: "cloud", Driver: "openstack"}}

@@ -7,9 +7,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestQuotaOfWhatIsHalfMadeOrHalfGone has cloud figures and a listing from a moment in which nodes are created and
+// TestQuotaOfUnfinishedAndDeletedInstances has cloud figures and a listing from a moment in which nodes are created and
 // deleted. Only launches that the cloud would accept start.
-func TestQuotaOfWhatIsHalfMadeOrHalfGone(t *testing.T) {
+func TestQuotaOfUnfinishedAndDeletedInstances(t *testing.T) {
 	addressed := resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1}
 	making := func(o *Observed, id string, shown resources.ResourceAmounts, status resources.Status) {
 		n := addReady(o, id)

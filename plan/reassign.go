@@ -21,7 +21,7 @@ func (d *dispatch) reassignReason(r *resources.Request, nodes []string) string {
 		case d.postponedNodes[id] != "":
 			return d.postponedNodes[id]
 		case silent:
-			return "the provider does not answer"
+			return "the provider does not respond"
 		}
 	}
 	return ""

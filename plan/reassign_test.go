@@ -41,16 +41,16 @@ func unanswered() (resources.Desired, Observed) {
 	return d, o
 }
 
-const putOff = "request.1 waits: launches have failed once, the next try is after 2026-11-20T12:00:05Z: no answer within 1m0s\n"
+const putOff = "request.1 waits: launches have failed once, the next attempt is after 2026-11-20T12:00:05Z: no answer within 1m0s\n"
 
-func TestProviderThatDoesNotAnswerIsWaitedFor(t *testing.T) {
+func TestRequestWaitsForUnreachableProvider(t *testing.T) {
 	full := func(d *resources.Desired) { d.Providers[len(d.Providers)-1].Pools[0].MaxServers = ptr(0) }
 	for name, test := range map[string]struct {
 		change func(*resources.Desired, *Observed, *resources.Node)
 		want   string
 	}{
-		"by a request that nobody else can serve": {func(d *resources.Desired, _ *Observed, _ *resources.Node) { full(d) }, putOff},
-		"and not by one that another can serve":   {func(*resources.Desired, *Observed, *resources.Node) {}, "restart request 1\n"},
+		"by a request without another provider": {func(d *resources.Desired, _ *Observed, _ *resources.Node) { full(d) }, putOff},
+		"and not by one that another can serve": {func(*resources.Desired, *Observed, *resources.Node) {}, "restart request 1\n"},
 		"as long as the node is worked on": {func(_ *resources.Desired, o *Observed, n *resources.Node) {
 			o.Busy = map[resources.Key]bool{n.Key(): true}
 		}, ""},
@@ -74,7 +74,7 @@ func TestProviderThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 		"when it gives no lists either": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
 			o.Providers["cloud"] = ProviderView{Err: "no answer"}
 		}, "restart request 1\n"},
-		"but nobody has looked at it yet": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
+		"not queried yet": {func(_ *resources.Desired, o *Observed, _ *resources.Node) {
 			delete(o.Providers, "cloud")
 			o.Frozen = map[string]bool{"cloud": true}
 			o.LaunchFailures = nil
@@ -85,7 +85,7 @@ func TestProviderThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 		"not by a node that is to be ready in advance": {func(d *resources.Desired, o *Observed, n *resources.Node) {
 			d.Labels[0].MinReady, n.Request, o.Records.Requests = 1, "", nil
 		}, "launch provider.second.pool.main.label.small #1\ndelete node 0000000011\n"},
-		"by one that nobody else offers": {func(d *resources.Desired, o *Observed, n *resources.Node) {
+		"by a label without another provider": {func(d *resources.Desired, o *Observed, n *resources.Node) {
 			d.Providers = slices.Delete(d.Providers, len(d.Providers)-1, len(d.Providers))
 			d.Labels[0].MinReady, n.Request, o.Records.Requests = 1, "", nil
 		}, ""},
@@ -103,28 +103,28 @@ func TestProviderThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsNoReasonToWaitForWhoApplies checks that a plan without HonorBackoff launches at once.
-func TestAnOutageIsNoReasonToWaitForWhoApplies(t *testing.T) {
+// TestApplyIgnoresBackoffDuringOutage checks that a plan without HonorBackoff launches at once.
+func TestApplyIgnoresBackoffDuringOutage(t *testing.T) {
 	d, o := unanswered()
 	if diff := cmp.Diff("launch node 0000000011\n", answers(Compute(d, o, Options{}))); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }
 
-func TestTwoRequestsDoNotMoveToOnePlace(t *testing.T) {
+func TestTwoRequestsAreNotReassignedToTheSameCapacity(t *testing.T) {
 	d, o := unanswered()
 	d.Providers[len(d.Providers)-1].Pools[0].MaxServers = ptr(1)
 	second, n := *o.Records.Requests[0], *o.Records.Nodes[len(o.Records.Nodes)-1]
 	second.ID, n.ID, n.Request = "2", "0000000012", "2"
 	o.Records.Requests, o.Records.Nodes = append(o.Records.Requests, &second), append(o.Records.Nodes, &n)
-	want := "restart request 1\nrequest.2 waits: launches have failed once, the next try is after 2026-11-20T12:00:05Z: no answer within 1m0s\n"
+	want := "restart request 1\nrequest.2 waits: launches have failed once, the next attempt is after 2026-11-20T12:00:05Z: no answer within 1m0s\n"
 	if diff := cmp.Diff(want, answers(Compute(d, o, Options{HonorBackoff: true, Explain: true}))); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }
 
-// TestAmongOthersAnOutageIsTheOthersToServe has pools of other processes, which alone know their capacity.
-func TestAmongOthersAnOutageIsTheOthersToServe(t *testing.T) {
+// TestOtherProcessServesRequestDuringOutage has pools of other processes, which alone know their capacity.
+func TestOtherProcessServesRequestDuringOutage(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observed, *resources.Request)
 		want   string
@@ -149,7 +149,7 @@ func TestAmongOthersAnOutageIsTheOthersToServe(t *testing.T) {
 	}
 }
 
-func TestWhoAsksHearsWhyANodeIsPutOff(t *testing.T) {
+func TestPostponedLaunchIsExplained(t *testing.T) {
 	d, o := unanswered()
 	d.Providers = slices.Delete(d.Providers, len(d.Providers)-1, len(d.Providers))
 	for explain, want := range map[bool][]string{true: {"node.0000000011 postponed", "request.1 waiting"}, false: nil} {

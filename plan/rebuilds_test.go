@@ -331,11 +331,11 @@ func (w *workshop) calm() {
 	w.Versions["image1"] = SourceView{Versions: append(last, w.Versions["image1"].Versions...)}
 }
 
-// TestRebuildsThatFailLoseNothing runs ten rounds of rebuilds of all kinds of images, with failures in every step,
+// TestFailedRebuildsKeepExistingImages runs ten rounds of rebuilds of all kinds of images, with failures in every step,
 // records of the failures, and backoff. A provider with a usable image always keeps one. After the failures end,
 // every provider has the newest build, no more builds than configured are kept, and no steps and no recorded failures
 // remain.
-func TestRebuildsThatFailLoseNothing(t *testing.T) {
+func TestFailedRebuildsKeepExistingImages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, w := drawWorkshop(t)
 		w.daemon = rapid.Bool().Draw(t, "daemon")
@@ -412,7 +412,7 @@ func overtaken() (resources.Desired, Observed) {
 	return d, o
 }
 
-func TestABuildThatGotNowhereMakesRoom(t *testing.T) {
+func TestBuildWithoutUploadsIsSuperseded(t *testing.T) {
 	d, o := overtaken()
 	p := Compute(d, o, Options{})
 	if len(p.Steps) != 1 || has(t, p, "delete build "+buildID(2)) == nil {
@@ -424,7 +424,7 @@ func TestABuildThatGotNowhereMakesRoom(t *testing.T) {
 	}
 }
 
-func TestTheNewestBuildStaysThoughNobodyHasItYet(t *testing.T) {
+func TestNewestBuildWithoutUploadsStays(t *testing.T) {
 	d, o := overtaken()
 	d.Providers[0].Images = []resources.ProviderImage{{Image: d.Images[0].Ref(), Pause: true}}
 	o.Records.Uploads[1].Build = buildID(2)
@@ -433,7 +433,7 @@ func TestTheNewestBuildStaysThoughNobodyHasItYet(t *testing.T) {
 	}
 }
 
-func TestFilesOfOlderBuildsGoToo(t *testing.T) {
+func TestFilesOfOlderBuildsAreDeletedAfterUpload(t *testing.T) {
 	d, o := overtaken()
 	d.Images[0].Keep, d.Images[0].DeleteAfterUpload = 3, true
 	p := Compute(d, o, Options{})
@@ -444,7 +444,7 @@ func TestFilesOfOlderBuildsGoToo(t *testing.T) {
 	}
 }
 
-func TestAnImageIsBuiltWhenSomebodyElseHasAsked(t *testing.T) {
+func TestStoredBuildRequestStartsBuild(t *testing.T) {
 	d, o := fleet(), settled()
 	for _, s := range Compute(d, o, Options{}).Steps {
 		t.Errorf("%s is planned before", s.ID)

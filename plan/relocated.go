@@ -25,8 +25,8 @@ func withoutRelocated(seen Observed) Observed {
 			continue
 		}
 		views = maps.Clone(views)
-		views[r.Name] = ProviderView{Rejected: true, Location: r.Location, Err: fmt.Sprintf("it leads to %s now, and %s made by it are in %s; "+
-			"give the new place a provider block of its own, and remove this one as it was", view.Location, text.Count(made[r.Name], "thing", "things"), r.Location)}
+		views[r.Name] = ProviderView{Rejected: true, Location: r.Location, Err: fmt.Sprintf("it now connects to %s, and its %s are in %s; "+
+			"add another provider block for the new location, and remove this block only with its earlier settings", view.Location, text.Count(made[r.Name], "thing", "things"), r.Location)}
 	}
 	seen.Providers = views
 	return seen

@@ -36,7 +36,7 @@ func (c *computation) removeBuild(key resources.Key) {
 	if !c.uploadsRemain(b) {
 		c.deleteBuild(b, ReasonRequested)
 	} else {
-		c.unremovable = append(c.unremovable, Problem{Address: at, Text: fmt.Sprintf("build %s stays while one of its uploads does", b.ID)})
+		c.unremovable = append(c.unremovable, Problem{Address: at, Text: fmt.Sprintf("build %s stays because one of its uploads stays", b.ID)})
 	}
 }
 
@@ -53,7 +53,7 @@ func (c *computation) removeUpload(key resources.Key) {
 			Text: fmt.Sprintf("provider %s could not be queried, so upload %s cannot be removed", u.Provider, u.ID)})
 	case c.deleteUpload(u, ReasonRequested) == "":
 		c.unremovable = append(c.unremovable, Problem{Address: at, Provider: u.Provider,
-			Text: fmt.Sprintf("nodes run from image %s", u.Name), Hint: "it can be removed once they are gone; see npctl state list"})
+			Text: fmt.Sprintf("nodes use image %s", u.Name), Hint: "it can be removed once they are gone; see npctl state list"})
 	}
 }
 

@@ -26,7 +26,7 @@ func docsPart(t *testing.T, page, name, want string) {
 		return
 	}
 	if !*renderUpdate {
-		t.Errorf("%s is not true any more: write it anew with go test ./plan -update-render\ngot:\n%s\nwant:\n%s", page, got, want)
+		t.Errorf("%s is out of date; update it with go test ./plan -update-render\ngot:\n%s\nwant:\n%s", page, got, want)
 		return
 	}
 	if err := os.WriteFile(page, []byte(before+open+want+shut+after), 0o644); err != nil {
@@ -34,7 +34,7 @@ func docsPart(t *testing.T, page, name, want string) {
 	}
 }
 
-func TestSampleInReadingPlansIsTrue(t *testing.T) {
+func TestSampleInReadingPlansIsCurrent(t *testing.T) {
 	sample := "\n```text\n" + renderText(t, samplePlan(), TextOptions{Now: sampleNow, Width: 118}) + "```\n\n"
 	docsPart(t, "../docs/reading-plans.md", "sample", sample)
 }

@@ -30,7 +30,7 @@ func renderReport(t testing.TB, p Plan) []byte {
 	return report
 }
 
-func TestReportForTools(t *testing.T) {
+func TestReportGolden(t *testing.T) {
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, renderReport(t, samplePlan()), "", "  "); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func schemaCheck(schema *jsonschema.Schema, doc []byte) error {
 	return schema.Validate(value)
 }
 
-func TestReportsAreAsTheSchemaSays(t *testing.T) {
+func TestReportsMatchSchema(t *testing.T) {
 	schema := reportSchema(t, "")
 	for name, p := range map[string]Plan{"sample": samplePlan(), "empty": {}, "hostile": hostilePlan(), "every field": everyField(t)} {
 		if err := schemaCheck(schema, renderReport(t, p)); err != nil {
@@ -145,7 +145,7 @@ func everyField(t *testing.T) Plan {
 	return p
 }
 
-func TestReportLosesNoFieldOfAStep(t *testing.T) {
+func TestReportContainsEveryFieldOfAStep(t *testing.T) {
 	p := everyField(t)
 	got, meta, err := UnmarshalReport(renderReport(t, p))
 	if err != nil {
@@ -181,7 +181,7 @@ func TestReportRoundTrips(t *testing.T) {
 	})
 }
 
-func TestReportSaysWhetherItCanBeApplied(t *testing.T) {
+func TestReportStatesWhetherPlanIsApplicable(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		plan Plan
@@ -202,7 +202,7 @@ func TestReportSaysWhetherItCanBeApplied(t *testing.T) {
 	}
 }
 
-func TestReportOfAnotherKindIsRefused(t *testing.T) {
+func TestForeignReportIsRejected(t *testing.T) {
 	for _, doc := range []string{``, `{}`, `[]`, `{"format_version":1}`, `{"format_version":"2.0","npctl_version":"9.0.0"}`, `{"format_version":"x"}`} {
 		if _, _, err := UnmarshalReport([]byte(doc)); !errors.Is(err, ErrReport) {
 			t.Errorf("%q: got %v, want %v", doc, err, ErrReport)

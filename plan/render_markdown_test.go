@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestMarkdownForReviews(t *testing.T) {
+func TestMarkdownGolden(t *testing.T) {
 	renderGolden(t, "review.md", renderMarkdownText(t, samplePlan(), 0))
 	renderGolden(t, "review-hostile.md", renderMarkdownText(t, hostileNode(), 0))
 }
@@ -46,13 +46,13 @@ func TestMarkdownNeverExceedsTheLimit(t *testing.T) {
 	}
 }
 
-func TestMarkdownWithoutRoomForTheSummaryIsRefused(t *testing.T) {
+func TestMarkdownLimitBelowSummaryIsRejected(t *testing.T) {
 	if err := samplePlan().WriteMarkdown(io.Discard, 1000); err == nil || err.Error() != "plan as Markdown in 1000 bytes: at least 1024 are needed" {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestBlocksAreShortenedBeforeTheyAreLeftOut(t *testing.T) {
+func TestBlocksAreShortenedBeforeTheyAreOmitted(t *testing.T) {
 	var p Plan
 	for i := range 30 {
 		s := sampleDelete(i, fmt.Sprintf("label-%02d", i), ReasonFailed, Fact{"error", strings.Repeat("x", 200)})
@@ -81,7 +81,7 @@ var (
 	ownTag   = regexp.MustCompile(`^</?(h3|table|thead|tbody|tr|th|td|details|summary|pre|p|strong)( style="text-align:right"| open| align="right")?>$`)
 )
 
-func TestForeignTextInMarkdownIsOnlyEverCode(t *testing.T) {
+func TestForeignTextInMarkdownIsAlwaysCode(t *testing.T) {
 	check := func(fail func(string, ...any), p Plan, limit int) {
 		page := markdownHTML(t, renderMarkdownText(t, p, limit))
 		for _, code := range htmlCode.FindAllStringSubmatch(page, -1) {

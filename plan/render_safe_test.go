@@ -8,7 +8,7 @@ import (
 
 func renderHostile(r rune) bool { return text.Hostile(r) }
 
-func TestCutTextSaysHowMuchIsMissing(t *testing.T) {
+func TestCutTextStatesOmittedLength(t *testing.T) {
 	if got, want := renderCut("日本語", 4), "日… (6 bytes more)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -145,7 +145,7 @@ func samplePlan() Plan {
 			Record: resources.Key{Kind: resources.KindBuild, ID: "11112222333344445555666677778888"}, Needs: []string{"build diskimage.debian-bookworm"}},
 	)
 	p.Notes = []Note{
-		{Severity: Info, Code: "look-alike", Address: "provider.vexxhost.server.77aa", Text: `server "npctl-0000000099" looks like a node and carries none of our marks; it is left alone`},
+		{Severity: Info, Code: "look-alike", Address: "provider.vexxhost.server.77aa", Text: `server "npctl-0000000099" looks like a node and has none of our ownership tags; npctl ignores it`},
 		{Severity: Warning, Code: "deferred", Address: "provider.ovh", Text: "provider ovh could not be queried, so nothing is planned for it: authenticate: 503 Service Unavailable", Source: sampleSource(70)},
 		{Severity: Warning, Code: "below-min-ready", Address: "label.arm-large", Text: "2 nodes are wanted and no pool has room for them", Source: sampleSource(9)},
 	}

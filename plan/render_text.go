@@ -88,7 +88,7 @@ func (t *textWriter) takes(seconds float64, now time.Time) {
 	if seconds == 0 {
 		return
 	}
-	text := "Takes at least " + renderDuration(seconds) + ", going by earlier runs"
+	text := "Takes at least " + renderDuration(seconds) + ", based on earlier runs"
 	if !now.IsZero() {
 		end := now.Add(time.Duration(seconds * float64(time.Second)))
 		text += ": until about " + end.Format("15:04 MST")
@@ -240,5 +240,5 @@ func renderHeld(problems []Problem) string {
 	if len(problems) == 0 {
 		return ""
 	}
-	return "Until this is solved, nothing is applied; -exclude=ADDRESS leaves something out."
+	return "npctl applies nothing until this is solved; -exclude=ADDRESS omits an object from the plan."
 }

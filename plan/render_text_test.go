@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTextForPeople(t *testing.T) {
+func TestTextGolden(t *testing.T) {
 	p := samplePlan()
 	renderGolden(t, "text.txt", renderText(t, p, TextOptions{Now: sampleNow}))
 	renderGolden(t, "text-80.txt", renderText(t, p, TextOptions{Width: 80}))
@@ -24,7 +24,7 @@ func TestTextForPeople(t *testing.T) {
 	renderGolden(t, "text-hostile.txt", renderText(t, hostileNode(), TextOptions{}))
 }
 
-func TestNothingToDoIsSaidInOneLine(t *testing.T) {
+func TestEmptyPlanIsOneLine(t *testing.T) {
 	if got, want := renderText(t, Plan{}, TextOptions{}), "No changes.\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -33,7 +33,7 @@ func TestNothingToDoIsSaidInOneLine(t *testing.T) {
 	}
 }
 
-func TestColoursOnlyWhenAsked(t *testing.T) {
+func TestColorsOnlyWithOption(t *testing.T) {
 	plain := renderText(t, samplePlan(), TextOptions{})
 	if strings.ContainsRune(plain, '\x1b') {
 		t.Error("escape sequences though no colours were asked for")
@@ -55,11 +55,11 @@ func TestIdenticalLaunchesAreFolded(t *testing.T) {
 	want := `                   launch
 provider.vexxhost       3
 
-Takes at least 95 s, going by earlier runs.
+Takes at least 95 s, based on earlier runs.
 
 provider.vexxhost
   + 3 nodes debian-small in vexxhost/main, about 95 s each
-      because fewer nodes are ready than min_ready asks for (below-min-ready): min_ready 3, ready 0 [main.hcl:20]
+      because fewer nodes are ready than min_ready requires (below-min-ready): min_ready 3, ready 0 [main.hcl:20]
 
 Plan: 0 to build, 0 to upload, 3 to launch, 0 to delete.
 `
@@ -99,7 +99,7 @@ func TestLeaksAreNeverFolded(t *testing.T) {
 	}
 }
 
-func TestReplacementThatMakesFirstSaysSo(t *testing.T) {
+func TestReplacementSymbolShowsOrder(t *testing.T) {
 	steps := sampleReplace(7)
 	gone, made := &steps[0], &steps[1]
 	made.Needs, gone.Needs = nil, []string{made.ID}
@@ -109,7 +109,7 @@ func TestReplacementThatMakesFirstSaysSo(t *testing.T) {
 	}
 }
 
-func TestHalvesOfReplacementsFindEachOtherByPlace(t *testing.T) {
+func TestHalvesOfReplacementsArePairedByPool(t *testing.T) {
 	var p Plan
 	for _, label := range []string{"a", "b", "b"} {
 		gone := sampleDelete(len(p.Steps), label, ReasonConfigChanged)
@@ -154,14 +154,14 @@ func TestEachHalfOfAReplacementIsPairedOnce(t *testing.T) {
 	})
 }
 
-func TestHalfAReplacementIsAStepLikeAnyOther(t *testing.T) {
+func TestHalfAReplacementIsPrintedAsSingleStep(t *testing.T) {
 	text := renderText(t, Plan{Steps: sampleReplace(7)[:1]}, TextOptions{})
 	if want := "  - delete node 0000000007 debian-large in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000007"; !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
 }
 
-func TestFoldedNodesAreNamedAsFarAsThereIsRoom(t *testing.T) {
+func TestFoldedNodesAreNamedUpToLimit(t *testing.T) {
 	var p Plan
 	for i := range 40 {
 		p.Steps = append(p.Steps, sampleDelete(i, "debian-small", ReasonMaxReadyAge, Fact{"age", fmt.Sprint(8+i, "h")}))
@@ -180,7 +180,7 @@ func TestFoldedNodesAreNamedAsFarAsThereIsRoom(t *testing.T) {
 	}
 }
 
-func TestLongValuesAreShownWhereTheyDiffer(t *testing.T) {
+func TestLongValuesAreCutToTheDifference(t *testing.T) {
 	shared := strings.Repeat("package-that-stays ", 40)
 	before, after := renderNarrow(shared+"kernel-6.8.0-45", shared+"kernel-6.8.0-47")
 	if before != "…s kernel-6.8.0-45" || after != "…s kernel-6.8.0-47" {
@@ -191,7 +191,7 @@ func TestLongValuesAreShownWhereTheyDiffer(t *testing.T) {
 	}
 }
 
-func TestTooManyBlocksBecomeOneRow(t *testing.T) {
+func TestManyBlocksBecomeOneRow(t *testing.T) {
 	var p Plan
 	for i := range 50 {
 		p.Steps = append(p.Steps, sampleBuild(fmt.Sprint("image-", i)))
@@ -219,7 +219,7 @@ func TestManyNotesOfACodeAreCounted(t *testing.T) {
 	}
 }
 
-func TestTimeTheApplyTakesIsItsLongestChain(t *testing.T) {
+func TestEstimatedTimeIsTheLongestChain(t *testing.T) {
 	steps := []Step{sampleBuild("debian"), sampleUpload("debian", "rax", 11), sampleUpload("debian", "vexxhost", 4)}
 	if got, want := criticalPath(steps), 2280.0+660; got != want {
 		t.Errorf("got %v s, want %v s", got, want)
@@ -230,12 +230,12 @@ func TestTimeTheApplyTakesIsItsLongestChain(t *testing.T) {
 	}
 	steps[2].After = nil
 	text := renderText(t, Plan{Steps: steps}, TextOptions{Now: sampleNow.Add(10 * time.Hour)})
-	if want := "Takes at least 49 min, going by earlier runs: until about 00:19 UTC on 3 March.\n"; !strings.Contains(text, want) {
+	if want := "Takes at least 49 min, based on earlier runs: until about 00:19 UTC on 3 March.\n"; !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
 }
 
-func TestDurationsAreRoundedAsGuessesDeserve(t *testing.T) {
+func TestDurationsAreRounded(t *testing.T) {
 	for seconds, want := range map[float64]string{0.2: "1 s", 41.4: "41 s", 99: "99 s", 130: "2 min", 2280: "38 min", 7200: "2 h", 8000: "2 h 15 min"} {
 		if got := renderDuration(seconds); got != want {
 			t.Errorf("%v s: got %q, want %q", seconds, got, want)
@@ -243,7 +243,7 @@ func TestDurationsAreRoundedAsGuessesDeserve(t *testing.T) {
 	}
 }
 
-func TestLinesAreWrappedByWhatTheyTakeOnScreen(t *testing.T) {
+func TestLinesAreWrappedByDisplayWidth(t *testing.T) {
 	p := samplePlan()
 	p.Notes = append(p.Notes, Note{Code: "wide", Text: strings.Repeat("日本語の名前 ", 30)})
 	for _, width := range []int{40, 80, 120} {
@@ -276,7 +276,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-func TestTextAlwaysEndsWithTheSummaryAndNothingDrivesTheTerminal(t *testing.T) {
+func TestTextEndsWithSummaryAndIsEscaped(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := anyPlan(r)
 		o := TextOptions{Width: rapid.SampledFrom([]int{0, 1, 60, 200}).Draw(r, "width"), Verbose: rapid.Bool().Draw(r, "verbose"), Concise: rapid.Bool().Draw(r, "concise")}

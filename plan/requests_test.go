@@ -221,7 +221,7 @@ delete node 0000000011
 			},
 			want: `fail request 1
 `},
-		"nobody came for the nodes": {
+		"the nodes were not taken": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				r := request("1", "small")
 				r.State, r.StateTime = resources.StateFulfilled, now.Add(-takeTimeout-time.Second)
@@ -255,7 +255,7 @@ request.2 waits: tenant acme: max_servers is 2 and 2 are taken
 				o.Records.Requests = []*resources.Request{large, small}
 			},
 			want: `request.1 waits: tenant acme: max_servers is 2 and 1 are taken
-request.2 waits: what tenant acme may still use is kept for a request that has waited longer
+request.2 waits: the remaining capacity of tenant acme is reserved for a request that has waited longer
 `},
 		"a node on its way counts once of what its tenant was promised": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
@@ -487,7 +487,7 @@ delete node 0000000012
 				o.LaunchFailures = map[Address]*resources.Failure{"provider.cloud.pool.main.label.small": {Count: 1, Time: now, Error: "no valid host"}}
 				o.Records.Requests = []*resources.Request{request("1", "small")}
 			},
-			want: `request.1 waits: cloud/main: launches have failed once, the next try is after 2026-11-20T12:00:05Z: no valid host
+			want: `request.1 waits: cloud/main: launches have failed once, the next attempt is after 2026-11-20T12:00:05Z: no valid host
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -505,7 +505,7 @@ delete node 0000000012
 	}
 }
 
-func TestStepsForARequestCarryItsEventID(t *testing.T) {
+func TestStepsOfARequestHaveItsEventID(t *testing.T) {
 	d, o := idle("0000000011")
 	r := request("1", "small", "small")
 	r.EventID = "e5"

@@ -29,7 +29,7 @@ func selectSteps(p Plan, opt Options) Plan {
 		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !concerns(opt.Targets, ProviderAddress(name)) })
 		if len(opt.Images) == 0 {
 			p.Notes = append(p.Notes, Note{Severity: Warning, Code: "targeted",
-				Text: "only what -target names is planned; run without it afterwards to see the rest"})
+				Text: "-target limits this plan; plan without it afterwards to see the rest"})
 		}
 	}
 	if len(opt.Excludes) > 0 {
@@ -37,7 +37,7 @@ func selectSteps(p Plan, opt Options) Plan {
 		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return within([]Address{ProviderAddress(name)}, opt.Excludes) })
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return within(problemScopes(q), opt.Excludes) })
 		p.Notes = append(p.Notes, Note{Severity: Warning, Code: "excluded",
-			Text: "what -exclude names is not planned; run without it afterwards to see it"})
+			Text: "-exclude limits this plan; plan without it afterwards to see the rest"})
 	}
 	return p
 }

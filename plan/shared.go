@@ -141,7 +141,7 @@ func (d *dispatch) offeredToAll(r *resources.Request) {
 		d.accept(r, options[0])
 		return
 	case d.seen.StoreReconnected && len(d.candidates(r)) == 0:
-		d.explainWait(r, "no pool is registered that could serve it, and the store was away until a moment ago")
+		d.explainWait(r, "no registered pool can serve it, and the store recovered just now")
 		return
 	case len(declined) > 0 || d.declinedByAll(r.Declined):
 		d.declineShared(r, declined)

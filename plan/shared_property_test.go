@@ -286,7 +286,7 @@ func (w *town) giveBack() {
 	}
 }
 
-func TestLaunchersSideBySideServeEachRequestOnce(t *testing.T) {
+func TestConcurrentLaunchersServeEachRequestOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &town{t: t, now: now, requests: map[string]*resources.Request{}, nodes: map[string]*resources.Node{}, revision: map[resources.Key]int{},
 			claims: map[resources.Key]string{}, served: map[string]string{}, answers: map[string]string{}, failing: rapid.Just(false)}

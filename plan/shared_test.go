@@ -41,7 +41,7 @@ func pendingHere(o *Observed, labels ...string) *resources.Request {
 	return r
 }
 
-func TestRequestsAmongOthers(t *testing.T) {
+func TestRequestsInSharedStore(t *testing.T) {
 	full := func(d *resources.Desired, o *Observed) {
 		d.Providers[0].Pools[0].MaxServers = ptr(1)
 		addReady(o, "0000000011").State = resources.StateInUse
@@ -54,7 +54,7 @@ func TestRequestsAmongOthers(t *testing.T) {
 		"one that anybody may serve is served": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) { addReady(o, "0000000011") },
 			"serve request 1 at cloud/main [\"0000000011\"]\n"},
-		"one that another works on is left alone": {
+		"a claimed request is skipped": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) { o.ForeignClaims[r.Key()] = true }, ""},
 		"one that prefers the provider of a candidate is left to it": {
 			func(_ *resources.Desired, _ *Observed, r *resources.Request) { r.Provider = "far" }, ""},
@@ -62,7 +62,7 @@ func TestRequestsAmongOthers(t *testing.T) {
 			func(_ *resources.Desired, _ *Observed, r *resources.Request) {
 				r.Provider, r.Declined = "far", []resources.Decline{no(farMain)}
 			}, "serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
-		"one that prefers a provider that nobody has is served": {
+		"a preferred provider without pools is ignored": {
 			func(_ *resources.Desired, _ *Observed, r *resources.Request) { r.Provider = "nowhere" },
 			"serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
 		"one that prefers our provider is served whatever the priority of others": {
@@ -89,7 +89,7 @@ func TestRequestsAmongOthers(t *testing.T) {
 			func(_ *resources.Desired, _ *Observed, r *resources.Request) {
 				r.Labels, r.Declined = []string{"huge"}, []resources.Decline{no(farMain)}
 			}, "fail request 1 (" + farMain + ": declined by another process) (cloud/main: it has no label huge, or fewer machines than are asked for) (lab/main: it has no label huge, or fewer machines than are asked for)\n"},
-		"what nobody has is declined, and another has yet to say so": {
+		"an unknown label is declined before the other process declines it": {
 			func(_ *resources.Desired, _ *Observed, r *resources.Request) { r.Labels = []string{"none"} },
 			"decline request 1 (cloud/main: it has no label none, or fewer machines than are asked for) (lab/main: it has no label none, or fewer machines than are asked for)\n"},
 		"what never fits is declined though others may serve it": {
@@ -126,11 +126,11 @@ func TestRequestsAmongOthers(t *testing.T) {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
 				o.Frozen, r.Labels, r.Declined = map[string]bool{"cloud": true}, []string{"none"}, []resources.Decline{no(farMain)}
 			}, "decline request 1 (lab/main: it has no label none, or fewer machines than are asked for)\n"},
-		"what nobody has waits while others may be about to register again": {
+		"an unknown label waits after a store outage": {
 			func(_ *resources.Desired, o *Observed, r *resources.Request) {
 				o.StoreReconnected, r.Labels = true, []string{"none"}
 			},
-			"request.1 waits: no pool is registered that could serve it, and the store was away until a moment ago\n"},
+			"request.1 waits: no registered pool can serve it, and the store recovered just now\n"},
 		"what others have is declined even then by who has declined it": {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) {
 				o.StoreReconnected, d.Providers[0].Pools[0].MaxServers = true, ptr(0)
@@ -156,7 +156,7 @@ func TestRequestsAmongOthers(t *testing.T) {
 	}
 }
 
-func TestDeclinesCarryTheIdOfTheRegisteredPool(t *testing.T) {
+func TestDeclinesHaveIDOfRegisteredPool(t *testing.T) {
 	d, o := idle()
 	among(&o)
 	r := request("1", "none")
@@ -193,7 +193,7 @@ func TestPoolsThatRequestsWaitForAreNamed(t *testing.T) {
 	}
 }
 
-func TestPendingRequestsAmongOthers(t *testing.T) {
+func TestPendingRequestsInSharedStore(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observed, *resources.Request)
 		want   string
@@ -201,9 +201,9 @@ func TestPendingRequestsAmongOthers(t *testing.T) {
 		"ours is fulfilled once its nodes are ready": {
 			func(o *Observed, r *resources.Request) { o.OwnClaims[r.Key()] = true },
 			"serve request 1 at cloud/main [\"0000000011\"]\n"},
-		"one that somebody has claimed is left alone": {
+		"a claimed pending request is skipped": {
 			func(o *Observed, r *resources.Request) { o.ForeignClaims[r.Key()] = true }, ""},
-		"one that nobody has claimed begins anew": {
+		"an unclaimed pending request is restarted": {
 			func(*Observed, *resources.Request) {}, "restart request 1 [0000000011]\n"},
 		"one of another provider too": {
 			func(o *Observed, r *resources.Request) {
@@ -211,13 +211,13 @@ func TestPendingRequestsAmongOthers(t *testing.T) {
 				o.Records.Nodes = append(o.Records.Nodes, ofOthers("0000000021", resources.StateInit))
 				o.Records.Nodes[len(o.Records.Nodes)-1].Request = "1"
 			}, "restart request 1 [0000000011 0000000021]\n"},
-		"without the nodes that somebody has claimed": {
+		"without claimed nodes": {
 			func(o *Observed, r *resources.Request) {
 				o.ForeignClaims[resources.Key{Kind: resources.KindNode, ID: "0000000011"}] = true
 			}, "restart request 1 []\n"},
 		"what a step works on is not lost": {
 			func(o *Observed, r *resources.Request) { o.Busy = map[resources.Key]bool{r.Key(): true} }, ""},
-		"a process that serves nobody leaves it to others": {
+		"a process without registered pools skips it": {
 			func(o *Observed, r *resources.Request) { o.RegisteredPools = o.RegisteredPools[2:] }, ""},
 		"a node that failed makes its pool decline, and it is anybody's again": {
 			func(o *Observed, r *resources.Request) {
@@ -232,7 +232,7 @@ func TestPendingRequestsAmongOthers(t *testing.T) {
 				n := o.Records.Nodes[len(o.Records.Nodes)-1]
 				n.State, n.Error = resources.StateFailed, "no valid host"
 			}, "fail request 1 (" + farMain + ": declined by another process) (" + ownLab + ": declined by another process) (cloud/main: a node could not be launched: no valid host)\ndelete node 0000000011\n"},
-		"the decline of a zone is nobody else's business": {
+		"the decline of a zone does not concern other pools": {
 			func(o *Observed, r *resources.Request) {
 				o.OwnClaims[r.Key()] = true
 				r.Placement.Zone, r.Declined = "az1", []resources.Decline{no(farMain), no(ownLab)}
@@ -271,7 +271,7 @@ func join(words []string) (line string) {
 	return line
 }
 
-func TestAnsweredRequestsAreTheirRequestors(t *testing.T) {
+func TestCompletedRequestsAreEndedByTheirRequestor(t *testing.T) {
 	for name, test := range map[string]struct {
 		state resources.State
 		who   string
@@ -297,7 +297,7 @@ func TestAnsweredRequestsAreTheirRequestors(t *testing.T) {
 	}
 }
 
-func TestNodesAmongOthers(t *testing.T) {
+func TestNodesInSharedStore(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observed, *resources.Node)
 		want   string
@@ -318,10 +318,10 @@ func TestNodesAmongOthers(t *testing.T) {
 		"taken by Zuul, whose request is gone": {func(o *Observed, n *resources.Node) {
 			n.Request, o.ForeignClaims[n.Key()] = "9", true
 		}, ""},
-		"its request is gone":            {func(_ *Observed, n *resources.Node) { n.Request = "9" }, "free node 0000000011\n"},
-		"held":                           {func(_ *Observed, n *resources.Node) { n.State = resources.StateHold }, ""},
-		"testing":                        {func(_ *Observed, n *resources.Node) { n.State = "testing" }, ""},
-		"being launched, nobody goes on": {func(_ *Observed, n *resources.Node) { n.State = resources.StateBuilding }, "launch node 0000000011\n"},
+		"its request is gone":       {func(_ *Observed, n *resources.Node) { n.Request = "9" }, "free node 0000000011\n"},
+		"held":                      {func(_ *Observed, n *resources.Node) { n.State = resources.StateHold }, ""},
+		"testing":                   {func(_ *Observed, n *resources.Node) { n.State = "testing" }, ""},
+		"being launched, unclaimed": {func(_ *Observed, n *resources.Node) { n.State = resources.StateBuilding }, "launch node 0000000011\n"},
 		"being launched by another process": {func(o *Observed, n *resources.Node) {
 			n.State, o.ForeignClaims[n.Key()] = resources.StateBuilding, true
 		}, ""},
@@ -342,7 +342,7 @@ func TestNodesAmongOthers(t *testing.T) {
 	}
 }
 
-func TestNodesThatNodepoolHasLaunchedAreGoneOnWith(t *testing.T) {
+func TestNodesOfNodepoolAreAdopted(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observed, *resources.Node)
 		want   string
@@ -372,7 +372,7 @@ func TestNodesThatNodepoolHasLaunchedAreGoneOnWith(t *testing.T) {
 	}
 }
 
-func TestNodeInTransitIsNotKeptReady(t *testing.T) {
+func TestNodeInTransitDoesNotCountAsReady(t *testing.T) {
 	d, o := idle()
 	d.Labels[0].MinReady = 1
 	among(&o)
@@ -383,7 +383,7 @@ func TestNodeInTransitIsNotKeptReady(t *testing.T) {
 	}
 }
 
-func TestWhatOthersHaveIsNotPlannedFor(t *testing.T) {
+func TestRecordsClaimedByOthersAreSkipped(t *testing.T) {
 	d, o := idle()
 	d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(1)}}
 	for i, state := range []resources.State{resources.StateReady, resources.StateUsed, resources.StateBuilding, resources.StateFailed, resources.StateDeleting, resources.StateInUse} {
@@ -407,7 +407,7 @@ func TestWhatOthersHaveIsNotPlannedFor(t *testing.T) {
 	}
 }
 
-func TestServerOfARecordOfOthersIsNoLeak(t *testing.T) {
+func TestServerOfForeignRecordIsNoLeak(t *testing.T) {
 	d, o := idle()
 	among(&o)
 	n := ofOthers("0000000021", resources.StateInUse)
@@ -421,7 +421,7 @@ func TestServerOfARecordOfOthersIsNoLeak(t *testing.T) {
 	}
 }
 
-func TestDestroyLeavesRequestsOfOthers(t *testing.T) {
+func TestDestroyKeepsForeignRequests(t *testing.T) {
 	d, o := idle()
 	among(&o)
 	theirs, ours := request("1", "small"), request("2", "small")
@@ -435,7 +435,7 @@ func TestDestroyLeavesRequestsOfOthers(t *testing.T) {
 	}
 }
 
-func TestADeclineIsThatOfThoseWhoStandByToo(t *testing.T) {
+func TestDeclineIncludesStandbys(t *testing.T) {
 	for name, test := range map[string]struct {
 		declined []resources.Decline
 		standby  resources.RegisteredPool
@@ -494,7 +494,7 @@ func TestSlotHasOneRecord(t *testing.T) {
 
 // Zuul claims the nodes as soon as the request is fulfilled. This used to happen while a launch that had just ended
 // still had its own claim.
-func TestRequestIsFulfilledWhenItsNodesAreLetGo(t *testing.T) {
+func TestRequestIsFulfilledWhenItsNodesAreUnclaimed(t *testing.T) {
 	d, o := idle("0000000007")
 	among(&o)
 	r := request("1", "small")
@@ -511,20 +511,20 @@ func TestRequestIsFulfilledWhenItsNodesAreLetGo(t *testing.T) {
 	}
 }
 
-func TestARequestConcernsWhoCouldServeIt(t *testing.T) {
+func TestRequestConcernsProcessesThatCouldServeIt(t *testing.T) {
 	r := &resources.Request{ID: "200-0000000001", State: resources.StateRequested, Labels: []string{"small", "large"}}
 	own := resources.RegisteredPool{ID: "own", Own: true, Provider: "cloud", Pool: "main", Labels: []string{"large", "small"}}
 	for name, test := range map[string]struct {
 		change func(*Observed, *resources.Request)
 		want   bool
 	}{
-		"it waits":                       {func(*Observed, *resources.Request) {}, true},
-		"somebody else works on it":      {func(o *Observed, r *resources.Request) { o.ForeignClaims = map[resources.Key]bool{r.Key(): true} }, false},
-		"the pool has declined it":       {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{PoolID: "own"}} }, false},
-		"another pool has declined it":   {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{PoolID: "other"}} }, true},
-		"the pool lacks a label":         {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Labels = []string{"small"} }, false},
-		"the pool is somebody else's":    {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Own = false }, false},
-		"another process looks after it": {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Provider = "other" }, false},
+		"it waits":                           {func(*Observed, *resources.Request) {}, true},
+		"another process has claimed it":     {func(o *Observed, r *resources.Request) { o.ForeignClaims = map[resources.Key]bool{r.Key(): true} }, false},
+		"the pool has declined it":           {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{PoolID: "own"}} }, false},
+		"another pool has declined it":       {func(_ *Observed, r *resources.Request) { r.Declined = []resources.Decline{{PoolID: "other"}} }, true},
+		"the pool lacks a label":             {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Labels = []string{"small"} }, false},
+		"the pool is of another process":     {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Own = false }, false},
+		"the provider is of another process": {func(o *Observed, _ *resources.Request) { o.RegisteredPools[0].Provider = "other" }, false},
 	} {
 		seen, asked := Observed{Shared: true, RegisteredPools: []resources.RegisteredPool{own}}, *r
 		test.change(&seen, &asked)

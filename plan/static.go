@@ -91,7 +91,7 @@ func (c *computation) slots(p *resources.Provider, pool string, node *resources.
 		case c.useExpired(n) != "" && !c.opt.Destroy:
 			c.endUse(n)
 		case n.State == resources.StateFailed && c.inBackoff(&resources.Failure{Count: int(n.Attempt), Time: n.StateTime}, staticBackoff):
-			c.note(Warning, "unreachable", s.Address, node.Source, "static node %s does not answer: %s", node.Name, n.Error)
+			c.note(Warning, "unreachable", s.Address, node.Source, "static node %s does not respond: %s", node.Name, n.Error)
 		case c.orphanedByRequest(n):
 		case n.State == resources.StateReady && n.Request != "" && !c.world.owns(n):
 			c.releaseFromRequest(n)
@@ -179,7 +179,7 @@ func (c *computation) removeSlot(n *resources.Node, reason Reason) {
 	}
 	if n.State != resources.StateDeleting && c.taken(n) && !c.opt.Destroy {
 		c.note(Info, "in-use", at, resources.Source{},
-			"static node %s is %s and stays until it is given back", n.Hostname, n.State)
+			"static node %s is %s and stays until it is returned", n.Hostname, n.State)
 		return
 	}
 	c.add(Step{ID: "unregister node " + n.ID, Address: at, Action: ActionUnregister, Thing: ThingNode,

@@ -72,7 +72,7 @@ func TestGuardsCountUnregistering(t *testing.T) {
 	}
 }
 
-func TestStaticNodeWhoseRequestIsGoneGoesByItsName(t *testing.T) {
+func TestStaticNodeOfDeletedRequestIsNamed(t *testing.T) {
 	o := settled()
 	o.Records.Nodes[2].Request = "0000000099"
 	p := Compute(fleet(), o, Options{})

@@ -28,7 +28,7 @@ func launches(p Plan) (all []*Step) {
 	return all
 }
 
-func TestSuccessorStaysInItsPoolWhereThereIsRoom(t *testing.T) {
+func TestSuccessorStaysInPoolWithCapacity(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*resources.Desired, *Observed)
 		want   string // where the successor is launched
@@ -88,7 +88,7 @@ func movePlan() Plan {
 	return Compute(d, o, Options{})
 }
 
-func TestMoveNamesWhereTheSuccessorIsLaunched(t *testing.T) {
+func TestMoveNamesPoolOfSuccessor(t *testing.T) {
 	p := movePlan()
 	move := &Move{Node: "0000000001", From: NodePlacement{"west", "main", "medium"}, To: NodePlacement{"east", "main", "small"}}
 	read, _, err := UnmarshalReport(renderReport(t, p))
@@ -122,7 +122,7 @@ func TestMoveNamesWhereTheSuccessorIsLaunched(t *testing.T) {
 	docsPart(t, "../docs/reading-plans.md", "move", "\n```text\n"+renderText(t, p, TextOptions{Width: 118})+"```\n\n")
 }
 
-func TestHalfOfAMoveIsNoMove(t *testing.T) {
+func TestHalfOfAMoveIsASingleStep(t *testing.T) {
 	d, o := twoClouds()
 	o.addNode("0000000003", "west", "main", "medium").State = resources.StateInUse
 	d.Providers[1].Pools[0].MaxServers = ptr(1)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestSummaryAlwaysHasTheFourWords(t *testing.T) {
+func TestSummaryAlwaysHasFourActions(t *testing.T) {
 	of := func(actions ...Action) Plan {
 		var p Plan
 		for _, a := range actions {
@@ -57,7 +57,7 @@ func TestSummaryAddsUp(t *testing.T) {
 	})
 }
 
-func TestUnchangedIsWhatExists(t *testing.T) {
+func TestUnchangedCountsExistingObjects(t *testing.T) {
 	if got := Compute(fleet(), empty(), Options{}).Unchanged.Addresses(); len(got) > 0 {
 		t.Errorf("before anything exists, %v is unchanged", got)
 	}

@@ -85,7 +85,7 @@ func (d *dispatch) overTenantLimit(r *resources.Request, o *option) string {
 		return ""
 	}
 	if d.reservedTenants[r.Tenant] {
-		return "what tenant " + r.Tenant + " may still use is kept for a request that has waited longer"
+		return "the remaining capacity of tenant " + r.Tenant + " is reserved for a request that has waited longer"
 	}
 	why := overLimits(limit, d.tenants[r.Tenant], d.requestAmounts(o))
 	if why == nil {

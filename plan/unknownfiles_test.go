@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestImageFilesWithoutAStateAreNoted(t *testing.T) {
+func TestUnknownImageFilesAreNoted(t *testing.T) {
 	file := func(n int) ImageFile { return ImageFile{Name: "debian-" + buildID(n) + ".raw", Size: 1 << 30} }
 	lost := []ImageFile{file(71), file(72), file(73), file(74), {Name: "readme.txt"}}
 	for name, test := range map[string]struct {
@@ -17,11 +17,11 @@ func TestImageFilesWithoutAStateAreNoted(t *testing.T) {
 		owner, installation  string
 		noted, named, hidden string
 	}{
-		"another state's":      {files: lost, owner: "elsewhere", installation: "here", noted: "4 image files", named: buildID(73), hidden: buildID(74)},
-		"before the first run": {files: lost[:1], owner: "elsewhere", noted: "1 image file in images_dir", named: "npctl does not delete it"},
-		"nobody's":             {files: lost[:1], installation: "here", noted: "1 image file", named: buildID(71), hidden: "readme"},
-		"our own":              {files: lost, owner: "here", installation: "here"},
-		"other files":          {files: lost[4:], owner: "elsewhere", installation: "here"},
+		"another state's":           {files: lost, owner: "elsewhere", installation: "here", noted: "4 image files", named: buildID(73), hidden: buildID(74)},
+		"before the first run":      {files: lost[:1], owner: "elsewhere", noted: "1 image file in images_dir", named: "npctl does not delete it"},
+		"no owner of the directory": {files: lost[:1], installation: "here", noted: "1 image file", named: buildID(71), hidden: "readme"},
+		"our own":                   {files: lost, owner: "here", installation: "here"},
+		"other files":               {files: lost[4:], owner: "elsewhere", installation: "here"},
 	} {
 		want, seen := fleet(), settled()
 		seen.Files, seen.ImagesDirOwner, seen.Installation = append(seen.Files, test.files...), test.owner, test.installation

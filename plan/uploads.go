@@ -34,7 +34,7 @@ func (c *computation) checkUpload(u *resources.Upload) {
 		c.replacedUploads[u.Key()] = !c.runsNodes(u)
 		if !c.replacedUploads[u.Key()] {
 			c.note(Warning, "in-use", uploadAddress(u.Provider, u.Image), resources.Source{},
-				"image %s in %s is not uploaded anew while nodes run from it; -replace=%s builds a new one",
+				"image %s in %s is not uploaded again while nodes run from it; -replace=%s builds a new one",
 				u.Image, u.Provider, imageAddress(resources.DiskImage, u.Image))
 		}
 	}
@@ -147,7 +147,7 @@ func (c *computation) uploadNewest(img *resources.Image, p *resources.Provider, 
 	if newest.Remote {
 		hosts := c.seen.Hosts[newest.Builder]
 		if hosts.Err == "" && !hosts.Builds[newest.ID] {
-			c.note(Warning, "host-unavailable", s.Address, img.Source, "build %s of %s is on no build host that is up (it was made on %s); it is uploaded to %s once that one is back, and -replace=%s makes another",
+			c.note(Warning, "host-unavailable", s.Address, img.Source, "no running build host has build %s of %s, which was built on %s; the upload to %s waits for that host, and -replace=%s builds a new one",
 				newest.ID, img.Name, newest.Host, p.Name, imageAddress(img.Kind, img.Name))
 			return ""
 		}

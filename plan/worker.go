@@ -52,7 +52,7 @@ const CodeInProgress = "in-progress"
 func (c *computation) noteWorker() {
 	if w := c.seen.LockHolder; w != nil {
 		c.note(Warning, CodeInProgress, "", resources.Source{},
-			"%s (process %d on %s) has been working on the state for %s since %s; what it works on is left alone",
+			"%s (process %d on %s) has been working on the state for %s since %s; the plan skips the records that it may be changing",
 			w.Who, w.PID, w.Host, w.Operation, clock(w.Since))
 	}
 }

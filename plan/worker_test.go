@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-func TestWorkOfAnotherProcessIsLeftAlone(t *testing.T) {
+func TestRecordsOfLockHolderAreSkipped(t *testing.T) {
 	var r Records
 	build := &resources.Build{ID: strings.Repeat("b", 32), Image: "debian", Kind: resources.DiskImage, State: resources.StateBuilding}
 	upload := &resources.Upload{ID: "0000000001", Image: "other", Provider: "one", State: resources.StateUploading}

@@ -73,11 +73,11 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.Fil
 // anotherConfiguration lists the blocks that differ. If none differs, the value of a sensitive variable has changed.
 func (c *applyCommand) anotherConfiguration(file plan.File, change *plan.ConfigurationChange) error {
 	if len(change.Blocks) == 0 && len(file.Sensitive) > 0 {
-		return hint(errors.New("a sensitive value has changed since the plan was made: plan again"),
+		return hint(errors.New("a sensitive value has changed since the plan was computed: plan again"),
 			fmt.Sprintf("sensitive variables are not saved and have to be given the same value again: %s", joinWords(file.Sensitive)))
 	}
 	c.changedSince(file, "the configuration has changed", change.Blocks)
-	return hint(errors.New("the configuration, or a variable, has changed since the plan was made: plan again"),
+	return hint(errors.New("the configuration, or a variable, has changed since the plan was computed: plan again"),
 		"apply it with the configuration it was made from, or make a new one with npctl plan -out=FILE")
 }
 

@@ -131,4 +131,4 @@ func unbuilt(images []*resources.Image, p plan.Plan) error {
 }
 
 // noneReplaced is the text of the plan's problem for an address of -replace that matches nothing.
-const noneReplaced = "nothing that could be replaced has this address"
+const noneReplaced = "no object that can be replaced has this address"

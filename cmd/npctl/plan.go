@@ -152,7 +152,7 @@ func writeMarkdown(p plan.Plan, path string) error {
 	if err != nil {
 		return fmt.Errorf("write Markdown: %w", err)
 	}
-	defer file.Cleanup() //nolint:errcheck // nothing is left to clean up after success
+	defer file.Cleanup() //nolint:errcheck // after success there is nothing to clean up
 	if err := p.WriteMarkdown(file, 0); err != nil {
 		return fmt.Errorf("write Markdown to %s: %w", path, err)
 	}

@@ -34,7 +34,7 @@ func TestOpenStackExample(t *testing.T) {
 	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 1 built, 1 uploaded, 2 launched, 0 deleted.")
 	p.mustHave(theirs, map[string]int{"server": 2, "image": 1, "floating IP": 2})
 	p.imageIsTheFile(at, theirs)
-	at.nothingToDo().says("server of others in the project, left alone")
+	at.nothingToDo().says("server of others in the project, ignored")
 
 	t.Run("OneLine", func(t *testing.T) { p.with(t).oneLine(at.with(t), theirs) })
 	at.args = append(at.args, "-var", "flavor=medium")

@@ -22,7 +22,7 @@ func (at *place) settled() {
 	for range 3 {
 		at.run("apply", "-auto-approve")
 		o := at.run("plan", "-detailed-exitcode")
-		leaks := strings.Contains(o.stdout, "carries our marks and ") // the object has no record, or is a second one
+		leaks := strings.Contains(o.stdout, "has our ownership tags and ") // the object has no record, or is a second one
 		if o.code == 0 && o.last() == "No changes." && !leaks {
 			return
 		}

@@ -385,7 +385,7 @@ func (r *rebuilding) rebuild() {
 	r.t.Helper()
 	for range 5 {
 		o := r.apply()
-		leaks := strings.Contains(o.stdout, "carries our marks and ")
+		leaks := strings.Contains(o.stdout, "has our ownership tags and ")
 		switch {
 		case o.code != 0:
 			r.t.Errorf("without mishaps:\n%s", o.text())

@@ -218,7 +218,7 @@ func TestACommandBuildsUnderTheLockOfItsImage(t *testing.T) {
 
 	third := newMachine(t, w.zk, "third", w.configuration(), w.cloud)
 	refused, err := third.command("apply", "-auto-approve", "-replace=diskimage."+image).CombinedOutput()
-	if err == nil || !strings.Contains(string(refused), "takes care of this image") {
+	if err == nil || !strings.Contains(string(refused), "manages this image") {
 		t.Errorf("apply on a third machine ended with %v and said:\n%s", err, refused)
 	}
 	third.says("image", "build", image, "-auto-approve")
