@@ -88,7 +88,7 @@ type panel struct {
 	Targets []struct{ Expr string }
 }
 
-func TestTheDashboardUsesMetricsThereAre(t *testing.T) {
+func TestDashboardUsesExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile("grafana/npctl.json")
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestTheDashboardUsesMetricsThereAre(t *testing.T) {
 	}
 }
 
-func TestTheAlertsUseMetricsThereAre(t *testing.T) {
+func TestAlertsUseExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile("prometheus/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestTheAlertsUseMetricsThereAre(t *testing.T) {
 	}
 }
 
-func TestWhatToWatchHasAnAlert(t *testing.T) {
+func TestWatchMetricsHaveAlerts(t *testing.T) {
 	text, err := os.ReadFile("prometheus/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestWhatToWatchHasAnAlert(t *testing.T) {
 	}
 }
 
-func TestTheImageBuildsWhatThereIs(t *testing.T) {
+func TestDockerfileMatchesGoModAndTargets(t *testing.T) {
 	text, err := os.ReadFile("docker/Dockerfile")
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTheReleaseIsSetInAVariableThatThereIs checks the variable of -X, because the linker ignores an unknown name.
-func TestTheReleaseIsSetInAVariableThatThereIs(t *testing.T) {
+// TestReleaseVariableExists checks the variable of -X, because the linker ignores an unknown name.
+func TestReleaseVariableExists(t *testing.T) {
 	var program strings.Builder
 	files, err := filepath.Glob("../cmd/npctl/*.go")
 	if err != nil {

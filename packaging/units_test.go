@@ -88,7 +88,7 @@ var npctl string
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
-func TestUnitsRunCommandsThereAre(t *testing.T) {
+func TestUnitsRunExistingCommands(t *testing.T) {
 	commands := [][]string{dockerCommand(t, "watch"), dockerCommand(t, "builder")}
 	for _, file := range units(t) {
 		u := readUnit(t, file)
@@ -142,7 +142,7 @@ func dockerCommand(t *testing.T, target string) []string {
 	return words
 }
 
-func TestUnitsGiveStepsTheirTime(t *testing.T) {
+func TestUnitTimeoutsExceedGrace(t *testing.T) {
 	for _, file := range []string{"systemd/npctl-watch.service", "systemd/npctl-builder.service"} {
 		u := readUnit(t, file)
 		grace := regexp.MustCompile(`-grace=(\S+)`).FindStringSubmatch(u.one(t, "Service", "ExecStart"))
@@ -172,7 +172,7 @@ func TestServicesReloadAndNotify(t *testing.T) {
 	}
 }
 
-func TestTheDaemonsUnitIsHardened(t *testing.T) {
+func TestWatchUnitIsHardened(t *testing.T) {
 	u := readUnit(t, "systemd/npctl-watch.service")
 	for name, want := range mayNot {
 		if got := u.one(t, "Service", name); got != want {
@@ -187,7 +187,7 @@ func TestTheDaemonsUnitIsHardened(t *testing.T) {
 	}
 }
 
-func TestTheSocketIsWhereCommandsLook(t *testing.T) {
+func TestSocketPathIsTheDefaultOfCommands(t *testing.T) {
 	u := readUnit(t, "systemd/npctl-watch.socket")
 	if got := u.one(t, "Socket", "ListenStream"); got != "/var/lib/npctl/npctl.db.sock" {
 		t.Errorf("the socket is %s", got)

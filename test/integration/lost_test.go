@@ -72,9 +72,9 @@ func (p *project) pause(services ...string) (resume func()) {
 
 const quick = "cloud           = \"mine\"\n  api_timeout = \"4s\""
 
-// TestOpenStackCreateHappensAfterEverybodyGaveUp stops Neutron when Nova receives the first create, and resumes it when
+// TestOpenStackCreateCompletesAfterLaunchGaveUp stops Neutron when Nova receives the first create, and resumes it when
 // npctl has given up and ended. Nova creates the servers after that.
-func TestOpenStackCreateHappensAfterEverybodyGaveUp(t *testing.T) {
+func TestOpenStackCreateCompletesAfterLaunchGaveUp(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
 	g := p.gated()
@@ -99,9 +99,9 @@ func TestOpenStackCreateHappensAfterEverybodyGaveUp(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackCreateHappensDuringTheNextAttempt resumes Neutron at the create of the second attempt, so that Nova
+// TestOpenStackCreateCompletesDuringNextAttempt resumes Neutron at the create of the second attempt, so that Nova
 // creates two servers for one node.
-func TestOpenStackCreateHappensDuringTheNextAttempt(t *testing.T) {
+func TestOpenStackCreateCompletesDuringNextAttempt(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
 	g := p.gated()
@@ -202,8 +202,8 @@ func TestOpenStackNoValidHost(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackQuotaIsSeenAndHit: plans respect a quota, and other quotas are exceeded while a plan is executed.
-func TestOpenStackQuotaIsSeenAndHit(t *testing.T) {
+// TestOpenStackQuotaIsObservedAndReached: plans respect a quota, and other quotas are exceeded while a plan is executed.
+func TestOpenStackQuotaIsObservedAndReached(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
 	g := p.gated()

@@ -28,8 +28,8 @@ provider "openstack" "acme" {
 }
 `
 
-// TestOpenStackMistakesAreToldAndDoNothing makes one mistake at a time that only the cloud can detect.
-func TestOpenStackMistakesAreToldAndDoNothing(t *testing.T) {
+// TestOpenStackInvalidConfigurationsAreReportedWithoutChanges makes one mistake at a time that only the cloud can detect.
+func TestOpenStackInvalidConfigurationsAreReportedWithoutChanges(t *testing.T) {
 	t.Parallel()
 	p := newProject(t).furnish()
 	before := p.things()

@@ -11,9 +11,9 @@ import (
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
-// TestOpenStackFailedServerThatIsNotDeletedDelaysNothing has a server that stays in BUILD and that Nova does not delete
+// TestOpenStackUndeletedFailedServerDoesNotDelayLaunches has a server that stays in BUILD and that Nova does not delete
 // in the meantime. The next attempt starts at once, and the apply reports the remaining server.
-func TestOpenStackFailedServerThatIsNotDeletedDelaysNothing(t *testing.T) {
+func TestOpenStackUndeletedFailedServerDoesNotDelayLaunches(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
 	at := p.newPlace(small)
@@ -67,9 +67,9 @@ func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackRetryAfterIsRespectedFromTheFirstCallOn uses a Nova that refuses its first calls, including the version
+// TestOpenStackRetryAfterIsHonoredFromFirstCall uses a Nova that refuses its first calls, including the version
 // document.
-func TestOpenStackRetryAfterIsRespectedFromTheFirstCallOn(t *testing.T) {
+func TestOpenStackRetryAfterIsHonoredFromFirstCall(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
 	g := p.gated()

@@ -141,10 +141,10 @@ var rebuildMishaps = [][]rebuildMishap{
 	},
 }
 
-// TestOpenStackRebuildsWithMishaps rebuilds an image ten times on a real Glance, each time after several mishaps. At
+// TestOpenStackRebuildsWithFaults rebuilds an image ten times on a real Glance, each time after several mishaps. At
 // every moment both providers must have a recorded image that nodes can boot from; in the end the disk and Glance must
 // contain exactly the kept builds.
-func TestOpenStackRebuildsWithMishaps(t *testing.T) {
+func TestOpenStackRebuildsWithFaults(t *testing.T) {
 	p := newProject(t).furnish()
 	before := p.things()
 	r := newRebuilding(t, p)

@@ -168,8 +168,8 @@ func TestOpenStackSnapshotBuild(t *testing.T) {
 	p.mustBe(before)
 }
 
-// TestOpenStackSnapshotBuildThatFails checks that no failure leaves an instance or a snapshot.
-func TestOpenStackSnapshotBuildThatFails(t *testing.T) {
+// TestOpenStackFailedSnapshotBuild checks that no failure leaves an instance or a snapshot.
+func TestOpenStackFailedSnapshotBuild(t *testing.T) {
 	p, at, before := snapshotPlace(t)
 	fails := func(because ...string) {
 		t.Helper()
@@ -192,8 +192,8 @@ func TestOpenStackSnapshotBuildThatFails(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackSnapshotBuildThatIsKilled leaves an instance, which the next apply removes before it creates another.
-func TestOpenStackSnapshotBuildThatIsKilled(t *testing.T) {
+// TestOpenStackKilledSnapshotBuild leaves an instance, which the next apply removes before it creates another.
+func TestOpenStackKilledSnapshotBuild(t *testing.T) {
 	t.Parallel()
 	p, at, before := snapshotPlace(t)
 	at.script("touch " + at.dir + "/running; test -e " + at.dir + "/again || sleep 600")

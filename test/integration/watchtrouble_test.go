@@ -13,9 +13,9 @@ import (
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
-// TestOpenStackWatchKeepsToTheQuota creates requests for more than the quota, in a project that contains a foreign
+// TestOpenStackWatchRespectsQuota creates requests for more than the quota, in a project that contains a foreign
 // server. They wait, and npctl never sends a call that Nova or Neutron would refuse.
-func TestOpenStackWatchKeepsToTheQuota(t *testing.T) {
+func TestOpenStackWatchRespectsQuota(t *testing.T) {
 	t.Parallel()
 	p, g, at := watched(t, strings.Replace(unanswered, "create_ports     = true", "", 1))
 	p.server("np0000000001", "none")
@@ -216,10 +216,10 @@ func (g *gate) killedAt(at *place, kind string, ready func()) {
 	at.t.Logf("killed at %s", kind)
 }
 
-// TestOpenStackWatchOutlivesANovaThatHangs stops Nova's API for 15 seconds at the first create of a server, several
+// TestOpenStackWatchSurvivesHangingNova stops Nova's API for 15 seconds at the first create of a server, several
 // times longer than npctl waits for a response. Requests wait, nothing is declined or deleted, and then all of them are
 // served.
-func TestOpenStackWatchOutlivesANovaThatHangs(t *testing.T) {
+func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 	p, g, at := watched(t, strings.Replace(unanswered, `label "small"  { min_ready = 0 }`, `label "small"  { min_ready = 1 }`, 1))
 	at.change("rate  = 40", "rate  = 40\n  api_timeout = \"4s\"\n  launch_attempts = 1") // no attempt is used up
 	before := p.things()

@@ -55,7 +55,7 @@ diskimage "debian" {
 }
 ` + cloud + "}\n"
 
-func TestABuilderServiceMakesImagesForTheOther(t *testing.T) {
+func TestBuilderServiceBuildsForWatchService(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
 	m.run("install -m 755 bin/npctl /usr/bin/npctl && systemctl start gearman-job-server")

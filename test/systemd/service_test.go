@@ -57,7 +57,7 @@ func (m *machine) logged(unit, words string) {
 	m.await("the log says "+words, func() bool { return strings.Contains(m.run("journalctl --no-pager --unit="+unit), words) })
 }
 
-func TestTheServiceServesItsGroup(t *testing.T) {
+func TestServiceServesItsGroup(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
 	m.install(fleet)
@@ -79,7 +79,7 @@ func TestTheServiceServesItsGroup(t *testing.T) {
 	}
 }
 
-func TestAReloadTellsWhatBecameOfIt(t *testing.T) {
+func TestReloadReportsItsResult(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
 	m.install(fleet)
@@ -110,7 +110,7 @@ func (m *machine) restarts(count string) {
 	}
 }
 
-func TestADaemonThatDiesOrHangsIsStartedAnew(t *testing.T) {
+func TestKilledOrHangingDaemonIsRestarted(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
 	m.install(fleet)
@@ -128,8 +128,8 @@ func TestADaemonThatDiesOrHangsIsStartedAnew(t *testing.T) {
 	m.logged("npctl-watch", "Failed with result 'watchdog'")
 }
 
-// TestNobodyIsTurnedAwayWhileTheServiceIsRestarted: systemd holds the socket, and clients wait during the restart.
-func TestNobodyIsTurnedAwayWhileTheServiceIsRestarted(t *testing.T) {
+// TestNoClientIsRejectedDuringServiceRestart: systemd holds the socket, and clients wait during the restart.
+func TestNoClientIsRejectedDuringServiceRestart(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
 	m.install(fleet)
@@ -149,7 +149,7 @@ func TestNobodyIsTurnedAwayWhileTheServiceIsRestarted(t *testing.T) {
 	}
 }
 
-func TestTheServiceStopsInOrder(t *testing.T) {
+func TestServiceStopsOrderly(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
 	m.install(fleet)

@@ -51,9 +51,9 @@ type chaos struct {
 	mistake map[string]bool // mistakes that were reported already
 }
 
-// TestDaemonsThatAreKilledUnderLoad requests hundreds of nodes from clouds with random faults of all
+// TestKilledDaemonsUnderLoad requests hundreds of nodes from clouds with random faults of all
 // kinds, and kills the daemon repeatedly. NPCTL_SEED repeats a run as far as the machine's pace allows.
-func TestDaemonsThatAreKilledUnderLoad(t *testing.T) {
+func TestKilledDaemonsUnderLoad(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv("NPCTL_SEED"); given != "" {
 		var err error

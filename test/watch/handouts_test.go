@@ -78,7 +78,7 @@ func (h *handouts) doubles() (found []string) {
 	return found
 }
 
-func TestNodesInTwoHandsAreFound(t *testing.T) {
+func TestNodesWithTwoUsersAreDetected(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 	cloud := func(id, server string, from int) wire.Node {
 		return wire.Node{Node: resources.Node{ID: id, Provider: "one", ExternalID: server, StateTime: at(from)}}

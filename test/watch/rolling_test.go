@@ -90,7 +90,7 @@ func (s *site) with(f wire.NodeFilter) []wire.Node {
 	return nodes
 }
 
-func TestALabelIsRenamedUnderLoad(t *testing.T) {
+func TestLabelIsRenamedUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, rolling)
 	d := s.start()
@@ -149,7 +149,7 @@ func uploads(img wire.Image) (ids []string) {
 	return ids
 }
 
-func TestAnImageIsReplacedUnderLoad(t *testing.T) {
+func TestImageIsReplacedUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, rolling)
 	d := s.start()
@@ -196,7 +196,7 @@ func (s *site) imagesIn(p *project) (n int) {
 	return n
 }
 
-func TestAProviderIsRemovedUnderLoad(t *testing.T) {
+func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, rolling+second)
 	d := s.start()
@@ -237,7 +237,7 @@ func TestAProviderIsRemovedUnderLoad(t *testing.T) {
 	d.Stop()
 }
 
-func TestAPoolIsShrunkUnderLoad(t *testing.T) {
+func TestPoolIsShrunkUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, rolling)
 	d := s.start()
@@ -262,7 +262,7 @@ func TestAPoolIsShrunkUnderLoad(t *testing.T) {
 	d.Stop()
 }
 
-func TestAMistakeInTheConfigurationIsRefusedUnderLoad(t *testing.T) {
+func TestInvalidConfigurationIsRejectedUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, rolling)
 	d := s.start()

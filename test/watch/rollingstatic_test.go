@@ -41,7 +41,7 @@ provider "static" "rack" {
 	return text + "  }\n}\n"
 }
 
-func TestAMachineIsRemovedWhileItIsInUse(t *testing.T) {
+func TestMachineInUseIsRemoved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()
@@ -75,7 +75,7 @@ func TestAMachineIsRemovedWhileItIsInUse(t *testing.T) {
 	d.Stop()
 }
 
-func TestALabelOfAMachineIsChangedWhileItIsInUse(t *testing.T) {
+func TestLabelOfMachineInUseIsChanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()

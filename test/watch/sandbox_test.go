@@ -52,7 +52,7 @@ provider "sandbox" "one" {
 `, port, minReady, port, buildTime)
 }
 
-func TestNodesAreGivenUsedAndRefilled(t *testing.T) {
+func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
 	s := newSite(t, cloud(program.FreePort(t), 1, "300ms"))
 	d := s.start()
 	s.await("one node is ready in advance", func() bool { return s.census() == "map[ready:1]" })
@@ -76,7 +76,7 @@ func TestNodesAreGivenUsedAndRefilled(t *testing.T) {
 	d.Stop()
 }
 
-func TestAHeldNodeStaysUntilItsTime(t *testing.T) {
+func TestHeldNodeStaysUntilItsHoldExpires(t *testing.T) {
 	s := newSite(t, cloud(program.FreePort(t), 0, "0s"))
 	d := s.start()
 	n := s.nodes("small")[0]
@@ -102,7 +102,7 @@ func TestAHeldNodeStaysUntilItsTime(t *testing.T) {
 	d.Stop()
 }
 
-func TestTheConfigurationIsReadAnewAtSIGHUP(t *testing.T) {
+func TestSIGHUPReloadsConfiguration(t *testing.T) {
 	port := program.FreePort(t)
 	s := newSite(t, cloud(port, 1, "0s"))
 	d := s.start()
@@ -119,7 +119,7 @@ func TestTheConfigurationIsReadAnewAtSIGHUP(t *testing.T) {
 	d.Stop()
 }
 
-func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
+func TestDaemonResumesAfterKill(t *testing.T) {
 	s := newSite(t, cloud(program.FreePort(t), 0, "5s"))
 	d := s.start()
 	var ids []string
@@ -164,7 +164,7 @@ func TestADaemonThatIsKilledIsGoneOnWith(t *testing.T) {
 	d.Stop()
 }
 
-func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
+func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := newSite(t, cloud(program.FreePort(t), 0, "20s"))
 	d := s.start("-grace=1s")
@@ -198,7 +198,7 @@ func TestSIGTERMEndsWithinTheGrace(t *testing.T) {
 	d.Stop()
 }
 
-func TestASecondSignalEndsAtOnce(t *testing.T) {
+func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
 	s := newSite(t, cloud(program.FreePort(t), 1, "60s"))
 	d := s.start("-grace=1h")
 	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
@@ -210,7 +210,7 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-func TestASocketOfSystemdIsTaken(t *testing.T) {
+func TestDaemonUsesSystemdSocket(t *testing.T) {
 	s := newSite(t, cloud(program.FreePort(t), 0, "0s"))
 	path := filepath.Join(s.dir, "npctl.db.sock")
 	opened := listenFiles(t, "unix", path)

@@ -141,7 +141,7 @@ provider "static" "rack" {
 `, hostKey, m.port)
 }
 
-func TestMachinesAreCheckedGivenAndReturned(t *testing.T) {
+func TestMachinesAreCheckedAssignedAndReturned(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()
@@ -182,7 +182,7 @@ func TestMachinesAreCheckedGivenAndReturned(t *testing.T) {
 	d.Stop()
 }
 
-func TestAMachineThatDoesNotAnswerIsNotReturnedToThePool(t *testing.T) {
+func TestUnreachableMachineIsNotReturnedToThePool(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()
@@ -204,7 +204,7 @@ func TestAMachineThatDoesNotAnswerIsNotReturnedToThePool(t *testing.T) {
 	d.Stop()
 }
 
-func TestAMachineWithAnotherHostKeyIsNotGiven(t *testing.T) {
+func TestMachineWithAnotherHostKeyIsNotAssigned(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	m := s.newMachine()

@@ -153,7 +153,7 @@ func addresses(s *servers.Server) int {
 	return n
 }
 
-func TestCreateThatTimesOutHappensLater(t *testing.T) {
+func TestTimedOutCreateCompletesLater(t *testing.T) {
 	u := connect(t)
 	resume, err := u.lab.Pause("neutron")
 	check(t, err)
@@ -175,7 +175,7 @@ func TestCreateThatTimesOutHappensLater(t *testing.T) {
 	}
 }
 
-func TestDeleteThatIsAcceptedFails(t *testing.T) {
+func TestAcceptedDeleteFails(t *testing.T) {
 	u := connect(t)
 	s := u.mustCreate("undead")
 	u.wait(s.ID, "ACTIVE", is("ACTIVE"))
@@ -247,7 +247,7 @@ func TestQuotaRefusesAndIsRestored(t *testing.T) {
 	u.wait(s.ID, "ACTIVE", is("ACTIVE"))
 }
 
-func TestVolumeFails(t *testing.T) {
+func TestFailedVolumes(t *testing.T) {
 	u := connect(t)
 	name := u.prefix + "volume"
 	check(t, u.lab.Faults(Rule{On: VolumeCreate, Name: name}))
@@ -261,7 +261,7 @@ func TestVolumeFails(t *testing.T) {
 	}
 }
 
-func TestPausedComputeLeavesDeleteUndone(t *testing.T) {
+func TestPausedComputeDelaysDelete(t *testing.T) {
 	u := connect(t)
 	s := u.mustCreate("waiting")
 	u.wait(s.ID, "ACTIVE", is("ACTIVE"))

@@ -37,7 +37,7 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-func TestFindSaysWhatToDoWithoutALab(t *testing.T) {
+func TestFindWithoutLabReturnsHint(t *testing.T) {
 	t.Setenv(EnvWork, filepath.Join(t.TempDir(), "none"))
 	_, err := Find()
 	if !errors.Is(err, ErrNoLab) || !strings.Contains(err.Error(), "up.sh") {
@@ -45,7 +45,7 @@ func TestFindSaysWhatToDoWithoutALab(t *testing.T) {
 	}
 }
 
-func TestFindKnowsTheDefaultPlace(t *testing.T) {
+func TestFindUsesDefaultDirectory(t *testing.T) {
 	l := workDir(t, "/src")
 	t.Setenv(EnvWork, "")
 	t.Setenv("TMPDIR", filepath.Dir(l.Dir()))
@@ -58,7 +58,7 @@ func TestFindKnowsTheDefaultPlace(t *testing.T) {
 	}
 }
 
-func TestFaultsAreWrittenAsTheLabReadsThem(t *testing.T) {
+func TestFaultsHaveTheFormatOfTheLab(t *testing.T) {
 	l := workDir(t, "/src")
 	rule := Rule{On: Spawn, Action: Delay, Name: "x-*", For: 1500 * time.Millisecond, Times: 2}
 	if err := l.Faults(rule, rule); err != nil {
@@ -94,7 +94,7 @@ func readRules(t *testing.T, l *Lab) []map[string]any {
 	return rules
 }
 
-func TestPausedServiceGoesOnAfterResume(t *testing.T) {
+func TestPausedServiceContinuesAfterResume(t *testing.T) {
 	l := workDir(t, "/src")
 	pid := service(t, l, "glance")
 	resume, err := l.Pause("glance")
@@ -110,7 +110,7 @@ func TestPausedServiceGoesOnAfterResume(t *testing.T) {
 	waitForState(t, pid, "S")
 }
 
-func TestPauseOfSomeResumesThemWhenOneIsMissing(t *testing.T) {
+func TestFailedPauseResumesPausedServices(t *testing.T) {
 	l := workDir(t, "/src")
 	pid := service(t, l, "glance")
 	if _, err := l.Pause("glance", "glanze"); err == nil || !strings.Contains(err.Error(), "glanze") {
@@ -119,7 +119,7 @@ func TestPauseOfSomeResumesThemWhenOneIsMissing(t *testing.T) {
 	waitForState(t, pid, "S")
 }
 
-func TestPidOfAnotherProcessIsNotSignalled(t *testing.T) {
+func TestPIDOfAnotherProcessIsNotSignaled(t *testing.T) {
 	l := workDir(t, "/src")
 	pid := service(t, l, "glance")
 	write(t, filepath.Join(l.Dir(), "run", "glance.pid"), fmt.Sprintf("%d 1\n", pid), 0o644)
@@ -175,7 +175,7 @@ func TestQuotaIsSetAndRestored(t *testing.T) {
 	}
 }
 
-func TestRefusedQuotaShowsWhatTheScriptSaid(t *testing.T) {
+func TestRejectedQuotaShowsScriptOutput(t *testing.T) {
 	scripts := t.TempDir()
 	write(t, filepath.Join(scripts, "quota.sh"), "#!/bin/sh\necho no project nobody >&2; exit 1\n", 0o755)
 	_, err := workDir(t, scripts).Quota(t.Context(), "nobody", map[string]int{Instances: 2})

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNodeInTwoHandsIsSeen(t *testing.T) {
+func TestNodeWithTwoUsersIsDetected(t *testing.T) {
 	machine := Used{Provider: "p", ExternalID: []byte(`"m"`)}
 	a, b := machine, machine
 	a.ID, b.ID = "1", "2"

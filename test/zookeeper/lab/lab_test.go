@@ -64,7 +64,7 @@ func word(t *testing.T, e Env, word, cert, key string) (string, error) {
 	return string(text), err
 }
 
-func TestServerTakesClientsOfItsAuthorityOnly(t *testing.T) {
+func TestServerAcceptsOnlyClientsOfItsAuthority(t *testing.T) {
 	t.Parallel()
 	l := shared
 	answer, err := word(t, l.Env, "srvr", l.Cert, l.Key)
@@ -82,7 +82,7 @@ func TestServerTakesClientsOfItsAuthorityOnly(t *testing.T) {
 	}
 }
 
-func TestRecordsOutliveAKilledServer(t *testing.T) {
+func TestRecordsSurviveKilledServer(t *testing.T) {
 	t.Parallel()
 	l := Start(t, 1)
 	zuul := StartPeer(t, l.Env, PeerOptions{})
@@ -102,7 +102,7 @@ func TestRecordsOutliveAKilledServer(t *testing.T) {
 	}
 }
 
-func TestEnsembleOutlivesOneServer(t *testing.T) {
+func TestEnsembleSurvivesLossOfOneServer(t *testing.T) {
 	t.Parallel()
 	l := Start(t, 3)
 	zuul := StartPeer(t, l.Env, PeerOptions{})
@@ -116,7 +116,7 @@ func TestEnsembleOutlivesOneServer(t *testing.T) {
 	}
 }
 
-func TestPausedServerIsSilentUntilItGoesOn(t *testing.T) {
+func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	t.Parallel()
 	l := Start(t, 1)
 	zuul := StartPeer(t, l.Env, PeerOptions{})

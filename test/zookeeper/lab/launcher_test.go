@@ -63,7 +63,7 @@ func TestHeldNodeIsKeptUntilItsHoldEnds(t *testing.T) {
 	must(t, zuul.AwaitGone(ctx, path, time.Minute))
 }
 
-func TestStoppedLauncherTakesItsRegistrationAlong(t *testing.T) {
+func TestStoppedLauncherRemovesItsRegistration(t *testing.T) {
 	t.Parallel()
 	l := Start(t, 1)
 	zuul, ctx := StartPeer(t, l.Env, PeerOptions{}), t.Context()

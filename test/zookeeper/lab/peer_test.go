@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPeerSubmitsWhatZuulDoes(t *testing.T) {
+func TestPeerSubmitsLikeZuul(t *testing.T) {
 	t.Parallel()
 	zuul, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	hello, err := zuul.Hello(ctx)
@@ -43,7 +43,7 @@ func TestPeerSubmitsWhatZuulDoes(t *testing.T) {
 	}
 }
 
-func TestSchedulerHearsOfTheEndOfItsRequests(t *testing.T) {
+func TestSchedulerReceivesEndOfItsRequests(t *testing.T) {
 	t.Parallel()
 	zuul, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	sent, err := zuul.Request(ctx, Request{Labels: []string{"small"}})
@@ -136,7 +136,7 @@ func TestKilledPeerLosesItsLocksAfterItsTimeout(t *testing.T) {
 	}
 }
 
-func TestPeerThatIsClosedEndsItsSession(t *testing.T) {
+func TestClosedPeerEndsItsSession(t *testing.T) {
 	t.Parallel()
 	there := "/" + t.Name()
 	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: time.Minute}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()

@@ -41,7 +41,7 @@ func TestPausedConnectionLosesTheSession(t *testing.T) {
 	must(t, err)
 }
 
-func TestBlockedProxyLetsNobodyIn(t *testing.T) {
+func TestBlockedProxyRejectsConnections(t *testing.T) {
 	t.Parallel()
 	there := "/" + t.Name()
 	proxy := StartProxy(t, shared.Hosts)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestPercentilesAreOnesThatWereMeasured(t *testing.T) {
+func TestPercentilesAreMeasuredValues(t *testing.T) {
 	var all []time.Duration
 	for i := 100; i > 0; i-- {
 		all = append(all, time.Duration(i))
@@ -21,7 +21,7 @@ func TestPercentilesAreOnesThatWereMeasured(t *testing.T) {
 	}
 }
 
-func TestContenderWaitsForTheNumberBeforeItsOwn(t *testing.T) {
+func TestContenderWaitsForItsPredecessor(t *testing.T) {
 	names := []string{"aa__lock__0000000007", "ff__lock__0000000003", "_c_x-lock-0000000001", "bb__lock__0000000010"}
 	for own, want := range map[string]string{
 		"ff__lock__0000000003": "", "aa__lock__0000000007": "ff__lock__0000000003", "bb__lock__0000000010": "aa__lock__0000000007"} {

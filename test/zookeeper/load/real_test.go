@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-func TestNodepoolIsMeasured(t *testing.T) {
+func TestLoadMeasuresNodepool(t *testing.T) {
 	l := lab.Start(t, 1)
 	launcher := lab.StartLauncher(t, l, lab.Nodepool{Driver: "static", Provider: "nodepool", Nodes: 30, Labels: []string{"small"}})
 	zuul := lab.StartPeer(t, l.Env, lab.PeerOptions{})

@@ -110,7 +110,7 @@ func (s *site) uploaded(image, provider string) (n int) {
 }
 
 // A real nodepool-builder and npctl's builder share one ZooKeeper.
-func TestNpctlBuildsBesideNodepoolsBuilder(t *testing.T) {
+func TestNpctlBuildsBesideNodepoolBuilder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{}.String())
 	b := s.startNodepoolBuilder()

@@ -132,9 +132,9 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 	})
 }
 
-// TestBuildsThatOthersAskForAreKnownBesideADaemon uses a daemon that does not build: the builds are planned, and run
+// TestCommandListsBuildRequestsOfOthersBesideDaemon uses a daemon that does not build: the builds are planned, and run
 // once.
-func TestBuildsThatOthersAskForAreKnownBesideADaemon(t *testing.T) {
+func TestCommandListsBuildRequestsOfOthersBesideDaemon(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{}.String())
 	s.start("-serve=nodes")

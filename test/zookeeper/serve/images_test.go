@@ -35,7 +35,7 @@ func (s *site) ready(image string) (n int) {
 	return n
 }
 
-func TestBuildersAreSeenAsNodepoolsAre(t *testing.T) {
+func TestBuildersAreRegisteredLikeNodepools(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{}.String())
 	d := s.start()

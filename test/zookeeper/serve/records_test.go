@@ -18,7 +18,7 @@ const unusual = `{ "relative_priority" : 0,"reuse":true , "node_types": ["metal"
  "requestor": "zuul\u0041", "provider": null, "state": "requested", "event_id": null, "tenant_name": null,
  "created_time": 1795204849.55, "state_time": 1795204849.54, "priority": "high", "labels": {"x": [1, 2.50, 36893488147419103232]} }`
 
-func TestWhatOthersWriteIsKeptToTheByte(t *testing.T) {
+func TestForeignFieldsArePreservedByteForByte(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)
 	s.start()
@@ -45,8 +45,8 @@ func TestWhatOthersWriteIsKeptToTheByte(t *testing.T) {
 	})
 }
 
-// TestMalformedRecordsHarmOnlyThemselves has records in shapes that stop a Nodepool completely.
-func TestMalformedRecordsHarmOnlyThemselves(t *testing.T) {
+// TestMalformedRecordsDoNotAffectOthers has records in shapes that stop a Nodepool completely.
+func TestMalformedRecordsDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)
 	malformed := map[string]string{}
@@ -97,8 +97,8 @@ func TestMalformedRecordsHarmOnlyThemselves(t *testing.T) {
 	})
 }
 
-// TestForeignNodesAreLeftAlone has foreign nodes in every state, locked and unlocked.
-func TestForeignNodesAreLeftAlone(t *testing.T) {
+// TestForeignNodesAreUnchanged has foreign nodes in every state, locked and unlocked.
+func TestForeignNodesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)
 	const secret = "eyJhbGciOiJSUzI1NiIsImtpZCI6InRva2VuIn0"
@@ -141,7 +141,7 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestEverybodyMayChangeWhatNpctlMakes(t *testing.T) {
+func TestZnodesAreWritableByAll(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)
 	s.start()

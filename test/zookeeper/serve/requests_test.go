@@ -24,7 +24,7 @@ func (s *site) elsewhere(id, provider string, priority int, labels ...string) st
 		id, priority, provider, strings.Join(labels, `", "`)), zk.FlagSequence)
 }
 
-func TestRequestsThatNobodyCanServeFail(t *testing.T) {
+func TestUnservableRequestsFail(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, rack+`label "iron" {}`+strings.ReplaceAll(strings.ReplaceAll(machine, `"rack"`, `"other"`), "metal", "iron"))
 	s.start()
@@ -102,7 +102,7 @@ func TestFailedLaunchesFailTheRequest(t *testing.T) {
 	})
 }
 
-func TestCancelledRequestsLeaveNothingBehind(t *testing.T) {
+func TestCanceledRequestsLeaveNoLocksOrNodes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{provider: `build_time = "4s"`, pool: "max_servers = 1"}.String())
 	s.start()
@@ -149,7 +149,7 @@ func TestCancelledRequestsLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-func TestRequestsAreServedInTheirOrder(t *testing.T) {
+func TestRequestsAreServedInOrderOfPriority(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)
 	s.start()
@@ -269,7 +269,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 	})
 }
 
-func TestTenantsHaveTheirLimits(t *testing.T) {
+func TestTenantLimitsAreEnforced(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, strings.Replace(rack, "STATE", "STATE\n  tenant_limit \"narrow\" { max_servers = 1 }", 1))
 	s.start()

@@ -22,7 +22,7 @@ func (s *site) held(id string, expiration time.Duration) (hold string) {
 	return hold
 }
 
-func TestHeldNodesStayForAsLongAsTheyAreHeld(t *testing.T) {
+func TestHeldNodesStayUntilHoldEnds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, strings.Replace(rack, "STATE", "STATE\n  max_hold_age = \"12s\"", 1))
 	s.start()
@@ -50,7 +50,7 @@ func TestHeldNodesStayForAsLongAsTheyAreHeld(t *testing.T) {
 	s.await("both machines are ready again", func() bool { return s.census() == "map[ready:2]" })
 }
 
-func TestEndOfAHoldIsOfNoConcernToTheNextBuild(t *testing.T) {
+func TestExpiredHoldDoesNotAffectNextBuild(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)
 	s.start()
@@ -73,7 +73,7 @@ func TestEndOfAHoldIsOfNoConcernToTheNextBuild(t *testing.T) {
 	s.built(next)
 }
 
-func TestNodesOfADeadZuulAreTakenBack(t *testing.T) {
+func TestNodesOfDeadZuulAreReclaimed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{pool: "max_servers = 3"}.String())
 	s.start()
@@ -118,7 +118,7 @@ func TestNodesOfADeadZuulAreTakenBack(t *testing.T) {
 	})
 }
 
-func TestRequestsGoWithWhoeverAskedEphemerally(t *testing.T) {
+func TestEphemeralRequestsEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{provider: `build_time = "4s"`}.String())
 	s.start()
@@ -142,8 +142,8 @@ func TestRequestsGoWithWhoeverAskedEphemerally(t *testing.T) {
 	})
 }
 
-// TestWhatACrashLeavesIsPutRight has the records that a launcher leaves when it crashes, for each step of its work.
-func TestWhatACrashLeavesIsPutRight(t *testing.T) {
+// TestCrashRemainsAreCleanedUp has the records that a launcher leaves when it crashes, for each step of its work.
+func TestCrashRemainsAreCleanedUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	s.timeout = quick

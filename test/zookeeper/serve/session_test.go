@@ -61,7 +61,7 @@ func (s *site) settled(census string) {
 	s.await("no node is locked", func() bool { return !slices.ContainsFunc(s.children(nodes), s.locked) })
 }
 
-func TestCutConnectionsAreNoticedByNobody(t *testing.T) {
+func TestCutConnectionsHaveNoEffectOnRequests(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{pool: "max_servers = 4"}.String())
 	s.timeout = "20s"
@@ -84,7 +84,7 @@ func TestCutConnectionsAreNoticedByNobody(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenUnderALockThatWasLost(t *testing.T) {
+func TestNoWriteUnderLostLock(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{provider: `build_time = "4s"`, pool: "max_servers = 2"}.String())
 	s.start()
@@ -133,7 +133,7 @@ func TestNothingIsWrittenUnderALockThatWasLost(t *testing.T) {
 	s.settled("map[]")
 }
 
-func TestLostSessionsLoseNoRequest(t *testing.T) {
+func TestRequestsSurviveSessionLoss(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{pool: "max_servers = 4"}.String())
 	s.start()
@@ -154,7 +154,7 @@ func TestLostSessionsLoseNoRequest(t *testing.T) {
 	s.settled("map[]")
 }
 
-func TestServersThatAreKilledLoseNoRequest(t *testing.T) {
+func TestRequestsSurviveKilledServers(t *testing.T) {
 	t.Parallel()
 	l := lab.Start(t, 1)
 	c, err := connect(l.Env)
@@ -188,7 +188,7 @@ func TestServersThatAreKilledLoseNoRequest(t *testing.T) {
 	s.settled("map[]")
 }
 
-func TestZuulMayLoseItsSession(t *testing.T) {
+func TestZuulSurvivesSessionLoss(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, single)
 	s.start()
@@ -213,7 +213,7 @@ func TestZuulMayLoseItsSession(t *testing.T) {
 	s.settled("map[ready:1]")
 }
 
-func TestServersNeedNotBeNamedInTheirCertificates(t *testing.T) {
+func TestHostNameVerificationCanBeDisabled(t *testing.T) {
 	t.Parallel()
 	p := lab.StartProxyAt(t, "127.0.0.2:0", servers.Hosts)
 	s := emptySite(t, servers.Env, root)

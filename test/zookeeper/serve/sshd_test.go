@@ -41,7 +41,7 @@ func (s *site) sshd() (port int, key string) {
 	return port, strings.Join(strings.Fields(string(text))[:2], " ")
 }
 
-func TestHostKeysOfAMachineAreThoseThatItShows(t *testing.T) {
+func TestHostKeysAreScannedFromMachine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	port, key := s.sshd()

@@ -187,9 +187,9 @@ func TestBuildersShareImages(t *testing.T) {
 	}
 }
 
-// TestACommandBuildsUnderTheLockOfItsImage runs the command beside npctl watch. Without the lock, the builder that
+// TestCommandBuildsUnderItsImageLock runs the command beside npctl watch. Without the lock, the builder that
 // returns in the meantime would manage the image and delete the build as unfinished.
-func TestACommandBuildsUnderTheLockOfItsImage(t *testing.T) {
+func TestCommandBuildsUnderItsImageLock(t *testing.T) {
 	t.Parallel()
 	w := newWorks(t)
 	w.share()

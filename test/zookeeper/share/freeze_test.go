@@ -20,7 +20,7 @@ func (m *machine) says(args ...string) {
 	}
 }
 
-func TestAStandbyLeavesAloneWhatIsFrozen(t *testing.T) {
+func TestStandbySkipsFrozenProvider(t *testing.T) {
 	t.Parallel()
 	zk := lab.Start(t, 1)
 	c := newCloud(t, "one", quick)

@@ -202,7 +202,7 @@ func (z *zuul) stamps() map[string]stamp {
 	return all
 }
 
-func TestAShadowBesideNodepool(t *testing.T) {
+func TestShadowBesideNodepool(t *testing.T) {
 	t.Parallel()
 	zk := lab.Start(t, 1)
 	rack := lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "rack", Nodes: inRack, Labels: []string{"common", "pair", "theirs"}})
@@ -367,9 +367,9 @@ func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
 	}
 }
 
-// TestAShadowLaunchesNothing has Nodepool with its emulated OpenStack, and another emulated OpenStack in which npctl
+// TestShadowLaunchesNothing has Nodepool with its emulated OpenStack, and another emulated OpenStack in which npctl
 // would launch.
-func TestAShadowLaunchesNothing(t *testing.T) {
+func TestShadowLaunchesNothing(t *testing.T) {
 	t.Parallel()
 	zk := lab.Start(t, 1)
 	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "fake", Provider: "one", Nodes: 4, Labels: []string{"common"}})

@@ -50,7 +50,7 @@ func (d *duo) takesOver(m *machine, when func()) {
 	d.t.Logf("%s took over after %s, and requests went on after %s", m.name, took.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 }
 
-func TestAStandbyTakesOver(t *testing.T) {
+func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	d := newDuo(t)
 	if d.a.Logged(serves) != 1 || d.b.Logged(serves) != 0 {

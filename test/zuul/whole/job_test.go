@@ -27,8 +27,8 @@ func TestPushRunsAJobOnAMachine(t *testing.T) {
 	s.allFree()
 }
 
-// TestCancelledJobsFreeTheirMachines cancels a running job and a waiting job that needs all machines.
-func TestCancelledJobsFreeTheirMachines(t *testing.T) {
+// TestCanceledJobsFreeTheirMachines cancels a running job and a waiting job that needs all machines.
+func TestCanceledJobsFreeTheirMachines(t *testing.T) {
 	s := newSite(t)
 	before := s.builds("wait")
 	s.enqueue("patient")
@@ -82,9 +82,9 @@ func (s *site) held(b build) (n node) {
 	return n
 }
 
-// TestKilledNpctlDisturbsNoJob has a job on one machine that runs during the whole outage and ends while no npctl runs
+// TestKillOfNpctlDoesNotAffectRunningJob has a job on one machine that runs during the whole outage and ends while no npctl runs
 // to take its machine back, and a job on two machines that requests them while no npctl serves it.
-func TestKilledNpctlDisturbsNoJob(t *testing.T) {
+func TestKillOfNpctlDoesNotAffectRunningJob(t *testing.T) {
 	s := newSite(t)
 	waits, pairs := s.builds("wait"), s.builds("work-on-two")
 	s.enqueue("patient")
