@@ -55,23 +55,23 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 	now := d.Engine.Now()
 	switch {
 	case len(n.Labels) == 0:
-		return nil, fmt.Errorf("%w: no label is asked for", ErrInvalid)
+		return nil, fmt.Errorf("%w: the request has no labels", ErrInvalid)
 	case len(n.Labels) > labelsAtMost:
-		return nil, fmt.Errorf("%w: %d labels are asked for, at most %d can be", ErrInvalid, len(n.Labels), labelsAtMost)
+		return nil, fmt.Errorf("%w: the request has %d labels; at most %d are allowed", ErrInvalid, len(n.Labels), labelsAtMost)
 	case slices.Contains(n.Labels, ""):
-		return nil, fmt.Errorf("%w: a label has no name", ErrInvalid)
+		return nil, fmt.Errorf("%w: a label is empty", ErrInvalid)
 	case len(n.Data) > dataAtMost:
-		return nil, fmt.Errorf("%w: data has %d bytes, at most %d are kept", ErrInvalid, len(n.Data), dataAtMost)
+		return nil, fmt.Errorf("%w: data has %d bytes; at most %d are allowed", ErrInvalid, len(n.Data), dataAtMost)
 	case len(n.Data) > 0 && !json.Valid(n.Data):
 		return nil, fmt.Errorf("%w: data is not JSON", ErrInvalid)
 	case n.Priority != nil && (*n.Priority < 1 || *n.Priority > 999):
-		return nil, fmt.Errorf("%w: priority %d is not from 1 to 999", ErrInvalid, *n.Priority)
+		return nil, fmt.Errorf("%w: priority %d is not between 1 and 999", ErrInvalid, *n.Priority)
 	case !n.Deadline.IsZero() && n.Deadline.Before(now):
 		return nil, fmt.Errorf("%w: the deadline %s has passed", ErrInvalid, n.Deadline.Format(time.RFC3339))
 	}
 	for _, text := range append([]string{n.Requestor, n.Tenant, n.EventID, n.Provider}, n.Labels...) {
 		if count := utf8.RuneCountInString(text); count > textAtMost {
-			return nil, fmt.Errorf("%w: a text has %d characters, at most %d are kept", ErrInvalid, count, textAtMost)
+			return nil, fmt.Errorf("%w: a text has %d characters; at most %d are allowed", ErrInvalid, count, textAtMost)
 		}
 	}
 	if err := d.checkRequestLimit(); err != nil {
@@ -118,7 +118,7 @@ func labelSubjects(labels []string) []string {
 
 func orUnknown(who string) string {
 	if who == "" {
-		return "nobody named"
+		return "an unnamed client"
 	}
 	return who
 }
@@ -220,7 +220,7 @@ func because(why string) string {
 func (d *Daemon) Renew(ctx context.Context, id, holder string) (*resources.Node, error) {
 	return d.change(ctx, id, "", func(n *resources.Node, now time.Time) error {
 		if n.State != resources.StateInUse || n.Lease == nil {
-			return fmt.Errorf("%w: node %s is %s and under no lease", ErrState, id, n.State)
+			return fmt.Errorf("%w: node %s is %s and has no lease", ErrState, id, n.State)
 		}
 		if n.Lease.Holder != holder {
 			return fmt.Errorf("%w: the lease of node %s is held by %q", ErrState, id, n.Lease.Holder)
@@ -261,7 +261,7 @@ func (d *Daemon) Hold(ctx context.Context, id, reason string, until time.Time) (
 			return fmt.Errorf("%w: node %s is %s", ErrState, id, n.State)
 		}
 		if n.State == resources.StateReady && n.Request != "" {
-			return fmt.Errorf("%w: node %s belongs to request %s", ErrState, id, n.Request)
+			return fmt.Errorf("%w: node %s is assigned to request %s", ErrState, id, n.Request)
 		}
 		if n.State != resources.StateHold {
 			n.StateTime = now

@@ -39,9 +39,9 @@ func (c Decision) String() string {
 	case DecideWait:
 		return "let it wait (" + c.Why + ")"
 	case DecideYield:
-		return "leave it to others"
+		return "yield to other pools"
 	default:
-		return "have to look at it first"
+		return "have made no decision yet"
 	}
 }
 
@@ -70,13 +70,13 @@ func (o Outcome) String() string {
 	case o.Answer == AnswerServed && o.Place.Provider != "":
 		return "it was served from " + poolOf(o.Place)
 	case o.Answer == AnswerServed:
-		return "it was served, nobody can tell from where"
+		return "it was served from an unknown pool"
 	case o.Answer == AnswerFailed && o.Why != "":
-		return "it has failed (" + o.Why + ")"
+		return "it failed (" + o.Why + ")"
 	case o.Answer == AnswerFailed:
-		return "it has failed"
+		return "it failed"
 	default:
-		return "it was gone before an answer was seen"
+		return "it was deleted before an answer was observed"
 	}
 }
 

@@ -35,10 +35,10 @@ func (d *Daemon) Configuration() ConfigState {
 func (s ConfigState) Notes() []string {
 	var notes []string
 	if s.Error != "" {
-		notes = append(notes, "the newest configuration was refused")
+		notes = append(notes, "the newest configuration was rejected")
 	}
 	if s.ConsentRequired != "" {
-		notes = append(notes, "deletions are held back")
+		notes = append(notes, "deletions need consent")
 	}
 	if s.StateOutdated != "" {
 		notes = append(notes, "the state is older than the clouds")
@@ -58,7 +58,7 @@ func (d *Daemon) readConfig(err error) {
 		d.config = ConfigState{LoadedAt: at}
 	} else {
 		d.config.RejectedAt, d.config.Error = at, err.Error()
-		e.Code, e.Text = "config-refused", "the new configuration was not taken: "+err.Error()
+		e.Code, e.Text = "config-refused", "the new configuration was rejected: "+err.Error()
 	}
 	d.mu.Unlock()
 	d.Journal.add(e)
@@ -93,7 +93,7 @@ func (d *Daemon) requireConsent(engine *reconcile.Engine, p plan.Plan) {
 		d.consentRequired = p.Consent
 	}
 	if d.consentRequired != nil && before == nil {
-		d.Log.Error("deletions are held back", "reason", d.consentRequired.Error(), "steps", len(stepsNeedingConsent(p)), "hint", "npctl reload -allow-destroy, if that is meant")
+		d.Log.Error("deletions need consent", "reason", d.consentRequired.Error(), "steps", len(stepsNeedingConsent(p)), "hint", "if they are intended, run npctl reload -allow-destroy")
 		d.Journal.add(resources.Event{Time: engine.Now(), Code: "consent-required", Subject: configSubject, Text: d.consentRequired.Error()})
 	}
 	old := noteOf(p, plan.NoteOldState)

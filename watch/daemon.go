@@ -61,7 +61,7 @@ const (
 	passGap             = 2 * time.Millisecond    // minimum time between two passes
 	tidyEvery           = time.Minute             // between two writes of the history
 	listRetryInterval   = 10 * time.Second        // delay after a provider did not respond
-	notListed           = "nobody has looked yet" // error of a provider before its first listing
+	notListed           = "not listed yet" // error of a provider before its first listing
 )
 
 // Daemon reconciles clouds and images with the configuration. Run must be called only once.
@@ -127,7 +127,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	if o.Shadow {
 		if d.runner.Shared() == nil {
-			return nil, errors.New("a shadow needs a state that others work in")
+			return nil, errors.New("watch -shadow needs a shared store; configure state \"zookeeper\"")
 		}
 		d.shadow = newShadow()
 	}
@@ -261,7 +261,7 @@ func (d *Daemon) report(event reconcile.Event) {
 func (d *Daemon) tidy(ctx context.Context) {
 	for sleep(ctx, tidyEvery) {
 		if err := d.unlessSuspended(func() error { return d.tidyNow(ctx) }); err != nil && ctx.Err() == nil {
-			d.Log.Error("the state could not be tidied", "error", err)
+			d.Log.Error("the state could not be cleaned up", "error", err)
 		}
 	}
 }

@@ -190,12 +190,12 @@ func (d *Daemon) acquireImageLocks(ctx context.Context, keepers *sync.WaitGroup)
 		lock, err := d.runner.Shared().Lock(ctx, name, state.Holder{Operation: "watch"})
 		if err != nil {
 			if !errors.Is(err, state.ErrLocked) && ctx.Err() == nil {
-				d.Log.Warn("a lock could not be taken", "lock", name, "error", err)
+				d.Log.Warn("a lock could not be acquired", "lock", name, "error", err)
 			}
 			continue
 		}
 		needless := d.images.acquired(name)
-		d.Log.Debug("taken over", "lock", name)
+		d.Log.Debug("lock acquired", "lock", name)
 		keepers.Go(func() {
 			d.leadUntilLost(ctx, name, lock, func() {}, needless)
 			d.images.released(name)

@@ -157,7 +157,7 @@ func (d *Daemon) maintainLock(ctx context.Context, name string, changed func(), 
 			}
 			continue
 		}
-		d.Log.Info("taken over", "lock", name)
+		d.Log.Info("lock acquired", "lock", name)
 		if !d.leadUntilLost(ctx, name, lock, changed, needless) || isClosed(needless) {
 			return
 		}
@@ -181,7 +181,7 @@ func (d *Daemon) leadUntilLost(ctx context.Context, name string, lock state.Lock
 		return false
 	}
 	if isClosed(lock.Lost()) {
-		d.Log.Warn("a lock was lost: nothing is done under it until it is taken again", "lock", name)
+		d.Log.Warn("lock lost; its work stops until the lock is acquired again", "lock", name)
 	}
 	d.resign(name, lock)
 	changed()
@@ -204,7 +204,7 @@ func waitLost(ctx context.Context, lock state.Lock, needless <-chan struct{}) bo
 func (d *Daemon) becomeStandby(name string, err error) {
 	other, locked := errors.AsType[*state.LockedError](err)
 	if !locked {
-		d.Log.Warn("a lock could not be taken", "lock", name, "error", err)
+		d.Log.Warn("a lock could not be acquired", "lock", name, "error", err)
 		return
 	}
 	d.leadership.mu.Lock()
@@ -240,7 +240,7 @@ func (d *Daemon) resign(name string, lock state.Lock) {
 		}
 	}
 	if err := lock.Unlock(ctx); err != nil {
-		d.Log.Warn("a lock could not be given back; it ends with the session", "lock", name, "error", err)
+		d.Log.Warn("a lock could not be released; it ends with the session", "lock", name, "error", err)
 	}
 	d.triggerPass()
 }

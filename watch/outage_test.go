@@ -186,7 +186,7 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 				defer end()
 				told := func(begun, over int) {
 					t.Helper()
-					warned, ended, failed := l.told.logged("level=WARN"), l.told.logged("provider answers again"), l.told.logged("level=ERROR")
+					warned, ended, failed := l.told.logged("level=WARN"), l.told.logged("provider responds again"), l.told.logged("level=ERROR")
 					if warned != begun || ended != over || failed != 0 {
 						t.Fatalf("told %d times that an outage begins, want %d, %d times that it is over, want %d, and %d errors:\n%s", warned, begun, ended, over,
 							failed, l.told.log.String())
@@ -226,7 +226,7 @@ func TestAnOutageIsOverWhenNothingIsLaunchedAnyMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		if n := l.told.logged("provider answers again"); n != 1 {
+		if n := l.told.logged("provider responds again"); n != 1 {
 			t.Errorf("told %d times that the provider answers, want once:\n%s", n, l.told.log.String())
 		}
 	})

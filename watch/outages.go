@@ -30,7 +30,7 @@ func (d *Daemon) onLaunchResult(event reconcile.Event) {
 	switch {
 	case errors.Is(event.Err, reconcile.ErrProviderUnreachable):
 		if d.markUnreachable(provider) {
-			d.Log.Warn("provider does not answer, so launches are put off", "provider", provider, "error", event.Err)
+			d.Log.Warn("provider does not respond; launches are postponed", "provider", provider, "error", event.Err)
 		}
 	case event.Kind == reconcile.EventDone:
 		d.mu.Lock()
@@ -61,6 +61,6 @@ func (d *Daemon) markReachable(provider string, view *plan.ProviderView) {
 	}
 	d.mu.Unlock()
 	if over {
-		d.Log.Info("provider answers again", "provider", provider)
+		d.Log.Info("provider responds again", "provider", provider)
 	}
 }

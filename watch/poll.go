@@ -209,7 +209,7 @@ func (d *Daemon) pollInputs(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			d.Log.Error("what images are made of could not be queried", "error", err)
+			d.Log.Error("inputs of images could not be queried", "error", err)
 		default:
 			d.mu.Lock()
 			if d.current == engine { // otherwise a reload has stored the inputs of its own images
@@ -253,11 +253,11 @@ func (d *Daemon) NotReady() string {
 	d.presence.mu.Unlock()
 	switch unseen := d.ProvidersNotListed(); {
 	case severed:
-		return "the state cannot be reached"
+		return "the state is unreachable"
 	case len(unseen) > 0:
-		return "nobody has looked yet at " + strings.Join(unseen, ", ")
+		return "not listed yet: " + strings.Join(unseen, ", ")
 	case d.LastPassEnd().IsZero():
-		return "nothing has been decided yet"
+		return "no pass has completed yet"
 	default:
 		return ""
 	}

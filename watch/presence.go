@@ -44,10 +44,10 @@ func (d *Daemon) connected() bool {
 	defer d.presence.mu.Unlock()
 	switch {
 	case !connected && !d.presence.disconnected:
-		d.Log.Error("the state cannot be reached: nothing is decided until it can")
+		d.Log.Error("the state is unreachable; passes stop until it is reachable again")
 	case connected && d.presence.disconnected:
 		d.presence.reconnectedAt = time.Now()
-		d.Log.Info("the state can be reached again")
+		d.Log.Info("the state is reachable again")
 	}
 	d.presence.disconnected = !connected
 	return connected
@@ -63,7 +63,7 @@ func (d *Daemon) recentlyReconnected() bool {
 // follow applies the changes that other processes write to a shared store.
 func (d *Daemon) follow(ctx context.Context) {
 	if err := d.runner.Follow(ctx, d.onAnswer); err != nil && ctx.Err() == nil {
-		d.Log.Error("what others write cannot be followed", "error", err)
+		d.Log.Error("changes of other processes cannot be followed", "error", err)
 	}
 }
 
@@ -78,7 +78,7 @@ func (d *Daemon) onAnswer(record resources.Record) {
 	if !ok || !strings.HasPrefix(r.Requestor, plan.OwnRequestor) || !r.IsDone() {
 		return
 	}
-	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), EventID: r.EventID, Code: string(r.State), Text: "it is " + string(r.State) + because(r.Error)})
+	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), EventID: r.EventID, Code: string(r.State), Text: "the request is " + string(r.State) + because(r.Error)})
 }
 
 // warnCompetitors logs programs that serve a provider of this process and do not know its lock: each may treat
@@ -90,10 +90,10 @@ func (d *Daemon) warnCompetitors(p Pass) {
 	now := competitors(p.Observed.RegisteredPools, d.leads)
 	for r := range now {
 		if !d.loggedCompetitors[r] {
-			d.Log.Error("another program serves a provider of this process: end one of them, or give that provider to one only",
+			d.Log.Error("another program serves a provider of this process; stop one of them, or assign the provider to only one",
 				"provider", r.provider, "host", r.host, "program", r.program)
 			d.Journal.add(resources.Event{Time: p.Observed.Now, Subject: "provider/" + r.provider, Code: "provider-conflict",
-				Text: fmt.Sprintf("%s on %s serves it too: end one of them, or give this provider to one only", r.program, r.host)})
+				Text: fmt.Sprintf("%s on %s serves this provider too; stop one of them, or assign the provider to only one", r.program, r.host)})
 		}
 	}
 	d.loggedCompetitors = now
@@ -193,7 +193,7 @@ func (d *Daemon) register(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			d.Log.Warn("what this process serves could not be made known", "error", err)
+			d.Log.Warn("this process could not be registered", "error", err)
 			if !sleep(ctx, registerRetry) {
 				return
 			}

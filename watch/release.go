@@ -33,7 +33,7 @@ func (d *Daemon) DeleteNode(ctx context.Context, id, reason string, force bool) 
 			return nil
 		}
 		if d.runner.Busy(n.Key()) {
-			return fmt.Errorf("%w: a step works on node %s, which is %s", ErrState, id, n.State)
+			return fmt.Errorf("%w: a step is running on node %s, which is %s", ErrState, id, n.State)
 		}
 		if why := nodeUser(n); why != "" && !force {
 			return fmt.Errorf("%w: node %s is %s", ErrState, id, why)
@@ -57,7 +57,7 @@ func nodeUser(n *resources.Node) string {
 	case n.State == resources.StateHold:
 		return "held" + because(n.Comment)
 	case n.Request != "":
-		return "set aside for request " + n.Request
+		return "assigned to request " + n.Request
 	default:
 		return ""
 	}

@@ -42,7 +42,7 @@ func (d *Daemon) Reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 
 func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, error) {
 	if d.Load == nil {
-		return plan.Plan{}, errors.New("this daemon cannot read its configuration anew")
+		return plan.Plan{}, errors.New("this daemon cannot reload its configuration")
 	}
 	desired, err := d.Load(ctx)
 	if err != nil {

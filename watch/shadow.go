@@ -241,7 +241,7 @@ func (d *Daemon) compare(pass Pass) {
 func (d *Daemon) logComparison(v Comparison) {
 	level, text := slog.LevelInfo, "shadow: request compared"
 	if v.Result.Differs() {
-		level, text = slog.LevelWarn, "shadow: npctl would have done otherwise"
+		level, text = slog.LevelWarn, "shadow: npctl would have decided differently"
 	}
 	r := v.Request
 	d.Log.LogAttrs(context.Background(), level, text, slog.String("request", r.ID), slog.Any("labels", r.Labels), slog.String("result", string(v.Result)),

@@ -308,7 +308,7 @@ func TestAShadowTellsWhatItWouldHaveDone(t *testing.T) {
 	if v := l.ends(unknown, watch.ResultWouldDecline); !strings.Contains(v.Would.Why, "no label new") {
 		t.Errorf("verdict: %s", v)
 	}
-	if l.h.logged("level=WARN msg=\"shadow: npctl would have done otherwise\" request="+unknown.ID) != 1 {
+	if l.h.logged("level=WARN msg=\"shadow: npctl would have decided differently\" request="+unknown.ID) != 1 {
 		t.Errorf("the log does not warn once:\n%s", l.h.log.String())
 	}
 

@@ -99,7 +99,7 @@ func (d *Daemon) logStall(pass Pass) {
 		lasts, why := d.Stalled().Round(time.Second), d.whyWaiting(pass, oldest)
 		d.Log.Error("requests wait and nothing is launched or served", "for", lasts, "oldest_request", oldest.ID, "labels", oldest.Labels, "why", why)
 		d.Journal.add(resources.Event{Time: pass.Observed.Now, Subject: oldest.Key().String(), EventID: oldest.EventID, Related: labelSubjects(oldest.Labels), Code: "stalled",
-			Text: fmt.Sprintf("nothing has been launched or served for %s while this waits: %s", lasts, why)})
+			Text: fmt.Sprintf("no step has launched or served anything for %s while this request waits: %s", lasts, why)})
 	case over:
 		d.Log.Info("requests are served again")
 	}
@@ -114,7 +114,7 @@ func (d *Daemon) whyWaiting(pass Pass, r *resources.Request) string {
 		}
 	}
 	if r.State == resources.StatePending {
-		return fmt.Sprintf("its nodes are on their way in pool %s of provider %s", r.Placement.Pool, r.Placement.Provider)
+		return fmt.Sprintf("its nodes are launching in pool %s of provider %s", r.Placement.Pool, r.Placement.Provider)
 	}
-	return "no reason is known; npctl why tells more"
+	return "the reason is unknown; npctl why has details"
 }

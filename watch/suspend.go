@@ -11,7 +11,7 @@ import (
 )
 
 // ErrSuspended: the daemon is already suspended.
-var ErrSuspended = errors.New("the daemon is parked already")
+var ErrSuspended = errors.New("the daemon is already suspended")
 
 // BusyError reports that the daemon was not suspended because steps did not end in time.
 type BusyError struct {
@@ -19,7 +19,7 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	text := "still at work:"
+	text := "steps are still running:"
 	for i, s := range e.Steps[:min(len(e.Steps), 5)] {
 		if i > 0 {
 			text += ","

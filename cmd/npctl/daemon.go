@@ -114,8 +114,8 @@ func (c *daemonCommand) explain(err error) error {
 
 // translateHint converts a hint for HTTP clients into one for the command line.
 func (c *daemonCommand) translateHint(text string) string {
-	return strings.NewReplacer("GET /v1/labels lists those there are", "npctl status shows the labels there are",
-		"reload with allow_destroy when that is meant", "npctl reload -allow-destroy when that is meant",
+	return strings.NewReplacer("GET /v1/labels lists all labels", "npctl status shows all labels",
+		"reload with allow_destroy", "run npctl reload -allow-destroy",
 		"send it as Authorization: Bearer TOKEN", "set NPCTL_TOKEN").Replace(text)
 }
 

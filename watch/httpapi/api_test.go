@@ -219,20 +219,20 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 		{"POST", "/v1/requests", `{"labels":["metal"],"deadline":"2001-01-01T00:00:00Z"}`, 400, wire.CodeInvalid, "has passed"},
 		{"POST", "/v1/requests", `{"labels":["metal"]} {}`, 400, wire.CodeInvalid, "not valid JSON"},
 		{"POST", "/v1/requests", `not JSON`, 400, wire.CodeInvalid, "not valid JSON"},
-		{"POST", "/v1/requests", "", 400, wire.CodeInvalid, "nothing was sent"},
-		{"POST", "/v1/requests", `{"labels":["metal"],"priority":0}`, 400, wire.CodeInvalid, "from 1 to 999"},
-		{"POST", "/v1/requests", "null", 400, wire.CodeInvalid, "null was sent"},
-		{"POST", "/v1/reload", " null ", 400, wire.CodeInvalid, "null was sent"},
-		{"POST", "/v1/nodes/0000000001/hold", "null", 400, wire.CodeInvalid, "null was sent"},
+		{"POST", "/v1/requests", "", 400, wire.CodeInvalid, "the body is empty"},
+		{"POST", "/v1/requests", `{"labels":["metal"],"priority":0}`, 400, wire.CodeInvalid, "between 1 and 999"},
+		{"POST", "/v1/requests", "null", 400, wire.CodeInvalid, "the body is null"},
+		{"POST", "/v1/reload", " null ", 400, wire.CodeInvalid, "the body is null"},
+		{"POST", "/v1/nodes/0000000001/hold", "null", 400, wire.CodeInvalid, "the body is null"},
 		{"GET", "/v1/nodes?state=ready,bogus", "", 400, wire.CodeInvalid, "building, deleting"},
 		{"GET", "/v1/nodes/0000000001?state=fulfilled", "", 400, wire.CodeInvalid, "its states are"},
 		{"GET", "/v1/requests?state=in-use", "", 400, wire.CodeInvalid, "failed, fulfilled, pending, requested"},
 		{"POST", "/v1/requests/1/take", `{"lease_seconds":1}`, 400, wire.CodeInvalid, "not between"},
-		{"GET", "/v1/requests?stat=failed", "", 400, wire.CodeInvalid, "it takes state, label"},
+		{"GET", "/v1/requests?stat=failed", "", 400, wire.CodeInvalid, "known parameters: state, label"},
 		{"GET", "/v1/requests?limit=many", "", 400, wire.CodeInvalid, "an integer"},
 		{"GET", "/v1/requests/1?wait=soon", "", 400, wire.CodeInvalid, "a duration"},
 		{"GET", "/v1/requests?state=a&state=b", "", 400, wire.CodeInvalid, "2 times"},
-		{"GET", "/v1/events?after=x", "", 400, wire.CodeInvalid, "no place in the journal"},
+		{"GET", "/v1/events?after=x", "", 400, wire.CodeInvalid, "not a position in the journal"},
 		{"GET", "/v1/why?subject=moon/1", "", 400, wire.CodeInvalid, "node/ID"},
 		{"GET", "/v1/why?subject=label/metl", "", 404, wire.CodeNotFound, "did you mean"},
 		{"GET", "/v1/labels/metl", "", 404, wire.CodeNotFound, "did you mean"},
@@ -268,7 +268,7 @@ func TestProvidersAreFrozenAndThawed(t *testing.T) {
 	var why wire.Why
 	l.await("it waits for the provider", func() bool {
 		why, err = l.Why(t.Context(), "request/"+r.ID)
-		return err == nil && strings.Contains(why.Summary+waits(why), "left alone")
+		return err == nil && strings.Contains(why.Summary+waits(why), "is frozen")
 	})
 	if _, err := l.ThawProvider(t.Context(), "rack"); err != nil {
 		t.Fatal(err)

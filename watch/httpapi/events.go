@@ -27,7 +27,7 @@ func (s *Server) eventNumber(cursor string) (uint64, error) {
 	at, timeErr := strconv.ParseInt(micros, 10, 64)
 	switch {
 	case err != nil || isCursor && timeErr != nil:
-		return 0, withHint(invalid("%s is no place in the journal", quoted(cursor)), "take next from an answer before, or a number")
+		return 0, withHint(invalid("%s is not a position in the journal", quoted(cursor)), "use next of an earlier response, or a number")
 	case !isCursor || epoch == s.epoch:
 		return number, nil
 	}

@@ -16,7 +16,7 @@ const aliveWithin = time.Minute
 func (c *call) live() (any, error) {
 	beat := c.daemon.LastPassEnd()
 	if !beat.IsZero() && time.Since(beat) > aliveWithin {
-		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no decision was made since " + beat.UTC().Format(time.RFC3339)}
+		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no pass has completed since " + beat.UTC().Format(time.RFC3339)}
 	}
 	return wire.Health{Status: "ok"}, nil
 }
@@ -38,7 +38,7 @@ func configurationOf(s watch.ConfigState) wire.Configuration {
 
 func (c *call) metrics() (any, error) {
 	if c.Metrics == nil {
-		return nil, notFound("this daemon measures nothing")
+		return nil, notFound("this daemon exports no metrics")
 	}
 	c.Metrics.ServeHTTP(c.w, c.r)
 	return nil, nil

@@ -100,9 +100,9 @@ func (c *call) setPaused(paused bool, reason string) (any, error) {
 	if err = watch.RetryConflict(c.ctx(), func() error { return c.writePaused(c.ctx(), img, paused, reason) }); err != nil {
 		return nil, err
 	}
-	code, text := "unpaused", "may be built again"
+	code, text := "unpaused", "builds are allowed again"
 	if paused {
-		code, text = "paused", "is not built until it is unpaused"
+		code, text = "paused", "no builds until it is unpaused"
 	}
 	if reason != "" {
 		text += ": " + reason

@@ -28,7 +28,7 @@ func body[T any](c *call) (T, error) {
 		if c.route.bodyless {
 			return sent, nil
 		}
-		return sent, withHint(invalid("nothing was sent"), "send a JSON document")
+		return sent, withHint(invalid("the body is empty"), "send a JSON document")
 	}
 	if err := decode(text, &sent); err != nil {
 		return sent, err
@@ -49,9 +49,9 @@ func (c *call) read() ([]byte, error) {
 		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, withHint(&apiError{status: http.StatusRequestTimeout, code: wire.CodeTimeout,
-			detail: fmt.Sprintf("the body did not arrive within %s; nothing was done", c.BodyTime)}, "send it again")
+			detail: fmt.Sprintf("the body did not arrive within %s; nothing was changed", c.BodyTime)}, "send it again")
 	case err != nil:
-		return nil, invalid("what was sent did not arrive whole")
+		return nil, invalid("the body is incomplete")
 	}
 	c.bodyRead()
 	if len(text) == 0 {
@@ -59,7 +59,7 @@ func (c *call) read() ([]byte, error) {
 	}
 	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
-		return nil, withHint(&apiError{status: http.StatusUnsupportedMediaType, code: wire.CodeMediaType, detail: "what was sent is not said to be JSON"},
+		return nil, withHint(&apiError{status: http.StatusUnsupportedMediaType, code: wire.CodeMediaType, detail: "the content type of the body is not JSON"},
 			"set Content-Type: application/json")
 	}
 	return text, nil
@@ -67,7 +67,7 @@ func (c *call) read() ([]byte, error) {
 
 func decode(doc []byte, into any) error {
 	if string(bytes.TrimSpace(doc)) == "null" {
-		return invalid("null was sent, and an object is expected")
+		return invalid("the body is null; an object is expected")
 	}
 	err := jsonv2.Unmarshal(doc, into, jsonv2.RejectUnknownMembers(true))
 	var semantic *jsonv2.SemanticError
@@ -76,28 +76,28 @@ func decode(doc []byte, into any) error {
 		return nil
 	case errors.As(err, &semantic) && errors.Is(err, jsonv2.ErrUnknownName):
 		name := semantic.JSONPointer.LastToken()
-		f := invalid("there is no member %s here", quoted(name))
+		f := invalid("unknown member %s", quoted(name))
 		if near := text.Nearest(name, memberNames(reflect.TypeOf(into))); near != "" {
 			f.hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return f
 	case errors.As(err, &semantic):
-		return invalid("member %s is not what it should be: %s", quoted(string(semantic.JSONPointer)), expectedType(semantic))
+		return invalid("member %s has the wrong type: %s", quoted(string(semantic.JSONPointer)), expectedType(semantic))
 	default:
-		return invalid("what was sent is not valid JSON")
+		return invalid("the body is not valid JSON")
 	}
 }
 
 // expectedType describes the type that a member must have.
 func expectedType(e *jsonv2.SemanticError) string {
 	if e.GoType == nil {
-		return "it cannot be understood"
+		return "the value is invalid"
 	}
 	switch e.GoType.Kind() {
 	case reflect.String:
 		return "a string is expected"
 	case reflect.Int, reflect.Int64, reflect.Uint64:
-		return "a whole number is expected"
+		return "an integer is expected"
 	case reflect.Bool:
 		return "true or false is expected"
 	case reflect.Slice:

@@ -21,7 +21,7 @@ import (
 )
 
 // ErrInUse: another process listens at the socket.
-var ErrInUse = errors.New("somebody listens there already")
+var ErrInUse = errors.New("another process listens there already")
 
 // socketPathAtMost is the maximum length of a unix socket path in bytes. The smallest limit of the supported systems is
 // 104, with the terminating NUL.
@@ -31,10 +31,10 @@ const socketPathAtMost = 103
 // that path is kept and is an error.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if mode.Perm()&0o007 != 0 {
-		return nil, fmt.Errorf("listen at %s: mode %#o would let everybody in; 0600 or 0660 is possible", path, mode.Perm())
+		return nil, fmt.Errorf("listen at %s: mode %#o gives access to all users; use 0600 or 0660", path, mode.Perm())
 	}
 	if len(path) > socketPathAtMost {
-		return nil, fmt.Errorf("listen at %s: the path has %d bytes, and that of a unix socket can have %d", path, len(path), socketPathAtMost)
+		return nil, fmt.Errorf("listen at %s: the path has %d bytes; the path of a unix socket can have %d", path, len(path), socketPathAtMost)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
@@ -70,7 +70,7 @@ func removeStale(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("there is something that is no socket (%s), so it stays", describeMode(info.Mode()))
+		return fmt.Errorf("the path exists and is not a socket (%s); remove it, or use another path", describeMode(info.Mode()))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -80,7 +80,7 @@ func removeStale(path string) error {
 		return ErrInUse
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("whether anybody listens there cannot be told: %w", err)
+		return fmt.Errorf("cannot determine whether a process listens there: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -138,7 +138,7 @@ func onlyHere(address string) error {
 		return err
 	}
 	if ip := net.ParseIP(name); ip == nil || !ip.IsLoopback() {
-		return errors.New("without TLS only an address such as 127.0.0.1 or ::1 is possible: tokens could be read on the way")
+		return errors.New("without TLS only a loopback address such as 127.0.0.1 or ::1 is allowed, because others could read the tokens in transit")
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (t TLS) config(log *slog.Logger) (*tls.Config, error) {
 	}
 	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !config.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("client authority %s: no certificate is in it", t.ClientCA)
+		return nil, fmt.Errorf("client authority %s: the file contains no certificate", t.ClientCA)
 	}
 	return config, nil
 }

@@ -57,7 +57,7 @@ func newLocks(daemon *watch.Daemon, version string) *locks {
 // locks of providers and images are locks of the store.
 func (l *locks) acquire(ctx context.Context, name string, holder state.Holder) (*heldLock, error) {
 	if name == "" || len(name) > idLength {
-		return nil, invalid("a lock needs a name of 1 to %d bytes", idLength)
+		return nil, invalid("the name of a lock must have 1 to %d bytes", idLength)
 	}
 	if holder.ID == "" {
 		holder.ID = uuid.NewString()
@@ -119,7 +119,7 @@ func (l *locks) delegate(ctx context.Context, one *heldLock) (release func(), er
 		ctx, cancel := context.WithTimeout(context.Background(), unlockTime)
 		defer cancel()
 		if err := lock.Unlock(ctx); err != nil {
-			l.daemon.Log.Warn("a lock could not be given back; it ends with the session", "lock", one.Name, "error", err)
+			l.daemon.Log.Warn("a lock could not be released; it ends with the session", "lock", one.Name, "error", err)
 		}
 	}, nil
 }
@@ -171,14 +171,14 @@ func (l *locks) find(id string) *heldLock {
 // still be running.
 func (l *locks) forceRelease(id string) (state.Holder, error) {
 	if id == ownLock {
-		return state.Holder{}, withHint(&apiError{status: http.StatusConflict, code: wire.CodeInvalidState, detail: "npctl watch is alive and holds the state"},
-			"stop it instead; while it runs, npctl apply gets the lock from it")
+		return state.Holder{}, withHint(&apiError{status: http.StatusConflict, code: wire.CodeInvalidState, detail: "npctl watch is running and holds the lock"},
+			"stop it instead; while it runs, npctl apply borrows the lock from it")
 	}
 	l.fence.Lock()
 	defer l.fence.Unlock()
 	one := l.find(id)
 	if one == nil {
-		return state.Holder{}, fmt.Errorf("unlock %s: no lock has that id: %w", quoted(id), state.ErrNotFound)
+		return state.Holder{}, fmt.Errorf("unlock %s: no lock has this ID: %w", quoted(id), state.ErrNotFound)
 	}
 	close(one.lost)
 	l.release(one)

@@ -28,8 +28,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case http.ErrAbortHandler: // net/http closes the connection
 			panic(broken)
 		default:
-			s.Log.Error("mistake while answering", "path", r.URL.Path, "panic", fmt.Sprint(broken), "stack", string(debug.Stack()))
-			c.fail(errors.New("a mistake in npctl"))
+			s.Log.Error("panic in an API call", "path", r.URL.Path, "panic", fmt.Sprint(broken), "stack", string(debug.Stack()))
+			c.fail(errors.New("internal error: a bug in npctl"))
 		}
 	}()
 	header := w.Header()
@@ -56,12 +56,12 @@ func (c *call) serve(isLocal bool) error {
 		return err
 	}
 	if c.daemon.Shadow && c.r.Method != http.MethodGet && c.route.name != "reload" {
-		return withHint(&apiError{status: http.StatusConflict, code: wire.CodeUnsupported, detail: "this npctl watch only looks on (-shadow), and changes nothing"},
-			"ask whoever serves the requests; npctl watch without -shadow serves them itself")
+		return withHint(&apiError{status: http.StatusConflict, code: wire.CodeUnsupported, detail: "this npctl watch is read-only (-shadow)"},
+			"send the call to the process that serves the requests, or run npctl watch without -shadow")
 	}
 	c.mux.ServeHTTP(discard{}, c.r) // sets the path values of c.r
 	if count := utf8.RuneCountInString(c.id()); count > idLength {
-		return invalid("an id of %d characters is longer than any", count)
+		return invalid("the ID has %d characters, more than any ID has", count)
 	}
 	if err := c.checkQuery(); err != nil {
 		return err
@@ -92,9 +92,9 @@ func checkPath(u *url.URL) error {
 	case len(raw) > 4*idLength:
 		return invalid("the path is too long")
 	case !strings.HasPrefix(raw, "/") || !utf8.ValidString(path):
-		return invalid("the path cannot be understood")
+		return invalid("the path is invalid")
 	case strings.Count(raw, "/") != strings.Count(path, "/") && !strings.HasPrefix(raw, labelPath), strings.Contains(path, `\`):
-		return invalid("the path has a slash in disguise")
+		return invalid("the path has an escaped slash")
 	}
 	for _, r := range path {
 		if r < ' ' || r == 0x7f {
@@ -103,7 +103,7 @@ func checkPath(u *url.URL) error {
 	}
 	for i, part := range strings.Split(path[1:], "/") {
 		if part == "." || part == ".." || part == "" && (i > 0 || path != "/") {
-			return invalid("the path has an empty or dotted part")
+			return invalid("the path has an empty or dotted segment")
 		}
 	}
 	return nil
@@ -123,11 +123,11 @@ func (c *call) noRoute(isLocal bool) error {
 		}
 	}
 	if len(ways) == 0 {
-		return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "there is nothing here"},
-			"GET /openapi.json tells what there is")
+		return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "unknown path"},
+			"GET /openapi.json lists all paths")
 	}
 	c.w.Header().Set("Allow", strings.Join(ways, ", "))
-	return withHint(&apiError{status: http.StatusMethodNotAllowed, code: wire.CodeMethod, detail: "this cannot be done here with " + quoted(c.r.Method)},
+	return withHint(&apiError{status: http.StatusMethodNotAllowed, code: wire.CodeMethod, detail: "this path does not support method " + quoted(c.r.Method)},
 		"use "+strings.Join(ways, " or "))
 }
 
@@ -139,7 +139,7 @@ func (c *call) authenticate(isLocal bool) error {
 	}
 	if c.route.need == local {
 		c.route = nil
-		return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "there is nothing here"}, "GET /openapi.json tells what there is")
+		return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "unknown path"}, "GET /openapi.json lists all paths")
 	}
 	if given, found := bearer(c.r); found && c.Tokens != nil {
 		if err := c.checkToken(given); err != nil {
@@ -152,15 +152,15 @@ func (c *call) authenticate(isLocal bool) error {
 	case c.role == nobody:
 		return c.unauthorized()
 	default:
-		return withHint(&apiError{status: http.StatusForbidden, code: wire.CodeForbidden, detail: "the token " + quoted(c.who) + " may only look"},
-			"use one whose role is full")
+		return withHint(&apiError{status: http.StatusForbidden, code: wire.CodeForbidden, detail: "the role of token " + quoted(c.who) + " is read-only"},
+			"use a token with the role full")
 	}
 }
 
 // unauthorized returns the error for a call without a valid token.
 func (c *call) unauthorized() error {
 	c.w.Header().Set("WWW-Authenticate", `Bearer realm="npctl"`)
-	return withHint(&apiError{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, detail: "a token is needed, and there is none that is known"},
+	return withHint(&apiError{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, detail: "the call has no valid token"},
 		"send it as Authorization: Bearer TOKEN")
 }
 
@@ -177,7 +177,7 @@ func (c *call) revoked() bool {
 		return false
 	}
 	if _, c.role = c.Tokens.find(given); c.role < c.route.need {
-		c.Log.Info("end a call whose token was revoked", "route", c.route.name, "who", c.who)
+		c.Log.Info("end a call with a revoked token", "route", c.route.name, "who", c.who)
 		return true
 	}
 	return false
@@ -191,7 +191,7 @@ func (c *call) checkToken(given string) error {
 		c.InvalidToken(guessThrottled)
 		c.w.Header().Set("Retry-After", retryAfter(wait))
 		return withHint(&apiError{status: http.StatusTooManyRequests, code: wire.CodeThrottled,
-			detail: "too many tokens from your address were wrong, so this one was not looked at"}, "try again a little later, with the right one")
+			detail: "too many invalid tokens from your address; this one was not checked"}, "wait, and try again with a valid token")
 	}
 	if c.who, c.role = c.Tokens.find(given); c.role == nobody {
 		c.guesses.invalidToken(from, now)
@@ -215,7 +215,7 @@ func (c *call) acquireSlot() (done func(), err error) {
 		return nil, c.ctx().Err()
 	case <-timer.C:
 		c.w.Header().Set("Retry-After", "1")
-		return nil, withHint(&apiError{status: http.StatusServiceUnavailable, code: wire.CodeBusy, detail: "too much is asked for at a time"}, "try again a little later")
+		return nil, withHint(&apiError{status: http.StatusServiceUnavailable, code: wire.CodeBusy, detail: "too many concurrent calls"}, "try again later")
 	}
 }
 
@@ -250,8 +250,8 @@ func (c *call) do() (any, error) {
 	limited.r = c.r.WithContext(ctx)
 	result, err := c.route.do(&limited)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errCallTime) {
-		err = withHint(&apiError{status: http.StatusServiceUnavailable, code: wire.CodeTimeout, detail: fmt.Sprintf("the call was ended after %s", c.CallTime)},
-			"check what it has changed before you repeat it")
+		err = withHint(&apiError{status: http.StatusServiceUnavailable, code: wire.CodeTimeout, detail: fmt.Sprintf("the call was cancelled after %s", c.CallTime)},
+			"it may have made changes; check them before you repeat it")
 	}
 	return result, err
 }

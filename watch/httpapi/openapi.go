@@ -38,7 +38,7 @@ func (s *Server) describe() []byte {
 	doc := object{
 		"openapi": "3.1.0",
 		"info": object{"title": "npctl", "version": wire.Version, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
-			"description": "Requests for CI test nodes, and what the npctl daemon is doing. Within " + wire.Version + " it only grows: readers ignore names that they do not know. Bodies are read strictly."},
+			"description": "Requests for CI test nodes, and the state of the npctl daemon. Within " + wire.Version + " the API only grows: clients ignore unknown names in responses. The daemon rejects unknown names in request bodies."},
 		"servers":  []object{{"url": "/"}},
 		"security": []object{{"token": []string{}}},
 		"paths":    paths,
@@ -46,7 +46,7 @@ func (s *Server) describe() []byte {
 			"schemas":   schemas.named,
 			"responses": object{"Problem": problem},
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
-				"description": "Not needed at the unix socket, which is guarded by its permissions."}},
+				"description": "Not needed on the unix socket, which its permissions protect."}},
 		},
 	}
 	text, err := json.Marshal(doc)
@@ -79,7 +79,7 @@ func (r *route) describe(s schemas) object {
 	case nobody:
 		op["security"] = []object{}
 	case full:
-		op["description"] = "Needs a token whose role is full."
+		op["description"] = "Requires a token with the role full."
 	}
 	return op
 }
@@ -114,7 +114,7 @@ func statesSchema(kind resources.Kind) object {
 }
 
 func (r *route) responses(s schemas) object {
-	success := object{"description": "Done."}
+	success := object{"description": "Success."}
 	status := http.StatusNoContent
 	if r.answer != nil {
 		status = max(r.status, http.StatusOK)
@@ -126,7 +126,7 @@ func (r *route) responses(s schemas) object {
 		if r.name == "listEvents" {
 			content["text/event-stream"] = object{"schema": object{"type": "string", "description": "Each data line is an Event."}}
 		}
-		success = object{"description": "What was asked for.", "content": content}
+		success = object{"description": "Success.", "content": content}
 	}
 	all := object{strconv.Itoa(status): success, "default": object{"$ref": "#/components/responses/Problem"}}
 	if r.name == "ready" {
@@ -166,7 +166,7 @@ func (s schemas) of(t reflect.Type) object {
 	case reflect.Struct:
 		return s.structure(t)
 	default:
-		panic("the API has no words for a " + t.String())
+		panic("the API cannot describe a " + t.String())
 	}
 }
 
@@ -195,7 +195,7 @@ func addLimits(property object, tag string) {
 		name, text, _ := strings.Cut(limit, "=")
 		number, err := strconv.Atoi(text)
 		if err != nil {
-			panic("a limit of the API is no number: " + limit)
+			panic("a limit of the API is not a number: " + limit)
 		}
 		if item, ok := strings.CutPrefix(name, "items."); ok {
 			property["items"].(object)[item] = number

@@ -63,11 +63,11 @@ func problem(err error) wire.Problem {
 	case errors.As(err, &known):
 		p.Status, p.Code, p.Hint, p.Report = known.status, known.code, known.hint, known.report
 	case errors.As(err, &tooLarge):
-		p.Status, p.Code, p.Detail = http.StatusRequestEntityTooLarge, wire.CodeTooLarge, fmt.Sprintf("more than %d bytes were sent", tooLarge.Limit)
+		p.Status, p.Code, p.Detail = http.StatusRequestEntityTooLarge, wire.CodeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)
 	case errors.As(err, &locked):
 		p.Status, p.Code, p.Lock = http.StatusLocked, wire.CodeLocked, &wire.Lock{Name: locked.Name, Holder: locked.Holder}
 	case errors.As(err, &heldBack):
-		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeConsentRequired, "look at npctl plan, and reload with allow_destroy when that is meant"
+		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeConsentRequired, "check npctl plan; if the deletions are intended, reload with allow_destroy"
 		for _, s := range heldBack.Deletes {
 			p.PendingDeletions = append(p.PendingDeletions, string(s.Address))
 		}
@@ -82,7 +82,7 @@ func problem(err error) wire.Problem {
 	case errors.Is(err, state.ErrLost):
 		p.Status, p.Code = http.StatusConflict, wire.CodeLost
 	case errors.Is(err, state.ErrConflict):
-		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeConflict, "look again and repeat it"
+		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeConflict, "read the object again and repeat the call"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		p.Status, p.Code = http.StatusServiceUnavailable, wire.CodeNotReady
 	default:
@@ -122,7 +122,7 @@ func marshal(v any) ([]byte, error) {
 func (c *call) writeJSON(status int, media string, v any) error {
 	doc, err := marshal(v)
 	if err != nil {
-		return fmt.Errorf("answer: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
 	c.w.Header().Set("Content-Type", media)
 	c.w.WriteHeader(status)

@@ -120,19 +120,19 @@ func (c *call) freeze(frozen bool) (any, error) {
 	}
 	before := found.(wire.Provider)
 	if !before.Configured {
-		return nil, withHint(notFound("provider %s is not configured any more", quoted(c.id())), "only providers of the configuration can be frozen")
+		return nil, withHint(notFound("provider %s is no longer configured", quoted(c.id())), "only providers of the configuration can be frozen")
 	}
 	if !before.Served {
 		return nil, &apiError{status: http.StatusConflict, code: wire.CodeInvalidState, detail: "provider " + before.Name + " is not served by this daemon",
-			hint: "it is left alone as long as npctl watch runs with -provider and without it"}
+			hint: "npctl watch runs with -provider and does not include it"}
 	}
 	if err = c.daemon.Freeze(c.ctx(), before.Name, frozen); err != nil {
 		return nil, err
 	}
 	if before.Frozen != frozen {
-		code, text := "thawed", "taken care of again"
+		code, text := "thawed", "managed again"
 		if frozen {
-			code, text = "frozen", "left alone until it is thawed"
+			code, text = "frozen", "not managed until it is thawed"
 		}
 		c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "provider/" + before.Name, Code: code, Text: text})
 	}

@@ -57,7 +57,7 @@ func (r *reloadedFile[T]) current() T {
 		return r.value
 	}
 	if r.failure != "" || !bytes.Equal(contents, r.contents) {
-		r.log.Info("read "+r.what+" again", "changed", !bytes.Equal(contents, r.contents))
+		r.log.Info("reloaded "+r.what, "changed", !bytes.Equal(contents, r.contents))
 		r.value, r.contents, r.failure = value, contents, ""
 	}
 	return r.value
@@ -68,7 +68,7 @@ func (r *reloadedFile[T]) fail(err error) {
 	consequence := "the previous contents stay in effect"
 	if r.onError != nil {
 		if value, changed := r.onError(err); changed {
-			r.value, r.contents, consequence = value, nil, "none is valid any more"
+			r.value, r.contents, consequence = value, nil, "no token is valid now"
 		}
 	}
 	if r.failure != err.Error() {
@@ -85,7 +85,7 @@ func readSmall(path string) ([]byte, error) {
 	}
 	defer file.Close() //nolint:errcheck // only read
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is no file", path), err)
+		return nil, errors.Join(fmt.Errorf("%s is not a regular file", path), err)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, fileSize+1))
 	if err == nil && len(text) > fileSize {

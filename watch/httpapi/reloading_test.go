@@ -66,7 +66,7 @@ func TestFileOfTokensThatIsGoneLetsNobodyIn(t *testing.T) {
 			t.Error("a token is valid whose file is gone")
 		}
 	}
-	if n := strings.Count(log.String(), "none is valid"); n != 1 {
+	if n := strings.Count(log.String(), "no token is valid"); n != 1 {
 		t.Errorf("it is logged %d times:\n%s", n, &log)
 	}
 	if err := os.WriteFile(path, text, 0o600); err != nil {

@@ -108,7 +108,7 @@ func (c *call) servedLabels(labels []string) error {
 			return withHint(invalid("no pool offers the label %s", quoted(label)), "add the label to a pool and reload the configuration")
 		}
 		f := invalid("there is no label %s", quoted(label))
-		f.hint = "GET /v1/labels lists those there are"
+		f.hint = "GET /v1/labels lists all labels"
 		if near := text.Nearest(label, offered); near != "" {
 			f.hint = "did you mean " + quoted(near) + "?"
 		}
@@ -168,7 +168,7 @@ func notFoundError(what, id string, err error) error {
 	if !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
-	return withHint(notFound("there is no %s %s", what, quoted(id)), "it may have ended; npctl events -subject="+what+"/"+displayID(id)+" tells what became of it")
+	return withHint(notFound("there is no %s %s", what, quoted(id)), "it may have ended; npctl events -subject="+what+"/"+displayID(id)+" shows its events")
 }
 
 // displayID returns an ID for use in a command that people copy, or "ID" if it has characters that the shell could
@@ -192,7 +192,7 @@ func (c *call) takeRequest() (any, error) {
 		return nil, err
 	}
 	if how.Lease < 0 || how.Lease > int64(365*24*time.Hour/time.Second) {
-		return nil, invalid("lease_seconds of %d makes no sense", how.Lease)
+		return nil, invalid("lease_seconds %d is out of range", how.Lease)
 	}
 	nodes, err := c.daemon.Take(c.ctx(), c.id(), how.Holder, time.Duration(how.Lease)*time.Second)
 	if err != nil {

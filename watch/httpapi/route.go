@@ -59,15 +59,15 @@ func (c *call) id() string { return c.r.PathValue("id") }
 func (c *call) checkQuery() error {
 	values, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return invalid("the part behind the question mark cannot be understood")
+		return invalid("the query string is invalid")
 	}
 	for name, given := range values {
 		i := slices.IndexFunc(c.route.query, func(p param) bool { return p.name == name })
 		if i < 0 {
-			return withHint(invalid("there is no parameter %s here", quoted(name)), c.paramHint())
+			return withHint(invalid("unknown parameter %s", quoted(name)), c.paramHint())
 		}
 		if len(given) != 1 {
-			return invalid("parameter %s is there %d times", name, len(given))
+			return invalid("parameter %s is given %d times", name, len(given))
 		}
 		if err := c.route.query[i].check(given[0]); err != nil {
 			return err
@@ -79,13 +79,13 @@ func (c *call) checkQuery() error {
 
 func (c *call) paramHint() string {
 	if len(c.route.query) == 0 {
-		return "it takes none"
+		return "this path has no parameters"
 	}
 	names := make([]string, len(c.route.query))
 	for i, p := range c.route.query {
 		names[i] = p.name
 	}
-	return "it takes " + strings.Join(names, ", ")
+	return "known parameters: " + strings.Join(names, ", ")
 }
 
 func (p param) check(value string) (err error) {
@@ -98,11 +98,11 @@ func (p param) check(value string) (err error) {
 		_, err = parseWait(value)
 	default:
 		if count := utf8.RuneCountInString(value); count > idLength {
-			return invalid("parameter %s has %d characters, at most %d are read", p.name, count, idLength)
+			return invalid("parameter %s has %d characters; at most %d are allowed", p.name, count, idLength)
 		}
 	}
 	if err != nil {
-		return invalid("parameter %s takes %s, not %s", p.name, article(p.kind), quoted(value))
+		return invalid("parameter %s must be %s, not %s", p.name, article(p.kind), quoted(value))
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ const (
 
 // Parameters of several routes.
 var (
-	waitParam = param{"wait", "duration", "Answer when it has happened, or after this time, of which at most 60s are waited."}
-	pageParam = param{"after", "string", "Only what comes after this id."}
-	sizeParam = param{"limit", "integer", "At most so many; 1000 when it is not given, and never more than 10000."}
+	waitParam = param{"wait", "duration", "Responds when the condition holds, or after this time, at most 60s."}
+	pageParam = param{"after", "string", "Only objects after this ID."}
+	sizeParam = param{"limit", "integer", "Maximum number of objects. Default: 1000. Maximum: 10000."}
 )

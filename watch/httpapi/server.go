@@ -116,7 +116,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	local := l.Addr().Network() == "unix"
 	if !local && s.Tokens == nil {
 		_ = l.Close() // the listener was not used
-		return errors.New("nothing but a unix socket is served without tokens")
+		return errors.New("only a unix socket can be served without tokens")
 	}
 	server := &http.Server{
 		Handler:           s,

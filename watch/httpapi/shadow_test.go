@@ -44,7 +44,7 @@ func TestAShadowAnswersAndChangesNothing(t *testing.T) {
 		{"POST", "/v1/store/locks", `{"name":"state"}`},
 	} {
 		status, _, text := l.raw(call.method, call.path, call.body)
-		if status != http.StatusConflict || !strings.Contains(text, string(wire.CodeUnsupported)) || !strings.Contains(text, "only looks on") {
+		if status != http.StatusConflict || !strings.Contains(text, string(wire.CodeUnsupported)) || !strings.Contains(text, "is read-only") {
 			t.Errorf("%s %s: %d %s", call.method, call.path, status, text)
 		}
 	}

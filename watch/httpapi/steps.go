@@ -14,7 +14,7 @@ import (
 func (c *call) plan() (any, error) {
 	pass := c.daemon.Last()
 	if pass.Observed.Now.IsZero() {
-		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "nothing has been decided yet"}
+		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no pass has completed yet"}
 	}
 	report, err := pass.Plan.MarshalReport(plan.Meta{NpctlVersion: c.Version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
 		Created: pass.Observed.Now.UTC(), Options: plan.Options{HonorBackoff: true}})
@@ -63,7 +63,7 @@ func (c *call) reload() (any, error) {
 	p, err := c.daemon.Reload(c.ctx(), how.AllowDestroy)
 	if err != nil && problem(err).Code == wire.CodeInternal {
 		no := &apiError{status: http.StatusUnprocessableEntity, code: wire.CodeInvalidConfiguration, detail: err.Error(),
-			hint: "correct the mistakes and reload again; the old configuration stays in force"}
+			hint: "correct the errors and reload again; the old configuration stays in force"}
 		if mistakes, ok := errors.AsType[reporter](err); ok {
 			no.report = mistakes.Report()
 		}
@@ -72,6 +72,6 @@ func (c *call) reload() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "daemon", Code: "reloaded", Text: "the configuration was read anew: " + p.Summary().String()})
+	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "daemon", Code: "reloaded", Text: "the configuration was reloaded: " + p.Summary().String()})
 	return wire.Reloaded{Summary: p.Summary().String(), Steps: shownSteps(p.Steps)}, nil
 }

@@ -25,7 +25,7 @@ const lineMedia = "application/jsonl"
 
 func (s *Server) storeTable() []route {
 	const at = "/" + wire.Version + "/store"
-	kind := param{"kind", "string", "Kinds of records, separated by commas; all when it is not given."}
+	kind := param{"kind", "string", "Kinds of records, separated by commas. Default: all."}
 	return []route{
 		{method: http.MethodGet, path: at, need: local, name: "storeHead", answer: wire.StoreHead{}, do: (*call).storeHead},
 		{method: http.MethodGet, path: at + "/records", need: local, name: "storeList", query: []param{kind}, do: (*call).storeList},
@@ -47,7 +47,7 @@ func (c *call) storeHead() (any, error) {
 	head := wire.StoreHead{Format: wire.StoreFormat, Path: c.State, PID: os.Getpid(), Npctl: c.Version}
 	identified, ok := c.store().(state.Identified)
 	if !ok {
-		return nil, &apiError{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the state does not say which installation it is of"}
+		return nil, &apiError{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the state has no installation ID"}
 	}
 	var err error
 	head.Identity, err = identified.Identity(c.ctx())
@@ -151,7 +151,7 @@ func opOf(o *wire.Op) (state.Op, error) {
 	}
 	record := resources.NewRecord(o.Kind)
 	if record == nil {
-		return op, invalid("there is no kind of record called %s", quoted(string(o.Kind)))
+		return op, invalid("unknown kind of record %s", quoted(string(o.Kind)))
 	}
 	if err := decode(o.Record, record); err != nil {
 		return op, err
@@ -217,25 +217,25 @@ func (c *call) storeLock() (any, error) {
 	}
 	defer c.locks.release(one)
 	if one.Name == stateLock {
-		c.journalSuspension("parked", "nothing is begun while "+one.Holder.Operation+" by "+one.Holder.UserHost+" is at work")
+		c.journalSuspension("parked", "no steps start while "+one.Holder.Operation+" by "+one.Holder.UserHost+" runs")
 		defer func() { c.journalSuspension("resumed", one.Holder.Operation+" by "+one.Holder.UserHost+" has ended") }()
 	}
-	c.Log.Debug("lock given", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
+	c.Log.Debug("lock acquired by a client", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
 	s := c.stream(lineMedia)
 	if err := s.line(wire.Hint{Locked: &one.Lock}); err != nil {
 		return nil, err
 	}
 	if ended := s.pause(one.ended, "{}\n"); !ended {
-		return nil, errors.New("a lock gives no hints") // one.ended is only closed, never sent to
+		return nil, errors.New("unexpected hint for a lock") // one.ended is only closed, never sent to
 	}
 	select {
 	case <-one.lost:
-		c.Log.Warn("lock taken away", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost)
+		c.Log.Warn("lock of a client was force-released", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost)
 		return nil, s.line(wire.Hint{Lost: true})
 	case <-one.ended:
-		c.Log.Debug("lock given back", "lock", one.Name, "operation", one.Holder.Operation)
+		c.Log.Debug("lock released by a client", "lock", one.Name, "operation", one.Holder.Operation)
 	default:
-		c.Log.Warn("lock ended with its holder", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
+		c.Log.Warn("lock released because its client disconnected", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
 	}
 	return nil, nil
 }

@@ -54,7 +54,7 @@ type token struct {
 // ReadTokens reads a token file. It rejects a file that other users can read, unless it contains only hashes.
 func ReadTokens(path string, log *slog.Logger) (*Tokens, error) {
 	t := &Tokens{}
-	t.what, t.log = "the file of tokens", log
+	t.what, t.log = "the token file", log
 	t.read = func() ([]token, []byte, error) { return readTokens(path) }
 	t.onError = func(err error) ([]token, bool) { return nil, errors.Is(err, os.ErrNotExist) }
 	return t, t.open()
@@ -69,7 +69,7 @@ func readTokens(path string) (known []token, text []byte, err error) {
 		return nil, nil, err
 	}
 	if info, err := os.Stat(path); plain && (err != nil || info.Mode().Perm()&0o007 != 0) {
-		return nil, nil, fmt.Errorf("tokens: everybody on this machine can read %s; chmod 600 it, or write sha256:HEX instead of tokens", path)
+		return nil, nil, fmt.Errorf("tokens: all users can read %s; chmod 600 it, or write sha256:HEX instead of tokens", path)
 	}
 	return known, text, nil
 }
@@ -88,7 +88,7 @@ func parseTokens(path string, text []byte) (known []token, plain bool, err error
 		}
 		for _, other := range known {
 			if other.name == one.name {
-				return nil, false, fmt.Errorf("tokens: %s:%d: %s is there twice", path, n, one.name)
+				return nil, false, fmt.Errorf("tokens: %s:%d: duplicate name %s", path, n, one.name)
 			}
 		}
 		known, plain = append(known, one), plain || isPlain
@@ -97,7 +97,7 @@ func parseTokens(path string, text []byte) (known []token, plain bool, err error
 		return nil, false, fmt.Errorf("tokens: %s: %w", path, err)
 	}
 	if len(known) == 0 {
-		return nil, false, fmt.Errorf("tokens: %s has none, so nobody could get in", path)
+		return nil, false, fmt.Errorf("tokens: %s contains no tokens", path)
 	}
 	return known, plain, nil
 }
@@ -105,7 +105,7 @@ func parseTokens(path string, text []byte) (known []token, plain bool, err error
 func parseToken(line string) (one token, plain bool, err error) {
 	words := strings.Fields(line)
 	if len(words) != 3 {
-		return token{}, false, fmt.Errorf("a line has a name, a role and a token, and this one has %s", text.Count(len(words), "word", "words"))
+		return token{}, false, fmt.Errorf("a line needs a name, a role and a token, and this line has %s", text.Count(len(words), "word", "words"))
 	}
 	one.name = words[0]
 	switch words[1] {
@@ -125,7 +125,7 @@ func parseToken(line string) (one token, plain bool, err error) {
 		return one, false, nil
 	}
 	if len(words[2]) < tokenAtLeast {
-		return token{}, false, fmt.Errorf("the token of %s has fewer than %d characters; openssl rand -hex 32 makes a good one", one.name, tokenAtLeast)
+		return token{}, false, fmt.Errorf("the token of %s has fewer than %d characters; generate one with openssl rand -hex 32", one.name, tokenAtLeast)
 	}
 	one.sum = sha256.Sum256([]byte(words[2]))
 	return one, true, nil

@@ -126,7 +126,7 @@ func TestTokensDecideWhatMayBeDone(t *testing.T) {
 	}
 	for _, token := range []string{readToken, fullToken} {
 		_, err = client.OpenStore(t.Context(), as(token))
-		refused(t, err, wire.CodeNotFound, "nothing here")
+		refused(t, err, wire.CodeNotFound, "unknown path")
 	}
 }
 
@@ -205,12 +205,12 @@ func TestTokenFilesAreChecked(t *testing.T) {
 		mode       os.FileMode
 		words      string
 	}{
-		{"empty", "# nobody\n\n", 0o600, "nobody could get in"},
+		{"empty", "# nobody\n\n", 0o600, "contains no tokens"},
 		{"role", "zuul admin " + fullToken, 0o600, ":1: the role of zuul"},
 		{"words", "zuul full", 0o600, "has 2 words"},
 		{"short", "zuul full secret", 0o600, "fewer than 20"},
 		{"hash", "zuul full sha256:abc", 0o600, "64 hex digits"},
-		{"twice", "a full " + fullToken + "\na read-only " + readToken, 0o600, ":2: a is there twice"},
+		{"twice", "a full " + fullToken + "\na read-only " + readToken, 0o600, ":2: duplicate name a"},
 		{"readable", "zuul full " + fullToken, 0o644, "chmod 600"},
 		{"hashes", "zuul full sha256:" + hex.EncodeToString(sum[:]), 0o644, ""},
 	} {
@@ -275,7 +275,7 @@ func TestTooManyWrongTokensAreNotLookedAt(t *testing.T) {
 	if unknown < 10 {
 		t.Errorf("%d wrong tokens were looked at, and ten may be wrong", unknown)
 	}
-	refused(t, ask(fullToken), wire.CodeThrottled, "a little later")
+	refused(t, ask(fullToken), wire.CodeThrottled, "wait, and try again")
 	if err := ask(""); !client.IsCode(err, wire.CodeUnauthorized) {
 		t.Errorf("without a token: %v", err)
 	}

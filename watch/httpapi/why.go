@@ -34,8 +34,8 @@ func (c *call) why() (any, error) {
 	explain := map[string]func(*explanation, string) error{"node": (*explanation).node, "request": (*explanation).request,
 		"label": (*explanation).label, "image": (*explanation).image, "provider": (*explanation).provider}[kind]
 	if explain == nil || name == "" {
-		return nil, withHint(invalid("%s is nothing that can be asked about", quoted(subject)),
-			"ask about node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
+		return nil, withHint(invalid("%s is not a subject", quoted(subject)),
+			"use node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
 	}
 	e, err := c.explanation(subject)
 	if err != nil {
@@ -159,7 +159,7 @@ func (e *explanation) notes(code string, at func(plan.Address) bool) (texts []st
 func (e *explanation) providerProblems(provider string) bool {
 	switch view := e.pass.Observed.Providers[provider]; {
 	case e.pass.Observed.Frozen[provider]:
-		e.wait("frozen", "provider %s is left alone; npctl thaw %s", provider, provider)
+		e.wait("frozen", "provider %s is frozen; npctl thaw %s", provider, provider)
 	case view.Err != "":
 		e.wait("provider-error", "provider %s cannot be queried: %s", provider, view.Err)
 	default:
@@ -172,7 +172,7 @@ func (e *explanation) providerProblems(provider string) bool {
 func (e *explanation) deleted() {
 	e.State = "gone"
 	last := e.Events[len(e.Events)-1]
-	e.Summary = fmt.Sprintf("It is there no more. The last that is known of it, %s ago: %s.", e.since(last.Time), strings.TrimSuffix(last.Text, "."))
+	e.Summary = fmt.Sprintf("It no longer exists. Its last event, %s ago: %s.", e.since(last.Time), strings.TrimSuffix(last.Text, "."))
 }
 
 // fillEmptyLists replaces nil lists with empty ones, so that JSON has no null. It also sets a missing summary.

@@ -38,16 +38,16 @@ func (e *explanation) label(name string) error {
 			e.relate("request/" + r.ID)
 		}
 	}
-	free := text.Count(l.Free, "node is", "nodes are") + " ready and free"
+	free := text.Count(l.Free, "node is", "nodes are") + " ready and unassigned"
 	switch {
 	case len(l.Offers) == 0:
-		e.State, e.Summary = "not offered", "No pool offers it, so there can be no nodes of it."
+		e.State, e.Summary = "not offered", "No pool offers it, so no nodes of it can exist."
 	case int64(l.Free) >= l.MinReady && l.Waiting == 0:
-		e.State, e.Summary = "satisfied", fmt.Sprintf("%s, and min_ready asks for %d.", free, l.MinReady)
+		e.State, e.Summary = "satisfied", fmt.Sprintf("%s, and min_ready is %d.", free, l.MinReady)
 	case len(e.Running) > 0:
-		e.State, e.Summary = "coming", fmt.Sprintf("%s; %s at work on more.", free, text.Count(len(e.Running), "step is", "steps are"))
+		e.State, e.Summary = "coming", fmt.Sprintf("%s; %s running for more.", free, text.Count(len(e.Running), "step is", "steps are"))
 	default:
-		e.State, e.Summary = "wanting", fmt.Sprintf("%s, min_ready asks for %d, and %s.", free, l.MinReady, text.Count(l.Waiting, "request waits", "requests wait"))
+		e.State, e.Summary = "wanting", fmt.Sprintf("%s, min_ready is %d, and %s.", free, l.MinReady, text.Count(l.Waiting, "request waits", "requests wait"))
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func (e *explanation) offered(o wire.Offer) {
 	at := o.Provider + "/" + o.Pool
 	e.relate("provider/" + o.Provider)
 	e.providerProblems(o.Provider)
-	what := text.Count(o.Slots, "slot", "slots") + " of machines that exist"
+	what := text.Count(o.Slots, "slot", "slots") + " of static nodes"
 	if !o.Static {
 		what = strings.TrimSpace(o.Image + " " + o.Flavor)
 		if _, image, _ := strings.Cut(o.Image, "."); image != "" && !strings.HasPrefix(o.Image, string(resources.CloudImage)) {
@@ -101,11 +101,11 @@ func (e *explanation) image(name string) error {
 	}
 	e.fact("builds", counts(states))
 	if len(builds) > 0 {
-		e.fact("newest build", fmt.Sprintf("%s, %s since %s", builds[0].ID[:min(8, len(builds[0].ID))], builds[0].State, e.since(builds[0].StateTime)))
+		e.fact("newest build", fmt.Sprintf("%s, %s for %s", builds[0].ID[:min(8, len(builds[0].ID))], builds[0].State, e.since(builds[0].StateTime)))
 	}
 	for _, u := range e.records.Uploads {
 		if u.Image == name {
-			e.fact("upload to "+u.Provider, fmt.Sprintf("%s since %s, of build %s", u.State, e.since(u.StateTime), u.Build[:min(8, len(u.Build))]))
+			e.fact("upload to "+u.Provider, fmt.Sprintf("%s for %s, of build %s", u.State, e.since(u.StateTime), u.Build[:min(8, len(u.Build))]))
 			e.relate("provider/" + u.Provider)
 		}
 	}
@@ -117,15 +117,15 @@ func (e *explanation) image(name string) error {
 	e.usedBy(name)
 	switch {
 	case i < 0:
-		e.State, e.Summary = "not configured", "It is not configured any more, and goes as soon as nothing uses it."
+		e.State, e.Summary = "not configured", "It is no longer configured; npctl deletes it as soon as nothing uses it."
 	case len(e.Running) > 0:
-		e.State, e.Summary = "at work", fmt.Sprintf("%s is being done: %s.", e.Running[0].Action, e.Running[0].Text)
+		e.State, e.Summary = "at work", fmt.Sprintf("%s is running: %s.", e.Running[0].Action, e.Running[0].Text)
 	case paused || e.pass.Desired.Images[i].Pause:
 		e.State, e.Summary = "paused", "It is paused, so it is not built."
 	case len(e.Planned) > 0:
-		e.State, e.Summary = "to be done", fmt.Sprintf("%s is decided: %s.", e.Planned[0].Action, e.Planned[0].Text)
+		e.State, e.Summary = "to be done", fmt.Sprintf("%s is planned: %s.", e.Planned[0].Action, e.Planned[0].Text)
 	default:
-		e.State, e.Summary = "as wanted", "Nothing is to be done."
+		e.State, e.Summary = "as wanted", "Nothing is planned."
 	}
 	return nil
 }
@@ -182,20 +182,20 @@ func (e *explanation) provider(name string) error {
 	e.fact("nodes", counts(states))
 	view := e.pass.Observed.Providers[name]
 	if !view.ListedAt.IsZero() {
-		e.fact("last answered", e.since(view.ListedAt)+" ago")
+		e.fact("last listed", e.since(view.ListedAt)+" ago")
 		e.fact("quota", quotaText(view.Quota))
 	}
-	e.fact("ours", fmt.Sprintf("%s, %s, %d MiB", text.Count(use.Instances, "instance", "instances"), text.Count(use.Cores, "core", "cores"), use.RAM))
+	e.fact("used by npctl", fmt.Sprintf("%s, %s, %d MiB", text.Count(use.Instances, "instance", "instances"), text.Count(use.Cores, "core", "cores"), use.RAM))
 	e.notes("note", func(at plan.Address) bool {
 		return at == plan.ProviderAddress(name) || strings.HasPrefix(string(at), "provider."+name+".")
 	})
 	switch {
 	case e.providerProblems(name) && e.pass.Observed.Frozen[name]:
-		e.State, e.Summary = "frozen", "It is left alone."
+		e.State, e.Summary = "frozen", "It is frozen."
 	case view.Err != "":
 		e.State, e.Summary = "not answering", "It cannot be queried, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."
 	default:
-		e.State, e.Summary = "served", fmt.Sprintf("It answers; %s at work, and %d more decided.", text.Count(len(e.Running), "step is", "steps are"), len(e.Planned))
+		e.State, e.Summary = "served", fmt.Sprintf("It responds; %s running, and %d more planned.", text.Count(len(e.Running), "step is", "steps are"), len(e.Planned))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 func (e *explanation) node(id string) error {
 	i := slices.IndexFunc(e.records.Nodes, func(n *resources.Node) bool { return n.ID == id })
 	if i < 0 {
-		return withHint(notFound("there is no node %s", quoted(id)), "npctl node list shows those there are")
+		return withHint(notFound("there is no node %s", quoted(id)), "npctl node list shows all nodes")
 	}
 	n := e.records.Nodes[i]
 	e.State = string(n.State)
@@ -27,33 +27,33 @@ func (e *explanation) node(id string) error {
 	since := e.since(n.StateTime)
 	switch n.State {
 	case resources.StateInit, resources.StateBuilding:
-		e.Summary = fmt.Sprintf("It is being launched since %s.", e.since(n.Created))
-		e.wait("launch", "the cloud makes it, and then it has to answer")
+		e.Summary = fmt.Sprintf("It has been launching for %s.", e.since(n.Created))
+		e.wait("launch", "the cloud creates it, and then it must be reachable")
 	case resources.StateReady:
-		e.Summary = fmt.Sprintf("It is ready since %s and free for whoever asks for %s.", since, strings.Join(n.Labels, " or "))
+		e.Summary = fmt.Sprintf("It has been ready for %s and is available for requests for %s.", since, strings.Join(n.Labels, " or "))
 		if n.Request != "" {
-			e.Summary = fmt.Sprintf("It is ready since %s, for request %s.", since, n.Request)
-			e.wait("requestor", "request %s has to get its other nodes, or to be taken", n.Request)
+			e.Summary = fmt.Sprintf("It has been ready for %s, for request %s.", since, n.Request)
+			e.wait("requestor", "request %s waits for its other nodes, or for its requestor", n.Request)
 		}
 	case resources.StateInUse:
 		e.inUse(n, since)
 	case resources.StateHold:
 		e.held(n, since)
 	case resources.StateUsed:
-		e.Summary = "It was used and goes" + map[bool]string{true: " back", false: ""}[n.Static] + " as soon as its provider can be worked with."
+		e.Summary = "It was used; npctl " + map[bool]string{true: "checks", false: "deletes"}[n.Static] + " it as soon as its provider can be managed."
 	case resources.StateFailed, resources.StateAborted:
-		e.Summary = fmt.Sprintf("It failed %s ago: %s.", since, strings.TrimSuffix(cmp.Or(n.Error, "no reason is known"), "."))
+		e.Summary = fmt.Sprintf("It failed %s ago: %s.", since, strings.TrimSuffix(cmp.Or(n.Error, "the reason is unknown"), "."))
 	default:
-		e.Summary = fmt.Sprintf("It is %s since %s.", n.State, since)
+		e.Summary = fmt.Sprintf("It has been %s for %s.", n.State, since)
 	}
 	e.notes("note", func(at plan.Address) bool { return at == plan.Address("node."+id) })
 	for _, s := range append(e.Running, e.Planned...) {
 		if s.Action == string(plan.ActionUnregister) {
-			e.Summary += " It is going to be unregistered: " + s.Text + "."
+			e.Summary += " It will be unregistered: " + s.Text + "."
 			break
 		}
 		if s.Action == string(plan.ActionDelete) {
-			e.Summary += " It is going to be deleted: " + s.Text + "."
+			e.Summary += " It will be deleted: " + s.Text + "."
 			break
 		}
 	}
@@ -61,23 +61,23 @@ func (e *explanation) node(id string) error {
 }
 
 func (e *explanation) inUse(n *resources.Node, since string) {
-	e.Summary = fmt.Sprintf("It is in use since %s by %s.", since, cmp.Or(n.Requestor, "somebody who gave no name"))
+	e.Summary = fmt.Sprintf("It has been in use for %s by %s.", since, cmp.Or(n.Requestor, "an unnamed client"))
 	if n.Lease == nil {
-		e.wait("requestor", "its user has to give it back: npctl node return %s", n.ID)
+		e.wait("requestor", "its user must return it: npctl node return %s", n.ID)
 		return
 	}
 	e.fact("lease", fmt.Sprintf("of %q, until %s (in %s)", n.Lease.Holder, n.Lease.Until.UTC().Format(time.RFC3339), rounded(n.Lease.Until.Sub(e.now))))
-	e.wait("lease", "its user has to give it back, or to renew the lease no more")
+	e.wait("lease", "its user must return it, or the lease must end")
 }
 
 func (e *explanation) held(n *resources.Node, since string) {
-	e.Summary = fmt.Sprintf("It is held since %s%s.", since, map[bool]string{true: ": " + strings.TrimSuffix(n.Comment, "."), false: ""}[n.Comment != ""])
+	e.Summary = fmt.Sprintf("It has been held for %s%s.", since, map[bool]string{true: ": " + strings.TrimSuffix(n.Comment, "."), false: ""}[n.Comment != ""])
 	until := n.HoldUntil
 	if most := e.pass.Desired.Settings.MaxHoldAge; most > 0 && (until.IsZero() || n.StateTime.Add(most).Before(until)) {
 		until = n.StateTime.Add(most)
 	}
 	if until.IsZero() {
-		e.wait("hold", "somebody has to release it: npctl node release %s", n.ID)
+		e.wait("hold", "a person must release it: npctl node release %s", n.ID)
 		return
 	}
 	e.wait("hold", "it is held until %s (in %s), or npctl node release %s", until.UTC().Format(time.RFC3339), rounded(until.Sub(e.now)), n.ID)
@@ -108,10 +108,10 @@ func (e *explanation) nodeFacts(n *resources.Node) {
 	e.fact("cloud id", n.ExternalID)
 	e.fact("image", n.Image)
 	e.fact("attempts", map[bool]string{true: fmt.Sprint(n.Attempt), false: ""}[n.Attempt > 1])
-	e.fact("of them without answer", map[bool]string{true: fmt.Sprint(n.UnansweredAttempts), false: ""}[n.UnansweredAttempts > 0])
+	e.fact("of them without response", map[bool]string{true: fmt.Sprint(n.UnansweredAttempts), false: ""}[n.UnansweredAttempts > 0])
 	e.fact("error", n.Error)
 	if !n.VerifiedAt.IsZero() {
-		e.fact("answered", e.since(n.VerifiedAt)+" ago")
+		e.fact("last response", e.since(n.VerifiedAt)+" ago")
 	}
 	if p := n.Phases; p.Create+p.Boot+p.Keyscan > 0 {
 		e.fact("launch", fmt.Sprintf("create %s, boot %s, keyscan %s", rounded(seconds(p.Create)), rounded(seconds(p.Boot)), rounded(seconds(p.Keyscan))))

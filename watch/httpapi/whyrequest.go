@@ -15,16 +15,16 @@ import (
 func (e *explanation) request(id string) error {
 	i := slices.IndexFunc(e.records.Requests, func(r *resources.Request) bool { return r.ID == id })
 	if i < 0 {
-		return withHint(notFound("there is no request %s", quoted(id)), "npctl request list shows those there are")
+		return withHint(notFound("there is no request %s", quoted(id)), "npctl request list shows all requests")
 	}
 	r := e.records.Requests[i]
 	e.State = string(r.State)
 	e.steps(func(s *plan.Step) bool { return s.Request == id })
 	e.fact("labels", strings.Join(r.Labels, ", "))
-	e.fact("created", e.since(r.Created)+" ago by "+cmp.Or(r.Requestor, "nobody named"))
+	e.fact("created", e.since(r.Created)+" ago by "+cmp.Or(r.Requestor, "an unnamed client"))
 	e.fact("tenant", r.Tenant)
 	e.fact("event id", r.EventID)
-	e.fact("wanted provider", r.Provider)
+	e.fact("requested provider", r.Provider)
 	if !r.Deadline.IsZero() {
 		e.fact("deadline", "in "+rounded(r.Deadline.Sub(e.now)))
 	}
@@ -36,18 +36,18 @@ func (e *explanation) request(id string) error {
 	}
 	switch r.State {
 	case resources.StateFulfilled:
-		e.Summary = fmt.Sprintf("Its nodes are ready since %s and wait to be taken: npctl request take %s.", e.since(r.StateTime), id)
-		e.wait("requestor", "its requestor has to take its nodes: npctl request take %s", id)
+		e.Summary = fmt.Sprintf("Its nodes have been ready for %s and wait to be taken: npctl request take %s.", e.since(r.StateTime), id)
+		e.wait("requestor", "its requestor must take its nodes: npctl request take %s", id)
 		e.nodesOf(r)
 	case resources.StateFailed:
-		e.Summary = "It has failed: " + strings.TrimSuffix(r.Error, ".") + "."
+		e.Summary = "It failed: " + strings.TrimSuffix(r.Error, ".") + "."
 	case resources.StatePending:
 		e.pending(r)
 	default:
 		e.requested(r)
 	}
 	if e.would.Do != "" {
-		e.Summary = "Others serve it; npctl would " + e.would.String() + "."
+		e.Summary = "Other processes serve it; npctl would " + e.would.String() + "."
 	}
 	return nil
 }
@@ -74,11 +74,11 @@ func (e *explanation) requested(r *resources.Request) {
 	case len(reasons) > 0:
 		e.Summary = "No pool can serve it now: " + strings.Join(reasons, "; ") + "."
 	case len(e.Planned)+len(e.Running) > 0:
-		e.Summary = "It is being taken on right now."
+		e.Summary = "A pool is accepting it now."
 	case troubled:
 		e.Summary = "The providers that could serve it cannot be used now."
 	default:
-		e.Summary = "It waits for its turn; " + text.Count(before, "request is", "requests are") + " more urgent."
+		e.Summary = "It waits for the next pass; " + text.Count(before, "request is", "requests are") + " more urgent."
 	}
 }
 
@@ -99,14 +99,14 @@ func (e *explanation) pending(r *resources.Request) {
 	if r.Placement.Zone != "" {
 		where += " in zone " + r.Placement.Zone
 	}
-	e.fact("taken by", where+", "+e.since(r.PendingSince)+" ago")
+	e.fact("accepted by", where+", "+e.since(r.PendingSince)+" ago")
 	e.relate("provider/" + r.Placement.Provider)
 	ready, total := e.nodesOf(r)
 	e.notes("waiting", func(at plan.Address) bool { return at == plan.Address("request."+r.ID) })
 	e.providerProblems(r.Placement.Provider)
-	e.Summary = fmt.Sprintf("%s makes its nodes: %d of %d are ready.", where, ready, len(r.Labels))
+	e.Summary = fmt.Sprintf("%s provides its nodes: %d of %d are ready.", where, ready, len(r.Labels))
 	if total < len(r.Labels) && len(e.Waits) > 0 {
-		e.Summary = fmt.Sprintf("%s has taken it; %d of %s ready, and for the rest it waits: %s.", where, ready, text.Count(len(r.Labels), "node is", "nodes are"), e.Waits[0].Text)
+		e.Summary = fmt.Sprintf("%s has accepted it; %d of %s ready, and the rest waits: %s.", where, ready, text.Count(len(r.Labels), "node is", "nodes are"), e.Waits[0].Text)
 	}
 }
 
@@ -117,13 +117,13 @@ func (e *explanation) nodesOf(r *resources.Request) (ready, total int) {
 			continue
 		}
 		total++
-		e.fact("node/"+n.ID, fmt.Sprintf("%s since %s", n.State, e.since(n.StateTime)))
+		e.fact("node/"+n.ID, fmt.Sprintf("%s for %s", n.State, e.since(n.StateTime)))
 		e.relate("node/" + n.ID)
 		if n.State == resources.StateReady {
 			ready++
 			continue
 		}
-		text := fmt.Sprintf("node %s is %s since %s", n.ID, n.State, e.since(n.StateTime))
+		text := fmt.Sprintf("node %s has been %s for %s", n.ID, n.State, e.since(n.StateTime))
 		if usual := e.usual("launch/" + n.Provider + "/" + strings.Join(n.Labels, ",")); usual != "" {
 			text += "; that usually takes " + usual
 		}

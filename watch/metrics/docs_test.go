@@ -21,7 +21,7 @@ const (
 
 func table() string {
 	var b strings.Builder
-	b.WriteString("\n| metric | labels | what it is | look at, or alert on |\n| --- | --- | --- | --- |\n")
+	b.WriteString("\n| metric | labels | description | watch, or alert on |\n| --- | --- | --- | --- |\n")
 	for _, f := range metrics.Families() {
 		labels := strings.Join(f.Labels, ", ")
 		_, _ = fmt.Fprintf(&b, "| `%s` (%s) | %s | %s | %s |\n", f.Name, f.Kind, labels, f.Help, f.Watch)

@@ -124,7 +124,7 @@ func (m *Metrics) time(name string, seconds float64, labels ...string) {
 func lookUpMetric[T any](of map[string]T, name string) T {
 	v, ok := of[name]
 	if !ok {
-		panic(fmt.Sprintf("metrics: there is no %s", name))
+		panic(fmt.Sprintf("metrics: unknown metric %s", name))
 	}
 	return v
 }

@@ -298,8 +298,8 @@ func (o *onlooker) commands(id string) {
 	}{
 		{"other_pool", []string{"status", "-once"}, false},
 		{"npctl would serve it from annex/main", []string{"why", "request/" + id}, false},
-		{"only looks on", []string{"request", "create", "-label=common"}, true},
-		{"only looks on", []string{"freeze", "rack"}, true},
+		{"is read-only (-shadow)", []string{"request", "create", "-label=common"}, true},
+		{"is read-only (-shadow)", []string{"freeze", "rack"}, true},
 		{"", []string{"plan"}, false}, // a plan is read-only anyway
 	} {
 		out, err := o.npc.command(test.args...).CombinedOutput()

@@ -34,7 +34,7 @@ func newDuo(t *testing.T) *duo {
 	return d
 }
 
-const serves = `"taken over" lock="provider one"`
+const serves = `"lock acquired" lock="provider one"`
 
 // takesOver calls when, which does something to the other machine, waits until this machine serves and more requests
 // are answered, and logs how long that took.

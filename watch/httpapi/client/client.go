@@ -72,10 +72,10 @@ func New(o Options) (*Client, error) {
 	}
 	at, err := url.Parse(o.URL)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
-		return nil, fmt.Errorf("%q is no address of a daemon; it is a path of a socket, or such as https://host:8443", o.URL)
+		return nil, fmt.Errorf("%q is not an address of a daemon; use the path of a socket, or a URL such as https://host:8443", o.URL)
 	}
 	if at.Scheme == "http" && !isLoopback(at.Hostname()) {
-		return nil, fmt.Errorf("%s: without TLS everybody on the way could read the token; use https", o.URL)
+		return nil, fmt.Errorf("%s: without TLS others could read the token in transit; use https", o.URL)
 	}
 	c.base, c.where = at.Scheme+"://"+at.Host, at.Host
 	transport.DialContext = (&net.Dialer{Timeout: dialTime}).DialContext
@@ -99,7 +99,7 @@ func (o Options) tls() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("authorities: no certificate is in %s", o.CA)
+			return nil, fmt.Errorf("authorities: %s contains no certificate", o.CA)
 		}
 	}
 	if o.Cert != "" || o.Key != "" {
@@ -126,7 +126,7 @@ func (e *Error) Error() string {
 	if e.Detail != "" {
 		return e.Detail
 	}
-	return fmt.Sprintf("the daemon answers %d %s", e.Status, http.StatusText(e.Status))
+	return fmt.Sprintf("the daemon responds %d %s", e.Status, http.StatusText(e.Status))
 }
 
 // Unwrap returns the matching error of package state, for errors.Is and errors.As.
@@ -175,14 +175,14 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	case err != nil:
 		return c.connectionError(ctx, err)
 	case len(text) > answerSize:
-		return fmt.Errorf("daemon at %s: an answer has more than %d bytes", c.where, answerSize)
+		return fmt.Errorf("daemon at %s: a response has more than %d bytes", c.where, answerSize)
 	}
 	if raw, ok := answer.(*json.RawMessage); ok {
 		*raw = text
 		return nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("daemon at %s: what it answers cannot be understood: %w", c.where, err)
+		return fmt.Errorf("daemon at %s: invalid response: %w", c.where, err)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (c *Client) connectionError(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w: nobody listens at %s", ErrNoDaemon, c.where)
+		return fmt.Errorf("%w: no process listens at %s", ErrNoDaemon, c.where)
 	default:
 		return fmt.Errorf("daemon at %s: %w", c.where, err)
 	}

@@ -59,7 +59,7 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("daemon at %s: what it answers about a lock cannot be understood", s.client.where)
+		return nil, fmt.Errorf("daemon at %s: invalid response about a lock", s.client.where)
 	}
 	l := &lock{store: s, id: first.Locked.Holder.ID, lost: make(chan struct{}), disconnect: hangUp}
 	s.mu.Lock()

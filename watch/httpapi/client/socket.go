@@ -45,7 +45,7 @@ func CheckSocket(path, statePath string) error {
 				continue
 			}
 		}
-		return fmt.Errorf("%s belongs to user %d, and the state does not", at, owner)
+		return fmt.Errorf("%s belongs to user %d, who does not own the state", at, owner)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func CheckNamedSocket(path string) error {
 		return err
 	}
 	if of, _ := ownerOf(dir); of != owner && of != 0 || dir.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s belongs to user %d, and others can write to its directory", path, owner)
+		return fmt.Errorf("%s belongs to user %d, and other users can write to its directory", path, owner)
 	}
 	return nil
 }

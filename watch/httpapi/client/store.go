@@ -25,7 +25,7 @@ var (
 )
 
 // ErrFormat: the daemon's npctl uses another format of the store API.
-var ErrFormat = errors.New("the daemon is of another version of npctl")
+var ErrFormat = errors.New("the daemon has another version of npctl")
 
 // Store is the state of a daemon. The daemon knows of each write through it at once.
 type Store struct {
@@ -48,7 +48,7 @@ func OpenStore(ctx context.Context, c *Client) (*Store, error) {
 		return nil, err
 	}
 	if s.head.Format != wire.StoreFormat {
-		return nil, fmt.Errorf("%w: it is %s and speaks format %d of the state, this one %d", ErrFormat, s.head.Npctl, s.head.Format, wire.StoreFormat)
+		return nil, fmt.Errorf("%w: it is %s with store format %d, and this npctl has format %d", ErrFormat, s.head.Npctl, s.head.Format, wire.StoreFormat)
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
@@ -95,7 +95,7 @@ func entryOf(e *wire.Entry) (state.Entry, error) {
 	}
 	record := resources.NewRecord(e.Kind)
 	if record == nil {
-		return state.Entry{}, fmt.Errorf("%w: it has records of a kind %q", ErrFormat, e.Kind)
+		return state.Entry{}, fmt.Errorf("%w: it has records of the unknown kind %q", ErrFormat, e.Kind)
 	}
 	if err := jsonv2.Unmarshal(e.Record, record); err != nil {
 		return state.Entry{}, fmt.Errorf("record %s/%s of the daemon: %w", e.Kind, e.ID, err)
@@ -126,7 +126,7 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 	for lines.Scan() {
 		var line wire.Entry
 		if err := jsonv2.Unmarshal(lines.Bytes(), &line); err != nil {
-			return nil, fmt.Errorf("list of the daemon's records: %w", err)
+			return nil, fmt.Errorf("list the daemon's records: %w", err)
 		}
 		if line.End {
 			return entries, nil
@@ -140,7 +140,7 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 	if err := lines.Err(); err != nil {
 		return nil, s.client.connectionError(ctx, err)
 	}
-	return nil, fmt.Errorf("list of the daemon's records: %w", io.ErrUnexpectedEOF)
+	return nil, fmt.Errorf("list the daemon's records: %w", io.ErrUnexpectedEOF)
 }
 
 // Commit implements state.Store.
@@ -159,7 +159,7 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 			return nil, fmt.Errorf("commit: op %d: %w", i, err)
 		}
 		if string(text) == "null" {
-			return nil, fmt.Errorf("commit: op %d: a nil %T cannot be written", i, op.Record)
+			return nil, fmt.Errorf("commit: op %d: cannot write a nil %T", i, op.Record)
 		}
 		send.Ops[i].Kind, send.Ops[i].Record = op.Record.Key().Kind, text
 	}

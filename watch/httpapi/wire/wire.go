@@ -20,57 +20,57 @@ const MediaProblem = "application/problem+json"
 
 // NewRequest is the body of a call that creates a request.
 type NewRequest struct {
-	Labels           []string        `json:"labels" limits:"minItems=1,maxItems=100,items.minLength=1,items.maxLength=1024" doc:"What is asked for: one node each, all in one pool of one provider. A label may come several times."`
-	Priority         *int64          `json:"priority,omitempty" limits:"minimum=1,maximum=999" doc:"From 1 to 999; lower goes first. 200 when it is not given."`
-	RelativePriority int64           `json:"relative_priority,omitempty" doc:"Orders requests of one priority; lower goes first."`
-	Requestor        string          `json:"requestor,omitempty" limits:"maxLength=1024" doc:"Who asks, for people."`
-	Tenant           string          `json:"tenant,omitempty" limits:"maxLength=1024" doc:"Whose limits it counts against."`
-	EventID          string          `json:"event_id,omitempty" limits:"maxLength=1024" doc:"What it is about, passed on unchanged."`
-	Provider         string          `json:"provider,omitempty" limits:"maxLength=1024" doc:"The only provider that will do."`
-	Data             json.RawMessage `json:"data,omitempty" doc:"Any JSON up to 64 KiB, passed on unchanged. It is no place for secrets."`
-	Deadline         time.Time       `json:"deadline,omitzero" doc:"When it fails unless it is fulfilled."`
-	Fresh            bool            `json:"fresh,omitempty" doc:"Only nodes that are launched for it will do."`
+	Labels           []string        `json:"labels" limits:"minItems=1,maxItems=100,items.minLength=1,items.maxLength=1024" doc:"One node for each label, all from one pool. A label may occur several times."`
+	Priority         *int64          `json:"priority,omitempty" limits:"minimum=1,maximum=999" doc:"From 1 to 999; the lower number goes first. Default: 200."`
+	RelativePriority int64           `json:"relative_priority,omitempty" doc:"Orders requests of the same priority; the lower number goes first."`
+	Requestor        string          `json:"requestor,omitempty" limits:"maxLength=1024" doc:"The client that creates the request, for operators."`
+	Tenant           string          `json:"tenant,omitempty" limits:"maxLength=1024" doc:"The tenant whose limits the request counts against."`
+	EventID          string          `json:"event_id,omitempty" limits:"maxLength=1024" doc:"Correlates the request with logs of the requestor. npctl does not interpret it."`
+	Provider         string          `json:"provider,omitempty" limits:"maxLength=1024" doc:"The only provider that may serve the request."`
+	Data             json.RawMessage `json:"data,omitempty" doc:"Any JSON up to 64 KiB, which npctl stores and returns unchanged. Do not store secrets in it."`
+	Deadline         time.Time       `json:"deadline,omitzero" doc:"The request fails at this time unless it is fulfilled."`
+	Fresh            bool            `json:"fresh,omitempty" doc:"Only nodes that are launched for this request may serve it."`
 }
 
 // Request is a request for nodes.
 type Request struct {
 	resources.Request
-	Assigned []string `json:"assigned,omitempty" doc:"Ids of the nodes that are set aside or on their way for it while it is pending."`
+	Assigned []string `json:"assigned,omitempty" doc:"IDs of the nodes that are assigned to the request while it is pending."`
 }
 
 // Requests is a page of a list of requests.
 type Requests struct {
 	Requests []Request `json:"requests"`
-	Next     string    `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+	Next     string    `json:"next,omitempty" doc:"The value of after for the next page; absent on the last page."`
 }
 
 // Take sets the holder and the lease of the nodes of a request.
 type Take struct {
-	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"Who takes them. Renewing the lease needs the same name."`
-	Lease  int64  `json:"lease_seconds,omitempty" limits:"minimum=0,maximum=86400" doc:"From 5 to 86400: the nodes come back by themselves when nobody renews their lease for so long. 0: no lease."`
+	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"The client that takes the nodes. Only the same name can renew the lease."`
+	Lease  int64  `json:"lease_seconds,omitempty" limits:"minimum=0,maximum=86400" doc:"From 5 to 86400: the nodes return automatically when the lease is not renewed for this time. 0: no lease."`
 }
 
 // Node is a node.
 type Node struct {
 	resources.Node
-	Step string `json:"step,omitempty" doc:"What is being done to it right now."`
+	Step string `json:"step,omitempty" doc:"The running step of the node."`
 }
 
 // Nodes is a page of a list of nodes.
 type Nodes struct {
 	Nodes []Node `json:"nodes"`
-	Next  string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+	Next  string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last page."`
 }
 
 // Renew names the holder that renews a lease.
 type Renew struct {
-	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"The name that the node was taken under."`
+	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"The name of the client that took the node."`
 }
 
 // Hold sets the reason and the end of a hold.
 type Hold struct {
 	Reason string    `json:"reason,omitempty" limits:"maxLength=1024"`
-	Until  time.Time `json:"until,omitzero" doc:"When absent: for as long as max_hold_age allows."`
+	Until  time.Time `json:"until,omitzero" doc:"The end of the hold. Default: when max_hold_age has passed."`
 }
 
 // Pause sets the reason of a pause.
@@ -83,9 +83,9 @@ type Image struct {
 	Name           string                        `json:"name"`
 	Kind           resources.ImageKind           `json:"kind"`
 	Configured     bool                          `json:"configured"`
-	Paused         bool                          `json:"paused" doc:"By command or in the configuration."`
+	Paused         bool                          `json:"paused" doc:"By command or by the configuration."`
 	PauseReason    string                        `json:"pause_reason,omitempty"`
-	Failure        *resources.Failure            `json:"failure,omitempty" doc:"Of its builds, from a failure until one works again."`
+	Failure        *resources.Failure            `json:"failure,omitempty" doc:"Failures of builds since the last successful build."`
 	UploadFailures map[string]*resources.Failure `json:"upload_failures,omitempty" doc:"By provider."`
 	Builds         []resources.Build             `json:"builds" doc:"Newest first."`
 	Uploads        []resources.Upload            `json:"uploads"`
@@ -101,21 +101,21 @@ type Provider struct {
 	Name          string                    `json:"name"`
 	Driver        string                    `json:"driver"`
 	Configured    bool                      `json:"configured"`
-	Served        bool                      `json:"served" doc:"By this daemon."`
-	Frozen        bool                      `json:"frozen" doc:"Left alone by command, or not served here."`
-	Leader        *state.Holder             `json:"leader,omitempty" doc:"The process that serves it. This daemon takes over when that one ends."`
-	Queried       bool                      `json:"queried" doc:"It was looked at since the daemon began, whether it answered or not."`
-	Error         string                    `json:"error,omitempty" doc:"Why it could not be queried."`
-	ListedAt      time.Time                 `json:"listed_at,omitzero" doc:"When it last answered."`
+	Served        bool                      `json:"served" doc:"Whether this daemon serves the provider."`
+	Frozen        bool                      `json:"frozen" doc:"Frozen by command, or not served by this daemon."`
+	Leader        *state.Holder             `json:"leader,omitempty" doc:"The process that leads the provider while this daemon is a standby."`
+	Queried       bool                      `json:"queried" doc:"Whether the provider was listed since the daemon started, successfully or not."`
+	Error         string                    `json:"error,omitempty" doc:"Why the provider could not be queried."`
+	ListedAt      time.Time                 `json:"listed_at,omitzero" doc:"The time of the newest successful listing."`
 	Priority      int64                     `json:"priority"`
-	Location      string                    `json:"location,omitempty" doc:"What it leads to, such as a project in a region."`
-	Quota         *Quota                    `json:"quota,omitempty" doc:"Of the project, others' use included. A limit of -1 is none."`
-	Use           resources.ResourceAmounts `json:"use" doc:"What our nodes take there."`
-	Nodes         map[resources.State]int   `json:"nodes" doc:"Their number by state."`
+	Location      string                    `json:"location,omitempty" doc:"Such as a project in a region."`
+	Quota         *Quota                    `json:"quota,omitempty" doc:"Quota of the project, including use by others. A limit of -1 means unlimited."`
+	Use           resources.ResourceAmounts `json:"use" doc:"Resources that nodes of npctl use."`
+	Nodes         map[resources.State]int   `json:"nodes" doc:"Number of nodes by state."`
 	Pools         []Pool                    `json:"pools"`
-	LaunchFailure *resources.Failure        `json:"launch_failure,omitempty" doc:"Of its launches, from a failure until one works again."`
-	Instances     int                       `json:"instances" doc:"Machines seen in it, whoever they belong to."`
-	Leftovers     int                       `json:"leftovers" doc:"Ports, addresses and volumes seen in it that carry marks."`
+	LaunchFailure *resources.Failure        `json:"launch_failure,omitempty" doc:"Failures of launches since the last successful launch."`
+	Instances     int                       `json:"instances" doc:"Number of instances in the project, of npctl and of others."`
+	Leftovers     int                       `json:"leftovers" doc:"Number of ports, addresses and volumes with ownership tags of npctl."`
 }
 
 // Quota is the quota of a project and its use.
@@ -145,8 +145,8 @@ type Label struct {
 	Name        string                  `json:"name"`
 	MinReady    int64                   `json:"min_ready"`
 	MaxReadyAge int64                   `json:"max_ready_age_seconds,omitempty"`
-	Nodes       map[resources.State]int `json:"nodes" doc:"Their number by state."`
-	Free        int                     `json:"free" doc:"Ready and set aside for nobody."`
+	Nodes       map[resources.State]int `json:"nodes" doc:"Number of nodes by state."`
+	Free        int                     `json:"free" doc:"Number of nodes that are ready and not assigned."`
 	Waiting     int                     `json:"waiting_requests"`
 	Offers      []Offer                 `json:"offers"`
 }
@@ -155,12 +155,12 @@ type Label struct {
 type Offer struct {
 	Provider      string                    `json:"provider"`
 	Pool          string                    `json:"pool"`
-	Static        bool                      `json:"static,omitempty" doc:"Machines that exist."`
-	Slots         int64                     `json:"slots,omitempty" doc:"Of static machines."`
+	Static        bool                      `json:"static,omitempty" doc:"Whether the nodes are static."`
+	Slots         int64                     `json:"slots,omitempty" doc:"Number of slots of the static nodes."`
 	Image         string                    `json:"image,omitempty"`
 	Flavor        string                    `json:"flavor,omitempty"`
-	Resources     resources.ResourceAmounts `json:"resources,omitzero" doc:"What one node takes of the quota."`
-	Problems      []string                  `json:"problems,omitempty" doc:"Why no node can be made of it."`
+	Resources     resources.ResourceAmounts `json:"resources,omitzero" doc:"Resources that one node uses."`
+	Problems      []string                  `json:"problems,omitempty" doc:"Why the pool cannot launch such nodes."`
 	LaunchFailure *resources.Failure        `json:"launch_failure,omitempty"`
 }
 
@@ -177,14 +177,14 @@ type Step struct {
 	Thing    string   `json:"thing"`
 	Reason   string   `json:"action_reason"`
 	Text     string   `json:"action_reason_text"`
-	Record   string   `json:"record,omitempty" doc:"What it works on, such as node/0000000001."`
+	Record   string   `json:"record,omitempty" doc:"The record that the step changes, such as node/0000000001."`
 	Image    string   `json:"image,omitempty"`
 	Provider string   `json:"provider,omitempty"`
 	Pool     string   `json:"pool,omitempty"`
 	Label    string   `json:"label,omitempty"`
 	Request  string   `json:"request,omitempty"`
-	Needs    []string `json:"needs,omitempty" doc:"Ids of steps that have to be done before."`
-	Estimate float64  `json:"estimate_seconds,omitempty" doc:"How long such a step takes, from the history."`
+	Needs    []string `json:"needs,omitempty" doc:"IDs of steps that must complete first."`
+	Estimate float64  `json:"estimate_seconds,omitempty" doc:"Expected duration, from the history."`
 }
 
 // Steps is the list of running steps.
@@ -194,24 +194,24 @@ type Steps struct {
 
 // Event is an event of the journal.
 type Event struct {
-	Number uint64 `json:"number" doc:"Grows; begins anew with each daemon."`
+	Number uint64 `json:"number" doc:"Ascending; restarts with each daemon."`
 	resources.Event
 }
 
 // Events is a part of the journal, oldest event first.
 type Events struct {
 	Events []Event `json:"events"`
-	Next   string  `json:"next" doc:"The value of after for what comes next. It holds over a restart of the daemon."`
+	Next   string  `json:"next" doc:"The value of after for later events. It stays valid when the daemon restarts."`
 }
 
 // Reload sets the options of a reload.
 type Reload struct {
-	AllowDestroy bool `json:"allow_destroy,omitempty" doc:"Even if much would be removed."`
+	AllowDestroy bool `json:"allow_destroy,omitempty" doc:"Consents to deletions that need consent."`
 }
 
 // Reloaded summarizes the plan for a new configuration.
 type Reloaded struct {
-	Summary string `json:"summary" doc:"Such as: Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."`
+	Summary string `json:"summary" doc:"Summary of the plan, such as: Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."`
 	Steps   []Step `json:"steps"`
 }
 
@@ -219,13 +219,13 @@ type Reloaded struct {
 type Why struct {
 	Subject string   `json:"subject" doc:"Such as node/0000000001, request/0000000007, label/debian, image/debian or provider/one."`
 	State   string   `json:"state,omitempty"`
-	Summary string   `json:"summary" doc:"One sentence for people."`
-	Waits   []Wait   `json:"waits_for" doc:"What it waits for, the most telling first; empty when it waits for nothing."`
+	Summary string   `json:"summary" doc:"One sentence."`
+	Waits   []Wait   `json:"waits_for" doc:"What the object waits for, the most important first; empty when it waits for nothing."`
 	Facts   []Fact   `json:"facts"`
-	Running []Step   `json:"running" doc:"What is being done to it."`
-	Planned []Step   `json:"planned" doc:"What is decided and not begun."`
-	Related []string `json:"related" doc:"Further subjects to ask about."`
-	Events  []Event  `json:"events" doc:"The newest of what has happened to it, oldest first."`
+	Running []Step   `json:"running" doc:"Running steps of the object."`
+	Planned []Step   `json:"planned" doc:"Planned steps of the object that have not started."`
+	Related []string `json:"related" doc:"Related subjects."`
+	Events  []Event  `json:"events" doc:"The newest events of the object, oldest first."`
 }
 
 // Wait is a condition that an object waits for.
@@ -248,38 +248,38 @@ type Status struct {
 	Host          string                  `json:"host"`
 	Started       time.Time               `json:"started"`
 	Now           time.Time               `json:"now"`
-	Ready         bool                    `json:"ready" doc:"Every provider that is served was looked at once."`
+	Ready         bool                    `json:"ready" doc:"Whether every served provider was listed since the daemon started."`
 	NotReady      string                  `json:"not_ready,omitempty"`
-	SuspendedBy   string                  `json:"suspended_by,omitempty" doc:"Who has asked the daemon to begin nothing, such as npctl apply."`
+	SuspendedBy   string                  `json:"suspended_by,omitempty" doc:"The client for which the daemon starts no steps, such as npctl apply."`
 	Requests      map[resources.State]int `json:"requests"`
-	OldestRequest time.Time               `json:"oldest_open_request,omitzero" doc:"When the oldest request that has no answer yet was made."`
-	Shadow        map[string]int          `json:"shadow,omitzero" doc:"Of npctl watch -shadow: how many requests that others have answered compare how with what it would have done, see npctl_shadow_requests_total. Absent when it serves."`
+	OldestRequest time.Time               `json:"oldest_open_request,omitzero" doc:"The creation time of the oldest open request."`
+	Shadow        map[string]int          `json:"shadow,omitzero" doc:"With npctl watch -shadow: number of compared requests by result, see npctl_shadow_requests_total. Absent otherwise."`
 	Nodes         map[resources.State]int `json:"nodes"`
-	Free          int                     `json:"free_nodes" doc:"Ready and set aside for nobody."`
+	Free          int                     `json:"free_nodes" doc:"Number of nodes that are ready and not assigned."`
 	Running       int                     `json:"running_steps"`
 	Plan          string                  `json:"plan" doc:"The summary of the newest plan."`
-	Problems      []string                `json:"problems" doc:"Mistakes that keep steps from being planned."`
-	Config        Configuration           `json:"configuration" doc:"What became of the newest configuration, and what the one in force does not do."`
-	PassSeconds   float64                 `json:"pass_seconds" doc:"How long the newest round of deciding took."`
+	Problems      []string                `json:"problems" doc:"Errors that prevent steps from being planned."`
+	Config        Configuration           `json:"configuration" doc:"The result of loading the newest configuration, and pending deletions."`
+	PassSeconds   float64                 `json:"pass_seconds" doc:"Duration of the newest pass."`
 	PassAt        time.Time               `json:"pass_at,omitzero"`
 }
 
 // Configuration is the result of loading the newest configuration, with the pending deletions of the one in effect.
 type Configuration struct {
 	LoadedAt         time.Time `json:"loaded_at" doc:"When the configuration in force was read."`
-	RejectedAt       time.Time `json:"rejected_at,omitzero" doc:"When a newer configuration was refused; the one in force is older since."`
-	Error            string    `json:"error,omitempty" doc:"Why the newer configuration was refused, with its mistakes."`
-	ConsentRequired  string    `json:"consent_required,omitempty" doc:"Why deletions that the configuration asks for wait for consent."`
-	PendingDeletions []string  `json:"pending_deletions,omitempty" doc:"What would be deleted."`
-	StateOutdated    string    `json:"state_outdated,omitempty" doc:"Why nothing without a record is deleted: the state is older than the clouds."`
+	RejectedAt       time.Time `json:"rejected_at,omitzero" doc:"When a newer configuration was rejected."`
+	Error            string    `json:"error,omitempty" doc:"Why the newer configuration was rejected."`
+	ConsentRequired  string    `json:"consent_required,omitempty" doc:"Why deletions need consent."`
+	PendingDeletions []string  `json:"pending_deletions,omitempty" doc:"Addresses of the deletions that need consent."`
+	StateOutdated    string    `json:"state_outdated,omitempty" doc:"Why npctl deletes no objects without a record: the state is older than the clouds."`
 }
 
 // Health is the response of a health check.
 type Health struct {
 	Status string   `json:"status" doc:"ok, or not ready."`
-	Notes  []string `json:"notes,omitempty" doc:"What somebody should know all the same: a refused configuration, deletions that are held back, a state older than the clouds."`
+	Notes  []string `json:"notes,omitempty" doc:"Conditions that need attention although the daemon is ready: a rejected configuration, deletions that need consent, a state older than the clouds."`
 	Why    string   `json:"why,omitempty"`
-	Waits  []string `json:"waits_for,omitempty" doc:"Providers that nobody has looked at yet."`
+	Waits  []string `json:"waits_for,omitempty" doc:"Providers that are not listed yet."`
 }
 
 // Problem is an error as defined by RFC 9457.
@@ -288,13 +288,13 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
-	Code   Code   `json:"code" doc:"What programs branch on."`
-	Hint   string `json:"hint,omitempty" doc:"What to do about it."`
+	Code   Code   `json:"code" doc:"For programs."`
+	Hint   string `json:"hint,omitempty" doc:"What to do next."`
 	// Lock is the requested lock, if another holder has it.
 	Lock *Lock `json:"lock,omitempty"`
 	// PendingDeletions lists the deletions of a new configuration that needs consent.
 	PendingDeletions []string `json:"pending_deletions,omitempty"`
-	Report           string   `json:"report,omitempty" doc:"The mistakes of a refused configuration, as npctl validate prints them."`
+	Report           string   `json:"report,omitempty" doc:"The errors of a rejected configuration, as npctl validate prints them."`
 }
 
 // Code identifies a kind of error.
