@@ -21,7 +21,7 @@ func changedBlocks(before, after []resources.Block) (changed []string) {
 	return changed
 }
 
-func TestBlocksNameWhatHasChanged(t *testing.T) {
+func TestBlockDigestsChangeWithTheirBlocks(t *testing.T) {
 	before := source(t, with(nil)).Blocks
 	if !slices.IsSortedFunc(before, func(a, b resources.Block) int { return compareText(a.Address, b.Address) }) || before[0].Source.File == "" {
 		t.Errorf("got %v", before)
@@ -37,7 +37,7 @@ func TestBlocksNameWhatHasChanged(t *testing.T) {
 	}
 }
 
-func TestBlocksDoNotTellSensitiveValues(t *testing.T) {
+func TestBlockDigestsDoNotRevealSensitiveValues(t *testing.T) {
 	text := `variable "secret" { sensitive = true }` + with(map[string]string{"builder": `env = { TOKEN = var.secret }`})
 	opts := write(t, map[string]string{"main.hcl": text})
 	var all [2][]resources.Block

@@ -131,7 +131,7 @@ provider "acme" "one" {
 }
 `
 
-func TestVariablesWithoutValuesAreNoMistakes(t *testing.T) {
+func TestCheckOnlyAcceptsUnsetVariables(t *testing.T) {
 	content := everythingFromVariables
 	result, diags := check(t, content)
 	if len(diags) > 0 {
@@ -146,7 +146,7 @@ func TestVariablesWithoutValuesAreNoMistakes(t *testing.T) {
 }
 
 // CheckOnly still reports invalid values and names, also in blocks with an unknown for_each.
-func TestMistakesBesideVariablesWithoutValuesAreReported(t *testing.T) {
+func TestCheckOnlyReportsOtherErrors(t *testing.T) {
 	for mistake, want := range map[string]string{
 		`label "a" { min_redy = var.n }`: `Did you mean "min_ready"?`,
 		`label "a" {
@@ -195,7 +195,7 @@ variable "o" { type = object({ a = string }) }
 }
 
 // CheckOnly checks the values that are set.
-func TestGivenValuesAreCheckedWithoutOthers(t *testing.T) {
+func TestCheckOnlyChecksGivenValues(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": `
 variable "a" { type = number }
 variable "b" { type = number }

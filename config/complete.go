@@ -68,7 +68,7 @@ func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) 
 		object := cty.ObjectVal(l.complete(n.content, nil))
 		if !object.Type().Equals(element) { // an element has an attribute of any type, so the elements have no common type
 			object = cty.UnknownVal(element)
-			l.problem(n.at.Ptr(), "Wrong type", "The attributes of this block do not have the types that are wanted.")
+			l.problem(n.at.Ptr(), "Wrong type", "The attributes of this block do not have the required types.")
 		}
 		objects[i], byLabel[n.label] = object, object
 	}

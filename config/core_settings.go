@@ -10,33 +10,33 @@ import (
 // providers and their blocks in core_providers.go.
 
 var npctlBlock = schema.Block{
-	Doc: "Settings of npctl itself. All of them have defaults, so the block may be left out. There is at most one.",
+	Doc: "Settings of npctl itself. The block is optional; all settings have defaults. There is at most one.",
 	Attributes: []schema.Attribute{
 		{Name: "required_version", Type: cty.String,
-			Doc: "Versions of npctl that may read this configuration, such as `\">= 0.1, < 2.0\"`."},
+			Doc: "Versions of npctl that accept this configuration, such as `\">= 0.1, < 2.0\"`."},
 		{Name: "images_dir", Type: cty.String, Default: cty.StringVal("images"), Check: plainFileName,
-			Doc: "Directory of image files. A relative path starts at the configuration's directory."},
+			Doc: "Directory of image files. A relative path is relative to the configuration's directory."},
 		{Name: "build_log_dir", Type: cty.String, Default: cty.StringVal("build-logs"), Check: plainFileName,
-			Doc: "Directory of build logs, one file per build."},
+			Doc: "Directory of build logs, with one file for each build."},
 		{Name: "build_log_retention", Type: cty.Number, Default: cty.NumberIntVal(7), Min: minimum(-1), Check: wholeNumber,
-			Doc: "Number of old logs kept per image; `-1` keeps all."},
+			Doc: "Number of old logs to keep for each image; `-1` keeps all."},
 		{Name: "max_builds", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: wholeNumber,
-			Doc: "Most images that are built on this machine at a time, by builders such as `exec` and `dib`."},
+			Doc: "Maximum number of builds on this machine at a time, by builders such as `exec` and `dib`."},
 		{Name: "max_fetches", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: wholeNumber,
-			Doc: "Most builds of `zuul_image` blocks that are downloaded at a time."},
+			Doc: "Maximum number of downloads of `zuul_image` builds at a time."},
 		{Name: "max_snapshot_builds", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: wholeNumber,
-			Doc: "Most images that are made from machines at a time (`builder \"snapshot\"`)."},
+			Doc: "Maximum number of snapshot builds at a time (`builder \"snapshot\"`)."},
 		{Name: "max_conversions", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: wholeNumber,
-			Doc: "Most builds that are converted to a further format at a time."},
+			Doc: "Maximum number of conversions of builds to another format at a time."},
 		{Name: "max_hold_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
-			Doc: "Longest time a node may be held; `\"0s\"` means for ever. A shorter time asked for with the hold wins."},
+			Doc: "Maximum age of a hold; `\"0s\"` means no limit. A hold with a shorter time of its own ends earlier."},
 		{Name: "max_requests", Type: cty.Number, Default: cty.NumberIntVal(10000), Min: minimum(0), Check: wholeNumber,
-			Doc: "Most open requests for nodes. At this number the API of `npctl watch` refuses new ones; those that Zuul writes to ZooKeeper count and are " +
-				"not refused. 0 means no limit."},
+			Doc: "Maximum number of open requests; `0` means no limit. At this number the API of `npctl watch` rejects new requests. Requests in ZooKeeper " +
+				"count, and npctl does not reject them."},
 		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: minimum(0), Check: wholeNumber,
-			Doc: "Most leaked things (made by this npctl and in no record) that are deleted within `leak_age`, however often npctl runs."},
+			Doc: "Maximum number of leaks (objects with the ownership tags of this npctl and without a record) that npctl deletes within `leak_age`, in all runs together."},
 		{Name: "leak_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10m"),
-			Doc: "Least time between the two sightings after which a leaked thing is deleted, and the time for which `leak_limit` counts."},
+			Doc: "Minimum time between the two sightings of a leak before npctl deletes it, and the period to which `leak_limit` applies."},
 	},
 	Blocks: []schema.NestedBlock{
 		{Name: "tenant_limit", Label: "tenant", Schema: tenantLimitBlock},
@@ -45,24 +45,24 @@ var npctlBlock = schema.Block{
 }
 
 var stateBlock = schema.Block{
-	Doc: "Where records are kept. The label is the kind of store. Without the block it is `bolt`, a file beside the configuration.",
+	Doc: "The store of the records. The label is the kind of store. The default is `bolt`, a file in the directory of the configuration.",
 }
 
 var tenantLimitBlock = schema.Block{
-	Doc: "What one tenant may use at a time, over all providers. A request that needs more by itself fails.",
+	Doc: "The upper limit of what one tenant uses at a time, over all providers. A request that exceeds the limit alone fails.",
 	Attributes: []schema.Attribute{
-		{Name: "max_servers", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Nodes. Without it there is no limit."},
-		{Name: "max_cores", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "CPU cores. Without it there is no limit."},
-		{Name: "max_ram", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Memory in MiB. Without it there is no limit."},
-		{Name: "max_volumes", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Volumes. Without it there is no limit."},
-		{Name: "max_volume_gb", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Size of all volumes in GiB. Without it there is no limit."},
+		{Name: "max_servers", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum number of nodes. The default is no limit."},
+		{Name: "max_cores", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum number of CPU cores. The default is no limit."},
+		{Name: "max_ram", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum memory in MiB. The default is no limit."},
+		{Name: "max_volumes", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum number of volumes. The default is no limit."},
+		{Name: "max_volume_gb", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum size of all volumes in GiB. The default is no limit."},
 	},
 }
 
 var gearmanBlock = schema.Block{
-	Doc: "Gearman job servers at which npctl meets its build hosts, which run `npctl builder`. Images with `builder \"gearman\"` are built there.",
+	Doc: "Gearman job servers that connect npctl to its build hosts, which run `npctl builder` and build the images with `builder \"gearman\"`.",
 	Attributes: []schema.Attribute{
-		{Name: "servers", Type: texts, Required: true, Check: serverAddresses, Doc: "Servers as `host` or `host:port`; the port is 4730 when not written."},
+		{Name: "servers", Type: texts, Required: true, Check: serverAddresses, Doc: "Servers in the form `host` or `host:port`. The default port is 4730."},
 	},
 	Blocks: []schema.NestedBlock{{Name: "tls", Max: 1, Schema: tlsBlock}},
 }
@@ -70,38 +70,38 @@ var gearmanBlock = schema.Block{
 var tlsBlock = schema.Block{
 	Doc: "Paths of PEM files for TLS with client certificates.",
 	Attributes: []schema.Attribute{
-		{Name: "ca", Type: cty.String, Required: true, Check: plainFileName, Doc: "Certificates of the authorities that are trusted."},
+		{Name: "ca", Type: cty.String, Required: true, Check: plainFileName, Doc: "Certificates of the trusted authorities."},
 		{Name: "cert", Type: cty.String, Check: plainFileName, Doc: "Certificate of this client."},
 		{Name: "key", Type: cty.String, Check: plainFileName, Doc: "Key of this client."},
 	},
 }
 
 var labelBlock = schema.Block{
-	Doc: "What a request asks for by name. Pools say how its nodes are made.",
+	Doc: "The name by which a request asks for a node. Offers of pools define how npctl creates its nodes.",
 	Attributes: []schema.Attribute{
 		{Name: "min_ready", Type: cty.Number, Default: cty.NumberIntVal(0), Min: minimum(0), Check: wholeNumber,
-			Doc: "Number of nodes kept ready in advance."},
+			Doc: "Number of ready, unassigned nodes that npctl maintains."},
 		{Name: "max_ready_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
-			Doc: "A ready node that is older and not in use is replaced; `\"0s\"` means never."},
+			Doc: "Age at which npctl replaces a ready node that is not in use; `\"0s\"` means never."},
 	},
 }
 
 var variableBlock = schema.Block{
-	Doc: "A value from outside the configuration, referred to as `var.name`.",
+	Doc: "A value from outside the configuration. References to it have the form `var.name`.",
 	Attributes: []schema.Attribute{
 		{Name: "type", Type: cty.DynamicPseudoType,
-			Doc: "Type of the value, such as `string`, `list(string)` or `object({ size = optional(number, 2) })`. Without it, the type of a default that is a string, number or bool."},
-		{Name: "default", Type: cty.DynamicPseudoType, Doc: "Value when nothing else is given. Without it the variable must be given one."},
-		{Name: "description", Type: cty.String, Doc: "What the variable is for."},
-		{Name: "nullable", Type: cty.Bool, Default: yes, Doc: "Whether the value may be null. If not, null means the default."},
-		{Name: "sensitive", Type: cty.Bool, Default: no, Doc: "Whether the value is never shown."},
+			Doc: "Type of the value, such as `string`, `list(string)` or `object({ size = optional(number, 2) })`. The default is the type of `default` if that is a string, number or bool, and else any type."},
+		{Name: "default", Type: cty.DynamicPseudoType, Doc: "Value if no other source sets one. A variable without a default needs a value from another source."},
+		{Name: "description", Type: cty.String, Doc: "Purpose of the variable."},
+		{Name: "nullable", Type: cty.Bool, Default: yes, Doc: "Whether the value may be null. If not, null stands for the default."},
+		{Name: "sensitive", Type: cty.Bool, Default: no, Doc: "Whether npctl never prints the value."},
 	},
 }
 
 var validationBlock = schema.Block{
 	Doc: "A rule for the value of the variable. There may be several.",
 	Attributes: []schema.Attribute{
-		{Name: "condition", Type: cty.Bool, Required: true, Doc: "What must be true. It may refer to all variables."},
-		{Name: "error_message", Type: cty.String, Required: true, Doc: "What is reported when it is not."},
+		{Name: "condition", Type: cty.Bool, Required: true, Doc: "Condition for a valid value. It may refer to all variables."},
+		{Name: "error_message", Type: cty.String, Required: true, Doc: "Error message if the condition is false."},
 	},
 }

@@ -41,7 +41,7 @@ func portNumber(v cty.Value) error {
 		return err
 	}
 	if n, _ := v.AsBigFloat().Int64(); n < 1 || n > 65535 {
-		return fmt.Errorf("%d is not a port; ports go from 1 to 65535", n)
+		return fmt.Errorf("%d is not a port; use a number from 1 to 65535", n)
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func notEmpty(v cty.Value) error {
 
 func plainFileName(v cty.Value) error {
 	if strings.ContainsAny(v.AsString(), "\x00\r\n") {
-		return fmt.Errorf("the path has a line end or a null byte")
+		return fmt.Errorf("the path contains a line break or a null byte")
 	}
 	return notEmpty(v)
 }
@@ -94,7 +94,7 @@ func imageNameFormat(v cty.Value) error {
 		}
 		end := strings.Index(rest[open:], "}")
 		if rest[open] == '}' || end < 0 {
-			return fmt.Errorf("%q has a brace without its partner", format)
+			return fmt.Errorf("%q has an unmatched brace", format)
 		}
 		part := rest[open+1 : open+end]
 		if err := checkOneOf(imageNameParts, cty.StringVal(part)); err != nil {
@@ -104,7 +104,7 @@ func imageNameFormat(v cty.Value) error {
 		rest = rest[open+end+1:]
 	}
 	if !varies {
-		return fmt.Errorf("%q gives every upload of an image the same name; add {upload_id} or {timestamp}", format)
+		return fmt.Errorf("with %q all uploads of an image have the same name; add {upload_id} or {timestamp}", format)
 	}
 	return nil
 }

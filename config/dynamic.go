@@ -43,7 +43,7 @@ func incompleteKind(blockType string) string {
 // expandDynamic returns the blocks that `dynamic "type" { for_each = …  labels = […]  content { … } }` generates. It
 // returns false when their number or some of their labels are unknown.
 func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *spec) ([]part, bool) {
-	if !l.checkLabels(block, "type of the blocks to make") {
+	if !l.checkLabels(block, "type of the generated blocks") {
 		return nil, false
 	}
 	if _, known := s.blocks[block.Labels[0]]; !known {
@@ -93,13 +93,13 @@ func (l *loader) dynamicContent(block *hclsyntax.Block) (*hclsyntax.Block, bool)
 		inner = b
 	}
 	if inner == nil {
-		l.problem(block.DefRange().Ptr(), "Missing block", "A dynamic block needs a content block, which holds the body of the blocks to make.")
+		l.problem(block.DefRange().Ptr(), "Missing block", "A dynamic block needs a content block, the body of the generated blocks.")
 		return nil, false
 	}
 	for name, attr := range block.Body.Attributes {
 		if name != metaForEach && name != "iterator" && name != "labels" {
-			l.problem(attr.NameRange.Ptr(), "Unsupported attribute", fmt.Sprintf("A dynamic block has no attribute named %q; what "+
-				"the blocks to make hold is written in its content block.%s", name, didYouMean(name, []string{metaForEach, "iterator", "labels"})))
+			l.problem(attr.NameRange.Ptr(), "Unsupported attribute", fmt.Sprintf("A dynamic block has no attribute named %q; put "+
+				"the attributes of the generated blocks into its content block.%s", name, didYouMean(name, []string{metaForEach, "iterator", "labels"})))
 			return nil, false
 		}
 	}

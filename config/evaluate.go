@@ -74,11 +74,11 @@ func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext)
 		Severity: hcl.DiagError, Summary: "Unknown reference", Subject: traversal.SourceRange().Ptr(),
 	}
 	if root == "each" && lookup(ctx, root) == cty.NilVal {
-		diag.Detail = "The name each has a meaning only in a block with for_each."
+		diag.Detail = "The name each is defined only in a block with for_each."
 		return diag, true
 	}
 	if root == "cloud_image" && lookup(ctx, root) == cty.NilVal {
-		diag.Detail = "A cloud_image can be referred to only inside the pools of its own provider."
+		diag.Detail = "References to a cloud_image are valid only in the pools of its provider."
 		return diag, true
 	}
 	if !isKind {
@@ -125,7 +125,7 @@ func (l *loader) explainInstance(traversal hcl.Traversal, name string, ctx *hcl.
 	}
 	diag.Detail = fmt.Sprintf("The block %s.%s has no instance with the key %q.%s", traversal.RootName(), name, key, oneOf("keys", key, keys))
 	if slices.Equal(slices.Sorted(slices.Values(keys)), []string{"name", "type"}) {
-		diag.Detail = fmt.Sprintf("The block %s.%s has no for_each, so it is referred to without a key.", traversal.RootName(), name)
+		diag.Detail = fmt.Sprintf("The block %s.%s has no for_each; refer to it without a key.", traversal.RootName(), name)
 	}
 	return diag
 }
@@ -160,7 +160,7 @@ func (l *loader) rootHint(traversal hcl.Traversal) string {
 	if len(traversal) > 1 {
 		return didYouMean(root, roots)
 	}
-	return fmt.Sprintf(" A plain text is written with quotes: %q.%s", root, l.referenceHint(root))
+	return fmt.Sprintf(" Write a text with quotes: %q.%s", root, l.referenceHint(root))
 }
 
 // referenceHint suggests the reference that has a name.
@@ -204,9 +204,9 @@ func tooLarge(value cty.Value) string {
 	scale.add(value)
 	switch {
 	case scale.number:
-		return "A number is too large to work with. Is something divided by zero?"
+		return "A number is too large. Check for a division by zero."
 	case scale.left < 0:
-		return fmt.Sprintf("The value is larger than %s, which is the most that npctl works with.", sizeText(maxValueBytes))
+		return fmt.Sprintf("The value is larger than the limit of %s.", sizeText(maxValueBytes))
 	default:
 		return ""
 	}

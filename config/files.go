@@ -82,8 +82,8 @@ func (l *loader) readFile(path string) ([]byte, bool) {
 		return nil, false
 	}
 	if int64(len(src)) > l.bytesLeft {
-		l.problem(nil, "Configuration too large", fmt.Sprintf("With %s (%s) the configuration has more than %s, which is the "+
-			"most that npctl reads. Move large texts into files of their own and read them with file().",
+		l.problem(nil, "Configuration too large", fmt.Sprintf("With %s (%s) the configuration is larger than the limit of %s. "+
+			"Move large texts to separate files and read them with file().",
 			path, sizeText(info.Size()), sizeText(maxTotalBytes)))
 		return nil, false
 	}
@@ -157,7 +157,7 @@ func firstUnclosedString(diags hcl.Diagnostics) hcl.Diagnostics {
 	}
 	at := *diags[first].Subject
 	kept := hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unclosed string", Subject: &at,
-		Detail: "The string has no closing quote on its line. A text of several lines is written with \\n or as a heredoc (<<EOT)."}}
+		Detail: "The string has no closing quote on its line. Write a text of several lines with \\n or as a heredoc (<<EOT)."}}
 	for _, diag := range diags {
 		if place(diag).Start.Byte < at.Start.Byte {
 			kept = append(kept, diag)

@@ -125,7 +125,7 @@ provider vex-de
 	same(t, "release", d.Images[1].Config.GetAttr("release").AsString(), "13")
 }
 
-func TestEmptyForEachMakesNothing(t *testing.T) {
+func TestEmptyForEachCreatesNoInstance(t *testing.T) {
 	d := source(t, `
 label "a" { for_each = {} }
 diskimage "d" {
@@ -135,7 +135,7 @@ diskimage "d" {
 	same(t, "names", names(d), "")
 }
 
-func TestDynamicBlocksSeeEveryEachAroundThem(t *testing.T) {
+func TestDynamicBlocksSeeEachOfOuterBlocks(t *testing.T) {
 	d := source(t, `
 label "l" {
   for_each = toset(["a", "b"])
@@ -188,7 +188,7 @@ provider p-one
 	same(t, "elements", d.Images[0].Config.GetAttr("elements").AsValueSlice()[0].AsString(), "e0")
 }
 
-func TestDynamicMistakesAreExplained(t *testing.T) {
+func TestDynamicErrorsAreExplained(t *testing.T) {
 	got := loadErrors(t, write(t, map[string]string{"main.hcl": `
 label "l" {}
 provider "static" "p" {
@@ -232,7 +232,7 @@ provider "static" "p" {
 		`Did you mean "labels"?`, "this is a number", "needs for_each", "written without quotes", "list of strings", "has one label (name)")
 }
 
-func TestKeysThatMakeNoNamesAreRefused(t *testing.T) {
+func TestForEachKeysThatMakeInvalidNamesAreErrors(t *testing.T) {
 	got := loadErrors(t, write(t, map[string]string{"main.hcl": `
 diskimage "a" {
   for_each = toset(["x/y"])
@@ -248,6 +248,6 @@ label "f" { for_each = "x" }
 label "g" { name = sensitive("x") }
 label "h" { for_each = sensitive({}) }
 `}))
-	wantText(t, got, `The name "a-x/y" has characters other than`, `The name "../b" must begin with`, `The name "" is empty`,
+	wantText(t, got, `The name "a-x/y" has characters other than`, `The name "../b" must start with`, `The name "" is empty`,
 		"neither null nor sensitive", "this is a tuple", "this is a string", "A for_each cannot be sensitive")
 }

@@ -72,7 +72,7 @@ func (l *loader) fileBytes(path string) ([]byte, error) {
 		return nil, err
 	}
 	if len(raw) > maxFileBytes {
-		return nil, fmt.Errorf("%s has %s, more than the %s that can be read", full, sizeText(info.Size()), sizeText(maxFileBytes))
+		return nil, fmt.Errorf("%s has %s, more than the limit of %s", full, sizeText(info.Size()), sizeText(maxFileBytes))
 	}
 	return raw, nil
 }
@@ -134,7 +134,7 @@ func (l *loader) envFunction() function.Function {
 			if len(args) > 1 {
 				return args[1], nil
 			}
-			return cty.UnknownVal(cty.String), function.NewArgErrorf(0, "the environment has no %s; set it, or give a default: env(%q, \"\")", name, name)
+			return cty.UnknownVal(cty.String), function.NewArgErrorf(0, "the environment variable %s is not set; set it, or add a default: env(%q, \"\")", name, name)
 		},
 	})
 }
@@ -169,7 +169,7 @@ func (l *loader) render(path string, vars cty.Value, functions map[string]functi
 	}
 	for _, traversal := range expr.Variables() {
 		if _, ok := vars.AsValueMap()[traversal.RootName()]; !ok {
-			return unknown, function.NewArgErrorf(1, "the template uses %q, which is not among its variables", traversal.RootName())
+			return unknown, function.NewArgErrorf(1, "the template uses the variable %q, which the call does not pass", traversal.RootName())
 		}
 	}
 	l.meter.attach(expr)
@@ -179,7 +179,7 @@ func (l *loader) render(path string, vars cty.Value, functions map[string]functi
 	}
 	converted, err := convertTo(value, cty.String)
 	if err != nil {
-		return unknown, function.NewArgErrorf(0, "the template does not make a text: %s", err)
+		return unknown, function.NewArgErrorf(0, "the result of the template is not a string: %s", err)
 	}
 	if fault := tooLarge(converted); fault != "" {
 		return unknown, errors.New(fault)

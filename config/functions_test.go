@@ -92,7 +92,7 @@ func TestEveryFunctionIsInTheReference(t *testing.T) {
 	same(t, "functions", listed, slices.Sorted(maps.Keys(newLoader(Options{}).functions())))
 }
 
-func TestFunctionMistakesAreExplained(t *testing.T) {
+func TestFunctionErrorsAreExplained(t *testing.T) {
 	got := loadErrors(t, write(t, map[string]string{"main.hcl": `
 locals {
   a = env("NOT_SET")
@@ -106,7 +106,7 @@ locals {
   i = sum(["a"])
   j = length(3)
 }`}))
-	wantText(t, got, `the environment has no NOT_SET; set it, or give a default: env("NOT_SET", "")`, "none.txt", "no such key",
-		"there are 2 elements instead of none or one", "none.tpl", "parameter: there is no file ", "cannot convert string to number", "string required",
+	wantText(t, got, `the environment variable NOT_SET is not set; set it, or add a default: env("NOT_SET", "")`, "none.txt", "no such key",
+		"the list has 2 elements; at most one is allowed", "none.tpl", "parameter: there is no file ", "cannot convert string to number", "string required",
 		"the pattern is not valid", "a number is required", "not a number")
 }

@@ -1,8 +1,8 @@
 package config
 
 import (
-	"crypto/md5"  //nolint:gosec // offered as a checksum
-	"crypto/sha1" //nolint:gosec // offered as a checksum
+	"crypto/md5"  //nolint:gosec // checksum function of the language
+	"crypto/sha1" //nolint:gosec // checksum function of the language
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -64,8 +64,8 @@ var (
 	base64EncodeFunction = textFunction(func(s string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(s)), nil })
 	base64DecodeFunction = textFunction(decodeBase64)
 
-	md5Function    = textFunction(func(s string) (string, error) { sum := md5.Sum([]byte(s)); return hex.EncodeToString(sum[:]), nil })  //nolint:gosec
-	sha1Function   = textFunction(func(s string) (string, error) { sum := sha1.Sum([]byte(s)); return hex.EncodeToString(sum[:]), nil }) //nolint:gosec
+	md5Function    = textFunction(func(s string) (string, error) { sum := md5.Sum([]byte(s)); return hex.EncodeToString(sum[:]), nil })  //nolint:gosec // checksum function of the language
+	sha1Function   = textFunction(func(s string) (string, error) { sum := sha1.Sum([]byte(s)); return hex.EncodeToString(sum[:]), nil }) //nolint:gosec // checksum function of the language
 	sha256Function = textFunction(func(s string) (string, error) {
 		sum := sha256.Sum256([]byte(s))
 		return hex.EncodeToString(sum[:]), nil
@@ -82,7 +82,7 @@ func decodeBase64(s string) (string, error) {
 		return "", errors.New("the text is not base64")
 	}
 	if !utf8.Valid(raw) {
-		return "", errors.New("what was encoded is not text in UTF-8")
+		return "", errors.New("the decoded data is not UTF-8 text")
 	}
 	return string(raw), nil
 }

@@ -107,7 +107,7 @@ var lengthFunction = function.New(&function.Spec{
 	Type: func(args []cty.Value) (cty.Type, error) {
 		t := args[0].Type()
 		if t != cty.String && t != cty.DynamicPseudoType && !t.IsCollectionType() && !t.IsTupleType() && !t.IsObjectType() {
-			return cty.Number, function.NewArgErrorf(0, "a length has a string, list, set, map or object, not %s", article(t.FriendlyName()))
+			return cty.Number, function.NewArgErrorf(0, "a string, list, set, map or object is required, not %s", article(t.FriendlyName()))
 		}
 		return cty.Number, nil
 	},
@@ -151,7 +151,7 @@ func lookupElement(args []cty.Value) (cty.Value, error) {
 		return cty.DynamicVal, nil
 	}
 	if t := from.Type(); !t.IsMapType() && !t.IsObjectType() {
-		return cty.DynamicVal, function.NewArgErrorf(0, "a map or an object is wanted, not %s", article(t.FriendlyName()))
+		return cty.DynamicVal, function.NewArgErrorf(0, "a map or object is required, not %s", article(t.FriendlyName()))
 	}
 	if value, ok := from.AsValueMap()[key.AsString()]; ok {
 		return value, nil
@@ -159,7 +159,7 @@ func lookupElement(args []cty.Value) (cty.Value, error) {
 	if len(args) == 3 {
 		return args[2], nil
 	}
-	return cty.DynamicVal, function.NewArgErrorf(1, "there is no such key, and no default is given")
+	return cty.DynamicVal, function.NewArgErrorf(1, "the map has no such key, and the call has no default")
 }
 
 // indexFunction returns the index of a value in a list.
@@ -168,7 +168,7 @@ var indexFunction = function.New(&function.Spec{
 	Type:   function.StaticReturnType(cty.Number),
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		if t := args[0].Type(); !t.IsListType() && !t.IsTupleType() {
-			return cty.UnknownVal(cty.Number), function.NewArgErrorf(0, "a list is wanted, not %s", article(t.FriendlyName()))
+			return cty.UnknownVal(cty.Number), function.NewArgErrorf(0, "a list is required, not %s", article(t.FriendlyName()))
 		}
 		for it := args[0].ElementIterator(); it.Next(); {
 			i, element := it.Element()
@@ -200,7 +200,7 @@ var oneFunction = function.New(&function.Spec{
 func oneElement(list cty.Value) (cty.Value, error) {
 	t := list.Type()
 	if !t.IsListType() && !t.IsSetType() && !t.IsTupleType() {
-		return cty.DynamicVal, function.NewArgErrorf(0, "a list or set is wanted, not %s", article(t.FriendlyName()))
+		return cty.DynamicVal, function.NewArgErrorf(0, "a list or set is required, not %s", article(t.FriendlyName()))
 	}
 	if !list.IsKnown() {
 		return cty.DynamicVal, nil
@@ -211,7 +211,7 @@ func oneElement(list cty.Value) (cty.Value, error) {
 	case 1:
 		return elements[0], nil
 	default:
-		return cty.DynamicVal, function.NewArgErrorf(0, "there are %d elements instead of none or one", len(elements))
+		return cty.DynamicVal, function.NewArgErrorf(0, "the list has %d elements; at most one is allowed", len(elements))
 	}
 }
 

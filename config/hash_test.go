@@ -105,7 +105,7 @@ func TestHashesFollowTheClassesOfAttributes(t *testing.T) {
 	}
 }
 
-func TestDefaultsWrittenOutChangeNoHash(t *testing.T) {
+func TestExplicitDefaultsChangeNoHash(t *testing.T) {
 	plain := source(t, with(nil))
 	written := source(t, with(map[string]string{
 		"label": "size = \"small\"\nnetworks = null", "node": "username = \"zuul\"\naddress = null", "builder": "release = null",
@@ -149,7 +149,7 @@ func TestStaticTextsShowWhatChanged(t *testing.T) {
 	})
 }
 
-func TestDigestIsOfValuesAndNotOfLayout(t *testing.T) {
+func TestDigestDoesNotDependOnLayout(t *testing.T) {
 	a := write(t, map[string]string{"main.hcl": with(nil)})
 	b := write(t, map[string]string{"b.hcl": "# moved\n\n" + with(map[string]string{"label": `flavor = null`}), "a.hcl": "locals { unused = 1 }"})
 	same(t, "digest", load(t, b).Desired.Digests, load(t, a).Desired.Digests)

@@ -82,7 +82,7 @@ func (l *loader) draftBuilder(p part) *builderDraft {
 	s, ok := l.specs.builders[kind]
 	switch {
 	case kind == zuulBuilder:
-		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", "Images that Zuul builds are written as zuul_image blocks.")
+		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", "Images that Zuul builds are zuul_image blocks.")
 	case !ok:
 		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", fmt.Sprintf("There is no builder of kind %q.%s",
 			kind, oneOf("builders", kind, slices.Collect(maps.Keys(l.specs.builders)))))
@@ -167,7 +167,7 @@ func (l *loader) fillZuulImage(made *parsedImage, d *draft, all values) {
 		}
 	}
 	if len(written) > 1 {
-		l.problem(d.content.rangeOf(written[1]), "Conflicting attributes", "At most one of token, token_file and token_command can be written.")
+		l.problem(d.content.rangeOf(written[1]), "Conflicting attributes", "Set at most one of token, token_file and token_command.")
 	}
 	l.fillBuilder(made, zuulBuilder, l.opts.Builders[zuulBuilder], all)
 }

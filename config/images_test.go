@@ -67,7 +67,7 @@ provider "acme" "p" {
 	same(t, "all of the parent", d.Images[1].Login.Username, "root")
 }
 
-func TestZuulImageDecodes(t *testing.T) {
+func TestZuulImageIsDecoded(t *testing.T) {
 	d := source(t, `
 zuul_image "z" {
   api_url   = "https://zuul.example.com/sub/"

@@ -26,6 +26,6 @@ func (l *loader) labels(w *parsedConfig, vertices map[string]*vertex, ctx *hcl.E
 
 // sameName reports an instance that has the name of another instance.
 func (l *loader) sameName(one instance, kind string, other hcl.Range) {
-	l.problem(one.block.DefRange().Ptr(), "Duplicate name", fmt.Sprintf("This makes %s named %q, and there is one already, from %s.",
+	l.problem(one.block.DefRange().Ptr(), "Duplicate name", fmt.Sprintf("This block defines %s named %q, and so does the block at %s.",
 		article(kind), one.name, rangeText(other)))
 }

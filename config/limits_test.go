@@ -30,31 +30,31 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-func TestHugeConfigurationIsRefusedBySize(t *testing.T) {
+func TestHugeConfigurationIsRejected(t *testing.T) {
 	opts := write(t, nil)
 	path := filepath.Join(opts.Path, "main.hcl")
 	if err := os.WriteFile(path, []byte(strings.Repeat("label \"x\" {}\n", 50<<20/13)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, func() {
-		wantText(t, loadErrors(t, opts), "main.hcl (50.0 MiB) the configuration has more than 16.0 MiB")
+		wantText(t, loadErrors(t, opts), "main.hcl (50.0 MiB) the configuration is larger than the limit of 16.0 MiB")
 	})
 }
 
-func TestSizeOfAllFilesCounts(t *testing.T) {
+func TestSizeLimitAppliesToAllFilesTogether(t *testing.T) {
 	l := newLoader(write(t, map[string]string{
 		"a.hcl": "# " + strings.Repeat("x", 600) + "\n", "b.hcl": "# " + strings.Repeat("x", 600) + "\n",
 	}))
 	l.bytesLeft = 1000
 	l.load()
-	wantText(t, text(t, l.diags, l.files), "b.hcl (603 bytes)", "more than 16.0 MiB")
+	wantText(t, text(t, l.diags, l.files), "b.hcl (603 bytes)", "larger than the limit of 16.0 MiB")
 	opts := write(t, map[string]string{"a.hcl": strings.Repeat("\n", 3<<20)})
-	soon(t, func() { wantText(t, loadErrors(t, opts), "signs such as brackets and line ends") })
+	soon(t, func() { wantText(t, loadErrors(t, opts), "brackets, line ends and other punctuation characters") })
 }
 
 // Each text nests without limit in its own way. Parsing or evaluating any of them would overflow the stack, which
 // kills the process.
-func TestDeepNestingIsRefused(t *testing.T) {
+func TestDeepNestingIsRejected(t *testing.T) {
 	const n = 3_000
 	deep := map[string]string{
 		"lists":         "x = " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
@@ -106,7 +106,7 @@ func TestNestingBelowTheLimitWorks(t *testing.T) {
 	}
 }
 
-func TestLongChainOfLocalsIsFine(t *testing.T) {
+func TestLongChainOfLocalsIsEvaluated(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("locals {\n a0 = 1\n")
 	const n = 5_000
@@ -117,7 +117,7 @@ func TestLongChainOfLocalsIsFine(t *testing.T) {
 	soon(t, func() { same(t, "min_ready", source(t, b.String()).Labels[0].MinReady, int64(1)) })
 }
 
-func TestLongCycleOfLocalsIsReportedInShort(t *testing.T) {
+func TestLongReferenceCycleIsAbbreviated(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("locals {\n")
 	const n = 5_000
@@ -167,7 +167,7 @@ provider "static" "s" {
 }
 
 // A configuration at the limits must still load quickly.
-func TestFullExpansionIsQuick(t *testing.T) {
+func TestMaximumExpansionIsFast(t *testing.T) {
 	if raceDetector {
 		t.Log("with fewer blocks, as the race detector is on")
 	}
@@ -179,7 +179,7 @@ label "l" {
 	soon(t, func() { same(t, "labels", len(load(t, opts).Desired.Labels), n) })
 }
 
-func TestValuesThatGrowAreStopped(t *testing.T) {
+func TestGrowingValuesAreLimited(t *testing.T) {
 	var doubling strings.Builder
 	doubling.WriteString("locals {\n a0 = \"xxxxxxxxxxxxxxxx\"\n b0 = [1]\n")
 	for i := 1; i < 60; i++ {
@@ -231,11 +231,11 @@ locals {
 }`, "big.txt": strings.Repeat("x", maxFileBytes+1), "self.tpl": `${templatefile("self.tpl", {})}`, "sub/x": "",
 		"deep.tpl": strings.Repeat("${[", 100_000), "binary": "\xff\xfe", "vars.tpl": "${a}${b}"})
 	got := loadErrors(t, opts)
-	wantText(t, got, "more than the 1.0 MiB that can be read", `no function named "templatefile"`, "is not a regular file",
-		"stand more than 1000 deep", "use filebase64", `the template uses "b"`)
+	wantText(t, got, "more than the limit of 1.0 MiB", `no function named "templatefile"`, "is not a regular file",
+		"are nested more than 1000 levels deep", "use filebase64", `the template uses the variable "b"`)
 }
 
-func TestManyMistakesAreWrittenQuickly(t *testing.T) {
+func TestManyDiagnosticsAreWrittenFast(t *testing.T) {
 	var b strings.Builder
 	for i := range 2_000 {
 		fmt.Fprintf(&b, "label \"l%d\" { min_redy = %d }\n", i, i)

@@ -129,8 +129,8 @@ func (l *loader) load() resources.Desired {
 	}
 	d := w.desired(settings)
 	if len(d.Providers) == 0 && len(d.Images) == 0 {
-		l.warning(nil, "Empty configuration", "There are neither providers nor images. Applied to an existing state, it would remove everything in it, so that "+
-			"plan and apply ask for -allow-destroy=all.")
+		l.warning(nil, "Empty configuration", "The configuration has neither providers nor images. Applied to an existing state, it removes all objects, so "+
+			"that plan and apply require -allow-destroy=all.")
 	}
 	if len(l.unset) > 0 {
 		return resources.Desired{} // it would be incomplete
@@ -186,8 +186,8 @@ func (l *loader) sortBlocks(top map[string][]*hclsyntax.Block, body *hclsyntax.B
 	known := slices.Sorted(maps.Keys(topLevel))
 	for name, attr := range body.Attributes {
 		hint := didYouMean(name, known)
-		l.problem(attr.NameRange.Ptr(), "Unsupported attribute", fmt.Sprintf("A configuration has blocks and no attributes "+
-			"outside of them. Values to use elsewhere are written in a locals block.%s", hint))
+		l.problem(attr.NameRange.Ptr(), "Unsupported attribute", fmt.Sprintf("An attribute is valid only inside a block. "+
+			"Define values for use elsewhere in a locals block.%s", hint))
 	}
 	for _, block := range body.Blocks {
 		meaning, ok := topLevel[block.Type]
@@ -207,9 +207,9 @@ func (l *loader) unknownTop(block *hclsyntax.Block, known []string) {
 	hint := oneOf("blocks", block.Type, known)
 	switch {
 	case block.Type == dynamicBlock:
-		hint = " A block outside of others is repeated with the attribute for_each in it."
+		hint = " To repeat a top-level block, set the attribute for_each in it."
 	case l.specs.insideOf[block.Type] != "":
-		hint = fmt.Sprintf(" It is written inside %s.", l.specs.insideOf[block.Type])
+		hint = fmt.Sprintf(" It belongs inside %s.", l.specs.insideOf[block.Type])
 	}
 	l.problem(block.TypeRange.Ptr(), "Unsupported block", fmt.Sprintf("There is no block of type %q.%s", block.Type, hint))
 }

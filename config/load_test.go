@@ -7,7 +7,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-func TestSampleDecodesWhole(t *testing.T) {
+func TestSampleIsDecodedCompletely(t *testing.T) {
 	result, diags := Load(testOptions("testdata/sample"))
 	if len(diags) != 1 || diags[0].Summary != "Unused image" {
 		t.Fatalf("want just the warning of the unused zuul_image, got:\n%s", text(t, diags, result.Files))
@@ -44,7 +44,7 @@ func TestEmptyBlocksGetDefaults(t *testing.T) {
 	same(t, "work on images", d.Settings.ImageWork, resources.ImageWork{Builds: 1, Fetches: 2, Snapshots: 2, Conversions: 1})
 }
 
-func TestSettingsDecode(t *testing.T) {
+func TestSettingsAreDecoded(t *testing.T) {
 	d := source(t, `
 npctl {
   required_version    = ">= 0.3, < 1"
@@ -93,7 +93,7 @@ npctl {
 	same(t, "work on images", s.ImageWork, resources.ImageWork{Builds: 2, Fetches: 3, Snapshots: 4, Conversions: 5})
 }
 
-func TestRequiredVersionIsHeld(t *testing.T) {
+func TestRequiredVersionIsChecked(t *testing.T) {
 	for version, fits := range map[string]bool{
 		"0.3.0": true, "0.2.9": false, "1.0.0": false, "0.3.0-dev": true, "": true, "(devel)": true,
 	} {
@@ -108,7 +108,7 @@ func TestRequiredVersionIsHeld(t *testing.T) {
 	wantText(t, loadErrors(t, opts), `"new" is not a version constraint`)
 }
 
-func TestLabelTakesThePoolsValueUnlessItHasItsOwn(t *testing.T) {
+func TestOfferInheritsAttributesOfItsPool(t *testing.T) {
 	config := func(pool, label string) map[string]any {
 		d := source(t, sprintf(offering, pool, label))
 		c := d.Providers[0].Pools[0].Offers[0].Config
@@ -128,7 +128,7 @@ func TestLabelTakesThePoolsValueUnlessItHasItsOwn(t *testing.T) {
 		map[string]any{"networks": []string{"a"}, "keys": true})
 }
 
-func TestPoolTakesTheProvidersPriority(t *testing.T) {
+func TestPoolInheritsPriorityOfItsProvider(t *testing.T) {
 	d := source(t, `
 label "l" {}
 provider "static" "s" {
@@ -144,7 +144,7 @@ provider "static" "s" {
 	same(t, "priorities", []int64{d.Providers[0].Pools[0].Priority, d.Providers[0].Pools[1].Priority}, []int64{7, 3})
 }
 
-func TestStaticNodeDecodes(t *testing.T) {
+func TestStaticNodeIsDecoded(t *testing.T) {
 	d := source(t, `
 label "l" {}
 label "m" {}
@@ -172,7 +172,7 @@ provider "static" "s" {
 	same(t, "driver's attribute", nodes[0].Config.GetAttr("timeout").AsString(), "5s")
 }
 
-func TestCloudImageIsFoundByItsNameWhenNothingElseIsSaid(t *testing.T) {
+func TestCloudImageNameDefaultsToTheLabel(t *testing.T) {
 	d := source(t, `
 label "l" {}
 label "m" {}
@@ -190,7 +190,7 @@ provider "acme" "p" {
 	same(t, "by name", []string{images[1].ImageID, images[1].Image, images[1].Login.Username}, []string{"", "noble", "ubuntu"})
 }
 
-func TestProviderSettingsForAnImageFindItsKind(t *testing.T) {
+func TestProviderImageGetsTheKindOfItsImage(t *testing.T) {
 	d := source(t, `
 label "l" {}
 diskimage "debian" {
@@ -216,7 +216,7 @@ provider "acme" "p" {
 	same(t, "driver's attribute", image.Config.GetAttr("config_drive").True(), true)
 }
 
-func TestOneFileIsReadAlone(t *testing.T) {
+func TestSingleFileIsLoadedAlone(t *testing.T) {
 	opts := write(t, map[string]string{
 		"one.hcl": `variable "v" { default = "d" }` + "\nlabel \"one\" {}", "two.hcl": `label "two" {}`, "x.auto.vars.hcl": `v = "auto"`,
 	})
@@ -226,7 +226,7 @@ func TestOneFileIsReadAlone(t *testing.T) {
 	same(t, "variable", result.Variables["v"], VariableValue{Value: "d", From: "default"})
 }
 
-func TestMissingConfigurationSaysWhatIsWanted(t *testing.T) {
+func TestMissingConfigurationIsExplained(t *testing.T) {
 	wantText(t, loadErrors(t, write(t, map[string]string{"readme.md": "", "x.vars.hcl": ""})), "has no file that ends with .hcl")
 	opts := testOptions("testdata/none")
 	wantText(t, loadErrors(t, opts), "testdata/none: no such file or directory")

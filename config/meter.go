@@ -44,14 +44,14 @@ func (m *meter) tick() {
 	}
 	select {
 	case <-m.stopped:
-		m.end("It was stopped by a signal.")
+		m.end("A signal stopped the evaluation.")
 	default:
 	}
 	if m.elements--; m.elements < 0 {
-		m.end(fmt.Sprintf("The for expressions of the configuration make more than %d elements.", maxElements))
+		m.end(fmt.Sprintf("The for expressions of the configuration produce more than %d elements.", maxElements))
 	}
 	if time.Now().After(m.until) {
-		m.end(fmt.Sprintf("It has not ended within %s.", maxEvaluation))
+		m.end(fmt.Sprintf("The evaluation took longer than %s.", maxEvaluation))
 	}
 }
 
@@ -60,7 +60,7 @@ func (m *meter) addSize(value cty.Value) {
 	scale := sizeCounter{left: m.bytes}
 	scale.add(value)
 	if m.bytes = scale.left; m.bytes < 0 {
-		m.end(fmt.Sprintf("The for expressions of the configuration make more than %s of values.", sizeText(maxMadeBytes)))
+		m.end(fmt.Sprintf("The for expressions of the configuration produce more than %s of values.", sizeText(maxMadeBytes)))
 	}
 }
 

@@ -37,7 +37,7 @@ func TestEvaluationIsLimited(t *testing.T) {
 	}
 }
 
-func TestFullEvaluationIsLimited(t *testing.T) {
+func TestMaximumEvaluationIsFast(t *testing.T) {
 	soon(t, func() {
 		wantText(t, loadErrors(t, write(t, map[string]string{"main.hcl": `locals { x = [for i in range(1000): [for j in range(1000): j]] }`})), "more than 500000 elements")
 	})
@@ -53,26 +53,26 @@ func TestEvaluationOfGivenValuesIsLimited(t *testing.T) {
 	wantText(t, text(t, l.diags, l.files), "Evaluation ended", "more than 500000 elements")
 }
 
-func TestBytesMadeAreLimited(t *testing.T) {
+func TestBytesOfForExpressionsAreLimited(t *testing.T) {
 	l := newLoader(write(t, map[string]string{"main.hcl": `locals { x = [for i in range(100): join("", [for j in range(100): "xxxxxxxxxx"])] }`}))
 	l.meter.bytes = 50_000
 	l.load()
-	wantText(t, text(t, l.diags, l.files), "make more than 256.0 MiB of values")
+	wantText(t, text(t, l.diags, l.files), "produce more than 256.0 MiB of values")
 }
 
 func TestEvaluationHasATimeLimit(t *testing.T) {
 	l := newLoader(write(t, map[string]string{"main.hcl": `locals { x = [for i in range(100): i] }`}))
 	l.meter.left = -1
 	l.load()
-	wantText(t, text(t, l.diags, l.files), "It has not ended within 1m0s", "main.hcl")
+	wantText(t, text(t, l.diags, l.files), "The evaluation took longer than 1m0s", "main.hcl")
 }
 
-func TestEvaluationEndsWhenItIsStopped(t *testing.T) {
+func TestStopEndsTheEvaluation(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": endless["nested for"]})
 	stopped := make(chan struct{})
 	close(stopped)
 	opts.Stopped = stopped
-	wantText(t, loadErrors(t, opts), "It was stopped by a signal")
+	wantText(t, loadErrors(t, opts), "A signal stopped the evaluation")
 }
 
 // TestReferencesInLoopsAreFound checks that meteredExpr does not hide references from HCL.
@@ -92,6 +92,6 @@ label "m" { min_ready = local.c.n }
 	same(t, "min_ready", []int64{d.Labels[0].MinReady, d.Labels[1].MinReady}, []int64{7, 7})
 }
 
-func TestWhatIsUsualStaysBelowTheLimits(t *testing.T) {
+func TestRealisticConfigurationStaysBelowTheLimits(t *testing.T) {
 	source(t, `locals { x = length(flatten([for i in range(100): [for j in range(1000): i * j if i > j]])) }`)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the expected texts anew")
+var update = flag.Bool("update", false, "update the expected texts")
 
 // golden compares text with a file, or updates the file with -update.
 func golden(t *testing.T, path, got string) {
@@ -26,12 +26,12 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; -update writes it anew):\n%s", path, diff)
+		t.Errorf("%s (-want +got; run with -update to update it):\n%s", path, diff)
 	}
 }
 
 // Every file of testdata/mistakes contains errors; the file beside it holds the complete output.
-func TestMistakesAreReportedTogetherWithPlaceAndHint(t *testing.T) {
+func TestErrorsAreReportedTogetherWithPositionAndHint(t *testing.T) {
 	files, err := filepath.Glob("testdata/mistakes/*.hcl")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files: %v", err)

@@ -42,8 +42,8 @@ func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnosti
 		return &hcl.Diagnostic{
 			Severity: hcl.DiagError,
 			Summary:  "Configuration too large",
-			Detail: fmt.Sprintf("With %s the configuration has more than %d signs such as brackets and line ends, which is "+
-				"the most that npctl reads.", filename, maxSigns),
+			Detail: fmt.Sprintf("With %s the configuration has more than %d brackets, line ends and other punctuation "+
+				"characters, the limit.", filename, maxSigns),
 			Subject: &hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos},
 		}
 	}
@@ -52,7 +52,7 @@ func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnosti
 	for _, token := range tokens {
 		if token.Type == hclsyntax.TokenNumberLit && hugeNumber(string(token.Bytes)) {
 			return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Number too large", Subject: &token.Range,
-				Detail: "The number is too large or too exact to work with."}
+				Detail: "The number has too many digits or too large an exponent."}
 		}
 	}
 	at, deep := tooDeep(tokens)
@@ -62,7 +62,7 @@ func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnosti
 	return &hcl.Diagnostic{
 		Severity: hcl.DiagError,
 		Summary:  "Configuration nested too deeply",
-		Detail: fmt.Sprintf("Brackets, operators and template directives stand more than %d deep inside each other here. "+
+		Detail: fmt.Sprintf("Brackets, operators and template directives are nested more than %d levels deep here. "+
 			"Split the expression with locals.", maxNesting),
 		Subject: &at,
 	}

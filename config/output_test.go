@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestFormatPutsTextInOneLayout(t *testing.T) {
+func TestFormatIsCanonical(t *testing.T) {
 	got, diags := Format([]byte("label   \"a\"{\nmin_ready=2\n  max_ready_age =   \"8h\" # c\n}\n"), "x.hcl")
 	if diags.HasErrors() {
 		t.Fatal(diags)
@@ -23,7 +23,7 @@ func TestFormatPutsTextInOneLayout(t *testing.T) {
 	same(t, "formatted again", string(again), string(got))
 }
 
-func TestFormatLeavesBrokenTextAlone(t *testing.T) {
+func TestFormatDoesNotChangeInvalidText(t *testing.T) {
 	broken := "label {\n  x   =\n"
 	got, diags := Format([]byte(broken), "x.hcl")
 	same(t, "text", string(got), broken)
@@ -69,7 +69,7 @@ label "l" {
 }
 
 // Writing a diagnostic never fails and never omits its text, whatever position it has.
-func TestAnyPlaceCanBeWritten(t *testing.T) {
+func TestDiagnosticsAtAnyPositionAreWritten(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		src := []byte(rapid.StringMatching(`[a\né\t]{0,40}`).Draw(rt, "source"))
 		pos := func(name string) hcl.Pos {
@@ -112,7 +112,7 @@ func TestReferenceHasEveryAttribute(t *testing.T) {
 	}
 }
 
-func TestOfManyDiagnosticsTheFirstErrorsAreShown(t *testing.T) {
+func TestFirstErrorsOfManyDiagnosticsAreShown(t *testing.T) {
 	var diags hcl.Diagnostics
 	for i := range 1100 {
 		severity := hcl.DiagError
@@ -141,7 +141,7 @@ func TestOfManyDiagnosticsTheFirstErrorsAreShown(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNotTextIsOneError(t *testing.T) {
+func TestBinaryFileIsOneError(t *testing.T) {
 	for name, src := range map[string]string{
 		"binary": "\x7fELF\x02\x01\x00\x80", "UTF-16": "\xff\xfel\x00a\x00b\x00e\x00l\x00", "a zero byte": "locals {}\n\x00\x00\x00\n",
 	} {

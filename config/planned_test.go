@@ -41,7 +41,7 @@ func plannedOffer(t *testing.T, driver schema.Driver, data string) (resources.De
 	return d, d.Providers[0].Pools[0].Offers[0].Values
 }
 
-func TestPlannedValuesAreWhatIsNotAtItsDefault(t *testing.T) {
+func TestPlannedValuesOmitDefaults(t *testing.T) {
 	driver := acme()
 	for i := range driver.Label.Attributes {
 		driver.Label.Attributes[i].Hashed = driver.Label.Attributes[i].Name == "user_data"

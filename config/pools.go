@@ -71,10 +71,10 @@ func (l *loader) poolPart(pool *parsedPool, part part, around *poolContext) {
 	p := around.provider
 	switch {
 	case part.block.Type == "label" && !p.specs.HasLabels:
-		l.noSuchBlock(p, part, "makes no nodes, so its pools have no labels; its nodes say which labels they serve")
+		l.noSuchBlock(p, part, "does not create nodes, so its pools have no label blocks; set labels in the node blocks")
 		return
 	case part.block.Type == "node" && !p.specs.HasNodes:
-		l.noSuchBlock(p, part, "makes its nodes, so its pools have no node blocks")
+		l.noSuchBlock(p, part, "creates nodes, so its pools have no node blocks")
 		return
 	}
 	instances, ok := l.instances(part.block, 0, part.ctx, "pool label")

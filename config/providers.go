@@ -68,7 +68,7 @@ func (l *loader) checkHook(hook string, at *hcl.Range) {
 	case hook == "" || !strings.Contains(hook, "/"):
 		return
 	case strings.ContainsAny(hook, "\x00\n"):
-		l.problem(at, "Invalid value", "The path of the hook has a line end or a null byte.")
+		l.problem(at, "Invalid value", "The path of the hook contains a line break or a null byte.")
 		return
 	}
 	report := l.problem
@@ -142,7 +142,7 @@ func (l *loader) cloudImage(p *parsedProvider, one instance, ctx *hcl.EvalContex
 		made.Image = one.name
 	case 1:
 	default:
-		l.problem(c.rangeOf(written[1]), "Conflicting attributes", "A cloud_image is found by one of image_id, image_name and filters, not by several of them.")
+		l.problem(c.rangeOf(written[1]), "Conflicting attributes", "Set at most one of image_id, image_name and filters.")
 	}
 	p.cloudImages[one.name] = &parsedCloudImage{CloudImageSpec: made, at: at}
 }
@@ -152,7 +152,7 @@ func (l *loader) providerImages(p *parsedProvider, parts []part) {
 	seen := map[string]hcl.Range{}
 	for _, part := range parts {
 		if !p.specs.HasImages {
-			l.noSuchBlock(p, part, "takes no uploads of images")
+			l.noSuchBlock(p, part, "does not support uploads of images")
 			continue
 		}
 		instances, ok := l.instances(part.block, 0, part.ctx, "image")

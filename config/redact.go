@@ -25,7 +25,7 @@ func redact(diags hcl.Diagnostics) hcl.Diagnostics {
 			continue
 		}
 		plain := *diag
-		plain.Detail = "What is wrong is not shown, because the expression has a sensitive value in it."
+		plain.Detail = "The reason is hidden, because the expression contains a sensitive value."
 		plain.Expression, plain.EvalContext, plain.Extra = nil, nil, nil
 		diags[i] = &plain
 	}

@@ -42,30 +42,30 @@ const referenceIntro = `# Configuration reference
 
 <!-- Generated from the schemas by "make docs". Do not edit. -->
 
-A change of a **static** attribute replaces the nodes or images that were made with it (the plan says "forces
-replacement"). A change of a **dynamic** one applies to what is made from then on; what exists stays. A **behavioural**
-one (limits, priorities, times) takes effect in place and replaces nothing.
+The class of an attribute states the effect of a change. **replacing**: nodes and images that were created with another
+value are replaced (the plan prints "forces replacement"). **applied to new**: objects that are created later get the new
+value; existing objects keep theirs. **in place**: a limit, priority or time changes at once and replaces nothing.
 
-Durations are written like ` + "`\"90s\"`, `\"10m\"`, `\"24h\"`, `\"7d\"` or `\"2w\"`" + `; a day is 24 hours, a week 7 days. Attributes without a
-default are null when they are not written.
+Durations have the form ` + "`\"90s\"`, `\"10m\"`, `\"24h\"`, `\"7d\"` or `\"2w\"`" + `; a day is 24 hours, a week 7 days. An attribute
+without a default is null if it is not set.
 `
 
 func (r *reference) language() {
 	r.line("## The language\n")
-	r.line("A configuration is all `*.hcl` files of a directory but `*%s`, or one file. At most %s are read, with expressions nested at most %d deep. "+
-		"All `for` expressions together may make %d elements and %s of values, within %s.\n",
+	r.line("A configuration is all `*.hcl` files of a directory except `*%s`, or one file. Its limits are %s of text, %d levels of nested expressions, and "+
+		"for all `for` expressions together %d elements, %s of values and a time of %s.\n",
 		varsSuffix, sizeText(maxTotalBytes), maxNesting, maxElements, sizeText(maxMadeBytes), maxEvaluation)
 	r.line("**References.** `var.x`, `local.x`, `path.config` (the directory of the configuration), `each.key` and `each.value` in a " +
 		"block with `for_each`, `diskimage.x` and `zuul_image.x`, `cloud_image.x` in the provider that has it, and `label.x` and " +
 		"`provider.x` for their names. A block with `for_each` is a map: `diskimage.debian[\"bookworm\"]`.\n")
 	r.line("**for_each** (a map, an object or a set of strings) repeats a `label`, `diskimage`, `zuul_image`, `provider`, `pool`, "+
-		"a `label`, `node`, `cloud_image` or `image` inside of them. An instance is named `<label of the block>-<key>`, or by the "+
-		"attribute **name**, which may use `each`. At most %d blocks are made by `for_each` and `dynamic`.\n", maxExpansion)
-	r.line("**dynamic** \"type\" { for_each, iterator, labels, content { … } } repeats any block inside another one.\n")
-	r.line("**Values of variables**, the strongest first: `-var name=value`, `-var-file` (a later one wins), `*%s` of the directory in "+
-		"the order of their names, `%sname` in the environment, the default. The value of a list, map or object is written as an HCL expression.\n",
+		"a `label`, `node`, `cloud_image` or `image` inside of them. The name of an instance is `<label of the block>-<key>`, or the value of "+
+		"the attribute **name**, which may use `each`. `for_each` and `dynamic` generate at most %d blocks.\n", maxExpansion)
+	r.line("**dynamic** \"type\" { for_each, iterator, labels, content { … } } generates nested blocks of any type.\n")
+	r.line("**Values of variables**, in the order of precedence: `-var name=value`, `-var-file` (the last file first), `*%s` of the directory "+
+		"(the last name first), `%sname` in the environment, the default. The value of a list, map or object is an HCL expression.\n",
 		autoVarsSuffix, envPrefix)
-	r.line("**locals** { name = value } names values for use elsewhere, in any order and any file.\n")
+	r.line("**locals** { name = value } defines values for use elsewhere, in any order and any file.\n")
 }
 
 func (r *reference) core(builders, states map[string]schema.Block) {
@@ -206,9 +206,9 @@ func cell(text string) string {
 
 func (r *reference) functions() {
 	r.line("## Functions\n")
-	r.line("They mean what they mean in Terraform. `env(\"NAME\")` reads the environment and fails when the variable is not set; "+
-		"`env(\"NAME\", \"default\")` does not. Paths start at the directory of the configuration; a file of more than %s is not "+
-		"read. A template of `templatefile` cannot use `templatefile`.\n", sizeText(maxFileBytes))
+	r.line("They have the semantics of Terraform. `env(\"NAME\")` reads the environment and fails if the variable is not set; "+
+		"`env(\"NAME\", \"default\")` returns the default. Paths are relative to the directory of the configuration; a file has at most "+
+		"%s. A template of `templatefile` cannot call `templatefile`.\n", sizeText(maxFileBytes))
 	for _, group := range functionGroups {
 		r.line("- **%s:** `%s`", group.Topic, strings.Join(group.Names, "`, `"))
 	}

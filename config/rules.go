@@ -19,7 +19,7 @@ import (
 func (l *loader) checkRules(w *parsedConfig) {
 	for _, p := range w.providers {
 		if len(p.pools) == 0 && !l.incomplete["pool"] && !l.partial {
-			l.warning(p.at.Ptr(), "Provider without pools", fmt.Sprintf("The provider %q has no pool, so it gives no nodes.", p.Name))
+			l.warning(p.at.Ptr(), "Provider without pools", fmt.Sprintf("The provider %q has no pool, so it provides no nodes.", p.Name))
 		}
 		for _, pool := range p.pools {
 			l.checkPool(w, p, pool)
@@ -58,7 +58,7 @@ func (l *loader) checkMachines(w *parsedConfig) {
 			continue
 		}
 		l.warning(node.at.Ptr(), "Machine configured twice", fmt.Sprintf("The node %q in %s and the node %q in %s, at %s, are the same machine: %s. "+
-			"Both are given out, at the same time too. To run several jobs on a machine, configure it once, with slots.",
+			"npctl assigns them independently, so two jobs can use the machine at a time. To run several jobs on a machine, configure it once, with slots.",
 			node.Name, node.in, other.Name, other.in, rangeText(other.at), machine))
 	}
 }
@@ -78,15 +78,15 @@ const gearmanBuilder = "gearman"
 func (l *loader) checkGearman(w *parsedConfig, servers *resources.Gearman) {
 	for _, name := range slices.Sorted(maps.Keys(w.images)) {
 		if image := w.images[name]; image.Builder == gearmanBuilder && servers == nil && !l.incomplete["npctl"] {
-			l.problem(image.at.Ptr(), "Missing gearman servers", fmt.Sprintf("The image %q is built by hosts that are reached through gearman, and no server is named. "+
-				"Write: npctl { gearman { servers = [\"host:4730\"] } }, each block on lines of its own.", name))
+			l.problem(image.at.Ptr(), "Missing gearman servers", fmt.Sprintf("The image %q has the builder \"gearman\", and the npctl block has no gearman block. "+
+				"Add: npctl { gearman { servers = [\"host:4730\"] } }, with each block on separate lines.", name))
 		}
 	}
 }
 
 func (l *loader) checkPool(w *parsedConfig, p *parsedProvider, pool *parsedPool) {
 	if len(pool.offers)+len(pool.nodes) == 0 && !l.incomplete["pool label"] && !l.partial {
-		l.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it gives no nodes.", pool.Name, p.Name))
+		l.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it provides no nodes.", pool.Name, p.Name))
 	}
 	for _, offer := range pool.offers {
 		l.checkLabel(w, offer.Label, offer.at)
@@ -140,7 +140,7 @@ func (l *loader) checkOfferImage(w *parsedConfig, p *parsedProvider, offer parse
 	case image.abstract:
 		l.problem(offer.imageAt.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never built. Use an image that has it as its parent.", ref))
 	case !p.specs.HasImages:
-		l.problem(offer.imageAt.Ptr(), "Unsupported image", fmt.Sprintf("The driver %q takes no uploads, so %s cannot be used here.", p.specs.kind, ref))
+		l.problem(offer.imageAt.Ptr(), "Unsupported image", fmt.Sprintf("The driver %q does not support uploads of images, so %s cannot be used here.", p.specs.kind, ref))
 	}
 	image.used = true
 }
@@ -219,7 +219,7 @@ func (l *loader) checkCapacity(w *parsedConfig) {
 		label := w.labels[name]
 		capacity, offered := room[name]
 		if offered && !unlimited[name] && label.MinReady > capacity {
-			l.warning(label.at.Ptr(), "Not enough room", fmt.Sprintf("The label %q wants %d ready nodes, and the pools that offer it have room for %d (max_servers and slots).", name, label.MinReady, capacity))
+			l.warning(label.at.Ptr(), "Not enough capacity", fmt.Sprintf("The label %q has min_ready = %d, and the pools that offer it have a capacity of %d (max_servers and slots).", name, label.MinReady, capacity))
 		}
 	}
 }

@@ -122,8 +122,8 @@ func (l *loader) needs(g graph, v *vertex) []*vertex {
 		}
 	}
 	if l.edges -= len(v.refs); l.edges < 0 && l.edges+len(v.refs) >= 0 {
-		l.problem(v.at.Ptr(), "Too many references", fmt.Sprintf("Up to here, local values and blocks refer to each other more than "+
-			"%d times, which is the most that npctl follows.", maxEdges))
+		l.problem(v.at.Ptr(), "Too many references", fmt.Sprintf("Up to here, local values and blocks have more than "+
+			"%d references to each other, the limit.", maxEdges))
 	}
 	if l.edges < 0 {
 		v.refs = []*vertex{}

@@ -44,7 +44,7 @@ func shownAnywhere(t *testing.T, opts Options) string {
 }
 
 // Each expression fails over a secret in a different way. No diagnostic may contain the secret, in any spelling.
-func TestSecretsAreInNoDiagnostic(t *testing.T) {
+func TestDiagnosticsDoNotContainSecrets(t *testing.T) {
 	expressions := []string{
 		`parseint(var.secret, 10)`, `jsondecode(var.secret)`, `yamldecode("{${var.secret}")`, `tonumber(var.secret)`,
 		`regex("x(", var.secret)`, `regex(var.secret, "x")`, `formatdate("x", var.secret)`, `timeadd(var.secret, "1h")`,
@@ -82,7 +82,7 @@ label "l" { name = local.fails }
 	}
 }
 
-func TestSensitiveAttributesAreBlankedOutInSourceLines(t *testing.T) {
+func TestSensitiveAttributesAreMaskedInSourceLines(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": `
 variable "v" {
   sensitive = true
@@ -159,7 +159,7 @@ provider "acme" "one" {
 	}
 }
 
-func TestSecretsAreRefusedWhereTheyWouldBeKeptInPlainText(t *testing.T) {
+func TestSensitiveValuesAreRejectedInPlainTextAttributes(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": `
 variable "secret" {
   default   = "x"

@@ -40,8 +40,8 @@ func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guar
 		return unknown, true
 	}
 	if guarded && !want.Sensitive && converted.ContainsMarked() {
-		l.problem(at.Ptr(), "Sensitive value", fmt.Sprintf("The attribute %q is shown and kept in plain text, so it cannot be "+
-			"sensitive. If the value is no secret, use nonsensitive().", attr.Name))
+		l.problem(at.Ptr(), "Sensitive value", fmt.Sprintf("npctl prints and stores the attribute %q in plain text, so its value "+
+			"cannot be sensitive. If the value is not secret, use nonsensitive().", attr.Name))
 		return unknown, true
 	}
 	plain, marks := converted.UnmarkDeep()
@@ -63,7 +63,7 @@ func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guar
 func (l *loader) invalidValue(attr *hclsyntax.Attribute, want *schema.Attribute, err error, secret bool) {
 	detail := fmt.Sprintf("The attribute %q is not valid: %s", want.Name, withFullStop(err.Error()))
 	if secret {
-		detail = fmt.Sprintf("The sensitive attribute %q is not valid. What is wrong is not shown, since it might show the value.", want.Name)
+		detail = fmt.Sprintf("The sensitive attribute %q is not valid. The reason is hidden, because it could reveal the value.", want.Name)
 	}
 	l.problem(attr.Expr.Range().Ptr(), "Invalid value", detail)
 }
@@ -121,7 +121,7 @@ func checkValue(want *schema.Attribute, value cty.Value) error {
 		}
 	}
 	if want.Min != nil && value.Type() == cty.Number && value.AsBigFloat().Cmp(new(big.Float).SetInt64(*want.Min)) < 0 {
-		return fmt.Errorf("%s is less than %d, the least allowed", value.AsBigFloat().Text('g', 10), *want.Min)
+		return fmt.Errorf("%s is less than the minimum of %d", value.AsBigFloat().Text('g', 10), *want.Min)
 	}
 	if want.Check != nil {
 		return want.Check(value)
@@ -159,7 +159,7 @@ func parseDuration(text string) (time.Duration, error) {
 	case err != nil && durationShape.MatchString(text):
 		return 0, fmt.Errorf("the duration %q is too large; the largest is about 290 years", text)
 	case err != nil && strings.Trim(text, "0123456789") == "" && text != "":
-		return 0, fmt.Errorf("the duration %q has no unit; seconds are written %q", text, text+"s")
+		return 0, fmt.Errorf("the duration %q has no unit; for seconds write %q", text, text+"s")
 	case err != nil:
 		return 0, fmt.Errorf("%q is not a duration; write it like \"90s\", \"10m\", \"24h\", \"7d\" or \"2w\"", text)
 	case d < 0:
@@ -205,7 +205,7 @@ func conversionError(err error, want cty.Type) error {
 	if strings.Contains(err.Error(), "required") {
 		return err
 	}
-	return fmt.Errorf("%w (wanted: %s)", err, want.FriendlyName())
+	return fmt.Errorf("%w (expected: %s)", err, want.FriendlyName())
 }
 
 func pathText(path cty.Path) string {

@@ -62,12 +62,12 @@ func (l *loader) checkVersion(constraint string, c *content) {
 	}
 	own, err := version.NewVersion(l.opts.Version)
 	if err != nil {
-		return // a developer's build without a version number
+		return // a development build without a version number
 	}
 	// A pre-release of a version counts as that version.
 	if !wanted.Check(own.Core()) {
-		l.problem(at, "Unsupported npctl version", fmt.Sprintf("This configuration wants npctl %s, and this is npctl %s. "+
-			"Use another npctl, or change required_version.", constraint, l.opts.Version))
+		l.problem(at, "Unsupported npctl version", fmt.Sprintf("This configuration requires npctl %s, and this is npctl %s. "+
+			"Install another version of npctl, or change required_version.", constraint, l.opts.Version))
 	}
 }
 

@@ -127,7 +127,7 @@ func fill(places map[string][]string, i int, value string) string {
 }
 
 // Any value in any attribute is either valid or an error with a position. It never causes a panic.
-func TestAnyValueInAnyAttributeIsTakenOrExplained(t *testing.T) {
+func TestAnyValueOfAnyAttributeIsAcceptedOrExplained(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": ""})
 	places := attributesOf(newSpecs(opts))
 	longest := 0

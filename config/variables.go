@@ -45,7 +45,7 @@ func (l *loader) variables(blocks []*hclsyntax.Block, base *hcl.EvalContext) cty
 		}
 		if !hclsyntax.ValidIdentifier(name) {
 			l.problem(block.LabelRanges[0].Ptr(), "Invalid name", fmt.Sprintf("%q cannot be the name of a variable: a name "+
-				"begins with a letter and has letters, digits, dashes and underscores.", name))
+				"starts with a letter and consists of letters, digits, dashes and underscores.", name))
 			continue
 		}
 		all[name] = l.variable(block, base)
@@ -125,7 +125,7 @@ func (l *loader) convertToVariable(v *variable, value cty.Value, at hcl.Range, w
 	}
 	converted, err := convert.Convert(value, v.want)
 	if err != nil {
-		l.problem(at.Ptr(), "Wrong type", fmt.Sprintf("For the variable %q, %s does not fit: %s.", v.name, what, conversionError(err, v.want)))
+		l.problem(at.Ptr(), "Wrong type", fmt.Sprintf("For the variable %q, %s is not valid: %s.", v.name, what, conversionError(err, v.want)))
 		return cty.DynamicVal, false
 	}
 	if converted.IsNull() && !v.nullable {
@@ -215,7 +215,7 @@ func (l *loader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.EvalCont
 	}
 	passed, err := convert.Convert(value, cty.Bool)
 	if err != nil || passed.IsNull() {
-		l.problem(condition.Expr.Range().Ptr(), "Invalid condition", "A condition is true or false.")
+		l.problem(condition.Expr.Range().Ptr(), "Invalid condition", "A condition must be true or false.")
 		return
 	}
 	passed, _ = passed.Unmark()
@@ -227,7 +227,7 @@ func (l *loader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.EvalCont
 }
 
 func (l *loader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) string {
-	fallback := fmt.Sprintf("The value of %q does not pass.", v.name)
+	fallback := fmt.Sprintf("The value of %q is not valid.", v.name)
 	value, ok := l.evaluate(attr.Expr, ctx)
 	if !ok {
 		return fallback
@@ -237,11 +237,11 @@ func (l *loader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *
 		return fallback
 	}
 	if err != nil || text.IsNull() {
-		l.problem(attr.Expr.Range().Ptr(), "Invalid error message", "An error_message is a string.")
+		l.problem(attr.Expr.Range().Ptr(), "Invalid error message", "An error_message must be a string.")
 		return fallback
 	}
 	if text.IsMarked() {
-		return fallback + " The error message is not shown, because it has a sensitive value in it."
+		return fallback + " The error message is hidden, because it contains a sensitive value."
 	}
 	return text.AsString()
 }

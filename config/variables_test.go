@@ -17,7 +17,7 @@ func environment(values map[string]string) func(string) (string, bool) {
 	}
 }
 
-func TestStrongerSourceOfAVariableWins(t *testing.T) {
+func TestSourceOfAVariableWithHigherPrecedenceWins(t *testing.T) {
 	files := map[string]string{
 		"main.hcl": `
 variable "v" { default = "default" }
@@ -88,7 +88,7 @@ label "rest" { name = "c${var.count}-${var.on ? "on" : "off"}-${length(var.any)}
 	same(t, "names", []string{d.Labels[0].Name, d.Labels[1].Name, d.Labels[2].Name}, []string{"c3-on-2-z-d", "l-8-9-", "s-1-20-x"})
 }
 
-func TestVariableMistakesAreExplained(t *testing.T) {
+func TestVariableErrorsAreExplained(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": `
 variable "count" { type = number }
 variable "list" { type = list(string) }
@@ -107,13 +107,13 @@ variable "typo" { defualt = 1 }
 	opts.VarFiles = []string{opts.Path + "/x.vars.hcl", opts.Path + "/none.vars.hcl"}
 	got := loadErrors(t, opts)
 	wantText(t, got,
-		`no variable "conut". Did you mean "count"?`, `no variable "regin", which -var gives a value. Did you mean "region"?`,
-		"The option -var takes name=value", `what -var gives does not fit: a number is required`, "   1: many\n      ^^^^",
+		`no variable "conut". Did you mean "count"?`, `no variable "regin", which -var sets. Did you mean "region"?`,
+		"The option -var takes name=value", `the value from -var is not valid: a number is required`, "   1: many\n      ^^^^",
 		"on <value of var.list from -var> line 1", `has two letters, not "abc".`, "x.vars.hcl line 2", "needs condition and error_message",
 		`"bad name" cannot be the name of a variable`, `Did you mean "default"?`, "none.vars.hcl: no such file", "Blocks are not allowed here")
 }
 
-func TestJSONValuesAreTakenLiterally(t *testing.T) {
+func TestJSONValuesAreLiteral(t *testing.T) {
 	opts := write(t, map[string]string{"main.hcl": `
 variable "v" {}
 label "l" { name = "${replace(var.v.text, "/\\W/", "_")}-${var.v.list[1]}" }`, "x.json": `{"v": {"text": "${a}", "list": [1, 2]}}`})
@@ -126,7 +126,7 @@ label "l" { name = "${replace(var.v.text, "/\\W/", "_")}-${var.v.list[1]}" }`, "
 }
 
 // A plan file stores the values of variables as text; the same text given as -var must have the same value.
-func TestShownValueGivenAgainMeansTheSame(t *testing.T) {
+func TestShownVariableValueCanBePassedAgain(t *testing.T) {
 	dir := write(t, map[string]string{"main.hcl": `
 variable "s" { default = "" }
 variable "n" { default = 0 }

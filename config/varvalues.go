@@ -58,7 +58,7 @@ func (l *loader) readArgument(argument string, all map[string]*variable) {
 	v, ok := all[name]
 	if !ok {
 		if !l.partial {
-			l.problem(nil, "Unknown variable", fmt.Sprintf("The configuration has no variable %q, which -var gives a value.%s",
+			l.problem(nil, "Unknown variable", fmt.Sprintf("The configuration has no variable %q, which -var sets.%s",
 				name, oneOf("variables", name, l.declared["var"])))
 		}
 		return
@@ -135,7 +135,7 @@ func (l *loader) givenValue(v *variable) cty.Value {
 	if expr == nil {
 		if !takesExpression(v.want, v.given.text) {
 			at = l.showText(v)
-			value, _ := l.convertToVariable(v, cty.StringVal(v.given.text), at, "what "+v.given.from+" gives")
+			value, _ := l.convertToVariable(v, cty.StringVal(v.given.text), at, "the value from "+v.given.from)
 			return value
 		}
 		parsed, ok := l.parseArgument(v)
@@ -153,7 +153,7 @@ func (l *loader) givenValue(v *variable) cty.Value {
 		l.diags = append(l.diags, diags...)
 		return cty.DynamicVal
 	}
-	value, _ = l.convertToVariable(v, value, at, "what "+v.given.from+" gives")
+	value, _ = l.convertToVariable(v, value, at, "the value from "+v.given.from)
 	return value
 }
 

@@ -12,7 +12,7 @@ npctl {
 }
 
 variable "clouds" {
-  description = "Regions and what there is of each: the entry in clouds.yaml and how many nodes it may have."
+  description = "Regions with the entry in clouds.yaml and the maximum number of nodes."
   type = map(object({
     cloud       = string
     region      = optional(string)
@@ -50,7 +50,7 @@ locals {
   ]...)
 }
 
-# What all images have in common. Nothing is built from it.
+# The common attributes of all images. npctl does not build this block.
 diskimage "base" {
   abstract    = true
   rebuild_age = "24h"

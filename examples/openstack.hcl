@@ -1,11 +1,11 @@
-# Nodes in an OpenStack project, booted from an image that diskimage-builder makes here.
+# Nodes in an OpenStack project, booted from an image that diskimage-builder creates on this machine.
 #
-# What is needed: an entry in clouds.yaml (https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html),
+# Requirements: an entry in clouds.yaml (https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html),
 # and diskimage-builder on this machine (apt install python3-diskimage-builder debootstrap qemu-utils kpartx sudo), run as root or with sudo.
 #
 #   npctl plan -var cloud=mycloud
 #
-# Values that stay can be written into site.auto.vars.hcl, which is read by itself:
+# npctl reads permanent values from site.auto.vars.hcl:
 #   cloud    = "mycloud"
 #   networks = ["private"]
 
@@ -24,7 +24,7 @@ variable "cloud" {
 }
 
 variable "region" {
-  description = "Region; null means that of the entry."
+  description = "Region; null means the region of the entry."
   type        = string
   default     = null
 }
@@ -36,25 +36,25 @@ variable "flavor" {
 }
 
 variable "min_ram" {
-  description = "MiB of memory that nodes have at least, when no flavor is named."
+  description = "Minimum memory of nodes in MiB, if flavor is null."
   type        = number
   default     = 2048
 }
 
 variable "networks" {
-  description = "Networks of nodes by name; null lets the cloud choose, which works when the project has just one."
+  description = "Networks of nodes by name; null lets the cloud choose, which works if the project has one network."
   type        = list(string)
   default     = null
 }
 
 variable "security_groups" {
-  description = "Security groups by name; the one called default mostly lets nobody in."
+  description = "Security groups by name; the group default usually blocks incoming connections."
   type        = list(string)
   default     = null
 }
 
 variable "floating_ips" {
-  description = "Whether nodes get a floating IP: true where their network is a private one."
+  description = "Whether nodes get a floating IP; true if their network is private."
   type        = bool
   default     = false
 }
@@ -70,49 +70,49 @@ variable "max_servers" {
 }
 
 variable "elements" {
-  description = "What diskimage-builder puts into the image."
+  description = "Elements of diskimage-builder."
   type        = list(string)
   default     = ["debian-minimal", "vm", "cloud-init", "growroot", "openssh-server", "devuser"]
 }
 
 variable "element_paths" {
-  description = "Directories with elements of your own."
+  description = "Directories with your own elements."
   type        = list(string)
   default     = []
 }
 
 variable "dib_env" {
-  description = "More DIB_* variables, such as DIB_DISTRIBUTION_MIRROR."
+  description = "Further DIB_* variables, such as DIB_DISTRIBUTION_MIRROR."
   type        = map(string)
   default     = {}
 }
 
 variable "authorized_keys" {
-  description = "File with the SSH public keys that may log in as zuul; null means ~/.ssh/id_rsa.pub of who builds."
+  description = "File with the SSH public keys that may log in as zuul; null means ~/.ssh/id_rsa.pub of the user that builds."
   type        = string
   default     = null
 }
 
 variable "dib_args" {
-  description = "More arguments of disk-image-create."
+  description = "Further arguments of disk-image-create."
   type        = list(string)
   default     = []
 }
 
 variable "vendor_image" {
-  description = "An image that the cloud has already, with * for any text, such as ubuntu-noble-*; null means none."
+  description = "Name of an existing image of the cloud, with * for any text, such as ubuntu-noble-*; null means none."
   type        = string
   default     = null
 }
 
 variable "host_key_checking" {
-  description = "Whether a node counts as ready only when its SSH server has shown its keys."
+  description = "Whether npctl waits for the SSH host keys of a node before the node is ready."
   type        = bool
   default     = true
 }
 
 locals {
-  # Nothing, or one thing: blocks with for_each are repeated for each.
+  # No element or one element: the number of instances of the blocks with for_each below.
   vendor = var.vendor_image == null ? {} : { image = var.vendor_image }
 }
 
@@ -122,7 +122,7 @@ diskimage "debian" {
     element_paths = var.element_paths
     release       = "bookworm"
     env = merge(
-      { DIB_DEV_USER_USERNAME = "zuul" },            # the element devuser makes the user
+      { DIB_DEV_USER_USERNAME = "zuul" },            # the element devuser creates the user
       { DIB_DEBIAN_SECURITY_SUBPATH = "-security" }, # Debian 12's diskimage-builder does not know it for bookworm
       var.authorized_keys == null ? {} : { DIB_DEV_USER_AUTHORIZED_KEYS = var.authorized_keys },
       var.dib_env,
@@ -132,7 +132,7 @@ diskimage "debian" {
   rebuild_age = "24h"
   keep        = 2
 
-  # How jobs get into nodes of the image.
+  # The user by which jobs log in to nodes of the image.
   username = "zuul"
 }
 
@@ -151,8 +151,8 @@ provider "openstack" "cloud" {
   cloud  = var.cloud
   region = var.region
 
-  launch_timeout = "10m" # for one attempt
-  rate           = 10    # API calls a second, so that the cloud's other users can work too
+  launch_timeout = "10m" # of one attempt
+  rate           = 10    # API calls per second, to limit the load on the cloud
 
   pool "main" {
     max_servers       = var.max_servers
@@ -176,7 +176,7 @@ provider "openstack" "cloud" {
     }
   }
 
-  # The newest of the images that match.
+  # If several images match, npctl uses the newest.
   cloud_image "vendor" {
     for_each = local.vendor
     name     = "vendor"

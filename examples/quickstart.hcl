@@ -1,13 +1,13 @@
-# npctl in five minutes, without an account anywhere: the cloud below lives inside npctl.
+# npctl in five minutes, without a cloud account: npctl contains the cloud below.
 #
-#   npctl plan       what would be done, and why
-#   npctl apply      do it
+#   npctl plan       print the steps and their reasons
+#   npctl apply      execute them
 #   npctl plan       "No changes."
-#   npctl destroy    remove everything again
+#   npctl destroy    remove all objects
 #
-# Then change a line, say min_ready, and plan again.
+# Then change a line, such as min_ready, and plan again.
 
-# Everything that npctl keeps here goes into one directory; remove it and nothing is left.
+# npctl stores all its files in one directory.
 npctl {
   images_dir    = ".npctl/images"
   build_log_dir = ".npctl/logs"
@@ -17,20 +17,20 @@ npctl {
   }
 }
 
-# Variables can be given from outside: npctl plan -var min_ready=3
+# Options set variables: npctl plan -var min_ready=3
 variable "min_ready" {
-  description = "How many nodes wait for jobs."
+  description = "Number of ready nodes."
   type        = number
   default     = 2
 
   validation {
     condition     = var.min_ready >= 0 && var.min_ready <= 10
-    error_message = "The sandbox has room for 0 to 10 nodes."
+    error_message = "The sandbox has a capacity of 10 nodes."
   }
 }
 
-# An image, and how it is made. Any program will do that leaves an image file; real images are made with the builder
-# "dib" (diskimage-builder), see npctl init -from=openstack. This one is 16 MiB of nothing with a greeting, made by plain sh.
+# An image and its builder. The builder "exec" runs any program that writes an image file. For real images use the
+# builder "dib" (diskimage-builder), see npctl init -from=openstack. This image is 16 MiB of zeros with a greeting.
 diskimage "tiny" {
   builder "exec" {
     command = ["sh", "-eu", "-c", <<-EOT
@@ -38,13 +38,13 @@ diskimage "tiny" {
       echo "$GREETING" | dd of="$NPCTL_OUTPUT.raw" conv=notrunc
     EOT
     ]
-    env = { GREETING = "hello" } # baked in: change it, and the plan builds and uploads the image anew
+    env = { GREETING = "hello" } # part of the image: after a change, npctl builds and uploads it again
   }
-  rebuild_age = "24h" # what is older is built anew
-  keep        = 2     # so that one can go back
+  rebuild_age = "24h" # age at which npctl builds the image again
+  keep        = 2     # the previous build is available for a rollback
 }
 
-# A label is what jobs ask for. npctl keeps min_ready nodes of it ready in advance.
+# Jobs request nodes by their label. npctl maintains min_ready nodes of the label.
 label "tiny" {
   min_ready     = var.min_ready
   max_ready_age = "8h"
@@ -52,14 +52,14 @@ label "tiny" {
 
 label "lab" {}
 
-# A provider is an account in a cloud. The kind "sandbox" is a pretend OpenStack in a file.
+# A provider is a cloud project. The driver "sandbox" simulates OpenStack in a file.
 provider "sandbox" "sandbox" {
   image_format = "raw"
 
   pool "main" {
     max_servers       = 10
     networks          = ["private"]
-    host_key_checking = false # nothing is really started, so there is no SSH server that could show keys
+    host_key_checking = false # the nodes of the sandbox have no SSH server
 
     label "tiny" {
       image  = diskimage.tiny
@@ -68,14 +68,14 @@ provider "sandbox" "sandbox" {
   }
 }
 
-# The kind "static" is machines that exist anyway: they are handed out, and never made or deleted.
+# The driver "static" registers existing machines. npctl never creates or deletes them.
 provider "static" "lab" {
   pool "main" {
     node "board01.example.com" {
       labels            = ["lab"]
       host_keys         = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGnC0nQ8yYq7yGkq6Yz0k9vP3pT5wE1rS2uV4xZ6aB8c"]
       slots             = 2
-      host_key_checking = false # there is no such machine; without this line npctl looks whether it answers and shows the key
+      host_key_checking = false # the machine does not exist; without this line npctl connects to it and checks the host key
     }
   }
 }

@@ -1,4 +1,4 @@
-# Machines that exist anyway: a lab, boards, big iron. npctl hands them out and never makes or deletes one.
+# Static machines: lab machines, boards, large servers. npctl registers them and never creates or deletes them.
 
 npctl {
   images_dir = ".npctl/images"
@@ -34,7 +34,7 @@ provider "static" "lab" {
   }
 
   pool "servers" {
-    # Four jobs at a time on one big machine, reached at another address than its name.
+    # Four jobs at a time on one large machine, whose address differs from its name.
     node "big01.example.com" {
       address   = "192.0.2.10"
       labels    = ["build-host", "board"]

@@ -1,5 +1,5 @@
-# Images that Zuul jobs build: npctl asks Zuul for the newest good build of a job, fetches the files that its artifacts
-# name, and uploads, keeps and deletes them like those it builds itself.
+# Images that Zuul jobs build: npctl queries Zuul for the newest successful build of a job, downloads the files of its
+# artifacts, and uploads, keeps and deletes them in the same way as its own builds.
 #
 #   npctl plan -var cloud=mycloud
 
@@ -30,7 +30,7 @@ zuul_image "ubuntu-focal" {
   pipelines = ["periodic", "post"]
   job       = "build-ubuntu-focal-image"
 
-  # Which artifact holds which format. Only what a provider needs is fetched.
+  # The artifact of each format. npctl downloads only the formats that a provider needs.
   artifact "qcow2" {
     type = "image-qcow"
   }
@@ -57,7 +57,7 @@ provider "openstack" "cloud" {
     }
   }
 
-  # What holds for this image in this cloud only.
+  # Settings for this image in this cloud only.
   image "ubuntu-focal" {
     properties = { hw_disk_bus = "scsi", hw_scsi_model = "virtio-scsi" }
   }

@@ -1,22 +1,22 @@
-# A launcher for Zuul: requests, nodes and images live in the ZooKeeper that Zuul has, where Nodepool kept them.
-# docs/state-zookeeper.md tells what is where.
+# A launcher for Zuul: requests, nodes and images are in Zuul's ZooKeeper, at the same paths as with Nodepool.
+# See docs/state-zookeeper.md.
 
 npctl {
   images_dir = ".npctl/images"
 
   state "zookeeper" {
     hosts  = var.zookeeper
-    chroot = "" # the same that Zuul has
+    chroot = "" # the same as in Zuul's configuration
 
     tls {
       cert = "/etc/npctl/zookeeper/client.pem"
       key  = "/etc/npctl/zookeeper/client.key"
       ca   = "/etc/npctl/zookeeper/ca.pem"
 
-      # verify_host_names = false # for certificates that do not name their servers, which Nodepool and Zuul never notice
+      # verify_host_names = false # for certificates without the host name, which Nodepool and Zuul accept
     }
 
-    # What this process alone needs: the files of its images, how long things take. One file for each process.
+    # Private data of this process, such as its image files and the durations of steps. One file for each process.
     file = ".npctl/npctl.db"
   }
 }

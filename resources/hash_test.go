@@ -59,7 +59,7 @@ func TestHashesOfSensitiveValuesAreKeyed(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSensitiveKeepsItsHash(t *testing.T) {
+func TestHashesWithoutSensitiveValuesDoNotDependOnTheKey(t *testing.T) {
 	source := offerWith("small", cty.StringVal("x"))
 	if with, without := source.Hashes(resources.NewHashKey()).Current(), source.Hashes("").Current(); with != without || !strings.HasPrefix(string(with), "v1:") {
 		t.Errorf("hash is %s with a key and %s without", with, without)

@@ -23,11 +23,11 @@ const (
 func (c Class) String() string {
 	switch c {
 	case Replacing:
-		return "static"
+		return "replacing"
 	case AppliedToNew:
-		return "dynamic"
+		return "applied to new"
 	default:
-		return "behavioural"
+		return "in place"
 	}
 }
 
