@@ -48,7 +48,7 @@ func (a afar) ListBuilds(context.Context) (map[string]bool, error) {
 	}
 }
 
-func TestWhatAnotherHostHasBuiltIsUploadedAtOnce(t *testing.T) {
+func TestBuildOfAnotherHostIsUploadedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		a := afar{Builder: &exec.Builder{}, made: make(chan string, 1), sent: make(chan time.Time, 1)}

@@ -14,7 +14,7 @@ func at(provider string) resources.Placement {
 	return resources.Placement{Provider: provider, Pool: "main"}
 }
 
-func TestChoicesAreComparedWithWhatWasDone(t *testing.T) {
+func TestDecisionsAreComparedWithOutcomes(t *testing.T) {
 	served := func(provider string, ours bool) Outcome {
 		return Outcome{Answer: AnswerServed, Place: at(provider), Ours: ours}
 	}
@@ -52,7 +52,7 @@ func liveNode(id, request string, state resources.State, static bool) *resources
 		Created: now.Add(time.Second)}
 }
 
-func TestWhatOthersHaveBegunIsSeenAsOpen(t *testing.T) {
+func TestAcceptedRequestsAreSeenAsOpen(t *testing.T) {
 	before := liveNode("5", "1", resources.StateReady, false)
 	before.Created = now.Add(-time.Hour)
 	open := &resources.Request{ID: "1", State: resources.StatePending, Created: now, Labels: []string{"x"}, Placement: at("here"),
@@ -96,7 +96,7 @@ func TestWhatOthersHaveBegunIsSeenAsOpen(t *testing.T) {
 	}
 }
 
-func TestWhatNobodySawEndIsKnownByItsNodes(t *testing.T) {
+func TestUnobservedOutcomeIsFoundByNodes(t *testing.T) {
 	pending := &resources.Request{ID: "1", State: resources.StatePending, Labels: []string{"x", "x"}}
 	for name, test := range map[string]struct {
 		nodes []*resources.Node

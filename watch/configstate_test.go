@@ -27,7 +27,7 @@ func codes(d *watch.Daemon) string {
 }
 
 // A daemon that restarts with a configuration that lost a large part must not delete that part without consent.
-func TestStartWithAConfigurationThatLostMuchDeletesNothing(t *testing.T) {
+func TestStartWithTruncatedConfigurationDeletesNothing(t *testing.T) {
 	half, _, _ := strings.Cut(fleetOf("4"), `provider "lab" "one"`)
 	half = strings.NewReplacer(`label "small" { min_ready = 4 }`, "", `label "metal" {}`, "").Replace(half)
 	for name, test := range map[string]struct{ configuration, reason string }{
@@ -71,7 +71,7 @@ func TestStartWithAConfigurationThatLostMuchDeletesNothing(t *testing.T) {
 }
 
 // Nodes that disappear over time must not reduce the pending deletions below the limit that requires consent.
-func TestHeldDeletionsStayHeld(t *testing.T) {
+func TestPendingDeletionsStayPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleetOf("4"), sandboxcloud.Options{})
 		d, end := l.daemon()
@@ -107,7 +107,7 @@ func readyNodes(d *watch.Daemon, label string) []*resources.Node {
 	return nodes
 }
 
-func TestReloadWithMistakesShowsInTheState(t *testing.T) {
+func TestRejectedReloadIsInTheConfigState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		d, end := l.daemon()

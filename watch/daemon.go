@@ -54,14 +54,14 @@ type Options struct {
 }
 
 const (
-	refreshEvery        = time.Minute             // default of Options.Refresh
-	firstListingTimeout = 30 * time.Second        // how long builds wait for the formats of providers
-	idleEvery           = 5 * time.Second         // maximum time between two passes: leases end, images age
-	busyEvery           = time.Second             // the same while a request is open or a step waits for its retry
-	passGap             = 2 * time.Millisecond    // minimum time between two passes
-	tidyEvery           = time.Minute             // between two writes of the history
-	listRetryInterval   = 10 * time.Second        // delay after a provider did not respond
-	notListed           = "not listed yet" // error of a provider before its first listing
+	refreshEvery        = time.Minute          // default of Options.Refresh
+	firstListingTimeout = 30 * time.Second     // how long builds wait for the formats of providers
+	idleEvery           = 5 * time.Second      // maximum time between two passes: leases end, images age
+	busyEvery           = time.Second          // the same while a request is open or a step waits for its retry
+	passGap             = 2 * time.Millisecond // minimum time between two passes
+	tidyEvery           = time.Minute          // between two writes of the history
+	listRetryInterval   = 10 * time.Second     // delay after a provider did not respond
+	notListed           = "not listed yet"     // error of a provider before its first listing
 )
 
 // Daemon reconciles clouds and images with the configuration. Run must be called only once.

@@ -112,7 +112,7 @@ func TestImpossibleRequestsFailWithReasons(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsNotRenewedEnds(t *testing.T) {
+func TestUnrenewedLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		d, end := l.daemon()

@@ -155,7 +155,7 @@ func (l *lab) onSquare(o watch.Options, frozen ...string) (*watch.Daemon, *squar
 	return d, s
 }
 
-func TestWhatAnotherProcessHasFrozenIsLeftAlone(t *testing.T) {
+func TestProviderFrozenByAnotherProcessIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		var passes atomic.Int64
@@ -183,7 +183,7 @@ func TestWhatAnotherProcessHasFrozenIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestAFrozenProviderIsKnownToTheStoreAlone(t *testing.T) {
+func TestFreezeIsRecordedOnlyInTheSharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		d, s := l.onSquare(watch.Options{})
@@ -205,7 +205,7 @@ func TestAFrozenProviderIsKnownToTheStoreAlone(t *testing.T) {
 	})
 }
 
-func TestProvidersThatAreNotServedAreNotFrozen(t *testing.T) {
+func TestUnservedProvidersCannotBeFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		d, s := l.onSquare(watch.Options{Providers: []string{"rack"}})

@@ -113,7 +113,7 @@ func (l *lab) inQuarter(b *slowBuilder, locked string) (*watch.Daemon, *quarter)
 	return d, q
 }
 
-func TestAnImageIsMadeUnderItsLockThatIsGivenBackAfterwards(t *testing.T) {
+func TestImageIsBuiltUnderItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		b := &slowBuilder{schema: l.builder.Schema(), finish: make(chan struct{})}
@@ -157,9 +157,9 @@ func TestAnImageIsMadeUnderItsLockThatIsGivenBackAfterwards(t *testing.T) {
 	})
 }
 
-// TestABusyBuilderLeavesTheLocksOfOtherImages checks that a builder that has reached max_builds leaves them to idle
+// TestBusyBuilderDoesNotAcquireOtherImageLocks checks that a builder that has reached max_builds leaves them to idle
 // builders.
-func TestABusyBuilderLeavesTheLocksOfOtherImages(t *testing.T) {
+func TestBusyBuilderDoesNotAcquireOtherImageLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet+`
 diskimage "fedora" {

@@ -17,7 +17,7 @@ func uploadStep(image string, needs ...string) plan.Step {
 	return plan.Step{ID: "upload " + image, Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: image, Provider: "one", Needs: needs}
 }
 
-func TestALockOfAnImageIsTakenWhenItsStepsHaveRoom(t *testing.T) {
+func TestImageLockIsAcquiredWithCapacity(t *testing.T) {
 	alma := reconcile.ImageLock("alma")
 	deletion := plan.Step{Action: plan.ActionDelete, Thing: plan.ThingBuild, Image: "alma"}
 	for name, test := range map[string]struct {
@@ -52,7 +52,7 @@ func TestALockOfAnImageIsTakenWhenItsStepsHaveRoom(t *testing.T) {
 	}
 }
 
-func TestStepsBeginInAPassThatBeganUnderTheLock(t *testing.T) {
+func TestStepsStartInAPassUnderTheLock(t *testing.T) {
 	l := imageLocks{held: map[string]imageLock{}}
 	alma := reconcile.ImageLock("alma")
 	l.startPass(true)
@@ -66,7 +66,7 @@ func TestStepsBeginInAPassThatBeganUnderTheLock(t *testing.T) {
 	}
 }
 
-func TestALockOfAnImageIsGivenBackWhenNothingIsLeftToDo(t *testing.T) {
+func TestImageLockIsReleasedWhenUnneeded(t *testing.T) {
 	l := imageLocks{held: map[string]imageLock{}}
 	needless := l.acquired(reconcile.ImageLock("alma"))
 	step := func(wanted, running []plan.Step) bool {
@@ -97,7 +97,7 @@ func TestALockOfAnImageIsGivenBackWhenNothingIsLeftToDo(t *testing.T) {
 	}
 }
 
-func TestALockThatWasJustTakenIsKeptUntilAWholePassHasFoundNothing(t *testing.T) {
+func TestNewImageLockIsKeptForACompletePass(t *testing.T) {
 	l := imageLocks{held: map[string]imageLock{}}
 	l.startPass(true)
 	needless := l.acquired(reconcile.ImageLock("alma"))
@@ -117,7 +117,7 @@ type oneLock struct{ state.Lock }
 
 func (oneLock) Lost() <-chan struct{} { return nil }
 
-func TestALockIsLentToOneClientAtATime(t *testing.T) {
+func TestLockIsDelegatedToOneClientAtATime(t *testing.T) {
 	locks := newTenures()
 	if locks.delegate("image alma") != nil {
 		t.Fatal("lent what this process does not have")

@@ -27,7 +27,7 @@ func testEvent(i int) resources.Event {
 	return resources.Event{Time: time.Now(), Subject: fmt.Sprintf("node/%d", i), Code: "test", Text: "something"}
 }
 
-func TestTheJournalOutlivesADaemonAlsoWhereLittleHappensAtATime(t *testing.T) {
+func TestJournalSurvivesRestartWithFewEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
 		const each = 60
@@ -49,7 +49,7 @@ func TestTheJournalOutlivesADaemonAlsoWhereLittleHappensAtATime(t *testing.T) {
 	})
 }
 
-func TestWhatAClientNotesIsToldOnce(t *testing.T) {
+func TestEventsOfClientsAppearOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
 		d, end := l.daemon()
@@ -72,7 +72,7 @@ func TestWhatAClientNotesIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestARecordThatAClientWritesToIsLeftToIt(t *testing.T) {
+func TestJournalDoesNotWriteToRecordsOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
 		d, end := l.daemon()

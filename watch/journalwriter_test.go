@@ -15,12 +15,12 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-func TestNotesKeepTheNewestOfTheJournal(t *testing.T) {
+func TestJournalWriterKeepsTheNewestEvents(t *testing.T) {
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close() //nolint:errcheck // a test's
+	defer store.Close() //nolint:errcheck // test cleanup
 	const rounds, each = 40, 3
 	for round := range rounds {
 		notes := watch.NewNotes(store)
@@ -55,12 +55,12 @@ func TestNotesKeepTheNewestOfTheJournal(t *testing.T) {
 	}
 }
 
-func TestNotesThatAreWrittenOftenShareARecord(t *testing.T) {
+func TestFrequentEventsShareARecord(t *testing.T) {
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close() //nolint:errcheck // a test's
+	defer store.Close() //nolint:errcheck // test cleanup
 	notes := watch.NewNotes(store)
 	const events = 250
 	for i := range events {
@@ -90,12 +90,12 @@ func TestNotesThatAreWrittenOftenShareARecord(t *testing.T) {
 	}
 }
 
-func TestNotesOfRequestsSayWhatTheyGot(t *testing.T) {
+func TestEventsOfRequestsNameTheirNodes(t *testing.T) {
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close() //nolint:errcheck // a test's
+	defer store.Close() //nolint:errcheck // test cleanup
 	request := plan.Step{Address: "request.17", Thing: plan.ThingRequest, Request: "17", Provider: "rack", Pool: "main"}
 	step := func(action plan.Action, reason plan.Reason, nodes []string, evidence ...plan.Fact) reconcile.Event {
 		s := request

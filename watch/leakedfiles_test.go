@@ -12,8 +12,8 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-// TestALeakedImageFileIsDeleted also covers a builder without the nodes task.
-func TestALeakedImageFileIsDeleted(t *testing.T) {
+// TestLeakedImageFileIsDeleted also covers a builder without the nodes task.
+func TestLeakedImageFileIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.Replace(fleet, `npctl { images_dir = "images" }`, "npctl {\n  images_dir = \"images\"\n  leak_age = \"10m\"\n}", 1), sandboxcloud.Options{})
 		l.refresh, l.tasks = time.Minute, []watch.Task{watch.TaskImages}

@@ -62,9 +62,9 @@ func (l *lab) servers(cloud string) (n int) {
 	return n
 }
 
-// TestAnOutageFailsNoRequest uses a cloud that answers no create call for half an hour, while all other calls work.
+// TestOutageFailsNoRequest uses a cloud that answers no create call for half an hour, while all other calls work.
 // That is far longer than all attempts together take.
-func TestAnOutageFailsNoRequest(t *testing.T) {
+func TestOutageFailsNoRequest(t *testing.T) {
 	for _, action := range []sandboxcloud.Action{sandboxcloud.HangBefore, sandboxcloud.LostBefore, sandboxcloud.Answer} {
 		t.Run(string(action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestAnOutageFailsNoRequest(t *testing.T) {
 	}
 }
 
-// TestWhatWasMadeWithoutAnAnswerIsUsed uses a cloud that creates servers and never answers the create call.
-func TestWhatWasMadeWithoutAnAnswerIsUsed(t *testing.T) {
+// TestInstanceCreatedWithoutAResponseIsUsed uses a cloud that creates servers and never answers the create call.
+func TestInstanceCreatedWithoutAResponseIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, stocked, sandboxcloud.HangAfter)
 		defer end()
@@ -114,8 +114,8 @@ func TestWhatWasMadeWithoutAnAnswerIsUsed(t *testing.T) {
 	})
 }
 
-// TestADeadlineEndsWaitingForAnOutage also checks that npctl creates nothing for the request when the cloud is back.
-func TestADeadlineEndsWaitingForAnOutage(t *testing.T) {
+// TestDeadlineEndsWaitForOutage also checks that npctl creates nothing for the request when the cloud is back.
+func TestDeadlineEndsWaitForOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
 		defer end()
@@ -138,8 +138,8 @@ func TestADeadlineEndsWaitingForAnOutage(t *testing.T) {
 	})
 }
 
-// TestAnOutageOfOneProviderIsTheOthersToServe covers both min_ready nodes and requests.
-func TestAnOutageOfOneProviderIsTheOthersToServe(t *testing.T) {
+// TestOtherProvidersServeDuringAnOutage covers both min_ready nodes and requests.
+func TestOtherProvidersServeDuringAnOutage(t *testing.T) {
 	one := fleet[strings.Index(fleet, `provider "lab" "one"`):strings.Index(fleet, `provider "static"`)]
 	for _, action := range []sandboxcloud.Action{sandboxcloud.HangBefore, sandboxcloud.LostBefore} {
 		t.Run(string(action), func(t *testing.T) {
@@ -176,9 +176,9 @@ func TestAnOutageOfOneProviderIsTheOthersToServe(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsToldOnce covers one log record at the start and one at the end, for an outage of launches only and of
+// TestOutageIsLoggedOnce covers one log record at the start and one at the end, for an outage of launches only and of
 // all calls.
-func TestAnOutageIsToldOnce(t *testing.T) {
+func TestOutageIsLoggedOnce(t *testing.T) {
 	for name, operation := range map[string]string{"of launches": "server.create", "of lists": "server.list", "of all": "*"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -214,9 +214,9 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsOverWhenNothingIsLaunchedAnyMore covers the case in which no launch can show that the provider
+// TestOutageEndsWithoutFurtherLaunches covers the case in which no launch can show that the provider
 // responds.
-func TestAnOutageIsOverWhenNothingIsLaunchedAnyMore(t *testing.T) {
+func TestOutageEndsWithoutFurtherLaunches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
 		defer end()

@@ -58,9 +58,9 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 	}
 }
 
-// TestRefusedDeleteIsTriedAgainLaterAndLater: the cloud refuses to delete a server for an hour. The daemon logs one
+// TestRefusedDeletionIsRetriedWithBackoff: the cloud refuses to delete a server for an hour. The daemon logs one
 // error, and the end.
-func TestRefusedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
+func TestRefusedDeletionIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, fleet, sandboxcloud.Answer)
 		defer end()
@@ -102,8 +102,8 @@ func TestRefusedDeleteIsTriedAgainLaterAndLater(t *testing.T) {
 	})
 }
 
-// TestBeatIsMonotonic runs outside a synctest bubble, because times in a bubble have no monotonic clock reading.
-func TestBeatIsMonotonic(t *testing.T) {
+// TestLastPassEndIsMonotonic runs outside a synctest bubble, because times in a bubble have no monotonic clock reading.
+func TestLastPassEndIsMonotonic(t *testing.T) {
 	l := newLab(t, fleet, sandboxcloud.Options{})
 	d, end := l.daemon()
 	defer end()

@@ -43,9 +43,9 @@ func (s *slowCalls) around(inner http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// TestNothingIsSentThatTheQuotaForbids has more users than capacity, and listings at every moment of the creation and
+// TestNoCallExceedsTheQuota has more users than capacity, and listings at every moment of the creation and
 // deletion of nodes.
-func TestNothingIsSentThatTheQuotaForbids(t *testing.T) {
+func TestNoCallExceedsTheQuota(t *testing.T) {
 	for _, quota := range []struct{ instances, addresses int64 }{{3, 2}, {2, 3}} {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprintf("%d instances, %d addresses, seed %d", quota.instances, quota.addresses, seed), func(t *testing.T) {

@@ -40,7 +40,7 @@ func (l *lab) serves(d *watch.Daemon, label string) {
 	}
 }
 
-func TestAConfigurationWithANameTheCloudDoesNotKnowIsRefused(t *testing.T) {
+func TestConfigurationWithUnknownCloudNameIsRejected(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
 		"another flavor of an offer": {`flavor = "small"`, `flavor = "smal"`, `"smal"`},
 		"another network of a pool":  {`["private"]`, `["privat"]`, `"privat"`},
@@ -96,9 +96,9 @@ func (s *silent) around(inner http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// TestACloudThatHangsDelaysAReloadALittle: the reload accepts names that the cloud cannot verify in time, whether it
+// TestHangingCloudDelaysReloadBriefly: the reload accepts names that the cloud cannot verify in time, whether it
 // hung from the start or hangs now.
-func TestACloudThatHangsDelaysAReloadALittle(t *testing.T) {
+func TestHangingCloudDelaysReloadBriefly(t *testing.T) {
 	for name, fromStart := range map[string]bool{"from the start": true, "later": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -144,7 +144,7 @@ func ready(d *watch.Daemon, label string) *resources.Node {
 	return nil
 }
 
-func TestMaxConcurrencyIsTakenWithoutARestart(t *testing.T) {
+func TestMaxConcurrencyIsReloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := func(most string) string {
 			return strings.NewReplacer("min_ready = 1", "min_ready = 4", `provider "lab" "one" {`, `provider "lab" "one" {
@@ -170,7 +170,7 @@ func TestMaxConcurrencyIsTakenWithoutARestart(t *testing.T) {
 	})
 }
 
-func TestAReloadTriesWhatHasFailedAtOnce(t *testing.T) {
+func TestReloadRetriesFailedStepsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		cloud := l.driver.clouds["one"]
@@ -224,9 +224,9 @@ func (h onError) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestAPassWithTheOldConfigurationLeavesNewRequestsAlone: while a pass logs that it cannot read the images directory,
+// TestPassWithOldConfigurationIgnoresNewRequests: while a pass logs that it cannot read the images directory,
 // the configuration is reloaded, and a client requests a label that only the new configuration has.
-func TestAPassWithTheOldConfigurationLeavesNewRequestsAlone(t *testing.T) {
+func TestPassWithOldConfigurationIgnoresNewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		var d *watch.Daemon
@@ -270,7 +270,7 @@ func TestAPassWithTheOldConfigurationLeavesNewRequestsAlone(t *testing.T) {
 	})
 }
 
-func TestAReloadTriesUploadsThatHaveFailedAtOnce(t *testing.T) {
+func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		cloud := l.driver.clouds["one"]
@@ -361,7 +361,7 @@ func TestConnectionsOfOldConfigurationsAreClosed(t *testing.T) {
 	}
 }
 
-func TestAConnectionStaysOpenForWhatWasBegunWithIt(t *testing.T) {
+func TestConnectionStaysOpenForRunningSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, impatient(1), sandboxcloud.Options{BuildTime: 30 * time.Minute})
 		d, end := l.daemon()

@@ -287,7 +287,7 @@ func (l *looked) ends(r *resources.Request, want watch.Result) (found watch.Comp
 	return found
 }
 
-func TestAShadowTellsWhatItWouldHaveDone(t *testing.T) {
+func TestShadowReportsItsDecisions(t *testing.T) {
 	l := newLooked(t)
 
 	same := l.ask("metal")
@@ -356,7 +356,7 @@ func TestAShadowTellsWhatItWouldHaveDone(t *testing.T) {
 	}
 }
 
-func TestAShadowDecidesAboutWhatOthersHaveTakenAlready(t *testing.T) {
+func TestShadowDecidesAboutAcceptedRequests(t *testing.T) {
 	l := newLooked(t)
 	l.stage.mu.Lock()
 	l.stage.claimed[resources.Key{Kind: resources.KindRequest, ID: "0000000001"}] = true
@@ -378,7 +378,7 @@ func TestAShadowDecidesAboutWhatOthersHaveTakenAlready(t *testing.T) {
 	})
 }
 
-func TestAShadowNeedsOthersToLookAt(t *testing.T) {
+func TestShadowNeedsSharedStore(t *testing.T) {
 	l := newLab(t, yard, sandboxcloud.Options{})
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
 	if err != nil {

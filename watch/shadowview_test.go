@@ -73,8 +73,8 @@ func (w *begun) serve(t *rapid.T, r *resources.Request) *resources.Request {
 	return &again
 }
 
-// TestAWorldWithOpenRequestsIsTheOneBefore: npctl decides as if the other processes had not started any work.
-func TestAWorldWithOpenRequestsIsTheOneBefore(t *testing.T) {
+// TestUndecidedRequestsAreReset: npctl decides as if the other processes had not started any work.
+func TestUndecidedRequestsAreReset(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := anyWorld(t)
 		got := withUndecidedRequests(w.after, w.after.Records.Requests)

@@ -79,9 +79,9 @@ func readyMachines(t *testing.T) (l *lab, d *watch.Daemon, takes *atomic.Int64) 
 // acme requests one of these machines.
 var acme = watch.NewRequest{Labels: []string{"metal"}, Tenant: "acme"}
 
-// TestWhatIsBeingServedCountsForItsTenant: while the daemon checks whether the machine of one request still responds,
+// TestRunningServeStepsCountForTheirTenant: while the daemon checks whether the machine of one request still responds,
 // another request of its tenant arrives.
-func TestWhatIsBeingServedCountsForItsTenant(t *testing.T) {
+func TestRunningServeStepsCountForTheirTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, takes := readyMachines(t)
 		takes.Store(int64(3 * time.Second))
@@ -98,8 +98,8 @@ func TestWhatIsBeingServedCountsForItsTenant(t *testing.T) {
 	})
 }
 
-// TestAMachineThatHangsIsSortedOut: the machine answers no check.
-func TestAMachineThatHangsIsSortedOut(t *testing.T) {
+// TestHangingMachineIsExcluded: the machine answers no check.
+func TestHangingMachineIsExcluded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, takes := readyMachines(t)
 		takes.Store(int64(time.Hour))

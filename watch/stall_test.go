@@ -105,7 +105,7 @@ provider "static" "rack" {
 }
 `
 
-func TestAStallIsToldOnceInAWhileUntilItIsOver(t *testing.T) {
+func TestStallIsLoggedPeriodicallyUntilItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, rack, sandboxcloud.Options{})
 		d, h, end := l.overheard(10*time.Minute, nil)
@@ -164,7 +164,7 @@ func (l *lab) request(d *watch.Daemon) *resources.Request {
 	return r
 }
 
-func TestThoseAroundAreTold(t *testing.T) {
+func TestOtherProcessesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, rack, sandboxcloud.Options{})
 		d, h, end := l.overheard(0, nil)

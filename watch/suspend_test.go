@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-func TestAParkedDaemonBeginsNothingAndGoesOnAfterwards(t *testing.T) {
+func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second})
 		d, end := l.daemon()
@@ -62,7 +62,7 @@ func TestAParkedDaemonBeginsNothingAndGoesOnAfterwards(t *testing.T) {
 	})
 }
 
-func TestNodesAreLetGoOnlyWhenNobodyNeedsThem(t *testing.T) {
+func TestOnlyUnneededNodesAreDeletedWithoutForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second})
 		d, end := l.daemon()

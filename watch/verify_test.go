@@ -31,8 +31,8 @@ func door(t *testing.T) net.Listener {
 	return l
 }
 
-// TestAReadyMachineThatHasFallenSilentIsNotGiven: one of two ready machines goes down. The next request gets the other.
-func TestAReadyMachineThatHasFallenSilentIsNotGiven(t *testing.T) {
+// TestUnreachableReadyMachineIsNotAssigned: one of two ready machines goes down. The next request gets the other.
+func TestUnreachableReadyMachineIsNotAssigned(t *testing.T) {
 	down, up := door(t), door(t)
 	node := func(name string, l net.Listener) string {
 		return fmt.Sprintf(`

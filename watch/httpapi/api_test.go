@@ -49,7 +49,7 @@ func refused(t *testing.T, err error, code wire.Code, words string) {
 	}
 }
 
-func TestNodesAreAskedForTakenAndReturned(t *testing.T) {
+func TestNodesAreRequestedTakenAndReturned(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	r := l.fulfilled("metal", "metal")
 	if len(r.Nodes) != 2 {
@@ -83,7 +83,7 @@ func TestNodesAreAskedForTakenAndReturned(t *testing.T) {
 	}
 }
 
-func TestARequestThatCannotBeTakenSaysWhy(t *testing.T) {
+func TestUntakeableRequestHasReason(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal") // no idle node remains
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
@@ -164,7 +164,7 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 	}
 }
 
-func TestNodesAreHeldReleasedAndLetGo(t *testing.T) {
+func TestNodesAreHeldReleasedAndDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	n := l.taken(0, "metal")[0]
@@ -200,7 +200,7 @@ func TestNodesAreHeldReleasedAndLetGo(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoSenseIsRefused(t *testing.T) {
+func TestInvalidCallsAreRejected(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.await("the daemon is ready", func() bool { ready, err := l.Ready(t.Context()); return ready && err == nil })
 	for _, c := range []struct {
@@ -289,7 +289,7 @@ func waits(w wire.Why) (text string) {
 	return text
 }
 
-func TestAConfigurationIsReloadedOrRefused(t *testing.T) {
+func TestConfigurationIsReloadedOrRejected(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.await("the image is there", func() bool { images, err := l.Images(t.Context()); return err == nil && len(images) == 1 })
 	for i := range 20 { // a reload takes effect at once, even during a pass

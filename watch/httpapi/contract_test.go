@@ -15,9 +15,9 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// TestStoreOfADaemonKeepsTheContract runs the contract suite over a socket. The daemon runs no passes, because the
+// TestStoreOfADaemonFulfilsTheContract runs the contract suite over a socket. The daemon runs no passes, because the
 // records of the suite mean nothing to it.
-func TestStoreOfADaemonKeepsTheContract(t *testing.T) {
+func TestStoreOfADaemonFulfilsTheContract(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, statetest.Harness{
 		New: func(t *testing.T) func(*testing.T) state.Store {

@@ -39,7 +39,7 @@ func TestEventsAreWaitedFor(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
-func TestAPlaceInTheJournalHoldsOverARestart(t *testing.T) {
+func TestCursorSurvivesRestart(t *testing.T) {
 	l := newLab(t, fleet+"\nprovider \"lab\" \"idle\" {}\n", nil) // no other events concern that provider
 	if _, err := l.FreezeProvider(t.Context(), "idle"); err != nil {
 		t.Fatal(err)
@@ -109,8 +109,8 @@ func TestEventsAreStreamed(t *testing.T) {
 	}
 }
 
-// TestTheEndOfTheDaemonEndsWaits checks that long polls do not delay the daemon's shutdown: they are answered at once.
-func TestTheEndOfTheDaemonEndsWaits(t *testing.T) {
+// TestLongPollsEndWithTheDaemon checks that long polls do not delay the daemon's shutdown: they are answered at once.
+func TestLongPollsEndWithTheDaemon(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal")
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})

@@ -61,7 +61,7 @@ func (t *lockTable) has(name string) *tableLock {
 	return t.taken[name]
 }
 
-func TestAClientWorksUnderTheLocksOfTheStore(t *testing.T) {
+func TestClientUsesLocksOfTheStore(t *testing.T) {
 	var table *lockTable
 	s := openStoreOf(t, serveStoreAs(t, func(own *bolt.Store) state.Store {
 		table = &lockTable{meeting: meeting{own}, taken: map[string]*tableLock{}, others: map[string]state.Holder{"image centos": {ID: "theirs", UserHost: "root@there"}}}

@@ -41,7 +41,7 @@ func (l *lab) say(text string) string {
 	return strings.TrimSpace(line)
 }
 
-func TestTooMuchIsRefused(t *testing.T) {
+func TestLimitsAreEnforced(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	status, _, text := l.raw("POST", "/v1/requests", `{"requestor":"`+strings.Repeat("x", 2<<20)+`"}`)
@@ -74,7 +74,7 @@ func TestTooMuchIsRefused(t *testing.T) {
 	}
 }
 
-func TestPathTricksLeadNowhere(t *testing.T) {
+func TestInvalidPathsAreRejected(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	for _, path := range []string{"/v1/../v1/status", "/v1/./status", "//v1/status", "/v1//status", "/v1/nodes/%2e%2e/status", "/v1/nodes/..%2fstatus",
 		"/v1/nodes/a%2fb", "/v1/nodes/a%5cb", "/v1/nodes/%00", "/v1/nodes/a%0ab", "/v1/nodes/%ff", "/v1/status/", "/v1/nodes/", "/v1/nodes/../../../etc/passwd",
@@ -107,7 +107,7 @@ func escape(text string) string {
 	return b.String()
 }
 
-func TestSlowClientsAreLeft(t *testing.T) {
+func TestSlowClientsAreDisconnected(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	conns := map[string]net.Conn{"a head that never ends": l.dial(), "nothing at all": l.dial()}
@@ -127,8 +127,8 @@ func TestSlowClientsAreLeft(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSecretsAreNowhere searches all output of the API and the log for a sensitive variable and for tokens.
-func TestSecretsAreNowhere(t *testing.T) {
+// TestSecretsDoNotAppear searches all output of the API and the log for a sensitive variable and for tokens.
+func TestSecretsDoNotAppear(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
 	l := newLab(t, fleet, lockedWriter{&mu, &log})
@@ -185,7 +185,7 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-func TestManyWaitAndOthersAreServed(t *testing.T) {
+func TestLongPollsDoNotBlockOtherCalls(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal") // so that no further events occur
@@ -221,7 +221,7 @@ func TestManyWaitAndOthersAreServed(t *testing.T) {
 	wg.Wait()
 }
 
-func TestAPanicIsAnErrorAndTellsNothing(t *testing.T) {
+func TestPanicIsAnErrorWithoutDetails(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("inner secrets") })
 	server := httpapi.New(l.daemon, httpapi.Options{Metrics: broken})

@@ -24,7 +24,7 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-func TestASocketLetsNobodyElseIn(t *testing.T) {
+func TestSocketExcludesOtherUsers(t *testing.T) {
 	for _, c := range []struct {
 		mode  fs.FileMode
 		umask int
@@ -53,8 +53,8 @@ func TestASocketLetsNobodyElseIn(t *testing.T) {
 	}
 }
 
-// TestASocketHasItsModeFromTheStart checks the mode continuously while the socket is created.
-func TestASocketHasItsModeFromTheStart(t *testing.T) {
+// TestSocketIsCreatedWithItsMode checks the mode continuously while the socket is created.
+func TestSocketIsCreatedWithItsMode(t *testing.T) {
 	path := filepath.Join(shortDir(t), "sock")
 	done, widest := make(chan struct{}), make(chan fs.FileMode)
 	go func() {
@@ -86,7 +86,7 @@ func TestASocketHasItsModeFromTheStart(t *testing.T) {
 	}
 }
 
-func TestAStaleSocketIsReplacedAndNothingElse(t *testing.T) {
+func TestOnlyStaleSocketIsReplaced(t *testing.T) {
 	path := filepath.Join(shortDir(t), "sock")
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -142,7 +142,7 @@ func TestSocketPathsFit(t *testing.T) {
 	}
 }
 
-func TestASocketOfSomebodyElseIsNotUsed(t *testing.T) {
+func TestSocketOfAnotherUserIsNotUsed(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Log("not root: only the owner's own socket is looked at")
 	}
@@ -176,7 +176,7 @@ func TestASocketOfSomebodyElseIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestANamedSocketOfAnotherUserNeedsTheirDirectory(t *testing.T) {
+func TestNamedSocketOfAnotherUserNeedsTheirDirectory(t *testing.T) {
 	path := filepath.Join(shortDir(t), "sock")
 	l, err := httpapi.ListenUnix(path, 0o600)
 	if err != nil {
@@ -206,7 +206,7 @@ func TestANamedSocketOfAnotherUserNeedsTheirDirectory(t *testing.T) {
 	}
 }
 
-func TestTCPNeedsTLSUnlessItIsHere(t *testing.T) {
+func TestTCPNeedsTLSExceptOnLoopback(t *testing.T) {
 	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "localhost:0", "192.0.2.1:0"} {
 		l, err := httpapi.ListenTCP(t.Context(), address, httpapi.TLS{}, nil)
 		if err == nil {

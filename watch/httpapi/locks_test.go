@@ -32,7 +32,7 @@ func (l *lab) listen() (end func()) {
 
 func (l *lab) openStore() *client.Store { return openStoreOf(l.t, l.socket) }
 
-func TestTheDaemonBeginsNothingWhileSomebodyAppliesAPlan(t *testing.T) {
+func TestDaemonStartsNothingDuringApply(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	s := l.openStore()
 	lock, err := s.Lock(t.Context(), "state", state.Holder{Operation: "apply", UserHost: "me@here"})
@@ -63,7 +63,7 @@ func TestTheDaemonBeginsNothingWhileSomebodyAppliesAPlan(t *testing.T) {
 	}
 }
 
-func TestTheDaemonGoesOnWhenWhoeverHasTheLockVanishes(t *testing.T) {
+func TestDaemonResumesWhenTheLockHolderVanishes(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	for range 3 {
 		c, err := client.New(client.Options{Socket: l.socket})
@@ -91,7 +91,7 @@ func TestTheDaemonGoesOnWhenWhoeverHasTheLockVanishes(t *testing.T) {
 	l.fulfilled("metal")
 }
 
-func TestWhoIsAtWorkIsNamedWhenTheLockIsNotToBeHad(t *testing.T) {
+func TestLockErrorNamesRunningSteps(t *testing.T) {
 	gate := filepath.Join(shortDir(t), "gate")
 	l := newLab(t, strings.Replace(fleet, "printf image", "while [ ! -e "+gate+" ]; do sleep 0.05; done; printf image", 1), nil)
 	defer func() { _ = os.WriteFile(gate, nil, 0o600) }()
@@ -118,7 +118,7 @@ func TestWhoIsAtWorkIsNamedWhenTheLockIsNotToBeHad(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenThroughTheStoreIsKnownToTheDaemon(t *testing.T) {
+func TestDaemonKnowsWritesThroughItsStore(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	s := l.openStore()
 	made, err := s.Commit(t.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, StateTime: time.Now(), Created: time.Now(),
@@ -158,9 +158,9 @@ func (w *wishing) RequestBuild(_ context.Context, image string, wish bool) error
 	return nil
 }
 
-// TestWhatOthersWishIsKnownBesideTheDaemon checks that a client of the daemon's store sees build requests of other
+// TestBuildRequestsOfOthersAreReported checks that a client of the daemon's store sees build requests of other
 // processes and can withdraw them.
-func TestWhatOthersWishIsKnownBesideTheDaemon(t *testing.T) {
+func TestBuildRequestsOfOthersAreReported(t *testing.T) {
 	s := openStoreOf(t, serveStoreAs(t, func(own *bolt.Store) state.Store {
 		return &wishing{meeting: meeting{own}, wished: map[string]bool{"debian": true, "ubuntu": true}}
 	}, httpapi.Options{}))
@@ -183,7 +183,7 @@ func TestWhatOthersWishIsKnownBesideTheDaemon(t *testing.T) {
 	}
 }
 
-func TestWhereNobodyElseWorksNobodyWishes(t *testing.T) {
+func TestLocalStoreHasNoBuildRequests(t *testing.T) {
 	s := openStoreOf(t, serveStore(t))
 	if err := s.RequestBuild(t.Context(), "debian", false); err != nil {
 		t.Error(err)
@@ -193,9 +193,9 @@ func TestWhereNobodyElseWorksNobodyWishes(t *testing.T) {
 	}
 }
 
-// TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt checks that ForceUnlock of an unknown ID takes the lock from
+// TestUndelegatedLockIsForceReleased checks that ForceUnlock of an unknown ID takes the lock from
 // another process in the shared store.
-func TestALockThatTheDaemonHasNotLentIsTakenFromWhoHasIt(t *testing.T) {
+func TestUndelegatedLockIsForceReleased(t *testing.T) {
 	var asked []string
 	s := openStoreOf(t, serveStoreAs(t, func(own *bolt.Store) state.Store { return meeting{own} }, httpapi.Options{
 		Unlock: func(_ context.Context, id string) (state.Holder, error) {

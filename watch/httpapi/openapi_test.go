@@ -96,8 +96,8 @@ func checker(t *testing.T, text string) func(schema map[string]any, answer strin
 	}
 }
 
-// TestAnswersAreAsDescribed makes every described call and validates the responses against the description.
-func TestAnswersAreAsDescribed(t *testing.T) {
+// TestResponsesMatchTheDescription makes every described call and validates the responses against the description.
+func TestResponsesMatchTheDescription(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	l.await("the daemon is ready", func() bool { ready, err := l.Ready(t.Context()); return ready && err == nil })
@@ -188,9 +188,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 }
 
-// TestTheDescriptionIsValid validates the description against the schema that the OpenAPI Initiative publishes for
+// TestDescriptionIsValid validates the description against the schema that the OpenAPI Initiative publishes for
 // version 3.1.
-func TestTheDescriptionIsValid(t *testing.T) {
+func TestDescriptionIsValid(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	text, doc := l.description()
 	file, err := os.Open("testdata/openapi-3.1.schema.json")
@@ -236,8 +236,8 @@ func TestTheDescriptionIsValid(t *testing.T) {
 	}
 }
 
-// TestWhatRequestorsSendIsWhatTheDaemonTakes checks that wire.NewRequest and watch.NewRequest have the same fields.
-func TestWhatRequestorsSendIsWhatTheDaemonTakes(t *testing.T) {
+// TestRequestBodyMatchesTheDaemonsType checks that wire.NewRequest and watch.NewRequest have the same fields.
+func TestRequestBodyMatchesTheDaemonsType(t *testing.T) {
 	names := func(typ reflect.Type) (list []string) {
 		for i := range typ.NumField() {
 			list = append(list, typ.Field(i).Name+" "+typ.Field(i).Tag.Get("json"))
@@ -249,9 +249,9 @@ func TestWhatRequestorsSendIsWhatTheDaemonTakes(t *testing.T) {
 	}
 }
 
-// TestTheDescriptionSaysWhatIsRefused sends documents at and beyond the limits. The daemon must reject exactly the
+// TestDescriptionContainsLimits sends documents at and beyond the limits. The daemon must reject exactly the
 // documents that the description does not allow.
-func TestTheDescriptionSaysWhatIsRefused(t *testing.T) {
+func TestDescriptionContainsLimits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	text, doc := l.description()

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestThePublishedDescriptionIsWhatIsServed compares docs/schemas/openapi.json with the description that the daemon
+// TestPublishedDescriptionIsServed compares docs/schemas/openapi.json with the description that the daemon
 // serves. With NPCTL_UPDATE=1 it updates the file.
-func TestThePublishedDescriptionIsWhatIsServed(t *testing.T) {
+func TestPublishedDescriptionIsServed(t *testing.T) {
 	const published = "../../docs/schemas/openapi.json"
 	l := newLab(t, fleet, nil)
 	text, _ := l.description()

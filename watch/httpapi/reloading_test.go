@@ -19,7 +19,7 @@ import (
 // due makes the next use read the files.
 func (r *reloadedFile[T]) due() { r.checked = time.Time{} }
 
-func TestChangesOfOneMomentAreSeen(t *testing.T) {
+func TestChangesWithinOneClockTickAreDetected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	write := func(token string) {
 		if err := os.WriteFile(path, []byte("ci full "+token+"\n"), 0o600); err != nil {
@@ -45,7 +45,7 @@ func TestChangesOfOneMomentAreSeen(t *testing.T) {
 	}
 }
 
-func TestFileOfTokensThatIsGoneLetsNobodyIn(t *testing.T) {
+func TestDeletedTokenFileRevokesAllTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	const token = "token-number-one-of-many"
 	text := []byte("ci full " + token + "\n")
@@ -78,7 +78,7 @@ func TestFileOfTokensThatIsGoneLetsNobodyIn(t *testing.T) {
 	}
 }
 
-func TestAReplacedCertificateThatCannotBeReadIsLogged(t *testing.T) {
+func TestUnreadableCertificateIsLogged(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -36,7 +36,7 @@ func (meeting) FrozenProviders() []string                          { return nil 
 func (meeting) FreezeProvider(context.Context, string, bool) error { return nil }
 func (meeting) Connected() bool                                    { return true }
 
-func TestAShadowAnswersAndChangesNothing(t *testing.T) {
+func TestShadowIsReadOnly(t *testing.T) {
 	l := newLabWith(t, fleet, nil, true)
 	for _, call := range []struct{ method, path, body string }{
 		{"POST", "/v1/requests", `{"labels":["metal"]}`}, {"DELETE", "/v1/requests/1", ""}, {"POST", "/v1/nodes/1/hold", "{}"}, {"DELETE", "/v1/nodes/1", ""},

@@ -26,7 +26,7 @@ func (l *lab) hurried(body, call time.Duration) *lab {
 	return &other
 }
 
-func TestBodyThatDoesNotArriveIsAnError(t *testing.T) {
+func TestIncompleteBodyIsAnError(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil).hurried(50*time.Millisecond, 0)
 	for _, path := range []string{"/v1/requests", "/v1/nodes/0000000001/hold", "/v1/reload"} {
@@ -47,7 +47,7 @@ func TestBodyThatDoesNotArriveIsAnError(t *testing.T) {
 	}
 }
 
-func TestCallThatTakesTooLongIsAnError(t *testing.T) {
+func TestCallTimeoutIsAnError(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	l.loading = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }

@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/internal/connlimit"
 )
 
-func TestGuessesOfOneAddressAreLimited(t *testing.T) {
+func TestInvalidTokensOfOneAddressAreLimited(t *testing.T) {
 	g, now := newTokenLimiter(), time.Unix(1_700_000_000, 0)
 	here, there := connlimit.Client("192.0.2.1:1000"), connlimit.Client("192.0.2.2:1000")
 	for i := range tokenBurst {
@@ -29,7 +29,7 @@ func TestGuessesOfOneAddressAreLimited(t *testing.T) {
 	}
 }
 
-func TestAddressesThatCountAsOne(t *testing.T) {
+func TestAddressesOfOneClient(t *testing.T) {
 	for _, pair := range []struct {
 		a, b string
 		same bool
@@ -47,9 +47,9 @@ func TestAddressesThatCountAsOne(t *testing.T) {
 	}
 }
 
-// TestManyAddressesTakeNoMoreMemory checks that addresses beyond maxTokenClients share one limiter until earlier
+// TestMemoryForAddressesIsLimited checks that addresses beyond maxTokenClients share one limiter until earlier
 // addresses are forgotten.
-func TestManyAddressesTakeNoMoreMemory(t *testing.T) {
+func TestMemoryForAddressesIsLimited(t *testing.T) {
 	g, now := newTokenLimiter(), time.Unix(1_700_000_000, 0)
 	address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
 	for i := range maxTokenClients + tokenBurst {

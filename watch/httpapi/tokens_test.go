@@ -89,7 +89,7 @@ func (l *lab) overTLS(t httpapi.TLS) string {
 	return "https://" + listener.Addr().String()
 }
 
-func TestTokensDecideWhatMayBeDone(t *testing.T) {
+func TestRolesLimitCalls(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	a := newAuthority(t, "authority")
 	cert, key := a.issue("server")
@@ -130,7 +130,7 @@ func TestTokensDecideWhatMayBeDone(t *testing.T) {
 	}
 }
 
-func TestClientsMayNeedACertificateToo(t *testing.T) {
+func TestClientCertificateIsRequired(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	a, strange := newAuthority(t, "authority"), newAuthority(t, "strange")
 	cert, key := a.issue("server")
@@ -167,7 +167,7 @@ func TestClientsMayNeedACertificateToo(t *testing.T) {
 	}
 }
 
-func TestACertificateIsReplacedWhileServing(t *testing.T) {
+func TestCertificateIsReloadedWhileServing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	a := newAuthority(t, "authority")
@@ -186,7 +186,7 @@ func TestACertificateIsReplacedWhileServing(t *testing.T) {
 	l.await("the new certificate is used", func() bool { return serial() != before })
 }
 
-func TestNothingIsServedToTheNetworkWithoutTokens(t *testing.T) {
+func TestNetworkListenerNeedsTokens(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	listener, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{}, nil)
 	if err != nil {
@@ -198,7 +198,7 @@ func TestNothingIsServedToTheNetworkWithoutTokens(t *testing.T) {
 	}
 }
 
-func TestTokenFilesAreChecked(t *testing.T) {
+func TestTokenFilesAreValidated(t *testing.T) {
 	sum := sha256.Sum256([]byte(fullToken))
 	for _, c := range []struct {
 		name, text string
@@ -230,7 +230,7 @@ func TestTokenFilesAreChecked(t *testing.T) {
 	}
 }
 
-func TestATokenIsTakenAwayByEditingTheFile(t *testing.T) {
+func TestTokenIsRevokedByEditingTheFile(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	a := newAuthority(t, "authority")
@@ -252,7 +252,7 @@ func TestATokenIsTakenAwayByEditingTheFile(t *testing.T) {
 	})
 }
 
-func TestTooManyWrongTokensAreNotLookedAt(t *testing.T) {
+func TestTooManyInvalidTokensAreNotChecked(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	a := newAuthority(t, "authority")
 	cert, key := a.issue("server")
@@ -358,7 +358,7 @@ func TestEventStreamEndsWhenItsTokenIsRevoked(t *testing.T) {
 	}
 }
 
-func TestWaitsEndWhenTheirTokenIsRevoked(t *testing.T) {
+func TestLongPollsEndWhenTheirTokenIsRevoked(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet, nil)
 	answer := l.asking("/v1/events?subject=none&wait=60s&after=0", "application/json", readToken)

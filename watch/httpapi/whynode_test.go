@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-func TestCloudStatusIsTheNewestThatIsKnown(t *testing.T) {
+func TestCloudStatusIsTheNewestKnown(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for name, test := range map[string]struct {

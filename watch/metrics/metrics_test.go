@@ -70,7 +70,7 @@ func fleet() watch.Pass {
 	}
 }
 
-func TestThePassIsShown(t *testing.T) {
+func TestLastPassIsExported(t *testing.T) {
 	m := metrics.New(metrics.Options{Version: "1.2.3"})
 	m.Pass(fleet())
 	want := `
@@ -199,7 +199,7 @@ func (brokenStore) Commit(context.Context, ...state.Op) ([]state.Entry, error) {
 // notWithoutDaemon lists the metrics that need a daemon; TestADaemonIsShown checks them.
 var notWithoutDaemon = []string{"npctl_steps_running", "npctl_watch_stalled_seconds"}
 
-func TestMetricsAreAsTheirTableSays(t *testing.T) {
+func TestMetricsMatchTheirTable(t *testing.T) {
 	got := gather(t, everything(t))
 	kinds := map[metrics.Kind]dto.MetricType{metrics.Counter: dto.MetricType_COUNTER, metrics.Gauge: dto.MetricType_GAUGE, metrics.Histogram: dto.MetricType_HISTOGRAM}
 	known := map[string]bool{}
@@ -228,7 +228,7 @@ func TestMetricsAreAsTheirTableSays(t *testing.T) {
 	}
 }
 
-func TestMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
+func TestMetricNamesFollowPrometheusRules(t *testing.T) {
 	problems, err := testutil.GatherAndLint(everything(t).Registry())
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestNoIDIsALabel(t *testing.T) {
 	}
 }
 
-func TestNothingIsShownBeforeSomebodyHasLooked(t *testing.T) {
+func TestProvidersAreNotQueriedBeforeTheirFirstListing(t *testing.T) {
 	text := scrape(t, metrics.New(metrics.Options{}))
 	if lines := linesOf(text, "npctl_nodes"); len(lines) > 0 {
 		t.Errorf("nodes are counted before the first pass: %s", lines)

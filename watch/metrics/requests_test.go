@@ -38,7 +38,7 @@ func histogram(t *testing.T, m *metrics.Metrics, name, label string) string {
 	return "none"
 }
 
-func TestARequestCountsOnceHoweverItIsNoticed(t *testing.T) {
+func TestRequestIsCountedOnce(t *testing.T) {
 	waiting := *fulfilled()
 	waiting.State = resources.StatePending
 	taken := func(m *metrics.Metrics) {
@@ -71,7 +71,7 @@ func TestARequestCountsOnceHoweverItIsNoticed(t *testing.T) {
 	}
 }
 
-func TestWhatEarlierDaemonsAnsweredIsNotCountedAgain(t *testing.T) {
+func TestRequestsOfEarlierDaemonsAreNotCounted(t *testing.T) {
 	m := metrics.New(metrics.Options{})
 	for range 2 {
 		m.Pass(withRequest(fleet(), fulfilled()))
@@ -81,7 +81,7 @@ func TestWhatEarlierDaemonsAnsweredIsNotCountedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatNodepoolServesIsNotTimed(t *testing.T) {
+func TestRequestsServedByNodepoolAreNotTimed(t *testing.T) {
 	m := metrics.New(metrics.Options{})
 	m.Pass(fleet())
 	theirs := *fulfilled()
@@ -94,7 +94,7 @@ func TestWhatNodepoolServesIsNotTimed(t *testing.T) {
 	}
 }
 
-func TestAShadowCountsWhatItHasCompared(t *testing.T) {
+func TestShadowCountsComparisons(t *testing.T) {
 	m := metrics.New(metrics.Options{})
 	for _, result := range []watch.Result{watch.ResultAgree, watch.ResultAgree, watch.ResultWouldWait} {
 		m.Compared(watch.Comparison{Result: result})
@@ -107,7 +107,7 @@ func TestAShadowCountsWhatItHasCompared(t *testing.T) {
 	}
 }
 
-func TestARequestsTimeIsSplit(t *testing.T) {
+func TestRequestTimeIsSplitIntoPhases(t *testing.T) {
 	launched := func(id string, created float64, p resources.Phases) *resources.Node {
 		return &resources.Node{ID: id, Created: at(created), Phases: p}
 	}

@@ -48,7 +48,7 @@ func newClient(t *testing.T) (*client.Client, string) {
 	return c, socket
 }
 
-func TestWaitingGoesOnOverTheDeathOfADaemon(t *testing.T) {
+func TestWaitSurvivesRestart(t *testing.T) {
 	c, socket := newClient(t)
 	called := make(chan struct{})
 	die := serve(t, socket, func(http.ResponseWriter, *http.Request) { close(called); select {} })
@@ -71,7 +71,7 @@ func TestWaitingGoesOnOverTheDeathOfADaemon(t *testing.T) {
 	}
 }
 
-func TestNobodyIsWaitedForWhoNeverWasThere(t *testing.T) {
+func TestWaitFailsWithoutADaemon(t *testing.T) {
 	c, socket := newClient(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -80,7 +80,7 @@ func TestNobodyIsWaitedForWhoNeverWasThere(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreNoneOfOursAreErrors(t *testing.T) {
+func TestForeignResponsesAreErrors(t *testing.T) {
 	c, socket := newClient(t)
 	for what, answer := range map[string]http.HandlerFunc{
 		"a proxy's page": func(w http.ResponseWriter, _ *http.Request) {
@@ -106,7 +106,7 @@ func TestAnswersThatAreNoneOfOursAreErrors(t *testing.T) {
 	}
 }
 
-func TestAListThatWasCutShortIsAnError(t *testing.T) {
+func TestTruncatedListIsAnError(t *testing.T) {
 	c, socket := newClient(t)
 	end := serve(t, socket, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/records") {
@@ -125,7 +125,7 @@ func TestAListThatWasCutShortIsAnError(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheDaemonAreThoseOfStates(t *testing.T) {
+func TestErrorsOfTheDaemonMatchThoseOfStores(t *testing.T) {
 	c, socket := newClient(t)
 	for code, want := range map[wire.Code]error{wire.CodeNotFound: state.ErrNotFound, wire.CodeConflict: state.ErrConflict, wire.CodeLost: state.ErrLost,
 		wire.CodeLocked: state.ErrLocked} {
@@ -142,7 +142,7 @@ func TestErrorsOfTheDaemonAreThoseOfStates(t *testing.T) {
 	}
 }
 
-func TestTokensAreNotSentInTheClear(t *testing.T) {
+func TestTokensAreNotSentUnencrypted(t *testing.T) {
 	for _, url := range []string{"http://192.0.2.1:1", "ftp://127.0.0.1", "nonsense", "https://"} {
 		if _, err := client.New(client.Options{URL: url, Token: "secret"}); err == nil {
 			t.Errorf("%s is taken", url)
