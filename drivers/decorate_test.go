@@ -98,7 +98,7 @@ func (a answer) Unwrap() error             { return a.kind }
 
 func started() *script { return &script{start: time.Now()} }
 
-func TestRepeatableCallsAreTriedAgain(t *testing.T) {
+func TestRepeatableCallsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := started()
 		s.errors = []error{errors.New("503"), errors.New("503"), errors.New("503")}
@@ -117,7 +117,7 @@ func TestRepeatableCallsAreTriedAgain(t *testing.T) {
 	})
 }
 
-func TestTriesEnd(t *testing.T) {
+func TestRetriesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := started()
 		last := errors.New("the last error")
@@ -129,7 +129,7 @@ func TestTriesEnd(t *testing.T) {
 	})
 }
 
-func TestRefusalsAreNotTriedAgain(t *testing.T) {
+func TestRejectionsAreNotRetried(t *testing.T) {
 	for _, kind := range []error{drivers.ErrRejected, drivers.ErrQuota, drivers.ErrCapacity, drivers.ErrNotSupported} {
 		synctest.Test(t, func(t *testing.T) {
 			s := started()
@@ -141,7 +141,7 @@ func TestRefusalsAreNotTriedAgain(t *testing.T) {
 	}
 }
 
-func TestCreateIsTriedAgainOnlyWhenNothingWasMade(t *testing.T) {
+func TestCreateIsRetriedOnlyWhenNothingWasDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
 			name  string
@@ -169,7 +169,7 @@ func TestCreateIsTriedAgainOnlyWhenNothingWasMade(t *testing.T) {
 	})
 }
 
-func TestUploadIsTriedAgain(t *testing.T) {
+func TestUploadIsRetried(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		err   error
@@ -201,7 +201,7 @@ func TestUploadIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsNoAttemptAndHasALimit(t *testing.T) {
+func TestRetryAfterCountsNoAttemptAndIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := answer{text: "429", after: 3 * time.Second, kind: drivers.ErrThrottled}
 		s := started()
@@ -223,7 +223,7 @@ func TestRetryAfterIsNoAttemptAndHasALimit(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsObeyed(t *testing.T) {
+func TestRetryAfterIsRespected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := started()
 		s.errors = []error{answer{text: "429", after: 42 * time.Second, kind: drivers.ErrThrottled}}
@@ -236,7 +236,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	})
 }
 
-func TestEndOfContextEndsThePauses(t *testing.T) {
+func TestBackoffEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -278,7 +278,7 @@ func TestEveryCallHasATimeout(t *testing.T) {
 	})
 }
 
-func TestRateHoldsForRetriesAndAbilities(t *testing.T) {
+func TestRateLimitsRetriesAndAbilities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{script: script{start: time.Now()}}
 		c := drivers.Decorate(s, drivers.DecorateOptions{Rate: 2})
@@ -296,7 +296,7 @@ func TestRateHoldsForRetriesAndAbilities(t *testing.T) {
 	})
 }
 
-func TestRateDoesNotHoldForMachinesThatAreChecked(t *testing.T) {
+func TestRateDoesNotLimitChecksOfMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := drivers.Decorate(&machines{}, drivers.DecorateOptions{Rate: 1})
 		checker, _ := drivers.CheckerOf(c)
@@ -317,7 +317,7 @@ type machines struct{ drivers.Cloud }
 
 func (*machines) Check(context.Context, resources.StaticNode) ([]string, error) { return nil, nil }
 
-func TestWaitingForTheRateIsNoLostAnswer(t *testing.T) {
+func TestWaitForRateLimitIsNoLostResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := drivers.Decorate(started(), drivers.DecorateOptions{Rate: 0.01})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -329,7 +329,7 @@ func TestWaitingForTheRateIsNoLostAnswer(t *testing.T) {
 	})
 }
 
-func TestAbilitiesAreThoseOfTheCloudBelow(t *testing.T) {
+func TestDecoratedCloudHasAbilitiesOfInnerCloud(t *testing.T) {
 	plain := drivers.Decorate(started(), drivers.DecorateOptions{})
 	if _, ok := drivers.ImagesOf(plain); ok {
 		t.Error("a decorator made up an image store")

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrReadOnly is the error of calls that ReadOnly blocks.
-var ErrReadOnly = errors.New("whoever only looks on changes nothing")
+var ErrReadOnly = errors.New("read-only mode, the call was not made")
 
 // ReadOnly permits only the calls that it knows to be read-only; an unknown call may change something.
 func ReadOnly() Decorator {

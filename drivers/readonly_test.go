@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-func TestWhoLooksOnChangesNothing(t *testing.T) {
+func TestReadOnlyCloudChangesNothing(t *testing.T) {
 	inner := &store{}
 	cloud := drivers.Decorate(drivers.Wrap(inner, drivers.ReadOnly()), drivers.DecorateOptions{})
 	images, _ := drivers.ImagesOf(cloud)

@@ -43,7 +43,7 @@ func Retry(attempts int, log *slog.Logger) Decorator {
 			if attempt > attempts || waited > RetryAfterLimit {
 				return err
 			}
-			log.LogAttrs(ctx, slog.LevelInfo, "cloud call failed, trying again",
+			log.LogAttrs(ctx, slog.LevelInfo, "cloud call failed, retrying",
 				slog.String("call", call.String()), slog.Duration("pause", pause), slog.String("error", err.Error()))
 			select {
 			case <-time.After(pause):

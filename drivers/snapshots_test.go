@@ -67,7 +67,7 @@ func TestContentOutlivesTheTimeLimitOfItsCall(t *testing.T) {
 	})
 }
 
-func TestContentThatDoesNotBeginInTimeIsTriedAgain(t *testing.T) {
+func TestContentThatStartsLateIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &camera{script{hang: 2 * time.Minute}}
 		_, _, err := decorated(t, c, drivers.DecorateOptions{Timeout: time.Minute, Attempts: 2}).ReadImage(t.Context(), "image")
@@ -80,7 +80,7 @@ func TestContentThatDoesNotBeginInTimeIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestSnapshotIsAskedForAgainOnlyWhenNothingWasDone(t *testing.T) {
+func TestSnapshotIsRetriedOnlyWhenNothingWasDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
 			err   error

@@ -222,7 +222,7 @@ func TestFaultsWhileAMachineIsLent(t *testing.T) {
 		"snapshot is not tagged":       {[]sandboxcloud.Fault{{Operation: "image.tag", Action: sandboxcloud.Answer, Status: 500}}, ""},
 		"content is cut":               {[]sandboxcloud.Fault{once("image.download", sandboxcloud.Truncate)}, ""},
 		"content is changed":           {[]sandboxcloud.Fault{once("image.download", sandboxcloud.Corrupt)}, ""},
-		"content is always changed":    {[]sandboxcloud.Fault{{Operation: "image.download", Action: sandboxcloud.Corrupt}}, "damaged on its way"},
+		"content is always changed":    {[]sandboxcloud.Fault{{Operation: "image.download", Action: sandboxcloud.Corrupt}}, "damaged in transfer"},
 		"deletion fails once":          {[]sandboxcloud.Fault{once("server.delete", sandboxcloud.DeleteFails)}, ""},
 		"deletion's answer is lost":    {[]sandboxcloud.Fault{once("server.delete", sandboxcloud.LostAfter), once("image.delete", sandboxcloud.LostAfter)}, ""},
 		"deleted image stays in lists": {[]sandboxcloud.Fault{{Operation: "image.delete", Action: sandboxcloud.LateListing, Delay: 9 * time.Second}}, ""},

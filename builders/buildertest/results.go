@@ -166,7 +166,7 @@ func limitsLog(t *testing.T, h Harness) {
 	if most := LogLimit + 64<<10; len(text) > most {
 		t.Errorf("log has %d bytes, want %d at the most", len(text), most)
 	}
-	for _, want := range []string{"reached its limit", "were left out", "tool: the very last line", "Exit code: 0"} {
+	for _, want := range []string{"reached its limit", "were omitted", "tool: the very last line", "Exit code: 0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("log of a verbose tool lacks %q; it ends:\n%s", want, text[max(len(text)-500, 0):])
 		}

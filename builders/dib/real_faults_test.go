@@ -75,7 +75,7 @@ func TestRealLogOfGigabytesIsLimited(t *testing.T) {
 	if err != nil || len(text) < process.DefaultLogLimit || len(text) > process.DefaultLogLimit+1<<20 {
 		t.Errorf("the log has %d bytes (%v), want its limit of %d and a little more", len(text), err, process.DefaultLogLimit)
 	}
-	for _, want := range []string{"this log has reached its limit", "were left out", "endless-log: there is nothing left to tell", "Exit code: 1"} {
+	for _, want := range []string{"this log has reached its limit", "were omitted", "endless-log: there is nothing left to tell", "Exit code: 1"} {
 		if !strings.Contains(string(text[process.DefaultLogLimit-100:]), want) {
 			t.Errorf("the end of the log lacks %q", want)
 		}

@@ -131,7 +131,7 @@ func TestMissingFileNamesWhatIsThere(t *testing.T) {
 
 func TestProgramThatCannotRunIsNamed(t *testing.T) {
 	for _, test := range []struct{ name, command, want string }{
-		{"not installed", "no-such-builder", "no-such-builder is not installed: there is no such program in PATH="},
+		{"not installed", "no-such-builder", "no-such-builder is not installed: no such program in PATH="},
 		{"no file", "./build.sh", "build.sh is not installed: there is no such file"},
 		{"not executable", "./plain.sh", "plain.sh is not executable: chmod +x it"},
 		{"directory", "./", "is a directory, not a program"},
@@ -221,7 +221,7 @@ func TestSchemaChecks(t *testing.T) {
 		{"formats", cty.ListValEmpty(cty.String), "formats is empty"},
 		{"formats", words("qcow", "raw", "qcow2"), `"qcow" and "qcow2" are the same format`},
 		{"env", cty.MapVal(map[string]cty.Value{"A_1": cty.StringVal("x")}), ""},
-		{"env", cty.MapVal(map[string]cty.Value{"A=B": cty.StringVal("x")}), "no name of an environment variable"},
+		{"env", cty.MapVal(map[string]cty.Value{"A=B": cty.StringVal("x")}), "not the name of an environment variable"},
 		{"secret_env", cty.MapVal(map[string]cty.Value{"NPCTL_OUTPUT": cty.StringVal("x")}), "set by npctl"},
 	} {
 		attribute, ok := new(exec.Builder).Schema().Lookup(test.attribute)

@@ -160,10 +160,10 @@ func TestSchemaChecks(t *testing.T) {
 		{"provider", text(" "), "it is empty"},
 		{"interpreter", text("bash -e"), ""},
 		{"interpreter", text("bash\nrm"), "is no command"},
-		{"env", cty.MapVal(map[string]cty.Value{"A=B": text("x")}), "no name of an environment variable"},
+		{"env", cty.MapVal(map[string]cty.Value{"A=B": text("x")}), "not the name of an environment variable"},
 		{"secret_env", cty.MapVal(map[string]cty.Value{"NPCTL_X": text("x")}), "set by npctl"},
 		{"port", cty.NumberIntVal(22), ""},
-		{"port", cty.NumberIntVal(70000), "no TCP port"},
+		{"port", cty.NumberIntVal(70000), "not a TCP port"},
 		{"host_keys", cty.ListVal([]cty.Value{text("nonsense")}), "nonsense"},
 		{"connect_timeout", text("0s"), "longer than nothing"},
 	} {

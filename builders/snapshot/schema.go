@@ -93,7 +93,7 @@ func checkEnv(v cty.Value) error {
 
 func checkPort(v cty.Value) error {
 	if n, _ := v.AsBigFloat().Int64(); n < 1 || n > 65535 {
-		return fmt.Errorf("%d is no TCP port: write one from 1 to 65535", n)
+		return fmt.Errorf("%d is not a TCP port; write one from 1 to 65535", n)
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func TestScriptEndedByASignal(t *testing.T) {
 	tr.run = func(_ context.Context, c sandboxssh.Command) (int, bool) {
 		return sandboxssh.EndedByTERM, true
 	}
-	tr.mustFail(t, "the inline script was ended by signal 15")
+	tr.mustFail(t, "the inline script was terminated by signal 15")
 }
 
 func TestWhatAScriptLeavesRunningHoldsNothingUp(t *testing.T) {

@@ -209,7 +209,7 @@ func TestWrongChecksumIsRefusedAndNamed(t *testing.T) {
 	got := sha(s.files.content["/5f3/debian.qcow2"])
 	j := job(t, s.block(), "qcow2")
 	_, err := quick().Build(t.Context(), j, &bytes.Buffer{})
-	want := fmt.Sprintf(`build %s: artifact "image of the night" (qcow2): fetch %s/5f3/debian.qcow2: wrong checksum: the file has sha256 %s and should have %s`,
+	want := fmt.Sprintf(`build %s: artifact "image of the night" (qcow2): fetch %s/5f3/debian.qcow2: wrong checksum: the file has sha256 %s, expected %s`,
 		number(7), s.files.URL, got, sha(qcow2Image))
 	if err == nil || err.Error() != want {
 		t.Errorf("got error:  %v\nwant error: %s", err, want)
@@ -265,7 +265,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		{"no address", address(""), "", "is not of"}, // the log's own index, which is no image
 		{"address that cannot be read", address("http://[::1:secret"), "", "has an address that cannot be read"},
 		{"checksum that is none", func(s site) { s.artifact()["metadata"].(row)["sha256"] = "sha256:x" }, "", `has the sha256 "sha256:x", which are not 64 hex digits`},
-		{"another format", func(s site) { s.files.content["/5f3/debian.qcow2"] = rawImage; s.unsummed() }, "", "does not begin like a qcow2 image"},
+		{"another format", func(s site) { s.files.content["/5f3/debian.qcow2"] = rawImage; s.unsummed() }, "", "does not have the header of a qcow2 image"},
 		{"backing file", func(s site) {
 			s.files.content["/5f3/debian.qcow2"] = image("QFI\xfb\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x01\x00" + strings.Repeat("\x00", 64))
 			s.unsummed()
@@ -288,7 +288,7 @@ func TestBadInputIsRefused(t *testing.T) {
 			}
 			if test.name == "no address" {
 				s.files.content["/5f3/"] = rawImage
-				test.want = "does not begin like a qcow2 image"
+				test.want = "does not have the header of a qcow2 image"
 				s.unsummed()
 			}
 			j := job(t, s.block("max_size_gb", 1), "qcow2")

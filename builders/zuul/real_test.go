@@ -204,7 +204,7 @@ func TestRealBuildIsFetched(t *testing.T) {
 	if got := f.requests(); len(got) != 3 {
 		t.Errorf("requests were %q, want one of them for a rest", got)
 	}
-	if _, _, err := build(wrong.UUID, "qcow2"); err == nil || !strings.Contains(err.Error(), "wrong checksum: the file has sha256 "+sha(qcow2Image)+" and should have "+sha(rawImage)) {
+	if _, _, err := build(wrong.UUID, "qcow2"); err == nil || !strings.Contains(err.Error(), "wrong checksum: the file has sha256 "+sha(qcow2Image)+", expected "+sha(rawImage)) {
 		t.Errorf("error is %v", err)
 	}
 	if _, _, err := build(gone.UUID, "qcow2"); !errors.Is(err, builders.ErrVersionGone) {

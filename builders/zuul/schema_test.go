@@ -54,8 +54,8 @@ func TestMistakesThatOnlyTheWholeBlockShows(t *testing.T) {
 		{d.block("artifact", wants("../../etc/passwd")), "no image format"},
 		{d.block("artifact", wants("qcow", "qcow2")), "two artifact blocks for the format qcow2"},
 		{d.block("artifact", cty.MapValEmpty(wants("raw").Type().ElementType())), "there is no artifact block"},
-		{d.block("api_timeout", "soon"), "no duration"},
-		{cty.StringVal("x"), "no known object"},
+		{d.block("api_timeout", "soon"), "not a duration"},
+		{cty.StringVal("x"), "not a known object"},
 	} {
 		_, err := quick().Versions(t.Context(), test.config, "")
 		if err == nil || !strings.Contains(err.Error(), test.want) {

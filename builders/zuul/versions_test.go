@@ -276,7 +276,7 @@ func TestErrorsOfTheAPIAreToldApart(t *testing.T) {
 		}, "it answers with more than 32.0 MiB", 2},
 		{"elsewhere", location("http://other.example.org/api?secret"), "redirects to http://other.example.org/api?…: if that is the Zuul you mean, write it in api_url", 2},
 		{"other port", location("http://127.0.0.1:1/api"), "if that is the Zuul you mean", 2},
-		{"other scheme", location("ftp://127.0.0.1/"), "which is no web address", 2},
+		{"other scheme", location("ftp://127.0.0.1/"), "which is not a web address", 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := newDouble(t, periodic(1, 1, raw))

@@ -233,7 +233,7 @@ func killedAlone(s *shop) {
 	b := s.building("suse", "c")
 	b.host.kill()
 	b.release()
-	b.apply.fails("image-build:suse: no worker offers it at " + s.gearman.Addr)
+	b.apply.fails("image-build:suse: no worker offers the function at " + s.gearman.Addr)
 	s.offered(map[string]jobs{"image-build:suse": {Queued: 1}}) // gearmand counts the job without client and worker as queued
 	s.host("c")
 	s.offered(offers("c"))

@@ -17,7 +17,7 @@ func resolverTests() []test {
 	has := func(s *suite) bool { return !s.lacks("resolver") }
 	hasImages := func(s *suite) bool { return has(s) && !s.lacks("images") }
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.ResolverOf(s.Cloud); s.told(t, "resolver", ok) }},
+		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.ResolverOf(s.Cloud); s.checkAbility(t, "resolver", ok) }},
 		{"OfferMeansWhatItsInstancesUse", has, offerIsHonest},
 		{"MistakesInOffersAreProblems", has, badOffers},
 		{"ImageIsFoundByIDNameAndFilters", hasImages, imageIsFound},
@@ -29,7 +29,7 @@ func (s *suite) resolver(t *testing.T) drivers.Resolver {
 	t.Helper()
 	r, ok := drivers.ResolverOf(s.Cloud)
 	if !ok {
-		t.Fatal("the Cloud resolves nothing")
+		t.Fatal("the Cloud is not a Resolver")
 	}
 	return r
 }
@@ -46,7 +46,7 @@ func offerIsHonest(t *testing.T, s *suite) {
 	s.create(t, spec)
 	now := s.ready(t, s.Cloud, spec)
 	if diff := cmp.Diff(offer.Resources, now.Resources); diff != "" {
-		t.Errorf("an instance uses something else (-offer +instance):\n%s", diff)
+		t.Errorf("an instance uses other resources (-offer +instance):\n%s", diff)
 	}
 }
 
@@ -117,7 +117,7 @@ func imageIsMissing(t *testing.T, s *suite) {
 func sweeperTests() []test {
 	can := func(s *suite) bool { return !s.lacks("sweeper") && s.LeaveBehind != nil }
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.SweeperOf(s.Cloud); s.told(t, "sweeper", ok) }},
+		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.SweeperOf(s.Cloud); s.checkAbility(t, "sweeper", ok) }},
 		{"WhatStaysBehindIsListedAndRemoved", can, leftoverGoes},
 		{"WhatCarriesOtherMarksIsLeftAlone", can, otherMarksStay},
 		{"WhatIsInUseByNowIsLeftAlone", func(s *suite) bool { return can(s) && s.Use != nil }, inUseStays},
@@ -167,7 +167,7 @@ func otherMarksStay(t *testing.T, s *suite) {
 	left := s.LeaveBehind(t, s.spec().Marks)
 	left.Marks.ID = "another"
 	if err := sweeper.DeleteLeftover(t.Context(), left); err == nil {
-		t.Error("DeleteLeftover removed a thing with other marks than it was asked to")
+		t.Error("DeleteLeftover deleted an object with other ownership tags than expected")
 	}
 	if _, err := s.leftover(t, sweeper, left.ID); err != nil {
 		t.Error(err)
@@ -181,16 +181,16 @@ func inUseStays(t *testing.T, s *suite) {
 	s.eventually(t, func() (err error) { seen, err = s.leftover(t, sweeper, left.ID); return err })
 	s.Use(t, seen)
 	if err := sweeper.DeleteLeftover(t.Context(), seen); !errors.Is(err, drivers.ErrNotOurs) {
-		t.Errorf("DeleteLeftover of a %s that is in use since it was listed: %v, want ErrNotOurs", seen.Type, err)
+		t.Errorf("DeleteLeftover of a %s that was attached after it was listed: %v, want ErrNotOurs", seen.Type, err)
 	}
 	if now, err := s.leftover(t, sweeper, left.ID); err != nil || !now.InUse {
-		t.Errorf("leftover is %+v, %v; want it to stay in use", now, err)
+		t.Errorf("leftover is %+v, %v; want it still in use", now, err)
 	}
 }
 
 func consoleTests() []test {
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.ConsoleOf(s.Cloud); s.told(t, "console", ok) }},
+		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.ConsoleOf(s.Cloud); s.checkAbility(t, "console", ok) }},
 		{"ConsoleOfAnInstanceCanBeRead", func(s *suite) bool { return !s.lacks("console") }, consoleIsRead},
 	}
 }

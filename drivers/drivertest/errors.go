@@ -42,7 +42,7 @@ func rejected(t *testing.T, s *suite) {
 			continue
 		}
 		if !drivers.IsNothingDone(err) {
-			t.Errorf("%s: a refusal must prove that nothing was done: %v", name, err)
+			t.Errorf("%s: the error does not prove that nothing was done: %v", name, err)
 		}
 		s.quiet(t, err)
 	}
@@ -84,10 +84,10 @@ func endWithContext(t *testing.T, s *suite) {
 		select {
 		case err := <-done:
 			if err == nil {
-				t.Errorf("%s with a context that is over returned no error", name)
+				t.Errorf("%s with an ended context returned no error", name)
 			}
 		case <-time.After(soon):
-			t.Errorf("%s goes on %s after its context was over", name, soon)
+			t.Errorf("%s still runs %s after its context ended", name, soon)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 func imageTests() []test {
 	has := func(s *suite) bool { return !s.lacks("images") }
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.ImagesOf(s.Cloud); s.told(t, "images", ok) }},
+		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.ImagesOf(s.Cloud); s.checkAbility(t, "images", ok) }},
 		{"UploadedImageIsWhatWasSent", has, uploadedIsListed},
 		{"DeletedImageGoesAndMayBeDeletedAgain", has, deleteImageTwice},
 		{"RetriedUploadRemovesWhatTheEarlierOneLeft", has, retriedUpload},
@@ -34,7 +34,7 @@ func imageTests() []test {
 	}
 }
 
-func (s *suite) told(t *testing.T, ability string, there bool) {
+func (s *suite) checkAbility(t *testing.T, ability string, there bool) {
 	t.Helper()
 	if there == s.lacks(ability) {
 		t.Errorf("ability %s: the Cloud has it: %t, Setup.Lacks names it: %t", ability, there, s.lacks(ability))
@@ -45,7 +45,7 @@ func (s *suite) images(t *testing.T) drivers.ImageStore {
 	t.Helper()
 	store, ok := drivers.ImagesOf(s.Cloud)
 	if !ok {
-		t.Fatal("the Cloud keeps no images")
+		t.Fatal("the Cloud has no images")
 	}
 	return store
 }
@@ -190,7 +190,7 @@ func imageOfAnotherRecord(t *testing.T, s *suite) {
 		}
 	}
 	if now, found, err := s.listedImage(t.Context(), store, spec.Marks.ID); err != nil || !found || now.Status != resources.StatusReady {
-		t.Errorf("the image is %+v, %v; want it to stay", now, err)
+		t.Errorf("the image is %+v, %v; want it unchanged", now, err)
 	}
 }
 

@@ -59,7 +59,7 @@ func createdIsListed(t *testing.T, s *suite) {
 	}
 	again := s.ready(t, s.reopened(t), spec)
 	if diff := cmp.Diff(now, again); diff != "" {
-		t.Errorf("another client sees it otherwise (-this +other):\n%s", diff)
+		t.Errorf("another client lists a different instance (-this +other):\n%s", diff)
 	}
 }
 
@@ -85,7 +85,7 @@ func lostAnswer(t *testing.T, s *suite) {
 	if i, err := s.Cloud.Create(t.Context(), spec); err == nil {
 		t.Fatalf("Create = %s, want an error: its answer was lost", i.ID)
 	} else if drivers.IsNothingDone(err) {
-		t.Errorf("Create says that nothing was done: %v", err)
+		t.Errorf("the error of Create claims that nothing was done: %v", err)
 	}
 	var there resources.Instance
 	s.eventually(t, func() (err error) { there, err = s.listed(t.Context(), s.Cloud, spec.Marks.ID); return err })
@@ -126,7 +126,7 @@ func (s *suite) nothingOf(t *testing.T, m resources.OwnerTags) {
 		left, err := sweeper.Leftovers(t.Context())
 		for _, l := range left {
 			if l.Marks.Installation == m.Installation && l.Marks.ID == m.ID {
-				err = fmt.Errorf("%s %s stays behind", l.Type, l.ID)
+				err = fmt.Errorf("%s %s was not deleted", l.Type, l.ID)
 			}
 		}
 		return err
@@ -146,7 +146,7 @@ func otherMarks(m resources.OwnerTags) map[string]resources.OwnerTags {
 	id.ID += "-other"
 	installation.Installation += "-other"
 	kind.Kind = resources.KindBuild
-	return map[string]resources.OwnerTags{"another id": id, "another installation": installation, "another kind": kind, "no marks": {}}
+	return map[string]resources.OwnerTags{"another id": id, "another installation": installation, "another kind": kind, "no ownership tags": {}}
 }
 
 func instanceOfAnotherRecord(t *testing.T, s *suite) {
@@ -176,7 +176,7 @@ func instanceOfOthers(t *testing.T, s *suite) {
 	list, err := s.Cloud.List(t.Context())
 	i := slices.IndexFunc(list, func(i resources.Instance) bool { return i.ID == id })
 	if err != nil || i < 0 || list[i].Status == resources.StatusDeleting {
-		t.Errorf("instance %s does not stay: %v", id, err)
+		t.Errorf("instance %s was deleted: %v", id, err)
 	}
 }
 
@@ -286,7 +286,7 @@ func quotaCounts(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	if l := before.Limit; l.Instances == 0 || l.Cores == 0 || l.RAM == 0 {
-		t.Errorf("limits are %+v; 0 would mean that nothing can be made, no limit is %d", l, resources.Unlimited)
+		t.Errorf("limits are %+v; 0 means that nothing can be created, no limit is %d", l, resources.Unlimited)
 	}
 	if !s.Alone {
 		return
@@ -321,7 +321,7 @@ func quotaRefuses(t *testing.T, s *suite) {
 		t.Errorf("Create = %s, %v; want ErrQuota", i.ID, err)
 	}
 	if err != nil && !drivers.IsNothingDone(err) {
-		t.Errorf("a refusal must prove that nothing was done: %v", err)
+		t.Errorf("the error does not prove that nothing was done: %v", err)
 	}
 }
 

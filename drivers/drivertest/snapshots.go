@@ -21,7 +21,10 @@ func snapshotTests() []test {
 	has := func(s *suite) bool { return !s.lacks("snapshots") }
 	damages := func(s *suite) bool { return has(s) && s.Damage != nil }
 	return []test{
-		{"AbilityIsAsTold", nil, func(t *testing.T, s *suite) { _, ok := drivers.SnapshotterOf(s.Cloud); s.told(t, "snapshots", ok) }},
+		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) {
+			_, ok := drivers.SnapshotterOf(s.Cloud)
+			s.checkAbility(t, "snapshots", ok)
+		}},
 		{"SnapshotIsListedReadAndDeleted", has, snapshotIsRead},
 		{"MarksOfABuildAreOnInstanceAndSnapshot", has, buildMarks},
 		{"InstanceWithASnapshotUnderWayGoes", has, deleteDuringSnapshot},
@@ -38,7 +41,7 @@ func (s *suite) snapshots(t *testing.T) drivers.Snapshotter {
 	t.Helper()
 	snapshots, ok := drivers.SnapshotterOf(s.Cloud)
 	if !ok {
-		t.Fatal("the Cloud makes no snapshots")
+		t.Fatal("the Cloud is not a Snapshotter")
 	}
 	return snapshots
 }
@@ -88,7 +91,7 @@ func (s *suite) readyImage(t *testing.T, id string, marks resources.OwnerTags) r
 
 func snapshotIsRead(t *testing.T, s *suite) {
 	_, image := s.snapshot(t)
-	content, told, err := s.snapshots(t).ReadImage(t.Context(), image.ID)
+	content, returned, err := s.snapshots(t).ReadImage(t.Context(), image.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,14 +100,14 @@ func snapshotIsRead(t *testing.T, s *suite) {
 	if err := errors.Join(err, content.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(image, told); diff != "" {
-		t.Errorf("ReadImage tells of another image (-listed +told):\n%s", diff)
+	if diff := cmp.Diff(image, returned); diff != "" {
+		t.Errorf("ReadImage returned another image (-listed +read):\n%s", diff)
 	}
-	if size == 0 || size != told.Size || told.Format == "" {
-		t.Errorf("read %d bytes of %d, in format %q", size, told.Size, told.Format)
+	if size == 0 || size != returned.Size || returned.Format == "" {
+		t.Errorf("read %d bytes of %d, in format %q", size, returned.Size, returned.Format)
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); told.SHA256 != "" && told.SHA256 != got {
-		t.Errorf("SHA-256 is %s, told was %s", got, told.SHA256)
+	if got := hex.EncodeToString(sum.Sum(nil)); returned.SHA256 != "" && returned.SHA256 != got {
+		t.Errorf("SHA-256 is %s, ReadImage returned %s", got, returned.SHA256)
 	}
 	s.imageGoes(t, image)
 }
@@ -175,13 +178,13 @@ func snapshotOfNothing(t *testing.T, s *suite) {
 func noSnapshot(t *testing.T, s *suite) {
 	checker, ok := drivers.As[drivers.SnapshotChecker](s.Cloud)
 	if !ok {
-		t.Fatal("the Cloud cannot tell what no snapshot can be made of")
+		t.Fatal("the Cloud is not a SnapshotChecker")
 	}
 	if err := checker.CheckSnapshot(s.NoSnapshot); !errors.Is(err, drivers.ErrRejected) {
-		t.Errorf("CheckSnapshot of an offer that cannot: %v, want ErrRejected", err)
+		t.Errorf("CheckSnapshot of an unsuitable offer: %v, want ErrRejected", err)
 	}
 	if err := checker.CheckSnapshot(s.Config); err != nil {
-		t.Errorf("CheckSnapshot of an offer that can: %v", err)
+		t.Errorf("CheckSnapshot of a suitable offer: %v", err)
 	}
 	spec := s.buildSpec()
 	spec.Config = s.NoSnapshot

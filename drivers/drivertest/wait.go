@@ -107,7 +107,7 @@ func (s *suite) deleteInstances(ctx context.Context, t *testing.T) {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("tidy up: %d instances stay: %v", len(list), err)
+			t.Errorf("cleanup: %d instances remain: %v", len(list), err)
 			return
 		}
 		time.Sleep(s.Poll)
@@ -126,7 +126,7 @@ func (s *suite) deleteImages(ctx context.Context, t *testing.T) {
 		}
 	}
 	if err != nil {
-		t.Errorf("tidy up images: %v", err)
+		t.Errorf("cleanup of images: %v", err)
 	}
 }
 
@@ -142,6 +142,6 @@ func (s *suite) deleteLeftovers(ctx context.Context, t *testing.T) {
 		}
 	}
 	if err != nil {
-		t.Errorf("tidy up leftovers: %v", err)
+		t.Errorf("cleanup of leftovers: %v", err)
 	}
 }

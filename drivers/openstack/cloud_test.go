@@ -39,7 +39,7 @@ func pretty(t *testing.T, text string) string {
 	return out.String()
 }
 
-func TestServerIsAskedForInOneCall(t *testing.T) {
+func TestServerIsCreatedInOneCall(t *testing.T) {
 	r := newReplay(t)
 	r.on("POST /compute/v2.1/servers", 202, `{"server": {"id": "s1", "adminPass": "x"}}`)
 	r.on("GET /network/v2.0/security-groups", 200, `{"security_groups": [{"id": "g-other", "name": "ssh", "project_id": "other"}, {"id": "g1", "name": "ssh", "project_id": "project"}]}`)
@@ -79,7 +79,7 @@ func TestServerIsAskedForInOneCall(t *testing.T) {
 	}
 }
 
-func TestOldNovaGetsWhatItKnows(t *testing.T) {
+func TestOldNovaGetsOnlySupportedFields(t *testing.T) {
 	r := newReplay(t)
 	r.newest = "2.30"
 	r.on("POST /compute/v2.1/servers", 202, `{"server": {"id": "s1"}}`)
@@ -107,7 +107,7 @@ func TestNameCachesAreDroppedAfter400(t *testing.T) {
 	}
 }
 
-func TestRetriedCreateLooksFirst(t *testing.T) {
+func TestRetriedCreateFindsExistingServer(t *testing.T) {
 	r := newReplay(t)
 	shown := func(installation, task string) string {
 		return fmt.Sprintf(`{"servers": [{"id": "s1", "name": "np0000000007", "status": "BUILD", "OS-EXT-STS:task_state": %q,
@@ -158,7 +158,7 @@ func serverPages(ids []string, size int, gone func(marker string) bool) func(*ht
 	}
 }
 
-func TestListFollowsMarkersAndStartsAgainWhenOneIsGone(t *testing.T) {
+func TestListFollowsMarkersAndRestartsWhenAMarkerIsDeleted(t *testing.T) {
 	r := newReplay(t)
 	ids := []string{"a", "b", "c", "d", "e"}
 	fail := true
@@ -179,7 +179,7 @@ func TestListFollowsMarkersAndStartsAgainWhenOneIsGone(t *testing.T) {
 	}
 }
 
-func TestExpiredTokenIsRenewedInTheMiddle(t *testing.T) {
+func TestTokenExpiredDuringListIsRenewed(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/detail", 200, `{"servers": []}`)
 	c := r.open(nil)
@@ -192,7 +192,7 @@ func TestExpiredTokenIsRenewedInTheMiddle(t *testing.T) {
 	}
 }
 
-func TestFaultThatListsLeaveOutIsAskedForOnce(t *testing.T) {
+func TestFaultMissingInListIsReadOnce(t *testing.T) {
 	r := newReplay(t)
 	const failed = `{"id": "s1", "status": "ERROR", "metadata": {"npctl_installation": "inst", "npctl_node_id": "7"}, "flavor": {"original_name": "small"}%s}`
 	r.on("GET /compute/v2.1/servers/detail", 200, `{"servers": [`+fmt.Sprintf(failed, "")+`, {"id": "s2", "status": "ERROR"}]}`)
@@ -258,7 +258,7 @@ func TestActiveServerGetsItsFloatingIPOnce(t *testing.T) {
 	}
 }
 
-func TestFloatingIPThatWasNotAttachedIsUsed(t *testing.T) {
+func TestDetachedFloatingIPIsReused(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
 	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "network_id": "net-1", "fixed_ips": [{"ip_address": "10.0.0.5"}]}]}`)
@@ -300,7 +300,7 @@ func TestFloatingIPQuotaIsErrQuota(t *testing.T) {
 
 // After a lost response two servers have the same ownership tags. When one is deleted, the objects of the other must
 // stay.
-func TestFloatingIPGoesBeforeItsServerAndOthersStay(t *testing.T) {
+func TestOnlyOwnFloatingIPIsDeletedBeforeItsServer(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
 	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "network_id": "net-1", "device_id": "s1"}]}`)
@@ -325,7 +325,7 @@ func TestFloatingIPGoesBeforeItsServerAndOthersStay(t *testing.T) {
 	}
 }
 
-func TestOwnPortsGoWithTheirServerAndThoseOfItsTwinStay(t *testing.T) {
+func TestOwnPortsAreDeletedAndPortsOfDuplicateServerAreKept(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "status": "ACTIVE", "metadata": {"npctl_installation": "inst", "npctl_node_id": "7", "npctl_ports": "true"}}}`)
 	const marked = `"description": "npctl:id=7&installation=inst&kind=node"`
@@ -343,7 +343,7 @@ func TestOwnPortsGoWithTheirServerAndThoseOfItsTwinStay(t *testing.T) {
 }
 
 // A listing may be stale: another owner of the server may have removed its ownership tags.
-func TestDeletingAServerReadsItsMarksFirst(t *testing.T) {
+func TestDeleteReadsOwnershipTagsFirst(t *testing.T) {
 	node := resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "s1"}
 	for name, test := range map[string]struct {
 		server   string
@@ -378,14 +378,14 @@ func TestDeletingAServerReadsItsMarksFirst(t *testing.T) {
 	}
 }
 
-func TestOnlyTheBootVolumeIsMarked(t *testing.T) {
+func TestOnlyTheBootVolumeIsTagged(t *testing.T) {
 	const devices = `{"volumeAttachments": [{"volumeId": "data", "device": "/dev/vdb"}, {"volumeId": "boot", "device": "/dev/vda"}]}`
 	for name, test := range map[string]struct {
 		volumes string
 		want    string
 	}{
-		"a volume of somebody stays":              {`{"id": "data", "delete_on_termination": false}, {"id": "boot", "delete_on_termination": true}`, "boot"},
-		"only a volume of somebody":               {`{"id": "data", "delete_on_termination": false}`, ""},
+		"a volume of another owner remains":       {`{"id": "data", "delete_on_termination": false}, {"id": "boot", "delete_on_termination": true}`, "boot"},
+		"only a volume of another owner":          {`{"id": "data", "delete_on_termination": false}`, ""},
 		"two that Nova deletes":                   {`{"id": "data", "delete_on_termination": true}, {"id": "boot", "delete_on_termination": true}`, "boot"},
 		"Nova does not show which ones go":        {`{"id": "data"}, {"id": "boot"}`, "boot"},
 		"one, and Nova does not show it":          {`{"id": "data"}`, ""},
@@ -447,7 +447,7 @@ func TestWrongRegionIsExplained(t *testing.T) {
 	}
 }
 
-func TestServiceThatHangsIsLeftWhenTheContextEnds(t *testing.T) {
+func TestHangingCallEndsWithItsContext(t *testing.T) {
 	r := newReplay(t)
 	release := make(chan struct{})
 	defer close(release)
@@ -460,7 +460,7 @@ func TestServiceThatHangsIsLeftWhenTheContextEnds(t *testing.T) {
 	}
 }
 
-func TestEndpointsGetTheVersionThatIsSpoken(t *testing.T) {
+func TestEndpointsGetTheRequiredVersion(t *testing.T) {
 	for _, test := range []struct{ kind, url, want string }{
 		{serviceCompute, "https://n.example.com/v2.1", "https://n.example.com/v2.1/"},
 		{serviceCompute, "https://n.example.com/v2/abc", "https://n.example.com/v2/abc/"},

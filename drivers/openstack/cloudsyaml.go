@@ -87,7 +87,7 @@ func (s configSources) find(name string) (map[string]any, error) {
 	case name == envCloud:
 		return nil, errors.New("cloud \"envvars\": OS_AUTH_URL is not set; source an openrc file first, or name an entry of clouds.yaml")
 	case known == nil:
-		return nil, fmt.Errorf("cloud %q: there is no clouds.yaml; looked for %s", name, strings.Join(searched, ", "))
+		return nil, fmt.Errorf("cloud %q: no clouds.yaml found; searched %s", name, strings.Join(searched, ", "))
 	default:
 		names := slices.Collect(maps.Keys(mapOf(known["clouds"])))
 		return nil, fmt.Errorf("cloud %q is not in %s%s", name, strings.Join(searched, ", "), suggestionText(name, names))
@@ -172,7 +172,7 @@ func (s configSources) withProfile(name string, raw map[string]any) (map[string]
 		base, ok = vendorProfile(profile)
 	}
 	if !ok && mapOf(raw["auth"])["auth_url"] == nil {
-		return nil, fmt.Errorf("cloud %q has profile %q, which npctl does not know and which is not in %s: write auth_url into the entry instead",
+		return nil, fmt.Errorf("cloud %q has profile %q, which is unknown to npctl and not in %s; write auth_url into the entry instead",
 			name, profile, strings.Join(searched, ", "))
 	}
 	return merge(raw, base), nil
@@ -201,7 +201,7 @@ func inRegion(name string, raw map[string]any, region string) (map[string]any, e
 		names = append(names, regionName)
 	}
 	if len(names) > 0 {
-		return nil, fmt.Errorf("region %q is none of cloud %q%s", region, name, suggestionText(region, names))
+		return nil, fmt.Errorf("cloud %q has no region %q%s", name, region, suggestionText(region, names))
 	}
 	raw["region_name"] = region
 	return raw, nil

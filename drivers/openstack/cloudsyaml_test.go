@@ -50,7 +50,7 @@ func labAuth() gophercloud.AuthOptions {
 	}
 }
 
-func TestEntryIsReadAsOpenStackToolsReadIt(t *testing.T) {
+func TestEntryIsReadLikeOpenstacksdk(t *testing.T) {
 	changed := func(change func(*gophercloud.AuthOptions)) gophercloud.AuthOptions {
 		auth := labAuth()
 		change(&auth)
@@ -140,7 +140,7 @@ func TestMistakesInCloudsYAMLAreExplained(t *testing.T) {
 		files         map[string]string
 		want          []string
 	}{
-		"no file":         {cloud: "lab", want: []string{`cloud "lab": there is no clouds.yaml`, "cwd/clouds.yaml", "etc/clouds.yaml"}},
+		"no file":         {cloud: "lab", want: []string{`cloud "lab": no clouds.yaml found`, "cwd/clouds.yaml", "etc/clouds.yaml"}},
 		"no environment":  {cloud: "envvars", want: []string{"OS_AUTH_URL is not set"}},
 		"no such entry":   {cloud: "lap", files: map[string]string{"user/clouds.yaml": simpleCloud}, want: []string{`"lap"`, "user/clouds.yaml", "did you mean lab?"}},
 		"no such region":  {cloud: "lab", region: "r3", files: map[string]string{"cwd/clouds.yaml": strings.Replace(simpleCloud, "region_name: one", "regions: [r1, r2]", 1)}, want: []string{`"r3"`, "r1, r2"}},

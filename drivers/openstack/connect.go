@@ -121,7 +121,7 @@ func (c *Cloud) login(ctx context.Context) error {
 func (c *Cloud) loginError(err error) error {
 	doing := fmt.Sprintf("log in to cloud %q at %s", c.entry.name, c.entry.auth.IdentityEndpoint)
 	if gophercloud.ResponseCodeIs(err, http.StatusUnauthorized) {
-		return fmt.Errorf("%s: %w: Keystone refuses the credentials; check user, password, project and domains of the entry in clouds.yaml and secure.yaml",
+		return fmt.Errorf("%s: %w: Keystone rejects the credentials; check user, password, project and domains of the entry in clouds.yaml and secure.yaml",
 			doing, drivers.ErrRejected)
 	}
 	var missing gophercloud.ErrMissingInput

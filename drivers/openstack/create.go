@@ -56,7 +56,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 // since all versions of Nova support that filter. The ownership tags decide.
 func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance, bool, error) {
 	query := url.Values{"name": {"^" + regexp.QuoteMeta(spec.Hostname) + "$"}}
-	found, err := all(ctx, listing{client: c.compute, path: "servers/detail", query: query, key: "servers", doing: "look for server " + spec.Hostname},
+	found, err := all(ctx, listing{client: c.compute, path: "servers/detail", query: query, key: "servers", doing: "find server " + spec.Hostname},
 		func(s server) string { return s.ID })
 	if err != nil {
 		return resources.Instance{}, false, err

@@ -52,14 +52,14 @@ func checkMarks(kind, id string, found, expected resources.OwnerTags) error {
 	if found.SameRecord(expected) {
 		return nil
 	}
-	return fmt.Errorf("delete %s %s: %w: it carries %s, expected %s; it is left alone", kind, id, drivers.ErrNotOurs, describe(found), describe(expected))
+	return fmt.Errorf("delete %s %s: %w: it carries %s, expected %s; npctl does not delete it", kind, id, drivers.ErrNotOurs, describe(found), describe(expected))
 }
 
 func describe(m resources.OwnerTags) string {
 	if m.Installation == "" {
-		return "no marks"
+		return "no ownership tags"
 	}
-	return fmt.Sprintf("the marks of %s %s of installation %s", m.Kind, m.ID, m.Installation)
+	return fmt.Sprintf("the ownership tags of %s %s of installation %s", m.Kind, m.ID, m.Installation)
 }
 
 // server reads one server; false means that it does not exist.
@@ -67,7 +67,7 @@ func (c *Cloud) server(ctx context.Context, id string) (server, bool, error) {
 	var answer struct {
 		Server server `json:"server"`
 	}
-	err := wrap("look at server "+id, get(ctx, c.compute, c.compute.ServiceURL("servers", id), &answer))
+	err := wrap("read server "+id, get(ctx, c.compute, c.compute.ServiceURL("servers", id), &answer))
 	if isStatus(err, http.StatusNotFound) {
 		return server{}, false, nil
 	}
@@ -83,14 +83,14 @@ func (c *Cloud) markBootVolume(ctx context.Context, b attachedResources, s serve
 	}
 	id, err := c.bootVolumeOf(ctx, s)
 	if err != nil || id == "" {
-		c.log.Warn("boot volume is not known; if it stays behind, npctl will not know it", "server", s.ID, "error", err)
+		c.log.Warn("boot volume not found; npctl cannot delete it if Nova does not", "server", s.ID, "error", err)
 		return
 	}
 	body := map[string]any{"metadata": metadata(b.marks)}
 	var answer struct{}
 	_, err = client.Post(ctx, client.ServiceURL("volumes", id, "metadata"), body, &answer, okCodes(http.StatusOK)) //nolint:bodyclose // gophercloud has read and closed it
 	if err != nil && !isStatus(err, http.StatusNotFound) {
-		c.log.Warn("volume could not be marked; if it stays behind, npctl will not know it", "volume", id, "server", s.ID, "error", wrap("mark volume", err))
+		c.log.Warn("volume not tagged; npctl cannot delete it if Nova does not", "volume", id, "server", s.ID, "error", wrap("mark volume", err))
 	}
 }
 

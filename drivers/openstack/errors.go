@@ -72,9 +72,9 @@ func wrap(doing string, err error) error {
 	var again *gophercloud.ErrUnableToReauthenticate
 	if errors.As(err, &again) {
 		if gophercloud.ResponseCodeIs(again.ErrReauth, http.StatusUnauthorized) {
-			return fmt.Errorf("%s: %w: Keystone no longer takes the credentials", doing, drivers.ErrRejected)
+			return fmt.Errorf("%s: %w: Keystone no longer accepts the credentials", doing, drivers.ErrRejected)
 		}
-		return wrap(doing+": log in again", again.ErrReauth)
+		return wrap(doing+": renew token", again.ErrReauth)
 	}
 	var answer gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &answer) {
@@ -86,7 +86,7 @@ func wrap(doing string, err error) error {
 	}
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) {
-		return unsentError{fmt.Errorf("%s: %w: %w; name the CA with cacert in the clouds.yaml entry", doing, drivers.ErrRejected, err)}
+		return unsentError{fmt.Errorf("%s: %w: %w; set cacert in the clouds.yaml entry to the CA", doing, drivers.ErrRejected, err)}
 	}
 	var transport *url.Error
 	if errors.As(err, &transport) || errors.Is(err, io.ErrUnexpectedEOF) { // no response, or an incomplete one

@@ -21,7 +21,7 @@ import (
 )
 
 // Error responses of real services.
-func TestAnswersBecomeTheKindsThatMatter(t *testing.T) {
+func TestResponsesAreMappedToErrorKinds(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		status int
@@ -76,7 +76,7 @@ func TestAnswersBecomeTheKindsThatMatter(t *testing.T) {
 	}
 }
 
-func TestTroubleOnTheWayMayPass(t *testing.T) {
+func TestConnectionErrorsAreTransient(t *testing.T) {
 	for name, err := range map[string]error{
 		"timeout": fmt.Errorf("Post: %w", context.DeadlineExceeded),
 		"again":   &gophercloud.ErrUnableToReauthenticate{ErrOriginal: errors.New("401"), ErrReauth: errors.New("EOF")},
@@ -92,7 +92,7 @@ func TestTroubleOnTheWayMayPass(t *testing.T) {
 }
 
 // Without a response the caller does not know whether the cloud executed the request.
-func TestNoAnswerIsToldFromAnAnswer(t *testing.T) {
+func TestMissingResponseIsDistinguishedFromResponse(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
 		want bool
@@ -111,7 +111,7 @@ func TestNoAnswerIsToldFromAnAnswer(t *testing.T) {
 }
 
 // The texts of faults of real servers with status ERROR.
-func TestFaultsAreSorted(t *testing.T) {
+func TestFaultsAreMappedToErrorKinds(t *testing.T) {
 	for text, want := range map[string]resources.FaultKind{
 		"No valid host was found. ":                                      resources.FaultCapacity,
 		"No valid host was found. There are not enough hosts available.": resources.FaultCapacity,

@@ -46,9 +46,9 @@ func noFlavor(name string, list []flavor) string {
 		which = fmt.Sprintf("no flavor with %q in its name", name)
 	}
 	if largest.Name == "" {
-		return which + " is there; there are " + strings.Join(flavorNames(list), ", ")
+		return which + " exists; there are " + strings.Join(flavorNames(list), ", ")
 	}
-	return fmt.Sprintf("%s has that much; the largest is %s with %d MiB", which, largest.Name, largest.RAM)
+	return fmt.Sprintf("%s has enough RAM; the largest is %s with %d MiB", which, largest.Name, largest.RAM)
 }
 
 func flavorByID(list []flavor, id string) (flavor, bool) {

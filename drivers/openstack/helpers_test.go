@@ -96,7 +96,7 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case token != "" && q.Header.Get("X-Auth-Token") != token:
 		w.WriteHeader(http.StatusUnauthorized)
 	case answer == nil:
-		r.t.Errorf("nobody wrote down an answer to %s", request)
+		r.t.Errorf("unexpected request %s", request)
 		w.WriteHeader(http.StatusTeapot)
 	default:
 		q.Body = io.NopCloser(strings.NewReader(string(text)))

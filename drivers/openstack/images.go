@@ -165,7 +165,7 @@ func (c *Cloud) image(ctx context.Context, id string) (image, bool, error) {
 		return image{}, false, err
 	}
 	var found image
-	err = wrap("look at image "+id, get(ctx, client, client.ServiceURL("images", url.PathEscape(id)), &found))
+	err = wrap("read image "+id, get(ctx, client, client.ServiceURL("images", url.PathEscape(id)), &found))
 	if isStatus(err, http.StatusNotFound) {
 		return image{}, false, nil
 	}
@@ -195,7 +195,7 @@ func (c *Cloud) removeImage(ctx context.Context, id string) error {
 	case isStatus(err, http.StatusNotFound), isStatus(err, http.StatusGone):
 		return nil
 	case isStatus(err, http.StatusConflict):
-		return fmt.Errorf("%w: the image is in use; it goes once the servers or volumes made from it are gone", err)
+		return fmt.Errorf("%w: the image is in use; delete the servers or volumes that use it first", err)
 	default:
 		return err
 	}

@@ -47,7 +47,7 @@ func TestServersBecomeInstances(t *testing.T) {
 			i.Status, i.Name, i.Marks, i.Flavor = resources.StatusPending, "", resources.OwnerTags{}, ""
 			i.Resources.Cores, i.Resources.RAM = 0, 0
 		})},
-		"somebody else's": {`"status": "BUILD", "metadata": {"purpose": "x", "npctl_node_id": "7"}`, with(func(i *resources.Instance) {
+		"of another owner": {`"status": "BUILD", "metadata": {"purpose": "x", "npctl_node_id": "7"}`, with(func(i *resources.Instance) {
 			i.Status, i.Marks = resources.StatusPending, resources.OwnerTags{}
 		})},
 		"old Nova shows the flavor's id": {`"status": "BUILD", "flavor": {"id": "f2"}`, with(func(i *resources.Instance) {
@@ -115,7 +115,7 @@ func TestServersBecomeInstances(t *testing.T) {
 	}
 }
 
-func TestMarksComeBackAsTheyWereWritten(t *testing.T) {
+func TestOwnershipTagsSurviveRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringN(0, 20, 40)
 		m := resources.OwnerTags{
@@ -159,7 +159,7 @@ func TestFlavorIsTheSmallestThatFits(t *testing.T) {
 	}
 }
 
-func TestNearMatchesAreThoseMeant(t *testing.T) {
+func TestSuggestionsAreSimilarNames(t *testing.T) {
 	names := []string{"private", "public", "storage", "v3-starter-2", "v3-standard-2"}
 	for name, want := range map[string][]string{
 		"privat": {"private"}, "Public": {"public"}, "v3-starter": {"v3-starter-2"}, "zzz": nil, "publik": {"public"},

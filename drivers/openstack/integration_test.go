@@ -339,7 +339,7 @@ func TestRealRevokedTokenIsRenewed(t *testing.T) {
 	}
 }
 
-func TestRealUnreachableCloudIsNoRejection(t *testing.T) {
+func TestRealUnreachableCloudIsUnavailable(t *testing.T) {
 	_, err := openCloud(t, "unreachable", nil)
 	if err == nil || errors.Is(err, drivers.ErrRejected) || !drivers.IsNothingDone(err) {
 		t.Fatalf("open: %v; want an error that may pass and proves that nothing was done", err)

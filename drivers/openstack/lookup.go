@@ -169,6 +169,6 @@ func (c *Cloud) floatingNetwork(ctx context.Context, name string) (network, erro
 	if len(external) == 1 {
 		return external[0], nil
 	}
-	return network{}, &unknownNameError{attribute: "floating_ip_network", detail: fmt.Sprintf("the cloud has %d external networks; name the one floating IPs come from", len(external)),
+	return network{}, &unknownNameError{attribute: "floating_ip_network", detail: fmt.Sprintf("the cloud has %d external networks; set floating_ip_network to one of them", len(external)),
 		near: networkNames(external)}
 }

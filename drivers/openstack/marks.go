@@ -125,7 +125,7 @@ func marksIn(text string) resources.OwnerTags {
 func checkMetadata(values map[string]string) error {
 	for key, value := range values {
 		if len(key) > maxMetadata || len(value) > maxMetadata {
-			return fmt.Errorf("%w: metadata %s: Nova takes keys and values of at most %d bytes, this value has %d; shorten it",
+			return fmt.Errorf("%w: metadata %s: Nova accepts keys and values of at most %d bytes, this value has %d; shorten it",
 				drivers.ErrRejected, key, maxMetadata, len(value))
 		}
 	}

@@ -46,7 +46,7 @@ func (c *Cloud) negotiate(ctx context.Context) (microversion, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, wrap("ask the compute service for its versions", err)
+		return 0, wrap("read versions of the compute service", err)
 	}
 	var newest, oldest int
 	if read, _ := fmt.Sscanf(answer.Version.Version, "2.%d", &newest); read != 1 {

@@ -38,7 +38,7 @@ func (c *Cloud) computeQuota(ctx context.Context, q *resources.Quota) error {
 		} `json:"limits"`
 	}
 	if err := get(ctx, c.compute, c.compute.ServiceURL("limits"), &answer); err != nil {
-		return wrap("look up compute limits", err)
+		return wrap("read compute limits", err)
 	}
 	a := answer.Limits.Absolute
 	q.Limit = resources.ResourceAmounts{Instances: limit(a.MaxInstances), Cores: limit(a.MaxCores), RAM: limit(a.MaxRAM)}
@@ -69,7 +69,7 @@ func (c *Cloud) networkQuota(ctx context.Context, q *resources.Quota) error {
 			} `json:"floatingip"`
 		} `json:"quota"`
 	}
-	err = wrap("look up network quota", get(ctx, client, client.ServiceURL("quotas", c.project, "details"), &answer))
+	err = wrap("read network quota", get(ctx, client, client.ServiceURL("quotas", c.project, "details"), &answer))
 	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (c *Cloud) volumeQuota(ctx context.Context, q *resources.Quota) error {
 			} `json:"absolute"`
 		} `json:"limits"`
 	}
-	err = wrap("look up volume limits", get(ctx, client, client.ServiceURL("limits"), &answer))
+	err = wrap("read volume limits", get(ctx, client, client.ServiceURL("limits"), &answer))
 	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
 		return nil
 	}

@@ -106,7 +106,7 @@ func (c *Cloud) lookUpZones(ctx context.Context, config cty.Value, o *offer) err
 	}
 	var missing []error
 	for _, zone := range o.zones {
-		missing = append(missing, oneOf(ctx, &c.names.zones, "availability_zones", zone, "no such zone, or it is not available"))
+		missing = append(missing, oneOf(ctx, &c.names.zones, "availability_zones", zone, "no such zone, or the zone is not available"))
 	}
 	return errors.Join(missing...)
 }
@@ -123,7 +123,7 @@ func (c *Cloud) lookUpVolume(ctx context.Context, config cty.Value) error {
 	case name == "":
 		return nil
 	case c.microversion < withVolumeType:
-		return &unknownNameError{attribute: "volume_type", value: name, detail: fmt.Sprintf("the compute service is too old to be given one (%s, needs %s)", c.microversion, withVolumeType)}
+		return &unknownNameError{attribute: "volume_type", value: name, detail: fmt.Sprintf("the compute service does not support volume types (it has microversion %s, %s is required)", c.microversion, withVolumeType)}
 	default:
 		return oneOf(ctx, &c.names.volumeTypes, "volume_type", name, "no such volume type")
 	}

@@ -39,14 +39,14 @@ func cloudAttributes() []schema.Attribute {
 		{Name: "cloud", Type: cty.String, Required: true, Class: schema.InPlace,
 			Doc: "Name of the entry in `clouds.yaml`; `envvars` means the `OS_*` environment variables."},
 		{Name: "region", Type: cty.String, Class: schema.InPlace,
-			Doc: "Region; default is the entry's own."},
+			Doc: "Region; the default is the region of the entry."},
 	}
 }
 
 func sharedAttributes() []schema.Attribute {
 	return []schema.Attribute{
 		{Name: "image_format", Type: cty.String, Class: schema.InPlace, OneOf: append(uploadFormats(), "qcow", "vpc"),
-			Doc: "Format that images are uploaded in, where `qcow` is qcow2 and `vpc` is vhd; default is `image_format` of the `clouds.yaml` entry, else `qcow2`."},
+			Doc: "Format of uploaded images; `qcow` means qcow2 and `vpc` means vhd. The default is `image_format` of the `clouds.yaml` entry, else `qcow2`."},
 	}
 }
 
@@ -74,9 +74,9 @@ const defaultVolumeSize = 50 // GB
 func labelAttributes() []schema.Attribute {
 	return append([]schema.Attribute{
 		{Name: "flavor", Type: cty.String, Class: schema.Replacing,
-			Doc: "Flavor by name or id; together with `min_ram` a part of the flavor's name. One of the two must be there."},
+			Doc: "Flavor by name or ID; with `min_ram`, a part of the flavor's name. `flavor` or `min_ram` is required."},
 		{Name: "min_ram", Type: cty.Number, Class: schema.Replacing, Min: ptr(int64(1)),
-			Doc: "MiB: the flavor with the least RAM that has at least this much is taken, the first by name among equals."},
+			Doc: "Minimum RAM in MiB: selects the flavor with the least RAM of at least this size, the first by name among equals."},
 	}, offerAttributes()...)
 }
 
@@ -84,37 +84,37 @@ func offerAttributes() []schema.Attribute {
 	list := cty.List(cty.String)
 	return []schema.Attribute{
 		{Name: "networks", Type: list, Class: schema.Replacing,
-			Doc: "Networks by name or id, attached in this order. Without any the cloud chooses, which works where the project has just one."},
+			Doc: "Networks by name or ID, attached in this order. Without networks the cloud chooses, which works if the project has only one."},
 		{Name: "security_groups", Type: list, Class: schema.Replacing,
-			Doc: "Security groups by name or id; default is the project's `default` group."},
+			Doc: "Security groups by name or ID; the default is the `default` group of the project."},
 		{Name: "create_ports", Type: cty.Bool, Class: schema.InPlace,
-			Doc: "Make the ports of servers rather than have Nova do it: they carry marks then, so that one left behind is found and removed, at the price of a call per network and node."},
+			Doc: "npctl creates the ports of servers instead of Nova. The ports then have ownership tags, so npctl finds and deletes orphans. This costs one call per network and node."},
 		{Name: "availability_zones", Type: list, Class: schema.AppliedToNew,
-			Doc: "Zones to choose from; default is every zone the cloud has."},
+			Doc: "Zones to choose from; the default is all zones of the cloud."},
 		{Name: "auto_floating_ip", Type: cty.Bool, Class: schema.Replacing,
 			Doc: "Attach a new floating IP to servers that have no public address."},
 		{Name: "floating_ip_network", Type: cty.String, Class: schema.Replacing,
-			Doc: "External network, by name or id, that floating IPs come from; default is the only external network, or the cloud's default one."},
+			Doc: "External network of floating IPs, by name or ID; the default is the only external network, or the default network of the cloud."},
 		{Name: "use_internal_ip", Type: cty.Bool, Class: schema.AppliedToNew,
-			Doc: "Connect to nodes at their private address even when they have a public one."},
+			Doc: "Connect to nodes at their private address even if they have a public one."},
 		{Name: "ip_version", Type: cty.Number, Class: schema.AppliedToNew, Check: checkIPVersion,
-			Doc: "4 or 6: connect to nodes at an address of this version; default is 4 where there is one, else 6."},
+			Doc: "4 or 6: connect to nodes at an address of this version; the default is 4 if the node has an IPv4 address, else 6."},
 		{Name: "interface_network", Type: cty.String, Class: schema.AppliedToNew,
-			Doc: "Network whose address nodes are connected to at, when they have several."},
+			Doc: "Network of the address at which npctl connects to nodes with several networks."},
 		{Name: "host_key_checking", Type: cty.Bool, Class: schema.InPlace,
-			Doc: "Nodes count as ready once their SSH host keys have been seen."},
+			Doc: "A node is ready when it presents its SSH host keys."},
 		{Name: "key_name", Type: cty.String, Class: schema.Replacing,
-			Doc: "Nova key pair to put into servers."},
+			Doc: "Nova key pair of the servers."},
 		{Name: "userdata", Type: cty.String, Class: schema.Replacing, Hashed: true, Check: checkUserdata,
 			Doc: "User data for cloud-init, at most 49149 bytes."},
 		{Name: "config_drive", Type: cty.Bool, Class: schema.Replacing,
-			Doc: "Give servers a config drive; default is the cloud's."},
+			Doc: "Attach a config drive to servers; the default is that of the cloud."},
 		{Name: "boot_from_volume", Type: cty.Bool, Class: schema.Replacing,
-			Doc: "Boot from a new volume that is deleted with the server."},
+			Doc: "Boot from a new volume; Nova deletes it with the server."},
 		{Name: "volume_size", Type: cty.Number, Class: schema.Replacing, Min: ptr(int64(1)),
 			Doc: "Size of the boot volume in GB."},
 		{Name: "volume_type", Type: cty.String, Class: schema.Replacing,
-			Doc: "Type of the boot volume; default is the cloud's."},
+			Doc: "Type of the boot volume; the default is that of the cloud."},
 		{Name: "instance_properties", Type: cty.Map(cty.String), Class: schema.Replacing, Check: checkProperties,
 			Doc: "Metadata of servers: keys and values of at most 255 bytes."},
 		{Name: "tags", Type: list, Class: schema.Replacing, Check: checkTags,
@@ -125,11 +125,11 @@ func offerAttributes() []schema.Attribute {
 func imageAttributes() []schema.Attribute {
 	return []schema.Attribute{
 		{Name: "visibility", Type: cty.String, Class: schema.Replacing, OneOf: []string{"private", "shared", "community", "public"},
-			Doc: "Who may use the uploaded image; default is the cloud's (mostly `shared`: this project and those invited)."},
+			Doc: "Visibility of the uploaded image; the default is that of the cloud (usually `shared`: this project and its members)."},
 		{Name: "min_disk", Type: cty.Number, Class: schema.Replacing, Min: ptr(int64(0)),
-			Doc: "GB of disk a flavor must have to boot the image."},
+			Doc: "Minimum disk of a flavor that boots the image, in GB."},
 		{Name: "min_ram", Type: cty.Number, Class: schema.Replacing, Min: ptr(int64(0)),
-			Doc: "MiB of RAM a flavor must have to boot the image."},
+			Doc: "Minimum RAM of a flavor that boots the image, in MiB."},
 	}
 }
 
@@ -145,7 +145,7 @@ const maxUserdata = 65535
 
 func checkUserdata(v cty.Value) error {
 	if n := base64.StdEncoding.EncodedLen(len(v.AsString())); n > maxUserdata {
-		return fmt.Errorf("user data takes %d bytes as base64 and Nova takes %d; fetch the rest from the node instead", n, maxUserdata)
+		return fmt.Errorf("user data has %d bytes as base64, Nova accepts %d; download the rest from the node instead", n, maxUserdata)
 	}
 	return nil
 }
@@ -157,11 +157,11 @@ func checkProperties(v cty.Value) error {
 	for key, value := range v.AsValueMap() {
 		switch {
 		case strings.HasPrefix(key, markPrefix):
-			return fmt.Errorf("property %q: names that begin with %s are npctl's own; choose another", key, markPrefix)
+			return fmt.Errorf("property %q: names that start with %s are reserved for npctl; choose another", key, markPrefix)
 		case key == "" || len(key) > maxMetadata:
 			return fmt.Errorf("property %q: a name has 1 to %d bytes", key, maxMetadata)
 		case !value.IsNull() && value.IsKnown() && len(value.AsString()) > maxMetadata:
-			return fmt.Errorf("property %q: Nova takes values of at most %d bytes, this has %d", key, maxMetadata, len(value.AsString()))
+			return fmt.Errorf("property %q: Nova accepts values of at most %d bytes, this one has %d", key, maxMetadata, len(value.AsString()))
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-func TestValuesThatNovaWouldRefuseAreFoundEarly(t *testing.T) {
+func TestValuesThatNovaRejectsAreConfigurationErrors(t *testing.T) {
 	list := func(s string) cty.Value { return cty.ListVal([]cty.Value{cty.StringVal(s)}) }
 	property := func(k, v string) cty.Value { return cty.MapVal(map[string]cty.Value{k: cty.StringVal(v)}) }
 	for _, test := range []struct {
@@ -33,7 +33,7 @@ func TestValuesThatNovaWouldRefuseAreFoundEarly(t *testing.T) {
 	}
 }
 
-func TestEveryPoolAttributeIsOneOfItsLabels(t *testing.T) {
+func TestPoolAttributesAreLabelAttributes(t *testing.T) {
 	s := New().Schema()
 	for _, a := range s.Pool.Attributes {
 		label, found := s.Label.Lookup(a.Name)

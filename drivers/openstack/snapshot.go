@@ -33,20 +33,20 @@ func (c *Cloud) CheckSnapshot(offer cty.Value) error {
 	return nil
 }
 
-var errOnVolume = fmt.Errorf("%w: a server that boots from a volume (boot_from_volume) has no disk whose content could be fetched; "+
-	"take a label that boots from the host's own disk", drivers.ErrRejected)
+var errOnVolume = fmt.Errorf("%w: a server that boots from a volume (boot_from_volume) has no disk that npctl can download; "+
+	"use a label whose servers boot from a local disk", drivers.ErrRejected)
 
 // Snapshot implements drivers.Snapshotter with Nova's createImage. Nova copies the properties of the server's image,
 // so Snapshot writes all ownership tags, including empty ones. The call cannot set the tag; ListImages finds the
 // image without it.
 func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resources.OwnerTags) (string, error) {
-	doing := "make an image of server " + instance
+	doing := "create image of server " + instance
 	s, found, err := c.server(ctx, instance)
 	switch {
 	case err != nil:
 		return "", unsentError{fmt.Errorf("%s: %w", doing, err)}
 	case !found:
-		return "", unsentError{fmt.Errorf("%s: %w: there is no such server", doing, drivers.ErrRejected)}
+		return "", unsentError{fmt.Errorf("%s: %w: the server does not exist", doing, drivers.ErrRejected)}
 	case s.Metadata[keyVolumeGB] != "":
 		return "", unsentError{fmt.Errorf("%s: %w", doing, errOnVolume)}
 	}
@@ -59,7 +59,7 @@ func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resou
 		return "", err
 	}
 	if err := c.tag(ctx, id); err != nil {
-		c.log.Warn("snapshot could not be tagged; it is known by its properties alone", "image", id, "error", err)
+		c.log.Warn("snapshot not tagged; npctl identifies it by its properties", "image", id, "error", err)
 	}
 	return id, nil
 }
@@ -92,7 +92,7 @@ func (c *Cloud) postSnapshot(ctx context.Context, doing, server string, request 
 	if id := path.Base(at.Path); err == nil && id != "." && id != "/" {
 		return id, nil
 	}
-	return "", errors.New(doing + ": Nova accepted it and does not say which image it makes")
+	return "", errors.New(doing + ": Nova accepted the call and returned no image ID")
 }
 
 func (c *Cloud) tag(ctx context.Context, image string) error {

@@ -21,7 +21,7 @@ func buildMarks() resources.OwnerTags {
 const inherited = `"npctl_installation": "inst", "npctl_upload_id": "0000000007", "npctl_image": "debian", "npctl_build": "b0",
 	"npctl_sha256": "abc", "npctl_hash": "v1:1", "os_distro": "debian", "image_type": "snapshot"`
 
-func TestSnapshotsAreToldFromTheImagesTheyInheritMarksOf(t *testing.T) {
+func TestSnapshotsAreDistinguishedFromImagesWithInheritedTags(t *testing.T) {
 	r := newReplay(t)
 	r.when("GET /image/v2/images", func(q *http.Request) (int, string) {
 		ours := `{"id": "ours", "name": "n", "status": "active", "disk_format": "raw", "size": 5, "tags": [%], ` + inherited + `,
@@ -74,7 +74,7 @@ func TestSnapshotWritesEveryMarkAndTag(t *testing.T) {
 	}
 }
 
-func TestBusyServerIsNotSnapshottedAndMayBeAskedAgain(t *testing.T) {
+func TestSnapshotOfBusyServerIsTransientError(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "metadata": {}}}`)
 	r.on("POST /compute/v2.1/servers/s1/action", 409, `{"conflictingRequest": {"code": 409, "message": "Cannot 'createImage' instance s1 while it is in task_state powering-off"}}`)
@@ -90,17 +90,17 @@ func (r *replay) image(status int, file string) {
 	r.on("GET /image/v2/images/i1/file", status, file)
 }
 
-func TestContentIsComparedWithWhatGlanceSays(t *testing.T) {
+func TestContentIsComparedWithSizeAndChecksumOfGlance(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
 		{"whole", "hello", ""},
 		{"short", "hell", "after 4 of 5 bytes"},
 		{"long", "hello!", "more than the 5 bytes"},
-		{"changed", "hellO", "damaged on its way"},
+		{"changed", "hellO", "damaged in transfer"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newReplay(t)
 			r.image(200, test.file)
-			content, told, err := r.open(nil).ReadImage(t.Context(), "i1")
+			content, read, err := r.open(nil).ReadImage(t.Context(), "i1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,21 +109,21 @@ func TestContentIsComparedWithWhatGlanceSays(t *testing.T) {
 			if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "i1")) {
 				t.Errorf("read %q, %v; want %q", got, err, test.want)
 			}
-			if told.Format != "raw" || told.Size != 5 {
-				t.Errorf("told of %+v", told)
+			if read.Format != "raw" || read.Size != 5 {
+				t.Errorf("read of %+v", read)
 			}
 		})
 	}
 }
 
-func TestContentThatCannotBeHadIsExplained(t *testing.T) {
+func TestUnavailableContentIsExplained(t *testing.T) {
 	r := newReplay(t)
 	r.image(403, "not for you")
 	if _, _, err := r.open(nil).ReadImage(t.Context(), "i1"); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "not for you") {
 		t.Errorf("forbidden content: %v", err)
 	}
 	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "status": "active", "size": 0}`)
-	if _, _, err := r.open(nil).ReadImage(t.Context(), "i1"); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "boots from a volume") {
+	if _, _, err := r.open(nil).ReadImage(t.Context(), "i1"); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "boot from a volume") {
 		t.Errorf("empty image: %v", err)
 	}
 	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "status": "saving"}`)
@@ -132,7 +132,7 @@ func TestContentThatCannotBeHadIsExplained(t *testing.T) {
 	}
 }
 
-func TestOldNovaTellsTheImageInAHeader(t *testing.T) {
+func TestOldNovaReturnsTheImageInAHeader(t *testing.T) {
 	r := newReplay(t)
 	r.newest = "2.40"
 	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "metadata": {}}}`)

@@ -27,11 +27,11 @@ func (c *Cloud) ReadImage(ctx context.Context, id string) (io.ReadCloser, resour
 	case err != nil:
 		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
 	case !ok:
-		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w: there is no such image", doing, drivers.ErrRejected)
+		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w: the image does not exist", doing, drivers.ErrRejected)
 	case found.Status != "active":
 		return nil, resources.RemoteImage{}, fmt.Errorf("%s: it is %s, not active", doing, found.Status)
 	case found.Size == 0:
-		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w: it has no content, which is so when its server boots from a volume", doing, drivers.ErrRejected)
+		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w: it has no content; images of servers that boot from a volume have none", doing, drivers.ErrRejected)
 	}
 	content, err := c.openContent(ctx, doing, found)
 	return content, found.remote(), err
@@ -63,7 +63,7 @@ func (c *Cloud) openContent(ctx context.Context, doing string, i image) (io.Read
 		switch {
 		case resp.StatusCode == http.StatusUnauthorized && attempt == 1:
 			if err := c.provider.Reauthenticate(ctx, token); err != nil {
-				return nil, wrap(doing+": log in again", err)
+				return nil, wrap(doing+": renew token", err)
 			}
 		case resp.StatusCode == http.StatusNoContent:
 			return nil, fmt.Errorf("%s: %w: it has no content", doing, drivers.ErrRejected)
@@ -102,7 +102,7 @@ func sumOf(i image) (hash.Hash, string) {
 
 // contentReader compares the content with the size and checksum that Glance reports.
 type contentReader struct {
-	ctx   context.Context //nolint:containedctx // of this one stream
+	ctx   context.Context //nolint:containedctx // the stream ends with its request
 	from  io.ReadCloser
 	watch *stallWatch
 	doing string
@@ -119,7 +119,7 @@ func (r *contentReader) Read(p []byte) (int, error) {
 	r.watch.reset(stallLimit)
 	switch {
 	case r.read > r.size:
-		return 0, fmt.Errorf("%s: more than the %d bytes that Glance says it has", r.doing, r.size)
+		return 0, fmt.Errorf("%s: more than the %d bytes that Glance reports", r.doing, r.size)
 	case errors.Is(err, io.EOF):
 		return n, r.finish()
 	case err != nil:
@@ -137,7 +137,7 @@ func (r *contentReader) finish() error {
 		return fmt.Errorf("%s: after %d of %d bytes: %w", r.doing, r.read, r.size, io.ErrUnexpectedEOF)
 	}
 	if got := hex.EncodeToString(r.sum.Sum(nil)); r.want != "" && !strings.EqualFold(got, r.want) {
-		return fmt.Errorf("%s: the image was damaged on its way: its checksum is %s, Glance says %s", r.doing, got, r.want)
+		return fmt.Errorf("%s: the image was damaged in transfer: its checksum is %s, Glance reports %s", r.doing, got, r.want)
 	}
 	return io.EOF
 }

@@ -43,11 +43,11 @@ func (s sentBytes) check(spec drivers.ImageSpec) error {
 }
 
 func changed(what, want, got string) error {
-	return fmt.Errorf("%w: the image file is not what was built: %s should be %s and is %s; build it again", drivers.ErrRejected, what, want, got)
+	return fmt.Errorf("%w: the image file changed after its build: %s is %s, expected %s; build it again", drivers.ErrRejected, what, want, got)
 }
 
 func damaged(what, want, got string) error {
-	return fmt.Errorf("the image was damaged on its way: %s sent %s, stored %s", what, want, got)
+	return fmt.Errorf("the image was damaged in transfer: %s sent %s, stored %s", what, want, got)
 }
 
 // verify compares the sent bytes with Glance's image.
@@ -62,7 +62,7 @@ func (s sentBytes) verify(ctx context.Context, i image, content io.ReadSeeker) e
 	strong := sha512.New()
 	again, err := readAgain(ctx, content, strong)
 	if err != nil {
-		return fmt.Errorf("read the image again for its sums: %w", err)
+		return fmt.Errorf("read the image again for its checksums: %w", err)
 	}
 	if err := again.check(drivers.ImageSpec{Size: s.Size, SHA256: s.SHA256, MD5: s.MD5}); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 		r.progress(r.sent)
 	}
 	if err == io.EOF && r.sent < r.size {
-		return n, fmt.Errorf("%w: the image file is not what was built: it ends after %d of %d bytes; build it again", drivers.ErrRejected, r.sent, r.size)
+		return n, fmt.Errorf("%w: the image file changed after its build: it ends after %d of %d bytes; build it again", drivers.ErrRejected, r.sent, r.size)
 	}
 	if err == io.EOF || r.size > 0 && r.sent >= r.size {
 		r.watch.reset(answerLimit) // Glance may need time to store the last bytes
@@ -161,7 +161,7 @@ type stallWatch struct {
 	cancel context.CancelCauseFunc
 }
 
-var errStalled = errors.New("the connection to the cloud stopped moving bytes")
+var errStalled = errors.New("the connection to the cloud transferred no data")
 
 func watchStall(ctx context.Context) (context.Context, *stallWatch) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -101,10 +101,10 @@ func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error 
 		return err
 	}
 	if !now.Marks.SameRecord(l.Marks) || l.Marks.Installation == "" {
-		return fmt.Errorf("delete %s %s: %w: it no longer carries the marks it was listed with; it is left alone", l.Type, l.ID, drivers.ErrNotOurs)
+		return fmt.Errorf("delete %s %s: %w: its ownership tags changed after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
 	}
 	if now.InUse && (!l.InUse || now.Server != l.Server) {
-		return fmt.Errorf("delete %s %s: %w: it is in use since it was listed; it is left alone", l.Type, l.ID, drivers.ErrNotOurs)
+		return fmt.Errorf("delete %s %s: %w: it was attached after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
 	}
 	switch l.Type {
 	case leftoverPort:
@@ -131,7 +131,7 @@ func (c *Cloud) reread(ctx context.Context, l resources.Leftover) (resources.Lef
 	case leftoverVolume:
 		service, path = serviceVolume, "volumes"
 	default:
-		return l, false, fmt.Errorf("%w: delete leftover %s: %q is not something this driver makes", drivers.ErrRejected, l.ID, l.Type)
+		return l, false, fmt.Errorf("%w: delete leftover %s: %q is not a kind that this driver creates", drivers.ErrRejected, l.ID, l.Type)
 	}
 	client, err := c.service(service)
 	if err != nil {

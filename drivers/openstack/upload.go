@@ -24,7 +24,7 @@ func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content
 	doing := "upload image " + spec.Name
 	if spec.MaybeCreated {
 		if err := c.deleteMarkedImages(ctx, spec.Marks); err != nil {
-			return resources.RemoteImage{}, fmt.Errorf("%s: remove what an earlier attempt left: %w", doing, err)
+			return resources.RemoteImage{}, fmt.Errorf("%s: delete the image of an earlier attempt: %w", doing, err)
 		}
 	}
 	created, err := c.createImage(ctx, doing, spec)
@@ -39,7 +39,7 @@ func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	if left := c.removeImage(cleanup, created.ID); left != nil {
-		err = fmt.Errorf("%w (image %s stays behind: %w)", err, created.ID, left)
+		err = fmt.Errorf("%w (image %s was not deleted: %w)", err, created.ID, left)
 	}
 	return resources.RemoteImage{}, err
 }
@@ -133,11 +133,11 @@ func (c *Cloud) waitActive(ctx context.Context, doing, id string) (image, error)
 			return image{}, fmt.Errorf("%s: %w", doing, err)
 		case err != nil: // transient error; the content is stored, so polling is cheaper than another upload
 		case !found:
-			return image{}, fmt.Errorf("%s: the image was deleted meanwhile", doing)
+			return image{}, fmt.Errorf("%s: the image was deleted during the upload", doing)
 		case now.Status == "active":
 			return now, nil
 		case imageStatus(now.Status) != resources.StatusPending:
-			return image{}, fmt.Errorf("%s: Glance says the image is %s%s", doing, now.Status, importFailure(now))
+			return image{}, fmt.Errorf("%s: Glance reports the image as %s%s", doing, now.Status, importFailure(now))
 		}
 		select {
 		case <-ctx.Done():
@@ -175,7 +175,7 @@ func (c *Cloud) putContent(ctx context.Context, doing, id string, spec drivers.I
 			return answer.sent, nil
 		case answer.status == http.StatusUnauthorized && attempt == 1:
 			if err := c.provider.Reauthenticate(ctx, token); err != nil {
-				return sentBytes{}, wrap(doing+": log in again", err)
+				return sentBytes{}, wrap(doing+": renew token", err)
 			}
 		default:
 			return sentBytes{}, newAPIError(doing, answer.status, answer.body, answer.header)

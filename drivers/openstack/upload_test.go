@@ -133,7 +133,7 @@ func (r *countingReader) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, struct{ io.Reader }{r})
 }
 
-func TestFileIsReadOnceWhenGlanceShowsASumThatIsKnown(t *testing.T) {
+func TestFileIsReadOnceWhenGlanceReturnsKnownChecksum(t *testing.T) {
 	sum5, sum256, sum512 := diskSums()
 	size := fmt.Sprintf(`"size": %d`, len(disk))
 	known := uploadSpec()
@@ -166,7 +166,7 @@ func TestFileIsReadOnceWhenGlanceShowsASumThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestFileThatChangedSinceItsBuildIsRejectedWhateverGlanceShows(t *testing.T) {
+func TestFileChangedAfterBuildIsRejected(t *testing.T) {
 	other := strings.ToUpper(disk)
 	sum5, sum256, sum512 := md5.Sum([]byte(other)), sha256.Sum256([]byte(other)), sha512.Sum512([]byte(other))
 	size := fmt.Sprintf(`"size": %d`, len(disk))
@@ -196,7 +196,7 @@ func TestFileThatChangedSinceItsBuildIsRejectedWhateverGlanceShows(t *testing.T)
 	}
 }
 
-func TestTokenThatEndsBeforeTheUploadIsRenewed(t *testing.T) {
+func TestTokenExpiredBeforeUploadIsRenewed(t *testing.T) {
 	r := newReplay(t)
 	sum5, _, _ := diskSums()
 	glance(r, fmt.Sprintf(`"size": %d, "checksum": %q`, len(disk), sum5))
@@ -213,7 +213,7 @@ func TestTokenThatEndsBeforeTheUploadIsRenewed(t *testing.T) {
 	}
 }
 
-func TestFullGlanceIsErrQuotaAndLeavesNothing(t *testing.T) {
+func TestFullGlanceIsErrQuotaAndImageIsDeleted(t *testing.T) {
 	r := newReplay(t)
 	glance(r, `"size": 0`)
 	r.on("PUT /image/v2/images/i1/file", 413, `<html><body>Denying attempt to upload image because it exceeds the quota: 10</body></html>`)
@@ -223,12 +223,12 @@ func TestFullGlanceIsErrQuotaAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
+func TestImageThatCannotBeDeletedIsNamed(t *testing.T) {
 	r := newReplay(t)
 	glance(r, `"size": 1`)
 	r.on("DELETE /image/v2/images/i1", 500, "")
 	_, err := r.open(nil).UploadImage(t.Context(), uploadSpec(), strings.NewReader(disk))
-	if err == nil || !strings.Contains(err.Error(), "image i1 stays behind") {
+	if err == nil || !strings.Contains(err.Error(), "image i1 was not deleted") {
 		t.Errorf("UploadImage: %v; want the image named that stays behind", err)
 	}
 }
@@ -255,7 +255,7 @@ func TestImageInUseMayBeDeletedLater(t *testing.T) {
 	}
 }
 
-func TestHalfUploadsAreListed(t *testing.T) {
+func TestIncompleteUploadsAreListed(t *testing.T) {
 	r := newReplay(t)
 	image := func(id, status string) string {
 		return fmt.Sprintf(`{"id": %q, "status": %q, "size": null, "checksum": null, "tags": ["npctl"], "npctl_installation": "inst", "npctl_upload_id": %q}`, id, status, id)

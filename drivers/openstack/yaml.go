@@ -26,7 +26,7 @@ func decodeYAML(text []byte) (map[string]any, error) {
 	}
 	values, ok := value.(map[string]any)
 	if !ok && value != nil {
-		return nil, errors.New("it must hold a mapping that begins with \"clouds:\"")
+		return nil, errors.New("expected a mapping with the key \"clouds\"")
 	}
 	return values, nil
 }

@@ -61,7 +61,7 @@ func (d *Driver) Schema() schema.Driver {
 	for i := range s.Pool.Attributes {
 		if a := &s.Pool.Attributes[i]; a.Name == "host_key_checking" {
 			a.Default = cty.False
-			a.Doc += " Off by default here, since nothing answers without `ssh_port`."
+			a.Doc += " The default is false because servers of the sandbox do not respond without `ssh_port`."
 		}
 	}
 	return s

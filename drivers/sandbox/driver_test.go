@@ -226,7 +226,7 @@ func TestContract(t *testing.T) {
 }
 
 // Decorators affect a stream that outlives its call, so the snapshot tests also run on a decorated Cloud.
-func TestSnapshotsWorkDecorated(t *testing.T) {
+func TestSnapshotsWorkThroughDecorators(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		s := setup(t, nil, nil)
@@ -236,7 +236,7 @@ func TestSnapshotsWorkDecorated(t *testing.T) {
 }
 
 // The contract also holds on a slow cloud with stale lists and late addresses.
-func TestContractOnACloudThatLags(t *testing.T) {
+func TestContractOnSlowCloud(t *testing.T) {
 	t.Parallel()
 	lag := func(operation, action string) cty.Value {
 		return faultBlock(map[string]cty.Value{
@@ -277,7 +277,7 @@ func TestWrongConfigurationIsRejected(t *testing.T) {
 	}
 }
 
-func TestWhatIsConfiguredIsInTheCloud(t *testing.T) {
+func TestConfiguredObjectsExist(t *testing.T) {
 	block := func(name string, attributes map[string]cty.Value) cty.Value {
 		for _, b := range driver().Schema().Provider.Blocks {
 			if b.Name == name {

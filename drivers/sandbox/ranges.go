@@ -25,7 +25,7 @@ func (d *Driver) openCloud(env drivers.Env, o sandboxcloud.Options) (*sandboxclo
 		n, known, err := sandboxcloud.RangeOf(other)
 		switch {
 		case err != nil:
-			o.Log.Debug("address range of another sandbox is not known", "file", other, "error", err)
+			o.Log.Debug("address range of another sandbox is unknown", "file", other, "error", err)
 		case known:
 			used[n] = true
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-func TestOnlyANewSandboxReadsTheOthersBesideIt(t *testing.T) {
+func TestNewSandboxReadsOnlyNeighbouringSandboxes(t *testing.T) {
 	dir := t.TempDir()
 	opened := func(name string) (log string) {
 		t.Helper()

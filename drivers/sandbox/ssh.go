@@ -36,9 +36,9 @@ func serveSSH(ctx context.Context, env drivers.Env, cloud *sandboxcloud.Cloud, c
 	err = errors.Join(r.err, err)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		log.Info("somebody else answers SSH for the servers of the sandbox, until the port is free", "error", err)
+		log.Info("another process responds to SSH for the servers of the sandbox until the port is free", "error", err)
 	case err != nil:
-		log.Warn("this npctl answers no SSH for the servers of the sandbox", "error", err)
+		log.Warn("this npctl does not respond to SSH for the servers of the sandbox", "error", err)
 		return func() error { return nil }
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))

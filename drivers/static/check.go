@@ -38,7 +38,7 @@ func (*Cloud) Check(ctx context.Context, node resources.StaticNode) ([]string, e
 			return nil, fmt.Errorf("node %s: %w: %w", node.Name, drivers.ErrRejected, err)
 		}
 		if !slices.Contains(shown, key) {
-			return nil, fmt.Errorf("node %s: %w: %s does not show the host key %s; it shows %s. Somebody may be in between; if the machine was installed anew, write its new key into host_keys",
+			return nil, fmt.Errorf("node %s: %w: %s does not show the host key %s; it shows %s. The connection may be intercepted; if the machine was reinstalled, write its new key into host_keys",
 				node.Name, drivers.ErrRejected, address, key, strings.Join(shown, ", "))
 		}
 	}

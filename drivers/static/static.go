@@ -34,13 +34,13 @@ func (*Driver) Open(_ context.Context, env drivers.Env, _ cty.Value) (drivers.Cl
 // Schema implements drivers.Driver.
 func (*Driver) Schema() schema.Driver {
 	return schema.Driver{
-		Doc:      "Nodes are machines that exist. They are neither made nor deleted, only handed out and taken back.",
+		Doc:      "Nodes are existing machines. npctl neither creates nor deletes them; it assigns them and takes them back.",
 		HasNodes: true,
 		Node: schema.Block{Attributes: []schema.Attribute{
 			{Name: "timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5s"), Class: schema.InPlace,
-				Doc: "How long the node may take to answer when it is checked."},
+				Doc: "Time within which the node must respond to a check."},
 			{Name: "host_key_checking", Type: cty.Bool, Default: cty.True, Class: schema.InPlace,
-				Doc: "Check that the node answers, and that it shows the host keys written here, before it is handed out. When off, the keys are passed on unchecked and the node is taken to be there."},
+				Doc: "Check that the node responds and presents the configured host keys before npctl assigns it. Without the check, npctl passes the keys on unverified and assumes that the node is reachable."},
 		}},
 	}
 }

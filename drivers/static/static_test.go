@@ -75,7 +75,7 @@ func with(config cty.Value, name string, value cty.Value) cty.Value {
 	return cty.ObjectVal(values)
 }
 
-func TestNodesAreNeitherMadeNorListedNorDeleted(t *testing.T) {
+func TestNodesAreNotCreatedListedOrDeleted(t *testing.T) {
 	c := open(t)
 	spec := drivers.Spec{Marks: resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "0000000001"}, Hostname: "static01"}
 	first, err := c.Create(t.Context(), spec)
@@ -100,7 +100,7 @@ func TestNodesAreNeitherMadeNorListedNorDeleted(t *testing.T) {
 	}
 }
 
-func TestReachableNodeShowsItsKeys(t *testing.T) {
+func TestReachableNodePresentsItsKeys(t *testing.T) {
 	key := newKey(t)
 	node := machine(t, key)
 	checker, ok := drivers.CheckerOf(drivers.Decorate(open(t), drivers.DecorateOptions{}))
@@ -126,7 +126,7 @@ func TestNodeWithAnotherKeyIsRejected(t *testing.T) {
 	}
 }
 
-func TestNodeThatDoesNotAnswerMayComeBack(t *testing.T) {
+func TestUnreachableNodeIsTransientError(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestNodeThatDoesNotAnswerMayComeBack(t *testing.T) {
 	}
 }
 
-func TestUncheckedNodeIsBelieved(t *testing.T) {
+func TestUncheckedNodeKeepsConfiguredKeys(t *testing.T) {
 	node := resources.StaticNode{Name: "does-not-exist.invalid", HostKeys: []string{"ssh-ed25519 AAAA"}}
 	node.Config = with(static.New().Schema().Node.Null(), "host_key_checking", cty.False)
 	got, err := open(t).(drivers.Checker).Check(t.Context(), node)

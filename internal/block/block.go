@@ -26,7 +26,7 @@ type Block struct {
 func Read(value cty.Value, s schema.Block) (Block, error) {
 	plain, marks := value.UnmarkDeepWithPaths()
 	if plain == cty.NilVal || plain.IsNull() || !plain.Type().IsObjectType() || !plain.IsWhollyKnown() {
-		return Block{}, fmt.Errorf("configuration is no known object: %#v", plain.Type())
+		return Block{}, fmt.Errorf("configuration is not a known object: %#v", plain.Type())
 	}
 	b := Block{value: plain}
 	for _, m := range marks {
@@ -122,7 +122,7 @@ func (b Block) Duration(name string) (time.Duration, error) {
 	}
 	d, err := str2duration.ParseDuration(written)
 	if err != nil {
-		return 0, fmt.Errorf("%s = %q is no duration: write one such as \"90s\" or \"10m\"", name, written)
+		return 0, fmt.Errorf("%s = %q is not a duration; write one such as \"90s\" or \"10m\"", name, written)
 	}
 	return d, nil
 }
@@ -134,7 +134,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func CheckVariables(v cty.Value, taken func(name string) error) error {
 	for name := range v.AsValueMap() {
 		if !variableName.MatchString(name) {
-			return fmt.Errorf("%q is no name of an environment variable: use letters, digits and underscores", name)
+			return fmt.Errorf("%q is not the name of an environment variable; use letters, digits and underscores", name)
 		}
 		if err := taken(name); err != nil {
 			return err

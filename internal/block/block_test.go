@@ -59,7 +59,7 @@ func TestNullAttributesAreZero(t *testing.T) {
 	}
 }
 
-func TestValuesThatAreNoBlockAreErrors(t *testing.T) {
+func TestNonBlockValuesAreErrors(t *testing.T) {
 	for _, value := range []cty.Value{cty.NilVal, cty.StringVal("x"), cty.NullVal(example.Type()), cty.UnknownVal(example.Type()), cty.DynamicVal} {
 		if _, err := Read(value, example); err == nil {
 			t.Errorf("%#v was read", value)

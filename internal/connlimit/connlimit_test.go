@@ -59,7 +59,7 @@ func from(t *testing.T, client, address, path string) (conn net.Conn, status str
 
 const ok = "HTTP/1.1 200 OK"
 
-func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
+func TestIdleConnectionsBlockNoClient(t *testing.T) {
 	address, _ := serve(t, 6, 4)
 	for range 3 {
 		for _, client := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1", "127.0.0.1"} {
@@ -108,7 +108,7 @@ func TestTotalIsLimited(t *testing.T) {
 	}
 }
 
-func TestClosedConnectionsGiveTheirPlacesBack(t *testing.T) {
+func TestClosedConnectionsReleaseTheirSlots(t *testing.T) {
 	address, _ := serve(t, 1, 1)
 	for range 5 {
 		var err error
@@ -127,7 +127,7 @@ func TestClosedConnectionsGiveTheirPlacesBack(t *testing.T) {
 	}
 }
 
-func TestClientsAreToldApart(t *testing.T) {
+func TestClientsAreDistinguished(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.7:1234":          "192.0.2.7",
 		"[::ffff:192.0.2.7]:1":    "192.0.2.7",

@@ -123,7 +123,7 @@ func (h helps) option(t *testing.T, words []string, name string) bool {
 	return has.MatchString(h.of(t, words...))
 }
 
-func TestPlannedCommandsAreNotThereYet(t *testing.T) {
+func TestPlannedCommandsDoNotExist(t *testing.T) {
 	help := helps{}.of(t)
 	for _, name := range planned {
 		if strings.Contains(help, "\n     "+name+" ") {

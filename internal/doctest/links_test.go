@@ -16,7 +16,7 @@ var (
 	slugOut = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinksHaveTargets(t *testing.T) {
 	checked := 0
 	for _, page := range pages(t) {
 		_, prose := fences(t, page)

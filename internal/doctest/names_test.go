@@ -17,8 +17,8 @@ var headings = map[string]string{
 	"provider": "provider", "pool": "pool", "image": "image", "cloud_image": "cloud_image", "node": "node",
 }
 
-// TestNodepoolOptionsHaveTheirHome holds the second column of the tables of the Nodepool page to the schemas.
-func TestNodepoolOptionsHaveTheirHome(t *testing.T) {
+// TestNodepoolOptionsAreDocumented holds the second column of the tables of the Nodepool page to the schemas.
+func TestNodepoolOptionsAreDocumented(t *testing.T) {
 	reference := sections(output(t, "docs"))
 	checked := 0
 	for line := range strings.SplitSeq(read(t, "docs/coming-from-nodepool.md"), "\n") {

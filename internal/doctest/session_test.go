@@ -26,9 +26,9 @@ var setups = map[string]func(*place){
 	"review":        reviewSession,
 }
 
-// TestSessionsShowWhatComesOut runs the sessions of all pages. The lines that a page shows must come out, whatever
+// TestSessionsMatchActualOutput runs the sessions of all pages. The lines that a page shows must come out, whatever
 // differs from run to run aside; a line with nothing but … stands for others.
-func TestSessionsShowWhatComesOut(t *testing.T) {
+func TestSessionsMatchActualOutput(t *testing.T) {
 	ran := 0
 	for _, page := range pages(t) {
 		blocks, _ := fences(t, page)

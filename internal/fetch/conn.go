@@ -103,7 +103,7 @@ func (c *conn) checkResponse(at int64, ids validator) error {
 func (c *conn) framed() error {
 	r := c.response
 	if r.ContentLength < 0 && r.ProtoMajor < 2 && len(r.TransferEncoding) == 0 {
-		return errors.New("the server tells neither the length of the file nor where it ends; a cut would go unnoticed")
+		return errors.New("the server sends neither the length nor the end of the file, so npctl could not detect a truncated file")
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func contentRange(text string) (from, size int64, err error) {
 		size, err3 = strconv.ParseInt(whole, 10, 64)
 	}
 	if err := errors.Join(err1, err2, err3); err != nil || from < 0 || end < from || size >= 0 && end >= size {
-		return 0, 0, fmt.Errorf("the server answers with the range %q, which is not what was asked for", text)
+		return 0, 0, fmt.Errorf("the server answers with the range %q, which is not the requested one", text)
 	}
 	return from, size, nil
 }

@@ -12,15 +12,15 @@ import (
 
 var (
 	// ErrGone is the error for a file that the server does not have (404, 410).
-	ErrGone = errors.New("the server does not have it")
+	ErrGone = errors.New("the server does not have the file")
 	// ErrWebPage is the error for an HTML page in place of a file.
-	ErrWebPage = errors.New("the server sends a web page instead of the file; open the address in a browser to see what it says")
+	ErrWebPage = errors.New("the server sends a web page instead of the file; open the address in a browser to read it")
 	// ErrTooLarge is wrapped by the error for a file over its limit.
 	ErrTooLarge = errors.New("too large")
 )
 
 // errRestart means that the bytes read so far are invalid and the download starts from the beginning.
-var errRestart = errors.New("the file has to be fetched from its beginning")
+var errRestart = errors.New("the download must start from the beginning")
 
 // SumError is the error for a file with a wrong checksum.
 type SumError struct {
@@ -29,7 +29,7 @@ type SumError struct {
 }
 
 func (e *SumError) Error() string {
-	return fmt.Sprintf("wrong checksum: the file has %s %s and should have %s", e.Kind, e.Got, e.Want)
+	return fmt.Sprintf("wrong checksum: the file has %s %s, expected %s", e.Kind, e.Got, e.Want)
 }
 
 // statusError is a response without a file.
@@ -41,7 +41,7 @@ type statusError struct {
 func (e *statusError) Error() string {
 	switch e.code {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Sprintf("the server refuses (%s); files are fetched without credentials", e.status)
+		return fmt.Sprintf("the server refuses (%s); npctl downloads files without credentials", e.status)
 	default:
 		return "the server answers " + e.status
 	}

@@ -42,7 +42,7 @@ func TestFileIsFetchedUnpackedAndSummed(t *testing.T) {
 		{"two zstd frames", "/image.raw.zst", "", append(zstded(t, file[:1000]), zstded(t, file[1000:])...)},
 		{"gzip", "/image.raw.gz", "", gzipped(t, file)},
 		{"gzip in capitals, with a query", "/image.raw.GZ?sig=x.raw", "", gzipped(t, file)},
-		{"gzip told twice", "/image.raw.gz", "gzip", gzipped(t, file)},
+		{"gzip by extension and header", "/image.raw.gz", "gzip", gzipped(t, file)},
 		{"encoding of the server", "/image.raw", "gzip", gzipped(t, file)},
 		{"encoding around it", "/image.raw.zst", "x-gzip", gzipped(t, zstded(t, file))},
 	} {
@@ -87,7 +87,7 @@ func TestHolesStayHoles(t *testing.T) {
 	}
 }
 
-func TestInterruptedDownloadGoesOn(t *testing.T) {
+func TestInterruptedDownloadResumes(t *testing.T) {
 	file := content()
 	packed := zstded(t, file)
 	s := serve(t, packed, cut(100_000), status(503), cut(200_000), hang(0), cut(3))
@@ -107,7 +107,7 @@ func TestInterruptedDownloadGoesOn(t *testing.T) {
 	}
 }
 
-func TestRestIsOnlyTakenFromTheSameFile(t *testing.T) {
+func TestDownloadResumesOnlyFromTheSameFile(t *testing.T) {
 	file := content()
 	other := append([]byte("another"), file...)
 	for _, test := range []struct {
@@ -160,7 +160,7 @@ func TestRestIsOnlyTakenFromTheSameFile(t *testing.T) {
 	}
 }
 
-func TestRestMayComeInPieces(t *testing.T) {
+func TestDownloadMayResumeSeveralTimes(t *testing.T) {
 	file := content()[:20_000]
 	piece := func(_ *server, w http.ResponseWriter, r *http.Request) bool {
 		var from int
@@ -195,7 +195,7 @@ func TestBadAnswersAreErrors(t *testing.T) {
 	}{
 		{"not there", "/x", status(404), ErrGone, "404 Not Found"},
 		{"gone", "/x", status(410), ErrGone, "410 Gone"},
-		{"forbidden", "/x", status(403), nil, "the server refuses (403 Forbidden); files are fetched without credentials"},
+		{"forbidden", "/x", status(403), nil, "the server refuses (403 Forbidden); npctl downloads files without credentials"},
 		{"odd", "/x", status(418), nil, "the server answers 418"},
 		{"page by type", "/x", func(s *server, w http.ResponseWriter, r *http.Request) bool {
 			s.kind = "text/html; charset=utf-8"
@@ -213,14 +213,14 @@ func TestBadAnswersAreErrors(t *testing.T) {
 			ErrTooLarge, "the unpacked file has more than 16.0 MiB"},
 		{"not zstd", "/x.zst", body(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(file) }), nil, "not compressed with zstd, as its address says"},
 		{"not gzip", "/x.gz", body(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(file) }), nil, "not compressed with gzip, as its address says"},
-		{"half of zstd", "/x.zst", body(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(zstded(t, file)[:9000]) }), nil, "it ends in the middle of what zstd compressed"},
-		{"half of gzip", "/x.gz", body(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(gzipped(t, file)[:9000]) }), nil, "it ends in the middle of what gzip compressed"},
+		{"half of zstd", "/x.zst", body(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(zstded(t, file)[:9000]) }), nil, "the zstd data is truncated"},
+		{"half of gzip", "/x.gz", body(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(gzipped(t, file)[:9000]) }), nil, "the gzip data is truncated"},
 		{"large window", "/x.zst", body(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x09, 0, 0}) // a window of 2 GiB
-		}), nil, "would take over 128 MiB of memory"},
+		}), nil, "needs over 128 MiB of memory"},
 		{"unknown encoding", "/x", func(s *server, w http.ResponseWriter, r *http.Request) bool { s.encoding = "br"; return false }, nil, `encoding "br"`},
-		{"no end to be seen", "/x", body(unframed), nil, "a cut would go unnoticed"},
-		{"redirect to a file", "/x", status(302, "Location", "file:///etc/passwd?secret"), nil, "redirects to file:///etc/passwd?…, which is no web address"},
+		{"no end to be seen", "/x", body(unframed), nil, "npctl could not detect a truncated file"},
+		{"redirect to a file", "/x", status(302, "Location", "file:///etc/passwd?secret"), nil, "redirects to file:///etc/passwd?…, which is not a web address"},
 		{"redirect without end", "/x", status(302, "Location", "/x"), nil, "redirects more than 5 times"},
 		{"redirect that cannot be read", "/x", status(302, "Location", "http://[secret"), nil, "redirects to an address that cannot be read"},
 	} {
@@ -292,7 +292,7 @@ func TestWrongChecksumNamesBoth(t *testing.T) {
 	}
 }
 
-func TestItGivesUpInTheEnd(t *testing.T) {
+func TestDownloadRetriesAreLimited(t *testing.T) {
 	file := content()
 	slow := func(_ *server, w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("ETag", `"one"`)
@@ -352,7 +352,7 @@ func TestItGivesUpInTheEnd(t *testing.T) {
 	}
 }
 
-func TestServerThatIsDownIsTriedAgain(t *testing.T) {
+func TestUnreachableServerIsRetried(t *testing.T) {
 	s := serve(t, nil)
 	r := s.request(t, "/x")
 	s.Close()
@@ -364,7 +364,7 @@ func TestServerThatIsDownIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestUnknownCertificateIsNotTriedAgain(t *testing.T) {
+func TestUnknownCertificateIsNotRetried(t *testing.T) {
 	s := serve(t, content())
 	s.Close()
 	s.Server = newTLS(t, s)
@@ -384,7 +384,7 @@ func TestRedirectsKeepTheirProtection(t *testing.T) {
 			return
 		}
 		if r.Referer() != "" {
-			t.Errorf("where a redirect came from is told: %s", r.Referer())
+			t.Errorf("Referer of a redirect is %s, want none", r.Referer())
 		}
 		plain.answer(w, r)
 	}))
@@ -395,7 +395,7 @@ func TestRedirectsKeepTheirProtection(t *testing.T) {
 	defer c.HTTP.CloseIdleConnections()
 	for _, test := range []struct{ from, to, want string }{
 		{secure.URL, secure.URL + "/to", ""},
-		{secure.URL, plain.URL + "/to?sig=secret", "the server redirects from https to " + plain.URL + "/to?…, which is not protected"},
+		{secure.URL, plain.URL + "/to?sig=secret", "the server redirects from https to " + plain.URL + "/to?…, which is not encrypted"},
 	} {
 		to = test.to
 		r := plain.request(t, "/")
@@ -410,7 +410,7 @@ func TestRedirectsKeepTheirProtection(t *testing.T) {
 	}
 }
 
-func TestServerSaysWhenToComeBack(t *testing.T) {
+func TestRetryAfterOfServerIsRespected(t *testing.T) {
 	var c transientError
 	for _, test := range []struct {
 		header string
@@ -431,7 +431,7 @@ func TestServerSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
-func TestEndedContextStopsIt(t *testing.T) {
+func TestEndedContextStopsDownload(t *testing.T) {
 	why := errors.New("the operator pressed ^C")
 	for name, faults := range map[string][]fault{
 		"while it comes":      {hang(5000)},
@@ -473,12 +473,12 @@ func TestEndedContextStopsUnpacking(t *testing.T) {
 	}
 }
 
-func TestAddressMustBeOfTheWeb(t *testing.T) {
+func TestAddressMustBeHTTP(t *testing.T) {
 	s := serve(t, nil)
 	for _, scheme := range []string{"file", "ftp", "swift", ""} {
 		r := s.request(t, "/x")
 		r.URL.Scheme = scheme
-		if _, err := quick().Download(t.Context(), r); err == nil || !strings.Contains(err.Error(), "no web address") {
+		if _, err := quick().Download(t.Context(), r); err == nil || !strings.Contains(err.Error(), "not a web address") {
 			t.Errorf("scheme %q: error is %v", scheme, err)
 		}
 	}
@@ -487,7 +487,7 @@ func TestAddressMustBeOfTheWeb(t *testing.T) {
 	}
 }
 
-func TestPackingIsToldByTheEndOfThePath(t *testing.T) {
+func TestCompressionFollowsFileExtension(t *testing.T) {
 	for address, want := range map[string]struct {
 		packing Compression
 		rest    string
@@ -502,7 +502,7 @@ func TestPackingIsToldByTheEndOfThePath(t *testing.T) {
 }
 
 // However often a download is interrupted and its file changes, the result is one complete file of the server.
-func TestAnyInterruptionEndsInAWholeFile(t *testing.T) {
+func TestInterruptedDownloadsAreComplete(t *testing.T) {
 	file := content()[:200_000]
 	rapid.Check(t, func(rt *rapid.T) {
 		var faults []fault

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestPlacesOfAddresses(t *testing.T) {
+func TestForbiddenAddresses(t *testing.T) {
 	for _, refused := range []string{
 		"127.0.0.1", "127.9.9.9", "0.0.0.0", "0.1.2.3", "::1", "::", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254",
 		"fd00:ec2::254", "168.63.129.16", "100.100.100.200", "224.0.0.1", "ff02::1", "255.255.255.255", "64:ff9b::7f00:1", "::7f00:1",
@@ -26,7 +26,7 @@ func TestPlacesOfAddresses(t *testing.T) {
 	}
 }
 
-func TestGuardRefusesPlaces(t *testing.T) {
+func TestGuardRejectsForbiddenAddresses(t *testing.T) {
 	s := serve(t, content())
 	address, err := url.Parse(s.URL)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestGuardRefusesPlaces(t *testing.T) {
 	}
 }
 
-func TestGuardAsksProxiesOnlyForOtherPlaces(t *testing.T) {
+func TestGuardUsesProxiesOnlyForPermittedAddresses(t *testing.T) {
 	var asked []string
 	inner := NewTransport(nil)
 	inner.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse("http://proxy.example.com:3128") }

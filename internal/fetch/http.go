@@ -51,16 +51,16 @@ func CheckRedirect(next *http.Request, via []*http.Request) error {
 	case len(via) > mostRedirects:
 		return &redirectError{fmt.Sprintf("the server redirects more than %d times", mostRedirects)}
 	case checkAddress(next.URL) != nil:
-		return &redirectError{fmt.Sprintf("the server redirects to %s, which is no web address", Redacted(next.URL))}
+		return &redirectError{fmt.Sprintf("the server redirects to %s, which is not a web address", Redacted(next.URL))}
 	case via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https":
-		return &redirectError{fmt.Sprintf("the server redirects from https to %s, which is not protected", Redacted(next.URL))}
+		return &redirectError{fmt.Sprintf("the server redirects from https to %s, which is not encrypted", Redacted(next.URL))}
 	}
 	return nil
 }
 
 func checkAddress(u *url.URL) error {
 	if u == nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%q is no web address: it has to begin with https:// or http://", Redacted(u))
+		return fmt.Errorf("%q is not a web address; it must start with https:// or http://", Redacted(u))
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (u *unpacker) Close() error {
 func withPackingError(layer Compression, from io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := from.Read(p)
-		if err != nil && err != io.EOF { //nolint:errorlint // a wrapped EOF is none
+		if err != nil && err != io.EOF { //nolint:errorlint // io.Reader requires io.EOF itself
 			err = packingError(layer, err)
 		}
 		return n, err
@@ -124,11 +124,11 @@ func withPackingError(layer Compression, from io.Reader) io.Reader {
 func packingError(layer Compression, err error) error {
 	switch {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return fmt.Errorf("it was compressed with zstd --long or --ultra and would take over %d MiB of memory; leave those options out", window>>20)
+		return fmt.Errorf("it was compressed with zstd --long or --ultra and needs over %d MiB of memory; compress it without those options", window>>20)
 	case errors.Is(err, zstd.ErrMagicMismatch), errors.Is(err, gzip.ErrHeader):
 		return fmt.Errorf("it is not compressed with %s, as its address says", layer)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fmt.Errorf("it ends in the middle of what %s compressed", layer)
+		return fmt.Errorf("the %s data is truncated", layer)
 	}
 	return fmt.Errorf("unpack %s: %w", layer, err)
 }

@@ -46,7 +46,7 @@ func (o Options) ask(ctx context.Context, server, command string, line func(stri
 	}
 	err = readListing(plain, line)
 	if errors.Is(err, errSilent) && o.TLS == nil {
-		err = fmt.Errorf("%w; if it wants TLS, give it a tls block", err)
+		err = fmt.Errorf("%w; if it requires TLS, add a tls block", err)
 	}
 	if err != nil {
 		return &ServerError{server, fmt.Errorf("command %q: %w", command, because(ctx, err))}
@@ -67,7 +67,7 @@ func readListing(r io.Reader, line func(string) error) error {
 			return nil
 		}
 		if isBinary(text) {
-			return errors.New("the server answers in TLS: give it a tls block")
+			return errors.New("the server responds with TLS; add a tls block")
 		}
 		if err := line(text); err != nil {
 			return err
@@ -103,13 +103,13 @@ func (o Options) status(ctx context.Context, server string) (map[string]Function
 func parseStatus(line string) (string, Function, error) {
 	fields := strings.Split(line, "\t")
 	if len(fields) < 4 {
-		return "", Function{}, fmt.Errorf("line %q has no four columns", line)
+		return "", Function{}, fmt.Errorf("line %q has fewer than four columns", line)
 	}
 	var numbers [3]int
 	for n, field := range fields[len(fields)-3:] {
 		number, err := strconv.Atoi(strings.TrimSpace(field))
 		if err != nil || number < 0 {
-			return "", Function{}, fmt.Errorf("line %q: %q is no count", line, field)
+			return "", Function{}, fmt.Errorf("line %q: %q is not a count", line, field)
 		}
 		numbers[n] = number
 	}
@@ -121,7 +121,7 @@ func parseStatus(line string) (string, Function, error) {
 // since a worker connects to every server. It returns an error when no server responds.
 func (c *Client) Status(ctx context.Context) (map[string]Function, error) {
 	looks := make([]serverState, len(c.options.Servers))
-	err := c.each(ctx, "ask for functions", func(ctx context.Context, n int, server string) (err error) {
+	err := c.each(ctx, "list functions", func(ctx context.Context, n int, server string) (err error) {
 		looks[n].functions, err = c.options.status(ctx, server)
 		return err
 	})
@@ -142,7 +142,7 @@ func merge(looks []serverState) map[string]Function {
 // Peers lists the connections of all servers; a worker has one or more to each.
 func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	found := make([][]Peer, len(c.options.Servers))
-	err := c.each(ctx, "ask for connections", func(ctx context.Context, n int, server string) error {
+	err := c.each(ctx, "list connections", func(ctx context.Context, n int, server string) error {
 		return c.options.ask(ctx, server, "workers", func(line string) error {
 			peer, err := parsePeer(line)
 			found[n] = append(found[n], peer)

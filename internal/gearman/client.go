@@ -50,15 +50,15 @@ var (
 	// ErrFailed is WORK_FAIL: the worker failed; the protocol has no field for a reason.
 	ErrFailed = errors.New("the worker failed")
 	// ErrNoWorker means that no worker offered the function within the job's Wait.
-	ErrNoWorker = errors.New("no worker offers it")
+	ErrNoWorker = errors.New("no worker offers the function")
 	// ErrForgotten means that the server no longer knows the unfinished job.
-	ErrForgotten = errors.New("the server does not know the job any more: somebody cancelled it there")
+	ErrForgotten = errors.New("the server no longer has the job; an administrator cancelled it there")
 )
 
 // ExceptionError is WORK_EXCEPTION: the worker had an unexpected error.
 type ExceptionError struct{ Text string }
 
-func (e *ExceptionError) Error() string { return "the worker met an exception: " + e.Text }
+func (e *ExceptionError) Error() string { return "the worker raised an exception: " + e.Text }
 
 // RefusedError is a server's response to a job that it rejects.
 type RefusedError struct{ Code, Text string }
@@ -176,7 +176,7 @@ func (c *Client) noWorker(function string, looks []serverState) error {
 	}
 	text := strings.Join(asked, ", ")
 	if len(lost) > 0 {
-		text += " (and nobody knows about " + strings.Join(lost, "; ") + ")"
+		text += " (unknown: " + strings.Join(lost, "; ") + ")"
 	}
 	return fmt.Errorf("%s: %w at %s", function, ErrNoWorker, text)
 }

@@ -96,7 +96,7 @@ func (c *conn) next() (Packet, error) {
 			return Packet{}, err
 		}
 		if asked {
-			return Packet{}, fmt.Errorf("no sign of life for %s", 2*c.options.KeepAlive)
+			return Packet{}, fmt.Errorf("no response for %s", 2*c.options.KeepAlive)
 		}
 		if err := c.send(ping("")); err != nil {
 			return Packet{}, err

@@ -59,7 +59,7 @@ func because(ctx context.Context, err error) error {
 }
 
 const plainText = "; npctl does not fall back to plain text: use a gearman server that is built with TLS, or put stunnel in front " +
-	"(Debian's gearmand takes --ssl and speaks plain text all the same)"
+	"(Debian's gearmand takes --ssl and speaks plain text anyway)"
 
 // handshake explains a failed handshake.
 func handshake(ctx context.Context, err error) error {

@@ -20,7 +20,7 @@ type Found struct {
 // the job. It returns an error when no server responds.
 func (c *Client) Find(ctx context.Context, unique string) (Found, error) {
 	found := make([]Found, len(c.options.Servers))
-	err := c.each(ctx, "look for job "+unique, func(ctx context.Context, n int, server string) (err error) {
+	err := c.each(ctx, "find job "+unique, func(ctx context.Context, n int, server string) (err error) {
 		found[n], err = c.options.find(ctx, server, unique)
 		return err
 	})
@@ -50,7 +50,7 @@ func (o Options) find(ctx context.Context, server, unique string) (Found, error)
 		case <-ctx.Done():
 			return Found{}, context.Cause(ctx)
 		case <-timer.C:
-			return Found{}, &ServerError{server, fmt.Errorf("no answer about job %s", unique)}
+			return Found{}, &ServerError{server, fmt.Errorf("no response about job %s", unique)}
 		case p, ok := <-conn.packets:
 			if !ok {
 				return Found{}, conn.err

@@ -190,7 +190,7 @@ func cut(err error, got, want int, what string) error {
 // describeBytes explains bytes that are not a packet.
 func describeBytes(header []byte) error {
 	if isTLS(header) {
-		return errors.New("the server answers in TLS: give it a tls block")
+		return errors.New("the server responds with TLS; add a tls block")
 	}
 	return fmt.Errorf("the server does not speak gearman: it sent %q", header)
 }

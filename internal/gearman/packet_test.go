@@ -34,7 +34,7 @@ func TestPacketsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestHabitsOfServersAreRead(t *testing.T) {
+func TestServerSpecificPacketsAreRead(t *testing.T) {
 	for _, test := range []struct {
 		name, bytes string
 		want        gearman.Packet
@@ -62,7 +62,7 @@ func TestBadPacketsAreExplained(t *testing.T) {
 		{"one byte too many", "\x00RES\x00\x00\x00\x1c\x00\x00\x00\x65", "WORK_DATA of 101 bytes is too large: the limit is 100"},
 		{"too few arguments", "\x00RES\x00\x00\x00\x0c\x00\x00\x00\x03H\x001", "WORK_STATUS has 2 of 3 arguments"},
 		{"other protocol", "HTTP/1.1 400 Bad Request", `the server does not speak gearman: it sent "HTTP/1.1 400"`},
-		{"TLS alert", "\x15\x03\x01\x00\x02\x02\x46.....", "the server answers in TLS: give it a tls block"},
+		{"TLS alert", "\x15\x03\x01\x00\x02\x02\x46.....", "the server responds with TLS; add a tls block"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := gearman.ReadPacket(strings.NewReader(test.bytes), 100)
@@ -86,7 +86,7 @@ func (h hole) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestPromisesOfAHeaderCostNoMemory(t *testing.T) {
+func TestHeaderLengthAllocatesNoMemory(t *testing.T) {
 	allocated := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
 			_, err := gearman.ReadPacket(hole{strings.NewReader("\x00RES\x00\x00\x00\x1c\x7f\x00\x00\x00")}, 1<<31)

@@ -28,7 +28,7 @@ func deadAddr(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-func TestServerThatIsDownIsPassedOver(t *testing.T) {
+func TestUnreachableServerIsSkipped(t *testing.T) {
 	o := quick(t, deadAddr(t), gearmantest.Start(t, gearmantest.Gearmand).Addr(), deadAddr(t))
 	employ(t, o, 1, map[string]gearman.Handler{"f": func(context.Context, *gearman.Task) ([]byte, error) { return []byte("ok"), nil }})
 	if got, err := gearman.New(o).Do(withTimeout(t), job("f")); string(got) != "ok" || err != nil {
@@ -67,7 +67,7 @@ func TestJobsGoWhereTheWorkersAre(t *testing.T) {
 	}
 }
 
-func TestRunningJobIsJoinedWhereverItIs(t *testing.T) {
+func TestRunningJobIsJoinedOnAnyServer(t *testing.T) {
 	first, second := gearmantest.Start(t, gearmantest.Gearmand).Addr(), gearmantest.Start(t, gearmantest.Gearmand).Addr()
 	g := newGate()
 	employ(t, quick(t, first, second), 2, map[string]gearman.Handler{"f": g.handle})
@@ -146,14 +146,14 @@ func TestServerThatComesBackIsUsedAgain(t *testing.T) {
 	eventually(t, o, "f", 2)
 }
 
-func TestSilentServerIsGivenUp(t *testing.T) {
+func TestSilentServerIsDisconnected(t *testing.T) {
 	o := quick(t, listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }))
 	o.KeepAlive = 50 * time.Millisecond
 	if _, err := gearman.New(o).Status(withTimeout(t)); err == nil {
 		t.Error("a server that says nothing has a status")
 	}
-	if _, err := gearman.New(o).Find(withTimeout(t), "u"); err == nil || !strings.Contains(err.Error(), "no sign of life") && !strings.Contains(err.Error(), "no answer") {
-		t.Errorf("got %v, want to hear that nothing was heard", err)
+	if _, err := gearman.New(o).Find(withTimeout(t), "u"); err == nil || !strings.Contains(err.Error(), "no response") {
+		t.Errorf("got %v, want an error about the missing response", err)
 	}
 }
 
@@ -177,22 +177,22 @@ func TestQuietServerIsKept(t *testing.T) {
 	}
 }
 
-func TestProgressIsToldOnceASecond(t *testing.T) {
+func TestProgressIsReportedOnceASecond(t *testing.T) {
 	server := gearmantest.Start(t, gearmantest.Gearmand)
 	o := quick(t, server.Addr())
-	told := make(chan [2]int64, 100)
+	reported := make(chan [2]int64, 100)
 	employ(t, o, 1, map[string]gearman.Handler{"f": func(ctx context.Context, task *gearman.Task) ([]byte, error) {
 		for n := range int64(1000) {
 			task.Progress(n, 1000)
 		}
 		select { // the last attempt succeeds
-		case <-told:
+		case <-reported:
 		case <-ctx.Done():
 		}
 		return nil, nil
 	}})
 	j := job("f")
-	j.Progress = func(done, total int64) { told <- [2]int64{done, total} }
+	j.Progress = func(done, total int64) { reported <- [2]int64{done, total} }
 	ran := make(chan bool, 10)
 	j.Running = func(running bool) { ran <- running }
 	begun := time.Now()
@@ -252,7 +252,7 @@ func TestWorkerWaitsForHandlersOfLostConnections(t *testing.T) {
 	}
 }
 
-func TestFunctionsAreAddedWhenTheServerSaysSo(t *testing.T) {
+func TestFunctionsAreAddedAfterServerConfirms(t *testing.T) {
 	server := gearmantest.Start(t, gearmantest.Python)
 	handler := func(context.Context, *gearman.Task) ([]byte, error) { return nil, nil }
 	w, _ := employ(t, quick(t, server.Addr()), 2, map[string]gearman.Handler{"f": handler})
@@ -290,11 +290,11 @@ func TestNamesThatWouldBreakTheProtocolAreRefused(t *testing.T) {
 	}
 }
 
-func TestStrangeListingsAreErrors(t *testing.T) {
+func TestInvalidListingsAreErrors(t *testing.T) {
 	for answer, want := range map[string]string{
-		"f\t1\n":                          `line "f\t1" has no four columns`,
-		"f\tx\t0\t0\n":                    `line "f\tx\t0\t0": "x" is no count`,
-		"ERR UNKNOWN_COMMAND no+status\n": `line "ERR UNKNOWN_COMMAND no+status" has no four columns`,
+		"f\t1\n":                          `line "f\t1" has fewer than four columns`,
+		"f\tx\t0\t0\n":                    `line "f\tx\t0\t0": "x" is not a count`,
+		"ERR UNKNOWN_COMMAND no+status\n": `line "ERR UNKNOWN_COMMAND no+status" has fewer than four columns`,
 	} {
 		o := quick(t, listen(t, func(c net.Conn) { _, _ = c.Write([]byte(answer)) }))
 		_, err := gearman.New(o).Status(withTimeout(t))

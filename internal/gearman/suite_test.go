@@ -47,7 +47,7 @@ func suites(kind gearmantest.Kind) []suite {
 		{"FunctionIsTakenBackAfterTheAnswer", takenBackAfterAnswer},
 		{"LostWorkerLeavesTheJobToOthers", lostWorker},
 		{"LostClientSubmitsAgain", lostClient},
-		{"NobodyToDoIt", nobody},
+		{"NoWorker", noWorker},
 		{"QueueWithoutWorkersIsLeft", queueIsLeft},
 		{"StoppedWorkerFinishes", stoppedWorkerFinishes},
 		{"StoppedWorkerLeavesWhatTakesTooLong", stoppedWorkerLeaves},
@@ -311,7 +311,7 @@ func lostWorker(t *testing.T, w world) {
 	employ(t, w.options, 1, map[string]gearman.Handler{"build": second.handle})
 	eventually(t, w.options, "build", 2)
 	wire.close() // so that it does not come back first
-	if err := receive(t, first.stopped, "the first worker to stop"); !strings.Contains(err.Error(), "somebody else's") {
+	if err := receive(t, first.stopped, "the first worker to stop"); !strings.Contains(err.Error(), "another worker") {
 		t.Errorf("the first worker's job ended with %v", err)
 	}
 	if w.kind == gearmantest.Python {
@@ -391,11 +391,11 @@ func abandonedJob(t *testing.T, w world) {
 	}
 }
 
-func nobody(t *testing.T, w world) {
+func noWorker(t *testing.T, w world) {
 	j := job("nothing")
 	j.Wait = 0
 	_, err := gearman.New(w.options).Do(withTimeout(t), j)
-	if want := "nothing: no worker offers it at " + w.options.Servers[0]; !errors.Is(err, gearman.ErrNoWorker) || err.Error() != want {
+	if want := "nothing: no worker offers the function at " + w.options.Servers[0]; !errors.Is(err, gearman.ErrNoWorker) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	status, err := gearman.New(w.options).Status(withTimeout(t))

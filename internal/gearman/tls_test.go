@@ -94,7 +94,7 @@ func TestPlainTextIsRefused(t *testing.T) {
 	}
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+func TestUnknownCertificatesAreRejected(t *testing.T) {
 	certs, others := gearmantest.NewCertificates(t), gearmantest.NewCertificates(t)
 	server := gearmantest.StartTLS(t, gearmantest.Gearmand, certs.Server(t))
 	for name, config := range map[string]*tls.Config{
@@ -111,12 +111,12 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-func TestTLSServerIsNotSpokenToInPlainText(t *testing.T) {
+func TestTLSServerGetsNoPlainText(t *testing.T) {
 	certs := gearmantest.NewCertificates(t)
 	o := quick(t, gearmantest.StartTLS(t, gearmantest.Gearmand, certs.Server(t)).Addr())
 	_, err := gearman.New(o).Status(withTimeout(t))
-	if err == nil || !strings.Contains(err.Error(), "if it wants TLS, give it a tls block") {
-		t.Errorf("got %v, want to be told about the tls block", err)
+	if err == nil || !strings.Contains(err.Error(), "if it requires TLS, add a tls block") {
+		t.Errorf("got %v, want a hint about the tls block", err)
 	}
 }
 

@@ -60,9 +60,9 @@ func (w *Worker) Add(ctx context.Context, handler Handler, functions ...string) 
 	for _, function := range functions {
 		w.functions[function] = handler
 	}
-	told := w.notifySessions()
+	confirmations := w.notifySessions()
 	w.mu.Unlock()
-	return w.confirm(ctx, told)
+	return w.confirm(ctx, confirmations)
 }
 
 // Remove takes functions back. A job in hand is finished and answered first.
@@ -86,23 +86,23 @@ func (w *Worker) drop(functions []string) []<-chan struct{} {
 // notifySessions makes all sessions compare the functions, and returns a channel for each that is closed after its
 // server was notified. Requires mu.
 func (w *Worker) notifySessions() []<-chan struct{} {
-	var told []<-chan struct{}
+	var confirmations []<-chan struct{}
 	for s := range w.sessions {
 		done := make(chan struct{})
 		s.waiting = append(s.waiting, done)
-		told = append(told, done)
+		confirmations = append(confirmations, done)
 		select {
 		case s.changed <- struct{}{}:
 		default: // it has not looked since the last time
 		}
 	}
-	return told
+	return confirmations
 }
 
-func (w *Worker) confirm(ctx context.Context, told []<-chan struct{}) error {
+func (w *Worker) confirm(ctx context.Context, confirmations []<-chan struct{}) error {
 	timer := time.NewTimer(w.options.DialTimeout)
 	defer timer.Stop()
-	for _, done := range told {
+	for _, done := range confirmations {
 		select {
 		case <-done:
 		case <-timer.C:
@@ -151,7 +151,7 @@ func (w *Worker) keep(ctx context.Context, server string, slot int) {
 			pause.Reset()
 		}
 		wait := pause.NextBackOff()
-		w.log(slot, slog.LevelWarn)("gearman server lost, trying again", "server", server, "connection", slot+1,
+		w.log(slot, slog.LevelWarn)("gearman server disconnected, retrying", "server", server, "connection", slot+1,
 			"wait", wait.Round(time.Millisecond), "error", err)
 		if sleep(ctx, wait) != nil {
 			return

@@ -44,7 +44,7 @@ func CheckFormat(path, format string) error {
 	case found == format:
 		return nil
 	case marked && found == "":
-		return fmt.Errorf("%w: %s does not begin like a %s image%s", ErrFormat, path, format, looksLike(head))
+		return fmt.Errorf("%w: %s does not have the header of a %s image%s", ErrFormat, path, format, looksLike(head))
 	case found == "" || (found == "vhd" && format == "raw" && !bytes.HasPrefix(head, []byte("conectix"))):
 		return nil
 	default:

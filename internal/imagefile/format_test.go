@@ -24,7 +24,7 @@ func TestCheckFormat(t *testing.T) {
 		{"tar", "anything", "tar", ""},
 		{"empty", "", "raw", "is empty"},
 		{"qcow2 called raw", "QFI\xfb", "raw", "is a qcow2 image, not raw"},
-		{"raw called qcow2", "\x00\x00\x00\x00", "qcow2", "does not begin like a qcow2 image"},
+		{"raw called qcow2", "\x00\x00\x00\x00", "qcow2", "does not have the header of a qcow2 image"},
 		{"vmdk called qcow2", "KDMV", "qcow2", "is a vmdk image, not qcow2"},
 		{"web page", "<!DOCTYPE html><html>", "qcow2", "looks like a web page"},
 		{"compressed", "\x28\xb5\x2f\xfd", "qcow2", "looks zstd-compressed"},

@@ -44,7 +44,7 @@ func Accept(path, format string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file of its own but a %s", path, info.Mode().Type())
+		return fmt.Errorf("%s is not a regular file but a %s", path, info.Mode().Type())
 	}
 	if err := CheckFormat(path, format); err != nil {
 		return err

@@ -23,7 +23,7 @@ func holey(t *rapid.T) []byte {
 	return content
 }
 
-func TestSparseWriterWritesWhatItIsGiven(t *testing.T) {
+func TestSparseWriterPreservesContent(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		content := holey(t)

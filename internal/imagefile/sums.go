@@ -4,7 +4,7 @@ package imagefile
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // clouds ask for it; it guards against accidents, sha256 against the rest
+	"crypto/md5" //nolint:gosec // for accidental damage only; sha256 protects against manipulation
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"

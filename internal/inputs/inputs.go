@@ -111,7 +111,7 @@ func (b *budget) take(name string, size int64) error {
 	b.files++
 	b.bytes += size
 	if b.files > MaxFiles || b.bytes > MaxBytes {
-		return fmt.Errorf("inputs hold more than %d files or %d bytes (at %s): name fewer files, or fetch large ones during the build", MaxFiles, int64(MaxBytes), name)
+		return fmt.Errorf("inputs contain more than %d files or %d bytes (at %s): name fewer files, or fetch large ones during the build", MaxFiles, int64(MaxBytes), name)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (h *Hasher) add(ctx context.Context, digest io.Writer, base, name string, s
 	case info.Mode()&fs.ModeSymlink != 0:
 		return h.link(ctx, digest, file, name)
 	default:
-		return fmt.Errorf("inputs %s: it is neither a file nor a link; name others", file)
+		return fmt.Errorf("inputs %s: it is neither a file nor a symbolic link; remove it from inputs", file)
 	}
 }
 
@@ -201,7 +201,7 @@ func (h *Hasher) link(ctx context.Context, digest io.Writer, file, name string) 
 	_, _ = fmt.Fprintf(digest, "link %q %q\n", name, target)
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() {
-		return nil //nolint:nilerr // dangling, or a directory whose files are not asked for: its name is all there is to digest
+		return nil //nolint:nilerr // a dangling link, or a directory that no pattern names: only the link's target counts
 	}
 	if err := (&budget{}).take(name, info.Size()); err != nil {
 		return err

@@ -51,7 +51,7 @@ func TestPatternsFindFiles(t *testing.T) {
 	}
 }
 
-func TestWhatCountsAndWhatDoesNot(t *testing.T) {
+func TestChangesThatAffectTheHash(t *testing.T) {
 	dir := tree(t, map[string]string{"files/a": "one", "files/b": "two", "other": "x"})
 	set := Set{dir, []string{"files/**"}}
 	hash := func() string {
@@ -95,7 +95,7 @@ func TestWhatCountsAndWhatDoesNot(t *testing.T) {
 	}
 }
 
-func TestChangeIsSeenThroughTheMemory(t *testing.T) {
+func TestChangeIsDetectedDespiteCache(t *testing.T) {
 	dir := tree(t, map[string]string{"a": "one"})
 	path := filepath.Join(dir, "a")
 	old := time.Now().Add(-time.Hour)
@@ -126,7 +126,7 @@ func TestBadInputsAreErrors(t *testing.T) {
 	for _, test := range []struct{ pattern, want string }{
 		{"nope/**", `inputs "nope/**" match no file in ` + dir},
 		{"a[", "syntax error in pattern"},
-		{"/dev/null", "neither a file nor a link"},
+		{"/dev/null", "neither a file nor a symbolic link"},
 		{strings.Repeat("x", 300), "match no file"},
 	} {
 		_, err := new(Hasher).Hash(t.Context(), dir, Set{dir, []string{test.pattern}})

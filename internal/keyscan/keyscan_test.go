@@ -83,7 +83,7 @@ func TestScanReturnsEveryKeyOfTheServer(t *testing.T) {
 	}
 }
 
-func TestScanOfWhatIsNoSSHServerIsAnError(t *testing.T) {
+func TestScanOfOtherProtocolIsAnError(t *testing.T) {
 	address := serve(t, func(conn net.Conn) { _, _ = io.WriteString(conn, "HTTP/1.0 400 Bad Request\r\n\r\n") })
 	if got, err := keyscan.Scan(t.Context(), address, 10*time.Second); err == nil {
 		t.Errorf("Scan = %q, want an error", got)

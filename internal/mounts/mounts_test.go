@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestMountinfoIsRead(t *testing.T) {
+func TestMountinfoIsParsed(t *testing.T) {
 	const text = `22 1 0:21 / /proc rw,nosuid shared:12 - proc proc rw
 35 1 254:1 /a\040b /tmp/x\040y/z\134 rw - ext4 /dev/vda1 rw
 36 1 254:1 / /tmp/x rw - ext4 /dev/vda1 rw
@@ -19,7 +19,7 @@ short line
 	}
 }
 
-func TestWithinIsNotFooledByPrefixes(t *testing.T) {
+func TestWithinComparesWholePathElements(t *testing.T) {
 	for _, test := range []struct {
 		path, dir string
 		want      bool

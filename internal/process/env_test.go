@@ -19,7 +19,7 @@ func TestBaseEnvKeepsSecretsOut(t *testing.T) {
 	}
 }
 
-func TestBaseEnvFillsWhatADaemonLacks(t *testing.T) {
+func TestBaseEnvSetsVariablesMissingInDaemons(t *testing.T) {
 	got := BaseEnv(nil)
 	for _, name := range []string{"PATH", "HOME", "USER", "LANG"} {
 		if Getenv(got, name) == "" {

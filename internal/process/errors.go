@@ -26,7 +26,7 @@ type ExitError struct {
 func (e *ExitError) Error() string {
 	text := fmt.Sprintf("%s ended with exit code %d", e.Program, e.Code)
 	if e.Signal != 0 {
-		text = fmt.Sprintf("%s was ended by signal %d (%s)", e.Program, int(e.Signal), e.Signal)
+		text = fmt.Sprintf("%s was terminated by signal %d (%s)", e.Program, int(e.Signal), e.Signal)
 	}
 	if e.LogErr != nil {
 		text += fmt.Sprintf(" (its log is incomplete: %v)", e.LogErr)
@@ -98,7 +98,7 @@ func lookPath(spec Spec) (string, error) {
 	if spec.Missing != "" {
 		return "", fmt.Errorf("%s is %w: %s", name, ErrNotInstalled, spec.Missing)
 	}
-	return "", fmt.Errorf("%s is %w: there is no such program in PATH=%s", name, ErrNotInstalled, search)
+	return "", fmt.Errorf("%s is %w: no such program in PATH=%s", name, ErrNotInstalled, search)
 }
 
 // Installed reports whether Run would find a program with that name, without a slash, in that PATH.

@@ -29,7 +29,7 @@ func TestSecretsAreMaskedInEveryShape(t *testing.T) {
 	}
 }
 
-func TestLinesOfASecretAreMaskedEach(t *testing.T) {
+func TestEachLineOfASecretIsMasked(t *testing.T) {
 	m := NewMasker([]string{"-----BEGIN KEY-----\nabc123\ndef456\n-----END KEY-----\n"})
 	got := m.Text("first abc123\r\nthen def456")
 	if want := "first (sensitive)\r\nthen (sensitive)"; got != want {

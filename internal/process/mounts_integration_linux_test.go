@@ -11,7 +11,7 @@ import (
 
 func TestMountsOfAProgramAreItsOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Fatal("run as root: nobody else has mounts of their own")
+		t.Fatal("run as root: private mounts need it")
 	}
 	dir := t.TempDir()
 	var log bytes.Buffer

@@ -105,7 +105,7 @@ func (o *output) log(text []byte) {
 	}
 	if o.dropped == 0 {
 		o.write(text[:room])
-		o.write(fmt.Appendf(nil, "\nnpctl: this log has reached its limit of %d bytes; what follows is left out, save for its last lines\n", o.limit))
+		o.write(fmt.Appendf(nil, "\nnpctl: this log has reached its limit of %d bytes; further output is omitted, except for the last lines\n", o.limit))
 	}
 	o.dropped += int64(len(text)) - room
 }
@@ -127,7 +127,7 @@ func (o *output) finish(summary string) {
 		fmt.Fprintln(&text)
 	}
 	if o.dropped > 0 {
-		fmt.Fprintf(&text, "npctl: %d bytes were left out; the last lines:\n", o.dropped)
+		fmt.Fprintf(&text, "npctl: %d bytes were omitted; the last lines:\n", o.dropped)
 		for _, line := range o.end.lines() {
 			fmt.Fprintln(&text, line)
 		}

@@ -49,7 +49,7 @@ func TestSilentFailureSaysSo(t *testing.T) {
 	}
 }
 
-func TestEndBySignalIsTold(t *testing.T) {
+func TestSignalIsReported(t *testing.T) {
 	err := Run(t.Context(), sh("kill -9 $$"))
 	var exit *ExitError
 	if !errors.As(err, &exit) || exit.Signal != syscall.SIGKILL || !strings.Contains(err.Error(), "signal 9 (killed)") {
@@ -57,7 +57,7 @@ func TestEndBySignalIsTold(t *testing.T) {
 	}
 }
 
-func TestTermGoesToTheLeaderOnly(t *testing.T) {
+func TestSIGTERMGoesOnlyToProcessGroupLeader(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	spec := sh(`
@@ -108,7 +108,7 @@ type fullLog struct{}
 
 func (fullLog) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-func TestLogLimitKeepsBeginningAndEnd(t *testing.T) {
+func TestLogLimitKeepsFirstAndLastLines(t *testing.T) {
 	var log bytes.Buffer
 	spec := sh(`for i in $(seq 1000); do echo "line $i"; done`)
 	spec.Log, spec.LogLimit = &log, 100
@@ -116,7 +116,7 @@ func TestLogLimitKeepsBeginningAndEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := log.String()
-	for _, want := range []string{"line 1\n", "reached its limit of 100 bytes", "8793 bytes were left out", "line 1000\nExit code: 0\n"} {
+	for _, want := range []string{"line 1\n", "reached its limit of 100 bytes", "8793 bytes were omitted", "line 1000\nExit code: 0\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("log lacks %q:\n%s", want, text)
 		}
@@ -138,7 +138,7 @@ func TestLineThatNeverEndsIsCut(t *testing.T) {
 	}
 }
 
-func TestDescendantsAreFoundWhereverTheyWent(t *testing.T) {
+func TestReparentedDescendantsAreFound(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	spec := sh(fmt.Sprintf(`
 		sleep 1000 & echo $! >> %[1]s
@@ -166,7 +166,7 @@ func TestDescendantsAreFoundWhereverTheyWent(t *testing.T) {
 	}
 }
 
-func TestKillSparesAProcessThatOnlyHasTheSameID(t *testing.T) {
+func TestKillIgnoresProcessWithReusedID(t *testing.T) {
 	started := make(chan int, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	spec := sh("exec sleep 1000")

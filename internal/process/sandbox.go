@@ -10,4 +10,4 @@ type Sandbox struct {
 }
 
 // errNoSandbox is wrapped by the error of a system that does not permit sandboxes.
-var errNoSandbox = errors.New("no sandbox is allowed here")
+var errNoSandbox = errors.New("this system does not permit a sandbox")

@@ -57,7 +57,7 @@ func mountSandbox(dir, program string, s Sandbox) error {
 		err = unix.Mount("npctl-sandbox", dir, "tmpfs", unix.MS_NOSUID, "mode=755")
 	}
 	if err != nil {
-		return fmt.Errorf("make a sandbox: %w", err)
+		return fmt.Errorf("create sandbox: %w", err)
 	}
 	for _, path := range systemPaths {
 		if err := show(dir, path, unix.MS_RDONLY); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -94,13 +94,13 @@ func show(dir, path string, flags uintptr) error {
 		return err
 	}
 	if err := unix.Mount(path, inside, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("show %s to a sandbox: %w", path, err)
+		return fmt.Errorf("mount %s in a sandbox: %w", path, err)
 	}
 	if flags == 0 {
 		return nil
 	}
 	if err := unix.Mount("", inside, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
-		return fmt.Errorf("show %s to a sandbox: %w", path, err)
+		return fmt.Errorf("mount %s in a sandbox: %w", path, err)
 	}
 	return nil
 }
@@ -108,9 +108,9 @@ func show(dir, path string, flags uintptr) error {
 // makePoint creates the mount point for a file or directory.
 func makePoint(path string, dir bool) error {
 	if dir {
-		return os.MkdirAll(path, 0o755) //nolint:gosec // G301: it hides nothing
+		return os.MkdirAll(path, 0o755) //nolint:gosec // G301: the directory is not secret
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // G301: it hides nothing
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // G301: the directory is not secret
 		return err
 	}
 	return os.WriteFile(path, nil, 0o600)

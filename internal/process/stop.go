@@ -60,7 +60,7 @@ func (c *child) clear() error {
 	<-c.pumped
 	_ = c.pipe.Close()
 	if len(left) > 0 {
-		return fmt.Errorf("processes %v of %s do not end on SIGKILL: they hang in the kernel, look at `ps -o pid,stat,wchan,args`", left, c.name())
+		return fmt.Errorf("processes %v of %s do not end on SIGKILL: they hang in the kernel; see `ps -o pid,stat,wchan,args`", left, c.name())
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ func TestTranscriptOfAProgramElsewhere(t *testing.T) {
 	transcript.Read(strings.NewReader("one hunter2\n" + strings.Repeat("x", 60) + "\nlast"))
 	transcript.End(errors.New("lost with hunter2"))
 	want := "one (sensitive)\n" + strings.Repeat("x", 44) +
-		"\nnpctl: this log has reached its limit of 60 bytes; what follows is left out, save for its last lines\n" +
-		"npctl: 21 bytes were left out; the last lines:\none (sensitive)\n" + strings.Repeat("x", 60) + "\nlast\nlost with (sensitive)\n"
+		"\nnpctl: this log has reached its limit of 60 bytes; further output is omitted, except for the last lines\n" +
+		"npctl: 21 bytes were omitted; the last lines:\none (sensitive)\n" + strings.Repeat("x", 60) + "\nlast\nlost with (sensitive)\n"
 	if diff := cmp.Diff(want, log.String()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}

@@ -129,7 +129,7 @@ func checkNames(from, fromFormat, to, toFormat string) (string, string, error) {
 		}
 	}
 	if fromFormat == toFormat {
-		return "", "", fmt.Errorf("it is %s already", toFormat)
+		return "", "", fmt.Errorf("it already is %s", toFormat)
 	}
 	// Only an absolute path cannot be mistaken for a protocol such as nbd:.
 	absFrom, err := filepath.Abs(from)

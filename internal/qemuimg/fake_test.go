@@ -145,13 +145,13 @@ func TestMissingProgramNamesThePackage(t *testing.T) {
 	}
 }
 
-func TestSenselessConversionsAreRefused(t *testing.T) {
+func TestInvalidConversionsAreRejected(t *testing.T) {
 	from := source(t, "data")
 	for _, test := range []struct{ from, fromFormat, to, toFormat, want string }{
-		{from, "raw", from + ".x", "raw", "it is raw already"},
+		{from, "raw", from + ".x", "raw", "it already is raw"},
 		{from, "raw", from, "qcow2", "same file"},
 		{from, "ova", from + ".x", "raw", `format "ova" is not one of [qcow2 raw vhd vhdx vmdk]`},
-		{from, "qcow2", from + ".x", "raw", "does not begin like a qcow2 image"},
+		{from, "qcow2", from + ".x", "raw", "does not have the header of a qcow2 image"},
 		{from + ".missing", "raw", from + ".x", "vhd", "no such file"},
 	} {
 		_, err := Convert(t.Context(), test.from, test.fromFormat, test.to, test.toFormat, fake(t, plainInfo, "touch $target"))
@@ -241,7 +241,7 @@ func TestImagesOfOneFileAreAccepted(t *testing.T) {
 	}
 }
 
-func TestWhatQemuSaysOfOtherFilesCountsToo(t *testing.T) {
+func TestReferencesReportedByQemuAreRejected(t *testing.T) {
 	for _, info := range []string{
 		`{"virtual-size": 1, "backing-filename": "x"}`,
 		`{"virtual-size": 1, "full-backing-filename": "x"}`,

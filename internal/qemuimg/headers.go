@@ -13,7 +13,7 @@ import (
 // The checks accept only headers that are known to be harmless: a header that npctl and qemu-img read differently is
 // an attack.
 
-var errTruncated = errors.New("image is cut short: its header is incomplete")
+var errTruncated = errors.New("image is truncated: its header is incomplete")
 
 // Incompatible features of qcow2 that do not affect which files are opened: dirty, corrupt, compression type,
 // extended L2 entries.
@@ -48,7 +48,7 @@ func checkQcow2(file *os.File) error {
 	case features&qcow2External != 0:
 		return fmt.Errorf("%w: its data is in an external data file", ErrUnsafe)
 	case features&^qcow2Harmless != 0:
-		return fmt.Errorf("%w: its incompatible features %#x are not known", ErrUnsafe, features)
+		return fmt.Errorf("%w: it has unknown incompatible features %#x", ErrUnsafe, features)
 	}
 	return nil
 }
@@ -76,10 +76,10 @@ func checkVMDK(file *os.File) error {
 	capacity := binary.LittleEndian.Uint64(head[12:])
 	at, size := binary.LittleEndian.Uint64(head[28:]), binary.LittleEndian.Uint64(head[36:]) // in sectors
 	if at != 1 || size == 0 || size > vmdkDescriptor/vmdkSector {
-		return errors.New("a VMDK is accepted only with a descriptor of its own right behind its header")
+		return errors.New("npctl accepts a VMDK only with an embedded descriptor directly after its header")
 	}
 	if capacity == 0 {
-		return fmt.Errorf("%w: the header of the VMDK has no capacity, so its descriptor would be obeyed", ErrUnsafe)
+		return fmt.Errorf("%w: the header of the VMDK has no capacity, so qemu-img would follow its descriptor", ErrUnsafe)
 	}
 	length := int64(size) * vmdkSector //nolint:gosec // G115: bounded above
 	text, err := section(file, vmdkSector, max(length, vmdkParent))
@@ -88,7 +88,7 @@ func checkVMDK(file *os.File) error {
 	}
 	text, _, ended := bytes.Cut(text, []byte{0})
 	if int64(len(text)) > length || !ended && int64(len(text)) != length {
-		return fmt.Errorf("%w: the descriptor of the VMDK does not end where its header says", ErrUnsafe)
+		return fmt.Errorf("%w: the descriptor of the VMDK does not have the length that its header states", ErrUnsafe)
 	}
 	return checkDescriptor(string(text))
 }
@@ -120,7 +120,7 @@ func checkDescriptor(text string) error {
 		case vmdkExtent.MatchString(line):
 			extents++
 		case !isVMDKLine(line):
-			return fmt.Errorf("%w: the line %.100q in the descriptor of the VMDK is not known", ErrUnsafe, line)
+			return fmt.Errorf("%w: the descriptor of the VMDK has the unknown line %.100q", ErrUnsafe, line)
 		}
 	}
 	if extents != 1 || types != 1 {
@@ -163,7 +163,7 @@ func checkVHD(file *os.File) error {
 		return err
 	}
 	if !isVHDFooter(foot) {
-		return errors.New("image is cut short: a VHD ends with a footer")
+		return errors.New("image is truncated: a VHD ends with a footer")
 	}
 	for _, footer := range [][]byte{head, foot} {
 		if kind := binary.BigEndian.Uint32(footer[60:]); isVHDFooter(footer) && kind != vhdFixed && kind != vhdDynamic {

@@ -83,7 +83,7 @@ func ask(ctx context.Context, path, format string, opts Options) (answer, error)
 	text.Next(max(bytes.IndexByte(text.Bytes(), '{'), 0))
 	var said answer
 	if err := json.NewDecoder(&text).Decode(&said); err != nil {
-		return answer{}, fmt.Errorf("read what qemu-img info says of %s: %w", path, err)
+		return answer{}, fmt.Errorf("read output of qemu-img info for %s: %w", path, err)
 	}
 	return said, nil
 }

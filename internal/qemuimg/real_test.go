@@ -136,7 +136,7 @@ func TestRealCancelLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestRealFullDiskIsTold(t *testing.T) {
+func TestRealFullDiskIsReported(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run as root: a small tmpfs plays the full disk")
 	}
@@ -159,7 +159,7 @@ func TestRealFullDiskIsTold(t *testing.T) {
 // headers.
 func TestRealQemuImgReadsNothingElse(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Fatal("run as root: nobody else has a sandbox")
+		t.Fatal("run as root: sandboxes need it")
 	}
 	dir := t.TempDir()
 	secret, child, out := filepath.Join(dir, "secret"), filepath.Join(dir, "child.qcow2"), filepath.Join(dir, "out.raw")

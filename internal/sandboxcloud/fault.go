@@ -86,7 +86,7 @@ func (f Fault) Check() error {
 	case !slices.Contains(Actions(), f.Action):
 		return fmt.Errorf("unknown action %q; one of %s", f.Action, joinActions())
 	case f.Action == Answer && (f.Status < 300 || f.Status > 599):
-		return fmt.Errorf("status %d cannot be answered; an HTTP status from 300 to 599 is needed", f.Status)
+		return fmt.Errorf("status %d is not a response of a fault; write an HTTP status from 300 to 599", f.Status)
 	case f.After < 0 || f.Every < 0 || f.Times < 0:
 		return fmt.Errorf("after, every and times cannot be negative")
 	case f.Probability < 0 || f.Probability > 1:
@@ -96,7 +96,7 @@ func (f Fault) Check() error {
 	case f.needsDelay() && f.Delay == 0:
 		return fmt.Errorf("action %q needs a delay", f.Action)
 	case f.Operation != "" && !KnownOperation(f.Operation):
-		return fmt.Errorf("no operation is called %q; one of %s", f.Operation, strings.Join(Operations(), ", "))
+		return fmt.Errorf("unknown operation %q; one of %s", f.Operation, strings.Join(Operations(), ", "))
 	}
 	return nil
 }

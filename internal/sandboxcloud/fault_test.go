@@ -199,7 +199,7 @@ func TestListsMayBeBehind(t *testing.T) {
 	})
 }
 
-func TestDeleteMayFailAndBeAskedForAgain(t *testing.T) {
+func TestDeleteMayFailAndBeRepeated(t *testing.T) {
 	c := connect(t, Options{})
 	s, err := c.asked(t, c.uploaded(t, "tiny", []byte("x")).ID, "node")
 	if err != nil {
@@ -258,7 +258,7 @@ func TestTruncatedAnswerIsNoJSON(t *testing.T) {
 	}
 }
 
-func TestOverQuotaIsSaidAsEachServiceDoes(t *testing.T) {
+func TestOverQuotaUsesErrorOfEachService(t *testing.T) {
 	c := connect(t, Options{})
 	image := c.uploaded(t, "tiny", []byte("x")).ID
 	c.faults(t, Fault{Operation: "*.create", Action: OverQuota})
@@ -272,7 +272,7 @@ func TestOverQuotaIsSaidAsEachServiceDoes(t *testing.T) {
 	}
 }
 
-func TestFaultsCountAsTold(t *testing.T) {
+func TestFaultsFollowAfterEveryAndTimes(t *testing.T) {
 	run := func(f Fault, calls int) string {
 		f.Operation, f.Action, f.Status = "server.list", Answer, 503
 		c := connect(t, Options{Seed: 7})

@@ -87,7 +87,7 @@ func (b *faultBook) reread() error {
 
 func readFaults(file string, size int64) ([]Fault, error) {
 	if size > maxFaultFile {
-		return nil, fmt.Errorf("faults %s: %d bytes is more than the %d that are allowed", file, size, maxFaultFile)
+		return nil, fmt.Errorf("faults %s: %d bytes exceeds the limit of %d bytes", file, size, maxFaultFile)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

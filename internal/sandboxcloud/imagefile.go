@@ -117,7 +117,7 @@ func (i *image) describe(d *digest) {
 // virtualSize returns the size in the header of a qcow2 image (docs/interop/qcow2.txt of QEMU).
 func (d *digest) virtualSize() int64 {
 	if len(d.head) == 32 && string(d.head[:4]) == "QFI\xfb" {
-		return int64(binary.BigEndian.Uint64(d.head[24:32])) //nolint:gosec // a header may say anything
+		return int64(binary.BigEndian.Uint64(d.head[24:32])) //nolint:gosec // an untrusted value may become negative
 	}
 	return d.size
 }

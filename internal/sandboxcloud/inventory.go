@@ -73,7 +73,7 @@ func (c *Cloud) Remove(id string) error {
 			w.countVolume(v, -1)
 			retire(w, &w.Volumes, v, now, now)
 		} else {
-			return fmt.Errorf("sandbox: nothing has the id %s", id)
+			return fmt.Errorf("sandbox: no object has the id %s", id)
 		}
 		return nil
 	})

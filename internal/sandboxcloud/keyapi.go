@@ -73,7 +73,7 @@ func createKey(c *call) (*answer, error) {
 		return nil, err
 	}
 	if in.Key.Public == "" {
-		return nil, badRequest("A sandbox makes no keys. Give it the public key of your own.")
+		return nil, badRequest("The sandbox generates no keys. Pass a public key.")
 	}
 	fingerprint, err := fingerprint(in.Key.Public)
 	if err != nil {

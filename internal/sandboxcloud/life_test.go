@@ -102,7 +102,7 @@ func TestServerDeletedWhileItIsBuiltNeverBecomesActive(t *testing.T) {
 	})
 }
 
-func TestServerWithoutHostFailsAsNovaSays(t *testing.T) {
+func TestServerWithoutHostHasFaultOfNova(t *testing.T) {
 	c := connect(t, Options{})
 	s, err := servers.Create(t.Context(), c.compute, servers.CreateOpts{
 		Name: "x", ImageRef: c.uploaded(t, "tiny", []byte("x")).ID, FlavorRef: flavorID("toobig"),

@@ -92,7 +92,7 @@ func (c cli) json(t *testing.T, into any, args ...string) {
 	}
 }
 
-func TestOpenStackClientMakesAndDeletesEverything(t *testing.T) {
+func TestOpenStackClientCreatesAndDeletesEverything(t *testing.T) {
 	cloud, os1 := served(t)
 	if err := os.WriteFile(filepath.Join(os1.dir, "tiny.raw"), []byte(strings.Repeat("x", 4096)), 0o600); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestOpenStackClientMakesAndDeletesEverything(t *testing.T) {
 	}
 }
 
-func TestOpenStackClientSaysWhatTheCloudRefused(t *testing.T) {
+func TestOpenStackClientPrintsErrorsOfTheCloud(t *testing.T) {
 	cloud, os1 := served(t)
 	q := DefaultQuota()
 	q.Instances = 0

@@ -149,7 +149,7 @@ func (c *call) fail(err error) {
 			panic(http.ErrAbortHandler) // the client has disconnected
 		}
 		c.cloud.options.Log.Error("sandbox call", "operation", c.route.operation, "error", err)
-		told = &apiError{status: http.StatusInternalServerError, message: fmt.Sprintf("The sandbox is in trouble: %v", err)}
+		told = &apiError{status: http.StatusInternalServerError, message: fmt.Sprintf("internal error of the sandbox: %v", err)}
 	}
 	if told.status == http.StatusUnauthorized {
 		c.writer.Header().Set("WWW-Authenticate", fmt.Sprintf("Keystone uri=%q", c.base()+roots[identity]))

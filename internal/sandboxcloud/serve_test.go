@@ -71,7 +71,7 @@ func contextTick(t *testing.T) <-chan struct{} {
 	return done
 }
 
-func TestServeRefusesWhatOthersCanReach(t *testing.T) {
+func TestServeRejectsNonLoopbackAddresses(t *testing.T) {
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)

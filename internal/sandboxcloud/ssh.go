@@ -106,7 +106,7 @@ func (c *Cloud) command(ctx context.Context, id string, command sandboxssh.Comma
 			}
 		}
 		c.hear(id, text, down)
-		_, _ = fmt.Fprintf(command.Stdout, "sandbox: nothing is run here; took %d bytes of input\n", int64(len(input))+rest)
+		_, _ = fmt.Fprintf(command.Stdout, "sandbox: commands are not executed; read %d bytes of input\n", int64(len(input))+rest)
 	})
 	if err != nil || down {
 		return sandboxssh.HangUp
@@ -131,7 +131,7 @@ func (c *Cloud) hear(id, text string, down bool) {
 		return nil
 	})
 	if err != nil {
-		c.options.Log.Error("what a sandbox server was told by SSH is lost", "server", id, "error", err)
+		c.options.Log.Error("SSH input of a sandbox server not recorded", "server", id, "error", err)
 	}
 }
 
@@ -149,7 +149,7 @@ func (c *Cloud) sshFault(ctx context.Context, operation, server string, do func(
 		return err
 	}
 	defer func() {
-		if trouble := recover(); trouble == http.ErrAbortHandler { //nolint:errorlint // the very value is what is thrown
+		if trouble := recover(); trouble == http.ErrAbortHandler { //nolint:errorlint // panics with this exact value
 			err = errHungUp
 		} else if trouble != nil {
 			panic(trouble)

@@ -103,7 +103,7 @@ func TestServersShowHostKeysOfTheirOwn(t *testing.T) {
 // run runs a command over SSH.
 func run(t *testing.T, address, command, input string) (string, error) {
 	t.Helper()
-	client, err := ssh.Dial("tcp", address, &ssh.ClientConfig{User: "root", HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: 5 * time.Second}) //nolint:gosec // nothing but a test
+	client, err := ssh.Dial("tcp", address, &ssh.ClientConfig{User: "root", HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: 5 * time.Second}) //nolint:gosec // test only
 	if err != nil {
 		return "", err
 	}
@@ -126,11 +126,11 @@ func (d *dialled) console(t *testing.T, id string) string {
 	return text
 }
 
-func TestCommandsAreNotRunAndShowInTheConsole(t *testing.T) {
+func TestCommandsAreNotExecutedAndAppearInTheConsole(t *testing.T) {
 	d := dial(t, Options{})
 	id, address := d.boot(t, "x")
 	out, err := run(t, address, "sh -e", "rm -rf /\n")
-	if err != nil || out != "sandbox: nothing is run here; took 9 bytes of input\n" {
+	if err != nil || out != "sandbox: commands are not executed; read 9 bytes of input\n" {
 		t.Errorf("command answered %q, %v", out, err)
 	}
 	if got, want := d.console(t, id), "sandbox: root asked for: sh -e\nrm -rf /\nx login: "; !strings.HasSuffix(got, want) {
@@ -148,7 +148,7 @@ func TestCommandsAreNotRunAndShowInTheConsole(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptOfCommandsIsBounded(t *testing.T) {
+func TestStoredCommandsAreLimited(t *testing.T) {
 	d := dial(t, Options{})
 	id, address := d.boot(t, "x")
 	for range 3 {
@@ -169,7 +169,7 @@ func TestFaultsOfSSH(t *testing.T) {
 		t.Error("a connection that was to be cut worked")
 	}
 	out, err := run(t, address, "true", "")
-	if code, failed := err.(*ssh.ExitError); !failed || code.ExitStatus() != 1 || !strings.Contains(out, "sandbox: disk full") { //nolint:errorlint // the very type
+	if code, failed := err.(*ssh.ExitError); !failed || code.ExitStatus() != 1 || !strings.Contains(out, "sandbox: disk full") { //nolint:errorlint // needs this exact type
 		t.Errorf("command that was to fail: %q, %v", out, err)
 	}
 	if out, err := run(t, address, "true", ""); err != nil {

@@ -188,7 +188,7 @@ func (s *store) load() error {
 		return fmt.Errorf("read sandbox state: %w", err)
 	}
 	if at.size > maxStateSize {
-		return fmt.Errorf("read sandbox state %s: %d bytes is more than the %d that are allowed; move it away to start anew",
+		return fmt.Errorf("read sandbox state %s: %d bytes exceeds the limit of %d bytes; move it away to start with an empty cloud",
 			s.path, at.size, maxStateSize)
 	}
 	text, err := os.ReadFile(s.path)
@@ -197,7 +197,7 @@ func (s *store) load() error {
 	}
 	w, err := parseWorld(text)
 	if err != nil {
-		return fmt.Errorf("read sandbox state %s: %w; move it away to start anew", s.path, err)
+		return fmt.Errorf("read sandbox state %s: %w; move it away to start with an empty cloud", s.path, err)
 	}
 	s.world, s.stamp = w, at
 	return nil

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestStateIsThereAfterAProcess(t *testing.T) {
+func TestStateSurvivesAProcess(t *testing.T) {
 	o := Options{File: filepath.Join(t.TempDir(), "sub", "cloud.json"), KeepBytes: 4 << 20}
 	c := connect(t, o)
 	content := bytes.Repeat([]byte("12345678"), 1<<18) // larger than the in-memory limit
@@ -72,7 +72,7 @@ func TestProcessesShareAFile(t *testing.T) {
 	checkWorld(t, first.cloud)
 }
 
-func TestChangesThatWaitAreWrittenTogether(t *testing.T) {
+func TestConcurrentChangesShareOneWrite(t *testing.T) {
 	c := open(t, Options{File: filepath.Join(t.TempDir(), "cloud.json")})
 	before := c.store.world.Serial
 	c.store.mu.Lock() // while this is held, changes queue up
@@ -96,7 +96,7 @@ func TestChangesThatWaitAreWrittenTogether(t *testing.T) {
 	}
 }
 
-func TestUnreadableStateIsSaidAndLeftAlone(t *testing.T) {
+func TestUnreadableStateIsReportedAndNotChanged(t *testing.T) {
 	for name, text := range map[string]string{
 		"not a sandbox state": `{"version": 1, "projects"`,
 		"it has version 2":    `{"version": 2}`,
@@ -188,7 +188,7 @@ func checkWorld(t interface{ Errorf(string, ...any) }, c *Cloud) {
 	}
 }
 
-func TestCountsAndIndexesStayTrue(t *testing.T) {
+func TestCountsAndIndexesStayConsistent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		q := DefaultQuota()

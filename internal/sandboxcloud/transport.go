@@ -73,7 +73,7 @@ func (t *transport) call(w *pipeWriter, req *http.Request) {
 	defer stop()
 	defer func() {
 		trouble := recover()
-		if trouble != nil && trouble != http.ErrAbortHandler { //nolint:errorlint // the very value is what is thrown
+		if trouble != nil && trouble != http.ErrAbortHandler { //nolint:errorlint // panics with this exact value
 			panic(trouble)
 		}
 		if trouble != nil {

@@ -11,5 +11,5 @@ import (
 // Listen needs Linux: there every address of 127.0.0.0/8 is local, and a socket can be bound to the loopback
 // interface. Other systems have only 127.0.0.1, which cannot distinguish servers.
 func Listen(context.Context, int) (net.Listener, error) {
-	return nil, errors.New("servers of the sandbox answer SSH on Linux only: other systems have 127.0.0.1 alone, not all of 127.0.0.0/8")
+	return nil, errors.New("servers of the sandbox respond to SSH only on Linux; other systems have only 127.0.0.1, not all of 127.0.0.0/8")
 }

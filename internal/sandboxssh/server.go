@@ -118,7 +118,7 @@ func (s *Server) connection(ctx context.Context, conn net.Conn) {
 	go ssh.DiscardRequests(requests) // answers keepalives, and ends with the connection
 	for incoming := range channels {
 		if incoming.ChannelType() != "session" {
-			_ = incoming.Reject(ssh.UnknownChannelType, "this machine has sessions only")
+			_ = incoming.Reject(ssh.UnknownChannelType, "only session channels are supported")
 			continue
 		}
 		channel, asked, err := incoming.Accept()

@@ -56,14 +56,14 @@ func serve(t *testing.T, m Machine) (address string, end func()) {
 
 func login(t *testing.T, address string, methods ...ssh.AuthMethod) (*ssh.Client, error) {
 	t.Helper()
-	client, err := ssh.Dial("tcp", address, &ssh.ClientConfig{User: "zuul", Auth: methods, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: 5 * time.Second}) //nolint:gosec // nothing but a test
+	client, err := ssh.Dial("tcp", address, &ssh.ClientConfig{User: "zuul", Auth: methods, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: 5 * time.Second}) //nolint:gosec // test only
 	if err == nil {
 		t.Cleanup(func() { _ = client.Close() })
 	}
 	return client, err
 }
 
-func TestOnlyAllowedKeysGetIn(t *testing.T) {
+func TestOnlyAllowedKeysAreAccepted(t *testing.T) {
 	right, wrong := newSigner(t), newSigner(t)
 	address, _ := serve(t, Machine{Allowed: func(user string, key ssh.PublicKey) bool {
 		return user == "zuul" && string(key.Marshal()) == string(right.PublicKey().Marshal())
@@ -78,7 +78,7 @@ func TestOnlyAllowedKeysGetIn(t *testing.T) {
 	}
 }
 
-func TestOneCommandASessionAndNothingElse(t *testing.T) {
+func TestSessionRunsOneCommand(t *testing.T) {
 	address, _ := serve(t, Machine{Run: func(_ context.Context, c Command) int {
 		_, _ = io.Copy(c.Stdout, c.Stdin)
 		return 7
@@ -101,7 +101,7 @@ func TestOneCommandASessionAndNothingElse(t *testing.T) {
 	if session, err = client.NewSession(); err != nil {
 		t.Fatal(err)
 	}
-	if code, ok := session.Run("anything").(*ssh.ExitError); !ok || code.ExitStatus() != 7 { //nolint:errorlint // the very type
+	if code, ok := session.Run("anything").(*ssh.ExitError); !ok || code.ExitStatus() != 7 { //nolint:errorlint // needs this exact type
 		t.Errorf("command ended with %v, want exit status 7", code)
 	}
 }

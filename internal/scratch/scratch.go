@@ -53,7 +53,7 @@ func Create(build, parent string) (*Dir, error) {
 		d.path = filepath.Join(parent, "npctl-"+filepath.Base(build))
 	}
 	if err := d.make(); err != nil {
-		return nil, fmt.Errorf("make a scratch directory: %w", err)
+		return nil, fmt.Errorf("create scratch directory: %w", err)
 	}
 	return d, nil
 }
@@ -107,7 +107,7 @@ func (d *Dir) Remove(ctx context.Context) error {
 	defer func() { _ = d.lease.Close() }()
 	err := errors.Join(mounts.Clear(ctx, d.build), clearUp(ctx, d.path))
 	if err != nil {
-		return fmt.Errorf("clear up behind the build in %s: %w", d.build, err)
+		return fmt.Errorf("clean up after the build in %s: %w", d.build, err)
 	}
 	if link := filepath.Join(d.build, dirName); link != d.path {
 		return os.Remove(link)
@@ -129,7 +129,7 @@ func Sweep(ctx context.Context, dir string) error {
 			return context.Cause(ctx)
 		}
 		if err := sweep(ctx, path); err != nil {
-			failed = append(failed, fmt.Errorf("clear up behind a dead build in %s: %w", path, err))
+			failed = append(failed, fmt.Errorf("clean up after a dead build in %s: %w", path, err))
 		}
 	}
 	return errors.Join(failed...)
@@ -141,7 +141,7 @@ func find(dir string) []string {
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // what cannot be read holds no build of ours
+			return nil //nolint:nilerr // an unreadable directory has no lease
 		case entry.Name() == dirName && isLeased(path):
 			found = append(found, path)
 			return skip(entry)

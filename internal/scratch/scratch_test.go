@@ -51,7 +51,7 @@ func TestRemoveDeletesOnlyTheScratchDirectory(t *testing.T) {
 	}
 }
 
-func TestSweepClearsUpBehindADeadNpctl(t *testing.T) {
+func TestSweepCleansUpAfterDeadProcess(t *testing.T) {
 	for _, parent := range []string{"", t.TempDir()} {
 		images, d := create(t, parent)
 		child := exec.Command("sleep", "1000")
@@ -76,7 +76,7 @@ func TestSweepClearsUpBehindADeadNpctl(t *testing.T) {
 	}
 }
 
-func TestSweepSurvivesALeaseCutShort(t *testing.T) {
+func TestSweepHandlesTruncatedLease(t *testing.T) {
 	for _, text := range []string{"", `{"run_id":"x","pi`, `{"pid":1}`, `[]`} {
 		images, d := create(t, "")
 		_ = d.lease.Close()
@@ -89,7 +89,7 @@ func TestSweepSurvivesALeaseCutShort(t *testing.T) {
 	}
 }
 
-func TestSweepTouchesNothingWithoutALease(t *testing.T) {
+func TestSweepIgnoresDirectoriesWithoutLease(t *testing.T) {
 	images := t.TempDir()
 	other := filepath.Join(images, "a", dirName)
 	if err := os.MkdirAll(other, 0o755); err != nil {

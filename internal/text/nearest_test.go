@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-func TestNearestIsWhatWasMeant(t *testing.T) {
+func TestNearestReturnsSimilarName(t *testing.T) {
 	commands := []string{"apply", "plan", "state", "validate", "list", "rm", "show"}
 	for _, test := range []struct {
 		word    string

@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-func TestWhatATerminalWouldActOnIsWrittenOut(t *testing.T) {
+func TestTerminalControlCharactersAreEscaped(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain text, with spaces":  "plain text, with spaces",
 		"日本語 Ünïcode 🚀":            "日本語 Ünïcode 🚀",
@@ -34,7 +34,7 @@ func TestWhatATerminalWouldActOnIsWrittenOut(t *testing.T) {
 	}
 }
 
-func TestSafeTextIsOneLineOfUTF8AndStaysAsItIs(t *testing.T) {
+func TestSafeTextIsUnchanged(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		in := string(rapid.SliceOf(rapid.Byte()).Draw(r, "bytes")) + rapid.String().Draw(r, "text")
 		got := text.Line(in)
@@ -44,7 +44,7 @@ func TestSafeTextIsOneLineOfUTF8AndStaysAsItIs(t *testing.T) {
 	})
 }
 
-func TestLinesOfABlockStay(t *testing.T) {
+func TestBlockKeepsItsLines(t *testing.T) {
 	const in, want = "two\n\tlines\r\x1b[2J \u202eback", `two` + "\n\t" + `lines\r\x1b[2J \u202eback`
 	if got := text.Block(in); got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -115,7 +115,7 @@ var rebuildMishaps = [][]rebuildMishap{
 		{name: "image record made and the answer lost", call: meddling{on: http.MethodPost, do: lose}, pass: true},
 		{name: "delete done and the answer lost", call: meddling{on: http.MethodDelete, do: lose}},
 	}, {
-		{name: "build leaves a web page", mood: "html", says: "does not begin like a qcow2 image"},
+		{name: "build leaves a web page", mood: "html", says: "does not have the header of a qcow2 image"},
 		{name: "upload answered 503 again and again", call: meddling{on: http.MethodPut, times: 20, do: answer(503)}, says: "503"},
 	}, {
 		{name: "disk full in the build", mood: "no-space", says: "No space left on device"},
@@ -127,7 +127,7 @@ var rebuildMishaps = [][]rebuildMishap{
 		{name: "delete hangs", call: meddling{on: http.MethodDelete, do: hang}},
 	}, {
 		{name: "conversion writes too much", qemu: true, says: "File too large"},
-		{name: "upload damaged on its way", call: meddling{on: http.MethodPut, do: damage}, pass: true},
+		{name: "upload damaged in transfer", call: meddling{on: http.MethodPut, do: damage}, pass: true},
 		{name: "delete answered 500", call: meddling{on: http.MethodDelete, do: answer(500)}},
 	}, {
 		{name: "build leaves an empty file", mood: "empty", says: "is empty"},
