@@ -1,16 +1,16 @@
 #!/bin/bash
-# Measures uploads: how long the same bytes take with dd, with the openstack client and with npctl, in one run, and how
-# often each reads a byte. Prints a table. Needs Go, python3 (for the client) and qemu-img.
+# Measures uploads of the same bytes with dd, with the openstack client and with npctl in one run: duration, and number of
+# reads of each byte. Prints a table. Needs Go, python3 (for the client) and qemu-img.
 #
 #   NPCTL            the npctl to measure (default bin/npctl)
-#   MIB              size of the image in MiB (default 1024); three times that has to be free in TMPDIR
-#   REPEAT           how often each is measured; the fastest counts (default 3)
+#   MIB              size of the image in MiB (default 1024); TMPDIR needs three times the space
+#   REPEAT           number of measurements of each command; the fastest counts (default 3)
 #   NPCTL_OPENSTACK  the client to use; without it one is installed from PyPI into NPCTL_VENV
 #
-# Two clouds take the bytes. Glance of the "sink" throws them away as they come, so what is seen is the client and the
-# socket. Glance of the "sandbox" hashes them as the real one does, in one process on the same machine. Sockets are
-# loopback ones, without TLS. "reads" is what was asked of files by read calls, in bytes for each byte sent; "disk" is
-# how much of that came from the disk and not from memory; "cpu" is the process's own, children included.
+# Two clouds receive the bytes. Glance of the "sink" discards them, so the figures show the client and the socket. Glance
+# of the "sandbox" hashes them like the real one, in one process on the same machine. Sockets are loopback sockets without
+# TLS. "reads" is the number of bytes in read calls of files for each byte sent; "disk" is the part that came from the disk
+# and not from the page cache; "cpu" is the CPU time of the process and its children.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/openstack/lib/apt.sh
@@ -38,7 +38,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-wait_for() { # file: something is in it
+wait_for() { # file: waits until it has content
 	local tries=0
 	until [ -s "$1" ]; do
 		tries=$((tries + 1))
@@ -56,7 +56,7 @@ wait_for "$work/port"
 wait_for "$work/sandbox.yaml"
 port=$(cat "$work/port")
 
-# The image: bytes that neither compress nor are zero, so that every one of them is sent.
+# The image: bytes that do not compress and are not zero, so that every byte is sent.
 image=$work/image.raw
 head -c "$bytes" /dev/urandom >"$image"
 sync "$image"
@@ -75,7 +75,7 @@ run() {
 	)
 }
 
-# row measures a command several times and prints the fastest: name, bytes sent, what to do before each time, command.
+# row measures a command several times and prints the fastest: name, bytes sent, action before each measurement, command.
 row() {
 	local name=$1 sent=$2 before=$3 best= line
 	shift 3
@@ -89,14 +89,14 @@ row() {
 }
 
 nothing() { :; }
-cold() { # what is in memory of the images is dropped
+cold() { # drops the images from the page cache
 	local file
 	for file in "$image" "$work"/*/images/*.raw "$work"/*/images/*.qcow2; do
 		[ -e "$file" ] && dd of="$file" oflag=nocache conv=notrunc,fdatasync count=0 status=none
 	done
 }
 
-# place writes a configuration that sends the image to providers, each given as NAME:FORMAT, and builds it.
+# place writes a configuration that uploads the image to the providers (NAME:FORMAT), and builds the image.
 place() { # directory, clouds.yaml, provider...
 	local name=$1 at=$work/$1 clouds=$2 p
 	shift 2
@@ -143,8 +143,8 @@ in_place() { # directory, arguments of npctl
 	(cd "$at" && OS_CLIENT_CONFIG_FILE=$at/clouds.yaml exec "$npctl" "$@")
 }
 
-# built makes the files, and keeps the state for uploads to start from again and again.
-built() { # directory, what to leave out
+# built builds the files and keeps the state, from which each upload starts.
+built() { # directory, address to exclude
 	in_place "$1" apply -auto-approve "${@:2}" >/dev/null 2>"$work/out" || { cat "$work/out" >&2; exit 1; }
 	sync "$work/$1"/images/*
 	cp "$work/$1/npctl.db" "$work/$1/built.db"
@@ -152,7 +152,7 @@ built() { # directory, what to leave out
 
 as_built() { cp "$work/$1/built.db" "$work/$1/npctl.db"; }
 
-# The clouds start empty each time, as far as anybody looks: what earlier uploads left there is nobody's.
+# Each measurement starts with the state after the build: the clouds contain earlier uploads, which have no records.
 one() { as_built one; }
 one_cold() { one; cold; }
 three() { as_built three; }
@@ -188,5 +188,5 @@ row 'npctl apply, sink: one provider, file not in memory' "$bytes" one_cold in_p
 row 'npctl apply, sink: three providers, two formats, files not in memory' "$three_bytes" three_cold in_place three apply -auto-approve
 row 'md5sum and sha256sum (what diskimage-builder --checksum does)' "$bytes" nothing sh -c "md5sum '$image'; sha256sum '$image'"
 echo
-echo 'npctl takes the checksums once, when the image was built:'
+echo 'npctl computes the checksums once, after the build:'
 go test -run '^$' -bench 'HashFile' -benchtime 3x ./internal/imagefile | grep ^Benchmark

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Presses TAB in bash with and without the package bash-completion, in zsh and in fish, on a terminal. Installs the shells,
-# as root. Fails when one is missing. Ends within 2 minutes.
+# Presses TAB in bash with and without the package bash-completion, in zsh and in fish, on a terminal. Installs the shells
+# as root. Fails if one is missing. Takes up to 2 minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/lib/gotest.sh

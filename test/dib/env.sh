@@ -1,7 +1,7 @@
 #!/bin/bash
 # Prints the environment in which diskimage-builder builds Debian from the mirrors
-# that this machine's apt uses, in the shortest time:   eval "$(test/dib/env.sh)"
-# Fails with a message when a build cannot work here.
+# that apt uses here, in the shortest time:   eval "$(test/dib/env.sh)"
+# Fails with a message if a build cannot work here.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . /etc/os-release
@@ -9,7 +9,7 @@ release=${DIB_RELEASE:-$VERSION_CODENAME}
 
 missing() { echo "env.sh: $*" >&2; exit 1; }
 
-mirror_of() { # suite: the address apt fetches it from, without a slash at the end
+mirror_of() { # suite: prints its URL in apt, without a trailing slash
   apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
     awk -v suite="$1" '$1 == suite { sub("/$", "", $2); print $2; exit }'
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs what a real diskimage-builder build needs; does nothing when all is there.
-#   ./install.sh           install as root, or say what is missing
+# Installs the packages for real diskimage-builder builds; does nothing if all are installed.
+#   ./install.sh           install as root, or print the missing packages
 #   ./install.sh --list    print the package names
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -9,8 +9,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 packages=(
   python3-diskimage-builder debootstrap
   qemu-utils kpartx parted gdisk e2fsprogs dosfstools xfsprogs squashfs-tools # disks and file systems
-  qemu-system-x86 # boots what was built
-  procps bc sudo # used by its scripts; sudo also when already root
+  qemu-system-x86 # boots the built images
+  procps bc sudo # used by its scripts; sudo even as root
 )
 
 case ${1:-} in

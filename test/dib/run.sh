@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs the tests of image builds with the real diskimage-builder and qemu-img: the builders', the converter's, and those
-# of npctl as a whole that build a Debian, upload it to the sandbox cloud and boot it in QEMU. Installs the Debian packages it needs, as
-# root. Fails when anything is missing.
+# Runs the tests of image builds with the real diskimage-builder and qemu-img: those of the builders and the converter, and
+# those of whole npctl processes that build a Debian, upload it to the sandbox cloud and boot it in QEMU. Installs the
+# required Debian packages, as root. Fails if anything is missing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."

@@ -1,19 +1,19 @@
 #!/bin/bash
-# Installs what the tests against real gearman servers need; does nothing when all is there.
-#   ./install.sh           install as root, or say what is missing
+# Installs the packages for the tests against real gearman servers; does nothing if all are installed.
+#   ./install.sh           install as root, or print the missing packages
 #   ./install.sh --list    print the package names
-#   ./install.sh --python  print the Python that has the gear library, after installing it where there is none
+#   ./install.sh --python  print the path of a Python with the gear library, after installing the library if needed
 #
-#   NPCTL_GEAR_PYTHON   the Python to use; without it one is made in NPCTL_VENV, with gear from PyPI
-#   NPCTL_VENV          virtual environment, kept for the next time (default below the temporary directory)
+#   NPCTL_GEAR_PYTHON   the Python to use; without it the script creates one in NPCTL_VENV, with gear from PyPI
+#   NPCTL_VENV          virtual environment, kept for later runs (default below the temporary directory)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../openstack/lib/apt.sh"
 
 packages=(
   gearman-job-server # gearmand
-  gearman-tools      # gearadmin, for people who look on
-  stunnel4           # TLS in front of gearmand, which has none in Debian
+  gearman-tools      # gearadmin, for diagnosis
+  stunnel4           # TLS in front of gearmand, which has no TLS in Debian
   qemu-utils         # build hosts convert images
 )
 

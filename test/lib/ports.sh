@@ -1,7 +1,7 @@
-# Ports of loopback for servers of tests. Sourced.
+# Loopback ports for test servers. Sourced.
 
-# choose_ports takes free ports below those that the kernel gives to connections, so that a server that is restarted
-# finds its own again.
+# choose_ports selects free ports below the ephemeral ports of the kernel, so that a restarted server can use the same port
+# again.
 choose_ports() { # count
   python3 - "$1" <<'PYTHON'
 import random, socket, sys

@@ -1,6 +1,6 @@
-# What run.sh does in the namespace: mount what a machine has, become the newcomer, run the commands. Sourced.
+# The part of run.sh in the namespace: mounts the file systems of a machine, and runs the commands as the newcomer. Sourced.
 
-# devices gives the root a /dev with the usual nodes and terminals of its own.
+# devices creates a /dev with the usual nodes and a separate devpts.
 devices() { # root
   local node
   mount -t tmpfs -o mode=755 none "$1/dev"

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs the two commands that README.md begins with as a newcomer does: as an unprivileged user, on a minimal Debian 12 with
-# Go, make, git and certificates, in a fresh clone of the commit, with empty caches. Fails when either command fails, so
-# that no test may need a tool that the README does not name.
+# Runs the first two commands of README.md like a newcomer: as an unprivileged user, on a minimal Debian 12 with Go, make,
+# git and certificates, in a new clone of the commit, with empty caches. Fails if one of the commands fails, for example
+# because a test needs a tool that the README does not name.
 #
-# Needs root. Everything is mounted in a namespace of its own, which ends with the script, as does every process in it.
-#   NPCTL_NEWCOMER_KEEP=1 ./run.sh      keeps the root's directory
+# Needs root. All mounts and processes are in a separate namespace, which ends with the script.
+#   NPCTL_NEWCOMER_KEEP=1 ./run.sh      keeps the root directory
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
@@ -25,7 +25,7 @@ commands() {
   awk '/^    make / { sub(/ +#.*/, ""); sub(/^ +/, ""); print; found = 1; next } found { exit }' README.md
 }
 
-# mirror prints where this machine gets its Debian from.
+# mirror prints the Debian mirror of this machine.
 mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' "Codename: $suite" 2>/dev/null | grep -m 1 . ||
     echo http://deb.debian.org/debian
@@ -46,12 +46,12 @@ make_root() { # directory
   in_root "$1" useradd --create-home --uid "$uid" --shell /bin/bash newcomer
 }
 
-# in_root runs a command there, with none of this machine's variables: there is no $TMPDIR of this machine.
+# in_root runs a command in the root, without the environment of this machine, whose $TMPDIR does not exist there.
 in_root() { # directory command...
   chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "${@:2}"
 }
 
-# clone puts the commit into the newcomer's home, with nothing that git does not have.
+# clone clones the commit into the home of the newcomer, without untracked files.
 clone() { # directory
   local to=$1/home/newcomer/npctl settings=$1/root/gitconfig
   export GIT_CONFIG_GLOBAL=$settings # a checkout that belongs to another user is no error
@@ -62,7 +62,7 @@ clone() { # directory
   chown -R "$uid:$uid" "$to"
 }
 
-# settings prints the variables that the newcomer gets of this machine: how to reach the network, and nothing else.
+# settings prints the variables that the newcomer receives from this machine: only network settings.
 settings() {
   local name
   for name in {http,https,ftp,all,no}_proxy {HTTP,HTTPS,FTP,ALL,NO}_PROXY; do

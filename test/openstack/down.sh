@@ -1,6 +1,6 @@
 #!/bin/bash
-# Stops what up.sh started, and nothing else.
-#   ./down.sh            stop; up.sh goes on from there
+# Stops the processes that up.sh started, and no others.
+#   ./down.sh            stop; up.sh starts them again
 #   ./down.sh --purge    stop and delete the work directory
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,7 +17,7 @@ esac
 exec 9>"$WORK/up.lock"
 flock -n 9 || die "another up.sh or down.sh is at work in $WORK"
 
-if [ -n "$purge" ]; then # nothing is to be kept, so nobody has to end well
+if [ -n "$purge" ]; then # no data is kept, so SIGKILL is fine
   [ -f "$WORK/ports" ] || die "$WORK is no lab of ours, not deleting it"
   for name in $PROCESSES; do stop "$name" 0 & done
   wait

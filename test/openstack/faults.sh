@@ -1,10 +1,10 @@
 #!/bin/bash
-# Makes the lab misbehave; README.md has the rules.
+# Sets the faults of the lab; README.md describes the rules.
 #   ./faults.sh set '[{"on":"spawn","name":"x-*","action":"error"}]'
 #   ./faults.sh clear
-#   ./faults.sh pause NAME…      a process that hangs: SIGSTOP to it and its workers
+#   ./faults.sh pause NAME…      let a process hang: SIGSTOP to it and its workers
 #   ./faults.sh resume NAME…
-#   ./faults.sh stop NAME…       a process that is gone; up.sh starts it again
+#   ./faults.sh stop NAME…       end a process; up.sh starts it again
 #   ./faults.sh list             names of the processes
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Sets quotas of a project, at once effective:
+# Sets quotas of a project, with immediate effect:
 #   ./quota.sh npctl instances=2 floatingips=0
 #   ./quota.sh npctl reset
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs the tests that need a real OpenStack (see README.md): those of the lab itself, the driver contract suite, the
-# comparison of the sandbox cloud with the real one, and those of npctl as a whole. Installs what it needs, as root on
-# Debian 12, starts the lab and, unless it was running before, stops and deletes it. Fails when anything is missing.
+# Runs the tests that need a real OpenStack (see README.md): those of the lab, the driver contract suite, the comparison of
+# the sandbox cloud with the real one, and those of whole npctl processes. Installs the requirements, as root on Debian 12,
+# and starts the lab. Stops and deletes the lab unless it was running before. Fails if anything is missing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
@@ -11,7 +11,7 @@ as_root_or_die
 began=$SECONDS
 took() { echo "run.sh: $* took $((SECONDS - began)) s"; began=$SECONDS; }
 
-# What the tests are made of is compiled while apt and the lab leave a core to it.
+# Compiles the tests while apt and the lab leave a core idle.
 go vet -tags integration ./test/openstack/lab ./drivers/openstack ./internal/sandboxcloud ./test/integration ./cmd/npctl &
 vet=$!
 

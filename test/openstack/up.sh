@@ -1,6 +1,6 @@
 #!/bin/bash
-# Brings up an OpenStack of real services on loopback, and waits until it works.
-# May be run again at any time: it does what is missing. See README.md.
+# Starts an OpenStack of real services on loopback, and waits until it works.
+# It can run again at any time and performs only missing actions. See README.md.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/settings.sh"
@@ -31,7 +31,7 @@ prepare_work_directory() {
   remember_settings
 }
 
-# Addresses are in the databases: a lab that exists keeps the ports it was made with.
+# The databases contain addresses, so an existing lab keeps its ports.
 remember_settings() {
   local now
   now=$(compgen -A variable PORT_ | sort | while read -r name; do echo "$name=${!name}"; done)
@@ -48,13 +48,13 @@ configure() {
 
 start_backends() {
   memcached_start
-  rabbitmq_start # takes longest; waited for when it is needed
+  rabbitmq_start # takes longest; the first user waits for it
   mariadb_start
   mariadb_wait
   say "mariadb answers"
 }
 
-# once runs a step unless it has succeeded in this work directory before.
+# once runs a step unless it has already succeeded in this work directory.
 once() { # name command...
   [ -e "$WORK/done/$1" ] || { "${@:2}" && : >"$WORK/done/$1"; }
 }

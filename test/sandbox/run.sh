@@ -1,9 +1,9 @@
 #!/bin/bash
-# Runs the real openstack command line client against the sandbox cloud: by the tests of internal/sandboxcloud, and
-# against `npctl sandbox` as it is built. Fails when it cannot.
+# Runs the real openstack command line client against the sandbox cloud: in the tests of internal/sandboxcloud, and against
+# the program `npctl sandbox`. Fails if it cannot.
 #
-#   NPCTL_OPENSTACK   the client to use; without it one is installed from PyPI into NPCTL_VENV
-#   NPCTL_VENV        virtual environment, kept for the next time (default below the temporary directory)
+#   NPCTL_OPENSTACK   the client to use; without it the script installs one from PyPI into NPCTL_VENV
+#   NPCTL_VENV        virtual environment, kept for later runs (default below the temporary directory)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/lib/gotest.sh

@@ -1,10 +1,11 @@
 #!/bin/bash
-# Boots systemd as the first process of a machine of its own: namespaces over what is installed here, of which a copy is
-# written to (an overlay in memory). Nothing outside is changed, and everything ends with this process, or with systemd.
+# Boots systemd as the first process of a machine: separate namespaces, with an overlay in memory over the files of the
+# host. It changes nothing on the host. The machine ends with this process, or with systemd.
 #
 #   lab.sh DIRECTORY
 #
-# DIRECTORY is an empty one; the machine's files are in DIRECTORY/root, seen from inside only. Needs root, and systemd.
+# DIRECTORY must be empty; DIRECTORY/root has the files of the machine, visible in its namespace only. Needs root and
+# systemd.
 set -euo pipefail
 if [ "${2:-}" != inside ]; then
   exec unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child -- "$0" "$1" inside
@@ -37,7 +38,7 @@ mount -t tmpfs -o mode=1777 lab dev/shm
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
 
-# Nothing that is enabled or mounted here is to be so there; a machine with an id boots without asking.
+# Units and mounts of the host must not be active in the machine. With a machine ID, systemd boots without first-boot questions.
 rm -rf etc/systemd/system
 mkdir etc/systemd/system
 ln -s /dev/null etc/systemd/system/systemd-modules-load.service

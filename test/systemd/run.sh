@@ -1,6 +1,7 @@
 #!/bin/bash
-# Runs the units of packaging/systemd on a real systemd, installed as docs/operations.md says, in machines of their own (see
-# lab.sh). Installs systemd and a gearman server, as root, and starts neither outside of those. Fails when anything is missing.
+# Runs the units of packaging/systemd on a real systemd, installed with the commands of docs/operations.md, in separate machines
+# (see lab.sh). Installs systemd and a gearman server, as root, and starts both only in those machines. Fails if anything is
+# missing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."

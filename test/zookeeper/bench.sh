@@ -1,12 +1,12 @@
 #!/bin/bash
-# Measures npctl watch and a real nodepool-launcher, one after the other, each on a fresh real ZooKeeper and with the same
-# client: one row for each driver and number of clients, as load prints it: name, clients, requests/s, latency p50 / p95 /
-# p99, gone p50 / p95 (seconds), CPU seconds of the process for 1,000 requests, packets that ZooKeeper got for each
-# request, how many of these the clients sent, MiB of the process. Then the CPU that an idle process takes.
+# Measures npctl watch and a real nodepool-launcher one after the other, each on a new real ZooKeeper and with the same
+# client. Prints one row of load for each driver and number of clients: name, clients, requests/s, latency p50 / p95 / p99,
+# gone p50 / p95 (seconds), CPU seconds of the process for 1,000 requests, packets that ZooKeeper received for each request,
+# number of these from the clients, MiB of the process. Then prints the CPU use of an idle process.
 #
 #   NPCTL_BENCH_CLIENTS   numbers of clients (default "1 10 50")
-#   NPCTL_BENCH_TIME      how long to measure each (default 20s, after 5 s of warm-up)
-#   NPCTL_BENCH_DRIVERS   drivers (default "static cloud"): 100 static machines; nodes that are ready at once, at most 100
+#   NPCTL_BENCH_TIME      duration of each measurement (default 20s, after 5 s of warm-up)
+#   NPCTL_BENCH_DRIVERS   drivers (default "static cloud"): 100 static machines; nodes without delay, at most 100
 #   NPCTL_BENCH_IDLE      seconds to measure the idle process (default 20)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,7 +20,7 @@ trap 'kill -9 $pid 2>/dev/null || true; test/zookeeper/launcher.sh kill "$work/n
 go build -o "$work/bench" ./test/zookeeper/bench
 go build -o "$work/npctl" ./cmd/npctl
 
-# A pool is in the way of nobody until it is registered; Nodepool takes about 5 s for that.
+# A pool serves no requests before it is registered; Nodepool needs about 5 s for that.
 registered() { # log
   local limit=$((SECONDS + 60))
   until test/zookeeper/lab.sh word "$work/lab" dump | grep -q /nodepool/components/pool/; do

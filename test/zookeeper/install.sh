@@ -1,26 +1,26 @@
 #!/bin/bash
-# Installs what the tests with a real ZooKeeper and its users need; does nothing when all is there.
-#   ./install.sh                      install Debian packages as root, or say what is missing
+# Installs the packages for the tests with a real ZooKeeper and its clients; does nothing if all are installed.
+#   ./install.sh                      install Debian packages as root, or print the missing packages
 #   ./install.sh --list               print the package names
-#   ./install.sh --zuul [VERSION]     print the virtual environment with that version of Zuul, after making it
-#   ./install.sh --nodepool [VERSION] print the one with that version of Nodepool
+#   ./install.sh --zuul [VERSION]     print the path of the virtual environment with that version of Zuul, after creating it
+#   ./install.sh --nodepool [VERSION] print the path of the one with that version of Nodepool
 #
-#   NPCTL_NODEPOOL_VENV   where Nodepool's are kept for the next time; the version is added (default below the temporary
-#                         directory). NPCTL_VENV is the same for Zuul's, see ../zuul/install.sh.
+#   NPCTL_NODEPOOL_VENV   directory of Nodepool's environments, plus the version (default below the temporary directory).
+#                         NPCTL_VENV is the same for Zuul, see ../zuul/install.sh.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../openstack/lib/apt.sh"
 
-# The last Nodepool there is, and the last Zuul before it had a launcher of its own: both speak to each other in these.
+# The last Nodepool, and the last Zuul without its own launcher: these versions work together.
 zuul=11.3.0 nodepool=11.0.0
 
 packages=(
   zookeeper openjdk-17-jre-headless openssl netcat-openbsd # the server, its certificates, its four-letter words
   python3-kazoo                                            # the client library of Zuul and Nodepool, as Debian has it
-  openssh-server                                           # what static nodes are
+  openssh-server                                           # emulates static nodes
 )
 
-# Nodepool 11 uses cachetools and does not ask for it: a library that it does ask for once brought it along.
+# Nodepool 11 needs cachetools without declaring it: formerly another of its dependencies installed it.
 nodepool_venv() { # version
   local dir=${NPCTL_NODEPOOL_VENV:-${TMPDIR:-/tmp}/npctl-nodepool}-$1
   if ! "$dir/bin/python" -c 'import nodepool.driver.statemachine' 2>/dev/null; then

@@ -1,15 +1,15 @@
 #!/bin/bash
 # A real ZooKeeper on loopback, with TLS and client certificates, of one or more servers.
 #   ./lab.sh start DIR [N]    start N servers (default 1); everything is below DIR, the settings for tests in DIR/env.sh.
-#                             A DIR that was started before keeps its ports and its data, and N has no effect.
+#                             An existing DIR keeps its ports and data, and N has no effect.
 #   ./lab.sh stop DIR         stop all servers; DIR stays
 #   ./lab.sh restart DIR [I]  stop and start server I, or all
 #   ./lab.sh kill DIR [I]     SIGKILL
-#   ./lab.sh pause DIR [I]    SIGSTOP: connections stay and nothing answers
+#   ./lab.sh pause DIR [I]    SIGSTOP: connections stay open without responses
 #   ./lab.sh cont DIR [I]     SIGCONT
-#   ./lab.sh word DIR WORD    what server 1 says to a four-letter word: mntr, srvr, cons, wchs, dump …
+#   ./lab.sh word DIR WORD    print the response of server 1 to a four-letter word: mntr, srvr, cons, wchs, dump …
 #   ./lab.sh env DIR          print the settings
-# Sessions may be as short as 0.5 s and as long as 120 s, which is what Zuul asks for.
+# Session timeouts may be 0.5 s to 120 s; Zuul requests 120 s.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ $# -ge 2 ] || { sed -n 2,12p "$0"; exit 2; }
@@ -80,7 +80,7 @@ END
 
 launch() { # server
   local home=$DIR/server-$1 path
-  # the jar of Debian's package does not name all that it needs
+  # the jar of Debian's package does not list all its dependencies
   path=$home:$(printf '%s:' /usr/share/java/{zookeeper,slf4j-log4j12,log4j-1.2}.jar /usr/share/java/netty*.jar)
   start "zookeeper-$1" "$(port "$1" 2)" java -Xms64m -Xmx768m -Dzookeeper.jmx.log4j.disable=true -cp "$path" \
     org.apache.zookeeper.server.quorum.QuorumPeerMain "$home/zoo.cfg"

@@ -1,15 +1,15 @@
 #!/bin/bash
 # A real nodepool-launcher, or another program of Nodepool's package, beside a lab.
 #   ./launcher.sh config LAB DRIVER PROVIDER COUNT LABEL...   print a nodepool.yaml: one provider with a pool "main" that
-#                             serves all the labels from COUNT nodes. Drivers: static (machines whose SSH is not looked
-#                             at), fake (its own pretend OpenStack, which has room for 20 servers), test (ready at once)
+#                             serves all the labels with COUNT nodes. Drivers: static (without a check of SSH), fake (its
+#                             own emulated OpenStack, with capacity for 20 servers), test (ready without delay)
 #   ./launcher.sh start DIR CONFIG [PROGRAM]   start it (default nodepool-launcher); its files are below DIR
-#   ./launcher.sh stop DIR    as its operators do: its registrations go with it
+#   ./launcher.sh stop DIR    stop it as operators do; this removes its registrations
 #   ./launcher.sh kill DIR    SIGKILL: its session stays until it times out
 #   ./launcher.sh pause|cont DIR
-#   ./launcher.sh pid DIR     print its process
+#   ./launcher.sh pid DIR     print its process ID
 #
-#   NPCTL_TEST_NODEPOOL       the virtual environment with Nodepool; without it install.sh finds or makes one
+#   NPCTL_TEST_NODEPOOL       the virtual environment with Nodepool; the default is that of install.sh
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ $# -ge 2 ] || { sed -n 2,13p "$0"; exit 2; }
@@ -111,7 +111,7 @@ case $1 in
   start)
     config=$(realpath "${3:?configuration}") program=${4:-nodepool-launcher}
     mkdir -p "$DIR"
-    # the pretend OpenStack is never connected to, but openstacksdk wants to know of it
+    # nothing connects to this OpenStack, but openstacksdk requires its configuration
     printf 'clouds:\n  fake:\n    auth: {auth_url: http://fake.example.org, username: fake, password: fake, project_name: fake}\n' \
       >"$DIR/clouds.yaml"
     arguments=(-c "$config" -f)

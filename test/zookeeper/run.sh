@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs what is tested against a real ZooKeeper: npctl's store in it, moves of a state there and back, and the lab itself with
-# Zuul's own classes and a real nodepool-launcher. Installs the Debian packages that they need, as root, and Zuul and
-# Nodepool from PyPI. Fails when anything is missing.
+# Runs the tests that need a real ZooKeeper: those of npctl's store, of state migration in both directions, and of the lab with
+# Zuul's classes and a real nodepool-launcher. Installs the required Debian packages, as root, and Zuul and Nodepool from PyPI.
+# Fails if anything is missing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."

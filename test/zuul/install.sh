@@ -1,18 +1,18 @@
 #!/bin/bash
-# Installs what a real Zuul on loopback needs; does nothing when all is there.
-#   ./install.sh                 install Debian packages as root, or say what is missing
+# Installs the packages for a real Zuul on loopback; does nothing if all are installed.
+#   ./install.sh                 install Debian packages as root, or print the missing packages
 #   ./install.sh --list          print the package names
-#   ./install.sh --venv VERSION  print the virtual environment with that version of Zuul, after making it
+#   ./install.sh --venv VERSION  print the path of the virtual environment with that version of Zuul, after creating it
 #
-#   NPCTL_VENV   where virtual environments are kept for the next time; the version is added (default below the
-#                temporary directory)
+#   NPCTL_VENV   directory of the virtual environments, plus the version (default below the temporary
+#                directory)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../openstack/lib/apt.sh"
 
 packages=(
-  zookeeper openjdk-17-jre-headless openssl netcat-openbsd # Zuul speaks to ZooKeeper over TLS only
-  postgresql                                               # keeps the builds
+  zookeeper openjdk-17-jre-headless openssl netcat-openbsd # Zuul connects to ZooKeeper only with TLS
+  postgresql                                               # stores the builds
   bubblewrap git curl                                      # zuul-scheduler does not start without bwrap and git
 )
 

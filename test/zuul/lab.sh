@@ -1,9 +1,9 @@
 #!/bin/bash
-# A real Zuul on loopback: ZooKeeper with TLS, PostgreSQL on a socket, zuul-scheduler and zuul-web. No executor: builds are
-# put into its database by Zuul's own code (put_builds.py).
+# A real Zuul on loopback: ZooKeeper with TLS, PostgreSQL on a socket, zuul-scheduler and zuul-web. No executor: Zuul's
+# own code inserts builds into the database (put_builds.py).
 #   ./lab.sh start DIR VENV   start it, as root; everything is below DIR, the settings for tests in DIR/env.sh
 #   ./lab.sh stop DIR         stop it; DIR stays
-# Tenants: "open", which anybody may read, and "closed", which needs a token whose subject is npctl.
+# Tenants: "open", which everyone may read, and "closed", which needs a token with the subject npctl.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ $# -ge 2 ] || { sed -n 2,7p "$0"; exit 2; }
@@ -29,7 +29,7 @@ tenants() {
 END
 }
 
-# Programs for tests: one that puts builds, one that prints a token for a subject and a number of seconds, and one for
+# Programs for tests: one inserts builds, one prints a token for a subject and a number of seconds, and one prints
 # operators' tokens.
 tools() { # venv, web port
   program put "$1/bin/python" "$source/put_builds.py" "$DIR/zuul.conf"
@@ -39,7 +39,7 @@ tools() { # venv, web port
     NPCTL_TEST_ZUUL_ADMIN_TOKEN "$DIR/admin-token" >"$DIR/env.sh"
 }
 
-# A tenant shows up in zuul-web once the scheduler has laid it out.
+# zuul-web has a tenant when the scheduler has loaded it.
 tenants_are_there() { # port
   local tenant
   for tenant in open closed; do

@@ -1,5 +1,5 @@
-# What labs with a Zuul have in common. Sourced after ../openstack/lib/process.sh; $DIR is the lab's directory, and $ADDRESS
-# where it listens.
+# Common functions of the labs with a Zuul. Source it after ../openstack/lib/process.sh. $DIR is the directory of the lab, and
+# $ADDRESS its listen address.
 ZUUL_LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # postgres starts a database on a socket in DIR/postgres; its user and its database are called zuul.
@@ -19,7 +19,7 @@ postgres() {
 meeting_place() { "$ZUUL_LIB/../zookeeper/lab.sh" start "$DIR/zookeeper"; }
 leave_meeting_place() { [ ! -s "$DIR/zookeeper/ports" ] || "$ZUUL_LIB/../zookeeper/lab.sh" kill "$DIR/zookeeper"; }
 
-# zuul_conf writes DIR/zuul.conf: what every Zuul here has.
+# zuul_conf writes DIR/zuul.conf with the common settings.
 zuul_conf() { # web port
   . "$DIR/zookeeper/env.sh"
   cat >"$DIR/zuul.conf" <<END
@@ -55,13 +55,13 @@ secret=a-secret-of-more-than-thirty-two-bytes
 END
 }
 
-# admin_token makes DIR/admin-token, which prints a token the way Zuul's operators make them.
+# admin_token creates DIR/admin-token, which prints a token like those of Zuul's operators.
 admin_token() { # venv, tenant, seconds
   program admin-token "$1/bin/python" -W ignore "$1/bin/zuul-admin" -c "$DIR/zuul.conf" create-auth-token --auth-config test \
     --tenant "$2" --user admin --expires-in "$3"
 }
 
-# program makes DIR/NAME, which runs a command.
+# program creates DIR/NAME, which runs a command.
 program() { # name command...
   local file=$DIR/$1
   shift

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Runs the tests of the builder zuul against real Zuuls: zuul-web of the newest version, and of the last one whose API
-# has the older shape of builds. Installs the Debian packages they need, as root, and Zuul from PyPI. Fails when anything
-# is missing.
+# Runs the tests of the builder zuul against real versions of Zuul: zuul-web of the newest version, and of the last version
+# with the older form of builds in its API. Installs the required Debian packages, as root, and Zuul from PyPI. Fails if
+# anything is missing.
 #
-#   NPCTL_ZUUL_VERSIONS   the versions to run against
+#   NPCTL_ZUUL_VERSIONS   the versions to test
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."

@@ -1,4 +1,4 @@
-# Installing Debian packages without starting a service and without a question. Sourced.
+# Installs Debian packages without starting services and without questions. Sourced.
 
 apt_missing() { # package...: prints those that are not installed
   local p
@@ -18,7 +18,7 @@ apt_install() { # package...
   local log started=$EPOCHSECONDS
   log=$(mktemp "${TMPDIR:-/tmp}/npctl-apt.XXXXXX")
   echo "installing: $missing"
-  if ! (flock 9 && apt_run $missing) 9>/var/lock/npctl-apt >"$log" 2>&1; then # others may be at it for parts of their own
+  if ! (flock 9 && apt_run $missing) 9>/var/lock/npctl-apt >"$log" 2>&1; then # other scripts may install packages at the same time
     tail -30 "$log" >&2
     echo "apt-get could not install the packages above; the whole log is $log" >&2
     return 1
@@ -27,8 +27,8 @@ apt_install() { # package...
   echo "packages installed in $((EPOCHSECONDS - started)) s"
 }
 
-# Lists that are missing are fetched first; lists that have aged (a package in
-# them is gone from the mirror) are fetched when the first try fails.
+# It fetches missing package lists first, and outdated lists (with packages that
+# the mirror no longer has) when the first attempt fails.
 apt_run() {
   local policy=/usr/sbin/policy-rc.d made= rc=0
   if [ ! -e $policy ]; then # packages must not start their own services

@@ -1,9 +1,8 @@
-# Starting, watching and stopping long-running programs. Sourced.
+# Functions that start, check and stop long-running programs. Sourced.
 #
-# $RUN/NAME.pid holds "PID STARTTIME": a number that the kernel has given to
-# another program meanwhile is never signalled. Every program leads a session,
-# and so a process group, of its own: it outlives the calling shell, and its
-# workers can be signalled with it.
+# $RUN/NAME.pid contains "PID STARTTIME", so that no signal reaches another
+# program with a reused PID. Every program has its own session and process
+# group: it survives the calling shell, and signals reach its workers too.
 
 start_time() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
@@ -32,11 +31,11 @@ port_must_be_free() { # name port
     die "port $2 on $ADDRESS is taken by another program; stop it or set NPCTL_OPENSTACK_PORT_…, see settings.sh ($1)"
 }
 
-# stop asks, waits, then kills what is left of the process group.
+# stop sends SIGTERM, waits, and then kills the rest of the process group.
 stop() { # name seconds
   local pid i
   if pid=$(pid_of "$1"); then
-    kill -CONT -- "-$pid" 2>/dev/null || true # a paused program hears no TERM
+    kill -CONT -- "-$pid" 2>/dev/null || true # a stopped program does not handle SIGTERM
     kill -TERM "$pid" 2>/dev/null || true
     for ((i = 0; i < $2 * 10; i++)); do
       running "$1" || break

@@ -1,4 +1,4 @@
-# Turning etc/ templates into configuration files. Sourced.
+# Functions that render the templates in etc/. Sourced.
 
 # render writes a template to its target.
 render() { # template target
@@ -18,7 +18,7 @@ expand() { # template
   printf '%s\n' "$text"
 }
 
-# configure_service renders what every OpenStack service shares and its own file.
+# configure_service renders the common file of all OpenStack services and the file of this one.
 configure_service() { # name
   local SERVICE=$1 DATABASE_URL LOGIN
   DATABASE_URL=$(database_url "$1")
@@ -27,7 +27,7 @@ configure_service() { # name
   render "$1.conf" "$ETC/$1/$1.conf"
 }
 
-# config_of prints the arguments that name a service's configuration.
+# config_of prints the options for the configuration files of a service.
 config_of() { echo "--config-file $ETC/$1/common.conf --config-file $ETC/$1/$1.conf"; }
 
 configure_uwsgi() { # name wsgi-program port processes

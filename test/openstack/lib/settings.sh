@@ -1,4 +1,4 @@
-# What can be set and where things are. Sourced by every script; sets variables only.
+# Settings and paths. Every script sources it; it only sets variables.
 
 LAB_SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 WORK=${NPCTL_OPENSTACK_WORK:-${TMPDIR:-/tmp}/npctl-openstack}
@@ -20,7 +20,7 @@ PORT_EPMD=${NPCTL_OPENSTACK_PORT_EPMD:-24369}
 PORT_MEMCACHED=${NPCTL_OPENSTACK_PORT_MEMCACHED:-21211}
 
 TOKEN_SECONDS=${NPCTL_OPENSTACK_TOKEN_SECONDS:-3600}
-# What each pretended host offers; "toobig" asks for more disk than that.
+# Size of each emulated host; flavor "toobig" needs a larger disk.
 HOST_VCPUS=${NPCTL_OPENSTACK_HOST_VCPUS:-2000}
 HOST_MEMORY_MB=${NPCTL_OPENSTACK_HOST_MEMORY_MB:-4000000}
 HOST_DISK_GB=${NPCTL_OPENSTACK_HOST_DISK_GB:-600000}
@@ -34,14 +34,14 @@ CLOUDS_YAML=$WORK/clouds.yaml
 
 COMPUTES="1 2" # host "computeN" is the only one of zone "azN"
 
-# Names of the processes, in the order they are started. nova-compute comes last:
-# one that finds no conductor waits ten seconds before it asks again.
+# Names of the processes, in the order of their start. nova-compute is last:
+# without a conductor it waits ten seconds before it retries.
 BACKENDS="mariadb memcached epmd rabbitmq"
 PROCESSES="$BACKENDS keystone placement nova-conductor glance neutron nova-scheduler nova-api
   cinder-api cinder-scheduler cinder-volume nova-compute1 nova-compute2"
 
-# Debian's programs and Python, whatever the caller's PATH, virtualenv and
-# OpenStack environment are; no proxy between us and ourselves.
+# Debian's programs and Python, independent of the caller's PATH, virtualenv and
+# OpenStack environment; no proxy for loopback.
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHON=/usr/bin/python3
 export no_proxy=127.0.0.1,localhost NO_PROXY=127.0.0.1,localhost
 export PYTHONDONTWRITEBYTECODE=1 # no __pycache__ in the source tree

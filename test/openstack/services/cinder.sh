@@ -1,4 +1,4 @@
-# Cinder: volumes that hold nothing, see plugins/npctl_lab/volume.py. Sourced.
+# Cinder: volumes without content, see plugins/npctl_lab/volume.py. Sourced.
 
 cinder_configure() { configure_service cinder; }
 

@@ -7,7 +7,7 @@ database_url() { echo "mysql+pymysql://lab:lab@localhost/$1?unix_socket=$MYSQL_S
 sql() { mariadb --no-defaults -S "$MYSQL_SOCKET" -u "$(id -un)" "$@"; }
 
 mariadb_configure() {
-  local USER_NAME # as whoever runs us: user mysql would have to be let into $WORK
+  local USER_NAME # runs as the caller, because user mysql has no access to $WORK
   USER_NAME=$(id -un)
   render mariadb.cnf "$ETC/mariadb.cnf"
 }

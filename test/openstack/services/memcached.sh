@@ -1,4 +1,4 @@
-# memcached: tokens that were found valid. Sourced.
+# memcached: cache of validated tokens. Sourced.
 
 memcached_start() {
   start memcached "$PORT_MEMCACHED" \

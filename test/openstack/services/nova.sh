@@ -1,4 +1,4 @@
-# Nova: servers that are only entries, see plugins/npctl_lab/compute.py. Sourced.
+# Nova: servers without a hypervisor, see plugins/npctl_lab/compute.py. Sourced.
 
 nova_configure() {
   local API_DATABASE_URL COMPUTE_HOST n
@@ -38,7 +38,7 @@ nova_start_computes() {
 
 nova_wait() { wait_for nova-api 300 answers "$PORT_NOVA"; }
 
-# A host is known to the scheduler once it is mapped to its cell.
+# The scheduler knows a host after its mapping to a cell.
 nova_map_hosts() {
   local wanted
   wanted=$(wc -w <<<"$COMPUTES")

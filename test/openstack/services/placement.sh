@@ -1,8 +1,8 @@
-# Placement: which host has room. Sourced.
+# Placement: capacity of the hosts. Sourced.
 
 placement_configure() {
   configure_service placement
-  # it reads one file of one folder, and knows no message queue
+  # it reads one file in one directory, and uses no message queue
   sed -i '/^transport_url/d' "$ETC/placement/common.conf"
   cat "$ETC/placement/common.conf" >>"$ETC/placement/placement.conf"
   configure_uwsgi placement /usr/bin/placement-api "$PORT_PLACEMENT" 2

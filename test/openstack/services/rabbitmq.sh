@@ -1,5 +1,5 @@
 # RabbitMQ and the Erlang port mapper it needs. Sourced.
-# Both would listen on every address unless told otherwise in three places.
+# Three settings make both listen on loopback only.
 
 rabbitmq_configure() { render rabbitmq.conf "$ETC/rabbitmq/rabbitmq.conf"; }
 

@@ -1,29 +1,29 @@
 #!/bin/bash
-# Installs what a whole Zuul on loopback needs; does nothing when all is there.
-#   ./install.sh                    install Debian packages as root, or say what is missing
+# Installs the packages for a complete Zuul on loopback; does nothing if all are installed.
+#   ./install.sh                    install Debian packages as root, or print the missing packages
 #   ./install.sh --list             print the package names
-#   ./install.sh --zuul VERSION     print the virtual environment with that version of Zuul, after making it
-#   ./install.sh --ansible VERSION  print the directory with Ansible for that version of Zuul, after making it
+#   ./install.sh --zuul VERSION     print the path of the virtual environment with that version of Zuul, after creating it
+#   ./install.sh --ansible VERSION  print the path of Ansible for that version of Zuul, after creating it
 #
-#   NPCTL_ANSIBLE_ROOT   where Ansible is kept for the next time; Zuul's version is added (default below the temporary
-#                        directory). NPCTL_VENV is the same for Zuul's environments, see ../install.sh.
+#   NPCTL_ANSIBLE_ROOT   directory of Ansible, plus the version of Zuul (default below the temporary directory).
+#                        NPCTL_VENV is the same for Zuul's environments, see ../install.sh.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../openstack/lib/apt.sh"
 
 packages=(
-  zookeeper openjdk-17-jre-headless openssl netcat-openbsd # what Zuul and npctl meet in
-  postgresql curl                                          # keeps the builds; zuul-web is asked for them
-  bubblewrap procps git python3                            # jobs are locked in by bwrap; executor and merger use git
-  openssh-client openssh-server                            # how jobs get to machines, and what these are
+  zookeeper openjdk-17-jre-headless openssl netcat-openbsd # shared by Zuul and npctl
+  postgresql curl                                          # stores the builds; queries zuul-web
+  bubblewrap procps git python3                            # bwrap isolates jobs; executor and merger use git
+  openssh-client openssh-server                            # connects jobs to machines; emulates machines
 )
 
 zuul() { "$here/../install.sh" --venv "$1"; }
 
-# ansible makes what zuul-manage-ansible makes, in a fraction of the time: an environment of Ansible's core alone and what
-# Zuul's own plugins import, named by the version of Ansible that Zuul uses. The executor insists on finding the others
-# that it knows too; no job uses them, and they are this one by another name. It is made of Debian's Python, since jobs,
-# locked in as they are, see no other.
+# ansible replaces zuul-manage-ansible in a fraction of the time: it creates an environment with only Ansible's core and the
+# imports of Zuul's plugins, named after Zuul's version of Ansible. The executor requires its other versions of Ansible
+# too. No job uses them, so they are links to the same environment. It uses Debian's Python, because isolated jobs can
+# access no other one.
 ansible() { # version of Zuul
   local root=${NPCTL_ANSIBLE_ROOT:-${TMPDIR:-/tmp}/npctl-ansible}-$1 zuul used others other
   if ! compgen -G "$root/*/bin/ansible-playbook" >/dev/null; then

@@ -1,10 +1,10 @@
 #!/bin/bash
-# A whole Zuul on loopback, which runs jobs: ZooKeeper with TLS, PostgreSQL on a socket, git repositories, zuul-scheduler,
-# zuul-merger, zuul-executor with bubblewrap and Ansible, zuul-web; and machines for jobs, each a real sshd at an address of
-# its own. Who gives the machines to Zuul is not here.
-#   ./lab.sh start DIR VENV ANSIBLE   start it, as root; all is below DIR, whose path has to be short; settings for tests
+# A complete Zuul on loopback that runs jobs: ZooKeeper with TLS, PostgreSQL on a socket, git repositories, zuul-scheduler,
+# zuul-merger, zuul-executor with bubblewrap and Ansible, zuul-web; and machines for jobs, each a real sshd with its own
+# address. The lab has no launcher, which assigns the machines to Zuul.
+#   ./lab.sh start DIR VENV ANSIBLE   start it, as root; all files are below DIR, which needs a short path; settings for tests
 #                                     are in DIR/env.sh
-#   ./lab.sh stop DIR                 end it; DIR stays
+#   ./lab.sh stop DIR                 stop it; DIR stays
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ $# -ge 2 ] || { sed -n 2,8p "$0"; exit 2; }
@@ -32,7 +32,7 @@ repositories() { # the projects "config" and "app", and a working copy of "app" 
   done
 }
 
-# Everybody may log in with the executor's key; each machine has a host key of its own.
+# The key of the executor permits every login; each machine has its own host key.
 sshds() { # port
   local address
   mkdir -p "$DIR/ssh" /run/sshd
@@ -44,7 +44,7 @@ sshds() { # port
   done
 }
 
-# The limits of the executor's governor are for hosts that do nothing else.
+# Disables the load limits of the executor, because the host runs other processes too.
 settings() { # finger port, web port, ansible
   zuul_conf "$2"
   cat >>"$DIR/zuul.conf" <<CONF
@@ -90,7 +90,7 @@ begin() { # program, venv
   start "$1" - "$2/bin/zuul-$1" -d -f -c "$DIR/zuul.conf"
 }
 
-# Zuul is up when its web pages have its pipelines, and somebody to run jobs.
+# Zuul is up when zuul-web lists its pipelines and an executor.
 is_up() { # web port
   curl -sf -m 5 "http://$ADDRESS:$1/api/tenant/site/pipelines" | grep -q patient || return 1
   curl -sf -m 5 "http://$ADDRESS:$1/api/components" | python3 -c '

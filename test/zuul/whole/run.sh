@@ -1,9 +1,9 @@
 #!/bin/bash
-# Runs jobs of a whole Zuul on machines of npctl. Installs the Debian packages this needs, as root, and Zuul and Ansible from
-# PyPI. Fails when anything is missing. Takes two to four minutes for a version, depending on what else two cores have to do,
-# and up to two more for installing it the first time.
+# Runs jobs of a complete Zuul on machines of npctl. Installs the required Debian packages, as root, and Zuul and Ansible from
+# PyPI. Fails if anything is missing. Takes two to four minutes for a version on two cores, depending on their load, and up
+# to two more for the first installation.
 #
-#   NPCTL_ZUUL_VERSIONS   the versions to run (default the newest; 11.3.0, whose classes ../../zookeeper has, does as well)
+#   NPCTL_ZUUL_VERSIONS   the versions to run (default the newest; 11.3.0, whose classes ../../zookeeper uses, works too)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../../.."
