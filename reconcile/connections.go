@@ -97,7 +97,7 @@ func (e *Engine) activateConnections() {
 func (e *Engine) closeUnused() {
 	for _, open := range e.unusedConnections(e.Now()) {
 		if err := open.cloud.Close(); err != nil {
-			e.Log.Warn("a provider was not left properly", "error", err)
+			e.Log.Warn("a provider was not closed properly", "error", err)
 		}
 	}
 }

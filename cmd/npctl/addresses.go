@@ -49,7 +49,7 @@ func checkAddresses(opt plan.Options, want resources.Desired, seen plan.Observed
 			continue
 		}
 		err := fmt.Errorf("nothing has the address %q", chosen)
-		return didYouMean(err, string(chosen), known, "addresses are such as diskimage.NAME, label.NAME, provider.NAME, provider.NAME.pool.NAME or node.ID; npctl state list shows those of what exists")
+		return didYouMean(err, string(chosen), known, "addresses are such as diskimage.NAME, label.NAME, provider.NAME, provider.NAME.pool.NAME or node.ID; npctl state list shows the existing ones")
 	}
 	for _, chosen := range opt.Replace {
 		if err := checkReplace(string(chosen), known); err != nil {
@@ -68,7 +68,7 @@ func checkReplace(chosen string, known []string) error {
 		return hint(fmt.Errorf("%s cannot be replaced", chosen), forms)
 	default:
 		err := fmt.Errorf("nothing has the address %q", chosen)
-		return didYouMean(err, chosen, keepOf(known, replaceable), forms+"; npctl state list shows those of what exists")
+		return didYouMean(err, chosen, keepOf(known, replaceable), forms+"; npctl state list shows the existing ones")
 	}
 }
 

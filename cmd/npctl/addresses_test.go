@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-func TestCompletionOffersWhatReplaceAccepts(t *testing.T) {
+func TestCompletionOffersReplaceableAddresses(t *testing.T) {
 	dir := t.TempDir()
 	text, err := os.ReadFile("../../examples/zuul-images.hcl")
 	if err != nil {

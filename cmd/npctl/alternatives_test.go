@@ -10,7 +10,7 @@ import (
 )
 
 // A hint must name existing commands and options. A hint for a command that npctl has is never printed.
-func TestHintsForOtherToolsNameWhatThereIs(t *testing.T) {
+func TestHintsForOtherToolsNameExistingCommands(t *testing.T) {
 	root := newApp(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.LookupEnv).command()
 	find := func(words []string) (found *cli.Command, rest []string) {
 		found = root

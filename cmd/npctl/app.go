@@ -42,20 +42,20 @@ func (a *app) run(ctx context.Context, args []string) int {
 
 const rootDescription = `npctl manages CI test nodes and their images declaratively, from HCL files.
 It compares the files with the recorded state and the live clouds, shows what would be
-built, uploaded, launched and deleted and why, and does just that.
+built, uploaded, launched and deleted and why, and then applies exactly that plan.
 
 The usual way:
   npctl init       write a configuration to start from (a cloud inside npctl, no account needed)
-  npctl plan       see what would be done
-  npctl apply      do it
-  npctl plan       see that nothing is left to do
+  npctl plan       show the changes
+  npctl apply      apply them
+  npctl plan       confirm that no changes are left
   npctl destroy    remove everything again
 
 Options are written with one dash or two, before or behind the command: -json is --json.
 "npctl COMMAND -help" explains a command.
 
 Environment:
-  NO_COLOR         any value: no colours
+  NO_COLOR         any value: no colors
   NPCTL_LOG        level of the log on stderr: debug, info, warn, error; or debug,json
   NPCTL_VAR_name   value of the variable "name"
   NPCTL_SOCKET     unix socket of npctl watch, or its URL (then NPCTL_TOKEN, NPCTL_CA)
@@ -125,11 +125,11 @@ func prepare(c *cli.Command) {
 func (a *app) globalFlags() []cli.Flag {
 	g := &a.global
 	return []cli.Flag{
-		&cli.StringFlag{Name: "chdir", Destination: &g.chdir, Usage: "go to `DIR` before anything else", TakesFile: true},
+		&cli.StringFlag{Name: "chdir", Destination: &g.chdir, Usage: "change to `DIR` first", TakesFile: true},
 		&cli.StringFlag{Name: "config", Destination: &g.config, Value: ".", Usage: "configuration: a `PATH` of one file, or of a directory with *.hcl files", TakesFile: true},
-		&cli.StringFlag{Name: "state", Destination: &g.state, Usage: "state file `PATH`, instead of what the configuration says", TakesFile: true},
-		&cli.BoolFlag{Name: "no-color", Destination: &g.noColor, Usage: "no colours (as with NO_COLOR in the environment)"},
-		&cli.StringFlag{Name: "log-level", Destination: &g.logLevel, Usage: "log to stderr from `LEVEL` on: debug, info, warn or error"},
+		&cli.StringFlag{Name: "state", Destination: &g.state, Usage: "state file `PATH`, instead of the one in the configuration", TakesFile: true},
+		&cli.BoolFlag{Name: "no-color", Destination: &g.noColor, Usage: "no colors (as with NO_COLOR in the environment)"},
+		&cli.StringFlag{Name: "log-level", Destination: &g.logLevel, Usage: "lowest `LEVEL` of the log on stderr: debug, info, warn or error"},
 		&cli.StringFlag{Name: "log-format", Destination: &g.logFormat, Usage: "`FORMAT` of the log: text or json"},
 	}
 }
@@ -225,5 +225,5 @@ func arguments(cmd *cli.Command, most int) error {
 		return nil
 	}
 	return hint(fmt.Errorf("%s: unexpected argument %q", cmd.FullName(), cmd.Args().Get(most)),
-		cmd.FullName()+" -help explains what it takes; a value of an option is written -option=value")
+		cmd.FullName()+" -help lists its arguments; write the value of an option as -option=value")
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-const applyDescription = `Computes a plan as npctl plan does, shows it, asks, and does it. With PLANFILE (from npctl plan
--out) it does what was reviewed, without asking: it refuses when the configuration is another
-one, or when what the plan touches has changed meanwhile, and says what.
+const applyDescription = `Computes a plan as npctl plan does, shows it, asks for approval, and applies it. With PLANFILE
+(from npctl plan -out) it applies the reviewed plan without asking. It refuses, and prints the reason,
+if the configuration has changed or objects of the plan have changed since.
 
-Steps that do not need each other are done at the same time. When one fails, those that need
-it are skipped and named, the rest is done, and the exit code is 1; applying again goes on
-from there. ^C once starts no more steps, stops those that run and records where they are:
-they count as interrupted, not as failed. ^C twice ends npctl at once, which is safe too.
+Independent steps run in parallel. If a step fails, npctl skips and lists the steps that depend on
+it, runs all others, and exits with 1; the next apply resumes from there. ^C once starts no more
+steps, stops the running steps and records their progress: they count as interrupted, not as
+failed. ^C twice quits at once, which is safe too.
 
 Examples:
   npctl apply
@@ -33,7 +33,7 @@ Examples:
   npctl apply -refresh-only
   npctl apply -auto-approve -json | jq -c 'select(.type == "step_failed")'
 
-Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
+Exit codes: 0 all steps are done, 1 error or some steps are not done, 130 interrupted.`
 
 // applyCommand implements npctl apply and npctl destroy.
 type applyCommand struct {
@@ -47,7 +47,7 @@ type applyCommand struct {
 func (a *app) applyCommand() *cli.Command {
 	c := &applyCommand{app: a, operation: "apply"}
 	return &cli.Command{
-		Name: "apply", Category: categoryMain, Usage: "do what the configuration asks for", ArgsUsage: "[PLANFILE]",
+		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]",
 		Description: applyDescription, Flags: append(c.applyFlags(), c.destroyFlag()), Action: c.run,
 	}
 }
@@ -133,7 +133,7 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	}
 	switch {
 	case len(p.Problems) > 0:
-		return hint(errors.New(problemSentence(p)+" Nothing was done"), "solve what is named above, or leave the block out with -exclude")
+		return hint(errors.New(problemSentence(p)+" No step was run"), "fix the problems above, or exclude the block with -exclude")
 	case p.Summary().Empty():
 		return c.incomplete(p)
 	}
@@ -158,7 +158,7 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 	}
 	question := "Do you want to apply this plan?"
 	if c.destroy {
-		question = fmt.Sprintf("Do you really want to destroy this? %s will be deleted, and there is no way back.", text.Count(p.Summary().Delete, "thing", "things"))
+		question = fmt.Sprintf("Do you really want to destroy this? %s will be deleted. This cannot be undone.", text.Count(p.Summary().Delete, "thing", "things"))
 	}
 	answer, err := "", errNoTerminal
 	if c.input {
@@ -168,11 +168,11 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 	switch {
 	case errors.Is(err, errNoTerminal):
 		return hint(c.cannotAsk(),
-			"review it with npctl plan -out=FILE and npctl apply FILE, or give -auto-approve")
+			"review it with npctl plan -out=FILE and npctl apply FILE, or add -auto-approve")
 	case err != nil:
 		return err
 	case answer != "yes":
-		c.ui.message("Not approved, so nothing was done.")
+		c.ui.message("Not approved; no changes were made.")
 		return exitCode(1)
 	}
 	c.ui.message("")
@@ -182,9 +182,9 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 // cannotAsk returns the reason why npctl cannot ask for approval.
 func (c *applyCommand) cannotAsk() error {
 	if !c.input {
-		return errors.New("-input=false: cannot ask for approval, so nothing was done")
+		return errors.New("-input=false: cannot ask for approval; no changes were made")
 	}
-	return errors.New("stdin is not a terminal: cannot ask for approval, so nothing was done")
+	return errors.New("stdin is not a terminal: cannot ask for approval; no changes were made")
 }
 
 // execute runs the steps and reports their results.
@@ -216,10 +216,10 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	case err != nil:
 		return err
 	case errors.Is(context.Cause(ctx), errSignal):
-		c.ui.message("Interrupted. What was done is recorded; run npctl %s again to resume.", c.operation)
+		c.ui.message("Interrupted. Completed steps are recorded; run npctl %s again to resume.", c.operation)
 		return exitCode(exitInterrupted)
 	case result.Err() != nil:
-		return hint(result.Err(), "apply again when the reasons above are gone: it goes on from here")
+		return hint(result.Err(), "fix the causes above and apply again: npctl resumes from here")
 	}
 	return c.incomplete(p)
 }
@@ -229,9 +229,9 @@ func served(err error) error {
 	other, locked := errors.AsType[*state.LockedError](err)
 	switch {
 	case locked && reconcile.IsImageLock(other.Name):
-		return hint(err, "npctl watch builds and uploads there what the configuration says; apply on its machine, stop it first, or leave images out with -exclude")
+		return hint(err, "npctl watch builds and uploads images there; apply on its machine, stop it first, or exclude images with -exclude")
 	case locked:
-		return hint(err, "npctl watch does there what the configuration says; apply on its machine, or stop it first")
+		return hint(err, "npctl watch applies the configuration there; apply on its machine, or stop it first")
 	}
 	return err
 }
@@ -258,6 +258,6 @@ func (c *applyCommand) incomplete(p plan.Plan) error {
 	if len(p.Deferred) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("not everything could be done: these providers could not be queried: %s", joinWords(p.Deferred)),
-		"apply again when they answer, or leave them out with -exclude=provider.NAME")
+	return hint(fmt.Errorf("some steps were not planned: these providers could not be queried: %s", joinWords(p.Deferred)),
+		"apply again when they respond, or exclude them with -exclude=provider.NAME")
 }

@@ -15,8 +15,8 @@ import (
 // readPlan reads a plan file and adopts its variables and options. Only sensitive variables must be passed again.
 func (c *applyCommand) readPlan(path string) (*plan.File, error) {
 	if c.narrowed() {
-		return nil, hint(errors.New("a saved plan is done as it is, so no option can change what is planned"),
-			"leave -target, -exclude, -replace, -destroy, -refresh-only and -allow-destroy out, or plan again with them")
+		return nil, hint(errors.New("options cannot change a saved plan"),
+			"remove -target, -exclude, -replace, -destroy, -refresh-only and -allow-destroy, or plan again with them")
 	}
 	file, err := plan.ReadFile(path)
 	if err != nil {
@@ -25,8 +25,8 @@ func (c *applyCommand) readPlan(path string) (*plan.File, error) {
 	for _, given := range c.vars {
 		name, _, _ := strings.Cut(given, "=")
 		if _, saved := file.Variables[name]; saved {
-			return nil, hint(fmt.Errorf("the plan brings the value of the variable %q with it", name),
-				"leave the option out, or plan again with it")
+			return nil, hint(fmt.Errorf("the plan contains the value of the variable %q", name),
+				"remove the option, or plan again with it")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(file.Variables)) {
@@ -74,11 +74,11 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.Fil
 func (c *applyCommand) anotherConfiguration(file plan.File, change *plan.ConfigurationChange) error {
 	if len(change.Blocks) == 0 && len(file.Sensitive) > 0 {
 		return hint(errors.New("a sensitive value has changed since the plan was computed: plan again"),
-			fmt.Sprintf("sensitive variables are not saved and have to be given the same value again: %s", joinWords(file.Sensitive)))
+			fmt.Sprintf("sensitive variables are not saved; set them to the same value again: %s", joinWords(file.Sensitive)))
 	}
 	c.changedSince(file, "the configuration has changed", change.Blocks)
 	return hint(errors.New("the configuration, or a variable, has changed since the plan was computed: plan again"),
-		"apply it with the configuration it was made from, or make a new one with npctl plan -out=FILE")
+		"apply it with the configuration that it was planned from, or create a new plan with npctl plan -out=FILE")
 }
 
 // refuse lists the changes that make a plan stale.
@@ -87,11 +87,11 @@ func (c *applyCommand) refuse(file plan.File, stale []plan.Mismatch) error {
 	for i := range stale {
 		lines[i] = stale[i].String()
 	}
-	c.changedSince(file, "what it touches has changed", lines)
-	return hint(errors.New("the plan is stale, so nothing was done"), "look at a new one: npctl plan -out=FILE")
+	c.changedSince(file, "objects of the plan have changed", lines)
+	return hint(errors.New("the plan is stale; no changes were made"), "create a new plan: npctl plan -out=FILE")
 }
 
-// changedSince prints changes since the plan was made, at most 20 of them.
+// changedSince prints changes since the plan was computed, at most 20 of them.
 func (c *applyCommand) changedSince(file plan.File, what string, changes []string) {
 	const shown = 20
 	c.ui.message("Since this plan was made (%s), %s:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"), what)

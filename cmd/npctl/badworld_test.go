@@ -90,7 +90,7 @@ func scriptReadOnly(ts *testscript.TestScript, _ bool, args []string) {
 		return
 	}
 	ts.Check(os.Chmod(dir, 0o500))
-	ts.Defer(func() { _ = os.Chmod(dir, 0o700) }) //nolint:gosec // so that it can be removed
+	ts.Defer(func() { _ = os.Chmod(dir, 0o700) }) //nolint:gosec // the directory must be removable
 }
 
 // scriptOnFullDisk runs npctl with a capacity of KIB kibibytes in directory full: onfulldisk KIB ARGS. For root this is

@@ -143,7 +143,7 @@ func TestBarsLeaveOneLineForManySteps(t *testing.T) {
 	}
 }
 
-func TestBarsAreTakenOffTheScreenWhateverIsWrittenThere(t *testing.T) {
+func TestBarsAreRemovedFromTheScreen(t *testing.T) {
 	b, out, _ := barsOf(60)
 	shown := &screen{columns: 60}
 	draw := func(lines string) {
@@ -234,14 +234,14 @@ func TestInterruptLeavesNoBars(t *testing.T) {
 	}
 }
 
-func TestNamesOfProvidersThatAreReadLeaveNothingOnANarrowScreen(t *testing.T) {
+func TestListedProvidersLeaveNothingOnANarrowScreen(t *testing.T) {
 	t.Parallel()
 	dir := fleetDir(t)
 	changeConfig(t, dir, `"acme"`, `"cloud-with-a-name-that-is-longer-than-narrow"`)
 	code, written := onTerminalOf(t, 40, dir, []string{"NO_COLOR=1"}, "plan").end()
 	shown := &screen{columns: 40}
 	shown.write(t, written)
-	if code != 0 || !strings.Contains(written, "Looking at cl") || strings.Contains(shown.String(), "Looking") {
+	if code != 0 || !strings.Contains(written, "Listing cl") || strings.Contains(shown.String(), "Listing") {
 		t.Errorf("plan: exit code %d, and the screen shows\n%s", code, shown)
 	}
 }

@@ -42,7 +42,7 @@ func fillState(b *testing.B, path string, nodes int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer store.Close() //nolint:errcheck // what matters is committed
+	defer store.Close() //nolint:errcheck // all records are committed
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	ops := make([]state.Op, nodes)
 	for i := range ops {

@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-var errNothingToBuild = hint(errors.New("there is no image that this host can make"), "declare diskimages with a builder other than gearman")
+var errNothingToBuild = hint(errors.New("this host can build no image"), "declare diskimages with a builder other than gearman")
 
 // builderCommand implements npctl builder.
 type builderCommand struct {
@@ -34,29 +34,29 @@ func (a *app) builderCommand() *cli.Command {
 	c := &builderCommand{app: a}
 	return &cli.Command{
 		Name:     "builder",
-		Usage:    "build images for others, who ask by gearman",
+		Usage:    "build images for gearman clients",
 		Category: categoryMain,
 		Description: `Serves as a build host until it is stopped. Its own configuration says which images it can make
 (every diskimage that is not paused) and which providers it can upload to; the gearman block of its
-npctl block says where jobs come from. Those who ask have a diskimage with builder "gearman".
+npctl block names the gearman servers. Its clients declare a diskimage with builder "gearman".
 
 It registers image-build:NAME for each image, and image-upload:ID and image-delete:ID for each build that it
-keeps. What is on disk is known again after a restart; what was left half done is removed. The state file
-and images_dir belong to this host alone.
+keeps. After a restart it offers the builds on disk again and removes unfinished ones. No other process may
+use the state file and images_dir of this host.
 
-SIGHUP makes it read its configuration again: images that were added, removed, paused or changed are offered
-or withdrawn, and jobs in hand end under the configuration that they began with. A configuration with
-mistakes is refused with each mistake in the log, and the one before stays in force.
+On SIGHUP it reads its configuration again: it offers added images, withdraws removed and paused ones, and
+finishes running jobs with the configuration that they started with. If the configuration has errors, it
+logs each of them and keeps the previous configuration.
 
-SIGTERM or ^C stops it: it takes no new job, and finishes those in hand within -grace. What takes longer
-is stopped and left to another host.
+SIGTERM or ^C stops it: it accepts no new job, and finishes running jobs within -grace. It stops jobs
+that take longer, and another host takes them over.
 
 Exit codes: 0 stopped by a signal, 1 error.`,
 		Flags: append(c.variables.flags(),
-			&cli.IntFlag{Name: "build-workers", Value: 1, Validator: atLeast(1), Destination: &c.builds, Usage: "make `NUMBER` builds at a time"},
-			&cli.IntFlag{Name: "upload-workers", Value: 4, Validator: atLeast(1), Destination: &c.uploads, Usage: "do `NUMBER` uploads and removals at a time"},
-			&cli.StringFlag{Name: "host", Destination: &c.host, Usage: "`NAME` of this host as others see it; the machine's when not given"},
-			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &c.grace, Usage: "`TIME` that jobs in hand get when it is stopped"},
+			&cli.IntFlag{Name: "build-workers", Value: 1, Validator: atLeast(1), Destination: &c.builds, Usage: "run `NUMBER` builds at a time"},
+			&cli.IntFlag{Name: "upload-workers", Value: 4, Validator: atLeast(1), Destination: &c.uploads, Usage: "run `NUMBER` uploads and removals at a time"},
+			&cli.StringFlag{Name: "host", Destination: &c.host, Usage: "`NAME` of this host for clients; default: the host name"},
+			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &c.grace, Usage: "`TIME` that running jobs get when it is stopped"},
 			lockTimeoutFlag(&c.wait),
 		),
 		Action: c.run,
@@ -107,7 +107,7 @@ func (c *builderCommand) serve(ctx context.Context, s *session, servers wire.Opt
 	if err != nil {
 		return err
 	}
-	c.ui.message("Building %s for whoever asks at %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
+	c.ui.message("Building %s for clients of %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
 	b := &buildHost{builderCommand: c, session: s, service: shop, host: host}
 	side, end := context.WithCancel(ctx)
 	defer end()
@@ -156,7 +156,7 @@ func (b *buildHost) loadConfiguration() (*reconcile.Engine, error) {
 	fixed := ""
 	switch {
 	case !place.same(b.session.place):
-		fixed = "the place of the state"
+		fixed = "the location of the state"
 	case before.ImagesDir != now.ImagesDir:
 		fixed = "images_dir"
 	case before.BuildLogDir != now.BuildLogDir:

@@ -70,7 +70,7 @@ func (w *watched) refuses(because ...string) {
 	if !w.app.ui.handleHangup() {
 		w.t.Fatal("SIGHUP would end npctl builder")
 	}
-	w.await("the configuration is refused", func() bool { return strings.Contains(w.log.String()[before:], "was not taken") })
+	w.await("the configuration is refused", func() bool { return strings.Contains(w.log.String()[before:], "new configuration refused") })
 	for _, want := range because {
 		if !strings.Contains(w.log.String()[before:], want) {
 			w.t.Errorf("the log lacks %s:\n%s", want, w.log.String()[before:])
@@ -104,9 +104,9 @@ func TestBuilderReloadsAtHangup(t *testing.T) {
 	writeConfig(t, dir, strings.Replace(valid, `"images"`, `"elsewhere"`, 1))
 	w.refuses("images_dir cannot change")
 	writeConfig(t, dir, strings.Replace(valid, "npctl {", "npctl {\n state \"bolt\" {\n path = \"other.db\"\n }", 1))
-	w.refuses("the place of the state cannot change")
+	w.refuses("the location of the state cannot change")
 	writeConfig(t, dir, buildingImages(servers, dir, "second"))
-	w.refuses("there is no image that this host can make")
+	w.refuses("this host can build no image")
 	w.offers(servers, "debian", "fedora")
 
 	writeConfig(t, dir, valid)

@@ -33,7 +33,7 @@ var zshCompletion string
 var fishCompletion string
 
 const completionDescription = `Prints the script that completes commands, options and names in a shell. Names come from the
-configuration and the state; no cloud is asked.
+configuration and the state; no cloud is queried.
 
 Examples:
   source <(npctl completion bash)                                      (in ~/.bashrc)

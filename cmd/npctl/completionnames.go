@@ -163,7 +163,7 @@ func (c *completion) recorded(ctx context.Context, kinds ...resources.Kind) (r p
 	if err != nil {
 		return r
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close() //nolint:errcheck // read-only file
 	entries, err := store.List(ctx, kinds...)
 	if err != nil {
 		return r

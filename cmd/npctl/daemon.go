@@ -19,9 +19,9 @@ const categoryDaemon = "Nodes (with npctl watch)"
 // daemonHelp ends the description of every command that calls npctl watch.
 const daemonHelp = `
 
-npctl watch is asked at its unix socket, which is found by the state. -socket or NPCTL_SOCKET names another
-one, or an address such as https://host:8443; then NPCTL_TOKEN has the token, and NPCTL_CA names a file with
-authorities, where those of the system do not do.`
+The command connects to the unix socket of npctl watch beside the state. -socket or NPCTL_SOCKET names another
+socket, or an address such as https://host:8443; then NPCTL_TOKEN contains the token, and NPCTL_CA names a file with
+certificate authorities, if those of the system do not suffice.`
 
 // daemonCommand holds the options of the commands that call npctl watch.
 type daemonCommand struct {
@@ -72,7 +72,7 @@ func (c *daemonCommand) dial() (*client.Client, error) {
 	case at == "":
 		state, err := c.findState()
 		if err != nil {
-			return nil, hint(fmt.Errorf("where npctl watch listens is not known: %w", err), "name its socket with -socket or NPCTL_SOCKET, or the configuration with -config")
+			return nil, hint(fmt.Errorf("find the socket of npctl watch: %w", err), "name its socket with -socket or NPCTL_SOCKET, or the configuration with -config")
 		}
 		o.Socket = client.SocketPath(state.file, c.lookupEnv)
 		if aside := client.SocketPath(state.shadowLocation().file, c.lookupEnv); !exists(o.Socket) && exists(aside) { // npctl watch -shadow
@@ -106,7 +106,7 @@ func (c *daemonCommand) explain(err error) error {
 	case errors.Is(err, client.ErrNoDaemon):
 		return hint(err, "start it with npctl watch, or name its socket with -socket or NPCTL_SOCKET")
 	case errors.Is(err, os.ErrPermission):
-		return hint(err, "become the user that npctl watch runs as, or let your group in: npctl watch -socket-mode=0660")
+		return hint(err, "become the user of npctl watch, or permit your group: npctl watch -socket-mode=0660")
 	default:
 		return err
 	}
@@ -129,7 +129,7 @@ func (c *daemonCommand) recordsFromState(ctx context.Context, kind resources.Kin
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close() //nolint:errcheck // read-only file
 	entries, err := store.List(ctx, kind)
 	records := make([]resources.Record, len(entries))
 	for i, e := range entries {
@@ -155,7 +155,7 @@ const idDigits = 10
 // ids parses the arguments of a command as IDs. It returns an error if there are none.
 func ids(cmd *cli.Command, kind resources.Kind) ([]string, error) {
 	if cmd.NArg() == 0 {
-		return nil, hint(fmt.Errorf("%s needs the id of a %s", cmd.FullName(), kind), fmt.Sprintf("npctl %s list shows those there are", kind))
+		return nil, hint(fmt.Errorf("%s needs the id of a %s", cmd.FullName(), kind), fmt.Sprintf("npctl %s list shows them", kind))
 	}
 	list := make([]string, cmd.NArg())
 	for i, text := range cmd.Args().Slice() {

@@ -80,6 +80,6 @@ func readEach[T any](ctx context.Context, c *daemonCommand, kind resources.Kind,
 // warnOffline warns that npctl watch is not running and the output shows stored records.
 func (c *daemonCommand) warnOffline() {
 	if !c.json {
-		c.ui.message("%s npctl watch is not running, so nobody works on these.", c.ui.style(styleWarning, "Warning:"))
+		c.ui.message("%s npctl watch is not running; showing stored records.", c.ui.style(styleWarning, "Warning:"))
 	}
 }

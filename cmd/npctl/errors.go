@@ -72,7 +72,7 @@ func (u *ui) report(ctx context.Context, err error) int {
 		u.diagnostics(diags)
 		return 1
 	case errors.Is(context.Cause(ctx), errSignal) && (errors.Is(err, context.Canceled) || errors.Is(err, errSignal)):
-		u.message("Interrupted. Nothing was left half done.")
+		u.message("Interrupted. No step was running.")
 		return exitInterrupted
 	}
 	u.failure(err)
@@ -102,16 +102,16 @@ func nextStep(err error) string {
 	case errors.As(err, &refusal) && refusal.Hint != "":
 		return refusal.Hint
 	case errors.As(err, &locked) && strings.HasPrefix(locked.Holder.Operation, "watch"):
-		return "npctl status shows what it is doing; wait until that is done, with -lock-timeout=5m if you like, or stop npctl watch"
+		return "npctl status shows its steps; wait for them, for example with -lock-timeout=5m, or stop npctl watch"
 	case errors.As(err, &locked):
-		return fmt.Sprintf("wait until it is done, with -lock-timeout=5m if you like; when %s (process %d on %s) is surely dead: npctl force-unlock %s",
+		return fmt.Sprintf("wait for it, for example with -lock-timeout=5m; if %s (process %d on %s) is certainly dead: npctl force-unlock %s",
 			locked.Holder.Operation, locked.Holder.PID, locked.Holder.Host, locked.Holder.ID)
 	case errors.Is(err, state.ErrLost):
-		return "somebody else took the lock; look at npctl plan before you apply again"
+		return "another process took the lock; review npctl plan before you apply again"
 	case errors.Is(err, plan.ErrNotPlanFile), errors.Is(err, plan.ErrPlanDamaged), errors.Is(err, plan.ErrPlanFormat):
-		return "make a new one with npctl plan -out=FILE"
+		return "create a new plan with npctl plan -out=FILE"
 	case errors.Is(err, drivers.ErrThrottled):
-		return "the cloud wants fewer calls: wait, or set rate in the provider block"
+		return "the cloud limits the rate of calls: wait, or set rate in the provider block"
 	default:
 		return ""
 	}

@@ -142,7 +142,7 @@ func (e *eventWriter) end(err error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &diags):
-		line.Type, line.Message, line.Problems = "error", "the configuration has mistakes", config.JSON(diags.diags, diags.files).Diagnostics
+		line.Type, line.Message, line.Problems = "error", "the configuration has errors", config.JSON(diags.diags, diags.files).Diagnostics
 	case errors.As(err, &code):
 		line.Type, line.Message = "error", map[bool]string{true: "interrupted", false: "not done"}[int(code) == exitInterrupted]
 	default:

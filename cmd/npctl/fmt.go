@@ -21,7 +21,7 @@ import (
 )
 
 const fmtDescription = `Rewrites configuration files in the one canonical layout: indentation, and equals signs in line.
-The names of the files that were changed are printed. Without arguments it takes the files
+It prints the names of the changed files. Without arguments it formats the files
 of the directory that -config names; "-" reads standard input and writes standard output.
 
 Examples:
@@ -46,7 +46,7 @@ func (a *app) fmtCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "check", Destination: &c.check, Usage: "write nothing; fail when a file would be changed"},
 			&cli.BoolFlag{Name: "diff", Destination: &c.diff, Usage: "show what would be changed or was changed"},
-			&cli.BoolFlag{Name: "recursive", Destination: &c.recursive, Usage: "look into directories below, too"},
+			&cli.BoolFlag{Name: "recursive", Destination: &c.recursive, Usage: "include subdirectories"},
 			&cli.BoolFlag{Name: "list", Destination: &c.list, Value: true, Usage: "print the names of files that are not in the canonical layout; -list=false does not"},
 			&cli.BoolFlag{Name: "write", Destination: &c.write, Value: true, Usage: "write the files; -write=false only names them"},
 		},
@@ -164,14 +164,14 @@ func readSmall(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // read-only file
 	return readLimited(file, path)
 }
 
 func readLimited(r io.Reader, name string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, fmtLimit+1))
 	if err == nil && len(text) > fmtLimit {
-		err = fmt.Errorf("%s has more than %d MiB, which is more than a configuration may have", name, fmtLimit>>20)
+		err = fmt.Errorf("%s has more than %d MiB, the limit for a configuration file", name, fmtLimit>>20)
 	}
 	return text, err
 }

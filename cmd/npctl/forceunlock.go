@@ -8,16 +8,16 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-const forceUnlockDescription = `Takes the lock of the state from whoever holds it. Only do this when that process is surely dead,
-on a machine that cannot be asked: two applies at a time would both change the clouds. The lock of a
-process that died on this machine is taken over without this. A holder that lives learns of it
+const forceUnlockDescription = `Removes the lock of the state from its holder. Use this only if that process is certainly dead and its
+machine cannot be reached: two applies at the same time would both change the clouds. npctl takes over
+the lock of a process that died on this machine without this command. A live holder detects the loss
 and stops.
 
-Where the state is in ZooKeeper, providers and images have locks there, which go with the session of
-a process that dies. This takes those away too, from any machine. A live npctl watch stops its work under
+If the state is in ZooKeeper, providers and images have locks there, which end with the session of
+their process. This command removes those too, from any machine. A live npctl watch stops its work under
 the lock and re-acquires it, unless a standby gets it first.
 
-The id is in the message that says the state is locked, and in npctl show.
+The message about the locked state and npctl show print the id.
 
 Examples:
   npctl force-unlock 0f3c9f5e-6a3e-4b43-8a57-1c1c0f3dbe1a
@@ -36,7 +36,7 @@ func (a *app) forceUnlockCommand() *cli.Command {
 				return err
 			}
 			if cmd.NArg() == 0 {
-				return hint(errors.New("npctl force-unlock needs the id of the lock"), "npctl show tells it")
+				return hint(errors.New("npctl force-unlock needs the id of the lock"), "npctl show prints it")
 			}
 			return a.forceUnlock(ctx, cmd.Args().First(), force)
 		},
@@ -52,7 +52,7 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close() //nolint:errcheck // the lock is gone, or it is not
+	defer store.Close() //nolint:errcheck // the lock may be released already
 	if !force {
 		holder, err := store.Holder(ctx, stateLock)
 		if err != nil {
@@ -74,14 +74,14 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 }
 
 func (a *app) approveUnlock(ctx context.Context) error {
-	answer, err := a.ui.ask(ctx, "Is the process that holds the lock surely dead?\n  Only 'yes' will be accepted: ")
+	answer, err := a.ui.ask(ctx, "Is the process that holds the lock certainly dead?\n  Only 'yes' will be accepted: ")
 	switch {
 	case errors.Is(err, errNoTerminal):
-		return hint(errors.New("stdin is not a terminal: cannot ask for approval, so nothing was done"), "give -force if that process is surely dead")
+		return hint(errors.New("stdin is not a terminal: cannot ask for approval; no changes were made"), "add -force if that process is certainly dead")
 	case err != nil:
 		return err
 	case answer != "yes":
-		a.ui.message("Not approved, so nothing was done.")
+		a.ui.message("Not approved; no changes were made.")
 		return exitCode(1)
 	}
 	return nil

@@ -29,9 +29,10 @@ type freezeDocument struct {
 func (a *app) freezeCommand() *cli.Command {
 	c := &freezeCommand{daemonCommand: daemonCommand{app: a}, frozen: true}
 	return &cli.Command{
-		Name: "freeze", Category: categoryDaemon, Usage: "leave providers or images alone", ArgsUsage: "PROVIDER|image/NAME...",
-		Description: `Makes npctl watch leave providers alone: nothing is made, deleted or handed out there until npctl thaw, also over
-a restart. Where the state is in ZooKeeper, that holds for every npctl there. What is being done goes on to its end. An image that is frozen is not built; that is npctl image pause.
+		Name: "freeze", Category: categoryDaemon, Usage: "stop all actions in providers or on images", ArgsUsage: "PROVIDER|image/NAME...",
+		Description: `Freezes providers: npctl watch launches, deletes and assigns nothing there until npctl thaw, also after
+a restart. If the state is in ZooKeeper, that applies to every npctl there. Running steps finish. A frozen
+image is not built, as with npctl image pause.
 
 Examples:
   npctl freeze vexxhost
@@ -40,8 +41,8 @@ Examples:
 
 Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags: c.flags(
-			&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every provider that is served"},
-			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at a frozen image later"}),
+			&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every served provider"},
+			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` to show with a frozen image"}),
 		Action: c.run,
 	}
 }
@@ -49,22 +50,22 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 func (a *app) thawCommand() *cli.Command {
 	c := &freezeCommand{daemonCommand: daemonCommand{app: a}}
 	return &cli.Command{
-		Name: "thaw", Category: categoryDaemon, Usage: "take care of providers or images again", ArgsUsage: "PROVIDER|image/NAME...",
-		Description: `Ends what npctl freeze began.
+		Name: "thaw", Category: categoryDaemon, Usage: "resume actions in providers or on images", ArgsUsage: "PROVIDER|image/NAME...",
+		Description: `Ends npctl freeze.
 
 Examples:
   npctl thaw vexxhost
   npctl thaw -all
 
 Exit codes: 0, or 1 on an error.` + daemonHelp,
-		Flags:  c.flags(&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every provider that is frozen"}),
+		Flags:  c.flags(&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every frozen provider"}),
 		Action: c.run,
 	}
 }
 
 func (c *freezeCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if (cmd.NArg() == 0) != c.all {
-		return c.jsonFailure(c.json, hint(errors.New(cmd.FullName()+": specify one or more providers, or -all"), "npctl status shows those there are"))
+		return c.jsonFailure(c.json, hint(errors.New(cmd.FullName()+": specify one or more providers, or -all"), "npctl status shows the providers"))
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 		names, err := c.names(ctx, d, cmd.Args().Slice())
@@ -81,7 +82,7 @@ func (c *freezeCommand) run(ctx context.Context, cmd *cli.Command) error {
 			return c.ui.printJSON(done)
 		}
 		if len(names) == 0 {
-			return c.ui.print("There is nothing to do.")
+			return c.ui.print("No providers to change.")
 		}
 		return nil
 	})
@@ -124,7 +125,7 @@ func (c *freezeCommand) one(ctx context.Context, d *client.Client, name string, 
 		return err
 	}
 	done.Providers = append(done.Providers, p)
-	return c.printChange(map[bool]string{true: "Provider %s is left alone until npctl thaw %[1]s.", false: "Provider %s is taken care of again."}[c.frozen], name)
+	return c.printChange(map[bool]string{true: "Provider %s is frozen until npctl thaw %[1]s.", false: "Provider %s is not frozen any more."}[c.frozen], name)
 }
 
 func (c *freezeCommand) image(ctx context.Context, d *client.Client, name string) (wire.Image, error) {

@@ -350,7 +350,7 @@ func (s *shop) cloud(name string) []string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer cloud.Close() //nolint:errcheck // only read
+	defer cloud.Close() //nolint:errcheck // read-only file
 	things, err := cloud.Inventory()
 	if err != nil {
 		s.t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-const graphDescription = `Prints the steps of a plan as a graph: an arrow leads from each step to what it waits for. The
+const graphDescription = `Prints the steps of a plan as a graph: an arrow leads from each step to the steps it depends on. The
 plan is computed as npctl plan does, or read from PLANFILE.
 
 Examples:
@@ -65,7 +65,7 @@ func (c *graphCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return outputError(err)
 	}
 	if len(p.Problems) > 0 {
-		return hint(fmt.Errorf("%s", problemSentence(p)), "npctl plan shows what is wrong")
+		return hint(fmt.Errorf("%s", problemSentence(p)), "npctl plan shows the problems")
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func replaceHelp() {
 func (a *app) helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Aliases: []string{"h"}, Category: categoryOther, Usage: "show how to use npctl or one of its commands", ArgsUsage: "[COMMAND...]",
-		Description: `Prints what a command does, its options with their defaults, and examples. The same as
+		Description: `Prints the description of a command, its options with their defaults, and examples. The same as
 npctl COMMAND -help.
 
 Examples:

@@ -4,13 +4,13 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-const imageDescription = `Looks at images and steers them: what was built and uploaded, what failed, when the next build is
-due; builds, uploads and removes one now, or keeps one from being built for a while.
+const imageDescription = `Shows and manages images: lists builds, uploads, failures and the time of the next build; builds,
+uploads and removes an image now, or pauses its builds.
 
-What changes something shows its plan and asks, as npctl apply does. A build is named by its id, by
-the beginning of one (at least 4 characters), or by the word "newest".
+A command that changes something shows its plan and asks, as npctl apply does. Name a build by its id,
+by the beginning of its id (at least 4 characters), or by the word "newest".
 
-docs/images.md tells the life of an image.`
+docs/images.md describes the life of an image.`
 
 // imageCommand holds the options of the subcommands of npctl image.
 type imageCommand struct {
@@ -21,7 +21,7 @@ type imageCommand struct {
 
 func (a *app) imageCommand() *cli.Command {
 	return &cli.Command{
-		Name: "image", Category: categoryMain, Usage: "look at images, build, upload and remove them", Description: imageDescription,
+		Name: "image", Category: categoryMain, Usage: "show, build, upload and remove images", Description: imageDescription,
 		Commands: []*cli.Command{
 			a.imageListCommand(), a.imageShowCommand(), a.imageLogCommand(),
 			a.imageBuildCommand(), a.imageUploadCommand(), a.imageDeleteCommand(),

@@ -120,7 +120,7 @@ func scriptSame(ts *testscript.TestScript, _ bool, args []string) {
 func scriptHolds(ts *testscript.TestScript, _ bool, args []string) {
 	file, err := os.Open(scriptImage(ts, args[1]))
 	ts.Check(err)
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // read-only file
 	sum := md5.New()   //nolint:gosec // Glance's checksum
 	size, err := io.Copy(sum, file)
 	ts.Check(err)

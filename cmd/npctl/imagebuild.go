@@ -12,20 +12,20 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-const imageBuildDescription = `Builds images now, whatever their age, uploads the result to every provider that wants it, and
-removes what is kept no longer: apply -replace for these images and nothing else. The plan is shown,
-and nothing is done before somebody says yes.
+const imageBuildDescription = `Builds images now, regardless of their age, uploads the result to every provider that uses it, and
+removes builds that are not kept any more: apply -replace for these images only. It shows the plan
+and asks for approval.
 
-Where several builders share a state in ZooKeeper, an image whose newest build is of another builder that
-runs is built there: the command requests that, and does not wait for it.
+If several builders share a state in ZooKeeper, the running builder that has the newest build of an image
+builds it: the command requests that build, and does not wait for it.
 
-An image that is paused is not built: npctl image unpause, or pause = false where it is paused in the
+A paused image is not built: use npctl image unpause, or set pause = false if it is paused in the
 configuration.
 
 Examples:
   npctl image build debian
   npctl image build -auto-approve debian ubuntu
-  npctl image build -only-build debian          (look at it before it is used: npctl image upload)
+  npctl image build -only-build debian          (test it first; upload it with npctl image upload)
 
 Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
 
@@ -34,10 +34,10 @@ func (a *app) imageBuildCommand() *cli.Command {
 	only := false
 	return &cli.Command{
 		Name: "build", Usage: "build images now", ArgsUsage: "NAME...", Description: imageBuildDescription,
-		Flags: c.flags(&cli.BoolFlag{Name: "only-build", Category: categoryPlanning, Destination: &only, Usage: "upload nothing yet; the next apply does"}),
+		Flags: c.flags(&cli.BoolFlag{Name: "only-build", Category: categoryPlanning, Destination: &only, Usage: "do not upload; the next apply uploads"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() == 0 {
-				return hint(errors.New("npctl image build needs the name of an image"), "npctl image list shows those there are")
+				return hint(errors.New("npctl image build needs the name of an image"), "npctl image list shows its builds")
 			}
 			names := cmd.Args().Slice()
 			return c.run(ctx, func(want resources.Desired, seen plan.Observed) (imagePlan, error) {
@@ -59,7 +59,7 @@ func decideBuild(want resources.Desired, seen plan.Observed, names []string, onl
 		}
 		if other := plan.OtherBuilder(seen, img.Name); other != nil {
 			if only {
-				return imagePlan{}, hint(fmt.Errorf("npctl on %s takes care of image %s, since it has its newest build", visibleLine(other.Host), img.Name),
+				return imagePlan{}, hint(fmt.Errorf("npctl on %s builds image %s, since it has its newest build", visibleLine(other.Host), img.Name),
 					"run the command there; without -only-build, it requests a build from there")
 			}
 			requested = append(requested, other)
@@ -93,9 +93,9 @@ func buildable(want resources.Desired, seen plan.Observed, name string) (*resour
 	record := imageRecordOf(seen.Records, ref.Name)
 	switch {
 	case img == nil:
-		return nil, hint(fmt.Errorf("image %s is not configured any more, so nobody knows how to build it", ref.Name), "put its block back first")
+		return nil, hint(fmt.Errorf("image %s is not configured any more and cannot be built", ref.Name), "restore its block first")
 	case img.Pause:
-		return nil, hint(fmt.Errorf("image %s is paused in the configuration", ref.Name), "take pause = true out at "+imageSource(img)+" first")
+		return nil, hint(fmt.Errorf("image %s is paused in the configuration", ref.Name), "remove pause = true at "+imageSource(img)+" first")
 	case record.Paused:
 		why := ""
 		if record.PauseReason != "" {
@@ -124,8 +124,8 @@ func unbuilt(images []*resources.Image, p plan.Plan) error {
 				return nil // the plan shows the problem
 			}
 		}
-		return hint(fmt.Errorf("image %s is wanted in no format, so it is not built", img.Name),
-			"set formats in its block at "+imageSource(img)+", or let a label of some provider boot from it")
+		return hint(fmt.Errorf("image %s has no formats and is not built", img.Name),
+			"set formats in its block at "+imageSource(img)+", or add a label that boots from it")
 	}
 	return nil
 }

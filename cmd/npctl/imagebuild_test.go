@@ -8,7 +8,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-func TestABuildIsRequestedFromTheBuilderThatTakesCareOfTheImage(t *testing.T) {
+func TestBuildIsRequestedFromTheBuilderOfTheImage(t *testing.T) {
 	image := func(name string) resources.Image {
 		return resources.Image{Name: name, Kind: resources.DiskImage, Builder: "exec", Formats: []string{"raw"}, Keep: 1}
 	}

@@ -30,7 +30,7 @@ func (a *app) newImageChange(operation string) *imageChange {
 func (c *imageChange) flags(own ...cli.Flag) []cli.Flag {
 	return append(append(own,
 		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
-		&cli.BoolFlag{Name: "dry-run", Category: categoryRun, Destination: &c.dryRun, Usage: "only show what would be done"},
+		&cli.BoolFlag{Name: "dry-run", Category: categoryRun, Destination: &c.dryRun, Usage: "only show the plan"},
 		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); cannot prompt, so it needs -auto-approve; with -dry-run: print the plan"},
 	), append(c.runFlags(), c.variableOptions.flags()...)...)
 }
@@ -110,7 +110,7 @@ func (c *imageChange) request(ctx context.Context, s *session, newest []*resourc
 	for _, b := range newest {
 		store, ok := s.store.(state.BuildRequester)
 		if !ok {
-			return fmt.Errorf("image %s: this state takes no requests of builds", b.Image)
+			return fmt.Errorf("image %s: this state supports no build requests", b.Image)
 		}
 		if err := store.RequestBuild(ctx, b.Image, true); err != nil {
 			return fmt.Errorf("request a build of image %s: %w", b.Image, err)
@@ -125,8 +125,8 @@ func leftOut(providers []string) error {
 	if len(providers) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("not everything could be done: these providers could not be queried: %s", joinWords(providers)),
-		"npctl apply, or the same again, does the rest when they answer")
+	return hint(fmt.Errorf("some steps were not planned: these providers could not be queried: %s", joinWords(providers)),
+		"run npctl apply or the same command again when they respond")
 }
 
 // look implements -dry-run: it takes no lock and changes nothing.
@@ -176,7 +176,7 @@ func (c *imageChange) show(s *session, made imagePlan) error {
 		}
 	}
 	if len(made.plan.Problems) > 0 {
-		return hint(errors.New(problemSentence(made.plan)+" Nothing was done"), "solve what is named above first")
+		return hint(errors.New(problemSentence(made.plan)+" No step was run"), "fix the problems above first")
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (c *imageChange) show(s *session, made imagePlan) error {
 // write prints the requested builds and the plan. It omits an empty plan if it requests builds.
 func (c *imageChange) write(s *session, made imagePlan) error {
 	for _, b := range made.requested {
-		_, err := fmt.Fprintf(c.ui.out, "Image %s: npctl on %s takes care of it, since it has the newest build; a build is requested from there.\n",
+		_, err := fmt.Fprintf(c.ui.out, "Image %s: npctl on %s builds it, since it has the newest build; this command requests a build there.\n",
 			b.Image, visibleLine(b.Host))
 		if err != nil {
 			return err
@@ -199,7 +199,7 @@ func (c *imageChange) write(s *session, made imagePlan) error {
 // approveImages asks the operator to approve the plan.
 func (c *imageChange) approveImages(ctx context.Context, p plan.Plan) error {
 	if !c.autoApprove && (!c.input || !c.ui.inTerm) {
-		return hint(c.cannotAsk(), "give -auto-approve; -dry-run only shows what would be done")
+		return hint(c.cannotAsk(), "add -auto-approve; -dry-run only shows the plan")
 	}
 	return c.approve(ctx, p)
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-const imageDeleteDescription = `Removes a build of an image with its files and its uploads, or one upload. The plan is shown with what
-comes of it, and nothing is done before somebody says yes.
+const imageDeleteDescription = `Removes a build of an image with its files and its uploads, or one upload. It shows the plan with its
+consequences and asks for approval.
 
-To go back to the build before a bad one, delete the bad one: new nodes boot from the newest build that
-is ready in their provider. When the next build is due by then, the next plan makes it, and it may be
-as bad: -pause keeps the image from being built until npctl image unpause.
+To roll back a bad build, delete it: new nodes boot from the newest build that is ready in their
+provider. If the next build is due by then, the next plan builds it, and it may be as bad: -pause
+stops builds of the image until npctl image unpause.
 
-An upload alone comes back with the next plan while its build is the newest. What nodes run from is not
-deleted; -with-nodes replaces those that are ready first, by such as boot from what is left. With
+The next plan uploads a deleted upload again if its build is the newest. npctl does not delete an upload
+that nodes run from; -with-nodes first replaces the ready nodes with nodes of the remaining upload. With
 prevent_destroy the last ready build, and the last upload in a provider, stay.
 
 Examples:
@@ -29,7 +29,7 @@ Examples:
   npctl image delete debian -provider=vexxhost -build=4f1c0a
   npctl image delete debian -upload=0000000012
 
-Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
+Exit codes: 0 all steps are done, 1 error or some steps are not done, 130 interrupted.`
 
 // imageDeletion holds the options of image delete.
 type imageDeletion struct {
@@ -49,7 +49,7 @@ func (a *app) imageDeleteCommand() *cli.Command {
 			&cli.StringFlag{Name: "provider", Category: categorySelection, Destination: &wish.provider, Usage: "the upload in the provider of this `NAME`"},
 			&cli.BoolFlag{Name: "with-nodes", Category: categorySelection, Destination: &wish.nodes, Usage: "replace the ready nodes that run from it; those in use stay"},
 			&cli.BoolFlag{Name: "pause", Category: categoryRun, Destination: &wish.pause, Usage: "pause the image as well, so that it is not built again at once"},
-			&cli.StringFlag{Name: "reason", Category: categoryRun, Destination: &wish.reason, Usage: "with -pause: a `TEXT` for whoever looks at it later"},
+			&cli.StringFlag{Name: "reason", Category: categoryRun, Destination: &wish.reason, Usage: "with -pause: a `TEXT` to show with it"},
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			name, err := oneImage(cmd)
@@ -58,7 +58,7 @@ func (a *app) imageDeleteCommand() *cli.Command {
 			}
 			wish.image = name
 			if wish.reason != "" && !wish.pause {
-				return hint(errors.New("-reason is for -pause"), "give both, or neither")
+				return hint(errors.New("-reason needs -pause"), "give both, or neither")
 			}
 			return c.run(ctx, wish.decide, wish.preparation())
 		},
@@ -114,10 +114,10 @@ func (wish imageDeletion) chosen(r plan.Records, image string) (removal, error) 
 	going := removal{image: image}
 	switch {
 	case wish.upload != "" && (wish.build != "" || wish.provider != ""):
-		return going, errors.New("-upload names one upload, so it goes with neither -build nor -provider")
+		return going, errors.New("-upload names one upload and cannot be combined with -build or -provider")
 	case wish.upload == "" && wish.build == "" && wish.provider == "":
 		return going, hint(errors.New("specify what to delete: -build=ID or -upload=ID"),
-			"npctl image show "+image+" lists them; -build=newest goes back to the build before. An image as a whole goes when its block is removed")
+			"npctl image show "+image+" lists them; -build=newest rolls back to the previous build. To delete a whole image, remove its block")
 	case wish.build != "" && wish.provider == "":
 		b, err := findBuild(r, image, wish.build)
 		if err != nil {
@@ -154,7 +154,7 @@ func (wish imageDeletion) oneUpload(r plan.Records, image string) (*resources.Up
 		for _, u := range found {
 			ids = append(ids, fmt.Sprintf("%s (build %s, %s)", u.ID, short(u.Build), u.State))
 		}
-		return nil, hint(fmt.Errorf("image %s has several uploads in %s", image, wish.provider), "say which with -upload: "+joinWords(ids))
+		return nil, hint(fmt.Errorf("image %s has several uploads in %s", image, wish.provider), "select one with -upload: "+joinWords(ids))
 	case wish.upload != "":
 		return nil, hint(fmt.Errorf("image %s has no upload %q", image, wish.upload), show)
 	case build != "":

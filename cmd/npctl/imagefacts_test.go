@@ -65,7 +65,7 @@ func imageSample() imageState {
 	}
 }
 
-func TestFactsTellWhereEachProviderStands(t *testing.T) {
+func TestImageViewHasStatusOfEachProvider(t *testing.T) {
 	facts := imageSample().facts()
 	if len(facts) != 2 || facts[0].Name != "debian" || facts[1].Name != "gone" {
 		t.Fatalf("images: %v", facts)
@@ -93,7 +93,7 @@ func TestFactsTellWhereEachProviderStands(t *testing.T) {
 	}
 }
 
-func TestFactsTellUploadsFilesAndFailures(t *testing.T) {
+func TestImageViewHasUploadsFilesAndFailures(t *testing.T) {
 	debian := imageSample().of(resources.ImageRef{Kind: resources.DiskImage, Name: "debian"})
 	var uploads []string
 	nodes := 0
@@ -142,7 +142,7 @@ func TestAnImageInOneLine(t *testing.T) {
 	}
 }
 
-func TestHeadlineLeavesOutWhatLeadsToMoreLines(t *testing.T) {
+func TestHeadlineOmitsDetails(t *testing.T) {
 	for text, want := range map[string]string{
 		"sh ended with exit code 3; the last lines of its output:\n  a\n  b": "sh ended with exit code 3",
 		"one line: with a colon":    "one line: with a colon",
@@ -162,7 +162,7 @@ func imageSchema(t *testing.T, pointer string) *jsonschema.Schema {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // read-only file
 	doc, err := jsonschema.UnmarshalJSON(file)
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func checkDocument(t *testing.T, schema *jsonschema.Schema, name string, documen
 	}
 }
 
-func TestImageDocumentsAreAsTheSchemaSays(t *testing.T) {
+func TestImageDocumentsMatchTheSchema(t *testing.T) {
 	schema := imageSchema(t, "")
 	world := imageSample()
 	checkDocument(t, schema, "show", document(world, world.facts()))

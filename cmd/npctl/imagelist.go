@@ -12,12 +12,12 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-const imageListDescription = `Shows every image that is configured or recorded: its builds, how old the newest ready one is and
-in which formats, in how many of its providers that one is ready, when the next build is due, and
-what has failed since it last worked. No cloud is asked.
+const imageListDescription = `Shows every configured or recorded image: its builds, the age and formats of the newest ready build,
+the number of providers in which that build is ready, the time of the next build, and the failures
+since its last success. No cloud is queried.
 
-"now" under NEXT BUILD means that npctl apply would build it; cloud images are not listed, since npctl does
-not make them.
+"now" under NEXT BUILD means that npctl apply would build it. Cloud images are not listed, since npctl does
+not build them.
 
 Examples:
   npctl image list

@@ -60,7 +60,7 @@ func (c *imageCommand) loadRecords(ctx context.Context, wrong error) (imageState
 	if err != nil {
 		return imageState{}, err
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close() //nolint:errcheck // read-only file
 	seen, err := recordsOf(ctx, reconcile.New(reconcile.Options{Store: store}))
 	return imageState{observed: seen, configError: wrong}, err
 }
@@ -93,7 +93,7 @@ func (c *imageCommand) warnConfigError(w imageState) {
 	} else {
 		c.ui.failure(w.configError)
 	}
-	c.ui.message("%s the configuration cannot be read, so only what is recorded is shown.", c.ui.style(styleWarning, "Warning:"))
+	c.ui.message("%s cannot read the configuration; showing stored records only.", c.ui.style(styleWarning, "Warning:"))
 }
 
 // imagesDir, buildLogDir and buildLogPath return the paths where package reconcile stores image files and logs.

@@ -17,11 +17,11 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-const imageLogDescription = `Prints the log of the newest build of an image, also of one that failed or is being made. With -f goes
-on while the build does, and ends with it; ^C ends it earlier and does nothing to the build.
+const imageLogDescription = `Prints the log of the newest build of an image, also of a failed or running one. With -f it follows
+the log until the build ends; ^C ends it earlier and does not affect the build.
 
-Logs are on the host that builds, as many per image as build_log_retention says. What would drive the
-terminal is made visible; into a file or a pipe the log goes as it is.
+Logs are on the build host; build_log_retention limits their number per image. On a terminal control
+characters are made visible; a file or a pipe receives the unchanged log.
 
 Examples:
   npctl image log debian
@@ -46,8 +46,8 @@ func (a *app) imageLogCommand() *cli.Command {
 		Name: "log", Usage: "print the log of a build", ArgsUsage: "NAME", Description: imageLogDescription,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "build", Destination: &c.build, Usage: "of the build with this `ID` instead of the newest"},
-			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "go on while the build does"},
-			&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, Destination: &c.lines, Value: -1, DefaultText: "all", Usage: "begin with the last `LINES` lines"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "follow the log until the build ends"},
+			&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, Destination: &c.lines, Value: -1, DefaultText: "all", Usage: "start with the last `LINES` lines"},
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print JSON, one object a line (see docs/json.md)"},
 		}, c.flags()...), Action: c.run,
 	}
@@ -144,11 +144,11 @@ func (c *imageLogCommand) find(w imageState, name string) (foundLog, error) {
 	})
 	switch {
 	case len(meant) == 0 && c.build != "":
-		return foundLog{}, hint(fmt.Errorf("image %s has no build %q with a log", image, c.build), "its builds are in npctl image show "+image+"; old logs go, see build_log_retention")
+		return foundLog{}, hint(fmt.Errorf("image %s has no build %q with a log", image, c.build), "its builds are in npctl image show "+image+"; old logs are deleted, see build_log_retention")
 	case len(meant) == 0:
 		return foundLog{}, hint(fmt.Errorf("image %s has never been built here", image), "npctl image build "+image+" builds it; logs are in "+dir+" of the host that builds")
 	case c.build != "" && c.build != newestWord && len(meant) > 1:
-		return foundLog{}, hint(fmt.Errorf("several builds of %s begin with %q", image, c.build), "give more of the id; npctl image show "+image+" shows them whole")
+		return foundLog{}, hint(fmt.Errorf("several builds of %s begin with %q", image, c.build), "use more characters of the id; npctl image show "+image+" shows them whole")
 	}
 	newest := meant[0]
 	if newest.state != resources.StateBuilding && !exists(newest.path) {
@@ -160,10 +160,10 @@ func (c *imageLogCommand) find(w imageState, name string) (foundLog, error) {
 func elsewhereHint(r plan.Records, l foundLog) string {
 	for _, b := range r.Builds {
 		if b.ID == l.build && b.Host != "" {
-			return fmt.Sprintf("it was built on %s; old logs go, see build_log_retention", b.Host)
+			return fmt.Sprintf("it was built on %s; old logs are deleted, see build_log_retention", b.Host)
 		}
 	}
-	return "old logs go, see build_log_retention"
+	return "old logs are deleted, see build_log_retention"
 }
 
 // logsIn lists a log directory, which need not exist.
@@ -212,7 +212,7 @@ func (c *imageLogCommand) end(ctx context.Context, store stateStore, l foundLog)
 	case resources.StateFailed:
 		text += " failed: " + sentence(headline(why))
 	case resources.StateBuilding:
-		text += " was interrupted: nobody works on it any more. The next apply clears it away."
+		text += " was interrupted. The next apply removes it."
 	default:
 		text += " is gone."
 	}

@@ -18,7 +18,7 @@ func findImage(refs []resources.ImageRef, meant string) (resources.ImageRef, err
 		known = append(known, ref.Name)
 	}
 	err := fmt.Errorf("there is no image %q, neither configured nor recorded", meant)
-	return resources.ImageRef{}, didYouMean(err, meant, known, "npctl image list shows those there are; a cloud_image is found in its provider, and npctl does not make it")
+	return resources.ImageRef{}, didYouMean(err, meant, known, "npctl image list shows the images; npctl does not build a cloud_image, it finds it in its provider")
 }
 
 // newestWord selects the newest build in place of an ID.
@@ -34,7 +34,7 @@ func findBuild(r plan.Records, image, meant string) (*resources.Build, error) {
 		if newest := newestReadyBuild(builds); newest != nil {
 			return newest, nil
 		}
-		return nil, hint(fmt.Errorf("image %s has no build that is ready", image), "npctl image show "+image+" shows those there are")
+		return nil, hint(fmt.Errorf("image %s has no build that is ready", image), "npctl image show "+image+" shows its builds")
 	}
 	var found []*resources.Build
 	var known []string
@@ -48,7 +48,7 @@ func findBuild(r plan.Records, image, meant string) (*resources.Build, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return nil, hint(fmt.Errorf("several builds of %s begin with %q", image, meant), "give more of the id; npctl image show "+image+" shows them whole")
+		return nil, hint(fmt.Errorf("several builds of %s begin with %q", image, meant), "use more characters of the id; npctl image show "+image+" shows them whole")
 	case len(known) == 0:
 		return nil, hint(fmt.Errorf("image %s has no builds", image), "npctl image build "+image+" makes one")
 	default:

@@ -12,12 +12,12 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-const imagePauseDescription = `Keeps images from being built, by age or by change, until npctl image unpause. Builds that are there
-stay, are uploaded where they are missing, and nodes boot from them. It is remembered in the state, for
-everybody who works with it.
+const imagePauseDescription = `Stops builds of images until npctl image unpause. Existing builds stay, are uploaded where they are
+missing, and nodes boot from them. The state records the pause, so it applies to every npctl that uses
+the state.
 
-An apply that runs already does what it has planned. Uploads to one provider are paused by pause = true
-in its image block.
+A running apply finishes its plan. To pause uploads to one provider, set pause = true in its image
+block.
 
 Examples:
   npctl image pause debian
@@ -25,8 +25,7 @@ Examples:
 
 Exit codes: 0 they are paused, 1 error.`
 
-const imageUnpauseDescription = `Lets images be built again that npctl image pause has paused. What pause = true says in the
-configuration stays.
+const imageUnpauseDescription = `Ends npctl image pause. pause = true in the configuration stays in force.
 
 Example:
   npctl image unpause debian
@@ -43,9 +42,9 @@ type imagePauseCommand struct {
 func (a *app) imagePauseCommand() *cli.Command {
 	c := &imagePauseCommand{imageCommand: imageCommand{app: a}, paused: true}
 	return &cli.Command{
-		Name: "pause", Usage: "keep images from being built", ArgsUsage: "NAME...", Description: imagePauseDescription,
+		Name: "pause", Usage: "stop builds of images", ArgsUsage: "NAME...", Description: imagePauseDescription,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"}, c.jsonFlag(),
+			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` to show with it"}, c.jsonFlag(),
 		}, c.flags()...), Action: c.run,
 	}
 }
@@ -53,7 +52,7 @@ func (a *app) imagePauseCommand() *cli.Command {
 func (a *app) imageUnpauseCommand() *cli.Command {
 	c := &imagePauseCommand{imageCommand: imageCommand{app: a}}
 	return &cli.Command{
-		Name: "unpause", Usage: "let images be built again", ArgsUsage: "NAME...", Description: imageUnpauseDescription,
+		Name: "unpause", Usage: "resume builds of images", ArgsUsage: "NAME...", Description: imageUnpauseDescription,
 		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.run,
 	}
 }
@@ -90,7 +89,7 @@ func (c *imagePauseCommand) run(ctx context.Context, cmd *cli.Command) error {
 
 func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pauseFacts, error) {
 	if cmd.NArg() == 0 {
-		return nil, hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows those there are")
+		return nil, hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows the images")
 	}
 	world, err := c.loadState(ctx, namesOnly)
 	if err != nil {
@@ -103,7 +102,7 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 			return nil, err
 		}
 		if c.paused && world.configError == nil && configuredImage(world.want, ref.Name) == nil {
-			return nil, hint(fmt.Errorf("image %s is not configured any more, so it is not built anyway", ref.Name), "npctl image list shows those that are")
+			return nil, hint(fmt.Errorf("image %s is not configured any more and is not built", ref.Name), "npctl image list shows the configured images")
 		}
 		refs = append(refs, ref)
 	}
@@ -119,7 +118,7 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close() //nolint:errcheck // what was committed stays
+	defer store.Close() //nolint:errcheck // committed records stay
 	for _, ref := range refs {
 		fact := pauseFacts{Name: ref.Name, Address: ref.String()}
 		pause := imagePause{Command: c.paused, Reason: c.reason}
@@ -135,7 +134,7 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []
 		told = append(told, fact)
 	}
 	if holder, err := store.Holder(ctx, stateLock); err == nil && holder != nil && c.paused && !c.json {
-		c.ui.message("%s has been at work since %s, and does what it has planned.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
+		c.ui.message("%s has been running since %s and finishes its plan.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
 	}
 	return told, nil
 }

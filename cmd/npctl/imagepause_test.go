@@ -32,7 +32,7 @@ func recordedImage(t *testing.T, store state.Store) (resources.ImageRecord, stat
 	return *entry.Record.(*resources.ImageRecord), entry.Revision
 }
 
-func TestPausingKeepsWhatElseIsRemembered(t *testing.T) {
+func TestPauseKeepsOtherFields(t *testing.T) {
 	store := pauseStore(t)
 	ref := resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}
 	before := resources.ImageRecord{Name: "debian", Kind: resources.DiskImage, PreventDestroy: true, MissingVersions: []string{"v1"}, Failure: &resources.Failure{Count: 2}}
@@ -62,7 +62,7 @@ func TestPausingKeepsWhatElseIsRemembered(t *testing.T) {
 	}
 }
 
-func TestUnpausingWhatNobodyPausedWritesNothing(t *testing.T) {
+func TestUnpauseOfAnUnpausedImageWritesNothing(t *testing.T) {
 	store := pauseStore(t)
 	changed, err := setPaused(t.Context(), store, resources.ImageRef{Name: "debian"}, false, "")
 	entries, listErr := store.List(t.Context())
@@ -72,7 +72,7 @@ func TestUnpausingWhatNobodyPausedWritesNothing(t *testing.T) {
 }
 
 // A running apply may write the record at the same time. Both changes must be preserved.
-func TestPausingAndApplyingDoNotLoseEachOthersChange(t *testing.T) {
+func TestPauseDuringApplyLosesNoChange(t *testing.T) {
 	store := pauseStore(t)
 	ref := resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}
 	if _, err := store.Commit(t.Context(), state.Op{Record: &resources.ImageRecord{Name: "debian"}}); err != nil {

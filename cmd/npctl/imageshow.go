@@ -14,9 +14,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-const imageShowDescription = `Shows all that is known of an image: what the configuration asks for, every build with its files and
-what they take of the disk, every upload with how many nodes were booted from it, what has failed
-with the log that tells more, and what the next plan would do. No cloud is asked.
+const imageShowDescription = `Shows the details of an image: its configuration, every build with its files and their size, every
+upload with the number of nodes booted from it, failures with their logs, and the steps of the next
+plan. No cloud is queried.
 
 Examples:
   npctl image show debian
@@ -27,7 +27,7 @@ Exit codes: 0, or 1 on an error or when there is no such image.`
 func (a *app) imageShowCommand() *cli.Command {
 	c := &imageCommand{app: a}
 	return &cli.Command{
-		Name: "show", Usage: "show all that is known of an image", ArgsUsage: "NAME", Description: imageShowDescription,
+		Name: "show", Usage: "show the details of an image", ArgsUsage: "NAME", Description: imageShowDescription,
 		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.show,
 	}
 }
@@ -66,7 +66,7 @@ func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 // oneImage returns the image name that a command has as its only argument.
 func oneImage(cmd *cli.Command) (string, error) {
 	if cmd.NArg() == 0 {
-		return "", hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows those there are")
+		return "", hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows the images")
 	}
 	return cmd.Args().First(), arguments(cmd, 1)
 }
@@ -148,7 +148,7 @@ func (p imagePage) failures() {
 		_, _ = fmt.Fprintf(p.w, "\nThe %s failed%s %s ago (%s):\n  %s\n", visibleLine(failureOf(f)), timesText(f.Count), age(f.Time, p.now),
 			f.Time.Local().Format(time.DateTime), visible(indented(f.Error)))
 		if f.Kind == resources.FaultRejected {
-			_, _ = io.WriteString(p.w, "  Trying again is no use before somebody mends that.\n")
+			_, _ = io.WriteString(p.w, "  A retry cannot succeed before the cause is fixed.\n")
 		}
 		if f.Log != "" {
 			_, _ = fmt.Fprintf(p.w, "  Log: %s (npctl image log %s -build=%s)\n", visibleLine(f.Log), visibleLine(p.facts.Name), short(f.Build))

@@ -93,7 +93,7 @@ func (p imagePage) undated() string {
 	case p.facts.Kind == resources.ZuulImage:
 		return "when its source has a newer one"
 	default:
-		return "when something that goes into it changes"
+		return "when one of its inputs changes"
 	}
 }
 

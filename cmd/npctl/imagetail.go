@@ -53,7 +53,7 @@ func (f *logFollower) begin(lines int) error {
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // read-only file
 	if lines < 0 {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (f *logFollower) copy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // read-only file
 	if info, err := file.Stat(); err == nil && info.Size() < f.offset {
 		f.offset = 0
 	}

@@ -36,7 +36,7 @@ func TestLastLinesAreThoseOfSplitting(t *testing.T) {
 	})
 }
 
-func TestLinesComeWholeAndLongOnesInPieces(t *testing.T) {
+func TestFollowSplitsOnlyLongLines(t *testing.T) {
 	var got []int
 	var texts []string
 	w := &lineWriter{line: func(s string) error { got, texts = append(got, len(s)), append(texts, s); return nil }}

@@ -12,19 +12,19 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-const imageUploadDescription = `Uploads the newest build of an image, or the one that -build names, to the providers that want the
-image and do not have that build. No image is built for it, even when a build is due.
+const imageUploadDescription = `Uploads the newest build of an image, or the one that -build names, to the providers that use the
+image and do not have that build. It builds no image, even if a build is due.
 
-New nodes boot from the newest build that is ready in their provider, so an older one that is uploaded
-stands by: npctl image delete -build=newest goes back to it.
+New nodes boot from the newest build that is ready in their provider, so an older uploaded build is a
+fallback: npctl image delete -build=newest rolls back to it.
 
 Examples:
   npctl image upload debian
   npctl image upload debian -provider=vexxhost
-  npctl image upload debian -provider=vexxhost -again     (what the cloud has is no good)
+  npctl image upload debian -provider=vexxhost -again     (the upload is damaged)
   npctl image upload debian -build=4f1c0a
 
-Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
+Exit codes: 0 all steps are done, 1 error or some steps are not done, 130 interrupted.`
 
 // imageUploadOptions holds the options of image upload.
 type imageUploadOptions struct {
@@ -41,7 +41,7 @@ func (a *app) imageUploadCommand() *cli.Command {
 		Flags: c.flags(
 			&cli.StringSliceFlag{Name: "provider", Category: categorySelection, Destination: &wish.providers, Usage: "only to this provider, by `NAME`; may be given several times"},
 			&cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Value: newestWord, Usage: "the build with this `ID` instead of the newest that is ready"},
-			&cli.BoolFlag{Name: "again", Category: categorySelection, Destination: &wish.again, Usage: "also where it is, unless nodes run from it: the old upload goes once the new one is there"},
+			&cli.BoolFlag{Name: "again", Category: categorySelection, Destination: &wish.again, Usage: "upload again where it exists, unless nodes run from it: the new upload replaces the old one"},
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			name, err := oneImage(cmd)
@@ -62,7 +62,7 @@ func (wish imageUploadOptions) decide(want resources.Desired, seen plan.Observed
 	}
 	img := configuredImage(want, ref.Name)
 	if img == nil {
-		return imagePlan{}, hint(fmt.Errorf("image %s is not configured any more, so no provider wants it", ref.Name), "put its block back first")
+		return imagePlan{}, hint(fmt.Errorf("image %s is not configured any more and is uploaded nowhere", ref.Name), "restore its block first")
 	}
 	b, err := wish.uploadable(seen, img)
 	if err != nil {
@@ -91,9 +91,9 @@ func (wish imageUploadOptions) decide(want resources.Desired, seen plan.Observed
 // notAgain returns the reason why no upload is repeated.
 func notAgain(notes []plan.Note) error {
 	for _, n := range notes {
-		return hint(errors.New(n.Text), "npctl image show tells which nodes there are")
+		return hint(errors.New(n.Text), "npctl image show lists the nodes")
 	}
-	return errors.New("nothing could be uploaded again")
+	return errors.New("no upload can be replaced")
 }
 
 // uploadable returns the build to upload. The build must be ready and, unless it is remote, have a file in the images
@@ -110,7 +110,7 @@ func (wish imageUploadOptions) uploadable(seen plan.Observed, img *resources.Ima
 		return slices.ContainsFunc(seen.Files, func(g plan.ImageFile) bool { return g.Name == f.Name })
 	})
 	if !left && !b.Remote {
-		return nil, hint(fmt.Errorf("no file of build %s of %s is left in the images directory", b.ID, img.Name), "npctl image build "+img.Name+" makes a new one")
+		return nil, hint(fmt.Errorf("no file of build %s of %s is left in the images directory", b.ID, img.Name), "npctl image build "+img.Name+" builds a new one")
 	}
 	return b, nil
 }
@@ -125,14 +125,14 @@ func (wish imageUploadOptions) targetProviders(want resources.Desired, img *reso
 		names = append(names, p.Name)
 	}
 	if len(names) == 0 {
-		return nil, hint(fmt.Errorf("no provider has a label that boots from %s", img.Name), "an image goes to the providers whose labels have it as their image")
+		return nil, hint(fmt.Errorf("no provider has a label that boots from %s", img.Name), "npctl uploads an image to the providers whose labels name it")
 	}
 	for _, p := range wish.providers {
 		if !slices.Contains(names, p) {
 			return nil, hint(fmt.Errorf("provider %s has no label that boots from %s", p, img.Name), "those that have one: "+joinWords(names))
 		}
 		if slices.Contains(paused, p) {
-			return nil, hint(fmt.Errorf("uploads of %s to %s are paused in the configuration", img.Name, p), "take pause = true out of its image block in provider "+p)
+			return nil, hint(fmt.Errorf("uploads of %s to %s are paused in the configuration", img.Name, p), "remove pause = true from its image block in provider "+p)
 		}
 	}
 	if len(wish.providers) > 0 {
@@ -156,7 +156,7 @@ func (wish imageUploadOptions) standsBy(seen plan.Observed, b *resources.Build, 
 			continue
 		}
 		notes = append(notes, plan.Note{Severity: plan.Info, Code: "standby", Address: s.Address,
-			Text: fmt.Sprintf("new nodes in %s go on booting from build %s, which is newer", s.Provider, short(current.Build))})
+			Text: fmt.Sprintf("new nodes in %s still boot from build %s, which is newer", s.Provider, short(current.Build))})
 	}
 	return notes
 }

@@ -18,8 +18,8 @@ import (
 //go:embed starter/*.hcl
 var starters embed.FS
 
-const initDescription = `Writes a configuration to start from, full of comments, into a directory that has none (the
-current one, or that of -config), and a .gitignore. Nothing that exists is overwritten.
+const initDescription = `Writes a commented configuration to start from, and a .gitignore, into a directory that has none (the
+current one, or that of -config). It overwrites no existing file.
 
   -from=sandbox     a cloud that lives inside npctl: no account, no root, nothing to install
   -from=openstack   an OpenStack project, found by its entry in clouds.yaml
@@ -82,12 +82,12 @@ func (a *app) init(from string) error {
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return hint(fmt.Errorf("init: %w", err), "make the directory first")
+		return hint(fmt.Errorf("init: %w", err), "create the directory first")
 	}
 	for _, entry := range entries {
 		if strings.HasSuffix(entry.Name(), ".hcl") {
 			return hint(fmt.Errorf("init: there is a configuration here already: %s", filepath.Join(dir, entry.Name())),
-				"begin in an empty directory, or go on with npctl plan")
+				"start in an empty directory, or continue with npctl plan")
 		}
 	}
 	return nil

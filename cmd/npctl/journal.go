@@ -24,11 +24,11 @@ type eventsCommand struct {
 func (a *app) eventsCommand() *cli.Command {
 	c := &eventsCommand{daemonCommand: daemonCommand{app: a}}
 	return &cli.Command{
-		Name: "events", Category: categoryDaemon, Usage: "show what has happened",
-		Description: `Shows the newest of what npctl watch has done and decided, and what was done to it. The journal holds a few
-thousand events, over restarts too. With -f it goes on with what happens from now on.
+		Name: "events", Category: categoryDaemon, Usage: "show recent events",
+		Description: `Shows the newest events of npctl watch: its actions and decisions, and the commands it received. The journal
+holds a few thousand events and survives restarts. With -f it prints new events as they occur.
 
-A subject is such as node/17, request/17, label/debian, image/debian or provider/vexxhost.
+Subjects are for example node/17, request/17, label/debian, image/debian and provider/vexxhost.
 
 Examples:
   npctl events -f
@@ -37,8 +37,8 @@ Examples:
 
 Exit codes: 0, or 1 on an error; 130 interrupted while it follows.` + daemonHelp,
 		Flags: c.flags(
-			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "go on with what happens from now on"},
-			&cli.StringFlag{Name: "subject", Destination: &c.subject, Usage: "only what has to do with a `SUBJECT`"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "print new events as they occur"},
+			&cli.StringFlag{Name: "subject", Destination: &c.subject, Usage: "only events of a `SUBJECT`"},
 			&cli.IntFlag{Name: "limit", Destination: &c.limit, Value: 50, Validator: atLeast(1), Usage: "the newest `N` events"}),
 		Action: c.run,
 	}

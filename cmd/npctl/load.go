@@ -82,7 +82,7 @@ func (a *app) loadAndWarn(v variableOptions) (*configuration, error) {
 func checkThere(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return hint(fmt.Errorf("read configuration: %w", err), "name a file or a directory with -config, or go there with -chdir")
+		return hint(fmt.Errorf("read configuration: %w", err), "name a file or a directory with -config, or change to it with -chdir")
 	}
 	if !info.IsDir() {
 		return nil
@@ -92,7 +92,7 @@ func checkThere(path string) error {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return filepath.Ext(e.Name()) == ".hcl" }) {
-		return hint(fmt.Errorf("there is no configuration in %s", path), "npctl init writes one to start from; -config names another place")
+		return hint(fmt.Errorf("there is no configuration in %s", path), "npctl init writes one to start from; -config names another directory")
 	}
 	return nil
 }

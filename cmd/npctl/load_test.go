@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestDirectoryThatCannotBeReadIsNotWithoutConfiguration(t *testing.T) {
+func TestUnreadableDirectoryIsNotReportedAsEmpty(t *testing.T) {
 	if err := checkThere(t.TempDir()); err == nil || !strings.Contains(err.Error(), "there is no configuration in") {
 		t.Errorf("an empty directory: %v", err)
 	}

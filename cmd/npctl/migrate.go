@@ -14,21 +14,21 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-const stateMigrateDescription = `Moves the state from where it was to where the configuration says now: from a file into ZooKeeper,
-or back. First change the state block of the configuration, then migrate, naming the old place.
+const stateMigrateDescription = `Moves the state from its old location to the one in the configuration: from a file into ZooKeeper,
+or back. First change the state block of the configuration, then migrate and name the old location.
 
-Nodes, builds and uploads move with what is remembered of providers, images and times; they keep
-their ids, so that what carries npctl's marks in the clouds is known on the other side, too. Every
-record is read back and compared. Requests do not move: none may be open. npctl watch must
-not run, and nobody else may serve the providers.
+Nodes, builds and uploads move with the records of providers, images and times. They keep their ids,
+so that npctl still recognizes its objects in the clouds by their ownership tags. npctl reads every
+record back and compares it. Requests do not move: none may be open. npctl watch must not run, and no
+other process may serve the providers.
 
-It can be cut short at any point; the same command goes on with it. Meanwhile nobody can use
-either half by accident, and -abandon leaves a state in its file that has not been moved
-whole. Out of ZooKeeper, only what is of this configuration's providers and images is taken.
+An interrupted migration is safe: run the same command again to resume it. Until then npctl refuses
+to use either location, and -abandon keeps a partly moved state in its file. From ZooKeeper, npctl
+moves only the records of providers and images in this configuration.
 
 -from-config names a file with the old configuration, of which only the state block counts; its
-relative paths start where those of the new configuration do. Into ZooKeeper, -from can be left
-out when the state was in the file that the new state block names.
+relative paths start at the directory of the new configuration. Into ZooKeeper, -from is optional if
+the new state block names the old file.
 
 Examples:
   npctl state migrate -from=.npctl/npctl.db -dry-run
@@ -51,13 +51,13 @@ type migrateCommand struct {
 func (a *app) stateMigrateCommand() *cli.Command {
 	c := &migrateCommand{app: a, after: func(string) error { return nil }}
 	return &cli.Command{
-		Name: "migrate", Usage: "move the state to where the configuration says now", Description: stateMigrateDescription,
+		Name: "migrate", Usage: "move the state to the location in the configuration", Description: stateMigrateDescription,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "from", Destination: &c.from, TakesFile: true, Usage: "`FILE` that the state is in"},
-			&cli.StringFlag{Name: "from-config", Destination: &c.fromConfig, TakesFile: true, Usage: "configuration `FILE` whose state block says where the state is"},
-			&cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only say what would move"},
-			&cli.BoolFlag{Name: "abandon", Destination: &c.abandon, Usage: "leave a state in its file that was not moved whole"},
-			&cli.DurationFlag{Name: "lock-timeout", Destination: &c.lockTimeout, Value: 15 * time.Second, Usage: "wait for a `DURATION` for locks, also for those of a process that was killed"},
+			&cli.StringFlag{Name: "from", Destination: &c.from, TakesFile: true, Usage: "`FILE` that contains the state"},
+			&cli.StringFlag{Name: "from-config", Destination: &c.fromConfig, TakesFile: true, Usage: "configuration `FILE` whose state block has the old location"},
+			&cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only show the records to move"},
+			&cli.BoolFlag{Name: "abandon", Destination: &c.abandon, Usage: "keep a partly moved state in its file"},
+			&cli.DurationFlag{Name: "lock-timeout", Destination: &c.lockTimeout, Value: 15 * time.Second, Usage: "wait for a `DURATION` for locks, also for those of a killed process"},
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"},
 		}, c.flags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -74,7 +74,7 @@ func (a *app) stateMigrateCommand() *cli.Command {
 
 func (c *migrateCommand) run(ctx context.Context) error {
 	if c.from != "" && c.fromConfig != "" {
-		return errors.New("-from and -from-config name the same thing: give one of them")
+		return errors.New("-from and -from-config both name the old location: use one of them")
 	}
 	config, err := c.load(c.variableOptions)
 	if err != nil {
@@ -101,9 +101,9 @@ func (c *migrateCommand) run(ctx context.Context) error {
 	case from.shared != nil && to.shared == nil:
 		err = m.intoFile(ctx)
 	case from.same(to):
-		return hint(fmt.Errorf("the state is %s, and the configuration says so too", to.at()), "change the state block of the configuration first")
+		return hint(fmt.Errorf("the state is %s already, as configured", to.at()), "change the state block of the configuration first")
 	default:
-		return hint(errors.New("both places are of the same kind"), "npctl state pull and npctl state push copy a file; a ZooKeeper is copied with its own tools")
+		return hint(errors.New("both locations are of the same kind"), "npctl state pull and npctl state push copy a file; a ZooKeeper is copied with its own tools")
 	}
 	if err != nil {
 		return explainPlace(err, to)
@@ -122,7 +122,7 @@ func (c *migrateCommand) oldPlace(to stateLocation) (stateLocation, error) {
 	case to.shared != nil && exists(to.file):
 		return fileLocation(to.file), nil
 	default:
-		return stateLocation{}, hint(errors.New("it is not said where the state is that is to move"), "name the file with -from, or an old configuration with -from-config")
+		return stateLocation{}, hint(errors.New("the old location of the state is not specified"), "name the file with -from, or an old configuration with -from-config")
 	}
 }
 
@@ -159,7 +159,7 @@ func (c *migrateCommand) noDaemon(places ...stateLocation) error {
 			return err
 		}
 		if daemon != nil {
-			return errors.Join(hint(fmt.Errorf("npctl watch works with the state in %s", p), "stop npctl watch, migrate, and start it again"), daemon.Close())
+			return errors.Join(hint(fmt.Errorf("npctl watch uses the state in %s", p), "stop npctl watch, migrate, and start it again"), daemon.Close())
 		}
 	}
 	return nil
@@ -195,7 +195,7 @@ func (c *migrateCommand) leaveThere(ctx context.Context, place stateLocation) (e
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if about.Role != bolt.RoleMigrating {
-		return hint(fmt.Errorf("the state in %s is not on its way to anywhere", path), "-from names another file")
+		return hint(fmt.Errorf("the state in %s is not being migrated", path), "-from names another file")
 	}
 	lock, err := c.lock(ctx, file, "state migrate", c.lockTimeout)
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *migrateCommand) leaveThere(ctx context.Context, place stateLocation) (e
 	if err := file.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleState}); err != nil {
 		return errors.Join(err, lock.Unlock(ctx))
 	}
-	c.ui.message("The state stays in %s. What was copied of it to %s is of no use to anybody, until npctl state migrate overwrites it.", path, about.Location)
+	c.ui.message("The state stays in %s. npctl ignores the copied records in %s; the next npctl state migrate overwrites them.", path, about.Location)
 	return lock.Unlock(ctx)
 }
 

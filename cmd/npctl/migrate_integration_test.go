@@ -132,7 +132,7 @@ func (m *movable) records(t *testing.T, config string) (map[resources.Key]resour
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // only read
+	defer s.Close() //nolint:errcheck // read-only file
 	entries, err := s.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func (m *movable) fill(t *testing.T, records []resources.Record) state.Identity 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // everything is written
+	defer file.Close() //nolint:errcheck // all data is written already
 	id, err := file.Identity(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func sameRecords(t *testing.T, what string, got, want map[resources.Key]resource
 	}
 }
 
-func TestStateMoveThereAndBack(t *testing.T) {
+func TestMigrationThereAndBack(t *testing.T) {
 	t.Parallel()
 	for name, private := range map[string]string{"one file": "npctl.db", "two files": "private.db"} {
 		t.Run(name, func(t *testing.T) {
@@ -346,7 +346,7 @@ func (m *movable) newIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // everything is written
+	defer s.Close() //nolint:errcheck // all data is written already
 	n := &resources.Node{State: resources.StateReady, Created: time.Now().UTC(), Provider: "cloud", Pool: "main", Labels: []string{"small"}}
 	if _, err := s.Commit(t.Context(), state.Op{Record: n}); err != nil {
 		t.Fatal(err)
@@ -356,7 +356,7 @@ func (m *movable) newIDs(t *testing.T) {
 	}
 }
 
-func TestStateMoveThatWasCutShortIsGoneOnWith(t *testing.T) {
+func TestInterruptedMigrationResumes(t *testing.T) {
 	t.Parallel()
 	for name, private := range map[string]string{"one file": "npctl.db", "two files": "private.db"} {
 		t.Run(name, func(t *testing.T) {
@@ -396,7 +396,7 @@ func (m *movable) nobodyGetsIn(t *testing.T, config, when string) {
 	}
 }
 
-func TestStateMoveBackThatWasCutShortIsGoneOnWith(t *testing.T) {
+func TestInterruptedMigrationBackResumes(t *testing.T) {
 	t.Parallel()
 	for name, private := range map[string]string{"one file": "npctl.db", "two files": "private.db"} {
 		t.Run(name, func(t *testing.T) {
@@ -432,7 +432,7 @@ func TestStateMoveBackThatWasCutShortIsGoneOnWith(t *testing.T) {
 	}
 }
 
-func TestStateMoveRefusesWhatOthersHave(t *testing.T) {
+func TestMigrationRefusesRecordsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	m.fill(t, fleet())
@@ -460,7 +460,7 @@ func TestStateMoveRefusesWhatOthersHave(t *testing.T) {
 	}
 }
 
-func TestStateMoveRefusesOpenRequestsAndServedProviders(t *testing.T) {
+func TestMigrationRefusesOpenRequestsAndServedProviders(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	all := fleet()
@@ -478,7 +478,7 @@ func TestStateMoveRefusesOpenRequestsAndServedProviders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // only locks are left
+	defer s.Close() //nolint:errcheck // only releases locks
 	short := func(c *migrateCommand) { c.lockTimeout = 100 * time.Millisecond }
 	for _, name := range []string{reconcile.ProviderLock("cloud"), reconcile.ImageLock("debian"), reconcile.ImagesLock} {
 		lock, err := s.Lock(t.Context(), name, state.Holder{Operation: "watch"})
@@ -496,7 +496,7 @@ func TestStateMoveRefusesOpenRequestsAndServedProviders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.migrate(t, "file.hcl", never); err == nil || !strings.Contains(err.Error(), "in use by others") || !strings.Contains(err.Error(), "node/0000000100") {
+	if _, err := m.migrate(t, "file.hcl", never); err == nil || !strings.Contains(err.Error(), "in use by clients") || !strings.Contains(err.Error(), "node/0000000100") {
 		t.Errorf("with a node that somebody has: %v", err)
 	}
 	if err := claim.Unlock(context.Background()); err != nil {
@@ -507,7 +507,7 @@ func TestStateMoveRefusesOpenRequestsAndServedProviders(t *testing.T) {
 	}
 }
 
-func TestStateMoveLeavesWhatOthersHave(t *testing.T) {
+func TestMigrationSkipsRecordsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	all := fleet()
@@ -534,7 +534,7 @@ func TestStateMoveLeavesWhatOthersHave(t *testing.T) {
 	sameRecords(t, "back", got, expect(all, func(r resources.Record) resources.Record { return r }))
 }
 
-func TestStateMoveGivesUploadsOfNodepoolIDsOfTheFile(t *testing.T) {
+func TestMigrationGivesUploadsOfNodepoolIDsOfTheFile(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	m.fill(t, fleet()[:2])
@@ -577,7 +577,7 @@ func TestStateMoveGivesUploadsOfNodepoolIDsOfTheFile(t *testing.T) {
 	}
 }
 
-func TestStateMoveCanBeAbandoned(t *testing.T) {
+func TestMigrationCanBeAbandoned(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	all := fleet()

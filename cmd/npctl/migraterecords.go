@@ -35,7 +35,7 @@ func openRequests(entries []state.Entry, ours func(*resources.Request) bool) err
 		return nil
 	}
 	return hint(fmt.Errorf("%s still open, and requests do not move: %s", text.Count(len(open), "request is", "requests are"), someOf(open)),
-		"start npctl watch again until they are answered and taken, or end them with npctl request cancel")
+		"start npctl watch again until they are fulfilled and taken, or cancel them with npctl request cancel")
 }
 
 // forZooKeeper converts a record for ZooKeeper, where users claim the nodes that they use. Users of npctl's own API
@@ -126,7 +126,7 @@ func (c comparison) refuse(to stateLocation) error {
 		return nil
 	}
 	return hint(fmt.Errorf("%s has other records under the ids of %s: %s", to, text.Count(len(c.others), "one", "some"), someOf(c.others)),
-		"wait until those are gone, or use a chroot of its own; nothing was moved")
+		"wait until those are deleted, or use a separate chroot; nothing was moved")
 }
 
 // sameThing reports whether two records describe the same object, perhaps at different times.
@@ -182,7 +182,7 @@ func verifyCargo(cargo []resources.Record, there map[resources.Key]resources.Rec
 		return nil
 	}
 	return hint(fmt.Errorf("read back, %s not what was written: %s", text.Count(len(wrong), "record is", "records are"), someOf(wrong)),
-		"somebody else has changed them: find out who, and migrate again")
+		"another process has changed them: stop it, and migrate again")
 }
 
 func byKey(entries []state.Entry) map[resources.Key]resources.Record {
@@ -231,15 +231,15 @@ func inUseByOthers(cargo []resources.Record, claimed map[resources.Key]bool) err
 	if len(used) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("%s in use by others, who would not find what they have: %s", text.Count(len(used), "record is", "records are"), someOf(used)),
-		"wait until they are given back, or disable the labels in Zuul first")
+	return hint(fmt.Errorf("%s in use by clients, which would lose them: %s", text.Count(len(used), "record is", "records are"), someOf(used)),
+		"wait until they are returned, or disable the labels in Zuul first")
 }
 
 // servedByOthers returns an error if another process, such as a Nodepool launcher, serves one of the providers.
 func servedByOthers(peers []resources.RegisteredPool, providers map[string]bool) error {
 	for _, p := range peers {
 		if providers[p.Provider] && !p.Own {
-			return hint(fmt.Errorf("provider %s is served by %s (pool %s)", p.Provider, p.Host, p.Pool), "stop that process first; one that was killed is gone when its session ends")
+			return hint(fmt.Errorf("provider %s is served by %s (pool %s)", p.Provider, p.Host, p.Pool), "stop that process first; the registration of a killed process ends with its session")
 		}
 	}
 	return nil

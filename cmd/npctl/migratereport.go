@@ -60,10 +60,10 @@ func (r *migrationReport) print(c *migrateCommand) error {
 		lines = append(lines, fmt.Sprintf("%s left where they are: their providers and images are not in this configuration.", text.Count(r.LeftBehind, "record is", "records are")))
 	}
 	if r.Backup != "" {
-		lines = append(lines, fmt.Sprintf("What the file held is in %s.", visibleLine(r.Backup)))
+		lines = append(lines, fmt.Sprintf("The backup of the file is %s.", visibleLine(r.Backup)))
 	}
 	if !r.DryRun {
-		lines = append(lines, fmt.Sprintf("All %d were read back and are the same. npctl plan shows that nothing is to be done.", r.Verified))
+		lines = append(lines, fmt.Sprintf("All %d were read back and are the same. npctl plan should show no changes.", r.Verified))
 	}
 	for _, line := range lines {
 		if err := c.ui.print("%s", line); err != nil {

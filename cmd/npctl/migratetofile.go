@@ -60,7 +60,7 @@ func (m *migration) intoFile(ctx context.Context) (err error) {
 		return err
 	}
 	if source.identity.Lineage == "" {
-		return hint(fmt.Errorf("%w: %s has none", errNothing, m.from), "-from-config names the configuration whose state block says where it is")
+		return hint(fmt.Errorf("%w: %s has none", errNothing, m.from), "-from-config names the configuration whose state block has its location")
 	}
 	m.report = migrationReport{FormatVersion: jsonVersion, From: m.from.String(), To: m.to.String(), Lineage: source.identity.Lineage, DryRun: m.dryRun}
 	return m.moveToFile(ctx, source, about)
@@ -187,7 +187,7 @@ func (m *migration) checkTarget(ctx context.Context, target *bolt.Store, about b
 	if err != nil || id.Serial == 0 || about.Role == bolt.RolePrivate && m.to.file == m.from.file || about.Role == bolt.RoleMigrated && id.Lineage == source.identity.Lineage {
 		return err
 	}
-	return hint(fmt.Errorf("%s is there already, and is not where the state came from", m.to.file), "move it away, or name another file")
+	return hint(fmt.Errorf("%s exists, and is not the file that the state came from", m.to.file), "move it away, or name another file")
 }
 
 // load selects the records of this configuration and converts them for the file.

@@ -49,7 +49,7 @@ type fileSource struct {
 
 func (m *migration) intoZooKeeper(ctx context.Context) (err error) {
 	if !exists(m.from.file) {
-		return hint(fmt.Errorf("%w: %s is not there", errNothing, m.from.file), "-from names the file that the state is in")
+		return hint(fmt.Errorf("%w: %s is not there", errNothing, m.from.file), "-from names the file that contains the state")
 	}
 	store, about, err := m.openAny(m.from.file)
 	if err != nil {
@@ -110,7 +110,7 @@ func (m *migration) tryInto(ctx context.Context, source *fileSource) error {
 	if err != nil {
 		return err
 	}
-	defer target.Close() //nolint:errcheck // only read
+	defer target.Close() //nolint:errcheck // read-only file
 	_, err = m.compare(ctx, source, target)
 	return err
 }
@@ -134,7 +134,7 @@ func (m *migration) moveInto(ctx context.Context, source *fileSource) (err error
 		return m.wrongRole(source)
 	}
 	if done && !m.isArriving(ctx, source) {
-		return hint(m.wrongRole(source), "nothing is left to do")
+		return hint(m.wrongRole(source), "no steps are left")
 	}
 	if err := m.checkPrivateTarget(ctx, source); err != nil {
 		return err
@@ -327,7 +327,7 @@ func (m *migration) checkPrivateTarget(ctx context.Context, source *fileSource) 
 		return err
 	}
 	if about.Role != bolt.RolePrivate || id.Lineage != source.identity.Lineage {
-		return hint(fmt.Errorf("%s, which is to keep what is private, holds something else", m.to.file), "move it away, or name another file in the state block")
+		return hint(fmt.Errorf("%s, the file for private records, contains another state", m.to.file), "move it away, or name another file in the state block")
 	}
 	return nil
 }
@@ -364,7 +364,7 @@ func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, 
 	for _, name := range names {
 		lock, err := m.waitLock(ctx, target, name)
 		if err != nil {
-			return nil, errors.Join(hint(fmt.Errorf("others must not work with what moves: %w", err), "stop that process; one that was killed is gone when its session ends"),
+			return nil, errors.Join(hint(fmt.Errorf("other processes must not use the records that move: %w", err), "stop that process; the registration of a killed process ends with its session"),
 				unlockAll(ctx, locks))
 		}
 		locks = append(locks, lock)

@@ -16,7 +16,7 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-const nodeDescription = `Looks at nodes, gives them back, and keeps some for people to look at.` + daemonHelp
+const nodeDescription = `Shows, returns, holds and deletes nodes.` + daemonHelp
 
 // nodeCommand holds the options of the subcommands of npctl node.
 type nodeCommand struct {
@@ -34,7 +34,7 @@ func (a *app) newNode() *nodeCommand { return &nodeCommand{daemonCommand: daemon
 func (a *app) nodeCommand() *cli.Command {
 	list, show := a.newNode(), a.newNode()
 	return &cli.Command{
-		Name: "node", Category: categoryDaemon, Usage: "look at nodes, hold them, give them back", Description: nodeDescription,
+		Name: "node", Category: categoryDaemon, Usage: "show, hold, return and delete nodes", Description: nodeDescription,
 		Commands: append([]*cli.Command{
 			{Name: "list", Usage: "list nodes", Description: nodeListDescription, Action: list.list, Flags: list.flags(
 				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas, such as ready,in-use,hold"},
@@ -43,7 +43,7 @@ func (a *app) nodeCommand() *cli.Command {
 				&cli.StringFlag{Name: "pool", Category: categoryFilter, Destination: &list.filter.Pool, Usage: "only those of a `POOL`"},
 				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.filter.Tenant, Usage: "only those in use by a `TENANT`"},
 				&cli.StringFlag{Name: "request", Category: categoryFilter, Destination: &list.filter.Request, Usage: "only those for the request `ID`, or taken with it"})},
-			{Name: "show", Usage: "show nodes whole", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.show},
+			{Name: "show", Usage: "show the details of nodes", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.show},
 		}, a.nodeChanges()...),
 	}
 }
@@ -54,8 +54,8 @@ type nodesDocument struct {
 	Nodes         []wire.Node `json:"nodes"`
 }
 
-const nodeListDescription = `Shows every node: what it is, where, and for whom. FOR is the request that it waits for or was taken with, or
-who holds its lease.
+const nodeListDescription = `Shows every node with its state, provider, label and user. FOR is the request that it is assigned to or was taken
+with, or the holder of its lease.
 
 Examples:
   npctl node list
@@ -137,7 +137,7 @@ func (c *nodeCommand) nodes(ctx context.Context, filter wire.NodeFilter) ([]wire
 	})
 }
 
-const nodeShowDescription = `Prints everything that is known of nodes. npctl why node/ID tells what is happening to one.
+const nodeShowDescription = `Prints all attributes of nodes. npctl why node/ID explains the progress of a node.
 
 Examples:
   npctl node show 0000000017

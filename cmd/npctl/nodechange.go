@@ -53,9 +53,9 @@ func (c *nodeCommand) each(do change) cli.ActionFunc {
 func (a *app) nodeHold() *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "hold", Usage: "keep nodes for a person to look at", ArgsUsage: "ID...",
-		Description: `Keeps nodes that are in use, or ready and nobody's, until npctl node release, until -until, or for as long as
-max_hold_age allows. A lease ends with that.
+		Name: "hold", Usage: "keep nodes for debugging", ArgsUsage: "ID...",
+		Description: `Keeps nodes that are in use or idle until npctl node release, until -until, or as long as
+max_hold_age permits. A hold ends the lease of a node.
 
 Examples:
   npctl node hold -reason="disk full, see INFRA-17" 0000000017
@@ -63,7 +63,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error.`,
 		Flags: c.flags(
-			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"},
+			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` to show with it"},
 			&cli.StringFlag{Name: "until", Destination: &c.until, Usage: "for a `DURATION` such as 8h or 2d, or up to a time such as 2026-01-31T12:00:00Z"}),
 		Action: c.each(func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error) {
 			until, err := moment("until", c.until, time.Now())
@@ -84,8 +84,7 @@ func (a *app) nodeRelease() *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
 		Name: "release", Usage: "end the hold of nodes", ArgsUsage: "ID...",
-		Description: `Ends what npctl node hold began: the nodes count as used, so they are deleted, or checked and ready again where they
-exist anyway.
+		Description: `Ends npctl node hold: the nodes count as used, so npctl deletes them, or checks and reuses static nodes.
 
 Example:
   npctl node release 0000000017
@@ -110,9 +109,8 @@ func afterUseText(n *wire.Node) string {
 func (a *app) nodeReturn() *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "return", Usage: "give nodes back after use", ArgsUsage: "ID...",
-		Description: `Gives back nodes that npctl request take has taken: they are deleted, or checked and ready again where they exist
-anyway.
+		Name: "return", Usage: "return nodes after use", ArgsUsage: "ID...",
+		Description: `Returns nodes that npctl request take has taken: npctl deletes them, or checks and reuses static nodes.
 
 Example:
   npctl node return 0000000017 0000000018
@@ -121,7 +119,7 @@ Exit codes: 0, or 1 on an error.`,
 		Flags: c.flags(),
 		Action: c.each(func(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
 			n, err := d.ReturnNode(ctx, id)
-			return n, "Node " + id + " is given back" + afterUseText(&n), err
+			return n, "Node " + id + " is returned" + afterUseText(&n), err
 		}),
 	}
 }
@@ -129,14 +127,14 @@ Exit codes: 0, or 1 on an error.`,
 func (a *app) nodeRenew() *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "renew", Usage: "prolong the lease of nodes", ArgsUsage: "ID...",
-		Description: `Prolongs the lease of nodes that were taken with -lease, by as long as was said then, from now on.
+		Name: "renew", Usage: "renew the lease of nodes", ArgsUsage: "ID...",
+		Description: `Renews the lease of nodes that were taken with -lease, for the same duration, from now on.
 
 Example:
   while sleep 60; do npctl node renew -holder=job-4711 0000000017; done
 
 Exit codes: 0, or 1 on an error, such as when the lease has ended.`,
-		Flags: c.flags(&cli.StringFlag{Name: "holder", Destination: &c.holder, Usage: "`NAME` under which they were taken, instead of user@host"}),
+		Flags: c.flags(&cli.StringFlag{Name: "holder", Destination: &c.holder, Usage: "`NAME` of the holder, instead of user@host"}),
 		Action: c.each(func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error) {
 			holder := c.holder
 			if holder == "" {
@@ -153,10 +151,10 @@ Exit codes: 0, or 1 on an error, such as when the lease has ended.`,
 func (a *app) nodeDelete() *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "delete", Usage: "let nodes go", ArgsUsage: "ID...",
-		Description: `Lets nodes go: npctl watch deletes them, or checks them and has them ready again where they exist anyway. min_ready is
-refilled. Nodes that somebody uses, that are held or that are set aside for a request need -force; those that
-something is being done to cannot be deleted until that is over.
+		Name: "delete", Usage: "delete nodes", ArgsUsage: "ID...",
+		Description: `Deletes nodes through npctl watch, which checks and reuses static nodes instead, and refills min_ready.
+Nodes that are in use, held or assigned to a request need -force. A node with a running step cannot be
+deleted until the step ends.
 
 Examples:
   npctl node delete 0000000017
@@ -164,12 +162,12 @@ Examples:
 
 Exit codes: 0, or 1 on an error.`,
 		Flags: c.flags(
-			&cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "even nodes that are in use, held or set aside for a request"},
-			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` for whoever looks at it later"}),
+			&cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "even nodes that are in use, held or assigned to a request"},
+			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` to show with it"}),
 		Action: c.each(func(ctx context.Context, d *client.Client, id string) (wire.Node, string, error) {
 			n, err := d.DeleteNode(ctx, id, c.reason, c.force)
 			if client.IsCode(err, wire.CodeInvalidState) && !c.force && !strings.Contains(err.Error(), "a step works") {
-				err = hint(err, "npctl node delete -force "+id+" deletes it all the same")
+				err = hint(err, "npctl node delete -force "+id+" deletes it anyway")
 			}
 			return n, "Node " + id + " goes" + afterUseText(&n), err
 		}),
@@ -190,7 +188,7 @@ Examples:
 Exit codes: 0 they are; 1 on an error, when it takes longer, or when a node is gone; 130 interrupted.`,
 		Flags: c.flags(
 			&cli.StringFlag{Name: "state", Destination: &c.states, Value: c.states, Usage: "the `STATES` to wait for, separated by commas"},
-			&cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Destination: &c.timeout, Usage: "wait for a `DURATION` such as 10m at the most"}),
+			&cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Destination: &c.timeout, Usage: "wait at most for a `DURATION` such as 10m"}),
 		Action: c.each(c.waited),
 	}
 }
@@ -214,7 +212,7 @@ func (c *nodeCommand) waited(ctx context.Context, d *client.Client, id string) (
 		if n, err = d.Node(ctx, id); err != nil {
 			return n, "", err
 		}
-		return n, "", hint(fmt.Errorf("node %s is %s after %s", id, n.State, c.timeout), "npctl why node/"+id+" tells what is happening to it")
+		return n, "", hint(fmt.Errorf("node %s is %s after %s", id, n.State, c.timeout), "npctl why node/"+id+" explains its progress")
 	}
 	return n, "Node " + id + " is " + string(n.State) + ".", err
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-const planDescription = `Reads the configuration and the state, looks at the clouds, and shows what apply would do,
-and why. Nothing is changed: not in the clouds, not in the state (with -out an empty one is
-made when there is none, since a saved plan belongs to one).
+const planDescription = `Reads the configuration and the state, lists the clouds, and shows the steps of apply and their
+reasons. It changes neither the clouds nor the state (with -out it creates an empty state if there is
+none, since a saved plan belongs to a state).
 
 The last line is always of the form
   Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.
-or "No changes.". A provider that cannot be queried is named and left alone, and so is what
-another npctl works on; the last line says so: "No known changes; 1 provider could not be
+or "No changes.". The plan skips and names a provider that cannot be queried, and objects that another
+npctl works on; the last line says so: "No known changes; 1 provider could not be
 listed." or "No known changes; another npctl is working.". A plan takes no lock; with
--lock-timeout it waits until the other npctl is done, up to that long.
+-lock-timeout it waits at most that long for the other npctl.
 
 Examples:
   npctl plan
@@ -33,7 +33,7 @@ Examples:
   npctl plan -json | jq '.steps[].address'
 
 Exit codes: 0 done; 1 error, or the plan has problems that keep it from being applied;
-with -detailed-exitcode 0 nothing to do, 1 error or not everything could be looked at, 2 changes.`
+with -detailed-exitcode 0 no changes, 1 error or not every provider could be listed, 2 changes.`
 
 // planCommand implements npctl plan.
 type planCommand struct {
@@ -47,7 +47,7 @@ type planCommand struct {
 func (a *app) planCommand() *cli.Command {
 	c := &planCommand{app: a}
 	return &cli.Command{
-		Name: "plan", Category: categoryMain, Usage: "show what apply would do, and why", Description: planDescription,
+		Name: "plan", Category: categoryMain, Usage: "show the changes that apply would make, and why", Description: planDescription,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "out", Category: categoryOutput, Destination: &c.out, TakesFile: true, Usage: "save the plan to `FILE`, for npctl apply FILE"},
 			&cli.BoolFlag{Name: "detailed-exitcode", Category: categoryOutput, Destination: &c.detailed, Usage: "exit with 2 when there are changes"},
@@ -117,7 +117,7 @@ func (c *planCommand) checkPlan(cmd *cli.Command) error {
 		return err
 	}
 	if c.json && c.markdown == "-" {
-		return fmt.Errorf("-json and -markdown=- both want stdout")
+		return fmt.Errorf("-json and -markdown=- both write to stdout")
 	}
 	return c.check()
 }
@@ -152,7 +152,7 @@ func writeMarkdown(p plan.Plan, path string) error {
 	if err != nil {
 		return fmt.Errorf("write Markdown: %w", err)
 	}
-	defer file.Cleanup() //nolint:errcheck // after success there is nothing to clean up
+	defer file.Cleanup() //nolint:errcheck // nothing to clean up after success
 	if err := p.WriteMarkdown(file, 0); err != nil {
 		return fmt.Errorf("write Markdown to %s: %w", path, err)
 	}
@@ -185,7 +185,7 @@ func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
 		return err
 	}
 	if !c.json {
-		c.ui.message("Saved to %s. To do just that: npctl apply %s", c.out, c.out)
+		c.ui.message("Saved to %s. To apply this plan: npctl apply %s", c.out, c.out)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (c *planCommand) verdict(p plan.Plan) error {
 		c.ui.message("%s whether there are changes is not known: another npctl is working.", c.ui.style(styleError, "Error:"))
 		return exitCode(1)
 	case len(p.Deferred) > 0:
-		c.ui.message("%s whether there are changes is not known: not every provider could be looked at.", c.ui.style(styleError, "Error:"))
+		c.ui.message("%s whether there are changes is not known: not every provider could be listed.", c.ui.style(styleError, "Error:"))
 		return exitCode(1)
 	default:
 		return nil

@@ -26,12 +26,12 @@ type planOptions struct {
 
 func (o *planOptions) flags() []cli.Flag {
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{Name: "target", Category: categoryPlanning, Destination: &o.targets, Usage: "plan only what has this `ADDRESS` or lies within it, and what that needs; may be given several times"},
-		&cli.StringSliceFlag{Name: "exclude", Category: categoryPlanning, Destination: &o.excludes, Usage: "leave out what has this `ADDRESS` or lies within it, and what needs that; may be given several times"},
-		&cli.StringSliceFlag{Name: "replace", Category: categoryPlanning, Destination: &o.replace, Usage: "make the thing at this `ADDRESS` anew: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"},
-		&cli.BoolFlag{Name: "refresh", Category: categoryPlanning, Destination: &o.refresh, Value: true, Usage: "look at the clouds; -refresh=false believes the state instead"},
-		&cli.BoolFlag{Name: "refresh-only", Category: categoryPlanning, Destination: &o.refreshOnly, Usage: "only bring the state in line with what is; make and delete nothing"},
-		&cli.StringFlag{Name: "allow-destroy", Category: categoryPlanning, Destination: &o.allow, Usage: "`WHAT` changes of the configuration may delete: none, nodes, images or all; a plan that deletes more is refused. Without it a plan is refused that removes more than 10 things, or more than half. What wears out (old builds, failed, used and aged nodes) may always go"},
+		&cli.StringSliceFlag{Name: "target", Category: categoryPlanning, Destination: &o.targets, Usage: "plan only objects at or below this `ADDRESS`, and their dependencies; may be given several times"},
+		&cli.StringSliceFlag{Name: "exclude", Category: categoryPlanning, Destination: &o.excludes, Usage: "exclude objects at or below this `ADDRESS`, and their dependents; may be given several times"},
+		&cli.StringSliceFlag{Name: "replace", Category: categoryPlanning, Destination: &o.replace, Usage: "replace the object at this `ADDRESS`: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"},
+		&cli.BoolFlag{Name: "refresh", Category: categoryPlanning, Destination: &o.refresh, Value: true, Usage: "list the clouds; -refresh=false uses the state instead"},
+		&cli.BoolFlag{Name: "refresh-only", Category: categoryPlanning, Destination: &o.refreshOnly, Usage: "only update the state from the clouds; create and delete nothing"},
+		&cli.StringFlag{Name: "allow-destroy", Category: categoryPlanning, Destination: &o.allow, Usage: "`KIND` of objects that changes of the configuration may delete: none, nodes, images or all; npctl refuses a plan that deletes others. Without this option npctl refuses a plan that deletes more than 10 objects, or more than half. Old builds and failed, used and aged nodes may always be deleted"},
 	}
 	return append(append(flags, o.runFlags()...), o.variableOptions.flags()...)
 }
@@ -39,10 +39,10 @@ func (o *planOptions) flags() []cli.Flag {
 // runFlags returns the options that do not affect the plan.
 func (o *planOptions) runFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &o.input, Value: true, Usage: "ask where an answer is needed; -input=false fails instead (npctl plan asks nothing)"},
+		&cli.BoolFlag{Name: "input", Category: categoryRun, Destination: &o.input, Value: true, Usage: "ask for approval; -input=false fails instead (npctl plan never asks)"},
 		lockTimeoutFlag(&o.lockTimeout),
-		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower"},
-		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "hide and shorten nothing"},
+		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &o.parallelism, Usage: "at most `N` steps at a time in one provider, if its max_concurrency is not lower"},
+		&cli.BoolFlag{Name: "verbose", Category: categoryOutput, Destination: &o.verbose, Usage: "show all values in full"},
 	}
 }
 
@@ -67,7 +67,7 @@ func (o *planOptions) check() error {
 	case o.refreshOnly && !o.refresh:
 		return fmt.Errorf("-refresh-only and -refresh=false contradict each other")
 	case o.refreshOnly && len(o.replace) > 0, o.destroy && len(o.replace) > 0:
-		return fmt.Errorf("-replace makes nothing anew together with -refresh-only or -destroy")
+		return fmt.Errorf("-replace cannot be combined with -refresh-only or -destroy")
 	}
 	return nil
 }

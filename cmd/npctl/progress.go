@@ -73,7 +73,7 @@ func (p *progress) event(e reconcile.Event) {
 	case reconcile.EventProgress:
 		p.phase(id, e)
 	case reconcile.EventRetry:
-		p.line("%s: attempt %d of %d failed: %s; trying again", title, e.Done, e.Total, visible(firstLine(e.Err)))
+		p.line("%s: attempt %d of %d failed: %s; retrying", title, e.Done, e.Total, visible(firstLine(e.Err)))
 	case reconcile.EventDone:
 		p.end(id)
 		p.line("%s: %s", title, p.ui.style(styleGood, "done"+tookText(e.Took)+madeText(e)))

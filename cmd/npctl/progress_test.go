@@ -16,7 +16,7 @@ import (
 
 func notTerminal(string) (string, bool) { return "", false }
 
-func TestARunningStepGivesASignOfLifeEveryHalfMinute(t *testing.T) {
+func TestRunningStepPrintsAHeartbeatEveryHalfMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		c := &applyCommand{app: newApp(streams{err: &out}, notTerminal)}
@@ -40,7 +40,7 @@ build diskimage.x: still installing packages [27s]
 build diskimage.x: still installing packages [54s]
 build diskimage.x: still converting to raw (25%) [1m21s]
 build diskimage.x: done [1m35s] (build 01234567)
-launch provider.a.pool.main.label.x #1: attempt 1 of 3 failed: no valid host; trying again
+launch provider.a.pool.main.label.x #1: attempt 1 of 3 failed: no valid host; retrying
 upload provider.a.image.x: started
 upload provider.a.image.x: failed: quota\x1b[31m exceeded
 `

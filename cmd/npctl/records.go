@@ -103,7 +103,7 @@ func notRecorded(entries []state.Entry, address string) error {
 	for _, e := range entries {
 		known = append(known, recordScopes(e.Record)...)
 	}
-	return didYouMean(err, address, known, "npctl state list -all shows the addresses there are")
+	return didYouMean(err, address, known, "npctl state list -all shows the addresses")
 }
 
 // age returns the approximate time since then.

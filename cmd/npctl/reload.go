@@ -20,17 +20,16 @@ func (a *app) reloadCommand() *cli.Command {
 	c := &daemonCommand{app: a}
 	allow := false
 	return &cli.Command{
-		Name: "reload", Category: categoryDaemon, Usage: "make npctl watch read its configuration anew",
-		Description: `Makes npctl watch read its configuration anew and go on with it, and shows what that changes at once. A
-configuration with mistakes is refused as a whole, and so is one that would remove more than a few things unless
--allow-destroy is given; the old one goes on then.
+		Name: "reload", Category: categoryDaemon, Usage: "reload the configuration of npctl watch",
+		Description: `Makes npctl watch reload its configuration, and shows the immediate changes. npctl watch refuses a configuration
+that has errors, or that would delete many objects unless -allow-destroy is given, and keeps the previous one.
 
 Examples:
   npctl validate && npctl plan && npctl reload
   npctl reload -allow-destroy
 
 Exit codes: 0, or 1 on an error or when the configuration was refused.` + daemonHelp,
-		Flags: c.flags(&cli.BoolFlag{Name: "allow-destroy", Destination: &allow, Usage: "even if much is removed"}),
+		Flags: c.flags(&cli.BoolFlag{Name: "allow-destroy", Destination: &allow, Usage: "even if many objects are deleted"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := arguments(cmd, 0); err != nil {
 				return err

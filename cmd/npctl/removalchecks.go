@@ -16,7 +16,7 @@ func (r removal) allowed(want resources.Desired, records plan.Records) error {
 	if r.build != nil && r.build.State == resources.StateReady && image {
 		left := keepOf(buildsOf(records, r.image), func(b *resources.Build) bool { return b.State == resources.StateReady && b.ID != r.build.ID })
 		if len(left) == 0 {
-			return protectedError(fmt.Sprintf("build %s is the last that is ready, and image %s has prevent_destroy", r.build.ID, r.image))
+			return protectedError(fmt.Sprintf("build %s is the last ready build, and image %s has prevent_destroy", r.build.ID, r.image))
 		}
 	}
 	for _, u := range r.uploads {
@@ -88,8 +88,8 @@ func (r removal) inUse(records plan.Records, p plan.Plan) error {
 	if more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return hint(fmt.Errorf("nodes run from what would be deleted: %s", joinWords(names)),
-		"-with-nodes replaces those that are ready; those in use stay, and what they run from does until they are given back")
+	return hint(fmt.Errorf("nodes run from the objects to delete: %s", joinWords(names)),
+		"-with-nodes replaces the ready ones; those in use stay, and so does their image until they are returned")
 }
 
 // afterRemoval returns notes about the effects of a removal: the build from which new nodes boot, and the steps of the
@@ -131,7 +131,7 @@ func (r removal) bootsFrom(want resources.Desired, img *resources.Image, before,
 	switch {
 	case was == nil || is != nil && is.ID == was.ID || len(labels) == 0:
 	case is == nil:
-		add(plan.Warning, at, "provider %s has no usable build of %s then: no node of %s can be launched there before the next upload", provider, r.image, joinWords(labels))
+		add(plan.Warning, at, "provider %s will have no usable build of %s: no node of %s can be launched there before the next upload", provider, r.image, joinWords(labels))
 	default:
 		add(plan.Info, at, "new nodes in %s boot from build %s (%s) again", provider, short(is.Build), is.Name)
 	}
@@ -144,7 +144,7 @@ func (r removal) comesBack(s *plan.Step, img *resources.Image, add func(plan.Sev
 	}
 	switch s.Action {
 	case plan.ActionBuild:
-		add(plan.Warning, s.Address, "the next plan builds %s again, because %s; -pause keeps it from that", r.image, s.Reason.Text())
+		add(plan.Warning, s.Address, "the next plan builds %s again, because %s; -pause prevents that", r.image, s.Reason.Text())
 	case plan.ActionUpload:
 		if s.Build == "" {
 			return // uploads of a new build follow from its build step

@@ -13,10 +13,10 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-const requestDescription = `Asks npctl watch for nodes, and looks at who asks for what.
+const requestDescription = `Requests nodes from npctl watch, and shows requests.
 
-A request names labels and gets one node for each, all of them in one pool. Once it is fulfilled its nodes
-have to be taken within ten minutes; then they are in use until npctl node return.` + daemonHelp
+A request names labels and gets one node for each, all of them in one pool. Take the nodes of a fulfilled request
+within ten minutes; then they are in use until npctl node return.` + daemonHelp
 
 // requestCommand holds the options of the subcommands of npctl request.
 type requestCommand struct {
@@ -29,17 +29,17 @@ func (a *app) requestCommand() *cli.Command {
 	list, show := a.newRequest(), a.newRequest()
 	cancel, wait, take := a.newRequest(), a.newRequest(), a.newRequest()
 	return &cli.Command{
-		Name: "request", Category: categoryDaemon, Usage: "ask for nodes", Description: requestDescription,
+		Name: "request", Category: categoryDaemon, Usage: "request nodes", Description: requestDescription,
 		Commands: []*cli.Command{
 			a.requestCreateCommand(),
 			{Name: "list", Usage: "list requests", Description: requestListDescription, Action: list.list, Flags: list.flags(
 				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas: requested, pending, fulfilled, failed"},
-				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.label, Usage: "only those that ask for a `LABEL`"},
+				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.label, Usage: "only those for a `LABEL`"},
 				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.tenant, Usage: "only those of a `TENANT`"},
 				&cli.StringFlag{Name: "requestor", Category: categoryFilter, Destination: &list.who, Usage: "only those of a `REQUESTOR`"})},
-			{Name: "show", Usage: "show requests whole", ArgsUsage: "ID...", Description: requestShowDescription, Flags: show.flags(), Action: show.show},
-			{Name: "cancel", Usage: "withdraw requests", ArgsUsage: "ID...", Description: requestCancelDescription, Flags: cancel.flags(), Action: cancel.cancel},
-			{Name: "wait", Usage: "wait until a request is answered", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.timeoutFlag()), Action: wait.wait},
+			{Name: "show", Usage: "show the details of requests", ArgsUsage: "ID...", Description: requestShowDescription, Flags: show.flags(), Action: show.show},
+			{Name: "cancel", Usage: "cancel requests", ArgsUsage: "ID...", Description: requestCancelDescription, Flags: cancel.flags(), Action: cancel.cancel},
+			{Name: "wait", Usage: "wait until a request is fulfilled or has failed", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.timeoutFlag()), Action: wait.wait},
 			{Name: "take", Usage: "take the nodes of a fulfilled request", ArgsUsage: "ID", Description: requestTakeDescription, Flags: take.flags(take.takeFlags()...), Action: take.take},
 		},
 	}
@@ -50,13 +50,13 @@ func (a *app) newRequest() *requestCommand {
 }
 
 func (c *requestCommand) timeoutFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Category: categoryRun, Destination: &c.timeout, Usage: "wait for a `DURATION` such as 10m at the most; the request goes on"}
+	return &cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Category: categoryRun, Destination: &c.timeout, Usage: "wait at most for a `DURATION` such as 10m; the request stays open"}
 }
 
 func (c *requestCommand) takeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.DurationFlag{Name: "lease", DefaultText: "no end", Category: categoryRun, Destination: &c.lease, Usage: "the nodes come back by themselves after a `DURATION` such as 10m in which nobody renews their lease"},
-		&cli.StringFlag{Name: "holder", Category: categoryRun, Destination: &c.holder, Usage: "`NAME` under which the nodes are taken, instead of user@host"},
+		&cli.DurationFlag{Name: "lease", DefaultText: "no end", Category: categoryRun, Destination: &c.lease, Usage: "return the nodes after a `DURATION` such as 10m without a renewal of their lease"},
+		&cli.StringFlag{Name: "holder", Category: categoryRun, Destination: &c.holder, Usage: "`NAME` of the holder, instead of user@host"},
 	}
 }
 
@@ -67,8 +67,8 @@ type requestsDocument struct {
 	Nodes         []wire.Node    `json:"nodes,omitempty"` // the nodes of a fulfilled request
 }
 
-const requestListDescription = `Shows every request that is not over: those that wait, those whose nodes can be taken, and for an hour
-those that have failed.
+const requestListDescription = `Shows every open request: waiting requests, fulfilled requests whose nodes can be taken, and requests
+that failed within the last hour.
 
 Examples:
   npctl request list
@@ -128,7 +128,7 @@ func requestRow(r *wire.Request, now time.Time) []string {
 	case r.State == resources.StateFailed:
 		reason = oneLine(r.Error, problemLength)
 	case nodes == "" && len(r.Assigned) > 0:
-		nodes = fmt.Sprintf("%d of %d on their way", len(r.Assigned), len(r.Labels))
+		nodes = fmt.Sprintf("%d of %d in progress", len(r.Assigned), len(r.Labels))
 	}
 	return []string{r.ID, string(r.State), age(r.Created, now), fmt.Sprint(r.Priority), labelCounts(r.Labels), r.Requestor, where, nodes, reason}
 }
@@ -150,7 +150,7 @@ func labelCounts(labels []string) string {
 	return words(parts)
 }
 
-const requestShowDescription = `Prints everything that is known of requests. npctl why request/ID tells what one waits for.
+const requestShowDescription = `Prints all attributes of requests. npctl why request/ID explains what a request waits for.
 
 Examples:
   npctl request show 0000000017
@@ -206,7 +206,7 @@ func (c *daemonCommand) printRecord(i int, r resources.Record) error {
 	return c.ui.print("%s", strings.TrimRight(visible(text), "\n"))
 }
 
-const requestCancelDescription = `Withdraws requests. Nodes that were set aside for them are free again; those that were taken stay in use.
+const requestCancelDescription = `Cancels requests. Nodes assigned to them are free again; taken nodes stay in use.
 
 Example:
   npctl request cancel 0000000017

@@ -19,11 +19,11 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-const requestCreateDescription = `Asks for nodes: one for each -label, in this order, all in one pool of one provider. With -wait it stays until
+const requestCreateDescription = `Requests nodes: one for each -label, in this order, all in one pool of one provider. With -wait it waits until
 the request is fulfilled or has failed and shows how to reach the nodes; with -take it takes them too.
 
-^C while it waits leaves the request as it is; npctl request wait goes on waiting, npctl request cancel
-withdraws it. With -lease the nodes come back by themselves unless npctl node renew is called in time.
+^C during the wait does not change the request; npctl request wait resumes the wait, npctl request cancel
+cancels the request. With -lease npctl watch takes the nodes back unless npctl node renew runs in time.
 
 Examples:
   npctl request create -label=debian -wait
@@ -45,20 +45,20 @@ type requestCreate struct {
 func (a *app) requestCreateCommand() *cli.Command {
 	c := &requestCreate{requestCommand: a.newRequest()}
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{Name: "label", Category: categoryRequest, Destination: &c.labels, Usage: "ask for a node of a `LABEL`; may be given several times"},
+		&cli.StringSliceFlag{Name: "label", Category: categoryRequest, Destination: &c.labels, Usage: "request a node of a `LABEL`; may be given several times"},
 		&cli.Int64Flag{Name: "priority", Category: categoryRequest, Value: 200, Destination: &c.priority, Usage: "`NUMBER` from 1 to 999, lower goes first"},
 		&cli.Int64Flag{Name: "relative", Category: categoryRequest, Destination: &c.ask.RelativePriority, Usage: "`NUMBER` that orders requests of one priority, lower goes first"},
-		&cli.StringFlag{Name: "requestor", Category: categoryRequest, Destination: &c.ask.Requestor, Usage: "who asks, instead of user@host: a `NAME` for people"},
+		&cli.StringFlag{Name: "requestor", Category: categoryRequest, Destination: &c.ask.Requestor, Usage: "`NAME` of the requestor, instead of user@host"},
 		&cli.StringFlag{Name: "tenant", Category: categoryRequest, Destination: &c.ask.Tenant, Usage: "`TENANT` whose limits it counts against"},
-		&cli.StringFlag{Name: "provider", Category: categoryRequest, Destination: &c.ask.Provider, Usage: "take no other provider than `NAME`"},
-		&cli.BoolFlag{Name: "fresh", Category: categoryRequest, Destination: &c.ask.Fresh, Usage: "only nodes that are launched for it"},
-		&cli.StringFlag{Name: "data", Category: categoryRequest, Destination: &c.data, TakesFile: true, Usage: "`JSON` to keep with it, or @FILE; no place for secrets"},
+		&cli.StringFlag{Name: "provider", Category: categoryRequest, Destination: &c.ask.Provider, Usage: "use only provider `NAME`"},
+		&cli.BoolFlag{Name: "fresh", Category: categoryRequest, Destination: &c.ask.Fresh, Usage: "only nodes launched for this request"},
+		&cli.StringFlag{Name: "data", Category: categoryRequest, Destination: &c.data, TakesFile: true, Usage: "`JSON` to store with it, or @FILE; do not put secrets in it"},
 		&cli.StringFlag{Name: "deadline", Category: categoryRequest, Destination: &c.deadline, Usage: "fail unless it is fulfilled within a `DURATION` such as 10m, or by a time such as 2026-01-31T12:00:00Z"},
 		&cli.BoolFlag{Name: "wait", Category: categoryRun, Destination: &c.wait, Usage: "wait until it is fulfilled or has failed"},
 		&cli.BoolFlag{Name: "take", Category: categoryRun, Destination: &c.take, Usage: "wait, and take the nodes"},
 		c.timeoutFlag(),
 	}
-	return &cli.Command{Name: "create", Usage: "ask for nodes", Description: requestCreateDescription,
+	return &cli.Command{Name: "create", Usage: "request nodes", Description: requestCreateDescription,
 		Flags: c.flags(append(flags, c.takeFlags()...)...), Action: c.run}
 }
 
@@ -87,10 +87,10 @@ func (c *requestCreate) check(cmd *cli.Command) (err error) {
 		return err
 	}
 	if len(c.labels) == 0 {
-		return hint(errors.New("npctl request create needs a label"), "write -label=NAME, once for each node; npctl status shows the labels there are")
+		return hint(errors.New("npctl request create needs a label"), "write -label=NAME, once for each node; npctl status lists the labels")
 	}
 	if (c.lease != 0 || c.holder != "") && !c.take {
-		return hint(errors.New("-lease and -holder are for those who take the nodes"), "give -take too, or take them later with npctl request take")
+		return hint(errors.New("-lease and -holder need -take"), "add -take, or take the nodes later with npctl request take")
 	}
 	c.ask.Labels, c.ask.Priority = c.labels, &c.priority
 	if c.ask.Requestor == "" {
@@ -141,7 +141,7 @@ func attachment(text string) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("option -data: %w", err)
 		}
-		defer file.Close() //nolint:errcheck // only read
+		defer file.Close() //nolint:errcheck // read-only file
 		content, err := io.ReadAll(io.LimitReader(file, attachmentSize))
 		if err != nil {
 			return nil, fmt.Errorf("option -data: %w", err)
@@ -161,7 +161,7 @@ func (c *requestCreate) created(r wire.Request) error {
 	if c.json {
 		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}})
 	}
-	return c.ui.print("Request %s asks for %s. npctl request wait %s tells when it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
+	return c.ui.print("Request %s asks for %s. npctl request wait %s waits until it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
 }
 
 // answer waits until a request is fulfilled, and prints or takes its nodes.
@@ -172,7 +172,7 @@ func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string
 		return err
 	}
 	if r.State == resources.StateFailed {
-		return hint(fmt.Errorf("request %s has failed: %s", id, r.Error), "npctl why request/"+id+" tells more")
+		return hint(fmt.Errorf("request %s has failed: %s", id, r.Error), "npctl why request/"+id+" shows more")
 	}
 	document := requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}}
 	if takes {
@@ -207,7 +207,7 @@ func (c *requestCommand) waitFor(ctx context.Context, d *client.Client, id strin
 		ctx = limited
 	}
 	c.ui.onInterrupt(func() {
-		c.ui.message("The request goes on: npctl request wait %s, or npctl request cancel %s", id, id)
+		c.ui.message("The request stays open: npctl request wait %s, or npctl request cancel %s", id, id)
 	})
 	defer c.ui.onInterrupt(nil)
 	r, err := d.WaitRequest(ctx, id)
@@ -218,7 +218,7 @@ func (c *requestCommand) waitFor(ctx context.Context, d *client.Client, id strin
 		if r, err = now(); err != nil {
 			return r, err
 		}
-		return r, hint(fmt.Errorf("request %s is %s after %s", id, r.State, c.timeout), "it goes on; npctl why request/"+id+" tells what it waits for")
+		return r, hint(fmt.Errorf("request %s is %s after %s", id, r.State, c.timeout), "it stays open; npctl why request/"+id+" shows what it waits for")
 	}
 	return r, err
 }
@@ -257,8 +257,8 @@ func (c *requestCommand) wait(ctx context.Context, cmd *cli.Command) error {
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error { return c.answer(ctx, d, id, false) })
 }
 
-const requestTakeDescription = `Takes the nodes of a fulfilled request: they are in use from now on, and the request is over. With -lease they
-come back by themselves when npctl node renew is not called in time.
+const requestTakeDescription = `Takes the nodes of a fulfilled request: they are in use from now on, and the request ends. With -lease npctl watch
+takes the nodes back unless npctl node renew runs in time.
 
 Examples:
   npctl request take 0000000017

@@ -14,15 +14,15 @@ import (
 	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
-const sandboxDescription = `Serves the OpenStack that lives inside npctl (identity, image, compute, network and block storage)
+const sandboxDescription = `Serves the simulated OpenStack of npctl (identity, image, compute, network and block storage)
 on a loopback address until ^C, for any OpenStack client: the openstack command, SDKs, or npctl
-itself with the openstack driver. Nothing real is started: servers are rows in a table.
+itself with the openstack driver. It starts no real machines: servers are rows in a table.
 
-What it prints is a clouds.yaml with two entries: "sandbox" is npctl's own project, and
-"sandbox-other" is somebody else's.
+It prints a clouds.yaml with two entries: "sandbox" is the project of npctl, and
+"sandbox-other" is a foreign project.
 
-With -file the cloud is kept in a file, and may be one that a sandbox provider of an npctl
-configuration works with at the same time: .npctl/providers/NAME/sandbox.json beside its state.
+With -file the sandbox keeps the cloud in a file, which a sandbox provider of an npctl
+configuration may use at the same time: .npctl/providers/NAME/sandbox.json beside its state.
 
 Examples:
   npctl sandbox
@@ -44,15 +44,15 @@ type sandboxCommand struct {
 func (a *app) sandboxCommand() *cli.Command {
 	c := &sandboxCommand{app: a}
 	return &cli.Command{
-		Name: "sandbox", Category: categoryOther, Usage: "serve a pretend OpenStack on a loopback address", Description: sandboxDescription,
+		Name: "sandbox", Category: categoryOther, Usage: "serve a simulated OpenStack on a loopback address", Description: sandboxDescription,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "listen", Destination: &c.listen, Value: "127.0.0.1:0", Usage: "loopback `ADDRESS` and port to serve on; port 0 takes a free one"},
-			&cli.StringFlag{Name: "file", Destination: &c.file, TakesFile: true, Usage: "keep the cloud in `FILE`; without it, it is forgotten at the end"},
+			&cli.StringFlag{Name: "listen", Destination: &c.listen, Value: "127.0.0.1:0", Usage: "loopback `ADDRESS` and port to serve on; port 0 selects a free port"},
+			&cli.StringFlag{Name: "file", Destination: &c.file, TakesFile: true, Usage: "keep the cloud in `FILE`; without it the cloud is lost at the end"},
 			&cli.StringFlag{Name: "write-clouds", Destination: &c.clouds, TakesFile: true, Usage: "write the clouds.yaml to `FILE` instead of stdout"},
-			&cli.StringFlag{Name: "faults", Destination: &c.faults, TakesFile: true, Usage: "misbehave as the JSON `FILE` says, which may change meanwhile"},
+			&cli.StringFlag{Name: "faults", Destination: &c.faults, TakesFile: true, Usage: "inject the faults of the JSON `FILE`, which may change while it serves"},
 			&cli.StringSliceFlag{Name: "image", Destination: &c.images, Usage: "offer a public image with this `NAME`, such as debian-12; may be given several times"},
 			&cli.DurationFlag{Name: "build-time", Destination: &c.buildTime, Usage: "`DURATION` that servers take to start, such as 20s"},
-			&cli.DurationFlag{Name: "delete-time", Destination: &c.deleteTime, Usage: "`DURATION` that servers take to go"},
+			&cli.DurationFlag{Name: "delete-time", Destination: &c.deleteTime, Usage: "`DURATION` that servers take to be deleted"},
 		},
 		Action: c.run,
 	}

@@ -134,7 +134,7 @@ func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	values["delete_time"] = cty.StringVal("0s")
 	cloud, err := driver.Open(context.Background(), env, cty.ObjectVal(values))
 	ts.Check(err)
-	defer cloud.Close() //nolint:errcheck // a sandbox has nothing to lose
+	defer cloud.Close() //nolint:errcheck // the sandbox is discarded
 	list := func() (instances []resources.Instance, ready int) {
 		instances, err := cloud.List(context.Background())
 		ts.Check(err)

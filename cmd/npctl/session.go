@@ -82,7 +82,7 @@ func limitSteps(providers []resources.Provider, parallelism int) {
 // close ends the session. It logs errors as warnings, because the work is complete.
 func (s *session) close() {
 	if err := s.engine.Close(); err != nil {
-		s.app.log.Warn("a provider was not left properly", "error", err)
+		s.app.log.Warn("a provider was not closed properly", "error", err)
 	}
 	if err := s.store.Close(); err != nil {
 		s.app.log.Warn("the state was not closed properly", "error", err)
@@ -180,9 +180,9 @@ func (s *session) showWaiting(refresh bool) (done func()) {
 	for i := range s.config.Desired.Providers {
 		names[i] = s.config.Desired.Providers[i].Name
 	}
-	line := fmt.Sprintf("Looking at %s ...", text.Count(len(names), "provider", "providers"))
+	line := fmt.Sprintf("Listing %s ...", text.Count(len(names), "provider", "providers"))
 	if len(names) < 4 {
-		line = "Looking at " + strings.Join(names, ", ") + " ..."
+		line = "Listing " + strings.Join(names, ", ") + " ..."
 	}
 	line = shortenMiddle(visibleLine(line), max(s.app.ui.errWidth()-1, 20)) // one line, which done can erase
 	_, _ = fmt.Fprint(s.app.ui.err, s.app.ui.style(styleFaint, line))

@@ -13,8 +13,8 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-const showDescription = `With PLANFILE, shows a saved plan as npctl plan did. Without, shows what the state knows: the
-builds, uploads and nodes there are, and who is working on the state. No cloud is asked.
+const showDescription = `With PLANFILE, shows a saved plan as npctl plan did. Without, shows the builds,
+uploads and nodes in the state, and the holder of the lock of the state. No cloud is queried.
 
 Examples:
   npctl show
@@ -35,7 +35,7 @@ func (a *app) showCommand() *cli.Command {
 		Name: "show", Category: categoryState, Usage: "show a saved plan, or the state", ArgsUsage: "[PLANFILE]", Description: showDescription,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md and docs/json.md)"},
-			&cli.BoolFlag{Name: "verbose", Destination: &c.verbose, Usage: "hide and shorten nothing of a plan"},
+			&cli.BoolFlag{Name: "verbose", Destination: &c.verbose, Usage: "show all values of a plan in full"},
 		},
 		Action: c.run,
 	}
@@ -85,7 +85,7 @@ func (c *showCommand) state(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close() //nolint:errcheck // read-only file
 	report := stateReport{FormatVersion: jsonVersion, Path: place.String()}
 	if report.Identity, err = store.Identity(ctx); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 // errMistakes stands for the errors of a configuration that are in the log already.
-var errMistakes = errors.New("it has the mistakes above")
+var errMistakes = errors.New("it has the errors above")
 
 // reloadOnHangup calls reload for each hint and notifies systemd, until ctx is done.
 func reloadOnHangup(ctx context.Context, hints <-chan struct{}, log *slog.Logger, reload func(context.Context)) {
@@ -46,14 +46,14 @@ func (a *app) logRefusal(err error) {
 		for _, s := range held.Deletes {
 			a.log.Warn("the new configuration would delete", "address", s.Address, "reason", s.Reason.Text())
 		}
-		next = "npctl reload -allow-destroy, if that is meant"
+		next = "npctl reload -allow-destroy permits that"
 	default:
 		if diags, ok := errors.AsType[*diagnosed](err); ok {
 			a.logDiagnostics(diags)
 			err, next = errMistakes, "npctl validate shows each with its line"
 		}
 	}
-	a.log.Error("the new configuration was not taken, the old one goes on", "error", err, "hint", next)
+	a.log.Error("new configuration refused, keeping the previous one", "error", err, "hint", next)
 }
 
 // logDiagnostics logs the diagnostics of a configuration.

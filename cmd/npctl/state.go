@@ -22,17 +22,17 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-const stateDescription = `Looks at, and in emergencies mends, the records that npctl keeps of what it made.
+const stateDescription = `Shows, and in emergencies changes, the records of the objects that npctl created.
 
-Addresses are such as
+Examples of addresses:
   node.0000000017                            one node
   diskimage.debian                           all builds of an image
   provider.vexxhost.image.debian             its uploads to a provider
-  provider.vexxhost.pool.main.label.small    nodes by what they were made for
-and what lies within an address is meant with it.
+  provider.vexxhost.pool.main.label.small    nodes by pool and label
+An address includes all addresses below it.
 
-Where the state is: -state wins, then the state block of the configuration, then npctl.db
-beside the configuration.`
+The location of the state comes from -state, else from the state block of the configuration, else it is
+npctl.db beside the configuration.`
 
 // stateCommand implements npctl state and its subcommands.
 type stateCommand struct {
@@ -44,34 +44,34 @@ type stateCommand struct {
 func (a *app) stateCommand() *cli.Command {
 	c := &stateCommand{app: a}
 	asJSON := &cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"}
-	all := &cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "bookkeeping records too: providers, templates, sightings, histories"}
+	all := &cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "internal records too: providers, templates, sightings, histories"}
 	wait := lockTimeoutFlag(&c.lockTimeout)
 	return &cli.Command{
-		Name: "state", Category: categoryState, Usage: "look at and mend the state", Description: stateDescription,
+		Name: "state", Category: categoryState, Usage: "show and change the state", Description: stateDescription,
 		Commands: []*cli.Command{
 			{Name: "list", Usage: "list addresses", ArgsUsage: "[ADDRESS]...", Description: stateListDescription,
 				Flags: []cli.Flag{asJSON, all, &cli.BoolFlag{Name: "long", Destination: &c.long, Usage: "show state, age and more beside each address"}}, Action: c.list},
-			{Name: "show", Usage: "show records whole", ArgsUsage: "ADDRESS...", Description: stateShowDescription,
+			{Name: "show", Usage: "show the details of records", ArgsUsage: "ADDRESS...", Description: stateShowDescription,
 				Flags: []cli.Flag{asJSON}, Action: c.show},
-			{Name: "rm", Usage: "forget records without deleting anything", ArgsUsage: "ADDRESS...", Description: stateRmDescription,
-				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only say what would be forgotten"}}, Action: c.rm},
+			{Name: "rm", Usage: "forget records without deleting the objects", ArgsUsage: "ADDRESS...", Description: stateRmDescription,
+				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only show the records to forget"}}, Action: c.rm},
 			{Name: "pull", Usage: "print the whole state as JSON", Description: statePullDescription, Action: c.pull},
 			c.stateMigrateCommand(),
 			{Name: "push", Usage: "replace the whole state", ArgsUsage: "FILE|-", Description: statePushDescription,
-				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "take a document of another installation, or an older one"}}, Action: c.push},
+				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "accept a document of another installation, or an older one"}}, Action: c.push},
 		},
 	}
 }
 
-const stateListDescription = `Prints the address of every build, upload and node that the state knows, one per line, or only
-of those at or within the given addresses.
+const stateListDescription = `Prints the address of every build, upload and node in the state, one per line, or only
+of those at or below the given addresses.
 
 Examples:
   npctl state list
   npctl state list -long provider.vexxhost
   npctl state list -json | jq -r '.records[].record.external_id'
 
-Exit codes: 0, or 1 on an error or when an address finds nothing.`
+Exit codes: 0, or 1 on an error or when no record has an address.`
 
 func (c *stateCommand) list(ctx context.Context, cmd *cli.Command) error {
 	entries, err := c.entries(ctx, cmd.Args().Slice(), c.all)
@@ -125,7 +125,7 @@ func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close() //nolint:errcheck // read-only file
 	kinds := livingKinds
 	if all {
 		kinds = nil
@@ -167,17 +167,17 @@ func (c *stateCommand) open(ctx context.Context, readOnly bool) (stateStore, err
 	return c.openExisting(ctx, place, readOnly)
 }
 
-const stateShowDescription = `Prints every attribute of the records at or within the given addresses.
+const stateShowDescription = `Prints every attribute of the records at or below the given addresses.
 
 Examples:
   npctl state show node.0000000017
   npctl state show -json provider.vexxhost.image.debian
 
-Exit codes: 0, or 1 on an error or when an address finds nothing.`
+Exit codes: 0, or 1 on an error or when no record has an address.`
 
 func (c *stateCommand) show(ctx context.Context, cmd *cli.Command) error {
 	if cmd.NArg() == 0 {
-		return hint(errors.New("npctl state show needs an address"), "npctl state list shows those there are, npctl show an overview")
+		return hint(errors.New("npctl state show needs an address"), "npctl state list shows the addresses, npctl show an overview")
 	}
 	entries, err := c.entries(ctx, cmd.Args().Slice(), true)
 	if err != nil {
@@ -226,8 +226,8 @@ func recordText(r resources.Record) (string, error) {
 	return "# " + recordAddress(r) + "\n" + string(hclwrite.Format(file.Bytes())), nil
 }
 
-const statePullDescription = `Prints the whole state as one JSON document that npctl state push takes: as a backup, to move it,
-or to look at it. No secrets are in a state.
+const statePullDescription = `Prints the whole state as one JSON document that npctl state push accepts: as a backup, to move it,
+or to read it. A state contains no secrets.
 
 Example:
   npctl state pull > backup.json
@@ -242,13 +242,13 @@ func (c *stateCommand) pull(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close() //nolint:errcheck // read-only file
 	return store.Export(ctx, c.ui.out)
 }
 
-const statePushDescription = `Replaces the whole state by a document of npctl state pull, all or nothing. A document of another
-installation, or one that is older than the state, is refused unless -force is given: what it
-does not know would count as leaked.
+const statePushDescription = `Replaces the whole state by a document of npctl state pull, all or nothing. It refuses a document
+of another installation, or one older than the state, unless -force is given: objects without a record
+in it would count as leaked.
 
 Examples:
   npctl state push backup.json
@@ -270,7 +270,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		defer file.Close() //nolint:errcheck // only read
+		defer file.Close() //nolint:errcheck // read-only file
 		in = file
 	}
 	place, err := c.findState()
@@ -278,7 +278,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if place.shared != nil {
-		return hint(errors.New("others work in the state in ZooKeeper, so it cannot be replaced as a whole"),
+		return hint(errors.New("other processes use the state in ZooKeeper, so it cannot be replaced as a whole"),
 			"push into a file with -state=FILE; npctl state migrate moves a state")
 	}
 	store, err := c.openState(ctx, place, false)
@@ -287,7 +287,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 	}
 	own, ok := store.(*bolt.Store)
 	if !ok {
-		return errors.Join(hint(errors.New("npctl watch works with this state, and would not know what is in it afterwards"),
+		return errors.Join(hint(errors.New("npctl watch uses this state and would overwrite the new records"),
 			"stop npctl watch, push, and start it again"), store.Close())
 	}
 	return c.whileLocked(ctx, store, "state push", func() error {

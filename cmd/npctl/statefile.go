@@ -39,7 +39,7 @@ func untyped(s *sharedStore, err error) (stateStore, error) {
 
 // openExisting opens the state. It returns an error if the state does not exist.
 func (a *app) openExisting(ctx context.Context, p stateLocation, readOnly bool) (stateStore, error) {
-	none := hint(fmt.Errorf("there is no state %s", p.at()), "npctl apply makes it; -state or -config name another place")
+	none := hint(fmt.Errorf("there is no state %s", p.at()), "npctl apply creates it; -state or -config name another location")
 	if p.isEmpty() {
 		return nil, none
 	}
@@ -107,7 +107,7 @@ func (s *session) awaitLockHolder(ctx context.Context, wait time.Duration) error
 			return err
 		}
 		if !waiting {
-			s.app.ui.message("Waiting for %s (process %d on %s), at work on the state for %s.",
+			s.app.ui.message("Waiting for %s (process %d on %s), which has the lock of the state for %s.",
 				visibleLine(worker.Who), worker.PID, visibleLine(worker.Host), worker.Operation)
 		}
 		select {

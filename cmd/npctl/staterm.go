@@ -12,19 +12,19 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-const stateRmDescription = `Forgets the records at or within the given addresses. Nothing is deleted: servers and images stay
-in the cloud, and the output says which. They still carry npctl's marks, so a later apply takes
-them for leaked and deletes them; take the marks off (npctl_* metadata) of what is to stay.
+const stateRmDescription = `Forgets the records at or below the given addresses. It deletes nothing: servers and images stay
+in the cloud, and the output lists them. They still have the ownership tags of npctl, so a later apply
+deletes them as leaks; to keep an object, remove its tags (npctl_* metadata).
 
 Examples:
   npctl state rm -dry-run provider.gone
   npctl state rm node.0000000017
 
-Exit codes: 0, or 1 on an error or when an address finds nothing; nothing is forgotten then.`
+Exit codes: 0, or 1 on an error or when no record has an address; nothing is forgotten then.`
 
 func (c *stateCommand) rm(ctx context.Context, cmd *cli.Command) error {
 	if cmd.NArg() == 0 {
-		return hint(errors.New("npctl state rm needs an address"), "npctl state list shows those there are")
+		return hint(errors.New("npctl state rm needs an address"), "npctl state list shows the addresses")
 	}
 	store, err := c.open(ctx, c.dryRun)
 	if err != nil {

@@ -91,9 +91,9 @@ func explainPlace(err error, p stateLocation) error {
 		return hint(err, roleHint(role))
 	case errors.As(err, &lineage):
 		return hint(err, fmt.Sprintf("correct hosts and chroot; if ZooKeeper has lost its data or another state is meant, move %s away: "+
-			"what npctl made is known by the marks that it carries, and left alone by a state of another lineage", p.file))
+			"a state of another lineage ignores the objects of this one, because their ownership tags differ", p.file))
 	case errors.Is(err, zookeeper.ErrImporting):
-		return hint(err, "finish it where it was begun: npctl state migrate")
+		return hint(err, "finish it where it started: npctl state migrate")
 	default:
 		return err
 	}
@@ -104,13 +104,13 @@ func roleHint(e *bolt.RoleError) string {
 	case bolt.RolePrivate:
 		return fmt.Sprintf("write state %q in the configuration again; npctl state migrate brings a state back into a file", stateZooKeeper)
 	case bolt.RoleShadow:
-		return "name another file in the state block; this one may be removed when nobody needs its events"
+		return "name another file in the state block; this one may be removed when its events are not needed"
 	case bolt.RoleMigrating:
-		return "npctl state migrate goes on with it; npctl state migrate -abandon leaves it where it was"
+		return "npctl state migrate resumes it; npctl state migrate -abandon keeps the state in its old location"
 	case bolt.RoleMigrated:
 		return "correct the state block of the configuration, or name another file"
 	default:
-		return fmt.Sprintf("npctl state migrate -from=%s moves it to where the configuration says; or name another file", e.Path)
+		return fmt.Sprintf("npctl state migrate -from=%s moves it to the configured location; or name another file", e.Path)
 	}
 }
 

@@ -57,7 +57,7 @@ func (a *app) daemonState(p stateLocation) (*daemonStore, error) {
 	}
 	named, usual := a.socketsOf(p.file)
 	if err := client.CheckSocket(usual, p.file); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if nobody needs it, or become its owner")
+		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if it is not needed, or become its owner")
 	}
 	if named != "" {
 		if err := checkNamed(named); err != nil {
@@ -88,10 +88,10 @@ func (a *app) stateAt(socket string, p stateLocation) (*daemonStore, error) {
 	case errors.Is(err, client.ErrNoDaemon): // left by a killed daemon
 		return nil, nil
 	case errors.Is(err, os.ErrPermission):
-		return nil, hint(fmt.Errorf("npctl watch works with this state, and you may not use its socket: %w", err),
-			"become the user that it runs as, or let your group in: npctl watch -socket-mode=0660")
+		return nil, hint(fmt.Errorf("npctl watch uses this state, and you may not use its socket: %w", err),
+			"become its user, or permit your group: npctl watch -socket-mode=0660")
 	case errors.Is(err, client.ErrFormat):
-		return nil, hint(err, "use the npctl that npctl watch is of, or start npctl watch again with this one")
+		return nil, hint(err, "use the version of npctl that npctl watch runs, or restart npctl watch with this one")
 	case err != nil:
 		return nil, err
 	case !sameFile(store.Path(), p.file):
@@ -146,6 +146,6 @@ func (s *daemonStore) Export(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // read-only file
 	return file.Export(ctx, w)
 }

@@ -41,9 +41,9 @@ type statusDocument struct {
 func (a *app) statusCommand() *cli.Command {
 	c := &statusCommand{daemonCommand: daemonCommand{app: a}}
 	return &cli.Command{
-		Name: "status", Category: categoryDaemon, Usage: "show what npctl watch is doing",
-		Description: `Shows npctl watch at a glance: providers and their quotas, labels, what is being done, who waits, and what has
-happened last. On a terminal the page is drawn again every second until q or ^C; elsewhere, or with -once, it is shown
+		Name: "status", Category: categoryDaemon, Usage: "show the status of npctl watch",
+		Description: `Shows the status of npctl watch: providers and their quotas, labels, running steps, waiting requests, and recent
+events. On a terminal it refreshes the page every second until q or ^C; elsewhere, or with -once, it prints the page
 once.
 
 Examples:
@@ -53,8 +53,8 @@ Examples:
 
 Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags: c.flags(
-			&cli.BoolFlag{Name: "once", Destination: &c.once, Usage: "show it once"},
-			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Validator: atLeast(100 * time.Millisecond), Usage: "draw it again every `DURATION`"}),
+			&cli.BoolFlag{Name: "once", Destination: &c.once, Usage: "print the page once"},
+			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Validator: atLeast(100 * time.Millisecond), Usage: "refresh the page every `DURATION`"}),
 		Action: c.run,
 	}
 }
@@ -163,7 +163,7 @@ func (c *statusCommand) draw(now statusDocument, trouble string) error {
 	text := statusPage(now, &page{columns: columns, color: c.ui.outColor, live: true})
 	if trouble != "" {
 		notice := page{columns: columns, color: c.ui.outColor}
-		notice.line(styleError, "No answer, so this is as it was: "+trouble)
+		notice.line(styleError, "No response; showing the last status: "+trouble)
 		text = notice.String() + text
 	}
 	foot := "q or ^C to leave"

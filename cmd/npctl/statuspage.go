@@ -103,7 +103,7 @@ func configurationLines(b *page, c *wire.Configuration, now time.Time) {
 		b.line(styleError, fmt.Sprintf("Config    refused %s ago, the one of %s ago is in force: %s", age(c.RejectedAt, now), age(c.LoadedAt, now), oneLine(c.Error, 500)))
 	}
 	if c.ConsentRequired != "" {
-		b.line(styleWarning, fmt.Sprintf("Held back %s: %s; npctl reload -allow-destroy, if that is meant",
+		b.line(styleWarning, fmt.Sprintf("Held back %s: %s; npctl reload -allow-destroy permits that",
 			text.Count(len(c.PendingDeletions), "deletion", "deletions"), oneLine(c.ConsentRequired, 500)))
 	}
 	if c.StateOutdated != "" {

@@ -37,7 +37,7 @@ func onTerminal(t *testing.T, dir string, env []string, args ...string) *termina
 func onTerminalOf(t *testing.T, columns int, dir string, env []string, args ...string) *terminal {
 	t.Helper()
 	keys, screen := pty.Open(t, 30, uint16(columns))
-	defer screen.Close() //nolint:errcheck // the command has its own
+	defer screen.Close() //nolint:errcheck // the command has its own error
 	x := &terminal{t: t, keys: keys, command: exec.Command("npctl", args...)}
 	x.command.Dir = dir
 	x.command.Env = append(os.Environ(), append([]string{"TERM=xterm", "HOME=" + dir, "NO_COLOR="}, env...)...)
@@ -162,14 +162,14 @@ func TestApplyOnATerminalAsksAndShowsBars(t *testing.T) {
 	}
 }
 
-func TestInterruptAtTheQuestionDoesNothing(t *testing.T) {
+func TestInterruptAtThePromptDoesNothing(t *testing.T) {
 	t.Parallel()
 	dir := fleetDir(t)
 	x := onTerminal(t, dir, nil, "apply")
 	x.expect("Only 'yes' will be accepted: ")
 	x.press("\x03")
 	code, text := x.end()
-	if want := "Interrupted. Nothing was left half done."; code != exitInterrupted || !strings.Contains(text, want) {
+	if want := "Interrupted. No step was running."; code != exitInterrupted || !strings.Contains(text, want) {
 		t.Errorf("apply: exit code %d, want %d and %q:\n%s", code, exitInterrupted, want, text)
 	}
 	if code, text := onTerminal(t, dir, nil, "plan").end(); code != 0 || !strings.Contains(text, "Plan: 1 to build, 1 to upload, 2 to launch") {
@@ -188,7 +188,7 @@ func TestInterruptTwiceEndsAtOnce(t *testing.T) {
 	x.press("\x03")
 	x.expect("Press .C again to quit immediately")
 	x.press("\x03")
-	if code, shown := x.end(); code != exitInterrupted || strings.Contains(shown, "What was done is recorded") {
+	if code, shown := x.end(); code != exitInterrupted || strings.Contains(shown, "Completed steps are recorded") {
 		t.Errorf("apply: exit code %d, want %d, and not that it has ended in an orderly way:\n%s", code, exitInterrupted, shown)
 	}
 	changeConfig(t, dir, stubborn, quick)
@@ -214,7 +214,7 @@ func fleetWithDaemon(t *testing.T) string {
 	return dir
 }
 
-func TestStatusIsLeftByAKeyAndSaysWhich(t *testing.T) {
+func TestStatusShowsItsQuitKey(t *testing.T) {
 	t.Parallel()
 	dir := fleetWithDaemon(t)
 	for keys, color := range map[string]bool{"q": true, "xQ": false, "\x03": true} {

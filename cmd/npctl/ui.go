@@ -245,7 +245,7 @@ func paint(on bool, s style, text string) string {
 }
 
 // errNoTerminal is the error of ask without a terminal.
-var errNoTerminal = errors.New("there is no terminal to ask on")
+var errNoTerminal = errors.New("there is no terminal to ask for input")
 
 // ask prints a question and reads one line. It returns when ctx is done, although its goroutine reads until the process
 // ends.

@@ -10,10 +10,10 @@ import (
 	"github.com/npctl/npctl/config"
 )
 
-const validateDescription = `Reads the configuration and reports every mistake in it, with file, line and what was
-probably meant. No cloud is asked and no state is read, so names that only a cloud knows
-(flavors, networks, images) are checked by npctl plan. Variables need no values: what depends
-on one without a value is checked as far as any value would do.
+const validateDescription = `Reads the configuration and reports every error in it, with file, line and a suggestion.
+It queries no cloud and reads no state, so npctl plan checks names that only a cloud has
+(flavors, networks, images). Variables need no values: expressions that depend on a variable
+without a value are checked as far as possible.
 
 Examples:
   npctl validate
@@ -52,7 +52,7 @@ func (a *app) valid(c *configuration) error {
 		with = ", with the warnings above"
 	}
 	if len(c.Unset) > 0 {
-		a.ui.message("Without a value, and checked only as far as any value would do: var.%s.", strings.Join(c.Unset, ", var."))
+		a.ui.message("Without a value, and checked only as far as possible: var.%s.", strings.Join(c.Unset, ", var."))
 	}
 	return a.ui.print("The configuration is valid%s.", with)
 }

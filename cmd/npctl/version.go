@@ -43,7 +43,7 @@ func (a *app) versionCommand() *cli.Command {
 	asJSON := false
 	return &cli.Command{
 		Name: "version", Category: categoryOther, Usage: "show the version of npctl",
-		Description: `Prints the version, and what this npctl was built with.
+		Description: `Prints the version, and the drivers and builders of this npctl.
 
 Examples:
   npctl version

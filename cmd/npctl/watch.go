@@ -13,33 +13,33 @@ import (
 	"github.com/npctl/npctl/watch"
 )
 
-const watchDescription = `Keeps what the configuration describes, for ever, and gives nodes to those who ask for them. It is
-plan and apply again and again, whenever something has changed: a request, a cloud, the clock.
+const watchDescription = `Maintains the nodes and images of the configuration, and serves node requests. It plans and applies
+continuously, whenever a request, a cloud or the time requires it.
 
-It has the lock of the state for as long as it runs. The other commands reach it through its unix
-socket, without being told. Logs go to stderr, from level info on unless -log-level says
-otherwise; -log-format=json makes them one JSON object per line.
+It has the lock of the state as long as it runs. Other commands reach it automatically through its unix
+socket. Logs go to stderr, from level info on unless -log-level changes that; -log-format=json
+writes one JSON object per line.
 
-SIGHUP (or npctl reload) reads the configuration anew. One with mistakes is refused, and so is one that
-would delete much; the old one goes on then. SIGTERM or ^C once begins nothing more and lets what runs
-go on for as long as -grace allows; the next npctl watch resumes interrupted work. Twice ends it
+On SIGHUP (or npctl reload) it reloads its configuration. It refuses a configuration that has errors or
+would delete many objects, and keeps the previous one. On SIGTERM or ^C it starts no more steps and waits
+for running ones, at most -grace; the next npctl watch resumes interrupted steps. A second signal quits
 at once, which is safe too.
 
-With -shadow it changes nothing. It looks on while others, such as Nodepool, serve the same requests, and
-tells for each whether it would have done the same with this configuration; docs/zuul.md has more.
+With -shadow it changes nothing. It compares its decisions with those of the processes that serve the same
+requests, such as Nodepool; see docs/zuul.md.
 
-Nothing is served to the network unless -listen or -metrics-listen says so. Under systemd it tells when it is
-ready, what it is doing and that it is alive, and takes sockets that systemd has opened.
+It serves nothing to the network without -listen or -metrics-listen. It notifies systemd of readiness,
+status and watchdog, and accepts sockets from systemd.
 
 Examples:
   npctl watch
-  npctl watch -provider=vexxhost -provider=lab         (others are left alone)
-  npctl watch -serve=images                            (a builder, where others serve the nodes)
-  npctl watch -shadow                                  (beside Nodepool, before anything is moved)
+  npctl watch -provider=vexxhost -provider=lab         (skip all others)
+  npctl watch -serve=images                            (a build host; other processes serve the nodes)
+  npctl watch -shadow                                  (beside Nodepool, before a migration)
   npctl watch -metrics-listen=127.0.0.1:9107 -log-format=json
   npctl watch -listen=:8443 -tls-cert=cert.pem -tls-key=key.pem -token-file=tokens
 
-docs/operations.md tells how to run it as a service.
+docs/operations.md describes how to run it as a service.
 
 Exit codes: 0 stopped by a signal, 1 error.`
 
@@ -62,27 +62,27 @@ type watchCommand struct {
 func (a *app) watchCommand() *cli.Command {
 	c := &watchCommand{app: a}
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{Name: "provider", Category: categoryService, Destination: &c.providers, Usage: "serve only the provider `NAME` and leave the others alone; may be given several times"},
-		&cli.BoolFlag{Name: "allow-destroy", Category: categoryService, Destination: &c.allowDestroy, Usage: "delete what the configuration no longer wants even if that is much, and leaks though the state is older than the clouds; until the next reload"},
-		&cli.StringSliceFlag{Name: "serve", Category: categoryService, Destination: &c.tasks, Usage: "take care of `nodes` or images only; with a state that is shared, -provider alone means nodes"},
-		&cli.BoolFlag{Name: "shadow", Category: categoryService, Destination: &c.shadow, Usage: "change nothing: tell what would have been done about the requests that others serve; needs a state that is shared"},
-		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Validator: atLeast(time.Second), Usage: "`DURATION` between two looks at a provider in which nothing happens"},
-		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` that running steps have to end after SIGTERM"},
-		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Validator: atLeast(time.Millisecond), Usage: "complain when requests have waited for a `DURATION` in which nothing was launched or served"},
+		&cli.StringSliceFlag{Name: "provider", Category: categoryService, Destination: &c.providers, Usage: "serve only provider `NAME` and skip the others; may be given several times"},
+		&cli.BoolFlag{Name: "allow-destroy", Category: categoryService, Destination: &c.allowDestroy, Usage: "delete objects that are not configured any more even if they are many, and leaks although the state is older than the clouds; until the next reload"},
+		&cli.StringSliceFlag{Name: "serve", Category: categoryService, Destination: &c.tasks, Usage: "serve `nodes` or images only; with a shared state, -provider alone means nodes"},
+		&cli.BoolFlag{Name: "shadow", Category: categoryService, Destination: &c.shadow, Usage: "change nothing: compare decisions about requests that other processes serve; needs a shared state"},
+		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Validator: atLeast(time.Second), Usage: "`DURATION` between two listings of an idle provider"},
+		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` to wait for running steps after SIGTERM"},
+		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Validator: atLeast(time.Millisecond), Usage: "report a stall when requests wait for a `DURATION` in which nothing was launched or served"},
 		lockTimeoutFlag(&c.lockTimeout),
-		&cli.BoolFlag{Name: "take-over", Category: categoryRun, Destination: &c.takeOver, Usage: "take the lock of an npctl watch that ran in another container under the same host name: only where two never run at once"},
-		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, where its max_concurrency is not lower"},
-		&cli.StringFlag{Name: "socket", Category: categoryListen, Destination: &c.socket, TakesFile: true, Usage: "unix socket `PATH` of the API, instead of the one beside the state at which other commands look for it"},
-		&cli.StringFlag{Name: "socket-mode", Category: categoryListen, Destination: &c.socketMode, Value: "0600", Usage: "permissions of the socket as an octal `MODE`; 0660 lets its group do everything"},
+		&cli.BoolFlag{Name: "take-over", Category: categoryRun, Destination: &c.takeOver, Usage: "take the lock of an npctl watch that ran in another container with the same host name: only if two never run at once"},
+		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, if its max_concurrency is not lower"},
+		&cli.StringFlag{Name: "socket", Category: categoryListen, Destination: &c.socket, TakesFile: true, Usage: "unix socket `PATH` of the API, instead of the default one beside the state"},
+		&cli.StringFlag{Name: "socket-mode", Category: categoryListen, Destination: &c.socketMode, Value: "0600", Usage: "permissions of the socket as an octal `MODE`; 0660 permits its group everything"},
 		&cli.StringFlag{Name: "listen", Category: categoryListen, Destination: &c.listen, Usage: "serve the API at a TCP `ADDRESS` too, such as :8443; needs -token-file, and -tls-cert and -tls-key unless it is a loopback address"},
-		&cli.StringFlag{Name: "tls-cert", Category: categoryListen, Destination: &c.cert, TakesFile: true, Usage: "certificate `FILE` (PEM) for -listen; it is read anew when it changes"},
+		&cli.StringFlag{Name: "tls-cert", Category: categoryListen, Destination: &c.cert, TakesFile: true, Usage: "certificate `FILE` (PEM) for -listen; npctl reads it again when it changes"},
 		&cli.StringFlag{Name: "tls-key", Category: categoryListen, Destination: &c.key, TakesFile: true, Usage: "private key `FILE` (PEM) for -listen"},
-		&cli.StringFlag{Name: "tls-client-ca", Category: categoryListen, Destination: &c.clientCA, TakesFile: true, Usage: "let only clients in that have a certificate of the authority in `FILE` (PEM); they need their token all the same"},
+		&cli.StringFlag{Name: "tls-client-ca", Category: categoryListen, Destination: &c.clientCA, TakesFile: true, Usage: "accept only clients with a certificate of the authority in `FILE` (PEM); they still need their token"},
 		&cli.StringFlag{Name: "token-file", Category: categoryListen, Destination: &c.tokens, TakesFile: true, Usage: "`FILE` with bearer tokens for -listen"},
-		&cli.StringFlag{Name: "metrics-listen", Category: categoryListen, Destination: &c.metricsListen, Usage: "serve /metrics, /livez and /readyz to everybody at a TCP `ADDRESS`, such as 127.0.0.1:9107"},
+		&cli.StringFlag{Name: "metrics-listen", Category: categoryListen, Destination: &c.metricsListen, Usage: "serve /metrics, /livez and /readyz without authentication at a TCP `ADDRESS`, such as 127.0.0.1:9107"},
 	}
 	return &cli.Command{
-		Name: "watch", Category: categoryMain, Usage: "keep everything as described, and serve node requests", Description: watchDescription,
+		Name: "watch", Category: categoryMain, Usage: "maintain nodes and images, and serve node requests", Description: watchDescription,
 		Flags: append(flags, c.flags()...), Action: c.run,
 	}
 }
@@ -129,15 +129,15 @@ func (c *watchCommand) check(cmd *cli.Command) error {
 	case c.listen != "" && c.tokens == "":
 		return hint(errors.New("-listen needs -token-file"), "the unix socket needs no tokens; ssh can forward it to another machine")
 	case c.listen == "" && c.cert+c.key+c.clientCA+c.tokens != "":
-		return errors.New("-tls-cert, -tls-key, -tls-client-ca and -token-file are for -listen, which is not given")
+		return errors.New("-tls-cert, -tls-key, -tls-client-ca and -token-file need -listen")
 	}
 	for _, task := range c.tasks {
 		if task != string(watch.TaskNodes) && task != string(watch.TaskImages) {
-			return hint(fmt.Errorf("option -serve: there is nothing called %q to take care of", task), "write nodes or images")
+			return hint(fmt.Errorf("option -serve: %q does not exist", task), "write nodes or images")
 		}
 	}
 	if c.shadow && len(c.tasks) > 0 && !slices.Contains(c.tasks, string(watch.TaskNodes)) {
-		return hint(errors.New("-shadow compares what is done about requests for nodes, and -serve leaves them out"), "leave -serve out")
+		return hint(errors.New("-shadow compares decisions about node requests, and -serve excludes them"), "remove -serve")
 	}
 	_, err := c.mode()
 	return err
@@ -149,8 +149,8 @@ func (c *watchCommand) checkShadow(s resources.Settings) error {
 	if err != nil || place.shared != nil {
 		return err
 	}
-	return hint(fmt.Errorf("-shadow looks on while others serve requests, and nobody else does in %s", place.file),
-		fmt.Sprintf("write state %q in the configuration, and leave -state out; npctl plan shows what would be done otherwise", stateZooKeeper))
+	return hint(fmt.Errorf("-shadow needs other processes that serve the requests, and %s has none", place.file),
+		fmt.Sprintf("write state %q in the configuration, and remove -state; npctl plan shows the changes without -shadow", stateZooKeeper))
 }
 
 // does returns the tasks of -serve.

@@ -172,7 +172,7 @@ func TestWatchServesUntilItIsStopped(t *testing.T) {
 	if _, err := os.Stat(socketOf(dir)); err == nil {
 		t.Error("the socket is still there")
 	}
-	for _, line := range []string{`msg="request created"`, `msg="stopping: nothing more is begun"`, "msg=stopped"} {
+	for _, line := range []string{`msg="request created"`, `msg="stopping: starting no more steps"`, "msg=stopped"} {
 		if !strings.Contains(w.log.String(), line) {
 			t.Errorf("the log lacks %s:\n%s", line, w.log)
 		}
@@ -189,7 +189,7 @@ func (w *watched) address(network string) string {
 	return rest[:strings.IndexAny(rest, " ]\n")]
 }
 
-func TestOnlyOneWatchHasAState(t *testing.T) {
+func TestOnlyOneWatchUsesAState(t *testing.T) {
 	dir := shortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	first := startWatch(t, dir)
@@ -206,7 +206,7 @@ func TestOnlyOneWatchHasAState(t *testing.T) {
 	}
 }
 
-func TestHangupReadsTheConfigurationAnew(t *testing.T) {
+func TestSIGHUPReloadsTheConfiguration(t *testing.T) {
 	dir := shortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	w := startWatch(t, dir)
@@ -215,7 +215,7 @@ func TestHangupReadsTheConfigurationAnew(t *testing.T) {
 	if !w.app.ui.handleHangup() {
 		t.Fatal("SIGHUP would end npctl watch")
 	}
-	w.await("the mistake is refused", func() bool { return strings.Contains(w.log.String(), "was not taken") })
+	w.await("the mistake is refused", func() bool { return strings.Contains(w.log.String(), "new configuration refused") })
 	for _, want := range []string{`level=ERROR msg="configuration: `, filepath.Join(dir, "npctl.hcl") + ":9:", "lables"} {
 		if !strings.Contains(w.log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, w.log)
@@ -242,7 +242,7 @@ func TestHangupReadsTheConfigurationAnew(t *testing.T) {
 	}
 }
 
-func TestASocketElsewhereIsFoundBesideTheState(t *testing.T) {
+func TestCustomSocketIsFoundBesideTheState(t *testing.T) {
 	dir, other := shortDir(t), shortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	usual, own := socketOf(dir), filepath.Join(other, "npctl.sock")
@@ -264,7 +264,7 @@ func TestASocketElsewhereIsFoundBesideTheState(t *testing.T) {
 	}
 }
 
-func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
+func TestWatchRefusesInvalidOptions(t *testing.T) {
 	dir := shortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	for _, test := range []struct{ option, want string }{
@@ -272,10 +272,10 @@ func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
 		{"-refresh=1ms", "option -refresh must be at least 1s, not 1ms"},
 		{"-grace=-1s", "option -grace must be at least 0s, not -1s"},
 		{"-stall=0s", "option -stall must be at least 1ms, not 0s"},
-		{"-socket-mode=0666", "is no mode for a socket"},
-		{"-socket-mode=rw", "is no mode for a socket"},
+		{"-socket-mode=0666", "is not a mode for a socket"},
+		{"-socket-mode=rw", "is not a mode for a socket"},
 		{"-listen=127.0.0.1:0", "-listen needs -token-file"},
-		{"-tls-cert=cert.pem", "are for -listen"},
+		{"-tls-cert=cert.pem", "need -listen"},
 		{"-metrics-listen=192.0.2.1:1", "serve metrics"},
 		{"-socket=" + dir, "listen at"},
 		{"extra", "unexpected argument"},
@@ -311,7 +311,7 @@ func notifySocket(t *testing.T, dir string) *lockedBuffer {
 	return sent
 }
 
-func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
+func TestSystemdIsNotifiedOfTheStatus(t *testing.T) {
 	dir := shortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	told := notifySocket(t, dir)
@@ -331,7 +331,7 @@ func TestSystemdIsToldHowTheServiceIs(t *testing.T) {
 	}
 }
 
-func TestALockOfAnotherContainerIsTakenOverWhenAskedTo(t *testing.T) {
+func TestLockOfAnotherContainerIsTakenOverOnRequest(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -374,7 +374,7 @@ func TestALostLockEndsWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close() //nolint:errcheck // nothing was taken
+	defer store.Close() //nolint:errcheck // no lock was acquired
 	holder, err := store.Holder(t.Context(), stateLock)
 	if err != nil || holder == nil || holder.Operation != "watch" {
 		t.Fatalf("the lock is held by %+v, %v", holder, err)

@@ -38,7 +38,7 @@ func (w *service) bindSocket(f *listeners, api api) error {
 	}
 	l, err := httpapi.ListenUnix(path, mode)
 	if err != nil {
-		return hint(err, "-socket names another place")
+		return hint(err, "-socket names another path")
 	}
 	f.add(l, api.Serve)
 	remove, err := link()
@@ -55,7 +55,7 @@ func (w *service) bindTCP(ctx context.Context, f *listeners, api api) error {
 	}
 	l, err := httpapi.ListenTCP(ctx, w.listen, httpapi.TLS{Cert: w.cert, Key: w.key, ClientCA: w.clientCA}, w.log)
 	if err != nil {
-		return hint(err, "-listen takes an address of this machine and a free port, such as :8443")
+		return hint(err, "-listen needs an address of this machine and a free port, such as :8443")
 	}
 	f.add(l, api.Serve)
 	return nil

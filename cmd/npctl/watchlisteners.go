@@ -96,7 +96,7 @@ func (w *service) bindMetrics(ctx context.Context, f *listeners) error {
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.metricsListen)
 	if err != nil {
-		return hint(fmt.Errorf("serve metrics: %w", err), "-metrics-listen takes an address of this machine and a free port, such as 127.0.0.1:9107")
+		return hint(fmt.Errorf("serve metrics: %w", err), "-metrics-listen needs an address of this machine and a free port, such as 127.0.0.1:9107")
 	}
 	f.add(connlimit.Listen(l, metricsConnections, metricsConnectionsOfOne), w.serveMetrics)
 	return nil

@@ -24,7 +24,7 @@ func newNotifier(log *slog.Logger) *notifier { return &notifier{log} }
 
 func (n *notifier) send(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		n.log.Warn("systemd could not be told", "state", state, "error", err)
+		n.log.Warn("systemd could not be notified", "state", state, "error", err)
 	}
 }
 
@@ -47,7 +47,7 @@ func (n *notifier) reloading() {
 func (n *notifier) keep(ctx context.Context, d *watch.Daemon) {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		n.log.Warn("systemd's watchdog is set in a way that is not understood, so it is not fed", "error", err)
+		n.log.Warn("the watchdog interval of systemd is not valid; no watchdog notifications", "error", err)
 	}
 	every := statusEvery
 	if limit > 0 {

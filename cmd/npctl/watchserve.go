@@ -21,7 +21,7 @@ const watchOperation = "watch"
 const stepStopTimeout = 10 * time.Second
 
 // errStepsStuck is the error if npctl exits while steps are running.
-var errStepsStuck = errors.New("steps that were cut off did not end; the next npctl watch goes on with them")
+var errStepsStuck = errors.New("interrupted steps did not end; the next npctl watch resumes them")
 
 // withStateLock runs work under the lock of the state.
 func (c *watchCommand) withStateLock(ctx context.Context, s *session, work func(context.Context) error) error {
@@ -49,7 +49,7 @@ func (c *watchCommand) takeLockOver(ctx context.Context, s *session) error {
 		return err
 	}
 	if host, err := os.Hostname(); err != nil || holder.Host != host {
-		return nil //nolint:nilerr // then it is left to the lock to say who has it
+		return nil //nolint:nilerr // the lock error names the holder
 	}
 	_, err = s.store.ForceUnlock(ctx, holder.ID)
 	if err == nil {
@@ -115,7 +115,7 @@ func (w *service) run(ctx context.Context) error {
 	w.log.Info("watching", "version", version(), "state", w.place.String(), "providers", len(w.session.config.Desired.Providers),
 		"addresses", front.addresses())
 	if w.shadow {
-		w.log.Info("shadow: nothing is changed, requests that others serve are compared")
+		w.log.Info("shadow: comparing the requests that other processes serve, changing nothing")
 	}
 	err = w.untilEnd(ctx, tell)
 	endSide()
@@ -136,7 +136,7 @@ func (w *service) untilEnd(ctx context.Context, tell *notifier) error {
 		return err
 	case <-ctx.Done():
 	}
-	w.log.Info("stopping: nothing more is begun", "running", len(w.daemon.Runner().Running()), "grace", w.grace)
+	w.log.Info("stopping: starting no more steps", "running", len(w.daemon.Runner().Running()), "grace", w.grace)
 	tell.stopping()
 	select {
 	case err := <-ended:

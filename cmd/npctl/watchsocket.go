@@ -15,8 +15,8 @@ import (
 func (c *watchCommand) mode() (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(c.socketMode, 8, 9)
 	if err != nil || mode&0o007 != 0 || mode&0o600 != 0o600 {
-		return 0, hint(fmt.Errorf("option -socket-mode: %q is no mode for a socket", c.socketMode),
-			"write 0600 for the user npctl runs as, or 0660 to let its group in too; whoever gets in may do everything")
+		return 0, hint(fmt.Errorf("option -socket-mode: %q is not a mode for a socket", c.socketMode),
+			"write 0600 for the user of npctl, or 0660 for its group too; every client of the socket may do everything")
 	}
 	return fs.FileMode(mode), nil
 }

@@ -24,9 +24,9 @@ type whyDocument struct {
 func (a *app) whyCommand() *cli.Command {
 	c := &daemonCommand{app: a}
 	return &cli.Command{
-		Name: "why", Category: categoryDaemon, Usage: "explain what is happening to something, and what it waits for", ArgsUsage: "SUBJECT",
-		Description: `Says what a node, request, label, image or provider is doing, what it waits for, what is decided and not begun yet,
-and what has happened to it so far.
+		Name: "why", Category: categoryDaemon, Usage: "explain the progress of an object, and what it waits for", ArgsUsage: "SUBJECT",
+		Description: `Explains a node, request, label, image or provider: its progress, its blockers, planned steps that have not started,
+and its recent events.
 
 Examples:
   npctl why request/17
@@ -36,11 +36,11 @@ Examples:
   npctl why provider.vexxhost
   npctl why 0000000042       (the request or the node with this id)
 
-Exit codes: 0, or 1 on an error or when there is no such thing.` + daemonHelp,
+Exit codes: 0, or 1 on an error or when it does not exist.` + daemonHelp,
 		Flags: c.flags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() == 0 {
-				return hint(errors.New("npctl why needs something to explain"), "such as node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
+				return hint(errors.New("npctl why needs an object to explain"), "name it as node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
 			}
 			if err := arguments(cmd, 1); err != nil {
 				return err
@@ -80,7 +80,7 @@ func explain(ctx context.Context, d *client.Client, text string) (wire.Why, erro
 	case nodeErr == nil:
 		return node, nil
 	default:
-		return wire.Why{}, hint(fmt.Errorf("there is no request and no node %q", idOf("", text)), "npctl request list and npctl node list show those there are")
+		return wire.Why{}, hint(fmt.Errorf("there is no request and no node %q", idOf("", text)), "npctl request list and npctl node list show the ids")
 	}
 }
 

@@ -86,7 +86,7 @@ func TestReloadReportsItsResult(t *testing.T) {
 	m.ready()
 	m.write("/etc/npctl/npctl.hcl", strings.Replace(fleet, "flavor", "flavour", 1))
 	m.run("systemctl reload npctl-watch")
-	m.logged("npctl-watch", "the new configuration was not taken")
+	m.logged("npctl-watch", "new configuration refused, keeping the previous one")
 	m.write("/etc/npctl/npctl.hcl", fleet+"\nlabel \"spare\" {}\n")
 	m.run("systemctl reload npctl-watch")
 	m.logged("npctl-watch", "configuration reloaded")

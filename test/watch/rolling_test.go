@@ -209,7 +209,7 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	s.write(rolling) // one edit
 	s.reload(1, "would remove node.", "-allow-destroy")
 	d.Signal(syscall.SIGHUP)
-	s.await("it is told that the new configuration was not taken", func() bool { return d.Logged("was not taken") > 0 })
+	s.await("the new configuration is refused", func() bool { return d.Logged("new configuration refused") > 0 })
 	f.flows()
 	s.await("the old one goes on", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 

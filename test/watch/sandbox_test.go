@@ -109,7 +109,7 @@ func TestSIGHUPReloadsConfiguration(t *testing.T) {
 	s.await("one node is ready", func() bool { return s.census() == "map[ready:1]" })
 	s.write(strings.Replace(cloud(port, 3, "0s"), "max_servers", "max_serfers", 1))
 	d.Signal(syscall.SIGHUP)
-	s.await("the mistake is told", func() bool { return d.Logged("max_serfers") > 0 && d.Logged("was not taken") > 0 })
+	s.await("the mistake is told", func() bool { return d.Logged("max_serfers") > 0 && d.Logged("new configuration refused") > 0 })
 	if got := s.census(); got != "map[ready:1]" {
 		t.Errorf("nodes are %s after a configuration with a mistake", got)
 	}
@@ -175,7 +175,7 @@ func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
 	began := time.Now()
 	d.Signal(syscall.SIGTERM)
-	s.await("it says so", func() bool { return d.Logged("stopping: nothing more is begun") > 0 })
+	s.await("it says so", func() bool { return d.Logged("stopping: starting no more steps") > 0 })
 	if _, err := s.Status(t.Context()); err != nil {
 		t.Errorf("it does not answer while it ends: %v", err)
 	}
@@ -203,7 +203,7 @@ func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
 	d := s.start("-grace=1h")
 	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
 	d.Signal(syscall.SIGTERM)
-	s.await("it says so", func() bool { return d.Logged("stopping: nothing more is begun") > 0 })
+	s.await("it says so", func() bool { return d.Logged("stopping: starting no more steps") > 0 })
 	d.Signal(syscall.SIGTERM)
 	if code := d.Ends(30 * time.Second); code != 130 { // half of the time that the node takes
 		t.Errorf("exit code %d, want 130", code)
