@@ -15,4 +15,4 @@ export NPCTL_TEST_ZUUL_VENV NPCTL_TEST_NODEPOOL
 work=$(mktemp -d)
 trap 'test/zookeeper/lab.sh kill "$work/lab" || true; rm -rf --one-file-system "$work"' EXIT
 test/zookeeper/lab.sh start "$work/lab"
-(. "$work/lab/env.sh" && go_test ./state/zookeeper/... ./test/zookeeper/... && go_test -run "^TestStateMove" ./cmd/npctl)
+(. "$work/lab/env.sh" && go_test ./state/zookeeper/... ./test/zookeeper/... && go_test -run "Migration" ./cmd/npctl)
