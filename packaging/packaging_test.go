@@ -146,7 +146,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 	names := map[string]bool{}
 	for _, rule := range rules {
 		if names[rule[1]] {
-			t.Errorf("%s is there twice", rule[1])
+			t.Errorf("%s occurs twice", rule[1])
 		}
 		names[rule[1]] = true
 		check(t, rule[1], rule[2])

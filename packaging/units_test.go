@@ -38,7 +38,7 @@ func readUnit(t *testing.T, path string) unit {
 		case strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]"):
 			section = strings.Trim(line, "[]")
 			if u[section] != nil || !slices.Contains(sections[filepath.Ext(path)], section) {
-				t.Errorf("%s:%d: section %s does not belong here, or is there twice", path, n, section)
+				t.Errorf("%s:%d: section %s is not allowed here, or occurs twice", path, n, section)
 			}
 			u[section] = map[string][]string{}
 		case !assigned || section == "" || strings.HasSuffix(line, `\`):
@@ -55,7 +55,7 @@ func readUnit(t *testing.T, path string) unit {
 func (u unit) one(t *testing.T, section, name string) string {
 	t.Helper()
 	if len(u[section][name]) != 1 {
-		t.Fatalf("%s= is there %d times, want once", name, len(u[section][name]))
+		t.Fatalf("%s= occurs %d times, want once", name, len(u[section][name]))
 	}
 	return u[section][name][0]
 }
@@ -180,7 +180,7 @@ func TestWatchUnitIsHardened(t *testing.T) {
 		}
 	}
 	if len(u["Service"]["ProcSubset"]) > 0 {
-		t.Error("without /proc/sys a lock of a process that died cannot be told from one of a process that lives")
+		t.Error("without /proc/sys npctl cannot distinguish the lock of a dead process from that of a running one")
 	}
 	if watchdog := span(t, u.one(t, "Service", "WatchdogSec")); watchdog < 30*time.Second {
 		t.Errorf("WatchdogSec=%s: a pass may take longer when the disk is slow", watchdog)

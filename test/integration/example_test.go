@@ -81,7 +81,7 @@ func (p *project) others() map[string]thing {
 	p.make(p.t, network, "ports", "port", object{"network_id": private, "name": "np0000000002"})
 	vol := p.make(p.t, volume, "volumes", "volume", object{"name": "np0000000001", "size": 1, "metadata": object{"npctl_node_id": "0000000001"}})
 	p.do(p.t, "POST", image, "images", object{"name": "debian-1", "disk_format": "qcow2", "container_format": "bare", "tags": []string{"npctl"}})
-	eventually(p.t, "the volume is there", func() bool {
+	eventually(p.t, "the volume exists", func() bool {
 		return p.do(p.t, "GET", volume, "volumes/"+vol["id"].(string), nil)["volume"].(object)["status"] == "available"
 	})
 	var before map[string]thing
@@ -117,11 +117,11 @@ func (p *project) imageIsTheFile(at *place, theirs map[string]thing) {
 	want := object{"status": "active", "disk_format": "qcow2", "checksum": hex.EncodeToString(sum.Sum(nil)),
 		"os_hash_algo": "sha512", "os_hash_value": hex.EncodeToString(hash.Sum(nil))}
 	if got := text(uploaded.object["size"]); got != strconv.FormatInt(size, 10) {
-		p.t.Errorf("Glance says that the image has %s bytes, the file has %d", got, size)
+		p.t.Errorf("Glance reports %s bytes for the image, the file has %d", got, size)
 	}
 	for name, value := range want {
 		if got := uploaded.object[name]; got != value {
-			p.t.Errorf("Glance says that %s of the image is %v, want %v", name, got, value)
+			p.t.Errorf("Glance reports %s of the image as %v, want %v", name, got, value)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (p *project) behindOurBack(at *place, theirs map[string]thing) {
 	if !slices.ContainsFunc(r.Notes, func(n note) bool {
 		return n.Code == "look-alike" && strings.Contains(n.Text, stranger)
 	}) {
-		p.t.Errorf("no note names the server that somebody else made: %+v", r.Notes)
+		p.t.Errorf("no note names the foreign server: %+v", r.Notes)
 	}
 	at.mustRun(0, "apply", "-auto-approve").says("1 launched")
 	p.do(p.t, "GET", compute, "servers/"+stranger, nil)

@@ -132,7 +132,7 @@ func TestDibBuildSurvivesAKill(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the build has begun to fill its tree", func() bool {
+	eventually(t, "the build has started to fill its tree", func() bool {
 		logs, err := filepath.Glob(filepath.Join(at.dir, "logs/*"))
 		if err != nil || len(logs) == 0 {
 			return false

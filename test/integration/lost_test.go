@@ -92,7 +92,7 @@ func TestOpenStackCreateCompletesAfterLaunchGaveUp(t *testing.T) {
 	}, nil)
 	at.mustRun(1, "apply", "-auto-approve").says("no answer within 4s")
 	resume()
-	eventually(t, "the server comes though nobody waits for it", func() bool { return len(p.nodes()) == 1 })
+	eventually(t, "the server appears after the end of the launch", func() bool { return len(p.nodes()) == 1 })
 
 	at.settled()
 	p.mustHave(before, map[string]int{"server": 1})
@@ -124,7 +124,7 @@ func TestOpenStackCreateCompletesDuringNextAttempt(t *testing.T) {
 	}, nil)
 	at.run("apply", "-auto-approve")
 	if n := asked.Load(); n < 2 {
-		t.Fatalf("Nova was asked %d times, want two", n)
+		t.Fatalf("Nova received %d calls, want two", n)
 	}
 	at.settled()
 	p.mustHave(before, map[string]int{"server": 1})

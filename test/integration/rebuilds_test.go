@@ -112,7 +112,7 @@ var rebuildMishaps = [][]rebuildMishap{
 		{name: "image protected", lab: (*rebuilding).protect, came: status(http.MethodDelete, 403), says: "delete image"},
 	}, {
 		{name: "build leaves nothing", mood: "nothing", says: "left no"},
-		{name: "image record made and the answer lost", call: meddling{on: http.MethodPost, do: lose}, pass: true},
+		{name: "image record created and the answer lost", call: meddling{on: http.MethodPost, do: lose}, pass: true},
 		{name: "delete done and the answer lost", call: meddling{on: http.MethodDelete, do: lose}},
 	}, {
 		{name: "build leaves a web page", mood: "html", says: "does not have the header of a qcow2 image"},
@@ -133,7 +133,7 @@ var rebuildMishaps = [][]rebuildMishap{
 		{name: "build leaves an empty file", mood: "empty", says: "is empty"},
 		{name: "Glance hangs in the upload", lab: (*rebuilding).impatient, call: meddling{on: http.MethodPut, do: (*rebuilding).pauseGlance}, says: "no answer within 6s"},
 	}, {
-		{name: "image record made when nobody waits any more", lab: (*rebuilding).impatient, call: meddling{on: http.MethodPost, do: late}, says: "upload"},
+		{name: "image record created after the timeout", lab: (*rebuilding).impatient, call: meddling{on: http.MethodPost, do: late}, says: "upload"},
 		{name: "interrupted in the upload", call: meddling{on: http.MethodPut, do: signalled(os.Interrupt)}, says: "interrupted"},
 	}, {
 		{name: "killed in the upload", call: meddling{on: http.MethodPut, do: signalled(os.Kill)}},
@@ -164,9 +164,9 @@ func TestOpenStackRebuildsWithFaults(t *testing.T) {
 	r.place.change("min_ready = 0", "min_ready = 1")
 	r.place.mustRun(0, "apply", "-auto-approve").says("1 launched") // after all that, it boots
 	if r.looks == 0 {
-		t.Error("nobody looked at Glance")
+		t.Error("Glance was never checked")
 	}
-	t.Logf("looked at Glance %d times", r.looks)
+	t.Logf("checked Glance %d times", r.looks)
 	r.close() // the next command removes every image
 	r.place.gone(p, before)
 }

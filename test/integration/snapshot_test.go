@@ -133,7 +133,7 @@ func TestOpenStackSnapshotBuild(t *testing.T) {
 	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 1 built, 1 uploaded, 0 launched, 0 deleted.")
 	p.onlyTheImages(before, "base", "golden")
 	if p.images()["base"]["id"] != base {
-		t.Error("the image that the machine was made from was replaced")
+		t.Error("the base image of the machine was replaced")
 	}
 	files, _ := filepath.Glob(filepath.Join(at.dir, "images", "golden-*.raw"))
 	if len(files) != 1 {
@@ -144,7 +144,7 @@ func TestOpenStackSnapshotBuild(t *testing.T) {
 		t.Errorf("the image holds %q, %v; want the disk of the machine", disk[:min(len(disk), 100)], err)
 	}
 	if sum := md5.Sum(disk); p.images()["golden"]["checksum"] != hex.EncodeToString(sum[:]) { //nolint:gosec // Glance's checksum
-		t.Error("what was uploaded is not what was built")
+		t.Error("the upload differs from the build")
 	}
 	logs, _ := filepath.Glob(filepath.Join(at.dir, "build-logs", "golden-*.log"))
 	if len(logs) != 1 {

@@ -150,7 +150,7 @@ func (p *project) hasServersFor(nodes []node) {
 	for _, n := range nodes {
 		server := servers[n.ExternalID]
 		if server == nil || server["status"] != "ACTIVE" || server["metadata"].(object)["npctl_node_id"] != n.ID {
-			p.t.Errorf("node %s is server %s, of which Nova says %v", n.ID, n.ExternalID, server)
+			p.t.Errorf("node %s is server %s, for which Nova reports %v", n.ID, n.ExternalID, server)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (at *place) manyAtOnce() {
 	users.Wait()
 	for id, who := range holders {
 		if len(who) > 1 {
-			at.t.Errorf("node %s was given to requests %v", id, who)
+			at.t.Errorf("node %s was assigned to requests %v", id, who)
 		}
 	}
 }

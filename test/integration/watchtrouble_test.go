@@ -153,7 +153,7 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 	})
 	t.Logf("with a second of grace it ended within %s", d.Stop().Round(time.Millisecond))
 	if a, err := at.says("node", "show", begun.ID); err != nil || a.Nodes[0].State != "building" {
-		t.Errorf("the node that was begun is %+v, %v", a, err)
+		t.Errorf("the node with the started launch is %+v, %v", a, err)
 	}
 
 	d = at.watch()
@@ -161,17 +161,17 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 	for id, labels := range orders {
 		for _, n := range at.waits(id, labels...) {
 			if taken[n.ID] {
-				t.Errorf("node %s was given out twice", n.ID)
+				t.Errorf("node %s was assigned twice", n.ID)
 			}
 			taken[n.ID] = true
 			if n.ID == begun.ID && (n.Attempt != 1 || n.ExternalID != begun.ExternalID) {
-				t.Errorf("the node that was begun before SIGTERM is %+v, and was %+v", n, begun)
+				t.Errorf("the node whose launch started before SIGTERM is %+v, and was %+v", n, begun)
 			}
 			at.returns(n)
 		}
 	}
 	if !taken[begun.ID] {
-		t.Errorf("node %s was begun before SIGTERM and not gone on with", begun.ID)
+		t.Errorf("the launch of node %s started before SIGTERM and was not resumed", begun.ID)
 	}
 	at.eventuallyCensus("")
 	eventually(t, "nothing is left", func() bool { return len(without(p.things(), before)) == 0 })
@@ -255,7 +255,7 @@ func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 	}
 	listed := time.Unix(int64(d.metric(`npctl_provider_listed_timestamp_seconds{provider="acme"}`)), 0)
 	if silent := time.Since(listed); silent < 12*time.Second || listed.Before(began) {
-		t.Errorf("Nova hangs since 15 s, and npctl says that it answered %s ago; it runs since %s", silent, time.Since(began))
+		t.Errorf("Nova has been hanging for 15 s, and npctl reports an answer %s ago; it has been running for %s", silent, time.Since(began))
 	}
 	at.mustRun(0, "why", "request/"+ids[0]).says("acme/main in zone", "0 of 2 are ready", "is building since")
 	if calls := g.made("DELETE"); len(calls) > 0 {

@@ -60,7 +60,7 @@ func TestBuilderServiceBuildsForWatchService(t *testing.T) {
 	m := boot(t)
 	m.run("install -m 755 bin/npctl /usr/bin/npctl && systemctl start gearman-job-server")
 	m.run("mkdir -p /etc/openstack && systemd-run --unit=cloud npctl sandbox -write-clouds=/etc/openstack/clouds.yaml")
-	m.await("the cloud is there", func() bool { return m.run("ls /etc/openstack") == "clouds.yaml" })
+	m.await("the cloud exists", func() bool { return m.run("ls /etc/openstack") == "clouds.yaml" })
 	m.run("chmod 644 /etc/openstack/clouds.yaml") // both services read it
 	m.write("/etc/npctl-builder/npctl.hcl", building)
 	m.run("install -m 644 packaging/systemd/npctl-builder.service /etc/systemd/system/ && systemctl enable --now npctl-builder")

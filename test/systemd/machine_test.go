@@ -159,7 +159,7 @@ func (m *machine) install(configuration string) {
 	told, _, found := strings.Cut(string(page), "### New configuration")
 	commands := typed.FindAllStringSubmatch(told, -1)
 	if !found || len(commands) != 6 {
-		m.t.Fatalf("docs/operations.md tells to type %d commands, which are %q", len(commands), commands)
+		m.t.Fatalf("docs/operations.md contains %d commands: %q", len(commands), commands)
 	}
 	for _, command := range commands {
 		m.run(strings.ReplaceAll(command[1], "sudo ", ""))

@@ -54,7 +54,7 @@ func (m *machine) ready() {
 // logged waits until the unit's log contains the words.
 func (m *machine) logged(unit, words string) {
 	m.t.Helper()
-	m.await("the log says "+words, func() bool { return strings.Contains(m.run("journalctl --no-pager --unit="+unit), words) })
+	m.await("the log contains "+words, func() bool { return strings.Contains(m.run("journalctl --no-pager --unit="+unit), words) })
 }
 
 func TestServiceServesItsGroup(t *testing.T) {
@@ -72,7 +72,7 @@ func TestServiceServesItsGroup(t *testing.T) {
 		t.Errorf("a user in the group asks for a node: %v: %s", err, said)
 	}
 	if said, err := m.as("bob", "npctl status -once"); err == nil || !strings.Contains(said, "permission denied") || !strings.Contains(said, "group") {
-		t.Errorf("a user who is not in the group asks: %v: %s", err, said)
+		t.Errorf("call by a user outside the group: %v: %s", err, said)
 	}
 	if metrics := m.run(`bash -c 'exec 3<>/dev/tcp/127.0.0.1/9107; printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; cat <&3'`); !strings.Contains(metrics, "npctl_") {
 		t.Errorf("metrics are %s", metrics)
@@ -102,7 +102,7 @@ func TestReloadReportsItsResult(t *testing.T) {
 // use.
 func (m *machine) restarts(count string) {
 	m.t.Helper()
-	m.await("the service was started anew", func() bool {
+	m.await("the service was restarted", func() bool {
 		return m.is("npctl-watch", "NRestarts") == count && m.is("npctl-watch", "ActiveState") == "active"
 	})
 	if said, err := m.as("alice", "npctl node list"); err != nil || !strings.Contains(said, "in-use") {
@@ -145,7 +145,7 @@ func TestNoClientIsRejectedDuringServiceRestart(t *testing.T) {
 		touch /tmp/over
 		wait $asking`)
 	if err != nil {
-		t.Errorf("somebody was turned away: %v: %s", err, said)
+		t.Errorf("a client was rejected: %v: %s", err, said)
 	}
 }
 

@@ -111,7 +111,7 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	d := c.start("-refresh=1s")
 	calm := time.Now()
 	users.Wait()
-	c.t.Logf("%d kills; %v; waited %s; %d nodes given; the last answer came %s after the last fault", kills, c.counts, c.percentiles(),
+	c.t.Logf("%d kills; %v; waited %s; %d nodes assigned; the last answer came %s after the last fault", kills, c.counts, c.percentiles(),
 		c.len(), time.Since(calm).Round(time.Millisecond))
 	c.settle()
 	blind()
@@ -121,10 +121,10 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	c.t.Logf("settled %s after the last fault; clouds refused %d creates for lack of quota", time.Since(calm).Round(time.Millisecond), refused)
 	switch {
 	case !c.enough(kills):
-		c.t.Errorf("only %d kills and %d requests, of which %d were served, within %s: that tells too little", kills, c.counted("asked"),
+		c.t.Errorf("only %d kills and %d requests, of which %d were served, within %s: too few for a meaningful result", kills, c.counted("asked"),
 			c.counted("served"), chaosMost)
 	case refused > given/20: // late servers of abandoned creations use up quota that npctl counts on
-		c.t.Errorf("%d creates were sent for which there was no quota, with %d nodes given", refused, given)
+		c.t.Errorf("%d create calls exceeded the quota, with %d nodes assigned", refused, given)
 	}
 	d.Stop()
 	c.destroy()

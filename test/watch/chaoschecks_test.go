@@ -34,7 +34,7 @@ func (c *chaos) watch(ctx context.Context) {
 // untouched checks that the foreign objects in a cloud are unchanged.
 func (c *chaos) untouched(p *project) {
 	if diff := p.changed(); diff != "" {
-		c.wrong("what others have in provider %s has changed (-before +after):\n%s", p.name, diff)
+		c.wrong("foreign objects in provider %s have changed (-before +after):\n%s", p.name, diff)
 	}
 }
 

@@ -121,7 +121,7 @@ func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 		}
 		if id := u.lookUp(wanted.EventID); id != "" {
 			u.count("asked")
-			u.count("asked, answer lost")
+			u.count("requested, answer lost")
 			return id
 		}
 	}
@@ -201,7 +201,7 @@ func (u *chaosUser) take(r wire.Request) {
 	})
 	if lost && errors.Is(err, state.ErrNotFound) { // the call took effect and its answer was lost
 		if nodes = u.adopt(r); nodes == nil && lease > 0 {
-			u.count("taken, lease over before the answer was found")
+			u.count("taken, lease expired before the answer was found")
 			return
 		}
 		err = nil
@@ -239,12 +239,12 @@ func (u *chaosUser) together(r wire.Request, nodes []wire.Node) {
 		first := nodes[0]
 		switch {
 		case !slices.Contains(n.Labels, r.Labels[i]):
-			u.wrong("request %s: node %s has the labels %v and is given for %s", r.ID, n.ID, n.Labels, r.Labels[i])
+			u.wrong("request %s: node %s has the labels %v and is assigned for %s", r.ID, n.ID, n.Labels, r.Labels[i])
 		case n.Provider != first.Provider || n.Pool != first.Pool || n.Zone != first.Zone:
 			u.wrong("request %s: nodes %s (%s/%s/%s) and %s (%s/%s/%s) are not in one place", r.ID, first.ID, first.Provider, first.Pool, first.Zone,
 				n.ID, n.Provider, n.Pool, n.Zone)
 		case n.State != resources.StateInUse:
-			u.wrong("request %s: node %s is %s when it is given", r.ID, n.ID, n.State)
+			u.wrong("request %s: node %s is %s when it is assigned", r.ID, n.ID, n.State)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func (u *chaosUser) end(use *handout, sure time.Time, lease time.Duration) {
 	}
 	lost, err := u.insist(do)
 	if err != nil && !lost && time.Now().Before(sure) {
-		u.wrong("node %s could not be given back: %v", id, err)
+		u.wrong("node %s could not be returned: %v", id, err)
 	}
 }
 

@@ -187,7 +187,7 @@ func (s *site) sees(n wire.Node) {
 	shown := s.scan(n)
 	for _, key := range n.HostKeys {
 		if !strings.Contains(shown, key) {
-			s.t.Errorf("node %s shows %s, and npctl says %s", n.ID, shown, key)
+			s.t.Errorf("node %s shows %s, and npctl reports %s", n.ID, shown, key)
 		}
 	}
 }

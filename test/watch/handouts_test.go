@@ -65,14 +65,14 @@ func (h *handouts) doubles() (found []string) {
 		slices.SortFunc(uses, func(a, b *handout) int { return a.from.Compare(b.from) })
 		for i := range uses[1:] {
 			if before, after := uses[i], uses[i+1]; !before.node.Static || after.from.Before(before.until) {
-				found = append(found, fmt.Sprintf("node %s was given to %s at %s, which %s had from %s to %s", node, after.user, after.from,
+				found = append(found, fmt.Sprintf("node %s was assigned to %s at %s, which %s had from %s to %s", node, after.user, after.from,
 					before.user, before.from, before.until))
 			}
 		}
 	}
 	for server, uses := range byServer {
 		if len(uses) > 1 && uses[0].node.ID != uses[1].node.ID {
-			found = append(found, fmt.Sprintf("server %s was given as node %s and as node %s", server, uses[0].node.ID, uses[1].node.ID))
+			found = append(found, fmt.Sprintf("server %s was assigned as node %s and as node %s", server, uses[0].node.ID, uses[1].node.ID))
 		}
 	}
 	return found

@@ -119,10 +119,10 @@ func TestLabelIsRenamedUnderLoad(t *testing.T) {
 	f.end()
 	for _, why := range f.failed {
 		if !strings.Contains(why, "small") && !strings.Contains(why, "tiny") {
-			t.Errorf("a request for a label that was renamed is told: %s", why)
+			t.Errorf("a request for a renamed label failed with: %s", why)
 		}
 	}
-	t.Logf("told to those who asked for the old labels: %q", f.failed)
+	t.Logf("errors of requests for the old labels: %q", f.failed)
 	d.Stop()
 }
 
@@ -209,9 +209,9 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	s.write(rolling) // one edit
 	s.reload(1, "would remove node.", "-allow-destroy")
 	d.Signal(syscall.SIGHUP)
-	s.await("the new configuration is refused", func() bool { return d.Logged("new configuration refused") > 0 })
+	s.await("the rejection of the new configuration is logged", func() bool { return d.Logged("new configuration refused") > 0 })
 	f.flows()
-	s.await("the old one goes on", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
+	s.await("the old configuration stays active", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 
 	s.reloadWith([]string{"-allow-destroy"}, 0, "Configuration reloaded.")
 	s.await("only the node in use is left in the provider", func() bool {
@@ -277,6 +277,6 @@ func TestInvalidConfigurationIsRejectedUnderLoad(t *testing.T) {
 	s.write(edited(t, rolling, "min_ready     = 2", "min_ready     = 3"))
 	s.reload(0, "Configuration reloaded.")
 	f.end()
-	s.await("the next one without mistakes is taken", func() bool { return s.census() == "map[ready:3]" })
+	s.await("the next valid configuration is used", func() bool { return s.census() == "map[ready:3]" })
 	d.Stop()
 }

@@ -66,7 +66,7 @@ func TestMachineInUseIsRemoved(t *testing.T) {
 	if _, err := s.ReturnNode(t.Context(), used.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.await("it is forgotten once it is given back", func() bool {
+	s.await("its record is removed after its return", func() bool {
 		_, err := s.Node(t.Context(), used.ID)
 		return errors.Is(err, state.ErrNotFound)
 	})
@@ -98,7 +98,7 @@ func TestLabelOfMachineInUseIsChanged(t *testing.T) {
 	s.reload(0)
 	fresh := s.nodes("iron")[0]
 	if fresh.Hostname != "metal1" || fresh.ID == used.ID {
-		t.Errorf("for the new label node %s of %s is given", fresh.ID, fresh.Hostname)
+		t.Errorf("for the new label node %s of %s is assigned", fresh.ID, fresh.Hostname)
 	}
 	f.flows()
 	n, err := s.Node(t.Context(), used.ID)

@@ -109,9 +109,9 @@ func TestSIGHUPReloadsConfiguration(t *testing.T) {
 	s.await("one node is ready", func() bool { return s.census() == "map[ready:1]" })
 	s.write(strings.Replace(cloud(port, 3, "0s"), "max_servers", "max_serfers", 1))
 	d.Signal(syscall.SIGHUP)
-	s.await("the mistake is told", func() bool { return d.Logged("max_serfers") > 0 && d.Logged("new configuration refused") > 0 })
+	s.await("the error is logged", func() bool { return d.Logged("max_serfers") > 0 && d.Logged("new configuration refused") > 0 })
 	if got := s.census(); got != "map[ready:1]" {
-		t.Errorf("nodes are %s after a configuration with a mistake", got)
+		t.Errorf("nodes are %s after an invalid configuration", got)
 	}
 	s.write(cloud(port, 3, "0s"))
 	d.Signal(syscall.SIGHUP)
@@ -154,7 +154,7 @@ func TestDaemonResumesAfterKill(t *testing.T) {
 	}
 	for _, n := range before {
 		if !given[n.ID] {
-			t.Errorf("node %s was begun before the kill and not gone on with; given are %v", n.ID, given)
+			t.Errorf("launch of node %s started before the kill and was not resumed; assigned are %v", n.ID, given)
 		}
 	}
 	s.await("nothing is left in the cloud", func() bool {
@@ -193,7 +193,7 @@ func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 	d = s.start()
 	nodes := s.take(r.ID)
 	if nodes[0].Attempt != 1 {
-		t.Errorf("the node that was begun before was launched %d times", nodes[0].Attempt)
+		t.Errorf("the node whose launch started before the kill was launched %d times", nodes[0].Attempt)
 	}
 	d.Stop()
 }

@@ -158,14 +158,14 @@ func TestMachinesAreCheckedAssignedAndReturned(t *testing.T) {
 			}
 		}
 		if nodes[0].ID == nodes[1].ID {
-			t.Errorf("one slot was given twice: %s", nodes[0].ID)
+			t.Errorf("one slot was assigned twice: %s", nodes[0].ID)
 		}
 		waiting, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := s.census(); got != "map[in-use:2]" {
-			t.Errorf("nodes are %s while both slots are taken", got)
+			t.Errorf("nodes are %s while both slots are in use", got)
 		}
 		for _, n := range nodes {
 			if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
@@ -223,7 +223,7 @@ func TestMachineWithAnotherHostKeyIsNotAssigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := s.WaitRequest(ctx, r.ID); err == nil && r.State == resources.StateFulfilled {
-		t.Errorf("the machine was given: %+v", r)
+		t.Errorf("the machine was assigned: %+v", r)
 	}
 	d.Stop()
 }

@@ -164,7 +164,7 @@ func TestTimedOutCreateCompletesLater(t *testing.T) {
 		t.Fatalf("create with neutron paused = %v, want a timeout", err)
 	}
 	if found := u.byName(t.Context(), u.prefix+"late"); len(found) != 0 {
-		t.Fatalf("server is there already: %+v", found)
+		t.Fatalf("server exists already: %+v", found)
 	}
 	check(t, resume())
 	for end := time.Now().Add(time.Minute); len(u.byName(t.Context(), u.prefix+"late")) == 0; {
@@ -208,7 +208,7 @@ func TestFloatingIPAppearsLate(t *testing.T) {
 	check(t, err)
 	defer func() { check(t, floatingips.Delete(context.Background(), u.network, ip.ID).ExtractErr()) }()
 	if ip.Status != "ACTIVE" {
-		t.Errorf("neutron says %s, want ACTIVE", ip.Status)
+		t.Errorf("neutron reports %s, want ACTIVE", ip.Status)
 	}
 	time.Sleep(time.Second) // without the rule nova has it within half a second
 	now, err := servers.Get(t.Context(), u.compute, s.ID).Extract()

@@ -180,6 +180,6 @@ func TestRejectedQuotaShowsScriptOutput(t *testing.T) {
 	write(t, filepath.Join(scripts, "quota.sh"), "#!/bin/sh\necho no project nobody >&2; exit 1\n", 0o755)
 	_, err := workDir(t, scripts).Quota(t.Context(), "nobody", map[string]int{Instances: 2})
 	if err == nil || !strings.Contains(err.Error(), "no project nobody") {
-		t.Errorf("Quota = %v, want what the script said", err)
+		t.Errorf("Quota = %v, want the output of the script", err)
 	}
 }

@@ -35,13 +35,13 @@ func bench(ctx context.Context, arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	labels := flags.String("label", "small", "labels of each request, with commas")
 	asJSON := flags.Bool("json", false, "print the result as JSON; durations are nanoseconds")
-	name := flags.String("name", "", "what to call the line")
+	name := flags.String("name", "", "name of the printed row")
 	flags.IntVar(&o.Clients, "clients", 10, "how many at once")
 	flags.DurationVar(&o.Warmup, "warmup", 5*time.Second, "what is answered in it does not count")
 	flags.DurationVar(&o.Time, "time", 20*time.Second, "how long to measure")
 	flags.DurationVar(&o.Use, "use", 0, "how long a node is kept")
 	flags.DurationVar(&o.Pause, "pause", 0, "between two requests of a client, at random up to this")
-	flags.IntVar(&o.PID, "pid", 0, "process whose CPU and memory to measure")
+	flags.IntVar(&o.PID, "pid", 0, "ID of the process to measure")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -75,5 +75,5 @@ func verdict(r load.Result) error {
 	if r.Failed == 0 && r.Shared == 0 && len(r.Errors) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d requests failed, %d times a node was in two hands, errors: %s", r.Failed, r.Shared, strings.Join(r.Errors, "; "))
+	return fmt.Errorf("%d requests failed, %d times a node had two users, errors: %s", r.Failed, r.Shared, strings.Join(r.Errors, "; "))
 }

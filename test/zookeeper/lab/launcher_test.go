@@ -28,7 +28,7 @@ func TestNodepoolServesZuul(t *testing.T) {
 				}
 			}
 			if shared := SharedNodes(held); len(shared) != 0 {
-				t.Errorf("in two hands at once: %v", shared)
+				t.Errorf("nodes with two users: %v", shared)
 			}
 		})
 	}

@@ -73,7 +73,7 @@ func packets(ctx context.Context, address string) (int64, error) {
 			return strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("no zk_packets_received in what mntr says: %.80q", text)
+	return 0, fmt.Errorf("no zk_packets_received in the response to mntr: %.80q", text)
 }
 
 // process reads the usage of a process from Linux: CPU is in hundredths of a second.

@@ -7,7 +7,7 @@ import time
 def run(peer, labels, clients=10, each=1, use=0, timeout=60, gone=True, tenant="acme", project="acme/project", **request):
     """Each client makes each requests, one after the other, and keeps the nodes for use seconds. With gone it waits until
     their records are gone. The answer has one entry for every request, with when its nodes were held, so that whoever
-    asks can see whether a node was ever in two hands."""
+    asks can see whether a node ever had two users."""
     entries, adding = [], threading.Lock()
 
     def client():

@@ -135,7 +135,7 @@ func TestNpctlBuildsBesideNodepoolBuilder(t *testing.T) {
 		}
 		s.says("fedora", "state", "list")
 	})
-	s.check("each builds what Nodepool's command asks for", func(t *testing.T) {
+	s.check("each builds the images that Nodepool's command requests", func(t *testing.T) {
 		began := time.Now()
 		b.command("image-build", "debian")
 		s.await("npctl has built", func() bool { return s.uploaded("debian", "one") == 2 })

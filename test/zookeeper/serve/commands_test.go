@@ -53,7 +53,7 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 	s.use(busy)
 	waiting := s.ask("big")
 	s.await("it waits", func() bool { return s.pool("rack").Paused })
-	s.check("what Zuul has asked for and got is listed", func(t *testing.T) {
+	s.check("requests and nodes of Zuul are listed", func(t *testing.T) {
 		var list listed
 		s.answer(&list, "request", "list")
 		if got, _ := list.states(); !slices.Equal(got, []string{waiting + " requested"}) {
@@ -66,24 +66,24 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 		s.says("acme", "request", "show", waiting)
 		s.says("metal2", "node", "show", in[0])
 	})
-	s.check("why a request waits is explained", func(t *testing.T) {
+	s.check("the blocker of a request is explained", func(t *testing.T) {
 		s.says("big", "why", "request/"+waiting)
 	})
 	s.check("status shows it", func(t *testing.T) {
 		s.says("rack", "status", "-once")
 	})
-	s.check("request create is served beside Zuul's, and its nodes are taken and returned", func(t *testing.T) {
+	s.check("request create is served beside Zuul's requests, and its nodes are taken and returned", func(t *testing.T) {
 		var got listed
 		s.answer(&got, "request", "create", "-label=metal", "-wait", "-take")
 		if len(got.Nodes) != 1 || got.Nodes[0].State != "in-use" {
 			t.Fatalf("got %+v", got)
 		}
 		id := got.Nodes[0].ID
-		s.stays("nobody takes for abandoned what has no lock and is npctl's", time.Second, func() bool { return s.node(id).is("state", "in-use") })
+		s.stays("a node of npctl without a lock does not count as abandoned", time.Second, func() bool { return s.node(id).is("state", "in-use") })
 		s.says("", "node", "return", id)
 		s.await("the machine is ready again", func() bool { return s.census() == "map[in-use:1 ready:1]" })
 	})
-	s.check("a request of npctl's has all that Zuul reads of others' requests", func(t *testing.T) {
+	s.check("a request of npctl has all fields that Zuul reads", func(t *testing.T) {
 		var list listed
 		s.answer(&list, "request", "create", "-label=big", "-priority=300")
 		made := list.Requests[0]
@@ -100,9 +100,9 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 		s.says("", "request", "cancel", made.ID)
 		s.await("it is gone", func() bool { return s.request(made.ID) == nil })
 	})
-	s.check("what Zuul waits for can be frozen and thawed", func(t *testing.T) {
+	s.check("a provider of waiting requests can be frozen and thawed", func(t *testing.T) {
 		s.says("", "freeze", "rack")
-		s.await("the pool is registered no more", func() bool { return len(s.children(pools)) == 0 })
+		s.await("the pool is no longer registered", func() bool { return len(s.children(pools)) == 0 })
 		s.must(s.zuul.Return(t.Context(), busy), "return")
 		s.stays("nothing is done", time.Second, func() bool { return s.node(in[0]).is("state", "used") && s.request(waiting).is("state", "requested") })
 		s.says("", "thaw", "rack")
@@ -145,7 +145,7 @@ func TestCommandListsBuildRequestsOfOthersBesideDaemon(t *testing.T) {
 	s.await("it is planned", func() bool { out, _ := s.npctl("plan"); return strings.Contains(out, "1 to build") })
 	s.says("1 built", "apply", "-auto-approve")
 	if s.get(wish) != nil {
-		t.Error("it is asked for still")
+		t.Error("it is still requested")
 	}
 	s.says("No changes.", "plan")
 }

@@ -87,7 +87,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 	if len(accepted) != 1 || accepted[0]["label"] != "big" || accepted[0]["interface_ip"] != "127.0.0.1" {
 		t.Errorf("Zuul has %+v", accepted)
 	}
-	s.check("ready, allocated to a request that is gone, and locked: in transit, left alone", func(t *testing.T) {
+	s.check("a ready node that is locked and allocated to a removed request is unchanged", func(t *testing.T) {
 		before := s.node(ids[0]).stat.Mzxid
 		s.stays("the node is as it was", 2*time.Second, func() bool { return s.node(ids[0]).stat.Mzxid == before })
 	})
@@ -115,7 +115,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 			id, ids := s.served(labels...)
 			for i, label := range labels {
 				if !strings.Contains(strings.Join(s.node(ids[i]).list("type"), " "), label) {
-					t.Errorf("%q are given for %q: %s", ids, labels, s.node(ids[i]).text)
+					t.Errorf("%q are assigned for %q: %s", ids, labels, s.node(ids[i]).text)
 				}
 			}
 			s.built(id)
@@ -160,7 +160,7 @@ func TestServerLivesFromRequestToDeletion(t *testing.T) {
 		}
 		return building != nil
 	})
-	s.check("what the server takes and how to log in is known while it is building", func(t *testing.T) {
+	s.check("resources and login of the server are known while it is building", func(t *testing.T) {
 		for _, key := range []string{"image_id", "username", "python_path", "connection_port", "connection_type", "resources", "allocated_to", "launcher"} {
 			if building.doc[key] == nil {
 				t.Errorf("no %s in %s", key, building.text)

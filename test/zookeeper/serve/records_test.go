@@ -178,7 +178,7 @@ func TestZnodesAreWritableByAll(t *testing.T) {
 		}
 	}
 	if seen < 10 || s.node(got[0]) == nil {
-		t.Errorf("only %d znodes were looked at", seen)
+		t.Errorf("only %d znodes were checked", seen)
 	}
 	s.built(id)
 }

@@ -42,9 +42,9 @@ func TestUnservableRequestsFail(t *testing.T) {
 		}
 		s.must(s.zuul.Cancel(t.Context(), id), "cancel")
 	}
-	s.check("a label that nobody serves", func(t *testing.T) { failed(t, s.ask("unheard-of"), own...) })
-	s.check("labels that no single pool serves", func(t *testing.T) { failed(t, s.ask("metal", "iron"), own...) })
-	s.check("more machines than there are", func(t *testing.T) { failed(t, s.ask("big", "big"), own...) })
+	s.check("a label that no pool offers", func(t *testing.T) { failed(t, s.ask("unheard-of"), own...) })
+	s.check("labels that no single pool offers", func(t *testing.T) { failed(t, s.ask("metal", "iron"), own...) })
+	s.check("more machines than exist", func(t *testing.T) { failed(t, s.ask("big", "big"), own...) })
 	s.check("not before every registered pool has declined", func(t *testing.T) {
 		s.elsewhere("elsewhere-1", "theirs", 100, "small")
 		id := s.ask("unheard-of")
@@ -52,13 +52,13 @@ func TestUnservableRequestsFail(t *testing.T) {
 		s.await("ours have declined", func() bool { return declines() == 2 })
 		s.stays("it waits for the other one", time.Second, func() bool { return s.request(id).is("state", "requested") && declines() == 2 })
 		if contenders := s.children(requestLocks + "/" + id); len(contenders) != 0 {
-			t.Errorf("contenders of what is left to others are %q", contenders)
+			t.Errorf("contenders of a request for other pools are %q", contenders)
 		}
 		z := s.request(id)
 		s.set(requests+"/"+id, strings.Replace(z.text, `"declined_by": [`, `"declined_by": ["elsewhere-1",`, 1))
 		failed(t, id, append([]string{"elsewhere-1"}, own...)...)
 	})
-	s.check("a pool that goes is waited for no more", func(t *testing.T) {
+	s.check("a pool that ends is no longer a candidate", func(t *testing.T) {
 		id := s.ask("unheard-of")
 		s.await("ours have declined", func() bool { return len(s.request(id).list("declined_by")) == 2 })
 		for _, name := range s.children(pools) {
@@ -71,7 +71,7 @@ func TestUnservableRequestsFail(t *testing.T) {
 	s.check("a request that another pool could serve is left to it when ours cannot", func(t *testing.T) {
 		at := s.elsewhere("elsewhere-2", "theirs", 100, "small")
 		id := s.ask("small")
-		s.stays("it is left alone", time.Second, func() bool { z := s.request(id); return z.stat.Version == 0 })
+		s.stays("the request is unchanged", time.Second, func() bool { z := s.request(id); return z.stat.Version == 0 })
 		s.remove(at)
 		failed(t, id, own...)
 	})
@@ -110,23 +110,23 @@ func TestCanceledRequestsLeaveNoLocksOrNodes(t *testing.T) {
 	id := s.ask("small")
 	s.await("a node is building for it", func() bool { return s.census() == "map[building:1]" })
 	cancel(id)
-	s.check("cancelled while pending: its node is finished for others", func(t *testing.T) {
-		s.await("the node is ready and nobody's", func() bool {
+	s.check("canceled while pending: its launch completes", func(t *testing.T) {
+		s.await("the node is ready and unassigned", func() bool {
 			left := s.children(nodes)
 			return len(left) == 1 && s.node(left[0]).is("state", "ready") && s.node(left[0]).doc["allocated_to"] == nil
 		})
-		s.await("nobody locks the request", func() bool { return len(s.children(requestLocks+"/"+id)) == 0 })
+		s.await("the request is not locked", func() bool { return len(s.children(requestLocks+"/"+id)) == 0 })
 	})
 	node := s.children(nodes)[0]
-	s.check("a ready node is given at once", func(t *testing.T) {
+	s.check("a ready node is assigned immediately", func(t *testing.T) {
 		id = s.ask("small")
 		if got := s.ends(id, "fulfilled"); !slices.Equal(got, []string{node}) {
-			t.Errorf("given is %q, ready was %s", got, node)
+			t.Errorf("assigned is %q, ready was %s", got, node)
 		}
 	})
 	s.check("cancelled while fulfilled: its node is free again", func(t *testing.T) {
 		cancel(id)
-		s.await("the node is nobody's", func() bool { return s.node(node).doc["allocated_to"] == nil })
+		s.await("the node is unassigned", func() bool { return s.node(node).doc["allocated_to"] == nil })
 		if z := s.node(node); z.doc["tenant_name"] != nil || z.doc["requestor"] != nil {
 			t.Errorf("free node: %s", z.text)
 		}
@@ -134,13 +134,13 @@ func TestCanceledRequestsLeaveNoLocksOrNodes(t *testing.T) {
 	s.check("cancelled while it waits for room", func(t *testing.T) {
 		first, _ := s.served("small")
 		waiting := s.ask("small")
-		s.await("the pool says that it is full", func() bool { return s.pool("one").Paused })
+		s.await("the pool is paused", func() bool { return s.pool("one").Paused })
 		cancel(waiting)
-		s.await("nobody waits any more", func() bool { return !s.pool("one").Paused })
+		s.await("no request waits any more", func() bool { return !s.pool("one").Paused })
 		s.built(first)
 		s.await("the used node is gone", func() bool { return s.census() == "map[]" })
 	})
-	s.check("a lock directory stays, in case somebody is about to use it, and is no obstacle", func(t *testing.T) {
+	s.check("a lock directory stays for clients that may use it, and does not block", func(t *testing.T) {
 		if len(s.children(requestLocks)) == 0 {
 			t.Error("lock directories of requests are gone already; they stay for eight hours")
 		}
@@ -162,8 +162,8 @@ func TestRequestsAreServedInOrderOfPriority(t *testing.T) {
 	}{{"low", 300, 0}, {"third", 200, 5}, {"fourth", 200, 20}, {"first", 199, 50}, {"second", 200, 9}} {
 		ids[r.name] = s.submit(lab.Request{Labels: []string{"metal"}, Priority: r.priority, RelativePriority: r.relative})
 	}
-	s.check("what waits is requested, unlocked, and can be revised", func(t *testing.T) {
-		s.await("the pool says that it is full", func() bool { return s.pool("rack").Paused })
+	s.check("a waiting request is requested, unlocked, and can be revised", func(t *testing.T) {
+		s.await("the pool is paused", func() bool { return s.pool("rack").Paused })
 		for name, id := range ids {
 			if z := s.request(id); !z.is("state", "requested") || len(s.children(requestLocks+"/"+id)) > 0 {
 				t.Errorf("%s: %s", name, z.text)
@@ -193,7 +193,7 @@ func TestRequestsAreServedInOrderOfPriority(t *testing.T) {
 		t.Errorf("served were %q, want %q", got, want)
 	}
 	s.built(busy)
-	s.await("the pool says that it has room", func() bool { return !s.pool("rack").Paused && s.census() == "map[ready:1]" })
+	s.await("the pool is not paused", func() bool { return !s.pool("rack").Paused && s.census() == "map[ready:1]" })
 }
 
 func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
@@ -218,16 +218,16 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 			return true
 		})
 	}
-	s.check("the provider that is asked for", func(t *testing.T) {
+	s.check("the requested provider", func(t *testing.T) {
 		for _, want := range []string{"other", "rack"} {
 			id, got := of(lab.Request{Labels: metal, Provider: want})
 			if got != want {
-				t.Errorf("%s is asked for and %s given", want, got)
+				t.Errorf("%s is requested and %s assigned", want, got)
 			}
 			cancel(id)
 		}
 	})
-	s.check("a provider that nobody knows is no obstacle", func(t *testing.T) {
+	s.check("an unknown provider does not block", func(t *testing.T) {
 		id, _ := of(lab.Request{Labels: metal, Provider: "unheard-of"})
 		cancel(id)
 	})
@@ -243,7 +243,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		s.stays("it is left to the other launcher", time.Second, func() bool { return s.request(id).stat.Version == 0 })
 		return id
 	}
-	s.check("another launcher's provider that is asked for", func(t *testing.T) {
+	s.check("the requested provider of another launcher", func(t *testing.T) {
 		at := s.elsewhere("elsewhere-1", "theirs", 300, "metal")
 		id := left(lab.Request{Labels: metal, Provider: "theirs"})
 		s.set(requests+"/"+id, strings.Replace(s.request(id).text, "{", `{"declined_by": ["elsewhere-1"], `, 1))
@@ -259,9 +259,9 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		cancel(id)
 		s.remove(at)
 	})
-	s.check("another launcher with the same provider is told of", func(t *testing.T) {
+	s.check("another launcher with the same provider is logged", func(t *testing.T) {
 		at := s.elsewhere("elsewhere-3", "other", 200, "none")
-		s.await("it is told of", func() bool {
+		s.await("the conflict is logged", func() bool {
 			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 			return strings.Contains(string(log), "another program serves a provider of this process")
 		})
@@ -294,17 +294,17 @@ func TestServersOfARequestAreInOneZone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{labels: "label \"small\" {\n  min_ready = 2\n}"}.String())
 	s.start()
-	s.await("two are ready in advance, of nobody", func() bool { return s.census() == "map[ready:2]" })
+	s.await("two are ready in advance and unassigned", func() bool { return s.census() == "map[ready:2]" })
 	for _, id := range s.children(nodes) {
 		if z := s.node(id); z.doc["allocated_to"] != nil || z.doc["tenant_name"] != nil {
 			t.Errorf("ready in advance: %s", z.text)
 		}
 	}
 	ready := s.children(nodes)
-	s.check("what is ready is given first, and replaced", func(t *testing.T) {
+	s.check("ready nodes are assigned first, and replaced", func(t *testing.T) {
 		id, got := s.served("small")
 		if !slices.Contains(ready, got[0]) {
-			t.Errorf("given is %q, ready were %q", got, ready)
+			t.Errorf("assigned is %q, ready were %q", got, ready)
 		}
 		s.await("two are ready again", func() bool { return s.census() == "map[ready:3]" })
 		s.built(id)
@@ -318,7 +318,7 @@ func TestServersOfARequestAreInOneZone(t *testing.T) {
 				z := s.node(node)
 				zones[z.doc["az"]] = true
 				if !slices.Contains(z.list("type"), labels[i]) {
-					t.Errorf("%s is given for %s: %s", node, labels[i], z.text)
+					t.Errorf("%s is assigned for %s: %s", node, labels[i], z.text)
 				}
 			}
 			if len(zones) != 1 {

@@ -93,19 +93,19 @@ func TestNodesOfDeadZuulAreReclaimed(t *testing.T) {
 		}
 	}
 	transit := s.node(ids["in transit"]).stat.Mzxid
-	s.stays("what it has is left alone", time.Second, func() bool {
+	s.stays("its nodes are unchanged", time.Second, func() bool {
 		return s.node(ids["in use"]).is("state", "in-use") && s.node(ids["in transit"]).stat.Mzxid == transit
 	})
 	executor.Kill()
-	s.await("what was in use is gone", func() bool { return s.node(ids["in use"]) == nil })
-	s.await("what was in transit is free", func() bool {
+	s.await("the node in use is deleted", func() bool { return s.node(ids["in use"]) == nil })
+	s.await("the taken node is free", func() bool {
 		z := s.node(ids["in transit"])
 		return z.is("state", "ready") && z.doc["allocated_to"] == nil
 	})
 	if z := s.node(ids["held"]); !z.is("state", "hold") {
 		t.Errorf("held: %+v", z)
 	}
-	s.check("what is free is given to another", func(t *testing.T) {
+	s.check("the free node is assigned to another request", func(t *testing.T) {
 		_, got := s.served("small")
 		if got[0] != ids["in transit"] {
 			t.Errorf("given is %q", got)
@@ -128,16 +128,16 @@ func TestEphemeralRequestsEndWithTheirSession(t *testing.T) {
 	s.must(launcher.CreateEphemeral(t.Context(), requests+"/900-0000000900", text), "create")
 	s.await("a node is building for it", func() bool { return s.census() == "map[building:1]" })
 	launcher.Kill()
-	s.await("the request is gone with its session, and the node is nobody's", func() bool {
+	s.await("the request ends with its session, and the node is unassigned", func() bool {
 		left := s.children(nodes)
 		return s.request("900-0000000900") == nil && len(left) == 1 && s.node(left[0]).is("state", "ready") && s.node(left[0]).doc["allocated_to"] == nil
 	})
-	s.check("reuse false is served by what is launched for it", func(t *testing.T) {
+	s.check("a request with reuse false receives a new node", func(t *testing.T) {
 		ready := s.children(nodes)[0]
 		path := s.create(requests+"/900-", text, zk.FlagSequence)
 		s.await("it is fulfilled", func() bool { return s.get(path).is("state", "fulfilled") })
 		if got := s.get(path).list("nodes"); len(got) != 1 || got[0] == ready {
-			t.Errorf("given is %q, ready was %s", got, ready)
+			t.Errorf("assigned is %q, ready was %s", got, ready)
 		}
 	})
 }
@@ -164,7 +164,7 @@ func TestCrashRemainsAreCleanedUp(t *testing.T) {
 	s.launch()
 	s.await("remnants are gone", func() bool { return s.node("0000000800") == nil && s.node("0000000801") == nil })
 	if got := s.ends(id, "fulfilled"); len(got) != 2 {
-		t.Errorf("given are %q", got)
+		t.Errorf("assigned are %q", got)
 	}
 	s.accept(id)
 	s.built(id)

@@ -48,7 +48,7 @@ func (s *site) churn(clients, each int, labels ...string) (wait func() []lab.Hel
 			}
 		}
 		if shared := lab.SharedNodes(r.held); len(shared) > 0 {
-			s.t.Errorf("nodes were in two hands:\n%s", strings.Join(shared, "\n"))
+			s.t.Errorf("nodes had two users:\n%s", strings.Join(shared, "\n"))
 		}
 		return r.held
 	}
@@ -74,7 +74,7 @@ func TestCutConnectionsHaveNoEffectOnRequests(t *testing.T) {
 	for range 5 {
 		before := p.Connections()
 		p.Cut()
-		s.await("it has connected anew", func() bool { return p.Connections() > before })
+		s.await("it has connected again", func() bool { return p.Connections() > before })
 		time.Sleep(300 * time.Millisecond)
 	}
 	wait()
@@ -109,7 +109,7 @@ func TestNoWriteUnderLostLock(t *testing.T) {
 	}
 	p.Resume()
 	s.await("it is registered again", func() bool { return s.pool("one").ID != "" })
-	s.stays("what another has is as that one left it", 2*time.Second, func() bool {
+	s.stays("records of the other client are unchanged", 2*time.Second, func() bool {
 		for path, text := range theirs {
 			if z := s.get(path); z == nil || z.text != text {
 				t.Errorf("%s was %s and is %+v", path, text, z)
@@ -181,7 +181,7 @@ func TestRequestsSurviveKilledServers(t *testing.T) {
 	s.ends(asked, "fulfilled")
 	s.accept(asked)
 	if z := s.node(in[0]); !z.is("state", "in-use") {
-		t.Errorf("what Zuul uses: %s", fmt.Sprint(z))
+		t.Errorf("nodes of Zuul: %s", fmt.Sprint(z))
 	}
 	s.built(asked)
 	s.must(s.zuul.Return(t.Context(), first), "return")
@@ -199,9 +199,9 @@ func TestZuulSurvivesSessionLoss(t *testing.T) {
 	if _, err := s.zuul.AwaitConnected(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.check("what it used is taken back, and what it asked for is served", func(t *testing.T) {
+	s.check("its nodes are reclaimed, and its request is served", func(t *testing.T) {
 		if got := s.ends(waiting, "fulfilled"); got[0] == in[0] {
-			t.Errorf("given is the node that was in use: %q", got)
+			t.Errorf("assigned is the node that was in use: %q", got)
 		}
 	})
 	s.must(s.zuul.Cut(t.Context()), "cut")
@@ -224,11 +224,11 @@ func TestHostNameVerificationCanBeDisabled(t *testing.T) {
 	s.extra = ""
 	s.write(single)
 	if out, code := s.npctl("plan"); code == 0 {
-		t.Errorf("a server was trusted whose certificate names another host:\n%s", out)
+		t.Errorf("npctl accepted a certificate of another host:\n%s", out)
 	}
 	s.hosts, s.env.Cert, s.env.Key = servers.Hosts, s.env.StrangerCert, s.env.StrangerKey
 	s.write(single)
 	if out, code := s.npctl("plan"); code == 0 {
-		t.Errorf("the server has taken a client of another authority:\n%s", out)
+		t.Errorf("the server accepted a client of another authority:\n%s", out)
 	}
 }

@@ -161,7 +161,7 @@ func (s *site) await(what string, so func() bool) {
 // imaged waits until servers can be launched. An interrupted build starts again a minute later.
 func (s *site) imaged() {
 	s.t.Helper()
-	s.await("the image is there", func() bool { return s.logged("upload provider") })
+	s.await("the image exists", func() bool { return s.logged("upload provider") })
 }
 
 // stays checks that the condition holds during the given time.

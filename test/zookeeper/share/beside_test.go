@@ -110,7 +110,7 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	killed := time.Now()
 	count = p.servedBy("npctl")
 	program.Await(t, "npctl serves on", func() bool { return p.servedBy("npctl") > count+3 })
-	program.Await(t, "what nodepool had registered is gone", func() bool { return p.pools() == 1 })
+	program.Await(t, "the registrations of nodepool are gone", func() bool { return p.pools() == 1 })
 	p.finish() // including requests that nodepool had accepted: npctl takes them over once their locks are gone
 	t.Logf("all requests were answered %s after nodepool was killed", time.Since(killed).Round(time.Millisecond))
 	if err := p.nodepool.Start(); err != nil { // no other program cleans up its nodes

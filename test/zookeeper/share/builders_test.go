@@ -127,7 +127,7 @@ func (w *works) settled(machines ...*machine) map[string][]string {
 	time.Sleep(3 * time.Second) // several passes
 	files, ids := state()
 	if now := w.begun(); !slices.Equal(now, begun) || len(ids) != len(worksImages) || !slices.Equal(ids, w.uploaded()) {
-		w.t.Fatalf("it does not stay so: builds begun were %v and are %v; files %v, in the cloud %v", begun, now, ids, w.uploaded())
+		w.t.Fatalf("the result has changed: started builds were %v and are %v; files %v, in the cloud %v", begun, now, ids, w.uploaded())
 	}
 	return files
 }
@@ -160,7 +160,7 @@ func TestBuildersShareImages(t *testing.T) {
 	mine := slices.Sorted(maps.Keys(before))
 	at := slices.Sorted(maps.Keys(w.files(w.a)))
 	if len(mine) == 0 || len(at) == 0 {
-		t.Fatalf("A made %v and B made %v", at, mine)
+		t.Fatalf("A built %v and B built %v", at, mine)
 	}
 
 	// Each process builds its own images again, whichever process receives the request; the test kills B, and A builds
@@ -177,13 +177,13 @@ func TestBuildersShareImages(t *testing.T) {
 	})
 	for _, image := range mine[1:] {
 		if now := w.files(w.b)[image]; !slices.Equal(now, before[image]) || !slices.Contains(w.uploaded(), now[0]) {
-			t.Errorf("%s, which B made, was %v before B was killed and is %v", image, before[image], now)
+			t.Errorf("%s, which B built, was %v before B was killed and is %v", image, before[image], now)
 		}
 	}
 	w.b.start()
 	files := w.settled(w.a, w.b)
 	if begun := w.begun(); len(begun) != len(worksImages)+2 {
-		t.Errorf("builds begun are %v; files are %v", begun, files)
+		t.Errorf("started builds are %v; files are %v", begun, files)
 	}
 }
 
@@ -213,15 +213,15 @@ func TestCommandBuildsUnderItsImageLock(t *testing.T) {
 		t.Fatalf("npctl image build: %v\n%s", err, out.Bytes())
 	}
 	if files := w.settled(w.a, w.b); len(w.begun()) != begun+1 || len(w.files(w.a)[image]) != 1 {
-		t.Errorf("builds begun are %v; files are %v", w.begun(), files)
+		t.Errorf("started builds are %v; files are %v", w.begun(), files)
 	}
 
 	third := newMachine(t, w.zk, "third", w.configuration(), w.cloud)
 	refused, err := third.command("apply", "-auto-approve", "-replace=diskimage."+image).CombinedOutput()
 	if err == nil || !strings.Contains(string(refused), "manages this image") {
-		t.Errorf("apply on a third machine ended with %v and said:\n%s", err, refused)
+		t.Errorf("apply on a third machine ended with %v and printed:\n%s", err, refused)
 	}
 	third.says("image", "build", image, "-auto-approve")
-	program.Await(t, "A makes what the third machine requests", func() bool { b := w.begun(); return len(b) == begun+2 && b[begun+1] == image+" A" })
+	program.Await(t, "A builds the image that the third machine requests", func() bool { b := w.begun(); return len(b) == begun+2 && b[begun+1] == image+" A" })
 	w.settled(w.a, w.b)
 }

@@ -26,7 +26,7 @@ func TestStandbySkipsFrozenProvider(t *testing.T) {
 	c := newCloud(t, "one", quick)
 	provider := strings.Replace(openstackProvider("one", 2, 100, "common"), `"common" {}`, `"common" { min_ready = 1 }`, 1)
 	a, b := newMachine(t, zk, "A", provider, c).start(), newMachine(t, zk, "B", provider, c).start()
-	program.Await(t, "a server is there", func() bool { return b.readyNode() != "" })
+	program.Await(t, "a server exists", func() bool { return b.readyNode() != "" })
 	before := c.servers()
 
 	a.says("freeze", "one")
@@ -36,7 +36,7 @@ func TestStandbySkipsFrozenProvider(t *testing.T) {
 	b.says("node", "delete", b.readyNode())
 	time.Sleep(3 * time.Second) // several passes
 	if now := c.servers(); !maps.Equal(before, now) || !b.provider("one").Frozen {
-		t.Errorf("the standby, which has taken over, does not leave the provider alone: there were %v, and now %v", before, now)
+		t.Errorf("the standby has taken over and changed the frozen provider: there were %v, and now %v", before, now)
 	}
 
 	a.start() // it is a standby now

@@ -210,7 +210,7 @@ func (l *load) taken(n *node, id string) {
 	two := ""
 	for _, name := range names {
 		if l.busy[name] != "" {
-			two = fmt.Sprintf("%s was given to request %s while %s had it", name, id, l.busy[name])
+			two = fmt.Sprintf("%s was assigned to request %s while %s had it", name, id, l.busy[name])
 		}
 		l.busy[name] = id
 	}
@@ -220,7 +220,7 @@ func (l *load) taken(n *node, id string) {
 		l.wrong("%s", two)
 	}
 	if server != "" && again {
-		l.wrong("server %s was given to request %s after %s had used it", server, id, before)
+		l.wrong("server %s was assigned to request %s after %s had used it", server, id, before)
 	}
 }
 
@@ -240,7 +240,7 @@ func (l *load) stillThere(ctx context.Context, n *node, id string) {
 	}
 	if c := l.clouds[n.Provider]; c != nil {
 		if of, there := c.servers()[n.server()]; !there || of != n.ID {
-			l.wrong("server %s of node %s, which request %s uses, is there: %t, of node %q", n.server(), n.ID, id, there, of)
+			l.wrong("server %s of node %s, which request %s uses: exists %t, for node %q", n.server(), n.ID, id, there, of)
 		}
 	}
 }
@@ -311,6 +311,6 @@ func (l *load) settles(within time.Duration) {
 	}
 	for _, m := range l.asked {
 		out, err := m.command("node", "list").CombinedOutput()
-		l.t.Logf("what %s knows: %v\n%s", m.name, err, out)
+		l.t.Logf("information in %s: %v\n%s", m.name, err, out)
 	}
 }

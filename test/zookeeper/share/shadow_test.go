@@ -154,7 +154,7 @@ func (o *onlooker) failing(w wanted) verdict {
 func (o *onlooker) says(v verdict, want verdict, why string) {
 	o.t.Helper()
 	if !strings.Contains(v.Npctl.Why, why) {
-		o.t.Errorf("request %s: npctl says %q, want %q", v.Request, v.Npctl.Why, why)
+		o.t.Errorf("request %s: npctl reports %q, want %q", v.Request, v.Npctl.Why, why)
 	}
 	v.Request, v.Npctl.Why, v.Live.Why = "", "", ""
 	if diff := cmp.Diff(want, v); diff != "" {
@@ -304,7 +304,7 @@ func (o *onlooker) commands(id string) {
 	} {
 		out, err := o.npc.command(test.args...).CombinedOutput()
 		if (err != nil) != test.fail || !strings.Contains(string(out), test.want) {
-			o.t.Errorf("npctl %s ended with %v and said:\n%s", strings.Join(test.args, " "), err, out)
+			o.t.Errorf("npctl %s ended with %v and printed:\n%s", strings.Join(test.args, " "), err, out)
 		}
 	}
 }
@@ -323,7 +323,7 @@ func (o *onlooker) matching(configuration string) {
 		o.t.Fatal(err)
 	}
 	o.npc.Signal(syscall.SIGHUP)
-	program.Await(o.t, "the configuration was read anew", func() bool { return o.npc.Logged("configuration reloaded") == 1 })
+	program.Await(o.t, "the configuration was reloaded", func() bool { return o.npc.Logged("configuration reloaded") == 1 })
 	var ids []string
 	for range 6 {
 		ids = append(ids, o.ask(wanted{labels: []string{"theirs"}}))
@@ -358,7 +358,7 @@ func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
 	o.would("", id)         // serve it, or wait for machines that Nodepool has not yet made ready again
 	time.Sleep(2 * session) // longer than a full reread of the state
 	if diff := cmp.Diff(before, o.stamps()); diff != "" {
-		o.t.Errorf("while it looked on (-before +after):\n%s", diff)
+		o.t.Errorf("the shadow or another program has changed the tree (-before +after):\n%s", diff)
 	}
 	o.npc.Stop()
 	time.Sleep(session) // its session has ended
@@ -403,6 +403,6 @@ func TestShadowLaunchesNothing(t *testing.T) {
 	}
 	o.npc.Stop()
 	if _, there := o.stamps()["/npctl"]; there {
-		t.Error("it has made /npctl")
+		t.Error("it has created /npctl")
 	}
 }

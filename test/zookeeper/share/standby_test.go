@@ -46,7 +46,7 @@ func (d *duo) takesOver(m *machine, when func()) {
 	program.Await(d.t, m.name+" takes over", func() bool { return m.Logged(serves) > before })
 	took := time.Since(began)
 	count := d.count()
-	program.Await(d.t, "requests go on", func() bool { return d.count() > count+3 })
+	program.Await(d.t, "requests are served", func() bool { return d.count() > count+3 })
 	d.t.Logf("%s took over after %s, and requests went on after %s", m.name, took.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 }
 
@@ -57,7 +57,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Fatal("not just the first one serves")
 	}
 	if p := d.b.provider("one"); p.Leader == nil || p.Leader.PID != d.a.PID() || d.a.provider("one").Leader != nil {
-		t.Errorf("B says of the provider: %+v", p)
+		t.Errorf("B reports about the provider: %+v", p)
 	}
 	if out, err := d.b.command("status", "-once").CombinedOutput(); err != nil || !strings.Contains(string(out), "standby") {
 		t.Errorf("npctl status of the standby: %v\n%s", err, out)
@@ -71,7 +71,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	d.takesOver(d.a, func() { d.b.Signal(syscall.SIGSTOP) })
 	time.Sleep(time.Second)
 	d.b.Signal(syscall.SIGCONT)
-	program.Await(t, "the one that was paused stands by", func() bool { return d.b.Logged("standing by") > 1 })
+	program.Await(t, "the paused process is a standby", func() bool { return d.b.Logged("standing by") > 1 })
 
 	d.takesOver(d.b, func() { d.a.Stop() })
 
@@ -93,9 +93,9 @@ func (d *duo) unlock(at *machine) {
 	if out, err := at.command("force-unlock", "-force", d.lockOf("one").ID).CombinedOutput(); err != nil {
 		d.t.Errorf("force-unlock: %v\n%s", err, out)
 	}
-	program.Await(d.t, "somebody takes it", func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
+	program.Await(d.t, "a process acquires it", func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
 	count := d.count()
-	program.Await(d.t, "requests go on after force-unlock", func() bool { return d.count() > count+6 })
+	program.Await(d.t, "requests are served after force-unlock", func() bool { return d.count() > count+6 })
 }
 
 // isRefused checks the error of npctl apply while other processes serve the provider.
@@ -103,7 +103,7 @@ func (d *duo) isRefused() {
 	d.t.Helper()
 	out, err := d.third.command("apply", "-auto-approve").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "provider one") || !strings.Contains(string(out), "watch") {
-		d.t.Errorf("beside npctl watch, apply ended with %v and said:\n%s", err, out)
+		d.t.Errorf("beside npctl watch, apply ended with %v and printed:\n%s", err, out)
 	}
 	d.t.Logf("apply on a third machine: %s", out)
 }

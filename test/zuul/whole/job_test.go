@@ -105,7 +105,7 @@ func TestKillOfNpctlDoesNotAffectRunningJob(t *testing.T) {
 	s.kill()
 	s.letGo(running)
 	s.ended("wait", waits, "SUCCESS")
-	s.await("the machine was given back", func() bool { return s.in("used")[address].ID == its.ID })
+	s.await("the machine was returned", func() bool { return s.in("used")[address].ID == its.ID })
 	s.start()
 	s.allFree()
 }
