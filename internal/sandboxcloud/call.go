@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // maxBody is the maximum size of a JSON request; the real services have a similar limit.
@@ -17,16 +16,14 @@ const maxBody = 2 << 20
 
 // call is one request and its state.
 type call struct {
+	scope
 	cloud     *Cloud
 	request   *http.Request
 	writer    http.ResponseWriter
 	route     *route
 	query     url.Values
 	body      []byte // of all requests except streams
-	who       caller
-	now       time.Time
-	micro     micro   // compute only
-	effects   []Fault // effects that the handler must apply
+	micro     micro  // compute only
 	requestID string
 	root      string // see base
 }
@@ -57,34 +54,6 @@ func (c *call) findBase() string {
 		scheme = forwarded
 	}
 	return scheme + "://" + c.request.Host
-}
-
-// effect returns the first fault with that action that the handler must apply.
-func (c *call) effect(action Action) (Fault, bool) {
-	for _, f := range c.effects {
-		if f.Action == action {
-			return f, true
-		}
-	}
-	return Fault{}, false
-}
-
-// applyFault applies the faults that make objects appear late.
-func (c *call) applyFault(b *base) {
-	if f, ok := c.effect(LateEffect); ok {
-		b.ListedFrom = c.now.Add(f.Delay)
-	}
-	if f, ok := c.effect(LateListing); ok {
-		b.Listed = c.now.Add(f.Delay)
-	}
-}
-
-// lingers returns the time until which a deleted object stays in lists.
-func (c *call) lingers() time.Time {
-	if f, ok := c.effect(LateListing); ok {
-		return c.now.Add(f.Delay)
-	}
-	return c.now
 }
 
 // decode decodes the JSON body into a struct. Unknown fields are errors, as in the schemas of the real services.

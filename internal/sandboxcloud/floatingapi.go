@@ -12,9 +12,9 @@ func listFloatingIPs(c *call) (*answer, error) {
 		func(_ *cloudState, f *floatingIP) bool { return c.owns(&f.base) }, (*cloudState).floatingIPView)
 }
 
-func (c *call) findFloatingIP(w *cloudState, id string) (*floatingIP, error) {
-	f, found := w.FloatingIPs.get(id, c.now)
-	if !found || !c.owns(&f.base) {
+func (by scope) findFloatingIP(w *cloudState, id string) (*floatingIP, error) {
+	f, found := w.FloatingIPs.get(id, by.now)
+	if !found || !by.owns(&f.base) {
 		return nil, notFound("FloatingIPNotFound", "Floating IP %s could not be found", id)
 	}
 	return f, nil

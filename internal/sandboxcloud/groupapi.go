@@ -14,9 +14,9 @@ func listGroups(c *call) (*answer, error) {
 		func(_ *cloudState, g *securityGroup) bool { return c.owns(&g.base) }, (*cloudState).groupView)
 }
 
-func (c *call) findGroupByID(w *cloudState, id string) (*securityGroup, error) {
-	g, found := w.Groups.get(id, c.now)
-	if !found || !c.owns(&g.base) {
+func (by scope) findGroupByID(w *cloudState, id string) (*securityGroup, error) {
+	g, found := w.Groups.get(id, by.now)
+	if !found || !by.owns(&g.base) {
 		return nil, notFound("SecurityGroupNotFound", "Security group %s does not exist", id)
 	}
 	return g, nil

@@ -83,8 +83,6 @@ func (c *call) enough() int {
 	return limit + 1
 }
 
-func (c *call) owns(b *base) bool { return b.Project == c.who.project }
-
 func notFound(kind, format string, args ...any) error {
 	return refuseNeutron(http.StatusNotFound, kind, format, args...)
 }
@@ -94,9 +92,9 @@ func listNetworks(c *call) (*answer, error) {
 		func(_ *cloudState, n *network) bool { return n.visible(c.who.project) }, (*cloudState).networkView)
 }
 
-func (c *call) findNetwork(w *cloudState, id string) (*network, error) {
-	n, found := w.Networks.get(id, c.now)
-	if !found || !n.visible(c.who.project) {
+func (by scope) findNetwork(w *cloudState, id string) (*network, error) {
+	n, found := w.Networks.get(id, by.now)
+	if !found || !n.visible(by.who.project) {
 		return nil, notFound("NetworkNotFound", "Network %s could not be found.", id)
 	}
 	return n, nil
@@ -130,14 +128,14 @@ func listSubnets(c *call) (*answer, error) {
 
 // seesSubnet reports whether a subnet is visible. As in neutron's policy, the subnets of another project's external
 // network are not.
-func (c *call) seesSubnet(w *cloudState, s *subnet) bool {
+func (by scope) seesSubnet(w *cloudState, s *subnet) bool {
 	n, found := w.Networks.byID[s.Network]
-	return c.owns(&s.base) || (found && n.Shared)
+	return by.owns(&s.base) || (found && n.Shared)
 }
 
-func (c *call) findSubnet(w *cloudState, id string) (*subnet, error) {
-	s, found := w.Subnets.get(id, c.now)
-	if !found || !c.seesSubnet(w, s) {
+func (by scope) findSubnet(w *cloudState, id string) (*subnet, error) {
+	s, found := w.Subnets.get(id, by.now)
+	if !found || !by.seesSubnet(w, s) {
 		return nil, notFound("SubnetNotFound", "Subnet %s could not be found.", id)
 	}
 	return s, nil

@@ -31,9 +31,9 @@ func (c *call) candidatePorts(w *cloudState) iter.Seq[*port] {
 	return slices.Values(found)
 }
 
-func (c *call) findPort(w *cloudState, id string) (*port, error) {
-	p, found := w.Ports.get(id, c.now)
-	if !found || !c.owns(&p.base) {
+func (by scope) findPort(w *cloudState, id string) (*port, error) {
+	p, found := w.Ports.get(id, by.now)
+	if !found || !by.owns(&p.base) {
 		return nil, notFound("PortNotFound", "Port %s could not be found.", id)
 	}
 	return p, nil

@@ -21,7 +21,7 @@ func (b *bootVolume) imageID() string {
 
 // orderBoot parses block_device_mapping_v2. The image or volume with boot index 0 is the root; other block devices
 // have no effect, because no machine runs.
-func (c *call) orderBoot(w *cloudState, o *order) error {
+func (o *order) selectBoot() error {
 	for i := range o.in.Server.Blocks {
 		b := &o.in.Server.Blocks[i]
 		index, err := b.BootIndex.number(-1)
@@ -31,7 +31,7 @@ func (c *call) orderBoot(w *cloudState, o *order) error {
 		if index != 0 || (b.Source == "image" && b.Destination == "local") {
 			continue
 		}
-		if o.boot, err = c.orderRoot(w, o, b); err != nil {
+		if o.boot, err = o.selectRoot(b); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (c *call) orderBoot(w *cloudState, o *order) error {
 	return nil
 }
 
-func (c *call) orderRoot(w *cloudState, o *order, b *blockRequest) (*bootVolume, error) {
+func (o *order) selectRoot(b *blockRequest) (*bootVolume, error) {
 	boot := &bootVolume{delete: truthy(b.Delete)}
 	var err error
 	if boot.size, err = b.Size.number(0); err != nil {
@@ -52,8 +52,8 @@ func (c *call) orderRoot(w *cloudState, o *order, b *blockRequest) (*bootVolume,
 	}
 	switch {
 	case b.Source == "volume":
-		v, found := w.Volumes.get(b.UUID, c.now)
-		if !found || !c.owns(&v.base) {
+		v, found := o.w.Volumes.get(b.UUID, o.now)
+		if !found || !o.owns(&v.base) {
 			return nil, badRequest("Block Device Mapping is Invalid: failed to get volume %s.", b.UUID)
 		}
 		if v.Status != "available" {
@@ -65,17 +65,17 @@ func (c *call) orderRoot(w *cloudState, o *order, b *blockRequest) (*bootVolume,
 		boot.volume = v
 		return boot, nil
 	case b.Source == "image" && b.Destination == "volume":
-		if boot.image, err = c.bootable(w, b.UUID, o.flavor, false); err != nil {
+		if boot.image, err = o.bootable(b.UUID, o.flavor, false); err != nil {
 			return nil, err
 		}
-		return boot, c.checkVolumeQuota(w, o, boot)
+		return boot, o.checkBootVolume(boot)
 	}
 	return nil, badRequest("Block Device Mapping is Invalid: Boot sequence for the instance and image/block device mapping combination is not valid.")
 }
 
-// checkVolumeQuota rejects a server with a boot volume that is too small or exceeds the quota. The real compute
+// checkBootVolume rejects a server with a boot volume that is too small or exceeds the quota. The real compute
 // accepts such a server and lets it fail later; both report the fault.
-func (c *call) checkVolumeQuota(w *cloudState, o *order, boot *bootVolume) error {
+func (o *order) checkBootVolume(boot *bootVolume) error {
 	if boot.size == 0 {
 		return badRequest("Block Device Mapping is Invalid: Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size")
 	}
@@ -83,7 +83,7 @@ func (c *call) checkVolumeQuota(w *cloudState, o *order, boot *bootVolume) error
 		return badRequest("Volume is smaller than the minimum size specified in image metadata. Volume size is %d bytes, minimum size is %d bytes.",
 			boot.size<<30, max(boot.image.MinDisk<<30, *boot.image.Size))
 	}
-	if err := c.roomForVolumes(w, o.max, o.max*boot.size); err != nil {
+	if err := checkVolumeQuota(o.w, o.who.project, o.max, o.max*boot.size); err != nil {
 		return refuse(http.StatusForbidden, "Volume resource quota exceeded")
 	}
 	return nil

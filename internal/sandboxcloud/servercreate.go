@@ -15,44 +15,45 @@ func createServer(c *call) (*answer, error) {
 	if err := c.decode(in); err != nil {
 		return nil, err
 	}
-	if err := c.checkServerRequest(in); err != nil {
+	if err := in.check(c.micro); err != nil {
 		return nil, err
 	}
-	var o *order
-	err := c.update(func(w *cloudState) (err error) {
-		if o, err = c.newOrder(w, in); err != nil {
+	o := &order{scope: c.scope, micro: c.micro, buildTime: c.cloud.options.BuildTime, in: in, password: in.Server.AdminPass}
+	err := c.update(func(w *cloudState) error {
+		o.w = w
+		if err := o.find(); err != nil {
 			return err
 		}
-		if err = c.checkServerQuota(w, o); err != nil {
+		if err := o.checkQuota(); err != nil {
 			return err
 		}
-		return c.keepServers(w, o)
+		return o.createServers()
 	})
 	if err != nil {
 		return nil, err
 	}
-	return c.answerServer(o)
+	return answerServer(c, o)
 }
 
-// keepServers creates the servers. The only permitted error is a lack of addresses, which it detects before it stores
+// createServers creates the servers. The only permitted error is a lack of addresses, which it detects before it stores
 // anything.
-func (c *call) keepServers(w *cloudState, o *order) error {
+func (o *order) createServers() error {
 	reservation := "r-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:8]
 	for n := range o.max {
 		name := o.in.Server.Name
 		if o.max > 1 {
 			name = fmt.Sprintf("%s-%d", name, n+1)
 		}
-		s := c.newServer(w, o, name)
+		s := o.newServer(name)
 		s.Reservation = reservation
-		ports, err := c.newNics(w, o, s)
+		ports, err := o.newNics(s)
 		if err != nil && o.first != nil {
 			return nil // fewer than requested, since the previous ones exist
 		}
 		if err != nil {
 			return err
 		}
-		c.keepServer(w, o, s, ports)
+		o.addServer(s, ports)
 		if o.first == nil {
 			o.first = s
 		}
@@ -60,10 +61,10 @@ func (c *call) keepServers(w *cloudState, o *order) error {
 	return nil
 }
 
-func (c *call) newServer(w *cloudState, o *order, name string) *server {
+func (o *order) newServer(name string) *server {
 	in := &o.in.Server
 	s := &server{
-		base: w.newBase(c.who.project, c.now), User: c.who.user, Name: name, Description: in.Description, Hostname: hostname(name, in.Hostname),
+		base: o.w.newBase(o.who.project, o.now), User: o.who.user, Name: name, Description: in.Description, Hostname: hostname(name, in.Hostname),
 		Flavor: o.flavor.ID, VCPUs: o.flavor.VCPUs, RAM: o.flavor.RAM, Metadata: maps.Clone(in.Metadata), Tags: slices.Clone(in.Tags),
 		Zone: in.Zone, ConfigDrive: truthy(in.ConfigDrive), AutoDisk: in.DiskConfig == "AUTO", AccessIPv4: in.AccessIPv4,
 		AccessIPv6: in.AccessIPv6,
@@ -71,7 +72,7 @@ func (c *call) newServer(w *cloudState, o *order, name string) *server {
 	if s.Metadata == nil {
 		s.Metadata = map[string]string{}
 	}
-	if c.micro < 19 {
+	if o.micro < 19 {
 		s.Description = &s.Name
 	}
 	if o.image != nil && o.boot == nil {
@@ -86,35 +87,35 @@ func (c *call) newServer(w *cloudState, o *order, name string) *server {
 	for _, g := range o.groups {
 		s.Groups = append(s.Groups, g.Name)
 	}
-	c.applyFault(&s.base)
+	o.applyFault(&s.base)
 	return s
 }
 
-// keepServer adds the server and its objects and starts its build.
-func (c *call) keepServer(w *cloudState, o *order, s *server, ports []*port) {
+// addServer adds the server and its objects and starts its build.
+func (o *order) addServer(s *server, ports []*port) {
 	for _, p := range ports {
-		if _, known := w.Ports.byID[p.ID]; known {
-			w.attachPort(p, s.ID, "compute:"+s.Zone, c.now)
+		if _, known := o.w.Ports.byID[p.ID]; known {
+			o.w.attachPort(p, s.ID, "compute:"+s.Zone, o.now)
 			continue
 		}
 		p.Device, p.Owner = s.ID, "compute:"+s.Zone
 		p.ListedFrom, p.Listed = s.ListedFrom, s.Listed
-		w.addPort(p)
+		o.w.addPort(p)
 	}
-	w.Servers.add(s)
-	w.countServer(s, 1)
+	o.w.Servers.add(s)
+	o.w.countServer(s, 1)
 	if o.boot != nil {
-		c.bootFrom(w, o, s)
+		o.bootFrom(s)
 	}
-	w.startBuild(s, startOf(&s.base, c.now), c.cloud.options.BuildTime, c.buildFault(o, s))
+	o.w.startBuild(s, startOf(&s.base, o.now), o.buildTime, o.buildFault(s))
 }
 
 // noValidHost is nova's message, including the trailing space.
 const noValidHost = "No valid host was found. "
 
 // buildFault returns why the build must fail, or "".
-func (c *call) buildFault(o *order, s *server) string {
-	f, fails := c.effect(ServerError)
+func (o *order) buildFault(s *server) string {
+	f, fails := o.effect(ServerError)
 	switch {
 	case fails && f.Message != "":
 		return f.Message
@@ -129,7 +130,7 @@ func (c *call) buildFault(o *order, s *server) string {
 	return ""
 }
 
-func (c *call) answerServer(o *order) (*answer, error) {
+func answerServer(c *call, o *order) (*answer, error) {
 	s := o.first
 	if truthy(o.in.Server.Reservation) {
 		return accepted(view{"reservation_id": s.Reservation})
@@ -153,15 +154,15 @@ func (c *call) answerServer(o *order) (*answer, error) {
 }
 
 // bootFrom creates or attaches the server's root volume.
-func (c *call) bootFrom(w *cloudState, o *order, s *server) {
+func (o *order) bootFrom(s *server) {
 	v := o.boot.volume
 	if v == nil {
-		v = &volume{base: w.newBase(c.who.project, c.now), SizeGB: o.boot.size, ImageID: o.boot.imageID(), Bootable: true, Zone: "nova"}
+		v = &volume{base: o.w.newBase(o.who.project, o.now), SizeGB: o.boot.size, ImageID: o.boot.imageID(), Bootable: true, Zone: "nova"}
 		v.ListedFrom, v.Listed = s.ListedFrom, s.Listed
-		w.Volumes.add(v)
-		w.countVolume(v, 1)
+		o.w.Volumes.add(v)
+		o.w.countVolume(v, 1)
 	}
-	v.Status, v.Server, v.Device, v.Attached = "in-use", s.ID, "/dev/vda", c.now
+	v.Status, v.Server, v.Device, v.Attached = "in-use", s.ID, "/dev/vda", o.now
 	v.AttachmentID = uuid.NewString()
 	s.Volumes = []attached{{v.ID, v.Device, o.boot.delete}}
 }

@@ -15,7 +15,7 @@ type nicOrder struct {
 }
 
 // newNics creates or attaches the ports of one server. If the addresses run out, it releases the allocated ones.
-func (c *call) newNics(w *cloudState, o *order, s *server) ([]*port, error) {
+func (o *order) newNics(s *server) ([]*port, error) {
 	var ports []*port
 	groupIDs := make([]string, 0, len(o.groups))
 	for _, g := range o.groups {
@@ -24,11 +24,11 @@ func (c *call) newNics(w *cloudState, o *order, s *server) ([]*port, error) {
 	for _, n := range o.networks {
 		p := n.port
 		if p == nil {
-			p = &port{base: w.newBase(c.who.project, c.now), Network: n.network.ID, Groups: groupIDs, OfServer: true}
+			p = &port{base: o.w.newBase(o.who.project, o.now), Network: n.network.ID, Groups: groupIDs, OfServer: true}
 			p.MAC = macAddress(p.Seq)
-			if !w.number(p, n.fixed) {
+			if !o.w.number(p, n.fixed) {
 				for _, earlier := range append(ports, p) {
-					w.releaseOrder(earlier)
+					o.w.releaseOrder(earlier)
 				}
 				return nil, badRequest("No fixed IP addresses available for network: %s", n.network.ID)
 			}
@@ -50,7 +50,7 @@ func (w *cloudState) releaseOrder(p *port) {
 }
 
 // orderNetworks determines the networks of the server.
-func (c *call) orderNetworks(w *cloudState, o *order) error {
+func (o *order) selectNetworks() error {
 	raw := o.in.Server.Networks
 	var word string
 	if len(raw) > 0 && json.Unmarshal(raw, &word) == nil {
@@ -71,10 +71,10 @@ func (c *call) orderNetworks(w *cloudState, o *order) error {
 		}
 	}
 	if len(wanted) == 0 {
-		return c.orderAnyNetwork(w, o)
+		return o.selectAnyNetwork()
 	}
 	for _, one := range wanted {
-		n, err := c.orderNic(w, one.UUID, one.Port, one.FixedIP, o.max)
+		n, err := o.selectNic(one.UUID, one.Port, one.FixedIP, o.max)
 		if err != nil {
 			return err
 		}
@@ -84,44 +84,44 @@ func (c *call) orderNetworks(w *cloudState, o *order) error {
 	return nil
 }
 
-func (c *call) orderNic(w *cloudState, networkID, portID, fixed string, count int64) (nicOrder, error) {
+func (o *order) selectNic(networkID, portID, fixed string, count int64) (nicOrder, error) {
 	if portID != "" {
-		return c.orderPort(w, portID, count)
+		return o.selectPort(portID, count)
 	}
-	n, found := w.Networks.get(networkID, c.now)
-	if !found || !n.visible(c.who.project) {
+	n, found := o.w.Networks.get(networkID, o.now)
+	if !found || !n.visible(o.who.project) {
 		return nicOrder{}, badRequest("Network %s could not be found.", networkID)
 	}
 	if fixed != "" {
 		if a, err := netip.ParseAddr(fixed); err != nil {
 			return nicOrder{}, badRequest("Invalid fixed IP address (%s)", fixed)
-		} else if _, used := w.addresses[a]; used {
+		} else if _, used := o.w.addresses[a]; used {
 			return nicOrder{}, badRequest("Fixed IP address %s is already in use on instance.", fixed)
 		}
 	}
 	return nicOrder{network: n, fixed: fixed}, nil
 }
 
-func (c *call) orderPort(w *cloudState, id string, count int64) (nicOrder, error) {
-	p, found := w.Ports.get(id, c.now)
+func (o *order) selectPort(id string, count int64) (nicOrder, error) {
+	p, found := o.w.Ports.get(id, o.now)
 	switch {
-	case !found || !c.owns(&p.base):
+	case !found || !o.owns(&p.base):
 		return nicOrder{}, badRequest("Port id %s could not be found.", id)
 	case p.Device != "":
 		return nicOrder{}, refuse(http.StatusConflict, "Port %s is still in use.", id)
 	case count > 1:
 		return nicOrder{}, badRequest("Unable to launch multiple instances with a single configured port ID. Please launch your instance one by one with different ports.")
 	}
-	n, _ := w.Networks.get(p.Network, c.now)
+	n, _ := o.w.Networks.get(p.Network, o.now)
 	return nicOrder{network: n, port: p}, nil
 }
 
 // orderAnyNetwork selects the network if the request names none: the only one of the project.
-func (c *call) orderAnyNetwork(w *cloudState, o *order) error {
+func (o *order) selectAnyNetwork() error {
 	var own, shared []*network
-	for n := range w.Networks.oldestFirst(c.now) {
+	for n := range o.w.Networks.oldestFirst(o.now) {
 		switch {
-		case n.Project == c.who.project && !n.External:
+		case n.Project == o.who.project && !n.External:
 			own = append(own, n)
 		case n.Shared && !n.External:
 			shared = append(shared, n)

@@ -5,10 +5,17 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
-// order is a validated request: all objects that it names exist.
+// order is the creation of servers by one request, within one change of the state. After find, all objects that the
+// request names exist.
 type order struct {
+	scope
+	w         *cloudState
+	micro     micro
+	buildTime time.Duration
+
 	in       *serverRequest
 	flavor   *flavor
 	image    *image // nil if the server boots from an existing volume
@@ -20,37 +27,37 @@ type order struct {
 	password string
 }
 
-// newOrder finds all objects that the request names.
-func (c *call) newOrder(w *cloudState, in *serverRequest) (*order, error) {
-	o := &order{in: in, password: in.Server.AdminPass}
+// find finds all objects that the request names.
+func (o *order) find() error {
+	in := &o.in.Server
 	var err error
-	if o.min, err = in.Server.MinCount.number(1); err != nil {
-		return nil, err
+	if o.min, err = in.MinCount.number(1); err != nil {
+		return err
 	}
-	if o.max, err = in.Server.MaxCount.number(o.min); err != nil {
-		return nil, err
+	if o.max, err = in.MaxCount.number(o.min); err != nil {
+		return err
 	}
 	if o.min > o.max {
-		return nil, badRequest("min_count must be <= max_count")
+		return badRequest("min_count must be <= max_count")
 	}
 	if o.min < 1 {
-		return nil, badRequest("Invalid input for field/attribute min_count. Value: %d. %d is less than the minimum of 1", o.min, o.min)
+		return badRequest("Invalid input for field/attribute min_count. Value: %d. %d is less than the minimum of 1", o.min, o.min)
 	}
-	if zone := in.Server.Zone; zone != "" && zone != "nova" && !slices.Contains(w.Zones, zone) {
-		return nil, badRequest("The requested availability zone is not available")
+	if zone := in.Zone; zone != "" && zone != "nova" && !slices.Contains(o.w.Zones, zone) {
+		return badRequest("The requested availability zone is not available")
 	}
-	for _, step := range []func(*cloudState, *order) error{c.orderFlavor, c.orderImage, c.orderBoot, c.orderKey, c.orderGroups, c.orderNetworks} {
-		if err := step(w, o); err != nil {
-			return nil, err
+	for _, step := range []func() error{o.selectFlavor, o.selectImage, o.selectBoot, o.selectKey, o.selectGroups, o.selectNetworks} {
+		if err := step(); err != nil {
+			return err
 		}
 	}
-	return o, nil
+	return nil
 }
 
-func (c *call) orderFlavor(w *cloudState, o *order) error {
+func (o *order) selectFlavor() error {
 	ref := string(o.in.Server.Flavor)
 	ref = ref[strings.LastIndexByte(ref, '/')+1:] // it may be a link
-	f, found := w.Flavors.get(ref, c.now)
+	f, found := o.w.Flavors.get(ref, o.now)
 	if !found {
 		return badRequest("Flavor %s could not be found.", ref)
 	}
@@ -58,7 +65,7 @@ func (c *call) orderFlavor(w *cloudState, o *order) error {
 	return nil
 }
 
-func (c *call) orderImage(w *cloudState, o *order) error {
+func (o *order) selectImage() error {
 	ref := o.in.Server.Image
 	if ref == "" {
 		if len(o.in.Server.Blocks) == 0 {
@@ -66,16 +73,16 @@ func (c *call) orderImage(w *cloudState, o *order) error {
 		}
 		return nil
 	}
-	i, err := c.bootable(w, ref, o.flavor, true)
+	i, err := o.bootable(ref, o.flavor, true)
 	o.image = i
 	return err
 }
 
 // bootable finds an image from which a server may boot.
-func (c *call) bootable(w *cloudState, id string, f *flavor, local bool) (*image, error) {
-	i, found := w.Images.get(id, c.now)
+func (o *order) bootable(id string, f *flavor, local bool) (*image, error) {
+	i, found := o.w.Images.get(id, o.now)
 	switch {
-	case !found || !i.visible(c.who.project):
+	case !found || !i.visible(o.who.project):
 		return nil, badRequest("Can not find requested image")
 	case i.Status != "active":
 		return nil, badRequest("Image %s is not active.", id)
@@ -90,20 +97,20 @@ func (c *call) bootable(w *cloudState, id string, f *flavor, local bool) (*image
 	return i, nil
 }
 
-func (c *call) orderKey(w *cloudState, o *order) error {
+func (o *order) selectKey() error {
 	name := o.in.Server.Key
 	if name == nil || *name == "" {
 		return nil
 	}
-	for k := range w.Keys.oldestFirst(c.now) {
-		if k.User == c.who.user && k.Name == *name {
+	for k := range o.w.Keys.oldestFirst(o.now) {
+		if k.User == o.who.user && k.Name == *name {
 			return nil
 		}
 	}
 	return badRequest("Invalid key_name provided.")
 }
 
-func (c *call) orderGroups(w *cloudState, o *order) error {
+func (o *order) selectGroups() error {
 	refs := o.in.Server.Groups
 	if len(refs) == 0 {
 		refs = append(refs, struct {
@@ -111,7 +118,7 @@ func (c *call) orderGroups(w *cloudState, o *order) error {
 		}{"default"})
 	}
 	for _, ref := range refs {
-		g, err := w.findGroup(c.who.project, ref.Name, c.now)
+		g, err := o.w.findGroup(o.who.project, ref.Name, o.now)
 		if err != nil {
 			return badRequest("Unable to find security_group with name or id '%s'", ref.Name)
 		}
@@ -121,8 +128,8 @@ func (c *call) orderGroups(w *cloudState, o *order) error {
 }
 
 // checkServerQuota returns quota errors with nova's text.
-func (c *call) checkServerQuota(w *cloudState, o *order) error {
-	q, u := w.quota(c.who.project), w.use(c.who.project)
+func (o *order) checkQuota() error {
+	q, u := o.w.quota(o.who.project), o.w.use(o.who.project)
 	var over, requested, used, allowed []string
 	check := func(name string, more, have, limit int64) {
 		if limit >= 0 && have+more > limit {
@@ -130,7 +137,7 @@ func (c *call) checkServerQuota(w *cloudState, o *order) error {
 			used, allowed = append(used, fmt.Sprint(have)), append(allowed, fmt.Sprint(limit))
 		}
 	}
-	if err := c.checkPortQuota(w, o); err != nil {
+	if err := o.checkPortQuota(); err != nil {
 		return err
 	}
 	check("cores", o.max*o.flavor.VCPUs, u.cores, q.Cores)
@@ -144,14 +151,14 @@ func (c *call) checkServerQuota(w *cloudState, o *order) error {
 	return nil
 }
 
-func (c *call) checkPortQuota(w *cloudState, o *order) error {
+func (o *order) checkPortQuota() error {
 	var more int64
 	for _, n := range o.networks {
 		if n.port == nil {
 			more += o.max
 		}
 	}
-	q, u := w.quota(c.who.project), w.use(c.who.project)
+	q, u := o.w.quota(o.who.project), o.w.use(o.who.project)
 	if q.Ports >= 0 && u.ports+more > q.Ports {
 		return refuse(http.StatusForbidden, "Maximum number of ports exceeded")
 	}

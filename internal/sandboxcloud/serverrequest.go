@@ -84,8 +84,8 @@ func (f flexible) number(otherwise int64) (int64, error) {
 // maxUserData is nova's limit on encoded user data in bytes.
 const maxUserData = 65535
 
-// checkServerRequest validates the request like the API's schema, before any lookup.
-func (c *call) checkServerRequest(in *serverRequest) error {
+// check validates the request like the API's schema, before any lookup.
+func (in *serverRequest) check(version micro) error {
 	s := &in.Server
 	switch {
 	case strings.TrimSpace(s.Name) == "":
@@ -94,13 +94,13 @@ func (c *call) checkServerRequest(in *serverRequest) error {
 		return badRequest("Invalid input for field/attribute name. Value: %s. '%s' is too long", s.Name, s.Name)
 	case s.Flavor == "":
 		return badRequest("Invalid input for field/attribute server. 'flavorRef' is a required property")
-	case s.Networks == nil && c.micro >= 37:
+	case s.Networks == nil && version >= 37:
 		return badRequest("Invalid input for field/attribute server. 'networks' is a required property")
-	case s.Tags != nil && c.micro < 52:
+	case s.Tags != nil && version < 52:
 		return badRequest("Additional properties are not allowed ('tags' was unexpected)")
-	case s.Description != nil && c.micro < 19:
+	case s.Description != nil && version < 19:
 		return badRequest("Additional properties are not allowed ('description' was unexpected)")
-	case s.Hostname != "" && c.micro < 90:
+	case s.Hostname != "" && version < 90:
 		return badRequest("Additional properties are not allowed ('hostname' was unexpected)")
 	case len(s.Metadata) > 128:
 		return refuse(http.StatusForbidden, "Maximum number of metadata items exceeds 128")

@@ -142,7 +142,7 @@ var errHungUp = fmt.Errorf("a fault: %w", errCut)
 func (c *Cloud) sshFault(ctx context.Context, operation, server string, do func(faultDecision)) (err error) {
 	request := (&http.Request{Method: "SSH", URL: &url.URL{Path: "/servers/" + server}}).WithContext(ctx)
 	request.SetPathValue("id", server)
-	call := &call{cloud: c, request: request, route: &route{service: compute, operation: operation}, now: c.now()}
+	call := &call{cloud: c, request: request, route: &route{service: compute, operation: operation}, scope: scope{now: c.now()}}
 	c.count(operation)
 	met, err := call.decideFault()
 	if err != nil {

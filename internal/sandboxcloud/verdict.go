@@ -31,7 +31,7 @@ func (c *call) decideFault() (faultDecision, error) {
 			c.cloud.options.Log.Debug("sandbox fault", "operation", c.route.operation, "action", r.Action)
 		}
 	}
-	c.effects = met
+	c.faults = met
 	return met, nil
 }
 

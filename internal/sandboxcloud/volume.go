@@ -111,7 +111,7 @@ func createVolume(c *call) (*answer, error) {
 	}
 	var out view
 	err = c.update(func(w *cloudState) error {
-		if err := c.roomForVolumes(w, 1, size); err != nil {
+		if err := checkVolumeQuota(w, c.who.project, 1, size); err != nil {
 			return err
 		}
 		v := &volume{SizeGB: size, Status: "creating", Metadata: in.Volume.Metadata, Zone: "nova", User: c.who.user}
@@ -138,9 +138,9 @@ func createVolume(c *call) (*answer, error) {
 	return accepted(view{"volume": out})
 }
 
-// roomForVolumes returns quota errors with cinder's text.
-func (c *call) roomForVolumes(w *cloudState, count, gigabytes int64) error {
-	q, u := w.quota(c.who.project), w.use(c.who.project)
+// checkVolumeQuota returns quota errors with cinder's text.
+func checkVolumeQuota(w *cloudState, project string, count, gigabytes int64) error {
+	q, u := w.quota(project), w.use(project)
 	if q.Gigabytes >= 0 && u.gigabytes+gigabytes > q.Gigabytes {
 		return refuse(http.StatusRequestEntityTooLarge,
 			"VolumeSizeExceedsAvailableQuota: Requested volume or snapshot exceeds allowed gigabytes quota. Requested %dG, quota is %dG and %dG has been consumed.",

@@ -104,9 +104,9 @@ func (c *call) volumeFits(v *volume) bool {
 	return has("name", v.Name) && has("status", v.Status) && has("availability_zone", v.Zone)
 }
 
-func (c *call) findVolume(w *cloudState, id string) (*volume, error) {
-	v, found := w.Volumes.get(id, c.now)
-	if !found || !c.owns(&v.base) {
+func (by scope) findVolume(w *cloudState, id string) (*volume, error) {
+	v, found := w.Volumes.get(id, by.now)
+	if !found || !by.owns(&v.base) {
 		return nil, refuse(http.StatusNotFound, "Volume %s could not be found.", id)
 	}
 	return v, nil
