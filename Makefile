@@ -49,7 +49,7 @@ demo: build ## plan, apply, plan again, change, destroy: on the sandbox cloud
 	./examples/demo.sh bin/npctl
 
 bench: ## the benchmarks behind docs/performance.md
-	go test -run '^$$' -bench . -benchmem ./plan ./config ./state/bolt ./reconcile ./drivers/openstack ./internal/imagefile ./watch ./cmd/npctl
+	go test -run '^$$' -bench . -benchmem ./plan/... ./config ./state/bolt ./reconcile ./drivers/openstack ./internal/imagefile ./watch ./cmd/npctl
 
 fuzz: ## fuzz the loader, the state file and gearman for a minute each
 	go test -run '^$$' -fuzz FuzzLoad -fuzztime 60s ./config

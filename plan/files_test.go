@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,23 +22,6 @@ func TestChangedInputFilesAreNamed(t *testing.T) {
 		if diff := cmp.Diff(test.want, c.changedFiles("v1:00", test.now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-func TestManyInputFilesAreCounted(t *testing.T) {
-	s := sampleBuild("debian")
-	s.Changes, s.Files = nil, nil
-	for i := range 12 {
-		s.Files = append(s.Files, FileChange{fmt.Sprintf("files/%02d", i), FileChanged})
-	}
-	p := Plan{Steps: []Step{s}}
-	for name, text := range map[string]string{"text": renderText(t, p, TextOptions{}), "Markdown": renderMarkdownText(t, p, 0)} {
-		if !strings.Contains(text, "~ file files/04  # changed\n") || strings.Contains(text, "files/05") || !strings.Contains(text, " and 7 more\n") {
-			t.Errorf("%s does not show five of twelve files:\n%s", name, text)
-		}
-	}
-	if text := renderText(t, p, TextOptions{Verbose: true}); strings.Count(text, "~ file ") != 12 {
-		t.Errorf("-verbose does not show twelve files:\n%s", text)
 	}
 }
 

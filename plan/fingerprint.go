@@ -2,10 +2,8 @@ package plan
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -29,8 +27,8 @@ var volatile = map[resources.Kind][]string{
 	resources.KindNode: {"checked", "lease"},
 }
 
-// attributesOf returns nil without a record.
-func attributesOf(record resources.Record) Attributes {
+// AttributesOf returns the attributes of a record, or nil without one.
+func AttributesOf(record resources.Record) Attributes {
 	if record == nil {
 		return nil
 	}
@@ -52,7 +50,8 @@ func attributesOf(record resources.Record) Attributes {
 	return attributes
 }
 
-func (a Attributes) digest() string {
+// Digest returns the digest of the attributes in a Fingerprint.
+func (a Attributes) Digest() string {
 	if a == nil {
 		return noRecord
 	}
@@ -63,48 +62,6 @@ func (a Attributes) digest() string {
 	return digest(parts...)
 }
 
-// differences describes the attributes that differ.
-func (a Attributes) differences(now Attributes) []string {
-	names := map[string]bool{}
-	for _, from := range []Attributes{a, now} {
-		for name := range from {
-			names[name] = true
-		}
-	}
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if a[name] != now[name] {
-			all = append(all, fmt.Sprintf("%s was %s, is now %s", name, staleValue(a[name]), staleValue(now[name])))
-		}
-	}
-	return all
-}
-
 func (c *computation) fingerprint(key resources.Key) Fingerprint {
-	return Fingerprint{Subject: key.String(), Digest: attributesOf(c.seen.Records.Get(key)).digest()}
-}
-
-// Reviewed returns the attributes of the records that the steps of a plan rely on, by subject.
-func Reviewed(p Plan, r *Records) map[string]Attributes {
-	all := map[string]Attributes{}
-	for i := range p.Steps {
-		for _, f := range p.Steps[i].Preconditions {
-			if _, done := all[f.Subject]; done {
-				continue
-			}
-			if attributes := attributesOf(r.Get(keyOf(f.Subject))); attributes != nil {
-				all[f.Subject] = attributes
-			}
-		}
-	}
-	return all
-}
-
-// keyOf returns the key of the record that is the subject of a fingerprint, or a zero key for other subjects.
-func keyOf(subject string) resources.Key {
-	kind, id, _ := strings.Cut(subject, "/")
-	if resources.NewRecord(resources.Kind(kind)) == nil {
-		return resources.Key{}
-	}
-	return resources.Key{Kind: resources.Kind(kind), ID: id}
+	return Fingerprint{Subject: key.String(), Digest: AttributesOf(c.seen.Records.Get(key)).Digest()}
 }

@@ -72,6 +72,16 @@ type Plan struct {
 	Waiting []resources.Placement `json:"-"`
 }
 
+// Meta describes the origin of a plan.
+type Meta struct {
+	NpctlVersion string    `json:"npctl_version"`
+	Lineage      string    `json:"lineage,omitempty"`              // ID of the installation
+	Serial       uint64    `json:"serial,omitempty"`               // serial of its state when the plan was computed
+	Digest       string    `json:"configuration_digest,omitempty"` // see resources.Desired
+	Created      time.Time `json:"created"`
+	Options      Options   `json:"options"`
+}
+
 // Step is one change.
 type Step struct {
 	ID            string              `json:"id"` // unique in the plan, the same for the same change in the next plan

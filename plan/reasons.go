@@ -1,5 +1,10 @@
 package plan
 
+import (
+	"maps"
+	"slices"
+)
+
 // The reasons. Each step has exactly one; its evidence has the details.
 const (
 	ReasonNoBuild         Reason = "no-build"
@@ -98,3 +103,6 @@ func (r Reason) Text() string {
 	}
 	return string(r)
 }
+
+// Reasons returns all codes, sorted.
+func Reasons() []Reason { return slices.Sorted(maps.Keys(reasonTexts)) }

@@ -13,32 +13,32 @@ func TestStaticNodesAreUnregisteredByName(t *testing.T) {
 			Static: true, Hostname: "metal", Slot: n}
 	}
 	for name, test := range map[string]struct {
-		change func(*resources.Desired, *Observed)
-		reason Reason
-		title  string
+		change  func(*resources.Desired, *Observed)
+		reason  Reason
+		address Address
 	}{
 		"fewer slots": {
 			change: func(d *resources.Desired, o *Observed) {
 				o.Records.Nodes = append(o.Records.Nodes, slot("0000000004", 1))
-			}, reason: ReasonSlotRemoved, title: "- unregister metal[1] metal in lab/main"},
+			}, reason: ReasonSlotRemoved, address: "provider.lab.pool.main.node.metal[1]"},
 		"no such machine": {
 			change: func(d *resources.Desired, _ *Observed) { d.Providers[1].Pools[0].Nodes = nil },
-			reason: ReasonStaticNodeGone, title: "- unregister metal metal in lab/main"},
+			reason: ReasonStaticNodeGone, address: "provider.lab.pool.main.node.metal"},
 		"no such pool": {
 			change: func(d *resources.Desired, _ *Observed) { d.Providers[1].Pools = nil },
-			reason: ReasonPoolRemoved, title: "- unregister metal metal in lab/main"},
+			reason: ReasonPoolRemoved, address: "provider.lab.pool.main.node.metal"},
 		"no such provider": {
 			change: func(d *resources.Desired, _ *Observed) { d.Providers = d.Providers[:1] },
-			reason: ReasonProviderRemoved, title: "- unregister metal metal in lab/main"},
+			reason: ReasonProviderRemoved, address: "provider.lab.pool.main.node.metal"},
 		"registered twice": {
 			change: func(_ *resources.Desired, o *Observed) {
 				o.Records.Nodes = append(o.Records.Nodes, slot("0000000004", 0))
-			}, reason: ReasonDuplicate, title: "- unregister metal metal in lab/main"},
+			}, reason: ReasonDuplicate, address: "provider.lab.pool.main.node.metal"},
 		"interrupted removal": {
 			change: func(d *resources.Desired, o *Observed) {
 				d.Providers[1].Pools[0].Nodes = nil
 				o.Records.Nodes[2].State = resources.StateDeleting
-			}, reason: ReasonUnfinished, title: "- unregister metal metal in lab/main"},
+			}, reason: ReasonUnfinished, address: "provider.lab.pool.main.node.metal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, o := fleet(), settled()
@@ -53,8 +53,8 @@ func TestStaticNodesAreUnregisteredByName(t *testing.T) {
 			if s == nil || s.Reason != test.reason || !s.Removes() {
 				t.Fatalf("want a step to unregister because of %s:\n%s", test.reason, lines(p))
 			}
-			if text := renderText(t, p, TextOptions{}); !strings.Contains(text, test.title) || !strings.Contains(text, "1 to unregister, 0 to delete.") {
-				t.Errorf("the text lacks %q:\n%s", test.title, text)
+			if s.Address != test.address || s.Node != "metal" || p.Summary().Unregister != 1 || p.Summary().Delete != 0 {
+				t.Errorf("got %s of node %s, want %s:\n%s", s.Address, s.Node, test.address, lines(p))
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestStaticNodeOfDeletedRequestIsNamed(t *testing.T) {
 	o := settled()
 	o.Records.Nodes[2].Request = "0000000099"
 	p := Compute(fleet(), o, Options{})
-	if text := renderText(t, p, TextOptions{}); !strings.Contains(text, "update metal metal in lab/main") || strings.Contains(text, "0000000003") {
-		t.Errorf("the plan does not name the machine:\n%s", text)
+	if len(p.Steps) != 1 || p.Steps[0].Action != ActionUpdate || p.Steps[0].Node != "metal" {
+		t.Errorf("the plan does not name the machine:\n%s", lines(p))
 	}
 }

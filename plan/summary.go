@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
 // Summary counts the steps of a plan by action.
@@ -30,12 +33,13 @@ type Summary struct {
 func (p Plan) Summary() Summary {
 	s := Summary{Unchanged: p.Unchanged.Count(), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
 	for i := range p.Steps {
-		s.add(p.Steps[i].Action)
+		s.Add(p.Steps[i].Action)
 	}
 	return s
 }
 
-func (s *Summary) add(a Action) {
+// Add counts one more step with the action.
+func (s *Summary) Add(a Action) {
 	s.Total++
 	if n := s.of(a); n != nil {
 		*n++
@@ -83,22 +87,23 @@ func (s Summary) Count(a Action) int {
 // Empty reports whether the plan has no steps.
 func (s Summary) Empty() bool { return s.Total == 0 }
 
-// summaryActions lists the actions in the order of a summary: creating actions before deleting ones.
-var summaryActions = []struct {
-	action Action
-	always bool // printed even if the count is 0
-}{
-	{ActionBuild, true},
-	{ActionConvert, false},
-	{ActionUpload, true},
-	{ActionLaunch, true},
-	{ActionRegister, false},
-	{ActionServe, false},
-	{ActionDecline, false},
-	{ActionUpdate, false},
-	{ActionForget, false},
-	{ActionUnregister, false},
-	{ActionDelete, true},
+// Merge adds the counts of the steps of another summary.
+func (s *Summary) Merge(other Summary) {
+	for _, a := range summaryActions {
+		*s.of(a) += *other.of(a)
+	}
+	s.Total += other.Total
+}
+
+var summaryActions = []Action{ActionBuild, ActionConvert, ActionUpload, ActionLaunch, ActionRegister, ActionServe, ActionDecline, ActionUpdate,
+	ActionForget, ActionUnregister, ActionDelete}
+
+// Actions returns all actions in the order of a summary: creating actions before deleting ones.
+func Actions() []Action { return slices.Clone(summaryActions) }
+
+// alwaysPrinted reports whether a summary contains the action even if its count is 0.
+func alwaysPrinted(a Action) bool {
+	return a == ActionBuild || a == ActionUpload || a == ActionLaunch || a == ActionDelete
 }
 
 // String returns the last line of every printed plan: "No changes.", or a line such as "Plan: 1 to build, 1 to
@@ -106,7 +111,7 @@ var summaryActions = []struct {
 // plan with problems never prints "No changes.", and an incomplete plan prints the reason instead: "No known changes;
 // 1 provider could not be listed.".
 func (s Summary) String() string {
-	why := s.unknown()
+	why := s.Incomplete()
 	switch {
 	case s.Empty() && !s.Problems && why == "":
 		return "No changes."
@@ -117,19 +122,34 @@ func (s Summary) String() string {
 	b.WriteString("Plan: ")
 	first := true
 	for _, a := range summaryActions {
-		n := s.Count(a.action)
-		if n == 0 && !a.always {
+		n := s.Count(a)
+		if n == 0 && !alwaysPrinted(a) {
 			continue
 		}
 		if !first {
 			b.WriteString(", ")
 		}
 		first = false
-		b.WriteString(strconv.Itoa(n) + " to " + string(a.action))
+		b.WriteString(strconv.Itoa(n) + " to " + string(a))
 	}
 	if why != "" {
 		b.WriteString("; " + why)
 	}
 	b.WriteByte('.')
 	return b.String()
+}
+
+// Incomplete returns why the plan may not cover everything, or "".
+func (s Summary) Incomplete() string {
+	why := ""
+	if s.Deferred > 0 {
+		why = text.Count(s.Deferred, "provider", "providers") + " could not be listed"
+	}
+	switch {
+	case s.InProgress && why != "":
+		why += ", and another npctl is working"
+	case s.InProgress:
+		why = "another npctl is working"
+	}
+	return why
 }

@@ -1,9 +1,6 @@
 package plan
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -43,28 +40,5 @@ func TestUnknownImageFilesAreNoted(t *testing.T) {
 				t.Errorf("%s: %s is planned", name, s.Address)
 			}
 		}
-		for form, text := range rendered(t, p) {
-			if !strings.Contains(text, "unknown-files") {
-				t.Errorf("%s: the note is not in the plan as %s", name, form)
-			}
-		}
 	}
-}
-
-// rendered returns a plan in every output format.
-func rendered(t *testing.T, p Plan) map[string]string {
-	t.Helper()
-	report, err := p.MarshalReport(Meta{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, report, "", " "); err != nil {
-		t.Fatal(err)
-	}
-	var text, markdown bytes.Buffer
-	if err := errors.Join(p.WriteText(&text, TextOptions{}), p.WriteMarkdown(&markdown, 0)); err != nil {
-		t.Fatal(err)
-	}
-	return map[string]string{"JSON": indented.String(), "text": text.String(), "Markdown": markdown.String()}
 }

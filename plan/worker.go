@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -74,19 +73,4 @@ func (c *computation) workedOn(image string) bool {
 		}
 	}
 	return false
-}
-
-// unknown returns why a summary is incomplete, or "".
-func (s Summary) unknown() string {
-	why := ""
-	if s.Deferred > 0 {
-		why = text.Count(s.Deferred, "provider", "providers") + " could not be listed"
-	}
-	switch {
-	case s.InProgress && why != "":
-		why += ", and another npctl is working"
-	case s.InProgress:
-		why = "another npctl is working"
-	}
-	return why
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -324,15 +325,15 @@ func attribute(config cty.Value, name, otherwise string) string {
 func (l *lab) compare(t *testing.T, p plan.Plan) {
 	t.Helper()
 	want := l.driver.asked.all
-	report, err := p.MarshalReport(plan.Meta{})
+	report, err := render.Report(p, plan.Meta{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text, markdown strings.Builder
-	if err := p.WriteText(&text, plan.TextOptions{Verbose: true}); err != nil {
+	if err := render.Text(&text, p, render.TextOptions{Verbose: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.WriteMarkdown(&markdown, 0); err != nil {
+	if err := render.Markdown(&markdown, p, 0); err != nil {
 		t.Fatal(err)
 	}
 	same := func(what string, want, got []string, whole string) {

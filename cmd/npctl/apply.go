@@ -11,6 +11,8 @@ import (
 
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/planfile"
+	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
@@ -76,7 +78,7 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 	if err := c.checkApply(cmd); err != nil {
 		return err
 	}
-	var saved *plan.File
+	var saved *planfile.File
 	if path := cmd.Args().First(); path != "" {
 		file, err := c.readPlan(path)
 		if err != nil {
@@ -127,7 +129,7 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	}
 	events.plan(p, s.meta(opt))
 	if !c.json {
-		if err := p.WriteText(c.ui.out, c.text(&c.planOptions, s.seen.Now)); err != nil {
+		if err := render.Text(c.ui.out, p, c.text(&c.planOptions, s.seen.Now)); err != nil {
 			return outputError(err)
 		}
 	}

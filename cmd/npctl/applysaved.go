@@ -9,16 +9,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/planfile"
 )
 
 // readPlan reads a plan file and adopts its variables and options. Only sensitive variables must be passed again.
-func (c *applyCommand) readPlan(path string) (*plan.File, error) {
+func (c *applyCommand) readPlan(path string) (*planfile.File, error) {
 	if c.narrowed() {
 		return nil, hint(errors.New("options cannot change a saved plan"),
 			"remove -target, -exclude, -replace, -destroy, -refresh-only and -allow-destroy, or plan again with them")
 	}
-	file, err := plan.ReadFile(path)
+	file, err := planfile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (c *applyCommand) readPlan(path string) (*plan.File, error) {
 }
 
 // applySaved executes a plan file, unless it is stale.
-func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.File, events *eventWriter) error {
+func (c *applyCommand) applySaved(ctx context.Context, s *session, file planfile.File, events *eventWriter) error {
 	if err := file.CheckInstallation(s.identity.Lineage); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file plan.Fil
 }
 
 // anotherConfiguration lists the blocks that differ. If none differs, the value of a sensitive variable has changed.
-func (c *applyCommand) anotherConfiguration(file plan.File, change *plan.ConfigurationChange) error {
+func (c *applyCommand) anotherConfiguration(file planfile.File, change *planfile.ConfigurationChange) error {
 	if len(change.Blocks) == 0 && len(file.Sensitive) > 0 {
 		return hint(errors.New("a sensitive value has changed since the plan was computed: plan again"),
 			fmt.Sprintf("sensitive variables are not saved; set them to the same value again: %s", joinWords(file.Sensitive)))
@@ -82,7 +82,7 @@ func (c *applyCommand) anotherConfiguration(file plan.File, change *plan.Configu
 }
 
 // refuse lists the changes that make a plan stale.
-func (c *applyCommand) refuse(file plan.File, stale []plan.Mismatch) error {
+func (c *applyCommand) refuse(file planfile.File, stale []planfile.Mismatch) error {
 	lines := make([]string, len(stale))
 	for i := range stale {
 		lines[i] = stale[i].String()
@@ -92,7 +92,7 @@ func (c *applyCommand) refuse(file plan.File, stale []plan.Mismatch) error {
 }
 
 // changedSince prints changes since the plan was computed, at most 20 of them.
-func (c *applyCommand) changedSince(file plan.File, what string, changes []string) {
+func (c *applyCommand) changedSince(file planfile.File, what string, changes []string) {
 	const shown = 20
 	c.ui.message("Since this plan was made (%s), %s:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"), what)
 	for i, change := range changes {

@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/text"
-	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
@@ -108,7 +108,7 @@ func nextStep(err error) string {
 			locked.Holder.Operation, locked.Holder.PID, locked.Holder.Host, locked.Holder.ID)
 	case errors.Is(err, state.ErrLost):
 		return "another process took the lock; review npctl plan before you apply again"
-	case errors.Is(err, plan.ErrNotPlanFile), errors.Is(err, plan.ErrPlanDamaged), errors.Is(err, plan.ErrPlanFormat):
+	case errors.Is(err, planfile.ErrNotPlanFile), errors.Is(err, planfile.ErrDamaged), errors.Is(err, planfile.ErrFormat):
 		return "create a new plan with npctl plan -out=FILE"
 	case errors.Is(err, drivers.ErrThrottled):
 		return "the cloud limits the rate of calls: wait, or set rate in the provider block"

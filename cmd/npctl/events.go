@@ -11,6 +11,7 @@ import (
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/reconcile"
 )
 
@@ -104,7 +105,7 @@ func (e *eventWriter) plan(p plan.Plan, meta plan.Meta) {
 	if e.to == nil {
 		return
 	}
-	if report, err := p.MarshalReport(meta); err == nil {
+	if report, err := render.Report(p, meta); err == nil {
 		e.write(eventLine{Type: "plan", Plan: report})
 	}
 }

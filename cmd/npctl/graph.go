@@ -8,6 +8,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/planfile"
+	"github.com/npctl/npctl/plan/render"
 )
 
 const graphDescription = `Prints the steps of a plan as a graph: an arrow leads from each step to the steps it depends on. The
@@ -53,9 +55,9 @@ func (c *graphCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	text := p.Graph() + "\n"
+	text := render.Graph(p) + "\n"
 	if c.kind == "json" {
-		report, err := p.GraphJSON()
+		report, err := render.GraphJSON(p)
 		if err != nil {
 			return err
 		}
@@ -72,7 +74,7 @@ func (c *graphCommand) run(ctx context.Context, cmd *cli.Command) error {
 
 func (c *graphCommand) plan(ctx context.Context, path string) (plan.Plan, error) {
 	if path != "" {
-		file, err := plan.ReadFile(path)
+		file, err := planfile.Read(path)
 		return file.Plan, err
 	}
 	config, err := c.loadAndWarn(c.variableOptions)

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -143,7 +144,7 @@ func (c *imageChange) look(ctx context.Context, decide decision) error {
 	if !c.json {
 		return c.show(s, made)
 	}
-	report, err := made.plan.MarshalReport(s.meta(made.opt))
+	report, err := render.Report(made.plan, s.meta(made.opt))
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func (c *imageChange) write(s *session, made imagePlan) error {
 	if len(made.requested) > 0 && made.plan.Summary().Empty() {
 		return nil
 	}
-	return made.plan.WriteText(c.ui.out, c.text(&c.planOptions, s.seen.Now))
+	return render.Text(c.ui.out, made.plan, c.text(&c.planOptions, s.seen.Now))
 }
 
 // approveImages asks the operator to approve the plan.

@@ -11,6 +11,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/planfile"
+	"github.com/npctl/npctl/plan/render"
 )
 
 const planDescription = `Reads the configuration and the state, lists the clouds, and shows the steps of apply and their
@@ -126,7 +128,7 @@ func (c *planCommand) checkPlan(cmd *cli.Command) error {
 func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 	switch {
 	case c.json:
-		report, err := p.MarshalReport(s.meta(opt))
+		report, err := render.Report(p, s.meta(opt))
 		if err != nil {
 			return err
 		}
@@ -134,9 +136,9 @@ func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 			return outputError(err)
 		}
 	case c.markdown == "-":
-		return outputError(p.WriteMarkdown(c.ui.out, 0))
+		return outputError(render.Markdown(c.ui.out, p, 0))
 	default:
-		if err := p.WriteText(c.ui.out, c.text(&c.planOptions, s.seen.Now)); err != nil {
+		if err := render.Text(c.ui.out, p, c.text(&c.planOptions, s.seen.Now)); err != nil {
 			return outputError(err)
 		}
 	}
@@ -153,7 +155,7 @@ func writeMarkdown(p plan.Plan, path string) error {
 		return fmt.Errorf("write Markdown: %w", err)
 	}
 	defer file.Cleanup() //nolint:errcheck // nothing to clean up after success
-	if err := p.WriteMarkdown(file, 0); err != nil {
+	if err := render.Markdown(file, p, 0); err != nil {
 		return fmt.Errorf("write Markdown to %s: %w", path, err)
 	}
 	if err := file.CloseAtomicallyReplace(); err != nil {
@@ -167,7 +169,7 @@ func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
 	if c.out == "" || len(p.Problems) > 0 {
 		return nil
 	}
-	file := plan.File{Meta: s.meta(opt), Plan: p, Records: plan.Reviewed(p, &s.seen.Records),
+	file := planfile.File{Meta: s.meta(opt), Plan: p, Records: planfile.Reviewed(p, &s.seen.Records),
 		Blocks: s.config.Desired.Blocks, Variables: map[string]json.RawMessage{}}
 	for name, v := range s.config.Variables {
 		if v.Sensitive {
@@ -181,7 +183,7 @@ func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
 		file.Variables[name] = text
 	}
 	slices.Sort(file.Sensitive)
-	if err := file.WriteFile(c.out); err != nil {
+	if err := file.Write(c.out); err != nil {
 		return err
 	}
 	if !c.json {

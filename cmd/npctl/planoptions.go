@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/render"
 )
 
 // planOptions holds the options of every command that computes a plan.
@@ -92,6 +93,6 @@ func addresses(texts []string) []plan.Address {
 }
 
 // text returns the options for the text of a plan on stdout.
-func (a *app) text(o *planOptions, now time.Time) plan.TextOptions {
-	return plan.TextOptions{Color: a.ui.outColor, Width: a.ui.outWidth(), Verbose: o.verbose, Now: now}
+func (a *app) text(o *planOptions, now time.Time) render.TextOptions {
+	return render.TextOptions{Color: a.ui.outColor, Width: a.ui.outWidth(), Verbose: o.verbose, Now: now}
 }

@@ -8,7 +8,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/planfile"
+	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -52,14 +53,14 @@ func (c *showCommand) run(ctx context.Context, cmd *cli.Command) error {
 }
 
 func (c *showCommand) plan(path string) error {
-	file, err := plan.ReadFile(path)
+	file, err := planfile.Read(path)
 	if err != nil {
 		return err
 	}
 	if !c.json {
-		return outputError(file.Plan.WriteText(c.ui.out, c.text(&planOptions{verbose: c.verbose}, time.Time{})))
+		return outputError(render.Text(c.ui.out, file.Plan, c.text(&planOptions{verbose: c.verbose}, time.Time{})))
 	}
-	report, err := file.Plan.MarshalReport(file.Meta)
+	report, err := render.Report(file.Plan, file.Meta)
 	if err != nil {
 		return err
 	}

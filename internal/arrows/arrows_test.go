@@ -22,6 +22,9 @@ var arrows = map[string][]string{
 	"resources/schema": {},
 	"config":           {"resources", "resources/schema"},
 	"plan":             {"resources"},
+	"plan/render":      {"plan", "resources"},
+	"plan/planfile":    {"plan", "resources"},
+	"plan/plantest":    {"plan", "resources"},
 	"state":            {"resources", "resources/schema"},
 	"state/*":          {"state", "resources", "resources/schema"},
 	"drivers":          {"resources", "resources/schema"},
@@ -35,7 +38,7 @@ var arrows = map[string][]string{
 	"watch":      {"resources", "plan", "state", "reconcile"},
 	"watch/*":    {"watch", "resources", "plan", "state", "reconcile", "internal/*"},
 	// what the API and its clients say to each other; clients need nothing else of the daemon
-	"watch/httpapi":        {"watch", "watch/httpapi/wire", "resources", "plan", "state", "reconcile", "internal/*"},
+	"watch/httpapi":        {"watch", "watch/httpapi/wire", "resources", "plan", "plan/render", "state", "reconcile", "internal/*"},
 	"watch/httpapi/wire":   {"resources", "state"},
 	"watch/httpapi/client": {"watch/httpapi/wire", "resources", "state"},
 	"internal/*":           {"internal/*", "resources", "resources/schema"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -16,7 +17,7 @@ func (c *call) plan() (any, error) {
 	if pass.Observed.Now.IsZero() {
 		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no pass has completed yet"}
 	}
-	report, err := pass.Plan.MarshalReport(plan.Meta{NpctlVersion: c.Version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
+	report, err := render.Report(pass.Plan, plan.Meta{NpctlVersion: c.Version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
 		Created: pass.Observed.Now.UTC(), Options: plan.Options{HonorBackoff: true}})
 	if err != nil {
 		return nil, err

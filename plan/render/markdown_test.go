@@ -1,4 +1,4 @@
-package plan
+package render
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/plantest"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/renderer/html"
@@ -15,15 +17,15 @@ import (
 )
 
 func TestMarkdownGolden(t *testing.T) {
-	renderGolden(t, "review.md", renderMarkdownText(t, samplePlan(), 0))
-	renderGolden(t, "review-hostile.md", renderMarkdownText(t, hostileNode(), 0))
+	checkGolden(t, "review.md", markdownOf(t, plantest.Plan(), 0))
+	checkGolden(t, "review-hostile.md", markdownOf(t, plantest.HostileNode(), 0))
 }
 
 func TestMarkdownNeverExceedsTheLimit(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		p := anyPlan(r)
+		p := plantest.DrawPlan(r)
 		limit := rapid.IntRange(markdownLeast, 20_000).Draw(r, "limit")
-		text := renderMarkdownText(t, p, limit)
+		text := markdownOf(t, p, limit)
 		if len(text) > limit {
 			r.Fatalf("%d bytes, limit %d:\n%s", len(text), limit, text)
 		}
@@ -31,9 +33,9 @@ func TestMarkdownNeverExceedsTheLimit(t *testing.T) {
 			r.Fatalf("no summary at both ends of\n%s", text)
 		}
 	})
-	big := bigPlan(10_000)
+	big := plantest.BigPlan(10_000)
 	for _, limit := range []int{markdownLeast, 5000, 0} {
-		text := renderMarkdownText(t, big, limit)
+		text := markdownOf(t, big, limit)
 		if limit == 0 {
 			limit = 65535
 		}
@@ -47,18 +49,18 @@ func TestMarkdownNeverExceedsTheLimit(t *testing.T) {
 }
 
 func TestMarkdownLimitBelowSummaryIsRejected(t *testing.T) {
-	if err := samplePlan().WriteMarkdown(io.Discard, 1000); err == nil || err.Error() != "plan as Markdown in 1000 bytes: at least 1024 are needed" {
+	if err := Markdown(io.Discard, plantest.Plan(), 1000); err == nil || err.Error() != "plan as Markdown in 1000 bytes: at least 1024 are needed" {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestBlocksAreShortenedBeforeTheyAreOmitted(t *testing.T) {
-	var p Plan
+	var p plan.Plan
 	for i := range 30 {
-		s := sampleDelete(i, fmt.Sprintf("label-%02d", i), ReasonFailed, Fact{"error", strings.Repeat("x", 200)})
+		s := plantest.Delete(i, fmt.Sprintf("label-%02d", i), plan.ReasonFailed, plan.Fact{Name: "error", Value: strings.Repeat("x", 200)})
 		p.Steps = append(p.Steps, s)
 	}
-	text := renderMarkdownText(t, p, 6000)
+	text := markdownOf(t, p, 6000)
 	if strings.Contains(text, "because") || !strings.Contains(text, "- delete node 0000000029 label-29 in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000029 (failed)") {
 		t.Errorf("got\n%s", text)
 	}
@@ -82,8 +84,8 @@ var (
 )
 
 func TestForeignTextInMarkdownIsAlwaysCode(t *testing.T) {
-	check := func(fail func(string, ...any), p Plan, limit int) {
-		page := markdownHTML(t, renderMarkdownText(t, p, limit))
+	check := func(fail func(string, ...any), p plan.Plan, limit int) {
+		page := markdownHTML(t, markdownOf(t, p, limit))
 		for _, code := range htmlCode.FindAllStringSubmatch(page, -1) {
 			if strings.Contains(code[1], "<") {
 				fail("a tag in code: %s\nof\n%s", code[0], page)
@@ -102,16 +104,18 @@ func TestForeignTextInMarkdownIsAlwaysCode(t *testing.T) {
 			fail("%d folds opened, %d closed in\n%s", opened, closed, page)
 		}
 	}
-	check(t.Errorf, hostilePlan(), 0)
-	check(t.Errorf, hostileNode(), 0)
-	rapid.Check(t, func(r *rapid.T) { check(r.Fatalf, anyPlan(r), rapid.IntRange(markdownLeast, 20_000).Draw(r, "limit")) })
+	check(t.Errorf, plantest.HostilePlan(), 0)
+	check(t.Errorf, plantest.HostileNode(), 0)
+	rapid.Check(t, func(r *rapid.T) {
+		check(r.Fatalf, plantest.DrawPlan(r), rapid.IntRange(markdownLeast, 20_000).Draw(r, "limit"))
+	})
 }
 
 func BenchmarkMarkdown(b *testing.B) {
-	p := bigPlan(10_000)
+	p := plantest.BigPlan(10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := p.WriteMarkdown(io.Discard, 0); err != nil {
+		if err := Markdown(io.Discard, p, 0); err != nil {
 			b.Fatal(err)
 		}
 	}

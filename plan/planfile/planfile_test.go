@@ -1,4 +1,4 @@
-package plan
+package planfile
 
 import (
 	"bytes"
@@ -14,18 +14,20 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/plantest"
 	"github.com/npctl/npctl/resources"
 )
 
 func sampleFile() File {
-	return File{Meta: sampleMeta(), Plan: samplePlan(), Sensitive: []string{"password"},
+	return File{Meta: plantest.Meta(), Plan: plantest.Plan(), Sensitive: []string{"password"},
 		Variables: map[string]json.RawMessage{"region": json.RawMessage(`"ca-ymq-1"`), "sizes": json.RawMessage(`[1,2]`)}}
 }
 
-func fileSaved(t *testing.T, f File) string {
+func saved(t *testing.T, f File) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.plan")
-	if err := f.WriteFile(path); err != nil {
+	if err := f.Write(path); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -33,27 +35,27 @@ func fileSaved(t *testing.T, f File) string {
 
 func TestPlanFileContainsWholePlan(t *testing.T) {
 	f := sampleFile()
-	f.Plan = everyField(t)
-	got, err := ReadFile(fileSaved(t, f))
+	f.Plan = plantest.EveryField(t)
+	got, err := Read(saved(t, f))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(f, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if stale := got.Stale(f.Plan, &Records{}); len(stale) > 0 {
+	if stale := got.Stale(f.Plan, &plan.Records{}); len(stale) > 0 {
 		t.Errorf("stale against the plan it was made from: %v", stale)
 	}
 }
 
 func TestPlanFilesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		f := File{Meta: sampleMeta(), Plan: anyPlan(r)}
+		f := File{Meta: plantest.Meta(), Plan: plantest.DrawPlan(r)}
 		content, err := f.encode()
 		if err != nil {
 			r.Fatal(err)
 		}
-		got, err := fileDecode(content)
+		got, err := decode(content)
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -68,7 +70,7 @@ func TestPlanFileIsReadableByOwnerOnly(t *testing.T) {
 	if err := os.WriteFile(path, []byte("what was there before"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := sampleFile().WriteFile(path); err != nil {
+	if err := sampleFile().Write(path); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -85,7 +87,7 @@ func TestPlanFileIsReadableByOwnerOnly(t *testing.T) {
 
 func TestPlanFileWriteErrorNamesPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing", "a.plan")
-	if err := sampleFile().WriteFile(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "missing") {
+	if err := sampleFile().Write(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -114,28 +116,28 @@ func TestInvalidPlanFileIsRejected(t *testing.T) {
 		{"empty", nil, ErrNotPlanFile, "it is empty; write one with npctl plan -out=FILE"},
 		{"configuration", []byte("provider \"openstack\" \"x\" {}\n"), ErrNotPlanFile, "it has no plan file header"},
 		{"binary", bytes.Repeat([]byte{0, 0xff}, 1<<20), ErrNotPlanFile, "it has no plan file header"},
-		{"report", renderReport(t, samplePlan()), ErrNotPlanFile, "it is the output of -json"},
-		{"newer format", change(`"format":4`, `"format":5`), ErrPlanFormat, "npctl 0.1.0 wrote it in format 5, and this npctl reads format 4"},
-		{"cut short", content[:len(content)/2], ErrPlanDamaged, "bytes are missing"},
-		{"only the header", content[:bytes.IndexByte(content, '\n')+1], ErrPlanDamaged, "bytes are missing"},
-		{"edited", change("debian-small", "debian-large"), ErrPlanDamaged, "does not match its checksum"},
-		{"something added", append(bytes.Clone(content), "x\n"...), ErrPlanDamaged, "does not match its checksum"},
-		{"step twice", fileEncoded(t, twice), ErrPlanDamaged, "occurs twice"},
-		{"unknown action", fileEncoded(t, unknown), ErrPlanFormat, `the action "explode"`},
-		{"unknown field", fileWith(t, `{"meta":{"created":"2026-03-02T13:30:00Z","options":{}},"plan":{"steps":[],"invented_later":1}}`), ErrPlanFormat, "written by npctl 0.9.0"},
+		{"report", []byte(`{"format_version":"1.0","steps":[]}`), ErrNotPlanFile, "it is the output of -json"},
+		{"newer format", change(`"format":4`, `"format":5`), ErrFormat, "npctl 0.1.0 wrote it in format 5, and this npctl reads format 4"},
+		{"cut short", content[:len(content)/2], ErrDamaged, "bytes are missing"},
+		{"only the header", content[:bytes.IndexByte(content, '\n')+1], ErrDamaged, "bytes are missing"},
+		{"edited", change("debian-small", "debian-large"), ErrDamaged, "does not match its checksum"},
+		{"something added", append(bytes.Clone(content), "x\n"...), ErrDamaged, "does not match its checksum"},
+		{"step twice", encoded(t, twice), ErrDamaged, "occurs twice"},
+		{"unknown action", encoded(t, unknown), ErrFormat, `the action "explode"`},
+		{"unknown field", withBody(t, `{"meta":{"created":"2026-03-02T13:30:00Z","options":{}},"plan":{"steps":[],"invented_later":1}}`), ErrFormat, "written by npctl 0.9.0"},
 	} {
 		path := filepath.Join(t.TempDir(), "a.plan")
 		if err := os.WriteFile(path, c.content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadFile(path)
+		_, err := Read(path)
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want %v with %q and the path", c.name, err, c.want, c.says)
 		}
 	}
 }
 
-func fileEncoded(t *testing.T, f File) []byte {
+func encoded(t *testing.T, f File) []byte {
 	t.Helper()
 	content, err := f.encode()
 	if err != nil {
@@ -144,10 +146,10 @@ func fileEncoded(t *testing.T, f File) []byte {
 	return content
 }
 
-// fileWith returns a plan file with the body and a matching header.
-func fileWith(t *testing.T, body string) []byte {
+// withBody returns a plan file with the body and a matching header.
+func withBody(t *testing.T, body string) []byte {
 	t.Helper()
-	header, err := json.Marshal(fileHeaderFor([]byte(body), "0.9.0"))
+	header, err := json.Marshal(headerFor([]byte(body), "0.9.0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,10 +161,10 @@ func TestPlanFileSizeIsLimited(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(path, FileLimit+1); err != nil { // sparse
+	if err := os.Truncate(path, SizeLimit+1); err != nil { // sparse
 		t.Fatal(err)
 	}
-	if _, err := ReadFile(path); !errors.Is(err, ErrNotPlanFile) || !strings.Contains(err.Error(), "the limit is 256") {
+	if _, err := Read(path); !errors.Is(err, ErrNotPlanFile) || !strings.Contains(err.Error(), "the limit is 256") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -173,11 +175,11 @@ func TestNonRegularPlanFileIsNotOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, t.TempDir()} { // opening a pipe would wait for a writer
-		if _, err := ReadFile(path); !errors.Is(err, ErrNotPlanFile) {
+		if _, err := Read(path); !errors.Is(err, ErrNotPlanFile) {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
-	if _, err := ReadFile(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Read(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: got %v", err)
 	}
 }
@@ -216,21 +218,21 @@ func FuzzReadFile(f *testing.F) {
 	f.Add(content)
 	f.Add([]byte(`{"kind":"npctl plan","format":1,"size":2,"sha256":""}` + "\n{}"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if _, err := fileDecode(content); err != nil &&
-			!errors.Is(err, ErrNotPlanFile) && !errors.Is(err, ErrPlanFormat) && !errors.Is(err, ErrPlanDamaged) {
+		if _, err := decode(content); err != nil &&
+			!errors.Is(err, ErrNotPlanFile) && !errors.Is(err, ErrFormat) && !errors.Is(err, ErrDamaged) {
 			t.Errorf("an error of no kind: %v", err)
 		}
 	})
 }
 
 func BenchmarkPlanFile(b *testing.B) {
-	f := File{Meta: sampleMeta(), Plan: bigPlan(10_000)}
+	f := File{Meta: plantest.Meta(), Plan: plantest.BigPlan(10_000)}
 	for b.Loop() {
 		content, err := f.encode()
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := fileDecode(content); err != nil {
+		if _, err := decode(content); err != nil {
 			b.Fatal(err)
 		}
 	}

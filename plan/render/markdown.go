@@ -1,4 +1,4 @@
-package plan
+package render
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
 )
 
 // Text from other sources appears only inside code: fenced blocks with a fence longer than any run of backticks in
@@ -27,23 +28,23 @@ const (
 	markdownOpen       = 10   // maximum number of entries with open folds
 )
 
-// WriteMarkdown writes the plan for a review comment of at most limit bytes; 0 means MarkdownLimit. The summary is
+// Markdown writes the plan for a review comment of at most limit bytes; 0 means MarkdownLimit. The summary is
 // always present. The rest of the space is used, in this order, for problems, deferred providers, the table, the
 // blocks one by one, and the notes. A block that does not fit is shortened to its titles, or else omitted and named.
-func (p Plan) WriteMarkdown(w io.Writer, limit int) error {
+func Markdown(w io.Writer, p plan.Plan, limit int) error {
 	if limit == 0 {
 		limit = MarkdownLimit
 	}
 	if limit < markdownLeast {
 		return fmt.Errorf("plan as Markdown in %d bytes: at least %d are needed", limit, markdownLeast)
 	}
-	_, err := io.WriteString(w, p.markdown(limit))
+	_, err := io.WriteString(w, markdownText(p, limit))
 	return err
 }
 
-func (p Plan) markdown(limit int) string {
+func markdownText(p plan.Plan, limit int) string {
 	summary := p.Summary()
-	groups := renderGroups(p, false)
+	groups := groupSteps(p, false)
 	head, tail := "### "+summary.String()+"\n\n", summary.String()+"\n"
 	if !p.Unchanged.IsZero() {
 		tail = "(" + strconv.Itoa(p.Unchanged.Count()) + " unchanged hidden)\n\n" + tail
@@ -54,7 +55,7 @@ func (p Plan) markdown(limit int) string {
 	room -= len(problems)
 	deferred := markdownSection("Skipped, because they could not be queried", markdownDeferred(p), room/2)
 	room -= len(deferred)
-	table := markdownTable(renderTable(groups, false), summary, room/2)
+	table := markdownTable(tableRows(groups, false), summary, room/2)
 	room -= len(table)
 	details := markdownDetails(groups, &room)
 	notes := markdownSection("Notes", markdownNotes(p), room)
@@ -98,47 +99,47 @@ func markdownFence(language, text string) string {
 	return fence + language + "\n" + text + fence + "\n\n"
 }
 
-func markdownProblems(problems []Problem) []string {
+func markdownProblems(problems []plan.Problem) []string {
 	var lines []string
 	for _, p := range problems {
-		lines = append(lines, renderCut("error: "+renderProblem(p)+renderSourceText(p.Source.String()), markdownLineLimit))
+		lines = append(lines, text.Cut("error: "+problemText(p)+sourceText(p.Source.String()), markdownLineLimit))
 		if p.Hint != "" {
-			lines = append(lines, renderCut("    "+renderSafe(p.Hint), markdownLineLimit))
+			lines = append(lines, text.Cut("    "+safe(p.Hint), markdownLineLimit))
 		}
 	}
-	if held := renderHeld(problems); held != "" {
-		lines = append(lines, renderCut(held, markdownLineLimit))
+	if held := problemsHint(problems); held != "" {
+		lines = append(lines, text.Cut(held, markdownLineLimit))
 	}
 	return lines
 }
 
-func markdownDeferred(p Plan) []string {
+func markdownDeferred(p plan.Plan) []string {
 	var lines []string
 	for _, name := range p.Deferred {
-		lines = append(lines, renderCut("provider."+renderSafe(name), markdownLineLimit))
+		lines = append(lines, text.Cut("provider."+safe(name), markdownLineLimit))
 		for _, n := range p.Notes {
 			if isDeferralNote(n, name) {
-				lines = append(lines, renderCut(renderNote("    ", n).String(), markdownLineLimit))
+				lines = append(lines, text.Cut(noteDetail("    ", n).String(), markdownLineLimit))
 			}
 		}
 	}
 	return lines
 }
 
-func markdownNotes(p Plan) []string {
+func markdownNotes(p plan.Plan) []string {
 	var lines []string
-	for _, n := range renderNotes(p) {
+	for _, n := range notesOf(p) {
 		word := "note: "
-		if n.Severity == Warning {
+		if n.Severity == plan.Warning {
 			word = "warning: "
 		}
-		lines = append(lines, renderCut(renderNote(word, n).String(), markdownLineLimit))
+		lines = append(lines, text.Cut(noteDetail(word, n).String(), markdownLineLimit))
 	}
 	return lines
 }
 
 // String returns the line without its styles.
-func (l renderLine) String() string {
+func (l detail) String() string {
 	var b strings.Builder
 	for _, s := range l {
 		b.WriteString(s.text)
@@ -147,8 +148,8 @@ func (l renderLine) String() string {
 }
 
 // markdownTable returns the summary table with as many rows as fit.
-func markdownTable(rows []renderRow, summary Summary, room int) string {
-	columns := renderColumns(summary)
+func markdownTable(rows []tableRow, summary plan.Summary, room int) string {
+	columns := columnsOf(summary)
 	if len(rows) == 0 || len(columns) == 0 {
 		return ""
 	}
@@ -161,7 +162,7 @@ func markdownTable(rows []renderRow, summary Summary, room int) string {
 	for _, r := range rows {
 		row := "| " + markdownCode(r.title) + " |"
 		for _, c := range columns {
-			row += " " + renderCell(r.counts.Count(c)) + " |"
+			row += " " + cell(r.counts.Count(c)) + " |"
 		}
 		if b.Len()+len(row)+2 > room {
 			break
@@ -174,12 +175,12 @@ func markdownTable(rows []renderRow, summary Summary, room int) string {
 // markdownCode returns a code span for a table cell. It replaces pipes and backticks, because renderers disagree
 // about escapes for them.
 func markdownCode(s string) string {
-	s = strings.NewReplacer("|", "¦", "`", "'").Replace(renderCut(s, markdownTitleLimit))
+	s = strings.NewReplacer("|", "¦", "`", "'").Replace(text.Cut(s, markdownTitleLimit))
 	return "`" + s + "`"
 }
 
 // markdownDetails returns a fold for each block, and names the first block that does not fit.
-func markdownDetails(groups []renderGroup, room *int) string {
+func markdownDetails(groups []group, room *int) string {
 	entries := 0
 	for _, g := range groups {
 		entries += len(g.entries)
@@ -192,7 +193,7 @@ func markdownDetails(groups []renderGroup, room *int) string {
 			fold = markdownFold(g, false, true)
 		}
 		if len(fold) > *room {
-			left = append(left, renderSafe(g.title))
+			left = append(left, safe(g.title))
 			continue
 		}
 		*room -= len(fold)
@@ -204,19 +205,19 @@ func markdownDetails(groups []renderGroup, room *int) string {
 	return b.String()
 }
 
-func markdownFold(g renderGroup, open, concise bool) string {
+func markdownFold(g group, open, concise bool) string {
 	var body strings.Builder
 	for _, e := range g.entries {
-		body.WriteString(e.symbol + " " + renderTitle(e))
+		body.WriteString(e.symbol + " " + titleOf(e))
 		if concise {
-			body.WriteString(" (" + renderSafe(string(e.lead[0].Reason)) + ")\n")
+			body.WriteString(" (" + safe(string(e.lead[0].Reason)) + ")\n")
 			continue
 		}
-		if estimate := renderEstimate(e); estimate != "" {
+		if estimate := estimateText(e); estimate != "" {
 			body.WriteString(", " + estimate)
 		}
 		body.WriteByte('\n')
-		for _, line := range renderDetails(e, false, true) {
+		for _, line := range detailsOf(e, false, true) {
 			body.WriteString("    " + line.String() + "\n")
 		}
 	}
@@ -224,7 +225,7 @@ func markdownFold(g renderGroup, open, concise bool) string {
 	if open {
 		tag = "<details open>"
 	}
-	title := html.EscapeString(renderCut(renderSafe(g.title), markdownTitleLimit))
+	title := html.EscapeString(text.Cut(safe(g.title), markdownTitleLimit))
 	return tag + "<summary><code>" + title + "</code>: " + text.Count(g.counts.Total, "step", "steps") + "</summary>\n\n" +
 		markdownFence("diff", body.String()) + "</details>\n\n"
 }

@@ -1,4 +1,4 @@
-package plan
+package render
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 type textWriter struct {
 	out    *bufio.Writer
 	width  int // 0: no wrapping
-	colors map[renderStyle]textColor
+	colors map[style]textColor
 	// written reports whether a line has been written, so that the next section starts with an empty line.
 	written bool
 }
@@ -29,7 +29,7 @@ func newTextWriter(w io.Writer, o TextOptions) *textWriter {
 	if !o.Color {
 		return t
 	}
-	t.colors = map[renderStyle]textColor{
+	t.colors = map[style]textColor{
 		styleMake:   newTextColor(color.FgGreen),
 		styleRemove: newTextColor(color.FgRed),
 		styleChange: newTextColor(color.FgYellow),
@@ -52,7 +52,7 @@ func newTextColor(attribute color.Attribute) textColor {
 func (t *textWriter) flush() error { return t.out.Flush() }
 
 // line writes one line that starts with lead and, if it is wrapped, continues after indent spaces.
-func (t *textWriter) line(lead string, indent int, spans ...renderSpan) {
+func (t *textWriter) line(lead string, indent int, spans ...span) {
 	t.out.WriteString(lead)
 	column := textWidth(lead)
 	start := column
@@ -76,7 +76,7 @@ func (t *textWriter) line(lead string, indent int, spans ...renderSpan) {
 }
 
 // unwrapped writes a line that must not be wrapped, such as a table row.
-func (t *textWriter) unwrapped(s renderSpan) {
+func (t *textWriter) unwrapped(s span) {
 	t.styled(s.text, s.style)
 	t.end()
 }
@@ -97,7 +97,7 @@ func textWord(text string) (word, rest string) {
 
 // word writes a word at a column, on a new line if it begins with a space and does not fit, and returns the next
 // column. It does not break a word that is wider than a line: the word is an ID or a path to copy.
-func (t *textWriter) word(word string, style renderStyle, column, start, indent int) int {
+func (t *textWriter) word(word string, style style, column, start, indent int) int {
 	width := textWidth(word)
 	bare := strings.TrimLeft(word, " ")
 	if t.width > 0 && column > start && column+width > t.width && bare != word && column > indent {
@@ -110,7 +110,7 @@ func (t *textWriter) word(word string, style renderStyle, column, start, indent 
 	return column + width
 }
 
-func (t *textWriter) styled(text string, style renderStyle) {
+func (t *textWriter) styled(text string, style style) {
 	c := t.colors[style]
 	if text == "" {
 		return

@@ -1,29 +1,32 @@
-package plan
+package planfile
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
 )
 
 // Mismatch is the reason why a saved step can no longer be executed as reviewed. Its texts may contain names from
 // clouds.
 type Mismatch struct {
-	StepID  string  `json:"step_id"`
-	Address Address `json:"address"`
-	Why     string  `json:"why"`
+	StepID  string       `json:"step_id"`
+	Address plan.Address `json:"address"`
+	Why     string       `json:"why"`
 }
 
 func (m Mismatch) String() string {
-	return renderSafe(string(m.Address)) + ": " + renderSafe(m.Why)
+	return text.Line(string(m.Address)) + ": " + text.Line(m.Why)
 }
 
 // Stale compares each saved step with a new plan. A step is valid if the new plan has a step with the same ID, the
 // same effect and the same preconditions. Its reason may have changed, and so may the rest of the plan: steps that
 // only the new plan has are not applied, so they make nothing stale.
-func (f File) Stale(current Plan, records *Records) []Mismatch {
-	fresh := make(map[string]*Step, len(current.Steps))
+func (f File) Stale(current plan.Plan, records *plan.Records) []Mismatch {
+	fresh := make(map[string]*plan.Step, len(current.Steps))
 	for i := range current.Steps {
 		fresh[current.Steps[i].ID] = &current.Steps[i]
 	}
@@ -31,9 +34,9 @@ func (f File) Stale(current Plan, records *Records) []Mismatch {
 	for i := range f.Plan.Steps {
 		saved := &f.Plan.Steps[i]
 		now, still := fresh[saved.ID]
-		reasons := append([]string{staleGone(saved, current)}, f.changedRecords(saved, records)...)
+		reasons := append([]string{goneReason(saved, current)}, f.changedRecords(saved, records)...)
 		if still {
-			reasons = slices.Concat(staleDifferences(saved, now), f.staleValues(saved, now), f.staleTouches(saved.Preconditions, now.Preconditions, records))
+			reasons = slices.Concat(stepDifferences(saved, now), f.staleValues(saved, now), f.staleTouches(saved.Preconditions, now.Preconditions, records))
 		}
 		for _, why := range reasons {
 			all = append(all, Mismatch{StepID: saved.ID, Address: saved.Address, Why: why})
@@ -42,10 +45,10 @@ func (f File) Stale(current Plan, records *Records) []Mismatch {
 	return all
 }
 
-// staleGone returns why a step is not in the new plan, as far as that is known.
-func staleGone(saved *Step, current Plan) string {
+// goneReason returns why a step is not in the new plan, as far as that is known.
+func goneReason(saved *plan.Step, current plan.Plan) string {
 	if saved.Provider != "" && slices.Contains(current.Deferred, saved.Provider) {
-		return fmt.Sprintf("provider %s could not be queried, so it is unknown whether to %s", saved.Provider, staleDoes(saved))
+		return fmt.Sprintf("provider %s could not be queried, so it is unknown whether to %s", saved.Provider, actionText(saved))
 	}
 	for i := range current.Problems {
 		p := &current.Problems[i]
@@ -55,20 +58,20 @@ func staleGone(saved *Step, current Plan) string {
 	}
 	for i := range current.Steps {
 		if now := &current.Steps[i]; now.Address == saved.Address && now.Action != saved.Action && now.Record == saved.Record {
-			return fmt.Sprintf("was to %s, now to %s because %s", staleDoes(saved), staleDoes(now), now.Reason.Text())
+			return fmt.Sprintf("was to %s, now to %s because %s", actionText(saved), actionText(now), now.Reason.Text())
 		}
 	}
-	return fmt.Sprintf("no longer planned: to %s was done meanwhile or is not needed any more", staleDoes(saved))
+	return fmt.Sprintf("no longer planned: to %s was done meanwhile or is not needed any more", actionText(saved))
 }
 
-func staleDoes(s *Step) string { return string(s.Action) + " the " + string(s.Thing) }
+func actionText(s *plan.Step) string { return string(s.Action) + " the " + string(s.Thing) }
 
-// staleDifferences describes the attributes of a step that differ.
-func staleDifferences(saved, now *Step) []string {
+// stepDifferences describes the attributes of a step that differ.
+func stepDifferences(saved, now *plan.Step) []string {
 	var why []string
 	differs := func(name, was, is string) {
 		if was != is {
-			why = append(why, fmt.Sprintf("%s was %s, is now %s", name, staleValue(was), staleValue(is)))
+			why = append(why, fmt.Sprintf("%s was %s, is now %s", name, valueText(was), valueText(is)))
 		}
 	}
 	differs("address", string(saved.Address), string(now.Address))
@@ -90,14 +93,14 @@ func staleDifferences(saved, now *Step) []string {
 	differs("request", saved.Request, now.Request)
 	differs("nodes", strings.Join(saved.Nodes, ", "), strings.Join(now.Nodes, ", "))
 	differs("declined", fmt.Sprint(saved.Declined), fmt.Sprint(now.Declined))
-	differs("record", staleRecord(saved), staleRecord(now))
+	differs("record", recordText(saved), recordText(now))
 	differs("cloud id", saved.External, now.External)
 	differs("type", saved.Type, now.Type)
 	differs("event_id", saved.EventID, now.EventID)
 	differs("needs_consent", fmt.Sprint(saved.NeedsConsent), fmt.Sprint(now.NeedsConsent))
 	differs("replaces", fmt.Sprint(saved.Replaces), fmt.Sprint(now.Replaces))
-	differs("move", staleMove(saved.Move), staleMove(now.Move))
-	differs("changes", staleChanges(saved.Changes), staleChanges(now.Changes))
+	differs("move", moveText(saved.Move), moveText(now.Move))
+	differs("changes", changesText(saved.Changes), changesText(now.Changes))
 	for _, id := range slices.Concat(now.Needs, now.After) {
 		if !slices.Contains(saved.Needs, id) && !slices.Contains(saved.After, id) {
 			why = append(why, fmt.Sprintf("it now has to wait for %q", id))
@@ -106,33 +109,33 @@ func staleDifferences(saved, now *Step) []string {
 	return why
 }
 
-// staleValues describes the planned values that differ. A plan without queries of the clouds has unresolved names, so
+// valueDifferences describes the planned values that differ. A plan without queries of the clouds has unresolved names, so
 // its values are not compared.
-func (f File) staleValues(saved, now *Step) []string {
+func (f File) staleValues(saved, now *plan.Step) []string {
 	var why []string
 	for _, name := range slices.Sorted(maps.Keys(saved.Values)) {
 		if is, both := now.Values[name]; both && is != saved.Values[name] && !f.Meta.Options.NoRefresh {
-			why = append(why, fmt.Sprintf("%s was %s, is now %s", name, staleValue(saved.Values[name]), staleValue(is)))
+			why = append(why, fmt.Sprintf("%s was %s, is now %s", name, valueText(saved.Values[name]), valueText(is)))
 		}
 	}
 	return why
 }
 
-func staleRecord(s *Step) string {
+func recordText(s *plan.Step) string {
 	if s.Record.ID == "" {
 		return ""
 	}
 	return s.Record.String()
 }
 
-func staleMove(m *Move) string {
+func moveText(m *plan.Move) string {
 	if m == nil {
 		return ""
 	}
 	return fmt.Sprintf("node %s from %s/%s to %s/%s", m.Node, m.From.Provider, m.From.Pool, m.To.Provider, m.To.Pool)
 }
 
-func staleChanges(changes []Change) string {
+func changesText(changes []plan.Change) string {
 	words := make([]string, len(changes))
 	for i, c := range changes {
 		words[i] = fmt.Sprintf("%s from %q to %q", c.Attribute, c.Before, c.After)
@@ -140,15 +143,18 @@ func staleChanges(changes []Change) string {
 	return strings.Join(words, ", ")
 }
 
-func staleValue(v string) string {
+// valueLimit is the maximum length of a printed value, in bytes.
+const valueLimit = 240
+
+func valueText(v string) string {
 	if v == "" {
 		return "nothing"
 	}
-	return renderCut(v, renderFactLimit)
+	return text.Cut(v, valueLimit)
 }
 
-// staleTouches describes the preconditions that differ, with the attributes of records.
-func (f File) staleTouches(saved, now []Fingerprint, records *Records) []string {
+// preconditionDifferences describes the preconditions that differ, with the attributes of records.
+func (f File) staleTouches(saved, now []plan.Fingerprint, records *plan.Records) []string {
 	was := map[string]string{}
 	for _, f := range saved {
 		was[f.Subject] = f.Digest
@@ -174,13 +180,13 @@ func (f File) staleTouches(saved, now []Fingerprint, records *Records) []string 
 }
 
 // changed describes the difference of a subject with another digest, as far as its record was saved.
-func (f File) changed(subject string, records *Records) []string {
+func (f File) changed(subject string, records *plan.Records) []string {
 	saved, known := f.Records[subject]
-	now := attributesOf(records.Get(keyOf(subject)))
+	now := plan.AttributesOf(records.Get(keyOf(subject)))
 	if !known || now == nil {
 		return []string{subject + " has changed since the plan was computed"}
 	}
-	why := saved.differences(now)
+	why := attributeDifferences(saved, now)
 	for i := range why {
 		why[i] = subject + ": " + why[i]
 	}
@@ -188,9 +194,9 @@ func (f File) changed(subject string, records *Records) []string {
 }
 
 // changedRecords describes the differences of the records that a step relied on and that still exist.
-func (f File) changedRecords(saved *Step, records *Records) (why []string) {
+func (f File) changedRecords(saved *plan.Step, records *plan.Records) (why []string) {
 	for _, print := range saved.Preconditions {
-		if now := attributesOf(records.Get(keyOf(print.Subject))); now != nil && now.digest() != print.Digest {
+		if now := plan.AttributesOf(records.Get(keyOf(print.Subject))); now != nil && now.Digest() != print.Digest {
 			why = append(why, f.changed(print.Subject, records)...)
 		}
 	}

@@ -1,4 +1,4 @@
-package plan
+package render
 
 import (
 	"encoding/json"
@@ -6,15 +6,18 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/plantest"
 	"pgregory.net/rapid"
 )
 
 func TestGraphShowsDependencies(t *testing.T) {
-	p := Plan{Steps: []Step{sampleBuild("debian"), sampleUpload("debian", "rax", 11), sampleLaunch("debian-small", 0)}}
+	p := plan.Plan{Steps: []plan.Step{plantest.Build("debian"), plantest.Upload("debian", "rax", 11), plantest.Launch("debian-small", 0)}}
 	p.Steps[2].After = []string{p.Steps[1].ID, "a step of another plan"}
-	renderGolden(t, "graph.dot", p.Graph())
+	checkGolden(t, "graph.dot", Graph(p))
 
-	doc, err := p.GraphJSON()
+	doc, err := GraphJSON(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,33 +39,33 @@ func TestGraphShowsDependencies(t *testing.T) {
 
 func TestGraphIsDeterministicAndEscaped(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		p := anyPlan(r)
-		text := p.Graph()
-		doc, err := p.GraphJSON()
+		p := plantest.DrawPlan(r)
+		dot := Graph(p)
+		doc, err := GraphJSON(p)
 		if err != nil {
 			r.Fatal(err)
 		}
 		if !json.Valid(doc) {
 			r.Fatalf("no JSON: %s", doc)
 		}
-		for _, c := range text + string(doc) {
-			if c != '\n' && c != '\t' && renderHostile(c) {
-				r.Fatalf("%q in %s\n%s", c, text, doc)
+		for _, c := range dot + string(doc) {
+			if c != '\n' && c != '\t' && text.Hostile(c) {
+				r.Fatalf("%q in %s\n%s", c, dot, doc)
 			}
 		}
-		if again := p.Graph(); again != text {
-			r.Fatalf("another graph the second time (-first +second):\n%s", cmp.Diff(text, again))
+		if again := Graph(p); again != dot {
+			r.Fatalf("another graph the second time (-first +second):\n%s", cmp.Diff(dot, again))
 		}
-		if nodes := strings.Count(text, `shape="box"`); nodes < len(p.Steps) {
-			r.Fatalf("%d of %d steps in\n%s", nodes, len(p.Steps), text)
+		if nodes := strings.Count(dot, `shape="box"`); nodes < len(p.Steps) {
+			r.Fatalf("%d of %d steps in\n%s", nodes, len(p.Steps), dot)
 		}
 	})
 }
 
 func BenchmarkGraph(b *testing.B) {
-	p := bigPlan(10_000)
+	p := plantest.BigPlan(10_000)
 	for b.Loop() {
-		if p.Graph() == "" {
+		if Graph(p) == "" {
 			b.Fatal("empty")
 		}
 	}

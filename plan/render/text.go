@@ -1,4 +1,5 @@
-package plan
+// Package render prints plans as text, Markdown, JSON and graphs.
+package render
 
 import (
 	"cmp"
@@ -7,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/npctl/npctl/plan"
 )
 
 // TextOptions control the text output of a plan.
@@ -18,15 +21,15 @@ type TextOptions struct {
 	Now     time.Time // current time, to print the estimated end; zero: not printed
 }
 
-// WriteText prints the plan: a table of the actions by block, the steps of each block, unchanged objects, deferred
+// Text prints the plan: a table of the actions by block, the steps of each block, unchanged objects, deferred
 // providers, notes and problems, and always the Summary as its last line. Names from clouds are escaped, so that they
 // cannot control a terminal.
-func (p Plan) WriteText(w io.Writer, o TextOptions) error {
+func Text(w io.Writer, p plan.Plan, o TextOptions) error {
 	t := newTextWriter(w, o)
 	summary := p.Summary()
-	groups := renderGroups(p, o.Verbose)
+	groups := groupSteps(p, o.Verbose)
 	if !o.Concise {
-		t.table(renderTable(groups, o.Verbose), summary)
+		t.table(tableRows(groups, o.Verbose), summary)
 		t.takes(criticalPath(p.Steps), o.Now)
 	}
 	for _, g := range groups {
@@ -39,33 +42,33 @@ func (p Plan) WriteText(w io.Writer, o TextOptions) error {
 	if !o.Concise && t.written {
 		t.line("", 0)
 	}
-	t.unwrapped(renderSpan{summary.String(), styleStrong}) // on one line, for tools that search for it
+	t.unwrapped(span{summary.String(), styleStrong}) // on one line, for tools that search for it
 	return t.flush()
 }
 
 // group prints the steps of one block.
-func (t *textWriter) group(g renderGroup, o TextOptions) {
+func (t *textWriter) group(g group, o TextOptions) {
 	if !o.Concise {
-		t.heading(renderSafe(g.title))
+		t.heading(safe(g.title))
 	}
 	for _, e := range g.entries {
-		title := " " + renderTitle(e)
+		title := " " + titleOf(e)
 		if o.Concise {
-			title += " (" + renderSafe(string(e.lead[0].Reason)) + ")"
-		} else if estimate := renderEstimate(e); estimate != "" {
+			title += " (" + safe(string(e.lead[0].Reason)) + ")"
+		} else if estimate := estimateText(e); estimate != "" {
 			title += ", " + estimate
 		}
-		t.line(strings.Repeat(" ", 3-len(e.symbol)), 6, renderSpan{e.symbol, renderSymbolStyle(e.symbol)}, renderSpan{title, stylePlain})
+		t.line(strings.Repeat(" ", 3-len(e.symbol)), 6, span{e.symbol, symbolStyle(e.symbol)}, span{title, stylePlain})
 		if o.Concise {
 			continue
 		}
-		for _, line := range renderDetails(e, o.Verbose, false) {
+		for _, line := range detailsOf(e, o.Verbose, false) {
 			t.line("      ", 8, line...)
 		}
 	}
 }
 
-func renderSymbolStyle(symbol string) renderStyle {
+func symbolStyle(symbol string) style {
 	switch symbol {
 	case symbolMake:
 		return styleMake
@@ -81,14 +84,14 @@ func (t *textWriter) heading(text string) {
 	if t.written {
 		t.line("", 0)
 	}
-	t.line("", 0, renderSpan{text, styleStrong})
+	t.line("", 0, span{text, styleStrong})
 }
 
 func (t *textWriter) takes(seconds float64, now time.Time) {
 	if seconds == 0 {
 		return
 	}
-	text := "Takes at least " + renderDuration(seconds) + ", based on earlier runs"
+	text := "Takes at least " + durationText(seconds) + ", based on earlier runs"
 	if !now.IsZero() {
 		end := now.Add(time.Duration(seconds * float64(time.Second)))
 		text += ": until about " + end.Format("15:04 MST")
@@ -97,43 +100,43 @@ func (t *textWriter) takes(seconds float64, now time.Time) {
 		}
 	}
 	t.line("", 0)
-	t.line("", 0, renderSpan{text + ".", stylePlain})
+	t.line("", 0, span{text + ".", stylePlain})
 }
 
 // unchanged prints the number of unchanged objects, or lists them.
-func (t *textWriter) unchanged(things Unchanged, o TextOptions) {
+func (t *textWriter) unchanged(things plan.Unchanged, o TextOptions) {
 	switch {
 	case things.IsZero() || o.Concise:
 	case o.Verbose:
 		t.heading("Unchanged")
 		for _, at := range things.Addresses() {
-			t.line("  ", 6, renderSpan{renderSafe(string(at)), styleFaint})
+			t.line("  ", 6, span{safe(string(at)), styleFaint})
 		}
 	default:
 		if t.written {
 			t.line("", 0)
 		}
-		t.line("", 0, renderSpan{"(" + strconv.Itoa(things.Count()) + " unchanged hidden)", styleFaint})
+		t.line("", 0, span{"(" + strconv.Itoa(things.Count()) + " unchanged hidden)", styleFaint})
 	}
 }
 
 // deferred lists the providers that could not be queried, with their notes.
-func (t *textWriter) deferred(p Plan) {
+func (t *textWriter) deferred(p plan.Plan) {
 	if len(p.Deferred) == 0 {
 		return
 	}
 	t.heading("Skipped, because they could not be queried")
 	for _, name := range p.Deferred {
-		t.line("  ", 6, renderSpan{"provider." + renderSafe(name), styleChange})
+		t.line("  ", 6, span{"provider." + safe(name), styleChange})
 		for _, n := range p.Notes {
 			if isDeferralNote(n, name) {
-				t.line("      ", 8, renderNote("", n)...)
+				t.line("      ", 8, noteDetail("", n)...)
 			}
 		}
 	}
 }
 
-func isDeferralNote(n Note, provider string) bool {
+func isDeferralNote(n plan.Note, provider string) bool {
 	return n.Code == "deferred" && string(n.Address) == "provider."+provider
 }
 
@@ -141,8 +144,8 @@ func isDeferralNote(n Note, provider string) bool {
 const notesShown = 10
 
 // notes prints the notes, warnings first, and at most notesShown with the same code.
-func (t *textWriter) notes(p Plan, o TextOptions) {
-	notes := renderNotes(p)
+func (t *textWriter) notes(p plan.Plan, o TextOptions) {
+	notes := notesOf(p)
 	if len(notes) == 0 {
 		return
 	}
@@ -155,88 +158,88 @@ func (t *textWriter) notes(p Plan, o TextOptions) {
 		}
 		shown[n.Code]++
 		word, style := "note", stylePlain
-		if n.Severity == Warning {
+		if n.Severity == plan.Warning {
 			word, style = "warning", styleChange
 		}
-		t.line("  ", 6, append([]renderSpan{{word, style}}, renderNote(": ", n)...)...)
+		t.line("  ", 6, append([]span{{word, style}}, noteDetail(": ", n)...)...)
 	}
 	for _, n := range notes {
 		if more := hidden[n.Code]; more > 0 {
-			t.line("  ", 6, renderSpan{"(" + strconv.Itoa(more) + " more " + renderSafe(n.Code) + " hidden)", styleFaint})
+			t.line("  ", 6, span{"(" + strconv.Itoa(more) + " more " + safe(n.Code) + " hidden)", styleFaint})
 			hidden[n.Code] = 0
 		}
 	}
 }
 
-// renderNotes returns the notes that no other section prints, warnings first.
-func renderNotes(p Plan) []Note {
-	deferred := map[Address]bool{}
+// notesOf returns the notes that no other section prints, warnings first.
+func notesOf(p plan.Plan) []plan.Note {
+	deferred := map[plan.Address]bool{}
 	for _, name := range p.Deferred {
-		deferred[Address("provider."+name)] = true
+		deferred[plan.Address("provider."+name)] = true
 	}
-	var notes []Note
+	var notes []plan.Note
 	for _, n := range p.Notes {
 		if n.Code != "deferred" || !deferred[n.Address] {
 			notes = append(notes, n)
 		}
 	}
-	slices.SortStableFunc(notes, func(a, b Note) int {
-		return cmp.Compare(renderSeverity(a.Severity), renderSeverity(b.Severity))
+	slices.SortStableFunc(notes, func(a, b plan.Note) int {
+		return cmp.Compare(severityRank(a.Severity), severityRank(b.Severity))
 	})
 	return notes
 }
 
-func renderSeverity(s Severity) int {
-	if s == Warning {
+func severityRank(s plan.Severity) int {
+	if s == plan.Warning {
 		return 0
 	}
 	return 1
 }
 
-// renderNote returns a note after lead.
-func renderNote(lead string, n Note) renderLine {
-	text := renderSafe(n.Text)
-	if at := renderSafe(string(n.Address)); at != "" && n.Code != "deferred" && !strings.Contains(text, at) {
+// noteDetail returns a note after lead.
+func noteDetail(lead string, n plan.Note) detail {
+	text := safe(n.Text)
+	if at := safe(string(n.Address)); at != "" && n.Code != "deferred" && !strings.Contains(text, at) {
 		text = at + ": " + text
 	}
-	return renderLine{{lead + text, stylePlain}, {" (" + renderSafe(n.Code) + ")" + renderSourceText(n.Source.String()), styleFaint}}
+	return detail{{lead + text, stylePlain}, {" (" + safe(n.Code) + ")" + sourceText(n.Source.String()), styleFaint}}
 }
 
-func renderSourceText(source string) string {
+func sourceText(source string) string {
 	if source == "" {
 		return ""
 	}
-	return " [" + renderSafe(source) + "]"
+	return " [" + safe(source) + "]"
 }
 
 // problems prints the problems, which prevent the plan from being applied.
-func (t *textWriter) problems(problems []Problem) {
+func (t *textWriter) problems(problems []plan.Problem) {
 	if len(problems) == 0 {
 		return
 	}
 	t.heading("Problems")
 	for _, p := range problems {
-		t.line("  ", 6, renderSpan{"error", styleRemove}, renderSpan{": " + renderProblem(p), stylePlain},
-			renderSpan{renderSourceText(p.Source.String()), styleFaint})
+		t.line("  ", 6, span{"error", styleRemove}, span{": " + problemText(p), stylePlain},
+			span{sourceText(p.Source.String()), styleFaint})
 		if p.Hint != "" {
-			t.line("      ", 8, renderSpan{renderSafe(p.Hint), stylePlain})
+			t.line("      ", 8, span{safe(p.Hint), stylePlain})
 		}
 	}
-	if held := renderHeld(problems); held != "" {
-		t.line("  ", 6, renderSpan{held, styleChange})
+	if held := problemsHint(problems); held != "" {
+		t.line("  ", 6, span{held, styleChange})
 	}
 }
 
-func renderProblem(p Problem) string {
+func problemText(p plan.Problem) string {
 	if p.Address == "" {
-		return renderSafe(p.Text)
+		return safe(p.Text)
 	}
-	return renderSafe(string(p.Address)) + ": " + renderSafe(p.Text)
+	return safe(string(p.Address)) + ": " + safe(p.Text)
 }
 
-// renderHeld returns the effect of the problems: nothing is applied, so that a part of a plan is never mistaken for
+// problemsHint returns the effect of the problems: nothing is applied, so that a part of a plan is never mistaken for
 // the whole.
-func renderHeld(problems []Problem) string {
+func problemsHint(problems []plan.Problem) string {
 	if len(problems) == 0 {
 		return ""
 	}

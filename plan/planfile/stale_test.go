@@ -1,26 +1,27 @@
-package plan
+package planfile
 
 import (
-	"encoding/json"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/plantest"
 	"github.com/npctl/npctl/resources"
 )
 
-func staleStep() Step {
-	return Step{ID: "s", Address: "node.0000000003", Action: ActionDelete, Thing: ThingNode, Reason: ReasonUsed,
+func staleStep() plan.Step {
+	return plan.Step{ID: "s", Address: "node.0000000003", Action: plan.ActionDelete, Thing: plan.ThingNode, Reason: plan.ReasonUsed,
 		Provider: "vexxhost", Record: resources.Key{Kind: resources.KindNode, ID: "0000000003"},
 		Values:        map[string]string{"flavor": "small"},
-		Preconditions: []Fingerprint{{"node/0000000003", "7"}, {"provider.vexxhost/server/4f1c", "aa"}}}
+		Preconditions: []plan.Fingerprint{{Subject: "node/0000000003", Digest: "7"}, {Subject: "provider.vexxhost/server/4f1c", Digest: "aa"}}}
 }
 
-func staleWhys(saved, now Plan) []string {
+func staleWhys(saved, now plan.Plan) []string {
 	var whys []string
-	for _, m := range (File{Plan: saved}).Stale(now, &Records{}) {
+	for _, m := range (File{Plan: saved}).Stale(now, &plan.Records{}) {
 		whys = append(whys, m.String())
 	}
 	return whys
@@ -29,40 +30,44 @@ func staleWhys(saved, now Plan) []string {
 func TestStaleNamesChanges(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		world func(*Plan)
+		world func(*plan.Plan)
 		want  []string
 	}{
-		{"nothing", func(*Plan) {}, nil},
-		{"the record", func(p *Plan) { p.Steps[0].Preconditions[0].Digest = "8" },
+		{"nothing", func(*plan.Plan) {}, nil},
+		{"the record", func(p *plan.Plan) { p.Steps[0].Preconditions[0].Digest = "8" },
 			[]string{"node.0000000003: node/0000000003 has changed since the plan was computed"}},
-		{"the server is gone", func(p *Plan) { p.Steps[0].Preconditions = p.Steps[0].Preconditions[:1] },
+		{"the server is gone", func(p *plan.Plan) { p.Steps[0].Preconditions = p.Steps[0].Preconditions[:1] },
 			[]string{"node.0000000003: provider.vexxhost/server/4f1c existed when the plan was computed, and does not exist any more"}},
-		{"something new matters", func(p *Plan) {
-			p.Steps[0].Preconditions = append(p.Steps[0].Preconditions, Fingerprint{"upload/1", "1"})
+		{"something new matters", func(p *plan.Plan) {
+			p.Steps[0].Preconditions = append(p.Steps[0].Preconditions, plan.Fingerprint{Subject: "upload/1", Digest: "1"})
 		},
 			[]string{"node.0000000003: upload/1 is new since the plan was computed, and this step relies on it"}},
-		{"order of what is touched", func(p *Plan) {
+		{"order of what is touched", func(p *plan.Plan) {
 			s := p.Steps[0].Preconditions
 			s[0], s[1] = s[1], s[0]
 		}, nil},
-		{"another server", func(p *Plan) { p.Steps[0].External = "77" },
+		{"another server", func(p *plan.Plan) { p.Steps[0].External = "77" },
 			[]string{"node.0000000003: cloud id was nothing, is now 77"}},
-		{"why it is needed", func(p *Plan) { p.Steps[0].Reason, p.Steps[0].Evidence = ReasonFailed, []Fact{{"error", "x"}} }, nil},
-		{"it has to wait", func(p *Plan) { p.Steps[0].Needs = []string{"upload x"} },
+		{"why it is needed", func(p *plan.Plan) {
+			p.Steps[0].Reason, p.Steps[0].Evidence = plan.ReasonFailed, []plan.Fact{{Name: "error", Value: "x"}}
+		}, nil},
+		{"it has to wait", func(p *plan.Plan) { p.Steps[0].Needs = []string{"upload x"} },
 			[]string{`node.0000000003: it now has to wait for "upload x"`}},
-		{"further steps", func(p *Plan) { p.Steps = append(p.Steps, sampleLaunch("debian-small", 0)) }, nil},
-		{"done meanwhile", func(p *Plan) { p.Steps = nil },
+		{"further steps", func(p *plan.Plan) { p.Steps = append(p.Steps, plantest.Launch("debian-small", 0)) }, nil},
+		{"done meanwhile", func(p *plan.Plan) { p.Steps = nil },
 			[]string{"node.0000000003: no longer planned: to delete the node was done meanwhile or is not needed any more"}},
-		{"something else is to be done", func(p *Plan) { p.Steps[0].ID, p.Steps[0].Action, p.Steps[0].Reason = "t", ActionForget, ReasonLost },
+		{"something else is to be done", func(p *plan.Plan) {
+			p.Steps[0].ID, p.Steps[0].Action, p.Steps[0].Reason = "t", plan.ActionForget, plan.ReasonLost
+		},
 			[]string{"node.0000000003: was to delete the node, now to forget the node because the cloud no longer has it"}},
-		{"the cloud is away", func(p *Plan) { p.Steps, p.Deferred = nil, []string{"vexxhost"} },
+		{"the cloud is away", func(p *plan.Plan) { p.Steps, p.Deferred = nil, []string{"vexxhost"} },
 			[]string{"node.0000000003: provider vexxhost could not be queried, so it is unknown whether to delete the node"}},
-		{"a problem", func(p *Plan) {
-			p.Steps, p.Problems = nil, []Problem{{Address: "provider.vexxhost.pool.main", Provider: "vexxhost", Text: "no such\nflavor"}}
+		{"a problem", func(p *plan.Plan) {
+			p.Steps, p.Problems = nil, []plan.Problem{{Address: "provider.vexxhost.pool.main", Provider: "vexxhost", Text: "no such\nflavor"}}
 		},
 			[]string{`node.0000000003: no longer planned because of a problem with provider.vexxhost.pool.main: no such\nflavor`}},
 	} {
-		saved, now := Plan{Steps: []Step{staleStep()}}, Plan{Steps: []Step{staleStep()}}
+		saved, now := plan.Plan{Steps: []plan.Step{staleStep()}}, plan.Plan{Steps: []plan.Step{staleStep()}}
 		c.world(&now)
 		if diff := cmp.Diff(c.want, staleWhys(saved, now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
@@ -74,7 +79,7 @@ func TestStaleNamesChanges(t *testing.T) {
 // field only explains the step.
 func TestStaleComparesEveryField(t *testing.T) {
 	indifferent := map[string]bool{"ID": true, "Reason": true, "Evidence": true, "Files": true, "Estimate": true, "Source": true}
-	fields := reflect.TypeFor[Step]()
+	fields := reflect.TypeFor[plan.Step]()
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name
 		now := staleStep()
@@ -95,8 +100,8 @@ func TestStaleComparesEveryField(t *testing.T) {
 			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
 		case f.Kind() == reflect.Map:
 			f.Set(reflect.ValueOf(map[string]string{"flavor": "another"}))
-		case f.Type() == reflect.TypeFor[*Move]():
-			now.Move = &Move{Node: "another"}
+		case f.Type() == reflect.TypeFor[*plan.Move]():
+			now.Move = &plan.Move{Node: "another"}
 		case f.Type() == reflect.TypeFor[resources.Key]():
 			now.Record.ID = "another"
 		case f.Type() == reflect.TypeFor[resources.Source]():
@@ -104,7 +109,7 @@ func TestStaleComparesEveryField(t *testing.T) {
 		default:
 			t.Fatalf("change %s here", name)
 		}
-		stale := len(staleWhys(Plan{Steps: []Step{staleStep()}}, Plan{Steps: []Step{now}})) > 0
+		stale := len(staleWhys(plan.Plan{Steps: []plan.Step{staleStep()}}, plan.Plan{Steps: []plan.Step{now}})) > 0
 		if stale == indifferent[name] {
 			t.Errorf("a change of %s makes the step stale: %v, want %v", name, stale, !indifferent[name])
 		}
@@ -113,11 +118,11 @@ func TestStaleComparesEveryField(t *testing.T) {
 
 func TestStaleEscapesForeignText(t *testing.T) {
 	gone := staleStep()
-	gone.Address, gone.External = hostile, hostile
+	gone.Address, gone.External = plantest.HostileName, plantest.HostileName
 	now := staleStep()
-	for _, why := range staleWhys(Plan{Steps: []Step{gone}}, Plan{Steps: []Step{now}}) {
+	for _, why := range staleWhys(plan.Plan{Steps: []plan.Step{gone}}, plan.Plan{Steps: []plan.Step{now}}) {
 		for _, c := range why {
-			if renderHostile(c) {
+			if text.Hostile(c) {
 				t.Errorf("%q in %q", c, why)
 			}
 		}
@@ -125,32 +130,32 @@ func TestStaleEscapesForeignText(t *testing.T) {
 }
 
 func TestStaleNamesTheAttributesThatDiffer(t *testing.T) {
-	node := func(state resources.State, lease *resources.Lease) *Records {
-		r := &Records{}
+	node := func(state resources.State, lease *resources.Lease) *plan.Records {
+		r := &plan.Records{}
 		r.Put(&resources.Node{ID: "0000000003", State: state, Provider: "vexxhost", Lease: lease}, 1)
 		return r
 	}
-	step := func(r *Records) Plan {
+	step := func(r *plan.Records) plan.Plan {
 		s := staleStep()
-		s.Preconditions = []Fingerprint{(&computation{seen: Observed{Records: *r}}).fingerprint(s.Record)}
-		return Plan{Steps: []Step{s}}
+		s.Preconditions = []plan.Fingerprint{{Subject: s.Record.String(), Digest: plan.AttributesOf(r.Get(s.Record)).Digest()}}
+		return plan.Plan{Steps: []plan.Step{s}}
 	}
 	before := node(resources.StateReady, nil)
 	f := File{Plan: step(before)}
 	f.Records = Reviewed(f.Plan, before)
 	for _, c := range []struct {
 		name string
-		now  *Records
-		plan func(*Records) Plan
+		now  *plan.Records
+		plan func(*plan.Records) plan.Plan
 		want []string
 	}{
 		{"a lease", node(resources.StateReady, &resources.Lease{Holder: "x"}), step, nil},
 		{"the state", node(resources.StateInUse, nil), step,
 			[]string{`node/0000000003: state was "ready", is now "in-use"`}},
-		{"the state, and the step is gone", node(resources.StateInUse, nil), func(*Records) Plan { return Plan{} },
+		{"the state, and the step is gone", node(resources.StateInUse, nil), func(*plan.Records) plan.Plan { return plan.Plan{} },
 			[]string{"no longer planned: to delete the node was done meanwhile or is not needed any more",
 				`node/0000000003: state was "ready", is now "in-use"`}},
-		{"the record is gone", &Records{}, step, []string{"node/0000000003 has changed since the plan was computed"}},
+		{"the record is gone", &plan.Records{}, step, []string{"node/0000000003 has changed since the plan was computed"}},
 	} {
 		var got []string
 		for _, m := range f.Stale(c.plan(c.now), c.now) {
@@ -162,24 +167,15 @@ func TestStaleNamesTheAttributesThatDiffer(t *testing.T) {
 	}
 }
 
-func TestCopyOfTheStateHasTheSameFingerprints(t *testing.T) {
-	now := time.Date(2026, 3, 2, 13, 30, 0, 0, time.FixedZone("", 3600))
-	record := &resources.Node{ID: "0000000003", State: resources.StateReady, StateTime: now, Labels: []string{"a"}}
-	text, err := json.Marshal(record)
-	if err != nil {
-		t.Fatal(err)
+func TestDifferentPlannedValuesMakePlanStale(t *testing.T) {
+	saved := File{Plan: plan.Plan{Steps: []plan.Step{staleStep()}}}
+	now := plan.Plan{Steps: []plan.Step{staleStep()}}
+	now.Steps[0].Values = map[string]string{"flavor": "medium", "cores": "4"}
+	if why := saved.Stale(now, &plan.Records{}); len(why) != 1 || why[0].Why != `flavor was small, is now medium` {
+		t.Errorf("%v", why)
 	}
-	var copied resources.Node
-	if err := json.Unmarshal(text, &copied); err != nil {
-		t.Fatal(err)
-	}
-	var here, there Records
-	here.Put(record, 17)
-	there.Put(&copied, 46)
-	at := func(r Records) Fingerprint {
-		return (&computation{seen: Observed{Records: r}}).fingerprint(record.Key())
-	}
-	if at(here) != at(there) || at(here) == at(Records{}) {
-		t.Errorf("%v, %v, without the record %v", at(here), at(there), at(Records{}))
+	saved.Meta.Options.NoRefresh = true
+	if why := saved.Stale(now, &plan.Records{}); len(why) != 0 {
+		t.Errorf("planned with -refresh=false: %v", why)
 	}
 }

@@ -1,20 +1,24 @@
-package plan
+package render
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/npctl/npctl/plan"
+)
 
 // foldKey is the common part of entries that are printed as one.
 type foldKey struct {
 	symbol, image, build, format, provider, pool, label, kind, changes, facts, values string
-	action                                                                            Action
-	thing                                                                             Thing
-	reason, other                                                                     Reason
+	action                                                                            plan.Action
+	thing                                                                             plan.Thing
+	reason, other                                                                     plan.Reason
 	recorded                                                                          bool
-	from, to                                                                          NodePlacement // of a move
+	from, to                                                                          plan.NodePlacement // of a move
 }
 
-// renderFold joins entries that differ only in their object. Leaks are always printed one by one: each is a claim
+// fold joins entries that differ only in their object. Leaks are always printed one by one: each is a claim
 // that an object is ours.
-func renderFold(entries []renderEntry, all bool) []renderEntry {
+func fold(entries []entry, all bool) []entry {
 	at := make(map[foldKey]int, len(entries))
 	folded := entries[:0:0]
 	for _, e := range entries {
@@ -22,7 +26,7 @@ func renderFold(entries []renderEntry, all bool) []renderEntry {
 			folded = append(folded, e)
 			continue
 		}
-		alike := renderAlikeOf(e, all)
+		alike := foldKeyOf(e, all)
 		if i, known := at[alike]; known {
 			folded[i].lead = append(folded[i].lead, e.lead...)
 			folded[i].other = append(folded[i].other, e.other...)
@@ -34,18 +38,18 @@ func renderFold(entries []renderEntry, all bool) []renderEntry {
 	return folded
 }
 
-func renderAlikeOf(e renderEntry, all bool) foldKey {
+func foldKeyOf(e entry, all bool) foldKey {
 	s := e.lead[0]
 	alike := foldKey{symbol: e.symbol, image: s.Image, build: s.Build, format: s.Format, provider: s.Provider,
 		pool: s.Pool, label: s.Label, kind: s.Type, action: s.Action, thing: s.Thing, reason: s.Reason,
-		recorded: s.Record.ID != "", changes: renderChangesKey(e), facts: renderFactsKey(s, all)}
-	if s.Thing == ThingUpload {
+		recorded: s.Record.ID != "", changes: changesKey(e), facts: factsKey(s, all)}
+	if s.Thing == plan.ThingUpload {
 		alike.provider = "" // the entry lists the providers
 	}
-	if s.Action == ActionDelete && s.Thing != ThingFile {
+	if s.Action == plan.ActionDelete && s.Thing != plan.ThingFile {
 		alike.build = ""
 	}
-	if values := renderValues(e, true); values != nil {
+	if values := valuesDetail(e, true); values != nil {
 		alike.values = values.String()
 	}
 	if s.Move != nil {
@@ -53,12 +57,12 @@ func renderAlikeOf(e renderEntry, all bool) foldKey {
 	}
 	if len(e.other) > 0 {
 		alike.other = e.other[0].Reason
-		alike.facts += "\x01" + renderFactsKey(e.other[0], all)
+		alike.facts += "\x01" + factsKey(e.other[0], all)
 	}
 	return alike
 }
 
-func renderFactsKey(s *Step, all bool) string {
+func factsKey(s *plan.Step, all bool) string {
 	switch {
 	case len(s.Evidence) == 0:
 		return ""
@@ -77,8 +81,8 @@ func renderFactsKey(s *Step, all bool) string {
 	return b.String()
 }
 
-func renderChangesKey(e renderEntry) string {
-	changes := renderChanges(e)
+func changesKey(e entry) string {
+	changes := changesOf(e)
 	if len(changes) == 0 {
 		return ""
 	}
@@ -92,15 +96,15 @@ func renderChangesKey(e renderEntry) string {
 	return b.String()
 }
 
-// renderChanges returns the changes of an entry's first object, from both halves of a replacement.
-func renderChanges(e renderEntry) []Change {
+// changesOf returns the changes of an entry's first object, from both halves of a replacement.
+func changesOf(e entry) []plan.Change {
 	changes := e.lead[0].Changes
 	if len(e.other) == 0 || len(e.other[0].Changes) == 0 {
 		return changes
 	}
-	seen := make(map[Change]bool, len(changes))
-	both := make([]Change, 0, len(changes))
-	for _, half := range [][]Change{changes, e.other[0].Changes} {
+	seen := make(map[plan.Change]bool, len(changes))
+	both := make([]plan.Change, 0, len(changes))
+	for _, half := range [][]plan.Change{changes, e.other[0].Changes} {
 		for _, c := range half {
 			if !seen[c] {
 				seen[c] = true
@@ -111,25 +115,25 @@ func renderChanges(e renderEntry) []Change {
 	return both
 }
 
-// renderFact is one name of evidence with the distinct values of the folded steps.
-type renderFact struct {
+// fact is one name of evidence with the distinct values of the folded steps.
+type fact struct {
 	name   string
 	values []string
 	seen   map[string]bool
 }
 
-// renderFacts merges the evidence of folded steps. It omits facts that the title contains.
-func renderFacts(steps []*Step) []renderFact {
-	var facts []renderFact
+// factsOf merges the evidence of folded steps. It omits facts that the title contains.
+func factsOf(steps []*plan.Step) []fact {
+	var facts []fact
 	for _, s := range steps {
-		item := renderItem(s)
+		item := itemOf(s)
 		for i, f := range s.Evidence {
 			if f.Value == item || f.Name == estimateRunsFact {
 				continue
 			}
-			j := renderFactAt(facts, f.Name, i)
+			j := factAt(facts, f.Name, i)
 			if j < 0 {
-				facts = append(facts, renderFact{name: f.Name})
+				facts = append(facts, fact{name: f.Name})
 				j = len(facts) - 1
 			}
 			facts[j].add(f.Value)
@@ -138,7 +142,7 @@ func renderFacts(steps []*Step) []renderFact {
 	return facts
 }
 
-func (f *renderFact) add(value string) {
+func (f *fact) add(value string) {
 	if len(f.values) == 0 {
 		f.values = append(f.values, value)
 		return
@@ -152,8 +156,8 @@ func (f *renderFact) add(value string) {
 	}
 }
 
-// renderFactAt tries the index guess first: folded steps mostly have their facts in the same order.
-func renderFactAt(facts []renderFact, name string, guess int) int {
+// factAt tries the index guess first: folded steps mostly have their facts in the same order.
+func factAt(facts []fact, name string, guess int) int {
 	if guess < len(facts) && facts[guess].name == name {
 		return guess
 	}

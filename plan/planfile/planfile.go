@@ -1,4 +1,5 @@
-package plan
+// Package planfile stores plans in files and compares a saved plan with a new one.
+package planfile
 
 import (
 	"bytes"
@@ -10,9 +11,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/renameio/v2"
 
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -21,31 +25,31 @@ import (
 // accidents only: a user with write permission can create a valid file, so keep it in a directory that only users
 // with permission to apply can write.
 
-// Errors of ReadFile that callers branch on.
+// Errors of Read that callers branch on.
 var (
 	// ErrNotPlanFile: the file is not a plan file.
 	ErrNotPlanFile = errors.New("not a plan file")
-	// ErrPlanFormat: another npctl wrote the file, in a format that this one cannot read.
-	ErrPlanFormat = errors.New("plan file of another format")
-	// ErrPlanDamaged: the file was truncated or edited.
-	ErrPlanDamaged = errors.New("plan file is damaged")
+	// ErrFormat: another npctl wrote the file, in a format that this one cannot read.
+	ErrFormat = errors.New("plan file of another format")
+	// ErrDamaged: the file was truncated or edited.
+	ErrDamaged = errors.New("plan file is damaged")
 )
 
-// FileLimit is the maximum size of a plan file, in bytes: about 300,000 steps.
-const FileLimit = 256 << 20
+// SizeLimit is the maximum size of a plan file, in bytes: about 300,000 steps.
+const SizeLimit = 256 << 20
 
 const (
-	fileKind        = "npctl plan"
-	fileFormat      = 4
-	fileHeaderLimit = 4 << 10
+	kind        = "npctl plan"
+	format      = 4
+	headerLimit = 4 << 10
 )
 
 // File is a saved plan with everything that is needed to apply it except the configuration and the secrets.
 type File struct {
-	Meta Meta `json:"meta"`
-	Plan Plan `json:"plan"`
+	Meta plan.Meta `json:"meta"`
+	Plan plan.Plan `json:"plan"`
 	// Records are the records that the steps rely on, by the subject of the fingerprint, to report differences later.
-	Records map[string]Attributes `json:"records,omitempty"`
+	Records map[string]plan.Attributes `json:"records,omitempty"`
 	// Blocks are the blocks of the plan's configuration.
 	Blocks []resources.Block `json:"blocks,omitempty"`
 	// Variables are the values of the plan's variables, without the sensitive ones.
@@ -62,8 +66,8 @@ type fileHeader struct {
 	SHA256       string `json:"sha256"`
 }
 
-// WriteFile saves the plan with read permission for its owner only. It replaces an existing file at path atomically.
-func (f File) WriteFile(path string) error {
+// Write saves the plan with read permission for its owner only. It replaces an existing file at path atomically.
+func (f File) Write(path string) error {
 	content, err := f.encode()
 	if err != nil {
 		return fmt.Errorf("save plan to %s: %w", path, err)
@@ -88,48 +92,48 @@ func (f File) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := json.Marshal(fileHeaderFor(body, f.Meta.NpctlVersion))
+	header, err := json.Marshal(headerFor(body, f.Meta.NpctlVersion))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]byte, 0, len(header)+len(body)+2)
 	out = append(append(out, header...), '\n')
 	out = append(append(out, body...), '\n')
-	if len(out) > FileLimit {
-		return nil, fmt.Errorf("the plan has %d MiB, and the limit of a plan file is %d; limit the plan with -target", len(out)>>20, FileLimit>>20)
+	if len(out) > SizeLimit {
+		return nil, fmt.Errorf("the plan has %d MiB, and the limit of a plan file is %d; limit the plan with -target", len(out)>>20, SizeLimit>>20)
 	}
 	return out, nil
 }
 
-func fileHeaderFor(body []byte, version string) fileHeader {
+func headerFor(body []byte, version string) fileHeader {
 	sum := sha256.Sum256(body)
-	return fileHeader{Kind: fileKind, Format: fileFormat, NpctlVersion: version, Size: len(body), SHA256: hex.EncodeToString(sum[:])}
+	return fileHeader{Kind: kind, Format: format, NpctlVersion: version, Size: len(body), SHA256: hex.EncodeToString(sum[:])}
 }
 
-// ReadFile reads a saved plan. It returns one of the errors above if the file is not a plan file, has another format
+// Read reads a saved plan. It returns one of the errors above if the file is not a plan file, has another format
 // or is damaged.
-func ReadFile(path string) (File, error) {
-	content, err := fileContent(path)
+func Read(path string) (File, error) {
+	content, err := readContent(path)
 	if err != nil {
 		return File{}, err
 	}
-	f, err := fileDecode(content)
+	f, err := decode(content)
 	if err != nil {
 		return File{}, fmt.Errorf("plan file %s: %w", path, err)
 	}
 	return f, nil
 }
 
-// fileContent reads a regular file: opening a pipe could block forever.
-func fileContent(path string) ([]byte, error) {
+// readContent reads a regular file: opening a pipe could block forever.
+func readContent(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("open plan file: %w", err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("plan file %s: %w: it is not a regular file", path, ErrNotPlanFile)
-	case info.Size() > FileLimit:
-		return nil, fmt.Errorf("plan file %s: %w: it has %d MiB, and the limit is %d", path, ErrNotPlanFile, info.Size()>>20, FileLimit>>20)
+	case info.Size() > SizeLimit:
+		return nil, fmt.Errorf("plan file %s: %w: it has %d MiB, and the limit is %d", path, ErrNotPlanFile, info.Size()>>20, SizeLimit>>20)
 	}
 	in, err := os.Open(path)
 	if err != nil {
@@ -137,14 +141,14 @@ func fileContent(path string) ([]byte, error) {
 	}
 	defer in.Close() //nolint:errcheck // the file is only read
 	content := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
-	if _, err := content.ReadFrom(io.LimitReader(in, FileLimit)); err != nil {
+	if _, err := content.ReadFrom(io.LimitReader(in, SizeLimit)); err != nil {
 		return nil, fmt.Errorf("read plan file %s: %w", path, err)
 	}
 	return content.Bytes(), nil
 }
 
-func fileDecode(content []byte) (File, error) {
-	header, body, err := fileSplit(content)
+func decode(content []byte) (File, error) {
+	header, body, err := splitHeader(content)
 	if err != nil {
 		return File{}, err
 	}
@@ -156,16 +160,16 @@ func fileDecode(content []byte) (File, error) {
 	decoder.DisallowUnknownFields() // a step must not lose a field that a newer npctl wrote
 	if err := decoder.Decode(&f); err != nil {
 		return File{}, fmt.Errorf("%w, written by npctl %s: %w; apply it with that version, or plan again",
-			ErrPlanFormat, renderSafe(header.NpctlVersion), err)
+			ErrFormat, text.Line(header.NpctlVersion), err)
 	}
 	return f, f.check()
 }
 
-// fileSplit returns the header and the body, or an error that names the actual kind of file.
-func fileSplit(content []byte) (fileHeader, []byte, error) {
+// splitHeader returns the header and the body, or an error that names the actual kind of file.
+func splitHeader(content []byte) (fileHeader, []byte, error) {
 	line, body, _ := bytes.Cut(content, []byte("\n"))
 	var header fileHeader
-	if len(line) <= fileHeaderLimit && json.Unmarshal(line, &header) == nil && header.Kind == fileKind {
+	if len(line) <= headerLimit && json.Unmarshal(line, &header) == nil && header.Kind == kind {
 		return header, bytes.TrimSuffix(body, []byte("\n")), nil
 	}
 	switch {
@@ -181,13 +185,13 @@ func fileSplit(content []byte) (fileHeader, []byte, error) {
 func (h fileHeader) check(body []byte) error {
 	sum := sha256.Sum256(body)
 	switch {
-	case h.Format != fileFormat:
+	case h.Format != format:
 		return fmt.Errorf("%w: npctl %s wrote it in format %d, and this npctl reads format %d: apply it with that version, or plan again",
-			ErrPlanFormat, renderSafe(h.NpctlVersion), h.Format, fileFormat)
+			ErrFormat, text.Line(h.NpctlVersion), h.Format, format)
 	case len(body) < h.Size:
-		return fmt.Errorf("%w: %d of its %d bytes are missing, as after an interrupted copy; copy it again, or plan again", ErrPlanDamaged, h.Size-len(body), h.Size)
+		return fmt.Errorf("%w: %d of its %d bytes are missing, as after an interrupted copy; copy it again, or plan again", ErrDamaged, h.Size-len(body), h.Size)
 	case len(body) != h.Size || hex.EncodeToString(sum[:]) != h.SHA256:
-		return fmt.Errorf("%w: its content does not match its checksum, as after editing it; plan again with other options instead", ErrPlanDamaged)
+		return fmt.Errorf("%w: its content does not match its checksum, as after editing it; plan again with other options instead", ErrDamaged)
 	default:
 		return nil
 	}
@@ -195,14 +199,15 @@ func (h fileHeader) check(body []byte) error {
 
 // check rejects content that no npctl would have written.
 func (f File) check() error {
+	actions := plan.Actions()
 	seen := make(map[string]bool, len(f.Plan.Steps))
 	for i := range f.Plan.Steps {
 		s := &f.Plan.Steps[i]
-		if reportActions[s.Action] == nil {
-			return fmt.Errorf("%w: step %q has the action %q, which this npctl does not support", ErrPlanFormat, s.ID, s.Action)
+		if !slices.Contains(actions, s.Action) {
+			return fmt.Errorf("%w: step %q has the action %q, which this npctl does not support", ErrFormat, s.ID, s.Action)
 		}
 		if s.ID == "" || seen[s.ID] {
-			return fmt.Errorf("%w: the step id %q is empty or occurs twice", ErrPlanDamaged, s.ID)
+			return fmt.Errorf("%w: the step id %q is empty or occurs twice", ErrDamaged, s.ID)
 		}
 		seen[s.ID] = true
 	}
@@ -215,7 +220,7 @@ func (f File) CheckInstallation(lineage string) error {
 		return nil
 	}
 	return fmt.Errorf("the plan is for the installation %q, and this state belongs to %q: apply it where it was made, or plan again",
-		renderSafe(f.Meta.Lineage), renderSafe(lineage))
+		text.Line(f.Meta.Lineage), text.Line(lineage))
 }
 
 // ConfigurationChange is the difference between a configuration and that of a plan.
@@ -257,5 +262,5 @@ func blockText(b resources.Block, what string) string {
 	if place != "" {
 		place = " (" + place + ")"
 	}
-	return renderSafe(b.Address) + renderSafe(place) + " " + what
+	return text.Line(b.Address) + text.Line(place) + " " + what
 }

@@ -1,4 +1,4 @@
-package plan
+package render
 
 import (
 	"encoding/json"
@@ -7,11 +7,12 @@ import (
 	"github.com/emicklei/dot"
 
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
 )
 
 // Graph returns the plan's steps in the DOT language: an arrow points from each step to a step that it waits for, a
 // dashed one if the other step only has to end. Steps are grouped by provider; names are escaped.
-func (p Plan) Graph() string {
+func Graph(p plan.Plan) string {
 	g := dot.NewGraph(dot.Directed)
 	g.Attr("rankdir", "RL")
 	nodes := make(map[string]dot.Node, len(p.Steps))
@@ -19,10 +20,10 @@ func (p Plan) Graph() string {
 		s := &p.Steps[i]
 		home := g
 		if s.Provider != "" {
-			home = g.Subgraph(renderSafe("provider."+s.Provider), dot.ClusterOption{})
+			home = g.Subgraph(safe("provider."+s.Provider), dot.ClusterOption{})
 		}
 		nodes[s.ID] = home.Node(s.ID).
-			Attr("label", renderSafe(string(s.Action)+" "+string(s.Address))+"\n"+renderSafe(string(s.Reason))).
+			Attr("label", safe(string(s.Action)+" "+string(s.Address))+"\n"+safe(string(s.Reason))).
 			Attr("shape", "box").Attr("color", graphColor(s))
 	}
 	for i := range p.Steps {
@@ -41,8 +42,8 @@ func (p Plan) Graph() string {
 	return g.String()
 }
 
-func graphColor(s *Step) string {
-	switch renderSymbol(s) {
+func graphColor(s *plan.Step) string {
+	switch symbolOf(s) {
 	case symbolMake:
 		return "darkgreen"
 	case symbolRemove, symbolLeak:
@@ -59,13 +60,13 @@ type graphDoc struct {
 }
 
 type graphNode struct {
-	ID       string  `json:"id"`
-	Address  Address `json:"address"`
-	Action   Action  `json:"action"`
-	Thing    Thing   `json:"thing"`
-	Reason   Reason  `json:"action_reason"`
-	Provider string  `json:"provider,omitempty"`
-	Estimate float64 `json:"estimate_seconds,omitempty"`
+	ID       string       `json:"id"`
+	Address  plan.Address `json:"address"`
+	Action   plan.Action  `json:"action"`
+	Thing    plan.Thing   `json:"thing"`
+	Reason   plan.Reason  `json:"action_reason"`
+	Provider string       `json:"provider,omitempty"`
+	Estimate float64      `json:"estimate_seconds,omitempty"`
 }
 
 // graphEdge points from a step to another step that it waits for: until it has succeeded ("needs") or ended
@@ -77,7 +78,7 @@ type graphEdge struct {
 }
 
 // GraphJSON returns the same graph as JSON, described in docs/plan-json.md.
-func (p Plan) GraphJSON() ([]byte, error) {
+func GraphJSON(p plan.Plan) ([]byte, error) {
 	doc := graphDoc{FormatVersion: ReportVersion, Nodes: make([]graphNode, len(p.Steps)), Edges: []graphEdge{}}
 	in := make(map[string]bool, len(p.Steps))
 	for i := range p.Steps {

@@ -1,17 +1,19 @@
-package plan
+package render
 
 import (
 	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/npctl/npctl/plan"
 )
 
 // estimateRunsFact is the name of the fact with the number of earlier runs behind an estimate.
 const estimateRunsFact = "runs"
 
-// renderEstimate returns the estimated duration of an entry's steps: "about 12 min, from 14 runs".
-func renderEstimate(e renderEntry) string {
+// estimateText returns the estimated duration of an entry's steps: "about 12 min, from 14 runs".
+func estimateText(e entry) string {
 	steps := e.creating()
 	least, most := math.Inf(1), 0.0
 	for _, s := range steps {
@@ -22,31 +24,31 @@ func renderEstimate(e renderEntry) string {
 	if most == 0 {
 		return ""
 	}
-	text := renderDuration(most)
-	if from := renderDuration(least); from != text {
+	text := durationText(most)
+	if from := durationText(least); from != text {
 		text = from + " to " + text
 	}
 	text = "about " + text
 	if len(steps) > 1 {
 		text += " each"
 	}
-	return text + renderRuns(steps[0])
+	return text + runsText(steps[0])
 }
 
-func renderRuns(s *Step) string {
+func runsText(s *plan.Step) string {
 	for _, f := range s.Evidence {
 		switch {
 		case f.Name == estimateRunsFact && f.Value == "1":
 			return ", from 1 run"
 		case f.Name == estimateRunsFact:
-			return ", from " + renderSafe(f.Value) + " runs"
+			return ", from " + safe(f.Value) + " runs"
 		}
 	}
 	return ""
 }
 
-// renderDuration rounds a duration to the accuracy of an estimate.
-func renderDuration(seconds float64) string {
+// durationText rounds a duration to the accuracy of an estimate.
+func durationText(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)).Round(time.Second); {
 	case d < time.Second:
 		return "1 s"
@@ -65,8 +67,8 @@ func renderDuration(seconds float64) string {
 
 // criticalPath returns the longest chain of estimates in the plan, in seconds. Steps without an estimate count as 0,
 // and the number of concurrent steps is not known, so it is the minimum duration of an apply.
-func criticalPath(steps []Step) float64 {
-	if !slices.ContainsFunc(steps, func(s Step) bool { return s.Estimate > 0 }) {
+func criticalPath(steps []plan.Step) float64 {
+	if !slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Estimate > 0 }) {
 		return 0
 	}
 	ends := make(map[string]float64, len(steps))

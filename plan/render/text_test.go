@@ -1,4 +1,4 @@
-package plan
+package render
 
 import (
 	"errors"
@@ -11,35 +11,38 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/plantest"
 	"pgregory.net/rapid"
 )
 
 func TestTextGolden(t *testing.T) {
-	p := samplePlan()
-	renderGolden(t, "text.txt", renderText(t, p, TextOptions{Now: sampleNow}))
-	renderGolden(t, "text-80.txt", renderText(t, p, TextOptions{Width: 80}))
-	renderGolden(t, "text-verbose.txt", renderText(t, p, TextOptions{Verbose: true}))
-	renderGolden(t, "text-concise.txt", renderText(t, p, TextOptions{Concise: true}))
-	renderGolden(t, "text-color.txt", strings.ReplaceAll(renderText(t, p, TextOptions{Color: true}), "\x1b", "ESC"))
-	renderGolden(t, "text-hostile.txt", renderText(t, hostileNode(), TextOptions{}))
+	p := plantest.Plan()
+	checkGolden(t, "text.txt", textOf(t, p, TextOptions{Now: plantest.Now}))
+	checkGolden(t, "text-80.txt", textOf(t, p, TextOptions{Width: 80}))
+	checkGolden(t, "text-verbose.txt", textOf(t, p, TextOptions{Verbose: true}))
+	checkGolden(t, "text-concise.txt", textOf(t, p, TextOptions{Concise: true}))
+	checkGolden(t, "text-color.txt", strings.ReplaceAll(textOf(t, p, TextOptions{Color: true}), "\x1b", "ESC"))
+	checkGolden(t, "text-hostile.txt", textOf(t, plantest.HostileNode(), TextOptions{}))
 }
 
 func TestEmptyPlanIsOneLine(t *testing.T) {
-	if got, want := renderText(t, Plan{}, TextOptions{}), "No changes.\n"; got != want {
+	if got, want := textOf(t, plan.Plan{}, TextOptions{}), "No changes.\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := renderText(t, Plan{Unchanged: sampleUnchanged(12)}, TextOptions{}), "(12 unchanged hidden)\n\nNo changes.\n"; got != want {
+	if got, want := textOf(t, plan.Plan{Unchanged: plantest.Unchanged(12)}, TextOptions{}), "(12 unchanged hidden)\n\nNo changes.\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestColorsOnlyWithOption(t *testing.T) {
-	plain := renderText(t, samplePlan(), TextOptions{})
+	plain := textOf(t, plantest.Plan(), TextOptions{})
 	if strings.ContainsRune(plain, '\x1b') {
 		t.Error("escape sequences though no colours were asked for")
 	}
-	t.Setenv("NO_COLOR", "1") // WriteText ignores it: its caller checks it
-	colored := renderText(t, samplePlan(), TextOptions{Color: true})
+	t.Setenv("NO_COLOR", "1") // Text ignores it: its caller checks it
+	colored := textOf(t, plantest.Plan(), TextOptions{Color: true})
 	for _, want := range []string{"\x1b[32m+\x1b[", "\x1b[31m-\x1b[", "\x1b[31m-/+\x1b[", "\x1b[33m~\x1b[", "\x1b[31m  # forces replacement\x1b["} {
 		if !strings.Contains(colored, want) {
 			t.Errorf("no %q in the coloured text", want)
@@ -51,7 +54,7 @@ func TestColorsOnlyWithOption(t *testing.T) {
 }
 
 func TestIdenticalLaunchesAreFolded(t *testing.T) {
-	p := Plan{Steps: []Step{sampleLaunch("debian-small", 0), sampleLaunch("debian-small", 1), sampleLaunch("debian-small", 2)}}
+	p := plan.Plan{Steps: []plan.Step{plantest.Launch("debian-small", 0), plantest.Launch("debian-small", 1), plantest.Launch("debian-small", 2)}}
 	want := `                   launch
 provider.vexxhost       3
 
@@ -63,35 +66,35 @@ provider.vexxhost
 
 Plan: 0 to build, 0 to upload, 3 to launch, 0 to delete.
 `
-	if diff := cmp.Diff(want, renderText(t, p, TextOptions{})); diff != "" {
+	if diff := cmp.Diff(want, textOf(t, p, TextOptions{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func TestSlotsOfStaticNodesAreCounted(t *testing.T) {
-	register := func(node string, slot int64) Step {
-		return Step{ID: fmt.Sprint(node, slot), Action: ActionRegister, Thing: ThingNode, Reason: ReasonNewStaticNode,
+	register := func(node string, slot int64) plan.Step {
+		return plan.Step{ID: fmt.Sprint(node, slot), Action: plan.ActionRegister, Thing: plan.ThingNode, Reason: plan.ReasonNewStaticNode,
 			Provider: "lab", Pool: "main", Node: node, Slot: slot}
 	}
 	for _, c := range []struct {
-		steps []Step
+		steps []plan.Step
 		want  string
 	}{
-		{[]Step{register("a", 0)}, "  + register a in lab/main\n      because"},
-		{[]Step{register("a", 0), register("a", 1)}, "  + register a (2 slots) in lab/main\n      because the node is new in the configuration (new-static-node)\n\nPlan:"},
-		{[]Step{register("a", 0), register("b", 0)}, "  + register 2 static nodes in lab/main\n      because the node is new in the configuration (new-static-node)\n      a, b\n"},
-		{[]Step{register("a", 0), register("a", 1), register("b", 0)}, "  + register 3 slots of 2 static nodes in lab/main\n      because the node is new in the configuration (new-static-node)\n      a (2 slots), b\n"},
+		{[]plan.Step{register("a", 0)}, "  + register a in lab/main\n      because"},
+		{[]plan.Step{register("a", 0), register("a", 1)}, "  + register a (2 slots) in lab/main\n      because the node is new in the configuration (new-static-node)\n\nPlan:"},
+		{[]plan.Step{register("a", 0), register("b", 0)}, "  + register 2 static nodes in lab/main\n      because the node is new in the configuration (new-static-node)\n      a, b\n"},
+		{[]plan.Step{register("a", 0), register("a", 1), register("b", 0)}, "  + register 3 slots of 2 static nodes in lab/main\n      because the node is new in the configuration (new-static-node)\n      a (2 slots), b\n"},
 	} {
-		if text := renderText(t, Plan{Steps: c.steps}, TextOptions{}); !strings.Contains(text, c.want) {
+		if text := textOf(t, plan.Plan{Steps: c.steps}, TextOptions{}); !strings.Contains(text, c.want) {
 			t.Errorf("no\n%s\nin\n%s", c.want, text)
 		}
 	}
 }
 
 func TestLeaksAreNeverFolded(t *testing.T) {
-	p := Plan{Steps: []Step{sampleLeak(), sampleLeak()}}
+	p := plan.Plan{Steps: []plan.Step{plantest.Leak(), plantest.Leak()}}
 	p.Steps[1].External, p.Steps[1].ID = "4e88", "another"
-	text := renderText(t, p, TextOptions{})
+	text := textOf(t, p, TextOptions{})
 	for _, want := range []string{"! delete leaked port 3f77 in vexxhost", "! delete leaked port 4e88 in vexxhost"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -100,28 +103,28 @@ func TestLeaksAreNeverFolded(t *testing.T) {
 }
 
 func TestReplacementSymbolShowsOrder(t *testing.T) {
-	steps := sampleReplace(7)
+	steps := plantest.Replace(7)
 	gone, made := &steps[0], &steps[1]
 	made.Needs, gone.Needs = nil, []string{made.ID}
-	text := renderText(t, Plan{Steps: []Step{*made, *gone}}, TextOptions{})
+	text := textOf(t, plan.Plan{Steps: []plan.Step{*made, *gone}}, TextOptions{})
 	if want := "+/- replace node 0000000007 debian-large in vexxhost/main"; !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
 }
 
 func TestHalvesOfReplacementsArePairedByPool(t *testing.T) {
-	var p Plan
+	var p plan.Plan
 	for _, label := range []string{"a", "b", "b"} {
-		gone := sampleDelete(len(p.Steps), label, ReasonConfigChanged)
+		gone := plantest.Delete(len(p.Steps), label, plan.ReasonConfigChanged)
 		gone.Replaces = true
 		p.Steps = append(p.Steps, gone)
 	}
 	for i, label := range []string{"b", "c", "a"} {
-		made := sampleLaunch(label, i)
+		made := plantest.Launch(label, i)
 		made.Replaces = true
 		p.Steps = append(p.Steps, made)
 	}
-	text := renderText(t, p, TextOptions{Concise: true})
+	text := textOf(t, p, TextOptions{Concise: true})
 	want := `-/+ replace node 0000000000 a in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000000 (config-changed)
 -/+ replace node 0000000001 b in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000001 (config-changed)
   - delete node 0000000002 b in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000002 (config-changed)
@@ -135,19 +138,19 @@ Plan: 0 to build, 0 to upload, 3 to launch, 3 to delete.
 
 func TestEachHalfOfAReplacementIsPairedOnce(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		var p Plan
+		var p plan.Plan
 		for i := range rapid.IntRange(0, 12).Draw(r, "steps") {
-			s := Step{ID: fmt.Sprint(i), Action: rapid.SampledFrom([]Action{ActionLaunch, ActionDelete}).Draw(r, "action"), Thing: ThingNode,
+			s := plan.Step{ID: fmt.Sprint(i), Action: rapid.SampledFrom([]plan.Action{plan.ActionLaunch, plan.ActionDelete}).Draw(r, "action"), Thing: plan.ThingNode,
 				Label: rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), Replaces: rapid.IntRange(0, 4).Draw(r, "replaces") > 0}
 			for range rapid.IntRange(0, 2).Draw(r, "waits") {
 				s.Needs = append(s.Needs, fmt.Sprint(rapid.IntRange(0, 12).Draw(r, "need")))
 			}
 			p.Steps = append(p.Steps, s)
 		}
-		pairs := renderPairs(p.Steps)
+		pairs := pairHalves(p.Steps)
 		for i, j := range pairs {
 			a, b := p.Steps[i], p.Steps[j]
-			if pairs[j] != i || !a.Replaces || !b.Replaces || (a.Action == ActionDelete) == (b.Action == ActionDelete) {
+			if pairs[j] != i || !a.Replaces || !b.Replaces || (a.Action == plan.ActionDelete) == (b.Action == plan.ActionDelete) {
 				r.Fatalf("%d and %d are a pair of %+v", i, j, p.Steps)
 			}
 		}
@@ -155,24 +158,24 @@ func TestEachHalfOfAReplacementIsPairedOnce(t *testing.T) {
 }
 
 func TestHalfAReplacementIsPrintedAsSingleStep(t *testing.T) {
-	text := renderText(t, Plan{Steps: sampleReplace(7)[:1]}, TextOptions{})
+	text := textOf(t, plan.Plan{Steps: plantest.Replace(7)[:1]}, TextOptions{})
 	if want := "  - delete node 0000000007 debian-large in vexxhost/main, cloud id 9a1b6c52-7f0e-4d9b-8b1e-000000000007"; !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
 }
 
 func TestFoldedNodesAreNamedUpToLimit(t *testing.T) {
-	var p Plan
+	var p plan.Plan
 	for i := range 40 {
-		p.Steps = append(p.Steps, sampleDelete(i, "debian-small", ReasonMaxReadyAge, Fact{"age", fmt.Sprint(8+i, "h")}))
+		p.Steps = append(p.Steps, plantest.Delete(i, "debian-small", plan.ReasonMaxReadyAge, plan.Fact{Name: "age", Value: fmt.Sprint(8+i, "h")}))
 	}
-	text := renderText(t, p, TextOptions{})
+	text := textOf(t, p, TextOptions{})
 	for _, want := range []string{"- delete 40 nodes debian-small in vexxhost/main", "age 8h … 47h (40 values)", "0000000011 and 28 more"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	verbose := renderText(t, p, TextOptions{Verbose: true})
+	verbose := textOf(t, p, TextOptions{Verbose: true})
 	for i := range 40 {
 		if want := fmt.Sprintf("node %010d debian-small", i); !strings.Contains(verbose, want) {
 			t.Errorf("verbose text does not name %q", want)
@@ -182,22 +185,22 @@ func TestFoldedNodesAreNamedUpToLimit(t *testing.T) {
 
 func TestLongValuesAreCutToTheDifference(t *testing.T) {
 	shared := strings.Repeat("package-that-stays ", 40)
-	before, after := renderNarrow(shared+"kernel-6.8.0-45", shared+"kernel-6.8.0-47")
+	before, after := narrow(shared+"kernel-6.8.0-45", shared+"kernel-6.8.0-47")
 	if before != "…s kernel-6.8.0-45" || after != "…s kernel-6.8.0-47" {
 		t.Errorf("got %q and %q", before, after)
 	}
-	if a, b := renderNarrow("", shared); a != "" || !strings.Contains(b, "bytes more") {
+	if a, b := narrow("", shared); a != "" || !strings.Contains(b, "bytes more") {
 		t.Errorf("got %q and %q", a, b)
 	}
 }
 
 func TestManyBlocksBecomeOneRow(t *testing.T) {
-	var p Plan
+	var p plan.Plan
 	for i := range 50 {
-		p.Steps = append(p.Steps, sampleBuild(fmt.Sprint("image-", i)))
+		p.Steps = append(p.Steps, plantest.Build(fmt.Sprint("image-", i)))
 	}
-	p.Steps = append(p.Steps, sampleLaunch("debian-small", 0))
-	text := renderText(t, p, TextOptions{})
+	p.Steps = append(p.Steps, plantest.Launch("debian-small", 0))
+	text := textOf(t, p, TextOptions{})
 	want := "                   build  launch\n50 images             50\nprovider.vexxhost              1\n"
 	if !strings.HasPrefix(text, want) {
 		t.Errorf("got\n%s\nwant it to start with\n%s", text, want)
@@ -205,22 +208,22 @@ func TestManyBlocksBecomeOneRow(t *testing.T) {
 }
 
 func TestManyNotesOfACodeAreCounted(t *testing.T) {
-	var p Plan
+	var p plan.Plan
 	for i := range 25 {
-		p.Notes = append(p.Notes, Note{Severity: Info, Code: "look-alike", Text: fmt.Sprint("server ", i)})
+		p.Notes = append(p.Notes, plan.Note{Severity: plan.Info, Code: "look-alike", Text: fmt.Sprint("server ", i)})
 	}
-	p.Notes = append(p.Notes, Note{Severity: Info, Code: "unmanaged", Text: "others"})
-	text := renderText(t, p, TextOptions{})
+	p.Notes = append(p.Notes, plan.Note{Severity: plan.Info, Code: "unmanaged", Text: "others"})
+	text := textOf(t, p, TextOptions{})
 	if !strings.Contains(text, "server 9 (look-alike)\n  note: others (unmanaged)\n  (15 more look-alike hidden)\n\nNo changes.\n") {
 		t.Errorf("got\n%s", text)
 	}
-	if verbose := renderText(t, p, TextOptions{Verbose: true}); !strings.Contains(verbose, "server 24 ") || strings.Contains(verbose, "hidden") {
+	if verbose := textOf(t, p, TextOptions{Verbose: true}); !strings.Contains(verbose, "server 24 ") || strings.Contains(verbose, "hidden") {
 		t.Errorf("got\n%s", verbose)
 	}
 }
 
 func TestEstimatedTimeIsTheLongestChain(t *testing.T) {
-	steps := []Step{sampleBuild("debian"), sampleUpload("debian", "rax", 11), sampleUpload("debian", "vexxhost", 4)}
+	steps := []plan.Step{plantest.Build("debian"), plantest.Upload("debian", "rax", 11), plantest.Upload("debian", "vexxhost", 4)}
 	if got, want := criticalPath(steps), 2280.0+660; got != want {
 		t.Errorf("got %v s, want %v s", got, want)
 	}
@@ -229,7 +232,7 @@ func TestEstimatedTimeIsTheLongestChain(t *testing.T) {
 		t.Errorf("with one after the other: got %v s, want %v s", got, want)
 	}
 	steps[2].After = nil
-	text := renderText(t, Plan{Steps: steps}, TextOptions{Now: sampleNow.Add(10 * time.Hour)})
+	text := textOf(t, plan.Plan{Steps: steps}, TextOptions{Now: plantest.Now.Add(10 * time.Hour)})
 	if want := "Takes at least 49 min, based on earlier runs: until about 00:19 UTC on 3 March.\n"; !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
@@ -237,18 +240,18 @@ func TestEstimatedTimeIsTheLongestChain(t *testing.T) {
 
 func TestDurationsAreRounded(t *testing.T) {
 	for seconds, want := range map[float64]string{0.2: "1 s", 41.4: "41 s", 99: "99 s", 130: "2 min", 2280: "38 min", 7200: "2 h", 8000: "2 h 15 min"} {
-		if got := renderDuration(seconds); got != want {
+		if got := durationText(seconds); got != want {
 			t.Errorf("%v s: got %q, want %q", seconds, got, want)
 		}
 	}
 }
 
 func TestLinesAreWrappedByDisplayWidth(t *testing.T) {
-	p := samplePlan()
-	p.Notes = append(p.Notes, Note{Code: "wide", Text: strings.Repeat("日本語の名前 ", 30)})
+	p := plantest.Plan()
+	p.Notes = append(p.Notes, plan.Note{Code: "wide", Text: strings.Repeat("日本語の名前 ", 30)})
 	for _, width := range []int{40, 80, 120} {
-		_, text, _ := strings.Cut(renderText(t, p, TextOptions{Width: width}), "\n\n") // the table is not wrapped
-		text = strings.TrimSuffix(text, p.Summary().String()+"\n")                     // and neither is the last line
+		_, text, _ := strings.Cut(textOf(t, p, TextOptions{Width: width}), "\n\n") // the table is not wrapped
+		text = strings.TrimSuffix(text, p.Summary().String()+"\n")                 // and neither is the last line
 		if strings.Count(text, "日本語の名前") != 30 {
 			t.Errorf("width %d: wrapping lost words", width)
 		}
@@ -264,11 +267,11 @@ func TestLinesAreWrappedByDisplayWidth(t *testing.T) {
 
 func TestWriteErrorIsReturned(t *testing.T) {
 	full := errors.New("disk is full")
-	if err := samplePlan().WriteText(writerFunc(func([]byte) (int, error) { return 0, full }), TextOptions{}); !errors.Is(err, full) {
-		t.Errorf("WriteText: got %v, want %v", err, full)
+	if err := Text(writerFunc(func([]byte) (int, error) { return 0, full }), plantest.Plan(), TextOptions{}); !errors.Is(err, full) {
+		t.Errorf("Text: got %v, want %v", err, full)
 	}
-	if err := samplePlan().WriteMarkdown(writerFunc(func([]byte) (int, error) { return 0, full }), 0); !errors.Is(err, full) {
-		t.Errorf("WriteMarkdown: got %v, want %v", err, full)
+	if err := Markdown(writerFunc(func([]byte) (int, error) { return 0, full }), plantest.Plan(), 0); !errors.Is(err, full) {
+		t.Errorf("Markdown: got %v, want %v", err, full)
 	}
 }
 
@@ -278,15 +281,15 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestTextEndsWithSummaryAndIsEscaped(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		p := anyPlan(r)
+		p := plantest.DrawPlan(r)
 		o := TextOptions{Width: rapid.SampledFrom([]int{0, 1, 60, 200}).Draw(r, "width"), Verbose: rapid.Bool().Draw(r, "verbose"), Concise: rapid.Bool().Draw(r, "concise")}
-		text := renderText(t, p, o)
-		if !strings.HasSuffix("\n"+text, "\n"+p.Summary().String()+"\n") {
-			r.Fatalf("last line is not the summary:\n%s", text)
+		got := textOf(t, p, o)
+		if !strings.HasSuffix("\n"+got, "\n"+p.Summary().String()+"\n") {
+			r.Fatalf("last line is not the summary:\n%s", got)
 		}
-		for _, c := range text {
-			if c != '\n' && renderHostile(c) {
-				r.Fatalf("%q in\n%s", c, text)
+		for _, c := range got {
+			if c != '\n' && text.Hostile(c) {
+				r.Fatalf("%q in\n%s", c, got)
 			}
 		}
 	})
@@ -294,19 +297,19 @@ func TestTextEndsWithSummaryAndIsEscaped(t *testing.T) {
 
 func TestFoldingLosesNoStep(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		p := anyPlan(r)
+		p := plantest.DrawPlan(r)
 		seen := map[string]int{}
-		total := Summary{Unchanged: p.Unchanged.Count(), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
-		for _, g := range renderGroups(p, rapid.Bool().Draw(r, "verbose")) {
+		total := plan.Summary{Unchanged: p.Unchanged.Count(), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
+		for _, g := range groupSteps(p, rapid.Bool().Draw(r, "verbose")) {
 			inGroup := 0
 			for _, e := range g.entries {
 				if len(e.other) != 0 && len(e.other) != len(e.lead) {
 					r.Fatalf("a replacement of %d by %d", len(e.lead), len(e.other))
 				}
 				inGroup += len(e.lead) + len(e.other)
-				for _, s := range append(append([]*Step{}, e.lead...), e.other...) {
+				for _, s := range append(append([]*plan.Step{}, e.lead...), e.other...) {
 					seen[s.ID]++
-					total.add(s.Action)
+					total.Add(s.Action)
 				}
 			}
 			if inGroup != g.counts.Total {
@@ -327,16 +330,16 @@ func TestFoldingLosesNoStep(t *testing.T) {
 // TestFoldedTitlesAddUp reads the numbers from the text itself, to detect titles with wrong counts.
 func TestFoldedTitlesAddUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		var p Plan
+		var p plan.Plan
 		for i := range rapid.IntRange(1, 60).Draw(r, "steps") {
 			if rapid.Bool().Draw(r, "launch") {
-				p.Steps = append(p.Steps, sampleLaunch(rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), i))
+				p.Steps = append(p.Steps, plantest.Launch(rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), i))
 			} else {
-				p.Steps = append(p.Steps, sampleDelete(i, rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), ReasonUsed))
+				p.Steps = append(p.Steps, plantest.Delete(i, rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), plan.ReasonUsed))
 			}
 		}
 		got := 0
-		for _, m := range regexp.MustCompile(`(?m)^  [+-] (?:delete )?(?:(\d+) nodes?|node \d+) [ab] in `).FindAllStringSubmatch(renderText(t, p, TextOptions{}), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^  [+-] (?:delete )?(?:(\d+) nodes?|node \d+) [ab] in `).FindAllStringSubmatch(textOf(t, p, TextOptions{}), -1) {
 			n, err := strconv.Atoi(m[1])
 			if err != nil {
 				n = 1
@@ -344,16 +347,16 @@ func TestFoldedTitlesAddUp(t *testing.T) {
 			got += n
 		}
 		if got != len(p.Steps) {
-			r.Fatalf("titles stand for %d of %d steps:\n%s", got, len(p.Steps), renderText(t, p, TextOptions{}))
+			r.Fatalf("titles stand for %d of %d steps:\n%s", got, len(p.Steps), textOf(t, p, TextOptions{}))
 		}
 	})
 }
 
 func BenchmarkText(b *testing.B) {
-	p := bigPlan(10_000)
+	p := plantest.BigPlan(10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := p.WriteText(io.Discard, TextOptions{Width: 120, Color: true}); err != nil {
+		if err := Text(io.Discard, p, TextOptions{Width: 120, Color: true}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -361,25 +364,59 @@ func BenchmarkText(b *testing.B) {
 
 // BenchmarkTextUnfolded prints 10,000 leaks, which have separate entries.
 func BenchmarkTextUnfolded(b *testing.B) {
-	var p Plan
+	var p plan.Plan
 	for i := range 10_000 {
-		leak := sampleLeak()
+		leak := plantest.Leak()
 		leak.ID, leak.External = fmt.Sprint(i), fmt.Sprint(i)
 		p.Steps = append(p.Steps, leak)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := p.WriteText(io.Discard, TextOptions{Width: 120}); err != nil {
+		if err := Text(io.Discard, p, TextOptions{Width: 120}); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkTextVerbose(b *testing.B) {
-	p := bigPlan(10_000)
+	p := plantest.BigPlan(10_000)
 	for b.Loop() {
-		if err := p.WriteText(io.Discard, TextOptions{Verbose: true}); err != nil {
+		if err := Text(io.Discard, p, TextOptions{Verbose: true}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestManyInputFilesAreCounted(t *testing.T) {
+	s := plantest.Build("debian")
+	s.Changes, s.Files = nil, nil
+	for i := range 12 {
+		s.Files = append(s.Files, plan.FileChange{Path: fmt.Sprintf("files/%02d", i), Change: plan.FileChanged})
+	}
+	p := plan.Plan{Steps: []plan.Step{s}}
+	for name, text := range map[string]string{"text": textOf(t, p, TextOptions{}), "Markdown": markdownOf(t, p, 0)} {
+		if !strings.Contains(text, "~ file files/04  # changed\n") || strings.Contains(text, "files/05") || !strings.Contains(text, " and 7 more\n") {
+			t.Errorf("%s does not show five of twelve files:\n%s", name, text)
+		}
+	}
+	if text := textOf(t, p, TextOptions{Verbose: true}); strings.Count(text, "~ file ") != 12 {
+		t.Errorf("-verbose does not show twelve files:\n%s", text)
+	}
+}
+
+func TestPlannedValuesArePrintedInMarkdownAndWithVerbose(t *testing.T) {
+	launch, upload := plantest.Launch("small", 1), plantest.Upload("debian", "cloud", 4)
+	launch.Values = map[string]string{"flavor": `"medium"`, "cores": "4", "networks": `["private"]`, "userdata": `"(sensitive)"`}
+	upload.Values = map[string]string{"name": `"ci-debian-{timestamp}"`, "properties": `{"os":"debian"}`}
+	p := plan.Plan{Steps: []plan.Step{launch, upload}}
+	for name, text := range map[string]string{"text": textOf(t, p, TextOptions{Verbose: true}), "Markdown": markdownOf(t, p, 0)} {
+		for _, want := range []string{`with cores 4, flavor "medium", networks ["private"], userdata "(sensitive)"`, `with name "ci-debian-{timestamp}", properties {"os":"debian"}`} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s lacks %s:\n%s", name, want, text)
+			}
+		}
+	}
+	if text := textOf(t, p, TextOptions{}); strings.Contains(text, "with ") {
+		t.Errorf("without -verbose:\n%s", text)
 	}
 }

@@ -1,0 +1,31 @@
+package plan
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/resources"
+)
+
+func TestCopyOfTheStateHasTheSameFingerprints(t *testing.T) {
+	now := time.Date(2026, 3, 2, 13, 30, 0, 0, time.FixedZone("", 3600))
+	record := &resources.Node{ID: "0000000003", State: resources.StateReady, StateTime: now, Labels: []string{"a"}}
+	text, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied resources.Node
+	if err := json.Unmarshal(text, &copied); err != nil {
+		t.Fatal(err)
+	}
+	var here, there Records
+	here.Put(record, 17)
+	there.Put(&copied, 46)
+	at := func(r Records) Fingerprint {
+		return (&computation{seen: Observed{Records: r}}).fingerprint(record.Key())
+	}
+	if at(here) != at(there) || at(here) == at(Records{}) {
+		t.Errorf("%v, %v, without the record %v", at(here), at(there), at(Records{}))
+	}
+}
