@@ -155,7 +155,7 @@ func (b *buildHost) loadConfiguration() (*reconcile.Engine, error) {
 	before, now := b.session.config.Desired.Settings, config.Desired.Settings
 	fixed := ""
 	switch {
-	case !place.same(b.session.place):
+	case !place.Equal(b.session.place):
 		fixed = "the location of the state"
 	case before.ImagesDir != now.ImagesDir:
 		fixed = "images_dir"

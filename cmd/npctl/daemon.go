@@ -74,11 +74,11 @@ func (c *daemonCommand) dial() (*client.Client, error) {
 		if err != nil {
 			return nil, hint(fmt.Errorf("find the socket of npctl watch: %w", err), "name its socket with -socket or NPCTL_SOCKET, or the configuration with -config")
 		}
-		o.Socket = client.SocketPath(state.file, c.lookupEnv)
-		if aside := client.SocketPath(state.shadowLocation().file, c.lookupEnv); !exists(o.Socket) && exists(aside) { // npctl watch -shadow
-			o.Socket, state = aside, state.shadowLocation()
+		o.Socket = client.SocketPath(state.File, c.lookupEnv)
+		if aside := client.SocketPath(state.Shadow().File, c.lookupEnv); !exists(o.Socket) && exists(aside) { // npctl watch -shadow
+			o.Socket, state = aside, state.Shadow()
 		}
-		if err := client.CheckSocket(o.Socket, state.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := client.CheckSocket(o.Socket, state.File); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 	default:

@@ -10,23 +10,15 @@ import (
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/hints"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// hinted is an error with a hint.
-type hinted struct {
-	err  error
-	hint string
-}
-
-func (h *hinted) Error() string { return h.err.Error() }
-func (h *hinted) Unwrap() error { return h.err }
-
 // hint adds a hint to an error.
-func hint(err error, next string) error { return &hinted{err, next} }
+func hint(err error, next string) error { return hints.Add(err, next) }
 
 // didYouMean adds a hint to an error about an unknown word: the most similar known word, or otherwise.
 func didYouMean(err error, word string, words []string, otherwise string) error {
@@ -93,12 +85,12 @@ func (u *ui) failure(err error) {
 
 // nextStep returns the hint for an error, or "".
 func nextStep(err error) string {
-	var own *hinted
+	own, has := hints.Of(err)
 	var locked *state.LockedError
 	var refusal *client.Error
 	switch {
-	case errors.As(err, &own):
-		return own.hint
+	case has:
+		return own
 	case errors.As(err, &refusal) && refusal.Hint != "":
 		return refusal.Hint
 	case errors.As(err, &locked) && strings.HasPrefix(locked.Holder.Operation, "watch"):

@@ -11,6 +11,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state/location"
 )
 
 // detail selects how much of the state loadState loads.
@@ -53,7 +54,7 @@ func (c *imageCommand) loadState(ctx context.Context, how detail) (imageState, e
 // or does not exist.
 func (c *imageCommand) loadRecords(ctx context.Context, wrong error) (imageState, error) {
 	place, ok := c.plainPlace()
-	if !ok || place.isEmpty() {
+	if !ok || place.IsEmpty() {
 		return imageState{}, wrong
 	}
 	store, err := c.openState(ctx, place, true)
@@ -67,11 +68,11 @@ func (c *imageCommand) loadRecords(ctx context.Context, wrong error) (imageState
 
 // plainPlace returns the location of the state without evaluating the configuration. It reports false if that is not
 // possible.
-func (c *imageCommand) plainPlace() (stateLocation, bool) {
+func (c *imageCommand) plainPlace() (location.Location, bool) {
 	if c.global.state != "" {
-		return fileLocation(c.global.state), true
+		return location.InFile(c.global.state), true
 	}
-	return plainState(c.global.config)
+	return location.Plain(c.global.config)
 }
 
 // recordsOf returns the records of the state and nothing else.

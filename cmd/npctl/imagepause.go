@@ -10,6 +10,7 @@ import (
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/location"
 )
 
 const imagePauseDescription = `Stops builds of images until npctl image unpause. Existing builds stay, are uploaded where they are
@@ -139,7 +140,7 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []
 	return told, nil
 }
 
-func (c *imagePauseCommand) placeOf(world imageState) (stateLocation, error) {
+func (c *imagePauseCommand) placeOf(world imageState) (location.Location, error) {
 	if place, ok := c.plainPlace(); world.configError != nil && ok {
 		return place, nil
 	}

@@ -10,8 +10,12 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/location"
+	"github.com/npctl/npctl/state/migrate"
 )
 
 const stateMigrateDescription = `Moves the state from its old location to the one in the configuration: from a file into ZooKeeper,
@@ -85,7 +89,7 @@ func (c *migrateCommand) run(ctx context.Context) error {
 		return err
 	}
 	if c.abandon {
-		return c.leaveThere(ctx, to)
+		return c.abandonMigration(ctx, to)
 	}
 	from, err := c.oldPlace(to)
 	if err != nil {
@@ -94,65 +98,78 @@ func (c *migrateCommand) run(ctx context.Context) error {
 	if err := c.noDaemon(from, to); err != nil {
 		return err
 	}
-	m := &migration{migrateCommand: c, config: config, from: from, to: to}
-	switch {
-	case from.shared == nil && to.shared != nil:
-		err = m.intoZooKeeper(ctx)
-	case from.shared != nil && to.shared == nil:
-		err = m.intoFile(ctx)
-	case from.same(to):
-		return hint(fmt.Errorf("the state is %s already, as configured", to.at()), "change the state block of the configuration first")
-	default:
-		return hint(errors.New("both locations are of the same kind"), "npctl state pull and npctl state push copy a file; a ZooKeeper is copied with its own tools")
-	}
+	report, err := migrate.Run(ctx, c.options(config, from, to))
 	if err != nil {
-		return explainPlace(err, to)
+		return location.Explain(err, to)
 	}
-	return m.report.print(c)
+	return c.printReport(report)
+}
+
+// options returns the options of a migration between two locations.
+func (c *migrateCommand) options(config *configuration, from, to location.Location) migrate.Options {
+	told := time.Now()
+	return migrate.Options{From: from, To: to, Desired: config.Desired, DryRun: c.dryRun, LockTimeout: c.lockTimeout, OpenTimeout: openTimeout,
+		Version: version(), Log: c.log, Lock: c.lockState, After: c.after,
+		ProviderRecord: func(p *resources.Provider) (*resources.ProviderRecord, error) {
+			return reconcile.Remember(p, config.registry.drivers[p.Driver].Schema().Provider)
+		},
+		Progress: func(written, all int) {
+			if time.Since(told) > progressInterval && !c.json {
+				told = time.Now()
+				c.ui.message("%d of %s written.", written, text.Count(all, "record is", "records are"))
+			}
+		}}
+}
+
+// progressInterval is the minimum time between two progress messages.
+const progressInterval = 2 * time.Second
+
+func (c *migrateCommand) lockState(ctx context.Context, store state.Store) (state.Lock, error) {
+	return c.lock(ctx, store, migrate.Operation, c.lockTimeout)
 }
 
 // oldPlace returns the location of the state to move.
-func (c *migrateCommand) oldPlace(to stateLocation) (stateLocation, error) {
+func (c *migrateCommand) oldPlace(to location.Location) (location.Location, error) {
 	switch {
 	case c.from != "":
 		path, err := filepath.Abs(c.from)
-		return fileLocation(path), err
+		return location.InFile(path), err
 	case c.fromConfig != "":
 		return c.placeOfConfig()
-	case to.shared != nil && exists(to.file):
-		return fileLocation(to.file), nil
+	case to.Shared != nil && exists(to.File):
+		return location.InFile(to.File), nil
 	default:
-		return stateLocation{}, hint(errors.New("the old location of the state is not specified"), "name the file with -from, or an old configuration with -from-config")
+		return location.Location{}, hint(errors.New("the old location of the state is not specified"), "name the file with -from, or an old configuration with -from-config")
 	}
 }
 
-func (c *migrateCommand) placeOfConfig() (stateLocation, error) {
+func (c *migrateCommand) placeOfConfig() (location.Location, error) {
 	dir := c.global.config
 	info, err := os.Stat(dir)
 	if err != nil {
-		return stateLocation{}, err
+		return location.Location{}, err
 	}
 	if !info.IsDir() {
 		dir = filepath.Dir(dir)
 	}
 	dir, err = filepath.Abs(dir)
 	if err != nil {
-		return stateLocation{}, err
+		return location.Location{}, err
 	}
-	if settings, ok := plainStateIn(c.fromConfig); ok && settings.Kind != "" {
-		return locationFrom(settings, dir)
+	if settings, ok := location.PlainIn(c.fromConfig); ok && settings.Kind != "" {
+		return location.From(settings, dir)
 	}
 	old := *c.app
 	old.global.config = c.fromConfig
 	config, err := old.load(c.variableOptions)
 	if err != nil {
-		return stateLocation{}, err
+		return location.Location{}, err
 	}
-	return locationFrom(config.Desired.Settings.State, dir)
+	return location.From(config.Desired.Settings.State, dir)
 }
 
 // noDaemon returns an error if a daemon on this machine uses one of the states.
-func (c *migrateCommand) noDaemon(places ...stateLocation) error {
+func (c *migrateCommand) noDaemon(places ...location.Location) error {
 	for _, p := range places {
 		daemon, err := c.daemonState(p)
 		if err != nil {
@@ -165,58 +182,23 @@ func (c *migrateCommand) noDaemon(places ...stateLocation) error {
 	return nil
 }
 
-// openAny opens a state file of any role.
-func (c *migrateCommand) openAny(path string) (*bolt.Store, bolt.FileInfo, error) {
-	file, err := bolt.Open(bolt.Options{Path: path, Version: version(), AnyRole: true, ReadOnly: c.dryRun, Log: c.log})
-	if err != nil {
-		return nil, bolt.FileInfo{}, err
-	}
-	about, err := file.FileInfo(context.Background())
-	if err != nil {
-		return nil, about, errors.Join(err, file.Close())
-	}
-	return file, about, nil
-}
-
-// leaveThere implements -abandon: it makes a file the whole state again after an interrupted migration.
-func (c *migrateCommand) leaveThere(ctx context.Context, place stateLocation) (err error) {
-	path := place.file
+// abandonMigration implements -abandon: it makes a file the whole state again after an interrupted migration.
+func (c *migrateCommand) abandonMigration(ctx context.Context, place location.Location) error {
 	if c.from != "" {
-		if path, err = filepath.Abs(c.from); err != nil {
+		path, err := filepath.Abs(c.from)
+		if err != nil {
 			return err
 		}
+		place = location.InFile(path)
 	}
-	if err := c.noDaemon(fileLocation(path)); err != nil {
+	place = location.InFile(place.File)
+	if err := c.noDaemon(place); err != nil {
 		return err
 	}
-	file, about, err := c.openAny(path)
+	elsewhere, err := migrate.Abandon(ctx, migrate.Options{From: place, DryRun: c.dryRun, Version: version(), Log: c.log, Lock: c.lockState})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if about.Role != bolt.RoleMigrating {
-		return hint(fmt.Errorf("the state in %s is not being migrated", path), "-from names another file")
-	}
-	lock, err := c.lock(ctx, file, "state migrate", c.lockTimeout)
-	if err != nil {
-		return err
-	}
-	if err := file.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleState}); err != nil {
-		return errors.Join(err, lock.Unlock(ctx))
-	}
-	c.ui.message("The state stays in %s. npctl ignores the copied records in %s; the next npctl state migrate overwrites them.", path, about.Location)
-	return lock.Unlock(ctx)
-}
-
-// unlockAll releases locks. It ignores lost locks, because the session of the process ends them as well.
-func unlockAll(ctx context.Context, locks []state.Lock) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
-	defer cancel()
-	var all error
-	for _, lock := range locks {
-		if err := lock.Unlock(ctx); err != nil && !errors.Is(err, state.ErrLost) {
-			all = errors.Join(all, err)
-		}
-	}
-	return all
+	c.ui.message("The state stays in %s. npctl ignores the copied records in %s; the next npctl state migrate overwrites them.", place.File, elsewhere)
+	return nil
 }

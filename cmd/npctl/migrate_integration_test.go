@@ -5,10 +5,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -617,4 +620,38 @@ func TestMigrationCanBeAbandoned(t *testing.T) {
 	if n := got[held].(*resources.Node); n.Comment != "changed meanwhile" {
 		t.Errorf("an older copy has stayed: %+v", n)
 	}
+}
+
+func byKey(entries []state.Entry) map[resources.Key]resources.Record {
+	records := make(map[resources.Key]resources.Record, len(entries))
+	for _, e := range entries {
+		records[e.Record.Key()] = e.Record
+	}
+	return records
+}
+
+// forZooKeeper returns a record of a file in its form for ZooKeeper, where a prefix marks the nodes of npctl's own API.
+func forZooKeeper(record resources.Record) resources.Record {
+	if n, ok := record.(*resources.Node); ok && (n.State == resources.StateInUse || n.State == resources.StateHold) {
+		moved := *n
+		moved.Requestor = plan.OwnRequestor + strings.TrimPrefix(n.Requestor, plan.OwnRequestor)
+		return &moved
+	}
+	return record
+}
+
+// equalRecords reports whether two records have equal fields. A missing field, null and an empty list are equal.
+func equalRecords(a, b resources.Record) bool {
+	fields := func(r resources.Record) map[string]any {
+		var all map[string]any
+		if text, err := json.Marshal(r); err != nil || json.Unmarshal(text, &all) != nil {
+			return map[string]any{"": r}
+		}
+		maps.DeleteFunc(all, func(_ string, value any) bool {
+			list, ok := value.([]any)
+			return value == nil || ok && len(list) == 0
+		})
+		return all
+	}
+	return reflect.DeepEqual(fields(a), fields(b))
 }

@@ -23,8 +23,7 @@ import (
 	wire "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
-	"github.com/npctl/npctl/state/bolt"
-	"github.com/npctl/npctl/state/zookeeper"
+	"github.com/npctl/npctl/state/location"
 )
 
 // registry holds every driver, builder and store that a configuration can select.
@@ -39,10 +38,7 @@ func newRegistry() registry {
 	r := registry{
 		drivers:  map[string]drivers.Driver{},
 		builders: map[string]builders.Builder{},
-		states: map[string]schema.Block{
-			stateBolt:      bolt.Schema(),
-			stateZooKeeper: zookeeper.Schema(),
-		},
+		states:   location.Schemas(),
 	}
 	for _, d := range []drivers.Driver{
 		openstack.New(),
@@ -62,12 +58,6 @@ func newRegistry() registry {
 	}
 	return r
 }
-
-// The kinds of stores. The first is the default.
-const (
-	stateBolt      = "bolt"
-	stateZooKeeper = "zookeeper"
-)
 
 // buildersFor returns the builders that these settings allow.
 func (r registry) buildersFor(settings resources.Settings, log *slog.Logger) (map[string]builders.Builder, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -17,7 +18,7 @@ import (
 type session struct {
 	app      *app
 	config   *configuration
-	place    stateLocation
+	place    location.Location
 	store    stateStore
 	identity state.Identity
 	engine   *reconcile.Engine
@@ -42,7 +43,7 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 	var store stateStore
 	switch may {
 	case shadowState:
-		place = place.shadowLocation()
+		place = place.Shadow()
 		store, err = untyped(a.openShadow(ctx, place))
 	case exclusiveState:
 		store, err = a.openPlace(ctx, place, false)
@@ -64,7 +65,7 @@ func (a *app) openSession(ctx context.Context, c *configuration, parallelism int
 		return nil, err
 	}
 	s.engine = reconcile.New(reconcile.Options{Desired: c.Desired, HashKey: s.identity.HashKey, Store: store, Drivers: c.registry.drivers,
-		Builders: able, DataDir: dataDir(place.file), Log: a.log})
+		Builders: able, DataDir: dataDir(place.File), Log: a.log})
 	c.Desired = s.engine.Desired
 	return s, nil
 }

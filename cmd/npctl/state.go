@@ -277,7 +277,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if place.shared != nil {
+	if place.Shared != nil {
 		return hint(errors.New("other processes use the state in ZooKeeper, so it cannot be replaced as a whole"),
 			"push into a file with -state=FILE; npctl state migrate moves a state")
 	}

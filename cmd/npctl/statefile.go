@@ -12,19 +12,20 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/location"
 )
 
 // stateLock is the name of the lock that every process takes before it changes the state.
 const stateLock = "state"
 
 // openPlace opens a state directly, even if npctl watch uses it.
-func (a *app) openPlace(ctx context.Context, p stateLocation, readOnly bool) (stateStore, error) {
-	if p.shared != nil {
+func (a *app) openPlace(ctx context.Context, p location.Location, readOnly bool) (stateStore, error) {
+	if p.Shared != nil {
 		return untyped(a.openShared(ctx, p, readOnly))
 	}
-	file, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), ReadOnly: readOnly, Log: a.log})
+	file, err := bolt.Open(bolt.Options{Path: p.File, Version: version(), ReadOnly: readOnly, Log: a.log})
 	if err != nil {
-		return nil, explainPlace(err, p)
+		return nil, location.Explain(err, p)
 	}
 	return file, nil
 }
@@ -38,13 +39,13 @@ func untyped(s *sharedStore, err error) (stateStore, error) {
 }
 
 // openExisting opens the state. It returns an error if the state does not exist.
-func (a *app) openExisting(ctx context.Context, p stateLocation, readOnly bool) (stateStore, error) {
-	none := hint(fmt.Errorf("there is no state %s", p.at()), "npctl apply creates it; -state or -config name another location")
-	if p.isEmpty() {
+func (a *app) openExisting(ctx context.Context, p location.Location, readOnly bool) (stateStore, error) {
+	none := hint(fmt.Errorf("there is no state %s", p.Phrase()), "npctl apply creates it; -state or -config name another location")
+	if p.IsEmpty() {
 		return nil, none
 	}
 	store, err := a.openState(ctx, p, readOnly)
-	if err != nil || p.shared == nil {
+	if err != nil || p.Shared == nil {
 		return store, err
 	}
 	if there, err := store.Identity(ctx); err != nil || there.Lineage == "" {

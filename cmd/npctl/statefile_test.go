@@ -1,47 +1,13 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/state/zookeeper"
 )
-
-func TestPlainState(t *testing.T) {
-	for name, c := range map[string]struct {
-		text, want string
-		ok         bool
-	}{
-		"no state block": {`label "x" {}`, "npctl.db", true},
-		"relative":       {"npctl {\nstate \"bolt\" { path = \"a/b.db\" }\n}", "a/b.db", true},
-		"default path":   {"npctl {\nstate \"bolt\" {}\n}", "npctl.db", true},
-		"a variable":     {"npctl {\nstate \"bolt\" { path = var.path }\n}", "", false},
-		"shared":         {"npctl {\nstate \"zookeeper\" {\nhosts = [\"zk1\"]\nfile = \"x.db\"\n}\n}", "x.db", true},
-		"no hosts":       {"npctl {\nstate \"zookeeper\" {}\n}", "", false},
-		"another kind":   {"npctl {\nstate \"etcd\" {}\n}", "", false},
-		"dynamic":        {"npctl {\ndynamic \"state\" {\nfor_each = [1]\nlabels = [\"bolt\"]\ncontent {}\n}\n}", "", false},
-		"no HCL":         {`npctl { state "bolt" {`, "", false},
-		"other mistakes": {"npctl {\nstate \"bolt\" { path = \"x.db\" }\n}\nlable \"x\" {}", "x.db", true},
-	} {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		want := ""
-		if c.ok {
-			want = filepath.Join(dir, c.want)
-		}
-		if got, ok := plainState(dir); got.file != want || ok != c.ok {
-			t.Errorf("%s: plainState = %+v, %t, want %q, %t", name, got, ok, want, c.ok)
-		}
-	}
-}
 
 func TestDataIsBesideTheState(t *testing.T) {
 	for path, want := range map[string]string{
@@ -52,36 +18,6 @@ func TestDataIsBesideTheState(t *testing.T) {
 		if got := dataDir(path); got != want {
 			t.Errorf("dataDir(%s) = %s, want %s", path, got, want)
 		}
-	}
-}
-
-func TestStateInZooKeeperIsFoundWithoutEvaluating(t *testing.T) {
-	dir := t.TempDir()
-	text := `npctl {
-  state "zookeeper" {
-    hosts           = ["zk1:2281", "zk2"]
-    chroot          = "/zuul"
-    session_timeout = "30s"
-    tls {
-      cert              = "tls/client.pem"
-      key               = "/etc/client.key"
-      ca                = "tls/ca.pem"
-      verify_host_names = false
-    }
-  }
-}`
-	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, ok := plainState(dir)
-	want := stateLocation{file: filepath.Join(dir, "npctl.db"), shared: &zookeeper.Options{Hosts: []string{"zk1:2281", "zk2"}, Chroot: "/zuul",
-		SessionTimeout: 30 * time.Second, TLS: &zookeeper.TLS{Cert: filepath.Join(dir, "tls/client.pem"), Key: "/etc/client.key",
-			CA: filepath.Join(dir, "tls/ca.pem"), AnyName: true}}}
-	if !ok || got.file != want.file || !reflect.DeepEqual(got.shared, want.shared) {
-		t.Errorf("plainState = %+v, %t, want %+v", got, ok, want)
-	}
-	if got.String() != "ZooKeeper at zk1:2281,zk2/zuul" {
-		t.Errorf("the place is called %q", got)
 	}
 }
 

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
@@ -29,40 +29,40 @@ var (
 const openTimeout = 10 * time.Second
 
 // openShared opens the private file first, because it contains the lineage of its state.
-func (a *app) openShared(ctx context.Context, p stateLocation, readOnly bool) (*sharedStore, error) {
-	private, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), ReadOnly: readOnly, Role: bolt.RolePrivate, Log: a.log})
+func (a *app) openShared(ctx context.Context, p location.Location, readOnly bool) (*sharedStore, error) {
+	private, err := bolt.Open(bolt.Options{Path: p.File, Version: version(), ReadOnly: readOnly, Role: bolt.RolePrivate, Log: a.log})
 	if err != nil {
-		return nil, explainPlace(err, p)
+		return nil, location.Explain(err, p)
 	}
 	shared, err := a.joinShared(ctx, p, private, readOnly)
 	if err != nil {
-		return nil, errors.Join(explainPlace(err, p), private.Close())
+		return nil, errors.Join(location.Explain(err, p), private.Close())
 	}
 	return &sharedStore{shared, private}, nil
 }
 
 // openShadow opens a shared state read-only, for a shadow that runs while other processes serve. Its notes go to a file
 // that belongs to no state.
-func (a *app) openShadow(ctx context.Context, p stateLocation) (*sharedStore, error) {
-	private, err := bolt.Open(bolt.Options{Path: p.file, Version: version(), Role: bolt.RoleShadow, Log: a.log})
+func (a *app) openShadow(ctx context.Context, p location.Location) (*sharedStore, error) {
+	private, err := bolt.Open(bolt.Options{Path: p.File, Version: version(), Role: bolt.RoleShadow, Log: a.log})
 	if err != nil {
-		return nil, explainPlace(err, p)
+		return nil, location.Explain(err, p)
 	}
-	opts := *p.shared
+	opts := *p.Shared
 	opts.Private, opts.ReadOnly, opts.Version, opts.Log, opts.OpenTimeout = private, true, version(), a.log, openTimeout
 	shared, err := zookeeper.Open(ctx, opts)
 	if err != nil {
-		return nil, errors.Join(explainPlace(err, p), private.Close())
+		return nil, errors.Join(location.Explain(err, p), private.Close())
 	}
 	return &sharedStore{shared, private}, nil
 }
 
-func (a *app) joinShared(ctx context.Context, p stateLocation, private *bolt.Store, readOnly bool) (*zookeeper.Store, error) {
+func (a *app) joinShared(ctx context.Context, p location.Location, private *bolt.Store, readOnly bool) (*zookeeper.Store, error) {
 	own, err := private.Identity(ctx)
 	if err != nil {
 		return nil, err
 	}
-	opts := *p.shared
+	opts := *p.Shared
 	opts.Private, opts.ReadOnly, opts.Version, opts.Log = private, readOnly, version(), a.log
 	opts.OpenTimeout = openTimeout
 	if own.Serial > 0 {
@@ -80,38 +80,6 @@ func (a *app) joinShared(ctx context.Context, p stateLocation, private *bolt.Sto
 		return nil, errors.Join(err, shared.Close())
 	}
 	return shared, nil
-}
-
-// explainPlace adds a hint to an error about a state that is not at its configured location.
-func explainPlace(err error, p stateLocation) error {
-	var role *bolt.RoleError
-	var lineage *zookeeper.LineageError
-	switch {
-	case errors.As(err, &role):
-		return hint(err, roleHint(role))
-	case errors.As(err, &lineage):
-		return hint(err, fmt.Sprintf("correct hosts and chroot; if ZooKeeper has lost its data or another state is meant, move %s away: "+
-			"a state of another lineage ignores the objects of this one, because their ownership tags differ", p.file))
-	case errors.Is(err, zookeeper.ErrImporting):
-		return hint(err, "finish it where it started: npctl state migrate")
-	default:
-		return err
-	}
-}
-
-func roleHint(e *bolt.RoleError) string {
-	switch e.Role {
-	case bolt.RolePrivate:
-		return fmt.Sprintf("write state %q in the configuration again; npctl state migrate brings a state back into a file", stateZooKeeper)
-	case bolt.RoleShadow:
-		return "name another file in the state block; this one may be removed when its events are not needed"
-	case bolt.RoleMigrating:
-		return "npctl state migrate resumes it; npctl state migrate -abandon keeps the state in its old location"
-	case bolt.RoleMigrated:
-		return "correct the state block of the configuration, or name another file"
-	default:
-		return fmt.Sprintf("npctl state migrate -from=%s moves it to the configured location; or name another file", e.Path)
-	}
 }
 
 // Lock implements state.Store.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
@@ -39,7 +40,7 @@ var (
 const daemonTimeout = 10 * time.Second
 
 // openState opens the state through the npctl watch that uses it, or directly if there is none.
-func (a *app) openState(ctx context.Context, p stateLocation, readOnly bool) (stateStore, error) {
+func (a *app) openState(ctx context.Context, p location.Location, readOnly bool) (stateStore, error) {
 	store, err := a.daemonState(p)
 	switch {
 	case err != nil:
@@ -51,12 +52,12 @@ func (a *app) openState(ctx context.Context, p stateLocation, readOnly bool) (st
 }
 
 // daemonState returns the state through the npctl watch that uses it, or nil if there is none.
-func (a *app) daemonState(p stateLocation) (*daemonStore, error) {
-	if _, err := os.Stat(p.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (a *app) daemonState(p location.Location) (*daemonStore, error) {
+	if _, err := os.Stat(p.File); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, hint(fmt.Errorf("open state: %w", err), "correct the path in the state block or -state, or become the user that owns the state")
 	}
-	named, usual := a.socketsOf(p.file)
-	if err := client.CheckSocket(usual, p.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+	named, usual := a.socketsOf(p.File)
+	if err := client.CheckSocket(usual, p.File); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, hint(fmt.Errorf("socket of npctl watch: %w", err), "remove it if it is not needed, or become its owner")
 	}
 	if named != "" {
@@ -76,7 +77,7 @@ func (a *app) daemonState(p stateLocation) (*daemonStore, error) {
 }
 
 // stateAt returns the state of the npctl watch at a socket, or nil if it uses another state or does not run.
-func (a *app) stateAt(socket string, p stateLocation) (*daemonStore, error) {
+func (a *app) stateAt(socket string, p location.Location) (*daemonStore, error) {
 	c, err := client.New(client.Options{Socket: socket, Agent: version()})
 	if err != nil {
 		return nil, err
@@ -94,8 +95,8 @@ func (a *app) stateAt(socket string, p stateLocation) (*daemonStore, error) {
 		return nil, hint(err, "use the version of npctl that npctl watch runs, or restart npctl watch with this one")
 	case err != nil:
 		return nil, err
-	case !sameFile(store.Path(), p.file):
-		a.log.Debug("the daemon at the socket has another state", "socket", socket, "its", store.Path(), "ours", p.file)
+	case !sameFile(store.Path(), p.File):
+		a.log.Debug("the daemon at the socket has another state", "socket", socket, "its", store.Path(), "ours", p.File)
 		return nil, store.Close()
 	}
 	a.log.Debug("state opened through npctl watch", "socket", socket)
@@ -127,7 +128,7 @@ func sameFile(a, b string) bool {
 type daemonStore struct {
 	*client.Store
 	app   *app
-	place stateLocation
+	place location.Location
 }
 
 // Worker implements stateStore. It omits the daemon that holds its own state, because the daemon reports its work

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/watch"
 )
 
@@ -55,8 +56,8 @@ type watchCommand struct {
 	lockTimeout                         time.Duration
 	parallelism                         int
 	takeOver, shadow, allowDestroy      bool
-	place                               stateLocation   // of the first configuration
-	reloads                             <-chan struct{} // receives a hint for each request to reload the configuration
+	place                               location.Location // of the first configuration
+	reloads                             <-chan struct{}   // receives a hint for each request to reload the configuration
 }
 
 func (a *app) watchCommand() *cli.Command {
@@ -146,11 +147,11 @@ func (c *watchCommand) check(cmd *cli.Command) error {
 // checkShadow returns an error if the state is not shared, because a shadow compares itself with other processes.
 func (c *watchCommand) checkShadow(s resources.Settings) error {
 	place, err := c.stateLocation(s)
-	if err != nil || place.shared != nil {
+	if err != nil || place.Shared != nil {
 		return err
 	}
-	return hint(fmt.Errorf("-shadow needs other processes that serve the requests, and %s has none", place.file),
-		fmt.Sprintf("write state %q in the configuration, and remove -state; npctl plan shows the changes without -shadow", stateZooKeeper))
+	return hint(fmt.Errorf("-shadow needs other processes that serve the requests, and %s has none", place.File),
+		fmt.Sprintf("write state %q in the configuration, and remove -state; npctl plan shows the changes without -shadow", location.ZooKeeper))
 }
 
 // does returns the tasks of -serve.

@@ -13,7 +13,7 @@ type api interface {
 }
 
 func (w *service) newAPI() (api, error) {
-	options := httpapi.Options{Version: version(), State: w.place.file, Metrics: w.metrics.Handler(), InvalidToken: w.metrics.InvalidToken, Log: w.log}
+	options := httpapi.Options{Version: version(), State: w.place.File, Metrics: w.metrics.Handler(), InvalidToken: w.metrics.InvalidToken, Log: w.log}
 	if store, shared := w.session.store.(*sharedStore); shared {
 		options.Unlock = store.Store.ForceUnlock // the daemon holds the lock in the file itself
 	}

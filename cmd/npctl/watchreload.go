@@ -21,10 +21,10 @@ func (c *watchCommand) loadConfiguration(context.Context) (resources.Desired, er
 	if err != nil {
 		return resources.Desired{}, err
 	}
-	if c.shadow && place.shared != nil {
-		place = place.shadowLocation()
+	if c.shadow && place.Shared != nil {
+		place = place.Shadow()
 	}
-	if !place.same(c.place) {
+	if !place.Equal(c.place) {
 		return resources.Desired{}, hint(fmt.Errorf("the state cannot move from %s to %s while npctl watch runs", c.place, place),
 			"stop npctl watch, move the state, and start it again")
 	}

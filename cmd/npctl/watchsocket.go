@@ -24,7 +24,7 @@ func (c *watchCommand) mode() (fs.FileMode, error) {
 // ownSocket returns the path of the socket to create. link creates a symbolic link at the default path, where commands
 // find the socket, if -socket names another path.
 func (c *watchCommand) ownSocket() (path string, link func() (remove func(), err error), err error) {
-	usual := client.SocketPath(c.place.file, c.lookupEnv)
+	usual := client.SocketPath(c.place.File, c.lookupEnv)
 	if err := removeLink(usual); err != nil {
 		return "", nil, err
 	}

@@ -1,4 +1,4 @@
-package main
+package migrate
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/internal/hints"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -28,15 +28,6 @@ import (
 //
 // Until step 4 the file is the complete state, and the records in ZooKeeper are not valid.
 
-// migration is one run of npctl state migrate.
-type migration struct {
-	*migrateCommand
-	config   *configuration
-	from, to stateLocation
-	report   migrationReport
-	begun    bool // records may have been written
-}
-
 // fileSource is the file from which a state moves.
 type fileSource struct {
 	*bolt.Store
@@ -48,10 +39,10 @@ type fileSource struct {
 }
 
 func (m *migration) intoZooKeeper(ctx context.Context) (err error) {
-	if !exists(m.from.file) {
-		return hint(fmt.Errorf("%w: %s is not there", errNothing, m.from.file), "-from names the file that contains the state")
+	if !exists(m.From.File) {
+		return hints.Add(fmt.Errorf("%w: %s is not there", errNothing, m.From.File), "-from names the file that contains the state")
 	}
-	store, about, err := m.openAny(m.from.file)
+	store, about, err := m.openAny(m.From.File)
 	if err != nil {
 		return err
 	}
@@ -60,11 +51,11 @@ func (m *migration) intoZooKeeper(ctx context.Context) (err error) {
 	if source.identity, err = source.Identity(ctx); err != nil {
 		return err
 	}
-	m.report = migrationReport{FormatVersion: jsonVersion, From: m.from.String(), To: m.to.String(), Lineage: source.identity.Lineage, DryRun: m.dryRun}
-	if m.dryRun {
+	m.report = Report{From: m.From.String(), To: m.To.String(), Lineage: source.identity.Lineage, DryRun: m.DryRun}
+	if m.DryRun {
 		return m.tryInto(ctx, source)
 	}
-	lock, err := m.lock(ctx, source, "state migrate", m.lockTimeout)
+	lock, err := m.Lock(ctx, source)
 	if err != nil {
 		return err
 	}
@@ -116,25 +107,25 @@ func (m *migration) tryInto(ctx context.Context, source *fileSource) error {
 }
 
 func (m *migration) wrongRole(source *fileSource) error {
-	return &bolt.RoleError{Path: m.from.file, Role: source.about.Role, Location: source.about.Location}
+	return &bolt.RoleError{Path: m.From.File, Role: source.about.Role, Location: source.about.Location}
 }
 
 // joinAs opens ZooKeeper with the file as its private store.
 func (m *migration) joinAs(ctx context.Context, file *fileSource, with func(*zookeeper.Options)) (*zookeeper.Store, error) {
-	opts := *m.to.shared
-	opts.Private, opts.Version, opts.Log, opts.OpenTimeout, opts.Lineage = file, version(), m.log, openTimeout, file.identity.Lineage
+	opts := *m.To.Shared
+	opts.Private, opts.Version, opts.Log, opts.OpenTimeout, opts.Lineage = file, m.Version, m.Log, m.OpenTimeout, file.identity.Lineage
 	opts.HashKey = file.identity.HashKey
 	with(&opts)
 	return zookeeper.Open(ctx, opts)
 }
 
 func (m *migration) moveInto(ctx context.Context, source *fileSource) (err error) {
-	done := source.about.Role == bolt.RolePrivate && m.from.file == m.to.file || source.about.Role == bolt.RoleMigrated
+	done := source.about.Role == bolt.RolePrivate && m.From.File == m.To.File || source.about.Role == bolt.RoleMigrated
 	if !done && source.about.Role != bolt.RoleState && source.about.Role != bolt.RoleMigrating {
 		return m.wrongRole(source)
 	}
 	if done && !m.isArriving(ctx, source) {
-		return hint(m.wrongRole(source), "no steps are left")
+		return hints.Add(m.wrongRole(source), "no steps are left")
 	}
 	if err := m.checkPrivateTarget(ctx, source); err != nil {
 		return err
@@ -144,7 +135,7 @@ func (m *migration) moveInto(ctx context.Context, source *fileSource) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
-	if err := m.after("announced"); err != nil {
+	if err := m.After("announced"); err != nil {
 		return err
 	}
 	if !done {
@@ -178,11 +169,11 @@ func (m *migration) importRecords(ctx context.Context, source *fileSource, targe
 	if err != nil {
 		return err
 	}
-	if err := source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleMigrating, Location: m.to.String()}); err != nil {
+	if err := source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleMigrating, Location: m.To.String()}); err != nil {
 		return err
 	}
 	m.begun = true
-	if err := m.after("begun"); err != nil {
+	if err := m.After("begun"); err != nil {
 		return err
 	}
 	if err := m.write(ctx, target, found.write); err != nil {
@@ -195,7 +186,7 @@ func (m *migration) importRecords(ctx context.Context, source *fileSource, targe
 		if err := target.Reserve(ctx, kind, source.about.Sequences[kind]); err != nil {
 			return err
 		}
-		if err := m.after("numbered"); err != nil {
+		if err := m.After("numbered"); err != nil {
 			return err
 		}
 	}
@@ -243,11 +234,11 @@ func (m *migration) compare(ctx context.Context, source *fileSource, target *zoo
 	}
 	found := compareCargo(source.migrated, there)
 	m.report.count(source.migrated, found, source.private, source.requests)
-	return found, found.refuse(m.to)
+	return found, found.refuse(m.To)
 }
 
 func (m *migration) read(ctx context.Context, target *zookeeper.Store) (map[resources.Key]resources.Record, error) {
-	if !m.dryRun {
+	if !m.DryRun {
 		if err := target.Sync(ctx); err != nil {
 			return nil, err
 		}
@@ -258,46 +249,40 @@ func (m *migration) read(ctx context.Context, target *zookeeper.Store) (map[reso
 
 // write writes the records in batches and reports progress.
 func (m *migration) write(ctx context.Context, target *zookeeper.Store, records []resources.Record) error {
-	told := time.Now()
 	written := 0
 	for _, piece := range batches(records) {
 		if err := target.Import(ctx, piece...); err != nil {
 			return err
 		}
-		if written += len(piece); time.Since(told) > progressInterval && !m.json {
-			told = time.Now()
-			m.ui.message("%d of %s written.", written, text.Count(len(records), "record is", "records are"))
-		}
-		if err := m.after("written"); err != nil {
+		written += len(piece)
+		m.Progress(written, len(records))
+		if err := m.After("written"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// progressInterval is the minimum time between two progress messages.
-const progressInterval = 2 * time.Second
-
 // settle gives the files their new roles.
 func (m *migration) settle(ctx context.Context, source *fileSource) error {
-	if m.from.file == m.to.file {
-		backup, err := source.backUp(ctx, m.from.file+".moved.json")
+	if m.From.File == m.To.File {
+		backup, err := source.backUp(ctx, m.From.File+".moved.json")
 		if err != nil {
 			return err
 		}
 		m.report.Backup = backup
 		without := append([]resources.Kind{resources.KindRequest}, migratedKinds...)
-		err = source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RolePrivate, Location: m.to.String(), Without: without})
-		return errors.Join(err, m.after("settled"))
+		err = source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RolePrivate, Location: m.To.String(), Without: without})
+		return errors.Join(err, m.After("settled"))
 	}
 	if err := m.writePrivate(ctx, source); err != nil {
 		return err
 	}
-	if err := m.after("private"); err != nil {
+	if err := m.After("private"); err != nil {
 		return err
 	}
-	err := source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleMigrated, Location: m.to.String()})
-	return errors.Join(err, m.after("settled"))
+	err := source.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleMigrated, Location: m.To.String()})
+	return errors.Join(err, m.After("settled"))
 }
 
 // backUp exports the state to another file, which preserves the content from before the move.
@@ -312,13 +297,13 @@ func (s *fileSource) backUp(ctx context.Context, path string) (string, error) {
 
 // checkPrivateTarget returns an error if the private file would overwrite a file with other content.
 func (m *migration) checkPrivateTarget(ctx context.Context, source *fileSource) error {
-	if m.from.file == m.to.file {
+	if m.From.File == m.To.File {
 		return nil
 	}
-	if _, err := os.Stat(m.to.file); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(m.To.File); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	file, about, err := m.openAny(m.to.file)
+	file, about, err := m.openAny(m.To.File)
 	if err != nil {
 		return err
 	}
@@ -327,18 +312,18 @@ func (m *migration) checkPrivateTarget(ctx context.Context, source *fileSource) 
 		return err
 	}
 	if about.Role != bolt.RolePrivate || id.Lineage != source.identity.Lineage {
-		return hint(fmt.Errorf("%s, the file for private records, contains another state", m.to.file), "move it away, or name another file in the state block")
+		return hints.Add(fmt.Errorf("%s, the file for private records, contains another state", m.To.File), "move it away, or name another file in the state block")
 	}
 	return nil
 }
 
 func (m *migration) writePrivate(ctx context.Context, source *fileSource) (err error) {
-	file, _, err := m.openAny(m.to.file)
+	file, _, err := m.openAny(m.To.File)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	doc := bolt.NewDocument(version())
+	doc := bolt.NewDocument(m.Version)
 	doc.Lineage = source.identity.Lineage
 	for kind, last := range source.about.Sequences {
 		doc.Sequences[kind] = last
@@ -348,7 +333,7 @@ func (m *migration) writePrivate(ctx context.Context, source *fileSource) (err e
 			return err
 		}
 	}
-	return file.ReplaceAll(ctx, doc, bolt.RoleChange{Role: bolt.RolePrivate, Location: m.to.String()})
+	return file.ReplaceAll(ctx, doc, bolt.RoleChange{Role: bolt.RolePrivate, Location: m.To.String()})
 }
 
 // takeProviders locks the providers and the images, so that no other process serves or builds them during the
@@ -364,7 +349,7 @@ func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, 
 	for _, name := range names {
 		lock, err := m.waitLock(ctx, target, name)
 		if err != nil {
-			return nil, errors.Join(hint(fmt.Errorf("other processes must not use the records that move: %w", err), "stop that process; the registration of a killed process ends with its session"),
+			return nil, errors.Join(hints.Add(fmt.Errorf("other processes must not use the records that move: %w", err), "stop that process; the registration of a killed process ends with its session"),
 				unlockAll(ctx, locks))
 		}
 		locks = append(locks, lock)
@@ -380,8 +365,8 @@ func (m *migration) imageLocks(ctx context.Context, store state.Store) ([]string
 		return nil, err
 	}
 	images := map[string]bool{}
-	for i := range m.config.Desired.Images {
-		images[m.config.Desired.Images[i].Name] = true
+	for i := range m.Desired.Images {
+		images[m.Desired.Images[i].Name] = true
 	}
 	for _, entry := range entries {
 		switch r := entry.Record.(type) {
@@ -401,14 +386,14 @@ func (m *migration) imageLocks(ctx context.Context, store state.Store) ([]string
 // waitLock acquires a lock, waiting up to -lock-timeout for its holder. The lock of a killed process becomes free when
 // its session ends.
 func (m *migration) waitLock(ctx context.Context, store state.Store, name string) (state.Lock, error) {
-	deadline := time.Now().Add(m.lockTimeout)
+	deadline := time.Now().Add(m.LockTimeout)
 	for {
-		lock, err := store.Lock(ctx, name, state.Holder{Operation: "state migrate"})
+		lock, err := store.Lock(ctx, name, state.Holder{Operation: Operation})
 		if err == nil || !errors.Is(err, state.ErrLocked) || !time.Now().Before(deadline) {
 			return lock, err
 		}
 		select {
-		case <-time.After(min(lockEvery, time.Until(deadline))):
+		case <-time.After(min(lockInterval, time.Until(deadline))):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

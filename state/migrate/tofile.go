@@ -1,4 +1,4 @@
-package main
+package migrate
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/npctl/npctl/internal/hints"
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -39,14 +39,14 @@ type sharedSource struct {
 }
 
 func (m *migration) intoFile(ctx context.Context) (err error) {
-	private, about, err := m.openAny(m.from.file)
+	private, about, err := m.openAny(m.From.File)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, private.Close()) }()
 	source := &sharedSource{private: private}
-	if !m.dryRun {
-		lock, err := m.lock(ctx, private, "state migrate", m.lockTimeout)
+	if !m.DryRun {
+		lock, err := m.Lock(ctx, private)
 		if err != nil {
 			return err
 		}
@@ -60,9 +60,9 @@ func (m *migration) intoFile(ctx context.Context) (err error) {
 		return err
 	}
 	if source.identity.Lineage == "" {
-		return hint(fmt.Errorf("%w: %s has none", errNothing, m.from), "-from-config names the configuration whose state block has its location")
+		return hints.Add(fmt.Errorf("%w: %s has none", errNothing, m.From), "-from-config names the configuration whose state block has its location")
 	}
-	m.report = migrationReport{FormatVersion: jsonVersion, From: m.from.String(), To: m.to.String(), Lineage: source.identity.Lineage, DryRun: m.dryRun}
+	m.report = Report{From: m.From.String(), To: m.To.String(), Lineage: source.identity.Lineage, DryRun: m.DryRun}
 	return m.moveToFile(ctx, source, about)
 }
 
@@ -72,8 +72,8 @@ func (m *migration) openSource(ctx context.Context, private *bolt.Store) (*zooke
 	if err != nil {
 		return nil, err
 	}
-	opts := *m.from.shared
-	opts.Private, opts.Version, opts.Log, opts.OpenTimeout, opts.ReadOnly = private, version(), m.log, openTimeout, m.dryRun
+	opts := *m.From.Shared
+	opts.Private, opts.Version, opts.Log, opts.OpenTimeout, opts.ReadOnly = private, m.Version, m.Log, m.OpenTimeout, m.DryRun
 	if id.Serial > 0 {
 		opts.Lineage = id.Lineage
 	}
@@ -81,13 +81,13 @@ func (m *migration) openSource(ctx context.Context, private *bolt.Store) (*zooke
 }
 
 func (m *migration) moveToFile(ctx context.Context, source *sharedSource, about bolt.FileInfo) (err error) {
-	if source.providers, err = source.known(ctx, m.config.Desired); err != nil {
+	if source.providers, err = source.known(ctx, m.Desired); err != nil {
 		return err
 	}
 	if err := servedByOthers(source.RegisteredPools(), source.providers); err != nil {
 		return err
 	}
-	if m.dryRun {
+	if m.DryRun {
 		return m.tryOut(ctx, source)
 	}
 	locks, err := m.takeProviders(ctx, source.Store, source.providers)
@@ -99,8 +99,8 @@ func (m *migration) moveToFile(ctx context.Context, source *sharedSource, about 
 		return err
 	}
 	target := source.private
-	if m.to.file != m.from.file {
-		if target, about, err = m.openAny(m.to.file); err != nil {
+	if m.To.File != m.From.File {
+		if target, about, err = m.openAny(m.To.File); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, target.Close()) }()
@@ -110,14 +110,14 @@ func (m *migration) moveToFile(ctx context.Context, source *sharedSource, about 
 
 // tryOut reports what a migration would move.
 func (m *migration) tryOut(ctx context.Context, source *sharedSource) error {
-	if err := source.load(ctx, m.config.Desired); err != nil {
+	if err := source.load(ctx, m.Desired); err != nil {
 		return err
 	}
 	m.count(source)
-	if m.to.file == m.from.file || !exists(m.to.file) {
+	if m.To.File == m.From.File || !exists(m.To.File) {
 		return nil
 	}
-	target, about, err := m.openAny(m.to.file)
+	target, about, err := m.openAny(m.To.File)
 	if err != nil {
 		return err
 	}
@@ -135,10 +135,10 @@ func (m *migration) takeOver(ctx context.Context, source *sharedSource, target *
 	if err != nil {
 		return err
 	}
-	if err := m.after("announced"); err != nil {
+	if err := m.After("announced"); err != nil {
 		return err
 	}
-	err = source.load(ctx, m.config.Desired)
+	err = source.load(ctx, m.Desired)
 	if err == nil {
 		err = m.noteFrozen(source)
 	}
@@ -153,10 +153,10 @@ func (m *migration) takeOver(ctx context.Context, source *sharedSource, target *
 	}
 	if err == nil {
 		m.count(source)
-		err = m.after("arrived")
+		err = m.After("arrived")
 	}
 	if err == nil && target != source.private {
-		err = errors.Join(source.private.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleMigrated, Location: m.to.String()}), m.after("settled"))
+		err = errors.Join(source.private.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RoleMigrated, Location: m.To.String()}), m.After("settled"))
 	}
 	if err == nil {
 		err = m.removeAll(ctx, source)
@@ -184,10 +184,10 @@ func (s *sharedSource) known(ctx context.Context, want resources.Desired) (map[s
 // which the same state moved.
 func (m *migration) checkTarget(ctx context.Context, target *bolt.Store, about bolt.FileInfo, source *sharedSource) error {
 	id, err := target.Identity(ctx)
-	if err != nil || id.Serial == 0 || about.Role == bolt.RolePrivate && m.to.file == m.from.file || about.Role == bolt.RoleMigrated && id.Lineage == source.identity.Lineage {
+	if err != nil || id.Serial == 0 || about.Role == bolt.RolePrivate && m.To.File == m.From.File || about.Role == bolt.RoleMigrated && id.Lineage == source.identity.Lineage {
 		return err
 	}
-	return hint(fmt.Errorf("%s exists, and is not the file that the state came from", m.to.file), "move it away, or name another file")
+	return hints.Add(fmt.Errorf("%s exists, and is not the file that the state came from", m.To.File), "move it away, or name another file")
 }
 
 // load selects the records of this configuration and converts them for the file.
@@ -247,7 +247,7 @@ func (s *sharedSource) selectRecords(entries []state.Entry, want resources.Desir
 		case *resources.Upload:
 			ours = s.providers[r.Provider]
 		case *resources.Build:
-			ours = needed[r.ID] || configuredImage(want, r.Image) != nil
+			ours = needed[r.ID] || isConfigured(want, r.Image)
 		case *resources.Request:
 			continue
 		case *resources.ImageRecord:
@@ -293,7 +293,7 @@ func (s *sharedSource) number(ctx context.Context) error {
 
 // writeFile writes the file in one transaction and reads it back.
 func (m *migration) writeFile(ctx context.Context, source *sharedSource, target *bolt.Store, move string) error {
-	doc := bolt.NewDocument(version())
+	doc := bolt.NewDocument(m.Version)
 	doc.Lineage, doc.Serial, doc.MigrationID, doc.Sequences = source.identity.Lineage, source.identity.Serial, move, source.sequences
 	doc.HashKey = source.identity.HashKey
 	for _, records := range [][]resources.Record{source.migrated, source.notes} {
@@ -333,7 +333,7 @@ func (m *migration) removeAll(ctx context.Context, source *sharedSource) error {
 			if _, err := source.Commit(ctx, piece...); err != nil {
 				return err
 			}
-			if err := m.after("removed"); err != nil {
+			if err := m.After("removed"); err != nil {
 				return err
 			}
 		}
@@ -361,15 +361,15 @@ func (s *sharedSource) unfreezeProviders(ctx context.Context) error {
 // existing record contains the flag already.
 func (m *migration) noteFrozen(source *sharedSource) error {
 	frozen := source.FrozenProviders()
-	for i := range m.config.Desired.Providers {
-		p := &m.config.Desired.Providers[i]
+	for i := range m.Desired.Providers {
+		p := &m.Desired.Providers[i]
 		has := slices.ContainsFunc(source.notes, func(r resources.Record) bool {
 			return r.Key() == resources.Key{Kind: resources.KindProvider, ID: p.Name}
 		})
 		if has || !slices.Contains(frozen, p.Name) {
 			continue
 		}
-		record, err := reconcile.Remember(p, m.config.registry.drivers[p.Driver].Schema().Provider)
+		record, err := m.ProviderRecord(p)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package main
+package migrate
 
 import (
 	"cmp"
@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/internal/hints"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/location"
 )
 
 // migratedKinds lists the kinds that are private in a file and shared in ZooKeeper, in the order of writing: a record
@@ -34,7 +36,7 @@ func openRequests(entries []state.Entry, ours func(*resources.Request) bool) err
 	if len(open) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("%s still open, and requests do not move: %s", text.Count(len(open), "request is", "requests are"), someOf(open)),
+	return hints.Add(fmt.Errorf("%s still open, and requests do not move: %s", text.Count(len(open), "request is", "requests are"), someOf(open)),
 		"start npctl watch again until they are fulfilled and taken, or cancel them with npctl request cancel")
 }
 
@@ -121,11 +123,11 @@ func compareCargo(cargo []resources.Record, there map[resources.Key]resources.Re
 	return c
 }
 
-func (c comparison) refuse(to stateLocation) error {
+func (c comparison) refuse(to location.Location) error {
 	if len(c.others) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("%s has other records under the ids of %s: %s", to, text.Count(len(c.others), "one", "some"), someOf(c.others)),
+	return hints.Add(fmt.Errorf("%s has other records under the ids of %s: %s", to, text.Count(len(c.others), "one", "some"), someOf(c.others)),
 		"wait until those are deleted, or use a separate chroot; nothing was moved")
 }
 
@@ -181,7 +183,7 @@ func verifyCargo(cargo []resources.Record, there map[resources.Key]resources.Rec
 	if len(wrong) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("read back, %s not what was written: %s", text.Count(len(wrong), "record is", "records are"), someOf(wrong)),
+	return hints.Add(fmt.Errorf("read back, %s not what was written: %s", text.Count(len(wrong), "record is", "records are"), someOf(wrong)),
 		"another process has changed them: stop it, and migrate again")
 }
 
@@ -231,7 +233,7 @@ func inUseByOthers(cargo []resources.Record, claimed map[resources.Key]bool) err
 	if len(used) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("%s in use by clients, which would lose them: %s", text.Count(len(used), "record is", "records are"), someOf(used)),
+	return hints.Add(fmt.Errorf("%s in use by clients, which would lose them: %s", text.Count(len(used), "record is", "records are"), someOf(used)),
 		"wait until they are returned, or disable the labels in Zuul first")
 }
 
@@ -239,7 +241,7 @@ func inUseByOthers(cargo []resources.Record, claimed map[resources.Key]bool) err
 func servedByOthers(peers []resources.RegisteredPool, providers map[string]bool) error {
 	for _, p := range peers {
 		if providers[p.Provider] && !p.Own {
-			return hint(fmt.Errorf("provider %s is served by %s (pool %s)", p.Provider, p.Host, p.Pool), "stop that process first; the registration of a killed process ends with its session")
+			return hints.Add(fmt.Errorf("provider %s is served by %s (pool %s)", p.Provider, p.Host, p.Pool), "stop that process first; the registration of a killed process ends with its session")
 		}
 	}
 	return nil

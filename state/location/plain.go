@@ -1,4 +1,4 @@
-package main
+package location
 
 import (
 	"bytes"
@@ -14,41 +14,41 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// plainState reads the state block without evaluating the configuration. It reports false if the block contains
+// Plain reads the state block without evaluating the configuration. It reports false if the block contains
 // references or errors, or if the files cannot be parsed.
-func plainState(config string) (stateLocation, bool) {
+func Plain(config string) (Location, bool) {
 	info, err := os.Stat(config)
 	if err != nil {
-		return stateLocation{}, false
+		return Location{}, false
 	}
 	files, dir := []string{config}, filepath.Dir(config)
 	if info.IsDir() {
 		dir = config
 		if files, err = filepath.Glob(filepath.Join(config, "*.hcl")); err != nil {
-			return stateLocation{}, false
+			return Location{}, false
 		}
 	}
 	var found resources.StateSettings
 	for _, file := range files {
-		settings, ok := plainStateIn(file)
+		settings, ok := PlainIn(file)
 		if !ok {
-			return stateLocation{}, false
+			return Location{}, false
 		}
 		if settings.Kind != "" {
 			found = settings
 		}
 	}
-	place, err := locationFrom(found, dir)
+	place, err := From(found, dir)
 	return place, err == nil
 }
 
-// plainStateLimit is the maximum size in bytes of a file that is searched for a state block.
-const plainStateLimit = 1 << 20
+// plainLimit is the maximum size in bytes of a file that is searched for a state block.
+const plainLimit = 1 << 20
 
-// plainStateIn reads the state block of a file. Its kind is empty if there is none.
-func plainStateIn(file string) (found resources.StateSettings, ok bool) {
+// PlainIn reads the state block of a file. Its kind is empty if there is none.
+func PlainIn(file string) (found resources.StateSettings, ok bool) {
 	info, err := os.Stat(file)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > plainStateLimit {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > plainLimit {
 		return found, false
 	}
 	text, err := os.ReadFile(file)
@@ -83,7 +83,7 @@ func plainSettings(block *hclsyntax.Block) (found resources.StateSettings, ok bo
 		return found, false
 	}
 	kind := block.Labels[0]
-	known, ok := newRegistry().states[kind]
+	known, ok := Schemas()[kind]
 	if !ok {
 		return found, false
 	}

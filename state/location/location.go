@@ -1,0 +1,106 @@
+// Package location finds and names the place of a state: a file, or ZooKeeper with a private file.
+package location
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/zookeeper"
+)
+
+// The kinds of stores. The first is the default.
+const (
+	Bolt      = "bolt"
+	ZooKeeper = "zookeeper"
+)
+
+// Schemas returns the schema of the state block of each kind.
+func Schemas() map[string]schema.Block {
+	return map[string]schema.Block{Bolt: bolt.Schema(), ZooKeeper: zookeeper.Schema()}
+}
+
+// Location is the location of a state.
+type Location struct {
+	// File is the state itself, or the private file of this process beside a shared state. It determines the socket of
+	// npctl watch in both cases.
+	File   string
+	Shared *zookeeper.Options // nil: the file is the state
+}
+
+// InFile returns the location of a state in a file.
+func InFile(path string) Location { return Location{File: path} }
+
+// Shadow returns the location for a shadow: the same shared state with another private file.
+func (p Location) Shadow() Location {
+	ext := filepath.Ext(p.File)
+	p.File = strings.TrimSuffix(p.File, ext) + ".shadow" + ext
+	return p
+}
+
+// String returns the location in the form for messages.
+func (p Location) String() string {
+	if p.Shared == nil {
+		return p.File
+	}
+	return "ZooKeeper at " + p.Shared.String()
+}
+
+// Phrase returns the location with a preposition.
+func (p Location) Phrase() string {
+	if p.Shared == nil {
+		return "at " + p.File
+	}
+	return "of npctl in " + p.String()
+}
+
+// Equal reports whether two locations are equal, so that a store opened at one is valid for the other.
+func (p Location) Equal(q Location) bool {
+	return p.File == q.File && p.String() == q.String()
+}
+
+// IsEmpty reports whether no state can exist at the location. It reports false for ZooKeeper, which must be queried
+// first.
+func (p Location) IsEmpty() bool {
+	return p.Shared == nil && !exists(p.File)
+}
+
+// From returns the location in a state block.
+func From(s resources.StateSettings, dir string) (Location, error) {
+	switch s.Kind {
+	case ZooKeeper:
+		opts, file, err := zookeeper.FromConfig(s.Config, dir)
+		if err != nil {
+			return Location{}, err
+		}
+		return Location{File: file, Shared: &opts}, nil
+	case Bolt, "":
+		return InFile(boltPath(s.Config, dir)), nil
+	default:
+		return Location{}, fmt.Errorf("this npctl has no state %q", s.Kind)
+	}
+}
+
+func boltPath(v cty.Value, dir string) string {
+	path := bolt.DefaultPath
+	if v != cty.NilVal && !v.IsNull() && v.Type().HasAttribute("path") {
+		if p := v.GetAttr("path"); !p.IsNull() && p.IsKnown() && !p.IsMarked() {
+			path = p.AsString()
+		}
+	}
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
