@@ -8,15 +8,15 @@ import (
 )
 
 // attachmentView returns compute's representation of a volume on a server.
-func attachmentView(c *call, s *server, a attached) view {
+func attachmentView(version micro, s *server, a attached) view {
 	v := view{"id": a.Volume, "volumeId": a.Volume, "serverId": s.ID, "device": a.Device}
-	if c.micro >= 70 {
+	if version >= 70 {
 		v["tag"] = nil
 	}
-	if c.micro >= 79 {
+	if version >= 79 {
 		v["delete_on_termination"] = a.DeleteWithMachine
 	}
-	if c.micro >= 89 {
+	if version >= 89 {
 		delete(v, "id")
 		v["attachment_id"], v["bdm_uuid"] = a.Volume, a.Volume
 	}
@@ -27,7 +27,7 @@ func listAttachments(c *call) (*answer, error) {
 	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
 		views := make([]view, 0, len(s.Volumes))
 		for _, a := range s.Volumes {
-			views = append(views, attachmentView(c, s, a))
+			views = append(views, attachmentView(c.micro, s, a))
 		}
 		return ok(view{"volumeAttachments": views})
 	})
@@ -56,7 +56,7 @@ func attachVolume(c *call) (*answer, error) {
 		v.Device = "/dev/vd" + string(rune('b'+len(s.Volumes)))
 		a := attached{v.ID, v.Device, truthy(in.Attachment.Delete)}
 		s.Volumes = append(slices.Clone(s.Volumes), a)
-		return ok(view{"volumeAttachment": attachmentView(c, s, a)})
+		return ok(view{"volumeAttachment": attachmentView(c.micro, s, a)})
 	})
 }
 

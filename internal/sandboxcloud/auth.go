@@ -64,7 +64,7 @@ func createToken(c *call) (*answer, error) {
 	var who caller
 	var text string
 	err := c.view(func(w *cloudState) (err error) {
-		if who, err = c.login(w, &in); err != nil {
+		if who, err = (loginRequest{w, c.cloud.tokens, &in, c.now, c.cloud.options.TokenTTL}).check(); err != nil {
 			return err
 		}
 		text = who.token.sign(w.Secret)
@@ -77,53 +77,62 @@ func createToken(c *call) (*answer, error) {
 	return a.with("X-Subject-Token", text), err
 }
 
-// login checks the credentials of the request.
-func (c *call) login(w *cloudState, in *authRequest) (caller, error) {
-	methods := in.Auth.Identity.Methods
+// loginRequest is one token request.
+type loginRequest struct {
+	w        *cloudState
+	tokens   *revokedTokens
+	in       *authRequest
+	now      time.Time
+	lifetime time.Duration // of the new token
+}
+
+// check checks the credentials of the request.
+func (l loginRequest) check() (caller, error) {
+	methods := l.in.Auth.Identity.Methods
 	if len(methods) != 1 {
 		return caller{}, badRequest("Expecting to find one method in identity. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.")
 	}
 	switch methods[0] {
 	case "password":
-		return c.loginByPassword(w, in)
+		return l.byPassword()
 	case "application_credential":
-		return c.loginByCredential(w, in)
+		return l.byCredential()
 	case "token":
-		return c.loginByToken(w, in)
+		return l.byToken()
 	}
 	return caller{}, errUnauthorized
 }
 
-func (c *call) loginByPassword(w *cloudState, in *authRequest) (caller, error) {
-	given := in.Auth.Identity.Password.User
-	for u := range w.Users.oldestFirst(c.now) {
+func (l loginRequest) byPassword() (caller, error) {
+	given := l.in.Auth.Identity.Password.User
+	for u := range l.w.Users.oldestFirst(l.now) {
 		if given.means(u.ID, u.Name) && subtle.ConstantTimeCompare([]byte(u.Pass), []byte(given.Password)) == 1 {
-			return c.issue(w, u, in.Auth.Scope.Project, "password", "")
+			return l.issue(u, l.in.Auth.Scope.Project, "password", "")
 		}
 	}
 	return caller{}, errUnauthorized
 }
 
-func (c *call) loginByToken(w *cloudState, in *authRequest) (caller, error) {
-	who, err := c.cloud.callerOf(w, in.Auth.Identity.Token.ID, c.now)
+func (l loginRequest) byToken() (caller, error) {
+	who, err := l.tokens.callerOf(l.w, l.in.Auth.Identity.Token.ID, l.now)
 	if err != nil {
 		return caller{}, err
 	}
-	u, _ := w.Users.get(who.user, c.now)
-	return c.issue(w, u, in.Auth.Scope.Project, "token", "")
+	u, _ := l.w.Users.get(who.user, l.now)
+	return l.issue(u, l.in.Auth.Scope.Project, "token", "")
 }
 
-func (c *call) loginByCredential(w *cloudState, in *authRequest) (caller, error) {
-	given := in.Auth.Identity.Credential
-	for k := range w.Credentials.oldestFirst(c.now) {
-		u, found := w.Users.get(k.User, c.now)
+func (l loginRequest) byCredential() (caller, error) {
+	given := l.in.Auth.Identity.Credential
+	for k := range l.w.Credentials.oldestFirst(l.now) {
+		u, found := l.w.Users.get(k.User, l.now)
 		if !found || (given.ID != k.ID && (given.ID != "" || given.Name != k.Name || !given.User.means(u.ID, u.Name))) {
 			continue
 		}
-		if secretHash(given.Secret) != k.SecretHash || (k.Expires != nil && !c.now.Before(*k.Expires)) {
+		if secretHash(given.Secret) != k.SecretHash || (k.Expires != nil && !l.now.Before(*k.Expires)) {
 			continue
 		}
-		return c.issue(w, u, &named{ID: k.Project}, "application_credential", k.ID)
+		return l.issue(u, &named{ID: k.Project}, "application_credential", k.ID)
 	}
 	return caller{}, errUnauthorized
 }
@@ -134,28 +143,28 @@ func secretHash(secret string) string {
 }
 
 // issue creates the token. A user can only use the project of the same name.
-func (c *call) issue(w *cloudState, u *user, scope *named, method, credential string) (caller, error) {
-	p, _ := w.Projects.get(u.Project, c.now)
+func (l loginRequest) issue(u *user, scope *named, method, credential string) (caller, error) {
+	p, _ := l.w.Projects.get(u.Project, l.now)
 	if scope != nil && !scope.means(p.ID, p.Name) {
 		return caller{}, errUnauthorized
 	}
 	audit := uuid.New()
 	t := token{
-		User: u.ID, Project: p.ID, Methods: []string{method}, Issued: c.now,
-		Expires: c.now.Add(c.cloud.options.TokenTTL).Truncate(time.Second),
+		User: u.ID, Project: p.ID, Methods: []string{method}, Issued: l.now,
+		Expires: l.now.Add(l.lifetime).Truncate(time.Second),
 		Audit:   base64.RawURLEncoding.EncodeToString(audit[:]), Credential: credential,
 	}
-	if !t.Expires.After(c.now) {
-		t.Expires = c.now.Add(c.cloud.options.TokenTTL)
+	if !t.Expires.After(l.now) {
+		t.Expires = l.now.Add(l.lifetime)
 	}
 	return caller{u.ID, u.Name, p.ID, p.Name, u.Roles, t}, nil
 }
 
-func (c *call) credentialView(k *appCredential, roles []role) map[string]any {
+func credentialView(root string, k *appCredential, roles []role) map[string]any {
 	view := map[string]any{
 		"id": k.ID, "name": k.Name, "description": k.Description, "project_id": k.Project, "unrestricted": k.Unbounded,
 		"roles": roles, "expires_at": nil, "system": nil,
-		"links": map[string]any{"self": c.base() + "/identity/v3/users/" + k.User + "/application_credentials/" + k.ID},
+		"links": map[string]any{"self": root + "/identity/v3/users/" + k.User + "/application_credentials/" + k.ID},
 	}
 	if k.Expires != nil {
 		view["expires_at"] = k.Expires.UTC().Format("2006-01-02T15:04:05.000000")
@@ -168,7 +177,7 @@ func listCredentials(c *call) (*answer, error) {
 	err := c.view(func(w *cloudState) error {
 		for k := range w.Credentials.oldestFirst(c.now) {
 			if k.User == c.who.user && (c.query.Get("name") == "" || c.query.Get("name") == k.Name) {
-				list = append(list, c.credentialView(k, c.who.roles))
+				list = append(list, credentialView(c.base(), k, c.who.roles))
 			}
 		}
 		return nil
@@ -186,7 +195,7 @@ func showCredential(c *call) (*answer, error) {
 		if !found || k.User != c.who.user {
 			return refuse(http.StatusNotFound, "Could not find Application Credential: %s.", c.id())
 		}
-		view = c.credentialView(k, c.who.roles)
+		view = credentialView(c.base(), k, c.who.roles)
 		return nil
 	})
 	if err != nil {
@@ -233,7 +242,7 @@ func createCredential(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := c.credentialView(k, c.who.roles)
+	view := credentialView(c.base(), k, c.who.roles)
 	view["secret"] = in.Given.Secret
 	return created(map[string]any{"application_credential": view})
 }

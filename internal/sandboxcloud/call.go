@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -21,7 +19,7 @@ type call struct {
 	request   *http.Request
 	writer    http.ResponseWriter
 	route     *route
-	query     url.Values
+	query     query
 	body      []byte // of all requests except streams
 	micro     micro  // compute only
 	requestID string
@@ -91,33 +89,4 @@ func jsonMistake(err error) string {
 
 func lastPart(field string) string {
 	return field[strings.LastIndexByte(field, '.')+1:]
-}
-
-// limit returns the requested page length, at most max. A max of zero means no limit.
-func (c *call) limit(otherwise, max int) (int, error) {
-	text := c.query.Get("limit")
-	if text == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		if c.route.service == imaging {
-			return 0, badRequest("limit param must be an integer")
-		}
-		return 0, badRequest("Invalid input for query parameters limit. Value: %s. '%s' does not match '^[0-9]*$'", text, text)
-	}
-	if max > 0 && (n > max || n == 0) {
-		n = max
-	}
-	return n, nil
-}
-
-// nextURL returns the URL of the request with another marker.
-func (c *call) nextURL(path, marker string) string {
-	q := url.Values{}
-	for name, values := range c.query {
-		q[name] = values
-	}
-	q.Set("marker", marker)
-	return path + "?" + q.Encode()
 }

@@ -15,6 +15,7 @@ type Cloud struct {
 	store     *store
 	contents  *contents
 	faults    *faultBook
+	tokens    *revokedTokens
 	handler   http.Handler
 	transport *transport
 
@@ -23,9 +24,6 @@ type Cloud struct {
 
 	countMu sync.Mutex
 	counts  map[string]int // calls by operation; guarded by countMu
-
-	revokedMu sync.Mutex
-	revoked   map[string]time.Time // revoked tokens until they expire; guarded by revokedMu
 }
 
 // Open opens the cloud, or creates it if its file does not exist.
@@ -49,7 +47,7 @@ func Open(options Options) (*Cloud, error) {
 		contents: contents,
 		faults:   newFaultBook(options.Faults, options.FaultFile, options.Seed),
 		counts:   map[string]int{},
-		revoked:  map[string]time.Time{},
+		tokens:   &revokedTokens{ends: map[string]time.Time{}},
 	}
 	c.closing, c.stop = context.WithCancel(context.Background())
 	c.handler = newRouter(c)

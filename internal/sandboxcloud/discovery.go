@@ -25,22 +25,22 @@ func self(url string) []any {
 	return []any{map[string]any{"rel": "self", "href": url}}
 }
 
-func (c *call) identityVersionView() map[string]any {
+func identityVersionView(root string) map[string]any {
 	return map[string]any{
-		"id": "v3.14", "status": "stable", "updated": "2020-04-07T00:00:00Z", "links": self(c.base() + "/identity/v3/"),
+		"id": "v3.14", "status": "stable", "updated": "2020-04-07T00:00:00Z", "links": self(root + "/identity/v3/"),
 		"media-types": []any{map[string]any{"base": "application/json", "type": "application/vnd.openstack.identity-v3+json"}},
 	}
 }
 
 func identityVersions(c *call) (*answer, error) {
 	a := &answer{status: http.StatusMultipleChoices, body: map[string]any{
-		"versions": map[string]any{"values": []any{c.identityVersionView()}},
+		"versions": map[string]any{"values": []any{identityVersionView(c.base())}},
 	}}
 	return a.with("Location", c.base()+"/identity/v3/"), nil
 }
 
 func identityVersion(c *call) (*answer, error) {
-	return ok(map[string]any{"version": c.identityVersionView()})
+	return ok(map[string]any{"version": identityVersionView(c.base())})
 }
 
 func imageVersions(status int) func(*call) (*answer, error) {
@@ -58,10 +58,10 @@ func imageVersions(status int) func(*call) (*answer, error) {
 	}
 }
 
-func (c *call) computeVersionView() map[string]any {
+func computeVersionView(root string) map[string]any {
 	return map[string]any{
 		"id": "v2.1", "status": "CURRENT", "version": newestMicro.String(), "min_version": oldestMicro.String(),
-		"updated": "2013-07-23T11:33:21Z", "links": self(c.base() + "/compute/v2.1/"),
+		"updated": "2013-07-23T11:33:21Z", "links": self(root + "/compute/v2.1/"),
 	}
 }
 
@@ -70,11 +70,11 @@ func computeVersions(c *call) (*answer, error) {
 		"id": "v2.0", "status": "SUPPORTED", "version": "", "min_version": "", "updated": "2011-01-21T11:33:21Z",
 		"links": self(c.base() + "/compute/v2/"),
 	}
-	return ok(map[string]any{"versions": []any{old, c.computeVersionView()}})
+	return ok(map[string]any{"versions": []any{old, computeVersionView(c.base())}})
 }
 
 func computeVersion(c *call) (*answer, error) {
-	view := c.computeVersionView()
+	view := computeVersionView(c.base())
 	view["links"] = append(view["links"].([]any), map[string]any{
 		"rel": "describedby", "type": "text/html", "href": "http://docs.openstack.org/",
 	})

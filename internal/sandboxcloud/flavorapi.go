@@ -3,34 +3,33 @@ package sandboxcloud
 import (
 	"net/http"
 	"slices"
-	"strconv"
 )
 
-func (c *call) flavorView(f *flavor) view {
+func (cv computeViews) flavorView(f *flavor) view {
 	v := view{
 		"id": f.ID, "name": f.Name, "ram": f.RAM, "disk": f.Disk, "vcpus": f.VCPUs, "swap": "", "rxtx_factor": 1.0,
 		"OS-FLV-EXT-DATA:ephemeral": 0, "OS-FLV-DISABLED:disabled": false, "os-flavor-access:is_public": true,
-		"links": c.links("flavors", f.ID),
+		"links": cv.links("flavors", f.ID),
 	}
-	if c.micro >= 55 {
+	if cv.micro >= 55 {
 		v["description"] = nil
 	}
-	if c.micro >= 61 {
+	if cv.micro >= 61 {
 		v["extra_specs"] = view{}
 	}
-	if c.micro >= 75 {
+	if cv.micro >= 75 {
 		v["swap"] = 0
 	}
 	return v
 }
 
 func listFlavors(c *call) (*answer, error) {
-	return c.answerFlavors(func(f *flavor) any { return c.flavorView(f) })
+	return c.answerFlavors(func(f *flavor) any { return c.views().flavorView(f) })
 }
 
 func listFlavorsBriefly(c *call) (*answer, error) {
 	return c.answerFlavors(func(f *flavor) any {
-		v := view{"id": f.ID, "name": f.Name, "links": c.links("flavors", f.ID)}
+		v := view{"id": f.ID, "name": f.Name, "links": c.views().links("flavors", f.ID)}
 		if c.micro >= 55 {
 			v["description"] = nil
 		}
@@ -39,11 +38,11 @@ func listFlavorsBriefly(c *call) (*answer, error) {
 }
 
 func (c *call) answerFlavors(show func(*flavor) any) (*answer, error) {
-	limit, err := c.limit(c.cloud.options.PageLimit, c.cloud.options.PageLimit)
+	limit, err := c.query.limit(c.cloud.options.PageLimit, c.cloud.options.PageLimit)
 	if err != nil {
 		return nil, err
 	}
-	minRAM, minDisk := c.number("minRam"), c.number("minDisk")
+	minRAM, minDisk := c.query.number("minRam"), c.query.number("minDisk")
 	var found []*flavor
 	err = c.view(func(w *cloudState) error {
 		for f := range w.Flavors.oldestFirst(c.now) {
@@ -69,17 +68,9 @@ func (c *call) answerFlavors(show func(*flavor) any) (*answer, error) {
 	}
 	body := view{"flavors": views}
 	if len(views) == limit && limit > 0 {
-		body["flavors_links"] = []any{linkView{"next", c.nextURL(c.base()+c.request.URL.Path, found[limit-1].ID)}}
+		body["flavors_links"] = []any{linkView{"next", c.query.nextURL(c.base()+c.request.URL.Path, found[limit-1].ID)}}
 	}
 	return ok(body)
-}
-
-func (c *call) number(name string) int64 {
-	n, err := strconv.ParseInt(c.query.Get(name), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 func (c *call) findFlavor(w *cloudState) (*flavor, error) {
@@ -95,7 +86,7 @@ func showFlavor(c *call) (*answer, error) {
 	err := c.view(func(w *cloudState) error {
 		f, err := c.findFlavor(w)
 		if err == nil {
-			v = c.flavorView(f)
+			v = c.views().flavorView(f)
 		}
 		return err
 	})

@@ -43,7 +43,7 @@ func createFloatingIP(c *call) (*answer, error) {
 	}
 	var v view
 	err := c.update(func(w *cloudState) error {
-		f, err := c.newFloatingIP(w, &in)
+		f, err := c.networkChange(w).newFloatingIP(&in)
 		if err != nil {
 			return err
 		}
@@ -56,34 +56,34 @@ func createFloatingIP(c *call) (*answer, error) {
 	return created(view{"floatingip": v})
 }
 
-func (c *call) newFloatingIP(w *cloudState, in *floatingIPRequest) (*floatingIP, error) {
-	n, err := c.findNetwork(w, in.FloatingIP.Network)
+func (nc networkChange) newFloatingIP(in *floatingIPRequest) (*floatingIP, error) {
+	n, err := nc.findNetwork(nc.w, in.FloatingIP.Network)
 	if err != nil {
 		return nil, err
 	}
 	if !n.External {
 		return nil, refuseNeutron(http.StatusBadRequest, "BadRequest", "Bad floatingip request: Network %s is not a valid external network.", n.ID)
 	}
-	if err := c.roomFor(w, "floatingip", 1); err != nil {
+	if err := checkNetworkQuota(nc.w, nc.who.project, "floatingip", 1); err != nil {
 		return nil, err
 	}
-	p, fixed, err := c.target(w, in)
+	p, fixed, err := nc.target(in)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.freeForFloatingIP(p, fixed, nil, n.ID); err != nil {
+	if err := nc.w.freeForFloatingIP(p, fixed, nil, n.ID); err != nil {
 		return nil, err
 	}
-	f := &floatingIP{base: w.newBase(c.who.project, c.now), Network: n.ID, Tags: in.FloatingIP.Tags}
+	f := &floatingIP{base: nc.w.newBase(nc.who.project, nc.now), Network: n.ID, Tags: in.FloatingIP.Tags}
 	set(&f.Description, in.FloatingIP.Description)
-	if f.Address, err = w.floatingAddress(n, in.FloatingIP.Address, f.ID); err != nil {
+	if f.Address, err = nc.w.floatingAddress(n, in.FloatingIP.Address, f.ID); err != nil {
 		return nil, err
 	}
-	c.applyFault(&f.base)
-	w.FloatingIPs.add(f)
-	w.indexFloatingIP(f)
+	nc.applyFault(&f.base)
+	nc.w.FloatingIPs.add(f)
+	nc.w.indexFloatingIP(f)
 	if p != nil {
-		w.associate(f, p, fixed, c.shownAt(), c.now)
+		nc.w.associate(f, p, fixed, nc.shownAt(), nc.now)
 	}
 	return f, nil
 }
@@ -105,11 +105,11 @@ func (w *cloudState) floatingAddress(n *network, wanted, owner string) (netip.Ad
 }
 
 // target returns the port and address to which the request associates the floating IP; nil for none.
-func (c *call) target(w *cloudState, in *floatingIPRequest) (*port, netip.Addr, error) {
+func (nc networkChange) target(in *floatingIPRequest) (*port, netip.Addr, error) {
 	if in.FloatingIP.Port == nil || *in.FloatingIP.Port == "" {
 		return nil, netip.Addr{}, nil
 	}
-	p, err := c.findPort(w, *in.FloatingIP.Port)
+	p, err := nc.findPort(nc.w, *in.FloatingIP.Port)
 	if err != nil {
 		return nil, netip.Addr{}, err
 	}
@@ -123,11 +123,11 @@ func (c *call) target(w *cloudState, in *floatingIPRequest) (*port, netip.Addr, 
 }
 
 // shownAt returns the time at which compute shows an association.
-func (c *call) shownAt() time.Time {
-	if f, late := c.effect(LateAddress); late {
-		return c.now.Add(f.Delay)
+func (nc networkChange) shownAt() time.Time {
+	if f, late := nc.effect(LateAddress); late {
+		return nc.now.Add(f.Delay)
 	}
-	return c.now.Add(c.cloud.options.AddressTime)
+	return nc.now.Add(nc.addressTime)
 }
 
 func updateFloatingIP(c *call) (*answer, error) {
@@ -141,7 +141,7 @@ func updateFloatingIP(c *call) (*answer, error) {
 		if err != nil {
 			return err
 		}
-		if err := c.moveFloatingIP(w, f, &in); err != nil {
+		if err := c.networkChange(w).moveFloatingIP(f, &in); err != nil {
 			return err
 		}
 		set(&f.Description, in.FloatingIP.Description)
@@ -157,21 +157,21 @@ func updateFloatingIP(c *call) (*answer, error) {
 
 // moveFloatingIP changes the association as requested. A request with a null port_id, or without port_id,
 // disassociates the floating IP, unless it only changes the description.
-func (c *call) moveFloatingIP(w *cloudState, f *floatingIP, in *floatingIPRequest) error {
-	p, fixed, err := c.target(w, in)
+func (nc networkChange) moveFloatingIP(f *floatingIP, in *floatingIPRequest) error {
+	p, fixed, err := nc.target(in)
 	if err != nil {
 		return err
 	}
 	if p == nil {
 		if in.FloatingIP.Description == nil {
-			w.disassociate(f, c.now)
+			nc.w.disassociate(f, nc.now)
 		}
 		return nil
 	}
-	if err := w.freeForFloatingIP(p, fixed, f, f.Network); err != nil {
+	if err := nc.w.freeForFloatingIP(p, fixed, f, f.Network); err != nil {
 		return err
 	}
-	w.associate(f, p, fixed, c.shownAt(), c.now)
+	nc.w.associate(f, p, fixed, nc.shownAt(), nc.now)
 	return nil
 }
 

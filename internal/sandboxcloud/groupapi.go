@@ -42,7 +42,7 @@ func createGroup(c *call) (*answer, error) {
 	}
 	var v view
 	err := c.update(func(w *cloudState) error {
-		if err := c.roomFor(w, "security_group", 1); err != nil {
+		if err := checkNetworkQuota(w, c.who.project, "security_group", 1); err != nil {
 			return err
 		}
 		g := w.newGroup(c.who.project, in.Group.Name, in.Group.Description, c.now)
@@ -106,7 +106,7 @@ func listRules(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.answerList("security_group_rules", views)
+	return c.neutronQuery().answer("security_group_rules", views)
 }
 
 func createRule(c *call) (*answer, error) {

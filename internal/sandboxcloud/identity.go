@@ -75,11 +75,11 @@ func forbidIdentity(rule string) func(*call) (*answer, error) {
 	}
 }
 
-func (c *call) projectView(p *project) map[string]any {
+func projectView(root string, p *project) map[string]any {
 	return map[string]any{
 		"id": p.ID, "name": p.Name, "domain_id": domainID, "description": "", "enabled": true, "parent_id": domainID,
 		"is_domain": false, "tags": []string{}, "options": map[string]any{},
-		"links": map[string]any{"self": c.base() + "/identity/v3/projects/" + p.ID},
+		"links": map[string]any{"self": root + "/identity/v3/projects/" + p.ID},
 	}
 }
 
@@ -87,7 +87,7 @@ func listOwnProjects(c *call) (*answer, error) {
 	list := []any{}
 	err := c.view(func(w *cloudState) error {
 		if p, found := w.Projects.get(c.who.project, c.now); found {
-			list = append(list, c.projectView(p))
+			list = append(list, projectView(c.base(), p))
 		}
 		return nil
 	})
@@ -111,7 +111,7 @@ func showProject(c *call) (*answer, error) {
 		if !found {
 			return refuse(http.StatusNotFound, "Could not find project: %s.", c.id())
 		}
-		view = c.projectView(p)
+		view = projectView(c.base(), p)
 		return nil
 	})
 	if err != nil {

@@ -11,15 +11,19 @@ import (
 // glanceDefaultLimit is the default page length.
 const glanceDefaultLimit = 25
 
+// imageQuery holds the query parameters of a list of images.
+type imageQuery struct{ query }
+
 func listImages(c *call) (*answer, error) {
-	limit, err := c.limit(min(glanceDefaultLimit, c.cloud.options.PageLimit), c.cloud.options.PageLimit)
+	limit, err := c.query.limit(min(glanceDefaultLimit, c.cloud.options.PageLimit), c.cloud.options.PageLimit)
 	if err != nil {
 		return nil, err
 	}
 	if v := c.query.Get("visibility"); v != "" && v != "all" && !slices.Contains(visibilities, v) {
 		return nil, badRequest("Invalid visibility value: %s", v)
 	}
-	order, err := c.imageOrder()
+	q := imageQuery{c.query}
+	order, err := q.order()
 	if err != nil {
 		return nil, err
 	}
@@ -27,12 +31,12 @@ func listImages(c *call) (*answer, error) {
 	err = c.view(func(w *cloudState) error {
 		var found []*image
 		for i := range w.Images.newestFirst(c.now) {
-			if i.visible(c.who.project) && c.imageFits(i) {
+			if i.visible(c.who.project) && q.fits(i) {
 				found = append(found, i)
 			}
 		}
 		slices.SortStableFunc(found, order)
-		found, err := c.afterMarker(found)
+		found, err := q.afterMarker(found)
 		for _, i := range found[:min(limit, len(found))] {
 			page = append(page, imageView(i))
 		}
@@ -41,11 +45,11 @@ func listImages(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.answerImages(page, limit)
+	return q.answer(page, limit)
 }
 
-func (c *call) afterMarker(found []*image) ([]*image, error) {
-	marker := c.query.Get("marker")
+func (q imageQuery) afterMarker(found []*image) ([]*image, error) {
+	marker := q.Get("marker")
 	if marker == "" {
 		return found, nil
 	}
@@ -56,16 +60,16 @@ func (c *call) afterMarker(found []*image) ([]*image, error) {
 	return found[at+1:], nil
 }
 
-// answerImages links pages relative to the service, as glance does.
-func (c *call) answerImages(page []view, limit int) (*answer, error) {
+// answer links pages relative to the service, as glance does.
+func (q imageQuery) answer(page []view, limit int) (*answer, error) {
 	body := view{"images": list(page), "first": "/v2/images", "schema": "/v2/schemas/images"}
-	first := c.query
+	first := q.Values
 	first.Del("marker")
 	if len(first) > 0 {
 		body["first"] = "/v2/images?" + first.Encode()
 	}
 	if len(page) > 0 && len(page) == limit {
-		body["next"] = c.nextURL("/v2/images", page[len(page)-1]["id"].(string))
+		body["next"] = q.nextURL("/v2/images", page[len(page)-1]["id"].(string))
 	}
 	return ok(body)
 }
@@ -73,19 +77,19 @@ func (c *call) answerImages(page []view, limit int) (*answer, error) {
 // imageControls are query parameters that are not filters.
 var imageControls = []string{"limit", "marker", "sort", "sort_key", "sort_dir", "member_status"}
 
-func (c *call) imageFits(i *image) bool {
-	if !c.query.Has("os_hidden") && i.Hidden {
+func (q imageQuery) fits(i *image) bool {
+	if !q.Has("os_hidden") && i.Hidden {
 		return false
 	}
-	for name, values := range c.query {
-		if !slices.Contains(imageControls, name) && !c.imageHas(i, name, values) {
+	for name, values := range q.Values {
+		if !slices.Contains(imageControls, name) && !q.has(i, name, values) {
 			return false
 		}
 	}
 	return true
 }
 
-func (c *call) imageHas(i *image, name string, values []string) bool {
+func (q imageQuery) has(i *image, name string, values []string) bool {
 	value := values[0]
 	switch name {
 	case "tag":
@@ -134,10 +138,10 @@ var imageSortKeys = []string{
 	"name", "status", "container_format", "disk_format", "size", "id", "created_at", "updated_at",
 }
 
-// imageOrder parses sort=name:asc,… or the older sort_key and sort_dir. The default is newest first.
-func (c *call) imageOrder() (func(a, b *image) int, error) {
-	keys, directions := c.query["sort_key"], c.query["sort_dir"]
-	if text := c.query.Get("sort"); text != "" {
+// order parses sort=name:asc,… or the older sort_key and sort_dir. The default is newest first.
+func (q imageQuery) order() (func(a, b *image) int, error) {
+	keys, directions := q.Values["sort_key"], q.Values["sort_dir"]
+	if text := q.Get("sort"); text != "" {
 		if len(keys)+len(directions) > 0 {
 			return nil, badRequest("Old and new sorting syntax cannot be combined")
 		}

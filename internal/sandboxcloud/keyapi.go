@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-func (c *call) keyView(k *keyPair) view {
+func (cv computeViews) keyView(k *keyPair) view {
 	v := view{"name": k.Name, "public_key": k.PublicKey, "fingerprint": k.Fingerprint}
-	if c.micro >= 2 {
+	if cv.micro >= 2 {
 		v["type"] = k.Type
 	}
 	return v
@@ -21,7 +21,7 @@ func listKeys(c *call) (*answer, error) {
 	err := c.view(func(w *cloudState) error {
 		for k := range w.Keys.oldestFirst(c.now) {
 			if k.User == c.who.user {
-				views = append(views, view{"keypair": c.keyView(k)})
+				views = append(views, view{"keypair": c.views().keyView(k)})
 			}
 		}
 		return nil
@@ -49,7 +49,7 @@ func showKey(c *call) (*answer, error) {
 		if err != nil {
 			return err
 		}
-		v = c.keyView(k)
+		v = c.views().keyView(k)
 		v["user_id"], v["id"], v["created_at"] = k.User, k.Seq, shortTime(k.Created)
 		v["deleted"], v["deleted_at"], v["updated_at"] = false, nil, nil
 		return nil
@@ -87,7 +87,7 @@ func createKey(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := c.keyView(k)
+	v := c.views().keyView(k)
 	v["user_id"] = k.User
 	status := http.StatusOK
 	if c.micro >= 2 {

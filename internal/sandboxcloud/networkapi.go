@@ -46,7 +46,7 @@ func networkRoutes() []route {
 // listOf responds with the rows of a table that are visible to the project.
 func listOf[T object](c *call, plural string, rows func(*cloudState) iter.Seq[T], visible func(*cloudState, T) bool, show func(*cloudState, T) view) (*answer, error) {
 	var views []view
-	enough := c.enough()
+	enough := c.neutronQuery().enough()
 	err := c.view(func(w *cloudState) error {
 		started := enough == 0 || !c.query.Has("marker")
 		for row := range rows(w) {
@@ -65,22 +65,7 @@ func listOf[T object](c *call, plural string, rows func(*cloudState) iter.Seq[T]
 	if err != nil {
 		return nil, err
 	}
-	return c.answerList(plural, views)
-}
-
-// enough returns the number of rows, from the marker on, that one page needs if the request neither filters nor
-// sorts: the marker and one page. Zero means that all rows are needed.
-func (c *call) enough() int {
-	for name := range c.query {
-		if name != "limit" && name != "marker" && name != "fields" {
-			return 0
-		}
-	}
-	limit, err := c.limit(0, 0)
-	if err != nil || limit == 0 {
-		return 0
-	}
-	return limit + 1
+	return c.neutronQuery().answer(plural, views)
 }
 
 func notFound(kind, format string, args ...any) error {
@@ -118,7 +103,7 @@ func showOne[T object](c *call, kind string, find func(*cloudState, string) (T, 
 	if err != nil {
 		return nil, err
 	}
-	return ok(view{kind: c.fields(v)})
+	return ok(view{kind: c.neutronQuery().fields(v)})
 }
 
 func listSubnets(c *call) (*answer, error) {
@@ -160,7 +145,7 @@ func listRouters(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.answerList("routers", []view{v})
+	return c.neutronQuery().answer("routers", []view{v})
 }
 
 func showRouter(c *call) (*answer, error) {
@@ -252,7 +237,7 @@ func showExtension(c *call) (*answer, error) {
 }
 
 func listNetworkZones(c *call) (*answer, error) {
-	return c.answerList("availability_zones", []view{
+	return c.neutronQuery().answer("availability_zones", []view{
 		{"id": "nova-network", "name": "nova", "resource": "network", "state": "available"},
 		{"id": "nova-router", "name": "nova", "resource": "router", "state": "available"},
 	})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 func listPorts(c *call) (*answer, error) {
@@ -15,7 +16,7 @@ func listPorts(c *call) (*answer, error) {
 
 // candidatePorts avoids the iteration over all ports if the filter names their servers.
 func (c *call) candidatePorts(w *cloudState) iter.Seq[*port] {
-	devices := c.query["device_id"]
+	devices := c.query.Values["device_id"]
 	if len(devices) == 0 || slices.Contains(devices, "") {
 		return w.Ports.oldestFirst(c.now)
 	}
@@ -63,6 +64,17 @@ type portRequest struct {
 	} `json:"port"`
 }
 
+// networkChange creates and changes ports and floating IPs within one change of the state.
+type networkChange struct {
+	scope
+	w           *cloudState
+	addressTime time.Duration // until compute shows an association
+}
+
+func (c *call) networkChange(w *cloudState) networkChange {
+	return networkChange{c.scope, w, c.cloud.options.AddressTime}
+}
+
 func createPort(c *call) (*answer, error) {
 	var in portRequest
 	if err := c.decodeLoosely(&in); err != nil {
@@ -70,7 +82,7 @@ func createPort(c *call) (*answer, error) {
 	}
 	var v view
 	err := c.update(func(w *cloudState) error {
-		p, err := c.newPort(w, &in)
+		p, err := c.networkChange(w).newPort(&in)
 		if err != nil {
 			return err
 		}
@@ -84,33 +96,33 @@ func createPort(c *call) (*answer, error) {
 	return created(view{"port": v})
 }
 
-func (c *call) newPort(w *cloudState, in *portRequest) (*port, error) {
-	n, err := c.findNetwork(w, in.Port.Network)
+func (nc networkChange) newPort(in *portRequest) (*port, error) {
+	n, err := nc.findNetwork(nc.w, in.Port.Network)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.roomFor(w, "port", 1); err != nil {
+	if err := checkNetworkQuota(nc.w, nc.who.project, "port", 1); err != nil {
 		return nil, err
 	}
-	p := &port{base: w.newBase(c.who.project, c.now), Network: n.ID, VNIC: in.Port.VNIC, Tags: in.Port.Tags}
-	p.MAC = macAddress(w.LastSeq)
-	c.applyFault(&p.base)
+	p := &port{base: nc.w.newBase(nc.who.project, nc.now), Network: n.ID, VNIC: in.Port.VNIC, Tags: in.Port.Tags}
+	p.MAC = macAddress(nc.w.LastSeq)
+	nc.applyFault(&p.base)
 	if in.Port.Groups == nil {
-		if g, err := w.findGroup(c.who.project, "default", c.now); err == nil {
+		if g, err := nc.w.findGroup(nc.who.project, "default", nc.now); err == nil {
 			p.Groups = []string{g.ID}
 		}
 	}
-	if err := c.describePort(w, p, in); err != nil {
+	if err := nc.describePort(p, in); err != nil {
 		return nil, err
 	}
-	return p, c.numberPort(w, p, in)
+	return p, nc.numberPort(p, in)
 }
 
 // describePort sets the attributes of a port from the request.
-func (c *call) describePort(w *cloudState, p *port, in *portRequest) error {
+func (nc networkChange) describePort(p *port, in *portRequest) error {
 	if in.Port.Groups != nil {
 		for _, id := range *in.Port.Groups {
-			if g, found := w.Groups.get(id, c.now); !found || !c.owns(&g.base) {
+			if g, found := nc.w.Groups.get(id, nc.now); !found || !nc.owns(&g.base) {
 				return notFound("SecurityGroupNotFound", "Security group %s does not exist", id)
 			}
 		}
@@ -135,19 +147,19 @@ func set[T any](to *T, from *T) {
 }
 
 // numberPort allocates the requested addresses of a new port, or any.
-func (c *call) numberPort(w *cloudState, p *port, in *portRequest) error {
+func (nc networkChange) numberPort(p *port, in *portRequest) error {
 	if in.Port.FixedIPs == nil {
-		if !w.takeAddresses(p) {
+		if !nc.w.takeAddresses(p) {
 			return refuseNeutron(http.StatusConflict, "IpAddressGenerationFailure", "No more IP addresses available on network %s.", p.Network)
 		}
 		return nil
 	}
 	for _, f := range *in.Port.FixedIPs {
-		s, err := w.subnetFor(p.Network, f.Subnet, f.Address)
+		s, err := nc.w.subnetFor(p.Network, f.Subnet, f.Address)
 		if err != nil {
 			return err
 		}
-		a, err := w.claim(s, f.Address, p.ID)
+		a, err := nc.w.claim(s, f.Address, p.ID)
 		if err != nil {
 			return err
 		}
@@ -199,7 +211,7 @@ func updatePort(c *call) (*answer, error) {
 			return err
 		}
 		old := p.Device
-		if err := c.describePort(w, p, &in); err != nil {
+		if err := c.networkChange(w).describePort(p, &in); err != nil {
 			return err
 		}
 		if p.Device != old {
@@ -233,9 +245,9 @@ func deletePort(c *call) (*answer, error) {
 	return noContent()
 }
 
-// roomFor checks one of the network quotas.
-func (c *call) roomFor(w *cloudState, what string, more int64) error {
-	q, u := w.quota(c.who.project), w.use(c.who.project)
+// checkNetworkQuota checks one of the network quotas.
+func checkNetworkQuota(w *cloudState, project, what string, more int64) error {
+	q, u := w.quota(project), w.use(project)
 	var limit, used int64
 	switch what {
 	case "port":

@@ -1,195 +1,48 @@
 package sandboxcloud
 
 import (
-	"cmp"
-	"fmt"
-	"net/netip"
-	"slices"
+	"maps"
+	"net/url"
 	"strconv"
-	"strings"
 )
 
-// neutronControls are query parameters that are not filters.
-var neutronControls = []string{"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"}
+// query holds the query parameters of a call.
+type query struct {
+	url.Values
+	service service
+}
 
-var tagFilters = []string{"tags", "tags-any", "not-tags", "not-tags-any"}
-
-// answerList filters, sorts, pages and writes a list as neutron does.
-func (c *call) answerList(plural string, rows []view) (*answer, error) {
-	if err := c.checkFilters(rows); err != nil {
-		return nil, err
+// limit returns the requested page length, at most max. A max of zero means no limit.
+func (q query) limit(otherwise, max int) (int, error) {
+	text := q.Get("limit")
+	if text == "" {
+		return otherwise, nil
 	}
-	rows = slices.DeleteFunc(rows, func(v view) bool { return !c.selects(v) })
-	c.sort(rows)
-	rows, links, err := c.page(plural, rows)
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		if q.service == imaging {
+			return 0, badRequest("limit param must be an integer")
+		}
+		return 0, badRequest("Invalid input for query parameters limit. Value: %s. '%s' does not match '^[0-9]*$'", text, text)
+	}
+	if max > 0 && (n > max || n == 0) {
+		n = max
+	}
+	return n, nil
+}
+
+// nextURL returns the URL of the request with another marker.
+func (q query) nextURL(path, marker string) string {
+	values := maps.Clone(q.Values)
+	values.Set("marker", marker)
+	return path + "?" + values.Encode()
+}
+
+// number returns a numeric parameter, or 0.
+func (q query) number(name string) int64 {
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil {
-		return nil, err
-	}
-	for i, v := range rows {
-		rows[i] = c.fields(v)
-	}
-	body := view{plural: list(rows)}
-	if links != nil {
-		body[plural+"_links"] = links
-	}
-	return ok(body)
-}
-
-// checkFilters rejects filters for attributes that the objects do not have.
-func (c *call) checkFilters(rows []view) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	var wrong []string
-	for name := range c.query {
-		if _, known := rows[0][name]; !known && !slices.Contains(neutronControls, name) && !slices.Contains(tagFilters, name) && name != "status" {
-			wrong = append(wrong, name)
-		}
-	}
-	if wrong == nil {
-		return nil
-	}
-	slices.Sort(wrong)
-	return refuseNeutron(400, "HTTPBadRequest", "['%s'] is invalid attribute for filtering", strings.Join(wrong, "', '"))
-}
-
-// selects reports whether an object matches every filter.
-func (c *call) selects(v view) bool {
-	for name, wanted := range c.query {
-		if slices.Contains(neutronControls, name) {
-			continue
-		}
-		if slices.Contains(tagFilters, name) {
-			if !tagsFit(name, strings.Join(wanted, ","), v["tags"].([]string)) {
-				return false
-			}
-			continue
-		}
-		if !slices.ContainsFunc(wanted, func(text string) bool { return fits(v[name], text) }) {
-			return false
-		}
-	}
-	return true
-}
-
-// tagsFit applies one of the four tag filters that compute and network share.
-func tagsFit(filter, wanted string, have []string) bool {
-	names := strings.Split(wanted, ",")
-	has := func(name string) bool { return slices.Contains(have, name) }
-	all := !slices.ContainsFunc(names, func(name string) bool { return !has(name) })
-	switch filter {
-	case "tags":
-		return all
-	case "tags-any":
-		return slices.ContainsFunc(names, has)
-	case "not-tags":
-		return !all
-	default:
-		return !slices.ContainsFunc(names, has)
-	}
-}
-
-// fits compares an attribute with the text of a filter.
-func fits(value any, text string) bool {
-	switch v := value.(type) {
-	case nil:
-		return text == ""
-	case string:
-		return v == text
-	case bool:
-		b, err := strconv.ParseBool(strings.ToLower(text))
-		return err == nil && b == v
-	case int:
-		return strconv.Itoa(v) == text
-	case []string:
-		return slices.Contains(v, text)
-	case *string:
-		return v != nil && *v == text
-	case []fixedIP:
-		return slices.ContainsFunc(v, func(f fixedIP) bool { return fixedIPFits(f, text) })
-	default:
-		return fmt.Sprint(v) == text
-	}
-}
-
-// fixedIPFits supports fixed_ips=ip_address=… and fixed_ips=subnet_id=….
-func fixedIPFits(f fixedIP, text string) bool {
-	key, value, _ := strings.Cut(text, "=")
-	switch key {
-	case "ip_address":
-		a, err := netip.ParseAddr(value)
-		return err == nil && a == f.Address
-	case "ip_address_substr":
-		return strings.Contains(f.Address.String(), value)
-	case "subnet_id":
-		return f.Subnet == value
-	}
-	return false
-}
-
-// sort sorts by sort_key and sort_dir, which may be repeated.
-func (c *call) sort(rows []view) {
-	keys, directions := c.query["sort_key"], c.query["sort_dir"]
-	if len(keys) == 0 {
-		return
-	}
-	slices.SortStableFunc(rows, func(a, b view) int {
-		for i, key := range keys {
-			order := compareValues(a[key], b[key])
-			if i < len(directions) && directions[i] == "desc" {
-				order = -order
-			}
-			if order != 0 {
-				return order
-			}
-		}
 		return 0
-	})
-}
-
-func compareValues(a, b any) int {
-	if x, isInt := a.(int); isInt {
-		if y, isInt := b.(int); isInt {
-			return cmp.Compare(x, y)
-		}
 	}
-	return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
-}
-
-// page selects the rows of a page by marker and limit. Without a limit all rows are on one page.
-func (c *call) page(plural string, rows []view) ([]view, []any, error) {
-	limit, err := c.limit(0, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	if marker := c.query.Get("marker"); marker != "" {
-		at := slices.IndexFunc(rows, func(v view) bool { return v["id"] == marker })
-		if at < 0 {
-			return nil, nil, refuseNeutron(404, "HTTPNotFound", "%s %s could not be found.", singular(plural), marker)
-		}
-		rows = rows[at+1:]
-	}
-	if limit == 0 || len(rows) < limit {
-		return rows, nil, nil
-	}
-	rows = rows[:limit]
-	next := c.nextURL(c.base()+c.request.URL.Path, rows[limit-1]["id"].(string))
-	return rows, []any{view{"rel": "next", "href": next}}, nil
-}
-
-func singular(plural string) string { return strings.TrimSuffix(plural, "s") }
-
-// fields selects the requested attributes.
-func (c *call) fields(v view) view {
-	wanted := c.query["fields"]
-	if len(wanted) == 0 {
-		return v
-	}
-	short := view{}
-	for _, name := range wanted {
-		if value, known := v[name]; known {
-			short[name] = value
-		}
-	}
-	return short
+	return n
 }

@@ -77,7 +77,7 @@ func (r *router) notFound(w http.ResponseWriter, req *http.Request) {
 func (r *router) serve(one *route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		c := &call{
-			cloud: r.cloud, request: req, writer: w, route: one, query: req.URL.Query(), scope: scope{now: r.cloud.now()},
+			cloud: r.cloud, request: req, writer: w, route: one, query: query{req.URL.Query(), one.service}, scope: scope{now: r.cloud.now()},
 			requestID: "req-" + uuid.NewString(),
 		}
 		if err := c.serve(); err != nil {

@@ -139,7 +139,7 @@ func updateServer(c *call) (*answer, error) {
 			s.Description = in.Server.Description
 		}
 		s.touch(c.now)
-		return ok(view{"server": c.serverView(w, s)})
+		return ok(view{"server": c.views().serverView(w, s)})
 	})
 }
 
@@ -227,7 +227,7 @@ func deleteServerTag(c *call) (*answer, error) {
 func showServerAddresses(c *call) (*answer, error) {
 	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
 		short := map[string][]view{}
-		for name, addresses := range c.addressesOf(w, s) {
+		for name, addresses := range addressesOf(w, s, c.now) {
 			for _, a := range addresses {
 				short[name] = append(short[name], view{"version": a.Version, "addr": a.Address})
 			}
@@ -248,9 +248,9 @@ func showServerGroups(c *call) (*answer, error) {
 	})
 }
 
-func (c *call) interfaceView(p *port, tag string) view {
+func (cv computeViews) interfaceView(p *port, tag string) view {
 	v := view{"port_id": p.ID, "net_id": p.Network, "mac_addr": p.MAC, "port_state": "ACTIVE", "fixed_ips": list(p.FixedIPs)}
-	if c.micro >= 70 {
+	if cv.micro >= 70 {
 		v["tag"] = orNil(tag)
 	}
 	return v
@@ -281,7 +281,7 @@ func attachInterface(c *call) (*answer, error) {
 		}
 		s.Nics = append(slices.Clone(s.Nics), nic{Port: p.ID, Network: name, Tag: in.Attachment.Tag})
 		w.attachPort(p, s.ID, "compute:"+s.Zone, c.now)
-		return ok(view{"interfaceAttachment": c.interfaceView(p, in.Attachment.Tag)})
+		return ok(view{"interfaceAttachment": c.views().interfaceView(p, in.Attachment.Tag)})
 	})
 }
 
@@ -293,7 +293,7 @@ func listInterfaces(c *call) (*answer, error) {
 			if !found {
 				continue
 			}
-			views = append(views, c.interfaceView(p, n.Tag))
+			views = append(views, c.views().interfaceView(p, n.Tag))
 		}
 		return ok(view{"interfaceAttachments": views})
 	})

@@ -146,7 +146,7 @@ func answerServer(c *call, o *order) (*answer, error) {
 	if s.AutoDisk {
 		disk = "AUTO"
 	}
-	links := c.links("servers", s.ID)
+	links := c.views().links("servers", s.ID)
 	a, err := accepted(view{"server": view{
 		"id": s.ID, "links": links, "OS-DCF:diskConfig": disk, "security_groups": groups, "adminPass": o.password,
 	}})

@@ -1,8 +1,6 @@
 package sandboxcloud
 
 import (
-	"cmp"
-	"slices"
 	"time"
 )
 
@@ -97,26 +95,35 @@ type nullable struct{ text *string }
 // MarshalJSON writes the text or null.
 func (n nullable) MarshalJSON() ([]byte, error) { return jsonText(n.text) }
 
-func (c *call) links(collection, id string) []linkView {
-	root := c.base() + "/compute"
+// computeViews represents objects as the compute API does.
+type computeViews struct {
+	base  string // URL of the cloud
+	micro micro
+	now   time.Time
+}
+
+func (c *call) views() computeViews { return computeViews{c.base(), c.micro, c.now} }
+
+func (cv computeViews) links(collection, id string) []linkView {
+	root := cv.base + "/compute"
 	return []linkView{
 		{"self", root + "/v2.1/" + collection + "/" + id},
 		{"bookmark", root + "/" + collection + "/" + id},
 	}
 }
 
-func (c *call) briefServer(s *server) briefView {
-	return briefView{s.ID, s.Name, c.links("servers", s.ID)}
+func (cv computeViews) briefServer(s *server) briefView {
+	return briefView{s.ID, s.Name, cv.links("servers", s.ID)}
 }
 
 // serverView returns the complete representation. It contains only copies, because it is written after the lock is
 // released.
-func (c *call) serverView(w *cloudState, s *server) *serverView {
+func (cv computeViews) serverView(w *cloudState, s *server) *serverView {
 	v := &serverView{
 		ID: s.ID, Name: s.Name, Status: s.Status, TenantID: s.Project, UserID: s.User, Metadata: s.Metadata,
-		HostID: s.hostID(), Image: c.imageRef(s), Flavor: c.flavorRef(w, s), Created: shortTime(s.Created),
-		Updated: shortTime(s.Updated), Addresses: c.addressesOf(w, s), AccessIPv4: s.AccessIPv4, AccessIPv6: s.AccessIPv6,
-		Links: c.links("servers", s.ID), DiskConfig: "MANUAL", Zone: s.Zone, Task: textOrNil(s.Task), Power: s.Power,
+		HostID: s.hostID(), Image: cv.imageRef(s), Flavor: cv.flavorRef(w, s), Created: shortTime(s.Created),
+		Updated: shortTime(s.Updated), Addresses: addressesOf(w, s, cv.now), AccessIPv4: s.AccessIPv4, AccessIPv6: s.AccessIPv6,
+		Links: cv.links("servers", s.ID), DiskConfig: "MANUAL", Zone: s.Zone, Task: textOrNil(s.Task), Power: s.Power,
 		KeyName: textOrNil(s.Key), VM: vmState(s.Status), Volumes: []volumeLinkView{},
 	}
 	if s.AutoDisk {
@@ -138,37 +145,37 @@ func (c *call) serverView(w *cloudState, s *server) *serverView {
 	for _, name := range s.shownGroups() {
 		v.Groups = append(v.Groups, nameView{name})
 	}
-	c.addByVersion(v, s)
+	cv.addByVersion(v, s)
 	return v
 }
 
 // addByVersion adds the fields of newer microversions.
-func (c *call) addByVersion(v *serverView, s *server) {
+func (cv computeViews) addByVersion(v *serverView, s *server) {
 	for _, a := range s.Volumes {
 		link := volumeLinkView{ID: a.Volume}
-		if c.micro >= 3 {
+		if cv.micro >= 3 {
 			link.Delete = &a.DeleteWithMachine
 		}
 		v.Volumes = append(v.Volumes, link)
 	}
-	if c.micro >= 9 {
+	if cv.micro >= 9 {
 		locked := s.Locked
 		v.Locked = &locked
 	}
-	if c.micro >= 19 {
+	if cv.micro >= 19 {
 		v.Description = &nullable{s.Description}
 	}
-	if c.micro >= 26 {
+	if cv.micro >= 26 {
 		tags := list(s.Tags)
 		v.Tags = &tags
 	}
-	if c.micro >= 63 {
+	if cv.micro >= 63 {
 		v.Certificates = &nullable{}
 	}
-	if c.micro >= 73 {
+	if cv.micro >= 73 {
 		v.LockedReason = &nullable{}
 	}
-	if c.micro >= 90 {
+	if cv.micro >= 90 {
 		hostname := s.Hostname
 		v.Hostname = &hostname
 	}
@@ -196,16 +203,16 @@ func vmState(status string) string {
 }
 
 // imageRef is "" for a server that boots from a volume, as in nova.
-func (c *call) imageRef(s *server) any {
+func (cv computeViews) imageRef(s *server) any {
 	if s.Image == "" {
 		return ""
 	}
-	return refView{s.Image, c.links("images", s.Image)[1:]}
+	return refView{s.Image, cv.links("images", s.Image)[1:]}
 }
 
-func (c *call) flavorRef(w *cloudState, s *server) any {
-	if c.micro < 47 {
-		return refView{s.Flavor, c.links("flavors", s.Flavor)[1:]}
+func (cv computeViews) flavorRef(w *cloudState, s *server) any {
+	if cv.micro < 47 {
+		return refView{s.Flavor, cv.links("flavors", s.Flavor)[1:]}
 	}
 	v := embeddedFlavorView{VCPUs: s.VCPUs, RAM: s.RAM, Specs: map[string]string{}}
 	if f, found := w.Flavors.byID[s.Flavor]; found {
@@ -215,7 +222,7 @@ func (c *call) flavorRef(w *cloudState, s *server) any {
 }
 
 // addressesOf groups addresses by network. Before the server has a host, compute reports none.
-func (c *call) addressesOf(w *cloudState, s *server) map[string][]addressView {
+func addressesOf(w *cloudState, s *server, now time.Time) map[string][]addressView {
 	all := map[string][]addressView{}
 	if s.Host == "" {
 		return all
@@ -228,7 +235,7 @@ func (c *call) addressesOf(w *cloudState, s *server) map[string][]addressView {
 		for _, f := range p.FixedIPs {
 			all[n.Network] = append(all[n.Network], newAddress(f.Address.String(), f.Address.Is4(), "fixed", p.MAC))
 		}
-		if f := w.floatingOf[p.ID]; f != nil && !c.now.Before(f.Shown) {
+		if f := w.floatingOf[p.ID]; f != nil && !now.Before(f.Shown) {
 			all[n.Network] = append(all[n.Network], newAddress(f.Address.String(), true, "floating", p.MAC))
 		}
 	}
@@ -248,53 +255,4 @@ func textOrNil(text string) *string {
 		return nil
 	}
 	return &text
-}
-
-// sortServers sorts by the keys that nova supports; the default is newest first.
-func (c *call) sortServers(servers []*server) error {
-	keys, directions := c.query["sort_key"], c.query["sort_dir"]
-	if len(keys) == 0 {
-		return nil
-	}
-	for _, key := range keys {
-		if _, known := serverKeys[key]; !known {
-			return badRequest("Invalid input for query parameters sort_key. Value: %s. '%s' is not one of the sort keys", key, key)
-		}
-	}
-	slices.SortStableFunc(servers, func(a, b *server) int {
-		for i, key := range keys {
-			order := serverKeys[key](a, b)
-			if i >= len(directions) || directions[i] != "asc" {
-				order = -order
-			}
-			if order != 0 {
-				return order
-			}
-		}
-		return 0
-	})
-	return nil
-}
-
-var serverKeys = map[string]func(a, b *server) int{
-	"created_at":        func(a, b *server) int { return a.Created.Compare(b.Created) },
-	"updated_at":        func(a, b *server) int { return a.Updated.Compare(b.Updated) },
-	"uuid":              func(a, b *server) int { return cmp.Compare(a.ID, b.ID) },
-	"display_name":      func(a, b *server) int { return cmp.Compare(a.Name, b.Name) },
-	"vm_state":          func(a, b *server) int { return cmp.Compare(vmState(a.Status), vmState(b.Status)) },
-	"task_state":        func(a, b *server) int { return cmp.Compare(a.Task, b.Task) },
-	"image_ref":         func(a, b *server) int { return cmp.Compare(a.Image, b.Image) },
-	"instance_type_id":  func(a, b *server) int { return cmp.Compare(a.Flavor, b.Flavor) },
-	"project_id":        func(a, b *server) int { return cmp.Compare(a.Project, b.Project) },
-	"availability_zone": func(a, b *server) int { return cmp.Compare(a.Zone, b.Zone) },
-}
-
-// parseChange parses the filters changes-since and changes-before.
-func parseChange(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, badRequest("Invalid input for query parameters changes-since. Value: %s. '%s' is not a 'date-time'", text, text)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -59,53 +60,60 @@ func (c *call) authenticate() error {
 		return nil
 	}
 	return c.view(func(w *cloudState) error {
-		who, err := c.cloud.callerOf(w, c.request.Header.Get("X-Auth-Token"), c.now)
+		who, err := c.cloud.tokens.callerOf(w, c.request.Header.Get("X-Auth-Token"), c.now)
 		c.who = who
 		return err
 	})
 }
 
-func (c *Cloud) callerOf(w *cloudState, text string, now time.Time) (caller, error) {
-	t, valid := readToken(text, w.Secret)
-	if !valid || !now.Before(t.Expires) || c.isRevoked(text) {
+// revokedTokens are the tokens that were deleted, until they expire.
+type revokedTokens struct {
+	mu   sync.Mutex
+	ends map[string]time.Time // guarded by mu
+}
+
+// callerOf returns the user of a valid token.
+func (t *revokedTokens) callerOf(w *cloudState, text string, now time.Time) (caller, error) {
+	claims, valid := readToken(text, w.Secret)
+	if !valid || !now.Before(claims.Expires) || t.contains(text) {
 		return caller{}, errUnauthorized
 	}
-	u, found := w.Users.get(t.User, now)
-	p, foundProject := w.Projects.get(t.Project, now)
+	u, found := w.Users.get(claims.User, now)
+	p, foundProject := w.Projects.get(claims.Project, now)
 	if !found || !foundProject {
 		return caller{}, errUnauthorized
 	}
-	if t.Credential != "" {
-		if _, found := w.Credentials.get(t.Credential, now); !found {
+	if claims.Credential != "" {
+		if _, found := w.Credentials.get(claims.Credential, now); !found {
 			return caller{}, errUnauthorized
 		}
 	}
-	return caller{u.ID, u.Name, p.ID, p.Name, u.Roles, t}, nil
+	return caller{u.ID, u.Name, p.ID, p.Name, u.Roles, claims}, nil
 }
 
-func (c *Cloud) isRevoked(text string) bool {
-	c.revokedMu.Lock()
-	defer c.revokedMu.Unlock()
-	_, revoked := c.revoked[text]
+func (t *revokedTokens) contains(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, revoked := t.ends[text]
 	return revoked
 }
 
-func (c *Cloud) revoke(text string, expires, now time.Time) {
-	c.revokedMu.Lock()
-	defer c.revokedMu.Unlock()
-	for old, end := range c.revoked {
+func (t *revokedTokens) add(text string, expires, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for old, end := range t.ends {
 		if now.After(end) {
-			delete(c.revoked, old)
+			delete(t.ends, old)
 		}
 	}
-	c.revoked[text] = expires
+	t.ends[text] = expires
 }
 
 // subjectToken returns the token that is the subject of a call.
 func (c *call) subjectToken() (who caller, text string, err error) {
 	text = c.request.Header.Get("X-Subject-Token")
 	err = c.view(func(w *cloudState) error {
-		who, err = c.cloud.callerOf(w, text, c.now)
+		who, err = c.cloud.tokens.callerOf(w, text, c.now)
 		return err
 	})
 	if err != nil {
@@ -128,7 +136,7 @@ func deleteToken(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cloud.revoke(text, who.token.Expires, c.now)
+	c.cloud.tokens.add(text, who.token.Expires, c.now)
 	return noContent()
 }
 
@@ -149,7 +157,7 @@ func (c *call) tokenView(who caller) map[string]any {
 		view["application_credential"] = map[string]any{"id": who.token.Credential, "restricted": true}
 	}
 	if !c.query.Has("nocatalog") {
-		view["catalog"] = c.catalog(who.project)
+		view["catalog"] = catalog(c.base(), who.project)
 	}
 	return view
 }
@@ -157,11 +165,11 @@ func (c *call) tokenView(who caller) map[string]any {
 func domainView() map[string]any { return map[string]any{"id": domainID, "name": Domain} }
 
 func showCatalog(c *call) (*answer, error) {
-	return ok(map[string]any{"catalog": c.catalog(c.who.project), "links": c.selfLinks()})
+	return ok(map[string]any{"catalog": catalog(c.base(), c.who.project), "links": c.selfLinks()})
 }
 
 // catalog lists the services at the address that the client used.
-func (c *call) catalog(project string) []any {
+func catalog(root, project string) []any {
 	services := []struct{ kind, name, path string }{
 		{"identity", "keystone", "/identity/v3"},
 		{"image", "glance", "/image"},
@@ -177,7 +185,7 @@ func (c *call) catalog(project string) []any {
 		for _, side := range sides {
 			endpoints = append(endpoints, map[string]any{
 				"id": hexID("endpoint/" + s.kind + "/" + side), "interface": side, "region": Region, "region_id": Region,
-				"url": c.base() + s.path,
+				"url": root + s.path,
 			})
 		}
 		list = append(list, map[string]any{

@@ -48,11 +48,11 @@ func (w *cloudState) volumeEvent(v *volume, e event) {
 	}
 }
 
-func (c *call) volumeLinks(id string) []linkView {
-	root := c.base() + roots[cinder]
+func volumeLinks(base, project, id string) []linkView {
+	root := base + roots[cinder]
 	return []linkView{
-		{"self", root + "/v3/" + c.who.project + "/volumes/" + id},
-		{"bookmark", root + "/" + c.who.project + "/volumes/" + id},
+		{"self", root + "/v3/" + project + "/volumes/" + id},
+		{"bookmark", root + "/" + project + "/volumes/" + id},
 	}
 }
 
@@ -73,7 +73,7 @@ func (c *call) volumeView(w *cloudState, v *volume) view {
 	out := view{
 		"id": v.ID, "name": v.Name, "description": orNil(v.Description), "size": v.SizeGB, "status": v.Status,
 		"bootable": "false", "metadata": metadata, "availability_zone": v.Zone, "user_id": v.User, "attachments": attachments,
-		"created_at": v.Created.UTC().Format(longTime), "updated_at": v.Updated.UTC().Format(longTime), "links": c.volumeLinks(v.ID),
+		"created_at": v.Created.UTC().Format(longTime), "updated_at": v.Updated.UTC().Format(longTime), "links": volumeLinks(c.base(), c.who.project, v.ID),
 		"volume_type": volumeTypeName, "snapshot_id": nil, "source_volid": nil, "replication_status": nil, "encrypted": false,
 		"multiattach": false, "consistencygroup_id": nil,
 	}

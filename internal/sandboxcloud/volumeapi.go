@@ -61,11 +61,13 @@ func listVolumes(c *call) (*answer, error) {
 }
 
 func listVolumesBriefly(c *call) (*answer, error) {
-	return c.answerVolumes(func(_ *cloudState, v *volume) any { return briefView{v.ID, v.Name, c.volumeLinks(v.ID)} })
+	return c.answerVolumes(func(_ *cloudState, v *volume) any {
+		return briefView{v.ID, v.Name, volumeLinks(c.base(), c.who.project, v.ID)}
+	})
 }
 
 func (c *call) answerVolumes(show func(*cloudState, *volume) any) (*answer, error) {
-	limit, err := c.limit(c.cloud.options.PageLimit, c.cloud.options.PageLimit)
+	limit, err := c.query.limit(c.cloud.options.PageLimit, c.cloud.options.PageLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func (c *call) answerVolumes(show func(*cloudState, *volume) any) (*answer, erro
 			if !c.owns(&v.base) {
 				continue
 			}
-			if started && len(views) < limit && c.volumeFits(v) {
+			if started && len(views) < limit && c.query.volumeFits(v) {
 				views = append(views, show(w, v))
 				last = v.ID
 			}
@@ -94,13 +96,13 @@ func (c *call) answerVolumes(show func(*cloudState, *volume) any) (*answer, erro
 	}
 	body := view{"volumes": views}
 	if len(views) == limit && limit > 0 {
-		body["volumes_links"] = []any{linkView{"next", c.nextURL(c.base()+c.request.URL.Path, last)}}
+		body["volumes_links"] = []any{linkView{"next", c.query.nextURL(c.base()+c.request.URL.Path, last)}}
 	}
 	return ok(body)
 }
 
-func (c *call) volumeFits(v *volume) bool {
-	has := func(name, value string) bool { return !c.query.Has(name) || c.query.Get(name) == value }
+func (q query) volumeFits(v *volume) bool {
+	has := func(name, value string) bool { return !q.Has(name) || q.Get(name) == value }
 	return has("name", v.Name) && has("status", v.Status) && has("availability_zone", v.Zone)
 }
 
