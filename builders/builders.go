@@ -94,7 +94,7 @@ type Program struct {
 }
 
 // ErrVersionGone is wrapped by the error of a Build if its version is no longer available; another version may be.
-var ErrVersionGone = errors.New("not there any more")
+var ErrVersionGone = errors.New("no longer available")
 
 // Versioned is implemented by a Builder that fetches images from an external source, which adds versions at any time.
 type Versioned interface {
@@ -122,7 +122,7 @@ type HostStatus interface {
 }
 
 // ErrHostUnavailable is returned when no host that is up has the build. The host may return.
-var ErrHostUnavailable = errors.New("no host that is up has it")
+var ErrHostUnavailable = errors.New("no available host has it")
 
 // UploadJob is an upload by another host.
 type UploadJob struct {

@@ -137,7 +137,7 @@ func (x *execution) fixFutureDates(ctx context.Context) error {
 		if b.State != resources.StateReady || !b.StateTime.After(now.Add(futureSlack)) {
 			continue
 		}
-		x.Log.Warn("a build is dated in the future, so its date is set to the present", "image", b.Image, "build", b.ID, "date", b.StateTime)
+		x.Log.Warn("a build is dated in the future; its date is set to now", "image", b.Image, "build", b.ID, "date", b.StateTime)
 		b.StateTime = now
 		if err := x.cache.put(ctx, b); err != nil {
 			return err

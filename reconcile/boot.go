@@ -58,7 +58,7 @@ func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec dr
 		case resources.StatusFailed:
 			return false, fault(instance)
 		case resources.StatusDeleting:
-			return false, fmt.Errorf("somebody is deleting instance %s", id)
+			return false, fmt.Errorf("instance %s is being deleted by another client", id)
 		}
 		advanced, err := cloud.Advance(ctx, spec, instance)
 		if err != nil {
@@ -77,7 +77,7 @@ func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec dr
 func fault(i resources.Instance) error {
 	text := i.Fault
 	if text == "" {
-		text = "the cloud gives no reason"
+		text = "the cloud reports no reason"
 	}
 	kinds := map[resources.FaultKind]error{resources.FaultQuota: drivers.ErrQuota,
 		resources.FaultCapacity: drivers.ErrCapacity, resources.FaultRejected: drivers.ErrRejected}

@@ -82,7 +82,7 @@ func (m *imageBuild) recordIntent(ctx context.Context) error {
 	if m.step.Record.Kind != "" {
 		b, ok := get[resources.Build](m.cache, m.step.Record)
 		if !ok {
-			return fmt.Errorf("%s is gone from the state", m.step.Record)
+			return fmt.Errorf("%s is not in the state any more", m.step.Record)
 		}
 		m.build = b
 		return nil
@@ -162,7 +162,7 @@ func (m *imageBuild) runBuilder(ctx context.Context) error {
 	started := time.Now()
 	work := filepath.Join(m.imagesDir(), m.name()+workSuffix)
 	if err := os.MkdirAll(work, 0o700); err != nil {
-		return fmt.Errorf("make directory for the build: %w", err)
+		return fmt.Errorf("create the work directory of the build: %w", err)
 	}
 	if err := m.claimImagesDir(m.seen.Installation); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (m *imageBuild) installFiles(ctx context.Context, artifact builders.Artifac
 // collectFiles renames the files, converts them to the missing formats, and returns them with their checksums.
 func (m *imageBuild) collectFiles(ctx context.Context, artifact builders.Artifact, log io.Writer) ([]resources.ImageFile, error) {
 	if len(artifact.Files) == 0 {
-		return nil, errors.New("the builder left no image file")
+		return nil, errors.New("the builder created no image file")
 	}
 	var files []resources.ImageFile
 	have := map[string]bool{}
@@ -303,7 +303,7 @@ func (m *imageBuild) failed(ctx context.Context, cause error) error {
 	defer cancel()
 	err := m.removeBuild(clear, b)
 	if err != nil && b.Remote { // most likely for the same cause
-		m.Log.Warn("a build that failed may still be on a build host; the next plan removes it", "build", b.ID, "error", err)
+		m.Log.Warn("a failed build may still be on a build host; the next plan deletes it", "build", b.ID, "error", err)
 		return errors.Join(cause, remembered)
 	}
 	if err == nil {
@@ -335,7 +335,7 @@ func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	}
 	remote, ok := x.Builders[b.Builder].(builders.Remote)
 	if !ok {
-		return fmt.Errorf("build %s is on %s, and this npctl has no builder %q to reach it", b.ID, b.Host, b.Builder)
+		return fmt.Errorf("build %s is on %s, which this npctl cannot reach: it has no builder %q", b.ID, b.Host, b.Builder)
 	}
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()

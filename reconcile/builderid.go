@@ -65,7 +65,7 @@ func createBuilderID(path string) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(draft.Name()) //nolint:errcheck // a file that no program reads
+	defer os.Remove(draft.Name()) //nolint:errcheck // no program reads the file
 	_, err = draft.WriteString(uuid.NewString())
 	if err = errors.Join(err, draft.Close()); err != nil {
 		return "", err

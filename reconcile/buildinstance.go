@@ -61,7 +61,7 @@ func (b *buildInstance) attempt(ctx context.Context, number int64) error {
 		return err
 	}
 	b.external = made.ID
-	b.progress(b.step)("waiting for the machine to be ready", 0, 0)
+	b.progress(b.step)("waiting for the instance to be ready", 0, 0)
 	b.instance, err = b.awaitReady(ctx, b.cloud, spec, b.external)
 	return err
 }

@@ -55,7 +55,7 @@ func (b *buildInstance) boot(ctx context.Context) error {
 		return err
 	}
 	if !b.take() {
-		return fmt.Errorf("build %s has a machine already", b.build)
+		return fmt.Errorf("build %s has an instance already", b.build)
 	}
 	attempts := max(b.provider.LaunchAttempts, 1)
 	for attempt := int64(1); ; attempt++ {
@@ -63,7 +63,7 @@ func (b *buildInstance) boot(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		b.Log.Warn("boot of a machine for a build failed", "build", b.build, "provider", b.provider.Name, "label", b.offer.Label, "attempt", attempt, "error", err)
+		b.Log.Warn("boot of a build instance failed", "build", b.build, "provider", b.provider.Name, "label", b.offer.Label, "attempt", attempt, "error", err)
 		clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 		left := b.remove(clear)
 		cancel()
@@ -109,10 +109,10 @@ func (b *buildInstance) connect(ctx context.Context) (err error) {
 	}
 	var ok bool
 	if b.snapshots, ok = drivers.SnapshotterOf(b.cloud); !ok {
-		return fmt.Errorf("%w: provider %s makes no snapshots: %w", drivers.ErrRejected, b.provider.Name, drivers.ErrNotSupported)
+		return fmt.Errorf("%w: provider %s does not support snapshots: %w", drivers.ErrRejected, b.provider.Name, drivers.ErrNotSupported)
 	}
 	if b.images, ok = drivers.ImagesOf(b.cloud); !ok {
-		return fmt.Errorf("%w: provider %s keeps no images: %w", drivers.ErrRejected, b.provider.Name, drivers.ErrNotSupported)
+		return fmt.Errorf("%w: provider %s does not store images: %w", drivers.ErrRejected, b.provider.Name, drivers.ErrNotSupported)
 	}
 	if checker, ok := drivers.As[drivers.SnapshotChecker](b.cloud); ok {
 		if err := checker.CheckSnapshot(b.offer.Config); err != nil {

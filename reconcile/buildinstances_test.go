@@ -162,7 +162,7 @@ func TestMachineIsLentAndGoesWithItsSnapshot(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || got["server"] == nil || got["image"] == nil {
 			t.Errorf("marks in the cloud (-want +got):\n%s", diff)
 		}
-		if _, err := l.Boot(t.Context(), "one", "main", "base"); err == nil || !strings.Contains(err.Error(), "has a machine already") {
+		if _, err := l.Boot(t.Context(), "one", "main", "base"); err == nil || !strings.Contains(err.Error(), "has an instance already") {
 			t.Errorf("a second machine for the build: %v", err)
 		}
 		if err := m.Close(t.Context()); err != nil {
@@ -216,9 +216,9 @@ func TestFaultsWhileAMachineIsLent(t *testing.T) {
 		"snapshot is forbidden": {[]sandboxcloud.Fault{{Operation: "server.snapshot", Action: sandboxcloud.Answer, Status: 403,
 			Message: "Policy doesn't allow os_compute_api:servers:create_image to be performed."}}, "Policy doesn't allow"},
 		"snapshot's answer is lost":    {[]sandboxcloud.Fault{once("server.snapshot", sandboxcloud.LostAfter)}, ""},
-		"snapshot is never heard of":   {[]sandboxcloud.Fault{once("server.snapshot", sandboxcloud.LostBefore)}, "no snapshot shows 2m0s after it was asked for"},
+		"snapshot is never heard of":   {[]sandboxcloud.Fault{once("server.snapshot", sandboxcloud.LostBefore)}, "no snapshot is listed 2m0s after it was requested"},
 		"snapshot appears late":        {[]sandboxcloud.Fault{{Operation: "server.snapshot", Action: sandboxcloud.LateEffect, Delay: 20 * time.Second, Times: 1}}, ""},
-		"snapshot is given up":         {[]sandboxcloud.Fault{once("server.snapshot", sandboxcloud.ServerError)}, "the cloud could not make the snapshot"},
+		"snapshot is given up":         {[]sandboxcloud.Fault{once("server.snapshot", sandboxcloud.ServerError)}, "the cloud could not create the snapshot"},
 		"snapshot is not tagged":       {[]sandboxcloud.Fault{{Operation: "image.tag", Action: sandboxcloud.Answer, Status: 500}}, ""},
 		"content is cut":               {[]sandboxcloud.Fault{once("image.download", sandboxcloud.Truncate)}, ""},
 		"content is changed":           {[]sandboxcloud.Fault{once("image.download", sandboxcloud.Corrupt)}, ""},

@@ -107,7 +107,7 @@ func (w *BuildService) listen(id string, progress func(phase string, done, total
 func (w *buildServiceJob) tidyUp(ctx context.Context) error {
 	for _, u := range all[resources.Upload](w.cache) {
 		if err := w.dropUpload(ctx, u); err != nil { // its provider may not respond; the next start retries
-			w.Log.Warn("half an upload stays for now", "provider", u.Provider, "image", u.Image, "error", err)
+			w.Log.Warn("an incomplete upload was not deleted; the next plan deletes it", "provider", u.Provider, "image", u.Image, "error", err)
 		}
 	}
 	known := map[string]bool{}
@@ -157,7 +157,7 @@ func (w *buildServiceJob) images(ctx context.Context, name string) (p *resources
 	store, ok = drivers.ImagesOf(cloud)
 	if !ok {
 		release()
-		return nil, nil, nil, fmt.Errorf("provider %s takes no images: %w", name, drivers.ErrNotSupported)
+		return nil, nil, nil, fmt.Errorf("provider %s does not support image uploads: %w", name, drivers.ErrNotSupported)
 	}
 	return p, store, release, nil
 }
@@ -231,7 +231,7 @@ func (w *buildServiceJob) make(ctx context.Context, image, id string, formats []
 	}
 	step := plan.Step{ID: "build " + id, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: image, Formats: w.formatsFor(img, formats)}
 	if len(step.Formats) == 0 {
-		return nil, fmt.Errorf("%s: no format is asked for, and none is configured here", img.Ref())
+		return nil, fmt.Errorf("%s: the request contains no format, and none is configured on this host", img.Ref())
 	}
 	defer w.shop.listen(step.ID, progress)()
 	release, err := w.acquireSlot(ctx, step)
@@ -279,7 +279,7 @@ func (w *BuildService) Upload(ctx context.Context, s builders.UploadJob) (string
 func (w *buildServiceJob) send(ctx context.Context, s builders.UploadJob) (string, error) {
 	b, ok := w.kept(s.BuildID)
 	if !ok {
-		return "", fmt.Errorf("build %s is not here", s.BuildID)
+		return "", fmt.Errorf("build %s is not on this host", s.BuildID)
 	}
 	p, store, leave, err := w.images(ctx, s.Provider)
 	if err != nil {
@@ -365,7 +365,7 @@ func (w *buildServiceJob) fileOf(ctx context.Context, id, format string) (resour
 		for converted := false; ; converted = true {
 			b, ok := w.kept(id)
 			if !ok {
-				return nil, fmt.Errorf("build %s is not here", id)
+				return nil, fmt.Errorf("build %s is not on this host", id)
 			}
 			if f, ok := b.File(format); ok || converted {
 				return f, nil

@@ -46,7 +46,7 @@ func (b *buildInstance) Capture(ctx context.Context, path string, progress func(
 		if ctx.Err() != nil || try == readsAtMost || !drivers.IsTransient(err) || errors.Is(err, imagefile.ErrNoSpace) {
 			return "", err
 		}
-		b.Log.Info("fetching a snapshot failed, trying again", "build", b.build, "image", image.ID, "error", err)
+		b.Log.Info("fetching a snapshot failed; retrying", "build", b.build, "image", image.ID, "error", err)
 	}
 }
 
@@ -62,7 +62,7 @@ func (b *buildInstance) requestSnapshot(ctx context.Context) (string, error) {
 		case ctx.Err() != nil || !drivers.IsTransient(err):
 			return "", err
 		case !drivers.IsNothingDone(err):
-			b.Log.Info("whether a snapshot is being made is not known, looking for it", "build", b.build, "error", err)
+			b.Log.Info("it is unknown whether a snapshot is being created; searching for it", "build", b.build, "error", err)
 			return "", nil
 		case time.Now().After(deadline):
 			return "", err
@@ -97,10 +97,10 @@ func (b *buildInstance) awaitSnapshot(ctx context.Context, asked string) (resour
 			missing++
 		}
 		if seen && missing > 2 {
-			return resources.RemoteImage{}, errors.New("the cloud could not make the snapshot: its image is gone again")
+			return resources.RemoteImage{}, errors.New("the cloud could not create the snapshot: its image has disappeared")
 		}
 		if !seen && time.Since(asking) > unseenLimit {
-			return resources.RemoteImage{}, errors.Join(fmt.Errorf("no snapshot shows %s after it was asked for", unseenLimit), last)
+			return resources.RemoteImage{}, errors.Join(fmt.Errorf("no snapshot is listed %s after it was requested", unseenLimit), last)
 		}
 		select {
 		case <-time.After(pause):
@@ -125,7 +125,7 @@ func (b *buildInstance) fetch(ctx context.Context, image resources.RemoteImage, 
 	counted := &counter{to: sparse, tell: func(n int64) { progress("fetching the snapshot", n, told.Size) }}
 	_, err = io.Copy(counted, io.LimitReader(content, told.Size+1))
 	if err == nil && counted.n != told.Size {
-		err = fmt.Errorf("it has %d bytes, %d were told", counted.n, told.Size)
+		err = fmt.Errorf("it has %d bytes, expected %d", counted.n, told.Size)
 	}
 	if err == nil {
 		err = sparse.Finish()

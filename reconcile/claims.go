@@ -55,7 +55,7 @@ func (c *claims) acquire(ctx context.Context, step string, key resources.Key) (s
 	_, already := c.held[key]
 	c.mu.Unlock()
 	if already {
-		return state.Entry{}, fmt.Errorf("%s is worked on here: %w", key, errChanged)
+		return state.Entry{}, fmt.Errorf("another step of this process works on %s: %w", key, errChanged)
 	}
 	lock, entry, err := c.store.Claim(ctx, key)
 	if errors.Is(err, state.ErrLocked) || errors.Is(err, state.ErrNotFound) {
@@ -94,7 +94,7 @@ func (c *claims) claiming(step string, op state.Op) (state.Op, error) {
 	defer c.mu.Unlock()
 	mine := c.held[op.Record.Key()]
 	if mine != nil && (mine.step != step || step == "") {
-		return op, fmt.Errorf("%s is worked on here: %w", op.Record.Key(), errChanged)
+		return op, fmt.Errorf("another step of this process works on %s: %w", op.Record.Key(), errChanged)
 	}
 	op.Claim = mine == nil
 	return op, nil

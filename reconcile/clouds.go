@@ -73,7 +73,7 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 func (e *Engine) remembered(name string, record *resources.ProviderRecord) (*resources.Provider, error) {
 	if record == nil {
 		return nil, errors.New("it is neither configured nor remembered, so it cannot be reached; " +
-			"put its block back, or drop its records with npctl state rm")
+			"restore its block, or remove its records with npctl state rm")
 	}
 	driver := e.Drivers[record.Driver]
 	if driver == nil {

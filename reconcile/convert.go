@@ -31,7 +31,7 @@ func (x *execution) convert(ctx context.Context, s plan.Step, from resources.Ima
 func (x *execution) convertBuild(ctx context.Context, s plan.Step) error {
 	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: s.Build})
 	if !ok {
-		return fmt.Errorf("build %s is gone from the state", s.Build)
+		return fmt.Errorf("build %s is not in the state any more", s.Build)
 	}
 	err := x.addFormat(ctx, s, b)
 	if err == nil || ctx.Err() != nil {
@@ -53,7 +53,7 @@ func (x *execution) addFormat(ctx context.Context, s plan.Step, b *resources.Bui
 		x.recordDuration("convert/"+b.Image+"/"+s.Format, time.Since(started).Seconds())
 		return x.addFile(ctx, b.Key(), file)
 	}
-	return fmt.Errorf("no file of build %s is left to convert", b.ID)
+	return fmt.Errorf("build %s has no file to convert", b.ID)
 }
 
 // rememberUnconverted records a failure for each provider that needs the format, so that its backoff also covers the
@@ -87,7 +87,7 @@ func (x *execution) addFile(ctx context.Context, build resources.Key, file resou
 	defer release()
 	b, ok := get[resources.Build](x.cache, build)
 	if !ok {
-		return fmt.Errorf("build %s is gone from the state", build.ID)
+		return fmt.Errorf("build %s is not in the state any more", build.ID)
 	}
 	b.Files = append(slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Format == file.Format }), file)
 	return x.cache.put(ctx, b)

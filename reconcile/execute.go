@@ -38,7 +38,7 @@ func (r Result) Err() error {
 	if n := len(r.Interrupted); n > 0 {
 		interrupted = fmt.Sprintf(", %d interrupted", n)
 	}
-	return fmt.Errorf("not all steps are done: %d failed%s, %d skipped of %d", len(r.Failed), interrupted, len(r.Skipped), len(r.Done)+notDone)
+	return fmt.Errorf("not all steps were completed: %d failed%s, %d skipped of %d", len(r.Failed), interrupted, len(r.Skipped), len(r.Done)+notDone)
 }
 
 // ErrInterrupted is the error of steps that did not start or did not finish because ctx ended.
@@ -48,7 +48,7 @@ var ErrInterrupted = errors.New("interrupted")
 type errNeeds struct{ step plan.Step }
 
 func (e errNeeds) Error() string {
-	return fmt.Sprintf("it needs %s %s, which was not done", e.step.Action, e.step.Address)
+	return fmt.Sprintf("it needs %s %s, which was not completed", e.step.Action, e.step.Address)
 }
 
 // run is the state that steps share during an apply or the lifetime of a daemon.

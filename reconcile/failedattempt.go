@@ -61,14 +61,14 @@ func (l *nodeLaunch) awaitRoom(ctx context.Context) error {
 		if why == "" {
 			return nil
 		}
-		l.progress(l.step)("waiting for room for the next attempt", 0, 0)
+		l.progress(l.step)("waiting for capacity for the next attempt", 0, 0)
 		select {
 		case <-time.After(roomPoll):
 		case <-limit.Done():
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return fmt.Errorf("%w: no room for the next attempt while failed servers are being deleted: %s", drivers.ErrQuota, why)
+			return fmt.Errorf("%w: no capacity for the next attempt while failed instances are being deleted: %s", drivers.ErrQuota, why)
 		}
 	}
 }

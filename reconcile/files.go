@@ -64,7 +64,7 @@ func (x *execution) removeWork(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	if err := x.removeFile(ctx, name); err != nil {
-		x.Log.Warn("work directory of a build stays", "directory", name, "error", err)
+		x.Log.Warn("work directory of a build was not deleted", "directory", name, "error", err)
 	}
 }
 

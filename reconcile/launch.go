@@ -155,7 +155,7 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 	if l.step.Record.Kind != "" {
 		node, at := find[resources.Node](l.cache, l.step.Record)
 		if node == nil {
-			return fmt.Errorf("%s is gone from the state", l.step.Record)
+			return fmt.Errorf("%s is not in the state any more", l.step.Record)
 		}
 		if err := l.asPlanned(l.step, at); err != nil {
 			return err

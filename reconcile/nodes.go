@@ -100,7 +100,7 @@ func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud driv
 		asked[id]++
 		err := cloud.Delete(ctx, id, marks)
 		if errors.Is(err, drivers.ErrNotOurs) {
-			x.Log.Warn("instance is left alone", "step", s.ID, "provider", s.Provider, "instance", id, "error", err)
+			x.Log.Warn("instance belongs to another owner; not deleted", "step", s.ID, "provider", s.Provider, "instance", id, "error", err)
 			foreign[id] = true
 			return nil
 		}
@@ -168,7 +168,7 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	if s.Record.Kind != "" {
 		old, ok := get[resources.Node](x.cache, s.Record)
 		if !ok {
-			return "", fmt.Errorf("%s is gone from the state", s.Record)
+			return "", fmt.Errorf("%s is not in the state any more", s.Record)
 		}
 		if record = old; x.needsNewRecord(old) {
 			left = append(left, old.Key())
@@ -326,5 +326,5 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s is not among what was seen", s.Address)
+	return fmt.Errorf("%s was not listed when the plan was computed", s.Address)
 }

@@ -112,7 +112,7 @@ func unreachable(seen *plan.Observed) {
 	}
 	named := func(name string) {
 		if _, looked := seen.Providers[name]; !looked {
-			seen.Providers[name] = plan.ProviderView{Err: "it is neither configured nor remembered; put its block back, or drop its records with npctl state rm"}
+			seen.Providers[name] = plan.ProviderView{Err: "it is neither configured nor remembered; restore its block, or remove its records with npctl state rm"}
 		}
 	}
 	for _, n := range seen.Records.Nodes {

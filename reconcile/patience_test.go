@@ -128,7 +128,7 @@ func TestAttemptWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := failing(t, crowded, 1)
 		_, result, _ := l.run(t.Context(), plan.Options{})
-		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "no room for the next attempt while failed servers are being deleted: max_servers is 1 and 1 are taken") {
+		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "no capacity for the next attempt while failed instances are being deleted: max_servers is 1 and 1 are taken") {
 			t.Errorf("while the failed server cannot be deleted: %v", result.Failed)
 		}
 		if created := l.driver.clouds["one"].Calls()["server.create"]; created != 1 {

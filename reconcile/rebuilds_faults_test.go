@@ -37,7 +37,7 @@ var mishaps = []mishap{
 	{name: "build fails", mood: "fails", says: "no such mirror"},
 	{name: "build takes too long", mood: "hangs", says: "300ms"},
 	{name: "build takes too long and does not listen", mood: "deaf", says: "300ms"},
-	{name: "build leaves nothing", mood: "nothing", says: "left no"},
+	{name: "build leaves nothing", mood: "nothing", says: "did not create"},
 	{name: "build leaves an empty file", mood: "empty", says: "is empty"},
 	{name: "build leaves a web page", mood: "html", says: "does not have the header of a qcow2 image"},
 	{name: "disk full in the build", mood: "no-space", says: "No space left on device"},

@@ -97,7 +97,7 @@ func (e *Engine) Close() error {
 func (e *Engine) installation(ctx context.Context) (string, error) {
 	identified, ok := e.Store.(state.Identified)
 	if !ok {
-		return "", errors.New("the store does not say which installation it is of, so nothing in a cloud can be told to be ours")
+		return "", errors.New("the store has no installation ID, so npctl cannot recognize its own objects in a cloud")
 	}
 	identity, err := identified.Identity(ctx)
 	return identity.Lineage, err

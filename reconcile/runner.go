@@ -137,7 +137,7 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	x := engine.execution(r.run, seen)
 	if slices.ContainsFunc(begun, func(s plan.Step) bool { return s.Thing == plan.ThingBuild || s.Record.Kind == resources.KindImage }) {
 		if err := x.rememberImages(ctx, plan.Plan{Steps: begun}); err != nil {
-			x.Log.Error("images could not be noted", "error", err)
+			x.Log.Error("cannot record images", "error", err)
 		}
 	}
 	var noted sync.WaitGroup
@@ -204,7 +204,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	}
 	r.mu.Unlock()
 	if errors.Is(err, errChanged) {
-		x.Log.Debug("step overtaken", "step", s.ID, "error", err)
+		x.Log.Debug("step outdated", "step", s.ID, "error", err)
 		return
 	}
 	x.finish(s, id, err, time.Since(started), failures)

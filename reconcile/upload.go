@@ -40,7 +40,7 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 	}
 	store, ok := drivers.ImagesOf(cloud)
 	if !ok {
-		return "", fmt.Errorf("provider %s takes no images: %w", s.Provider, drivers.ErrNotSupported)
+		return "", fmt.Errorf("provider %s does not support image uploads: %w", s.Provider, drivers.ErrNotSupported)
 	}
 	file, ok := b.File(s.Format)
 	if !ok && !b.Remote {
@@ -72,7 +72,7 @@ func (x *execution) buildOf(s plan.Step) (*resources.Build, error) {
 	}
 	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: id})
 	if !ok {
-		return nil, fmt.Errorf("build %s is gone from the state", id)
+		return nil, fmt.Errorf("build %s is not in the state any more", id)
 	}
 	return b, nil
 }
@@ -169,7 +169,7 @@ func (x *execution) sendFile(ctx context.Context, store drivers.ImageStore, p *r
 	if err != nil {
 		return resources.RemoteImage{}, err
 	}
-	defer content.Close() //nolint:errcheck // only read
+	defer content.Close() //nolint:errcheck // the file is only read
 	image, err := store.UploadImage(ctx, spec, content)
 	if err != nil {
 		return image, err
@@ -183,7 +183,7 @@ func (x *execution) uploadFromHost(ctx context.Context, store drivers.ImageStore
 	spec drivers.ImageSpec, progress func(sent, total int64)) (resources.RemoteImage, bool, error) {
 	remote, ok := x.Builders[b.Builder].(builders.Remote)
 	if !ok {
-		return resources.RemoteImage{}, false, fmt.Errorf("build %s is on %s, and this npctl has no builder %q to reach it", b.ID, b.Host, b.Builder)
+		return resources.RemoteImage{}, false, fmt.Errorf("build %s is on %s, which this npctl cannot reach: it has no builder %q", b.ID, b.Host, b.Builder)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.UploadTimeout, drivers.DefaultUploadTimeout), errors.New("not uploaded within upload_timeout"))
 	defer cancel()
@@ -194,14 +194,14 @@ func (x *execution) uploadFromHost(ctx context.Context, store drivers.ImageStore
 	}
 	images, err := store.ListImages(ctx)
 	if err != nil {
-		return resources.RemoteImage{}, false, fmt.Errorf("look at the image that %s has sent: %w", b.Host, err)
+		return resources.RemoteImage{}, false, fmt.Errorf("list the image that %s has uploaded: %w", b.Host, err)
 	}
 	for _, image := range images {
 		if image.ID != id {
 			continue
 		}
 		if image.Status != resources.StatusReady {
-			return image, false, fmt.Errorf("image %s is %s after %s has sent it", id, image.Status, b.Host)
+			return image, false, fmt.Errorf("image %s is %s after %s has uploaded it", id, image.Status, b.Host)
 		}
 		return image, image.Marks.ID != spec.Marks.ID, nil
 	}
@@ -262,7 +262,7 @@ func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u 
 		return err
 	}
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the cause is the caller's to return; the next plan removes the rest
+		return nil //nolint:nilerr // the caller returns the cause; the next plan deletes the rest
 	}
 	err := x.changeImage(ctx, u.Image, kind, func(r *resources.ImageRecord) { x.uploadFailed(r, u.Provider, cause, u.Build) })
 	if err != nil {
@@ -347,7 +347,7 @@ func (x *execution) deleteImage(ctx context.Context, store drivers.ImageStore, i
 	}
 	err := store.DeleteImage(ctx, id, expected)
 	if errors.Is(err, drivers.ErrNotOurs) {
-		x.Log.Warn("image is left alone", "image", id, "error", err)
+		x.Log.Warn("image belongs to another owner; not deleted", "image", id, "error", err)
 		return nil
 	}
 	if err != nil {

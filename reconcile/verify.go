@@ -74,8 +74,8 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 // removeFromService takes a node that does not answer out of service. A static node is checked again later; any other
 // node is deleted.
 func (x *execution) removeFromService(n *resources.Node, why error) {
-	x.Log.Warn("a ready node does not answer and is not given away", "node", n.ID, "error", why)
-	n.StateTime, n.Error, n.Comment = x.Now(), why.Error(), "it did not answer when it was to be given away"
+	x.Log.Warn("a ready node does not respond and is not assigned", "node", n.ID, "error", why)
+	n.StateTime, n.Error, n.Comment = x.Now(), why.Error(), "it did not respond to the check before its assignment"
 	if n.Static {
 		n.State = resources.StateFailed
 		n.Attempt++
@@ -89,7 +89,7 @@ func (x *execution) probeNode(ctx context.Context, n *resources.Node) error {
 	if n.Static {
 		_, machine, err := x.staticNode(plan.Step{Provider: n.Provider, Pool: n.Pool, Node: n.Hostname})
 		if err != nil {
-			return nil //nolint:nilerr // it is configured no more, which is no reason to take it from who waits
+			return nil //nolint:nilerr // a node that is no longer configured may still be assigned
 		}
 		_, err = x.checkStatic(ctx, n.Provider, machine)
 		return err
@@ -104,7 +104,7 @@ func (x *execution) probeNode(ctx context.Context, n *resources.Node) error {
 		return err
 	}
 	if len(n.HostKeys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(n.HostKeys, key) }) {
-		return errors.New("its host keys are others than at its launch")
+		return errors.New("its host keys have changed since its launch")
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func makesFormats(t *testing.T, h Harness) {
 		r.job.Formats = h.Formats[:n+1]
 		r.build(t.Context(), t, h.New()).mustSucceed(t)
 		if want := slices.Sorted(slices.Values(r.job.Formats)); !slices.Equal(r.formats(), want) {
-			t.Errorf("made %v, want %v", r.formats(), want)
+			t.Errorf("created %v, want %v", r.formats(), want)
 		}
 		r.checkFiles(t)
 		checkOnlyInside(t, r)
@@ -127,13 +127,13 @@ func names(t *testing.T, dir string) []string {
 
 func makesSomething(t *testing.T, h Harness) {
 	if h.Foreign == "" {
-		t.Fatal("the harness names no foreign format")
+		t.Fatal("the harness has no foreign format")
 	}
 	r := h.job(t, "succeed")
 	r.job.Formats = []string{h.Foreign}
 	r.build(t.Context(), t, h.New()).mustSucceed(t)
 	if len(r.artifact.Files) == 0 || slices.Contains(r.formats(), h.Foreign) {
-		t.Errorf("made %v for %s, want another format", r.formats(), h.Foreign)
+		t.Errorf("created %v for %s, want another format", r.formats(), h.Foreign)
 	}
 	r.checkFiles(t)
 }
@@ -142,7 +142,7 @@ func tellsProgress(t *testing.T, h Harness) {
 	r := h.job(t, "succeed").build(t.Context(), t, h.New())
 	r.mustSucceed(t)
 	if len(r.phases) < 2 {
-		t.Errorf("progress told %q, want the start and what the tool said", r.phases)
+		t.Errorf("progress is %q, want the start and the output of the tool", r.phases)
 	}
 	r = h.job(t, "succeed")
 	r.job.Progress = nil
@@ -152,7 +152,7 @@ func tellsProgress(t *testing.T, h Harness) {
 func writesLog(t *testing.T, h Harness) {
 	r := h.job(t, "succeed").build(t.Context(), t, h.New())
 	r.mustSucceed(t)
-	for _, want := range []string{"npctl: runs ", "tool: succeed makes", "tool: that went well", "\nExit code: 0\n"} {
+	for _, want := range []string{"npctl: running ", "tool: succeed makes", "tool: that went well", "\nExit code: 0\n"} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("log lacks %q:\n%s", want, r.log)
 		}
@@ -177,13 +177,13 @@ func failureTellsLastLines(t *testing.T, h Harness) {
 	r := h.job(t, "fail").build(t.Context(), t, h.New())
 	r.mustFail(t, "exit code 3", "tool: line before the last", "the frobnicator is missing")
 	if !strings.Contains(r.log.String(), "\nExit code: 3\n") {
-		t.Errorf("log does not tell the exit code:\n%s", r.log)
+		t.Errorf("log does not contain the exit code:\n%s", r.log)
 	}
 }
 
 func missingFile(t *testing.T, h Harness) {
 	r := h.job(t, "nofile").build(t.Context(), t, h.New())
-	r.mustFail(t, "left no "+filepath.Join(r.job.Dir, r.job.Name)+".")
+	r.mustFail(t, "did not create "+filepath.Join(r.job.Dir, r.job.Name)+".")
 }
 
 func linkedFile(t *testing.T, h Harness) {

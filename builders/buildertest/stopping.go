@@ -107,7 +107,7 @@ func cleansUp(t *testing.T, h Harness) {
 		t.Error("the tool's child got the signal too")
 	}
 	if !strings.Contains(r.log.String(), "tool: cleaned up") {
-		t.Errorf("what the trap said is not in the log:\n%s", r.log)
+		t.Errorf("the output of the trap is not in the log:\n%s", r.log)
 	}
 	r.checkNothingLeft(t, 2)
 }
@@ -121,12 +121,12 @@ func lingering(t *testing.T, h Harness) {
 
 func mountsAreRemoved(t *testing.T, h Harness) {
 	if !canMount(t) {
-		t.Skip("mounting is not allowed here, neither to a tool")
+		t.Skip("mounting is not allowed here, and not in a tool either")
 	}
 	r := h.cancelled(t, "mount")
 	r.checkNothingLeft(t, 2)
 	if _, err := os.Stat(filepath.Join(r.job.Dir, r.job.Name+".host", "precious")); err != nil {
-		t.Errorf("what was bound into the tree was deleted through the mount: %v", err)
+		t.Errorf("files bound into the tree were deleted through the mount: %v", err)
 	}
 }
 
@@ -167,13 +167,13 @@ const victimVariable = "NPCTL_BUILDERTEST_VICTIM"
 func (h Harness) beVictim(t *testing.T, images string) {
 	r := h.jobIn(t, images, "img-1", "ignore")
 	_, err := h.New().Build(t.Context(), r.job, r.log)
-	t.Fatalf("the victim's build ended: %v", err)
+	t.Fatalf("the interrupted build ended: %v", err)
 }
 
 func sweepAfterKill(t *testing.T, h Harness) {
 	b, ok := h.New().(builders.Sweeper)
 	if !ok {
-		t.Skip("the builder leaves nothing that could be swept")
+		t.Skip("the builder leaves nothing to sweep")
 	}
 	images := t.TempDir()
 	top, _, _ := strings.Cut(t.Name(), "/")
@@ -183,7 +183,7 @@ func sweepAfterKill(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	r := &run{log: &log{}, job: builders.Job{Dir: filepath.Join(images, "img-1"), Name: "img-1"}}
-	waitFor(t, "the victim's tool", func() bool {
+	waitFor(t, "the tool of the interrupted build", func() bool {
 		text, _ := os.ReadFile(filepath.Join(r.job.Dir, "img-1.pids"))
 		return strings.Count(string(text), "\n") == 3
 	})
@@ -204,7 +204,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func sweepSparesLiving(t *testing.T, h Harness) {
 	b := h.New()
 	sweeper, ok := b.(builders.Sweeper)
 	if !ok {
-		t.Skip("the builder leaves nothing that could be swept")
+		t.Skip("the builder leaves nothing to sweep")
 	}
 	r := h.job(t, "slow")
 	wait := r.start(t.Context(), t, b)

@@ -204,7 +204,7 @@ func (h Harness) jobIn(t *testing.T, images, name, mode string) *run {
 // build runs the build to its end.
 func (r *run) build(ctx context.Context, t *testing.T, b builders.Builder) *run {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the suite lost patience"))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the suite timed out"))
 	defer cancel()
 	r.artifact, r.err = b.Build(ctx, r.job, r.log)
 	return r

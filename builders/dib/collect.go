@@ -35,7 +35,7 @@ func collect(job builders.Job, s settings, formats []string) (builders.Artifact,
 	if _, err := os.Stat(manifests); err == nil {
 		made.Extra["manifests"] = filepath.Base(manifests)
 		if err := scrub(manifests, process.NewMasker(s.secrets)); err != nil {
-			return builders.Artifact{}, fmt.Errorf("take secrets out of the manifests: %w", err)
+			return builders.Artifact{}, fmt.Errorf("remove secrets from the manifests: %w", err)
 		}
 	}
 	return made, nil
@@ -44,7 +44,7 @@ func collect(job builders.Job, s settings, formats []string) (builders.Artifact,
 func check(file builders.File) error {
 	err := imagefile.Accept(file.Path, file.Format)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the build succeeded and left no %s: does `command` hand on its arguments?", file.Path)
+		return fmt.Errorf("the build succeeded but did not create %s: does `command` pass on its arguments?", file.Path)
 	}
 	return err
 }
@@ -62,7 +62,7 @@ func checksum(path string) (string, error) {
 	}
 	found := sha256Line.FindSubmatch(text)
 	if found == nil {
-		return "", fmt.Errorf("%s is incomplete: it has to begin with 64 hex digits", path)
+		return "", fmt.Errorf("%s is incomplete: it must begin with 64 hex digits", path)
 	}
 	return string(found[1]), nil
 }

@@ -101,7 +101,7 @@ func (b *Builder) run(ctx context.Context, s settings, formats []string, job bui
 	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
 	defer cancel()
 	args := s.arguments(formats, output(job))
-	_, _ = fmt.Fprintf(log, "npctl: runs %s\n", process.NewMasker(s.secrets).Text(fmt.Sprintf("%q", args)))
+	_, _ = fmt.Fprintf(log, "npctl: running %s\n", process.NewMasker(s.secrets).Text(fmt.Sprintf("%q", args)))
 	phases := phases{onPhase: job.Progress}
 	phases.start()
 	return process.Run(ctx, process.Spec{

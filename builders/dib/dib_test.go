@@ -276,14 +276,14 @@ func TestSchemaChecks(t *testing.T) {
 	}{
 		{"elements", words("debian-minimal", "vm"), ""},
 		{"elements", cty.ListValEmpty(cty.String), "elements is empty"},
-		{"elements", words("debian minimal"), "no name of an element"},
-		{"elements", words("-x"), "no name of an element"},
+		{"elements", words("debian minimal"), "is not an element name"},
+		{"elements", words("-x"), "is not an element name"},
 		{"packages", words("git", "libc6:i386"), ""},
 		{"packages", words("git,rsync"), "one name in each string"},
 		{"command", cty.StringVal("sudo -E 'my builder'"), ""},
 		{"command", cty.StringVal("'unended"), "Unterminated"},
 		{"command", cty.StringVal("  "), "is empty"},
-		{"env", texts("TMPDIR", "/x"), "use tmp_dir"},
+		{"env", texts("TMPDIR", "/x"), "set tmp_dir"},
 		{"env", texts("DIB_X", "/x"), ""},
 	} {
 		attribute, ok := new(dib.Builder).Schema().Lookup(test.attribute)

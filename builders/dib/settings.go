@@ -69,7 +69,7 @@ func split(command string) ([]string, error) {
 		return nil, fmt.Errorf("command %q: %w", command, err)
 	}
 	if len(words) == 0 {
-		return nil, fmt.Errorf("command %q is empty: write a program, such as disk-image-create, or leave the line out", command)
+		return nil, fmt.Errorf("command %q is empty: write a program, such as disk-image-create, or omit the attribute", command)
 	}
 	return words, nil
 }
@@ -97,7 +97,7 @@ func checkPaths(dirs []string) error {
 		if info, err := os.Stat(dir); err != nil {
 			return fmt.Errorf("element_paths: %w: correct the path or remove it", err)
 		} else if !info.IsDir() {
-			return fmt.Errorf("element_paths: %s is no directory: name the directory that holds the elements", dir)
+			return fmt.Errorf("element_paths: %s is not a directory: write the directory that contains the elements", dir)
 		}
 	}
 	return nil

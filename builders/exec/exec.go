@@ -123,7 +123,7 @@ func (b *Builder) run(ctx context.Context, s settings, job builders.Job, room *s
 	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
 	defer cancel()
 	mask := process.NewMasker(s.secrets)
-	_, _ = fmt.Fprintf(log, "npctl: runs %s in %s for %s\n", mask.Text(fmt.Sprintf("%q", s.command)), s.dir, strings.Join(s.formats, ", "))
+	_, _ = fmt.Fprintf(log, "npctl: running %s in %s for %s\n", mask.Text(fmt.Sprintf("%q", s.command)), s.dir, strings.Join(s.formats, ", "))
 	report(job, "running "+mask.Text(filepath.Base(s.command[0])), 0, 0)
 	return process.Run(ctx, process.Spec{
 		Args: s.command, Dir: s.dir, Env: b.environment(s, job, room), Grace: s.grace,
@@ -169,7 +169,7 @@ func collect(job builders.Job, extensions []string) (builders.Artifact, error) {
 		made.Files = append(made.Files, file)
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return builders.Artifact{}, fmt.Errorf("%w; the command has to leave $NPCTL_OUTPUT.<format> for each of $NPCTL_IMAGE_FORMATS (%s); in %s there is %s",
+		return builders.Artifact{}, fmt.Errorf("%w; the command must create $NPCTL_OUTPUT.<format> for each of $NPCTL_IMAGE_FORMATS (%s); %s contains %s",
 			err, strings.Join(extensions, " "), job.Dir, listing(job.Dir))
 	}
 	return made, nil
@@ -178,7 +178,7 @@ func collect(job builders.Job, extensions []string) (builders.Artifact, error) {
 func check(file builders.File) error {
 	err := imagefile.Accept(file.Path, file.Format)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the command succeeded and left no %s", file.Path)
+		return fmt.Errorf("the command succeeded but did not create %s", file.Path)
 	}
 	return err
 }

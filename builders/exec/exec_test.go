@@ -122,8 +122,8 @@ func TestFormatsMayHaveOtherNames(t *testing.T) {
 func TestMissingFileNamesWhatIsThere(t *testing.T) {
 	j := job(t, config(map[string]cty.Value{"command": words("sh", "-c", `echo x > "$NPCTL_OUTPUT.img"`)}), "raw")
 	_, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
-	want := "the command succeeded and left no " + j.Dir + "/debian-b1.raw; the command has to leave $NPCTL_OUTPUT.<format> " +
-		"for each of $NPCTL_IMAGE_FORMATS (raw); in " + j.Dir + " there is debian-b1.img"
+	want := "the command succeeded but did not create " + j.Dir + "/debian-b1.raw; the command must create $NPCTL_OUTPUT.<format> " +
+		"for each of $NPCTL_IMAGE_FORMATS (raw); " + j.Dir + " contains debian-b1.img"
 	if err == nil || err.Error() != want {
 		t.Errorf("got error:  %v\nwant error: %s", err, want)
 	}
@@ -215,9 +215,9 @@ func TestSchemaChecks(t *testing.T) {
 	}{
 		{"command", words("make"), ""},
 		{"command", cty.ListValEmpty(cty.String), "command is empty"},
-		{"command", words(" "), "begins with an empty string"},
+		{"command", words(" "), "the first string of command is empty"},
 		{"formats", words("raw", "qcow2", "tar.gz"), ""},
-		{"formats", words("../../etc/passwd"), "no file extension"},
+		{"formats", words("../../etc/passwd"), "not a file extension"},
 		{"formats", cty.ListValEmpty(cty.String), "formats is empty"},
 		{"formats", words("qcow", "raw", "qcow2"), `"qcow" and "qcow2" are the same format`},
 		{"env", cty.MapVal(map[string]cty.Value{"A_1": cty.StringVal("x")}), ""},

@@ -21,52 +21,52 @@ func (*Builder) Schema() schema.Block {
 		Attributes: []schema.Attribute{
 			{
 				Name: "command", Type: strings, Required: true, Class: schema.Replacing, Check: checkCommand,
-				Doc: "The program and its arguments, one string each; no shell is involved unless you name one (`[\"sh\", \"-c\", \"…\"]`). " +
-					"A path with a slash starts at `working_dir`, anything else is looked up in `PATH`. It succeeds with exit status 0.",
+				Doc: "The program and its arguments, one string each; no shell is involved unless it is the program (`[\"sh\", \"-c\", \"…\"]`). " +
+					"A path with a slash is relative to `working_dir`; any other name is searched in `PATH`. Exit status 0 means success.",
 			},
 			{
 				Name: "formats", Type: strings, Class: schema.AppliedToNew, Check: checkFormats,
 				Default: cty.ListVal([]cty.Value{cty.StringVal("raw")}),
-				Doc: "The formats the command can make. It is asked for those that are wanted; when it can make none of them, " +
-					"it is asked for the first one, which npctl converts. Each is the extension of a file; `qcow` is taken for qcow2, `vpc` for vhd, `tar.gz` for tgz.",
+				Doc: "The formats that the command can create. npctl requests those that are needed; if the command can create none of them, " +
+					"npctl requests the first one and converts it. Each is the extension of a file; `qcow` means qcow2, `vpc` vhd and `tar.gz` tgz.",
 			},
 			{
 				Name: "env", Type: texts, Class: schema.Replacing, Check: checkEnv,
-				Doc: "Environment variables, over the clean environment that every builder gets.",
+				Doc: "Environment variables, in addition to the clean environment of every builder.",
 			},
 			{
 				Name: "secret_env", Type: texts, Class: schema.AppliedToNew, Sensitive: true, Check: checkEnv,
-				Doc: "More environment variables, whose values are masked in logs and errors. A change rebuilds nothing.",
+				Doc: "More environment variables, whose values are masked in logs and errors. A change does not rebuild the image.",
 			},
 			{
 				Name: "working_dir", Type: cty.String, Class: schema.Replacing,
-				Doc: "Where the command starts, relative to the directory of the configuration, which is the default.",
+				Doc: "Working directory of the command, relative to the directory of the configuration, which is the default.",
 			},
 			{
 				Name: "inputs", Type: strings, Class: schema.InPlace,
-				Doc: "Files whose content goes into the image, relative to the directory of the configuration: names, directories, or patterns " +
-					"in which `*` stands for part of a name and `**` for any number of directories. A change in one of them rebuilds the image. " +
-					"A program given by a relative path counts without being named.",
+				Doc: "Files whose content becomes part of the image, relative to the directory of the configuration: names, directories, or patterns " +
+					"in which `*` matches part of a name and `**` any number of directories. A change of one of them rebuilds the image. " +
+					"A program with a relative path is always included.",
 			},
 			{
 				Name: "stop_timeout", Type: cty.String, Class: schema.InPlace, Format: schema.FormatDuration, Default: cty.StringVal("30s"),
-				Doc: "How long the command may take to clean up after SIGTERM, when the build is cancelled or takes too long, before it is killed.",
+				Doc: "Time that the command has to clean up after SIGTERM, when the build is canceled or exceeds its time limit, before it is killed.",
 			},
 		},
 	}
 }
 
-const doc = "Runs any program that leaves image files. The environment tells it what is wanted: " +
-	"`NPCTL_OUTPUT` (path of the files to make, without extension), `NPCTL_IMAGE_FORMATS` (extensions, separated by blanks), " +
+const doc = "Runs any program that creates image files. The environment contains the job: " +
+	"`NPCTL_OUTPUT` (path of the files to create, without extension), `NPCTL_IMAGE_FORMATS` (extensions, separated by spaces), " +
 	"`NPCTL_OUTPUT_DIR`, `NPCTL_IMAGE_NAME`, `NPCTL_BUILD_ID`, `NPCTL_CONFIG_DIR`, `NPCTL_TIMEOUT` (seconds, 0 for none) and " +
-	"`TMPDIR` (its own, removed afterwards). See builders/exec.md."
+	"`TMPDIR` (removed after the build). See builders/exec.md."
 
 func checkCommand(v cty.Value) error {
 	if v.LengthInt() == 0 {
 		return errors.New(`command is empty: write a program and its arguments, such as ["./build.sh"]`)
 	}
 	if first := v.AsValueSlice()[0]; first.IsNull() || strings.TrimSpace(first.AsString()) == "" {
-		return errors.New(`command begins with an empty string: write a program first, such as ["./build.sh"]`)
+		return errors.New(`the first string of command is empty: write a program, such as ["./build.sh"]`)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func checkFormats(v cty.Value) error {
 	extensions := map[string]string{} // by format
 	for _, format := range v.AsValueSlice() {
 		if format.IsNull() || !formatName.MatchString(format.AsString()) {
-			return fmt.Errorf("format %#v is no file extension: write one such as \"raw\" or \"qcow2\"", format)
+			return fmt.Errorf("format %#v is not a file extension: write one such as \"raw\" or \"qcow2\"", format)
 		}
 		ext := format.AsString()
 		if before, known := extensions[resources.ImageFormat(ext)]; known && before != ext {

@@ -15,7 +15,7 @@ import (
 )
 
 // errBuildExists ends a build that a build host already has.
-var errBuildExists = errors.New("a build host has it")
+var errBuildExists = errors.New("a build host has it already")
 
 // Build implements builders.Builder. It makes a build host build the image, or waits for the host that already builds
 // it. It does not repeat a build that a host has. The time limit starts when a host starts. When ctx is done, the host
@@ -29,7 +29,7 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	defer cancel(nil)
 	w := &watch{job: job, log: &limited{to: log, left: logLimit}, cancel: cancel}
 	defer w.stop()
-	w.logf("asks gearman servers %s for %s%s", strings.Join(b.servers, ", "), buildPrefix, image)
+	w.logf("requesting a build from gearman servers %s: %s%s", strings.Join(b.servers, ", "), buildPrefix, image)
 	w.report("waiting for a build host", 0, 0)
 	data, err := b.client.Do(ctx, protocol.Job{
 		Function: buildPrefix + image, Unique: unique(job.BuildID), Data: b.request(job), Wait: b.wait,
@@ -45,7 +45,7 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	if err != nil {
 		return builders.Artifact{}, err
 	}
-	w.logf("made on %s", orUnknown(made.Host))
+	w.logf("built on %s", orUnknown(made.Host))
 	return builders.Artifact{RemoteFiles: made.Files, Host: made.Host}, nil
 }
 
@@ -59,10 +59,10 @@ func (b *Builder) image(job builders.Job) (string, error) {
 		image = job.Image
 	}
 	if err := checkName(image); err != nil {
-		return "", fmt.Errorf("%q cannot be an image at build hosts: %w", image, err)
+		return "", fmt.Errorf("%q is not a valid image name for build hosts: %w", image, err)
 	}
 	if err := checkName(job.BuildID); err != nil {
-		return "", fmt.Errorf("%q cannot be a build at build hosts: %w", job.BuildID, err)
+		return "", fmt.Errorf("%q is not a valid build ID for build hosts: %w", job.BuildID, err)
 	}
 	return image, nil
 }
@@ -98,13 +98,13 @@ func (b *Builder) found(ctx context.Context, id string, w *watch) (builders.Arti
 		return builders.Artifact{}, err
 	}
 	host := hostOf(peers, uploadPrefix+id)
-	w.logf("was made before, on %s", orUnknown(host))
+	w.logf("was built before, on %s", orUnknown(host))
 	return builders.Artifact{Host: host}, nil
 }
 
 func orUnknown(host string) string {
 	if host == "" {
-		return "a build host that gives no name"
+		return "a build host without a name"
 	}
 	return host
 }
@@ -118,7 +118,7 @@ func (b *Builder) explain(err error, said failure) error {
 	case !errors.Is(err, protocol.ErrFailed):
 		return err
 	case said.text == "":
-		return fmt.Errorf("%w and gave no reason: look into its log", err)
+		return fmt.Errorf("%w without a reason: see its log", err)
 	}
 	if kind := b.kinds[said.kind]; kind != nil {
 		return &hostError{said.text, kind}

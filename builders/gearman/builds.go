@@ -21,12 +21,12 @@ func (h *Host) offer(ctx context.Context, id string) {
 	h.mu.Unlock()
 	err := errors.Join(h.uploads.Add(ctx, h.upload, uploadPrefix+id), h.uploads.Add(ctx, h.remove, deletePrefix+id))
 	if err != nil {
-		h.log.Warn("gearman servers may not know of a build yet", "build", id, "error", err)
+		h.log.Warn("a build is not registered at all gearman servers", "build", id, "error", err)
 	}
 }
 
 // errRemoved ends a build that a client removed while it was running.
-var errRemoved = errors.New("somebody removed the build while it was made")
+var errRemoved = errors.New("the build was removed while it ran")
 
 // begin registers the function to remove a running build, which stops it. The caller must call end when the build ends;
 // further calls have no effect.
@@ -36,7 +36,7 @@ func (h *Host) begin(ctx context.Context, id string) (building context.Context, 
 	h.runningBuilds[id] = cancel
 	h.mu.Unlock()
 	if err := h.uploads.Add(ctx, h.remove, deletePrefix+id); err != nil {
-		h.log.Warn("gearman servers may not know yet how to stop a build", "build", id, "error", err)
+		h.log.Warn("the stop function of a build is not registered at all gearman servers", "build", id, "error", err)
 	}
 	return building, sync.OnceFunc(func() {
 		defer cancel(nil)
@@ -92,7 +92,7 @@ func (h *Host) look(ctx context.Context) {
 	before, changes := h.snapshot()
 	kept, err := h.service.ListBuilds(ctx)
 	if err != nil { // no listing, so no build counts as gone
-		h.log.Warn("cannot list the builds that are kept here", "error", err)
+		h.log.Warn("cannot list the builds of this host", "error", err)
 		return
 	}
 	if _, now := h.snapshot(); now != changes {
@@ -105,7 +105,7 @@ func (h *Host) look(ctx context.Context) {
 		delete(before, id)
 	}
 	for _, id := range slices.Sorted(maps.Keys(before)) {
-		h.log.Info("build is not here any more", "build", id)
+		h.log.Info("build is no longer on this host", "build", id)
 		h.withdraw(id)
 	}
 }

@@ -56,16 +56,16 @@ func (*Builder) Kind() string { return "gearman" }
 // Schema implements builders.Builder.
 func (*Builder) Schema() schema.Block {
 	return schema.Block{
-		Doc: "Has the image made by a build host (`npctl builder`, or an original Nodepool build worker), which keeps its files and " +
-			"uploads them. Hosts are reached through the servers of the `gearman` block. See builders/gearman.md.",
+		Doc: "Requests the image from a build host (`npctl builder`, or an original Nodepool build worker), which keeps its files and " +
+			"uploads them. npctl reaches hosts through the servers of the `gearman` block. See builders/gearman.md.",
 		Attributes: []schema.Attribute{
 			{
 				Name: "image", Type: cty.String, Class: schema.Replacing, Check: checkImage,
-				Doc: "Name of the image at the build hosts. Without it, the name of this image.",
+				Doc: "Name of the image at the build hosts. Default is the name of this image.",
 			},
 			{
 				Name: "triggers", Type: cty.Map(cty.String), Class: schema.Replacing,
-				Doc: "Any texts. A change in them is a new build: what the image is made of is known to the build hosts only, which nobody watches from here.",
+				Doc: "Any texts. A change of them rebuilds the image: npctl does not know its inputs, which are on the build hosts.",
 			},
 		},
 	}
@@ -73,7 +73,7 @@ func (*Builder) Schema() schema.Block {
 
 func checkImage(v cty.Value) error {
 	if err := checkName(v.AsString()); err != nil {
-		return fmt.Errorf("image = %q is no name of an image: %w", v.AsString(), err)
+		return fmt.Errorf("image = %q is not an image name: %w", v.AsString(), err)
 	}
 	return nil
 }

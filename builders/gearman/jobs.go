@@ -29,7 +29,7 @@ func (h *Host) build(ctx context.Context, task *protocol.Task) ([]byte, error) {
 	defer end()
 	begun := time.Now()
 	log := h.log.With("image", image, "build", id)
-	log.Info("build begins")
+	log.Info("build started")
 	talk := h.talk(task, request.Npctl.Reports)
 	files, err := h.makeImage(ctx, image, request, talk)
 	if err != nil {
@@ -76,14 +76,14 @@ func (h *Host) upload(ctx context.Context, task *protocol.Task) ([]byte, error) 
 	defer unlock()
 	begun := time.Now()
 	log := h.log.With("build", id, "provider", request.Provider)
-	log.Info("upload begins")
+	log.Info("upload started")
 	talk, extra := h.talk(task, request.Npctl.Reports), request.Npctl
 	external, err := h.service.Upload(ctx, builders.UploadJob{
 		BuildID: id, Image: request.Image, Provider: request.Provider, Format: extra.Format, Name: extra.Name,
 		Marks: resources.OwnerTags(extra.Marks), Properties: extra.Properties, Tags: extra.Tags, Progress: task.Progress,
 	})
 	if err == nil && external == "" {
-		err = errors.New("the cloud gave the image no id")
+		err = errors.New("the cloud returned no image ID")
 	}
 	if err != nil {
 		log.Warn("upload failed", "took", time.Since(begun).Round(time.Millisecond), "error", err)
@@ -114,7 +114,7 @@ func (h *Host) remove(ctx context.Context, task *protocol.Task) ([]byte, error) 
 
 // refuse answers an invalid request: with WORK_FAIL where the original did so, otherwise with an exception.
 func (h *Host) refuse(task *protocol.Task, err error) error {
-	h.log.Warn("gearman job refused", "function", task.Function, "error", err)
+	h.log.Warn("gearman job rejected", "function", task.Function, "error", err)
 	if errors.Is(err, errRefused) {
 		return fmt.Errorf("%w: %w", protocol.ErrFailed, err)
 	}

@@ -47,7 +47,7 @@ func (b *Builder) failIfNoHost(function string) func(map[string]protocol.Functio
 		if functions[function].Workers > 0 {
 			return nil
 		}
-		return fmt.Errorf("%w: nobody offers %s at %s; is npctl builder running on its host?", builders.ErrHostUnavailable, function, strings.Join(b.servers, ", "))
+		return fmt.Errorf("%w: no build host offers %s at %s; is npctl builder running on its host?", builders.ErrHostUnavailable, function, strings.Join(b.servers, ", "))
 	}
 }
 

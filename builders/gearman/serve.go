@@ -69,7 +69,7 @@ type Host struct {
 func (h *Host) Serve(ctx context.Context) error {
 	kept, err := h.service.ListBuilds(ctx)
 	if err != nil {
-		return fmt.Errorf("list the builds that are kept here: %w", err)
+		return fmt.Errorf("list the builds of this host: %w", err)
 	}
 	if err := h.offerImages(ctx); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (h *Host) Serve(ctx context.Context) error {
 	for _, id := range kept {
 		h.offer(ctx, id)
 	}
-	h.log.Info("offering images by gearman", "servers", h.servers, "host", h.name, "images", len(h.service.Images()), "builds", len(kept))
+	h.log.Info("offering images through gearman", "servers", h.servers, "host", h.name, "images", len(h.service.Images()), "builds", len(kept))
 	var work sync.WaitGroup
 	work.Go(func() { h.uploads.Run(ctx) })
 	work.Go(func() {
@@ -107,7 +107,7 @@ func (h *Host) offerImages(ctx context.Context) error {
 func checkImages(images []string) error {
 	for _, image := range images {
 		if err := checkName(image); err != nil {
-			return fmt.Errorf("image %q cannot be offered by gearman: %w", image, err)
+			return fmt.Errorf("image %q cannot be offered through gearman: %w", image, err)
 		}
 	}
 	return nil
@@ -133,18 +133,18 @@ func (h *Host) Reload(ctx context.Context, images []string, use func(context.Con
 	gone, added := without(h.images, images), without(images, h.images)
 	for _, image := range gone {
 		if err := h.builds.Withdraw(ctx, buildPrefix+image); err != nil {
-			h.log.Warn("gearman servers may not know yet that an image is withdrawn", "image", image, "error", err)
+			h.log.Warn("an image is not unregistered from all gearman servers", "image", image, "error", err)
 		}
 	}
 	if err := use(ctx); err != nil {
 		if again := h.addImages(ctx, gone); again != nil {
-			h.log.Warn("gearman servers may not know yet of images that are offered again", "error", again)
+			h.log.Warn("images that are offered again are not registered at all gearman servers", "error", again)
 		}
 		return err
 	}
 	h.images = slices.Clone(images)
 	if err := h.addImages(ctx, added); err != nil {
-		h.log.Warn("gearman servers may not know yet of new images", "error", err)
+		h.log.Warn("new images are not registered at all gearman servers", "error", err)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func without(names, others []string) []string {
 // NewHost returns a host that offers nothing until Serve is called.
 func NewHost(o ServeOptions) (*Host, error) {
 	if len(o.Gearman.Servers) == 0 {
-		return nil, errors.New("there is no gearman server: name at least one in the gearman block")
+		return nil, errors.New("there is no gearman server: write at least one in the gearman block")
 	}
 	name, err := hostName(o.Host)
 	if err != nil {
@@ -187,7 +187,7 @@ func hostName(given string) (string, error) {
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("find out this machine's name: %w", err)
+		return "", fmt.Errorf("read the host name: %w", err)
 	}
 	return name, nil
 }

@@ -102,7 +102,7 @@ func lifeOfABuild(t *testing.T, w world) {
 	if diff := cmp.Diff(builders.Artifact{RemoteFiles: shop.files(id), Host: "h1"}, artifact); diff != "" || err != nil {
 		t.Fatalf("artifact (-want +got):\n%s%v", diff, err)
 	}
-	wantLog := "npctl: asks gearman servers " + w.options.Servers[0] + " for image-build:debian\nnpctl: h1 begins\nbuilding debian\nnpctl: made on h1\n"
+	wantLog := "npctl: requesting a build from gearman servers " + w.options.Servers[0] + ": image-build:debian\nnpctl: h1 starts\nbuilding debian\nnpctl: built on h1\n"
 	if diff := cmp.Diff(wantLog, log.String()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
@@ -309,7 +309,7 @@ func logAndPhases(t *testing.T, w world) {
 	})); err != nil {
 		t.Fatal(err)
 	}
-	if _, after, _ := strings.Cut(log.String(), "h1 begins\n"); after != "building debian\nfirst line\nhalf a linenpctl: made on h1\n" {
+	if _, after, _ := strings.Cut(log.String(), "h1 starts\n"); after != "building debian\nfirst line\nhalf a linenpctl: built on h1\n" {
 		t.Errorf("log is %q", after)
 	}
 }
@@ -377,7 +377,7 @@ func removalStopsABuild(t *testing.T, w world) {
 	}
 	receive(t, stopped, "the host to stop")
 	got := receive(t, done, "the build")
-	if want := "somebody removed the build while it was made"; got.err == nil || got.err.Error() != want {
+	if want := "the build was removed while it ran"; got.err == nil || got.err.Error() != want {
 		t.Errorf("got error %v, want %s", got.err, want)
 	}
 	offered(t, w.options, map[string]int{"image-build:debian": 1})

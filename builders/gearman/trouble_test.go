@@ -136,7 +136,7 @@ func TestBuildThatTakesItsHostsDownIsGivenUp(t *testing.T) {
 		return nil, ctx.Err()
 	}, "image-build:debian")
 	got := receive(t, build(withTimeout(t), o, job("debian")), "the build")
-	want := "build hosts have begun with it 5 times and were lost each time, h1 last: look into their logs"
+	want := "build hosts have started it 5 times and were lost each time, h1 last: see their logs"
 	if got.err == nil || got.err.Error() != "build: "+want {
 		t.Errorf("got error  %v\nwant error build: %s", got.err, want)
 	}
@@ -154,10 +154,10 @@ func TestAnswersAreChecked(t *testing.T) {
 		``:                           "",
 		`{"image-id": "` + id + `"}`: "",
 		`{}`:                         "",
-		`<html>`:                     `the build host's answer "<html>": invalid character`,
-		`{"image-id": "other"}`:      `the build host answers about build "other", not "` + id + `"`,
-		`{"image-id": "` + id + `", "npctl": {"files": [{"format": "raw", "name": "../../x"}]}}`:       "the build host's answer describes no file",
-		`{"image-id": "` + id + `", "npctl": {"files": [{"format": "raw", "name": "x", "size": -1}]}}`: "the build host's answer describes no file",
+		`<html>`:                     `response "<html>" of the build host: invalid character`,
+		`{"image-id": "other"}`:      `the build host responds for build "other", not "` + id + `"`,
+		`{"image-id": "` + id + `", "npctl": {"files": [{"format": "raw", "name": "../../x"}]}}`:       "the response of the build host contains no file",
+		`{"image-id": "` + id + `", "npctl": {"files": [{"format": "raw", "name": "x", "size": -1}]}}`: "the response of the build host contains no file",
 	} {
 		answers <- answer
 		got := receive(t, build(withTimeout(t), o, job("debian")), "the build")
@@ -166,8 +166,8 @@ func TestAnswersAreChecked(t *testing.T) {
 		}
 	}
 	for answer, want := range map[string]string{
-		``:                    `the build host's answer "": unexpected end`,
-		`{}`:                  `the build host's answer "{}" holds no id of the image in the cloud`,
+		``:                    `response "" of the build host: unexpected end`,
+		`{}`:                  `response "{}" of the build host contains no ID of the image in the cloud`,
 		`{"external-id": 17}`: "",
 	} {
 		answers <- answer
@@ -185,9 +185,9 @@ func TestHostThatCannotBeginSaysSo(t *testing.T) {
 		options gearman.ServeOptions
 		want    string
 	}{
-		"no server":  {gearman.ServeOptions{BuildService: newWorkshop(t)}, "there is no gearman server: name at least one in the gearman block"},
-		"image name": {gearman.ServeOptions{Gearman: quick(t, "x"), BuildService: newWorkshop(t, "a b")}, `image "a b" cannot be offered by gearman: it may hold no slash and no blank`},
-		"listing":    {gearman.ServeOptions{Gearman: quick(t, "x"), BuildService: noListing{}}, "list the builds that are kept here: disk is gone"},
+		"no server":  {gearman.ServeOptions{BuildService: newWorkshop(t)}, "there is no gearman server: write at least one in the gearman block"},
+		"image name": {gearman.ServeOptions{Gearman: quick(t, "x"), BuildService: newWorkshop(t, "a b")}, `image "a b" cannot be offered through gearman: it must not contain a slash or a space`},
+		"listing":    {gearman.ServeOptions{Gearman: quick(t, "x"), BuildService: noListing{}}, "list the builds of this host: disk is gone"},
 	} {
 		host, err := gearman.NewHost(test.options)
 		if err == nil {
@@ -229,8 +229,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	image, _ := b.Schema().Lookup("image")
 	for value, want := range map[string]string{
 		"debian": "", "debian-12.x_64": "",
-		"a/b": `image = "a/b" is no name of an image: it may hold no slash and no blank`,
-		"":    `image = "" is no name of an image: it is empty, or a directory`,
+		"a/b": `image = "a/b" is not an image name: it must not contain a slash or a space`,
+		"":    `image = "" is not an image name: it is empty, or a directory`,
 	} {
 		err := image.Check(cty.StringVal(value))
 		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {

@@ -35,7 +35,7 @@ func (w *watch) report(phase string, done, total int64) {
 }
 
 func (w *watch) waiting(why error) {
-	w.logf("waits: %v", why)
+	w.logf("waiting: %v", why)
 	w.report("waiting for a build host", 0, 0)
 }
 
@@ -43,7 +43,7 @@ func (w *watch) waiting(why error) {
 func (w *watch) running(running bool) {
 	w.stop()
 	if !running {
-		w.waiting(errors.New("the build host was lost, and the job is for another one"))
+		w.waiting(errors.New("the build host was lost; waiting for another one"))
 		return
 	}
 	w.phase = "building on a build host"
@@ -92,9 +92,9 @@ func (w *watch) output(data []byte) {
 
 func (w *watch) begin(host string) {
 	w.starts++
-	w.logf("%s begins", host)
+	w.logf("%s starts", host)
 	if w.starts > maxStarts {
-		w.cancel(fmt.Errorf("build hosts have begun with it %d times and were lost each time, %s last: look into their logs", w.starts-1, host))
+		w.cancel(fmt.Errorf("build hosts have started it %d times and were lost each time, %s last: see their logs", w.starts-1, host))
 	}
 }
 

@@ -116,7 +116,7 @@ func checkName(name string) error {
 	case !utf8.ValidString(name):
 		return errors.New("it is not in UTF-8")
 	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return errors.New("it may hold no slash and no blank")
+		return errors.New("it must not contain a slash or a space")
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func readSendRequest(data []byte) (sendRequest, error) {
 		return r, fmt.Errorf("arguments %s: %w", excerpt(data), err)
 	}
 	if r.Provider == "" || r.Image == "" {
-		return r, fmt.Errorf("%w: arguments %s lack a provider or an image-name", errRefused, excerpt(data))
+		return r, fmt.Errorf("%w: arguments %s do not contain a provider or an image-name", errRefused, excerpt(data))
 	}
 	if r.Npctl == nil {
 		r.Npctl = &sendExtra{}
@@ -159,17 +159,17 @@ func readBuildAnswer(data []byte, id string) (buildResult, error) {
 		return buildResult{}, nil
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return buildResult{}, fmt.Errorf("the build host's answer %s: %w", excerpt(data), err)
+		return buildResult{}, fmt.Errorf("response %s of the build host: %w", excerpt(data), err)
 	}
 	if a.ID != "" && string(a.ID) != id {
-		return buildResult{}, fmt.Errorf("the build host answers about build %q, not %q", a.ID, id)
+		return buildResult{}, fmt.Errorf("the build host responds for build %q, not %q", a.ID, id)
 	}
 	if a.Npctl == nil {
 		return buildResult{}, nil
 	}
 	for _, f := range a.Npctl.Files {
 		if checkName(f.Name) != nil || checkName(f.Format) != nil || f.Size < 0 {
-			return buildResult{}, fmt.Errorf("the build host's answer describes no file: %+v", f)
+			return buildResult{}, fmt.Errorf("the response of the build host contains no file: %+v", f)
 		}
 	}
 	return *a.Npctl, nil
@@ -178,10 +178,10 @@ func readBuildAnswer(data []byte, id string) (buildResult, error) {
 func readSendAnswer(data []byte) (string, error) {
 	var a sendAnswer
 	if err := json.Unmarshal(data, &a); err != nil {
-		return "", fmt.Errorf("the build host's answer %s: %w", excerpt(data), err)
+		return "", fmt.Errorf("response %s of the build host: %w", excerpt(data), err)
 	}
 	if a.External == "" {
-		return "", fmt.Errorf("the build host's answer %s holds no id of the image in the cloud", excerpt(data))
+		return "", fmt.Errorf("response %s of the build host contains no ID of the image in the cloud", excerpt(data))
 	}
 	return string(a.External), nil
 }

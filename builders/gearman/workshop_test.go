@@ -214,7 +214,7 @@ func receive[T any](t testing.TB, from <-chan T, what string) (value T) {
 	select {
 	case value = <-from:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("timed out waiting for %s", what)
 	}
 	return value
 }

@@ -44,7 +44,7 @@ func (b *build) connect(ctx context.Context, machine builders.Instance) (*connec
 		return nil, err
 	}
 	b.report("waiting for SSH at "+address, 0, 0)
-	b.logf("waits for SSH at %s as %s", address, config.User)
+	b.logf("waiting for SSH at %s as %s", address, config.User)
 	waiting, cancel := context.WithTimeout(ctx, b.connectTimeout)
 	defer cancel()
 	var last error
@@ -75,11 +75,11 @@ func (b *build) connect(ctx context.Context, machine builders.Instance) (*connec
 func (b *build) dialling(machine builders.Instance) (*ssh.ClientConfig, string, *hostKeys, error) {
 	its := machine.Login()
 	if kind := its.ConnectionType; kind != "" && kind != "ssh" {
-		return nil, "", nil, fmt.Errorf("nodes of label %s are reached by %s, and this builder speaks SSH alone: take a label whose image has connection_type = \"ssh\"", b.label, kind)
+		return nil, "", nil, fmt.Errorf("nodes of label %s are reached by %s, but this builder supports only SSH: choose a label whose image has connection_type = \"ssh\"", b.label, kind)
 	}
 	user := cmp.Or(b.login.username, its.Username)
 	if user == "" {
-		return nil, "", nil, fmt.Errorf("the image of label %s says no username: write username", b.label)
+		return nil, "", nil, fmt.Errorf("the image of label %s has no username: set username", b.label)
 	}
 	port := cmp.Or(b.login.port, its.ConnectionPort, sshPort)
 	keys := newHostKeys(b.login.hostKeys, machine.HostKeys())
@@ -177,9 +177,9 @@ func hint(err error) string {
 	var network *net.OpError
 	switch {
 	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded):
-		return "; look at the console at the end of the log, at the security groups of the label, and at whether this host reaches the network"
+		return "; check the console at the end of the log, the security groups of the label, and whether this host reaches the network"
 	default:
-		return "; does the machine know the public half of private_key_file? It comes from key_name of the label, from its userdata or from its image"
+		return "; does the instance have the public key of private_key_file? It comes from key_name of the label, from its userdata or from its image"
 	}
 }
 
@@ -187,10 +187,10 @@ func hint(err error) string {
 func (b *build) console(ctx context.Context, machine builders.Instance) {
 	text := machine.Console(ctx)
 	if text == "" {
-		b.logf("the machine's console shows nothing")
+		b.logf("the console of the instance is empty")
 		return
 	}
-	b.logf("the machine's console shows:")
+	b.logf("the console of the instance:")
 	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: 256 << 10, Secrets: b.secrets})
 	transcript.Read(strings.NewReader(text))
 }

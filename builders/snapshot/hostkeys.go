@@ -37,7 +37,7 @@ func (k *hostKeys) check(_ string, address net.Addr, key ssh.PublicKey) error {
 	if len(k.known) == 0 || slices.Contains(k.known, keyscan.Text(key)) {
 		return nil
 	}
-	k.refused = fmt.Errorf("the machine at %s shows the host key %s %s, which is not among those known of it: somebody else answers at this address, or host_keys is not right",
+	k.refused = fmt.Errorf("the instance at %s has the host key %s %s, which is not one of its known keys: another computer answers at this address, or host_keys is wrong",
 		address, key.Type(), ssh.FingerprintSHA256(key))
 	return k.refused
 }
@@ -58,9 +58,9 @@ func (k *hostKeys) algorithms() []string {
 
 // description describes the host key of a successful login.
 func (k *hostKeys) description() string {
-	how := "its host key is the one that is known"
+	how := "its host key is a known one"
 	if len(k.known) == 0 {
-		how = "nobody knows its host key, so the first one shown is trusted"
+		how = "its host key is unknown, so npctl trusts the first one"
 	}
 	return fmt.Sprintf("%s: %s %s", how, k.shown.Type(), ssh.FingerprintSHA256(k.shown))
 }

@@ -40,7 +40,7 @@ func TestHostKeyThatIsKnownIsCompared(t *testing.T) {
 				tr.job.Config = with(tr.job.Config, map[string]cty.Value{"host_keys": cty.ListVal([]cty.Value{text(key)})})
 			}
 			if known.wrong {
-				tr.mustFail(t, "shows the host key ssh-ed25519 "+ssh.FingerprintSHA256(tr.key.PublicKey()), "somebody else answers")
+				tr.mustFail(t, "has the host key ssh-ed25519 "+ssh.FingerprintSHA256(tr.key.PublicKey()), "another computer answers")
 				if slices.Contains(tr.noted(), "command") {
 					t.Error("a command was sent to whoever answered")
 				}
@@ -49,7 +49,7 @@ func TestHostKeyThatIsKnownIsCompared(t *testing.T) {
 			if _, err := tr.build(t.Context()); err != nil {
 				t.Fatalf("%v\n%s", err, &tr.log)
 			}
-			if want := "its host key is the one that is known: ssh-ed25519 SHA256:"; !strings.Contains(tr.log.String(), want) {
+			if want := "its host key is a known one: ssh-ed25519 SHA256:"; !strings.Contains(tr.log.String(), want) {
 				t.Errorf("log lacks %q:\n%s", want, &tr.log)
 			}
 		})
@@ -60,14 +60,14 @@ func TestMachineThatNeverAnswersShowsItsConsole(t *testing.T) {
 	tr := newTrial(t, map[string]cty.Value{"connect_timeout": text("500ms")})
 	tr.deaf = true
 	tr.mustFail(t, "no login as debian at 127.0.0.1:", "within 500ms (connect_timeout)")
-	if want := "npctl: the machine's console shows:\nkernel panic - not syncing"; !strings.Contains(tr.log.String(), want) {
+	if want := "npctl: the console of the instance:\nkernel panic - not syncing"; !strings.Contains(tr.log.String(), want) {
 		t.Errorf("log lacks %q:\n%s", want, &tr.log)
 	}
 }
 
 func TestKeyThatTheMachineDoesNotKnowIsExplained(t *testing.T) {
 	tr := newTrial(t, map[string]cty.Value{"connect_timeout": text("500ms"), "username": text("root")})
-	tr.mustFail(t, "no login as root at", "unable to authenticate", "does the machine know the public half of private_key_file?")
+	tr.mustFail(t, "no login as root at", "unable to authenticate", "does the instance have the public key of private_key_file?")
 }
 
 func TestMachineThatAnswersLateIsWaitedFor(t *testing.T) {
@@ -84,11 +84,11 @@ func TestWhatIsWrongIsFoundBeforeAMachineIsPaidFor(t *testing.T) {
 		want    string
 	}{
 		"nothing to run":  {map[string]cty.Value{"inline": cty.NullVal(cty.String)}, `write script = "setup.sh"`},
-		"two scripts":     {map[string]cty.Value{"script": text("setup.sh")}, "write one of them"},
+		"two scripts":     {map[string]cty.Value{"script": text("setup.sh")}, "remove one of them"},
 		"no such script":  {map[string]cty.Value{"inline": cty.NullVal(cty.String), "script": text("setup.sh")}, "setup.sh: no such file"},
 		"endless script":  {map[string]cty.Value{"inline": cty.NullVal(cty.String), "script": text("/dev/zero")}, "/dev/zero has more than 4194304 bytes"},
 		"no such key":     {map[string]cty.Value{"private_key_file": text("id")}, "private_key_file: open "},
-		"no key":          {map[string]cty.Value{"private_key_file": text("/dev/null")}, "/dev/null is no private key"},
+		"no key":          {map[string]cty.Value{"private_key_file": text("/dev/null")}, "/dev/null is not a private key"},
 		"endless key":     {map[string]cty.Value{"private_key_file": text("/dev/zero")}, "/dev/zero has more than"},
 		"locked key":      {map[string]cty.Value{"private_key_file": text("locked")}, "has a passphrase"},
 		"wrong host keys": {map[string]cty.Value{"host_keys": cty.ListVal([]cty.Value{text("nonsense")})}, `host key "nonsense"`},
@@ -114,7 +114,7 @@ func TestLoginOfTheLabelThatCannotBeUsed(t *testing.T) {
 	tr.mustFail(t, "nodes of label base are reached by winrm")
 	tr = newTrial(t, nil)
 	tr.login.Username = ""
-	tr.mustFail(t, "write username")
+	tr.mustFail(t, "set username")
 }
 
 func TestInputHashFollowsTheScript(t *testing.T) {
@@ -159,13 +159,13 @@ func TestSchemaChecks(t *testing.T) {
 	}{
 		{"provider", text(" "), "it is empty"},
 		{"interpreter", text("bash -e"), ""},
-		{"interpreter", text("bash\nrm"), "is no command"},
+		{"interpreter", text("bash\nrm"), "is not a command"},
 		{"env", cty.MapVal(map[string]cty.Value{"A=B": text("x")}), "not the name of an environment variable"},
 		{"secret_env", cty.MapVal(map[string]cty.Value{"NPCTL_X": text("x")}), "set by npctl"},
 		{"port", cty.NumberIntVal(22), ""},
 		{"port", cty.NumberIntVal(70000), "not a TCP port"},
 		{"host_keys", cty.ListVal([]cty.Value{text("nonsense")}), "nonsense"},
-		{"connect_timeout", text("0s"), "longer than nothing"},
+		{"connect_timeout", text("0s"), "greater than zero"},
 	} {
 		attribute, ok := new(snapshot.Builder).Schema().Lookup(test.attribute)
 		if !ok {

@@ -12,9 +12,9 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-const doc = "Makes the image on an instance: boots a machine the way a pool offers a label, runs a script on it over SSH, takes a " +
-	"snapshot of its disk, fetches that, and deletes the machine. Flavor, base image, networks and key are those of the label, so " +
-	"nothing of the cloud is said here. See builders/snapshot.md."
+const doc = "Creates the image on an instance: boots an instance from an offer of a pool, runs a script on it over SSH, takes a " +
+	"snapshot of its disk, fetches the snapshot, and deletes the instance. Flavor, base image, networks and key are those of the label, so " +
+	"this block contains no attributes of the cloud. See builders/snapshot.md."
 
 // Schema implements builders.Builder.
 func (*Builder) Schema() schema.Block {
@@ -24,11 +24,11 @@ func (*Builder) Schema() schema.Block {
 func machineAttributes() []schema.Attribute {
 	return []schema.Attribute{
 		{Name: "provider", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Name of the provider to boot the machine in. Its driver has to be one that makes snapshots, such as `openstack`."},
+			Doc: "Name of the provider to boot the instance in. Its driver must support snapshots, such as `openstack`."},
 		{Name: "pool", Type: cty.String, Class: schema.Replacing,
 			Doc: "Pool of that provider; default is the first that offers the label."},
 		{Name: "label", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Label whose flavor, image, networks, key and user data the machine gets. One with `min_ready = 0` will do; it must not boot from a volume."},
+			Doc: "Label whose flavor, image, networks, key and user data the instance gets. Its `min_ready` may be 0; it must not boot from a volume."},
 	}
 }
 
@@ -36,19 +36,19 @@ func scriptAttributes() []schema.Attribute {
 	texts := cty.Map(cty.String)
 	return []schema.Attribute{
 		{Name: "script", Type: cty.String, Class: schema.Replacing,
-			Doc: "File with what is to be run on the machine, relative to the directory of the configuration. A change of its content rebuilds the image. Either this or `inline`."},
-		{Name: "inline", Type: cty.String, Class: schema.Replacing, Doc: "What is to be run on the machine, written here."},
+			Doc: "File with the script to run on the instance, relative to the directory of the configuration. A change of its content rebuilds the image. Either this or `inline`."},
+		{Name: "inline", Type: cty.String, Class: schema.Replacing, Doc: "The script to run on the instance, as text."},
 		{Name: "interpreter", Type: cty.String, Class: schema.Replacing, Default: cty.StringVal("/bin/sh -e"), Check: checkInterpreter,
-			Doc: "Command that runs the script, whose path is put behind it; such as `sudo -E /bin/bash -eux`."},
+			Doc: "Command that runs the script; npctl appends the path of the script. Example: `sudo -E /bin/bash -eux`."},
 		{Name: "inputs", Type: cty.List(cty.String), Class: schema.InPlace,
-			Doc: "Further files whose content goes into the image, as in builder `exec`: a change in one of them rebuilds it. They are not sent to the machine."},
+			Doc: "Additional files whose content becomes part of the image, as in builder `exec`: a change of one of them rebuilds it. npctl does not send them to the instance."},
 		{Name: "env", Type: texts, Class: schema.Replacing, Check: checkEnv, Doc: "Environment variables of the script."},
 		{Name: "secret_env", Type: texts, Class: schema.AppliedToNew, Sensitive: true, Check: checkEnv,
-			Doc: "More environment variables, whose values are masked in logs and errors. A change rebuilds nothing. What the script leaves of them on the disk is in the image."},
+			Doc: "More environment variables, whose values are masked in logs and errors. A change does not rebuild the image. Values that the script writes to the disk are in the image."},
 		{Name: "shutdown", Type: cty.Bool, Class: schema.Replacing, Default: cty.True,
-			Doc: "Whether the machine is shut down before the snapshot is made, so that nothing is half written."},
+			Doc: "Whether npctl shuts the instance down before it creates the snapshot, so that no file is partly written."},
 		{Name: "shutdown_command", Type: cty.String, Class: schema.Replacing, Default: cty.StringVal(defaultShutdown),
-			Doc: "Shell command that shuts the machine down. When it fails, or the machine stays up for a minute, the snapshot is made all the same."},
+			Doc: "Shell command that shuts the instance down. If it fails, or the instance runs for another minute, npctl creates the snapshot anyway."},
 	}
 }
 
@@ -57,14 +57,14 @@ const defaultShutdown = `sync; if [ "$(id -u)" = 0 ]; then shutdown -h now; else
 func loginAttributes() []schema.Attribute {
 	return []schema.Attribute{
 		{Name: "private_key_file", Type: cty.String, Required: true, Class: schema.InPlace, Check: notEmpty,
-			Doc: "Private key to log in with, without a passphrase, relative to the directory of the configuration. Its public half gets into the machine by `key_name` of the label, its user data or its image."},
-		{Name: "username", Type: cty.String, Class: schema.InPlace, Doc: "User to log in as; default is the one of the label's image."},
+			Doc: "Private key to log in with, without a passphrase, relative to the directory of the configuration. The instance gets its public key from `key_name` of the label, its user data or its image."},
+		{Name: "username", Type: cty.String, Class: schema.InPlace, Doc: "User to log in as; default is the username of the label's image."},
 		{Name: "port", Type: cty.Number, Class: schema.InPlace, Check: checkPort,
-			Doc: "SSH port; default is `connection_port` of the label's image, or else 22."},
+			Doc: "SSH port; default is `connection_port` of the label's image, or 22."},
 		{Name: "host_keys", Type: cty.List(cty.String), Class: schema.InPlace, Check: checkHostKeys,
-			Doc: "Host keys that the machine may show, `type base64` each, where its image or user data gives it fixed ones. Without them the first key shown is trusted, unless the cloud knows better, and its fingerprint is in the log."},
+			Doc: "Accepted host keys of the instance, each as `type base64`, if its image or user data sets fixed ones. Without them, and if the cloud does not report the keys, npctl trusts the first key and logs its fingerprint."},
 		{Name: "connect_timeout", Type: cty.String, Class: schema.InPlace, Format: schema.FormatDuration, Default: cty.StringVal("5m"), Check: checkTimeout,
-			Doc: "How long after it is active the machine may take to let npctl in."},
+			Doc: "Time limit for the login after the instance is active."},
 	}
 }
 
@@ -77,7 +77,7 @@ func notEmpty(v cty.Value) error {
 
 func checkInterpreter(v cty.Value) error {
 	if s := v.AsString(); strings.TrimSpace(s) == "" || strings.ContainsAny(s, "\n\r\x00") {
-		return fmt.Errorf("interpreter %q is no command: write one on one line, such as \"/bin/bash -e\"", s)
+		return fmt.Errorf("interpreter %q is not a command: write one on one line, such as \"/bin/bash -e\"", s)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func checkEnv(v cty.Value) error {
 
 func checkPort(v cty.Value) error {
 	if n, _ := v.AsBigFloat().Int64(); n < 1 || n > 65535 {
-		return fmt.Errorf("%d is not a TCP port; write one from 1 to 65535", n)
+		return fmt.Errorf("%d is not a TCP port: write one from 1 to 65535", n)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func checkHostKeys(v cty.Value) error {
 
 func checkTimeout(v cty.Value) error {
 	if s := strings.TrimSpace(v.AsString()); s == "0" || s == "0s" {
-		return errors.New("connect_timeout has to be longer than nothing: write one such as \"5m\"")
+		return errors.New("connect_timeout must be greater than zero: write one such as \"5m\"")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func readFile(path string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // the file is only read
 	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("%s has more than %d bytes", path, most)
@@ -70,7 +70,7 @@ file=
 for dir in /dev/shm "/run/user/$(id -u)" "${TMPDIR:-/tmp}"; do
 	file=$(mktemp "$dir/npctl-script.XXXXXX" 2>/dev/null) && break
 done
-[ -n "$file" ] || { echo "npctl: no directory of this machine takes the script" >&2; exit 125; }
+[ -n "$file" ] || { echo "npctl: no directory of this instance is writable for the script" >&2; exit 125; }
 trap 'rm -f "$file"' EXIT
 cat >"$file" || exit 125
 umask "$old"
@@ -109,7 +109,7 @@ func (b *build) runScript(ctx context.Context, c *connection) error {
 		return err
 	}
 	b.report("running "+b.mask.Text(b.script.name()), 0, 0)
-	b.logf("runs %s with %s as %s on %s", b.script.name(), b.script.interpreter, c.user, c.address)
+	b.logf("running %s with %s as %s on %s", b.script.name(), b.script.interpreter, c.user, c.address)
 	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: b.logLimit, Secrets: b.secrets, Line: b.parseProgress})
 	status, err := c.run(ctx, command, bytes.NewReader(stdin), transcript)
 	name := "the " + b.script.name()

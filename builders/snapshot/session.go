@@ -68,7 +68,7 @@ func (c *connection) run(ctx context.Context, command string, stdin io.Reader, o
 	if err != nil {
 		return exitStatus{}, fmt.Errorf("open a session: %w", err)
 	}
-	defer channel.Close() //nolint:errcheck // it may be closed already
+	defer channel.Close() //nolint:errcheck // the session may be closed already
 	result := make(chan exitStatus, 1)
 	c.running.Go(func() { await(requests, result) })
 	pipe, write := io.Pipe()
@@ -89,7 +89,7 @@ func (c *connection) run(ctx context.Context, command string, stdin io.Reader, o
 	}()
 	ok, err := channel.SendRequest("exec", true, ssh.Marshal(struct{ Line string }{command}))
 	if err == nil && !ok {
-		err = errors.New("the machine refuses to run commands")
+		err = errors.New("the instance refuses to run commands")
 	}
 	if err != nil {
 		return exitStatus{}, fmt.Errorf("run a command: %w", err)
@@ -111,7 +111,7 @@ func (c *connection) result(ctx context.Context, result <-chan exitStatus, copyi
 		go func() { copying.Wait(); close(all) }()
 		to.quiet(ctx, all)
 		if !told {
-			return exitStatus{}, errors.New("the machine hung up without telling how the command ended")
+			return exitStatus{}, errors.New("the instance closed the connection without the exit status of the command")
 		}
 		return end, nil
 	case <-ctx.Done():

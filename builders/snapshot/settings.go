@@ -83,9 +83,9 @@ func (b *Builder) InstanceOffer(config cty.Value) (provider, pool, label string,
 func (s settings) check() error {
 	switch {
 	case s.script.file == "" && s.script.inline == "":
-		return errors.New("the block says nothing to run: write script = \"setup.sh\", or the commands themselves as inline")
+		return errors.New("the block has no script: write script = \"setup.sh\", or the commands as inline")
 	case s.script.file != "" && s.script.inline != "":
-		return errors.New("script and inline are both written: write one of them")
+		return errors.New("script and inline are both set: remove one of them")
 	}
 	return nil
 }
@@ -113,9 +113,9 @@ func (l login) signer() (ssh.Signer, error) {
 	var locked *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &locked):
-		return nil, fmt.Errorf("private_key_file %s has a passphrase, which nobody is there to type: use a key without one (ssh-keygen -N '')", l.keyFile)
+		return nil, fmt.Errorf("private_key_file %s has a passphrase: use a key without one (ssh-keygen -N '')", l.keyFile)
 	case err != nil:
-		return nil, fmt.Errorf("private_key_file %s is no private key in OpenSSH's or PEM format: %w", l.keyFile, err)
+		return nil, fmt.Errorf("private_key_file %s is not a private key in OpenSSH or PEM format: %w", l.keyFile, err)
 	}
 	return signer, nil
 }

@@ -17,20 +17,20 @@ func (b *build) shutDown(ctx context.Context, c *connection) {
 	if b.shutdown == "" {
 		return
 	}
-	b.report("shutting the machine down", 0, 0)
-	b.logf("shuts the machine down")
+	b.report("shutting the instance down", 0, 0)
+	b.logf("shutting the instance down")
 	ctx, cancel := context.WithTimeoutCause(ctx, downLimit, fmt.Errorf("not done after %s", downLimit))
 	defer cancel()
 	transcript := process.NewTranscript(process.Spec{Log: b.log, LogLimit: 64 << 10, Secrets: b.secrets})
 	end, err := c.run(ctx, "exec /bin/sh -c "+quote(b.shutdown), nil, transcript)
 	if err == nil && end.code != 0 {
-		b.logf("shutdown_command ended with exit code %d; the snapshot is made of a machine that runs", end.code)
+		b.logf("shutdown_command ended with exit code %d; the snapshot is taken while the instance runs", end.code)
 		return
 	}
 	select {
 	case <-c.gone:
-		b.logf("the machine has hung up")
+		b.logf("the instance has closed the connection")
 	case <-ctx.Done():
-		b.logf("the machine is still there after %s; the snapshot is made all the same", downLimit)
+		b.logf("the instance still runs after %s; the snapshot is taken anyway", downLimit)
 	}
 }

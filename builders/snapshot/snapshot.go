@@ -54,10 +54,10 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 		return builders.Artifact{}, err
 	}
 	if job.Instances == nil {
-		return builders.Artifact{}, errors.New("nobody lends machines here: builder \"snapshot\" works in npctl itself, not on a host without providers")
+		return builders.Artifact{}, errors.New("no build instances are available: builder \"snapshot\" works in npctl itself, not on a host without providers")
 	}
 	if ctx.Err() != nil {
-		return builders.Artifact{}, fmt.Errorf("no machine was booted: %w", context.Cause(ctx))
+		return builders.Artifact{}, fmt.Errorf("no instance was booted: %w", context.Cause(ctx))
 	}
 	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
 	defer cancel()
@@ -70,19 +70,19 @@ func (b *build) run(ctx context.Context) (builders.Artifact, error) {
 	if err := b.ready(); err != nil { // before the instance costs anything
 		return builders.Artifact{}, err
 	}
-	b.report("booting a machine", 0, 0)
-	b.logf("boots a machine of label %s in provider %s", b.label, b.provider)
+	b.report("booting an instance", 0, 0)
+	b.logf("booting an instance of label %s in provider %s", b.label, b.provider)
 	machine, err := b.job.Instances.Boot(ctx, b.provider, b.pool, b.label)
 	if err != nil {
-		return builders.Artifact{}, fmt.Errorf("boot a machine of label %s in provider %s: %w", b.label, b.provider, err)
+		return builders.Artifact{}, fmt.Errorf("boot an instance of label %s in provider %s: %w", b.label, b.provider, err)
 	}
 	file, err := b.provision(ctx, machine)
-	b.report("deleting the machine", 0, 0)
+	b.report("deleting the instance", 0, 0)
 	closing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), closeLimit, fmt.Errorf("not gone after %s", closeLimit))
 	defer cancel()
 	if left := machine.Close(closing); left != nil {
-		left = fmt.Errorf("delete the machine: %w", left)
-		b.logf("cannot %v; the next plan removes what is left", left)
+		left = fmt.Errorf("delete the instance: %w", left)
+		b.logf("cannot %v; the next plan deletes the rest", left)
 		if err != nil {
 			err = errors.Join(err, left)
 		}
@@ -108,7 +108,7 @@ func (b *build) provision(ctx context.Context, machine builders.Instance) (build
 	if err != nil {
 		return builders.File{}, err
 	}
-	defer connection.Close() //nolint:errcheck // the machine goes
+	defer connection.Close() //nolint:errcheck // the instance is deleted next
 	if err := b.runScript(ctx, connection); err != nil {
 		return builders.File{}, err
 	}
@@ -121,13 +121,13 @@ var formatName = regexp.MustCompile(`^[a-z0-9][a-z0-9.]{0,31}$`)
 
 // capture downloads the image of the disk.
 func (b *build) capture(ctx context.Context, machine builders.Instance) (builders.File, error) {
-	b.report("making a snapshot", 0, 0)
-	b.logf("makes a snapshot of the machine")
+	b.report("creating a snapshot", 0, 0)
+	b.logf("creating a snapshot of the instance")
 	output := filepath.Join(b.job.Dir, b.job.Name)
 	fresh := imagefile.PartName(output)
 	format, err := machine.Capture(ctx, fresh, b.report)
 	if err == nil && !formatName.MatchString(format) {
-		err = fmt.Errorf("the provider calls its format %q", format)
+		err = fmt.Errorf("the provider reports format %q", format)
 	}
 	if err == nil {
 		err = imagefile.Accept(fresh, format)
@@ -137,7 +137,7 @@ func (b *build) capture(ctx context.Context, machine builders.Instance) (builder
 	}
 	if err != nil {
 		_ = os.Remove(fresh)
-		return builders.File{}, fmt.Errorf("snapshot of the machine: %w", stopped(ctx, err))
+		return builders.File{}, fmt.Errorf("snapshot of the instance: %w", stopped(ctx, err))
 	}
 	return builders.File{Format: format, Path: output + "." + format}, nil
 }

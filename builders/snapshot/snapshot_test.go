@@ -117,14 +117,14 @@ func TestImageOfAMachineIsMade(t *testing.T) {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
 	at := fmt.Sprintf("127.0.0.1:%d", tr.login.ConnectionPort)
-	want := []string{"booting a machine", "waiting for SSH at " + at, "running inline script", "shutting the machine down", "making a snapshot", "downloading", "deleting the machine"}
+	want := []string{"booting an instance", "waiting for SSH at " + at, "running inline script", "shutting the instance down", "creating a snapshot", "downloading", "deleting the instance"}
 	if diff := cmp.Diff(want, phases); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
-	wantLog := "npctl: boots a machine of label base in provider cloud\nnpctl: waits for SSH at " + at + " as debian\n" +
-		"npctl: logged in; nobody knows its host key, so the first one shown is trusted: ssh-ed25519 " + ssh.FingerprintSHA256(tr.key.PublicKey()) + "\n" +
-		"npctl: runs inline script with /bin/sh -e as debian on " + at + "\nExit code: 0\n" +
-		"npctl: shuts the machine down\nnpctl: the machine has hung up\nnpctl: makes a snapshot of the machine\n"
+	wantLog := "npctl: booting an instance of label base in provider cloud\nnpctl: waiting for SSH at " + at + " as debian\n" +
+		"npctl: logged in; its host key is unknown, so npctl trusts the first one: ssh-ed25519 " + ssh.FingerprintSHA256(tr.key.PublicKey()) + "\n" +
+		"npctl: running inline script with /bin/sh -e as debian on " + at + "\nExit code: 0\n" +
+		"npctl: shutting the instance down\nnpctl: the instance has closed the connection\nnpctl: creating a snapshot of the instance\n"
 	if diff := cmp.Diff(wantLog, tr.log.String()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
@@ -240,7 +240,7 @@ func TestNothingIsLeftWhateverFails(t *testing.T) {
 	t.Run("boot", func(t *testing.T) {
 		tr := newTrial(t, nil)
 		tr.bootErr = broken
-		tr.mustFail(t, "boot a machine of label base in provider cloud: the cloud is on fire")
+		tr.mustFail(t, "boot an instance of label base in provider cloud: the cloud is on fire")
 		if diff := cmp.Diff([]string{"boot"}, tr.noted()); diff != "" {
 			t.Errorf("the machine saw (-want +got):\n%s", diff)
 		}
@@ -248,12 +248,12 @@ func TestNothingIsLeftWhateverFails(t *testing.T) {
 	t.Run("capture", func(t *testing.T) {
 		tr := newTrial(t, nil)
 		tr.captureErr = broken
-		tr.mustFail(t, "snapshot of the machine: the cloud is on fire")
+		tr.mustFail(t, "snapshot of the instance: the cloud is on fire")
 	})
 	t.Run("close after a failure", func(t *testing.T) {
 		tr := newTrial(t, nil)
 		tr.captureErr, tr.closeErr = broken, errors.New("quota of deletions")
-		tr.mustFail(t, "the cloud is on fire", "delete the machine: quota of deletions")
+		tr.mustFail(t, "the cloud is on fire", "delete the instance: quota of deletions")
 	})
 	t.Run("close alone", func(t *testing.T) {
 		tr := newTrial(t, nil)
@@ -261,7 +261,7 @@ func TestNothingIsLeftWhateverFails(t *testing.T) {
 		if _, err := tr.build(t.Context()); err != nil {
 			t.Errorf("an image that is there was thrown away: %v", err)
 		}
-		if want := "npctl: cannot delete the machine: the cloud is on fire; the next plan removes what is left\n"; !strings.HasSuffix(tr.log.String(), want) {
+		if want := "npctl: cannot delete the instance: the cloud is on fire; the next plan deletes the rest\n"; !strings.HasSuffix(tr.log.String(), want) {
 			t.Errorf("log ends\n%s\nwant %s", &tr.log, want)
 		}
 	})
@@ -326,5 +326,5 @@ func TestBuildTimeoutIsOfTheWhole(t *testing.T) {
 func TestJobWithoutMachinesIsExplained(t *testing.T) {
 	tr := newTrial(t, nil)
 	tr.job.Instances = nil
-	tr.mustFail(t, "nobody lends machines here")
+	tr.mustFail(t, "no build instances are available")
 }

@@ -17,7 +17,7 @@ import (
 func parseAddress(written string) (root *url.URL, tenant string, err error) {
 	parsed, err := url.Parse(written)
 	if err != nil || parsed.Host == "" {
-		return nil, "", fmt.Errorf("api_url %q is not a web address; write it like \"https://zuul.example.com/\"", fetch.Redacted(parsed))
+		return nil, "", fmt.Errorf("api_url %q is not a URL; write it like \"https://zuul.example.com/\"", fetch.Redacted(parsed))
 	}
 	parts := slices.DeleteFunc(strings.Split(parsed.Path, "/"), func(part string) bool { return part == "" })
 	switch api, page := lastIndex(parts, "api"), slices.Index(parts, "t"); {
@@ -65,7 +65,7 @@ func (s *source) base(ctx context.Context) (*url.URL, error) {
 	shown := fetch.Redacted(s.root)
 	switch {
 	case known.tenant != "" && s.tenant != "" && known.tenant != s.tenant:
-		return nil, fmt.Errorf("%s is the address of tenant %q alone: correct tenant, which says %q, or api_url", shown, known.tenant, s.tenant)
+		return nil, fmt.Errorf("%s is the address of tenant %q only: correct tenant, which is %q, or api_url", shown, known.tenant, s.tenant)
 	case known.tenant != "":
 		return s.root.JoinPath("api"), nil
 	case s.tenant != "":

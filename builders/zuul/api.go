@@ -54,7 +54,7 @@ func sameHost(next *http.Request, via []*http.Request) error {
 		return err
 	}
 	if first := via[0].URL; next.URL.Hostname() != first.Hostname() || next.URL.Scheme == first.Scheme && next.URL.Host != first.Host {
-		return backoff.Permanent(fmt.Errorf("the server redirects to %s: if that is the Zuul you mean, write it in api_url", fetch.Redacted(next.URL)))
+		return backoff.Permanent(fmt.Errorf("the server redirects to %s: if that is the intended Zuul, write it in api_url", fetch.Redacted(next.URL)))
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (a *api) get(ctx context.Context, c call, into any) error {
 		err = decode(body, into)
 	}
 	if err != nil {
-		return fmt.Errorf("ask the Zuul at %s: %w", a.shown, err)
+		return fmt.Errorf("query the Zuul at %s: %w", a.shown, err)
 	}
 	return nil
 }
@@ -92,10 +92,10 @@ func (a *api) get(ctx context.Context, c call, into any) error {
 // decode reports the kind of error without the text, which may be large.
 func decode(body []byte, into any) error {
 	if start := bytes.TrimLeft(body, " \t\r\n"); bytes.HasPrefix(start, []byte("<")) {
-		return errors.New("it answers with a web page; is api_url its base address?")
+		return errors.New("it returns a web page; is api_url its base address?")
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("its answer cannot be read; is it a Zuul? %w", err)
+		return fmt.Errorf("its response cannot be decoded; is it a Zuul? %w", err)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (a *api) do(ctx context.Context, c call, token string) ([]byte, error) {
 		return nil, permanentError(ctx, err)
 	}
 	if len(body) > apiLimit {
-		return nil, backoff.Permanent(fmt.Errorf("it answers with more than %s", imagefile.Bytes(apiLimit)))
+		return nil, backoff.Permanent(fmt.Errorf("its response has more than %s", imagefile.Bytes(apiLimit)))
 	}
 	return body, judge(response, body, token != "")
 }
@@ -180,21 +180,21 @@ func judge(r *http.Response, body []byte, hadToken bool) error {
 	case code == http.StatusUnauthorized && hadToken:
 		return backoff.Permanent(fmt.Errorf("%w: it does not accept the token%s", errUnauthorized, said))
 	case code == http.StatusUnauthorized:
-		return backoff.Permanent(fmt.Errorf("%w: it wants a token: write token, token_file or token_command%s", errUnauthorized, said))
+		return backoff.Permanent(fmt.Errorf("%w: it requires a token: set token, token_file or token_command%s", errUnauthorized, said))
 	case code == http.StatusForbidden:
-		return backoff.Permanent(fmt.Errorf("the token does not allow to read the tenant (%s)%s", r.Status, said))
+		return backoff.Permanent(fmt.Errorf("the token has no permission to read the tenant (%s)%s", r.Status, said))
 	case fetch.IsTransientStatus(code):
 		wait := fetch.RetryAfter(r.Header)
-		err := fmt.Errorf("it answers %s%s", r.Status, said)
+		err := fmt.Errorf("it returns %s%s", r.Status, said)
 		if wait > maxRetryAfter {
-			return backoff.Permanent(fmt.Errorf("%w; it wants to be left alone for %s", err, wait.Round(time.Second)))
+			return backoff.Permanent(fmt.Errorf("%w; it requests a pause of %s", err, wait.Round(time.Second)))
 		}
 		if wait > 0 {
 			return &waitError{err, &backoff.RetryAfterError{Duration: wait}}
 		}
 		return err
 	default:
-		return backoff.Permanent(fmt.Errorf("it answers %s%s", r.Status, said))
+		return backoff.Permanent(fmt.Errorf("it returns %s%s", r.Status, said))
 	}
 }
 
@@ -216,5 +216,5 @@ func description(body []byte) string {
 		return ""
 	}
 	text := strings.ToValidUTF8(strings.TrimSpace(said.Error+" "+said.Description), "?")
-	return fmt.Sprintf("; it says %.300q", text)
+	return fmt.Sprintf("; its message is %.300q", text)
 }

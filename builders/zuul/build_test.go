@@ -101,10 +101,10 @@ func TestBuildIsFetchedAndRemembered(t *testing.T) {
 				t.Errorf("artifact (-want +got):\n%s", diff)
 			}
 			checkContent(t, j, map[string][]byte{"debian-b1.raw": rawImage, "debian-b1.qcow2": qcow2Image})
-			if !phases["asking Zuul"] || len(phases) < 2 {
+			if !phases["querying Zuul"] || len(phases) < 2 {
 				t.Errorf("progress told %v", phases)
 			}
-			for _, part := range []string{"npctl: takes build " + number(7), "fetches raw from " + s.files.URL + "/5f3/debian.raw.zst?…\n", "sha256 " + sha(rawImage) + ", as its metadata says"} {
+			for _, part := range []string{"npctl: using build " + number(7), "fetching raw from " + s.files.URL + "/5f3/debian.raw.zst?…\n", "sha256 " + sha(rawImage) + ", equal to its metadata"} {
 				if !strings.Contains(log.String(), part) {
 					t.Errorf("log lacks %q:\n%s", part, &log)
 				}
@@ -177,8 +177,8 @@ func TestNewestIsFetchedWhenNoneIsNamed(t *testing.T) {
 	}
 	s.rows = []row{periodic(1, 1), periodic(2, 2), periodic(3, 3, raw).with("change", 1)}
 	_, err = quick().Build(t.Context(), job(t, s.block(), "qcow2"), &bytes.Buffer{})
-	want := `there is no build of job "build-image" of project "org/images" in periodic to take; ` +
-		"1× it built a change that is not merged, and its pipeline is not in trusted_pipelines; 2× it has no artifact that an artifact block asks for"
+	want := `there is no usable build of job "build-image" of project "org/images" in periodic; ` +
+		"1× it built a change that is not merged, and its pipeline is not in trusted_pipelines; 2× it has no artifact that matches an artifact block"
 	if err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
@@ -260,10 +260,10 @@ func TestBadInputIsRefused(t *testing.T) {
 		version string
 		want    string
 	}{
-		{"file in place of an address", address("file:///etc/passwd"), "", `artifact "image of the night" has the address "file:///etc/passwd", which is no web address`},
-		{"container image", address("docker://registry.example.org/x"), "", "which is no web address"},
+		{"file in place of an address", address("file:///etc/passwd"), "", `artifact "image of the night" has the address "file:///etc/passwd", which is not a URL`},
+		{"container image", address("docker://registry.example.org/x"), "", "which is not a URL"},
 		{"no address", address(""), "", "is not of"}, // the log's own index, which is no image
-		{"address that cannot be read", address("http://[::1:secret"), "", "has an address that cannot be read"},
+		{"address that cannot be read", address("http://[::1:secret"), "", "has an address that cannot be parsed"},
 		{"checksum that is none", func(s site) { s.artifact()["metadata"].(row)["sha256"] = "sha256:x" }, "", `has the sha256 "sha256:x", which are not 64 hex digits`},
 		{"another format", func(s site) { s.files.content["/5f3/debian.qcow2"] = rawImage; s.unsummed() }, "", "does not have the header of a qcow2 image"},
 		{"backing file", func(s site) {
@@ -276,10 +276,10 @@ func TestBadInputIsRefused(t *testing.T) {
 		}, "", "the limit is 1.0 GiB; max_size_gb sets it"},
 		{"two that fit", func(s site) {
 			s.rows[0]["artifacts"] = append(s.rows[0]["artifacts"].([]row), artifact("https://x/i.qcow2", "image_name", "ubuntu"))
-		}, "", `2 artifacts that fit artifact "qcow2": "image of the night", "image of the night" (image_name "ubuntu"); tell them apart with image_name`},
-		{"build of a change", func(s site) { s.rows[0] = s.rows[0].with("change", 1) }, number(7), "is not taken: it built a change that is not merged"},
-		{"build with a change beside it", func(s site) { s.rows[0]["refs"] = []row{{"change": nil}, {"change": 4}} }, number(7), "is not taken: it built a change that is not merged"},
-		{"id that is a path", nil, "../../../info", `"../../../info" is no id of a Zuul build`},
+		}, "", `2 artifacts that match artifact "qcow2": "image of the night", "image of the night" (image_name "ubuntu"); distinguish them with image_name`},
+		{"build of a change", func(s site) { s.rows[0] = s.rows[0].with("change", 1) }, number(7), "is not used: it built a change that is not merged"},
+		{"build with a change beside it", func(s site) { s.rows[0]["refs"] = []row{{"change": nil}, {"change": 4}} }, number(7), "is not used: it built a change that is not merged"},
+		{"id that is a path", nil, "../../../info", `"../../../info" is not the ID of a Zuul build`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSite(t)
@@ -413,7 +413,7 @@ func TestArtifactsDoNotLeadToThisHost(t *testing.T) {
 		allowed       cty.Value
 		want          string
 	}{
-		{"an address of this host", s.files.URL + "/5f3/debian.qcow2", cty.False, "127.0.0.1 is an address of this host; npctl fetches nothing from there unless the image says local_artifacts = true"},
+		{"an address of this host", s.files.URL + "/5f3/debian.qcow2", cty.False, "127.0.0.1 is an address of this host; npctl fetches nothing from there unless the image has local_artifacts = true"},
 		{"a redirect to this host", front.URL + "/away", cty.False, "127.0.0.1 is an address of this host"},
 		{"the host of Zuul", front.URL + "/here", cty.False, ""},
 		{"a redirect that is allowed", front.URL + "/away", cty.True, ""},

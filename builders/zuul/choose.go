@@ -61,7 +61,7 @@ func (s *source) offers(b *build) (map[string]offer, error) {
 	found := map[string]offer{}
 	for format, list := range s.matchingArtifacts(b) {
 		if len(list) > 1 {
-			return nil, fmt.Errorf("build %s has %d artifacts that fit artifact %q: %s; tell them apart with image_name, or with name in the artifact block",
+			return nil, fmt.Errorf("build %s has %d artifacts that match artifact %q: %s; distinguish them with image_name, or with name in the artifact block",
 				b.UUID, len(list), format, names(list))
 		}
 		o, err := b.offer(format, list[0])

@@ -52,7 +52,7 @@ func (s *source) download(ctx context.Context, job builders.Job, chosen []offer,
 
 func (s *source) fetchOne(ctx context.Context, o offer, path string, progress func(done, total int64), log *logger) (imagefile.Sums, error) {
 	began := time.Now()
-	log.printf("fetches %s from %s", o.format, fetch.Redacted(o.address))
+	log.printf("fetching %s from %s", o.format, fetch.Redacted(o.address))
 	got, err := s.fetch.Download(ctx, fetch.Request{
 		URL: o.address, Path: path, Compression: o.packing, Limit: s.sizeLimit, SHA256: o.sha256, MD5: o.md5,
 		Progress: progress, Note: func(text string) { log.printf("%s: %s", o.format, text) },
@@ -60,7 +60,7 @@ func (s *source) fetchOne(ctx context.Context, o offer, path string, progress fu
 	var place *fetch.ForbiddenAddressError
 	switch {
 	case errors.As(err, &place):
-		return got.Sums, fmt.Errorf("%w; npctl fetches nothing from there unless the image says local_artifacts = true", err)
+		return got.Sums, fmt.Errorf("%w; npctl fetches nothing from there unless the image has local_artifacts = true", err)
 	case errors.Is(err, fetch.ErrGone):
 		return got.Sums, fmt.Errorf("%w: %w", builders.ErrVersionGone, err)
 	case errors.Is(err, fetch.ErrTooLarge):
@@ -71,9 +71,9 @@ func (s *source) fetchOne(ctx context.Context, o offer, path string, progress fu
 	if err := qemuimg.Check(path, o.format); err != nil {
 		return got.Sums, err
 	}
-	checked := "its metadata has no checksum to compare with"
+	checked := "its metadata has no checksum"
 	if o.sha256+o.md5 != "" {
-		checked = "as its metadata says"
+		checked = "equal to its metadata"
 	}
 	log.printf("%s has %s, sent as %s in %s; sha256 %s, %s", o.format, imagefile.Bytes(got.Size), imagefile.Bytes(got.Sent),
 		time.Since(began).Round(time.Millisecond), got.SHA256, checked)

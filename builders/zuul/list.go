@@ -38,7 +38,7 @@ func (s *source) list(ctx context.Context) (listing, error) {
 	for _, row := range rows {
 		b := &build{}
 		if err := errors.Join(json.Unmarshal(row, b), b.complete()); err != nil {
-			return listing{}, fmt.Errorf("read what the Zuul at %s says of a build: %w", s.api.shown, err)
+			return listing{}, fmt.Errorf("read a build from the Zuul at %s: %w", s.api.shown, err)
 		}
 		if why := s.refuse(b); why != "" {
 			found.refused[b.UUID] = why
@@ -88,7 +88,7 @@ func (s *source) refuse(b *build) string {
 	case b.Result != "SUCCESS" || b.ended.IsZero():
 		return "it has not succeeded"
 	case b.Final != nil && !*b.Final:
-		return "it was tried again"
+		return "it was retried"
 	case !matches(s.job, b.Job):
 		return fmt.Sprintf("it is of job %.100q", b.Job)
 	case !fits(s.pipelines, b.Pipeline):
@@ -100,7 +100,7 @@ func (s *source) refuse(b *build) string {
 	case b.unmerged() && !fits(s.trusted, b.Pipeline):
 		return "it built a change that is not merged, and its pipeline is not in trusted_pipelines"
 	case len(s.matchingArtifacts(b)) == 0:
-		return "it has no artifact that an artifact block asks for"
+		return "it has no artifact that matches an artifact block"
 	}
 	return ""
 }
@@ -127,7 +127,7 @@ func matches(pattern, text string) bool {
 
 // nothing returns the error for a listing without a usable build.
 func (l listing) nothing(s settings) error {
-	text := fmt.Sprintf("there is no build of job %q of project %q in %s to take", s.job, s.project, strings.Join(s.pipelines, ", "))
+	text := fmt.Sprintf("there is no usable build of job %q of project %q in %s", s.job, s.project, strings.Join(s.pipelines, ", "))
 	count := map[string]int{}
 	for _, why := range l.refused {
 		count[why]++

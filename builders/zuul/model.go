@@ -88,7 +88,7 @@ var uuidForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]{7,63}$`)
 // complete sets the derived fields.
 func (b *build) complete() error {
 	if !uuidForm.MatchString(b.UUID) {
-		return fmt.Errorf("a build has the id %.80q, which is none", b.UUID)
+		return fmt.Errorf("a build has the ID %.80q, which is not valid", b.UUID)
 	}
 	b.id, _ = b.ID.Int64()
 	if b.EndTime == "" {
@@ -100,7 +100,7 @@ func (b *build) complete() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("build %s ended at %.80q, which is no time", b.UUID, b.EndTime)
+	return fmt.Errorf("build %s ended at %.80q, which is not a time", b.UUID, b.EndTime)
 }
 
 func (b *build) project() string { return cmp.Or(b.Ref.Project, b.Project) }
@@ -135,10 +135,10 @@ func (b *build) resolve(a artifact) (*url.URL, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("artifact %.100q has an address that cannot be read", a.Name)
+		return nil, fmt.Errorf("artifact %.100q has an address that cannot be parsed", a.Name)
 	}
 	if address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
-		return nil, fmt.Errorf("artifact %.100q has the address %.200q, which is no web address", a.Name, fetch.Redacted(address))
+		return nil, fmt.Errorf("artifact %.100q has the address %.200q, which is not a URL", a.Name, fetch.Redacted(address))
 	}
 	return address, nil
 }

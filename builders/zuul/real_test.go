@@ -271,7 +271,7 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 		with []any
 		want string
 	}{
-		{"none", nil, "it wants a token: write token, token_file or token_command"},
+		{"none", nil, "it requires a token: set token, token_file or token_command"},
 		{"made at each use", []any{"token_command", words(token, "npctl", "60")}, ""},
 		{"of somebody else", []any{"token_command", words(token, "other", "60")}, "not allow"},
 		{"of the operators", []any{"token_command", words(environment(t, "NPCTL_TEST_ZUUL_ADMIN_TOKEN"))}, ""},

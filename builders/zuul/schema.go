@@ -14,7 +14,7 @@ import (
 // Schema implements builders.Builder. It is the part of a zuul_image block that defines the source of the image.
 func (*Builder) Schema() schema.Block {
 	return schema.Block{
-		Doc:        "Fetches what a Zuul job has built. See builders/zuul.md.",
+		Doc:        "Fetches images that a Zuul job has built. See builders/zuul.md.",
 		Attributes: append(sourceAttributes(), fetchAttributes()...),
 		Blocks: []schema.NestedBlock{
 			{Name: "artifact", Label: "format", Min: 1, Schema: artifactBlock()},
@@ -28,16 +28,16 @@ func sourceAttributes() []schema.Attribute {
 	texts := cty.List(cty.String)
 	return []schema.Attribute{
 		{Name: "api_url", Type: cty.String, Required: true, Class: schema.Replacing, Check: checkURL,
-			Doc: "Base address of Zuul, the one that its web pages have."},
+			Doc: "Base address of Zuul, as of its web pages."},
 		{Name: "tenant", Type: cty.String, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Tenant of the job. Leave it out when the address belongs to one tenant (a white label)."},
+			Doc: "Tenant of the job. Omit it when the address belongs to one tenant (a white label)."},
 		{Name: "project", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty,
 			Doc: "Short name of the project, such as `opendev/system-config`."},
-		{Name: "branch", Type: cty.String, Class: schema.Replacing, Check: notEmpty, Doc: "Branch of the build; any when not written."},
+		{Name: "branch", Type: cty.String, Class: schema.Replacing, Check: notEmpty, Doc: "Branch of the build; default is any."},
 		{Name: "pipelines", Type: texts, Required: true, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Pipelines whose builds are taken. Builds of changes that are not merged are left out, see `trusted_pipelines`."},
+			Doc: "Pipelines whose builds are used. npctl skips builds of unmerged changes, see `trusted_pipelines`."},
 		{Name: "trusted_pipelines", Type: texts, Default: cty.ListValEmpty(cty.String), Class: schema.Replacing,
-			Doc: "Those of the pipelines whose builds are taken even if they built a change that is not merged."},
+			Doc: "Those of the pipelines whose builds are used even if they built an unmerged change."},
 		{Name: "job", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty, Doc: "Name of the job."},
 		{Name: "image_name", Type: cty.String, Class: schema.Replacing, Check: notEmpty,
 			Doc: "The `image_name` that the artifacts' metadata must have, for jobs that build several images."},
@@ -52,29 +52,29 @@ func fetchAttributes() []schema.Attribute {
 	}
 	return []schema.Attribute{
 		{Name: "token", Type: cty.String, Sensitive: true,
-			Doc: "Token for the API, where it needs one. At most one of `token`, `token_file` and `token_command` is written."},
+			Doc: "Token for the API, if it requires one. At most one of `token`, `token_file` and `token_command` may be set."},
 		{Name: "token_file", Type: cty.String, Check: checkFile,
-			Doc: "File that holds the token, relative to the directory of the configuration. It is read anew for each use."},
+			Doc: "File that contains the token, relative to the directory of the configuration. npctl reads it for each use."},
 		{Name: "token_command", Type: cty.List(cty.String), Check: notEmpty,
-			Doc: "Command that prints the token, run in the directory of the configuration with the clean environment of builders. It is run for each use, also by `npctl plan`."},
+			Doc: "Command that prints the token, run in the directory of the configuration with the clean environment of builders. npctl runs it for each use, also in `npctl plan`."},
 		{Name: "poll_interval", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5m"),
-			Doc: "Time between two questions for new builds."},
-		whole("poll_builds", "Number of newest builds that each question looks at.", 20),
+			Doc: "Time between two queries for new builds."},
+		whole("poll_builds", "Number of newest builds that each query returns.", 20),
 		{Name: "api_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("60s"), Doc: "Time limit of one API call."},
-		whole("max_size_gb", "Largest file that is fetched, in GiB, after decompression.", 100),
+		whole("max_size_gb", "Maximum size of a fetched file in GiB, after decompression.", 100),
 		{Name: "local_artifacts", Type: cty.Bool, Default: cty.False,
-			Doc: "Whether addresses of artifacts, which the job chooses, and their redirects may lead to the host of npctl itself, to link-local addresses " +
-				"and to metadata services of clouds. Zuul's own host and port are always allowed."},
+			Doc: "Whether addresses of artifacts, which the job chooses, and their redirects may refer to the host of npctl itself, to link-local addresses " +
+				"and to metadata services of clouds. The host and port of Zuul are always allowed."},
 	}
 }
 
 func artifactBlock() schema.Block {
 	return schema.Block{
-		Doc: "Which artifact of a build is the file of a format. The label is the format after decompression, such as `qcow2`.",
+		Doc: "Selects the artifact of a build that is the file of a format. The label is the format after decompression, such as `qcow2`.",
 		Attributes: []schema.Attribute{
 			{Name: "type", Type: cty.String, Default: cty.StringVal("zuul_image"), Class: schema.Replacing, Check: notEmpty,
 				Doc: "The `type` in the artifact's metadata."},
-			{Name: "name", Type: cty.String, Class: schema.Replacing, Check: notEmpty, Doc: "Name of the artifact; any when not written."},
+			{Name: "name", Type: cty.String, Class: schema.Replacing, Check: notEmpty, Doc: "Name of the artifact; default is any."},
 		},
 	}
 }
@@ -83,7 +83,7 @@ func tlsBlock() schema.Block {
 	return schema.Block{
 		Doc: "Paths of PEM files for TLS with client certificates.",
 		Attributes: []schema.Attribute{
-			{Name: "ca", Type: cty.String, Required: true, Check: checkFile, Doc: "Certificates of the authorities that are trusted."},
+			{Name: "ca", Type: cty.String, Required: true, Check: checkFile, Doc: "Certificates of the trusted authorities."},
 			{Name: "cert", Type: cty.String, Check: checkFile, Doc: "Certificate of this client."},
 			{Name: "key", Type: cty.String, Check: checkFile, Doc: "Key of this client."},
 		},
@@ -125,11 +125,11 @@ func checkURL(v cty.Value) error {
 	parsed, err := url.Parse(v.AsString())
 	switch {
 	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "":
-		return fmt.Errorf("%q is not a web address; write it like \"https://zuul.example.com/\"", v.AsString())
+		return fmt.Errorf("%q is not a URL; write it like \"https://zuul.example.com/\"", v.AsString())
 	case parsed.User != nil:
-		return errors.New("the address holds a user name; use the attributes meant for credentials")
+		return errors.New("the address contains a user name; use the attributes for credentials")
 	case parsed.RawQuery != "" || parsed.Fragment != "":
-		return fmt.Errorf("%q has a query or fragment, but only the base of the address is wanted", v.AsString())
+		return fmt.Errorf("%q has a query or fragment; write only the base address", v.AsString())
 	}
 	return nil
 }

@@ -22,9 +22,9 @@ func TestSchemaChecks(t *testing.T) {
 		want      string // empty: no error
 	}{
 		{"api_url", cty.StringVal("https://zuul.example.com/sub/"), ""},
-		{"api_url", cty.StringVal("zuul.example.com"), "is not a web address"},
-		{"api_url", cty.StringVal("ftp://zuul.example.com"), "is not a web address"},
-		{"api_url", cty.StringVal("https://me:secret@zuul.example.com"), "the address holds a user name"},
+		{"api_url", cty.StringVal("zuul.example.com"), "is not a URL"},
+		{"api_url", cty.StringVal("ftp://zuul.example.com"), "is not a URL"},
+		{"api_url", cty.StringVal("https://me:secret@zuul.example.com"), "the address contains a user name"},
 		{"api_url", cty.StringVal("https://zuul.example.com/?x=1"), "has a query or fragment"},
 		{"pipelines", cty.ListValEmpty(cty.String), "at least one"},
 		{"job", cty.StringVal(""), "empty"},
@@ -51,8 +51,8 @@ func TestMistakesThatOnlyTheWholeBlockShows(t *testing.T) {
 		want   string
 	}{
 		{d.block("token", "a", "token_file", "b"), "at most one of token, token_file and token_command"},
-		{d.block("artifact", wants("../../etc/passwd")), "no image format"},
-		{d.block("artifact", wants("qcow", "qcow2")), "two artifact blocks for the format qcow2"},
+		{d.block("artifact", wants("../../etc/passwd")), "not an image format"},
+		{d.block("artifact", wants("qcow", "qcow2")), "two artifact blocks for format qcow2"},
 		{d.block("artifact", cty.MapValEmpty(wants("raw").Type().ElementType())), "there is no artifact block"},
 		{d.block("api_timeout", "soon"), "not a duration"},
 		{cty.StringVal("x"), "not a known object"},

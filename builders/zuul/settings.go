@@ -77,7 +77,7 @@ func read(config cty.Value, baseDir string, s schema.Block) (settings, error) {
 
 func oneTenant(inAddress, written string) (string, error) {
 	if inAddress != "" && written != "" && inAddress != written {
-		return "", fmt.Errorf("api_url leads to tenant %q and tenant says %q: correct one of them", inAddress, written)
+		return "", fmt.Errorf("api_url belongs to tenant %q, but tenant is %q: correct one of them", inAddress, written)
 	}
 	return cmp.Or(inAddress, written), nil
 }
@@ -91,10 +91,10 @@ func readArtifacts(config cty.Value) (map[string]wanted, error) {
 			return nil, err
 		}
 		if !formatName.MatchString(format) {
-			return nil, fmt.Errorf("artifact %q is labelled with no image format: write one such as \"raw\" or \"qcow2\"", label)
+			return nil, fmt.Errorf("the label of artifact %q is not an image format: write one such as \"raw\" or \"qcow2\"", label)
 		}
 		if _, twice := found[format]; twice {
-			return nil, fmt.Errorf("there are two artifact blocks for the format %s: leave out one of them", format)
+			return nil, fmt.Errorf("there are two artifact blocks for format %s: remove one of them", format)
 		}
 		found[format] = wanted{kind: b.String("type"), name: b.String("name")}
 	}

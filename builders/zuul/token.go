@@ -44,7 +44,7 @@ func readToken(b block.Block, baseDir string) (tokenSource, error) {
 		}
 	}
 	if written > 1 {
-		return tokenSource{}, errors.New("at most one of token, token_file and token_command can be written")
+		return tokenSource{}, errors.New("at most one of token, token_file and token_command may be set")
 	}
 	return t, nil
 }
@@ -79,7 +79,7 @@ func clean(from, text string) (string, error) {
 	}
 	odd := func(r rune) bool { return r <= ' ' || r > '~' }
 	if token == "" || strings.ContainsFunc(token, odd) {
-		return "", fmt.Errorf("%s gives no token: it has to be one word", from)
+		return "", fmt.Errorf("%s contains no token: it must be one word", from)
 	}
 	return token, nil
 }
@@ -88,7 +88,7 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() { // reading a pipe may block forever
-		return nil, fmt.Errorf("%s is no plain file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t tokenSource) run(ctx context.Context) (string, error) {
 	ctx, cancel := process.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	var out, complaints limited
-	command := exec.CommandContext(ctx, t.command[0], t.command[1:]...) //nolint:gosec // what the configuration says
+	command := exec.CommandContext(ctx, t.command[0], t.command[1:]...) //nolint:gosec // the command is from the configuration
 	command.Dir, command.Stdout, command.Stderr = t.dir, &out, &complaints
 	command.Env = process.BaseEnv(os.Environ())
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -119,7 +119,7 @@ func (t tokenSource) run(ctx context.Context) (string, error) {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case out.over:
-		return "", fmt.Errorf("it prints more than %d bytes", tokenLimit)
+		return "", fmt.Errorf("its output has more than %d bytes", tokenLimit)
 	case err != nil:
 		mask := process.NewMasker(append(slices.Clone(t.secrets), strings.Fields(out.text.String())...))
 		said := strings.TrimSpace(complaints.text.String())

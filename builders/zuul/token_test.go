@@ -77,7 +77,7 @@ func TestTokenThatHasExpiredIsReadOnceMore(t *testing.T) {
 		t.Errorf("tokens were %q", tokens)
 	}
 	_, err := quick().Versions(t.Context(), config, dir)
-	if err == nil || !strings.Contains(err.Error(), `does not accept the token; it says "invalid_token token expired Bearer (sensitive)"`) {
+	if err == nil || !strings.Contains(err.Error(), `does not accept the token; its message is "invalid_token token expired Bearer (sensitive)"`) {
 		t.Errorf("error is %v", err)
 	}
 	if _, tokens := d.calls(); len(tokens) != 6 {
@@ -89,7 +89,7 @@ func TestTokenThatIsMissingIsAskedFor(t *testing.T) {
 	d := newDouble(t, periodic(1, 1, raw))
 	d.token = "x"
 	_, err := quick().Versions(t.Context(), d.block(), "")
-	if err == nil || !strings.Contains(err.Error(), "it wants a token: write token, token_file or token_command") {
+	if err == nil || !strings.Contains(err.Error(), "it requires a token: set token, token_file or token_command") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -107,15 +107,15 @@ func TestTokensThatAreNoneAreErrors(t *testing.T) {
 		want        string
 	}{
 		{"token_file", "none", "none: no such file or directory"},
-		{"token_file", ".", "is no plain file"},
-		{"token_file", "empty", "/empty gives no token: it has to be one word"},
-		{"token_file", "two", "/two gives no token: it has to be one word"},
+		{"token_file", ".", "is not a regular file"},
+		{"token_file", "empty", "/empty contains no token: it must be one word"},
+		{"token_file", "two", "/two contains no token: it must be one word"},
 		{"token_file", "large", "/large has more than 65536 bytes"},
 		{"token_command", words("./fail"), `token_command: "./fail": exit status 3: log in first, not with (sensitive)`},
-		{"token_command", words("./endless"), "it prints more than 65536 bytes"},
-		{"token_command", words("./quiet"), "token_command gives no token: it has to be one word"},
+		{"token_command", words("./endless"), "its output has more than 65536 bytes"},
+		{"token_command", words("./quiet"), "token_command contains no token: it must be one word"},
 		{"token_command", words("no-such-program"), "executable file not found"},
-		{"token", "sec-ret\x01xyz", "token gives no token: it has to be one word"},
+		{"token", "sec-ret\x01xyz", "token contains no token: it must be one word"},
 	} {
 		d := newDouble(t, periodic(1, 1, raw))
 		_, err := quick().Versions(t.Context(), d.block(test.name, test.value), dir)
@@ -211,7 +211,7 @@ func TestTLSOptions(t *testing.T) {
 		{"no certificate", files(text(ca), none, none), "certificate required"},
 		{"certificate without key", files(text(ca), text(cert), none), "cert and key belong together"},
 		{"no such file", files(text("none.pem"), none, none), "none.pem: no such file"},
-		{"no PEM", files(text(key), none, none), "holds no certificate in PEM"},
+		{"no PEM", files(text(key), none, none), "contains no PEM certificate"},
 		{"all", files(text("ca.pem"), text("client.pem"), text("client.key")), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -69,7 +69,7 @@ func connect(s settings) (zuul, elsewhere *http.Transport, err error) {
 	}
 	for _, pool := range []*x509.CertPool{own.RootCAs, others.RootCAs} {
 		if !pool.AppendCertsFromPEM(text) {
-			return nil, nil, fmt.Errorf("tls: ca: %s holds no certificate in PEM", s.tls.ca)
+			return nil, nil, fmt.Errorf("tls: ca: %s contains no PEM certificate", s.tls.ca)
 		}
 	}
 	if s.tls.cert != "" {

@@ -169,7 +169,7 @@ func TestAddressesAsPeopleWriteThem(t *testing.T) {
 		{"", "", "T", false, true, "/api/tenant/T/builds"},
 		{"", "", "", false, false, "has several tenants: write tenant"},
 		{"", "", "", false, true, "there is no Zuul at"},
-		{"", "/t/T/builds", "U", false, false, `leads to tenant "T" and tenant says "U"`},
+		{"", "/t/T/builds", "U", false, false, `belongs to tenant "T", but tenant is "U"`},
 		{"", "", "U", false, false, `is there a tenant "U"?`},
 		{"/sub/path", "/", "T", false, false, "/sub/path/api/tenant/T/builds"},
 		{"/sub/path", "/t/T/status", "", false, false, "/sub/path/api/tenant/T/builds"},
@@ -178,7 +178,7 @@ func TestAddressesAsPeopleWriteThem(t *testing.T) {
 		{"", "/builds", "", true, false, "/api/builds"},
 		{"/sub", "/", "", true, false, "/sub/api/builds"},
 		{"", "/", "T", true, false, "/api/builds"},
-		{"", "/", "U", true, false, `is the address of tenant "T" alone`},
+		{"", "/", "U", true, false, `is the address of tenant "T" only`},
 		{"/elsewhere", "/../no", "T", false, false, "web page"},
 	} {
 		t.Run(test.prefix+test.written+" "+test.tenant, func(t *testing.T) {
@@ -252,19 +252,19 @@ func TestErrorsOfTheAPIAreToldApart(t *testing.T) {
 		want  string
 		calls int // including info
 	}{
-		{"down", fails(500), "it answers 500 Internal Server Error", 4},
-		{"left alone", func(w http.ResponseWriter) bool { w.Header().Set("Retry-After", "3600"); return fails(429)(w) }, "it wants to be left alone for 1h0m0s", 2},
-		{"forbidden", fails(403), "the token does not allow to read the tenant", 2},
+		{"down", fails(500), "it returns 500 Internal Server Error", 4},
+		{"left alone", func(w http.ResponseWriter) bool { w.Header().Set("Retry-After", "3600"); return fails(429)(w) }, "it requests a pause of 1h0m0s", 2},
+		{"forbidden", fails(403), "the token has no permission to read the tenant", 2},
 		{"bad request", func(w http.ResponseWriter) bool {
 			answer(w, 400, row{"error": "bad", "description": "no \x1b[31m"})
 			return true
-		}, `it answers 400 Bad Request; it says "bad no \x1b[31m"`, 2},
-		{"page", text("<html>"), "it answers with a web page; is api_url its base address?", 2},
-		{"no JSON", text("OK"), "its answer cannot be read; is it a Zuul?", 2},
-		{"no list", text(`{"a": 1}`), "its answer cannot be read", 2},
-		{"strange id", text(`[{"uuid": "../../../etc"}]`), `a build has the id "../../../etc", which is none`, 2},
-		{"strange time", text(`[{"uuid": "0123456789abcdef", "end_time": "yesterday"}]`), `ended at "yesterday", which is no time`, 2},
-		{"strange types", text(`[{"uuid": "0123456789abcdef", "artifacts": "none"}]`), "read what the Zuul at", 2},
+		}, `it returns 400 Bad Request; its message is "bad no \x1b[31m"`, 2},
+		{"page", text("<html>"), "it returns a web page; is api_url its base address?", 2},
+		{"no JSON", text("OK"), "its response cannot be decoded; is it a Zuul?", 2},
+		{"no list", text(`{"a": 1}`), "its response cannot be decoded", 2},
+		{"strange id", text(`[{"uuid": "../../../etc"}]`), `a build has the ID "../../../etc", which is not valid`, 2},
+		{"strange time", text(`[{"uuid": "0123456789abcdef", "end_time": "yesterday"}]`), `ended at "yesterday", which is not a time`, 2},
+		{"strange types", text(`[{"uuid": "0123456789abcdef", "artifacts": "none"}]`), "read a build from the Zuul at", 2},
 		{"much too much", func(w http.ResponseWriter) bool {
 			fmt.Fprint(w, "[")
 			for range 33 << 10 {
@@ -273,9 +273,9 @@ func TestErrorsOfTheAPIAreToldApart(t *testing.T) {
 				}
 			}
 			return true
-		}, "it answers with more than 32.0 MiB", 2},
-		{"elsewhere", location("http://other.example.org/api?secret"), "redirects to http://other.example.org/api?…: if that is the Zuul you mean, write it in api_url", 2},
-		{"other port", location("http://127.0.0.1:1/api"), "if that is the Zuul you mean", 2},
+		}, "its response has more than 32.0 MiB", 2},
+		{"elsewhere", location("http://other.example.org/api?secret"), "redirects to http://other.example.org/api?…: if that is the intended Zuul, write it in api_url", 2},
+		{"other port", location("http://127.0.0.1:1/api"), "if that is the intended Zuul", 2},
 		{"other scheme", location("ftp://127.0.0.1/"), "which is not a web address", 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestZuulThatIsNotThereIsAnError(t *testing.T) {
 	config := d.block()
 	d.Close()
 	_, err := quick().Versions(t.Context(), config, "")
-	if err == nil || !strings.Contains(err.Error(), "ask the Zuul at "+d.URL+"/: ") || !strings.Contains(err.Error(), "connection refused") {
+	if err == nil || !strings.Contains(err.Error(), "query the Zuul at "+d.URL+"/: ") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -130,7 +130,7 @@ func (e *maskedError) Unwrap() error { return e.cause }
 
 // build fetches one version.
 func (s *source) build(ctx context.Context, job builders.Job, log *logger) (builders.Artifact, error) {
-	log.tell(job, "asking Zuul", 0, 0)
+	log.tell(job, "querying Zuul", 0, 0)
 	build, err := s.find(ctx, job.Version)
 	if err != nil {
 		return builders.Artifact{}, err
@@ -140,7 +140,7 @@ func (s *source) build(ctx context.Context, job builders.Job, log *logger) (buil
 		return builders.Artifact{}, err
 	}
 	chosen := choose(job.Formats, offered)
-	log.printf("takes build %s of job %s, project %q, pipeline %q, ended %s; logs: %s", build.UUID, build.Job, build.project(),
+	log.printf("using build %s of job %s, project %q, pipeline %q, ended %s; logs: %s", build.UUID, build.Job, build.project(),
 		build.Pipeline, build.ended.Format(time.RFC3339), shownText(build.LogURL))
 	files, extra, err := s.download(ctx, job, chosen, log)
 	if err != nil {
@@ -163,17 +163,17 @@ func (s *source) find(ctx context.Context, id string) (*build, error) {
 		id = found.usable[0].UUID
 	}
 	if !uuidForm.MatchString(id) {
-		return nil, fmt.Errorf("%q is no id of a Zuul build", id)
+		return nil, fmt.Errorf("%q is not the ID of a Zuul build", id)
 	}
 	build, err := s.show(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if why := s.refuse(build); why != "" {
-		return nil, fmt.Errorf("build %s is not taken: %s", id, why)
+		return nil, fmt.Errorf("build %s is not used: %s", id, why)
 	}
 	if build.UUID != id {
-		return nil, fmt.Errorf("asked for build %s, Zuul answers with another one", id)
+		return nil, fmt.Errorf("Zuul returned another build than %s, which was requested", id)
 	}
 	return build, nil
 }

@@ -262,7 +262,7 @@ func (s *shop) until(what string, look func() (ok bool, instead any)) {
 			return
 		}
 	}
-	s.t.Fatalf("waited in vain for %s; there is %v", what, instead)
+	s.t.Fatalf("timed out waiting for %s; there is %v", what, instead)
 }
 
 // jobs is the status of a function, as the administrative port reports it.

@@ -275,7 +275,7 @@ func killedUploading(s *shop) {
 	s.uploading()
 	id, _ := s.begun(1)
 	host.kill()
-	apply.fails("no host that is up has it")
+	apply.fails("no available host has it")
 	s.equal("images in the clouds", append(s.cloud("one"), s.cloud("two")...), []string{})
 	end()
 	s.host("a")
@@ -294,7 +294,7 @@ func stoppedInTime(s *shop) {
 	})
 	b.release()
 	b.host.succeeds()
-	b.apply.fails("no host that is up has it") // the upload fails, not the build
+	b.apply.fails("no available host has it") // the upload fails, not the build
 	s.host("a")
 	s.offered(offers("a", b.id))
 	s.apply().succeeds()
@@ -451,7 +451,7 @@ func deletedWhileAway(s *shop) {
 		}
 	}
 	s.configure("fedora")
-	s.apply().fails("nobody offers image-delete:" + debian)
+	s.apply().fails("no build host offers image-delete:" + debian)
 	s.equal("images in cloud one", len(s.cloud("one")), 1)
 	s.host("a")
 	s.offered(offers("a c", idsOf(builds)...))
@@ -461,7 +461,7 @@ func deletedWhileAway(s *shop) {
 	s.everywhere(builds)
 
 	fedora.kill()
-	s.npctlMain("destroy", "-auto-approve").fails("nobody offers image-delete:" + idsOf(builds)[0])
+	s.npctlMain("destroy", "-auto-approve").fails("no build host offers image-delete:" + idsOf(builds)[0])
 	s.host("c")
 	s.offered(offers("a c", idsOf(builds)...))
 	s.npctlMain("destroy", "-auto-approve").succeeds()

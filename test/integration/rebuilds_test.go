@@ -111,7 +111,7 @@ var rebuildMishaps = [][]rebuildMishap{
 		{name: "upload cut in the middle", call: meddling{on: http.MethodPut, do: halve}, pass: true},
 		{name: "image protected", lab: (*rebuilding).protect, came: status(http.MethodDelete, 403), says: "delete image"},
 	}, {
-		{name: "build leaves nothing", mood: "nothing", says: "left no"},
+		{name: "build leaves nothing", mood: "nothing", says: "did not create"},
 		{name: "image record created and the answer lost", call: meddling{on: http.MethodPost, do: lose}, pass: true},
 		{name: "delete done and the answer lost", call: meddling{on: http.MethodDelete, do: lose}},
 	}, {

@@ -154,7 +154,7 @@ func TestOpenStackSnapshotBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"its host key is the one that is known: ssh-ed25519 SHA256:", "set up by root, token (sensitive)\n", "Exit code: 0", "the machine has hung up"} {
+	for _, want := range []string{"its host key is a known one: ssh-ed25519 SHA256:", "set up by root, token (sensitive)\n", "Exit code: 0", "the instance has closed the connection"} {
 		if !strings.Contains(string(log), want) {
 			t.Errorf("log lacks %q:\n%s", want, log)
 		}
@@ -181,14 +181,14 @@ func TestOpenStackFailedSnapshotBuild(t *testing.T) {
 
 	at.script("true")
 	p.faults(lab.Rule{On: lab.Snapshot, Name: "npctl-build-*"})
-	fails("the cloud could not make the snapshot")
+	fails("the cloud could not create the snapshot")
 
 	p.faults(lab.Rule{On: lab.Spawn, Action: lab.Abort, Name: "npctl-build-*"})
-	fails("boot a machine of label base in provider acme")
+	fails("boot an instance of label base in provider acme")
 	p.faults()
 
 	at.change("host_keys        = [file(\"host.pub\")]", "host_keys        = [file(\"id.pub\")]")
-	fails("shows the host key ssh-ed25519", "somebody else answers")
+	fails("has the host key ssh-ed25519", "another computer answers")
 	at.gone(p, before)
 }
 
