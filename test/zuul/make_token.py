@@ -1,4 +1,4 @@
-"""Prints a token for a Zuul, as a site's own login service makes them.
+"""Prints a token for a Zuul, like those of the login service of a site.
 
 usage: make_token.py zuul.conf SUBJECT SECONDS
 """

@@ -1,10 +1,10 @@
-"""Puts builds into a Zuul's database, the way its scheduler does.
+"""Inserts builds into the database of a Zuul, like its scheduler.
 
 usage: put_builds.py zuul.conf < builds.json
 
-The input is a list of objects: tenant, pipeline, job, uuid, result, end (ISO 8601, UTC), and where they differ from the
-usual final, refs (list of {project, branch, change, patchset, ref, newrev}; the first is the build's) and data: what the
-job returned with zuul_return. What becomes of the artifacts in it is up to Zuul's own code.
+The input is a list of objects: tenant, pipeline, job, uuid, result, end (ISO 8601, UTC), and optionally
+final, refs (list of {project, branch, change, patchset, ref, newrev}; the first is that of the build) and data: the data of
+zuul_return in the job. Zuul's own code processes its artifacts.
 """
 
 import configparser

@@ -1,4 +1,4 @@
-"""Flavors, images, networks, keys and zones: what a cloud's users find in it."""
+"""Flavors, images, networks, keys and zones: the content of the cloud."""
 import os
 import subprocess
 import time
@@ -13,7 +13,7 @@ FLAVORS = (  # name, cores, MiB of memory, GiB of disk
     ('toobig', 8, 8192, 10 ** 7),  # within every quota, on no host
 )
 
-# In the order they are made: the last of two like ones is the newer.
+# In the order of creation: the last of two similar images is the newer one.
 UBUNTU = dict(os_distro='ubuntu', os_version='24.04', vendor='acme')
 IMAGES = (  # name, owner, visibility, properties, tags
     ('tiny', 'admin', 'public', dict(os_distro='debian'), []),
@@ -28,8 +28,8 @@ IMAGES = (  # name, owner, visibility, properties, tags
     ('other-community', 'other', 'community', {}, []),
 )
 
-# All of 127.0.0.0/8 is this machine: whoever listens on a server's address (or
-# on 0.0.0.0) answers for it. neutron allows it while DHCP is off.
+# All of 127.0.0.0/8 is this machine: a program that listens on the address of a
+# server (or on 0.0.0.0) answers for it. neutron permits it while DHCP is off.
 PRIVATE, PUBLIC, SHARED, DUAL = ('127.77.0.0/16', '127.78.0.0/16', '127.79.0.0/16',
                                  '127.80.0.0/16')
 DUAL6 = 'fd77::/64'
@@ -42,7 +42,7 @@ def fill():
     other = openstack.connect(cloud='other')
     with futures.ThreadPoolExecutor() as aside:
         made = aside.submit(images, {'admin': admin, 'other': other})  # mostly waits
-        # connections of its own: those above are in use
+        # separate connections: those above are in use
         admin, npctl = openstack.connect(cloud='admin'), openstack.connect(cloud='npctl')
         flavors(admin)
         networks(admin, npctl)
@@ -74,7 +74,7 @@ def images(clouds):
             **properties)
         if name == 'withdrawn':
             clouds[owner].image.deactivate_image(image)
-        time.sleep(1 - time.time() % 1)  # Glance tells times in seconds: the next one is newer
+        time.sleep(1 - time.time() % 1)  # Glance stores times in seconds: the next image is newer
 
 
 def networks(admin, npctl):

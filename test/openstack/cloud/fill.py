@@ -1,12 +1,12 @@
-"""Fills the cloud that up.sh has started: fill.py identity|contents|ready|quota …
+"""Creates the content of the cloud that up.sh has started: fill.py identity|contents|ready|quota …
 
-Every step looks before it makes, so it may be run again.
+Every step creates only missing objects, so it can run again.
 """
 import sys
 
 
 def main(step, *args):
-    # one SDK import per step: the modules are loaded as they are needed
+    # one SDK import per step, to load only the required modules
     if step == 'identity':
         import identity
         identity.fill()

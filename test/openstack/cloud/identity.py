@@ -11,7 +11,7 @@ SERVICES = {  # user and service name: catalog type, address
     'neutron': ('network', ENV['URL_NEUTRON']),
     'cinder': ('volumev3', ENV['URL_CINDER']),
 }
-MEMBERS = ('npctl', 'other')  # each a user with a project of its own
+MEMBERS = ('npctl', 'other')  # each is a user with its own project
 
 
 def fill():
@@ -60,7 +60,7 @@ def people(identity):
 
 
 def application_credential():
-    """Made by npctl itself: nobody else may. Its id goes into clouds.yaml."""
+    """Creates it as user npctl, because no other user may. Its ID is in clouds.yaml."""
     c = connect('npctl', 'npctl')
     found = c.identity.find_application_credential(c.current_user_id, 'ci')
     found = found or c.identity.create_application_credential(

@@ -1,4 +1,4 @@
-"""Sets what a project may have, in compute, network and block storage."""
+"""Sets the quotas of a project in compute, network and block storage."""
 import sys
 
 import openstack
@@ -41,7 +41,7 @@ def change(admin, project, wanted):
     compute = {n: v for n, v in wanted.items() if n in COMPUTE}
     network = {NETWORK[n]: v for n, v in wanted.items() if n in NETWORK}
     volume = {n: v for n, v in wanted.items() if n in VOLUME}
-    if compute:  # force: below what is in use is what a test may want
+    if compute:  # force: a test may set a quota below the current use
         put(admin.compute, '/os-quota-sets/' + project,
             {'quota_set': dict(compute, force=True)})
     if network:

@@ -1,7 +1,7 @@
-"""Waits until every worker has reported since it was started.
+"""Waits until every worker has reported since its start.
 
-"up" alone means "has reported within the last minute": after a restart it may be
-the report of the process before, and a server made then ends in ERROR.
+"up" alone means "has reported within the last minute": after a restart this
+may be the report of the previous process, and a server created then ends in ERROR.
 """
 import datetime
 import os

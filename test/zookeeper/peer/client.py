@@ -1,13 +1,13 @@
-"""Drives a Zuul (see peer.py) by lines of JSON: one command a line on stdin, one answer a line on stdout, in the order
-in which they end. Logs go to stderr. It ends with its input, closing the session; killed, it leaves the session behind.
+"""Controls a Zuul (see peer.py) with lines of JSON: one command per line on stdin, one result per line on stdout, in the order
+in which they end. Logs go to stderr. At the end of its input it closes the session and exits; a kill leaves the session open.
 
     {"id": 1, "do": "request", "labels": ["small"], "priority": 200}
     {"id": 1, "ok": {"request": "200-0000000000"}}
     {"id": 2, "do": "accept", "request": "200-0000000000"}
     {"id": 2, "error": "Accepting nodes failed", "kind": "Exception"}
 
-Every function below whose name begins with "do_" is a command; its arguments are the command's members, and those with a
-default may be left out. Times are seconds.
+Every function with the prefix "do_" is a command. Its arguments are the members of the command; those with a default are
+optional. Times are in seconds.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Commands:
         return {"state": state, "nodes": found.nodes, "requestor_data": found.toDict()["requestor_data"]}
 
     def do_revise(self, request, relative_priority):
-        """Whether it could be: a request that is locked cannot."""
+        """Returns whether the revision succeeded: a locked request cannot be revised."""
         found = self.peer.find(request)
         return {"revised": self.peer.scheduler.reviseRequest(found, relative_priority) is not False}
 
@@ -56,7 +56,7 @@ class Commands:
         self.peer.scheduler.cancelRequest(self.peer.find(request))
 
     def do_requests(self):
-        """What Zuul's scheduler has in its cache, of its own."""
+        """Returns the requests of this scheduler in its cache."""
         return {r.id: r.state for r in self.peer.scheduler.getNodeRequests()}
 
     # Nodes
@@ -72,7 +72,7 @@ class Commands:
         self.peer.give_back(request, tenant, project)
 
     def do_hold(self, request, reason="", expiration=None, tenant="acme", project="acme/project", job="unit"):
-        """Ends a build as one for which somebody had asked to keep the nodes."""
+        """Ends a build for which an autohold request exists."""
         hold = self.peer.hold_later(reason, expiration, tenant, project, job)
         self.peer.hold(request, hold.id)
         return {"hold": hold.id}
@@ -81,7 +81,7 @@ class Commands:
         self.peer.end_hold(hold)
 
     def do_nodes(self):
-        """What Zuul's scheduler has in its cache."""
+        """Returns the nodes in the cache of the scheduler."""
         found = self.peer.scheduler.zk_nodepool.nodeIterator(cached=True)
         return {n.id: n.state for n in found}
 
@@ -92,7 +92,7 @@ class Commands:
     def do_run(self, **options):
         return scenario.run(self.peer, **options)
 
-    # Records as they are
+    # Raw records
 
     def do_read(self, path):
         data, stat = self.peer.client.get(path)
@@ -113,7 +113,7 @@ class Commands:
         self.peer.client.delete(path, recursive=recursive)
 
     def do_await(self, path, match=None, timeout=60):
-        """Waits until the znode's JSON has the members of match, or until the znode is gone where there is no match."""
+        """Waits until the JSON of the znode has the members of match, or without match until the znode is gone."""
         def good(data):
             if match is None or data is None:
                 return match is None and data is None
@@ -125,7 +125,7 @@ class Commands:
     # Locks
 
     def do_lock(self, path, timeout=0):
-        """kazoo's lock; without a timeout it does not wait. Whether it was got."""
+        """Acquires kazoo's lock, without waiting if no timeout is set. Returns whether it succeeded."""
         lock = Lock(self.peer.client, path)
         got = lock.acquire(timeout=timeout) if timeout else lock.acquire(blocking=False)
         if got:
@@ -188,7 +188,7 @@ def main():
     parser.add_argument("--system", help="the requestor of requests; without it what Zuul keeps in /zuul-system")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    out, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    out, sys.stdout = sys.stdout, sys.stderr  # output of libraries is not a result
     peer = Peer(**vars(options))
     Driver(Commands(peer), out).run(sys.stdin)
     peer.stop()

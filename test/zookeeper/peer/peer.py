@@ -1,7 +1,7 @@
-"""One Zuul, as far as ZooKeeper sees it: the scheduler's and the executor's own classes, driven by calls.
+"""One Zuul, as far as ZooKeeper is concerned: the classes of the scheduler and the executor, controlled by calls.
 
-What a scheduler does on its own thread (its caches, its election, its events) runs here too. What Zuul does for the sake
-of a job (find a change, run Ansible) does not: the caller says when a build would start and end.
+The threads of the scheduler (caches, election, events) run here too. The work for jobs (find a change, run Ansible) does
+not: the caller determines the start and the end of a build.
 """
 
 import threading
@@ -18,12 +18,12 @@ from zuul.zk import ZooKeeperClient
 from zuul.zk.nodepool import NodeRequestEvent
 from zuul.zk.system import ZuulSystem
 
-# With a provider, spans have the 128-bit ids that a Zuul with tracing puts into its requests.
+# With a provider, spans have 128-bit IDs, as in the requests of a Zuul with tracing.
 trace.set_tracer_provider(TracerProvider())
 
 
 class Scheduler(nodepool.Nodepool):
-    """Tells who waits for it which requests have ended, after doing with them what Zuul does."""
+    """Handles ended requests like Zuul, and then notifies the waiting callers."""
 
     def __init__(self, *args):
         self.news = threading.Condition()
@@ -61,7 +61,7 @@ class Peer:
         self.scheduler = Scheduler(self.zk, self.system, None)
         self.scheduler.zk_nodepool.register()
         self.executor = nodepool.Nodepool(self.zk, self.system, None)
-        self.builds = {}  # request id: nodeset, from acceptance until the nodes are given back
+        self.builds = {}  # request id: nodeset, from acceptance until the nodes are returned
 
     @property
     def client(self):
@@ -72,7 +72,7 @@ class Peer:
         self.executor.stop()
         self.zk.disconnect()
 
-    # What the scheduler does.
+    # Actions of the scheduler.
 
     def request(self, labels, priority, relative_priority, provider, tenant, pipeline, job):
         nodeset = model.NodeSet("nodes")
@@ -104,7 +104,7 @@ class Peer:
         if self.scheduler.zk_nodepool.getHoldRequest(hold_id):
             raise RuntimeError("hold request %s could not be ended: its nodes are locked" % hold_id)
 
-    # What an executor does. It knows the request's id and nothing more.
+    # Actions of an executor, which knows only the ID of the request.
 
     def accept(self, request_id):
         request = self.executor.zk_nodepool.getNodeRequest(request_id)
@@ -130,15 +130,15 @@ class Peer:
         self.executor.holdNodeSet(nodeset, hold, build, 1)
         self.executor.returnNodeSet(nodeset, build, hold.tenant, hold.project, 1)
 
-    # What befalls a connection.
+    # Faults of the connection.
 
     def cut(self):
-        """Closes the TCP connection under the session: it is suspended and soon there again."""
+        """Closes the TCP connection: the session is suspended and soon active again."""
         self.client._connection._socket.shutdown(2)
 
     def expire(self):
-        """Ends the session as the server does when it has not heard of a client: locks are lost. The server obeys whoever
-        closes a session in its name, unless the client has just taken it to another connection: then once more."""
+        """Ends the session like a server after the session timeout: its locks are lost. Any connection may close the
+        session, except just after the client has moved it to another connection; then a second attempt is needed."""
         lost = threading.Event()
 
         def listen(state):
@@ -160,7 +160,7 @@ class Peer:
         raise RuntimeError("the session does not end")
 
     def wait_until(self, path, good, timeout):
-        """Waits until good(data, or None where the znode is absent) and returns the data."""
+        """Waits until good(data) is true, with None for a missing znode, and returns the data."""
         deadline = time.monotonic() + timeout
         while True:
             changed = threading.Event()

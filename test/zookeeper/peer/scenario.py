@@ -1,13 +1,13 @@
-"""Many clients at once, each asking for nodes, using them and giving them back, again and again."""
+"""Many concurrent clients that repeatedly request, use and return nodes."""
 
 import threading
 import time
 
 
 def run(peer, labels, clients=10, each=1, use=0, timeout=60, gone=True, tenant="acme", project="acme/project", **request):
-    """Each client makes each requests, one after the other, and keeps the nodes for use seconds. With gone it waits until
-    their records are gone. The answer has one entry for every request, with when its nodes were held, so that whoever
-    asks can see whether a node ever had two users."""
+    """Each client makes the number of requests in each, one after the other, and uses the nodes for use seconds. With gone
+    it waits until their records are gone. The result has one entry for every request, with the time of the use of its
+    nodes, so that the caller can check whether a node ever had two users."""
     entries, adding = [], threading.Lock()
 
     def client():
@@ -52,7 +52,7 @@ def hold(peer, entry, use, tenant, project):
          "hostname": getattr(n, "hostname", None), "interface_ip": n.interface_ip, "slot": n.slot} for n in nodes]
     peer.use(entry["request"], tenant, project)
     time.sleep(use)
-    entry["returned"] = time.time()  # before the locks go: whoever is next may hold the nodes a moment later
+    entry["returned"] = time.time()  # before the unlock: the next user may have the nodes immediately afterwards
     peer.give_back(entry["request"], tenant, project)
 
 

@@ -1,1 +1,1 @@
-"""What stands in for hypervisors, switches and disks in npctl's OpenStack lab."""
+"""Emulated hypervisors, switches and disks of npctl's OpenStack lab."""

@@ -1,4 +1,4 @@
-"""A hypervisor that keeps its servers in memory and fails when it is told to."""
+"""A hypervisor with servers in memory and configurable faults."""
 import io
 import os
 
@@ -15,10 +15,10 @@ from nova.virt import fake
 
 from npctl_lab import faults
 
-# What a snapshot is long.
+# The size of a snapshot.
 DISK_BYTES = 1 << 20
 
-# Servers whose addresses are hidden, by uuid.
+# Servers with hidden addresses, by UUID.
 _hidden = set()
 
 
@@ -39,7 +39,7 @@ class Driver(fake.FakeDriver):
         super().destroy(context, instance, *args, **kwargs)
 
     def snapshot(self, context, instance, image_id, update_task_state):
-        """Uploads a disk as libvirt's driver does. Nothing is on it but whose it is."""
+        """Uploads a disk like the libvirt driver. It contains only the IDs of the server and its image."""
         update_task_state(task_state=task_states.IMAGE_PENDING_UPLOAD)
         _apply('snapshot', instance)
         update_task_state(task_state=task_states.IMAGE_UPLOADING,
@@ -64,11 +64,11 @@ class Driver(fake.FakeDriver):
 
 
 def delay_address_events(manager_class):
-    """Makes nova learn late of addresses that neutron tells it about."""
+    """Delays addresses of neutron in nova."""
     handle = manager_class.external_instance_event
 
     def late(self, context, instances, events):
-        # a server that is hidden is looked at anew when it is shown
+        # the addresses of a hidden server are read again later
         events = [e for e in events if not (
             e.name == 'network-changed' and e.instance_uuid in _hidden)]
         if any(e.name == 'network-changed' for e in events):
@@ -81,11 +81,11 @@ def delay_address_events(manager_class):
 
 
 def forget_other_allocations(client_class):
-    """Keeps the time of a build from growing with the number of servers.
+    """Makes the duration of a build independent of the number of servers.
 
-    At every build nova asks placement, one by one, for what each server of the
-    host has been given. Only a change of the form of the inventory needs the
-    answer, and a pretended host has none.
+    At every build nova requests the allocation of each server of the host from
+    placement, one by one. Only a change of the inventory's structure needs the
+    response, and the inventory of an emulated host never changes.
     """
     client_class.get_allocations_for_provider_tree = (
         lambda self, context, nodename: {})
@@ -107,7 +107,7 @@ def _subject(instance):
 
 
 def _hide_addresses(context, uuid, rule):
-    """The server becomes ACTIVE without addresses, and gets them later."""
+    """The server becomes ACTIVE without addresses, and receives them later."""
     _hidden.add(uuid)
     cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
     cache.network_info = model.NetworkInfo()
@@ -123,4 +123,4 @@ def _show_addresses(uuid, rule):
         instance = objects.Instance.get_by_uuid(context, uuid, ['info_cache', 'flavor'])
         neutron.API().get_instance_nw_info(context, instance, force_refresh=True)
     except exception.NotFound:
-        pass  # deleted meanwhile
+        pass  # deleted in the meantime

@@ -1,7 +1,7 @@
-"""Faults that tests ask for, as rules in the file $NPCTL_LAB_FAULTS.
+"""Faults that tests set as rules in the file $NPCTL_LAB_FAULTS.
 
-The file is read at every question, so no process is restarted for it. It holds
-a list; the first rule that matches acts. README.md describes the rules.
+Every operation reads the file, so no process needs a restart. It contains a
+list; the first rule that matches applies. README.md describes the rules.
 """
 import fcntl
 import fnmatch
@@ -11,18 +11,19 @@ import time
 
 
 class Failure(Exception):
-    """A rule says that the work fails."""
+    """A rule makes the operation fail."""
 
 
 class Abort(Failure):
-    """A rule says that it fails for good: no other host is to be tried."""
+    """A rule makes the operation fail without a retry on another host."""
 
 
 def apply(on, **subject):
-    """Does what the first rule for this deed and this subject says.
+    """Applies the first rule for this operation and this subject.
 
-    subject holds what a rule can be narrowed by: name, flavor, host. Returns
-    after the delay, or at once without a rule; raises Failure or Abort.
+    subject contains the values that a rule can match: name, flavor, host. It
+    returns after the delay, or immediately without a rule, or raises Failure or
+    Abort.
     """
     rule = take(on, **subject)
     if rule is None:
@@ -37,7 +38,7 @@ def apply(on, **subject):
 
 
 def wait(rule):
-    """Waits until the rule is gone if it is to hang, else for its seconds."""
+    """Waits for the seconds of the rule; action hang waits until the rule is gone."""
     if rule.get('action') != 'hang':
         time.sleep(rule.get('seconds', 5))
         return
@@ -46,7 +47,7 @@ def wait(rule):
 
 
 def take(on, **subject):
-    """Returns the rule that applies, counting the use of it, or None."""
+    """Returns the rule that applies, or None, and counts its use."""
     for rule in rules():
         if rule.get('on') == on and _matches(rule, subject) and _count(rule):
             return rule
@@ -67,7 +68,7 @@ def _matches(rule, subject):
 
 
 def _count(rule):
-    """False when the rule has been used as many "times" as it may be."""
+    """Returns whether the rule has not reached its number of "times"."""
     key = rule.get('id') or json.dumps(rule, sort_keys=True)
     with open(os.environ['NPCTL_LAB_FAULTS'] + '.used', 'a+') as f:
         fcntl.flock(f, fcntl.LOCK_EX)

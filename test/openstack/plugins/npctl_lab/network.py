@@ -1,4 +1,4 @@
-"""Neutron without agents: what an agent would report is true at once."""
+"""Neutron without agents: the reports of agents take effect immediately."""
 from neutron.services.l3_router import l3_router_plugin
 from neutron_lib import constants
 from neutron_lib.api.definitions import portbindings
@@ -8,8 +8,7 @@ from neutron_lib.plugins.ml2 import api
 class MechanismDriver(api.MechanismDriver):
     """Binds every port on every host.
 
-    neutron's own drivers ask whether the host has an agent; without one the
-    port is "binding_failed" and nova fails the build.
+    neutron's own drivers require an agent on the host; without one the port is "binding_failed" and nova fails the build.
     """
 
     def initialize(self):
@@ -27,10 +26,10 @@ class MechanismDriver(api.MechanismDriver):
 
 
 class RouterPlugin(l3_router_plugin.L3RouterPlugin):
-    """Sets floating IPs ACTIVE when they get a port, and DOWN when they lose it.
+    """Sets floating IPs ACTIVE when they receive a port, and DOWN when they lose it.
 
-    In the stock plugin they stay DOWN until an L3 agent has spoken, and clients
-    wait for ACTIVE.
+    In the stock plugin they stay DOWN until the report of an L3 agent, and
+    clients wait for ACTIVE.
     """
 
     def create_floatingip(self, context, floatingip):

@@ -1,4 +1,4 @@
-"""Volumes that hold nothing and fail when they are told to."""
+"""Volumes without content and with configurable faults."""
 from cinder import exception
 from cinder.tests import fake_driver
 
@@ -9,7 +9,7 @@ class Driver(fake_driver.FakeLoggingVolumeDriver):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        # what the scheduler compares with the volume type
+        # the scheduler compares it with the volume type
         self.backend_name = self.configuration.safe_get('volume_backend_name')
 
     def _update_volume_stats(self):
