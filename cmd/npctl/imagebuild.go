@@ -27,7 +27,7 @@ Examples:
   npctl image build -auto-approve debian ubuntu
   npctl image build -only-build debian          (test it first; upload it with npctl image upload)
 
-Exit codes: 0 everything was done, 1 error or something was not done, 130 interrupted.`
+Exit codes: 0 all steps are done, 1 error or some steps are not done, 130 interrupted.`
 
 func (a *app) imageBuildCommand() *cli.Command {
 	c := a.newImageChange("image build")
@@ -37,7 +37,7 @@ func (a *app) imageBuildCommand() *cli.Command {
 		Flags: c.flags(&cli.BoolFlag{Name: "only-build", Category: categoryPlanning, Destination: &only, Usage: "do not upload; the next apply uploads"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() == 0 {
-				return hint(errors.New("npctl image build needs the name of an image"), "npctl image list shows its builds")
+				return hint(errors.New("npctl image build needs the name of an image"), "npctl image list shows the images")
 			}
 			names := cmd.Args().Slice()
 			return c.run(ctx, func(want resources.Desired, seen plan.Observed) (imagePlan, error) {
