@@ -91,7 +91,7 @@ func launched(d *watch.Daemon) (n int) {
 
 // live requests a node, takes it and returns it.
 func (l *lab) live(d *watch.Daemon) {
-	r, err := d.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{"small"}})
+	r, err := d.Clients.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{"small"}})
 	if err != nil {
 		l.t.Error(err)
 		return
@@ -100,12 +100,12 @@ func (l *lab) live(d *watch.Daemon) {
 		l.t.Errorf("request is %s: %s", r.State, r.Error)
 		return
 	}
-	nodes, err := d.Take(l.t.Context(), r.ID, "me", 0)
+	nodes, err := d.Clients.Take(l.t.Context(), r.ID, "me", 0)
 	if err != nil {
 		l.t.Error(err)
 		return
 	}
-	if _, err := d.Return(l.t.Context(), nodes[0].ID); err != nil {
+	if _, err := d.Clients.Return(l.t.Context(), nodes[0].ID); err != nil {
 		l.t.Error(err)
 	}
 }

@@ -32,7 +32,7 @@ func (x *bench) waitFor(ctx context.Context, id string) (*resources.Request, err
 	defer forget()
 	var seen uint64
 	for {
-		r, err := x.Request(id)
+		r, err := x.Clients.Request(id)
 		if err != nil || r.State == resources.StateFulfilled || r.State == resources.StateFailed {
 			return r, err
 		}
@@ -114,7 +114,7 @@ func (x *bench) serve(b *testing.B, clients int, label string) (took []time.Dura
 
 func (x *bench) life(ctx context.Context, label string) (time.Duration, error) {
 	began := time.Now()
-	r, err := x.CreateRequest(ctx, NewRequest{Labels: []string{label}, Requestor: "bench"})
+	r, err := x.Clients.CreateRequest(ctx, NewRequest{Labels: []string{label}, Requestor: "bench"})
 	if err != nil {
 		return 0, err
 	}
@@ -125,12 +125,12 @@ func (x *bench) life(ctx context.Context, label string) (time.Duration, error) {
 	if r.State != resources.StateFulfilled {
 		return took, fmt.Errorf("request %s is %s: %s", r.ID, r.State, r.Error)
 	}
-	nodes, err := x.Take(ctx, r.ID, "bench", 0)
+	nodes, err := x.Clients.Take(ctx, r.ID, "bench", 0)
 	if err != nil {
 		return took, err
 	}
 	for _, n := range nodes {
-		if _, err := x.Return(ctx, n.ID); err != nil {
+		if _, err := x.Clients.Return(ctx, n.ID); err != nil {
 			return took, err
 		}
 	}

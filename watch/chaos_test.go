@@ -258,7 +258,7 @@ func (c *chaos) client(ctx context.Context, name string, random *rand.Rand) {
 		wanted := watch.NewRequest{Labels: shapes[random.IntN(len(shapes))], Requestor: name, Priority: new(int64(100 * (1 + random.IntN(3))))}
 		var id string
 		err := c.call(func(d *watch.Daemon) error {
-			r, err := d.CreateRequest(context.Background(), wanted)
+			r, err := d.Clients.CreateRequest(context.Background(), wanted)
 			if err == nil {
 				id = r.ID
 			}
@@ -279,7 +279,7 @@ func (c *chaos) use(ctx context.Context, name, id string, wanted watch.NewReques
 	patience := time.Duration(30+random.IntN(1200)) * time.Second
 	for asked := time.Now(); ; time.Sleep(time.Second) {
 		var r *resources.Request
-		err := c.call(func(d *watch.Daemon) (err error) { r, err = d.Request(id); return err })
+		err := c.call(func(d *watch.Daemon) (err error) { r, err = d.Clients.Request(id); return err })
 		switch {
 		case errors.Is(err, state.ErrNotFound):
 			c.t.Errorf("request %s for %v is lost", id, wanted.Labels)
@@ -296,7 +296,7 @@ func (c *chaos) use(ctx context.Context, name, id string, wanted watch.NewReques
 			c.take(name, r, random)
 			return
 		case time.Since(asked) > patience || ctx.Err() != nil:
-			if c.call(func(d *watch.Daemon) error { return d.CancelRequest(context.Background(), id) }) == nil {
+			if c.call(func(d *watch.Daemon) error { return d.Clients.CancelRequest(context.Background(), id) }) == nil {
 				c.count("cancelled")
 				return
 			}
@@ -310,7 +310,7 @@ func (c *chaos) take(name string, r *resources.Request, random *rand.Rand) {
 	var nodes []*resources.Node
 	began := time.Now()
 	if err := c.call(func(d *watch.Daemon) (err error) {
-		nodes, err = d.Take(context.Background(), r.ID, name, leaseTime)
+		nodes, err = d.Clients.Take(context.Background(), r.ID, name, leaseTime)
 		return err
 	}); err != nil {
 		return // the client requests again; nodes that it took all the same return when their lease ends
@@ -340,7 +340,7 @@ func (c *chaos) take(name string, r *resources.Request, random *rand.Rand) {
 			c.count("vanished")
 			continue
 		}
-		_ = c.call(func(d *watch.Daemon) error { _, err := d.Return(context.Background(), n.ID); return err })
+		_ = c.call(func(d *watch.Daemon) error { _, err := d.Clients.Return(context.Background(), n.ID); return err })
 	}
 }
 

@@ -50,9 +50,21 @@ type NewRequest struct {
 // defaultPriority is the priority of a request that specifies none.
 const defaultPriority = 200
 
+// Clients executes the calls of clients that create requests and use nodes. It changes records only; passes execute the
+// consequences.
+type Clients struct {
+	runner          *reconcile.Runner
+	journal         *Journal
+	desired         func() resources.Desired
+	now             func() time.Time
+	requestorPrefix string                                      // added to the requestor of a new request
+	taken           func(*resources.Request, []*resources.Node) // may be nil
+	refused         func()                                      // may be nil
+}
+
 // CreateRequest creates a request for nodes. It returns ErrInvalid or ErrTooManyRequests when it refuses the request.
-func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Request, error) {
-	now := d.Engine.Now()
+func (c *Clients) CreateRequest(ctx context.Context, n NewRequest) (*resources.Request, error) {
+	now := c.now()
 	switch {
 	case len(n.Labels) == 0:
 		return nil, fmt.Errorf("%w: the request has no labels", ErrInvalid)
@@ -74,7 +86,7 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 			return nil, fmt.Errorf("%w: a text has %d characters; at most %d are allowed", ErrInvalid, count, textAtMost)
 		}
 	}
-	if err := d.checkRequestLimit(); err != nil {
+	if err := c.checkRequestLimit(); err != nil {
 		return nil, err
 	}
 	priority := int64(defaultPriority)
@@ -82,26 +94,26 @@ func (d *Daemon) CreateRequest(ctx context.Context, n NewRequest) (*resources.Re
 		priority = *n.Priority
 	}
 	r := &resources.Request{State: resources.StateRequested, StateTime: now, Created: now, Labels: n.Labels, Priority: priority,
-		RelativePriority: n.RelativePriority, Requestor: d.requestor(n.Requestor), Tenant: n.Tenant, EventID: n.EventID, Provider: n.Provider, Data: n.Data, Deadline: n.Deadline, Fresh: n.Fresh}
-	entries, err := d.runner.Commit(ctx, state.Op{Record: r})
+		RelativePriority: n.RelativePriority, Requestor: c.requestorPrefix + n.Requestor, Tenant: n.Tenant, EventID: n.EventID, Provider: n.Provider, Data: n.Data, Deadline: n.Deadline, Fresh: n.Fresh}
+	entries, err := c.runner.Commit(ctx, state.Op{Record: r})
 	if err != nil {
 		return nil, err
 	}
 	created := entries[0].Record.(*resources.Request)
-	d.Journal.Add(resources.Event{Time: now, Subject: created.Key().String(), EventID: created.EventID, Code: "created", Related: labelSubjects(n.Labels),
+	c.journal.Add(resources.Event{Time: now, Subject: created.Key().String(), EventID: created.EventID, Code: "created", Related: labelSubjects(n.Labels),
 		Text: fmt.Sprintf("request for %v by %s", n.Labels, orUnknown(n.Requestor))})
 	return created, nil
 }
 
 // checkRequestLimit returns ErrTooManyRequests when max_requests are open. Concurrent calls may exceed the limit by
 // their number.
-func (d *Daemon) checkRequestLimit() error {
-	most := d.Desired().Settings.MaxRequests
-	if most == 0 || d.runner.OpenRequests() < most {
+func (c *Clients) checkRequestLimit() error {
+	most := c.desired().Settings.MaxRequests
+	if most == 0 || c.runner.OpenRequests() < most {
 		return nil
 	}
-	if d.RequestRefused != nil {
-		d.RequestRefused()
+	if c.refused != nil {
+		c.refused()
 	}
 	return fmt.Errorf("%w: max_requests allows %d", ErrTooManyRequests, most)
 }
@@ -124,27 +136,27 @@ func orUnknown(who string) string {
 }
 
 // Request returns a request.
-func (d *Daemon) Request(id string) (*resources.Request, error) {
-	r, _, err := reconcile.Lookup[resources.Request](d.runner, resources.KindRequest, id)
+func (c *Clients) Request(id string) (*resources.Request, error) {
+	r, _, err := reconcile.Lookup[resources.Request](c.runner, resources.KindRequest, id)
 	return r, err
 }
 
 // Node returns a node.
-func (d *Daemon) Node(id string) (*resources.Node, error) {
-	n, _, err := reconcile.Lookup[resources.Node](d.runner, resources.KindNode, id)
+func (c *Clients) Node(id string) (*resources.Node, error) {
+	n, _, err := reconcile.Lookup[resources.Node](c.runner, resources.KindNode, id)
 	return n, err
 }
 
 // CancelRequest deletes a request. Its nodes become unassigned.
-func (d *Daemon) CancelRequest(ctx context.Context, id string) error {
+func (c *Clients) CancelRequest(ctx context.Context, id string) error {
 	return RetryConflict(ctx, func() error {
-		r, revision, err := reconcile.Lookup[resources.Request](d.runner, resources.KindRequest, id)
+		r, revision, err := reconcile.Lookup[resources.Request](c.runner, resources.KindRequest, id)
 		if err != nil {
 			return err
 		}
-		_, err = d.runner.Commit(ctx, state.Op{Key: r.Key(), Revision: revision})
+		_, err = c.runner.Commit(ctx, state.Op{Key: r.Key(), Revision: revision})
 		if err == nil {
-			d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), EventID: r.EventID, Code: "cancelled", Text: "cancelled while " + string(r.State)})
+			c.journal.Add(resources.Event{Time: c.now(), Subject: r.Key().String(), EventID: r.EventID, Code: "cancelled", Text: "cancelled while " + string(r.State)})
 		}
 		return err
 	})
@@ -152,12 +164,12 @@ func (d *Daemon) CancelRequest(ctx context.Context, id string) error {
 
 // Take hands the nodes of a fulfilled request to its requestor and deletes the request. With a lease, the nodes return
 // automatically when the holder stops renewing it.
-func (d *Daemon) Take(ctx context.Context, id, holder string, lease time.Duration) (nodes []*resources.Node, err error) {
+func (c *Clients) Take(ctx context.Context, id, holder string, lease time.Duration) (nodes []*resources.Node, err error) {
 	if err := checkLease(holder, lease); err != nil {
 		return nil, err
 	}
 	err = RetryConflict(ctx, func() error {
-		nodes, err = d.take(ctx, id, holder, lease)
+		nodes, err = c.take(ctx, id, holder, lease)
 		return err
 	})
 	return nodes, err
@@ -173,19 +185,19 @@ func checkLease(holder string, lease time.Duration) error {
 	return nil
 }
 
-func (d *Daemon) take(ctx context.Context, id, holder string, lease time.Duration) ([]*resources.Node, error) {
-	r, revision, err := reconcile.Lookup[resources.Request](d.runner, resources.KindRequest, id)
+func (c *Clients) take(ctx context.Context, id, holder string, lease time.Duration) ([]*resources.Node, error) {
+	r, revision, err := reconcile.Lookup[resources.Request](c.runner, resources.KindRequest, id)
 	if err != nil {
 		return nil, err
 	}
 	if r.State != resources.StateFulfilled {
 		return nil, fmt.Errorf("%w: request %s is %s%s", ErrState, id, r.State, because(r.Error))
 	}
-	now := d.Engine.Now()
+	now := c.now()
 	ops := []state.Op{{Key: r.Key(), Revision: revision}}
 	nodes := make([]*resources.Node, len(r.Nodes))
 	for i, node := range r.Nodes {
-		n, at, err := reconcile.Lookup[resources.Node](d.runner, resources.KindNode, node)
+		n, at, err := reconcile.Lookup[resources.Node](c.runner, resources.KindNode, node)
 		if err != nil {
 			return nil, fmt.Errorf("node %s of request %s: %w", node, id, err)
 		}
@@ -196,15 +208,15 @@ func (d *Daemon) take(ctx context.Context, id, holder string, lease time.Duratio
 		}
 		ops, nodes[i] = append(ops, state.Op{Record: n, Revision: at}), n
 	}
-	if _, err := d.runner.Commit(ctx, ops...); err != nil {
+	if _, err := c.runner.Commit(ctx, ops...); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
-		d.Journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Related: []string{r.Key().String()}, EventID: r.EventID, Code: "taken",
+		c.journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Related: []string{r.Key().String()}, EventID: r.EventID, Code: "taken",
 			Text: "taken by " + orUnknown(holder)})
 	}
-	if d.Taken != nil {
-		d.Taken(r, nodes)
+	if c.taken != nil {
+		c.taken(r, nodes)
 	}
 	return nodes, nil
 }
@@ -214,89 +226,6 @@ func because(why string) string {
 		return ""
 	}
 	return ": " + why
-}
-
-// Renew extends the lease of a node in use.
-func (d *Daemon) Renew(ctx context.Context, id, holder string) (*resources.Node, error) {
-	return d.change(ctx, id, "", func(n *resources.Node, now time.Time) error {
-		if n.State != resources.StateInUse || n.Lease == nil {
-			return fmt.Errorf("%w: node %s is %s and has no lease", ErrState, id, n.State)
-		}
-		if n.Lease.Holder != holder {
-			return fmt.Errorf("%w: the lease of node %s is held by %q", ErrState, id, n.Lease.Holder)
-		}
-		lease := *n.Lease
-		lease.Until = now.Add(time.Duration(lease.Seconds) * time.Second)
-		n.Lease = &lease
-		return nil
-	})
-}
-
-// Return gives a node back after use. A static node becomes ready again, any other node is deleted. Return may be
-// repeated: a static node that is ready is checked again. Any other ready node was not used, and Return refuses it with
-// ErrState.
-func (d *Daemon) Return(ctx context.Context, id string) (*resources.Node, error) {
-	return d.change(ctx, id, "returned", func(n *resources.Node, now time.Time) error {
-		switch {
-		case n.State == resources.StateReady && !n.Static:
-			return fmt.Errorf("%w: node %s is ready and was not used", ErrState, id)
-		case n.State == resources.StateReady, n.State == resources.StateInUse, n.State == resources.StateHold:
-			n.State, n.StateTime, n.Lease = resources.StateUsed, now, nil
-			return nil
-		case n.State == resources.StateUsed, n.State == resources.StateDeleting:
-			return nil
-		default:
-			return fmt.Errorf("%w: node %s is %s", ErrState, id, n.State)
-		}
-	})
-}
-
-// Hold keeps a node for debugging until the given time. The zero time means until max_hold_age has passed.
-func (d *Daemon) Hold(ctx context.Context, id, reason string, until time.Time) (*resources.Node, error) {
-	if utf8.RuneCountInString(reason) > textAtMost {
-		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
-	}
-	return d.change(ctx, id, "held", func(n *resources.Node, now time.Time) error {
-		if n.State != resources.StateReady && n.State != resources.StateInUse && n.State != resources.StateHold {
-			return fmt.Errorf("%w: node %s is %s", ErrState, id, n.State)
-		}
-		if n.State == resources.StateReady && n.Request != "" {
-			return fmt.Errorf("%w: node %s is assigned to request %s", ErrState, id, n.Request)
-		}
-		if n.State != resources.StateHold {
-			n.StateTime = now
-		}
-		n.State, n.Lease, n.Comment, n.HoldUntil = resources.StateHold, nil, reason, until
-		return nil
-	})
-}
-
-// change applies a change to a node record. The callback refuses the states in which a step works on the node.
-func (d *Daemon) change(ctx context.Context, id, code string, change func(*resources.Node, time.Time) error) (node *resources.Node, err error) {
-	err = RetryConflict(ctx, func() error {
-		n, revision, err := reconcile.Lookup[resources.Node](d.runner, resources.KindNode, id)
-		if err != nil {
-			return err
-		}
-		now := d.Engine.Now()
-		if err := change(n, now); err != nil {
-			return err
-		}
-		entries, err := d.runner.Commit(ctx, state.Op{Record: n, Revision: revision})
-		if err != nil {
-			return err
-		}
-		node = entries[0].Record.(*resources.Node)
-		if code != "" {
-			text := code
-			if n.Comment != "" && code == "held" {
-				text += ": " + n.Comment
-			}
-			d.Journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Code: code, Text: text, Related: labelSubjects(n.Labels)})
-		}
-		return nil
-	})
-	return node, err
 }
 
 // RetryConflict calls try again, up to ten times in total, while a record has changed concurrently. The growing pauses

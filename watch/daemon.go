@@ -71,6 +71,7 @@ type Daemon struct {
 	wake     chan struct{} // receives a hint after a change other than that of a record
 	triggers triggers
 	Journal  *Journal
+	Clients  *Clients
 
 	mu                  sync.Mutex        // guards the fields up to oldState
 	current             *reconcile.Engine // with the configuration in force; Options.Engine has the first one
@@ -135,6 +136,10 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	d.Journal.onEvent = eventLogger(o.Log)
+	d.Clients = &Clients{runner: d.runner, journal: d.Journal, desired: d.Desired, now: o.Engine.Now, taken: o.Taken, refused: o.RequestRefused}
+	if d.runner.Shared() != nil {
+		d.Clients.requestorPrefix = plan.OwnRequestor
+	}
 	d.stall.progress = o.Engine.Now()
 	return d, nil
 }

@@ -15,7 +15,7 @@ func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
 		d, end := l.daemon()
 		defer end()
-		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}, Requestor: "me"})
+		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}, Requestor: "me"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +23,7 @@ func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 		if got.State != resources.StateFulfilled || len(got.Nodes) != 2 {
 			t.Fatalf("request is %s with nodes %v: %s", got.State, got.Nodes, got.Error)
 		}
-		nodes, err := d.Take(t.Context(), r.ID, "me", 0)
+		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 			if n.State != resources.StateInUse || n.Addresses.Interface == "" {
 				t.Errorf("node is %+v", n)
 			}
-			if _, err := d.Return(t.Context(), n.ID); err != nil {
+			if _, err := d.Clients.Return(t.Context(), n.ID); err != nil {
 				t.Error(err)
 			}
 		}
@@ -57,19 +57,19 @@ func TestStaticNodesAreGivenAndReturned(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		for range 5 {
-			r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal", "metal"}})
+			r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal", "metal"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
 				t.Fatalf("request is %s: %s", got.State, got.Error)
 			}
-			nodes, err := d.Take(t.Context(), r.ID, "me", time.Minute)
+			nodes, err := d.Clients.Take(t.Context(), r.ID, "me", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, n := range nodes {
-				if _, err := d.Return(t.Context(), n.ID); err != nil {
+				if _, err := d.Clients.Return(t.Context(), n.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -83,14 +83,14 @@ func TestStaticNodesAreFreeAfterTheirRequestIsCancelled(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		for range 3 {
-			r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal", "metal"}})
+			r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal", "metal"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
 				t.Fatalf("request is %s: %s", got.State, got.Error)
 			}
-			if err := d.CancelRequest(t.Context(), r.ID); err != nil {
+			if err := d.Clients.CancelRequest(t.Context(), r.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,7 +102,7 @@ func TestImpossibleRequestsFailWithReasons(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		d, end := l.daemon()
 		defer end()
-		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"large"}})
+		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"large"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,26 +117,26 @@ func TestUnrenewedLeaseEnds(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		d, end := l.daemon()
 		defer end()
-		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
+		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.fulfilled(d, r.ID)
-		nodes, err := d.Take(t.Context(), r.ID, "me", 20*time.Second)
+		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
 			time.Sleep(15 * time.Second)
-			if _, err := d.Renew(t.Context(), nodes[0].ID, "me"); err != nil {
+			if _, err := d.Clients.Renew(t.Context(), nodes[0].ID, "me"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := d.Renew(t.Context(), nodes[0].ID, "you"); err == nil {
+		if _, err := d.Clients.Renew(t.Context(), nodes[0].ID, "you"); err == nil {
 			t.Error("somebody else renewed the lease")
 		}
 		l.await("the node is ready again", func() bool {
-			n, err := d.Node(nodes[0].ID)
+			n, err := d.Clients.Node(nodes[0].ID)
 			return err == nil && n.State == resources.StateReady
 		})
 	})

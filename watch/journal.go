@@ -125,6 +125,13 @@ func (j *Journal) Since(number uint64, subject string) []Numbered {
 	return found
 }
 
+// Newest returns the number of the newest event, or 0 when the journal is empty.
+func (j *Journal) Newest() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.next - 1
+}
+
 // Wait returns a channel that receives a hint after new events until the caller calls forget.
 func (j *Journal) Wait() (hints <-chan struct{}, forget func()) {
 	waiter := make(chan struct{}, 1)

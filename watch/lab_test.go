@@ -200,7 +200,7 @@ func (l *lab) fulfilled(d *watch.Daemon, id string) *resources.Request {
 	var r *resources.Request
 	l.await("request "+id+" is answered", func() bool {
 		var err error
-		if r, err = d.Request(id); err != nil {
+		if r, err = d.Clients.Request(id); err != nil {
 			l.t.Fatal(err)
 		}
 		return r.State == resources.StateFulfilled || r.State == resources.StateFailed

@@ -40,7 +40,7 @@ func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d 
 
 func (l *lab) asks(d *watch.Daemon, r watch.NewRequest) string {
 	l.t.Helper()
-	made, err := d.CreateRequest(l.t.Context(), r)
+	made, err := d.Clients.CreateRequest(l.t.Context(), r)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestOutageFailsNoRequest(t *testing.T) {
 				defer end()
 				id := l.asks(d, watch.NewRequest{Labels: []string{"small", "small"}})
 				time.Sleep(30 * time.Minute)
-				if r, err := d.Request(id); err != nil || r.State != resources.StatePending || len(r.Declined) > 0 {
+				if r, err := d.Clients.Request(id); err != nil || r.State != resources.StatePending || len(r.Declined) > 0 {
 					t.Fatalf("during the outage the request is %+v, %v", r, err)
 				}
 				if n := l.driver.clouds["one"].Calls()["server.create"]; n < 10 || n > 200 {
@@ -121,7 +121,7 @@ func TestDeadlineEndsWaitForOutage(t *testing.T) {
 		defer end()
 		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}, Deadline: l.now().Add(10 * time.Minute)})
 		time.Sleep(9 * time.Minute)
-		if r, err := d.Request(id); err != nil || r.State != resources.StatePending {
+		if r, err := d.Clients.Request(id); err != nil || r.State != resources.StatePending {
 			t.Fatalf("before its deadline the request is %+v, %v", r, err)
 		}
 		time.Sleep(2 * time.Minute)
@@ -222,7 +222,7 @@ func TestOutageEndsWithoutFurtherLaunches(t *testing.T) {
 		defer end()
 		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}})
 		time.Sleep(3 * time.Minute)
-		if err := d.CancelRequest(t.Context(), id); err != nil {
+		if err := d.Clients.CancelRequest(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)

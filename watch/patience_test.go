@@ -74,7 +74,7 @@ func TestRefusedDeletionIsRetriedWithBackoff(t *testing.T) {
 			t.Fatal(err)
 		}
 		node := d.Last().Observed.Records.Nodes[slices.IndexFunc(d.Last().Observed.Records.Nodes, func(n *resources.Node) bool { return !n.Static })].ID
-		if _, err := d.DeleteNode(t.Context(), node, "", false); err != nil {
+		if _, err := d.Clients.DeleteNode(t.Context(), node, "", false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)

@@ -200,12 +200,3 @@ func (d *Daemon) register(ctx context.Context) {
 		}
 	}
 }
-
-// requestor returns the requestor of a request that a client creates here; in a shared store it has the prefix
-// plan.OwnRequestor.
-func (d *Daemon) requestor(who string) string {
-	if d.runner.Shared() == nil {
-		return who
-	}
-	return plan.OwnRequestor + who
-}

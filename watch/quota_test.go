@@ -70,7 +70,7 @@ func rushAt(t *testing.T, instances, addresses int64, seed uint64) {
 	for range 5 {
 		users.Go(func() {
 			for range 6 {
-				r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})
+				r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})
 				if err != nil {
 					t.Error(err)
 					return
@@ -79,13 +79,13 @@ func rushAt(t *testing.T, instances, addresses int64, seed uint64) {
 					t.Errorf("request is %s: %s", got.State, got.Error)
 					return
 				}
-				nodes, err := d.Take(t.Context(), r.ID, "me", 0)
+				nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				time.Sleep(time.Second)
-				if _, err := d.Return(t.Context(), nodes[0].ID); err != nil {
+				if _, err := d.Clients.Return(t.Context(), nodes[0].ID); err != nil {
 					t.Error(err)
 				}
 			}

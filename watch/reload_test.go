@@ -24,18 +24,18 @@ import (
 // serves requests a node with the label, uses it and returns it.
 func (l *lab) serves(d *watch.Daemon, label string) {
 	l.t.Helper()
-	r, err := d.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{label}})
+	r, err := d.Clients.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{label}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
 		l.t.Fatalf("request for %s is %s: %s", label, got.State, got.Error)
 	}
-	nodes, err := d.Take(l.t.Context(), r.ID, "me", 0)
+	nodes, err := d.Clients.Take(l.t.Context(), r.ID, "me", 0)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if _, err := d.Return(l.t.Context(), nodes[0].ID); err != nil {
+	if _, err := d.Clients.Return(l.t.Context(), nodes[0].ID); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -243,7 +243,7 @@ func TestPassWithOldConfigurationIgnoresNewRequests(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"iron"}})
+			r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"iron"}})
 			if err != nil {
 				t.Error(err)
 				return

@@ -92,7 +92,7 @@ func TestRunningServeStepsCountForTheirTenant(t *testing.T) {
 			t.Fatalf("the first request is %s: %s", r.State, r.Error)
 		}
 		time.Sleep(10 * time.Second)
-		if r, err := d.Request(second); err != nil || r.State != resources.StateRequested {
+		if r, err := d.Clients.Request(second); err != nil || r.State != resources.StateRequested {
 			t.Errorf("the second request is %v, %v; the tenant may have one machine", r, err)
 		}
 	})
@@ -110,7 +110,7 @@ func TestHangingMachineIsExcluded(t *testing.T) {
 				t.Errorf("node %s is %s: %s", n.ID, n.State, n.Error)
 			}
 		}
-		if r, err := d.Request(id); err != nil || r.State != resources.StateRequested {
+		if r, err := d.Clients.Request(id); err != nil || r.State != resources.StateRequested {
 			t.Errorf("the request is %v, %v", r, err)
 		}
 	})

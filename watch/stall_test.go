@@ -112,7 +112,7 @@ func TestStallIsLoggedPeriodicallyUntilItsEnd(t *testing.T) {
 		defer end()
 		first := l.request(d)
 		l.fulfilled(d, first.ID)
-		nodes, err := d.Take(t.Context(), first.ID, "me", 0)
+		nodes, err := d.Clients.Take(t.Context(), first.ID, "me", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestStallIsLoggedPeriodicallyUntilItsEnd(t *testing.T) {
 		if n := h.logged(complaint); n != 3 {
 			t.Errorf("complained %d times after 31 minutes, want 3: at 10, 20 and 30", n)
 		}
-		if _, err := d.Return(t.Context(), nodes[0].ID); err != nil {
+		if _, err := d.Clients.Return(t.Context(), nodes[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		l.fulfilled(d, second.ID)
@@ -157,7 +157,7 @@ func TestStallIsLoggedPeriodicallyUntilItsEnd(t *testing.T) {
 
 func (l *lab) request(d *watch.Daemon) *resources.Request {
 	l.t.Helper()
-	r, err := d.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{"metal"}, Requestor: "me"})
+	r, err := d.Clients.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{"metal"}, Requestor: "me"})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestOtherProcessesAreReported(t *testing.T) {
 		d, h, end := l.overheard(0, nil)
 		r := l.request(d)
 		l.fulfilled(d, r.ID)
-		nodes, err := d.Take(t.Context(), r.ID, "me", 0)
+		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
 		if err != nil {
 			t.Fatal(err)
 		}

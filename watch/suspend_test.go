@@ -25,7 +25,7 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 			}
 			return false
 		})
-		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}})
+		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 			t.Errorf("parked twice: %v", err)
 		}
 		time.Sleep(5 * time.Minute)
-		if got, err := d.Request(r.ID); err != nil || got.State != resources.StatePending {
+		if got, err := d.Clients.Request(r.ID); err != nil || got.State != resources.StatePending {
 			t.Errorf("while parked the request became %s: %v", got.State, err)
 		}
 		release()
@@ -67,7 +67,7 @@ func TestOnlyUnneededNodesAreDeletedWithoutForce(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second})
 		d, end := l.daemon()
 		defer end()
-		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})
+		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,25 +80,25 @@ func TestOnlyUnneededNodesAreDeletedWithoutForce(t *testing.T) {
 			}
 			return launching != ""
 		})
-		if _, err := d.DeleteNode(t.Context(), launching, "", true); !errors.Is(err, watch.ErrState) {
+		if _, err := d.Clients.DeleteNode(t.Context(), launching, "", true); !errors.Is(err, watch.ErrState) {
 			t.Errorf("a node that is being launched was let go: %v", err)
 		}
 		got := l.fulfilled(d, r.ID)
-		if _, err := d.DeleteNode(t.Context(), got.Nodes[0], "", false); !errors.Is(err, watch.ErrState) {
+		if _, err := d.Clients.DeleteNode(t.Context(), got.Nodes[0], "", false); !errors.Is(err, watch.ErrState) {
 			t.Errorf("a node that is set aside was let go: %v", err)
 		}
-		nodes, err := d.Take(t.Context(), r.ID, "me", 0)
+		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Release(t.Context(), nodes[0].ID); !errors.Is(err, watch.ErrState) {
+		if _, err := d.Clients.Release(t.Context(), nodes[0].ID); !errors.Is(err, watch.ErrState) {
 			t.Errorf("a node that is not held was released: %v", err)
 		}
-		if n, err := d.DeleteNode(t.Context(), nodes[0].ID, "broken", true); err != nil || n.State != resources.StateUsed || n.Comment != "broken" {
+		if n, err := d.Clients.DeleteNode(t.Context(), nodes[0].ID, "broken", true); err != nil || n.State != resources.StateUsed || n.Comment != "broken" {
 			t.Errorf("node is %+v: %v", n, err)
 		}
 		l.await("it is gone", func() bool {
-			_, err := d.Node(nodes[0].ID)
+			_, err := d.Clients.Node(nodes[0].ID)
 			return err != nil
 		})
 	})

@@ -67,18 +67,18 @@ provider "static" "rack" {
 	_ = down.Close()
 	l.ahead.Store(int64(10 * time.Minute))
 	for range 2 { // otherwise one of them would get the machine that is down
-		r, err := d.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
+		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled || got.Nodes[0] != named("up").ID {
 			t.Fatalf("request is %s with %v: %s; up is %s", got.State, got.Nodes, got.Error, named("up").ID)
 		}
-		nodes, err := d.Take(t.Context(), r.ID, "me", 0)
+		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Return(t.Context(), nodes[0].ID); err != nil {
+		if _, err := d.Clients.Return(t.Context(), nodes[0].ID); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -61,7 +61,7 @@ func (c *call) showNode() (any, error) {
 	var n *resources.Node
 	before := resources.State("")
 	look := func() (done bool, err error) {
-		if n, err = c.daemon.Node(c.id()); err != nil {
+		if n, err = c.daemon.Clients.Node(c.id()); err != nil {
 			return false, notFoundError("node", c.id(), err)
 		}
 		if before == "" {
@@ -97,21 +97,21 @@ func (c *call) renewNode() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.changed(c.daemon.Renew(c.ctx(), c.id(), who.Holder))
+	return c.changed(c.daemon.Clients.Renew(c.ctx(), c.id(), who.Holder))
 }
 
-func (c *call) returnNode() (any, error) { return c.changed(c.daemon.Return(c.ctx(), c.id())) }
+func (c *call) returnNode() (any, error) { return c.changed(c.daemon.Clients.Return(c.ctx(), c.id())) }
 
 func (c *call) holdNode() (any, error) {
 	why, err := body[wire.Hold](c)
 	if err != nil {
 		return nil, err
 	}
-	return c.changed(c.daemon.Hold(c.ctx(), c.id(), why.Reason, why.Until))
+	return c.changed(c.daemon.Clients.Hold(c.ctx(), c.id(), why.Reason, why.Until))
 }
 
-func (c *call) releaseNode() (any, error) { return c.changed(c.daemon.Release(c.ctx(), c.id())) }
+func (c *call) releaseNode() (any, error) { return c.changed(c.daemon.Clients.Release(c.ctx(), c.id())) }
 
 func (c *call) deleteNode() (any, error) {
-	return c.changed(c.daemon.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.boolParam("force")))
+	return c.changed(c.daemon.Clients.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.boolParam("force")))
 }

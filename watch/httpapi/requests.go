@@ -85,7 +85,7 @@ func (c *call) createRequest() (any, error) {
 	if err := c.servedLabels(asked.Labels); err != nil {
 		return nil, err
 	}
-	r, err := c.daemon.CreateRequest(c.ctx(), watch.NewRequest(asked))
+	r, err := c.daemon.Clients.CreateRequest(c.ctx(), watch.NewRequest(asked))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (c *call) showRequest() (any, error) { return c.answered(c.id(), c.wait()) 
 func (c *call) answered(id string, wait time.Duration) (any, error) {
 	var r *resources.Request
 	look := func() (done bool, err error) {
-		r, err = c.daemon.Request(id)
+		r, err = c.daemon.Clients.Request(id)
 		return err == nil && r.IsDone(), notFoundError("request", id, err)
 	}
 	if err := c.await("request/"+id, wait, look); err != nil {
@@ -183,7 +183,7 @@ func displayID(id string) string {
 }
 
 func (c *call) cancelRequest() (any, error) {
-	return nil, notFoundError("request", c.id(), c.daemon.CancelRequest(c.ctx(), c.id()))
+	return nil, notFoundError("request", c.id(), c.daemon.Clients.CancelRequest(c.ctx(), c.id()))
 }
 
 func (c *call) takeRequest() (any, error) {
@@ -194,7 +194,7 @@ func (c *call) takeRequest() (any, error) {
 	if how.Lease < 0 || how.Lease > int64(365*24*time.Hour/time.Second) {
 		return nil, invalid("lease_seconds %d is out of range", how.Lease)
 	}
-	nodes, err := c.daemon.Take(c.ctx(), c.id(), how.Holder, time.Duration(how.Lease)*time.Second)
+	nodes, err := c.daemon.Clients.Take(c.ctx(), c.id(), how.Holder, time.Duration(how.Lease)*time.Second)
 	if err != nil {
 		return nil, notFoundError("request", c.id(), err)
 	}
