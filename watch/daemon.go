@@ -17,6 +17,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // Options configures a Daemon. Only Engine is required.
@@ -98,12 +99,13 @@ type Daemon struct {
 	builderErr        string              // why the newest pass had no builder ID; only passes use it
 	loggedCompetitors map[competitor]bool // competitors of the newest pass, all logged; only passes use it
 
-	leadership leadership
-	images     imageLocks
+	duties     duties
+	leadership *leadership
+	images     *imageLocks
 	presence   presence
 	stall      stall
 	shadow     *shadow // nil unless Options.Shadow
-	suspension suspension
+	suspension *suspension
 	lastPass   atomic.Pointer[time.Time] // when the newest pass ended; nil before the first
 }
 
@@ -120,12 +122,13 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, unassignedProviders: map[string]bool{}, unreachable: map[string]bool{},
 		began: o.Engine.Now(), consented: o.AllowDestroy, config: ConfigState{LoadedAt: o.Engine.Now()}, pollers: map[string]bool{},
-		leadership: newTenures(), images: imageLocks{held: map[string]imageLock{}}, presence: newPresence()}
+		presence: newPresence()}
 	o.Engine.Report = d.report
 	var err error
 	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
 		return nil, err
 	}
+	d.assignWork()
 	if o.Shadow {
 		if d.runner.Shared() == nil {
 			return nil, errors.New("watch -shadow needs a shared store; configure state \"zookeeper\"")
@@ -144,6 +147,20 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	return d, nil
 }
 
+// assignWork creates the parts of the daemon that determine its work. A shadow acquires no locks and acts as if it had
+// them all.
+func (d *Daemon) assignWork() {
+	var store state.Shared
+	if !d.Shadow {
+		store = d.runner.Shared()
+	}
+	d.suspension = &suspension{running: d.runner.Running, resumed: d.reloaded}
+	d.leadership = newLeadership(store, d.Log, d.suspension, d.runner.Abandon, d.triggerPass)
+	d.images = &imageLocks{leadership: d.leadership, running: d.runner.Running, held: map[string]imageLock{},
+		workOf: func(s plan.Step) (string, int) { return d.engine().WorkOf(s) }}
+	d.duties = duties{assignment{d.Tasks, d.Providers, d.runner.Shared() != nil}, d.leadership, d.images}
+}
+
 // Run serves until ctx is done. It then starts no more steps, waits up to grace for running steps, interrupts the
 // others, and returns.
 func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
@@ -159,7 +176,10 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	helpers.Go(func() { d.tidy(side) })
 	helpers.Go(func() { d.follow(side) })
 	helpers.Go(func() { d.register(side) })
-	helpers.Go(func() { d.maintainImageLocks(side) })
+	if d.leadership.store != nil && d.duties.hasTask(TaskImages) {
+		helpers.Go(func() { d.leadership.maintain(side, reconcile.ImagesLock, d.triggerAll, nil) })
+		helpers.Go(func() { d.images.maintain(side) })
+	}
 	d.startPollers(side, &helpers)
 	d.loop(ctx, work)
 	stopSide()
@@ -265,7 +285,7 @@ func (d *Daemon) report(event reconcile.Event) {
 // tidy periodically records the durations of steps and removes unreferenced records.
 func (d *Daemon) tidy(ctx context.Context) {
 	for sleep(ctx, tidyEvery) {
-		if err := d.unlessSuspended(func() error { return d.tidyNow(ctx) }); err != nil && ctx.Err() == nil {
+		if err := d.suspension.unlessSuspended(func() error { return d.tidyNow(ctx) }); err != nil && ctx.Err() == nil {
 			d.Log.Error("the state could not be cleaned up", "error", err)
 		}
 	}

@@ -20,10 +20,10 @@ const (
 // delegatedLock is a lock of the daemon that a client uses.
 type delegatedLock struct {
 	state.Lock
-	tenures *leadership
-	name    string
-	ended   chan struct{} // closed by Unlock
-	end     sync.Once
+	leadership *leadership
+	name       string
+	ended      chan struct{} // closed by Unlock
+	end        sync.Once
 }
 
 var _ state.Lock = (*delegatedLock)(nil)
@@ -31,9 +31,9 @@ var _ state.Lock = (*delegatedLock)(nil)
 // Unlock returns the lock to the daemon, which keeps it.
 func (l *delegatedLock) Unlock(context.Context) error {
 	l.end.Do(func() {
-		l.tenures.mu.Lock()
-		defer l.tenures.mu.Unlock()
-		delete(l.tenures.delegated, l.name)
+		l.leadership.mu.Lock()
+		defer l.leadership.mu.Unlock()
+		delete(l.leadership.delegated, l.name)
 		close(l.ended)
 	})
 	return nil
@@ -51,15 +51,15 @@ func (l *delegatedLock) returned() <-chan struct{} {
 
 // delegate lends a lock of this process to a client. It returns nil when this process does not have the lock or has
 // already lent it.
-func (t *leadership) delegate(name string) state.Lock {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lock := t.locks[name]
-	if lock == nil || isClosed(lock.Lost()) || t.delegated[name] != nil {
+func (l *leadership) delegate(name string) state.Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lock := l.locks[name]
+	if lock == nil || isClosed(lock.Lost()) || l.delegated[name] != nil {
 		return nil
 	}
-	lent := &delegatedLock{Lock: lock, tenures: t, name: name, ended: make(chan struct{})}
-	t.delegated[name] = lent
+	lent := &delegatedLock{Lock: lock, leadership: l, name: name, ended: make(chan struct{})}
+	l.delegated[name] = lent
 	return lent
 }
 
@@ -67,7 +67,7 @@ func (t *leadership) delegate(name string) state.Lock {
 // *state.LockedError when another process has the lock. The lock belongs to the client until Unlock, even if it is
 // lost: the daemon does nothing under it before. Without a shared store no locks exist, and DelegateLock returns nil.
 func (d *Daemon) DelegateLock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
-	store := d.runner.Shared()
+	store := d.leadership.store
 	if store == nil {
 		return nil, nil
 	}

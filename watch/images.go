@@ -22,8 +22,12 @@ const (
 	imagesIdle  = time.Second            // the same while no lock is wanted or held
 )
 
-// imageLocks holds the image locks that this process has or wants.
+// imageLocks acquires the image locks that this process wants and releases those that it no longer needs.
 type imageLocks struct {
+	leadership *leadership
+	running    func() []plan.Step
+	workOf     func(plan.Step) (kind string, size int) // see reconcile.Engine.WorkOf
+
 	mu         sync.Mutex           // guards the fields below
 	pass       int                  // number of the newest pass, which may still run
 	wanted     []plan.Step          // image steps of the newest pass
@@ -126,10 +130,10 @@ func (l *imageLocks) releaseUnneeded(running []plan.Step) {
 	}
 }
 
-// hasRoom reports whether this process should acquire the lock of an image: it has capacity for the wanted build, or an
+// hasCapacity reports whether this process should acquire the lock of an image: it has capacity for the wanted build, or an
 // upload or conversion of the image can start. An image uses capacity when this process has its lock and a build of it
 // runs or is wanted.
-func hasRoom(running, wanted []plan.Step, name string, has func(lock string) bool, workOf func(plan.Step) (kind string, size int)) bool {
+func hasCapacity(running, wanted []plan.Step, name string, has func(lock string) bool, workOf func(plan.Step) (kind string, size int)) bool {
 	building := map[string]map[string]bool{} // kind of work to lock names
 	for _, s := range slices.Concat(running, wanted) {
 		lock := reconcile.LockOf(&s)
@@ -142,7 +146,7 @@ func hasRoom(running, wanted []plan.Step, name string, has func(lock string) boo
 		}
 		building[kind][lock] = true
 	}
-	room := true
+	free := true
 	for _, s := range wanted {
 		if reconcile.LockOf(&s) != name || len(s.Needs) > 0 {
 			continue
@@ -152,53 +156,43 @@ func hasRoom(running, wanted []plan.Step, name string, has func(lock string) boo
 			return true
 		case plan.ActionBuild:
 			kind, size := workOf(s)
-			room = room && len(building[kind]) < size
+			free = free && len(building[kind]) < size
 		}
 	}
-	return room
+	return free
 }
 
-// isBuilder reports whether this process builds images.
-func (d *Daemon) isBuilder() bool {
-	return d.hasTask(TaskImages) && (d.holdsLock(reconcile.ImagesLock) || d.images.hasConfigured())
-}
-
-// maintainImageLocks holds the lock of leaked images whenever it is available, and locks of images while the plan has
-// steps for them.
-func (d *Daemon) maintainImageLocks(ctx context.Context) {
-	if d.runner.Shared() == nil || !d.hasTask(TaskImages) || d.Shadow {
-		return
-	}
+// maintain holds locks of images while the plan has steps for them, until ctx is done.
+func (l *imageLocks) maintain(ctx context.Context) {
 	var keepers sync.WaitGroup
 	defer keepers.Wait()
-	keepers.Go(func() { d.maintainLock(ctx, reconcile.ImagesLock, d.triggerAll, nil) })
-	for sleep(ctx, d.images.pause()) {
-		d.images.releaseUnneeded(d.runner.Running())
-		d.acquireImageLocks(ctx, &keepers)
+	for sleep(ctx, l.pause()) {
+		l.releaseUnneeded(l.running())
+		l.acquire(ctx, &keepers)
 	}
 }
 
-// acquireImageLocks attempts once to acquire each image lock that is wanted and not held.
-func (d *Daemon) acquireImageLocks(ctx context.Context, keepers *sync.WaitGroup) {
-	wanted, tried := d.images.wants(), map[string]bool{}
+// acquire attempts once to acquire each image lock that is wanted and not held.
+func (l *imageLocks) acquire(ctx context.Context, keepers *sync.WaitGroup) {
+	wanted, tried := l.wants(), map[string]bool{}
 	for i := range wanted {
 		name := reconcile.LockOf(&wanted[i])
-		if tried[name] || d.images.has(name) || !hasRoom(d.runner.Running(), wanted, name, d.images.has, d.engine().WorkOf) {
+		if tried[name] || l.has(name) || !hasCapacity(l.running(), wanted, name, l.has, l.workOf) {
 			continue
 		}
 		tried[name] = true
-		lock, err := d.runner.Shared().Lock(ctx, name, state.Holder{Operation: "watch"})
+		lock, err := l.leadership.store.Lock(ctx, name, state.Holder{Operation: "watch"})
 		if err != nil {
 			if !errors.Is(err, state.ErrLocked) && ctx.Err() == nil {
-				d.Log.Warn("a lock could not be acquired", "lock", name, "error", err)
+				l.leadership.log.Warn("a lock could not be acquired", "lock", name, "error", err)
 			}
 			continue
 		}
-		needless := d.images.acquired(name)
-		d.Log.Debug("lock acquired", "lock", name)
+		needless := l.acquired(name)
+		l.leadership.log.Debug("lock acquired", "lock", name)
 		keepers.Go(func() {
-			d.leadUntilLost(ctx, name, lock, func() {}, needless)
-			d.images.released(name)
+			l.leadership.leadUntilLost(ctx, name, lock, func() {}, needless)
+			l.released(name)
 		})
 	}
 }

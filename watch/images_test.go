@@ -46,7 +46,7 @@ func TestImageLockIsAcquiredWithCapacity(t *testing.T) {
 			}
 			return "here", 2
 		}
-		if got := hasRoom(test.running, test.wanted, alma, has, workOf); got != test.want {
+		if got := hasCapacity(test.running, test.wanted, alma, has, workOf); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
@@ -118,7 +118,7 @@ type oneLock struct{ state.Lock }
 func (oneLock) Lost() <-chan struct{} { return nil }
 
 func TestLockIsDelegatedToOneClientAtATime(t *testing.T) {
-	locks := newTenures()
+	locks := newLeadership(nil, nil, nil, nil, nil)
 	if locks.delegate("image alma") != nil {
 		t.Fatal("lent what this process does not have")
 	}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/npctl/npctl/plan"
@@ -50,6 +51,35 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	return thought
 }
 
+// startSteps starts the steps that this process may run and returns them, unless the daemon is suspended or a shadow.
+func (d *Daemon) startSteps(ctx context.Context, p plan.Plan, seen plan.Observed) (started []plan.Step) {
+	if d.Shadow {
+		return nil
+	}
+	_ = d.suspension.unlessSuspended(func() error {
+		p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return !d.duties.mayRun(&s) })
+		started = d.runner.Start(ctx, p, seen)
+		return nil
+	})
+	return started
+}
+
+// served returns the providers that this process leads in a shared store, and nil without one or in a shadow.
+func (d *Daemon) served() map[string]bool {
+	if d.leadership.store == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	served := map[string]bool{}
+	for name := range d.pollers {
+		if d.duties.leads(name) {
+			served[name] = true
+		}
+	}
+	return served
+}
+
 // complete returns the observed state and the engine that belongs to it. Records read after a reload may contain
 // requests that only the new configuration can serve, so complete never combines them with the old one.
 func (d *Daemon) complete() (engine *reconcile.Engine, seen plan.Observed) {
@@ -94,7 +124,7 @@ func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
 	}
 	seen.Frozen = d.frozenLocked()
 	for name := range d.pollers {
-		if !d.needsListing(name) {
+		if !d.duties.manages(name) {
 			seen.Frozen[name] = true
 		}
 	}
@@ -126,7 +156,7 @@ func (d *Daemon) runnableSteps(p plan.Plan, now time.Time) []plan.Step {
 func (d *Daemon) formatsKnown(now time.Time) bool {
 	frozen := d.frozenNow()
 	for i := range d.current.Desired.Providers {
-		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !frozen[name] && d.needsListing(name) {
+		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !frozen[name] && d.duties.manages(name) {
 			return now.Sub(d.began) > firstListingTimeout
 		}
 	}

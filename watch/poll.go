@@ -60,7 +60,7 @@ func (d *Daemon) startPollers(ctx context.Context, group *sync.WaitGroup) {
 		names[p.Name] = true
 	}
 	for name := range names {
-		if !d.isAssigned(name) {
+		if !d.duties.hasProvider(name) {
 			d.unassignedProviders[name] = true
 			continue
 		}
@@ -82,7 +82,11 @@ func (d *Daemon) runProvider(ctx context.Context, name string) {
 				close(gone)
 			}
 		})
-		both.Go(func() { d.maintainProviderLock(ctx, name, gone) })
+		if d.duties.hasTask(TaskNodes) {
+			both.Go(func() {
+				d.leadership.maintain(ctx, reconcile.ProviderLock(name), func() { d.triggers.trigger(name) }, gone)
+			})
+		}
 		both.Wait()
 		if d.stopProvider(name) {
 			return
@@ -90,17 +94,12 @@ func (d *Daemon) runProvider(ctx context.Context, name string) {
 	}
 }
 
-// isAssigned reports whether Options.Providers includes the provider.
-func (d *Daemon) isAssigned(provider string) bool {
-	return len(d.Providers) == 0 || slices.Contains(d.Providers, provider)
-}
-
 // pollProvider lists one provider repeatedly while this process manages anything there. It returns when the provider is
 // gone.
 func (d *Daemon) pollProvider(ctx context.Context, name string) {
 	for {
 		wait := d.Refresh
-		if d.needsListing(name) {
+		if d.duties.manages(name) {
 			view := d.runner.ListProvider(ctx, name)
 			if ctx.Err() != nil {
 				return
@@ -186,7 +185,7 @@ func (d *Daemon) recordLeaks(ctx context.Context, seen plan.Observed, where stri
 		return
 	}
 	d.runner.FillFromRunner(&seen)
-	if err := d.unlessSuspended(func() error { return d.runner.Sight(ctx, seen) }); err != nil && ctx.Err() == nil {
+	if err := d.suspension.unlessSuspended(func() error { return d.runner.Sight(ctx, seen) }); err != nil && ctx.Err() == nil {
 		d.Log.Error("leaks could not be recorded", "where", where, "error", err)
 	}
 }
@@ -238,8 +237,7 @@ func (d *Daemon) ProvidersNotListed() (names []string) {
 	defer d.mu.Unlock()
 	for i := range d.current.Desired.Providers {
 		name := d.current.Desired.Providers[i].Name
-		undecided := d.hasTask(TaskNodes) && d.leaderUnknown(reconcile.ProviderLock(name)) || d.hasTask(TaskImages) && d.leaderUnknown(reconcile.ImagesLock)
-		if _, looked := d.views[name]; !looked && d.isAssigned(name) && (undecided || d.needsListing(name)) {
+		if _, listed := d.views[name]; !listed && d.duties.mayManage(name) {
 			names = append(names, name)
 		}
 	}

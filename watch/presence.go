@@ -87,7 +87,7 @@ func (d *Daemon) warnCompetitors(p Pass) {
 	if d.Shadow {
 		return // a shadow compares itself with them
 	}
-	now := competitors(p.Observed.RegisteredPools, d.leads)
+	now := competitors(p.Observed.RegisteredPools, d.duties.leads)
 	for r := range now {
 		if !d.loggedCompetitors[r] {
 			d.Log.Error("another program serves a provider of this process; stop one of them, or assign the provider to only one",
@@ -139,10 +139,10 @@ func (d *Daemon) poolsServed(p Pass) (pools []resources.RegisteredPool) {
 	frozen := d.frozenNow()
 	for i := range p.Desired.Providers {
 		provider := &p.Desired.Providers[i]
-		if !d.hasTask(TaskNodes) || !d.isAssigned(provider.Name) || frozen[provider.Name] {
+		if !d.duties.hasTask(TaskNodes) || !d.duties.hasProvider(provider.Name) || frozen[provider.Name] {
 			continue
 		}
-		idle := !d.leads(provider.Name) || p.Observed.Providers[provider.Name].Err != ""
+		idle := !d.duties.leads(provider.Name) || p.Observed.Providers[provider.Name].Err != ""
 		for j := range provider.Pools {
 			pool := &provider.Pools[j]
 			if labels := pool.LabelNames(); len(labels) > 0 {
@@ -158,7 +158,7 @@ func (d *Daemon) poolsServed(p Pass) (pools []resources.RegisteredPool) {
 // builderID returns the ID by which this process registers as a builder, or an empty string when it does not build
 // images. A standby for images registers too.
 func (d *Daemon) builderID(p Pass) string {
-	if !d.hasTask(TaskImages) || len(p.Desired.Images) == 0 {
+	if !d.duties.hasTask(TaskImages) || len(p.Desired.Images) == 0 {
 		return ""
 	}
 	id, err := d.engine().BuilderID()

@@ -92,7 +92,7 @@ func (d *Daemon) validateWithClouds(ctx context.Context, old resources.Desired, 
 	var mu sync.Mutex // guards views
 	for i := range next.Desired.Providers {
 		p := &next.Desired.Providers[i]
-		if !d.isAssigned(p.Name) || !makesOtherwise(old, p) {
+		if !d.duties.hasProvider(p.Name) || !makesOtherwise(old, p) {
 			continue
 		}
 		group.Go(func() {

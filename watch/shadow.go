@@ -221,7 +221,7 @@ func (d *Daemon) ShadowObserved(desired resources.Desired, seen plan.Observed) p
 // wouldServe returns a function that reports whether a provider would be npctl's if the shadow served.
 func (d *Daemon) wouldServe(desired resources.Desired) func(provider string) bool {
 	return func(provider string) bool {
-		return d.isAssigned(provider) && slices.ContainsFunc(desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
+		return d.duties.hasProvider(provider) && slices.ContainsFunc(desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
 	}
 }
 

@@ -67,7 +67,7 @@ func (d *Daemon) relevantRequests(seen plan.Observed) []*resources.Request {
 	if !seen.Shared {
 		return seen.Records.Requests
 	}
-	return slices.DeleteFunc(slices.Clone(seen.Records.Requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, d.leads) })
+	return slices.DeleteFunc(slices.Clone(seen.Records.Requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, d.duties.leads) })
 }
 
 // oldestWaiting returns the open request that has waited longest, or nil when none is open.

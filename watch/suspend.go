@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,11 +33,14 @@ func (e *BusyError) Error() string {
 
 // suspension prevents the daemon from starting steps while a client runs some.
 type suspension struct {
+	running func() []plan.Step
+	resumed func() // called when the suspension has ended
+
 	startMu   sync.Mutex // held while steps start and while suspended changes
 	suspended bool       // guarded by startMu
 }
 
-// suspendPoll is the interval at which Suspend checks whether the running steps have ended.
+// suspendPoll is the interval at which suspend checks whether the running steps have ended.
 const suspendPoll = 20 * time.Millisecond
 
 // Suspend stops the daemon from starting steps, and from writing anything but its journal on its own, until release is
@@ -46,52 +48,49 @@ const suspendPoll = 20 * time.Millisecond
 // is done earlier, Suspend returns a BusyError and the daemon resumes. A suspended daemon still lists providers, and
 // serves clients as far as that needs no step.
 func (d *Daemon) Suspend(ctx context.Context) (release func(), err error) {
-	d.suspension.startMu.Lock()
-	already := d.suspension.suspended
-	d.suspension.suspended = true
-	d.suspension.startMu.Unlock()
+	return d.suspension.suspend(ctx)
+}
+
+func (s *suspension) suspend(ctx context.Context) (release func(), err error) {
+	s.startMu.Lock()
+	already := s.suspended
+	s.suspended = true
+	s.startMu.Unlock()
 	if already {
 		return nil, ErrSuspended
 	}
-	look := time.NewTicker(suspendPoll)
-	defer look.Stop()
-	for steps := d.runner.Running(); len(steps) > 0; steps = d.runner.Running() {
+	poll := time.NewTicker(suspendPoll)
+	defer poll.Stop()
+	for steps := s.running(); len(steps) > 0; steps = s.running() {
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-ctx.Done():
-			d.resume()
+			s.resume()
 			return nil, &BusyError{Steps: steps}
 		}
 	}
-	return sync.OnceFunc(d.resume), nil
+	return sync.OnceFunc(s.resume), nil
 }
 
-// resume lets the daemon start steps again and triggers all listings, because the existing ones do not show the
-// client's changes.
-func (d *Daemon) resume() {
-	d.suspension.startMu.Lock()
-	d.suspension.suspended = false
-	d.suspension.startMu.Unlock()
-	d.reloaded()
+// resume ends the suspension.
+func (s *suspension) resume() {
+	s.whileNoneStarts(func() { s.suspended = false })
+	s.resumed()
 }
 
-// startSteps starts the steps that this process may run and returns them, unless the daemon is suspended or a shadow.
-func (d *Daemon) startSteps(ctx context.Context, p plan.Plan, seen plan.Observed) []plan.Step {
-	d.suspension.startMu.Lock()
-	defer d.suspension.startMu.Unlock()
-	if d.suspension.suspended || d.Shadow {
-		return nil
-	}
-	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return !d.mayRun(&s) })
-	return d.runner.Start(ctx, p, seen)
-}
-
-// unlessSuspended calls do, which writes to the store, unless the daemon is suspended.
-func (d *Daemon) unlessSuspended(do func() error) error {
-	d.suspension.startMu.Lock()
-	defer d.suspension.startMu.Unlock()
-	if d.suspension.suspended {
+// unlessSuspended calls do, which starts steps or writes to the store, unless the daemon is suspended.
+func (s *suspension) unlessSuspended(do func() error) error {
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	if s.suspended {
 		return nil
 	}
 	return do()
+}
+
+// whileNoneStarts calls do while no step starts.
+func (s *suspension) whileNoneStarts(do func()) {
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	do()
 }
